@@ -1,0 +1,22 @@
+add_compile_options(
+  -Wall -Wextra -Wpedantic -Wshadow -Wcast-qual -fno-omit-frame-pointer
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+  # Bit-equal results across machines: no contraction of a * b + c into one rounding.
+  -ffp-contract=off
+  -march=x86-64-v2)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-Wthread-safety)
+endif()
+if(KANSOKU_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(KANSOKU_SANITIZE)
+  add_compile_options(-fsanitize=${KANSOKU_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KANSOKU_SANITIZE})
+endif()
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()

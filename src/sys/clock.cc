@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/clock.h"
+
+#include <ctime>
+
+namespace kansoku::sys {
+namespace {
+
+std::int64_t read_clock(clockid_t id) {
+  timespec ts{};
+  ::clock_gettime(id, &ts);
+  return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+}  // namespace
+
+BootTime RealClock::now() const {
+  return boot_time(read_clock(CLOCK_BOOTTIME));
+}
+std::int64_t wall_time_ns() {
+  return read_clock(CLOCK_REALTIME);
+}
+
+}  // namespace kansoku::sys

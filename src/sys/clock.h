@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/time.h"
+
+namespace kansoku::sys {
+
+/// CLOCK_BOOTTIME of this machine. Any thread.
+class RealClock final : public Clock {
+ public:
+  [[nodiscard]] BootTime now() const override;
+};
+
+/// Seconds since the Unix epoch in nanoseconds, for naming and metadata only; it may jump.
+[[nodiscard]] std::int64_t wall_time_ns();
+
+}  // namespace kansoku::sys

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/bytes.h"
+#include "common/result.h"
+
+namespace kansoku::sys {
+
+/// A defined symbol of .dynsym or .symtab, "@@VERSION" stripped.
+struct Symbol {
+  std::string name;          // mangled, as in the file
+  std::uint64_t address{0};  // virtual address in the file, before relocation
+  std::uint64_t bytes{0};
+  bool is_function{false};
+  bool is_ifunc{false};  // its address is a resolver's, not the function's
+};
+
+/// A USDT probe from .note.stapsdt.
+struct UsdtProbe {
+  std::string provider, name;
+  std::uint64_t address{0};    // of the probe's nop, corrected for prelink
+  std::uint64_t semaphore{0};  // virtual address of the 2-byte counter, or 0
+  std::string arguments;       // e.g. "8@%rbp 8@%r12 -4@%eax"
+};
+
+/// One x86-64 ELF file, read through elfutils. The file is hostile: bad headers are errors, counts
+/// are capped (4 M symbols). Keeps the file open. Not shared between threads.
+class ElfFile {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<ElfFile>> open(const std::string& path);
+  ~ElfFile();
+  ElfFile(const ElfFile&) = delete;
+  ElfFile& operator=(const ElfFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const;
+  /// Hex build id, or "" if the file has none.
+  [[nodiscard]] const std::string& build_id() const;
+  /// Functions and objects of .dynsym, then of .symtab those not seen yet; in order of address,
+  /// then name.
+  [[nodiscard]] const std::vector<Symbol>& symbols();
+  /// First symbol of that (mangled) name, or null. Valid as long as this file.
+  [[nodiscard]] const Symbol* find_symbol(std::string_view name);
+  [[nodiscard]] std::vector<UsdtProbe> usdt_probes();
+  /// File offset of a virtual address (p_offset + address - p_vaddr of its PT_LOAD), or nothing.
+  [[nodiscard]] std::optional<std::uint64_t> file_offset(std::uint64_t address) const;
+  /// True if the file is position independent (ET_DYN): addresses are relative to the load bias.
+  [[nodiscard]] bool is_position_independent() const;
+  /// Address and size of a section, e.g. ".PyRuntime".
+  struct Section {
+    std::uint64_t address{0}, bytes{0};
+  };
+  [[nodiscard]] std::optional<Section> section(std::string_view name) const;
+  /// Up to `count` bytes of the file image at a virtual address; fewer at the end of its segment.
+  [[nodiscard]] std::vector<std::byte> bytes_at(std::uint64_t address, std::size_t count) const;
+
+ private:
+  struct Impl;
+  explicit ElfFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// "c10d::ProcessGroupGloo::nextTag()" for "_ZN4c10d16ProcessGroupGloo7nextTagEv"; `mangled` itself
+/// if it is not C++.
+[[nodiscard]] std::string demangle(const std::string& mangled);
+
+/// Load bias of a file in a process: what to add to the file's virtual addresses. `mappings`: those
+/// of this one file. 0 for a file that is not position independent; nothing if no mapping fits a
+/// segment.
+struct Mapping;
+[[nodiscard]] std::optional<std::uint64_t> load_bias(const ElfFile& file,
+                                                     const std::vector<Mapping>& mappings);
+
+}  // namespace kansoku::sys

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/fd.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+namespace kansoku::sys {
+
+Result<Fd> Fd::open_read(const std::string& path) {
+  const int raw = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (raw < 0) return errno_error(errno, "open", path);
+  return Fd(raw);
+}
+
+Fd::~Fd() {
+  if (raw_ >= 0) ::close(raw_);
+}
+
+Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
+  TRY(const Fd fd, Fd::open_read(path));
+  std::string text;
+  std::array<char, 16384> buffer{};
+  for (;;) {
+    const ssize_t got = ::read(fd.raw(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_error(errno, "read", path);
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+    if (text.size() > bytes_max) {
+      return Error{Code::kLimit, fmt::format("read {}: more than {} bytes", path, bytes_max)};
+    }
+  }
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  TRY(const Fd fd, Fd::open_read(path));
+  struct stat info {};
+  if (::fstat(fd.raw(), &info) != 0) return errno_error(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) {
+    return Error{Code::kUnsupported, fmt::format("open {}: not a regular file", path)};
+  }
+  if (info.st_size == 0) return MappedFile(nullptr, 0);
+  const auto bytes = static_cast<std::size_t>(info.st_size);
+  void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.raw(), 0);
+  if (data == MAP_FAILED) return errno_error(errno, "map", path);
+  ::madvise(data, bytes, MADV_SEQUENTIAL);
+  return MappedFile(data, bytes);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Options options) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (options.overwrite ? O_TRUNC : O_EXCL);
+  const int raw = ::open(path.c_str(), flags, 0600);
+  if (raw < 0 && errno == EEXIST) {
+    return Error{Code::kUnsupported, fmt::format("create {}: the file exists", path),
+                 "choose another name or pass --force"};
+  }
+  if (raw < 0) return errno_error(errno, "create", path);
+  Fd fd = Fd::adopt(raw);
+  // An overwritten file keeps its old mode, which may let others read the trace.
+  if (::fchmod(raw, 0600) != 0 && errno != EPERM) return errno_error(errno, "set mode of", path);
+  return std::unique_ptr<FileSink>(new FileSink(std::move(fd), path, options));
+}
+
+Result<void> FileSink::append(ByteSpan bytes) {
+  if (bytes.size() > options_.bytes_max - offset_) {
+    return Error{Code::kLimit,
+                 fmt::format("write {}: size limit of {} bytes reached", path_, options_.bytes_max),
+                 "raise --max-size"};
+  }
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t put = ::pwrite(fd_.raw(), bytes.data() + done, bytes.size() - done,
+                                 static_cast<off_t>(offset_ + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const Error error = errno_error(errno, "write", path_);
+      // Cutting the torn packet off keeps the file so far decodable; if even that fails, readers
+      // see a torn tail.
+      if (::ftruncate(fd_.raw(), static_cast<off_t>(offset_)) != 0) return error;
+      return error;
+    }
+    done += static_cast<std::size_t>(put);
+  }
+  offset_ += bytes.size();
+  return {};
+}
+
+Result<void> FileSink::finish() {
+  if (::fsync(fd_.raw()) != 0 && errno != EINVAL) return errno_error(errno, "sync", path_);
+  return {};
+}
+
+Result<void> write_file(const std::string& path, std::string_view content) {
+  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  {
+    TRY(const auto sink, FileSink::create(temporary, {.overwrite = true}));
+    if (auto written = sink->append(as_bytes(content)); !written) {
+      ::unlink(temporary.c_str());
+      return written;
+    }
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const Error error = errno_error(errno, "rename to", path);
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  return {};
+}
+
+}  // namespace kansoku::sys
