@@ -32,6 +32,8 @@ class Fd {
   ~Fd();
 
   [[nodiscard]] int raw() const { return raw_; }
+  /// Gives the descriptor up without closing it.
+  [[nodiscard]] int release() { return std::exchange(raw_, -1); }
   [[nodiscard]] bool is_open() const { return raw_ >= 0; }
 
  private:

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// Generic slice and instant programs. What they record is decided by the attach cookie and the map `probes`, not by code.
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "wire/ring.h"
+
+// Only what is read of the kernel's task; CO-RE relocates the offsets.
+struct task_struct {
+  int pid;
+  int tgid;
+  unsigned int __state;
+  char comm[WIRE_COMM_BYTES];
+} __attribute__((preserve_access_index));
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 16 * 1024 * 1024);
+} ring SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 16384);
+  __type(key, __u32);
+  __type(value, __u8);
+} processes SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 8192);
+  __type(key, __u32);
+  __type(value, struct wire_probe);
+} probes SEC(".maps");
+
+// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map.
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 2);
+  __type(key, __u32);
+  __type(value, __u64);
+} losses SEC(".maps");
+
+extern _Bool bpf_session_is_return(void) __ksym __weak;
+extern __u64* bpf_session_cookie(void) __ksym __weak;
+
+static __always_inline void count_loss(__u32 which) {
+  __u64* total = bpf_map_lookup_elem(&losses, &which);
+  if (total) ++*total;
+}
+
+static __always_inline int is_observed(__u32 tgid) { return bpf_map_lookup_elem(&processes, &tgid) != 0; }
+
+static __always_inline void* reserve(__u64 bytes) {
+  void* record = bpf_ringbuf_reserve(&ring, bytes, 0);
+  if (!record) count_loss(0);
+  return record;
+}
+
+static __always_inline void fill_head(struct wire_event* head, __u64 now, __u32 probe, __u16 kind, __u8 layout) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  head->t_boot_ns = now;
+  head->tgid = pid_tgid >> 32;
+  head->tid = (__u32)pid_tgid;
+  head->probe = probe;
+  head->kind = kind;
+  head->layout = layout;
+  head->failed_args = 0;
+}
+
+static __always_inline void emit_plain(__u64 now, __u32 probe, __u16 kind) {
+  struct wire_event* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(record, now, probe, kind, WIRE_PLAIN);
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline __u64 source_value(struct pt_regs* regs, __u8 source) {
+  switch (source) {
+    case 0: return regs->rdi;
+    case 1: return regs->rsi;
+    case 2: return regs->rdx;
+    case 3: return regs->rcx;
+    case 4: return regs->r8;
+    case 5: return regs->r9;
+    default: return regs->rax;
+  }
+}
+
+// Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory could not be read.
+static __always_inline int follow(const struct wire_capture* capture, struct pt_regs* regs, __u64* out) {
+  __u64 value = source_value(regs, capture->source);
+#pragma unroll
+  for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
+    if (i >= capture->step_count) break;
+    __u64 address = value + capture->offset[i];
+    int last = i + 1 == capture->step_count;
+    if (last && capture->is_text) {
+      value = address;
+      break;
+    }
+    __u64 loaded = 0;
+    __u32 size = last ? capture->size : 8;
+    long failed = size == 4   ? bpf_probe_read_user(&loaded, 4, (void*)address)
+                  : size == 1 ? bpf_probe_read_user(&loaded, 1, (void*)address)
+                  : size == 2 ? bpf_probe_read_user(&loaded, 2, (void*)address)
+                              : bpf_probe_read_user(&loaded, 8, (void*)address);
+    if (failed) return -1;
+    value = loaded;
+  }
+  *out = value;
+  return 0;
+}
+
+static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32 probe, __u16 kind, int at_return) {
+  const struct wire_probe* config = bpf_map_lookup_elem(&probes, &probe);
+  if (!config) {
+    emit_plain(now, probe, kind);
+    return;
+  }
+  struct wire_text* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(&record->head, now, probe, kind, WIRE_WITH_ARGS);
+  record->text[0] = 0;
+  __u8 failed = 0;
+#pragma unroll
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i) {
+    record->args[i] = 0;
+    if (i >= config->capture_count) continue;
+    const struct wire_capture* capture = &config->captures[i];
+    int from_return = capture->source == WIRE_RETURN;
+    if (from_return != at_return) continue;
+    __u64 value = 0;
+    if (follow(capture, regs, &value)) {
+      failed |= 1 << i;
+      continue;
+    }
+    if (!capture->is_text) {
+      record->args[i] = value;
+      continue;
+    }
+    record->head.layout = WIRE_WITH_TEXT;
+    if (bpf_probe_read_user_str(record->text, sizeof(record->text), (void*)value) < 0) failed |= 1 << i;
+  }
+  record->head.failed_args = failed;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void emit(struct pt_regs* regs, __u64 cookie, __u16 kind, int at_return) {
+  __u64 now = bpf_ktime_get_boot_ns();
+  if (cookie & WIRE_COOKIE_CAPTURES) {
+    emit_captured(regs, now, (__u32)cookie, kind, at_return);
+  } else {
+    emit_plain(now, (__u32)cookie, kind);
+  }
+}
+
+// One program for entry and return of a call; 8 private bytes of the call hold its start time.
+SEC("uprobe")
+int on_session(struct pt_regs* regs) {
+  __u64 cookie = bpf_get_attach_cookie(regs);
+  if (!bpf_session_is_return()) {
+    if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 1;
+    if (cookie & WIRE_COOKIE_AT_END) {
+      __u64* start = bpf_session_cookie();
+      *start = bpf_ktime_get_boot_ns();
+      return 0;
+    }
+    emit(regs, cookie, cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN, 0);
+    return cookie & WIRE_COOKIE_INSTANT ? 1 : 0;
+  }
+  if (!(cookie & WIRE_COOKIE_AT_END)) {
+    emit(regs, cookie, WIRE_END, 1);
+    return 0;
+  }
+  __u64 now = bpf_ktime_get_boot_ns();
+  struct wire_slice* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  __u64* start = bpf_session_cookie();
+  fill_head(&record->head, *start, (__u32)cookie, WIRE_SLICE, WIRE_PLAIN);
+  record->duration_ns = now - *start;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+// The pair for kernels without sessions: uprobe_multi links, or perf-event uprobes on older ones.
+SEC("uprobe")
+int on_entry(struct pt_regs* regs) {
+  __u64 cookie = bpf_get_attach_cookie(regs);
+  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  emit(regs, cookie, cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN, 0);
+  return 0;
+}
+
+SEC("uretprobe")
+int on_return(struct pt_regs* regs) {
+  __u64 cookie = bpf_get_attach_cookie(regs);
+  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  emit(regs, cookie, WIRE_END, 1);
+  return 0;
+}
+
+struct sys_enter {
+  __u64 common;
+  long number;
+  unsigned long args[6];
+};
+
+SEC("tp")
+int on_syscall_enter(struct sys_enter* ctx) {
+  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  __u64 now = bpf_ktime_get_boot_ns();
+  struct wire_args* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  fill_head(&record->head, now, (__u32)bpf_get_attach_cookie(ctx), WIRE_BEGIN, WIRE_WITH_ARGS);
+#pragma unroll
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = ctx->args[i];
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+struct sys_exit {
+  __u64 common;
+  long number;
+  long result;
+};
+
+SEC("tp")
+int on_syscall_exit(struct sys_exit* ctx) {
+  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  __u64 now = bpf_ktime_get_boot_ns();
+  struct wire_args* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  fill_head(&record->head, now, (__u32)bpf_get_attach_cookie(ctx), WIRE_END, WIRE_WITH_ARGS);
+#pragma unroll
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = 0;
+  record->args[0] = ctx->result;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+// Any other tracepoint, as an instant without arguments.
+SEC("tp")
+int on_tracepoint(void* ctx) {
+  __u64 cookie = bpf_get_attach_cookie(ctx);
+  if (!(cookie & WIRE_COOKIE_HOST) && !is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  emit_plain(bpf_ktime_get_boot_ns(), (__u32)cookie, WIRE_INSTANT);
+  return 0;
+}
+
+static __always_inline struct wire_switch* reserve_switch(__u16 kind, struct task_struct* from, struct task_struct* to) {
+  __u64 now = bpf_ktime_get_boot_ns();
+  struct wire_switch* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  record->head.t_boot_ns = now;
+  record->head.tgid = from->tgid;
+  record->head.tid = from->pid;
+  record->head.probe = 0;
+  record->head.kind = kind;
+  record->head.layout = WIRE_PLAIN;
+  record->head.failed_args = 0;
+  record->next_tgid = to->tgid;
+  record->next_tid = to->pid;
+  record->cpu = bpf_get_smp_processor_id();
+  record->prev_state = 0;
+  bpf_probe_read_kernel(record->prev_comm, sizeof(record->prev_comm), from->comm);
+  bpf_probe_read_kernel(record->next_comm, sizeof(record->next_comm), to->comm);
+  return record;
+}
+
+SEC("tp_btf/sched_switch")
+int on_switch(__u64* ctx) {
+  _Bool preempted = ctx[0];
+  struct task_struct* prev = (struct task_struct*)ctx[1];
+  struct task_struct* next = (struct task_struct*)ctx[2];
+  if (!is_observed(prev->tgid) && !is_observed(next->tgid)) return 0;
+  struct wire_switch* record = reserve_switch(WIRE_SWITCH, prev, next);
+  if (!record) return 0;
+  record->prev_state = preempted ? 0 : prev->__state;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+static __always_inline int on_wake(struct task_struct* woken) {
+  if (!is_observed(woken->tgid)) return 0;
+  struct wire_switch* record = reserve_switch(WIRE_WAKE, bpf_get_current_task_btf(), woken);
+  if (!record) return 0;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int on_wakeup(__u64* ctx) { return on_wake((struct task_struct*)ctx[0]); }
+
+SEC("tp_btf/sched_wakeup_new")
+int on_wakeup_new(__u64* ctx) { return on_wake((struct task_struct*)ctx[0]); }
+
+SEC("tp_btf/sched_process_fork")
+int on_fork(__u64* ctx) {
+  struct task_struct* parent = (struct task_struct*)ctx[0];
+  struct task_struct* child = (struct task_struct*)ctx[1];
+  if (child->pid != child->tgid || !is_observed(parent->tgid)) return 0;
+  __u32 tgid = child->tgid;
+  __u8 one = 1;
+  if (bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY)) count_loss(1);
+  struct wire_switch* record = reserve_switch(WIRE_FORK, parent, child);
+  if (!record) return 0;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int on_exec(__u64* ctx) {
+  struct task_struct* task = (struct task_struct*)ctx[0];
+  if (!is_observed(task->tgid)) return 0;
+  emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXEC);
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int on_exit(__u64* ctx) {
+  struct task_struct* task = (struct task_struct*)ctx[0];
+  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
+  emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXIT);
+  __u32 tgid = task->tgid;
+  bpf_map_delete_elem(&processes, &tgid);
+  return 0;
+}
+
+SEC("perf_event")
+int on_cpu_sample(void* ctx) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  if (!is_observed(pid_tgid >> 32)) return 0;
+  struct wire_stack* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  fill_head(&record->head, bpf_ktime_get_boot_ns(), 0, WIRE_STACK, WIRE_PLAIN);
+  record->cpu = bpf_get_smp_processor_id();
+  long bytes = bpf_get_stack(ctx, record->frames, sizeof(record->frames), BPF_F_USER_STACK);
+  record->frame_count = bytes > 0 ? (__u32)bytes / 8 : 0;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+char bpf_license[] SEC("license") = "Dual BSD/GPL";
