@@ -50,6 +50,13 @@ class ElfFile {
   [[nodiscard]] std::vector<UsdtProbe> usdt_probes();
   /// File offset of a virtual address (p_offset + address - p_vaddr of its PT_LOAD), or nothing.
   [[nodiscard]] std::optional<std::uint64_t> file_offset(std::uint64_t address) const;
+  /// One PT_LOAD; bytes beyond `file_bytes` (.bss) are not counted.
+  struct Segment {
+    std::uint64_t address{0}, file_offset{0}, file_bytes{0};
+    bool executable{false};
+  };
+  /// In file order. Valid as long as this file.
+  [[nodiscard]] const std::vector<Segment>& load_segments() const;
   /// True if the file is position independent (ET_DYN): addresses are relative to the load bias.
   [[nodiscard]] bool is_position_independent() const;
   /// Address and size of a section, e.g. ".PyRuntime".

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/procfs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "common/parse.h"
+#include "sys/fd.h"
+
+namespace kansoku::sys {
+namespace {
+
+constexpr std::size_t kMapsLinesMax = 65536;
+constexpr std::size_t kMapsBytesMax = std::size_t{64} << 20;
+constexpr std::size_t kStatBytesMax = 4096;
+constexpr std::size_t kArgumentBytesMax = std::size_t{8} << 20;  // the kernel allows 6 MiB
+constexpr std::size_t kTasksMax = std::size_t{1} << 22;          // PID_MAX_LIMIT
+
+/// Cuts the next word, up to `separator`, off `text`.
+std::string_view cut(std::string_view& text, char separator) {
+  const std::size_t end = text.find(separator);
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return word;
+}
+
+/// "7f00-7f10 r-xp 00001000 08:01 1234    /usr/lib/libx.so", without the newline.
+std::optional<Mapping> parse_maps_line(std::string_view line) {
+  const auto begin = parse_int<std::uint64_t>(cut(line, '-'), 16);
+  const auto end = parse_int<std::uint64_t>(cut(line, ' '), 16);
+  const std::string_view rights = cut(line, ' ');
+  const auto offset = parse_int<std::uint64_t>(cut(line, ' '), 16);
+  const auto major = parse_int<std::uint32_t>(cut(line, ':'), 16);
+  const auto minor = parse_int<std::uint32_t>(cut(line, ' '), 16);
+  const auto inode = parse_int<std::uint64_t>(cut(line, ' '));
+  if (!begin || !end || !offset || !major || !minor || !inode) return std::nullopt;
+  if (rights.size() != 4 || *begin >= *end) return std::nullopt;
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  return Mapping{.begin = *begin,
+                 .end = *end,
+                 .file_offset = *offset,
+                 .inode = *inode,
+                 .device_major = *major,
+                 .device_minor = *minor,
+                 .readable = rights[0] == 'r',
+                 .writable = rights[1] == 'w',
+                 .executable = rights[2] == 'x',
+                 .path = std::string(line)};
+}
+
+/// The numeric entries of a folder, ascending.
+std::vector<std::int32_t> numeric_entries(const std::string& folder) {
+  std::vector<std::int32_t> ids;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator{} && ids.size() < kTasksMax;
+       entry.increment(error)) {
+    const auto id = parse_int<std::int32_t>(entry->path().filename().native());
+    if (id && *id > 0) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Result<ProcStat> read_stat(const std::string& path) {
+  TRY(const std::string text, read_file(path, kStatBytesMax));
+  auto stat = parse_stat(text);
+  if (!stat) return Error{Code::kCorrupt, fmt::format("parse {}: malformed line", path)};
+  return std::move(*stat);
+}
+
+/// The strings of a /proc file whose items end in NUL bytes; a last one without is kept.
+std::vector<std::string> split_nul(std::string_view text) {
+  std::vector<std::string> items;
+  while (!text.empty())
+    items.emplace_back(cut(text, '\0'));
+  return items;
+}
+
+}  // namespace
+
+std::vector<Mapping> parse_maps(std::string_view untrusted) {
+  std::vector<Mapping> mappings;
+  for (std::size_t lines = 0; !untrusted.empty() && lines < kMapsLinesMax; ++lines) {
+    auto mapping = parse_maps_line(cut(untrusted, '\n'));
+    if (mapping) mappings.push_back(std::move(*mapping));
+  }
+  return mappings;
+}
+
+std::optional<ProcStat> parse_stat(std::string_view untrusted) {
+  const std::size_t open = untrusted.find('(');
+  const std::size_t close = untrusted.rfind(')');  // the comm itself may hold ')'
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
+    return std::nullopt;
+  }
+  if (close + 3 >= untrusted.size() || untrusted[close + 1] != ' ') return std::nullopt;
+  ProcStat stat;
+  stat.comm = std::string(untrusted.substr(open + 1, close - open - 1));
+  stat.state = untrusted[close + 2];
+  if (untrusted[close + 3] != ' ') return std::nullopt;
+  std::string_view rest = untrusted.substr(close + 4);
+  // Fields are numbered as in proc(5); the rest starts at field 4.
+  for (int field = 4; field <= 22; ++field) {
+    const std::string_view word =
+        cut(rest, field == 22 && rest.find(' ') == rest.npos ? '\n' : ' ');
+    if (field == 4) {
+      const auto parent = parse_int<std::int32_t>(word);
+      if (!parent) return std::nullopt;
+      stat.parent_pid = *parent;
+      continue;
+    }
+    if (field != 14 && field != 15 && field != 22) continue;
+    const auto value = parse_int<std::uint64_t>(word);
+    if (!value) return std::nullopt;
+    (field == 14 ? stat.user_ticks : field == 15 ? stat.system_ticks : stat.start_ticks) = *value;
+  }
+  return stat;
+}
+
+std::vector<std::int32_t> Procfs::pids() const {
+  return numeric_entries(root_);
+}
+
+std::vector<std::int32_t> Procfs::tids(std::int32_t pid) const {
+  return numeric_entries(fmt::format("{}/{}/task", root_, pid));
+}
+
+Result<std::vector<Mapping>> Procfs::maps(std::int32_t pid) const {
+  TRY(const std::string text, read_file(fmt::format("{}/{}/maps", root_, pid), kMapsBytesMax));
+  return parse_maps(text);
+}
+
+Result<ProcStat> Procfs::stat(std::int32_t pid) const {
+  return read_stat(fmt::format("{}/{}/stat", root_, pid));
+}
+
+Result<ProcStat> Procfs::thread_stat(std::int32_t pid, std::int32_t tid) const {
+  return read_stat(fmt::format("{}/{}/task/{}/stat", root_, pid, tid));
+}
+
+Result<std::vector<std::string>> Procfs::cmdline(std::int32_t pid) const {
+  TRY(const std::string text,
+      read_file(fmt::format("{}/{}/cmdline", root_, pid), kArgumentBytesMax));
+  return split_nul(text);
+}
+
+Result<std::map<std::string, std::string>> Procfs::environ(std::int32_t pid) const {
+  TRY(const std::string text,
+      read_file(fmt::format("{}/{}/environ", root_, pid), kArgumentBytesMax));
+  std::map<std::string, std::string> variables;
+  for (const std::string& item : split_nul(text)) {
+    const std::size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    variables.emplace(item.substr(0, equals), item.substr(equals + 1));  // getenv takes the first
+  }
+  return variables;
+}
+
+std::string Procfs::through_root(std::int32_t pid, std::string_view path) const {
+  return fmt::format("{}/{}/root{}{}", root_, pid, path.starts_with('/') ? "" : "/", path);
+}
+
+}  // namespace kansoku::sys
