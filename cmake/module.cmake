@@ -3,7 +3,7 @@
 include(GoogleTest)
 
 function(kansoku_module path)
-  cmake_parse_arguments(M "" "" "DEPS;LINK;EXTRA_SOURCES" ${ARGN})
+  cmake_parse_arguments(M "" "" "DEPS;LINK;EXTRA_SOURCES;EXCLUDE" ${ARGN})
   string(REPLACE "/" "_" target ${path})
   set(dir ${CMAKE_SOURCE_DIR}/src/${path})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc ${dir}/internal/*.cc)
@@ -12,6 +12,10 @@ function(kansoku_module path)
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
+
+  foreach(excluded ${M_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "${excluded}")
+  endforeach()
 
   add_library(${target} STATIC ${sources} ${M_EXTRA_SOURCES})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src PRIVATE ${CMAKE_BINARY_DIR}/gen)

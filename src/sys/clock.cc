@@ -17,6 +17,12 @@ std::int64_t read_clock(clockid_t id) {
 BootTime RealClock::now() const {
   return boot_time(read_clock(CLOCK_BOOTTIME));
 }
+void sleep_until(BootTime wake) {
+  const std::int64_t ns = wake.time_since_epoch().count();
+  const timespec until{ns / 1'000'000'000, ns % 1'000'000'000};
+  ::clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr);
+}
+
 std::int64_t wall_time_ns() {
   return read_clock(CLOCK_REALTIME);
 }

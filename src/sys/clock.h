@@ -11,6 +11,9 @@ class RealClock final : public Clock {
   [[nodiscard]] BootTime now() const override;
 };
 
+/// Sleeps until `wake` (CLOCK_BOOTTIME) or until a signal arrives, whichever is first. Blocks.
+void sleep_until(BootTime wake);
+
 /// Seconds since the Unix epoch in nanoseconds, for naming and metadata only; it may jump.
 [[nodiscard]] std::int64_t wall_time_ns();
 

@@ -38,10 +38,14 @@ constexpr std::array kModes{AttachMode::kSession, AttachMode::kMulti, AttachMode
 constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
 constexpr std::uint32_t kProbesMax = 8192;
 
-int silent(libbpf_print_level, const char*, va_list) { return 0; }
+int silent(libbpf_print_level, const char*, va_list) {
+  return 0;
+}
 
 // A function of our own to try an attach mode on; never called.
-[[gnu::noinline, gnu::used]] int selftest_target(int value) { return value + 1; }
+[[gnu::noinline, gnu::used]] int selftest_target(int value) {
+  return value + 1;
+}
 
 Result<UprobeSpec> selftest_spec() {
   TRY(const auto mappings, sys::Procfs().maps(::getpid()));
@@ -72,7 +76,8 @@ Result<Skeleton> load(AttachMode mode, std::uint32_t ring_bytes) {
     bpf_program__set_expected_attach_type(skeleton->progs.on_return, multi_type);
   }
   if (const int failed = probes_bpf__load(skeleton.get()); failed != 0) {
-    Error error = errno_error(-failed, "load", fmt::format("BPF programs ({})", attach_mode_name(mode)));
+    Error error =
+        errno_error(-failed, "load", fmt::format("BPF programs ({})", attach_mode_name(mode)));
     error.hint = "needs CAP_BPF and CAP_PERFMON; `kansoku doctor` shows what is missing";
     return error;
   }
@@ -82,7 +87,8 @@ Result<Skeleton> load(AttachMode mode, std::uint32_t ring_bytes) {
 std::vector<int> online_cpus() {
   std::vector<int> cpus;
   const long count = ::sysconf(_SC_NPROCESSORS_CONF);
-  for (int cpu = 0; cpu < count; ++cpu) cpus.push_back(cpu);
+  for (int cpu = 0; cpu < count; ++cpu)
+    cpus.push_back(cpu);
   return cpus;
 }
 
@@ -129,14 +135,15 @@ struct Engine::Impl {
     return {};
   }
 
-  Result<Link> attach_one_perf(bpf_program* program, const std::string& path, const UprobeSpec& spec,
-                               bool at_return) const {
+  Result<Link> attach_one_perf(bpf_program* program, const std::string& path,
+                               const UprobeSpec& spec, bool at_return) const {
     bpf_uprobe_opts options{};
     options.sz = sizeof(options);
     options.ref_ctr_offset = spec.semaphore_offset;
     options.bpf_cookie = spec.cookie;
     options.retprobe = at_return;
-    Link link(bpf_program__attach_uprobe_opts(program, -1, path.c_str(), spec.file_offset, &options));
+    Link link(
+        bpf_program__attach_uprobe_opts(program, -1, path.c_str(), spec.file_offset, &options));
     if (!link) return errno_error(errno, "attach uprobe to", path);
     return link;
   }
@@ -152,7 +159,8 @@ struct Engine::Impl {
       TRY(auto link, attach_one_perf(skeleton->progs.on_entry, path, spec, false));
       fresh.push_back(std::move(link));
     }
-    for (Link& link : fresh) links.push_back(std::move(link));
+    for (Link& link : fresh)
+      links.push_back(std::move(link));
     return {};
   }
 
@@ -216,13 +224,20 @@ Result<std::unique_ptr<Engine>> Engine::create(const Options& options) {
   return last;
 }
 
-AttachMode Engine::mode() const { return impl_->mode; }
-const std::vector<std::string>& Engine::refusals() const { return impl_->refusals; }
-std::size_t Engine::link_count() const { return impl_->links.size() + impl_->multi_links.size(); }
+AttachMode Engine::mode() const {
+  return impl_->mode;
+}
+const std::vector<std::string>& Engine::refusals() const {
+  return impl_->refusals;
+}
+std::size_t Engine::link_count() const {
+  return impl_->links.size() + impl_->multi_links.size();
+}
 
 Result<void> Engine::describe_probe(std::uint32_t index, const wire_probe& description) {
   if (index >= kProbesMax) {
-    return Error{Code::kLimit, fmt::format("describe probe {}: at most {} probes", index, kProbesMax)};
+    return Error{Code::kLimit,
+                 fmt::format("describe probe {}: at most {} probes", index, kProbesMax)};
   }
   const int failed = bpf_map__update_elem(impl_->skeleton->maps.probes, &index, sizeof(index),
                                           &description, sizeof(description), BPF_ANY);
@@ -319,7 +334,8 @@ Engine::Losses Engine::losses() const {
                              per_cpu.size() * sizeof(std::uint64_t), 0) != 0) {
       continue;
     }
-    for (const std::uint64_t count : per_cpu) totals.at(which) += count;
+    for (const std::uint64_t count : per_cpu)
+      totals.at(which) += count;
   }
   return {totals[0], totals[1]};
 }

@@ -34,8 +34,9 @@ struct UprobeSpec {
   std::uint64_t cookie{0};            // probe index and WIRE_COOKIE_* flags
 };
 
-/// The loaded BPF programs, their maps and their links. Destruction detaches everything; so does the death of this process,
-/// since links live as long as their descriptors. Not shared between threads.
+/// The loaded BPF programs, their maps and their links. Destruction detaches everything; so does
+/// the death of this process, since links live as long as their descriptors. Not shared between
+/// threads.
 class Engine {
  public:
   struct Options {
@@ -43,8 +44,9 @@ class Engine {
     std::optional<AttachMode> forced;     // only this mode, or an error
   };
 
-  /// Loads the programs and finds the best attach mode by attaching to a function of this program. kPermission without the
-  /// rights for it, kUnsupported if a forced mode does not work on this kernel.
+  /// Loads the programs and finds the best attach mode by attaching to a function of this program.
+  /// kPermission without the rights for it, kUnsupported if a forced mode does not work on this
+  /// kernel.
   [[nodiscard]] static Result<std::unique_ptr<Engine>> create(const Options& options);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -59,14 +61,15 @@ class Engine {
   [[nodiscard]] Result<void> observe_process(std::int32_t pid);
   void forget_process(std::int32_t pid);
 
-  /// Attaches all `specs` to one file (as seen from this process), in all processes that map it now or later. Specs with
-  /// and without return are separate calls. All or nothing.
-  [[nodiscard]] Result<void> attach_uprobes(const std::string& path, std::span<const UprobeSpec> specs,
-                                            bool with_return);
+  /// Attaches all `specs` to one file (as seen from this process), in all processes that map it now
+  /// or later. Specs with and without return are separate calls. All or nothing.
+  [[nodiscard]] Result<void> attach_uprobes(const std::string& path,
+                                            std::span<const UprobeSpec> specs, bool with_return);
   [[nodiscard]] Result<void> attach_syscall(const std::string& name, std::uint64_t cookie);
   [[nodiscard]] Result<void> attach_tracepoint(const std::string& group, const std::string& name,
                                                std::uint64_t cookie);
-  /// fork, exec and exit of observed processes; children of observed processes are observed at once.
+  /// fork, exec and exit of observed processes; children of observed processes are observed at
+  /// once.
   [[nodiscard]] Result<void> attach_lifecycle();
   [[nodiscard]] Result<void> attach_scheduler();
   [[nodiscard]] Result<void> attach_cpu_sampler(std::uint32_t hz);
@@ -74,8 +77,9 @@ class Engine {
   void detach_all();
   [[nodiscard]] std::size_t link_count() const;
 
-  /// Hands every record that waits in the ring to `on_record`; returns how many. Does not wait. The bytes are valid during
-  /// the call only and come from our own BPF programs, so their size is checked, not their truth.
+  /// Hands every record that waits in the ring to `on_record`; returns how many. Does not wait. The
+  /// bytes are valid during the call only and come from our own BPF programs, so their size is
+  /// checked, not their truth.
   std::size_t drain(const std::function<void(std::span<const std::byte>)>& on_record);
 
   struct Losses {

@@ -11,8 +11,9 @@
 namespace kansoku::capture::bpf {
 namespace {
 
-constexpr std::size_t kScanBytes = 96;            // how far into the function a cheap address is looked for
-constexpr std::size_t kFunctionBytesMax = 65536;  // how much of it is searched for branches back to that address
+constexpr std::size_t kScanBytes = 96;  // how far into the function a cheap address is looked for
+constexpr std::size_t kFunctionBytesMax =
+    65536;  // how much of it is searched for branches back to that address
 
 struct Instruction {
   ZydisDecodedInstruction info;
@@ -94,7 +95,7 @@ SiteClass classify(const Instruction& instruction) {
       return is_push_register(instruction) ? SiteClass::kPush : SiteClass::kOther;
     case ZYDIS_MNEMONIC_JMP:
       return instruction.info.opcode == 0xe9 || instruction.info.opcode == 0xeb ? SiteClass::kJump
-                                                                                 : SiteClass::kOther;
+                                                                                : SiteClass::kOther;
     case ZYDIS_MNEMONIC_CALL:
       return instruction.info.opcode == 0xe8 ? SiteClass::kCall : SiteClass::kOther;
     default:
@@ -144,7 +145,8 @@ struct Found {
   std::string_view reason;
 };
 
-// The first cheap instruction on the straight line; offset 0 and the entry's class if there is none.
+// The first cheap instruction on the straight line; offset 0 and the entry's class if there is
+// none.
 Found scan(std::span<const std::byte> code, SiteNeeds needs) {
   Decoder decoder(code.first(std::min(code.size(), kScanBytes)));
   Instruction instruction;
@@ -168,8 +170,9 @@ Found scan(std::span<const std::byte> code, SiteNeeds needs) {
       at_entry.reason = "entry: the stack pointer moves first";
       return at_entry;
     }
-    only_markers = only_markers && (site_class == SiteClass::kEndbr || site_class == SiteClass::kNop ||
-                                    site_class == SiteClass::kNop5);
+    only_markers =
+        only_markers && (site_class == SiteClass::kEndbr || site_class == SiteClass::kNop ||
+                         site_class == SiteClass::kNop5);
   }
   return at_entry;
 }
@@ -201,8 +204,8 @@ Site pick_site(const sys::ElfFile& file, const sys::Symbol& function, SiteNeeds 
                "entry: the cheap instruction is a branch target"};
     }
   }
-  return {function.address + found.offset, static_cast<std::uint32_t>(found.offset), found.site_class,
-          found.reason};
+  return {function.address + found.offset, static_cast<std::uint32_t>(found.offset),
+          found.site_class, found.reason};
 }
 
 }  // namespace kansoku::capture::bpf

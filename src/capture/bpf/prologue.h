@@ -8,8 +8,8 @@
 
 namespace kansoku::capture::bpf {
 
-/// What the kernel does with the instruction under a probe. The cheap ones are emulated; the slow ones are
-/// single-stepped out of line, which costs about ten times more.
+/// What the kernel does with the instruction under a probe. The cheap ones are emulated; the slow
+/// ones are single-stepped out of line, which costs about ten times more.
 enum class SiteClass : std::uint8_t { kPush, kNop, kNop5, kJump, kBranch, kCall, kEndbr, kOther };
 
 /// "push", "nop", "nop5", "jmp", "jcc", "call", "endbr64", "other".
@@ -19,22 +19,24 @@ enum class SiteClass : std::uint8_t { kPush, kNop, kNop5, kJump, kBranch, kCall,
 
 /// Where to put a probe in a function, and why there.
 struct Site {
-  std::uint64_t address{0};      // virtual address in the file
-  std::uint32_t offset_bytes{0}; // from the function's entry
+  std::uint64_t address{0};       // virtual address in the file
+  std::uint32_t offset_bytes{0};  // from the function's entry
   SiteClass site_class{SiteClass::kOther};
-  std::string_view reason;       // a literal: why the search ended here
+  std::string_view reason;  // a literal: why the search ended here
 };
 
 struct SiteNeeds {
-  bool arguments{false};  // the argument registers must still hold the call's arguments
+  bool arguments{false};     // the argument registers must still hold the call's arguments
   bool return_probe{false};  // the return address must still lie at [rsp]
 };
 
-/// The cheapest safe probe address of `function`: the first emulated instruction on the straight line from the entry that
-/// every call passes exactly once, before the arguments (if needed) are overwritten, before rsp moves (if a return probe is
-/// wanted), and never a 5-byte nop with live data below rsp (a kernel that replaces it by a call would overwrite the red
-/// zone). Falls back to the entry. Deterministic; any thread that owns `file`.
-/// Source: measurements of emulated instructions; the 5-byte-nop rule after the kernel mailing list's 2026 report.
-[[nodiscard]] Site pick_site(const sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs);
+/// The cheapest safe probe address of `function`: the first emulated instruction on the straight
+/// line from the entry that every call passes exactly once, before the arguments (if needed) are
+/// overwritten, before rsp moves (if a return probe is wanted), and never a 5-byte nop with live
+/// data below rsp (a kernel that replaces it by a call would overwrite the red zone). Falls back to
+/// the entry. Deterministic; any thread that owns `file`. Source: measurements of emulated
+/// instructions; the 5-byte-nop rule after the kernel mailing list's 2026 report.
+[[nodiscard]] Site pick_site(const sys::ElfFile& file, const sys::Symbol& function,
+                             SiteNeeds needs);
 
 }  // namespace kansoku::capture::bpf

@@ -22,7 +22,9 @@ struct LinkCreate {
 };
 static_assert(sizeof(LinkCreate) == 64);
 
-std::uint64_t address_of(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
+std::uint64_t address_of(const void* p) {
+  return reinterpret_cast<std::uint64_t>(p);
+}
 
 }  // namespace
 

@@ -9,8 +9,8 @@
 
 namespace kansoku::capture::bpf {
 
-/// BPF_LINK_CREATE for many uprobes of one file, which the packaged libbpf has no call for. `attach_type` 48 = multi,
-/// 57 = session. Closing the descriptor detaches them.
+/// BPF_LINK_CREATE for many uprobes of one file, which the packaged libbpf has no call for.
+/// `attach_type` 48 = multi, 57 = session. Closing the descriptor detaches them.
 [[nodiscard]] Result<sys::Fd> create_multi_link(int program, std::uint32_t attach_type,
                                                 const std::string& path,
                                                 std::span<const UprobeSpec> specs, bool at_return);

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/attacher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sys/elf.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::size_t kProbesMax = 8192;  // entries of the BPF map
+constexpr std::size_t kProblemsMax = 1000;
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool wants_library(const Pack& pack, std::string_view library) {
+  return std::any_of(pack.functions.begin(), pack.functions.end(),
+                     [&](const FunctionProbes& p) { return any_glob_match(p.library, library); }) ||
+         std::any_of(pack.usdt.begin(), pack.usdt.end(),
+                     [&](const UsdtProbes& p) { return any_glob_match(p.library, library); });
+}
+
+}  // namespace
+
+Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
+                   ProbeTable& probes, std::function<void(const std::string&)> log)
+    : engine_(engine), procfs_(procfs), packs_(packs), probes_(probes), log_(std::move(log)) {}
+
+void Attacher::problem(std::string line, std::uint64_t& counter) {
+  ++counter;
+  if (problems_.size() >= kProblemsMax) return;
+  if (log_) log_(line);
+  problems_.push_back(std::move(line));
+}
+
+std::uint32_t Attacher::add_probe(ProbeInfo info) {
+  const auto index = static_cast<std::uint32_t>(probes_.size());
+  if (!info.captures.empty()) {
+    wire_probe description{};
+    for (const CaptureDef& capture : info.captures) {
+      description.captures[description.capture_count++] = capture.how;
+    }
+    if (const auto described = engine_.describe_probe(index, description); !described) {
+      problem(described.error().what, counters_.failed);
+    }
+  }
+  probes_.push_back(std::move(info));
+  return index;
+}
+
+std::uint64_t Attacher::cookie_of(std::uint32_t index) const {
+  const ProbeInfo& info = probes_[index];
+  std::uint64_t cookie = index;
+  if (info.kind == ProbeKind::kInstant || info.kind == ProbeKind::kScope)
+    cookie |= WIRE_COOKIE_INSTANT;
+  if (info.is_host) cookie |= WIRE_COOKIE_HOST;
+  if (!info.captures.empty()) cookie |= WIRE_COOKIE_CAPTURES;
+  return cookie;
+}
+
+void Attacher::attach_host() {
+  for (const Pack& pack : packs_) {
+    for (const SyscallProbes& syscalls : pack.syscalls) {
+      for (const std::string& name : syscalls.names) {
+        ProbeInfo info{.title = name, .category = syscalls.category, .is_syscall = true};
+        host_cookies_.emplace("syscall " + name, cookie_of(add_probe(std::move(info))));
+      }
+    }
+    for (const TracepointProbes& tracepoints : pack.tracepoints) {
+      for (const std::string& name : tracepoints.names) {
+        ProbeInfo info{.title = name.substr(name.find(':') + 1),
+                       .category = tracepoints.category,
+                       .kind = ProbeKind::kInstant,
+                       .is_host = tracepoints.host};
+        host_cookies_.emplace(name, cookie_of(add_probe(std::move(info))));
+      }
+    }
+  }
+  reattach();
+}
+
+void Attacher::reattach() {
+  if (const auto attached = engine_.attach_lifecycle(); !attached) {
+    problem(attached.error().what + ": forks are followed by polling", counters_.failed);
+  }
+  for (const auto& [name, cookie] : host_cookies_) {
+    const auto colon = name.find(':');
+    const auto attached =
+        colon == std::string::npos
+            ? engine_.attach_syscall(name.substr(name.find(' ') + 1), cookie)
+            : engine_.attach_tracepoint(name.substr(0, colon), name.substr(colon + 1), cookie);
+    if (!attached) problem(attached.error().what, counters_.missing);
+  }
+  for (const Pack& pack : packs_) {
+    if (pack.scheduler) {
+      if (const auto attached = engine_.attach_scheduler(); !attached) {
+        counters_.scheduler_failed = true;
+        problem(attached.error().what, counters_.failed);
+      }
+    }
+    if (pack.cpu_hz != 0) {
+      if (const auto attached = engine_.attach_cpu_sampler(pack.cpu_hz); !attached) {
+        problem(attached.error().what, counters_.failed);
+      }
+    }
+  }
+  for (const FileProbes& file : files_)
+    attach_now(file);
+}
+
+void Attacher::attach_libraries(std::int32_t pid) {
+  const auto mappings = procfs_.maps(pid);
+  if (!mappings) return;
+  for (const sys::Mapping& mapping : *mappings) {
+    if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
+      continue;
+    const auto key = std::make_tuple(mapping.device_major, mapping.device_minor, mapping.inode);
+    if (seen_files_.insert(key).second) attach_file(pid, mapping);
+  }
+}
+
+void Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping) {
+  const std::string library = base_name(mapping.path);
+  const bool is_wanted = std::any_of(
+      packs_.begin(), packs_.end(), [&](const Pack& pack) { return wants_library(pack, library); });
+  if (!is_wanted) return;
+  FileProbes file_probes;
+  file_probes.path = procfs_.through_root(pid, mapping.path);
+  auto file = sys::ElfFile::open(file_probes.path);
+  if (!file) {
+    problem(file.error().what, counters_.failed);
+    return;
+  }
+  const std::size_t before = attachments_.size();
+  for (const Pack& pack : packs_) {
+    if (wants_library(pack, library)) add_pack(pack, **file, mapping.path, file_probes);
+  }
+  files_.push_back(std::move(file_probes));
+  attach_now(files_.back());
+  if (log_)
+    log_(fmt::format("attached {} probes to {}", attachments_.size() - before, mapping.path));
+}
+
+void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
+                        FileProbes& out) {
+  const Resolution found = resolve_pack(pack, file, base_name(shown_path));
+  for (const std::string& missing : found.missing)
+    problem(missing, counters_.missing);
+  for (const ResolvedProbe& probe : found.probes)
+    add_function(pack, probe, shown_path, out);
+  for (const ResolvedUsdt& probe : found.usdt)
+    add_usdt(probe, out);
+}
+
+void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
+                            const std::string& shown_path, FileProbes& out) {
+  if (probes_.size() >= kProbesMax) {
+    problem(fmt::format("{}: more than {} probes", probe.title, kProbesMax), counters_.failed);
+    return;
+  }
+  const FunctionProbes& source = *probe.source;
+  ProbeInfo info{.title = probe.title,
+                 .category = source.category,
+                 .kind = source.kind,
+                 .ordinal_by = source.ordinal_by,
+                 .captures = source.captures};
+  const std::uint32_t index = add_probe(std::move(info));
+  std::uint64_t cookie = cookie_of(index);
+  const bool with_return = (cookie & WIRE_COOKIE_INSTANT) == 0;
+  if (source.at_end && engine_.mode() == bpf::AttachMode::kSession) cookie |= WIRE_COOKIE_AT_END;
+  (with_return ? out.with_return : out.entry_only).push_back({probe.file_offset, 0, cookie});
+  attachments_.push_back({shown_path, probe.title, probe.symbol, pack.name, probe.site});
+}
+
+void Attacher::add_usdt(const ResolvedUsdt& probe, FileProbes& out) {
+  const bool is_pair = probe.end_offset != 0;
+  ProbeInfo begin{.title = probe.source->title,
+                  .category = probe.source->category,
+                  .kind = is_pair ? ProbeKind::kCall : ProbeKind::kInstant};
+  const std::uint32_t begin_index = add_probe(std::move(begin));
+  out.entry_only.push_back(
+      {probe.begin_offset, probe.begin_semaphore, begin_index | WIRE_COOKIE_INSTANT});
+  if (!is_pair) return;
+  ProbeInfo end{.title = probe.source->title,
+                .category = probe.source->category,
+                .kind = ProbeKind::kInstant,
+                .ends_usdt = true,
+                .begins = begin_index};
+  const std::uint32_t end_index = add_probe(std::move(end));
+  out.entry_only.push_back(
+      {probe.end_offset, probe.end_semaphore, end_index | WIRE_COOKIE_INSTANT});
+}
+
+void Attacher::attach_now(const FileProbes& file) {
+  if (const auto attached = engine_.attach_uprobes(file.path, file.with_return, true); !attached) {
+    problem(attached.error().what, counters_.failed);
+  }
+  if (const auto attached = engine_.attach_uprobes(file.path, file.entry_only, false); !attached) {
+    problem(attached.error().what, counters_.failed);
+  }
+}
+
+}  // namespace kansoku::capture

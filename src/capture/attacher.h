@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "capture/bpf/engine.h"
+#include "capture/probe_table.h"
+#include "capture/recorder.h"
+#include "capture/resolve.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+/// Attaches the probes of the packs: tracepoints at once, library functions when a process maps the
+/// library. Each file (device, inode) is looked at once, since its probes fire in every process
+/// that maps it. Single-threaded.
+class Attacher {
+ public:
+  /// Borrows everything; `packs` must not move while this lives.
+  Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
+           ProbeTable& probes, std::function<void(const std::string&)> log);
+
+  /// Tracepoints, system calls, scheduler and CPU sampler of the packs.
+  void attach_host();
+  /// Probes of all libraries that `pid` maps and that were not looked at before.
+  void attach_libraries(std::int32_t pid);
+  /// After everything was detached: attaches all known probes again.
+  void reattach();
+
+  [[nodiscard]] const std::vector<Attachment>& attachments() const { return attachments_; }
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+
+  struct Counters {
+    std::uint64_t missing{0}, failed{0};
+    bool scheduler_failed{false};
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct FileProbes {
+    std::string path;
+    std::vector<bpf::UprobeSpec> with_return, entry_only;
+  };
+  void attach_file(std::int32_t pid, const sys::Mapping& mapping);
+  void add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
+                FileProbes& out);
+  void add_function(const Pack& pack, const ResolvedProbe& probe, const std::string& shown_path,
+                    FileProbes& out);
+  void add_usdt(const ResolvedUsdt& probe, FileProbes& out);
+  void attach_now(const FileProbes& file);
+  [[nodiscard]] std::uint32_t add_probe(ProbeInfo info);
+  [[nodiscard]] std::uint64_t cookie_of(std::uint32_t index) const;
+  void problem(std::string line, std::uint64_t& counter);
+
+  bpf::Engine& engine_;
+  const sys::Procfs& procfs_;
+  const std::vector<Pack>& packs_;
+  ProbeTable& probes_;
+  std::function<void(const std::string&)> log_;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>> seen_files_;
+  std::map<std::string, std::uint64_t> host_cookies_;  // by tracepoint name, for reattach()
+  std::vector<FileProbes> files_;
+  std::vector<Attachment> attachments_;
+  std::vector<std::string> problems_;
+  Counters counters_;
+};
+
+}  // namespace kansoku::capture

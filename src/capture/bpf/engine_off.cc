@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for engine.cc in builds without libbpf: every recording falls back to Python stacks.
+#include <array>
+
+#include "capture/bpf/engine.h"
+
+namespace kansoku::capture::bpf {
+namespace {
+constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
+Error unavailable() {
+  return {Code::kUnavailable, "load BPF programs: this build has no eBPF",
+          "build with -DKANSOKU_BPF=ON"};
+}
+}  // namespace
+
+std::string_view attach_mode_name(AttachMode mode) {
+  return kModeNames.at(static_cast<std::size_t>(mode));
+}
+
+std::optional<AttachMode> attach_mode_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kModeNames.size(); ++i) {
+    if (kModeNames.at(i) == name) return static_cast<AttachMode>(i);
+  }
+  return std::nullopt;
+}
+
+struct Engine::Impl {
+  std::vector<std::string> refusals;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+Result<std::unique_ptr<Engine>> Engine::create(const Options&) {
+  return unavailable();
+}
+AttachMode Engine::mode() const {
+  return AttachMode::kPerf;
+}
+const std::vector<std::string>& Engine::refusals() const {
+  return impl_->refusals;
+}
+Result<void> Engine::describe_probe(std::uint32_t, const wire_probe&) {
+  return unavailable();
+}
+Result<void> Engine::observe_process(std::int32_t) {
+  return unavailable();
+}
+void Engine::forget_process(std::int32_t) {}
+Result<void> Engine::attach_uprobes(const std::string&, std::span<const UprobeSpec>, bool) {
+  return unavailable();
+}
+Result<void> Engine::attach_syscall(const std::string&, std::uint64_t) {
+  return unavailable();
+}
+Result<void> Engine::attach_tracepoint(const std::string&, const std::string&, std::uint64_t) {
+  return unavailable();
+}
+Result<void> Engine::attach_lifecycle() {
+  return unavailable();
+}
+Result<void> Engine::attach_scheduler() {
+  return unavailable();
+}
+Result<void> Engine::attach_cpu_sampler(std::uint32_t) {
+  return unavailable();
+}
+void Engine::detach_all() {}
+std::size_t Engine::link_count() const {
+  return 0;
+}
+std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>&) {
+  return 0;
+}
+Engine::Losses Engine::losses() const {
+  return {};
+}
+
+}  // namespace kansoku::capture::bpf

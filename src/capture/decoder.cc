@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
+
+using trace::Arg;
+
+std::int32_t as_pid(std::uint32_t raw) {
+  return static_cast<std::int32_t>(raw);
+}
+
+// A record of the ring as T, or null if it is shorter. Ring records are 8-byte aligned.
+template <class T>
+const T* view_as(std::span<const std::byte> record) {
+  return record.size() >= sizeof(T) ? reinterpret_cast<const T*>(record.data()) : nullptr;
+}
+
+std::string_view bounded(const char* text, std::size_t bytes_max) {
+  return {text, ::strnlen(text, bytes_max)};
+}
+
+const wire_text* with_args(const wire_event& head, std::span<const std::byte> record) {
+  return head.layout != WIRE_PLAIN ? view_as<wire_text>(record) : nullptr;
+}
+
+struct NcclType {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+// By the value of ncclDataType_t (nccl.h, 2.x).
+constexpr std::array<NcclType, 12> kNcclTypes{{{"int8", 1},
+                                               {"uint8", 1},
+                                               {"int32", 4},
+                                               {"uint32", 4},
+                                               {"int64", 8},
+                                               {"uint64", 8},
+                                               {"float16", 2},
+                                               {"float32", 4},
+                                               {"float64", 8},
+                                               {"bfloat16", 2},
+                                               {"float8e4m3", 1},
+                                               {"float8e5m2", 1}}};
+
+// A record_function name as PyTorch makes them: printable ASCII of some length.
+bool is_scope_name(std::string_view text) {
+  return text.size() >= 3 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+}  // namespace
+
+Decoder::Decoder(trace::Writer& writer, const ProbeTable& probes)
+    : writer_(writer), probes_(probes) {}
+
+std::vector<LifecycleEvent> Decoder::take_lifecycle() {
+  return std::exchange(lifecycle_, {});
+}
+
+Decoder::Thread& Decoder::thread_of(const wire_event& head) {
+  const auto [found, is_new] = threads_.try_emplace(std::uint64_t{head.tgid} << 32 | head.tid);
+  if (is_new) found->second.track = writer_.thread_track(as_pid(head.tgid), as_pid(head.tid), "");
+  return found->second;
+}
+
+const Decoder::ProbeNames& Decoder::names_of(std::uint32_t probe) {
+  while (names_.size() <= probe) {
+    const ProbeInfo& info = probes_[names_.size()];
+    ProbeNames names{writer_.name(info.title), writer_.category(info.category), {}};
+    for (const CaptureDef& capture : info.captures)
+      names.args.push_back(writer_.name(capture.name));
+    names_.push_back(std::move(names));
+  }
+  return names_[probe];
+}
+
+void Decoder::on_record(std::span<const std::byte> record) {
+  const auto* head = view_as<wire_event>(record);
+  ++counters_.records;
+  if (head == nullptr || (head->kind < WIRE_SWITCH && head->probe >= probes_.size())) {
+    ++counters_.bad_records;
+    return;
+  }
+  const auto* slice = view_as<wire_slice>(record);
+  const auto* change = view_as<wire_switch>(record);
+  const BootTime time = boot_time(static_cast<std::int64_t>(head->t_boot_ns));
+  if (head->kind == WIRE_SLICE && slice != nullptr) {
+    on_slice(*slice);
+  } else if (head->kind == WIRE_BEGIN) {
+    on_begin(*head, record);
+  } else if (head->kind == WIRE_END) {
+    on_end(*head, record);
+  } else if (head->kind == WIRE_INSTANT) {
+    on_instant(*head, record);
+  } else if ((head->kind == WIRE_SWITCH || head->kind == WIRE_WAKE) && change != nullptr) {
+    on_switch(*change);
+  } else if (head->kind == WIRE_FORK && change != nullptr) {
+    lifecycle_.push_back(
+        {LifecycleEvent::Kind::kFork, as_pid(change->next_tgid), as_pid(head->tgid), time});
+  } else if (head->kind == WIRE_EXEC) {
+    lifecycle_.push_back({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time});
+  } else if (head->kind == WIRE_EXIT) {
+    lifecycle_.push_back({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time});
+  } else if (head->kind != WIRE_STACK) {
+    ++counters_.bad_records;
+  }
+}
+
+void Decoder::on_slice(const wire_slice& record) {
+  const auto start = static_cast<std::int64_t>(record.head.t_boot_ns);
+  const ProbeNames& names = names_of(record.head.probe);
+  const Thread& thread = thread_of(record.head);
+  writer_.slice_begin(thread.track, boot_time(start), names.title, names.category);
+  writer_.slice_end(thread.track, boot_time(start + static_cast<std::int64_t>(record.duration_ns)));
+}
+
+void Decoder::collect_args(const wire_event& head, std::span<const std::byte> record,
+                           bool at_return) {
+  args_.clear();
+  const wire_text* values = with_args(head, record);
+  const ProbeInfo& probe = probes_[head.probe];
+  if (values == nullptr) return;
+  const ProbeNames& names = names_of(head.probe);
+  for (std::size_t i = 0; i < probe.captures.size(); ++i) {
+    const CaptureDef& capture = probe.captures[i];
+    if ((capture.how.source == WIRE_RETURN) != at_return) continue;
+    if ((head.failed_args >> i & 1) != 0) {
+      ++counters_.unread_args;
+      continue;
+    }
+    std::uint64_t value = values->args[i];
+    if (capture.how.size == 4) value &= 0xffffffffU;
+    if (capture.how.is_text != 0) {
+      args_.push_back(Arg::str(names.args[i], bounded(values->text, sizeof(values->text))));
+    } else if (capture.is_signed) {
+      args_.push_back(Arg::sint(names.args[i], capture.how.size == 4
+                                                   ? static_cast<std::int32_t>(value)
+                                                   : static_cast<std::int64_t>(value)));
+    } else {
+      args_.push_back(Arg::uint(names.args[i], value));
+    }
+  }
+}
+
+void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
+  const auto value_of = [this](std::string_view key) -> const Arg* {
+    const trace::NameId id = writer_.name(key);
+    for (const Arg& arg : args_) {
+      if (arg.key == id) return &arg;
+    }
+    return nullptr;
+  };
+  const Arg* elements = value_of("elements");
+  const Arg* element_bytes = value_of("element_bytes");
+  const Arg* count = value_of("count");
+  const Arg* nccl_type = value_of("nccl_type");
+  if (elements != nullptr && element_bytes != nullptr) {
+    args_.push_back(Arg::uint(writer_.name("bytes"), elements->bits * element_bytes->bits));
+  }
+  if (count != nullptr && nccl_type != nullptr && nccl_type->bits < kNcclTypes.size()) {
+    const NcclType& type = kNcclTypes.at(nccl_type->bits);
+    const std::uint64_t bytes = count->bits * type.bytes;
+    args_.push_back(Arg::uint(writer_.name("bytes"), bytes));
+    args_.push_back(Arg::str(writer_.name("dtype"), type.name));
+  }
+  if (probe.ordinal_by) {
+    const Arg* group = value_of(*probe.ordinal_by);
+    const std::uint64_t seq = ordinals_[{pid, group == nullptr ? 0 : group->bits}]++;
+    args_.push_back(Arg::uint(writer_.name("seq"), seq));
+  }
+}
+
+void Decoder::push_open(Thread& thread, OpenCall call) {
+  if (thread.open.size() >= kOpenCallsMax) {
+    ++counters_.too_deep;
+    return;
+  }
+  thread.open.push_back(std::move(call));
+}
+
+void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record) {
+  const ProbeInfo& probe = probes_[head.probe];
+  if (probe.kind == ProbeKind::kAnnotate) return;  // its values come at the return
+  Thread& thread = thread_of(head);
+  if (thread.open.size() >= kOpenCallsMax) {
+    ++counters_.too_deep;
+    return;
+  }
+  args_.clear();
+  if (probe.is_syscall) {
+    if (const auto* values = view_as<wire_args>(record);
+        values != nullptr && head.layout != WIRE_PLAIN) {
+      args_.push_back(Arg::uint(writer_.name("arg0"), values->args[0]));
+      args_.push_back(Arg::uint(writer_.name("arg2"), values->args[2]));
+    }
+  } else {
+    collect_args(head, record, false);
+    add_derived_args(probe, as_pid(head.tgid));
+  }
+  const ProbeNames& names = names_of(head.probe);
+  writer_.slice_begin(thread.track, boot_time(static_cast<std::int64_t>(head.t_boot_ns)),
+                      names.title, names.category, args_);
+  push_open(thread, {head.probe, false, {}});
+  if (probe.category == "collective") collective_pids_.insert(as_pid(head.tgid));
+}
+
+// Ends calls above `depth` that never returned: an exception went through them, or their end was
+// lost.
+void Decoder::close_until(Thread& thread, std::size_t depth, BootTime time) {
+  while (thread.open.size() > depth) {
+    writer_.slice_end(thread.track, time);
+    thread.open.pop_back();
+  }
+}
+
+void Decoder::on_end(const wire_event& head, std::span<const std::byte> record) {
+  const ProbeInfo& probe = probes_[head.probe];
+  if (probe.kind == ProbeKind::kAnnotate) {
+    on_annotation(head, record);
+    return;
+  }
+  Thread& thread = thread_of(head);
+  const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
+  const auto open = std::find_if(
+      thread.open.rbegin(), thread.open.rend(),
+      [&](const OpenCall& call) { return !call.is_scope && call.probe == head.probe; });
+  if (open == thread.open.rend()) {
+    ++counters_.unmatched_ends;
+    return;
+  }
+  const auto depth = static_cast<std::size_t>(std::distance(open, thread.open.rend()));
+  close_until(thread, depth, time);
+  collect_args(head, record, true);
+  if (probe.is_syscall) {
+    const auto* values = view_as<wire_args>(record);
+    if (values != nullptr && head.layout != WIRE_PLAIN) {
+      args_.push_back(
+          Arg::sint(writer_.name("result"), static_cast<std::int64_t>(values->args[0])));
+    }
+  }
+  for (const auto& [key, value] : thread.open.back().notes)
+    args_.push_back(Arg::uint(key, value));
+  writer_.slice_end(thread.track, time, args_);
+  thread.open.pop_back();
+}
+
+void Decoder::on_annotation(const wire_event& head, std::span<const std::byte> record) {
+  Thread& thread = thread_of(head);
+  collect_args(head, record, true);
+  if (thread.open.empty()) return;
+  auto& notes = thread.open.back().notes;
+  for (const Arg& arg : args_) {
+    if (notes.size() < WIRE_ARGS_MAX) notes.emplace_back(arg.key, arg.bits);
+  }
+}
+
+void Decoder::on_instant(const wire_event& head, std::span<const std::byte> record) {
+  const ProbeInfo& probe = probes_[head.probe];
+  if (probe.kind == ProbeKind::kScope) {
+    on_scope(head, record);
+    return;
+  }
+  if (probe.kind == ProbeKind::kCall) {  // the begin of a USDT pair
+    on_begin(head, record);
+    return;
+  }
+  collect_args(head, record, false);
+  const ProbeNames& names = names_of(head.probe);
+  const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
+  if (probe.ends_usdt) {
+    wire_event begin = head;
+    begin.probe = probe.begins;
+    begin.layout = WIRE_PLAIN;
+    on_end(begin, record.first(0));
+    return;
+  }
+  if (probe.is_host && host_track_.raw == 0) host_track_ = writer_.custom_track({}, "host");
+  const trace::TrackHandle track = probe.is_host ? host_track_ : thread_of(head).track;
+  writer_.instant(track, time, names.title, names.category, args_);
+}
+
+// Enter and exit of record_function come through one function: the operator's address tells them
+// apart once an enter with its two arguments and a printable name was seen; a one-argument call of
+// another operator on top of a scope is the exit.
+void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record) {
+  const wire_text* values = with_args(head, record);
+  const ProbeInfo& probe = probes_[head.probe];
+  if (values == nullptr || probe.captures.size() < 3) return;
+  std::uint64_t op = 0;
+  std::uint64_t arg_count = 0;
+  std::size_t text_index = 0;
+  for (std::size_t i = 0; i < probe.captures.size(); ++i) {
+    if (probe.captures[i].name == "op") op = values->args[i];
+    if (probe.captures[i].name == "arg_count") arg_count = values->args[i];
+    if (probe.captures[i].how.is_text != 0) text_index = i;
+  }
+  const bool has_text = (head.failed_args >> text_index & 1) == 0 && head.layout == WIRE_WITH_TEXT;
+  const std::string_view text =
+      has_text ? bounded(values->text, sizeof(values->text)) : std::string_view{};
+  const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
+  auto& enter_ops = scope_enter_ops_[as_pid(head.tgid)];
+  const bool is_enter = arg_count == 2 && is_scope_name(text);
+  Thread& thread = thread_of(head);
+  if (is_enter && thread.open.size() < kOpenCallsMax) {
+    enter_ops.insert(op);
+    writer_.slice_begin(thread.track, time, writer_.name(text), names_of(head.probe).category);
+    push_open(thread, {head.probe, true, {}});
+  } else if (!is_enter && arg_count == 1 && !enter_ops.contains(op) && !thread.open.empty() &&
+             thread.open.back().is_scope) {
+    close_until(thread, thread.open.size() - 1, time);
+  }
+}
+
+void Decoder::on_switch(const wire_switch& record) {
+  const BootTime time = boot_time(static_cast<std::int64_t>(record.head.t_boot_ns));
+  const std::string_view next = bounded(record.next_comm, sizeof(record.next_comm));
+  if (record.head.kind == WIRE_WAKE) {
+    writer_.sched_wake(time, record.cpu, as_pid(record.next_tid), next, as_pid(record.head.tid));
+    return;
+  }
+  writer_.sched_switch({time, record.cpu, as_pid(record.head.tid), as_pid(record.next_tid),
+                        record.prev_state, bounded(record.prev_comm, sizeof(record.prev_comm)),
+                        next});
+}
+
+}  // namespace kansoku::capture

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/probe_table.h"
+#include "common/stat.h"
+#include "trace/writer.h"
+#include "wire/ring.h"
+
+namespace kansoku::capture {
+
+STAT(capture_unmatched_ends, kNotice, kCapture,
+     "returns of calls that began before the recording or were lost");
+STAT(capture_unread_args, kNotice, kCapture,
+     "arguments that lay in memory which could not be read");
+STAT(capture_bad_records, kError, kCapture,
+     "ring records of an unknown shape: recorder and BPF programs do not match");
+STAT(capture_open_calls_over_limit, kDataLoss, kCapture,
+     "calls nested deeper than 512; the inner ones were left out");
+
+/// A process that appeared, changed or went, as the ring tells it.
+struct LifecycleEvent {
+  enum class Kind : std::uint8_t { kFork, kExec, kExit };
+  Kind kind{Kind::kFork};
+  std::int32_t pid{0};         // the child for kFork
+  std::int32_t parent_pid{0};  // kFork only
+  BootTime time{};
+};
+
+/// Turns ring records into trace events. Keeps per thread which calls are open, so that a lost
+/// record spoils one call and not the rest of the track. Single-threaded. The writer and the probe
+/// table are borrowed.
+class Decoder {
+ public:
+  Decoder(trace::Writer& writer, const ProbeTable& probes);
+
+  /// Decodes one record; records of unknown shape are counted. `record` is borrowed for the call.
+  void on_record(std::span<const std::byte> record);
+
+  /// Lifecycle events since the last call, in order.
+  [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
+  /// Processes that took part in a collective.
+  [[nodiscard]] const std::set<std::int32_t>& collective_pids() const { return collective_pids_; }
+
+  struct Counters {
+    std::uint64_t records{0}, unmatched_ends{0}, unread_args{0}, bad_records{0}, too_deep{0};
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct ProbeNames {
+    trace::NameId title{};
+    trace::CategoryId category{};
+    std::vector<trace::NameId> args;
+  };
+  struct OpenCall {
+    std::uint32_t probe{0};
+    bool is_scope{false};
+    std::vector<std::pair<trace::NameId, std::uint64_t>>
+        notes;  // arguments that arrived during the call
+  };
+  struct Thread {
+    trace::TrackHandle track{};
+    std::vector<OpenCall> open;
+  };
+
+  Thread& thread_of(const wire_event& head);
+  const ProbeNames& names_of(std::uint32_t probe);
+  void on_slice(const wire_slice& record);
+  void on_begin(const wire_event& head, std::span<const std::byte> record);
+  void on_end(const wire_event& head, std::span<const std::byte> record);
+  void on_instant(const wire_event& head, std::span<const std::byte> record);
+  void on_scope(const wire_event& head, std::span<const std::byte> record);
+  void on_annotation(const wire_event& head, std::span<const std::byte> record);
+  void on_switch(const wire_switch& record);
+  void push_open(Thread& thread, OpenCall call);
+  void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
+  void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
+  void close_until(Thread& thread, std::size_t depth, BootTime time);
+
+  trace::Writer& writer_;
+  const ProbeTable& probes_;
+  std::vector<ProbeNames> names_;
+  std::unordered_map<std::uint64_t, Thread> threads_;  // by pid and tid; never iterated
+  std::map<std::pair<std::int32_t, std::uint64_t>, std::uint64_t> ordinals_;
+  std::map<std::int32_t, std::set<std::uint64_t>>
+      scope_enter_ops_;           // per process: operators that open a scope
+  std::vector<trace::Arg> args_;  // scratch of the record in hand
+  std::set<std::int32_t> collective_pids_;
+  std::vector<LifecycleEvent> lifecycle_;
+  trace::TrackHandle host_track_{};
+  Counters counters_;
+};
+
+}  // namespace kansoku::capture

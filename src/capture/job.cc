@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "common/parse.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::int32_t kRankMax = (1 << 20) - 1;
+constexpr std::size_t kNameCharsMax = 128;
+constexpr std::size_t kCmdlineCharsMax = 1024;
+
+using Environ = std::map<std::string, std::string>;
+
+std::string text_of(const Environ& environ, const char* key) {
+  const auto found = environ.find(key);
+  return found == environ.end() ? std::string{} : found->second.substr(0, kNameCharsMax);
+}
+
+std::int32_t number_of(const Environ& environ, const char* key) {
+  const auto value = parse_int<std::int32_t>(text_of(environ, key));
+  return value && *value >= 0 && *value <= kRankMax ? *value : trace::kNoRank;
+}
+
+struct Convention {
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+};
+constexpr Convention kTorch{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+constexpr Convention kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                              "OMPI_COMM_WORLD_LOCAL_RANK"};
+constexpr Convention kSlurm{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
+
+std::string torch_job(const Environ& environ) {
+  const std::string address = text_of(environ, "MASTER_ADDR");
+  return fmt::format("{}:{}", address.empty() ? "localhost" : address,
+                     text_of(environ, "MASTER_PORT"));
+}
+
+std::string mpi_job(const Environ& environ) {
+  const std::string space = text_of(environ, "PMIX_NAMESPACE");
+  return "mpi-" + (space.empty() ? text_of(environ, "OMPI_MCA_ess_base_jobid") : space);
+}
+
+std::string slurm_job(const Environ& environ) {
+  return fmt::format("slurm-{}.{}", text_of(environ, "SLURM_JOB_ID"),
+                     text_of(environ, "SLURM_STEP_ID"));
+}
+
+struct Source {
+  Convention keys;
+  std::string (*job)(const Environ&);
+};
+constexpr std::array<Source, 3> kSources{
+    {{kTorch, torch_job}, {kOpenMpi, mpi_job}, {kSlurm, slurm_job}}};
+
+}  // namespace
+
+RankFacts rank_facts(const Environ& untrusted_environ) {
+  for (const Source& source : kSources) {
+    const std::int32_t rank = number_of(untrusted_environ, source.keys.rank);
+    const std::int32_t world = number_of(untrusted_environ, source.keys.world_size);
+    if (rank == trace::kNoRank || world < 1 || rank >= world) continue;
+    return {source.job(untrusted_environ), rank,
+            number_of(untrusted_environ, source.keys.local_rank), world};
+  }
+  return {};
+}
+
+bool is_wrapper(std::string_view comm) {
+  static constexpr std::array<std::string_view, 14> kWrappers{
+      "bash", "sh",      "dash",    "zsh",      "env",    "nice",    "taskset",
+      "ip",   "numactl", "timeout", "torchrun", "mpirun", "orterun", "srun"};
+  return std::find(kWrappers.begin(), kWrappers.end(), comm) != kWrappers.end();
+}
+
+Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid) {
+  TRY(const sys::ProcStat stat, procfs.stat(pid));
+  JobProcess out;
+  out.pid = pid;
+  out.parent_pid = stat.parent_pid;
+  out.start_ticks = stat.start_ticks;
+  out.name = stat.comm;
+  if (const auto words = procfs.cmdline(pid); words) {
+    for (const std::string& word : *words) {
+      if (out.cmdline.size() < kCmdlineCharsMax)
+        out.cmdline += (out.cmdline.empty() ? "" : " ") + word;
+    }
+    out.cmdline.resize(std::min(out.cmdline.size(), kCmdlineCharsMax));
+  }
+  if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);
+  return out;
+}
+
+std::vector<std::pair<std::int32_t, std::int32_t>> Job::rank_pids() const {
+  // A rank's workers carry its environment too: the rank is the one whose parent does not carry the
+  // same rank.
+  std::map<std::int32_t, const JobProcess*> by_pid;
+  for (const JobProcess& process : processes)
+    by_pid[process.pid] = &process;
+  std::map<std::int32_t, std::int32_t> pid_of_rank;
+  for (const JobProcess& process : processes) {
+    if (is_wrapper(process.name)) continue;
+    const auto parent = by_pid.find(process.parent_pid);
+    const bool is_child = parent != by_pid.end() && !is_wrapper(parent->second->name) &&
+                          parent->second->facts.rank == process.facts.rank;
+    if (!is_child) pid_of_rank.try_emplace(process.facts.rank, process.pid);
+  }
+  return {pid_of_rank.begin(), pid_of_rank.end()};
+}
+
+std::vector<Job> find_jobs(const sys::Procfs& procfs) {
+  std::map<std::string, Job> jobs;
+  for (const std::int32_t pid : procfs.pids()) {
+    auto process = describe_process(procfs, pid);
+    if (!process || process->facts.job.empty()) continue;
+    Job& job = jobs[process->facts.job];
+    job.name = process->facts.job;
+    job.world_size = std::max(job.world_size, process->facts.world_size);
+    job.processes.push_back(std::move(process).value());
+  }
+  std::vector<Job> out;
+  for (auto& [name, job] : jobs) {
+    if (!job.rank_pids().empty()) out.push_back(std::move(job));
+  }
+  return out;
+}
+
+std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid) {
+  std::multimap<std::int32_t, std::int32_t> children;
+  for (const std::int32_t other : procfs.pids()) {
+    if (const auto stat = procfs.stat(other); stat) children.emplace(stat->parent_pid, other);
+  }
+  std::set<std::int32_t> tree{pid};
+  std::vector<std::int32_t> pending{pid};
+  while (!pending.empty()) {
+    const std::int32_t next = pending.back();
+    pending.pop_back();
+    const auto [first, last] = children.equal_range(next);
+    for (auto child = first; child != last; ++child) {
+      if (tree.insert(child->second).second) pending.push_back(child->second);
+    }
+  }
+  return {tree.begin(), tree.end()};
+}
+
+}  // namespace kansoku::capture

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sys/procfs.h"
+#include "trace/model.h"
+
+namespace kansoku::capture {
+
+/// What the environment of a process says about its place in a distributed job. Empty job = it says
+/// nothing.
+struct RankFacts {
+  std::string job;  // "127.0.0.1:29511", "mpi-<id>", "slurm-<id>.<step>"
+  std::int32_t rank{trace::kNoRank};
+  std::int32_t local_rank{trace::kNoRank};
+  std::int32_t world_size{trace::kNoRank};
+};
+
+/// Reads RANK / WORLD_SIZE / LOCAL_RANK / MASTER_ADDR / MASTER_PORT, then OMPI_*, then SLURM_*. The
+/// values are untrusted: numbers out of 0 .. 1,048,575 are ignored, names cut to 128 characters.
+/// Pure.
+[[nodiscard]] RankFacts rank_facts(const std::map<std::string, std::string>& untrusted_environ);
+
+/// A process of a job, as found in /proc.
+struct JobProcess {
+  std::int32_t pid{0}, parent_pid{0};
+  std::uint64_t start_ticks{0};
+  std::string name;     // comm
+  std::string cmdline;  // joined with blanks, cut to 1,024 characters
+  RankFacts facts;
+};
+
+/// Everything /proc tells of one process; kNotFound if it is gone.
+[[nodiscard]] Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid);
+
+/// A job that runs on this host.
+struct Job {
+  std::string name;
+  std::int32_t world_size{trace::kNoRank};
+  std::vector<JobProcess>
+      processes;  // by pid; ranks, their children and launchers that carry the environment
+  /// Ranks in ascending order with the pid of the topmost process of each that is no shell.
+  [[nodiscard]] std::vector<std::pair<std::int32_t, std::int32_t>> rank_pids() const;
+};
+
+/// All jobs with at least one rank, by name. Scans /proc once; processes of others may be
+/// unreadable and are left out.
+[[nodiscard]] std::vector<Job> find_jobs(const sys::Procfs& procfs);
+
+/// `pid` and all its descendants, ascending.
+[[nodiscard]] std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid);
+
+/// True for shells and wrappers that start ranks but are none ("bash", "sh", "env", "torchrun",
+/// "mpirun", ...).
+[[nodiscard]] bool is_wrapper(std::string_view comm);
+
+}  // namespace kansoku::capture

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/pack.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include "common/json.h"
+#include "common/parse.h"
+#include "sys/fd.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::size_t kPackBytesMax = 1U << 20;
+constexpr std::uint32_t kHzMax = 1000;
+
+// Reads one table of a pack and remembers the first mistake, so that the code below reads like the
+// format.
+class Table {
+ public:
+  Table(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {}
+
+  std::string text(std::string_view key, bool required) {
+    note(key);
+    const Json value = json_.at(key);
+    if (value.is_string()) return value.as_string();
+    if (required || !value.is_null()) fail(key, "expected a text");
+    return {};
+  }
+  std::vector<std::string> texts(std::string_view key, bool required) {
+    note(key);
+    const Json value = json_.at(key);
+    std::vector<std::string> out;
+    if (!value.is_array() && (required || !value.is_null())) fail(key, "expected a list of texts");
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (!value.at(i).is_string()) fail(key, "expected a list of texts");
+      out.push_back(value.at(i).as_string());
+    }
+    return out;
+  }
+  bool flag(std::string_view key) {
+    note(key);
+    const Json value = json_.at(key);
+    if (!value.is_bool() && !value.is_null()) fail(key, "expected true or false");
+    return value.as_bool();
+  }
+  std::uint32_t hz(std::string_view key) {
+    note(key);
+    const std::int64_t value = json_.at(key).as_int(-1);
+    if (value < 1 || value > kHzMax) fail(key, "expected a rate from 1 to 1000");
+    return static_cast<std::uint32_t>(value);
+  }
+  Json sub(std::string_view key) {
+    note(key);
+    return json_.at(key);
+  }
+  void fail(std::string_view key, std::string_view what) {
+    if (problem_.empty()) problem_ = fmt::format("{}, key {}: {}", where_, key, what);
+  }
+  // Call last: complains about keys nobody asked for.
+  [[nodiscard]] Result<void> finish() {
+    for (const std::string& key : json_.keys()) {
+      if (std::find(known_.begin(), known_.end(), key) == known_.end()) fail(key, "unknown key");
+    }
+    if (problem_.empty()) return {};
+    return Error{Code::kCorrupt, "read " + problem_, "docs/probes.md describes the format"};
+  }
+
+ private:
+  void note(std::string_view key) { known_.emplace_back(key); }
+  Json json_;
+  std::string where_;
+  std::vector<std::string> known_;
+  std::string problem_;
+};
+
+Result<ProbeKind> kind_from_name(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, ProbeKind>, 5> kKinds{
+      {{"", ProbeKind::kCall},
+       {"call", ProbeKind::kCall},
+       {"instant", ProbeKind::kInstant},
+       {"annotate", ProbeKind::kAnnotate},
+       {"scope", ProbeKind::kScope}}};
+  for (const auto& [text, kind] : kKinds) {
+    if (text == name) return kind;
+  }
+  return Error{Code::kCorrupt,
+               fmt::format("read probe kind {}: expected call, instant, annotate or scope", name)};
+}
+
+Result<FunctionProbes> parse_function(const Json& json, const std::string& where) {
+  Table table(json, where);
+  FunctionProbes out;
+  out.library = table.text("library", true);
+  out.symbols = table.texts("symbols", true);
+  out.exclude = table.texts("exclude", false);
+  out.category = table.text("category", true);
+  out.title = table.text("title", false);
+  TRY(out.kind, kind_from_name(table.text("kind", false)));
+  const std::string record = table.text("record", false);
+  if (!record.empty() && record != "pair" && record != "at_end") {
+    table.fail("record", "expected pair or at_end");
+  }
+  out.at_end = record == "at_end";
+  if (const Json ordinal = table.sub("ordinal_by"); ordinal.is_string()) {
+    out.ordinal_by = ordinal.as_string();
+  }
+  const Json args = table.sub("args");
+  for (const std::string& name : args.keys()) {
+    TRY(auto capture, parse_capture(name, args.at(name).as_string()));
+    out.captures.push_back(std::move(capture));
+  }
+  if (out.captures.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
+  const auto text_count = std::count_if(out.captures.begin(), out.captures.end(),
+                                        [](const CaptureDef& c) { return c.how.is_text != 0; });
+  if (text_count > 1) table.fail("args", "at most one text");
+  if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
+  TRY_VOID(table.finish());
+  return out;
+}
+
+Result<UsdtProbes> parse_usdt(const Json& json, const std::string& where) {
+  Table table(json, where);
+  UsdtProbes out{table.text("library", true), table.text("begin", true), table.text("end", false),
+                 table.text("title", true), table.text("category", true)};
+  TRY_VOID(table.finish());
+  return out;
+}
+
+Result<SyscallProbes> parse_syscalls(const Json& json, const std::string& where) {
+  Table table(json, where);
+  SyscallProbes out{table.texts("names", true), table.text("category", true)};
+  TRY_VOID(table.finish());
+  return out;
+}
+
+Result<TracepointProbes> parse_tracepoints(const Json& json, const std::string& where) {
+  Table table(json, where);
+  TracepointProbes out{table.texts("names", true), table.text("category", true),
+                       table.flag("host")};
+  for (const std::string& name : out.names) {
+    if (name.find(':') == std::string::npos) table.fail("names", "expected group:name");
+  }
+  TRY_VOID(table.finish());
+  return out;
+}
+
+template <class T, class Parse>
+Result<std::vector<T>> parse_all(const Json& array, const std::string& where, Parse parse) {
+  std::vector<T> out;
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    TRY(auto one, parse(array.at(i), fmt::format("{} entry {}", where, i + 1)));
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+struct TypeName {
+  std::string_view name;
+  std::uint8_t bytes;
+  bool is_signed, is_text;
+};
+constexpr std::array<TypeName, 7> kTypes{{{"u64", 8, false, false},
+                                          {"u32", 4, false, false},
+                                          {"u16", 2, false, false},
+                                          {"u8", 1, false, false},
+                                          {"i64", 8, true, false},
+                                          {"i32", 4, true, false},
+                                          {"str", 8, false, true}}};
+
+Result<std::uint8_t> parse_source(std::string_view text) {
+  if (text == "ret") return static_cast<std::uint8_t>(WIRE_RETURN);
+  if (text.size() == 4 && text.substr(0, 3) == "arg" && text[3] >= '0' && text[3] <= '5') {
+    return static_cast<std::uint8_t>(text[3] - '0');
+  }
+  return Error{Code::kCorrupt, fmt::format("read source {}: expected arg0 to arg5 or ret", text)};
+}
+
+}  // namespace
+
+Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression) {
+  CaptureDef out;
+  out.name = std::string(name);
+  std::string_view path = expression;
+  std::string_view type = "u64";
+  if (const auto colon = expression.find(':'); colon != std::string_view::npos) {
+    path = expression.substr(0, colon);
+    type = expression.substr(colon + 1);
+  }
+  const auto known =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.name == type; });
+  if (known == kTypes.end()) {
+    return Error{Code::kCorrupt, fmt::format("read argument {}: unknown type {}", name, type),
+                 "types are u8 u16 u32 u64 i32 i64 str"};
+  }
+  out.how.size = known->bytes;
+  out.how.is_text = known->is_text;
+  out.is_signed = known->is_signed;
+  auto arrow = path.find("->");
+  TRY(out.how.source, parse_source(path.substr(0, arrow)));
+  while (arrow != std::string_view::npos) {
+    path = path.substr(arrow + 2);
+    arrow = path.find("->");
+    const auto offset = parse_int<std::uint16_t>(path.substr(0, arrow));
+    if (!offset || out.how.step_count == WIRE_STEPS_MAX) {
+      return Error{
+          Code::kCorrupt,
+          fmt::format("read argument {}: expected at most {} offsets from 0 to 65535 after ->",
+                      name, WIRE_STEPS_MAX)};
+    }
+    out.how.offset[out.how.step_count++] = *offset;
+  }
+  if (out.how.is_text != 0 && out.how.step_count == 0) {
+    out.how.step_count = 1;  // "arg1:str": the text lies at the argument itself
+  }
+  return out;
+}
+
+Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path) {
+  TRY(const Json json, Json::parse_toml(untrusted_toml, path));
+  Table table(json, path);
+  Pack out;
+  out.path = path;
+  if (table.sub("schema").as_int() != 1) table.fail("schema", "expected 1");
+  out.name = table.text("name", true);
+  out.description = table.text("description", true);
+  out.is_default = table.flag("default");
+  TRY(out.functions,
+      parse_all<FunctionProbes>(table.sub("probe"), path + " [[probe]]", parse_function));
+  TRY(out.usdt, parse_all<UsdtProbes>(table.sub("usdt"), path + " [[usdt]]", parse_usdt));
+  TRY(out.syscalls,
+      parse_all<SyscallProbes>(table.sub("syscall"), path + " [[syscall]]", parse_syscalls));
+  TRY(out.tracepoints, parse_all<TracepointProbes>(table.sub("tracepoint"),
+                                                   path + " [[tracepoint]]", parse_tracepoints));
+  out.scheduler = table.sub("scheduler").is_object();
+  const auto rate = [&](std::string_view section) -> Result<std::uint32_t> {
+    const Json json_section = table.sub(section);
+    if (json_section.is_null()) return 0U;
+    Table sub(json_section, fmt::format("{} [{}]", path, section));
+    const std::uint32_t hz = sub.hz("hz");
+    TRY_VOID(sub.finish());
+    return hz;
+  };
+  TRY(out.python_hz, rate("python_stacks"));
+  TRY(out.cpu_hz, rate("cpu_samples"));
+  TRY_VOID(table.finish());
+  return out;
+}
+
+namespace {
+
+Result<Pack> load_pack(const std::string& path) {
+  TRY(const std::string text, sys::read_file(path, kPackBytesMax));
+  return parse_pack(text, path);
+}
+
+std::vector<std::string> pack_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Result<Pack> find_pack(const std::vector<Pack>& known, const std::string& name) {
+  if (name.find('/') != std::string::npos) return load_pack(name);
+  for (const Pack& pack : known) {
+    if (pack.name == name) return pack;
+  }
+  std::string all;
+  for (const Pack& pack : known)
+    all += (all.empty() ? "" : ", ") + pack.name;
+  return Error{Code::kNotFound, fmt::format("select probe pack {}: unknown", name),
+               fmt::format("known packs: {}; or name a file, e.g. ./my.toml", all)};
+}
+
+}  // namespace
+
+Result<std::vector<Pack>> load_packs(const std::vector<std::string>& folders) {
+  std::map<std::string, Pack> by_name;
+  for (const std::string& folder : folders) {
+    for (const std::string& file : pack_files(folder)) {
+      TRY(Pack pack, load_pack(file));
+      by_name.insert_or_assign(pack.name, std::move(pack));
+    }
+  }
+  std::vector<Pack> packs;
+  for (auto& [name, pack] : by_name)
+    packs.push_back(std::move(pack));
+  return packs;
+}
+
+Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known, std::string_view list) {
+  std::vector<Pack> chosen;
+  const auto drop = [&chosen](std::string_view name) {
+    chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
+                                [&](const Pack& pack) { return pack.name == name; }),
+                 chosen.end());
+  };
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const std::string name(list.substr(0, comma));
+    list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
+    if (name.empty()) continue;
+    if (name == "default") {
+      for (const Pack& pack : known) {
+        if (!pack.is_default) continue;
+        drop(pack.name);
+        chosen.push_back(pack);
+      }
+    } else if (name.front() == '-') {
+      TRY(const Pack dropped, find_pack(known, name.substr(1)));
+      drop(dropped.name);
+    } else {
+      TRY(Pack pack, find_pack(known, name));
+      drop(pack.name);
+      chosen.push_back(std::move(pack));
+    }
+  }
+  return chosen;
+}
+
+bool glob_match(std::string_view glob, std::string_view text, std::string_view* first_star) {
+  const auto star = glob.find('*');
+  if (star == std::string_view::npos) return glob == text;
+  if (text.substr(0, star) != glob.substr(0, star)) return false;
+  const std::string_view after = glob.substr(star + 1);
+  const std::string_view rest = text.substr(star);
+  // Bounded backtracking: patterns have few stars, names are short.
+  for (std::size_t taken = 0; taken <= rest.size(); ++taken) {
+    if (!glob_match(after, rest.substr(taken))) continue;
+    if (first_star != nullptr) *first_star = rest.substr(0, taken);
+    return true;
+  }
+  return false;
+}
+
+bool any_glob_match(std::string_view globs, std::string_view text) {
+  for (;;) {
+    const auto bar = globs.find('|');
+    if (glob_match(globs.substr(0, bar), text)) return true;
+    if (bar == std::string_view::npos) return false;
+    globs = globs.substr(bar + 1);
+  }
+}
+
+}  // namespace kansoku::capture

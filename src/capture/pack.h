@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "wire/ring.h"
+
+namespace kansoku::capture {
+
+/// One captured argument: "arg2->0->24:u32" and the name it gets in the trace.
+struct CaptureDef {
+  std::string name;
+  wire_capture how{};
+  bool is_signed{false};
+};
+
+enum class ProbeKind : std::uint8_t {
+  kCall,      // a slice from entry to return
+  kInstant,   // a point at the entry
+  kAnnotate,  // no event: its captures become arguments of the slice that encloses the call
+  kScope,     // enter and exit of a named scope, told apart by its captures op, scope, arg_count
+};
+
+/// Probes on functions of libraries.
+struct FunctionProbes {
+  std::string library;               // globs of the file name, separated by '|'
+  std::vector<std::string> symbols;  // globs of the demangled name without its parameter list
+  std::vector<std::string> exclude;
+  std::string category;
+  std::string title;  // "" = the demangled name; "{1}" is what the first * of the glob matched
+  ProbeKind kind{ProbeKind::kCall};
+  bool at_end{false};  // one record a call, at its return: half the cost, but a call that never
+                       // returns is not seen
+  std::optional<std::string>
+      ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
+  std::vector<CaptureDef> captures;
+};
+
+struct UsdtProbes {
+  std::string library;
+  std::string begin, end;  // "provider:name"; `end` empty = instant
+  std::string title, category;
+};
+
+struct SyscallProbes {
+  std::vector<std::string> names;
+  std::string category;
+};
+
+struct TracepointProbes {
+  std::vector<std::string> names;  // "group:name"
+  std::string category;
+  bool host{false};  // not filtered by process
+};
+
+/// A probe pack: data that says what to observe. Users may add their own files.
+struct Pack {
+  std::string name, description, path;
+  bool is_default{false};
+  std::vector<FunctionProbes> functions;
+  std::vector<UsdtProbes> usdt;
+  std::vector<SyscallProbes> syscalls;
+  std::vector<TracepointProbes> tracepoints;
+  bool scheduler{false};
+  std::uint32_t python_hz{0};
+  std::uint32_t cpu_hz{0};
+};
+
+/// Parses a pack. Unknown keys are errors, so that a typing mistake does not silently observe less.
+/// kCorrupt names file, place and what was expected.
+[[nodiscard]] Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path);
+
+/// All packs of the folders, by name; a later folder replaces a pack of the same name of an earlier
+/// one. Files end in .toml.
+[[nodiscard]] Result<std::vector<Pack>> load_packs(const std::vector<std::string>& folders);
+
+/// The packs that a list such as "default,torch-ops", "torch,-sched" or "./my.toml" selects from
+/// `known`, each once. kNotFound names the unknown one and lists what there is.
+[[nodiscard]] Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known,
+                                                     std::string_view list);
+
+/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->24->48:str". kCorrupt says what is wrong.
+[[nodiscard]] Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression);
+
+/// True if `text` matches `glob` (only * is special); `first_star`, if not null, gets what the
+/// first * matched.
+[[nodiscard]] bool glob_match(std::string_view glob, std::string_view text,
+                              std::string_view* first_star = nullptr);
+/// As glob_match for any of the globs separated by '|'.
+[[nodiscard]] bool any_glob_match(std::string_view globs, std::string_view text);
+
+}  // namespace kansoku::capture

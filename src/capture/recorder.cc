@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "capture/attacher.h"
+#include "capture/decoder.h"
+#include "capture/internal/roster.h"
+#include "capture/job.h"
+#include "capture/python/sampler.h"
+#include "sys/clock.h"
+#include "trace/writer.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr Nanos kDrainEvery = std::chrono::milliseconds{10};
+constexpr Nanos kFlushEvery =
+    std::chrono::milliseconds{500};  // the trace promises at least each second
+constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
+constexpr Nanos kScanCeiling = std::chrono::seconds{5};
+constexpr Nanos kPollEvery =
+    std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
+
+std::uint32_t python_rate(const RecorderOptions& options) {
+  std::uint32_t hz = 0;
+  for (const Pack& pack : options.packs)
+    hz = std::max(hz, pack.python_hz);
+  return options.python_hz != 0 ? options.python_hz : hz;
+}
+
+bool wants_bpf(const RecorderOptions& options) {
+  return options.use_bpf &&
+         std::any_of(options.packs.begin(), options.packs.end(), [](const Pack& pack) {
+           return !pack.functions.empty() || !pack.usdt.empty() || !pack.syscalls.empty() ||
+                  !pack.tracepoints.empty() || pack.scheduler || pack.cpu_hz != 0;
+         });
+}
+
+}  // namespace
+
+struct Recorder::Impl {
+  const Clock& clock;
+  const sys::Procfs& procfs;
+  RecorderOptions options;
+  std::unique_ptr<trace::Writer> writer;
+  ProbeTable probes;
+  std::unique_ptr<bpf::Engine> engine;  // null: Python stacks only
+  std::unique_ptr<Attacher> attacher;
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Roster> roster;
+  std::set<std::int32_t> roots;
+  std::string bpf_state;
+  std::vector<std::string> no_problems;
+  std::vector<Attachment> no_attachments;
+  BootTime started{}, next_sample{}, next_flush{}, next_poll{};
+  Nanos sample_every{};
+  bool enabled{true};
+  bool without_bpf{false};
+  std::uint64_t python_samples{0}, python_torn{0}, python_truncated{0}, python_refused{0};
+  std::vector<python::PyStack> stacks;        // scratch
+  std::vector<trace::FrameHandle> frame_ids;  // scratch
+
+  Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
+      : clock(clock_in), procfs(procfs_in), options(std::move(options_in)) {}
+
+  void log(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+
+  Result<void> start_bpf();
+  void follow(std::int32_t pid, BootTime now);
+  void handle_lifecycle(BootTime now);
+  void poll_tree(BootTime now);
+  void scan(Observed& process, BootTime now);
+  void scan_due(BootTime now);
+  void sample_all(BootTime now);
+  void sample_one(Observed& process, BootTime now);
+  void write_stack(Observed& process, const python::PyStack& stack, BootTime now);
+  void drain();
+  void write_losses(BootTime now);
+  [[nodiscard]] std::uint64_t lost() const;
+  [[nodiscard]] RecordStatus status(BootTime now) const;
+  void tick(BootTime now);
+  Result<bool> flush_and_report(BootTime now, const OnStatus& on_status);
+};
+
+Result<void> Recorder::Impl::start_bpf() {
+  auto created = bpf::Engine::create({options.ring_bytes, options.attach_mode});
+  if (!created) {
+    if (options.attach_mode) return std::move(created).error();
+    bpf_state = "none: " + created.error().what;
+    without_bpf = true;
+    log(fmt::format(
+        "no eBPF ({}): Python stacks only; calls, collectives and scheduler are not recorded",
+        created.error().what));
+    return {};
+  }
+  engine = std::move(created).value();
+  bpf_state = std::string(bpf::attach_mode_name(engine->mode()));
+  for (const std::string& refusal : engine->refusals()) {
+    log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
+                    refusal, bpf_state));
+  }
+  attacher = std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log);
+  attacher->attach_host();
+  return {};
+}
+
+void Recorder::Impl::follow(std::int32_t pid, BootTime now) {
+  if (!roster->add(pid, now)) return;
+  if (engine) {
+    if (const auto observed = engine->observe_process(pid); !observed) log(observed.error().what);
+  }
+  scan(roster->processes().at(pid), now);
+}
+
+void Recorder::Impl::handle_lifecycle(BootTime now) {
+  for (const LifecycleEvent& event : decoder->take_lifecycle()) {
+    if (event.kind == LifecycleEvent::Kind::kExit) {
+      roster->remove(event.pid);
+    } else {
+      follow(event.pid, now);
+    }
+  }
+}
+
+// The fall-back without lifecycle tracepoints, and the way to notice that everything is gone.
+void Recorder::Impl::poll_tree(BootTime now) {
+  if (now < next_poll) return;
+  next_poll = now + (engine ? 4 * kPollEvery : kPollEvery);
+  std::vector<std::int32_t> gone;
+  for (auto& [pid, process] : roster->processes()) {
+    const auto stat = procfs.stat(pid);
+    if (!stat || stat->state == 'Z' || stat->start_ticks != process.facts.start_ticks)
+      gone.push_back(pid);
+  }
+  for (const std::int32_t pid : gone) {
+    roster->remove(pid);
+    if (engine) engine->forget_process(pid);
+  }
+  if (engine) return;
+  for (const std::int32_t root : roots) {
+    for (const std::int32_t pid : process_tree(procfs, root)) {
+      const auto known = roster->processes().find(pid);
+      if (known == roster->processes().end() && procfs.stat(pid)) follow(pid, now);
+    }
+  }
+}
+
+void Recorder::Impl::scan(Observed& process, BootTime now) {
+  // Young processes load libraries all the time, old ones hardly ever.
+  const Nanos age = now - process.seen_at;
+  process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
+  if (attacher && enabled) attacher->attach_libraries(process.facts.pid);
+  if (sample_every == Nanos{} || process.python || process.python_refused) return;
+  auto attached = python::Process::attach(process.facts.pid, procfs, {});
+  if (attached) {
+    process.python = std::move(attached).value();
+  } else if (attached.error().code == Code::kUnsupported ||
+             attached.error().code == Code::kPermission) {
+    process.python_refused = true;
+    ++python_refused;
+    log(attached.error().what);
+  }
+}
+
+void Recorder::Impl::scan_due(BootTime now) {
+  for (auto& [pid, process] : roster->processes()) {
+    if (now >= process.next_scan) scan(process, now);
+  }
+}
+
+void Recorder::Impl::write_stack(Observed& process, const python::PyStack& stack, BootTime now) {
+  frame_ids.clear();
+  for (const python::PyFrame& frame : stack.frames) {
+    const auto [known, is_new] = process.frames.try_emplace(frame.cache_key);
+    if (is_new) known->second = writer->frame(frame.function, frame.file, frame.line);
+    frame_ids.push_back(known->second);
+  }
+  writer->sample(process.facts.pid, stack.tid == 0 ? process.facts.pid : stack.tid, now,
+                 writer->stack(frame_ids), stack.state, stack.holds_gil);
+  ++python_samples;
+}
+
+void Recorder::Impl::sample_one(Observed& process, BootTime now) {
+  const auto before = process.python->counters();
+  const auto sampled = process.python->sample(stacks);
+  const auto& after = process.python->counters();
+  python_torn += after.torn - before.torn;
+  python_truncated += after.truncated - before.truncated;
+  if (!sampled) {
+    process.python.reset();  // gone, or exec: the next scan looks again
+    return;
+  }
+  for (const python::PyStack& stack : stacks)
+    write_stack(process, stack, now);
+}
+
+void Recorder::Impl::sample_all(BootTime now) {
+  if (sample_every == Nanos{} || now < next_sample) return;
+  // Skipped ticks are not made up for: a late sampler must not hammer the job.
+  next_sample = std::max(next_sample + sample_every, now + sample_every / 2);
+  for (auto& [pid, process] : roster->processes()) {
+    if (process.python) sample_one(process, clock.now());
+  }
+}
+
+void Recorder::Impl::drain() {
+  if (!engine) return;
+  engine->drain([this](std::span<const std::byte> record) { decoder->on_record(record); });
+}
+
+std::uint64_t Recorder::Impl::lost() const {
+  std::uint64_t total = roster->over_limit() + decoder->counters().too_deep;
+  if (engine) total += engine->losses().ring_full + engine->losses().process_table_full;
+  return total;
+}
+
+void Recorder::Impl::write_losses(BootTime now) {
+  const auto write = [&](const StatDef& stat, std::uint64_t total) {
+    if (total != 0) writer->loss(stat, total, now);
+  };
+  const Decoder::Counters& decoded = decoder->counters();
+  write(capture_unmatched_ends, decoded.unmatched_ends);
+  write(capture_unread_args, decoded.unread_args);
+  write(capture_bad_records, decoded.bad_records);
+  write(capture_open_calls_over_limit, decoded.too_deep);
+  write(capture_processes_over_limit, roster->over_limit());
+  write(capture_without_bpf, without_bpf ? 1 : 0);
+  write(python::python_torn_reads, python_torn);
+  write(python::python_stacks_truncated, python_truncated);
+  write(python::python_unreadable_processes, python_refused);
+  if (!engine) return;
+  const bpf::Engine::Losses losses = engine->losses();
+  write(bpf::ring_dropped_records, losses.ring_full);
+  write(bpf::process_table_full, losses.process_table_full);
+  write(capture_missing_symbols, attacher->counters().missing);
+  write(capture_failed_attachments, attacher->counters().failed);
+  write(capture_without_scheduler, attacher->counters().scheduler_failed ? 1 : 0);
+}
+
+RecordStatus Recorder::Impl::status(BootTime now) const {
+  RecordStatus out;
+  out.elapsed = now - started;
+  out.events = writer->events_written();
+  out.bytes = writer->bytes_written();
+  out.lost = lost();
+  out.python_samples = python_samples;
+  out.ranks.assign(roster->ranks_seen().begin(), roster->ranks_seen().end());
+  out.process_count = roster->processes().size();
+  out.probe_count = probes.size();
+  out.bpf = bpf_state;
+  return out;
+}
+
+void Recorder::Impl::tick(BootTime now) {
+  drain();
+  handle_lifecycle(now);
+  poll_tree(now);
+  scan_due(now);
+  if (enabled) sample_all(now);
+}
+
+Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_status) {
+  if (now < next_flush) return true;
+  next_flush = now + kFlushEvery;
+  roster->guess_ranks(decoder->collective_pids());
+  write_losses(now);
+  TRY_VOID(writer->flush());
+  return !on_status || on_status(status(now));
+}
+
+Recorder::Recorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recorder::~Recorder() = default;
+
+Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& clock,
+                                                   const sys::Procfs& procfs,
+                                                   RecorderOptions options) {
+  auto impl = std::make_unique<Impl>(clock, procfs, std::move(options));
+  impl->started = clock.now();
+  TRY(impl->writer, trace::Writer::create(sink, impl->started));
+  impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes);
+  impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
+  if (const std::uint32_t hz = python_rate(impl->options); hz != 0)
+    impl->sample_every = Nanos{1'000'000'000 / hz};
+  if (wants_bpf(impl->options)) {
+    TRY_VOID(impl->start_bpf());
+  } else {
+    impl->bpf_state = "off";
+  }
+  const auto metadata = [&](std::string_view key, const std::string& value) {
+    impl->writer->metadata(key, value, impl->started);
+  };
+  std::string names;
+  for (const Pack& pack : impl->options.packs)
+    names += (names.empty() ? "" : ",") + pack.name;
+  metadata("kansoku.probes", names);
+  metadata("kansoku.attach", impl->bpf_state);
+  metadata("kansoku.python_hz", std::to_string(python_rate(impl->options)));
+  metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns()));
+  TRY_VOID(impl->writer->flush());
+  return std::unique_ptr<Recorder>(new Recorder(std::move(impl)));
+}
+
+Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
+  if (const auto stat = impl_->procfs.stat(pid); !stat) {
+    return Error{Code::kNotFound, fmt::format("observe process {}: no such process", pid)};
+  }
+  const BootTime now = impl_->clock.now();
+  impl_->roots.insert(pid);
+  if (!with_children) {
+    impl_->follow(pid, now);
+    return {};
+  }
+  for (const std::int32_t member : process_tree(impl_->procfs, pid))
+    impl_->follow(member, now);
+  return {};
+}
+
+Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_stop,
+                           const OnStatus& on_status) {
+  const BootTime end = duration == Nanos{} ? BootTime::max() : impl_->clock.now() + duration;
+  impl_->next_sample = impl_->clock.now();
+  for (BootTime now = impl_->clock.now(); now < end && !should_stop(); now = impl_->clock.now()) {
+    impl_->tick(now);
+    TRY(const bool go_on, impl_->flush_and_report(now, on_status));
+    if (!go_on || impl_->roster->processes().empty()) break;
+    BootTime wake = std::min({now + kDrainEvery, impl_->next_flush, end});
+    if (impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
+    sys::sleep_until(wake);
+  }
+  if (impl_->engine) impl_->engine->detach_all();
+  impl_->tick(impl_->clock.now());
+  impl_->next_flush = {};
+  TRY(const bool ignored, impl_->flush_and_report(impl_->clock.now(), on_status));
+  static_cast<void>(ignored);
+  return {};
+}
+
+void Recorder::set_probes_enabled(bool enabled) {
+  if (impl_->enabled == enabled) return;
+  impl_->enabled = enabled;
+  if (!impl_->engine) return;
+  if (enabled) {
+    impl_->attacher->reattach();
+  } else {
+    impl_->engine->detach_all();
+  }
+}
+
+const std::vector<Attachment>& Recorder::attachments() const {
+  return impl_->attacher ? impl_->attacher->attachments() : impl_->no_attachments;
+}
+const std::vector<std::string>& Recorder::problems() const {
+  return impl_->attacher ? impl_->attacher->problems() : impl_->no_problems;
+}
+
+}  // namespace kansoku::capture

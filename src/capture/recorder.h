@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/bpf/engine.h"
+#include "capture/bpf/prologue.h"
+#include "capture/pack.h"
+#include "common/bytes.h"
+#include "common/time.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+STAT(capture_missing_symbols, kNotice, kCapture,
+     "functions or tracepoints a pack names and this system lacks; `kansoku record --explain` "
+     "lists them");
+STAT(capture_failed_attachments, kDataLoss, kCapture,
+     "files whose probes could not be attached; the log names them");
+STAT(capture_without_bpf, kDataLoss, kCapture,
+     "no eBPF: only Python stacks were recorded, without calls, collectives and scheduler");
+STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
+STAT(capture_processes_over_limit, kDataLoss, kCapture,
+     "more processes than the limit of 4,096; the rest was not read");
+
+/// One attached probe, for `record --explain`.
+struct Attachment {
+  std::string library;  // path as the target sees it
+  std::string title, symbol, pack;
+  bpf::Site site;
+};
+
+/// State of a recording, for the status line.
+struct RecordStatus {
+  Nanos elapsed{};
+  std::uint64_t events{0}, bytes{0}, lost{0}, python_samples{0};
+  std::vector<std::int32_t> ranks;  // seen so far, ascending
+  std::size_t process_count{0};     // observed and alive
+  std::size_t probe_count{0};
+  std::string bpf;  // attach mode, or why there is none
+};
+
+struct RecorderOptions {
+  std::vector<Pack> packs;                     // what to observe
+  std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
+  std::uint32_t ring_bytes{16U << 20};
+  std::uint32_t python_hz{0};  // 0 = as the packs say
+  bool use_bpf{true};          // false: Python stacks only
+  std::function<void(const std::string&)>
+      log;  // lifecycle and warnings, one line each; may be empty
+};
+
+/// Records processes into a trace. One thread does it all: drains the ring, samples Python stacks,
+/// follows forks, attaches to libraries as they are mapped, flushes at least each second. The
+/// observed processes are never stopped or written to. Sink, clock and procfs are borrowed.
+class Recorder {
+ public:
+  /// Loads and attaches what belongs to no file. Without BPF rights the recorder still works
+  /// (Python stacks only) and the trace says what is missing; only a forced attach mode that fails
+  /// is an error.
+  [[nodiscard]] static Result<std::unique_ptr<Recorder>> create(ByteSink& sink, const Clock& clock,
+                                                                const sys::Procfs& procfs,
+                                                                RecorderOptions options);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Observes a process and everything it will start; with `with_children` also what runs below it
+  /// now.
+  [[nodiscard]] Result<void> observe(std::int32_t pid, bool with_children);
+
+  /// Called about every 500 ms and at the end; false ends the recording.
+  using OnStatus = std::function<bool(const RecordStatus&)>;
+  /// Records until `on_status` says stop, `should_stop` is true, `duration` (0 = none) is over, or
+  /// every observed process is gone. A write error ends it cleanly and comes back; everything
+  /// flushed before is readable. Blocks.
+  [[nodiscard]] Result<void> run(Nanos duration, const std::function<bool()>& should_stop,
+                                 const OnStatus& on_status);
+  /// Switches all probes and the Python sampler off or on again during a recording (used to measure
+  /// their cost).
+  void set_probes_enabled(bool enabled);
+
+  [[nodiscard]] const std::vector<Attachment>& attachments() const;
+  /// What could not be found or attached, one line each.
+  [[nodiscard]] const std::vector<std::string>& problems() const;
+
+ private:
+  struct Impl;
+  explicit Recorder(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kansoku::capture

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+namespace kansoku::capture {
+namespace {
+
+// The longest run of identifier characters in a glob: every symbol that matches holds it, mangled
+// or not. It saves demangling 30,000 names of libtorch to find 20.
+std::string_view longest_word(std::string_view glob) {
+  std::string_view best;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= glob.size(); ++i) {
+    const bool inside = i < glob.size() &&
+                        (std::isalnum(static_cast<unsigned char>(glob[i])) != 0 || glob[i] == '_');
+    if (inside) continue;
+    if (i - begin > best.size()) best = glob.substr(begin, i - begin);
+    begin = i + 1;
+  }
+  return best;
+}
+
+struct Match {
+  const sys::Symbol* symbol;
+  std::string name;  // demangled, bare
+  std::string title;
+};
+
+std::string make_title(const FunctionProbes& probes, const std::string& name,
+                       std::string_view star) {
+  if (probes.title.empty()) return name;
+  std::string title = probes.title;
+  if (const auto place = title.find("{1}"); place != std::string::npos)
+    title.replace(place, 3, star);
+  return title;
+}
+
+std::vector<Match> find_matches(const FunctionProbes& probes, const std::string& glob,
+                                sys::ElfFile& file) {
+  std::vector<Match> matches;
+  const std::string_view word = longest_word(glob);
+  for (const sys::Symbol& symbol : file.symbols()) {
+    if (!symbol.is_function || symbol.name.find(word) == std::string::npos) continue;
+    const std::string demangled = sys::demangle(symbol.name);
+    const std::string name(bare_name(demangled));
+    std::string_view star;
+    if (!glob_match(glob, name, &star)) continue;
+    const bool excluded =
+        std::any_of(probes.exclude.begin(), probes.exclude.end(),
+                    [&](const std::string& exclude) { return glob_match(exclude, name); });
+    if (!excluded) matches.push_back({&symbol, name, make_title(probes, name, star)});
+  }
+  return matches;
+}
+
+bpf::SiteNeeds needs_of(const FunctionProbes& probes) {
+  const bool reads_arguments =
+      std::any_of(probes.captures.begin(), probes.captures.end(),
+                  [](const CaptureDef& c) { return c.how.source != WIRE_RETURN; });
+  const bool wants_return = probes.kind == ProbeKind::kCall || probes.kind == ProbeKind::kAnnotate;
+  return {reads_arguments, wants_return};
+}
+
+class Resolver {
+ public:
+  Resolver(sys::ElfFile& file, std::string_view library, Resolution& out)
+      : file_(file), library_(library), out_(out) {}
+
+  void add(const FunctionProbes& probes) {
+    for (const std::string& glob : probes.symbols) {
+      const auto matches = find_matches(probes, glob, file_);
+      if (matches.empty()) {
+        out_.missing.push_back(fmt::format("{}: no such function in {}", glob, library_));
+      }
+      for (const Match& match : matches)
+        add_match(probes, match);
+    }
+  }
+
+  void add(const UsdtProbes& wanted, const std::vector<sys::UsdtProbe>& present) {
+    ResolvedUsdt out{&wanted};
+    const bool has_begin = find(wanted.begin, present, out.begin_offset, out.begin_semaphore);
+    const bool has_end =
+        wanted.end.empty() || find(wanted.end, present, out.end_offset, out.end_semaphore);
+    if (has_begin && has_end) {
+      out_.usdt.push_back(out);
+    } else {
+      out_.missing.push_back(
+          fmt::format("usdt {}: not in {}", has_begin ? wanted.end : wanted.begin, library_));
+    }
+  }
+
+ private:
+  void add_match(const FunctionProbes& probes, const Match& match) {
+    if (match.symbol->is_ifunc) {
+      out_.missing.push_back(
+          fmt::format("{}: ifunc in {}, its code is chosen at run time and cannot be "
+                      "probed by name",
+                      match.name, library_));
+      return;
+    }
+    const bpf::Site site = bpf::pick_site(file_, *match.symbol, needs_of(probes));
+    const auto offset = file_.file_offset(site.address);
+    if (!offset) {
+      out_.missing.push_back(
+          fmt::format("{}: its address is in no segment of {}", match.name, library_));
+      return;
+    }
+    if (!addresses_.insert(match.symbol->address).second) return;  // an alias: one event, not two
+    out_.probes.push_back({match.title, &probes, match.symbol->name, site, *offset});
+  }
+
+  bool find(const std::string& full_name, const std::vector<sys::UsdtProbe>& present,
+            std::uint64_t& offset, std::uint64_t& semaphore) const {
+    for (const sys::UsdtProbe& probe : present) {
+      if (fmt::format("{}:{}", probe.provider, probe.name) != full_name) continue;
+      const auto place = file_.file_offset(probe.address);
+      if (!place) return false;
+      offset = *place;
+      if (probe.semaphore != 0) semaphore = file_.file_offset(probe.semaphore).value_or(0);
+      return true;
+    }
+    return false;
+  }
+
+  sys::ElfFile& file_;
+  std::string_view library_;
+  Resolution& out_;
+  std::set<std::uint64_t> addresses_;
+};
+
+}  // namespace
+
+std::string_view bare_name(std::string_view demangled) {
+  // Cut the parameter list: the last '(' at depth 0 of <> and () counted from the end of the name.
+  int depth = 0;
+  std::size_t end = demangled.size();
+  for (std::size_t i = demangled.size(); i-- > 0;) {
+    if (demangled[i] == ')') ++depth;
+    if (demangled[i] == '(' && --depth == 0) {
+      end = i;
+      break;
+    }
+  }
+  const std::string_view name = demangled.substr(0, end);
+  // A template's name starts with its return type: cut at the last blank outside brackets.
+  int angle = 0;
+  for (std::size_t i = name.size(); i-- > 0;) {
+    if (name[i] == '>' || name[i] == ')') ++angle;
+    if (name[i] == '<' || name[i] == '(') --angle;
+    if (name[i] == ' ' && angle == 0) return name.substr(i + 1);
+  }
+  return name;
+}
+
+Resolution resolve_pack(const Pack& pack, sys::ElfFile& file, std::string_view library) {
+  Resolution out;
+  Resolver resolver(file, library, out);
+  for (const FunctionProbes& probes : pack.functions) {
+    if (any_glob_match(probes.library, library)) resolver.add(probes);
+  }
+  const bool wants_usdt = std::any_of(
+      pack.usdt.begin(), pack.usdt.end(),
+      [&](const UsdtProbes& probes) { return any_glob_match(probes.library, library); });
+  if (!wants_usdt) return out;
+  const auto present = file.usdt_probes();
+  for (const UsdtProbes& probes : pack.usdt) {
+    if (any_glob_match(probes.library, library)) resolver.add(probes, present);
+  }
+  return out;
+}
+
+}  // namespace kansoku::capture

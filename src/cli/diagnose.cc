@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/analysis.h"
+#include "cli/commands.h"
+
+namespace kansoku::cli {
+namespace {
+
+class Diagnose final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("file", file_, "trace to read (.pftrace)")->required();
+    app.add_flag("--json", json_,
+                 "print JSON (schema kansoku.diagnosis/1, docs/formats/diagnosis.md)");
+    app.add_option("--html", html_, "also write a report that any browser opens");
+    app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
+    app.footer("Exit status: 0 nothing found, 10 findings, 2 the file cannot be read as a trace.");
+  }
+
+  int run() override {
+    const auto analysis = analyse(file_, seed_);
+    if (!analysis) return report(analysis.error());
+    fmt::print("{}\n", json_ ? analysis->json.dump(2) : analysis->text);
+    if (!html_.empty()) {
+      if (const auto written = write_report(*analysis, html_); !written)
+        return report(written.error());
+      if (!json_) fmt::print("report: {}\n", html_);
+    }
+    return analysis->has_findings ? kExitFindings : kExitOk;
+  }
+
+ private:
+  std::string file_, html_;
+  bool json_{false};
+  std::uint64_t seed_{1};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_diagnose() {
+  return std::make_unique<Diagnose>();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "capture/bpf/engine.h"
+#include "capture/job.h"
+#include "capture/pack.h"
+#include "capture/python/sampler.h"
+#include "cli/commands.h"
+#include "cli/wiring.h"
+#include "common/json.h"
+#include "common/parse.h"
+#include "sys/fd.h"
+
+namespace kansoku::cli {
+namespace {
+
+enum class Verdict { kGood, kReduced, kMissing };
+
+// One line of the examination: what was looked at, what is lost without it, how to mend it.
+struct Check {
+  std::string name;
+  Verdict verdict{Verdict::kGood};
+  std::string found, loses, mend;
+};
+
+constexpr std::array<std::string_view, 3> kVerdictNames{"good", "reduced", "missing"};
+
+std::string_view verdict_name(Verdict verdict) {
+  return kVerdictNames.at(static_cast<std::size_t>(verdict));
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+std::string first_line(const std::string& path) {
+  const auto text = sys::read_file(path, 4096);
+  return text ? text->substr(0, text->find('\n')) : std::string{};
+}
+
+Check kernel_check() {
+  utsname name{};
+  ::uname(&name);
+  return {"kernel", Verdict::kGood, fmt::format("{} {}", name.sysname, name.release), "", ""};
+}
+
+Check btf_check() {
+  const std::string path = "/sys/kernel/btf/vmlinux";
+  if (exists(path)) return {"kernel types (BTF)", Verdict::kGood, path, "", ""};
+  return {"kernel types (BTF)", Verdict::kMissing, "no " + path,
+          "scheduler, forks and exits by eBPF",
+          "boot a kernel with CONFIG_DEBUG_INFO_BTF=y (every current distribution kernel)"};
+}
+
+Check tracefs_check() {
+  for (const std::string path : {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}) {
+    if (exists(path + "/events")) return {"tracefs", Verdict::kGood, path, "", ""};
+  }
+  return {"tracefs", Verdict::kReduced, "not mounted", "packs io and tcp",
+          "mount -t tracefs tracefs /sys/kernel/tracing"};
+}
+
+struct Capability {
+  std::string_view name;
+  unsigned bit;
+  std::string_view loses;
+};
+constexpr std::array<Capability, 3> kCapabilities{
+    {{"CAP_BPF", 39, "all probes: calls, collectives, scheduler"},
+     {"CAP_PERFMON", 38, "all probes: calls, collectives, scheduler"},
+     {"CAP_SYS_PTRACE", 19, "Python stacks of other users' processes"}}};
+
+std::uint64_t effective_capabilities() {
+  const auto status = sys::read_file("/proc/self/status", 1U << 16);
+  if (!status) return 0;
+  const auto place = status->find("CapEff:\t");
+  if (place == std::string::npos) return 0;
+  return parse_int<std::uint64_t>(std::string_view(*status).substr(place + 8, 16), 16).value_or(0);
+}
+
+std::vector<Check> capability_checks() {
+  const std::uint64_t effective = effective_capabilities();
+  const bool is_admin = (effective >> 21 & 1) != 0;  // CAP_SYS_ADMIN implies the two newer ones
+  std::vector<Check> checks;
+  for (const Capability& capability : kCapabilities) {
+    const bool has = (effective >> capability.bit & 1) != 0 || (is_admin && capability.bit >= 38);
+    Check check{std::string(capability.name), Verdict::kGood, "held", "", ""};
+    if (!has) {
+      check = {std::string(capability.name), Verdict::kMissing, "not held",
+               std::string(capability.loses),
+               "run as root, or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep "
+               "kansoku"};
+    }
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+Check attach_check(capture::bpf::AttachMode mode, std::string_view since, std::string_view cost) {
+  const std::string name = fmt::format("uprobes: {}", capture::bpf::attach_mode_name(mode));
+  const auto engine = capture::bpf::Engine::create({1U << 16, mode});
+  if (engine) return {name, Verdict::kGood, "works", "", ""};
+  return {name, Verdict::kReduced, engine.error().what, std::string(cost), std::string(since)};
+}
+
+std::vector<Check> attach_checks() {
+  using capture::bpf::AttachMode;
+  return {attach_check(AttachMode::kSession, "kernel 6.13 or newer",
+                       "a hit with return costs about 1.5 times as much"),
+          attach_check(AttachMode::kMulti, "kernel 6.6 or newer",
+                       "attaching and detaching hundreds of probes takes seconds"),
+          attach_check(AttachMode::kPerf, "root, or CAP_BPF and CAP_PERFMON", "no probes at all")};
+}
+
+Check pid_namespace_check() {
+  // Records carry the pids of the first namespace: in a container they would not match /proc.
+  const auto status = sys::read_file("/proc/self/status", 1U << 16);
+  const bool nested = status && [&] {
+    const auto place = status->find("NSpid:\t");
+    if (place == std::string::npos) return false;
+    const std::string line = status->substr(place + 7, status->find('\n', place) - place - 7);
+    return line.find('\t') != std::string::npos;
+  }();
+  if (!nested) return {"pid namespace", Verdict::kGood, "the host's", "", ""};
+  return {"pid namespace", Verdict::kMissing, "a container's own",
+          "eBPF events cannot be told to their processes",
+          "run on the host, or start the container with --pid=host"};
+}
+
+Check packs_check() {
+  const auto packs = capture::load_packs(pack_folders());
+  if (!packs)
+    return {"probe packs", Verdict::kMissing, packs.error().what, "everything but Python stacks",
+            packs.error().hint};
+  if (packs->empty())
+    return {"probe packs", Verdict::kMissing, "none found", "everything",
+            "make install, or set KANSOKU_SHARE"};
+  return {"probe packs", Verdict::kGood, fmt::format("{} packs", packs->size()), "", ""};
+}
+
+// Libraries of running jobs that some pack knows, and their Pythons.
+Json job_report() {
+  const sys::Procfs procfs;
+  Json jobs = Json::array();
+  for (const capture::Job& job : capture::find_jobs(procfs)) {
+    std::set<std::string> libraries;
+    std::string python = "none";
+    for (const auto& [rank, pid] : job.rank_pids()) {
+      const auto mappings = procfs.maps(pid);
+      for (const sys::Mapping& mapping : mappings ? *mappings : std::vector<sys::Mapping>{}) {
+        static constexpr std::string_view kKnown =
+            "libtorch_cpu.so*|libtorch_cuda.so*|libtorch_python.so*|libgloo.so*|libnccl.so*|"
+            "libcudart.so*|libcuda.so*|"
+            "libpython3*|python3*|libllama*|libmpi.so*";
+        const std::string library = mapping.path.substr(mapping.path.rfind('/') + 1);
+        if (mapping.executable && capture::any_glob_match(kKnown, library))
+          libraries.insert(mapping.path);
+      }
+      const auto process = capture::python::Process::attach(pid, procfs, {});
+      python = process ? (*process)->version() : process.error().what;
+    }
+    Json list = Json::array();
+    for (const std::string& library : libraries)
+      list.push(library);
+    jobs.push(Json::object()
+                  .set("name", job.name)
+                  .set("ranks", std::uint64_t{job.rank_pids().size()})
+                  .set("python", python)
+                  .set("libraries", std::move(list)));
+  }
+  return jobs;
+}
+
+std::vector<Check> examine() {
+  std::vector<Check> checks{kernel_check(), btf_check(), tracefs_check()};
+  for (auto& check : capability_checks())
+    checks.push_back(std::move(check));
+  for (auto& check : attach_checks())
+    checks.push_back(std::move(check));
+  checks.push_back(pid_namespace_check());
+  if (const std::string yama = first_line("/proc/sys/kernel/yama/ptrace_scope");
+      !yama.empty() && yama != "0") {
+    checks.push_back({"yama ptrace_scope", Verdict::kReduced, yama,
+                      "Python stacks without CAP_SYS_PTRACE",
+                      "run as root, or: sysctl kernel.yama.ptrace_scope=0"});
+  }
+  checks.push_back(packs_check());
+  return checks;
+}
+
+class Doctor final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_flag("--json", json_, "print JSON (schema kansoku.doctor/1)");
+    app.footer(
+        "Exit status: 0 everything works, 1 something is missing (each line says what that "
+        "costs).");
+  }
+
+  int run() override {
+    const std::vector<Check> checks = examine();
+    const bool is_complete = std::none_of(checks.begin(), checks.end(), [](const Check& c) {
+      return c.verdict == Verdict::kMissing;
+    });
+    json_ ? print_json(checks) : print_text(checks);
+    return is_complete ? kExitOk : kExitFailed;
+  }
+
+ private:
+  static void print_json(const std::vector<Check>& checks) {
+    Json list = Json::array();
+    for (const Check& check : checks) {
+      list.push(Json::object()
+                    .set("check", check.name)
+                    .set("verdict", verdict_name(check.verdict))
+                    .set("found", check.found)
+                    .set("loses", check.loses)
+                    .set("mend", check.mend));
+    }
+    fmt::print("{}\n", Json::object()
+                           .set("schema", "kansoku.doctor/1")
+                           .set("checks", std::move(list))
+                           .set("jobs", job_report())
+                           .dump(2));
+  }
+
+  static void print_text(const std::vector<Check>& checks) {
+    for (const Check& check : checks) {
+      fmt::print("{:<8} {:<22} {}\n", verdict_name(check.verdict), check.name, check.found);
+      if (!check.loses.empty())
+        fmt::print("{:<9}lost: {}\n{:<9}mend: {}\n", "", check.loses, "", check.mend);
+    }
+    const Json jobs = job_report();
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Json job = jobs.at(i);
+      fmt::print("job      {} with {} ranks here, Python {}\n", job.at("name").as_string(),
+                 job.at("ranks").as_int(), job.at("python").as_string());
+      const Json libraries = job.at("libraries");
+      for (std::size_t k = 0; k < libraries.size(); ++k)
+        fmt::print("{:<9}{}\n", "", libraries.at(k).as_string());
+    }
+    if (jobs.size() == 0) fmt::print("job      none runs here now\n");
+  }
+
+  bool json_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_doctor() {
+  return std::make_unique<Doctor>();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/wiring.h"
+
+namespace kansoku::cli {
+
+int exit_status(Code code) {
+  switch (code) {
+    case Code::kNotFound:
+    case Code::kCorrupt:
+    case Code::kUnsupported:
+      return kExitBadInput;
+    case Code::kPermission:
+      return kExitPermission;
+    case Code::kLimit:
+      return kExitLimit;
+    case Code::kTimeout:
+      return kExitTimeout;
+    case Code::kUnavailable:
+    case Code::kInternal:
+      return kExitFailed;
+  }
+  return kExitFailed;
+}
+
+int report(const Error& error) {
+  fmt::print(stderr, "kansoku: {}\n", error.what);
+  if (!error.hint.empty()) fmt::print(stderr, "  hint: {}\n", error.hint);
+  return exit_status(error.code);
+}
+
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* description;
+  std::unique_ptr<Command> (*make)();
+};
+
+constexpr Entry kCommands[]{
+    {"record", "record a job into a trace, from outside", make_record},
+    {"diagnose", "name what slows the job of a trace, or say that nothing does", make_diagnose},
+    {"demo", "run an example training job with a planted fault and diagnose it", make_demo},
+    {"jobs", "list the distributed jobs that run on this host", make_jobs},
+    {"probes", "list the probe packs and what they attach to", make_probes},
+    {"doctor", "check what this host lets Kansoku observe, and how to mend the rest", make_doctor},
+};
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Kansoku looks into AI training and inference jobs from outside, without touching their "
+      "code.\n"
+      "Start with `kansoku demo`; see a job of yours with `kansoku record -p PID -o run.pftrace`."};
+  app.set_version_flag("--version", "kansoku " + version_text());
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+  for (const Entry& entry : kCommands) {
+    CLI::App* sub = app.add_subcommand(entry.name, entry.description);
+    commands.emplace_back(sub, entry.make());
+    commands.back().second->declare(*sub);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool is_answer = error.get_exit_code() == 0;  // --help, --version
+    app.exit(error);
+    return is_answer ? kExitOk : kExitBadInput;
+  }
+  for (const auto& [sub, command] : commands) {
+    if (sub->parsed()) return command->run();
+  }
+  return kExitBadInput;
+}
+
+}  // namespace
+}  // namespace kansoku::cli
+
+int main(int argc, char** argv) {
+  try {
+    return kansoku::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "kansoku: internal error: {}\n", error.what());
+    return kansoku::cli::kExitFailed;
+  }
+}

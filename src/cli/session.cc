@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "capture/job.h"
+#include "capture/pack.h"
+#include "cli/wiring.h"
+#include "sys/clock.h"
+#include "sys/fd.h"
+#include "sys/process.h"
+
+namespace kansoku::cli {
+namespace {
+
+std::string human_bytes(std::uint64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+// The live line of a recording, on standard error; a plain line now and then where there is no
+// terminal.
+class StatusLine {
+ public:
+  explicit StatusLine(bool quiet) : quiet_(quiet), is_terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+  void show(const capture::RecordStatus& status) {
+    if (quiet_) return;
+    if (!is_terminal_ && status.elapsed < last_shown_ + std::chrono::seconds{5}) return;
+    const double seconds = static_cast<double>((status.elapsed - last_.elapsed).count()) / 1e9;
+    const double rate =
+        seconds > 0 ? static_cast<double>(status.events - last_.events) / seconds : 0;
+    const std::string line = fmt::format(
+        "recording {:.0f} s  {:.0f} events/s  {}  lost {}  ranks [{}]  {} processes  {} probes "
+        "({})",
+        static_cast<double>(status.elapsed.count()) / 1e9, rate, human_bytes(status.bytes),
+        status.lost, fmt::join(status.ranks, " "), status.process_count, status.probe_count,
+        status.bpf);
+    fmt::print(stderr, is_terminal_ ? "\r\x1b[K{}" : "{}\n", line);
+    std::fflush(stderr);
+    last_ = status;
+    last_shown_ = status.elapsed;
+  }
+  void finish() const {
+    if (!quiet_ && is_terminal_ && last_shown_ != Nanos{}) fmt::print(stderr, "\n");
+  }
+
+ private:
+  bool quiet_;
+  bool is_terminal_;
+  capture::RecordStatus last_;
+  Nanos last_shown_{};
+};
+
+Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const std::string& name) {
+  std::string known;
+  for (const capture::Job& job : capture::find_jobs(procfs)) {
+    if (job.name == name) {
+      std::vector<std::int32_t> pids;
+      for (const capture::JobProcess& process : job.processes)
+        pids.push_back(process.pid);
+      return pids;
+    }
+    known += (known.empty() ? "" : ", ") + job.name;
+  }
+  return Error{
+      Code::kNotFound, fmt::format("find job {}: not running on this host", name),
+      known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
+}
+
+Result<capture::RecorderOptions> recorder_options(const SessionOptions& options) {
+  capture::RecorderOptions out;
+  TRY(const auto known, capture::load_packs(pack_folders()));
+  if (known.empty()) return data_folder("probes").error();
+  TRY(out.packs, capture::select_packs(known, options.probes));
+  if (!options.attach.empty()) {
+    out.attach_mode = capture::bpf::attach_mode_from_name(options.attach);
+    if (!out.attach_mode) {
+      return Error{Code::kUnsupported, fmt::format("attach mode {}: unknown", options.attach),
+                   "modes are session, multi and perf"};
+    }
+  }
+  out.ring_bytes = options.ring_bytes;
+  out.python_hz = options.python_hz;
+  out.use_bpf = options.use_bpf;
+  const bool quiet = options.quiet;
+  out.log = [quiet](const std::string& line) {
+    if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
+  };
+  return out;
+}
+
+void explain(const capture::Recorder& recorder) {
+  for (const capture::Attachment& at : recorder.attachments()) {
+    fmt::print("{:<12} {:<48} +{:<3} {:<8} {:<5} {}  [{}]\n", at.pack, at.title,
+               at.site.offset_bytes, capture::bpf::site_class_name(at.site.site_class),
+               capture::bpf::is_cheap(at.site.site_class) ? "cheap" : "slow", at.site.reason,
+               at.library);
+  }
+  for (const std::string& problem : recorder.problems())
+    fmt::print("missing      {}\n", problem);
+}
+
+// Passes a stop on to the command: a terminal's Ctrl-C reaches it by itself, a kill of the recorder
+// does not.
+class StopRelay {
+ public:
+  void pump(const sys::Child& child) {
+    if (signal_count() <= passed_) return;
+    passed_ = signal_count();
+    const bool terminal_did_it = last_signal() == SIGINT && ::isatty(STDIN_FILENO) != 0;
+    if (!terminal_did_it) child.send(last_signal());
+  }
+
+ private:
+  int passed_{0};
+};
+
+Result<void> observe_targets(capture::Recorder& recorder, const SessionOptions& options,
+                             const sys::Procfs& procfs) {
+  for (const std::int32_t pid : options.pids)
+    TRY_VOID(recorder.observe(pid, true));
+  if (options.job.empty()) return {};
+  TRY(const auto pids, pids_of_job(procfs, options.job));
+  for (const std::int32_t pid : pids) {
+    // A member that ended meanwhile is no reason to give up on the others.
+    if (const auto observed = recorder.observe(pid, true); !observed && pids.size() == 1)
+      return observed;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SessionResult> run_session(const SessionOptions& options) {
+  install_signal_counter();
+  const sys::Procfs procfs;
+  const sys::RealClock clock;
+  TRY(auto recorder_options_value, recorder_options(options));
+  TRY(const auto sink,
+      sys::FileSink::create(options.output, {options.overwrite, options.bytes_max}));
+  TRY(const auto recorder,
+      capture::Recorder::create(*sink, clock, procfs, std::move(recorder_options_value)));
+  TRY_VOID(observe_targets(*recorder, options, procfs));
+  std::optional<sys::Child> child;
+  if (!options.command.empty()) {
+    TRY(auto started,
+        sys::Child::start(options.command, {options.environment, options.command_output}));
+    child = std::move(started);
+    TRY_VOID(recorder->observe(child->pid(), false));
+    child->release();
+  }
+  if (options.on_ready) options.on_ready(*recorder);
+  StatusLine line(options.quiet);
+  StopRelay relay;
+  SessionResult result;
+  const auto should_stop = [&] {
+    if (!child) return signal_count() > 0;
+    relay.pump(*child);
+    return child->poll().has_value() || signal_count() > 1;  // the second Ctrl-C stops at once
+  };
+  const auto on_status = [&](const capture::RecordStatus& status) {
+    result.last = status;
+    line.show(status);
+    return true;
+  };
+  if (auto recorded = recorder->run(options.duration, should_stop, on_status); !recorded) {
+    result.recording_error = std::move(recorded).error();
+  }
+  line.finish();
+  if (options.explain) explain(*recorder);
+  result.problems = recorder->problems();
+  if (child) {
+    if (options.stop_command_at_end && !child->poll()) child->send(SIGTERM);
+    result.command_status = child->wait();
+  }
+  if (const auto synced = sink->finish(); !synced && !result.recording_error)
+    result.recording_error = synced.error();
+  return result;
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/wiring.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "sys/process.h"
+
+namespace kansoku::cli {
+namespace {
+
+volatile std::sig_atomic_t g_signal_count =
+    0;                                         // NOLINT: a signal handler has nowhere else to write
+volatile std::sig_atomic_t g_last_signal = 0;  // NOLINT
+
+void on_signal(int signal) {
+  g_signal_count = g_signal_count + 1;
+  g_last_signal = signal;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string parent(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
+}  // namespace
+
+std::string version_text() {
+  return KANSOKU_VERSION_TEXT;
+}
+
+Result<std::string> data_folder(const std::string& name) {
+  std::vector<std::string> places;
+  if (const char* share = std::getenv("KANSOKU_SHARE"); share != nullptr)
+    places.push_back(fmt::format("{}/{}", share, name));
+  if (const auto program = sys::own_path(); program) {
+    const std::string prefix = parent(parent(*program));
+    places.push_back(fmt::format("{}/share/kansoku/{}", prefix, name));
+    const std::string source = parent(prefix);  // build/<preset>/kansoku
+    places.push_back(fmt::format("{}/share/{}", source, name));
+    places.push_back(fmt::format("{}/{}", source, name));
+  }
+  std::string tried;
+  for (const std::string& place : places) {
+    if (is_folder(place)) return place;
+    tried += (tried.empty() ? "" : ", ") + place;
+  }
+  return Error{Code::kNotFound, fmt::format("find data folder {}: not in {}", name, tried),
+               "set KANSOKU_SHARE to the folder that holds it, or run `make install`"};
+}
+
+std::vector<std::string> pack_folders() {
+  std::vector<std::string> folders;
+  if (auto shipped = data_folder("probes"); shipped) folders.push_back(*shipped);
+  folders.emplace_back("/etc/kansoku/probes");
+  if (const char* home = std::getenv("HOME"); home != nullptr)
+    folders.push_back(fmt::format("{}/.config/kansoku/probes", home));
+  return folders;
+}
+
+void install_signal_counter() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+int signal_count() {
+  return g_signal_count;
+}
+int last_signal() {
+  return g_last_signal;
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+
+namespace kansoku::cli {
+
+/// "0.1.0 (abc1234)".
+[[nodiscard]] std::string version_text();
+
+/// A folder of installed or source data: "probes" or "examples". Looked for at $KANSOKU_SHARE,
+/// beside the program's prefix, and in the source tree the program was built in. kNotFound names
+/// the places.
+[[nodiscard]] Result<std::string> data_folder(const std::string& name);
+
+/// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
+[[nodiscard]] std::vector<std::string> pack_folders();
+
+/// Counts SIGINT and SIGTERM from now on instead of dying of them.
+void install_signal_counter();
+[[nodiscard]] int signal_count();
+[[nodiscard]] int last_signal();
+
+}  // namespace kansoku::cli

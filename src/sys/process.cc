@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/process.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+
+namespace kansoku::sys {
+namespace {
+
+// Runs in the child, between fork and exec: only calls that are safe there.
+[[noreturn]] void run_child(int gate, char* const* argv, char* const* environment, int output) {
+  char byte = 0;
+  while (::read(gate, &byte, 1) < 0 && errno == EINTR) {
+  }
+  if (output >= 0) {
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
+  }
+  ::execvpe(argv[0], argv, environment);
+  ::_exit(errno == ENOENT ? 127 : 126);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts)
+    out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> merged_environment(const std::vector<std::string>& extra) {
+  std::vector<std::string> out = extra;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('=') + 1);
+    bool replaced = false;
+    for (const std::string& mine : extra)
+      replaced = replaced || mine.compare(0, name.size(), name) == 0;
+    if (!replaced) out.push_back(text);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Child> Child::start(const std::vector<std::string>& argv, const Options& options) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return errno_error(errno, "create", "pipe");
+  const Fd read_end = Fd::adopt(ends[0]);
+  Fd write_end = Fd::adopt(ends[1]);
+  Fd output;
+  if (!options.output_path.empty()) {
+    const int raw =
+        ::open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (raw < 0) return errno_error(errno, "create", options.output_path);
+    output = Fd::adopt(raw);
+  }
+  std::vector<std::string> words = argv;
+  std::vector<std::string> variables = merged_environment(options.extra_environment);
+  const std::vector<char*> argv_pointers = pointers(words);
+  const std::vector<char*> environment_pointers = pointers(variables);
+  const pid_t pid = ::fork();
+  if (pid < 0) return errno_error(errno, "fork for", argv.front());
+  if (pid == 0) {
+    ::close(ends[1]);  // our own copy would keep the gate shut
+    run_child(ends[0], argv_pointers.data(), environment_pointers.data(), output.raw());
+  }
+  return Child(pid, std::move(write_end));
+}
+
+std::optional<int> Child::reap(int flags) {
+  if (status_) return status_;
+  int raw = 0;
+  pid_t got = 0;
+  do {
+    got = ::waitpid(pid_, &raw, flags);
+  } while (got < 0 && errno == EINTR);
+  if (got == pid_) status_ = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
+  if (got < 0) status_ = 1;  // not our child any more: somebody else reaped it
+  return status_;
+}
+
+std::optional<int> Child::poll() {
+  return reap(WNOHANG);
+}
+int Child::wait() {
+  return reap(0).value_or(1);
+}
+
+void Child::send(int signal) const {
+  if (!status_) ::kill(pid_, signal);
+}
+
+Result<std::string> own_path() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t bytes = ::readlink("/proc/self/exe", buffer.data(), buffer.size());
+  if (bytes < 0) return errno_error(errno, "read link", "/proc/self/exe");
+  return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+}  // namespace kansoku::sys

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "sys/fd.h"
+
+namespace kansoku::sys {
+
+/// A child process that waits at a gate before it runs its program, so that an observer can be
+/// ready first. If the parent dies before it opens the gate, the child runs all the same.
+/// Destruction neither ends nor waits for the child. Move-only.
+class Child {
+ public:
+  struct Options {
+    std::vector<std::string> extra_environment;  // "NAME=value"
+    std::string output_path;  // "" = inherit; else standard output and error go to that file (0600)
+  };
+
+  /// Forks; the child waits at the gate. kNotFound etc. of the program itself show as exit status
+  /// 127 or 126 later.
+  [[nodiscard]] static Result<Child> start(const std::vector<std::string>& argv,
+                                           const Options& options);
+
+  [[nodiscard]] int pid() const { return pid_; }
+  /// Opens the gate.
+  void release() { gate_ = Fd(); }
+  /// The shell's exit status (128 + signal for a killed child) once the child has ended; does not
+  /// block.
+  [[nodiscard]] std::optional<int> poll();
+  /// Waits for the end. Blocks.
+  [[nodiscard]] int wait();
+  /// Sends a signal; does nothing once the child was reaped.
+  void send(int signal) const;
+
+ private:
+  Child(int pid, Fd gate) : pid_(pid), gate_(std::move(gate)) {}
+  std::optional<int> reap(int flags);
+  int pid_{-1};
+  Fd gate_;
+  std::optional<int> status_;
+};
+
+/// Absolute path of the running program.
+[[nodiscard]] Result<std::string> own_path();
+
+}  // namespace kansoku::sys
