@@ -190,6 +190,11 @@ Result<void> ElfFile::Impl::read_header() {
       header.e_machine != EM_X86_64) {
     return Error{Code::kUnsupported, fmt::format("read ELF {}: not an x86-64 file", path)};
   }
+  // libelf treats tables outside of the file as missing; to us the file is torn.
+  if (!in_file(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr)) ||
+      !in_file(header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) {
+    return corrupt(path, "a header table ends outside of the file");
+  }
   return {};
 }
 
