@@ -79,21 +79,25 @@ static __always_inline void emit_plain(__u64 now, __u32 probe, __u16 kind) {
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline __u64 source_value(struct pt_regs* regs, __u8 source) {
-  switch (source) {
-    case 0: return regs->rdi;
-    case 1: return regs->rsi;
-    case 2: return regs->rdx;
-    case 3: return regs->rcx;
-    case 4: return regs->r8;
-    case 5: return regs->r9;
-    default: return regs->rax;
-  }
+// Argument registers and return value, copied once: the verifier refuses a context pointer with a computed offset.
+struct sources {
+  __u64 values[8];
+};
+
+static __always_inline void read_sources(struct pt_regs* regs, struct sources* out) {
+  out->values[0] = regs->rdi;
+  out->values[1] = regs->rsi;
+  out->values[2] = regs->rdx;
+  out->values[3] = regs->rcx;
+  out->values[4] = regs->r8;
+  out->values[5] = regs->r9;
+  out->values[6] = regs->rax;
+  out->values[7] = 0;
 }
 
 // Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory could not be read.
-static __always_inline int follow(const struct wire_capture* capture, struct pt_regs* regs, __u64* out) {
-  __u64 value = source_value(regs, capture->source);
+static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources, __u64* out) {
+  __u64 value = sources->values[capture->source & 7];
 #pragma unroll
   for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
     if (i >= capture->step_count) break;
@@ -126,6 +130,8 @@ static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32
   if (!record) return;
   fill_head(&record->head, now, probe, kind, WIRE_WITH_ARGS);
   record->text[0] = 0;
+  struct sources sources;
+  read_sources(regs, &sources);
   __u8 failed = 0;
 #pragma unroll
   for (int i = 0; i < WIRE_ARGS_MAX; ++i) {
@@ -135,7 +141,7 @@ static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32
     int from_return = capture->source == WIRE_RETURN;
     if (from_return != at_return) continue;
     __u64 value = 0;
-    if (follow(capture, regs, &value)) {
+    if (follow(capture, &sources, &value)) {
       failed |= 1 << i;
       continue;
     }

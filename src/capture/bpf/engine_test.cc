@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/bpf/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "capture/bpf/prologue.h"
+#include "sys/elf.h"
+#include "sys/process.h"
+
+// Functions with known first instructions. Each returns its argument plus one, so that a probe that
+// harms the call shows. The symbol is exported (-rdynamic), so .dynsym has it.
+#define PROBE_TARGET(name, prologue, epilogue)                                     \
+  extern "C" long name(long value);                                                \
+  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" prologue \
+      "\nlea 1(%rdi), %rax\n" epilogue "\nret\n.size " #name ", . - " #name "\n")
+
+PROBE_TARGET(target_push, "push %rbx", "pop %rbx");
+PROBE_TARGET(target_nop, "nop", "");
+PROBE_TARGET(target_nop4, ".byte 0x0f, 0x1f, 0x40, 0x00", "");
+PROBE_TARGET(target_nop5, ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "");
+PROBE_TARGET(target_jmp, "jmp 1f\nud2\n1:", "");
+PROBE_TARGET(target_jcc, "je 1f\n1:", "");
+PROBE_TARGET(target_endbr_push, "endbr64\npush %rbp", "pop %rbp");
+PROBE_TARGET(target_endbr_nop5, "endbr64\n.byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "");
+PROBE_TARGET(target_slow, "xor %eax, %eax\nmov %rdi, %rcx", "");
+// Data lies below rsp when the 5-byte nop runs: a probe there would overwrite it on kernels that
+// turn the nop into a call.
+PROBE_TARGET(target_red_zone,
+             "movq %rdi, -8(%rsp)\n.byte 0x0f, 0x1f, 0x44, 0x00, 0x00\nmovq -8(%rsp), %rdi", "");
+// The first cheap instruction is a loop head: probed there, one call would count four times.
+PROBE_TARGET(target_loop, "mov $4, %eax\n1: nop\ndec %eax\njnz 1b", "");
+// The first cheap instruction comes after an argument register was overwritten.
+PROBE_TARGET(target_clobber, "mov %rdi, %rsi\nxchg %rdi, %rsi\nnop", "");
+
+namespace kansoku::capture::bpf {
+namespace {
+
+using Function = long (*)(long);
+const std::map<std::string, Function> kTargets{{"target_push", target_push},
+                                               {"target_nop", target_nop},
+                                               {"target_nop4", target_nop4},
+                                               {"target_nop5", target_nop5},
+                                               {"target_jmp", target_jmp},
+                                               {"target_jcc", target_jcc},
+                                               {"target_endbr_push", target_endbr_push},
+                                               {"target_endbr_nop5", target_endbr_nop5},
+                                               {"target_slow", target_slow},
+                                               {"target_red_zone", target_red_zone},
+                                               {"target_loop", target_loop},
+                                               {"target_clobber", target_clobber}};
+
+Site site_of(sys::ElfFile& file, const std::string& name, SiteNeeds needs = {true, true}) {
+  const sys::Symbol* symbol = file.find_symbol(name);
+  EXPECT_NE(symbol, nullptr) << name;
+  return symbol == nullptr ? Site{} : pick_site(file, *symbol, needs);
+}
+
+class Prologue : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto file = sys::ElfFile::open("/proc/self/exe");
+    ASSERT_TRUE(file.has_value());
+    file_ = std::move(file).value();
+  }
+  std::unique_ptr<sys::ElfFile> file_;
+};
+
+TEST_F(Prologue, TakesTheFirstCheapInstruction) {
+  const auto expect = [&](const std::string& name, std::uint32_t offset, SiteClass site_class) {
+    const Site site = site_of(*file_, name);
+    EXPECT_EQ(site.offset_bytes, offset) << name;
+    EXPECT_EQ(site_class_name(site.site_class), site_class_name(site_class)) << name;
+  };
+  expect("target_push", 0, SiteClass::kPush);
+  expect("target_nop", 0, SiteClass::kNop);
+  expect("target_nop4", 0, SiteClass::kNop);
+  expect("target_nop5", 0, SiteClass::kNop5);
+  expect("target_jmp", 0, SiteClass::kJump);
+  expect("target_jcc", 0, SiteClass::kBranch);
+  expect("target_endbr_push", 4, SiteClass::kPush);
+  expect("target_endbr_nop5", 4, SiteClass::kNop5);
+  expect("target_slow", 0, SiteClass::kOther);
+}
+
+TEST_F(Prologue, RefusesAFiveByteNopWithLiveDataBelowTheStackPointer) {
+  EXPECT_EQ(site_of(*file_, "target_red_zone", {false, true}).offset_bytes, 0U);
+}
+
+TEST_F(Prologue, RefusesALoopHead) {
+  const Site site = site_of(*file_, "target_loop");
+  EXPECT_EQ(site.offset_bytes, 0U);
+  EXPECT_NE(site.reason.find("branch target"), std::string_view::npos) << site.reason;
+}
+
+TEST_F(Prologue, StopsWhereArgumentsAreOverwritten) {
+  EXPECT_EQ(site_of(*file_, "target_clobber").offset_bytes, 0U);
+  EXPECT_NE(site_of(*file_, "target_clobber", {false, true}).offset_bytes, 0U);
+}
+
+struct Counts {
+  std::map<std::uint32_t, int> begins, ends, slices, instants;
+  std::map<std::uint32_t, std::vector<std::uint64_t>> first_args;
+};
+
+Counts drain(Engine& engine) {
+  Counts counts;
+  engine.drain([&](std::span<const std::byte> record) {
+    const auto* head = reinterpret_cast<const wire_event*>(record.data());
+    if (head->kind == WIRE_BEGIN) ++counts.begins[head->probe];
+    if (head->kind == WIRE_END) ++counts.ends[head->probe];
+    if (head->kind == WIRE_SLICE) ++counts.slices[head->probe];
+    if (head->kind == WIRE_INSTANT) ++counts.instants[head->probe];
+    if (head->kind == WIRE_BEGIN && head->layout != WIRE_PLAIN) {
+      counts.first_args[head->probe].push_back(
+          reinterpret_cast<const wire_args*>(record.data())->args[0]);
+    }
+  });
+  return counts;
+}
+
+class EngineModes : public ::testing::TestWithParam<AttachMode> {
+ protected:
+  void SetUp() override {
+    auto engine = Engine::create({1U << 20, GetParam()});
+    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+    engine_ = std::move(engine).value();
+    ASSERT_TRUE(engine_->observe_process(::getpid()).has_value());
+    auto file = sys::ElfFile::open("/proc/self/exe");
+    ASSERT_TRUE(file.has_value());
+    file_ = std::move(file).value();
+  }
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<sys::ElfFile> file_;
+};
+
+TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
+  constexpr int kCalls = 100;
+  std::vector<UprobeSpec> specs;
+  std::uint32_t index = 0;
+  wire_probe first_argument{};
+  first_argument.capture_count = 1;
+  first_argument.captures[0] = {
+      .source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
+  for (const auto& [name, function] : kTargets) {
+    ASSERT_TRUE(engine_->describe_probe(index, first_argument).has_value());
+    const auto offset = file_->file_offset(site_of(*file_, name).address);
+    ASSERT_TRUE(offset.has_value());
+    specs.push_back({*offset, 0, index++ | WIRE_COOKIE_CAPTURES});
+  }
+  const auto attached = engine_->attach_uprobes("/proc/self/exe", specs, true);
+  ASSERT_TRUE(attached.has_value()) << attached.error().what;
+  for (const auto& [name, function] : kTargets) {
+    for (long i = 0; i < kCalls; ++i)
+      ASSERT_EQ(function(i), i + 1) << name;
+  }
+  engine_->detach_all();
+  const Counts counts = drain(*engine_);
+  index = 0;
+  for (const auto& [name, function] : kTargets) {
+    EXPECT_EQ(counts.begins.at(index), kCalls) << name;
+    EXPECT_EQ(counts.ends.at(index), kCalls) << name;
+    for (std::uint64_t i = 0; i < kCalls; ++i)
+      EXPECT_EQ(counts.first_args.at(index)[i], i) << name;
+    ++index;
+  }
+  EXPECT_EQ(engine_->losses().ring_full, 0U);
+}
+
+TEST_P(EngineModes, ForgetsAProcess) {
+  engine_->forget_process(::getpid());
+  const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0, 0};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, true).has_value());
+  target_push(1);
+  EXPECT_TRUE(drain(*engine_).begins.empty());
+}
+
+TEST_P(EngineModes, DetachedProbesAreSilent) {
+  const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
+                        WIRE_COOKIE_INSTANT};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
+  target_push(1);
+  engine_->detach_all();
+  target_push(1);
+  EXPECT_EQ(drain(*engine_).instants.at(0), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllModes, EngineModes,
+                         ::testing::Values(AttachMode::kSession, AttachMode::kMulti,
+                                           AttachMode::kPerf),
+                         [](const auto& info) {
+                           return std::string(attach_mode_name(info.param));
+                         });
+
+TEST(Engine, WritesOneSliceAtTheReturn) {
+  auto engine = Engine::create({1U << 20, AttachMode::kSession});
+  if (!engine) GTEST_SKIP() << "needs root, bpf and uprobe sessions: " << engine.error().what;
+  ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
+  auto file = sys::ElfFile::open("/proc/self/exe");
+  ASSERT_TRUE(file.has_value());
+  const UprobeSpec spec{*(*file)->file_offset(site_of(**file, "target_push").address), 0,
+                        WIRE_COOKIE_AT_END};
+  ASSERT_TRUE((*engine)->attach_uprobes("/proc/self/exe", {&spec, 1}, true).has_value());
+  for (int i = 0; i < 7; ++i)
+    target_push(i);
+  EXPECT_EQ(drain(**engine).slices.at(0), 7);
+}
+
+TEST(Engine, CountsWhatAFullRingDrops) {
+  auto engine = Engine::create({4096, std::nullopt});
+  if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+  ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
+  auto file = sys::ElfFile::open("/proc/self/exe");
+  ASSERT_TRUE(file.has_value());
+  const UprobeSpec spec{*(*file)->file_offset(site_of(**file, "target_push").address), 0,
+                        WIRE_COOKIE_INSTANT};
+  ASSERT_TRUE((*engine)->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
+  constexpr std::uint64_t kCalls = 1000;
+  for (std::uint64_t i = 0; i < kCalls; ++i)
+    target_push(1);
+  (*engine)->detach_all();
+  const auto received = static_cast<std::uint64_t>(drain(**engine).instants[0]);
+  EXPECT_LT(received, kCalls);
+  EXPECT_EQ(received + (*engine)->losses().ring_full, kCalls);
+}
+
+TEST(Engine, ObservesChildrenFromTheirFirstInstruction) {
+  auto engine = Engine::create({1U << 20, std::nullopt});
+  if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+  ASSERT_TRUE((*engine)->attach_lifecycle().has_value());
+  auto child = sys::Child::start({"/bin/sh", "-c", "/bin/true; /bin/true"}, {});
+  ASSERT_TRUE(child.has_value());
+  ASSERT_TRUE((*engine)->observe_process(child->pid()).has_value());
+  child->release();
+  EXPECT_EQ(child->wait(), 0);
+  std::map<int, int> kinds;
+  (*engine)->drain([&](std::span<const std::byte> record) {
+    ++kinds[reinterpret_cast<const wire_event*>(record.data())->kind];
+  });
+  EXPECT_GE(kinds[WIRE_FORK], 1);  // the shell runs its last command itself
+  EXPECT_EQ(kinds[WIRE_EXEC], 3);
+  EXPECT_EQ(kinds[WIRE_EXIT], kinds[WIRE_FORK] + 1);
+}
+
+}  // namespace
+}  // namespace kansoku::capture::bpf
