@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/diagnose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "diagnose/internal/collectives.h"
+#include "diagnose/internal/findings.h"
+#include "diagnose/internal/hang.h"
+#include "diagnose/internal/job.h"
+#include "diagnose/internal/localise.h"
+#include "diagnose/internal/phases.h"
+#include "diagnose/internal/steps.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+constexpr std::size_t kSpansMax = 2000;  // of one rank in the worst step
+constexpr std::size_t kFunctionRowsMax = 20;
+constexpr std::uint32_t kResamplesMax = 1'000'000;
+
+bool is_share(double value) {
+  return value >= 0 && value <= 1;  // false for NaN
+}
+
+Result<void> check_options(const Options& o) {
+  const bool shares = is_share(o.confidence_min) && is_share(o.excess_share_min) &&
+                      is_share(o.contention_share_min) && is_share(o.contention_confidence_min) &&
+                      is_share(o.common_input_share_min) && is_share(o.descend_share_min) &&
+                      is_share(o.function_support_min) && is_share(o.clip_share);
+  const bool amounts = o.excess_min_ms >= 0 && o.common_input_min_ms >= 0 && o.hang_min_ms >= 0 &&
+                       o.hang_step_multiple >= 0;
+  const bool counts = o.resample_count >= 1 && o.resample_count <= kResamplesMax &&
+                      o.function_resample_count >= 1 &&
+                      o.function_resample_count <= kResamplesMax && o.period_tokens_max >= 1 &&
+                      o.repeat_count_floor >= 2 && o.heat_column_count_max >= 1;
+  if (shares && amounts && counts) return {};
+  return Error{Code::kUnsupported, "diagnose: an option is out of range",
+               "shares and confidences lie in 0..1, counts are at least 1"};
+}
+
+// Duration of each step: the median over ranks, which differ by the skew of their last events.
+std::vector<double> step_durations(const std::vector<StepTimes>& times) {
+  std::vector<double> durations;
+  std::vector<double> ranks(times.size());
+  for (std::size_t s = 0; s < times.front().step_ms.size(); ++s) {
+    for (std::size_t r = 0; r < times.size(); ++r)
+      ranks[r] = times[r].step_ms[s];
+    durations.push_back(stats::median(ranks));
+  }
+  return durations;
+}
+
+std::vector<RankSummary> summarise_ranks(const JobData& job, const std::vector<StepTimes>& times) {
+  std::vector<RankSummary> ranks;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    RankSummary summary;
+    summary.rank = job.ranks[r].rank;
+    summary.pid = job.ranks[r].pid;
+    for (std::size_t p = 0; p < kPhaseCount; ++p)
+      summary.phase_ms[p] = stats::mean(times[r].phase_ms[p]);
+    summary.step_ms = stats::mean(times[r].step_ms);
+    summary.work_ms = stats::mean(times[r].work_ms);
+    summary.runnable_ms = stats::mean(times[r].runnable_ms);
+    ranks.push_back(summary);
+  }
+  return ranks;
+}
+
+bool is_rank_excess(const Finding& finding) {
+  return finding.kind.starts_with("slow_") || finding.kind == "asymmetry";
+}
+
+// Mean over steps of the greatest minus the median work over ranks.
+double loss_ms(const RankSeries& work) {
+  std::vector<double> losses;
+  std::vector<double> ranks(work.size());
+  for (std::size_t s = 0; s < work.front().size(); ++s) {
+    for (std::size_t r = 0; r < work.size(); ++r)
+      ranks[r] = work[r][s];
+    losses.push_back(*std::max_element(ranks.begin(), ranks.end()) - stats::median(ranks));
+  }
+  return stats::mean(losses);
+}
+
+void measure_loss(const JobData& job, RankSeries work, Diagnosis& out) {
+  out.loss_ms_per_step = loss_ms(work);
+  const RankSeries excess = excess_over_peers(work);
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    const bool is_explained =
+        std::any_of(out.findings.begin(), out.findings.end(), [&](const Finding& finding) {
+          return is_rank_excess(finding) && std::find(finding.ranks.begin(), finding.ranks.end(),
+                                                      job.ranks[r].rank) != finding.ranks.end();
+        });
+    for (std::size_t s = 0; is_explained && s < work[r].size(); ++s)
+      work[r][s] -= std::max(0.0, excess[r][s]);
+  }
+  out.not_explained_share =
+      out.loss_ms_per_step > 0 ? std::clamp(loss_ms(work) / out.loss_ms_per_step, 0.0, 1.0) : 0;
+}
+
+std::vector<Span> spans_of(const RankPhases& phases, const Interval& step, std::int64_t origin_ns) {
+  std::vector<Span> spans;
+  for (std::size_t p = 0; p < kPhaseCount; ++p) {
+    for (const Interval& part : phases.sets[p].intersect(IntervalSet::of({step})).items()) {
+      spans.push_back({static_cast<Phase>(p),
+                       static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
+                       static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
+    }
+  }
+  for (const Interval& part : phases.unknown.intersect(IntervalSet::of({step})).items()) {
+    spans.push_back({Phase::kOther, static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
+                     static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
+  }
+  if (spans.size() > kSpansMax) {  // keep the longest
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const Span& a, const Span& b) { return a.duration_ms > b.duration_ms; });
+    spans.resize(kSpansMax);
+  }
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const Span& a, const Span& b) { return a.start_ms < b.start_ms; });
+  return spans;
+}
+
+void add_worst_step(const Evidence& evidence, const std::vector<double>& durations,
+                    ViewData& view) {
+  const auto worst = std::max_element(durations.begin(), durations.end());
+  view.worst_step = static_cast<std::size_t>(worst - durations.begin());
+  std::int64_t origin_ns = kTimeMaxNs;
+  for (const auto& rank : evidence.steps.ranks)
+    origin_ns = std::min(origin_ns, rank[view.worst_step].begin_ns);
+  for (std::size_t r = 0; r < evidence.phases.size(); ++r) {
+    view.worst_spans.push_back(
+        spans_of(evidence.phases[r], evidence.steps.ranks[r][view.worst_step], origin_ns));
+  }
+}
+
+// The rank that the function table is about: the first culprit, else who arrives last most often.
+std::size_t shown_rank(const Evidence& evidence, const std::vector<Finding>& findings) {
+  const auto& ranks = evidence.job.ranks;
+  for (const Finding& finding : findings) {
+    if (finding.ranks.empty() || finding.ranks.size() == ranks.size()) continue;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (ranks[r].rank == finding.ranks.front()) return r;
+    }
+  }
+  const Lateness lateness = measure_lateness(evidence, {});
+  const auto latest = std::max_element(lateness.last_counts.begin(), lateness.last_counts.end());
+  return static_cast<std::size_t>(latest - lateness.last_counts.begin());
+}
+
+void fill_view(const Evidence& evidence, const std::vector<double>& durations, Diagnosis& out) {
+  for (const StepTimes& times : evidence.times) {
+    out.view.work_ms.push_back(times.work_ms);
+    out.view.wait_ms.push_back(times.phase_ms[static_cast<std::size_t>(Phase::kWait)]);
+  }
+  add_worst_step(evidence, durations, out.view);
+  const std::size_t shown = shown_rank(evidence, out.findings);
+  out.view.function_rank = evidence.job.ranks[shown].rank;
+  out.view.functions =
+      CallTree::of_main_threads(evidence.trace, evidence.job, evidence.phases, evidence.steps)
+          .rows(shown, kFunctionRowsMax);
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  const auto order = [](const Finding& f) {
+    return std::pair(f.kind == "hang" || f.kind == "stopped" ? 0 : 1, -f.cost_ms_per_step);
+  };
+  std::stable_sort(findings.begin(), findings.end(),
+                   [&](const Finding& a, const Finding& b) { return order(a) < order(b); });
+}
+
+// Ranks that are held up by others.
+std::vector<std::int32_t> victims_of(const JobData& job, const std::vector<Finding>& findings) {
+  std::vector<std::int32_t> culprits;
+  for (const Finding& finding : findings) {
+    if (finding.kind != "common_input")
+      culprits.insert(culprits.end(), finding.ranks.begin(), finding.ranks.end());
+  }
+  std::vector<std::int32_t> victims;
+  for (const RankData& rank : job.ranks) {
+    const bool is_culprit =
+        std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
+    if (!culprits.empty() && !is_culprit) victims.push_back(rank.rank);
+  }
+  return victims;
+}
+
+void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& job,
+                    const Collectives& collectives, Diagnosis& out) {
+  const StepTable steps = find_steps(trace, collectives, options, job);
+  double mean_step_ms = 0;
+  if (steps.count() > 0) {
+    const auto phases = cut_phases(trace, job, collectives, steps);
+    const auto times = measure_steps(job, phases, steps);
+    const std::vector<double> durations = step_durations(times);
+    mean_step_ms = stats::mean(durations);
+    out.steps = {steps.count(), stats::median(durations), stats::quantile(durations, 0.95),
+                 mean_step_ms,  steps.found_by,           steps.word};
+    out.ranks = summarise_ranks(job, times);
+    const Evidence evidence{trace,  job,   collectives,         steps,
+                            phases, times, out.steps.median_ms, mean_step_ms};
+    if (job.ranks.size() > 1) out.findings = find_causes(evidence, options, job.notes);
+    sort_findings(out.findings);
+    measure_loss(job, work_series(evidence), out);
+    fill_view(evidence, durations, out);
+  }
+  if (auto hang = find_hang(trace, job, collectives, mean_step_ms, options)) {
+    out.findings.push_back(std::move(*hang));
+    sort_findings(out.findings);
+  }
+  out.victims = victims_of(job, out.findings);
+}
+
+void add_trace_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
+  for (const auto& [name, loss] : trace.losses) {
+    if (loss.count > 0) out.losses.push_back(loss);
+  }
+  out.notes = job.notes;
+  if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
+  if (job.ranks.empty()) {
+    out.notes.emplace_back(
+        "no rank in the trace: no process had a rank in its environment (RANK or OMPI/SLURM)");
+  } else if (job.ranks.size() == 1) {
+    out.notes.emplace_back("only one rank: ranks cannot be compared");
+  } else if (job.ranks.size() == 2) {
+    out.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+  }
+}
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  static constexpr std::array<std::string_view, kPhaseCount> kNames{
+      "input", "forward", "backward", "transfer", "wait", "optimizer", "other"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
+  TRY_VOID(check_options(options));
+  TRY(JobData job, read_job(trace));
+  Diagnosis out;
+  out.heat_column_count_max = options.heat_column_count_max;
+  if (!job.ranks.empty()) {
+    const Collectives collectives = match_collectives(job);
+    diagnose_steps(trace, options, job, collectives, out);
+  }
+  add_trace_notes(trace, job, out);
+  return out;
+}
+
+}  // namespace kansoku::diagnose

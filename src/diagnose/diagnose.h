@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.h"
+#include "common/result.h"
+#include "trace/model.h"
+
+namespace kansoku::diagnose {
+
+/// What a rank's main thread does at an instant of a step. Every instant has exactly one phase, so
+/// the phases of a step sum to its duration.
+enum class Phase : std::uint8_t {
+  kInput,
+  kForward,
+  kBackward,
+  kTransfer,  // blocked in communication after the last rank has arrived
+  kWait,      // blocked in communication while another rank has not arrived
+  kOptimizer,
+  kOther,
+};
+inline constexpr std::size_t kPhaseCount = 7;
+using PhaseMs = std::array<double, kPhaseCount>;
+
+/// "input", "forward", ... as written in JSON. Any thread.
+[[nodiscard]] std::string_view phase_name(Phase phase);
+
+/// Thresholds of the diagnosis; docs/diagnosis.md explains each.
+struct Options {
+  std::uint64_t seed{1};
+  double confidence_min{0.95};             // a rank below it is not named
+  double excess_share_min{0.07};           // of the median step: smaller excess is no finding
+  double excess_min_ms{1.0};               // and never less than this
+  double contention_share_min{0.20};       // of the median step, for processor queueing
+  double contention_confidence_min{0.99};  // queueing is noisy
+  double common_input_share_min{0.35};     // of the mean step, on every rank
+  double common_input_min_ms{2.0};
+  double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
+  double function_support_min{0.8};  // share of resamples that must agree on the function
+  double clip_share{0.05};           // tails clipped before the steady excess is averaged
+  double hang_step_multiple{5};      // stuck for this many mean steps ...
+  double hang_min_ms{1000};          // ... and at least this long
+  std::uint32_t period_tokens_max{64};
+  std::uint32_t repeat_count_min{10};   // repeats of the step's word for full confidence
+  std::uint32_t repeat_count_floor{6};  // fewer: no steps are found at all
+  std::uint32_t warmup_step_count{3};   // left out of all statistics
+  std::uint32_t resample_count{2000};
+  std::uint32_t function_resample_count{200};
+  std::uint32_t heat_column_count_max{400};
+};
+
+struct Finding {
+  std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
+                     // cpu_contention common_input hang stopped
+  std::vector<std::int32_t> ranks;
+  std::string phase;     // the phase that holds the excess; empty for hang and stopped
+  std::string function;  // empty: not located
+  std::string file;
+  std::uint32_t line{0};           // 0 = unknown
+  std::vector<std::string> stack;  // outermost first, ends with `function`
+  double cost_ms_per_step{0};
+  double share{0};            // cost / mean step; 1 for hang and stopped
+  double confidence{0};       // of rank and function together
+  double rank_confidence{0};  // of the rank alone
+  std::vector<std::string> evidence;
+};
+
+struct StepSummary {
+  std::size_t count{0};  // steps that all ranks have in common, warm-up left out
+  double median_ms{0};
+  double p95_ms{0};
+  double mean_ms{0};
+  std::string found_by{"none"};   // "optimizer", "backward", "input", "collectives", "none"
+  std::vector<std::string> word;  // the events that repeat once a step
+};
+
+/// Means over the counted steps of one rank.
+struct RankSummary {
+  std::int32_t rank{0};
+  std::int32_t pid{0};
+  PhaseMs phase_ms{};
+  double step_ms{0};
+  double work_ms{0};      // step without communication and without processor queueing
+  double runnable_ms{0};  // ready to run, no processor; 0 without scheduler data
+};
+
+struct Span {
+  Phase phase{Phase::kOther};
+  double start_ms{0};  // since the first rank began this step
+  double duration_ms{0};
+};
+
+struct FunctionRow {
+  std::string function;
+  std::string file;
+  std::uint32_t line{0};
+  double culprit_ms{0};  // per step, this frame on top of the stack
+  double peers_ms{0};    // mean over the other ranks
+};
+
+/// Data for pictures; `view_json` writes it out.
+struct ViewData {
+  std::vector<std::vector<double>> work_ms;  // [rank][step]
+  std::vector<std::vector<double>> wait_ms;
+  std::size_t worst_step{0};
+  std::vector<std::vector<Span>> worst_spans;  // [rank]
+  std::int32_t function_rank{0};
+  std::vector<FunctionRow> functions;
+};
+
+struct Diagnosis {
+  StepSummary steps;
+  std::vector<RankSummary> ranks;  // by rank number
+  std::vector<Finding> findings;   // by cost, greatest first; a hang first of all
+  std::vector<std::int32_t> victims;
+  double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
+  double not_explained_share{0};
+  std::vector<trace::Loss> losses;
+  std::vector<std::string> notes;
+  ViewData view;
+  std::size_t heat_column_count_max{400};
+};
+
+/// Finds the ranks that hold a job back, and the function and cost of each; an unusable trace gives
+/// a Diagnosis without findings whose notes say why. Fails with kCorrupt if columns of `trace`
+/// differ in length and with kUnsupported if an option is out of range; never on odd events.
+/// Deterministic for `options.seed`. Pure; any thread. O(n log n) in events.
+[[nodiscard]] Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options);
+
+/// Schema "kansoku.diagnosis/1" (docs/formats/diagnosis.md).
+[[nodiscard]] Json to_json(const Diagnosis& diagnosis);
+/// Schema "kansoku.view/1": what the HTML report draws.
+[[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);
+/// A few plain lines for a terminal, each ended by a newline.
+[[nodiscard]] std::string verdict_text(const Diagnosis& diagnosis);
+
+}  // namespace kansoku::diagnose

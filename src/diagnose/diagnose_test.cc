@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/diagnose.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "diagnose/synthetic_for_test.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Diagnosis run(const SyntheticJob& job, const Options& options = {}) {
+  const trace::Trace trace = make_trace(job);
+  Result<Diagnosis> result = diagnose(trace, options);
+  if (!result) {
+    ADD_FAILURE() << result.error().what;
+    return {};
+  }
+  return std::move(*result);
+}
+
+SyntheticJob with_fault(Fault::Kind kind, std::int32_t rank, double cost_ms, int every = 1) {
+  SyntheticJob job;
+  job.faults = {{kind, rank, cost_ms, every}};
+  return job;
+}
+
+constexpr double kPlainStepMs = 42;  // of SyntheticJob without faults: the pieces plus transfer
+
+struct Labelled {
+  Fault::Kind kind;
+  const char* finding;
+  const char* function;
+};
+constexpr Labelled kLabelled[] = {
+    {Fault::Kind::kInputSleep, "slow_input", "SlowDataset.__getitem__"},
+    {Fault::Kind::kForwardBusy, "slow_forward", "slow_block"},
+    {Fault::Kind::kBackwardBusy, "slow_backward", "slow_hook"},
+    {Fault::Kind::kOptimizerBusy, "slow_optimizer", "slow_update"},
+};
+
+class EachRank : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(EachRank, IsNamedWithFunctionAndCost) {
+  const auto [rank, percent] = GetParam();
+  for (const Labelled& label : kLabelled) {
+    const double cost_ms = kPlainStepMs * percent / 100;
+    SyntheticJob job = with_fault(label.kind, rank, cost_ms);
+    job.jitter = 0.1;
+    job.queue_mean_ms = 1;
+    job.step_count = 300;
+    const Diagnosis d = run(job);
+    SCOPED_TRACE(fmt::format("{} {} %\n{}", label.finding, percent, verdict_text(d)));
+    if (percent < 20 && d.findings.empty()) continue;  // 10 % may stay below the threshold
+    ASSERT_EQ(d.findings.size(), 1U);
+    const Finding& finding = d.findings.front();
+    EXPECT_EQ(finding.kind, label.finding);
+    EXPECT_THAT(finding.ranks, ElementsAre(rank));
+    EXPECT_EQ(finding.function, label.function);
+    EXPECT_EQ(finding.stack.back(), label.function);
+    EXPECT_EQ(finding.file, "/app/train.py");
+    EXPECT_NEAR(finding.cost_ms_per_step, cost_ms, 0.15 * cost_ms);
+    EXPECT_GE(finding.rank_confidence, 0.95);
+    EXPECT_EQ(d.victims.size(), 3U);
+    EXPECT_LT(d.not_explained_share, 0.6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachRank,
+                         testing::Combine(testing::Range(0, 4), testing::Values(10, 20, 50, 100)));
+
+TEST(Diagnose, CleanJobsGiveNothing) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SyntheticJob job;
+    job.seed = seed;
+    job.jitter = 0.2;
+    job.queue_mean_ms = 2;
+    const Diagnosis d = run(job);
+    EXPECT_TRUE(d.findings.empty()) << "seed " << seed << "\n" << verdict_text(d);
+    EXPECT_GT(d.steps.count, 100U);
+    EXPECT_TRUE(d.victims.empty());
+  }
+}
+
+TEST(Diagnose, PhasesSumToTheStep) {
+  for (const bool has_step_slices : {true, false}) {
+    SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 1, 10);
+    job.has_step_slices = has_step_slices;
+    job.queue_mean_ms = 1;
+    const Diagnosis d = run(job);
+    ASSERT_EQ(d.ranks.size(), 4U);
+    for (const RankSummary& rank : d.ranks) {
+      double sum = 0;
+      for (const double ms : rank.phase_ms)
+        sum += ms;
+      EXPECT_NEAR(sum, rank.step_ms, 1e-6);
+      EXPECT_GT(rank.step_ms, 40);
+    }
+  }
+}
+
+TEST(Diagnose, PhasesHaveTheLengthsOfTheSimulation) {
+  SyntheticJob job;
+  job.jitter = 0;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.ranks.size(), 4U);
+  for (const RankSummary& rank : d.ranks) {
+    const auto ms = [&](Phase phase) { return rank.phase_ms[static_cast<std::size_t>(phase)]; };
+    EXPECT_NEAR(ms(Phase::kInput), 3, 0.01);
+    EXPECT_NEAR(ms(Phase::kForward), 12, 0.01);
+    EXPECT_NEAR(ms(Phase::kBackward), 20, 0.1);
+    EXPECT_NEAR(ms(Phase::kTransfer), 2, 0.2);  // only the last bucket's transfer is exposed
+    EXPECT_NEAR(ms(Phase::kWait), 0, 0.01);
+    EXPECT_NEAR(ms(Phase::kOptimizer), 4.1, 0.01);
+    EXPECT_NEAR(ms(Phase::kOther), 1, 0.01);
+  }
+}
+
+TEST(Diagnose, StepsAreFoundFromTheEvents) {
+  SyntheticJob job;
+  job.evaluate_every = 20;
+  const Diagnosis d = run(job);
+  EXPECT_EQ(d.steps.found_by, "optimizer");
+  EXPECT_EQ(d.steps.count, 120U - 1 - 3);  // the first only ends, three warm up
+  EXPECT_THAT(d.steps.word, Contains("Optimizer.step#AdamW.step"));
+  EXPECT_EQ(d.steps.word.back(), "Optimizer.step#AdamW.step");
+  EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
+}
+
+TEST(Diagnose, GradientAccumulationIsOneStep) {
+  for (const bool has_step_slices : {true, false}) {
+    SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 3, 10);
+    job.accumulation = 4;
+    job.step_count = 60;
+    job.has_step_slices = has_step_slices;
+    const Diagnosis d = run(job);
+    EXPECT_EQ(d.steps.count, 60U - 1 - 3);
+    EXPECT_EQ(d.steps.found_by, has_step_slices ? "optimizer" : "backward");
+    ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+    EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
+    EXPECT_NEAR(d.findings[0].cost_ms_per_step, 40, 4);
+  }
+}
+
+TEST(Diagnose, WithoutStepSlicesSamplesSplitTheGap) {
+  SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 2, 15);
+  job.has_step_slices = false;
+  job.step_count = 300;
+  const Diagnosis d = run(job);
+  EXPECT_EQ(d.steps.found_by, "backward");
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_input");
+  EXPECT_EQ(d.findings[0].function, "SlowDataset.__getitem__");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+}
+
+TEST(Diagnose, TwoRanksGiveAnAsymmetryOnly) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 1, 15);
+  job.rank_count = 2;
+  job.step_count = 200;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "asymmetry");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_EQ(d.findings[0].function, "slow_block");
+  EXPECT_THAT(d.victims, ElementsAre(0));
+}
+
+TEST(Diagnose, OneRankCannotBeCompared) {
+  SyntheticJob job;
+  job.rank_count = 1;
+  const Diagnosis d = run(job);
+  EXPECT_TRUE(d.findings.empty());
+  EXPECT_THAT(d.notes, Contains("only one rank: ranks cannot be compared"));
+}
+
+TEST(Diagnose, AnEmptyTraceSaysWhy) {
+  const Result<Diagnosis> d = diagnose(trace::Trace{}, {});
+  ASSERT_TRUE(d.has_value());
+  EXPECT_TRUE(d->findings.empty());
+  EXPECT_THAT(d->notes, Contains(HasSubstr("no rank in the trace")));
+}
+
+TEST(Diagnose, AWorkerStragglerIsNamedInTheWorker) {
+  SyntheticJob job = with_fault(Fault::Kind::kWorkerSleep, 1, 20);
+  job.step_count = 200;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_input");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_EQ(d.findings[0].function, "SlowDataset.__getitem__");
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("worker pid 2500")));
+}
+
+TEST(Diagnose, APeriodicCheckpointIsFoundWithItsRhythm) {
+  SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 0, 200, 20);
+  job.step_count = 400;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_other");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0));
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 10, 1.5);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("about every 20 steps")));
+  EXPECT_THAT(d.findings[0].stack, Contains("save_checkpoint"));
+}
+
+TEST(Diagnose, ASlowLoaderOnAllRanksIsCommon) {
+  SyntheticJob job = with_fault(Fault::Kind::kInputSleep, -1, 40);
+  job.step_count = 200;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "common_input");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(d.findings[0].function, "SlowDataset.__getitem__");
+  EXPECT_TRUE(d.victims.empty());
+}
+
+TEST(Diagnose, LostProcessorTimeIsContentionNotAFunction) {
+  SyntheticJob job = with_fault(Fault::Kind::kQueueing, 2, 25);
+  job.queue_mean_ms = 0.5;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "cpu_contention");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+  EXPECT_EQ(d.findings[0].function, "");
+}
+
+TEST(Diagnose, AHangNamesTheMissingRankAndItsStack) {
+  for (const bool has_seq : {true, false}) {
+    SyntheticJob job = with_fault(Fault::Kind::kHang, 3, 0, 50);
+    job.has_seq = has_seq;
+    const Diagnosis d = run(job);
+    ASSERT_FALSE(d.findings.empty()) << verdict_text(d);
+    EXPECT_EQ(d.findings[0].kind, "hang");
+    EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
+    EXPECT_EQ(d.findings[0].function, "wait_for_lock");
+    EXPECT_THAT(d.victims, ElementsAre(0, 1, 2));
+  }
+}
+
+TEST(Diagnose, AHangInTheFirstStepNeedsNoSteps) {
+  const Diagnosis d = run(with_fault(Fault::Kind::kHang, 1, 0, 0 + 1));
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_EQ(d.steps.count, 0U);
+}
+
+TEST(Diagnose, TwoCulpritsWithOneCauseAreOneFinding) {
+  SyntheticJob job;
+  job.step_count = 300;
+  job.faults = {{Fault::Kind::kForwardBusy, 1, 20}, {Fault::Kind::kForwardBusy, 3, 20}};
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1, 3));
+  EXPECT_EQ(d.findings[0].function, "slow_block");
+  EXPECT_THAT(d.victims, ElementsAre(0, 2));
+}
+
+TEST(Diagnose, TwoCulpritsWithTwoCausesAreTwoFindings) {
+  SyntheticJob job;
+  job.step_count = 400;
+  job.faults = {{Fault::Kind::kForwardBusy, 1, 40}, {Fault::Kind::kInputSleep, 3, 15}};
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 2U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].function, "slow_block");
+  EXPECT_EQ(d.findings[1].function, "SlowDataset.__getitem__");
+}
+
+// Whatever part of the recording is missing, the rank is named and the rest is said in a note.
+TEST(Diagnose, MissingPartsDegradeGracefully) {
+  struct Case {
+    const char* name;
+    void (*strip)(SyntheticJob&);
+    const char* note;
+    bool has_function;
+  };
+  const Case cases[] = {
+      {"seq", [](SyntheticJob& j) { j.has_seq = false; }, "no sequence numbers", true},
+      {"sched", [](SyntheticJob& j) { j.has_sched = false; }, "no scheduler events", true},
+      {"samples", [](SyntheticJob& j) { j.has_samples = false; }, "", false},
+      {"finalize", [](SyntheticJob& j) { j.has_finalize = false; }, "", true},
+      {"both", [](SyntheticJob& j) { j.has_finalize = j.has_sched = false; }, "no scheduler", true},
+      {"cut", [](SyntheticJob& j) { j.cut_first_collectives = 31; }, "not seen whole", true},
+      {"cut seq",
+       [](SyntheticJob& j) {
+         j.cut_first_collectives = 31;
+         j.has_seq = false;
+       },
+       "no sequence numbers", true},
+  };
+  for (const Case& c : cases) {
+    SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 20);
+    job.step_count = 200;
+    c.strip(job);
+    const Diagnosis d = run(job);
+    SCOPED_TRACE(fmt::format("without {}\n{}", c.name, verdict_text(d)));
+    ASSERT_EQ(d.findings.size(), 1U);
+    EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+    EXPECT_EQ(d.findings[0].kind, "slow_forward");
+    EXPECT_EQ(d.findings[0].function, c.has_function ? "slow_block" : "");
+    EXPECT_NEAR(d.findings[0].cost_ms_per_step, 20, 3);
+    EXPECT_THAT(verdict_text(d), HasSubstr(c.note));
+  }
+}
+
+TEST(Diagnose, CleanWithoutSchedulerDataGivesNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SyntheticJob job;
+    job.seed = seed;
+    job.jitter = 0.2;
+    job.queue_mean_ms = 1;
+    job.has_sched = false;
+    job.has_step_slices = seed % 2 == 0;
+    job.has_finalize = seed % 3 != 0;
+    const Diagnosis d = run(job);
+    EXPECT_TRUE(d.findings.empty()) << "seed " << seed << "\n" << verdict_text(d);
+  }
+}
+
+TEST(Diagnose, RenumberedRanksGiveTheRenumberedAnswer) {
+  SyntheticJob job = with_fault(Fault::Kind::kOptimizerBusy, 2, 15);
+  job.step_count = 200;
+  const Diagnosis plain = run(job);
+  job.rank_numbers = {3, 0, 1, 2};  // the third process, once rank 2, is now rank 1
+  job.faults[0].rank = 1;
+  const Diagnosis renumbered = run(job);
+  ASSERT_EQ(plain.findings.size(), 1U);
+  ASSERT_EQ(renumbered.findings.size(), 1U);
+  EXPECT_THAT(plain.findings[0].ranks, ElementsAre(2));
+  EXPECT_THAT(renumbered.findings[0].ranks, ElementsAre(1));
+  EXPECT_EQ(plain.findings[0].function, renumbered.findings[0].function);
+  EXPECT_NEAR(plain.findings[0].cost_ms_per_step, renumbered.findings[0].cost_ms_per_step, 1e-9);
+}
+
+TEST(Diagnose, SameInputSameText) {
+  const SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 1, 15);
+  EXPECT_EQ(to_json(run(job)).dump(2), to_json(run(job)).dump(2));
+}
+
+TEST(Diagnose, OtherCategoriesDoNotMatter) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 0, 15);
+  const Json plain = to_json(run(job));
+  job.noise_slices = 20'000;
+  EXPECT_EQ(plain.dump(), to_json(run(job)).dump());
+}
+
+TEST(Diagnose, ShortRecordingsAnswerWithLimitedConfidence) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 0, 40);
+  job.step_count = 9;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_LE(d.findings[0].confidence, 0.95);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("confidence is limited")));
+  job.step_count = 5;
+  EXPECT_EQ(run(job).steps.count, 0U);
+}
+
+TEST(Diagnose, RefusesTablesOfUnequalLengthAndOddOptions) {
+  trace::Trace trace = make_trace({});
+  trace.slices.name.pop_back();
+  const Result<Diagnosis> torn = diagnose(trace, {});
+  ASSERT_FALSE(torn.has_value());
+  EXPECT_EQ(torn.error().code, Code::kCorrupt);
+  Options options;
+  options.confidence_min = 1.5;
+  const Result<Diagnosis> odd = diagnose(make_trace({}), options);
+  ASSERT_FALSE(odd.has_value());
+  EXPECT_EQ(odd.error().code, Code::kUnsupported);
+}
+
+TEST(Diagnose, HostileValuesAreLeftOut) {
+  trace::Trace trace = make_trace(with_fault(Fault::Kind::kForwardBusy, 2, 20));
+  for (std::size_t i = 0; i < trace.slices.size(); i += 97) {
+    constexpr std::int64_t kOdd[] = {std::numeric_limits<std::int64_t>::min(), -5,
+                                     std::numeric_limits<std::int64_t>::max()};
+    trace.slices.start_ns[i] = kOdd[i % 3];
+    trace.slices.duration_ns[i] = kOdd[(i + 1) % 3];
+  }
+  trace.slices.track[5] = trace::kNoTrack;
+  trace.slices.name[7] = {0xfffffff0};
+  trace.slices.arg_begin[11] = 0xfffffff0;
+  trace.samples.stack[3] = {0xfffffff0};
+  const Result<Diagnosis> d = diagnose(trace, {});
+  ASSERT_TRUE(d.has_value());
+  EXPECT_THAT(d->notes, Contains(HasSubstr("impossible times")));
+}
+
+TEST(DiagnoseJson, HasTheSchema) {
+  const Diagnosis d = run(with_fault(Fault::Kind::kInputSleep, 1, 15));
+  const Json json = to_json(d);
+  EXPECT_EQ(json.at("schema").as_string(), "kansoku.diagnosis/1");
+  EXPECT_EQ(json.at("verdict").as_string(), "findings");
+  EXPECT_EQ(json.at("steps").at("count").as_int(), static_cast<std::int64_t>(d.steps.count));
+  EXPECT_EQ(json.at("steps").at("phases").size(), 4U);
+  const Json finding = json.at("findings").at(std::size_t{0});
+  EXPECT_EQ(finding.at("kind").as_string(), "slow_input");
+  EXPECT_EQ(finding.at("ranks").at(std::size_t{0}).as_int(), 1);
+  EXPECT_EQ(finding.at("line").as_int(), 27);
+  EXPECT_EQ(json.at("victims").size(), 3U);
+  EXPECT_EQ(to_json(Diagnosis{}).at("verdict").as_string(), "nothing_found");
+}
+
+TEST(DiagnoseJson, ViewHoldsThePictures) {
+  const SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 1, 15);
+  const trace::Trace trace = make_trace(job);
+  Options options;
+  options.heat_column_count_max = 40;
+  const Result<Diagnosis> d = diagnose(trace, options);
+  ASSERT_TRUE(d.has_value());
+  const Json view = view_json(trace, *d);
+  EXPECT_EQ(view.at("schema").as_string(), "kansoku.view/1");
+  ASSERT_EQ(view.at("heat").size(), 4U);
+  EXPECT_EQ(view.at("heat").at(std::size_t{0}).size(), 40U);
+  EXPECT_NEAR(view.at("heat").at(std::size_t{1}).at(std::size_t{3}).as_double(), 55, 6);
+  EXPECT_GT(view.at("wait_heat").at(std::size_t{0}).at(std::size_t{3}).as_double(), 10);
+  EXPECT_EQ(view.at("function_rank").as_int(), 1);
+  const Json row = view.at("functions").at(std::size_t{0});
+  EXPECT_EQ(row.at("function").as_string(), "SlowDataset.__getitem__");
+  EXPECT_NEAR(row.at("difference_ms").as_double(), 15, 4);
+  const Json spans = view.at("worst_step").at("ranks").at(std::size_t{0}).at("spans");
+  double sum = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    sum += spans.at(i).at("duration_ms").as_double();
+  EXPECT_NEAR(sum, d->steps.p95_ms, 6);
+}
+
+TEST(DiagnoseText, NamesRankFunctionAndCost) {
+  const std::string text = verdict_text(run(with_fault(Fault::Kind::kForwardBusy, 2, 20)));
+  EXPECT_THAT(text, HasSubstr("rank 2: slow_forward"));
+  EXPECT_THAT(text, HasSubstr("slow_block (/app/train.py:33)"));
+  EXPECT_THAT(text, HasSubstr("held up: rank 0, 1, 3"));
+  EXPECT_THAT(text, HasSubstr("the thread computes"));
+  EXPECT_THAT(verdict_text(run({})), HasSubstr("nothing found"));
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+
+#include "diagnose/internal/localise.h"
+#include "stats/bootstrap.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kHotStepsMin = 3;            // fewer slow steps are chance
+constexpr double kConcentrationMin = 0.8;          // share of the excess in a fifth of the steps
+constexpr double kWaitToleranceShare = 0.25;       // of the excess: "waits least, within noise"
+constexpr double kShortTraceConfidenceMax = 0.95;  // fewer steps than repeat_count_min
+constexpr double kPhaseDominanceMin = 0.6;  // of the excess: look for the function there only
+constexpr std::uint64_t kContentionStream = 0x9e3779b97f4a7c15;
+constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
+                                           Phase::kOptimizer, Phase::kOther};
+
+// A rank found slow, before it has a function.
+struct Suspect {
+  Outlier outlier;
+  bool is_intermittent{false};
+  std::vector<bool> hot_steps;  // intermittent: the steps that carry the excess; else empty
+  double hot_excess_ms{0};      // mean excess over those steps; steady: over all
+};
+
+RankSeries series_of(const Evidence& evidence, const std::vector<double> StepTimes::*member) {
+  RankSeries series;
+  for (const StepTimes& times : evidence.times)
+    series.push_back(times.*member);
+  return series;
+}
+
+double mean_excess(const RankSeries& values, std::size_t rank) {
+  return stats::mean(excess_over_peers(values)[rank]);
+}
+
+RankSeries phase_series(const Evidence& evidence, Phase phase) {
+  RankSeries series;
+  for (const StepTimes& times : evidence.times)
+    series.push_back(times.phase_work_ms[static_cast<std::size_t>(phase)]);
+  return series;
+}
+
+struct PhaseExcess {
+  Phase phase{Phase::kOther};
+  double excess_ms{-1e300};
+};
+
+PhaseExcess phase_of_excess(const Evidence& evidence, std::size_t rank) {
+  PhaseExcess best;
+  for (const Phase phase : kWorkPhases) {
+    const double ms = mean_excess(phase_series(evidence, phase), rank);
+    if (ms > best.excess_ms) best = {phase, ms};
+  }
+  return best;
+}
+
+ExcessOptions excess_options(const Evidence& evidence, const Options& options) {
+  ExcessOptions out;
+  out.threshold_ms =
+      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
+  out.confidence_min = options.confidence_min;
+  out.clip_share = options.clip_share;
+  out.resample_count = options.resample_count;
+  out.seed = options.seed;
+  return out;
+}
+
+// Ranks whose excess is in most steps. Repeated, so that a rank hidden behind a slower one shows.
+std::vector<Suspect> steady_suspects(const RankSeries& excess, std::vector<bool>& known,
+                                     const ExcessOptions& options) {
+  std::vector<Suspect> found;
+  while (found.size() < std::max<std::size_t>(1, excess.size() / 2)) {
+    const auto outliers = find_outliers(excess, known, options);
+    if (outliers.empty()) break;
+    for (const Outlier& outlier : outliers) {
+      known[outlier.rank_index] = true;
+      found.push_back({outlier, false, {}, outlier.excess_ms});
+    }
+    if (excess.size() < 4) break;
+  }
+  return found;
+}
+
+// Ranks whose excess sits in few steps: a checkpoint, an evaluation.
+std::vector<Suspect> intermittent_suspects(const RankSeries& excess, std::vector<bool>& known,
+                                           ExcessOptions options) {
+  options.clip_share = 0;
+  std::vector<Suspect> found;
+  for (const Outlier& outlier : find_outliers(excess, known, options)) {
+    const std::vector<double>& series = excess[outlier.rank_index];
+    std::vector<bool> hot(series.size());
+    std::vector<double> hot_ms;
+    for (std::size_t s = 0; s < series.size(); ++s) {
+      hot[s] = series[s] > std::max(options.threshold_ms, outlier.excess_ms);
+      if (hot[s]) hot_ms.push_back(series[s]);
+    }
+    if (hot_ms.size() < kHotStepsMin || concentration(series) < kConcentrationMin) continue;
+    known[outlier.rank_index] = true;
+    found.push_back({outlier, true, std::move(hot), stats::mean(hot_ms)});
+  }
+  return found;
+}
+
+double mean_of_others(const std::vector<double>& values, std::size_t rank) {
+  if (values.size() < 2) return 0;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return (sum - values[rank]) / static_cast<double>(values.size() - 1);
+}
+
+// A culprit lets others wait: its own wait must be the smallest, but for noise.
+bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms) {
+  if (lateness.instance_count == 0) return true;
+  const double least =
+      *std::min_element(lateness.mean_wait_ms.begin(), lateness.mean_wait_ms.end());
+  return lateness.mean_wait_ms[rank] <= least + kWaitToleranceShare * excess_ms;
+}
+
+void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
+                  Finding& finding) {
+  if (lateness.instance_count == 0) return;
+  const std::int32_t number = evidence.job.ranks[rank].rank;
+  finding.evidence.push_back(fmt::format("rank {} arrives last in {} of {} collectives", number,
+                                         lateness.last_counts[rank], lateness.instance_count));
+  finding.evidence.push_back(fmt::format("mean wait: rank {} {:.1f} ms, others {:.1f} ms", number,
+                                         lateness.mean_wait_ms[rank],
+                                         mean_of_others(lateness.mean_wait_ms, rank)));
+}
+
+void add_processor_share(const Evidence& evidence, std::size_t rank, double excess_ms,
+                         Finding& finding) {
+  if (!evidence.job.ranks[rank].main.is_known || excess_ms <= 0) return;
+  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
+  const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
+  const std::string_view reading = share < 0.2   ? ": the thread sleeps"
+                                   : share > 0.8 ? ": the thread computes"
+                                                 : "";
+  finding.evidence.push_back(fmt::format("on-CPU {:.0f} % of the excess{}", share * 100, reading));
+}
+
+void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding& finding) {
+  std::vector<double> means;
+  for (const auto& series : phase_series(evidence, phase))
+    means.push_back(stats::mean(series));
+  finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms on peers",
+                                         phase_name(phase), means[rank],
+                                         mean_of_others(means, rank)));
+}
+
+void add_rhythm(const Suspect& suspect, Finding& finding) {
+  std::vector<double> gaps;
+  std::optional<std::size_t> previous;
+  std::size_t count = 0;
+  for (std::size_t s = 0; s < suspect.hot_steps.size(); ++s) {
+    if (!suspect.hot_steps[s]) continue;
+    ++count;
+    if (previous) gaps.push_back(static_cast<double>(s - *previous));
+    previous = s;
+  }
+  finding.evidence.push_back(
+      fmt::format("intermittent: {} of {} steps carry the excess, about every {:.0f} steps", count,
+                  suspect.hot_steps.size(), stats::median(gaps)));
+}
+
+void add_location(const Location& location, Finding& finding) {
+  finding.function = location.function;
+  finding.file = location.file;
+  finding.line = location.line;
+  finding.stack = location.stack;
+  if (location.function.empty()) {
+    finding.evidence.emplace_back(
+        location.sample_count == 0
+            ? "no stack samples: only the phase is known"
+            : "stack samples do not agree on a function: only the phase is known");
+    return;
+  }
+  finding.confidence = finding.rank_confidence * location.support;
+  finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms per step more into {}",
+                                         location.excess_ms, location.function));
+  if (location.worker_pid != 0) {
+    finding.evidence.push_back(
+        fmt::format("the rank waits for its data-loader workers; worker pid {} spends the time",
+                    location.worker_pid));
+  }
+}
+
+Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const Lateness& lateness,
+                         const Options& options) {
+  const std::size_t rank = suspect.outlier.rank_index;
+  const auto [phase, phase_excess_ms] = phase_of_excess(evidence, rank);
+  Finding finding;
+  finding.kind =
+      evidence.job.ranks.size() == 2 ? "asymmetry" : "slow_" + std::string(phase_name(phase));
+  finding.ranks = {evidence.job.ranks[rank].rank};
+  finding.phase = phase_name(phase);
+  finding.cost_ms_per_step = suspect.outlier.excess_ms;
+  finding.share = suspect.outlier.excess_ms / evidence.mean_step_ms;
+  finding.rank_confidence = suspect.outlier.confidence;
+  if (evidence.steps.is_short)
+    finding.rank_confidence = std::min(finding.rank_confidence, kShortTraceConfidenceMax);
+  finding.confidence = finding.rank_confidence;
+  add_lateness(evidence, lateness, rank, finding);
+  add_phase(evidence, rank, phase, finding);
+  add_processor_share(evidence, rank, suspect.outlier.excess_ms, finding);
+  if (suspect.is_intermittent) add_rhythm(suspect, finding);
+  const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
+  const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
+  std::vector<bool> culprits(evidence.job.ranks.size());
+  culprits[rank] = true;
+  add_location(locate_excess(evidence.trace, evidence.job, evidence.phases, evidence.steps,
+                             culprits, only, options),
+               finding);
+  return finding;
+}
+
+// Ranks that are slow in the same place are one finding.
+void merge_into(std::vector<Finding>& findings, Finding next) {
+  for (Finding& finding : findings) {
+    const bool is_same = finding.kind == next.kind && !finding.function.empty() &&
+                         finding.function == next.function && finding.file == next.file;
+    if (!is_same) continue;
+    finding.ranks.insert(finding.ranks.end(), next.ranks.begin(), next.ranks.end());
+    std::sort(finding.ranks.begin(), finding.ranks.end());
+    finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, next.cost_ms_per_step);
+    finding.share = std::max(finding.share, next.share);
+    finding.confidence = std::min(finding.confidence, next.confidence);
+    finding.rank_confidence = std::min(finding.rank_confidence, next.rank_confidence);
+    finding.evidence.insert(finding.evidence.end(), next.evidence.begin(), next.evidence.end());
+    return;
+  }
+  findings.push_back(std::move(next));
+}
+
+void find_slow_ranks(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
+  const RankSeries excess = excess_over_peers(work_series(evidence));
+  const ExcessOptions test = excess_options(evidence, options);
+  std::vector<bool> known(evidence.job.ranks.size());
+  std::vector<Suspect> suspects = steady_suspects(excess, known, test);
+  for (Suspect& suspect : intermittent_suspects(excess, known, test))
+    suspects.push_back(std::move(suspect));
+  for (const Suspect& suspect : suspects) {
+    const std::size_t rank = suspect.outlier.rank_index;
+    const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
+    if (waits_least(lateness, rank, suspect.hot_excess_ms)) {
+      merge_into(findings, describe_suspect(evidence, suspect, lateness, options));
+    } else {
+      notes.push_back(fmt::format(
+          "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "
+          "collective: "
+          "not named as a culprit",
+          evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+    }
+  }
+}
+
+void find_contention(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings) {
+  if (evidence.job.ranks.size() < 3) return;
+  ExcessOptions test = excess_options(evidence, options);
+  test.threshold_ms =
+      std::max(options.excess_min_ms, options.contention_share_min * evidence.median_step_ms);
+  test.confidence_min = options.contention_confidence_min;
+  test.seed = options.seed ^ kContentionStream;
+  const RankSeries excess = excess_over_peers(series_of(evidence, &StepTimes::runnable_ms));
+  const Lateness lateness = measure_lateness(evidence, {});
+  for (const Outlier& outlier :
+       find_outliers(excess, std::vector<bool>(evidence.job.ranks.size()), test)) {
+    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms)) continue;
+    Finding finding;
+    finding.kind = "cpu_contention";
+    finding.ranks = {evidence.job.ranks[outlier.rank_index].rank};
+    finding.cost_ms_per_step = outlier.excess_ms;
+    finding.share = outlier.excess_ms / evidence.mean_step_ms;
+    finding.confidence = finding.rank_confidence = outlier.confidence;
+    finding.evidence.push_back(fmt::format(
+        "the main thread is ready to run but without a processor for {:.1f} ms per step "
+        "more than on peers",
+        outlier.excess_ms));
+    add_lateness(evidence, lateness, outlier.rank_index, finding);
+    findings.push_back(std::move(finding));
+  }
+}
+
+// Share of resamples in which every rank spends the threshold share of its steps in input.
+double common_input_confidence(const Evidence& evidence, const Options& options) {
+  std::vector<stats::PrefixSums> input;
+  std::vector<stats::PrefixSums> step;
+  for (const StepTimes& times : evidence.times) {
+    input.emplace_back(times.phase_work_ms[static_cast<std::size_t>(Phase::kInput)]);
+    step.emplace_back(times.step_ms);
+  }
+  const std::size_t count = evidence.steps.count();
+  stats::BlockBootstrap bootstrap(count, stats::default_block_length(count), options.seed);
+  std::size_t hits = 0;
+  for (std::uint32_t i = 0; i < options.resample_count; ++i) {
+    const auto blocks = bootstrap.draw();
+    bool everywhere = true;
+    for (std::size_t r = 0; r < input.size() && everywhere; ++r) {
+      const double input_ms = input[r].mean(blocks);
+      everywhere = input_ms >= options.common_input_min_ms &&
+                   input_ms >= options.common_input_share_min * step[r].mean(blocks);
+    }
+    hits += everywhere ? 1 : 0;
+  }
+  return static_cast<double>(hits) / static_cast<double>(options.resample_count);
+}
+
+void find_common_input(const Evidence& evidence, const Options& options,
+                       std::vector<Finding>& findings) {
+  double least_ms = 1e300;
+  double share = 1;
+  for (const StepTimes& times : evidence.times) {
+    const double ms = stats::mean(times.phase_work_ms[static_cast<std::size_t>(Phase::kInput)]);
+    least_ms = std::min(least_ms, ms);
+    share = std::min(share, ms / evidence.mean_step_ms);
+  }
+  if (share < options.common_input_share_min || least_ms < options.common_input_min_ms) return;
+  const double confidence = common_input_confidence(evidence, options);
+  if (confidence < options.confidence_min) return;
+  Finding finding;
+  finding.kind = "common_input";
+  for (const RankData& rank : evidence.job.ranks)
+    finding.ranks.push_back(rank.rank);
+  finding.phase = phase_name(Phase::kInput);
+  finding.cost_ms_per_step = least_ms;
+  finding.share = share;
+  finding.confidence = finding.rank_confidence = confidence;
+  finding.evidence.push_back(fmt::format(
+      "every rank spends at least {:.0f} % of its steps on input, without processor queueing",
+      share * 100));
+  add_location(
+      locate_excess(evidence.trace, evidence.job, evidence.phases, evidence.steps,
+                    std::vector<bool>(evidence.job.ranks.size(), true), Phase::kInput, options),
+      finding);
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+RankSeries work_series(const Evidence& evidence) {
+  return series_of(evidence, &StepTimes::work_ms);
+}
+
+Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& only) {
+  const std::size_t rank_count = evidence.job.ranks.size();
+  Lateness out;
+  out.mean_wait_ms.resize(rank_count);
+  out.last_counts.resize(rank_count);
+  for (const Instance& instance : evidence.collectives.instances) {
+    if (!instance.is_complete) continue;
+    const auto& steps = evidence.steps.ranks.front();
+    const auto after =
+        std::upper_bound(steps.begin(), steps.end(), instance.ranks.front().arrive_ns,
+                         [](std::int64_t t, const Interval& step) { return t < step.begin_ns; });
+    if (after == steps.begin() || instance.ranks.front().arrive_ns >= (after - 1)->end_ns) continue;
+    if (!only.empty() && !only[static_cast<std::size_t>(after - 1 - steps.begin())]) continue;
+    ++out.instance_count;
+    for (std::size_t r = 0; r < rank_count; ++r) {
+      const std::int64_t wait_ns = instance.last_ns - instance.ranks[r].arrive_ns;
+      out.mean_wait_ms[r] += static_cast<double>(wait_ns) / 1e6;
+      out.last_counts[r] += wait_ns == 0 ? 1 : 0;
+    }
+  }
+  for (double& wait : out.mean_wait_ms)
+    wait /= static_cast<double>(std::max<std::size_t>(out.instance_count, 1));
+  return out;
+}
+
+std::vector<Finding> find_causes(const Evidence& evidence, const Options& options,
+                                 std::vector<std::string>& notes) {
+  std::vector<Finding> findings;
+  find_slow_ranks(evidence, options, findings, notes);
+  find_contention(evidence, options, findings);
+  find_common_input(evidence, options, findings);
+  return findings;
+}
+
+}  // namespace kansoku::diagnose

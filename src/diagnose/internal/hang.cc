@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/hang.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "diagnose/internal/names.h"
+#include "diagnose/internal/phases.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+
+struct Stuck {
+  std::int64_t since_ns{0};
+  std::string operation;
+  std::vector<bool> is_inside;  // by rank index
+  bool by_seq{false};           // else only open slices tell
+};
+
+std::size_t inside_count(const Stuck& stuck) {
+  return static_cast<std::size_t>(std::count(stuck.is_inside.begin(), stuck.is_inside.end(), true));
+}
+
+// The earliest collective after the last whole one that some rank waits in.
+std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collectives) {
+  if (collectives.by_order) return std::nullopt;
+  const Instance* earliest = nullptr;
+  for (const Instance& instance : collectives.instances) {  // by first arrival
+    if (instance.is_complete) {
+      earliest = nullptr;
+    } else if (earliest == nullptr) {
+      earliest = &instance;
+    }
+  }
+  if (earliest == nullptr) return std::nullopt;
+  Stuck stuck{earliest->last_ns, job.op_names[earliest->op], {}, true};
+  for (const Arrival& arrival : earliest->ranks)
+    stuck.is_inside.push_back(arrival.is_present);
+  return stuck;
+}
+
+std::optional<Stuck> stuck_by_open_slices(const JobData& job) {
+  Stuck stuck;
+  stuck.is_inside.resize(job.ranks.size());
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    for (const CollectiveEvent& event : job.ranks[r].collectives) {
+      if (!event.is_open) continue;
+      if (!stuck.is_inside[r]) stuck.since_ns = std::max(stuck.since_ns, event.time.begin_ns);
+      stuck.is_inside[r] = true;
+      stuck.operation = job.op_names[event.op];
+    }
+    for (const Event& event : job.ranks[r].events) {
+      if (event.kind != EventKind::kFinalize || !event.is_open) continue;
+      stuck.since_ns = std::max(stuck.since_ns, event.time.begin_ns);
+      stuck.is_inside[r] = true;
+    }
+  }
+  return inside_count(stuck) == 0 ? std::nullopt : std::optional(stuck);
+}
+
+bool has_open_slice(const RankData& rank) {
+  const auto is_open = [](const auto& event) { return event.is_open; };
+  return std::any_of(rank.collectives.begin(), rank.collectives.end(), is_open) ||
+         std::any_of(rank.events.begin(), rank.events.end(), is_open);
+}
+
+// Samples of the main thread from `from_ns` on.
+std::vector<const ThreadSample*> samples_since(const RankData& rank, std::int64_t from_ns) {
+  std::vector<const ThreadSample*> found;
+  for (const ThreadSample& sample : rank.samples) {
+    if (sample.time_ns >= from_ns) found.push_back(&sample);
+  }
+  return found;
+}
+
+// A job that simply ended looks quiet too: somebody inside must be seen alive near the end.
+bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
+  const std::int64_t late_ns = stuck.since_ns + (job.end_ns - stuck.since_ns) / 2;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    if (!stuck.is_inside[r]) continue;
+    if (has_open_slice(job.ranks[r]) || !samples_since(job.ranks[r], late_ns).empty()) return true;
+  }
+  return false;
+}
+
+bool is_stopped(const std::vector<const ThreadSample*>& samples, bool are_others_sampled) {
+  if (samples.empty()) return are_others_sampled;
+  const auto stopped = std::count_if(samples.begin(), samples.end(), [](const ThreadSample* s) {
+    return s->state == trace::SampleState::kStopped;
+  });
+  return 2 * static_cast<std::size_t>(stopped) > samples.size();
+}
+
+// The most frequent stack; the newest sample's function alone would be chance.
+void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSample*>& samples,
+                    Finding& finding) {
+  std::map<trace::StackId, std::size_t> counts;
+  for (const ThreadSample* sample : samples)
+    ++counts[sample->stack];
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == counts.end()) return;
+  const auto frames = frames_of(trace, most->first);
+  for (const trace::Frame& frame : frames)
+    finding.stack.emplace_back(text_of(trace, frame.function));
+  if (frames.empty()) return;
+  finding.function = text_of(trace, frames.back().function);
+  finding.file = text_of(trace, frames.back().file);
+  finding.line = frames.back().line;
+  finding.evidence.push_back(
+      fmt::format("same stack in {} of {} samples since then", most->second, samples.size()));
+}
+
+Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stuck) {
+  Finding finding;
+  finding.kind = "hang";
+  finding.share = 1;
+  finding.cost_ms_per_step = static_cast<double>(job.end_ns - stuck.since_ns) / kNsPerMs;
+  finding.rank_confidence = finding.confidence = stuck.by_seq ? 1 : 0.95;
+  std::vector<std::int32_t> inside;
+  bool are_others_sampled = false;
+  std::vector<const ThreadSample*> samples;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const auto own = samples_since(job.ranks[r], stuck.since_ns);
+    if (stuck.is_inside[r]) {
+      inside.push_back(job.ranks[r].rank);
+      are_others_sampled = are_others_sampled || !own.empty();
+    } else {
+      finding.ranks.push_back(job.ranks[r].rank);
+      samples.insert(samples.end(), own.begin(), own.end());
+    }
+  }
+  finding.evidence.push_back(fmt::format(
+      "ranks {} have been in {} for {:.1f} s, until the end of the recording",
+      fmt::join(inside, ", "), stuck.operation.empty() ? "a gradient reduction" : stuck.operation,
+      finding.cost_ms_per_step / 1000));
+  if (finding.ranks.empty()) {
+    finding.evidence.emplace_back(
+        "every rank has arrived: the network or a deadlock inside the library, not one rank");
+    return finding;
+  }
+  finding.evidence.push_back(
+      fmt::format("rank {} never joined it", fmt::join(finding.ranks, ", ")));
+  if (is_stopped(samples, are_others_sampled)) {
+    finding.kind = "stopped";
+    finding.evidence.emplace_back(samples.empty() ? "it has not been seen since: exited or killed"
+                                                  : "its process is stopped");
+  }
+  add_last_stack(trace, samples, finding);
+  return finding;
+}
+
+}  // namespace
+
+std::optional<Finding> find_hang(const trace::Trace& trace, const JobData& job,
+                                 const Collectives& collectives, double mean_step_ms,
+                                 const Options& options) {
+  if (job.ranks.size() < 2) return std::nullopt;
+  auto stuck = stuck_by_seq(job, collectives);
+  if (!stuck) stuck = stuck_by_open_slices(job);
+  if (!stuck) return std::nullopt;
+  const double limit_ms = std::max(options.hang_min_ms, options.hang_step_multiple * mean_step_ms);
+  const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
+  if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
+  return describe(trace, job, *stuck);
+}
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "diagnose/diagnose.h"
+#include "diagnose/internal/collectives.h"
+#include "diagnose/internal/job.h"
+
+namespace kansoku::diagnose {
+
+/// A finding of kind "hang" or "stopped" if, at the end of the recording, some ranks have been in a
+/// collective for hang_step_multiple * `mean_step_ms` and at least hang_min_ms that others never
+/// joined. `mean_step_ms` is 0 if no steps are known.
+[[nodiscard]] std::optional<Finding> find_hang(const trace::Trace& trace, const JobData& job,
+                                               const Collectives& collectives, double mean_step_ms,
+                                               const Options& options);
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "diagnose/internal/names.h"
+#include "diagnose/internal/sched.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using trace::StringId;
+using trace::Trace;
+
+constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
+constexpr int kParentDepthMax = 8;
+
+template <class First, class... Rest>
+bool same_size(const First& first, const Rest&... rest) {
+  return ((rest.size() == first.size()) && ...);
+}
+
+Result<void> check_columns(const Trace& t) {
+  const auto& s = t.slices;
+  const auto& p = t.samples;
+  const auto& w = t.switches;
+  const bool whole =
+      same_size(s.start_ns, s.duration_ns, s.track, s.name, s.category, s.arg_begin, s.arg_count) &&
+      same_size(p.time_ns, p.pid, p.tid, p.stack, p.state, p.holds_gil) &&
+      same_size(w.time_ns, w.cpu, w.prev_tid, w.next_tid, w.prev_state) &&
+      same_size(t.wakes.time_ns, t.wakes.tid);
+  if (!whole) return Error{Code::kCorrupt, "diagnose trace: columns of a table differ in length"};
+  return {};
+}
+
+// The processes of one job that may stand for a rank.
+std::vector<const trace::Process*> rank_processes(const Trace& trace, StringId job) {
+  std::vector<const trace::Process*> found;
+  for (const trace::Process& process : trace.processes) {
+    const std::string_view role = text_of(trace, process.role);
+    if (process.rank >= 0 && process.job == job && (role == "rank" || role.empty()))
+      found.push_back(&process);
+  }
+  return found;
+}
+
+// The job with most distinct ranks; the first one seen among equals.
+StringId largest_job(const Trace& trace, std::vector<std::string>& notes) {
+  std::map<StringId, std::set<std::int32_t>> ranks_by_job;
+  std::vector<StringId> order;
+  for (const trace::Process& process : trace.processes) {
+    const std::string_view role = text_of(trace, process.role);
+    if (process.rank < 0 || !(role == "rank" || role.empty())) continue;
+    auto& ranks = ranks_by_job[process.job];
+    if (ranks.empty()) order.push_back(process.job);
+    ranks.insert(process.rank);
+  }
+  StringId best{};
+  std::size_t best_count = 0;
+  for (const StringId job : order) {
+    if (ranks_by_job[job].size() > best_count) {
+      best = job;
+      best_count = ranks_by_job[job].size();
+    }
+  }
+  if (order.size() > 1) {
+    notes.push_back(
+        fmt::format("{} jobs in the trace: only the largest, \"{}\" with {} ranks, was diagnosed",
+                    order.size(), text_of(trace, best), best_count));
+  }
+  return best;
+}
+
+// Collects the events of all candidate processes in one pass over the slices.
+class Collector {
+ public:
+  Collector(const Trace& trace, const std::vector<const trace::Process*>& processes)
+      : trace_(trace), names_(trace) {
+    for (const trace::Process* process : processes) {
+      if (!slots_.emplace(process->pid, static_cast<std::uint32_t>(data_.size())).second) continue;
+      RankData rank;
+      rank.rank = process->rank;
+      rank.pid = process->pid;
+      data_.push_back(std::move(rank));
+    }
+    place_tracks();
+  }
+
+  std::int64_t end_ns() const { return std::clamp<std::int64_t>(trace_.end_ns, 0, kTimeMaxNs); }
+
+  void read_slices() {
+    for (std::size_t i = 0; i < trace_.slices.size(); ++i)
+      read_slice(i);
+  }
+
+  void read_samples(const std::unordered_map<std::int32_t, std::int32_t>& rank_of_worker) {
+    const auto& table = trace_.samples;
+    std::map<std::pair<std::int32_t, std::int32_t>, WorkerData> workers;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table.pid[i] != table.tid[i] || !is_time(table.time_ns[i])) continue;
+      const ThreadSample sample{table.time_ns[i], table.stack[i], table.state[i],
+                                table.holds_gil[i] != 0};
+      if (const auto slot = slots_.find(table.pid[i]); slot != slots_.end()) {
+        data_[slot->second].samples.push_back(sample);
+      } else if (const auto rank = rank_of_worker.find(table.pid[i]);
+                 rank != rank_of_worker.end()) {
+        workers[{rank->second, table.pid[i]}].samples.push_back(sample);
+      }
+    }
+    for (auto& [key, worker] : workers) {
+      worker.pid = key.second;
+      for (RankData& rank : data_) {
+        if (rank.rank == key.first) rank.workers.push_back(worker);
+      }
+    }
+  }
+
+  // One process a rank: of several, the one with most events (then the first).
+  JobData finish(std::vector<std::string> notes) {
+    JobData job;
+    job.op_names = names_.ops();
+    job.end_ns = end_ns();
+    std::stable_sort(data_.begin(), data_.end(), [](const RankData& a, const RankData& b) {
+      return std::tuple(a.rank, b.events.size() + b.collectives.size() + b.samples.size()) <
+             std::tuple(b.rank, a.events.size() + a.collectives.size() + a.samples.size());
+    });
+    std::size_t extra_count = 0;
+    for (RankData& rank : data_) {
+      if (!job.ranks.empty() && job.ranks.back().rank == rank.rank) {
+        ++extra_count;
+        continue;
+      }
+      sort_by_time(rank);
+      job.ranks.push_back(std::move(rank));
+    }
+    if (extra_count > 0) {
+      notes.push_back(fmt::format(
+          "{} further processes claim a rank that another has: the busiest was used", extra_count));
+    }
+    if (odd_count_ > 0) {
+      notes.push_back(fmt::format("{} slices have impossible times and were left out", odd_count_));
+    }
+    job.notes = std::move(notes);
+    return job;
+  }
+
+ private:
+  struct Place {
+    std::uint32_t slot{kNoSlot};
+    bool on_main{false};
+  };
+
+  static bool is_time(std::int64_t time_ns) { return time_ns >= 0 && time_ns <= kTimeMaxNs; }
+
+  static void sort_by_time(RankData& rank) {
+    const auto by_begin = [](const auto& a, const auto& b) {
+      return a.time.begin_ns < b.time.begin_ns;
+    };
+    std::stable_sort(rank.events.begin(), rank.events.end(), by_begin);
+    std::stable_sort(rank.collectives.begin(), rank.collectives.end(), by_begin);
+    const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
+    std::stable_sort(rank.samples.begin(), rank.samples.end(), by_time);
+    for (WorkerData& worker : rank.workers)
+      std::stable_sort(worker.samples.begin(), worker.samples.end(), by_time);
+  }
+
+  void place_tracks() {
+    places_.resize(trace_.tracks.size());
+    for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
+      const trace::Track* track = &trace_.tracks[i];
+      for (int depth = 0; depth < kParentDepthMax && track->pid == 0; ++depth) {
+        if (track->parent.raw >= trace_.tracks.size()) break;
+        track = &trace_.tracks[track->parent.raw];
+      }
+      const auto slot = slots_.find(track->pid);
+      if (slot == slots_.end()) continue;
+      places_[i] = {slot->second,
+                    track->kind == trace::TrackKind::kThread && track->tid == track->pid};
+    }
+  }
+
+  void read_slice(std::size_t i) {
+    const auto& table = trace_.slices;
+    if (!names_.is_known_category(table.category[i])) return;
+    const EventKind kind = names_.kind_of(table.name[i]);
+    if (kind == EventKind::kNone || table.track[i].raw >= places_.size()) return;
+    const Place place = places_[table.track[i].raw];
+    if (place.slot == kNoSlot) return;
+    if (!is_time(table.start_ns[i]) || table.duration_ns[i] < trace::kOpenDuration) {
+      ++odd_count_;
+      return;
+    }
+    const bool is_open = table.duration_ns[i] == trace::kOpenDuration;
+    const std::int64_t begin = table.start_ns[i];
+    const std::int64_t end = is_open ? std::max(begin, end_ns())
+                                     : begin + std::min(table.duration_ns[i], kTimeMaxNs - begin);
+    RankData& rank = data_[place.slot];
+    if (kind == EventKind::kIssue || kind == EventKind::kExecute) {
+      CollectiveEvent event = read_collective(i);
+      event.time = {begin, end};
+      event.is_issue = kind == EventKind::kIssue;
+      event.is_open = is_open;
+      event.on_main = place.on_main;
+      rank.collectives.push_back(event);
+    } else {
+      rank.events.push_back({{begin, end}, kind, place.on_main, is_open, table.name[i]});
+    }
+  }
+
+  CollectiveEvent read_collective(std::size_t i) const {
+    CollectiveEvent event;
+    event.op = names_.op_of(trace_.slices.name[i]);
+    const std::size_t from = trace_.slices.arg_begin[i];
+    const std::size_t count = trace_.slices.arg_count[i];
+    if (from > trace_.args.size() || count > trace_.args.size() - from) return event;
+    for (std::size_t k = from; k < from + count; ++k) {
+      const trace::ArgValue& arg = trace_.args[k];
+      const bool is_integer =
+          arg.kind == trace::ArgValue::Kind::kUint || arg.kind == trace::ArgValue::Kind::kInt;
+      if (!is_integer) continue;
+      const std::string_view key = text_of(trace_, arg.key);
+      if (key == "seq") {
+        event.has_seq = true;
+        event.seq = arg.u64;
+      } else if (key == "pg") {
+        event.has_pg = true;
+        event.pg = arg.u64;
+      } else if (key == "bytes") {
+        event.bytes = arg.u64;
+      }
+    }
+    return event;
+  }
+
+  const Trace& trace_;
+  NameTable names_;
+  std::vector<RankData> data_;
+  std::unordered_map<std::int32_t, std::uint32_t> slots_;  // pid -> index into data_
+  std::vector<Place> places_;                              // by track
+  std::size_t odd_count_{0};
+};
+
+std::unordered_map<std::int32_t, std::int32_t> worker_ranks(const Trace& trace, StringId job) {
+  std::unordered_map<std::int32_t, std::int32_t> ranks;
+  for (const trace::Process& process : trace.processes) {
+    if (process.rank >= 0 && process.job == job && text_of(trace, process.role) == "worker")
+      ranks.emplace(process.pid, process.rank);
+  }
+  return ranks;
+}
+
+void note_missing_ranks(const std::vector<const trace::Process*>& processes, JobData& job) {
+  std::int32_t world_size = 0;
+  for (const trace::Process* process : processes)
+    world_size = std::max(world_size, process->world_size);
+  if (world_size > static_cast<std::int64_t>(job.ranks.size())) {
+    job.notes.push_back(
+        fmt::format("the job has {} ranks, the trace has {}: the others are unknown", world_size,
+                    job.ranks.size()));
+  }
+}
+
+}  // namespace
+
+Result<JobData> read_job(const Trace& trace) {
+  TRY_VOID(check_columns(trace));
+  std::vector<std::string> notes;
+  const StringId name = largest_job(trace, notes);
+  const auto processes = rank_processes(trace, name);
+  Collector collector(trace, processes);
+  collector.read_slices();
+  collector.read_samples(worker_ranks(trace, name));
+  JobData job = collector.finish(std::move(notes));
+  note_missing_ranks(processes, job);
+  read_thread_times(trace, job);
+  return job;
+}
+
+}  // namespace kansoku::diagnose

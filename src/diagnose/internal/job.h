@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "diagnose/internal/intervals.h"
+#include "trace/model.h"
+
+namespace kansoku::diagnose {
+
+/// What a slice of the trace means to the diagnosis.
+enum class EventKind : std::uint8_t {
+  kNone,  // nothing to us
+  kInput,
+  kOptimizer,
+  kZeroGrad,
+  kBackward,
+  kPrepareForward,
+  kFinalize,
+  kIssue,    // a collective is handed to its process group
+  kExecute,  // a collective runs
+};
+
+struct Event {
+  Interval time;
+  EventKind kind{EventKind::kNone};
+  bool on_main{false};
+  bool is_open{false};  // never ended in this trace; time.end_ns is the end of the trace
+  trace::StringId name{};
+};
+
+struct CollectiveEvent {
+  Interval time;
+  bool is_issue{false};
+  bool is_open{false};
+  bool on_main{false};
+  bool has_seq{false};
+  bool has_pg{false};
+  std::uint32_t op{0};  // index into JobData::op_names
+  std::uint64_t seq{0};
+  std::uint64_t pg{0};
+  std::uint64_t bytes{0};
+};
+
+struct ThreadSample {
+  std::int64_t time_ns{0};
+  trace::StackId stack{};
+  trace::SampleState state{trace::SampleState::kUnknown};
+  bool holds_gil{false};
+};
+
+/// Where a thread's time went, from scheduler events.
+struct ThreadTimes {
+  bool is_known{false};
+  IntervalSet running;
+  IntervalSet runnable;  // ready, but without a processor
+  IntervalSet blocked;
+};
+
+struct WorkerData {
+  std::int32_t pid{0};
+  std::vector<ThreadSample> samples;  // main thread only
+};
+
+struct RankData {
+  std::int32_t rank{0};
+  std::int32_t pid{0};
+  std::vector<Event> events;                 // by begin
+  std::vector<CollectiveEvent> collectives;  // by begin
+  std::vector<ThreadSample> samples;         // of the main thread, by time
+  std::vector<WorkerData> workers;           // by pid
+  ThreadTimes main;
+};
+
+struct JobData {
+  std::vector<RankData> ranks;  // by rank number, one process each
+  std::vector<std::string> op_names;
+  std::int64_t end_ns{0};
+  std::vector<std::string> notes;
+};
+
+inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
+
+/// The ranks of the largest job of `trace` with what each did. Events with impossible times are
+/// left out and counted in a note. Fails with kCorrupt if columns differ in length.
+[[nodiscard]] Result<JobData> read_job(const trace::Trace& trace);
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "diagnose/diagnose.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+// Three decimals: below the clock's use, and the same text for the same numbers everywhere.
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+template <class T>
+Json list(const std::vector<T>& values) {
+  Json out = Json::array();
+  for (const T& value : values)
+    out.push(value);
+  return out;
+}
+
+Json phases_json(const RankSummary& rank) {
+  Json out = Json::object();
+  out.set("rank", rank.rank);
+  for (std::size_t p = 0; p < kPhaseCount; ++p)
+    out.set(phase_name(static_cast<Phase>(p)), rounded(rank.phase_ms[p]));
+  out.set("step", rounded(rank.step_ms));
+  out.set("work", rounded(rank.work_ms));
+  out.set("runnable", rounded(rank.runnable_ms));
+  return out;
+}
+
+Json steps_json(const Diagnosis& diagnosis) {
+  Json phases = Json::array();
+  for (const RankSummary& rank : diagnosis.ranks)
+    phases.push(phases_json(rank));
+  return Json::object()
+      .set("count", static_cast<std::uint64_t>(diagnosis.steps.count))
+      .set("median_ms", rounded(diagnosis.steps.median_ms))
+      .set("p95_ms", rounded(diagnosis.steps.p95_ms))
+      .set("mean_ms", rounded(diagnosis.steps.mean_ms))
+      .set("found_by", diagnosis.steps.found_by)
+      .set("word", list(diagnosis.steps.word))
+      .set("phases", phases);
+}
+
+Json finding_json(const Finding& finding) {
+  return Json::object()
+      .set("kind", finding.kind)
+      .set("ranks", list(finding.ranks))
+      .set("phase", finding.phase)
+      .set("function", finding.function)
+      .set("file", finding.file)
+      .set("line", finding.line)
+      .set("stack", list(finding.stack))
+      .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
+      .set("share", rounded(finding.share))
+      .set("confidence", rounded(finding.confidence))
+      .set("rank_confidence", rounded(finding.rank_confidence))
+      .set("evidence", list(finding.evidence));
+}
+
+Json losses_json(const std::vector<trace::Loss>& losses) {
+  Json out = Json::object();
+  for (const trace::Loss& loss : losses) {
+    out.set(loss.name, Json::object()
+                           .set("count", loss.count)
+                           .set("severity", severity_name(loss.severity))
+                           .set("advice", loss.advice));
+  }
+  return out;
+}
+
+std::string place_of(const Finding& finding) {
+  if (finding.function.empty()) {
+    return finding.phase.empty() ? "no function known"
+                                 : fmt::format("phase {}, no function known", finding.phase);
+  }
+  if (finding.file.empty()) return finding.function;
+  return finding.line == 0
+             ? fmt::format("{} ({})", finding.function, finding.file)
+             : fmt::format("{} ({}:{})", finding.function, finding.file, finding.line);
+}
+
+std::string finding_text(const Finding& finding, std::size_t rank_count) {
+  const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
+  const std::string who = finding.ranks.empty() || finding.ranks.size() == rank_count
+                              ? "all ranks"
+                              : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
+  std::string text =
+      is_stuck ? fmt::format("{}: {} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
+                             finding.cost_ms_per_step / 1000, finding.confidence)
+               : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
+                             finding.kind, finding.cost_ms_per_step, finding.share * 100,
+                             finding.confidence);
+  text += fmt::format("  in {}\n", place_of(finding));
+  for (const std::string& line : finding.evidence)
+    text += fmt::format("  - {}\n", line);
+  return text;
+}
+
+}  // namespace
+
+Json to_json(const Diagnosis& diagnosis) {
+  Json findings = Json::array();
+  for (const Finding& finding : diagnosis.findings)
+    findings.push(finding_json(finding));
+  return Json::object()
+      .set("schema", "kansoku.diagnosis/1")
+      .set("verdict", diagnosis.findings.empty() ? "nothing_found" : "findings")
+      .set("steps", steps_json(diagnosis))
+      .set("findings", findings)
+      .set("victims", list(diagnosis.victims))
+      .set("loss_ms_per_step", rounded(diagnosis.loss_ms_per_step))
+      .set("not_explained_share", rounded(diagnosis.not_explained_share))
+      .set("losses", losses_json(diagnosis.losses))
+      .set("notes", list(diagnosis.notes));
+}
+
+std::string verdict_text(const Diagnosis& diagnosis) {
+  std::string text;
+  if (diagnosis.steps.count > 0) {
+    text += fmt::format("{} steps on {} ranks, median {:.1f} ms, p95 {:.1f} ms\n",
+                        diagnosis.steps.count, diagnosis.ranks.size(), diagnosis.steps.median_ms,
+                        diagnosis.steps.p95_ms);
+  }
+  if (diagnosis.findings.empty()) text += "nothing found\n";
+  for (const Finding& finding : diagnosis.findings)
+    text += finding_text(finding, diagnosis.ranks.size());
+  if (!diagnosis.victims.empty())
+    text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
+  for (const std::string& note : diagnosis.notes)
+    text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+}  // namespace kansoku::diagnose

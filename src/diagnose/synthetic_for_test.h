@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace kansoku::diagnose {
+
+/// What is wrong with one rank of a synthetic job.
+struct Fault {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kInputSleep,    // the data set sleeps
+    kForwardBusy,   // the model computes
+    kBackwardBusy,  // before the first bucket is ready: hidden by the reduction
+    kOptimizerBusy,
+    kCheckpoint,   // between steps, every `every` steps
+    kWorkerSleep,  // in a data-loader worker; the rank waits for it
+    kQueueing,     // the processor is taken away; no function changes
+    kHang,         // from step `every` on the rank never issues again
+  };
+  Kind kind{Kind::kNone};
+  std::int32_t rank{-1};  // -1: every rank
+  double cost_ms{0};
+  int every{1};
+};
+
+/// A DistributedDataParallel job, simulated: ranks compute for themselves and meet in the gradient
+/// buckets of each backward, whose reductions start when the last rank has arrived.
+struct SyntheticJob {
+  int rank_count{4};
+  int step_count{120};
+  std::uint64_t seed{1};
+  double input_ms{3}, forward_ms{12}, backward_ms{20}, optimizer_ms{4}, other_ms{1};
+  double transfer_ms{2};
+  int bucket_count{3};
+  double jitter{0.05};      // relative, uniform in [-jitter, +jitter], each piece on its own
+  double queue_mean_ms{0};  // mean processor queueing per piece, exponential
+  double sample_hz{25};
+  int accumulation{1};    // backward passes per step; only the last one communicates
+  int evaluate_every{0};  // 0: never; else input events of an evaluation after that step
+  bool has_step_slices{true};
+  bool has_seq{true};
+  bool has_sched{true};
+  bool has_samples{true};
+  bool has_finalize{true};
+  int cut_first_collectives{0};  // collectives of rank 1 that the recording missed at its start
+  int noise_slices{0};           // slices of other categories
+  std::vector<std::int32_t> rank_numbers{};  // empty: 0, 1, ...
+  std::vector<Fault> faults{};
+};
+
+[[nodiscard]] trace::Trace make_trace(const SyntheticJob& job);
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "diagnose/diagnose.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+// Means over equal runs of steps, at most `column_count_max` of them.
+Json heat_row(const std::vector<double>& values, std::size_t column_count_max) {
+  const std::size_t columns = std::min(values.size(), column_count_max);
+  Json row = Json::array();
+  for (std::size_t c = 0; c < columns; ++c) {
+    const std::size_t begin = c * values.size() / columns;
+    const std::size_t end = (c + 1) * values.size() / columns;
+    double sum = 0;
+    for (std::size_t i = begin; i < end; ++i)
+      sum += values[i];
+    row.push(rounded(sum / static_cast<double>(end - begin)));
+  }
+  return row;
+}
+
+Json heat(const std::vector<std::vector<double>>& rows, std::size_t column_count_max) {
+  Json out = Json::array();
+  for (const auto& row : rows)
+    out.push(heat_row(row, column_count_max));
+  return out;
+}
+
+Json worst_step(const Diagnosis& diagnosis) {
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < diagnosis.view.worst_spans.size(); ++r) {
+    Json spans = Json::array();
+    for (const Span& span : diagnosis.view.worst_spans[r]) {
+      spans.push(Json::object()
+                     .set("phase", phase_name(span.phase))
+                     .set("start_ms", rounded(span.start_ms))
+                     .set("duration_ms", rounded(span.duration_ms))
+                     .set("name", phase_name(span.phase)));
+    }
+    ranks.push(Json::object().set("rank", diagnosis.ranks[r].rank).set("spans", spans));
+  }
+  return Json::object()
+      .set("index", static_cast<std::uint64_t>(diagnosis.view.worst_step))
+      .set("ranks", ranks);
+}
+
+Json functions(const ViewData& view) {
+  Json rows = Json::array();
+  for (const FunctionRow& row : view.functions) {
+    rows.push(Json::object()
+                  .set("function", row.function)
+                  .set("file", row.file)
+                  .set("line", row.line)
+                  .set("culprit_ms", rounded(row.culprit_ms))
+                  .set("peers_ms", rounded(row.peers_ms))
+                  .set("difference_ms", rounded(row.culprit_ms - row.peers_ms)));
+  }
+  return rows;
+}
+
+Json phase_rows(const Diagnosis& diagnosis) {
+  Json rows = Json::array();
+  for (const RankSummary& rank : diagnosis.ranks) {
+    Json row = Json::object().set("rank", rank.rank);
+    for (std::size_t p = 0; p < kPhaseCount; ++p)
+      row.set(phase_name(static_cast<Phase>(p)), rounded(rank.phase_ms[p]));
+    rows.push(row);
+  }
+  return rows;
+}
+
+Json title(const trace::Trace& trace) {
+  const double begin_ns = static_cast<double>(trace.begin_ns);
+  const double end_ns = static_cast<double>(trace.end_ns);
+  const std::size_t events = trace.slices.size() + trace.instants.size() + trace.counters.size() +
+                             trace.samples.size() + trace.switches.size() + trace.wakes.size();
+  const auto version = trace.metadata.find("kansoku.version");
+  return Json::object()
+      .set("duration_ms", rounded(std::max(0.0, (end_ns - begin_ns) / 1e6)))
+      .set("events", static_cast<std::uint64_t>(events))
+      .set("recorder_version", version == trace.metadata.end() ? "" : version->second);
+}
+
+}  // namespace
+
+Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis) {
+  Json ranks = Json::array();
+  for (const RankSummary& rank : diagnosis.ranks)
+    ranks.push(rank.rank);
+  const std::size_t columns = diagnosis.heat_column_count_max;
+  return Json::object()
+      .set("schema", "kansoku.view/1")
+      .set("title", title(trace))
+      .set("ranks", ranks)
+      .set("steps", static_cast<std::uint64_t>(diagnosis.steps.count))
+      .set("heat", heat(diagnosis.view.work_ms, columns))
+      .set("wait_heat", heat(diagnosis.view.wait_ms, columns))
+      .set("phases", phase_rows(diagnosis))
+      .set("worst_step", worst_step(diagnosis))
+      .set("function_rank", diagnosis.view.function_rank)
+      .set("functions", functions(diagnosis.view));
+}
+
+}  // namespace kansoku::diagnose
