@@ -105,19 +105,20 @@ void measure_loss(const JobData& job, RankSeries work, Diagnosis& out) {
       out.loss_ms_per_step > 0 ? std::clamp(loss_ms(work) / out.loss_ms_per_step, 0.0, 1.0) : 0;
 }
 
-std::vector<Span> spans_of(const RankPhases& phases, const Interval& step, std::int64_t origin_ns) {
-  std::vector<Span> spans;
-  for (std::size_t p = 0; p < kPhaseCount; ++p) {
-    for (const Interval& part : phases.sets[p].intersect(IntervalSet::of({step})).items()) {
-      spans.push_back({static_cast<Phase>(p),
-                       static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
-                       static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
-    }
-  }
-  for (const Interval& part : phases.unknown.intersect(IntervalSet::of({step})).items()) {
-    spans.push_back({Phase::kOther, static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
+void add_spans(const IntervalSet& set, Phase phase, const Interval& step, std::int64_t origin_ns,
+               std::vector<Span>& spans) {
+  const IntervalSet inside = set.intersect(IntervalSet::of({step}));
+  for (const Interval& part : inside.items()) {
+    spans.push_back({phase, static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
                      static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
   }
+}
+
+std::vector<Span> spans_of(const RankPhases& phases, const Interval& step, std::int64_t origin_ns) {
+  std::vector<Span> spans;
+  for (std::size_t p = 0; p < kPhaseCount; ++p)
+    add_spans(phases.sets[p], static_cast<Phase>(p), step, origin_ns, spans);
+  add_spans(phases.unknown, Phase::kOther, step, origin_ns, spans);
   if (spans.size() > kSpansMax) {  // keep the longest
     std::stable_sort(spans.begin(), spans.end(),
                      [](const Span& a, const Span& b) { return a.duration_ms > b.duration_ms; });

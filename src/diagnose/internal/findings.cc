@@ -117,12 +117,16 @@ double mean_of_others(const std::vector<double>& values, std::size_t rank) {
   return (sum - values[rank]) / static_cast<double>(values.size() - 1);
 }
 
-// A culprit lets others wait: its own wait must be the smallest, but for noise.
-bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms) {
+// A culprit lets others wait: its own wait must be the smallest, but for noise. `slower` ranks are
+// left out: a culprit waits for a slower one.
+bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
+                 const std::vector<bool>& slower) {
   if (lateness.instance_count == 0) return true;
-  const double least =
-      *std::min_element(lateness.mean_wait_ms.begin(), lateness.mean_wait_ms.end());
-  return lateness.mean_wait_ms[rank] <= least + kWaitToleranceShare * excess_ms;
+  double least_ms = lateness.mean_wait_ms[rank];
+  for (std::size_t r = 0; r < slower.size(); ++r) {
+    if (!slower[r]) least_ms = std::min(least_ms, lateness.mean_wait_ms[r]);
+  }
+  return lateness.mean_wait_ms[rank] <= least_ms + kWaitToleranceShare * excess_ms;
 }
 
 void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
@@ -248,10 +252,15 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
   std::vector<Suspect> suspects = steady_suspects(excess, known, test);
   for (Suspect& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
+  std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
+    return a.outlier.excess_ms > b.outlier.excess_ms;
+  });
+  std::vector<bool> slower(evidence.job.ranks.size());
   for (const Suspect& suspect : suspects) {
     const std::size_t rank = suspect.outlier.rank_index;
     const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
-    if (waits_least(lateness, rank, suspect.hot_excess_ms)) {
+    if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
+      slower[rank] = true;
       merge_into(findings, describe_suspect(evidence, suspect, lateness, options));
     } else {
       notes.push_back(fmt::format(
@@ -273,9 +282,9 @@ void find_contention(const Evidence& evidence, const Options& options,
   test.seed = options.seed ^ kContentionStream;
   const RankSeries excess = excess_over_peers(series_of(evidence, &StepTimes::runnable_ms));
   const Lateness lateness = measure_lateness(evidence, {});
-  for (const Outlier& outlier :
-       find_outliers(excess, std::vector<bool>(evidence.job.ranks.size()), test)) {
-    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms)) continue;
+  const std::vector<bool> none(evidence.job.ranks.size());
+  for (const Outlier& outlier : find_outliers(excess, none, test)) {
+    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
     Finding finding;
     finding.kind = "cpu_contention";
     finding.ranks = {evidence.job.ranks[outlier.rank_index].rank};

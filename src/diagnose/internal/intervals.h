@@ -28,7 +28,9 @@ class IntervalSet {
   /// Nanoseconds of the set inside `window`. O(log n).
   [[nodiscard]] std::int64_t measure_ns(Interval window) const;
   [[nodiscard]] bool contains(std::int64_t time_ns) const;
-  [[nodiscard]] std::span<const Interval> items() const { return items_; }
+  /// Borrowed: never of a temporary set.
+  [[nodiscard]] std::span<const Interval> items() const& { return items_; }
+  std::span<const Interval> items() && = delete;
   [[nodiscard]] bool empty() const { return items_.empty(); }
 
  private:

@@ -14,6 +14,8 @@ namespace {
 constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kDepthMax = 512;  // frames below are cut off
 constexpr std::size_t kSamplesMin = 5;  // of the culprit, to say anything
+// The estimate must hold descend_share_min; a resample agrees if it puts at least half there.
+constexpr double kAgreeShare = 0.5;
 constexpr std::uint32_t kNoStep = 0xffffffff;
 
 std::uint32_t step_at(const std::vector<Interval>& steps, std::int64_t time_ns) {
@@ -201,7 +203,7 @@ std::vector<double> CallTree::support_of(const std::vector<std::uint32_t>& path,
       for (std::size_t k = 0; k < block.count; ++k)
         ++weights[block.begin + k];
     }
-    const auto other = descend(differences(culprits, weights), options.descend_share_min);
+    const auto other = descend(differences(culprits, weights), kAgreeShare);
     const std::size_t common = std::min(path.size(), other.size());
     for (std::size_t k = 0; k < common && path[k] == other[k]; ++k)
       agree[k] += 1.0 / static_cast<double>(options.function_resample_count);
