@@ -21,6 +21,7 @@ constexpr Nanos kFlushEvery =
     std::chrono::milliseconds{500};  // the trace promises at least each second
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
+constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -328,8 +329,8 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
     impl_->tick(now);
     TRY(const bool go_on, impl_->flush_and_report(now, on_status));
     if (!go_on || impl_->roster->processes().empty()) break;
-    BootTime wake = std::min({now + kDrainEvery, impl_->next_flush, end});
-    if (impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
+    BootTime wake = std::min({now + (impl_->enabled ? kDrainEvery : kIdleEvery), impl_->next_flush, end});
+    if (impl_->enabled && impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
     sys::sleep_until(wake);
   }
   if (impl_->engine) impl_->engine->detach_all();

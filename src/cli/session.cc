@@ -42,7 +42,7 @@ class StatusLine {
         static_cast<double>(status.elapsed.count()) / 1e9, rate, human_bytes(status.bytes),
         status.lost, fmt::join(status.ranks, " "), status.process_count, status.probe_count,
         status.bpf);
-    fmt::print(stderr, is_terminal_ ? "\r\x1b[K{}" : "{}\n", line);
+    fmt::print(stderr, "{}{}{}", is_terminal_ ? "\r\x1b[K" : "", line, is_terminal_ ? "" : "\n");
     std::fflush(stderr);
     last_ = status;
     last_shown_ = status.elapsed;

@@ -2,7 +2,7 @@
 #include "trace/internal/deflate.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
+#include <libdeflate.h>
 
 #include <algorithm>
 
@@ -11,82 +11,56 @@
 namespace kansoku::trace {
 namespace {
 
-// zlib's interface predates const.
-Bytef* input_of(ByteSpan bytes) {
-  return reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
-}
-
-class InflateState {
- public:
-  InflateState() { ok_ = inflateInit(&stream_) == Z_OK; }
-  InflateState(const InflateState&) = delete;
-  InflateState& operator=(const InflateState&) = delete;
-  ~InflateState() {
-    if (ok_) inflateEnd(&stream_);
-  }
-  [[nodiscard]] bool ok() const { return ok_; }
-  z_stream& stream() { return stream_; }
-
- private:
-  z_stream stream_{};
-  bool ok_{false};
+struct DecompressorDeleter {
+  void operator()(libdeflate_decompressor* state) const { libdeflate_free_decompressor(state); }
 };
 
 }  // namespace
 
 struct Deflater::Impl {
-  z_stream stream{};
+  libdeflate_compressor* state{nullptr};
 };
 
 Deflater::Deflater(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Deflater::~Deflater() {
-  deflateEnd(&impl_->stream);
-}
+Deflater::~Deflater() { libdeflate_free_compressor(impl_->state); }
 
 Result<std::unique_ptr<Deflater>> Deflater::create(int level) {
   auto impl = std::make_unique<Impl>();
-  if (deflateInit(&impl->stream, level) != Z_OK) {
-    return Error{Code::kUnavailable, fmt::format("start zlib at level {}: refused", level)};
+  impl->state = libdeflate_alloc_compressor(level);
+  if (impl->state == nullptr) {
+    return Error{Code::kUnavailable, fmt::format("start compression at level {}: refused", level)};
   }
   return std::unique_ptr<Deflater>(new Deflater(std::move(impl)));
 }
 
 void Deflater::compress(ByteSpan raw, std::vector<std::byte>& out) {
-  z_stream& stream = impl_->stream;
-  deflateReset(&stream);
   const std::size_t at = out.size();
-  out.resize(at + deflateBound(&stream, static_cast<uLong>(raw.size())));
-  stream.next_in = input_of(raw);
-  stream.avail_in = static_cast<uInt>(raw.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data() + at);
-  stream.avail_out = static_cast<uInt>(out.size() - at);
-  CHECK(deflate(&stream, Z_FINISH) == Z_STREAM_END);  // deflateBound promises the room
-  out.resize(out.size() - stream.avail_out);
+  out.resize(at + libdeflate_zlib_compress_bound(impl_->state, raw.size()));
+  const std::size_t used =
+      libdeflate_zlib_compress(impl_->state, raw.data(), raw.size(), out.data() + at, out.size() - at);
+  CHECK(used != 0);  // the bound promises the room
+  out.resize(at + used);
 }
 
 Result<void> inflate(ByteSpan untrusted, std::size_t bytes_max, std::vector<std::byte>& out) {
-  InflateState state;
-  if (!state.ok()) return Error{Code::kUnavailable, "start zlib: out of memory"};
-  z_stream& stream = state.stream();
-  stream.next_in = input_of(untrusted);
-  stream.avail_in = static_cast<uInt>(untrusted.size());
-  out.resize(std::min(bytes_max, std::max<std::size_t>(untrusted.size() * 6, 65536)));
-  std::size_t used = 0;
+  const std::unique_ptr<libdeflate_decompressor, DecompressorDeleter> state(libdeflate_alloc_decompressor());
+  if (!state) return Error{Code::kUnavailable, "start decompression: out of memory"};
+  std::size_t room = std::min(bytes_max, std::max<std::size_t>(untrusted.size() * 8, 1U << 18));
   for (;;) {
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + used);
-    stream.avail_out = static_cast<uInt>(out.size() - used);
-    const int status = ::inflate(&stream, Z_NO_FLUSH);
-    used = out.size() - stream.avail_out;
-    if (status == Z_STREAM_END) break;
-    if (status != Z_OK && status != Z_BUF_ERROR)
-      return Error{Code::kCorrupt, "inflate: not a zlib stream"};
-    if (stream.avail_out != 0) return Error{Code::kCorrupt, "inflate: the zlib stream ends early"};
-    if (out.size() >= bytes_max)
-      return Error{Code::kLimit, fmt::format("inflate: more than {} bytes", bytes_max)};
-    out.resize(std::min(bytes_max, out.size() * 2));
+    out.resize(room);
+    std::size_t used = 0;
+    const libdeflate_result result = libdeflate_zlib_decompress(
+        state.get(), untrusted.data(), untrusted.size(), out.data(), out.size(), &used);
+    if (result == LIBDEFLATE_SUCCESS) {
+      out.resize(used);
+      return {};
+    }
+    if (result != LIBDEFLATE_INSUFFICIENT_SPACE) {
+      return Error{Code::kCorrupt, "inflate: not a whole zlib stream"};
+    }
+    if (room >= bytes_max) return Error{Code::kLimit, fmt::format("inflate: more than {} bytes", bytes_max)};
+    room = std::min(bytes_max, room * 4);
   }
-  out.resize(used);
-  return {};
 }
 
 }  // namespace kansoku::trace

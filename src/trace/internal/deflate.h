@@ -10,7 +10,8 @@
 
 namespace kansoku::trace {
 
-/// zlib compressor whose state is reused from chunk to chunk. Not shared between threads.
+/// zlib-format compressor (libdeflate: chunks are whole, so no stream is needed) whose state is
+/// reused from chunk to chunk. Not shared between threads.
 class Deflater {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Deflater>> create(int level);
