@@ -18,7 +18,7 @@ enum class EventKind : std::uint8_t {
   kOptimizer,
   kZeroGrad,
   kBackward,
-  kPrepareForward,
+  kPrepareForward,  // begins when the forward pass does
   kFinalize,
   kIssue,    // a collective is handed to its process group
   kExecute,  // a collective runs

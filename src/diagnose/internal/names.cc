@@ -32,9 +32,10 @@ struct ExactName {
   std::string_view name;
   EventKind kind;
 };
-constexpr std::array<ExactName, 3> kExactNames{{
+constexpr std::array<ExactName, 4> kExactNames{{
     {"torch::autograd::Engine::execute", EventKind::kBackward},
     {"c10d::Reducer::prepare_for_forward", EventKind::kPrepareForward},
+    {"DistributedDataParallel.forward", EventKind::kPrepareForward},
     {"c10d::Reducer::finalize_backward", EventKind::kFinalize},
 }};
 

@@ -264,7 +264,8 @@ Boundaries align_by_collective(const Collectives& collectives, const Boundaries&
   for (std::size_t r = 0; r < times.size(); ++r)
     labelled.push_back(label_boundaries(collectives, r, times[r]));
   Boundaries aligned(times.size());
-  for (const auto& [label, time_ns] : labelled.front()) {
+  for (const auto& boundary : labelled.front()) {
+    const std::size_t label = boundary.first;
     const bool everywhere = std::all_of(labelled.begin(), labelled.end(),
                                         [&](const auto& map) { return map.contains(label); });
     if (!everywhere) continue;
