@@ -13,6 +13,7 @@ One process a rank; launch.sh starts them. Needs: apt install python3-torch libo
   STEP_LOG[]      folder: each rank writes the end of every step, CLOCK_BOOTTIME nanoseconds, one line each
 """
 import json
+import multiprocessing
 import os
 import time
 
@@ -34,11 +35,10 @@ FAULT, FAULT_RANK = os.environ.get("FAULT", "none"), env_int("FAULT_RANK", 2)
 COUNTS, STEP_LOG = os.environ.get("COUNTS", ""), os.environ.get("STEP_LOG", "")
 RANK = env_int("RANK", 0)
 VOCAB = 256
-fault_seconds = float(os.environ.get("FAULT_MS") or 40) / 1000
 FAULT_SHARE = float(os.environ.get("FAULT_SHARE") or 0)
-CALIBRATION_STEPS = 12 if FAULT_SHARE else 0
-if FAULT_SHARE:
-    fault_seconds = 0.0  # until it is calibrated
+CALIBRATION_STEPS = 12
+# Shared with data-loader workers, which are forked before the fault is calibrated.
+fault_seconds = multiprocessing.Value("d", 0.0 if FAULT_SHARE else float(os.environ.get("FAULT_MS") or 40) / 1000, lock=False)
 
 
 def has_fault(name):
@@ -67,7 +67,7 @@ class SlowSequences(Sequences):
     """The same data from a slow source: every sample waits."""
 
     def __getitem__(self, i):
-        time.sleep(fault_seconds / BATCH)
+        time.sleep(fault_seconds.value / BATCH)
         return super().__getitem__(i)
 
 
@@ -75,7 +75,7 @@ class CostlySequences(Sequences):
     """The same data after needless work on the processor."""
 
     def __getitem__(self, i):
-        burn(fault_seconds / BATCH)
+        burn(fault_seconds.value / BATCH)
         return super().__getitem__(i)
 
 
@@ -95,7 +95,7 @@ class TinyLM(nn.Module):
         return self.head(self.blocks(hidden))
 
     def extra_normalisation(self):
-        burn(fault_seconds)
+        burn(fault_seconds.value)
 
 
 class SlowAdamW(torch.optim.AdamW):
@@ -104,12 +104,12 @@ class SlowAdamW(torch.optim.AdamW):
         return super().step(closure)
 
     def scan_for_overflow(self):
-        burn(fault_seconds)
+        burn(fault_seconds.value)
 
 
 def save_checkpoint(model):
     torch.save(model.state_dict(), os.devnull)
-    time.sleep(fault_seconds * 10)
+    time.sleep(fault_seconds.value * 10)
 
 
 class TrueCounts:
@@ -145,14 +145,13 @@ def build_loader():
 
 def calibrate(step, step_seconds):
     """Sets the fault to its share of the median step once enough steps are measured; all ranks agree on rank 0's."""
-    global fault_seconds
     if not FAULT_SHARE or step != CALIBRATION_STEPS:
         return
     median = torch.tensor([sorted(step_seconds[2:])[len(step_seconds[2:]) // 2]])
     dist.broadcast(median, 0)
-    fault_seconds = FAULT_SHARE * float(median)
+    fault_seconds.value = FAULT_SHARE * float(median)
     if RANK == FAULT_RANK:
-        print(f"fault {FAULT} on rank {RANK}: {fault_seconds * 1000:.1f} ms a step", flush=True)
+        print(f"fault {FAULT} on rank {RANK}: {fault_seconds.value * 1000:.1f} ms a step", flush=True)
 
 
 def main():

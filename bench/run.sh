@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the benchmarks, or those of one module: bench/run.sh [trace|python|probes|overhead]
+# Each prints lines `bench NAME key=value ...`. Needs root and eBPF for probes and overhead.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=$root/build/release/bench
+wanted=${1:-all}
+ran=0
+run() {  # module program args...
+  local module=$1; shift
+  if [ "$wanted" = all ] || [ "$wanted" = "$module" ]; then ran=1; "$@"; fi
+}
+echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $(uname -r)"
+run trace "$bin/bench_trace"
+run python "$bin/bench_python"
+run probes "$bin/bench_probes"
+run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"
+[ $ran = 1 ] || { echo "bench/run.sh: no module $wanted; there are trace python probes overhead" >&2; exit 2; }
