@@ -65,6 +65,7 @@ class Process {
     std::uint32_t depth_max{256};
     std::uint32_t threads_max{256};
     std::uint32_t code_cache_max{65536};
+    bool batch_reads{true};  // false: one call per range, to measure what batching saves
   };
 
   /// Finds the interpreter in `pid` (libpython3.* or the executable, through the target's own mount
