@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. `make demo` on a fresh Debian 12 machine installs what it needs, builds, and shows what Kansoku does.
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+KANSOKU := build/release/kansoku
+
+.PHONY: help build demo test bench eval check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test
+
+help:
+	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
+	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
+	@echo "make build    build $(KANSOKU)"
+	@echo "make bench    benchmarks (BENCH=trace|python|probes|overhead for one module)"
+	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
+	@echo "make check    every check (tools/check --fast is the quick form)"
+	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
+	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
+
+deps-%:
+	@tools/install_deps.sh $*
+
+build: deps-build
+	@cmake --preset release > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+	cmake --build --preset release -j $(JOBS) --target kansoku
+
+demo: deps-demo build
+	$(KANSOKU) demo
+
+test: deps-test
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+	tools/check --fast
+	ctest --test-dir build/release --output-on-failure --no-tests=error
+
+bench: deps-test
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+	bench/run.sh $(BENCH)
+
+eval: deps-demo build
+	tests/eval/evaluate.py hits
+	tests/eval/evaluate.py kinds
+	tests/eval/evaluate.py clean
+	tests/eval/evaluate.py plain
+
+check: deps-test
+	tools/check
+
+install: build
+	cmake --install build/release --prefix $(PREFIX)
+
+asan tsan: deps-test
+	cmake --preset $@
+	cmake --build --preset $@ -j $(JOBS)
+	ctest --test-dir build/$@ --output-on-failure --no-tests=error -LE cases
+
+nobpf: deps-test
+	cmake --preset nogpu-nobpf
+	cmake --build --preset nogpu-nobpf -j $(JOBS)
+	ctest --test-dir build/nogpu-nobpf --output-on-failure --no-tests=error -LE cases
+
+fuzz: deps-test
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	tools/fuzz_once.sh build/fuzz $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build
