@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "diagnose/internal/collectives.h"
+#include "diagnose/internal/evidence.h"
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/hang.h"
 #include "diagnose/internal/job.h"
@@ -164,9 +165,7 @@ void fill_view(const Evidence& evidence, const std::vector<double>& durations, D
   add_worst_step(evidence, durations, out.view);
   const std::size_t shown = shown_rank(evidence, out.findings);
   out.view.function_rank = evidence.job.ranks[shown].rank;
-  out.view.functions =
-      CallTree::of_main_threads(evidence.trace, evidence.job, evidence.phases, evidence.steps)
-          .rows(shown, kFunctionRowsMax);
+  out.view.functions = CallTree::of_main_threads(evidence).rows(shown, kFunctionRowsMax);
 }
 
 void sort_findings(std::vector<Finding>& findings) {

@@ -139,6 +139,16 @@ TEST(Diagnose, StepsAreFoundFromTheEvents) {
   EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
 }
 
+TEST(Diagnose, OneRankMayNameItsOptimizerDifferently) {
+  SyntheticJob job = with_fault(Fault::Kind::kOptimizerBusy, 0, 15);
+  job.has_own_optimizer = true;
+  job.step_count = 200;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_optimizer");
+  EXPECT_EQ(d.findings[0].function, "slow_update");
+}
+
 TEST(Diagnose, GradientAccumulationIsOneStep) {
   for (const bool has_step_slices : {true, false}) {
     SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 3, 10);
@@ -237,6 +247,16 @@ TEST(Diagnose, LostProcessorTimeIsContentionNotAFunction) {
   EXPECT_EQ(d.findings[0].function, "");
 }
 
+TEST(Diagnose, QueueingOfASlowRankIsNotASecondCause) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 20);
+  job.faults.push_back({Fault::Kind::kQueueing, 2, 30});
+  job.step_count = 200;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_forward");
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("it also queues")));
+}
+
 TEST(Diagnose, AHangNamesTheMissingRankAndItsStack) {
   for (const bool has_seq : {true, false}) {
     SyntheticJob job = with_fault(Fault::Kind::kHang, 3, 0, 50);
@@ -312,6 +332,7 @@ TEST(Diagnose, MissingPartsDegradeGracefully) {
     EXPECT_EQ(d.findings[0].function, c.has_function ? "slow_block" : "");
     EXPECT_NEAR(d.findings[0].cost_ms_per_step, 20, 3);
     EXPECT_THAT(verdict_text(d), HasSubstr(c.note));
+    EXPECT_EQ(verdict_text(d).find("asleep in") != std::string::npos, !job.has_sched);
   }
 }
 

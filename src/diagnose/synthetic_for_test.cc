@@ -388,7 +388,10 @@ class Simulator {
     const std::int64_t begin_ns = rank.now_ns;
     compute(rank, job_.optimizer_ms, Act::kOptimizer);
     compute(rank, cost_ms(r, Fault::Kind::kOptimizerBusy, s), Act::kSlowOptimizer);
-    slice_to_now(r, "step", "Optimizer.step#AdamW.step", begin_ns);
+    slice_to_now(r, "step",
+                 job_.has_own_optimizer && r == 0 ? "Optimizer.step#SlowAdamW.step"
+                                                  : "Optimizer.step#AdamW.step",
+                 begin_ns);
     const std::int64_t zero_ns = rank.now_ns;
     advance(rank, 100'000, Act::kOptimizer, trace::SampleState::kRunning);
     slice_to_now(r, "step", "Optimizer.zero_grad#AdamW.zero_grad", zero_ns);

@@ -40,8 +40,9 @@ struct SyntheticJob {
   double jitter{0.05};      // relative, uniform in [-jitter, +jitter], each piece on its own
   double queue_mean_ms{0};  // mean processor queueing per piece, exponential
   double sample_hz{25};
-  int accumulation{1};    // backward passes per step; only the last one communicates
-  int evaluate_every{0};  // 0: never; else input events of an evaluation after that step
+  int accumulation{1};            // backward passes per step; only the last one communicates
+  int evaluate_every{0};          // 0: never; else input events of an evaluation after that step
+  bool has_own_optimizer{false};  // rank 0 calls its optimizer differently
   bool has_step_slices{true};
   bool has_seq{true};
   bool has_sched{true};

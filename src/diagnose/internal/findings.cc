@@ -175,7 +175,7 @@ void add_rhythm(const Suspect& suspect, Finding& finding) {
                   suspect.hot_steps.size(), stats::median(gaps)));
 }
 
-void add_location(const Location& location, Finding& finding) {
+void add_location(const Location& location, bool has_scheduler_data, Finding& finding) {
   finding.function = location.function;
   finding.file = location.file;
   finding.line = location.line;
@@ -190,6 +190,10 @@ void add_location(const Location& location, Finding& finding) {
   finding.confidence = finding.rank_confidence * location.support;
   finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms per step more into {}",
                                          location.excess_ms, location.function));
+  if (!has_scheduler_data) {
+    finding.evidence.push_back(
+        fmt::format("asleep in {:.0f} % of the samples there", location.sleeping_share * 100));
+  }
   if (location.worker_pid != 0) {
     finding.evidence.push_back(
         fmt::format("the rank waits for its data-loader workers; worker pid {} spends the time",
@@ -220,9 +224,8 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
   std::vector<bool> culprits(evidence.job.ranks.size());
   culprits[rank] = true;
-  add_location(locate_excess(evidence.trace, evidence.job, evidence.phases, evidence.steps,
-                             culprits, only, options),
-               finding);
+  add_location(locate_excess(evidence, culprits, only, options),
+               evidence.job.ranks[rank].main.is_known, finding);
   return finding;
 }
 
@@ -272,6 +275,13 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
   }
 }
 
+Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank) {
+  const auto found = std::find_if(findings.begin(), findings.end(), [rank](const Finding& f) {
+    return std::find(f.ranks.begin(), f.ranks.end(), rank) != f.ranks.end();
+  });
+  return found == findings.end() ? nullptr : &*found;
+}
+
 void find_contention(const Evidence& evidence, const Options& options,
                      std::vector<Finding>& findings) {
   if (evidence.job.ranks.size() < 3) return;
@@ -284,10 +294,17 @@ void find_contention(const Evidence& evidence, const Options& options,
   const Lateness lateness = measure_lateness(evidence, {});
   const std::vector<bool> none(evidence.job.ranks.size());
   for (const Outlier& outlier : find_outliers(excess, none, test)) {
+    const std::int32_t number = evidence.job.ranks[outlier.rank_index].rank;
+    if (Finding* cause = finding_of(findings, number); cause != nullptr) {
+      // More work on a busy processor queues longer: a consequence, not a second cause.
+      cause->evidence.push_back(
+          fmt::format("it also queues {:.1f} ms per step more for a processor", outlier.excess_ms));
+      continue;
+    }
     if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
     Finding finding;
     finding.kind = "cpu_contention";
-    finding.ranks = {evidence.job.ranks[outlier.rank_index].rank};
+    finding.ranks = {number};
     finding.cost_ms_per_step = outlier.excess_ms;
     finding.share = outlier.excess_ms / evidence.mean_step_ms;
     finding.confidence = finding.rank_confidence = outlier.confidence;
@@ -347,10 +364,9 @@ void find_common_input(const Evidence& evidence, const Options& options,
   finding.evidence.push_back(fmt::format(
       "every rank spends at least {:.0f} % of its steps on input, without processor queueing",
       share * 100));
-  add_location(
-      locate_excess(evidence.trace, evidence.job, evidence.phases, evidence.steps,
-                    std::vector<bool>(evidence.job.ranks.size(), true), Phase::kInput, options),
-      finding);
+  add_location(locate_excess(evidence, std::vector<bool>(evidence.job.ranks.size(), true),
+                             Phase::kInput, options),
+               evidence.job.ranks.front().main.is_known, finding);
   findings.push_back(std::move(finding));
 }
 

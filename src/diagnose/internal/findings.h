@@ -4,25 +4,10 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/collectives.h"
+#include "diagnose/internal/evidence.h"
 #include "diagnose/internal/excess.h"
-#include "diagnose/internal/job.h"
-#include "diagnose/internal/phases.h"
-#include "diagnose/internal/steps.h"
 
 namespace kansoku::diagnose {
-
-/// Everything that the search for findings reads.
-struct Evidence {
-  const trace::Trace& trace;
-  const JobData& job;
-  const Collectives& collectives;
-  const StepTable& steps;
-  const std::vector<RankPhases>& phases;
-  const std::vector<StepTimes>& times;
-  double median_step_ms{0};
-  double mean_step_ms{0};
-};
 
 /// How the ranks arrive at the whole collectives inside the counted steps.
 struct Lateness {

@@ -39,13 +39,13 @@ bool is_asleep(trace::SampleState state) {
 
 }  // namespace
 
-CallTree::CallTree(const trace::Trace& trace, std::size_t rank_count, std::size_t step_count)
-    : trace_(&trace),
-      rank_count_(rank_count),
-      step_count_(step_count),
+CallTree::CallTree(const Evidence& evidence)
+    : trace_(&evidence.trace),
+      rank_count_(evidence.job.ranks.size()),
+      step_count_(evidence.steps.count()),
       nodes_(1),
-      hit_ms_(rank_count),
-      sample_counts_(rank_count) {}
+      hit_ms_(rank_count_),
+      sample_counts_(rank_count_) {}
 
 std::uint32_t CallTree::node_of(trace::StackId stack) {
   const auto known = node_of_stack_.find(stack);
@@ -74,15 +74,16 @@ bool CallTree::has_frame(trace::StackId stack,
   return false;
 }
 
-void CallTree::add_samples(const JobData& job, const StepTable& steps, std::size_t rank,
-                           const RankPhases& phases, std::optional<Phase> only) {
-  const RankData& data = job.ranks[rank];
+void CallTree::add_samples(const Evidence& evidence, std::size_t rank, std::optional<Phase> only) {
+  const RankData& data = evidence.job.ranks[rank];
+  const std::vector<Interval>& steps = evidence.steps.ranks[rank];
+  const RankPhases& phases = evidence.phases[rank];
   const std::size_t index = static_cast<std::size_t>(only.value_or(Phase::kOther));
   const IntervalSet known = only ? phases.sets[index].intersect(phases.work) : phases.work;
   const IntervalSet unknown = only ? phases.unknown.intersect(phases.work) : IntervalSet();
   std::size_t hit_count = 0;
   for (const ThreadSample& sample : data.samples) {
-    const std::uint32_t step = step_at(steps.ranks[rank], sample.time_ns);
+    const std::uint32_t step = step_at(steps, sample.time_ns);
     if (step == kNoStep || !phases.work.contains(sample.time_ns)) continue;
     ++sample_counts_[rank];
     const bool is_wanted =
@@ -95,36 +96,33 @@ void CallTree::add_samples(const JobData& job, const StepTable& steps, std::size
   }
   if (hit_count == 0) return;
   // Each sample stands for an equal part of the time, whatever the rate was.
-  const double whole_ms = window_ms(known, steps.ranks[rank]) +
-                          phases.unknown_share[index] * window_ms(unknown, steps.ranks[rank]);
+  const double whole_ms =
+      window_ms(known, steps) + phases.unknown_share[index] * window_ms(unknown, steps);
   hit_ms_[rank] = whole_ms / static_cast<double>(hit_count);
 }
 
-CallTree CallTree::of_main_threads(const trace::Trace& trace, const JobData& job,
-                                   const std::vector<RankPhases>& phases, const StepTable& steps) {
-  CallTree tree(trace, job.ranks.size(), steps.count());
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    tree.add_samples(job, steps, r, phases[r], std::nullopt);
+CallTree CallTree::of_main_threads(const Evidence& evidence) {
+  CallTree tree(evidence);
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
+    tree.add_samples(evidence, r, std::nullopt);
   return tree;
 }
 
-CallTree CallTree::of_phase(const trace::Trace& trace, const JobData& job,
-                            const std::vector<RankPhases>& phases, const StepTable& steps,
-                            Phase phase) {
-  CallTree tree(trace, job.ranks.size(), steps.count());
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    tree.add_samples(job, steps, r, phases[r], phase);
+CallTree CallTree::of_phase(const Evidence& evidence, Phase phase) {
+  CallTree tree(evidence);
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
+    tree.add_samples(evidence, r, phase);
   return tree;
 }
 
-CallTree CallTree::of_workers(const trace::Trace& trace, const JobData& job,
-                              const StepTable& steps) {
-  CallTree tree(trace, job.ranks.size(), steps.count());
-  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
-    const auto& rank_steps = steps.ranks[r];
+CallTree CallTree::of_workers(const Evidence& evidence) {
+  CallTree tree(evidence);
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
+    const auto& rank_steps = evidence.steps.ranks[r];
+    const std::vector<WorkerData>& workers = evidence.job.ranks[r].workers;
     if (rank_steps.empty()) continue;
     std::size_t in_window_count = 0;
-    for (const WorkerData& worker : job.ranks[r].workers) {
+    for (const WorkerData& worker : workers) {
       for (const ThreadSample& sample : worker.samples) {
         const std::uint32_t step = step_at(rank_steps, sample.time_ns);
         if (step == kNoStep) continue;
@@ -138,8 +136,7 @@ CallTree CallTree::of_workers(const trace::Trace& trace, const JobData& job,
     if (in_window_count == 0) continue;
     const IntervalSet whole =
         IntervalSet::of({{rank_steps.front().begin_ns, rank_steps.back().end_ns}});
-    tree.hit_ms_[r] = window_ms(whole, rank_steps) *
-                      static_cast<double>(job.ranks[r].workers.size()) /
+    tree.hit_ms_[r] = window_ms(whole, rank_steps) * static_cast<double>(workers.size()) /
                       static_cast<double>(in_window_count);
   }
   return tree;
@@ -304,16 +301,14 @@ std::vector<FunctionRow> CallTree::rows(std::size_t culprit, std::size_t row_cou
   return list;
 }
 
-Location locate_excess(const trace::Trace& trace, const JobData& job,
-                       const std::vector<RankPhases>& phases, const StepTable& steps,
-                       const std::vector<bool>& culprits, std::optional<Phase> phase,
-                       const Options& options) {
-  const CallTree tree = phase ? CallTree::of_phase(trace, job, phases, steps, *phase)
-                              : CallTree::of_main_threads(trace, job, phases, steps);
+Location locate_excess(const Evidence& evidence, const std::vector<bool>& culprits,
+                       std::optional<Phase> phase, const Options& options) {
+  const CallTree tree =
+      phase ? CallTree::of_phase(evidence, *phase) : CallTree::of_main_threads(evidence);
   Location found = tree.locate(culprits, options);
   found.worker_pid = 0;
   if (!found.waits_for_worker) return found;
-  Location in_worker = CallTree::of_workers(trace, job, steps).locate(culprits, options);
+  Location in_worker = CallTree::of_workers(evidence).locate(culprits, options);
   return in_worker.function.empty() ? found : in_worker;
 }
 

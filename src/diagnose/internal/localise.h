@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/job.h"
-#include "diagnose/internal/phases.h"
-#include "diagnose/internal/steps.h"
+#include "diagnose/internal/evidence.h"
 
 namespace kansoku::diagnose {
 
@@ -33,17 +31,12 @@ struct Location {
 class CallTree {
  public:
   /// Samples of main threads inside `phases[r].work`.
-  [[nodiscard]] static CallTree of_main_threads(const trace::Trace& trace, const JobData& job,
-                                                const std::vector<RankPhases>& phases,
-                                                const StepTable& steps);
+  [[nodiscard]] static CallTree of_main_threads(const Evidence& evidence);
   /// The same, only what belongs to `phase`. Slices tell the time of a phase exactly, so samples
   /// only have to split it: far less noise than over the whole step.
-  [[nodiscard]] static CallTree of_phase(const trace::Trace& trace, const JobData& job,
-                                         const std::vector<RankPhases>& phases,
-                                         const StepTable& steps, Phase phase);
+  [[nodiscard]] static CallTree of_phase(const Evidence& evidence, Phase phase);
   /// Samples of worker processes within the steps of their rank, without those that wait for work.
-  [[nodiscard]] static CallTree of_workers(const trace::Trace& trace, const JobData& job,
-                                           const StepTable& steps);
+  [[nodiscard]] static CallTree of_workers(const Evidence& evidence);
 
   /// The deepest frame reached by descending while one child holds `descend_share_min` of its
   /// parent's difference between `culprits` and the other ranks, and that enough resamples agree
@@ -79,11 +72,10 @@ class CallTree {
     friend auto operator<=>(const NodeKey&, const NodeKey&) = default;
   };
 
-  CallTree(const trace::Trace& trace, std::size_t rank_count, std::size_t step_count);
+  explicit CallTree(const Evidence& evidence);
   std::uint32_t node_of(trace::StackId stack);
   bool has_frame(trace::StackId stack, bool (*wanted)(std::string_view, std::string_view)) const;
-  void add_samples(const JobData& job, const StepTable& steps, std::size_t rank,
-                   const RankPhases& phases, std::optional<Phase> only);
+  void add_samples(const Evidence& evidence, std::size_t rank, std::optional<Phase> only);
   [[nodiscard]] std::vector<double> differences(
       const std::vector<bool>& culprits, const std::vector<std::uint32_t>& step_weights) const;
   [[nodiscard]] std::vector<std::uint32_t> descend(const std::vector<double>& difference_ms,
@@ -108,9 +100,7 @@ class CallTree {
 
 /// Locates the excess of `culprits` (a flag a rank): on their main threads and, if those wait for
 /// data-loader workers, in the workers. `phase` (may be nothing) narrows it to one phase.
-[[nodiscard]] Location locate_excess(const trace::Trace& trace, const JobData& job,
-                                     const std::vector<RankPhases>& phases, const StepTable& steps,
-                                     const std::vector<bool>& culprits, std::optional<Phase> phase,
-                                     const Options& options);
+[[nodiscard]] Location locate_excess(const Evidence& evidence, const std::vector<bool>& culprits,
+                                     std::optional<Phase> phase, const Options& options);
 
 }  // namespace kansoku::diagnose

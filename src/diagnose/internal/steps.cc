@@ -101,10 +101,11 @@ class Tokenizer {
   std::vector<Token> anchors(std::size_t r) {
     const RankData& rank = job_.ranks[r];
     std::vector<Token> tokens;
+    // By class, not by name: one rank may run its own kind of optimizer or loader.
     const auto add_all = [&](EventKind kind, TokenClass cls) {
       for (const Event& event : outermost(rank, kind)) {
         const std::string_view name = text_of(trace_, event.name);
-        tokens.push_back({table_.id_of(cls, event.name.raw, std::string(name)), event.time});
+        tokens.push_back({table_.id_of(cls, 0, std::string(name)), event.time});
       }
     };
     add_all(EventKind::kInput, TokenClass::kInput);

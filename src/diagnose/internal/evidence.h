@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "diagnose/internal/collectives.h"
+#include "diagnose/internal/job.h"
+#include "diagnose/internal/phases.h"
+#include "diagnose/internal/steps.h"
+
+namespace kansoku::diagnose {
+
+/// Everything that the search for findings reads; borrowed for the call.
+struct Evidence {
+  const trace::Trace& trace;
+  const JobData& job;
+  const Collectives& collectives;
+  const StepTable& steps;
+  const std::vector<RankPhases>& phases;
+  const std::vector<StepTimes>& times;
+  double median_step_ms{0};
+  double mean_step_ms{0};
+};
+
+}  // namespace kansoku::diagnose
