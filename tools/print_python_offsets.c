@@ -96,6 +96,21 @@ static void print_frame(void) {
 #endif
 }
 
+static void print_suspension(void) {
+#if PY_VERSION_HEX >= 0x030E0000
+  SHOW("frame_stack_top", offsetof(frame_type, stackpointer));
+#elif PY_VERSION_HEX >= 0x030B0000
+  SHOW("frame_stack_top", offsetof(frame_type, stacktop));
+#else
+  SHOW("frame_stack_top", -1);
+#endif
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+  SHOW("frame_is_entry", offsetof(frame_type, is_entry));
+#else
+  SHOW("frame_is_entry", -1);
+#endif
+}
+
 static void print_code(void) {
   SHOW("code_first_line", offsetof(PyCodeObject, co_firstlineno));
   SHOW("code_file", offsetof(PyCodeObject, co_filename));
@@ -131,6 +146,7 @@ int main(void) {
   print_interpreter();
   print_thread();
   print_frame();
+  print_suspension();
   print_code();
   print_objects();
   return 0;

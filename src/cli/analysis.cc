@@ -15,6 +15,16 @@ namespace {
 
 constexpr std::size_t kSlowBytes = 50'000'000;  // about two seconds of reading and diagnosing
 
+// One line for each counter that a reader of the verdict must know.
+std::string loss_text(const trace::Trace& trace) {
+  std::string out;
+  for (const auto& [name, loss] : trace.losses) {
+    if (loss.count == 0 || loss.severity < Severity::kDataLoss) continue;
+    out += fmt::format("lost: {} {}: {}\n", name, loss.count, loss.advice);
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Analysis> analyse(const std::string& path, std::uint64_t seed) {
@@ -36,7 +46,7 @@ Result<Analysis> analyse(const std::string& path, std::uint64_t seed) {
   Analysis out;
   out.json = diagnose::to_json(diagnosis);
   out.view = diagnose::view_json(*trace, diagnosis);
-  out.text = diagnose::verdict_text(diagnosis);
+  out.text = diagnose::verdict_text(diagnosis) + loss_text(*trace);
   out.has_findings = !diagnosis.findings.empty();
   out.diagnosis = std::move(diagnosis);
   return out;

@@ -267,10 +267,15 @@ Result<void> Engine::attach_uprobes(const std::string& path, std::span<const Upr
 }
 
 Result<void> Engine::attach_syscall(const std::string& name, std::uint64_t cookie) {
-  TRY_VOID(impl_->attach_tp(impl_->skeleton->progs.on_syscall_exit, "syscalls", "sys_exit_" + name,
-                            cookie));
-  return impl_->attach_tp(impl_->skeleton->progs.on_syscall_enter, "syscalls", "sys_enter_" + name,
-                          cookie);
+  auto& progs = impl_->skeleton->progs;
+  const std::string enter = "sys_enter_" + name;
+  // The program that reads three arguments is refused where the call has fewer.
+  if (!impl_->attach_tp(progs.on_syscall_enter_3, "syscalls", enter, cookie)) {
+    TRY_VOID(impl_->attach_tp(progs.on_syscall_enter_1, "syscalls", enter, cookie));
+  }
+  auto at_exit = impl_->attach_tp(progs.on_syscall_exit, "syscalls", "sys_exit_" + name, cookie);
+  if (!at_exit) impl_->links.pop_back();
+  return at_exit;
 }
 
 Result<void> Engine::attach_tracepoint(const std::string& group, const std::string& name,

@@ -191,8 +191,8 @@ TEST_P(EngineModes, DetachedProbesAreSilent) {
 INSTANTIATE_TEST_SUITE_P(AllModes, EngineModes,
                          ::testing::Values(AttachMode::kSession, AttachMode::kMulti,
                                            AttachMode::kPerf),
-                         [](const auto& info) {
-                           return std::string(attach_mode_name(info.param));
+                         [](const auto& mode) {
+                           return std::string(attach_mode_name(mode.param));
                          });
 
 TEST(Engine, WritesOneSliceAtTheReturn) {

@@ -216,18 +216,24 @@ struct sys_enter {
   unsigned long args[6];
 };
 
-SEC("tp")
-int on_syscall_enter(struct sys_enter* ctx) {
+// `count` arguments: the kernel refuses a program that reads beyond the record of the system call it is attached to.
+static __always_inline int syscall_enter(struct sys_enter* ctx, int count) {
   if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
   __u64 now = bpf_ktime_get_boot_ns();
   struct wire_args* record = reserve(sizeof(*record));
   if (!record) return 0;
   fill_head(&record->head, now, (__u32)bpf_get_attach_cookie(ctx), WIRE_BEGIN, WIRE_WITH_ARGS);
 #pragma unroll
-  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = ctx->args[i];
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = i < count ? ctx->args[i] : 0;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }
+
+SEC("tp")
+int on_syscall_enter_3(struct sys_enter* ctx) { return syscall_enter(ctx, 3); }
+
+SEC("tp")
+int on_syscall_enter_1(struct sys_enter* ctx) { return syscall_enter(ctx, 1); }
 
 struct sys_exit {
   __u64 common;

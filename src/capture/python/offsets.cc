@@ -31,6 +31,8 @@ constexpr std::array kLayouts{
            .frame_owner = -1,
            .frame_code = 32,
            .frame_instruction = 104,
+           .frame_stack_top = -1,
+           .frame_is_entry = -1,
            .code_first_line = 40,
            .code_file = 104,
            .code_name = 112,
@@ -67,6 +69,8 @@ constexpr std::array kLayouts{
            .frame_owner = -1,
            .frame_code = 32,
            .frame_instruction = 104,
+           .frame_stack_top = -1,
+           .frame_is_entry = -1,
            .code_first_line = 40,
            .code_file = 104,
            .code_name = 112,
@@ -103,6 +107,8 @@ constexpr std::array kLayouts{
            .frame_owner = -1,
            .frame_code = 32,
            .frame_instruction = 96,
+           .frame_stack_top = -1,
+           .frame_is_entry = -1,
            .code_first_line = 40,
            .code_file = 104,
            .code_name = 112,
@@ -139,6 +145,8 @@ constexpr std::array kLayouts{
            .frame_owner = 69,
            .frame_code = 32,
            .frame_instruction = 56,
+           .frame_stack_top = 64,
+           .frame_is_entry = 68,
            .code_first_line = 72,
            .code_file = 112,
            .code_name = 120,
@@ -175,6 +183,8 @@ constexpr std::array kLayouts{
            .frame_owner = 70,
            .frame_code = 0,
            .frame_instruction = 56,
+           .frame_stack_top = 64,
+           .frame_is_entry = -1,
            .code_first_line = 68,
            .code_file = 112,
            .code_name = 120,
@@ -276,6 +286,8 @@ void read_frame_and_code(OffsetReader& in, const DebugGroups& groups, Layout& la
   layout.frame_code = in.offset(0, 8);
   layout.frame_instruction = in.offset(0, 8);
   layout.frame_owner = in.offset(1, 1);
+  // 3.13 does not tell; there it is the field behind the instruction.
+  layout.frame_stack_top = groups.minor >= 14 ? in.offset(0, 8) : layout.frame_instruction + 8;
   in.finish();
   in.begin(groups.code);
   layout.code_file = in.offset(0, 8);

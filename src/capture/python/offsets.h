@@ -50,6 +50,8 @@ struct Layout {
   std::int32_t frame_owner{-1};
   std::int32_t frame_code{-1};
   std::int32_t frame_instruction{-1};
+  std::int32_t frame_stack_top{-1};  // from 3.11: -1 (from 3.14: null) unless it waits for a callee
+  std::int32_t frame_is_entry{-1};   // 3.11: 1 if called from C
 
   std::int32_t code_first_line{-1};
   std::int32_t code_file{-1};
@@ -92,6 +94,8 @@ inline constexpr std::array kLayoutFields{
     LayoutField{"frame_owner", &Layout::frame_owner},
     LayoutField{"frame_code", &Layout::frame_code},
     LayoutField{"frame_instruction", &Layout::frame_instruction},
+    LayoutField{"frame_stack_top", &Layout::frame_stack_top},
+    LayoutField{"frame_is_entry", &Layout::frame_is_entry},
     LayoutField{"code_first_line", &Layout::code_first_line},
     LayoutField{"code_file", &Layout::code_file},
     LayoutField{"code_name", &Layout::code_name},

@@ -173,6 +173,7 @@ class ImageBuilder {
     const std::uint64_t object = memory_.allocate(128);
     memory_.put(object, layout_.frame_previous, previous);
     memory_.put(object, layout_.frame_code, code);
+    memory_.put(object, layout_.frame_stack_top, std::uint32_t{1});
     memory_.put(object, layout_.frame_owner, owner);
     switch (layout_.instruction) {
       case InstructionKind::kByteIndex:

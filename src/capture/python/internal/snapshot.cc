@@ -15,14 +15,15 @@ constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 47;
 void Snapshot::clear() {
   arena_.clear();
   queued_.clear();
-  spans_.clear();
+  for (Spans& spans : spans_)
+    spans.clear();
   longest_bytes_ = 0;
 }
 
-void Snapshot::want(std::uint64_t address, std::size_t bytes) {
+void Snapshot::queue(std::uint64_t address, std::size_t bytes, std::uint8_t copy) {
   if (bytes == 0 || bytes > kArenaBytesMax - arena_.size()) return;
   if (address < 4096 || address > kAddressEnd - bytes) return;
-  queued_.push_back({.address = address, .bytes = bytes, .at = arena_.size()});
+  queued_.push_back({.address = address, .bytes = bytes, .at = arena_.size(), .copy = copy});
   arena_.resize(arena_.size() + bytes);
   longest_bytes_ = std::max(longest_bytes_, bytes);
 }
@@ -36,15 +37,19 @@ bool Snapshot::fetch() {
       read_queued(i, i + 1);
   }
   const auto by_address = [](const Span& a, const Span& b) { return a.address < b.address; };
-  const auto old_count = static_cast<std::ptrdiff_t>(spans_.size());
-  for (const Span& span : queued_) {
-    if (span.bytes > 0) spans_.push_back(span);
+  bool got_any = false;
+  for (std::uint8_t copy = 0; copy < spans_.size(); ++copy) {
+    Spans& spans = spans_[copy];
+    const auto old_count = static_cast<std::ptrdiff_t>(spans.size());
+    for (const Span& span : queued_) {
+      if (span.bytes > 0 && span.copy == copy) spans.push_back(span);
+    }
+    const auto middle = spans.begin() + old_count;
+    got_any = got_any || middle != spans.end();
+    std::sort(middle, spans.end(), by_address);
+    std::inplace_merge(spans.begin(), middle, spans.end(), by_address);
   }
   queued_.clear();
-  const auto middle = spans_.begin() + old_count;
-  const bool got_any = middle != spans_.end();
-  std::sort(middle, spans_.end(), by_address);
-  std::inplace_merge(spans_.begin(), middle, spans_.end(), by_address);
   return got_any;
 }
 
@@ -69,11 +74,12 @@ bool Snapshot::read_queued(std::size_t first, std::size_t last) {
   return front && back;
 }
 
-const std::byte* Snapshot::find(std::uint64_t address, std::size_t bytes) const {
-  auto after = std::upper_bound(spans_.begin(), spans_.end(), address,
+const std::byte* Snapshot::find_in(const Spans& spans, std::uint64_t address,
+                                   std::size_t bytes) const {
+  auto after = std::upper_bound(spans.begin(), spans.end(), address,
                                 [](std::uint64_t a, const Span& span) { return a < span.address; });
   // Spans may overlap: two frames on one page each bring its neighbourhood.
-  for (int step = 0; step < kStepsMax && after != spans_.begin(); ++step) {
+  for (int step = 0; step < kStepsMax && after != spans.begin(); ++step) {
     --after;
     const std::uint64_t skipped = address - after->address;
     if (skipped >= longest_bytes_) return nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,11 +25,18 @@ class Snapshot {
   void clear();
   /// Queues [address, address + bytes) for the next fetch; addresses that no user process can have
   /// are ignored.
-  void want(std::uint64_t address, std::size_t bytes);
+  void want(std::uint64_t address, std::size_t bytes) { queue(address, bytes, 0); }
+  /// Queues a second copy of a place, which find_again() gives.
+  void want_again(std::uint64_t address, std::size_t bytes) { queue(address, bytes, 1); }
   /// Reads what is queued. False if there was something and none of it could be read.
   bool fetch();
   /// The copy of [address, address + bytes), or null. Valid until the next fetch or clear.
-  [[nodiscard]] const std::byte* find(std::uint64_t address, std::size_t bytes) const;
+  [[nodiscard]] const std::byte* find(std::uint64_t address, std::size_t bytes) const {
+    return find_in(spans_[0], address, bytes);
+  }
+  [[nodiscard]] const std::byte* find_again(std::uint64_t address, std::size_t bytes) const {
+    return find_in(spans_[1], address, bytes);
+  }
   template <class T>
   [[nodiscard]] std::optional<T> get(std::uint64_t address) const {
     const std::byte* bytes = find(address, sizeof(T));
@@ -44,14 +52,19 @@ class Snapshot {
     std::uint64_t address{0};
     std::size_t bytes{0};
     std::size_t at{0};  // in arena_
+    std::uint8_t copy{0};
   };
+  using Spans = std::vector<Span>;
+  void queue(std::uint64_t address, std::size_t bytes, std::uint8_t copy);
+  [[nodiscard]] const std::byte* find_in(const Spans& spans, std::uint64_t address,
+                                         std::size_t bytes) const;
   bool read_queued(std::size_t first, std::size_t last);
 
   RemoteMemory& memory_;
   const bool batched_;
   std::vector<std::byte> arena_;
-  std::vector<Span> queued_;
-  std::vector<Span> spans_;  // by address
+  Spans queued_;
+  std::array<Spans, 2> spans_;  // of each copy, by address
   std::vector<RemoteMemory::Range> ranges_;
   std::size_t longest_bytes_{0};
   Costs costs_;

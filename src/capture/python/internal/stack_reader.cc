@@ -112,25 +112,18 @@ void StackReader::want_interpreter(const Interpreter& interpreter) {
   snapshot_.want(at(interpreter.gil, layout_.gil_locked), 4);
 }
 
-/// The thread, its frames, and once more which frame is the first: that tells if they changed.
+/// The thread, its frames, the frames once more, and once more which frame is the first: that tells
+/// if they changed.
 void StackReader::want_thread(const Thread& thread) {
   snapshot_.want(thread.address, thread_bytes_);
-  const bool has_cframe = layout_.cframe_frame >= 0;
-  // The eight bytes before keep this range apart from the one of the second look.
-  if (has_cframe && thread.cframe != 0) {
-    snapshot_.want(at(thread.cframe, layout_.cframe_frame) - 8, 16);
-  }
-  want_frames(thread);
-  if (!has_cframe) {
-    snapshot_.want(at(thread.address, layout_.thread_frame), 8);
-  } else if (thread.cframe != 0) {
-    snapshot_.want(at(thread.cframe, layout_.cframe_frame), 8);
-  }
+  if (layout_.cframe_frame >= 0 && thread.cframe != 0) snapshot_.want(top_field(thread), 8);
+  want_frames(thread, snapshot_);
+  if (layout_.cframe_frame < 0 || thread.cframe != 0) snapshot_.want_again(top_field(thread), 8);
 }
 
 /// Frames that lie close together (from 3.11 they do) are read as one range, with some space above
 /// for calls made since.
-void StackReader::want_frames(const Thread& thread) {
+void StackReader::want_frames(const Thread& thread, Snapshot& snapshot) {
   if (thread.frames.empty()) return;
   addresses_.clear();
   for (const FrameRef& frame : thread.frames)
@@ -142,7 +135,8 @@ void StackReader::want_frames(const Thread& thread) {
   const auto flush = [&] {
     const std::uint64_t page_end = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
     const std::uint64_t above = on_data_stack ? std::min(kAboveBytes, page_end - end) : 0;
-    snapshot_.want(begin, end - begin + above);
+    snapshot.want(begin, end - begin + above);
+    if (on_data_stack) snapshot.want_again(begin, end - begin + above);
   };
   for (const std::uint64_t address : addresses_) {
     if (address > end + kGapBytesMax) {
@@ -273,14 +267,18 @@ void StackReader::adopt_listed() {
     thread.address = listed.address;
     thread.interpreter = listed.interpreter;
     thread.holds_gil = listed.holder == listed.address;
+    thread.torn = false;
     if (!start_walk(thread)) fail(thread);
   }
 }
 
 /// Reads the thread itself, which must be in the snapshot, and forgets the old frames.
 bool StackReader::start_walk(Thread& thread) {
+  thread.is_retry = thread.torn;
   thread.torn = false;
   thread.truncated = false;
+  thread.awaits_caller = false;
+  thread.moved = false;
   thread.rechecks = false;
   thread.frames.clear();
   thread.step = Thread::Step::kWalking;
@@ -329,17 +327,18 @@ void StackReader::walk_all() {
 /// Goes on from where it stopped. False: something was queued that must be fetched first.
 bool StackReader::walk(Thread& thread) {
   if (thread.cframe != 0 && thread.top == 0) {
-    const std::uint64_t field = at(thread.cframe, layout_.cframe_frame);
-    const std::byte* bytes = is_plausible(thread.cframe) ? snapshot_.find(field - 8, 16) : nullptr;
-    if (bytes == nullptr && thread.asked != thread.cframe && is_plausible(thread.cframe)) {
-      snapshot_.want(field - 8, 16);
+    const auto top = snapshot_.get<std::uint64_t>(top_field(thread));
+    if (!top && (thread.asked == thread.cframe || !is_plausible(thread.cframe))) {
+      return fail(thread), true;
+    }
+    if (!top) {
+      snapshot_.want(top_field(thread), 8);
       thread.asked = thread.cframe;
       thread.rechecks = true;
       return false;
     }
-    if (bytes == nullptr) return fail(thread), true;
-    thread.top = load_at<std::uint64_t>(bytes, 8);
-    thread.cursor = thread.top;
+    thread.top = *top;
+    thread.cursor = *top;
   }
   std::size_t frames_max = std::size_t{2} * options_.depth_max;
   std::size_t real_frames = 0;
@@ -371,17 +370,41 @@ bool StackReader::take_frame(Thread& thread) {
     return false;
   }
   FrameRef frame;
-  frame.address = thread.cursor;
+  if (!parse_frame(bytes, thread.cursor, frame)) return fail(thread), false;
+  if (!frame.is_shim && thread.awaits_caller && !waits_for_callee(bytes)) {
+    // What was taken so far had returned already: the stack ends here.
+    thread.frames.clear();
+    thread.moved = true;
+  }
+  // A frame that C code called has no caller that waits for it: the C code does.
+  thread.awaits_caller =
+      !frame.is_shim &&
+      (layout_.frame_is_entry < 0 || load_at<std::uint8_t>(bytes, layout_.frame_is_entry) == 0);
+  thread.frames.push_back(frame);
+  thread.cursor = frame.previous;
+  return true;
+}
+
+bool StackReader::parse_frame(const std::byte* bytes, std::uint64_t address,
+                              FrameRef& frame) const {
+  frame.address = address;
+  frame.previous = load_at<std::uint64_t>(bytes, layout_.frame_previous);
   frame.code_address = load_at<std::uint64_t>(bytes, layout_.frame_code) & ~kTagMask;
   frame.instruction = load_at<std::uint64_t>(bytes, layout_.frame_instruction);
   const std::uint32_t owner =
       layout_.frame_owner < 0 ? 0 : load_at<std::uint8_t>(bytes, layout_.frame_owner);
-  if (owner > kOwnerMax) return fail(thread), false;
   frame.is_shim =
       layout_.shim_owner >= 0 && owner >= static_cast<std::uint32_t>(layout_.shim_owner);
-  thread.frames.push_back(frame);
-  thread.cursor = load_at<std::uint64_t>(bytes, layout_.frame_previous);
-  return true;
+  return owner <= kOwnerMax;
+}
+
+/// The interpreter saves its stack pointer in a frame before it enters a callee, and takes it out
+/// when it goes on in that frame. One that has no saved pointer is not the caller of anything: it
+/// took the caller's place after the callee had returned.
+bool StackReader::waits_for_callee(const std::byte* frame) const {
+  if (layout_.frame_stack_top < 0) return true;
+  if (layout_.minor >= 14) return load_at<std::uint64_t>(frame, layout_.frame_stack_top) != 0;
+  return load_at<std::int32_t>(frame, layout_.frame_stack_top) != -1;
 }
 
 /// Brent: a frame that was met at the last power of two, met again.
@@ -399,37 +422,71 @@ std::uint64_t StackReader::top_field(const Thread& thread) const {
                                    : at(thread.address, layout_.thread_frame);
 }
 
-/// Looks once more at the first frame of each thread; where it moved, at what that means.
+/// Looks once more at the first frame and at all frames of each thread. The stack of a thread that
+/// calls and returns all the time is never the same twice: at the second attempt, the part that
+/// did not change is taken.
 void StackReader::recheck_all() {
   loader_.clear();
   for (const Thread& thread : threads_) {
-    if (thread.step == Thread::Step::kNaming && thread.rechecks) loader_.want(top_field(thread), 8);
+    if (thread.step != Thread::Step::kNaming || !thread.rechecks) continue;
+    want_frames(thread, loader_);
+    loader_.want_again(top_field(thread), 8);
   }
   loader_.fetch();
   for (Thread& thread : threads_) {
     if (thread.step != Thread::Step::kNaming) continue;
-    const Snapshot& source = thread.rechecks ? loader_ : snapshot_;
-    thread.after = source.get<std::uint64_t>(top_field(thread)).value_or(thread.top);
+    const Snapshot& again = thread.rechecks ? loader_ : snapshot_;
+    const std::byte* after = again.find_again(top_field(thread), 8);
+    thread.after = after == nullptr ? thread.top : load_at<std::uint64_t>(after, 0);
+    keep_unchanged(thread, again);
+    thread.moved = thread.moved || thread.after != thread.top;
   }
   for (Thread& thread : threads_) {
-    if (thread.step == Thread::Step::kNaming && !is_consistent(thread)) fail(thread);
+    if (thread.step != Thread::Step::kNaming) continue;
+    if (thread.moved && (!thread.is_retry || !is_consistent(thread))) fail(thread);
   }
 }
 
-/// True if the frames that were read were all on the stack at one time: the first frame did not
-/// change, or returned to one of them, or made calls on top of one of them.
-bool StackReader::is_consistent(const Thread& thread) {
+/// Drops the frames inside of the outermost one that differs between the two copies. That one
+/// itself counts as it is in the second copy, if it has the same caller.
+void StackReader::keep_unchanged(Thread& thread, const Snapshot& again) const {
+  if (layout_.instruction != InstructionKind::kPointer) return;
+  for (std::size_t i = thread.frames.size(); i-- > 0;) {
+    FrameRef& frame = thread.frames[i];
+    const std::byte* bytes = again.find_again(frame.address, frame_bytes_);
+    FrameRef second;
+    if (bytes == nullptr || !parse_frame(bytes, frame.address, second)) continue;
+    const bool is_same = second.code_address == frame.code_address &&
+                         second.previous == frame.previous &&
+                         (i == 0 || second.instruction == frame.instruction);
+    if (is_same) continue;
+    thread.moved = true;
+    const bool has_same_caller = second.previous == frame.previous && !second.is_shim;
+    if (has_same_caller) frame = second;
+    thread.frames.erase(
+        thread.frames.begin(),
+        thread.frames.begin() + static_cast<std::ptrdiff_t>(has_same_caller ? i : i + 1));
+    return;
+  }
+}
+
+/// For a stack whose first frame moved: true if it returned to one of the frames read (which are
+/// cut to that), or was called by one of them.
+bool StackReader::is_consistent(Thread& thread) {
   constexpr int kCallsMax = 4;
   const bool on_data_stack = layout_.instruction == InstructionKind::kPointer;
   std::uint64_t frame = thread.after;
   for (int calls = 0; calls <= kCallsMax; ++calls) {
     if (frame == 0 || frame == thread.top) return true;
+    const auto known = std::find_if(thread.frames.begin(), thread.frames.end(),
+                                    [&](const FrameRef& f) { return f.address == frame; });
+    if (known != thread.frames.end()) {
+      if (calls == 0) thread.frames.erase(thread.frames.begin(), known);
+      return true;
+    }
     // On the data stack callees take the place of callees, so nearness is enough.
     const std::uint64_t distance = frame > thread.top ? frame - thread.top : thread.top - frame;
     if (on_data_stack && distance < kChunkBytes) return true;
-    const bool is_known = std::any_of(thread.frames.begin(), thread.frames.end(),
-                                      [&](const FrameRef& f) { return f.address == frame; });
-    if (is_known) return true;
     if (!is_plausible(frame)) return false;
     loader_.clear();
     loader_.want(at(frame, layout_.frame_previous), 8);

@@ -17,6 +17,7 @@ class StackReader {
  public:
   struct FrameRef {
     std::uint64_t address{0};
+    std::uint64_t previous{0};
     std::uint64_t code_address{0};
     std::uint64_t instruction{0};
     const CodeObject* code{nullptr};  // null for a frame of the interpreter's own
@@ -32,6 +33,9 @@ class StackReader {
     bool holds_gil{false};
     bool torn{false};
     bool truncated{false};
+    bool is_retry{false};
+    bool awaits_caller{false};     // the next frame must wait for the one just taken
+    bool moved{false};             // it ran on while it was read
     std::vector<FrameRef> frames;  // innermost first
 
     enum class Step { kWalking, kNaming, kDone };
@@ -69,7 +73,7 @@ class StackReader {
   void want_speculatively();
   void want_interpreter(const Interpreter& interpreter);
   void want_thread(const Thread& thread);
-  void want_frames(const Thread& thread);
+  void want_frames(const Thread& thread, Snapshot& snapshot);
   void want_frame_near(std::uint64_t address);
 
   void read_lists();
@@ -82,10 +86,14 @@ class StackReader {
   void walk_all();
   [[nodiscard]] bool walk(Thread& thread);
   [[nodiscard]] bool take_frame(Thread& thread);
+  [[nodiscard]] bool parse_frame(const std::byte* bytes, std::uint64_t address,
+                                 FrameRef& frame) const;
+  [[nodiscard]] bool waits_for_callee(const std::byte* frame) const;
   [[nodiscard]] bool has_cycle(Thread& thread) const;
   void recheck_all();
   [[nodiscard]] std::uint64_t top_field(const Thread& thread) const;
-  [[nodiscard]] bool is_consistent(const Thread& thread);
+  void keep_unchanged(Thread& thread, const Snapshot& again) const;
+  [[nodiscard]] bool is_consistent(Thread& thread);
   void name_all();
   [[nodiscard]] bool name_frames(Thread& thread);
   void retry_torn();

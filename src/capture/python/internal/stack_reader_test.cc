@@ -270,6 +270,29 @@ TEST_P(ImageTest, SkipsFramesOfTheInterpreter) {
   EXPECT_EQ(stack(0), "main:10 train:21 Trainer.step:30");
 }
 
+TEST_P(ImageTest, DropsACalleeForWhichNobodyWaits) {
+  if (layout_.frame_stack_top < 0) GTEST_SKIP() << "this release does not tell";
+  const std::uint64_t running = layout_.minor >= 14 ? 0 : 0xffffffff;
+  const auto set_stack_top = [&](std::uint64_t frame, std::uint64_t value) {
+    if (layout_.minor >= 14) return memory_.put(frame, layout_.frame_stack_top, value);
+    memory_.put(frame, layout_.frame_stack_top, static_cast<std::uint32_t>(value));
+  };
+  set_stack_top(top_, running);  // the first frame may run
+  start();
+  sample();
+  EXPECT_EQ(stack(0), "main:10 train:21 Trainer.step:30");
+  set_stack_top(middle_, running);
+  sample();
+  EXPECT_EQ(stack(0), "main:10 train:21");  // the step had returned: train runs itself
+  if (layout_.shim_owner >= 0) {
+    memory_.put(top_, layout_.frame_previous, build_.frame(0, 0, middle_, 3));
+  } else {
+    memory_.put(top_, layout_.frame_is_entry, std::uint8_t{1});
+  }
+  sample();
+  EXPECT_EQ(stack(0), "main:10 train:21 Trainer.step:30");  // C code was called and called back
+}
+
 TEST_P(ImageTest, RetriesAStackThatMovesWhileItIsRead) {
   start();
   sample();
@@ -289,10 +312,11 @@ TEST_P(ImageTest, RetriesAStackThatMovesWhileItIsRead) {
     std::uint64_t cframe = 0;
     std::memcpy(&cframe,
                 memory_.image().data() + (first_ - ImageMemory::kBase) + layout_.thread_frame, 8);
-    memory_.after_range_for_test = [&, cframe](std::uint64_t address) {
-      if (address == first_ || moved || address > cframe + 8 || address + 16 < cframe) return;
+    const std::uint64_t field = cframe + static_cast<std::uint64_t>(layout_.cframe_frame);
+    memory_.after_range_for_test = [&, field](std::uint64_t address) {
+      if (address != field || moved) return;
       moved = true;
-      memory_.put(cframe, layout_.cframe_frame, elsewhere);
+      memory_.put(field, 0, elsewhere);
     };
   }
   sample();

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live: Python programs that tell where they are, and the stacks we read of them.
+#include "capture/python/sampler.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/parse.h"
+
+namespace kansoku::capture::python {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using trace::SampleState;
+
+constexpr int kTriesMax = 200'000;  // of what must become true without us knowing when
+
+/// A Python program with pipes at both ends. Killed with the object.
+class Child {
+ public:
+  Child(const std::string& python, const std::string& script) {
+    std::array<int, 2> in{}, out{};
+    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(out.data(), O_CLOEXEC), 0);
+    const std::string path = std::string(KANSOKU_SOURCE_DIR) + "/tests/data/python/" + script;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(in[0], STDIN_FILENO);
+      ::dup2(out[1], STDOUT_FILENO);
+      ::execl(python.c_str(), python.c_str(), "-S", path.c_str(), static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    finish();
+    ::close(in_);
+    ::close(out_);
+  }
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void finish() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  void tell(std::string_view text) const {
+    EXPECT_EQ(::write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  /// Output up to the line "END", which every program prints when it is where it should be.
+  [[nodiscard]] std::vector<std::string> read_to_end() const {
+    std::string text;
+    char c = 0;
+    while (!text.ends_with("END\n") && ::read(out_, &c, 1) == 1)
+      text.push_back(c);
+    EXPECT_THAT(text, ::testing::EndsWith("END\n"));
+    std::vector<std::string> lines;
+    for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos;
+         at = end + 1) {
+      lines.push_back(text.substr(at, end - at));
+    }
+    if (!lines.empty()) lines.pop_back();
+    return lines;
+  }
+
+ private:
+  pid_t pid_{0};
+  int in_{-1}, out_{-1};
+};
+
+/// Interpreters of 3.8 or later on this machine, the system's own first.
+std::vector<std::string> interpreters() {
+  std::vector<std::string> found;
+  for (int minor = 8; minor <= 14; ++minor) {
+    for (const char* folder : {"/usr/bin", "/usr/local/bin"}) {
+      found.push_back(fmt::format("{}/python3.{}", folder, minor));
+    }
+  }
+  for (const auto& [variable, below] :
+       {std::pair("HOME", "/.pyenv/versions"), std::pair("PYENV_ROOT", "/versions")}) {
+    const char* root = std::getenv(variable);
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::string(root == nullptr ? "/nonexistent" : root) + below, error)) {
+      const std::string name = entry.path().filename().string();
+      const auto minor = parse_int<int>(
+          name.starts_with("3.") ? std::string_view(name).substr(2, name.find('.', 2) - 2)
+                                 : std::string_view());
+      if (minor && *minor >= 8) found.push_back(entry.path().string() + "/bin/python3");
+    }
+  }
+  std::erase_if(found, [](const auto& path) { return ::access(path.c_str(), X_OK) != 0; });
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+std::string name_of(const std::string& path) {
+  std::string name;
+  for (const char c : path)
+    name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
+  return name;
+}
+
+class LivePython : public ::testing::TestWithParam<std::string> {
+ protected:
+  [[nodiscard]] std::unique_ptr<Process> attach(pid_t pid, Process::Options options = {}) const {
+    auto process = Process::attach(pid, procfs_, options);
+    EXPECT_TRUE(process) << process.error().what << " " << GetParam();
+    return process ? std::move(*process) : nullptr;
+  }
+  /// Samples until `is_wanted(stacks)`; false if it never was.
+  template <class IsWanted>
+  [[nodiscard]] bool sample_until(Process& process, IsWanted is_wanted) {
+    for (int i = 0; i < kTriesMax; ++i) {
+      if (!process.sample(stacks_)) return false;
+      if (is_wanted(stacks_)) return true;
+      ::sched_yield();
+    }
+    return false;
+  }
+  sys::Procfs procfs_;
+  std::vector<PyStack> stacks_;
+};
+
+using Frames = std::vector<std::string>;
+
+Frames frames_of(const PyStack& stack) {
+  Frames frames;
+  for (const PyFrame& frame : stack.frames) {
+    frames.push_back(fmt::format("F {}\t{}\t{}", frame.line, frame.function, frame.file));
+  }
+  return frames;
+}
+
+std::map<std::int32_t, Frames> parse_report(const std::vector<std::string>& lines) {
+  std::map<std::int32_t, Frames> stacks;
+  Frames* current = nullptr;
+  for (const std::string& line : lines) {
+    if (line.starts_with("T ")) {
+      current = &stacks[parse_int<std::int32_t>(std::string_view(line).substr(2)).value_or(-1)];
+    } else if (current != nullptr) {
+      current->push_back(line);
+    }
+  }
+  return stacks;
+}
+
+TEST_P(LivePython, GivesExactlyTheStacksThatThePythonProgramSees) {
+  const Child child(GetParam(), "known_stacks.py");
+  const auto expected = parse_report(child.read_to_end());
+  ASSERT_THAT(expected, SizeIs(6));
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  EXPECT_THAT(process->version(), StartsWith("3."));
+  // The reporting thread may not have reached its read() yet.
+  std::map<std::int32_t, Frames> got;
+  EXPECT_TRUE(sample_until(*process, [&](const std::vector<PyStack>& stacks) {
+    got.clear();
+    for (const PyStack& stack : stacks)
+      got[stack.tid] = frames_of(stack);
+    return got == expected;
+  }));
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(stacks_.front().tid, child.pid());  // the oldest thread comes first
+  EXPECT_TRUE(sample_until(*process, [](const std::vector<PyStack>& stacks) {
+    return std::all_of(stacks.begin(), stacks.end(), [](const PyStack& stack) {
+      return stack.state == SampleState::kSleeping && !stack.holds_gil;
+    });
+  }));
+}
+
+TEST_P(LivePython, OneReadIsEnoughWhileNothingMoves) {
+  const Child child(GetParam(), "known_stacks.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  EXPECT_TRUE(sample_until(*process, [&](const auto& stacks) {
+    return std::all_of(stacks.begin(), stacks.end(),
+                       [](const auto& stack) { return stack.state == SampleState::kSleeping; });
+  }));
+  ASSERT_TRUE(process->sample(stacks_));
+  const std::vector<std::uint64_t> keys{stacks_[0].frames[0].cache_key,
+                                        stacks_[0].frames[1].cache_key};
+  const auto before = process->counters();
+  ASSERT_TRUE(process->sample(stacks_));
+  EXPECT_EQ(process->counters().read_calls - before.read_calls, 1U);
+  EXPECT_EQ(process->counters().torn, 0U);
+  EXPECT_EQ(stacks_[0].frames[0].cache_key, keys[0]);
+  EXPECT_NE(keys[0], keys[1]);
+}
+
+TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
+  const Child child(GetParam(), "busy.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  const std::set<std::pair<std::string, std::string>> legal{
+      {"top", "left"}, {"top", "right"}, {"left", "leaf"}, {"right", "middle"}, {"middle", "leaf"}};
+  constexpr int kSamples = 3000;
+  int holders = 0, stacks = 0, impossible = 0, running = 0;
+  std::set<std::string> seen;
+  for (int i = 0; i < kSamples; ++i) {
+    ASSERT_TRUE(process->sample(stacks_));
+    int holders_now = 0;
+    for (const PyStack& stack : stacks_) {
+      ++stacks;
+      holders_now += stack.holds_gil ? 1 : 0;
+      running += stack.state == SampleState::kRunning ? 1 : 0;
+      for (std::size_t f = 1; f < stack.frames.size(); ++f) {
+        const std::string caller(stack.frames[f - 1].function), callee(stack.frames[f].function);
+        seen.insert(callee);
+        if (caller.find("top") != 0 && callee == "top") continue;
+        if (!stack.frames[f].file.ends_with("busy.py")) continue;
+        impossible += legal.contains({caller, callee}) ? 0 : 1;
+      }
+    }
+    EXPECT_LE(holders_now, 1);
+    holders += holders_now;
+  }
+  const auto& counters = process->counters();
+  EXPECT_THAT(seen, Contains("leaf"));
+  EXPECT_THAT(seen, Contains("middle"));
+  EXPECT_GT(running, kSamples / 10);
+  EXPECT_GT(holders, kSamples / 10);
+  EXPECT_GE(stacks + static_cast<int>(counters.torn), kSamples);
+  EXPECT_LE(impossible, kSamples / 50) << "of " << stacks << " stacks";
+  EXPECT_LE(counters.torn, static_cast<std::uint64_t>(kSamples) / 20);
+  fmt::print("XX impossible {} retried {} torn {} of {}\n", impossible, counters.retried,
+             counters.torn, stacks);
+}
+
+TEST_P(LivePython, KeepsTheInnermostFramesOfADeepStack) {
+  const Child child(GetParam(), "commands.py");
+  static_cast<void>(child.read_to_end());
+  child.tell("d");
+  static_cast<void>(child.read_to_end());
+  const auto deep = attach(child.pid(), {.depth_max = 2000});
+  const auto cut = attach(child.pid(), {.depth_max = 64});
+  ASSERT_NE(deep, nullptr);
+  ASSERT_NE(cut, nullptr);
+  ASSERT_TRUE(deep->sample(stacks_));
+  ASSERT_THAT(stacks_, SizeIs(1));
+  EXPECT_THAT(stacks_[0].frames, SizeIs(604));  // <module>, main, obey, dive x 601
+  EXPECT_EQ(stacks_[0].frames[0].function, "<module>");
+  EXPECT_EQ(deep->counters().truncated, 0U);
+  const auto before = cut->counters();
+  ASSERT_TRUE(cut->sample(stacks_));
+  EXPECT_THAT(stacks_[0].frames, SizeIs(64));
+  for (const PyFrame& frame : stacks_[0].frames)
+    EXPECT_EQ(frame.function, "dive");
+  EXPECT_EQ(cut->counters().truncated - before.truncated, 1U);
+}
+
+TEST_P(LivePython, TellsThatTheProcessWasKilled) {
+  Child child(GetParam(), "commands.py");
+  static_cast<void>(child.read_to_end());
+  const pid_t pid = child.pid();
+  const auto process = attach(pid);
+  ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(process->sample(stacks_));
+  child.finish();
+  const auto gone = process->sample(stacks_);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kNotFound);
+  EXPECT_EQ(Process::attach(pid, procfs_, {}).error().code, Code::kNotFound);
+}
+
+TEST_P(LivePython, TellsThatAnotherProgramWasExecuted) {
+  const Child child(GetParam(), "commands.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  child.tell("e");
+  child.tell("END\n");
+  static_cast<void>(child.read_to_end());  // cat says it
+  const auto gone = process->sample(stacks_);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kNotFound);
+  EXPECT_EQ(Process::attach(child.pid(), procfs_, {}).error().code, Code::kNotFound);
+}
+
+TEST_P(LivePython, ReadsAForkedChild) {
+  const Child child(GetParam(), "commands.py");
+  static_cast<void>(child.read_to_end());
+  child.tell("f");
+  const auto lines = child.read_to_end();
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto grandchild = parse_int<std::int32_t>(lines[0]);
+  ASSERT_TRUE(grandchild);
+  const auto process = attach(*grandchild);
+  ASSERT_NE(process, nullptr);
+  EXPECT_TRUE(sample_until(*process, [&](const std::vector<PyStack>& stacks) {
+    return stacks.size() == 1 && stacks[0].tid == *grandchild &&
+           stacks[0].frames.back().function == "in_child" &&
+           stacks[0].state == SampleState::kSleeping;
+  }));
+  ::kill(*grandchild, SIGKILL);
+}
+
+TEST_P(LivePython, SeesThatAProcessIsStopped) {
+  const Child child(GetParam(), "commands.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  ::kill(child.pid(), SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child.pid(), &status, WUNTRACED), child.pid());
+  ASSERT_TRUE(process->sample(stacks_));
+  ASSERT_THAT(stacks_, SizeIs(1));
+  EXPECT_EQ(stacks_[0].state, SampleState::kStopped);
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LivePython);
+INSTANTIATE_TEST_SUITE_P(Interpreter, LivePython, ::testing::ValuesIn(interpreters()),
+                         [](const auto& test) { return name_of(test.param); });
+
+TEST(LivePythons, AreInstalled) {
+  if (interpreters().empty())
+    GTEST_SKIP() << "no Python from 3.8 on in /usr/bin, /usr/local or pyenv";
+  EXPECT_THAT(interpreters(), Each(HasSubstr("python3")));
+}
+
+TEST(Process, IsNotFoundWithoutPython) {
+  const auto process = Process::attach(::getpid(), sys::Procfs(), {});
+  ASSERT_FALSE(process);
+  EXPECT_EQ(process.error().code, Code::kNotFound);
+  EXPECT_THAT(process.error().what, HasSubstr("no interpreter"));
+}
+
+}  // namespace
+}  // namespace kansoku::capture::python

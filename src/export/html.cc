@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "export/report_files.h"
+
+namespace kansoku::exporter {
+namespace {
+
+constexpr std::size_t kRanksMax = 1024;
+constexpr std::size_t kColumnsMax = 400;
+constexpr std::size_t kListMax = 64;  // findings, evidence lines, frames shown
+
+// Text for element content and quoted attributes.
+std::string escape(std::string_view untrusted) {
+  std::string out;
+  for (const char c : untrusted) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+// JSON inside a script element: no '<' can close the element or open a comment, no line separator
+// can end a line.
+std::string script_safe(std::string_view json) {
+  std::string out;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string_view rest = json.substr(i);
+    if (json[i] == '<') {
+      out += "\\u003c";
+    } else if (rest.starts_with("\xe2\x80\xa8") || rest.starts_with("\xe2\x80\xa9")) {
+      out += rest[2] == '\xa8' ? "\\u2028" : "\\u2029";
+      i += 2;
+    } else {
+      out += json[i];
+    }
+  }
+  return out;
+}
+
+std::string text_of(const Json& object, std::string_view key) {
+  return object.at(key).as_string();
+}
+double number_of(const Json& object, std::string_view key) {
+  return object.at(key).as_double();
+}
+
+std::string milliseconds(double value) {
+  return fmt::format("{:.{}f} ms", value, value >= 100 ? 0 : 1);
+}
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// "rank 2", "ranks 0, 1 and 3".
+std::string rank_list(const Json& ranks) {
+  const std::size_t count = std::min(ranks.size(), kListMax);
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) out += i + 1 == count ? " and " : ", ";
+    out += std::to_string(ranks.at(i).as_int());
+  }
+  if (ranks.size() > count) out += fmt::format(" and {} more", ranks.size() - count);
+  return out;
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+std::string place_of(const Json& finding) {
+  const std::string function = text_of(finding, "function");
+  if (function.empty()) return {};
+  const std::string file = base_name(text_of(finding, "file"));
+  const std::int64_t line = finding.at("line").as_int();
+  if (file.empty()) return function;
+  return line > 0 ? fmt::format("{} ({}:{})", function, file, line)
+                  : fmt::format("{} ({})", function, file);
+}
+
+std::string headline(const Json& finding) {
+  const std::string kind = text_of(finding, "kind");
+  const std::string who = rank_list(finding.at("ranks"));
+  const std::string cost = milliseconds(number_of(finding, "cost_ms_per_step"));
+  const std::string place = place_of(finding);
+  const std::string in = place.empty() ? "" : ": " + place;
+  if (kind == "hang" || kind == "stopped") return capitalised(who) + " stands still" + in;
+  if (kind == "common_input") return "All ranks wait for their input, " + cost + " a step" + in;
+  if (kind == "cpu_contention")
+    return capitalised(who) + " waits for a processor, " + cost + " a step";
+  return capitalised(who) + " slows every step by " + cost + in;
+}
+
+std::string list_html(const Json& lines, std::string_view css_class) {
+  if (lines.size() == 0) return {};
+  std::string out = fmt::format("<ul class=\"{}\">", css_class);
+  for (std::size_t i = 0; i < std::min(lines.size(), kListMax); ++i) {
+    out += "<li>" + escape(lines.at(i).as_string()) + "</li>";
+  }
+  return out + "</ul>";
+}
+
+std::string stack_html(const Json& stack) {
+  if (stack.size() == 0) return {};
+  const std::size_t first = stack.size() > kListMax ? stack.size() - kListMax : 0;
+  std::string out = "<div class=\"stack\" aria-label=\"call stack, outermost first\">";
+  for (std::size_t i = first; i < stack.size(); ++i) {
+    const bool is_leaf = i + 1 == stack.size();
+    out += fmt::format("<div{}>{}{}</div>", is_leaf ? " class=\"leaf\"" : "",
+                       std::string((i - first) * 2, ' '), escape(stack.at(i).as_string()));
+  }
+  return out + "</div>";
+}
+
+std::string figures_html(const Json& finding) {
+  const auto figure = [](std::string_view value, std::string_view name) {
+    return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
+  };
+  return "<div class=\"figures\">" +
+         figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step") +
+         figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100), "of the step") +
+         figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100),
+                "confidence (bootstrap over steps)") +
+         figure(text_of(finding, "kind"), "kind") + "</div>";
+}
+
+std::string finding_html(const Json& finding, bool is_first, const Json& victims) {
+  std::string out = fmt::format("<section class=\"verdict\"><{0}>{1}</{0}>", is_first ? "h1" : "h2",
+                                escape(headline(finding)));
+  if (is_first && victims.size() > 0) {
+    out += fmt::format(
+        "<p class=\"lead\">{} {} held up: in every collective they wait for the slowest. They look "
+        "slow and are "
+        "healthy.</p>",
+        escape(capitalised(rank_list(victims))), victims.size() == 1 ? "is" : "are");
+  }
+  return out + figures_html(finding) + list_html(finding.at("evidence"), "evidence") +
+         stack_html(finding.at("stack")) + "</section>";
+}
+
+std::string verdict_html(const Json& diagnosis) {
+  const Json findings = diagnosis.at("findings");
+  const Json steps = diagnosis.at("steps");
+  if (findings.size() == 0) {
+    const std::int64_t count = steps.at("count").as_int();
+    const std::string seen =
+        count > 0
+            ? fmt::format(
+                  "{} steps were compared, median {}. No rank and no function holds the job back.",
+                  count, milliseconds(number_of(steps, "median_ms")))
+            : "No repeating steps were found, so nothing could be compared.";
+    return "<section class=\"verdict clean\"><h1>Nothing found</h1><p class=\"lead\">" +
+           escape(seen) + "</p></section>";
+  }
+  std::string out;
+  for (std::size_t i = 0; i < std::min(findings.size(), kListMax); ++i) {
+    out += finding_html(findings.at(i), i == 0, diagnosis.at("victims"));
+  }
+  return out;
+}
+
+std::string losses_html(const Json& diagnosis) {
+  const Json losses = diagnosis.at("losses");
+  std::string lines;
+  for (const std::string& name : losses.keys()) {
+    const Json loss = losses.at(name);
+    const std::string severity = text_of(loss, "severity");
+    if (severity != "data_loss" && severity != "error") continue;
+    lines += fmt::format("<li><b>{}</b>: {}. {}</li>", escape(name), loss.at("count").as_int(),
+                         escape(text_of(loss, "advice")));
+  }
+  if (lines.empty()) return {};
+  return "<section class=\"warning\" role=\"alert\"><b>The recording lost data; read the verdict "
+         "with care.</b><ul>" +
+         lines + "</ul></section>";
+}
+
+std::string facts_html(const Json& diagnosis, const Json& view) {
+  const Json facts = view.at("facts");
+  const Json steps = diagnosis.at("steps");
+  std::string out = "<dl>";
+  const auto row = [&out](std::string_view name, const std::string& value) {
+    if (!value.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>", name, escape(value));
+  };
+  row("job", text_of(facts, "job"));
+  row("host", text_of(facts, "host"));
+  row("recorded", text_of(facts, "recorded_at"));
+  if (facts.contains("duration_s"))
+    row("duration", fmt::format("{:.1f} s", number_of(facts, "duration_s")));
+  if (facts.contains("events")) row("events", std::to_string(facts.at("events").as_int()));
+  row("steps", fmt::format("{} compared, median {}, 95 % below {}", steps.at("count").as_int(),
+                           milliseconds(number_of(steps, "median_ms")),
+                           milliseconds(number_of(steps, "p95_ms"))));
+  row("steps found by", text_of(steps, "found_by"));
+  row("not explained", fmt::format("{:.0f} % of the time lost to slow ranks",
+                                   number_of(diagnosis, "not_explained_share") * 100));
+  const Json losses = diagnosis.at("losses");
+  for (const std::string& name : losses.keys())
+    row(escape(name), std::to_string(losses.at(name).at("count").as_int()));
+  const Json notes = diagnosis.at("notes");
+  for (std::size_t i = 0; i < std::min(notes.size(), kListMax); ++i)
+    row("note", notes.at(i).as_string());
+  row("Kansoku", text_of(facts, "version"));
+  return out + "</dl>";
+}
+
+// The rows of a heat map within the bounds of the page; columns above the limit are merged by their
+// greatest value.
+Json bounded_rows(const Json& rows) {
+  Json out = Json::array();
+  for (std::size_t r = 0; r < std::min(rows.size(), kRanksMax); ++r) {
+    const Json row = rows.at(r);
+    const std::size_t stride =
+        std::max<std::size_t>((row.size() + kColumnsMax - 1) / kColumnsMax, 1);
+    Json shrunk = Json::array();
+    for (std::size_t c = 0; c < row.size(); c += stride) {
+      double greatest = row.at(c).as_double();
+      for (std::size_t k = c; k < std::min(c + stride, row.size()); ++k)
+        greatest = std::max(greatest, row.at(k).as_double());
+      shrunk.push(greatest);
+    }
+    out.push(std::move(shrunk));
+  }
+  return out;
+}
+
+Json bounded_view(const Json& view) {
+  Json out = view;
+  for (const std::string key : {"heat", "wait_heat"}) {
+    if (view.at(key).is_array()) out.set(key, bounded_rows(view.at(key)));
+  }
+  return out;
+}
+
+constexpr std::string_view kPage = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+{css}</style>
+</head>
+<body>
+<main>
+<header class="top"><span>Kansoku 観測 · diagnosis of {job}</span><button id="theme" type="button">Dark</button></header>
+{verdict}{losses}
+<section>
+<div class="head"><h2>Every rank, every step</h2><span><button id="show-heat" type="button" aria-pressed="true">own work</button> <button id="show-wait_heat" type="button" aria-pressed="false">waiting</button></span></div>
+<p class="hint">A row is a rank, a column a step. Own work leaves out the time spent waiting for other ranks and for a processor: a slow rank is a bright row.</p>
+<div class="chart" id="heat"></div>
+<div class="legend"><span id="heat-low"></span><span class="scale" id="heat-scale"></span><span id="heat-high"></span></div>
+</section>
+<section>
+<h2>Where a step goes</h2>
+<p class="hint">Mean of all compared steps. The rank that waits least for the others is the one they wait for.</p>
+<div class="chart" id="phases"></div><div class="legend" id="phases-legend"></div>
+</section>
+<section>
+<h2>The worst step</h2>
+<p class="hint" id="worst-note"></p>
+<div class="chart" id="worst"></div><div class="legend" id="worst-legend"></div>
+</section>
+<section>
+<h2>Functions: {functions_rank} against the others</h2>
+<p class="hint">Milliseconds a step in each function itself, from stack samples, without the time spent waiting for other ranks.</p>
+<div id="functions"></div>
+</section>
+<section>
+<h2>The recording</h2>
+<p class="hint">The trace opens unconverted in ui.perfetto.dev (Open trace file).</p>
+{facts}
+</section>
+<noscript><section>The pictures need JavaScript; the verdict above does not.</section></noscript>
+</main>
+<script type="application/json" id="data">{data}</script>
+<script>
+{js}</script>
+</body>
+</html>
+)";
+
+// Fills {name} places in one pass, so that inserted text is never searched again.
+std::string fill(std::string_view page,
+                 const std::vector<std::pair<std::string_view, std::string>>& values) {
+  std::string out;
+  while (!page.empty()) {
+    const auto open = page.find('{');
+    out += page.substr(0, open);
+    if (open == std::string_view::npos) break;
+    const auto close = page.find('}', open);
+    const std::string_view name = page.substr(open + 1, close - open - 1);
+    for (const auto& [key, value] : values) {
+      if (key == name) out += value;
+    }
+    page = page.substr(close + 1);
+  }
+  return out;
+}
+
+Result<void> check_schema(const Json& json, std::string_view wanted) {
+  const std::string schema = json.at("schema").as_string();
+  if (schema == wanted) return {};
+  return Error{Code::kUnsupported,
+               fmt::format("write report: schema \"{}\" where {} was expected", schema, wanted)};
+}
+
+}  // namespace
+
+Result<std::string> html_report(const Json& diagnosis, const Json& view) {
+  TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/1"));
+  TRY_VOID(check_schema(view, "kansoku.view/1"));
+  const Json findings = diagnosis.at("findings");
+  const std::string title = findings.size() > 0 ? headline(findings.at(0)) : "Nothing found";
+  const std::string job = text_of(view.at("facts"), "job");
+  const std::string rank = view.contains("functions_rank")
+                               ? "rank " + std::to_string(view.at("functions_rank").as_int())
+                               : "one rank";
+  const Json data = Json::object().set("view", bounded_view(view));
+  return fill(kPage, {{"title", escape(title + " - Kansoku")},
+                      {"css", std::string(files::kCss)},
+                      {"job", escape(job.empty() ? "a job" : job)},
+                      {"verdict", verdict_html(diagnosis)},
+                      {"losses", losses_html(diagnosis)},
+                      {"functions_rank", rank},
+                      {"facts", facts_html(diagnosis, view)},
+                      {"data", script_safe(data.dump())},
+                      {"js", std::string(files::kJs)}});
+}
+
+}  // namespace kansoku::exporter
