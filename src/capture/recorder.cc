@@ -21,7 +21,7 @@ constexpr Nanos kFlushEvery =
     std::chrono::milliseconds{500};  // the trace promises at least each second
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
-constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
+constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};  // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -302,6 +302,8 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   metadata("kansoku.attach", impl->bpf_state);
   metadata("kansoku.python_hz", std::to_string(python_rate(impl->options)));
   metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns()));
+  for (const auto& [key, value] : impl->options.metadata)
+    metadata(key, value);
   TRY_VOID(impl->writer->flush());
   return std::unique_ptr<Recorder>(new Recorder(std::move(impl)));
 }
@@ -329,7 +331,8 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
     impl_->tick(now);
     TRY(const bool go_on, impl_->flush_and_report(now, on_status));
     if (!go_on || impl_->roster->processes().empty()) break;
-    BootTime wake = std::min({now + (impl_->enabled ? kDrainEvery : kIdleEvery), impl_->next_flush, end});
+    BootTime wake =
+        std::min({now + (impl_->enabled ? kDrainEvery : kIdleEvery), impl_->next_flush, end});
     if (impl_->enabled && impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
     sys::sleep_until(wake);
   }

@@ -52,6 +52,7 @@ struct RecorderOptions {
   std::uint32_t ring_bytes{16U << 20};
   std::uint32_t python_hz{0};  // 0 = as the packs say
   bool use_bpf{true};          // false: Python stacks only
+  std::map<std::string, std::string> metadata;  // more facts for the trace, by key
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty
 };

@@ -88,6 +88,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options)
   }
   out.ring_bytes = options.ring_bytes;
   out.python_hz = options.python_hz;
+  out.metadata = {{"kansoku.version", version_text()}, {"kansoku.host", sys::host_name()}};
   out.use_bpf = options.use_bpf;
   const bool quiet = options.quiet;
   out.log = [quiet](const std::string& line) {

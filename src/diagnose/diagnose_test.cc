@@ -447,6 +447,7 @@ TEST(DiagnoseJson, ViewHoldsThePictures) {
   EXPECT_NEAR(view.at("heat").at(std::size_t{1}).at(std::size_t{3}).as_double(), 55, 6);
   EXPECT_GT(view.at("wait_heat").at(std::size_t{0}).at(std::size_t{3}).as_double(), 10);
   EXPECT_EQ(view.at("function_rank").as_int(), 1);
+  EXPECT_GT(view.at("facts").at("duration_s").as_double(), 1);
   const Json row = view.at("functions").at(std::size_t{0});
   EXPECT_EQ(row.at("function").as_string(), "SlowDataset.__getitem__");
   EXPECT_NEAR(row.at("difference_ms").as_double(), 15, 4);

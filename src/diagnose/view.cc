@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
+#include "common/parse.h"
 #include "diagnose/diagnose.h"
 
 namespace kansoku::diagnose {
@@ -76,16 +80,40 @@ Json phase_rows(const Diagnosis& diagnosis) {
   return rows;
 }
 
-Json title(const trace::Trace& trace) {
+// "2026-11-21 07:51:00 UTC" of nanoseconds since 1970; empty for what no clock shows.
+std::string utc_text(const std::string& unix_ns) {
+  const auto ns = parse_int<std::int64_t>(unix_ns);
+  if (!ns || *ns < 0) return {};
+  const std::chrono::sys_seconds time{std::chrono::seconds{*ns / 1'000'000'000}};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date{day};
+  const std::chrono::hh_mm_ss clock{time - day};
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count(), clock.seconds().count());
+}
+
+Json facts(const trace::Trace& trace, const Diagnosis& diagnosis) {
   const double begin_ns = static_cast<double>(trace.begin_ns);
   const double end_ns = static_cast<double>(trace.end_ns);
   const std::size_t events = trace.slices.size() + trace.instants.size() + trace.counters.size() +
                              trace.samples.size() + trace.switches.size() + trace.wakes.size();
-  const auto version = trace.metadata.find("kansoku.version");
+  const auto metadata = [&trace](const std::string& key) {
+    const auto found = trace.metadata.find(key);
+    return found == trace.metadata.end() ? std::string{} : found->second;
+  };
+  std::string job;
+  for (const trace::Process& process : trace.processes) {
+    if (!diagnosis.ranks.empty() && process.pid == diagnosis.ranks.front().pid)
+      job = trace.str(process.job);
+  }
   return Json::object()
-      .set("duration_ms", rounded(std::max(0.0, (end_ns - begin_ns) / 1e6)))
+      .set("job", job)
+      .set("host", metadata("kansoku.host"))
+      .set("recorded_at", utc_text(metadata("kansoku.recorded_at_unix_ns")))
+      .set("duration_s", rounded(std::max(0.0, (end_ns - begin_ns) / 1e9)))
       .set("events", static_cast<std::uint64_t>(events))
-      .set("recorder_version", version == trace.metadata.end() ? "" : version->second);
+      .set("version", metadata("kansoku.version"));
 }
 
 }  // namespace
@@ -97,7 +125,7 @@ Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis) {
   const std::size_t columns = diagnosis.heat_column_count_max;
   return Json::object()
       .set("schema", "kansoku.view/1")
-      .set("title", title(trace))
+      .set("facts", facts(trace, diagnosis))
       .set("ranks", ranks)
       .set("steps", static_cast<std::uint64_t>(diagnosis.steps.count))
       .set("heat", heat(diagnosis.view.work_ms, columns))

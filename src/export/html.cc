@@ -142,12 +142,15 @@ std::string figures_html(const Json& finding) {
   const auto figure = [](std::string_view value, std::string_view name) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
   };
+  const std::string kind = text_of(finding, "kind");
+  if (kind == "hang" || kind == "stopped")
+    return "<div class=\"figures\">" + figure(kind, "kind") + "</div>";
   return "<div class=\"figures\">" +
          figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step") +
          figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100), "of the step") +
          figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100),
                 "confidence (bootstrap over steps)") +
-         figure(text_of(finding, "kind"), "kind") + "</div>";
+         figure(kind, "kind") + "</div>";
 }
 
 std::string finding_html(const Json& finding, bool is_first, const Json& victims) {
@@ -270,7 +273,7 @@ constexpr std::string_view kPage = R"(<!doctype html>
 </head>
 <body>
 <main>
-<header class="top"><span>Kansoku 観測 · diagnosis of {job}</span><button id="theme" type="button">Dark</button></header>
+<header class="top"><span>Kansoku · diagnosis of {job}</span><button id="theme" type="button">Dark</button></header>
 {verdict}{losses}
 <section>
 <div class="head"><h2>Every rank, every step</h2><span><button id="show-heat" type="button" aria-pressed="true">own work</button> <button id="show-wait_heat" type="button" aria-pressed="false">waiting</button></span></div>
@@ -340,8 +343,8 @@ Result<std::string> html_report(const Json& diagnosis, const Json& view) {
   const Json findings = diagnosis.at("findings");
   const std::string title = findings.size() > 0 ? headline(findings.at(0)) : "Nothing found";
   const std::string job = text_of(view.at("facts"), "job");
-  const std::string rank = view.contains("functions_rank")
-                               ? "rank " + std::to_string(view.at("functions_rank").as_int())
+  const std::string rank = view.contains("function_rank")
+                               ? "rank " + std::to_string(view.at("function_rank").as_int())
                                : "one rank";
   const Json data = Json::object().set("view", bounded_view(view));
   return fill(kPage, {{"title", escape(title + " - Kansoku")},

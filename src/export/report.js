@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const view = data.view, root = document.documentElement;
   const phases = [["input", "input"], ["forward", "forward"], ["backward", "backward"],
-    ["communication_transfer", "communication: transfer"], ["communication_wait", "communication: waiting for others"],
+    ["transfer", "communication: transfer"], ["wait", "communication: waiting for others"],
     ["optimizer", "optimizer"], ["other", "other"]];
   const label = Object.fromEntries(phases);
   const ns = "http://www.w3.org/2000/svg";
@@ -122,7 +122,7 @@
     const box = byId("functions"); box.textContent = "";
     const table = html("table", html("div", box, undefined, "scroll")), head = html("tr", html("thead", table)), body = html("tbody", table);
     for (const [key, text, isNumber] of columns) {
-      const th = html("th", head, text + (order[0] === key ? (order[1] < 0 ? " ▼" : " ▲") : ""), isNumber ? "num" : "");
+      const th = html("th", head, text + (order[0] === key ? (order[1] < 0 ? " ▼" : " ▲") : ""), isNumber ? "num" : key === "where" ? "where" : "");
       th.tabIndex = 0;
       const sort = () => { order = [key, order[0] === key ? -order[1] : isNumber ? -1 : 1]; drawFunctions(); };
       th.onclick = sort;
@@ -139,7 +139,7 @@
       const cell = html("td", tr, undefined, "num");
       const bar = html("span", cell, "", "bar");
       bar.style.width = Math.round(Math.abs(row.difference_ms) / largest * 70) + "px";
-      if (row.difference_ms < 0) bar.style.background = css("--communication_wait");
+      if (row.difference_ms < 0) bar.style.background = css("--wait");
       html("span", cell, " " + (row.difference_ms > 0 ? "+" : "") + ms(row.difference_ms));
     }
   };

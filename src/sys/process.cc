@@ -2,6 +2,7 @@
 #include "sys/process.h"
 
 #include <fcntl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,11 @@ Result<std::string> own_path() {
   const ssize_t bytes = ::readlink("/proc/self/exe", buffer.data(), buffer.size());
   if (bytes < 0) return errno_error(errno, "read link", "/proc/self/exe");
   return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+std::string host_name() {
+  utsname name{};
+  return ::uname(&name) == 0 ? std::string(name.nodename) : std::string{};
 }
 
 }  // namespace kansoku::sys

@@ -47,4 +47,7 @@ class Child {
 /// Absolute path of the running program.
 [[nodiscard]] Result<std::string> own_path();
 
+/// The name of this host; empty if the kernel does not tell.
+[[nodiscard]] std::string host_name();
+
 }  // namespace kansoku::sys

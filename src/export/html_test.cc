@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kansoku::exporter {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Json finding(const std::string& function) {
+  return Json::object()
+      .set("kind", "slow_input")
+      .set("ranks", Json::array().push(2))
+      .set("function", function)
+      .set("file", "/app/train.py")
+      .set("line", 70)
+      .set("stack", Json::array().push("main").push(function))
+      .set("cost_ms_per_step", 20.94)
+      .set("share", 0.44)
+      .set("confidence", 1.0)
+      .set("evidence", Json::array().push("rank 2 arrives last in 9 of 10 collectives"));
+}
+
+Json diagnosis(const Json& findings) {
+  return Json::object()
+      .set("schema", "kansoku.diagnosis/1")
+      .set("findings", findings)
+      .set("victims", Json::array().push(0).push(1).push(3))
+      .set("steps", Json::object().set("count", 300).set("median_ms", 47.5).set("p95_ms", 60.0))
+      .set("losses", Json::object());
+}
+
+Json view() {
+  return Json::object().set("schema", "kansoku.view/1").set("ranks", Json::array().push(0));
+}
+
+std::string report(const Json& of, const Json& with = view()) {
+  const Result<std::string> html = html_report(of, with);
+  EXPECT_TRUE(html.has_value()) << (html ? "" : html.error().what);
+  return html ? *html : std::string{};
+}
+
+TEST(HtmlReport, PutsTheVerdictInWordsOnTop) {
+  const std::string html = report(diagnosis(Json::array().push(finding("Data.__getitem__"))));
+  EXPECT_THAT(html,
+              HasSubstr("<h1>Rank 2 slows every step by 20.9 ms: Data.__getitem__ (train.py:70)"));
+  EXPECT_THAT(html, HasSubstr("Ranks 0, 1 and 3 are held up"));
+  EXPECT_THAT(html, HasSubstr("<li>rank 2 arrives last in 9 of 10 collectives</li>"));
+  EXPECT_THAT(html, HasSubstr("<div class=\"leaf\">  Data.__getitem__</div>"));
+}
+
+TEST(HtmlReport, SaysThatNothingWasFound) {
+  const std::string html = report(diagnosis(Json::array()));
+  EXPECT_THAT(html, HasSubstr("<h1>Nothing found</h1>"));
+  EXPECT_THAT(html, HasSubstr("300 steps were compared"));
+  EXPECT_THAT(html, Not(HasSubstr("role=\"alert\"")));
+}
+
+TEST(HtmlReport, AHangHasNoCostOfAStep) {
+  Json hang = finding("main");
+  hang.set("kind", "hang");
+  const std::string html = report(diagnosis(Json::array().push(hang)));
+  EXPECT_THAT(html, HasSubstr("<h1>Rank 2 stands still: main (train.py:70)</h1>"));
+  EXPECT_THAT(html, Not(HasSubstr("cost of every step")));
+}
+
+TEST(HtmlReport, ShowsWhatWasLostAndWhatToDo) {
+  Json lossy = diagnosis(Json::array());
+  const auto loss = [](const char* severity) {
+    return Json::object().set("count", 12).set("severity", severity).set("advice", "raise it");
+  };
+  lossy.set("losses", Json::object()
+                          .set("ring_dropped_records", loss("data_loss"))
+                          .set("harmless_thing", loss("notice")));
+  const std::string html = report(lossy);
+  const auto alert = html.substr(html.find("role=\"alert\""), 300);
+  EXPECT_THAT(alert, HasSubstr("<b>ring_dropped_records</b>: 12. raise it"));
+  EXPECT_THAT(alert, Not(HasSubstr("<b>harmless_thing")));
+}
+
+TEST(HtmlReport, NamesOfTheTargetCannotBecomeMarkup) {
+  const std::string evil = "</script><img src=x onerror=alert(1)>\" ' & \xe2\x80\xa8 {css}";
+  Json picture = view();
+  picture.set("functions", Json::array().push(Json::object().set("function", evil)))
+      .set("facts", Json::object().set("job", evil).set("host", evil));
+  const std::string html = report(diagnosis(Json::array().push(finding(evil))), picture);
+  EXPECT_THAT(html, Not(HasSubstr("<img")));
+  EXPECT_THAT(html, Not(HasSubstr("\xe2\x80\xa8\"")));
+  std::size_t closes = 0;
+  for (auto at = html.find("</script"); at != std::string::npos; at = html.find("</script", at + 1))
+    ++closes;
+  EXPECT_EQ(closes, 2U);  // the data and the program
+}
+
+TEST(HtmlReport, NeedsNoNetwork) {
+  const std::string html = report(diagnosis(Json::array().push(finding("f"))));
+  EXPECT_THAT(html, HasSubstr("default-src 'none'"));
+  for (const char* wanted : {"src=\"http", "href=\"http", "@import", "url(http", "fetch("})
+    EXPECT_THAT(html, Not(HasSubstr(wanted)));
+}
+
+TEST(HtmlReport, IsBoundedWhateverTheJobIs) {
+  Json heat = Json::array();
+  Json row = Json::array();
+  for (int i = 0; i < 5000; ++i)
+    row.push(i);
+  for (int i = 0; i < 1500; ++i)
+    heat.push(row);
+  Json picture = view();
+  picture.set("heat", heat);
+  const std::string html = report(diagnosis(Json::array()), picture);
+  EXPECT_LT(html.size(), 1024U * 400 * 12);
+}
+
+TEST(HtmlReport, RefusesSchemasItDoesNotKnow) {
+  Json other = diagnosis(Json::array());
+  other.set("schema", "kansoku.diagnosis/9");
+  EXPECT_EQ(html_report(other, view()).error().code, Code::kUnsupported);
+  EXPECT_EQ(html_report(diagnosis(Json::array()), Json::object()).error().code, Code::kUnsupported);
+  EXPECT_EQ(html_report(Json(), Json()).error().code, Code::kUnsupported);
+}
+
+TEST(HtmlReport, SameInputSameBytes) {
+  const Json of = diagnosis(Json::array().push(finding("f")));
+  EXPECT_EQ(report(of), report(of));
+}
+
+}  // namespace
+}  // namespace kansoku::exporter

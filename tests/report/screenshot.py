@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draws the report of a recorded straggler in headless Chromium and looks at the picture.
+
+screenshot.py KANSOKU TRACE RANK [FOLDER]: TRACE holds a job in which RANK is slow. Light and dark, wide and narrow. With
+FOLDER the pictures stay there. Exit status 77 (skipped) without Chromium.
+"""
+import html
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+MEASURE = """<script>
+document.body.dataset.measured = JSON.stringify({
+  overflow: document.documentElement.scrollWidth - innerWidth,
+  cells: document.querySelectorAll("#heat .cell").length,
+  phases: [...document.querySelectorAll("#phases svg text.soft")].map((t) => t.textContent),
+  widths: [...document.querySelectorAll("#phases .phase")].reduce((sums, r) => {
+    sums[r.getAttribute("y")] = (sums[r.getAttribute("y")] || 0) + Number(r.getAttribute("width")); return sums; }, {}),
+  spans: document.querySelectorAll("#worst .span").length,
+  rows: document.querySelectorAll("#functions tbody tr").length,
+  heading: document.querySelector("h1").textContent,
+  heat: document.querySelector("#heat svg").getBoundingClientRect().toJSON(),
+  background: getComputedStyle(document.body).backgroundColor,
+});
+</script>"""
+
+
+def read_png(path):
+    """Width, height and rows of (r, g, b) of an 8-bit RGB or RGBA picture without interlacing."""
+    with open(path, "rb") as file:
+        data = file.read()
+    width, height, depth, colour, _, _, interlace = struct.unpack(">IIBBBBB", data[16:29])
+    assert depth == 8 and colour in (2, 6) and interlace == 0, (depth, colour, interlace)
+    channels = 3 if colour == 2 else 4
+    body, at = b"", 8
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at:at + 8])
+        if kind == b"IDAT":
+            body += data[at + 8:at + 8 + length]
+        at += 12 + length
+    raw, stride = zlib.decompress(body), width * channels
+    rows, previous = [], bytearray(stride)
+    for y in range(height):
+        method = raw[y * (stride + 1)]
+        line = bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        for x in range(stride):
+            left = line[x - channels] if x >= channels else 0
+            up = previous[x]
+            corner = previous[x - channels] if x >= channels else 0
+            if method == 1:
+                line[x] = (line[x] + left) & 255
+            elif method == 2:
+                line[x] = (line[x] + up) & 255
+            elif method == 3:
+                line[x] = (line[x] + (left + up) // 2) & 255
+            elif method == 4:
+                guess = left + up - corner
+                near = min((left, up, corner), key=lambda v: abs(guess - v))  # ties: left, up, corner
+                line[x] = (line[x] + near) & 255
+        rows.append([tuple(line[x:x + 3]) for x in range(0, stride, channels)])
+        previous = line
+    return width, height, rows
+
+
+def chromium(arguments):
+    return subprocess.run(
+        ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+         "--virtual-time-budget=3000", *arguments],
+        check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def warmth(rows, box, index):
+    """How much redder than blue the middle of one row of the heat map is, on average."""
+    y = int(box["top"] + (index + 0.45) * 34)
+    pixels = [rows[y][x] for x in range(int(box["left"]) + 80, int(box["right"]) - 10, 3)]
+    return sum(p[0] - p[2] for p in pixels) / len(pixels)
+
+
+def check(page, folder, width, theme, culprit):
+    name = f"{theme}-{width}"
+    address = f"file://{page}#{theme}"
+    dom = chromium([f"--window-size={width},1600", "--dump-dom", address])
+    seen = json.loads(html.unescape(re.search(r'data-measured="([^"]*)"', dom).group(1)))
+    picture = os.path.join(folder, name + ".png")
+    chromium([f"--window-size={width},1600", f"--screenshot={picture}", address])
+    ranks = len(seen["phases"])
+    wrong = []
+
+    def want(good, text):
+        if not good:
+            wrong.append(f"{name}: {text}")
+
+    want(seen["overflow"] <= 0, f"the page is {seen['overflow']} pixels wider than the window")
+    want(ranks == 4, f"{ranks} rows of phases")
+    want(seen["cells"] >= 4 * 10 and seen["cells"] % 4 == 0, f"{seen['cells']} cells in the heat map")
+    bars = list(seen["widths"].values())
+    want(max(bars) - min(bars) < 0.1 * max(bars), f"phases of one step differ in length: {bars}")
+    want(seen["spans"] >= 8, f"{seen['spans']} spans in the worst step")
+    want(seen["rows"] >= 1, "no functions")
+    want(seen["heading"].startswith(f"Rank {culprit} slows"), f"heading {seen['heading']!r}")
+    _, _, rows = read_png(picture)
+    warm = [warmth(rows, seen["heat"], rank) for rank in range(ranks)]
+    others = [value for rank, value in enumerate(warm) if rank != culprit]
+    want(warm[culprit] > max(others) + 40, f"rank {culprit} does not stand out in the heat map: {warm}")
+    corner = sum(rows[2][2]) / 3
+    want(corner > 200 if theme == "light" else corner < 60, f"background brightness {corner}")
+    print(f"{name}: {seen['cells']} cells, {seen['spans']} spans, warmth by rank {[round(w) for w in warm]}")
+    return wrong
+
+
+def main():
+    if len(sys.argv) < 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not shutil.which("chromium"):
+        print("skipped: no chromium")
+        return 77
+    kansoku, trace, culprit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    with tempfile.TemporaryDirectory() as own:
+        folder = sys.argv[4] if len(sys.argv) > 4 else own
+        os.makedirs(folder, exist_ok=True)
+        report, page = os.path.join(own, "report.html"), os.path.join(own, "measured.html")
+        run = subprocess.run([kansoku, "diagnose", trace, "--html", report], check=False, capture_output=True, text=True)
+        assert run.returncode == 10, run
+        with open(report, encoding="utf-8") as source, open(page, "w", encoding="utf-8") as out:
+            out.write(source.read().replace("</body>", MEASURE + "</body>"))
+        wrong = []
+        for theme in ("light", "dark"):
+            for width in (1280, 500):  # Chromium opens no narrower window
+                wrong += check(page, folder, width, theme, culprit)
+    for text in wrong:
+        print(f"wrong: {text}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
