@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
-#include <vector>
+#include <utility>
 
+#include "common/bytes.h"
 #include "common/check.h"
 
 namespace kansoku::trace {
@@ -21,20 +24,21 @@ class PacketBuffer {
   static constexpr std::size_t kLargeBytesMax =
       (1U << 28) - 1;  // of a message opened with open_large()
 
-  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
-  void clear() { bytes_.clear(); }
-  void reserve(std::size_t count) { bytes_.reserve(count); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] ByteSpan bytes() const { return {bytes_.get(), size_}; }
+  void clear() { size_ = 0; }
+  void reserve(std::size_t count) {
+    if (count > capacity_) grow(count);
+  }
 
   void varint(std::uint64_t value) {
-    std::byte out[10];
-    std::size_t count = 0;
+    std::byte* at = room(10);
     while (value >= 0x80) {
-      out[count++] = static_cast<std::byte>(value | 0x80);
+      *at++ = static_cast<std::byte>(value | 0x80);
       value >>= 7;
     }
-    out[count++] = static_cast<std::byte>(value);
-    bytes_.insert(bytes_.end(), out, out + count);
+    *at++ = static_cast<std::byte>(value);
+    size_ = static_cast<std::size_t>(at - bytes_.get());
   }
   void uint(std::uint32_t field, std::uint64_t value) {
     varint(std::uint64_t{field} << 3);
@@ -45,18 +49,18 @@ class PacketBuffer {
   }
   void fixed64(std::uint32_t field, std::uint64_t value) {
     varint(std::uint64_t{field} << 3 | 1);
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(value));
-    std::memcpy(bytes_.data() + at, &value, sizeof(value));
+    std::memcpy(room(sizeof(value)), &value, sizeof(value));
+    size_ += sizeof(value);
   }
   void text(std::uint32_t field, std::string_view value) {
     varint(std::uint64_t{field} << 3 | 2);
     varint(value.size());
-    const auto* data = reinterpret_cast<const std::byte*>(value.data());
-    bytes_.insert(bytes_.end(), data, data + value.size());
+    raw(as_bytes(value));
   }
-  void raw(const std::vector<std::byte>& encoded) {
-    bytes_.insert(bytes_.end(), encoded.begin(), encoded.end());
+  void raw(ByteSpan encoded) {
+    if (encoded.empty()) return;
+    std::memcpy(room(encoded.size()), encoded.data(), encoded.size());
+    size_ += encoded.size();
   }
   /// Opens a nested message; pass what it returns to close(). Its size must stay below
   /// kMessageBytesMax.
@@ -66,13 +70,24 @@ class PacketBuffer {
   void close_large(std::size_t mark) { close_width(mark, 4); }
 
  private:
+  // Not std::vector: its insert() and resize() at every varint took most of the writer's time.
+  std::byte* room(std::size_t count) {
+    if (capacity_ - size_ < count) grow(size_ + count);
+    return bytes_.get() + size_;
+  }
+  void grow(std::size_t count) {
+    capacity_ = std::max<std::size_t>({count, 2 * capacity_, 256});
+    auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+    if (size_ != 0) std::memcpy(larger.get(), bytes_.get(), size_);
+    bytes_ = std::move(larger);
+  }
   std::size_t open_width(std::uint32_t field, std::size_t width) {
     varint(std::uint64_t{field} << 3 | 2);
-    bytes_.resize(bytes_.size() + width);
-    return bytes_.size();
+    static_cast<void>(room(width));
+    return size_ += width;
   }
   void close_width(std::size_t mark, std::size_t width) {
-    std::uint64_t length = bytes_.size() - mark;
+    std::uint64_t length = size_ - mark;
     CHECK(length <= (width == 2 ? kMessageBytesMax : kLargeBytesMax));
     for (std::size_t i = 0; i < width; ++i) {
       const bool is_last = i + 1 == width;
@@ -80,7 +95,8 @@ class PacketBuffer {
       length >>= 7;
     }
   }
-  std::vector<std::byte> bytes_;
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_{0}, capacity_{0};
 };
 
 }  // namespace kansoku::trace
