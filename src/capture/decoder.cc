@@ -56,8 +56,8 @@ bool is_scope_name(std::string_view text) {
 
 }  // namespace
 
-Decoder::Decoder(trace::Writer& writer, const ProbeTable& probes)
-    : writer_(writer), probes_(probes) {}
+Decoder::Decoder(trace::Writer& writer, const ProbeTable& probes, const sys::Procfs& procfs)
+    : writer_(writer), probes_(probes), symbols_(procfs, writer) {}
 
 std::vector<LifecycleEvent> Decoder::take_lifecycle() {
   return std::exchange(lifecycle_, {});
@@ -101,15 +101,35 @@ void Decoder::on_record(std::span<const std::byte> record) {
   } else if ((head->kind == WIRE_SWITCH || head->kind == WIRE_WAKE) && change != nullptr) {
     on_switch(*change);
   } else if (head->kind == WIRE_FORK && change != nullptr) {
-    lifecycle_.push_back(
+    on_lifecycle(
         {LifecycleEvent::Kind::kFork, as_pid(change->next_tgid), as_pid(head->tgid), time});
   } else if (head->kind == WIRE_EXEC) {
-    lifecycle_.push_back({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time});
+    on_lifecycle({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time});
   } else if (head->kind == WIRE_EXIT) {
-    lifecycle_.push_back({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time});
-  } else if (head->kind != WIRE_STACK) {
+    on_lifecycle({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time});
+  } else if (const auto* stack = view_as<wire_stack>(record);
+             head->kind == WIRE_STACK && stack != nullptr) {
+    on_stack(*stack);
+  } else {
     ++counters_.bad_records;
   }
+}
+
+void Decoder::on_lifecycle(LifecycleEvent event) {
+  if (event.kind != LifecycleEvent::Kind::kFork) symbols_.forget(event.pid);
+  lifecycle_.push_back(event);
+}
+
+void Decoder::on_stack(const wire_stack& record) {
+  const std::size_t count = std::min<std::size_t>(record.frame_count, WIRE_STACK_MAX);
+  if (count == 0) return;  // in the kernel on behalf of no user code
+  const BootTime time = boot_time(static_cast<std::int64_t>(record.head.t_boot_ns));
+  const std::int32_t pid = as_pid(record.head.tgid);
+  static_cast<void>(thread_of(record.head));  // declares the thread
+  std::array<std::uint64_t, WIRE_STACK_MAX> addresses{};
+  std::copy_n(record.frames, count, addresses.begin());
+  writer_.native_sample(pid, as_pid(record.head.tid), time, record.cpu,
+                        symbols_.stack(pid, std::span(addresses).first(count), time));
 }
 
 void Decoder::on_slice(const wire_slice& record) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/internal/native_symbols.h"
 #include "capture/probe_table.h"
 #include "common/stat.h"
 #include "trace/writer.h"
@@ -42,7 +43,7 @@ struct LifecycleEvent {
 /// table are borrowed.
 class Decoder {
  public:
-  Decoder(trace::Writer& writer, const ProbeTable& probes);
+  Decoder(trace::Writer& writer, const ProbeTable& probes, const sys::Procfs& procfs);
 
   /// Decodes one record; records of unknown shape are counted. `record` is borrowed for the call.
   void on_record(std::span<const std::byte> record);
@@ -51,6 +52,9 @@ class Decoder {
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
   /// Processes that took part in a collective.
   [[nodiscard]] const std::set<std::int32_t>& collective_pids() const { return collective_pids_; }
+
+  /// Native frames that no symbol names, so far.
+  [[nodiscard]] std::uint64_t unnamed_frames() const { return symbols_.unnamed(); }
 
   struct Counters {
     std::uint64_t records{0}, unmatched_ends{0}, unread_args{0}, bad_records{0}, too_deep{0};
@@ -83,6 +87,8 @@ class Decoder {
   void on_scope(const wire_event& head, std::span<const std::byte> record);
   void on_annotation(const wire_event& head, std::span<const std::byte> record);
   void on_switch(const wire_switch& record);
+  void on_stack(const wire_stack& record);
+  void on_lifecycle(LifecycleEvent event);
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
@@ -90,6 +96,7 @@ class Decoder {
 
   trace::Writer& writer_;
   const ProbeTable& probes_;
+  NativeSymbols symbols_;
   std::vector<ProbeNames> names_;
   std::unordered_map<std::uint64_t, Thread> threads_;  // by pid and tid; never iterated
   std::map<std::pair<std::int32_t, std::uint64_t>, std::uint64_t> ordinals_;

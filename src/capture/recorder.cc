@@ -229,6 +229,7 @@ void Recorder::Impl::write_losses(BootTime now) {
   write(capture_unread_args, decoded.unread_args);
   write(capture_bad_records, decoded.bad_records);
   write(capture_open_calls_over_limit, decoded.too_deep);
+  write(capture_unnamed_frames, decoder->unnamed_frames());
   write(capture_processes_over_limit, roster->over_limit());
   write(capture_without_bpf, without_bpf ? 1 : 0);
   write(python::python_torn_reads, python_torn);
@@ -283,7 +284,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   auto impl = std::make_unique<Impl>(clock, procfs, std::move(options));
   impl->started = clock.now();
   TRY(impl->writer, trace::Writer::create(sink, impl->started));
-  impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes);
+  impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes, procfs);
   impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
   if (const std::uint32_t hz = python_rate(impl->options); hz != 0)
     impl->sample_every = Nanos{1'000'000'000 / hz};

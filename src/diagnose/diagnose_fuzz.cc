@@ -97,6 +97,7 @@ void add_rows(Trace& trace, Source& in, std::int32_t pid, std::int64_t time_ns) 
   samples.stack.push_back({in.byte()});
   samples.state.push_back(kansoku::trace::SampleState::kRunning);
   samples.holds_gil.push_back(0);
+  samples.is_native.push_back(0);
   auto& switches = trace.switches;
   const bool goes_out = (in.byte() & 1U) != 0;
   switches.time_ns.push_back(time_ns);

@@ -469,6 +469,7 @@ class Simulator {
       table.stack.push_back(stack_of(is_inside ? segments[at].act : Act::kWorkerIdle));
       table.state.push_back(is_inside ? segments[at].state : trace::SampleState::kSleeping);
       table.holds_gil.push_back(0);
+      table.is_native.push_back(0);
     }
   }
 

@@ -120,6 +120,7 @@ struct SampleTable {
   std::vector<StackId> stack;
   std::vector<SampleState> state;
   std::vector<std::uint8_t> holds_gil;  // 1 if this thread held the interpreter lock
+  std::vector<std::uint8_t> is_native;  // 1: native frames, caught on a processor; 0: Python frames
   [[nodiscard]] std::size_t size() const { return time_ns.size(); }
 };
 

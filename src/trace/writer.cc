@@ -101,6 +101,8 @@ struct Writer::Impl {
   void put_args(std::span<const Arg> args);
   void put_event(std::uint64_t type, TrackHandle track, BootTime time, NameId name,
                  CategoryId category, std::span<const Arg> args, std::uint64_t flow);
+  void put_sample(std::int32_t pid, std::int32_t tid, BootTime time, std::uint32_t callstack,
+                  std::optional<std::uint32_t> cpu);
   std::uint32_t frame_id(std::string_view function, std::string_view file, std::uint32_t line);
   std::uint32_t callstack_id(StackHandle stack, SampleState state, bool holds_gil);
   void note(std::string_view category_text, std::string_view name_text, std::span<const Arg> args,
@@ -475,20 +477,31 @@ StackHandle Writer::stack(std::span<const FrameHandle> outermost_first) {
   return StackHandle{found->second};
 }
 
-void Writer::sample(std::int32_t pid, std::int32_t tid, BootTime time, StackHandle stack,
-                    SampleState state, bool holds_gil) {
-  if (impl_->broken) return;
-  const std::uint32_t callstack = impl_->callstack_id(stack, state, holds_gil);
-  PacketBuffer& chunk = impl_->chunk;
-  const std::size_t packet = impl_->open_packet(time.time_since_epoch().count());
+void Writer::Impl::put_sample(std::int32_t pid, std::int32_t tid, BootTime time,
+                              std::uint32_t callstack, std::optional<std::uint32_t> cpu) {
+  const std::size_t packet = open_packet(time.time_since_epoch().count());
   const std::size_t mark = chunk.open(schema::packet::kPerfSample);
+  if (cpu) chunk.uint(schema::sample::kCpu, *cpu);
   chunk.sint(schema::sample::kPid, pid);
   chunk.sint(schema::sample::kTid, tid);
   chunk.uint(schema::sample::kCallstack, callstack);
+  if (cpu) chunk.uint(schema::sample::kCpuMode, schema::sample::kModeUser);
   chunk.close(mark);
-  impl_->close_packet(packet);
-  ++impl_->events;
-  impl_->maybe_flush();
+  close_packet(packet);
+  ++events;
+  maybe_flush();
+}
+
+void Writer::sample(std::int32_t pid, std::int32_t tid, BootTime time, StackHandle stack,
+                    SampleState state, bool holds_gil) {
+  if (impl_->broken) return;
+  impl_->put_sample(pid, tid, time, impl_->callstack_id(stack, state, holds_gil), std::nullopt);
+}
+
+void Writer::native_sample(std::int32_t pid, std::int32_t tid, BootTime time, std::uint32_t cpu,
+                           StackHandle stack) {
+  if (impl_->broken) return;
+  impl_->put_sample(pid, tid, time, impl_->callstack_id(stack, SampleState::kRunning, false), cpu);
 }
 
 void Writer::sched_switch(const SchedSwitch& event) {

@@ -110,6 +110,9 @@ class Writer {
   [[nodiscard]] StackHandle stack(std::span<const FrameHandle> outermost_first);
   void sample(std::int32_t pid, std::int32_t tid, BootTime time, StackHandle stack,
               SampleState state, bool holds_gil);
+  /// A thread caught on processor `cpu` with a stack of native frames.
+  void native_sample(std::int32_t pid, std::int32_t tid, BootTime time, std::uint32_t cpu,
+                     StackHandle stack);
 
   void sched_switch(const SchedSwitch& event);
   void sched_wake(BootTime time, std::uint32_t cpu, std::int32_t tid, std::string_view comm,

@@ -76,6 +76,7 @@ class Checker:
         self.open = collections.defaultdict(list)
         self.slices = collections.defaultdict(lambda: collections.defaultdict(lambda: {"count": 0, "unended": 0}))
         self.instants = collections.Counter()
+        self.native = collections.Counter()
         self.samples = self.switches = self.wakes = self.counters = 0
         self.events = []  # (track, time, order, event)
 
@@ -95,8 +96,11 @@ class Checker:
             self.event(packet, sequence)
         if packet.HasField("perf_sample"):
             self.samples += 1
-            if packet.perf_sample.callstack_iid not in sequence.tables["callstacks"]:
+            stack = sequence.tables["callstacks"].get(packet.perf_sample.callstack_iid)
+            if stack is None:
                 self.problem("a sample of an undeclared call stack")
+            elif stack and packet.perf_sample.HasField("cpu"):
+                self.native[stack[-1]] += 1
         for event in packet.ftrace_events.event:
             self.switches += event.HasField("sched_switch")
             self.wakes += event.HasField("sched_wakeup") or event.HasField("sched_waking")
@@ -115,12 +119,21 @@ class Checker:
                     for frame in entry.frame_ids:
                         if frame not in sequence.tables["frames"]:
                             self.problem("a call stack of an undeclared frame")
-                sequence.tables[field.name][entry.iid] = getattr(entry, "name", None) or getattr(entry, "str", b"")
+                sequence.tables[field.name][entry.iid] = self.value(sequence, field.name, entry)
         if packet.HasField("track_descriptor"):
             descriptor = packet.track_descriptor
             self.tracks[descriptor.uuid] = descriptor
             if descriptor.HasField("process"):
                 self.labels[descriptor.process.pid] = sorted(descriptor.process.process_labels)
+
+    @staticmethod
+    def value(sequence, table, entry):
+        """What an interned entry stands for: a name, or for frames and call stacks their functions, outermost first."""
+        if table == "frames":
+            return sequence.tables["function_names"].get(entry.function_name_id, b"").decode(errors="replace")
+        if table == "callstacks":
+            return [sequence.tables["frames"].get(frame, "") for frame in entry.frame_ids]
+        return getattr(entry, "name", None) or getattr(entry, "str", b"")
 
     def event(self, packet, sequence):
         event = packet.track_event
@@ -169,6 +182,7 @@ class Checker:
             "slices": {c: dict(sorted(names.items())) for c, names in sorted(self.slices.items())},
             "instants": dict(sorted(self.instants.items())),
             "samples": self.samples,
+            "native_leaves": dict(self.native.most_common(20)),
             "switches": self.switches,
             "wakes": self.wakes,
             "counters": self.counters,

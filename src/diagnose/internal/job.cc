@@ -34,7 +34,7 @@ Result<void> check_columns(const Trace& t) {
   const auto& w = t.switches;
   const bool whole =
       same_size(s.start_ns, s.duration_ns, s.track, s.name, s.category, s.arg_begin, s.arg_count) &&
-      same_size(p.time_ns, p.pid, p.tid, p.stack, p.state, p.holds_gil) &&
+      same_size(p.time_ns, p.pid, p.tid, p.stack, p.state, p.holds_gil, p.is_native) &&
       same_size(w.time_ns, w.cpu, w.prev_tid, w.next_tid, w.prev_state) &&
       same_size(t.wakes.time_ns, t.wakes.tid);
   if (!whole) return Error{Code::kCorrupt, "diagnose trace: columns of a table differ in length"};
@@ -106,6 +106,7 @@ class Collector {
     std::map<std::pair<std::int32_t, std::int32_t>, WorkerData> workers;
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (table.pid[i] != table.tid[i] || !is_time(table.time_ns[i])) continue;
+      if (table.is_native[i] != 0) continue;  // another rate, and only while on a processor
       const ThreadSample sample{table.time_ns[i], table.stack[i], table.state[i],
                                 table.holds_gil[i] != 0};
       if (const auto slot = slots_.find(table.pid[i]); slot != slots_.end()) {

@@ -680,6 +680,7 @@ void PacketDecoder::instant(const EventFields& fields, std::int64_t time_ns) {
 Result<void> PacketDecoder::perf_sample(data_view view, std::int64_t time_ns, Sequence& sequence) {
   std::uint64_t pid = 0;
   std::uint64_t tid = 0;
+  bool is_native = false;
   const InternedStack* stack = nullptr;
   pbf_reader reader(view);
   while (reader.next()) {
@@ -689,6 +690,10 @@ Result<void> PacketDecoder::perf_sample(data_view view, std::int64_t time_ns, Se
         break;
       case varint(schema::sample::kTid):
         tid = reader.get_uint64();
+        break;
+      case varint(schema::sample::kCpu):
+        is_native = true;  // Python samples are taken from another processor and name none
+        reader.skip();
         break;
       case varint(schema::sample::kCallstack):
         stack = sequence.stacks.find(reader.get_uint64());
@@ -709,6 +714,7 @@ Result<void> PacketDecoder::perf_sample(data_view view, std::int64_t time_ns, Se
   samples.stack.push_back(stack->stack);
   samples.state.push_back(stack->state);
   samples.holds_gil.push_back(stack->holds_gil ? 1 : 0);
+  samples.is_native.push_back(is_native ? 1 : 0);
   return {};
 }
 

@@ -53,8 +53,9 @@ inline constexpr std::uint32_t kFrameFunction = 2, kFrameSourcePath = 5, kFrameL
                                kStackFrames = 2;
 }  // namespace interned
 namespace sample {
-inline constexpr std::uint32_t kCpu = 1, kPid = 2, kTid = 3, kCallstack = 4;
-}
+inline constexpr std::uint32_t kCpu = 1, kPid = 2, kTid = 3, kCallstack = 4, kCpuMode = 5;
+inline constexpr std::uint64_t kModeUser = 2;
+}  // namespace sample
 namespace ftrace {
 inline constexpr std::uint32_t kCpu = 1, kEvent = 2, kTime = 1, kPid = 2, kSwitch = 4, kWakeup = 17,
                                kWaking = 20;
