@@ -121,6 +121,8 @@ void Recorder::Impl::follow(std::int32_t pid, BootTime now) {
 void Recorder::Impl::handle_lifecycle(BootTime now) {
   for (const LifecycleEvent& event : decoder->take_lifecycle()) {
     if (event.kind == LifecycleEvent::Kind::kExit) {
+      // A job shorter than the flush interval must not leave before its ranks are told.
+      roster->guess_ranks(decoder->collective_pids());
       roster->remove(event.pid);
     } else {
       follow(event.pid, now);
@@ -138,6 +140,7 @@ void Recorder::Impl::poll_tree(BootTime now) {
     if (!stat || stat->state == 'Z' || stat->start_ticks != process.facts.start_ticks)
       gone.push_back(pid);
   }
+  if (!gone.empty()) roster->guess_ranks(decoder->collective_pids());
   for (const std::int32_t pid : gone) {
     roster->remove(pid);
     if (engine) engine->forget_process(pid);
