@@ -8,7 +8,7 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
  librandom123-dev"
 demo="python3-torch libopenblas0-serial"
-tests="libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf binutils
+tests="zlib1g-dev libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf binutils
  iproute2 procps util-linux gcc"
 case $goal in
   build) wanted=$build ;;
