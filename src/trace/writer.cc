@@ -11,6 +11,7 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "trace/internal/deflate.h"
 #include "trace/internal/packet_buffer.h"
@@ -22,23 +23,34 @@ namespace {
 constexpr std::uint64_t kSequence = 1;
 constexpr std::size_t kTextBytesMax = 4096;  // of one name; longer ones are cut
 constexpr std::size_t kStackFramesMax = 2048;
+constexpr std::string_view kTooMany = "(too many names)";
+// What the writer itself writes: these do not count against the limit of names.
+constexpr std::array<std::string_view, 8> kOwnNames{"loss",     "metadata", "stat", "count",
+                                                    "severity", "advice",   "key",  "value"};
+constexpr std::array<std::string_view, 2> kOwnCategories{"kansoku.loss", "kansoku.meta"};
+constexpr std::array<std::string_view, 5> kPseudoFrames{"[unknown]", "[sleeping]", "[disk]",
+                                                        "[stopped]", "[gil]"};
 
 // Strings of one intern table of the sequence: ids count from 1.
 class Interner {
  public:
-  // The id of `text`; `is_new` tells that its entry must still be written.
+  // The id of `text`, or 0 if it would be more than `count_max`; `is_new` tells that its entry must
+  // still be written.
   std::uint32_t intern(std::string_view text, std::uint32_t count_max, bool& is_new) {
     is_new = false;
     if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
-    if (ids_.size() >= count_max) return 0;
+    if (ids_.size() - exempt_count_ >= count_max) return 0;
     is_new = true;
     texts_.emplace_back(text);
     const auto id = static_cast<std::uint32_t>(texts_.size());
     ids_.emplace(texts_.back(), id);
     return id;
   }
+  // What is known by now does not count against the limits of later calls.
+  void exempt_all() { exempt_count_ = ids_.size(); }
 
  private:
+  std::size_t exempt_count_{0};
   std::deque<std::string> texts_;
   std::unordered_map<std::string_view, std::uint32_t> ids_;
 };
@@ -72,9 +84,10 @@ struct Writer::Impl {
   PacketBuffer chunk;
   std::vector<std::byte> out;
   std::optional<Error> broken;
-  Interner names, categories, annotation_names, functions, paths;
+  Interner names, categories, functions, paths;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t>
-      frames;  // function, path, line
+      frames;                         // function, path, line
+  std::size_t exempt_frame_count{0};  // pseudo frames
   std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, VectorHash>
       stack_ids;                                   // frames -> handle
   std::vector<std::vector<std::uint32_t>> stacks;  // handle - 1 -> frames
@@ -96,7 +109,10 @@ struct Writer::Impl {
   void close_packet(std::size_t mark);
   std::size_t open_plain_packet();
   void header();
+  void own_names();
   std::uint32_t intern(Interner& table, std::uint32_t field, std::string_view text);
+  std::uint32_t too_many(Interner& table, std::uint32_t field);
+  std::uint32_t name_id(std::string_view text);
   std::uint32_t intern_entry(std::uint32_t field, std::string_view text, std::uint32_t id);
   void put_args(std::span<const Arg> args);
   void put_event(std::uint64_t type, TrackHandle track, BootTime time, NameId name,
@@ -135,6 +151,7 @@ std::size_t Writer::Impl::open_plain_packet() {
 
 void Writer::Impl::close_packet(std::size_t mark) {
   chunk.close(mark);
+  if (broken) chunk.clear();  // nobody will ever take it
 }
 
 void Writer::Impl::header() {
@@ -173,13 +190,48 @@ std::uint32_t Writer::Impl::intern_entry(std::uint32_t field, std::string_view t
 std::uint32_t Writer::Impl::intern(Interner& table, std::uint32_t field, std::string_view text) {
   bool is_new = false;
   text = cut(text);
-  std::uint32_t id = table.intern(text, options.strings_max, is_new);
+  const std::uint32_t id = table.intern(text, options.strings_max, is_new);
+  if (id == 0) return too_many(table, field);
+  return is_new ? intern_entry(field, text, id) : id;
+}
+
+std::uint32_t Writer::Impl::too_many(Interner& table, std::uint32_t field) {
+  bool is_new = false;
+  ++over_limit;
+  const std::uint32_t id = table.intern(kTooMany, options.strings_max + 1, is_new);
+  return is_new ? intern_entry(field, kTooMany, id) : id;
+}
+
+// Event names and argument names share ids: both tables get the entry, so a NameId serves for
+// either.
+std::uint32_t Writer::Impl::name_id(std::string_view text) {
+  bool is_new = false;
+  text = cut(text);
+  std::uint32_t id = names.intern(text, options.strings_max, is_new);
   if (id == 0) {
     ++over_limit;
-    text = "(too many names)";
-    id = table.intern(text, options.strings_max + 1, is_new);
+    text = kTooMany;
+    id = names.intern(text, options.strings_max + 1, is_new);
   }
-  return is_new ? intern_entry(field, text, id) : id;
+  if (!is_new) return id;
+  intern_entry(schema::interned::kEventNames, text, id);
+  return intern_entry(schema::interned::kAnnotationNames, text, id);
+}
+
+// However many names a recording has, its losses and the states of its samples must stay readable.
+void Writer::Impl::own_names() {
+  const std::uint32_t strings_max = std::exchange(options.strings_max, 1U << 20);
+  for (const std::string_view text : kOwnNames)
+    name_id(text);
+  for (const std::string_view text : kOwnCategories)
+    intern(categories, schema::interned::kCategories, text);
+  for (const std::string_view text : kPseudoFrames)
+    frame_id(text, "", 0);
+  names.exempt_all();
+  categories.exempt_all();
+  functions.exempt_all();
+  exempt_frame_count = frames.size();
+  options.strings_max = strings_max;
 }
 
 void Writer::Impl::put_args(std::span<const Arg> args) {
@@ -215,11 +267,17 @@ void Writer::Impl::put_event(std::uint64_t type, TrackHandle track, BootTime tim
 
 std::uint32_t Writer::Impl::frame_id(std::string_view function, std::string_view file,
                                      std::uint32_t line) {
-  const std::uint32_t function_id = intern(functions, schema::interned::kFunctionNames, function);
-  const std::uint32_t path_id =
-      file.empty() ? 0 : intern(paths, schema::interned::kSourcePaths, file);
-  const auto [found, is_new] = frames.try_emplace({function_id, path_id, line},
-                                                  static_cast<std::uint32_t>(frames.size() + 1));
+  std::uint32_t function_id = intern(functions, schema::interned::kFunctionNames, function);
+  std::uint32_t path_id = file.empty() ? 0 : intern(paths, schema::interned::kSourcePaths, file);
+  auto key = std::tuple(function_id, path_id, line);
+  if (frames.size() - exempt_frame_count >= options.strings_max && !frames.contains(key)) {
+    function_id = too_many(functions, schema::interned::kFunctionNames);
+    path_id = 0;
+    line = 0;
+    key = {function_id, path_id, line};
+  }
+  const auto [found, is_new] =
+      frames.try_emplace(key, static_cast<std::uint32_t>(frames.size() + 1));
   if (!is_new) return found->second;
   const std::size_t packet = open_plain_packet();
   const std::size_t data = chunk.open(schema::packet::kInternedData);
@@ -311,9 +369,10 @@ Result<void> Writer::Impl::flush() {
 void Writer::Impl::note(std::string_view category_text, std::string_view name_text,
                         std::span<const Arg> args, BootTime time) {
   const CategoryId category{intern(categories, schema::interned::kCategories, category_text)};
-  const NameId name{intern(names, schema::interned::kEventNames, name_text)};
+  const NameId name{name_id(name_text)};
+  const std::uint64_t observed = events;
   put_event(schema::event::kInstant, TrackHandle{own_track}, time, name, category, args, 0);
-  --events;  // bookkeeping, not an observation
+  events = observed;  // bookkeeping is no observation
 }
 
 Writer::Writer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -327,21 +386,14 @@ Result<std::unique_ptr<Writer>> Writer::create(ByteSink& sink, BootTime now,
   }
   impl->chunk.reserve(options.chunk_bytes_max + 65536);
   impl->header();
+  impl->own_names();
   std::unique_ptr<Writer> writer(new Writer(std::move(impl)));
   writer->impl_->own_track = writer->custom_track({}, "kansoku").raw;
   return writer;
 }
 
 NameId Writer::name(std::string_view text) {
-  // Event names and argument names share ids: both tables get the entry, so a NameId serves for
-  // either.
-  const std::uint32_t id = impl_->intern(impl_->names, schema::interned::kEventNames, text);
-  bool is_new = false;
-  const std::uint32_t twin =
-      impl_->annotation_names.intern(cut(text), impl_->options.strings_max + 1, is_new);
-  static_cast<void>(twin);
-  if (is_new) impl_->intern_entry(schema::interned::kAnnotationNames, cut(text), id);
-  return NameId{id};
+  return NameId{impl_->name_id(text)};
 }
 
 CategoryId Writer::category(std::string_view text) {
@@ -471,6 +523,10 @@ StackHandle Writer::stack(std::span<const FrameHandle> outermost_first) {
       outermost_first.size() > kStackFramesMax ? outermost_first.size() - kStackFramesMax : 0;
   for (const FrameHandle frame : outermost_first.subspan(skipped))
     ids.push_back(frame.raw);
+  if (impl_->stacks.size() >= impl_->options.strings_max && !impl_->stack_ids.contains(ids)) {
+    ++impl_->over_limit;
+    ids = {impl_->frame_id(kTooMany, "", 0)};
+  }
   const auto next = static_cast<std::uint32_t>(impl_->stacks.size() + 1);
   const auto [found, is_new] = impl_->stack_ids.try_emplace(ids, next);
   if (is_new) impl_->stacks.push_back(std::move(ids));

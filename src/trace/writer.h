@@ -60,8 +60,8 @@ struct WriterOptions {
   std::uint32_t chunk_bytes_max{
       192 * 1024};       // raw bytes compressed together; below Perfetto's limit of 512 KB a packet
   int deflate_level{1};  // 0 = store uncompressed packets, 1 .. 9 = zlib
-  std::uint32_t strings_max{
-      1U << 20};  // distinct names and frames each; further ones become "(too many names)"
+  std::uint32_t strings_max{1U << 20};  // distinct names, frames and stacks each; further ones
+                                        // become "(too many names)"
 };
 
 STAT(trace_strings_over_limit, kDataLoss, kCapture,

@@ -39,6 +39,16 @@ std::int32_t as_pid(std::uint64_t value) {
 
 constexpr std::uint64_t kOwnClockFirst = 64;
 constexpr std::uint64_t kOwnClockLast = 127;
+constexpr std::size_t kLabelsMax = 64;       // of one process
+constexpr std::size_t kFactBytesMax = 4096;  // of one text in losses and metadata
+
+// From `begin` to `end`, at least 0. Hostile times may be further apart than an int64 counts.
+std::int64_t duration_between(std::int64_t begin, std::int64_t end) {
+  if (end <= begin) return 0;
+  const std::uint64_t ns = static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin);
+  return static_cast<std::int64_t>(
+      std::min<std::uint64_t>(ns, std::numeric_limits<std::int64_t>::max()));
+}
 
 }  // namespace
 
@@ -46,6 +56,7 @@ struct PacketDecoder::PacketHead {
   std::uint32_t sequence{0};
   std::uint64_t flags{0};
   std::uint64_t timestamp{0};
+  bool has_timestamp{false};
   std::uint64_t clock{0};  // 0 = the sequence's default
 };
 
@@ -65,11 +76,11 @@ void PacketDecoder::count(const StatDef& stat, std::uint64_t by) {
   loss = {std::string(stat.name), loss.count + by, stat.severity, std::string(stat.advice)};
 }
 
-Result<void> PacketDecoder::count_event() {
-  if (event_count_ >= options_.events_max) {
+Result<void> PacketDecoder::count_event(std::uint64_t by) {
+  if (by > options_.events_max - event_count_) {
     return Error{Code::kLimit, fmt::format("read trace: more than {} events", options_.events_max)};
   }
-  ++event_count_;
+  event_count_ += by;
   return {};
 }
 
@@ -90,6 +101,7 @@ void PacketDecoder::read_head(data_view view, PacketHead& head) const {
     switch (reader.tag_and_type()) {
       case varint(schema::packet::kTimestamp):
         head.timestamp = reader.get_uint64();
+        head.has_timestamp = true;
         break;
       case varint(schema::packet::kSequenceId):
         head.sequence = reader.get_uint32();
@@ -112,7 +124,12 @@ void PacketDecoder::read_head(data_view view, PacketHead& head) const {
 Result<void> PacketDecoder::packet(data_view view) {
   PacketHead head;
   read_head(view, head);
-  Sequence& sequence = sequences_[head.sequence];
+  const auto [found, is_new] = sequences_.try_emplace(head.sequence);
+  if (is_new && sequences_.size() > options_.sequences_max) {
+    return Error{Code::kLimit,
+                 fmt::format("read trace: more than {} packet sequences", options_.sequences_max)};
+  }
+  Sequence& sequence = found->second;
   if ((head.flags & schema::packet::kFlagCleared) != 0) sequence.clear_incremental_state();
   return body(view, head, sequence);
 }
@@ -150,19 +167,23 @@ Result<void> PacketDecoder::body(data_view view, const PacketHead& head, Sequenc
         reader.skip();
     }
   }
-  if (event.data() != nullptr) TRY_VOID(track_event(event, boot_time_of(head, sequence), sequence));
-  if (sample.data() != nullptr)
-    TRY_VOID(perf_sample(sample, boot_time_of(head, sequence), sequence));
+  const bool has_event = event.data() != nullptr || sample.data() != nullptr;
+  // A packet without an event moves an incremental clock too.
+  if (!has_event && !head.has_timestamp) return {};
+  const std::int64_t time_ns = boot_time_of(head, sequence, has_event);
+  if (event.data() != nullptr) TRY_VOID(track_event(event, time_ns, sequence));
+  if (sample.data() != nullptr) TRY_VOID(perf_sample(sample, time_ns, sequence));
   return {};
 }
 
-std::int64_t PacketDecoder::boot_time_of(const PacketHead& head, Sequence& sequence) {
+std::int64_t PacketDecoder::boot_time_of(const PacketHead& head, Sequence& sequence,
+                                         bool has_event) {
   const std::uint64_t id = head.clock != 0 ? head.clock : sequence.default_clock;
   const bool is_own = id >= kOwnClockFirst && id <= kOwnClockLast;
   auto& clocks = is_own ? sequence.clocks : global_clocks_;
   const auto found = clocks.find(id);
   if (id == schema::clock::kBoot || found == clocks.end()) {
-    if (id != schema::clock::kBoot) count(trace_unknown_reference);
+    if (id != schema::clock::kBoot && has_event) count(trace_unknown_reference);
     return static_cast<std::int64_t>(head.timestamp);
   }
   ClockMap& clock = found->second;
@@ -354,9 +375,13 @@ Result<void> PacketDecoder::interned_stack(data_view view, Sequence& sequence) {
   scratch_frames_.clear();
   const auto add = [&](std::uint64_t frame_iid) {
     const FrameId* frame = sequence.frames.find(frame_iid);
-    if (frame == nullptr) count(trace_unknown_reference);
-    if (frame != nullptr && scratch_frames_.size() < options_.stack_frames_max)
+    if (frame == nullptr) {
+      count(trace_unknown_reference);
+    } else if (scratch_frames_.size() < options_.stack_frames_max) {
       scratch_frames_.push_back(*frame);
+    } else {
+      count(trace_cut_events);
+    }
   };
   pbf_reader reader(view);
   while (reader.next()) {
@@ -375,7 +400,7 @@ Result<void> PacketDecoder::interned_stack(data_view view, Sequence& sequence) {
         reader.skip();
     }
   }
-  TRY_VOID(count_event());
+  TRY_VOID(count_event(1 + scratch_frames_.size()));
   InternedStack out;
   strip_pseudo_frames(trace_, scratch_frames_, out);
   if (trace_.stacks.begin.empty()) trace_.stacks.begin.push_back(0);
@@ -416,10 +441,10 @@ Result<void> PacketDecoder::track_descriptor(data_view view) {
         break;
       }
       case bytes(schema::track::kProcess):
-        process_descriptor(reader.get_view(), track);
+        TRY_VOID(process_descriptor(reader.get_view(), track));
         break;
       case bytes(schema::track::kThread):
-        thread_descriptor(reader.get_view(), track);
+        TRY_VOID(thread_descriptor(reader.get_view(), track));
         break;
       case bytes(schema::track::kCounter):
         track.kind = TrackKind::kCounter;
@@ -438,7 +463,7 @@ Result<void> PacketDecoder::track_descriptor(data_view view) {
   return {};
 }
 
-void PacketDecoder::process_descriptor(data_view view, Track& track) {
+Result<void> PacketDecoder::process_descriptor(data_view view, Track& track) {
   track.kind = TrackKind::kProcess;
   Process process;
   std::vector<data_view> labels;
@@ -455,19 +480,22 @@ void PacketDecoder::process_descriptor(data_view view, Track& track) {
           cmdline += (cmdline.empty() ? "" : " ") + std::string(word.substr(0, 4096));
         break;
       }
-      case bytes(schema::track::kProcessName):
-        process.name = trace_.strings.intern(text_of(reader.get_view()));
+      case bytes(schema::track::kProcessName): {
+        TRY(process.name, intern(reader.get_view()));
         break;
-      case bytes(schema::track::kLabels):
-        labels.push_back(reader.get_view());
+      }
+      case bytes(schema::track::kLabels): {
+        const data_view label = reader.get_view();
+        if (labels.size() < kLabelsMax) labels.push_back(label);
         break;
+      }
       default:
         reader.skip();
     }
   }
-  process.cmdline = trace_.strings.intern(cmdline);
+  TRY(process.cmdline, intern(data_view(cmdline)));
   for (const data_view label : labels)
-    process_label(text_of(label), process);
+    TRY_VOID(process_label(text_of(label), process));
   track.pid = process.pid;
   track.name = process.name;
   const auto [found, is_new] = process_index_.try_emplace(process.pid, trace_.processes.size());
@@ -476,11 +504,12 @@ void PacketDecoder::process_descriptor(data_view view, Track& track) {
   } else {
     trace_.processes[found->second] = process;
   }
+  return {};
 }
 
-void PacketDecoder::process_label(std::string_view label, Process& process) {
+Result<void> PacketDecoder::process_label(std::string_view label, Process& process) {
   const auto equals = label.find('=');
-  if (equals == std::string_view::npos) return;
+  if (equals == std::string_view::npos) return {};
   const std::string_view key = label.substr(0, equals);
   const std::string_view value = label.substr(equals + 1);
   const auto number = parse_int<std::int32_t>(value);
@@ -488,11 +517,13 @@ void PacketDecoder::process_label(std::string_view label, Process& process) {
   if (key == "local_rank" && number) process.local_rank = *number;
   if (key == "world_size" && number) process.world_size = *number;
   if (key == "parent_pid" && number) process.parent_pid = *number;
-  if (key == "job") process.job = trace_.strings.intern(value);
-  if (key == "role") process.role = trace_.strings.intern(value);
+  if (key != "job" && key != "role") return {};
+  TRY(const StringId text, intern(data_view(value.data(), value.size())));
+  (key == "job" ? process.job : process.role) = text;
+  return {};
 }
 
-void PacketDecoder::thread_descriptor(data_view view, Track& track) {
+Result<void> PacketDecoder::thread_descriptor(data_view view, Track& track) {
   track.kind = TrackKind::kThread;
   pbf_reader reader(view);
   while (reader.next()) {
@@ -503,13 +534,15 @@ void PacketDecoder::thread_descriptor(data_view view, Track& track) {
       case varint(schema::track::kThreadTid):
         track.tid = as_pid(reader.get_uint64());
         break;
-      case bytes(schema::track::kThreadName):
-        track.name = trace_.strings.intern(text_of(reader.get_view()));
+      case bytes(schema::track::kThreadName): {
+        TRY(track.name, intern(reader.get_view()));
         break;
+      }
       default:
         reader.skip();
     }
   }
+  return {};
 }
 
 Result<void> PacketDecoder::track_event(data_view view, std::int64_t time_ns, Sequence& sequence) {
@@ -554,14 +587,18 @@ Result<void> PacketDecoder::track_event(data_view view, std::int64_t time_ns, Se
         break;
       case fixed64(schema::event::kFlowIds): {
         const std::uint64_t flow = reader.get_fixed64();
-        if (fields.flow_count < fields.flows.size()) fields.flows.at(fields.flow_count++) = flow;
+        if (fields.flow_count < fields.flows.size()) {
+          fields.flows.at(fields.flow_count++) = flow;
+        } else {
+          count(trace_cut_events);
+        }
         break;
       }
       default:
         reader.skip();
     }
   }
-  TRY_VOID(count_event());
+  TRY_VOID(count_event(1 + scratch_args_.size()));
   fields.track_id = track_of(fields.track.value_or(sequence.default_track.value_or(0)));
   if (fields.type == schema::event::kSliceBegin) begin_slice(fields, time_ns);
   if (fields.type == schema::event::kSliceEnd) end_slice(fields, time_ns);
@@ -617,7 +654,12 @@ Result<void> PacketDecoder::annotation(data_view view, Sequence& sequence) {
         reader.skip();
     }
   }
-  if (has_value && scratch_args_.size() < options_.args_per_event_max) scratch_args_.push_back(arg);
+  if (!has_value) return {};
+  if (scratch_args_.size() < options_.args_per_event_max) {
+    scratch_args_.push_back(arg);
+  } else {
+    count(trace_cut_events);
+  }
   return {};
 }
 
@@ -654,7 +696,7 @@ void PacketDecoder::end_slice(const EventFields& fields, std::int64_t time_ns) {
   const std::uint32_t index = open.back();
   open.pop_back();
   SliceTable& slices = trace_.slices;
-  slices.duration_ns[index] = std::max<std::int64_t>(time_ns - slices.start_ns[index], 0);
+  slices.duration_ns[index] = duration_between(slices.start_ns[index], time_ns);
   if (scratch_args_.empty()) return;
   // A slice's arguments must lie together: those of its begin move behind the others.
   const std::uint32_t old_begin = slices.arg_begin[index];
@@ -780,33 +822,40 @@ Result<void> PacketDecoder::ftrace_event(data_view view, std::uint32_t cpu) {
   return {};
 }
 
-void PacketDecoder::finish() {
-  if (trace_.stacks.begin.empty()) trace_.stacks.begin.push_back(0);
-  const StringId loss = trace_.strings.find("kansoku.loss");
-  const StringId meta = trace_.strings.find("kansoku.meta");
-  const auto text = [this](std::size_t row, std::string_view key) -> std::string {
+// Losses and metadata travel as instants.
+void PacketDecoder::recorded_facts(std::size_t instant, StringId loss, StringId metadata) {
+  const auto text = [&](std::string_view key) -> std::string {
     const StringId id = trace_.strings.find(key);
-    for (std::uint32_t i = 0; i < trace_.instants.arg_count[row]; ++i) {
-      const ArgValue& arg = trace_.args[trace_.instants.arg_begin[row] + i];
+    for (std::uint32_t i = 0; i < trace_.instants.arg_count[instant]; ++i) {
+      const ArgValue& arg = trace_.args[trace_.instants.arg_begin[instant] + i];
       if (arg.key != id) continue;
-      return arg.kind == ArgValue::Kind::kString ? std::string(trace_.str(arg.text))
-                                                 : std::to_string(arg.u64);
+      return arg.kind == ArgValue::Kind::kString
+                 ? std::string(trace_.str(arg.text).substr(0, kFactBytesMax))
+                 : std::to_string(arg.u64);
     }
     return {};
   };
-  for (std::size_t row = 0; row < trace_.instants.size(); ++row) {
-    const StringId category = trace_.instants.category[row];
-    if (category == StringId{}) continue;
-    if (category == loss) {
-      const std::string name = text(row, "stat");
-      const auto total = parse_int<std::uint64_t>(text(row, "count")).value_or(0);
-      if (trace_.losses.size() < 1024)
-        trace_.losses[name] = {name, total, severity_from_name(text(row, "severity")),
-                               text(row, "advice")};
-    }
-    if (category == meta && trace_.metadata.size() < 1024)
-      trace_.metadata[text(row, "key")] = text(row, "value");
+  const StringId category = trace_.instants.category[instant];
+  if (category == StringId{}) return;
+  if (category == loss && trace_.losses.size() < 1024) {
+    const std::string name = text("stat");
+    const auto total = parse_int<std::uint64_t>(text("count")).value_or(0);
+    trace_.losses[name] = {name, total, severity_from_name(text("severity")), text("advice")};
   }
+  if (category == metadata && trace_.metadata.size() < 1024)
+    trace_.metadata[text("key")] = text("value");
+}
+
+void PacketDecoder::finish() {
+  if (trace_.stacks.begin.empty()) trace_.stacks.begin.push_back(0);
+  const auto counted_here = trace_.losses;
+  const StringId loss = trace_.strings.find("kansoku.loss");
+  const StringId metadata = trace_.strings.find("kansoku.meta");
+  for (std::size_t row = 0; row < trace_.instants.size(); ++row)
+    recorded_facts(row, loss, metadata);
+  // What the file says of our own counters does not hide what was counted in reading it.
+  for (const auto& [name, own] : counted_here)
+    trace_.losses[name] = own;
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   std::int64_t last = std::numeric_limits<std::int64_t>::min();
   const auto see = [&](const std::vector<std::int64_t>& times) {

@@ -34,7 +34,8 @@ class PacketDecoder {
   void read_head(protozero::data_view bytes, PacketHead& head) const;
   [[nodiscard]] Result<void> body(protozero::data_view bytes, const PacketHead& head,
                                   Sequence& sequence);
-  [[nodiscard]] std::int64_t boot_time_of(const PacketHead& head, Sequence& sequence);
+  [[nodiscard]] std::int64_t boot_time_of(const PacketHead& head, Sequence& sequence,
+                                          bool has_event);
   void clock_snapshot(protozero::data_view bytes, Sequence& sequence);
   void packet_defaults(protozero::data_view bytes, Sequence& sequence);
   [[nodiscard]] Result<void> interned_data(protozero::data_view bytes, Sequence& sequence);
@@ -42,9 +43,9 @@ class PacketDecoder {
   [[nodiscard]] Result<void> interned_frame(protozero::data_view bytes, Sequence& sequence);
   [[nodiscard]] Result<void> interned_stack(protozero::data_view bytes, Sequence& sequence);
   [[nodiscard]] Result<void> track_descriptor(protozero::data_view bytes);
-  void process_descriptor(protozero::data_view bytes, Track& track);
-  void process_label(std::string_view label, Process& process);
-  void thread_descriptor(protozero::data_view bytes, Track& track);
+  [[nodiscard]] Result<void> process_descriptor(protozero::data_view bytes, Track& track);
+  [[nodiscard]] Result<void> process_label(std::string_view label, Process& process);
+  [[nodiscard]] Result<void> thread_descriptor(protozero::data_view bytes, Track& track);
   [[nodiscard]] Result<void> track_event(protozero::data_view bytes, std::int64_t time_ns,
                                          Sequence& sequence);
   [[nodiscard]] Result<void> annotation(protozero::data_view bytes, Sequence& sequence);
@@ -58,7 +59,8 @@ class PacketDecoder {
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> keep_args();
   [[nodiscard]] TrackId track_of(std::uint64_t uuid);
   [[nodiscard]] Result<StringId> intern(protozero::data_view text);
-  [[nodiscard]] Result<void> count_event();
+  [[nodiscard]] Result<void> count_event(std::uint64_t by = 1);
+  void recorded_facts(std::size_t instant, StringId loss, StringId metadata);
 
   Trace& trace_;
   const ReadOptions& options_;

@@ -13,22 +13,26 @@
 namespace kansoku::trace {
 
 /// Interning ids of one table to values: dense for the small ids that writers use, a hash map for
-/// the rest, so that a hostile id costs no memory.
+/// the rest. The dense part never has more than 4 slots an entry plus 64, so that a hostile id
+/// costs no memory.
 template <class T>
 class IidMap {
  public:
   void set(std::uint64_t iid, T value) {
-    if (iid >= kDense) {
-      sparse_.insert_or_assign(iid, value);
+    if (iid >= dense_.size() && iid < 64 + 4 * entry_count_)
+      dense_.resize(static_cast<std::size_t>(iid) + 1);
+    if (iid >= dense_.size()) {
+      if (sparse_.insert_or_assign(iid, value).second) ++entry_count_;
       return;
     }
-    if (iid >= dense_.size()) dense_.resize(static_cast<std::size_t>(iid) + 1);
-    dense_[static_cast<std::size_t>(iid)] = value;
+    auto& slot = dense_[static_cast<std::size_t>(iid)];
+    if (!slot) ++entry_count_;
+    slot = value;  // hides what the hash map may have of this id
   }
   [[nodiscard]] const T* find(std::uint64_t iid) const {
     if (iid < dense_.size()) {
       const auto& slot = dense_[static_cast<std::size_t>(iid)];
-      return slot ? &*slot : nullptr;
+      if (slot) return &*slot;
     }
     const auto found = sparse_.find(iid);
     return found == sparse_.end() ? nullptr : &found->second;
@@ -36,10 +40,12 @@ class IidMap {
   void clear() {
     dense_.clear();
     sparse_.clear();
+    entry_count_ = 0;
   }
+  [[nodiscard]] std::size_t dense_slots_for_test() const { return dense_.size(); }
 
  private:
-  static constexpr std::uint64_t kDense = 1U << 18;
+  std::uint64_t entry_count_{0};
   std::vector<std::optional<T>> dense_;
   std::unordered_map<std::uint64_t, T> sparse_;
 };
