@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 
 #include <cmath>
+#include <cstdint>
 #include <sstream>
+
+#include "common/internal/toml.h"
 
 namespace kansoku {
 
@@ -81,7 +82,9 @@ bool Json::as_bool(bool fallback) const {
   return is_bool() ? value_->get<bool>() : fallback;
 }
 std::int64_t Json::as_int(std::int64_t fallback) const {
-  return is_integer() ? value_->get<std::int64_t>() : fallback;
+  if (!is_integer()) return fallback;
+  const bool fits = !value_->is_number_unsigned() || value_->get<std::uint64_t>() <= INT64_MAX;
+  return fits ? value_->get<std::int64_t>() : fallback;
 }
 double Json::as_double(double fallback) const {
   return is_number() ? value_->get<double>() : fallback;
@@ -123,57 +126,92 @@ std::string Json::dump(int indent) const {
 
 Result<Json> Json::parse(std::string_view untrusted) {
   bool too_deep = false;
-  const auto on_event = [&too_deep](int depth, Value::parse_event_t, Value&) {
-    if (depth > kDepthMax) too_deep = true;
+  const auto on_event = [&too_deep](int depth, Value::parse_event_t event, Value&) {
+    using Event = Value::parse_event_t;
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    if (depth + (opens ? 1 : 0) > kDepthMax) too_deep = true;
     return !too_deep;
+  };
+  const auto limit = [] {
+    return Error{Code::kLimit, fmt::format("parse json: nested deeper than {}", kDepthMax)};
   };
   // nlohmann recurses neither in its parser nor in a discarded value; the callback only bounds what
   // we keep.
   try {
     Value value = Value::parse(untrusted, on_event);
-    if (too_deep)
-      return Error{Code::kLimit, fmt::format("parse json: nested deeper than {}", kDepthMax)};
+    if (too_deep) return limit();
     return Json(std::move(value));
   } catch (const nlohmann::json::exception& e) {
+    if (too_deep) return limit();
     return Error{Code::kCorrupt, fmt::format("parse json: {}", e.what())};
   }
 }
 
 namespace {
 
-Value from_toml(const toml::node& node) {
+// toml++ bounds the nesting of values, but recurses into the parts of a dotted key without a limit:
+// the line (from 1) with more dots than that, or 0.
+std::size_t line_with_too_many_dots(std::string_view text, int dots_max) {
+  std::size_t line = 1;
+  int dot_count = 0;
+  for (const char c : text) {
+    if (c == '\n') {
+      ++line;
+      dot_count = 0;
+    }
+    if (c == '.' && ++dot_count > dots_max) return line;
+  }
+  return 0;
+}
+
+// `depth`: how many tables and arrays `node` lies in.
+Result<Value> from_toml(const toml::node& node, int depth) {
+  if ((node.is_table() || node.is_array()) && depth >= Json::kDepthMax) {
+    return Error{Code::kLimit, fmt::format("nested deeper than {}", Json::kDepthMax)};
+  }
   if (const auto* table = node.as_table()) {
     Value out = Value::object();
-    for (const auto& [key, child] : *table)
-      out[std::string(key.str())] = from_toml(child);
+    for (const auto& [key, child] : *table) {
+      TRY(out[std::string(key.str())], from_toml(child, depth + 1));
+    }
     return out;
   }
   if (const auto* array = node.as_array()) {
     Value out = Value::array();
-    for (const auto& child : *array)
-      out.push_back(from_toml(child));
+    for (const auto& child : *array) {
+      TRY(Value element, from_toml(child, depth + 1));
+      out.push_back(std::move(element));
+    }
     return out;
   }
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* integer = node.as_integer()) return integer->get();
-  if (const auto* real = node.as_floating_point()) return real->get();
-  if (const auto* flag = node.as_boolean()) return flag->get();
+  if (const auto* text = node.as_string()) return Value(text->get());
+  if (const auto* integer = node.as_integer()) return Value(integer->get());
+  if (const auto* real = node.as_floating_point()) return Value(real->get());
+  if (const auto* flag = node.as_boolean()) return Value(flag->get());
   std::ostringstream out;
   node.visit([&out](const auto& leaf) {
     if constexpr (toml::is_value<decltype(leaf)>) out << leaf.get();
   });
-  return out.str();
+  return Value(out.str());
 }
 
 }  // namespace
 
 Result<Json> Json::parse_toml(std::string_view untrusted, std::string_view source_name) {
+  if (const std::size_t line = line_with_too_many_dots(untrusted, kDepthMax); line != 0) {
+    return Error{Code::kLimit, fmt::format("parse {}:{}: more than {} dots in a line", source_name,
+                                           line, kDepthMax)};
+  }
   try {
-    return Json(from_toml(toml::parse(untrusted, source_name)));
+    auto value = from_toml(toml::parse(untrusted, source_name), 0);
+    if (value) return Json(std::move(value).value());
+    return Error{value.error().code, fmt::format("parse {}: {}", source_name, value.error().what)};
   } catch (const toml::parse_error& e) {
     return Error{Code::kCorrupt,
                  fmt::format("parse {}:{}:{}: {}", source_name, e.source().begin.line,
                              e.source().begin.column, e.description())};
+  } catch (const internal::TomlInvariant& e) {
+    return Error{Code::kCorrupt, fmt::format("parse {}: {}", source_name, e.what())};
   }
 }
 

@@ -55,7 +55,8 @@ class Json {
   [[nodiscard]] bool is_array() const;
   [[nodiscard]] bool is_object() const;
 
-  /// Values with a fallback for another kind: outside text never aborts.
+  /// Values with a fallback for another kind and for integers beyond int64: outside text never
+  /// aborts.
   [[nodiscard]] bool as_bool(bool fallback = false) const;
   [[nodiscard]] std::int64_t as_int(std::int64_t fallback = 0) const;
   [[nodiscard]] double as_double(double fallback = 0) const;
@@ -76,8 +77,9 @@ class Json {
   /// Parses untrusted text; kCorrupt names the byte where it broke, kLimit a nesting deeper than
   /// kDepthMax.
   [[nodiscard]] static Result<Json> parse(std::string_view untrusted);
-  /// Parses untrusted TOML into the same kind of value (dates become strings); kCorrupt names line
-  /// and column.
+  /// Parses untrusted TOML into the same kind of value (dates become strings, the keys of a table
+  /// come sorted); kCorrupt names line and column, kLimit a nesting deeper than kDepthMax or a line
+  /// with more dots than that.
   [[nodiscard]] static Result<Json> parse_toml(std::string_view untrusted,
                                                std::string_view source_name);
 

@@ -50,13 +50,13 @@ constexpr double kLargest = 9e18;  // below 2^63, so the conversion to a 64-bit 
 std::optional<Nanos> parse_duration(std::string_view untrusted) {
   const auto ns = parse_with_unit(untrusted, kTimeUnits);
   if (!ns || *ns > kLargest) return std::nullopt;
-  return Nanos{static_cast<std::int64_t>(*ns)};
+  return Nanos{static_cast<std::int64_t>(std::round(*ns))};  // 0.29 s is a bit less in binary
 }
 
 std::optional<std::uint64_t> parse_bytes(std::string_view untrusted) {
   const auto bytes = parse_with_unit(untrusted, kSizeUnits);
   if (!bytes || *bytes > kLargest) return std::nullopt;
-  return static_cast<std::uint64_t>(*bytes);
+  return static_cast<std::uint64_t>(std::round(*bytes));
 }
 
 }  // namespace kansoku
