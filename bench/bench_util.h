@@ -21,7 +21,8 @@ inline MedianInterval median_with_interval(std::span<const double> values) {
   std::vector<double> medians;
   std::vector<double> resample(values.size());
   for (int i = 0; i < 2000; ++i) {
-    for (double& value : resample) value = values[rng.below(values.size())];
+    for (double& value : resample)
+      value = values[rng.below(values.size())];
     medians.push_back(stats::median(resample));
   }
   return {stats::median(values), stats::quantile(medians, 0.025), stats::quantile(medians, 0.975)};

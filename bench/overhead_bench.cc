@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step-time overhead of probe packs on the example 4-rank job: probes on and off in alternating windows of the same running
-// job, order alternated from pair to pair, recording and file writing included.
+// Step-time overhead of probe packs on the example 4-rank job: probes on and off in alternating
+// windows of the same running job, order alternated from pair to pair, recording and file writing
+// included.
 //   overhead_bench [PAIRS[40]] [WINDOW_MS[1000]] [PACKS...]
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -23,9 +24,9 @@
 namespace kansoku::bench {
 namespace {
 
-constexpr Nanos kWarmUp = std::chrono::seconds{6};   // import, rendezvous, first steps
+constexpr Nanos kWarmUp = std::chrono::seconds{6};         // import, rendezvous, first steps
 constexpr Nanos kSettle = std::chrono::milliseconds{100};  // after a switch, before steps count
-constexpr std::size_t kStepsMin = 4;                 // of a window; fewer and the pair is left out
+constexpr std::size_t kStepsMin = 4;  // of a window; fewer and the pair is left out
 
 struct Window {
   bool is_on{false};
@@ -41,14 +42,16 @@ struct Setup {
 // Alternates the probes while the recorder runs; on-off, off-on, on-off, ...
 class Alternator {
  public:
-  Alternator(const Clock& clock, const Setup& setup) : clock_(clock), setup_(setup), next_(clock.now() + kWarmUp) {}
+  Alternator(const Clock& clock, const Setup& setup)
+      : clock_(clock), setup_(setup), next_(clock.now() + kWarmUp) {}
 
   bool is_done() const { return windows_.size() >= 2 * setup_.pair_count; }
   void pump(capture::Recorder& recorder) {
     const BootTime now = clock_.now();
     if (now < next_) return;
     if (is_open_) {
-      windows_.push_back({is_on_, begin_.time_since_epoch().count(), now.time_since_epoch().count()});
+      windows_.push_back(
+          {is_on_, begin_.time_since_epoch().count(), now.time_since_epoch().count()});
       is_open_ = false;
       if (is_done()) return;
     }
@@ -97,8 +100,9 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
   capture::RecorderOptions options;
   TRY(options.packs, capture::select_packs(known, setup.packs));
   TRY(const auto recorder, capture::Recorder::create(*sink, clock, procfs, std::move(options)));
-  TRY(auto job, sys::Child::start({"/bin/bash", examples + "/ddp/launch.sh"},
-                                  {{"STEPS=100000000", "STEP_LOG=" + folder}, folder + "/job.log"}));
+  TRY(auto job,
+      sys::Child::start({"/bin/bash", examples + "/ddp/launch.sh"},
+                        {{"STEPS=100000000", "STEP_LOG=" + folder}, folder + "/job.log"}));
   TRY_VOID(recorder->observe(job.pid(), false));
   job.release();
   Alternator alternator(clock, setup);
@@ -125,13 +129,15 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
     ratios.push_back(windows[i].is_on ? a / b : b / a);
     off_ms.push_back(windows[i].is_on ? b : a);
   }
-  if (ratios.empty()) return Error{Code::kUnavailable, "measure overhead: no pair of windows has enough steps"};
+  if (ratios.empty())
+    return Error{Code::kUnavailable, "measure overhead: no pair of windows has enough steps"};
   const MedianInterval result = median_with_interval(ratios);
-  fmt::print("bench overhead packs={} pairs={} window_ms={} step_off_ms={:.1f} ratio_vs_off={:.4f} ci95_low={:.4f} "
-             "ci95_high={:.4f} events={} bytes_per_event={:.1f} lost={} attach={}\n",
-             setup.packs, ratios.size(), setup.window.count() / 1'000'000, stats::median(off_ms), result.median,
-             result.low, result.high, last.events, static_cast<double>(last.bytes) / static_cast<double>(last.events),
-             last.lost, last.bpf);
+  fmt::print(
+      "bench overhead packs={} pairs={} window_ms={} step_off_ms={:.1f} ratio_vs_off={:.4f} "
+      "ci95_low={:.4f} ci95_high={:.4f} events={} bytes_per_event={:.1f} lost={} attach={}\n",
+      setup.packs, ratios.size(), setup.window.count() / 1'000'000, stats::median(off_ms),
+      result.median, result.low, result.high, last.events,
+      static_cast<double>(last.bytes) / static_cast<double>(last.events), last.lost, last.bpf);
   ::unlink((folder + "/run.pftrace").c_str());
   return 0;
 }

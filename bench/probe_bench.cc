@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one probe hit costs, by the class of the instruction under the probe and by attach mode: the same call with the probe
-// attached and detached, in pairs; and how long attaching and detaching takes.
+// What one probe hit costs, by the class of the instruction under the probe and by attach mode: the
+// same call with the probe attached and detached, in pairs; and how long attaching and detaching
+// takes.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,8 +15,8 @@
 #include "sys/clock.h"
 #include "sys/elf.h"
 
-#define BENCH_TARGET(name, prologue, epilogue)                                    \
-  extern "C" long name(long value);                                               \
+#define BENCH_TARGET(name, prologue, epilogue)                                     \
+  extern "C" long name(long value);                                                \
   asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" prologue \
       "\nlea 1(%rdi), %rax\n" epilogue "\nret\n.size " #name ", . - " #name "\n")
 
@@ -37,8 +38,9 @@ struct Target {
   const char* symbol;
   long (*function)(long);
 };
-constexpr Target kTargets[]{{"bench_push", bench_push},   {"bench_nop", bench_nop},     {"bench_nop5", bench_nop5},
-                            {"bench_jmp", bench_jmp},     {"bench_other", bench_other}, {"bench_endbr_push", bench_endbr_push}};
+constexpr Target kTargets[]{{"bench_push", bench_push},   {"bench_nop", bench_nop},
+                            {"bench_nop5", bench_nop5},   {"bench_jmp", bench_jmp},
+                            {"bench_other", bench_other}, {"bench_endbr_push", bench_endbr_push}};
 constexpr int kPairs = 15;
 constexpr int kCallsOn = 3000;
 constexpr int kCallsOff = 200'000;
@@ -46,13 +48,15 @@ constexpr int kCallsOff = 200'000;
 double ns_per_call(const Clock& clock, long (*function)(long), int calls) {
   const BootTime begin = clock.now();
   long value = 0;
-  for (int i = 0; i < calls; ++i) value = function(value);
+  for (int i = 0; i < calls; ++i)
+    value = function(value);
   const Nanos took = clock.now() - begin;
   if (value != calls) fmt::print("bench probe_hit wrong_result={}\n", value);
   return static_cast<double>(took.count()) / calls;
 }
 
-Result<double> hit_ns(Engine& engine, const Clock& clock, const Target& target, const UprobeSpec& spec, bool with_return) {
+Result<double> hit_ns(Engine& engine, const Clock& clock, const Target& target,
+                      const UprobeSpec& spec, bool with_return) {
   std::vector<double> differences;
   for (int pair = 0; pair < kPairs; ++pair) {
     TRY_VOID(engine.attach_uprobes("/proc/self/exe", {&spec, 1}, with_return));
@@ -70,7 +74,8 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
   TRY(const auto file, sys::ElfFile::open("/proc/self/exe"));
   for (const Target& target : kTargets) {
     const sys::Symbol* symbol = file->find_symbol(target.symbol);
-    if (symbol == nullptr) return Error{Code::kNotFound, fmt::format("find {}: not exported", target.symbol)};
+    if (symbol == nullptr)
+      return Error{Code::kNotFound, fmt::format("find {}: not exported", target.symbol)};
     const auto site = capture::bpf::pick_site(*file, *symbol, {true, true});
     const UprobeSpec entry{*file->file_offset(site.address), 0, WIRE_COOKIE_INSTANT};
     const bool is_session = mode == AttachMode::kSession;
@@ -79,10 +84,12 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
     TRY(const double entry_ns, hit_ns(*engine, clock, target, entry, false));
     TRY(const double call_ns, hit_ns(*engine, clock, target, call, true));
     TRY(const double naive_ns, hit_ns(*engine, clock, target, naive, false));
-    fmt::print("bench probe_hit mode={} function={} class={} offset={} entry_ns={:.0f} entry_and_return_ns={:.0f} "
-               "ratio_vs_probe_at_symbol={:.3f}\n",
-               capture::bpf::attach_mode_name(mode), target.symbol, capture::bpf::site_class_name(site.site_class),
-               site.offset_bytes, entry_ns, call_ns, entry_ns / naive_ns);
+    fmt::print(
+        "bench probe_hit mode={} function={} class={} offset={} entry_ns={:.0f} "
+        "entry_and_return_ns={:.0f} ratio_vs_probe_at_symbol={:.3f}\n",
+        capture::bpf::attach_mode_name(mode), target.symbol,
+        capture::bpf::site_class_name(site.site_class), site.offset_bytes, entry_ns, call_ns,
+        entry_ns / naive_ns);
   }
   return {};
 }
@@ -93,9 +100,11 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
 int main() {
   using namespace kansoku;
   const sys::RealClock clock;
-  for (const auto mode : {bench::AttachMode::kSession, bench::AttachMode::kMulti, bench::AttachMode::kPerf}) {
+  for (const auto mode :
+       {bench::AttachMode::kSession, bench::AttachMode::kMulti, bench::AttachMode::kPerf}) {
     if (const auto done = bench::run_mode(mode, clock); !done) {
-      fmt::print("bench probe_hit mode={} failed: {}\n", capture::bpf::attach_mode_name(mode), done.error().what);
+      fmt::print("bench probe_hit mode={} failed: {}\n", capture::bpf::attach_mode_name(mode),
+                 done.error().what);
       return 1;
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Write and read rates of traces, and their size: a full-operator recording as the writer sees it (four ranks, nested
-// operators, a sequence number on each collective), in memory so that no disk is measured. The peer is zlib's gzip on
-// the same uncompressed trace: what a `.pftrace` costs that is compressed afterwards.
+// Write and read rates of traces, and their size: a full-operator recording as the writer sees it
+// (four ranks, nested operators, a sequence number on each collective), in memory so that no disk
+// is measured. The peer is zlib's gzip on the same uncompressed trace: what a `.pftrace` costs that
+// is compressed afterwards.
 //   bench_trace [EVENTS[4000000]] [ROUNDS[7]]
 #include <fmt/format.h>
 #include <zlib.h>
@@ -119,14 +120,16 @@ Result<int> run(std::uint64_t event_count, int rounds) {
       return Error{Code::kInternal, "bench trace: slices were lost"};
   }
   const auto events = static_cast<double>(one.events);
-  fmt::print("bench trace_write events={} rounds={} million_events_per_s={:.2f} bytes_per_event={:.2f} "
-             "ratio_vs_zlib_1={:.2f} zlib_bytes_per_event={:.2f}\n",
-             one.events, rounds, events / stats::median(write_s) / 1e6,
-             static_cast<double>(one.bytes.size()) / events, stats::median(zlib_ratio),
-             static_cast<double>(zlib_bytes) / events);
-  fmt::print("bench trace_read events={} rounds={} million_events_per_s={:.2f} ratio_vs_write={:.2f}\n",
-             one.events, rounds, events / stats::median(read_s) / 1e6,
-             stats::median(write_s) / stats::median(read_s));
+  fmt::print(
+      "bench trace_write events={} rounds={} million_events_per_s={:.2f} bytes_per_event={:.2f} "
+      "ratio_vs_zlib_1={:.2f} zlib_bytes_per_event={:.2f}\n",
+      one.events, rounds, events / stats::median(write_s) / 1e6,
+      static_cast<double>(one.bytes.size()) / events, stats::median(zlib_ratio),
+      static_cast<double>(zlib_bytes) / events);
+  fmt::print(
+      "bench trace_read events={} rounds={} million_events_per_s={:.2f} ratio_vs_write={:.2f}\n",
+      one.events, rounds, events / stats::median(read_s) / 1e6,
+      stats::median(write_s) / stats::median(read_s));
   return 0;
 }
 

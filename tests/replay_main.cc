@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target over every file of the folders named on the command line: fuzz seeds as a unit test, any compiler.
+// Runs a fuzz target over every file of the folders named on the command line: fuzz seeds as a unit
+// test, any compiler.
 #include <fmt/format.h>
 
 #include <algorithm>

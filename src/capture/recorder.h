@@ -50,8 +50,8 @@ struct RecorderOptions {
   std::vector<Pack> packs;                     // what to observe
   std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
   std::uint32_t ring_bytes{16U << 20};
-  std::uint32_t python_hz{0};  // 0 = as the packs say
-  bool use_bpf{true};          // false: Python stacks only
+  std::uint32_t python_hz{0};                   // 0 = as the packs say
+  bool use_bpf{true};                           // false: Python stacks only
   std::map<std::string, std::string> metadata;  // more facts for the trace, by key
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 #pragma once
 
-/* Records that the BPF programs put into the ring buffer, and the probe descriptions they read from a map.
- * Plain C: compiled by the host compiler, by C++ and by clang -target bpf. */
+/* Records that the BPF programs put into the ring buffer, and the probe descriptions they read from
+ * a map. Plain C: compiled by the host compiler, by C++ and by clang -target bpf. */
 
 #include <linux/types.h>
 
@@ -72,7 +72,8 @@ struct wire_stack {
   __u32 cpu, frame_count;
   __u64 frames[WIRE_STACK_MAX]; /* innermost first, user addresses */
 };
-WIRE_ASSERT(sizeof(struct wire_stack) == 32 + 8 * WIRE_STACK_MAX, "part of the ABI: bump WIRE_VERSION");
+WIRE_ASSERT(sizeof(struct wire_stack) == 32 + 8 * WIRE_STACK_MAX,
+            "part of the ABI: bump WIRE_VERSION");
 
 /* Where the value of an argument comes from. */
 enum wire_source { WIRE_ARG0 = 0, WIRE_ARG5 = 5, WIRE_RETURN = 6 };
@@ -97,7 +98,7 @@ struct wire_probe {
 WIRE_ASSERT(sizeof(struct wire_probe) == 76, "part of the ABI: bump WIRE_VERSION");
 
 /* The cookie of an attached probe: low 32 bits = probe index, high bits = flags. */
-#define WIRE_COOKIE_INSTANT (1ULL << 32)   /* no return wanted */
-#define WIRE_COOKIE_AT_END (1ULL << 33)    /* session: one WIRE_SLICE at the return instead of a pair */
-#define WIRE_COOKIE_CAPTURES (1ULL << 34)  /* the probe has captures in the map */
-#define WIRE_COOKIE_HOST (1ULL << 35)      /* do not filter by process */
+#define WIRE_COOKIE_INSTANT (1ULL << 32)  /* no return wanted */
+#define WIRE_COOKIE_AT_END (1ULL << 33)   /* session: one WIRE_SLICE at the return, no pair */
+#define WIRE_COOKIE_CAPTURES (1ULL << 34) /* the probe has captures in the map */
+#define WIRE_COOKIE_HOST (1ULL << 35)     /* do not filter by process */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// Generic slice and instant programs. What they record is decided by the attach cookie and the map `probes`, not by code.
+// Generic slice and instant programs. What they record is decided by the attach cookie and the map
+// `probes`, not by code.
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <linux/types.h>
@@ -53,7 +54,9 @@ static __always_inline void count_loss(__u32 which) {
   if (total) ++*total;
 }
 
-static __always_inline int is_observed(__u32 tgid) { return bpf_map_lookup_elem(&processes, &tgid) != 0; }
+static __always_inline int is_observed(__u32 tgid) {
+  return bpf_map_lookup_elem(&processes, &tgid) != 0;
+}
 
 static __always_inline void* reserve(__u64 bytes) {
   void* record = bpf_ringbuf_reserve(&ring, bytes, 0);
@@ -61,7 +64,8 @@ static __always_inline void* reserve(__u64 bytes) {
   return record;
 }
 
-static __always_inline void fill_head(struct wire_event* head, __u64 now, __u32 probe, __u16 kind, __u8 layout) {
+static __always_inline void fill_head(struct wire_event* head, __u64 now, __u32 probe, __u16 kind,
+                                      __u8 layout) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   head->t_boot_ns = now;
   head->tgid = pid_tgid >> 32;
@@ -79,7 +83,8 @@ static __always_inline void emit_plain(__u64 now, __u32 probe, __u16 kind) {
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-// Argument registers and return value, copied once: the verifier refuses a context pointer with a computed offset.
+// Argument registers and return value, copied once: the verifier refuses a context pointer with a
+// computed offset.
 struct sources {
   __u64 values[8];
 };
@@ -95,8 +100,10 @@ static __always_inline void read_sources(struct pt_regs* regs, struct sources* o
   out->values[7] = 0;
 }
 
-// Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory could not be read.
-static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources, __u64* out) {
+// Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory
+// could not be read.
+static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources,
+                                  __u64* out) {
   __u64 value = sources->values[capture->source & 7];
 #pragma unroll
   for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
@@ -120,7 +127,8 @@ static __always_inline int follow(const struct wire_capture* capture, const stru
   return 0;
 }
 
-static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32 probe, __u16 kind, int at_return) {
+static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32 probe, __u16 kind,
+                                          int at_return) {
   const struct wire_probe* config = bpf_map_lookup_elem(&probes, &probe);
   if (!config) {
     emit_plain(now, probe, kind);
@@ -150,7 +158,8 @@ static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32
       continue;
     }
     record->head.layout = WIRE_WITH_TEXT;
-    if (bpf_probe_read_user_str(record->text, sizeof(record->text), (void*)value) < 0) failed |= 1 << i;
+    if (bpf_probe_read_user_str(record->text, sizeof(record->text), (void*)value) < 0)
+      failed |= 1 << i;
   }
   record->head.failed_args = failed;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -216,7 +225,8 @@ struct sys_enter {
   unsigned long args[6];
 };
 
-// `count` arguments: the kernel refuses a program that reads beyond the record of the system call it is attached to.
+// `count` arguments: the kernel refuses a program that reads beyond the record of the system call
+// it is attached to.
 static __always_inline int syscall_enter(struct sys_enter* ctx, int count) {
   if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
   __u64 now = bpf_ktime_get_boot_ns();
@@ -224,16 +234,21 @@ static __always_inline int syscall_enter(struct sys_enter* ctx, int count) {
   if (!record) return 0;
   fill_head(&record->head, now, (__u32)bpf_get_attach_cookie(ctx), WIRE_BEGIN, WIRE_WITH_ARGS);
 #pragma unroll
-  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = i < count ? ctx->args[i] : 0;
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i)
+    record->args[i] = i < count ? ctx->args[i] : 0;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }
 
 SEC("tp")
-int on_syscall_enter_3(struct sys_enter* ctx) { return syscall_enter(ctx, 3); }
+int on_syscall_enter_3(struct sys_enter* ctx) {
+  return syscall_enter(ctx, 3);
+}
 
 SEC("tp")
-int on_syscall_enter_1(struct sys_enter* ctx) { return syscall_enter(ctx, 1); }
+int on_syscall_enter_1(struct sys_enter* ctx) {
+  return syscall_enter(ctx, 1);
+}
 
 struct sys_exit {
   __u64 common;
@@ -249,7 +264,8 @@ int on_syscall_exit(struct sys_exit* ctx) {
   if (!record) return 0;
   fill_head(&record->head, now, (__u32)bpf_get_attach_cookie(ctx), WIRE_END, WIRE_WITH_ARGS);
 #pragma unroll
-  for (int i = 0; i < WIRE_ARGS_MAX; ++i) record->args[i] = 0;
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i)
+    record->args[i] = 0;
   record->args[0] = ctx->result;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
@@ -264,7 +280,8 @@ int on_tracepoint(void* ctx) {
   return 0;
 }
 
-static __always_inline struct wire_switch* reserve_switch(__u16 kind, struct task_struct* from, struct task_struct* to) {
+static __always_inline struct wire_switch* reserve_switch(__u16 kind, struct task_struct* from,
+                                                          struct task_struct* to) {
   __u64 now = bpf_ktime_get_boot_ns();
   struct wire_switch* record = reserve(sizeof(*record));
   if (!record) return 0;
@@ -306,10 +323,14 @@ static __always_inline int on_wake(struct task_struct* woken) {
 }
 
 SEC("tp_btf/sched_wakeup")
-int on_wakeup(__u64* ctx) { return on_wake((struct task_struct*)ctx[0]); }
+int on_wakeup(__u64* ctx) {
+  return on_wake((struct task_struct*)ctx[0]);
+}
 
 SEC("tp_btf/sched_wakeup_new")
-int on_wakeup_new(__u64* ctx) { return on_wake((struct task_struct*)ctx[0]); }
+int on_wakeup_new(__u64* ctx) {
+  return on_wake((struct task_struct*)ctx[0]);
+}
 
 SEC("tp_btf/sched_process_fork")
 int on_fork(__u64* ctx) {

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check: its steps, its counts and its exit status, in a small copy of the tools."""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+from checker import ROOT, SPDX, CheckerTest
+
+TOOLS = ("check", "check_bans.py", "check_headers.py", "check_layers.py", "functions.py", "ratchet.py", "source_text.py")
+
+
+class Check(CheckerTest):
+    def setUp(self):
+        super().setUp()
+        self.plant("src/layers.txt", "common:\n")
+        self.plant("src/third_party.txt", "fmt/: *\n")
+        self.plant("src/common/README.md", "# common\n")
+        self.plant("src/common/a.h", SPDX + "#pragma once\nint a();\n")
+        self.plant("src/common/a.cc", SPDX + '#include "common/a.h"\n\nint a() {\n  return 1;\n}\n')
+        for name in TOOLS:
+            with open(os.path.join(ROOT, "tools", name), encoding="utf-8") as file:
+                self.plant(f"tools/{name}", file.read())
+
+    def check(self, *arguments, path=None):
+        environment = dict(os.environ, PATH=path or os.environ["PATH"])
+        return subprocess.run([sys.executable, os.path.join(self.root, "tools/check"), *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False, env=environment)
+
+    def test_every_step_passes_or_is_skipped(self):
+        done = self.check("layers", "bans", "ratchet", "tidy")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("== bans: passed in ", done.stdout)
+        self.assertIn("; alone: tools/check_bans.py\n", done.stdout)
+        self.assertTrue(done.stdout.endswith("check: 3 passed, 0 failed, 1 skipped\n"), done.stdout)  # nothing is built here
+
+    def test_a_failed_step_does_not_stop_the_others(self):
+        self.plant("src/common/b.cc", SPDX + "std::regex r;\n")
+        done = self.check("bans", "ratchet")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("   src/common/b.cc:2: std::regex", done.stdout)
+        self.assertTrue(done.stdout.endswith("check: 1 passed, 1 failed, 0 skipped\n"), done.stdout)
+
+    def test_a_missing_tool_is_skipped_with_the_reason(self):
+        done = self.check("format", "headers", path="/nowhere")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("clang-format-14 not found", done.stdout)
+        self.assertIn("a.h C++: skipped: c++ not found", done.stdout)
+
+    @unittest.skipUnless(shutil.which("clang-format-14"), "needs clang-format-14")
+    def test_format(self):
+        shutil.copy(os.path.join(ROOT, ".clang-format"), self.root)
+        self.assertEqual(self.check("format").returncode, 0)
+        self.plant("src/common/b.cc", SPDX + "int   b;\n")
+        done = self.check("format")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("repair: clang-format-14 -i src/common/b.cc\n", done.stdout)
+
+    def test_fast_stops_before_tidy(self):
+        done = self.check("--fast", path="/nowhere")
+        self.assertNotIn("tidy", done.stdout)
+        self.assertIn("== headers: ", done.stdout)
+
+    def test_usage(self):
+        self.assertEqual(self.check("--help").returncode, 0)
+        done = self.check("nothing")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("unknown step nothing; steps are: format layers bans ratchet headers tidy", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checkers share: the list of files of the tree, and C and C++ text without comments and literals."""
+import os
+import re
+import subprocess
+
+CPP_SUFFIXES = (".cc", ".h")
+C_SUFFIXES = (".c",)
+SOURCE_SUFFIXES = CPP_SUFFIXES + C_SUFFIXES
+TEST_FILE = re.compile(r"_(test|bench|fuzz)\.(cc|h|c)$")  # also *_for_test.h
+SKIP_EXIT = 77  # a check that cannot run here; tools/check counts it as skipped
+
+_TOKEN = re.compile(
+    r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
+      |(?P<number>\b\d(?:'?[\w.])*)                       # 1'000'000 holds no character literal
+      |(?P<raw>\b(?:u8|u|U|L)?R"(?P<mark>[^()\s\\]{0,16})\(.*?\)(?P=mark)")
+      |(?P<string>"(?:\\.|[^"\\\n])*")
+      |(?P<char>'(?:\\.|[^'\\\n])*')""",
+    re.DOTALL | re.VERBOSE,
+)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+def strip(text, keep_strings=False):
+    """`text` with every comment and literal turned into spaces (quotes stay); lines and columns keep their places."""
+
+    def blank(match):
+        found = match.group(0)
+        if match.lastgroup == "number" or (keep_strings and not match.group("comment")):
+            return found
+        if match.group("comment"):
+            return _NOT_NEWLINE.sub(" ", found)
+        return found[0] + _NOT_NEWLINE.sub(" ", found[1:-1]) + found[-1]
+
+    return _TOKEN.sub(blank, text)
+
+
+def tree_files(root):
+    """Paths of the tracked files under `root`, sorted; of all files where `root` is no git checkout (a release archive)."""
+    if os.path.exists(os.path.join(root, ".git")):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=True).stdout
+        paths = [path for path in listed.decode().split("\0") if path]
+    else:
+        paths = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if name not in ("build", "__pycache__", ".git")]
+            paths += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(path for path in paths if os.path.isfile(os.path.join(root, path)))
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def is_text(root, path):
+    with open(os.path.join(root, path), "rb") as file:
+        return b"\0" not in file.read(8192)
+
+
+def repository_root():
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def report(name, problems, passed):
+    """Prints the problems, then one line that sums up. The exit status of a checker."""
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{name}: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        return 1
+    print(f"{name}: {passed}")
+    return 0
