@@ -146,7 +146,8 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
 }  // namespace kansoku::bench
 
 int main(int argc, char** argv) {
-  using namespace kansoku;
+  namespace bench = kansoku::bench;
+  using kansoku::parse_int;
   bench::Setup setup;
   if (argc > 1) setup.pair_count = parse_int<std::size_t>(argv[1]).value_or(setup.pair_count);
   if (argc > 2) setup.window = std::chrono::milliseconds{parse_int<int>(argv[2]).value_or(1000)};

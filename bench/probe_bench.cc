@@ -98,13 +98,13 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
 }  // namespace kansoku::bench
 
 int main() {
-  using namespace kansoku;
-  const sys::RealClock clock;
+  namespace bench = kansoku::bench;
+  const kansoku::sys::RealClock clock;
   for (const auto mode :
        {bench::AttachMode::kSession, bench::AttachMode::kMulti, bench::AttachMode::kPerf}) {
     if (const auto done = bench::run_mode(mode, clock); !done) {
-      fmt::print("bench probe_hit mode={} failed: {}\n", capture::bpf::attach_mode_name(mode),
-                 done.error().what);
+      fmt::print("bench probe_hit mode={} failed: {}\n",
+                 kansoku::capture::bpf::attach_mode_name(mode), done.error().what);
       return 1;
     }
   }

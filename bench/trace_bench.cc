@@ -55,8 +55,10 @@ Result<Written> write(const Clock& clock, std::uint64_t event_count, int deflate
     threads[static_cast<std::size_t>(rank)] =
         writer->thread_track(100 + rank, 100 + rank, "python3");
   }
+  constexpr int kNameCount = 60;
   std::vector<trace::NameId> names;
-  for (int i = 0; i < 60; ++i)
+  names.reserve(kNameCount);
+  for (int i = 0; i < kNameCount; ++i)
     names.push_back(writer->name(fmt::format("at::_ops::operator_{}::call", i)));
   const trace::NameId all_reduce = writer->name("gloo::allreduce");
   const trace::NameId seq = writer->name("seq");
@@ -72,9 +74,9 @@ Result<Written> write(const Clock& clock, std::uint64_t event_count, int deflate
         t += 100 + static_cast<std::int64_t>(rng.below(span));
         return boot_time(t);
       };
-      writer->slice_begin(threads[r], at(9000), names[round % 60], ops);
+      writer->slice_begin(threads[r], at(9000), names[round % names.size()], ops);
       for (std::uint64_t i = 1; i < 3; ++i) {
-        writer->slice_begin(threads[r], at(900), names[(round + i) % 60], ops);
+        writer->slice_begin(threads[r], at(900), names[(round + i) % names.size()], ops);
         writer->slice_end(threads[r], at(5000));
       }
       writer->slice_end(threads[r], at(900));
@@ -137,7 +139,8 @@ Result<int> run(std::uint64_t event_count, int rounds) {
 }  // namespace kansoku::bench
 
 int main(int argc, char** argv) {
-  using namespace kansoku;
+  namespace bench = kansoku::bench;
+  using kansoku::parse_int;
   const auto events = argc > 1 ? parse_int<std::uint64_t>(argv[1]).value_or(4'000'000) : 4'000'000;
   const auto rounds = argc > 2 ? parse_int<int>(argv[2]).value_or(7) : 7;
   const auto done = bench::run(events, rounds);
