@@ -9,6 +9,8 @@ namespace kansoku::capture {
 namespace {
 
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
+constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
+constexpr std::uint64_t kTimeMax = (1ULL << 62) - 1;  // 146 years of uptime
 
 using trace::Arg;
 
@@ -26,8 +28,23 @@ std::string_view bounded(const char* text, std::size_t bytes_max) {
   return {text, ::strnlen(text, bytes_max)};
 }
 
-const wire_text* with_args(const wire_event& head, std::span<const std::byte> record) {
-  return head.layout != WIRE_PLAIN ? view_as<wire_text>(record) : nullptr;
+const wire_args* with_args(const wire_event& head, std::span<const std::byte> record) {
+  return head.layout != WIRE_PLAIN ? view_as<wire_args>(record) : nullptr;
+}
+
+const wire_text* with_text(const wire_event& head, std::span<const std::byte> record) {
+  return head.layout == WIRE_WITH_TEXT ? view_as<wire_text>(record) : nullptr;
+}
+
+// True if a record has what its layout promises.
+bool has_layout(const wire_event& head, std::span<const std::byte> record) {
+  static constexpr std::array<std::size_t, 3> kBytes{sizeof(wire_event), sizeof(wire_args),
+                                                     sizeof(wire_text)};
+  return head.layout < kBytes.size() && record.size() >= kBytes.at(head.layout);
+}
+
+bool is_call(const wire_event& head) {
+  return head.kind == WIRE_BEGIN || head.kind == WIRE_END || head.kind == WIRE_INSTANT;
 }
 
 struct NcclType {
@@ -83,14 +100,15 @@ const Decoder::ProbeNames& Decoder::names_of(std::uint32_t probe) {
 void Decoder::on_record(std::span<const std::byte> record) {
   const auto* head = view_as<wire_event>(record);
   ++counters_.records;
-  if (head == nullptr || (head->kind < WIRE_SWITCH && head->probe >= probes_.size())) {
+  if (head == nullptr || (head->kind < WIRE_SWITCH && head->probe >= probes_.size()) ||
+      (is_call(*head) && !has_layout(*head, record)) || head->t_boot_ns > kTimeMax) {
     ++counters_.bad_records;
     return;
   }
   const auto* slice = view_as<wire_slice>(record);
   const auto* change = view_as<wire_switch>(record);
   const BootTime time = boot_time(static_cast<std::int64_t>(head->t_boot_ns));
-  if (head->kind == WIRE_SLICE && slice != nullptr) {
+  if (head->kind == WIRE_SLICE && slice != nullptr && slice->duration_ns <= kTimeMax) {
     on_slice(*slice);
   } else if (head->kind == WIRE_BEGIN) {
     on_begin(*head, record);
@@ -143,21 +161,23 @@ void Decoder::on_slice(const wire_slice& record) {
 void Decoder::collect_args(const wire_event& head, std::span<const std::byte> record,
                            bool at_return) {
   args_.clear();
-  const wire_text* values = with_args(head, record);
+  const wire_args* values = with_args(head, record);
+  const wire_text* text = with_text(head, record);
   const ProbeInfo& probe = probes_[head.probe];
   if (values == nullptr) return;
   const ProbeNames& names = names_of(head.probe);
   for (std::size_t i = 0; i < probe.captures.size(); ++i) {
     const CaptureDef& capture = probe.captures[i];
     if ((capture.how.source == WIRE_RETURN) != at_return) continue;
-    if ((head.failed_args >> i & 1) != 0) {
+    const bool lacks_text = capture.how.is_text != 0 && text == nullptr;
+    if (lacks_text || (head.failed_args >> i & 1) != 0) {
       ++counters_.unread_args;
       continue;
     }
     std::uint64_t value = values->args[i];
     if (capture.how.size == 4) value &= 0xffffffffU;
     if (capture.how.is_text != 0) {
-      args_.push_back(Arg::str(names.args[i], bounded(values->text, sizeof(values->text))));
+      args_.push_back(Arg::str(names.args[i], bounded(text->text, sizeof(text->text))));
     } else if (capture.is_signed) {
       args_.push_back(Arg::sint(names.args[i], capture.how.size == 4
                                                    ? static_cast<std::int32_t>(value)
@@ -206,7 +226,10 @@ void Decoder::push_open(Thread& thread, OpenCall call) {
 
 void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record) {
   const ProbeInfo& probe = probes_[head.probe];
-  if (probe.kind == ProbeKind::kAnnotate) return;  // its values come at the return
+  if (probe.kind == ProbeKind::kAnnotate) {
+    on_annotation(head, record, false);
+    return;
+  }
   Thread& thread = thread_of(head);
   if (thread.open.size() >= kOpenCallsMax) {
     ++counters_.too_deep;
@@ -242,7 +265,7 @@ void Decoder::close_until(Thread& thread, std::size_t depth, BootTime time) {
 void Decoder::on_end(const wire_event& head, std::span<const std::byte> record) {
   const ProbeInfo& probe = probes_[head.probe];
   if (probe.kind == ProbeKind::kAnnotate) {
-    on_annotation(head, record);
+    on_annotation(head, record, true);
     return;
   }
   Thread& thread = thread_of(head);
@@ -264,19 +287,21 @@ void Decoder::on_end(const wire_event& head, std::span<const std::byte> record) 
           Arg::sint(writer_.name("result"), static_cast<std::int64_t>(values->args[0])));
     }
   }
-  for (const auto& [key, value] : thread.open.back().notes)
-    args_.push_back(Arg::uint(key, value));
+  for (const Arg& note : thread.open.back().notes)
+    args_.push_back(note);
   writer_.slice_end(thread.track, time, args_);
   thread.open.pop_back();
 }
 
-void Decoder::on_annotation(const wire_event& head, std::span<const std::byte> record) {
+void Decoder::on_annotation(const wire_event& head, std::span<const std::byte> record,
+                            bool at_return) {
   Thread& thread = thread_of(head);
-  collect_args(head, record, true);
+  collect_args(head, record, at_return);
   if (thread.open.empty()) return;
   auto& notes = thread.open.back().notes;
   for (const Arg& arg : args_) {
-    if (notes.size() < WIRE_ARGS_MAX) notes.emplace_back(arg.key, arg.bits);
+    const bool is_text = arg.kind == Arg::Kind::kString;  // lies in the record, not in the note
+    if (!is_text && notes.size() < WIRE_ARGS_MAX) notes.push_back(arg);
   }
 }
 
@@ -309,7 +334,7 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
 // apart once an enter with its two arguments and a printable name was seen; a one-argument call of
 // another operator on top of a scope is the exit.
 void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record) {
-  const wire_text* values = with_args(head, record);
+  const wire_args* values = with_args(head, record);
   const ProbeInfo& probe = probes_[head.probe];
   if (values == nullptr || probe.captures.size() < 3) return;
   std::uint64_t op = 0;
@@ -320,15 +345,16 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
     if (probe.captures[i].name == "arg_count") arg_count = values->args[i];
     if (probe.captures[i].how.is_text != 0) text_index = i;
   }
-  const bool has_text = (head.failed_args >> text_index & 1) == 0 && head.layout == WIRE_WITH_TEXT;
+  const wire_text* with = with_text(head, record);
+  const bool has_text = (head.failed_args >> text_index & 1) == 0 && with != nullptr;
   const std::string_view text =
-      has_text ? bounded(values->text, sizeof(values->text)) : std::string_view{};
+      has_text ? bounded(with->text, sizeof(with->text)) : std::string_view{};
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
   auto& enter_ops = scope_enter_ops_[as_pid(head.tgid)];
   const bool is_enter = arg_count == 2 && is_scope_name(text);
   Thread& thread = thread_of(head);
   if (is_enter && thread.open.size() < kOpenCallsMax) {
-    enter_ops.insert(op);
+    if (enter_ops.size() < kScopeOpsMax) enter_ops.insert(op);
     writer_.slice_begin(thread.track, time, writer_.name(text), names_of(head.probe).category);
     push_open(thread, {head.probe, true, {}});
   } else if (!is_enter && arg_count == 1 && !enter_ops.contains(op) && !thread.open.empty() &&

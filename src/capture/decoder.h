@@ -70,8 +70,7 @@ class Decoder {
   struct OpenCall {
     std::uint32_t probe{0};
     bool is_scope{false};
-    std::vector<std::pair<trace::NameId, std::uint64_t>>
-        notes;  // arguments that arrived during the call
+    std::vector<trace::Arg> notes;  // numbers that arrived during the call
   };
   struct Thread {
     trace::TrackHandle track{};
@@ -85,7 +84,7 @@ class Decoder {
   void on_end(const wire_event& head, std::span<const std::byte> record);
   void on_instant(const wire_event& head, std::span<const std::byte> record);
   void on_scope(const wire_event& head, std::span<const std::byte> record);
-  void on_annotation(const wire_event& head, std::span<const std::byte> record);
+  void on_annotation(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void on_switch(const wire_switch& record);
   void on_stack(const wire_stack& record);
   void on_lifecycle(LifecycleEvent event);

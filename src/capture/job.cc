@@ -24,7 +24,9 @@ std::string text_of(const Environ& environ, const char* key) {
 }
 
 std::int32_t number_of(const Environ& environ, const char* key) {
-  const auto value = parse_int<std::int32_t>(text_of(environ, key));
+  const auto found = environ.find(key);
+  if (found == environ.end()) return trace::kNoRank;
+  const auto value = parse_int<std::int32_t>(found->second);
   return value && *value >= 0 && *value <= kRankMax ? *value : trace::kNoRank;
 }
 

@@ -36,6 +36,7 @@ class Table {
     const Json value = json_.at(key);
     std::vector<std::string> out;
     if (!value.is_array() && (required || !value.is_null())) fail(key, "expected a list of texts");
+    if (value.is_array() && value.size() == 0 && required) fail(key, "expected at least one text");
     for (std::size_t i = 0; i < value.size(); ++i) {
       if (!value.at(i).is_string()) fail(key, "expected a list of texts");
       out.push_back(value.at(i).as_string());
@@ -58,6 +59,16 @@ class Table {
     note(key);
     return json_.at(key);
   }
+  Json table(std::string_view key) {
+    const Json value = sub(key);
+    if (!value.is_object() && !value.is_null()) fail(key, "expected a table");
+    return value;
+  }
+  Json tables(std::string_view key) {
+    const Json value = sub(key);
+    if (!value.is_array() && !value.is_null()) fail(key, "expected a list of tables");
+    return value.is_array() ? value : Json();
+  }
   void fail(std::string_view key, std::string_view what) {
     if (problem_.empty()) problem_ = fmt::format("{}, key {}: {}", where_, key, what);
   }
@@ -78,7 +89,7 @@ class Table {
   std::string problem_;
 };
 
-Result<ProbeKind> kind_from_name(std::string_view name) {
+std::optional<ProbeKind> kind_from_name(std::string_view name) {
   static constexpr std::array<std::pair<std::string_view, ProbeKind>, 5> kKinds{
       {{"", ProbeKind::kCall},
        {"call", ProbeKind::kCall},
@@ -88,8 +99,26 @@ Result<ProbeKind> kind_from_name(std::string_view name) {
   for (const auto& [text, kind] : kKinds) {
     if (text == name) return kind;
   }
-  return Error{Code::kCorrupt,
-               fmt::format("read probe kind {}: expected call, instant, annotate or scope", name)};
+  return std::nullopt;
+}
+
+void parse_args(Table& table, FunctionProbes& out) {
+  const Json args = table.table("args");
+  std::size_t text_count = 0;
+  for (const std::string& name : args.keys()) {
+    auto capture = parse_capture(name, args.at(name).as_string());
+    if (!capture) {
+      table.fail("args", capture.error().what);
+      return;
+    }
+    text_count += capture->how.is_text;
+    out.captures.push_back(std::move(capture).value());
+  }
+  if (out.captures.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
+  if (text_count > 1) table.fail("args", "at most one text");
+  if (out.kind == ProbeKind::kAnnotate && text_count != 0)
+    table.fail("args", "annotate takes no text");
+  if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
 }
 
 Result<FunctionProbes> parse_function(const Json& json, const std::string& where) {
@@ -100,25 +129,17 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   out.exclude = table.texts("exclude", false);
   out.category = table.text("category", true);
   out.title = table.text("title", false);
-  TRY(out.kind, kind_from_name(table.text("kind", false)));
+  const auto kind = kind_from_name(table.text("kind", false));
+  if (!kind) table.fail("kind", "expected call, instant, annotate or scope");
+  out.kind = kind.value_or(ProbeKind::kCall);
   const std::string record = table.text("record", false);
   if (!record.empty() && record != "pair" && record != "at_end") {
     table.fail("record", "expected pair or at_end");
   }
   out.at_end = record == "at_end";
-  if (const Json ordinal = table.sub("ordinal_by"); ordinal.is_string()) {
-    out.ordinal_by = ordinal.as_string();
-  }
-  const Json args = table.sub("args");
-  for (const std::string& name : args.keys()) {
-    TRY(auto capture, parse_capture(name, args.at(name).as_string()));
-    out.captures.push_back(std::move(capture));
-  }
-  if (out.captures.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
-  const auto text_count = std::count_if(out.captures.begin(), out.captures.end(),
-                                        [](const CaptureDef& c) { return c.how.is_text != 0; });
-  if (text_count > 1) table.fail("args", "at most one text");
-  if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
+  const std::string ordinal = table.text("ordinal_by", false);
+  if (table.sub("ordinal_by").is_string()) out.ordinal_by = ordinal;  // "" counts per process
+  parse_args(table, out);
   TRY_VOID(table.finish());
   return out;
 }
@@ -220,6 +241,19 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
   return out;
 }
 
+namespace {
+
+// A name that a list of packs can hold: "default", "-name" and "./file" mean something else there.
+bool is_pack_name(std::string_view name) {
+  if (name.empty() || name.front() == '-' || name == "default") return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
+}  // namespace
+
 Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path) {
   TRY(const Json json, Json::parse_toml(untrusted_toml, path));
   Table table(json, path);
@@ -227,19 +261,22 @@ Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path
   out.path = path;
   if (table.sub("schema").as_int() != 1) table.fail("schema", "expected 1");
   out.name = table.text("name", true);
+  if (!is_pack_name(out.name)) table.fail("name", "expected letters, digits, - and _");
   out.description = table.text("description", true);
   out.is_default = table.flag("default");
   TRY(out.functions,
-      parse_all<FunctionProbes>(table.sub("probe"), path + " [[probe]]", parse_function));
-  TRY(out.usdt, parse_all<UsdtProbes>(table.sub("usdt"), path + " [[usdt]]", parse_usdt));
+      parse_all<FunctionProbes>(table.tables("probe"), path + " [[probe]]", parse_function));
+  TRY(out.usdt, parse_all<UsdtProbes>(table.tables("usdt"), path + " [[usdt]]", parse_usdt));
   TRY(out.syscalls,
-      parse_all<SyscallProbes>(table.sub("syscall"), path + " [[syscall]]", parse_syscalls));
-  TRY(out.tracepoints, parse_all<TracepointProbes>(table.sub("tracepoint"),
+      parse_all<SyscallProbes>(table.tables("syscall"), path + " [[syscall]]", parse_syscalls));
+  TRY(out.tracepoints, parse_all<TracepointProbes>(table.tables("tracepoint"),
                                                    path + " [[tracepoint]]", parse_tracepoints));
-  out.scheduler = table.sub("scheduler").is_object();
+  const Json scheduler = table.table("scheduler");
+  out.scheduler = scheduler.is_object();
+  TRY_VOID(Table(scheduler, path + " [scheduler]").finish());
   const auto rate = [&](std::string_view section) -> Result<std::uint32_t> {
-    const Json json_section = table.sub(section);
-    if (json_section.is_null()) return 0U;
+    const Json json_section = table.table(section);
+    if (!json_section.is_object()) return 0U;
     Table sub(json_section, fmt::format("{} [{}]", path, section));
     const std::uint32_t hz = sub.hz("hz");
     TRY_VOID(sub.finish());
@@ -261,8 +298,9 @@ Result<Pack> load_pack(const std::string& path) {
 std::vector<std::string> pack_files(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path().string());
+  for (auto entry = std::filesystem::directory_iterator(folder, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".toml") files.push_back(entry->path().string());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -326,19 +364,35 @@ Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known, std::stri
   return chosen;
 }
 
+// Each star takes as little as it can, and only the last one seen ever takes more: what the earlier
+// ones left matches all the same. So the time is at most the product of the two lengths.
 bool glob_match(std::string_view glob, std::string_view text, std::string_view* first_star) {
-  const auto star = glob.find('*');
-  if (star == std::string_view::npos) return glob == text;
-  if (text.substr(0, star) != glob.substr(0, star)) return false;
-  const std::string_view after = glob.substr(star + 1);
-  const std::string_view rest = text.substr(star);
-  // Bounded backtracking: patterns have few stars, names are short.
-  for (std::size_t taken = 0; taken <= rest.size(); ++taken) {
-    if (!glob_match(after, rest.substr(taken))) continue;
-    if (first_star != nullptr) *first_star = rest.substr(0, taken);
-    return true;
+  constexpr auto kNone = std::string_view::npos;
+  const auto first = glob.find('*');
+  std::size_t star = kNone;  // the last star seen, and where in `text` what it takes ends
+  std::size_t star_end = 0;
+  std::size_t first_end = 0;
+  std::size_t at = 0;
+  std::size_t i = 0;
+  while (i < text.size()) {
+    if (at < glob.size() && glob[at] == '*') {
+      star = at++;
+      star_end = i;
+    } else if (at < glob.size() && glob[at] == text[i]) {
+      ++at;
+      ++i;
+    } else if (star != kNone) {
+      at = star + 1;
+      i = ++star_end;
+    } else {
+      return false;
+    }
+    if (star == first) first_end = star_end;
   }
-  return false;
+  if (glob.find_first_not_of('*', at) != kNone) return false;
+  if (first_star != nullptr && first != kNone)
+    *first_star = text.substr(first, first_end < first ? 0 : first_end - first);
+  return true;
 }
 
 bool any_glob_match(std::string_view globs, std::string_view text) {

@@ -4,11 +4,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <set>
 #include <unordered_map>
 
 namespace kansoku::capture {
 namespace {
+
+using namespace std::string_view_literals;
+
+// True for words of a demangled name that its mangled form may not spell: numbers with a suffix,
+// types and operators of the language, and what the C++ ABI abbreviates.
+bool is_abbreviated(std::string_view word) {
+  static constexpr std::array kWords{
+      "std"sv,       "allocator"sv,   "basic_string"sv, "basic_istream"sv, "basic_ostream"sv,
+      "string"sv,    "istream"sv,     "ostream"sv,      "iostream"sv,      "basic_iostream"sv,
+      "operator"sv,  "char_traits"sv, "anonymous"sv,    "namespace"sv,     "lambda"sv,
+      "unnamed"sv,   "type"sv,        "abi"sv,          "auto"sv,          "decltype"sv,
+      "nullptr_t"sv, "new"sv,         "delete"sv,       "void"sv,          "bool"sv,
+      "char"sv,      "signed"sv,      "unsigned"sv,     "short"sv,         "int"sv,
+      "long"sv,      "float"sv,       "double"sv,       "wchar_t"sv,       "char8_t"sv,
+      "char16_t"sv,  "char32_t"sv,    "const"sv,        "volatile"sv,      "true"sv,
+      "false"sv,     "__int128"sv,    "__float128"sv,   "half"sv,          "_Float16"sv};
+  if (!word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) != 0) return true;
+  return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+}
 
 // The longest run of identifier characters in a glob: every symbol that matches holds it, mangled
 // or not. It saves demangling 30,000 names of libtorch to find 20.
@@ -19,7 +40,8 @@ std::string_view longest_word(std::string_view glob) {
     const bool inside = i < glob.size() &&
                         (std::isalnum(static_cast<unsigned char>(glob[i])) != 0 || glob[i] == '_');
     if (inside) continue;
-    if (i - begin > best.size()) best = glob.substr(begin, i - begin);
+    const std::string_view word = glob.substr(begin, i - begin);
+    if (word.size() > best.size() && !is_abbreviated(word)) best = word;
     begin = i + 1;
   }
   return best;
@@ -40,12 +62,21 @@ std::string make_title(const FunctionProbes& probes, const std::string& name,
   return title;
 }
 
+// Parts of functions that are never called: what the compiler moved out of the way (a probe on the
+// return of such a part would take a local variable for the return address), and thunks, which jump
+// to the function that has a probe of its own.
+bool is_fragment(std::string_view symbol) {
+  return symbol.starts_with("_ZT") || symbol.ends_with(".cold") ||
+         symbol.find(".cold.") != std::string_view::npos;
+}
+
 std::vector<Match> find_matches(const FunctionProbes& probes, const std::string& glob,
                                 sys::ElfFile& file) {
   std::vector<Match> matches;
   const std::string_view word = longest_word(glob);
   for (const sys::Symbol& symbol : file.symbols()) {
     if (!symbol.is_function || symbol.name.find(word) == std::string::npos) continue;
+    if (is_fragment(symbol.name)) continue;
     const std::string demangled = sys::demangle(symbol.name);
     const std::string name(bare_name(demangled));
     std::string_view star;
@@ -136,6 +167,23 @@ class Resolver {
 
 }  // namespace
 
+namespace {
+
+// Where "operator..." at the end of a name begins, or the size of the name.
+std::size_t operator_begin(std::string_view name) {
+  constexpr std::string_view kWord = "operator";
+  const auto is_part = [&](std::size_t i) {
+    return i < name.size() &&
+           (std::isalnum(static_cast<unsigned char>(name[i])) != 0 || name[i] == '_');
+  };
+  const auto at = name.rfind(kWord);
+  if (at == std::string_view::npos) return name.size();
+  if ((at > 0 && is_part(at - 1)) || is_part(at + kWord.size())) return name.size();
+  return at;
+}
+
+}  // namespace
+
 std::string_view bare_name(std::string_view demangled) {
   // Cut the parameter list: the last '(' at depth 0 of <> and () counted from the end of the name.
   int depth = 0;
@@ -148,9 +196,11 @@ std::string_view bare_name(std::string_view demangled) {
     }
   }
   const std::string_view name = demangled.substr(0, end);
-  // A template's name starts with its return type: cut at the last blank outside brackets.
+  if (name.ends_with(' ')) return demangled;  // "char (&f(int)) [3]": the name is inside
+  // A template's name starts with its return type: cut at the last blank outside brackets. The name
+  // of an operator may hold blanks and brackets of its own.
   int angle = 0;
-  for (std::size_t i = name.size(); i-- > 0;) {
+  for (std::size_t i = operator_begin(name); i-- > 0;) {
     if (name[i] == '>' || name[i] == ')') ++angle;
     if (name[i] == '<' || name[i] == '(') --angle;
     if (name[i] == ' ' && angle == 0) return name.substr(i + 1);
