@@ -9,10 +9,9 @@
 #include <array>
 #include <set>
 
-#include "capture/bpf/engine.h"
+#include "capture/host.h"
 #include "capture/job.h"
 #include "capture/pack.h"
-#include "capture/python/sampler.h"
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
@@ -107,9 +106,9 @@ std::vector<Check> capability_checks() {
 
 Check attach_check(capture::bpf::AttachMode mode, std::string_view since, std::string_view cost) {
   const std::string name = fmt::format("uprobes: {}", capture::bpf::attach_mode_name(mode));
-  const auto engine = capture::bpf::Engine::create({1U << 16, mode});
-  if (engine) return {name, Verdict::kGood, "works", "", ""};
-  return {name, Verdict::kReduced, engine.error().what, std::string(cost), std::string(since)};
+  const auto tried = capture::try_attach_mode(mode);
+  if (tried) return {name, Verdict::kGood, "works", "", ""};
+  return {name, Verdict::kReduced, tried.error().what, std::string(cost), std::string(since)};
 }
 
 std::vector<Check> attach_checks() {
@@ -165,8 +164,8 @@ Json job_report() {
         if (mapping.executable && capture::any_glob_match(kKnown, library))
           libraries.insert(mapping.path);
       }
-      const auto process = capture::python::Process::attach(pid, procfs, {});
-      python = process ? (*process)->version() : process.error().what;
+      const auto version = capture::python_version(pid, procfs);
+      python = version ? *version : version.error().what;
     }
     Json list = Json::array();
     for (const std::string& library : libraries)
