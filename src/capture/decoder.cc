@@ -81,8 +81,13 @@ std::vector<LifecycleEvent> Decoder::take_lifecycle() {
 }
 
 Decoder::Thread& Decoder::thread_of(const wire_event& head) {
-  const auto [found, is_new] = threads_.try_emplace(std::uint64_t{head.tgid} << 32 | head.tid);
+  // One thread's records come in runs.
+  const std::uint64_t key = std::uint64_t{head.tgid} << 32 | head.tid;
+  if (last_thread_ != nullptr && last_thread_key_ == key) return *last_thread_;
+  const auto [found, is_new] = threads_.try_emplace(key);
   if (is_new) found->second.track = writer_.thread_track(as_pid(head.tgid), as_pid(head.tid), "");
+  last_thread_key_ = key;
+  last_thread_ = &found->second;
   return found->second;
 }
 

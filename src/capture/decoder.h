@@ -98,6 +98,8 @@ class Decoder {
   NativeSymbols symbols_;
   std::vector<ProbeNames> names_;
   std::unordered_map<std::uint64_t, Thread> threads_;  // by pid and tid; never iterated
+  std::uint64_t last_thread_key_{0};
+  Thread* last_thread_{nullptr};  // of threads_, from which nothing is erased
   std::map<std::pair<std::int32_t, std::uint64_t>, std::uint64_t> ordinals_;
   std::map<std::int32_t, std::set<std::uint64_t>>
       scope_enter_ops_;           // per process: operators that open a scope

@@ -115,6 +115,8 @@ struct Writer::Impl {
   std::uint32_t name_id(std::string_view text);
   std::uint32_t intern_entry(std::uint32_t field, std::string_view text, std::uint32_t id);
   void put_args(std::span<const Arg> args);
+  void put_plain_event(std::uint64_t type, TrackHandle track, std::uint64_t since_base, NameId name,
+                       CategoryId category);
   void put_event(std::uint64_t type, TrackHandle track, BootTime time, NameId name,
                  CategoryId category, std::span<const Arg> args, std::uint64_t flow);
   void put_sample(std::int32_t pid, std::int32_t tid, BootTime time, std::uint32_t callstack,
@@ -247,9 +249,47 @@ void Writer::Impl::put_args(std::span<const Arg> args) {
   }
 }
 
+// The bulk of every trace, so encoded without nested open() and close(): one bounds check, and
+// lengths of one byte, since the message stays below 128.
+void Writer::Impl::put_plain_event(std::uint64_t type, TrackHandle track, std::uint64_t since_base,
+                                   NameId name, CategoryId category) {
+  constexpr std::size_t kBytesMax = 64;
+  static_assert(2 * 2 + 2 + 2 + (1 + 10) + 2 + 3 * (1 + 5) <= kBytesMax && kBytesMax < 128);
+  const auto tag = [](std::uint32_t field, unsigned wire_type) {
+    CHECK(field < 16);
+    return static_cast<std::byte>(field << 3 | wire_type);
+  };
+  const auto field = [&tag](std::byte* to, std::uint32_t number, std::uint64_t value) {
+    *to++ = tag(number, 0);
+    return PacketBuffer::put_varint(to, value);
+  };
+  std::byte* const begin = chunk.claim(kBytesMax);
+  begin[0] = tag(schema::file::kPacket, 2);
+  std::byte* at = begin + 2;
+  at = field(at, schema::packet::kSequenceId, kSequence);
+  at = field(at, schema::packet::kSequenceFlags, schema::packet::kFlagNeedsState);
+  at = field(at, schema::packet::kTimestamp, since_base);
+  *at++ = tag(schema::packet::kTrackEvent, 2);
+  std::byte* const event = ++at;
+  at = field(at, schema::event::kType, type);
+  if (name.raw != 0) at = field(at, schema::event::kNameId, name.raw);
+  at = field(at, schema::event::kTrackUuid, track.raw);
+  if (category.raw != 0) at = field(at, schema::event::kCategoryIds, category.raw);
+  event[-1] = static_cast<std::byte>(at - event);
+  begin[1] = static_cast<std::byte>(at - begin - 2);
+  chunk.claimed(at);
+}
+
 void Writer::Impl::put_event(std::uint64_t type, TrackHandle track, BootTime time, NameId name,
                              CategoryId category, std::span<const Arg> args, std::uint64_t flow) {
   if (broken) return;
+  const std::int64_t time_ns = time.time_since_epoch().count();
+  if (args.empty() && flow == 0 && time_ns >= base_ns) {
+    put_plain_event(type, track, static_cast<std::uint64_t>(time_ns - base_ns), name, category);
+    ++events;
+    maybe_flush();
+    return;
+  }
   const std::size_t packet = open_packet(time.time_since_epoch().count());
   const std::size_t mark = chunk.open(schema::packet::kTrackEvent);
   chunk.uint(schema::event::kType, type);

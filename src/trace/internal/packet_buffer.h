@@ -32,13 +32,20 @@ class PacketBuffer {
   }
 
   void varint(std::uint64_t value) {
-    std::byte* at = room(10);
+    size_ = static_cast<std::size_t>(put_varint(room(10), value) - bytes_.get());
+  }
+  /// For messages encoded by hand: a place for up to `count` bytes, and how many came to it. Nothing
+  /// else may be called between the two.
+  [[nodiscard]] std::byte* claim(std::size_t count) { return room(count); }
+  void claimed(const std::byte* end) { size_ = static_cast<std::size_t>(end - bytes_.get()); }
+  /// Writes a varint of at most 10 bytes; returns the place behind it.
+  [[nodiscard]] static std::byte* put_varint(std::byte* at, std::uint64_t value) {
     while (value >= 0x80) {
       *at++ = static_cast<std::byte>(value | 0x80);
       value >>= 7;
     }
     *at++ = static_cast<std::byte>(value);
-    size_ = static_cast<std::size_t>(at - bytes_.get());
+    return at;
   }
   void uint(std::uint32_t field, std::uint64_t value) {
     varint(std::uint64_t{field} << 3);
