@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test
+.PHONY: help build demo test bench eval check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -44,7 +44,8 @@ eval: deps-demo build
 	tests/eval/evaluate.py clean
 	tests/eval/evaluate.py plain
 
-check: deps-test
+check: deps-check
+	cmake --preset release
 	tools/check
 
 install: build

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that a goal needs, by name: tools/install_deps.sh build|demo|test
+# Installs the Debian packages that a goal needs, by name: tools/install_deps.sh build|demo|test|check
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
 set -eu
 goal=${1:-build}
@@ -14,7 +14,8 @@ case $goal in
   build) wanted=$build ;;
   demo) wanted="$build $demo" ;;
   test) wanted="$build $demo $tests" ;;
-  *) echo "usage: $0 build|demo|test" >&2; exit 2 ;;
+  check) wanted="$build $demo $tests clang-tidy-14" ;;
+  *) echo "usage: $0 build|demo|test|check" >&2; exit 2 ;;
 esac
 missing=""
 for package in $wanted; do

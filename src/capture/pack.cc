@@ -60,7 +60,7 @@ class Table {
     return json_.at(key);
   }
   Json table(std::string_view key) {
-    const Json value = sub(key);
+    Json value = sub(key);
     if (!value.is_object() && !value.is_null()) fail(key, "expected a table");
     return value;
   }
@@ -329,6 +329,7 @@ Result<std::vector<Pack>> load_packs(const std::vector<std::string>& folders) {
     }
   }
   std::vector<Pack> packs;
+  packs.reserve(by_name.size());
   for (auto& [name, pack] : by_name)
     packs.push_back(std::move(pack));
   return packs;

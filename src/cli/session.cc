@@ -131,8 +131,7 @@ Result<void> observe_targets(capture::Recorder& recorder, const SessionOptions& 
   TRY(const auto pids, pids_of_job(procfs, options.job));
   for (const std::int32_t pid : pids) {
     // A member that ended meanwhile is no reason to give up on the others.
-    if (const auto observed = recorder.observe(pid, true); !observed && pids.size() == 1)
-      return observed;
+    if (auto observed = recorder.observe(pid, true); !observed && pids.size() == 1) return observed;
   }
   return {};
 }

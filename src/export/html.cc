@@ -95,7 +95,7 @@ std::string capitalised(std::string text) {
 }
 
 std::string place_of(const Json& finding) {
-  const std::string function = text_of(finding, "function");
+  std::string function = text_of(finding, "function");
   if (function.empty()) return {};
   const std::string file = base_name(text_of(finding, "file"));
   const std::int64_t line = finding.at("line").as_int();

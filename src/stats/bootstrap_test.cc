@@ -70,6 +70,7 @@ TEST(BlockBootstrap, SpreadOfTheMeanMatchesTheClosedForm) {
   const PrefixSums sums(values);
   BlockBootstrap bootstrap(values.size(), 1, 3);
   std::vector<double> means;
+  means.reserve(2000);
   for (int i = 0; i < 2000; ++i)
     means.push_back(sums.mean(bootstrap.draw()));
   const double centre = mean(means);

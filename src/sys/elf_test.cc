@@ -44,7 +44,7 @@ class TempFolder {
     std::filesystem::remove_all(path_, ignored);
   }
   [[nodiscard]] std::string file(const std::string& name, std::string_view content) const {
-    const std::string path = path_ + "/" + name;
+    std::string path = path_ + "/" + name;
     EXPECT_TRUE(write_file(path, content));
     return path;
   }

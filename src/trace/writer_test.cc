@@ -342,6 +342,7 @@ TEST(Writer, CutsNamesAndArgumentsThatAreTooLong) {
   const std::string text(1 << 20, 'x');
   const Trace trace = round_trip([&](Writer& w) {
     std::vector<Arg> args;
+    args.reserve(100);
     for (int i = 0; i < 100; ++i)
       args.push_back(Arg::str(w.name(fmt::format("{}{}", i, text)), text));
     const TrackHandle track = w.custom_track({}, "t");

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <numeric>
 
 #include "capture/bpf/internal/uprobe_link.h"
 #include "capture/bpf/probes.skel.h"
@@ -87,8 +88,8 @@ Result<Skeleton> load(AttachMode mode, std::uint32_t ring_bytes) {
 std::vector<int> online_cpus() {
   std::vector<int> cpus;
   const long count = ::sysconf(_SC_NPROCESSORS_CONF);
-  for (int cpu = 0; cpu < count; ++cpu)
-    cpus.push_back(cpu);
+  cpus.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  std::iota(cpus.begin(), cpus.end(), 0);
   return cpus;
 }
 

@@ -144,6 +144,7 @@ std::vector<Part> parts_by_order(const RankData& rank) {
 
 std::vector<TimedWord> words_of(const std::vector<Part>& parts) {
   std::vector<TimedWord> words;
+  words.reserve(parts.size());
   for (const Part& part : parts)
     words.push_back({(part.bytes << 8) ^ part.key.op, part.arrival.end_ns});
   return words;

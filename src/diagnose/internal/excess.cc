@@ -105,6 +105,7 @@ std::vector<Outlier> find_outliers(const RankSeries& excess, const std::vector<b
 
 double concentration(const std::vector<double>& excess) {
   std::vector<double> positive;
+  positive.reserve(excess.size());
   for (const double value : excess)
     positive.push_back(std::max(value, 0.0));
   std::sort(positive.begin(), positive.end(), std::greater<>());

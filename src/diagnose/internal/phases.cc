@@ -18,6 +18,7 @@ std::size_t at(Phase phase) {
 
 IntervalSet set_of(const std::vector<Event>& events) {
   std::vector<Interval> intervals;
+  intervals.reserve(events.size());
   for (const Event& event : events)
     intervals.push_back(event.time);
   return IntervalSet::of(std::move(intervals));

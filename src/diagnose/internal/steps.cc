@@ -281,6 +281,7 @@ Boundaries align_by_time(const Boundaries& times) {
   constexpr int kShiftMax = 64;
   const auto words = [](const std::vector<std::int64_t>& rank) {
     std::vector<TimedWord> out;
+    out.reserve(rank.size());
     for (const std::int64_t time_ns : rank)
       out.push_back({0, time_ns});
     return out;

@@ -165,7 +165,7 @@ std::optional<std::string> CodeCache::load_string(std::uint64_t address, std::ui
 
 /// Without a readable table every instruction gets the line of the function.
 std::vector<LineRun> CodeCache::load_lines(const CodeIdentity& identity) {
-  const std::vector<LineRun> unknown{{.begin = 0, .line = identity.first_line}};
+  std::vector<LineRun> unknown{{.begin = 0, .line = identity.first_line}};
   const auto size = loader_.get<std::uint64_t>(identity.line_table +
                                                static_cast<std::uint64_t>(layout_.object_size));
   if (!size || *size > kLineTableBytesMax) return unknown;

@@ -38,7 +38,7 @@ bool Snapshot::fetch() {
   }
   const auto by_address = [](const Span& a, const Span& b) { return a.address < b.address; };
   bool got_any = false;
-  for (std::uint8_t copy = 0; copy < spans_.size(); ++copy) {
+  for (std::size_t copy = 0; copy < spans_.size(); ++copy) {
     Spans& spans = spans_[copy];
     const auto old_count = static_cast<std::ptrdiff_t>(spans.size());
     for (const Span& span : queued_) {
