@@ -34,8 +34,8 @@ class PacketBuffer {
   void varint(std::uint64_t value) {
     size_ = static_cast<std::size_t>(put_varint(room(10), value) - bytes_.get());
   }
-  /// For messages encoded by hand: a place for up to `count` bytes, and how many came to it. Nothing
-  /// else may be called between the two.
+  /// For messages encoded by hand: a place for up to `count` bytes, and how many came to it.
+  /// Nothing else may be called between the two.
   [[nodiscard]] std::byte* claim(std::size_t count) { return room(count); }
   void claimed(const std::byte* end) { size_ = static_cast<std::size_t>(end - bytes_.get()); }
   /// Writes a varint of at most 10 bytes; returns the place behind it.
