@@ -16,7 +16,8 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr Nanos kDrainEvery = std::chrono::milliseconds{10};
+// Each wake takes a processor from a rank; the ring holds seconds of every operator.
+constexpr Nanos kDrainEvery = std::chrono::milliseconds{40};
 constexpr Nanos kFlushEvery =
     std::chrono::milliseconds{500};  // the trace promises at least each second
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
@@ -338,6 +339,8 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
     BootTime wake =
         std::min({now + (impl_->enabled ? kDrainEvery : kIdleEvery), impl_->next_flush, end});
     if (impl_->enabled && impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
+    for (const auto& [pid, process] : impl_->roster->processes())
+      wake = std::min(wake, std::max(process.next_scan, now + kScanFloor));
     sys::sleep_until(wake);
   }
   if (impl_->engine) impl_->engine->detach_all();
