@@ -17,7 +17,7 @@ help:
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-%:
+deps-build deps-demo deps-test deps-check: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
