@@ -227,7 +227,8 @@ TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
   constexpr int kSamples = 3000;
   int holders = 0, stacks = 0, impossible = 0, running = 0;
   std::set<std::string> seen;
-  for (int i = 0; i < kSamples; ++i) {
+  // On a busy machine the program may hardly run while we look: look on until it did.
+  for (int i = 0; i < kSamples || (i < kTriesMax && !seen.contains("leaf")); ++i) {
     ASSERT_TRUE(process->sample(stacks_));
     int holders_now = 0;
     for (const PyStack& stack : stacks_) {
@@ -253,8 +254,6 @@ TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
   EXPECT_GE(stacks + static_cast<int>(counters.torn), kSamples);
   EXPECT_LE(impossible, kSamples / 50) << "of " << stacks << " stacks";
   EXPECT_LE(counters.torn, static_cast<std::uint64_t>(kSamples) / 20);
-  fmt::print("XX impossible {} retried {} torn {} of {}\n", impossible, counters.retried,
-             counters.torn, stacks);
 }
 
 TEST_P(LivePython, KeepsTheInnermostFramesOfADeepStack) {
