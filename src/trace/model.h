@@ -72,6 +72,14 @@ struct Process {
   std::int32_t world_size{kNoRank};
 };
 
+/// A set of ranks that communicate with each other, as an importer found it described. The same
+/// group may stand here once for each rank that described it.
+struct ProcessGroup {
+  StringId name{};
+  StringId description{};
+  std::vector<std::int32_t> ranks;  // empty: unknown
+};
+
 /// One argument of a slice or instant.
 struct ArgValue {
   enum class Kind : std::uint8_t { kInt, kUint, kDouble, kString };
@@ -180,6 +188,7 @@ struct Trace {
   StringPool strings;
   std::vector<Track> tracks;
   std::vector<Process> processes;  // in order of first appearance
+  std::vector<ProcessGroup> groups;
   SliceTable slices;
   InstantTable instants;
   CounterTable counters;

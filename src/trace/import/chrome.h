@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/bytes.h"
+#include "common/result.h"
+#include "common/stat.h"
+#include "trace/model.h"
+
+namespace kansoku::trace::import {
+
+struct ChromeOptions {
+  std::uint64_t events_max{200'000'000};
+  std::uint64_t strings_bytes_max{std::uint64_t{1} << 31};
+  std::uint32_t tracks_max{1U << 20};
+  std::uint32_t args_per_event_max{64};
+  std::size_t arg_text_bytes_max{std::size_t{64} << 10};
+  std::size_t event_bytes_max{std::size_t{16} << 20};
+};
+
+STAT(import_bad_events, kDataLoss, kImport,
+     "events without a usable time, or ends without a begin, were left out");
+STAT(import_cut_args, kDataLoss, kImport,
+     "arguments beyond the importer's limits in number or length were left out");
+STAT(import_unclosed_trace, kNotice, kImport,
+     "the list of events was never closed (its writer was cut off); everything before was read");
+STAT(import_other_events, kInfo, kImport,
+     "events of kinds that nothing here reads (flows, async, samples) were left out");
+
+/// What a file says of itself.
+struct ImportedFile {
+  std::int32_t rank{kNoRank};  // from distributedInfo, else from the file name, else kNoRank
+  std::int32_t world_size{kNoRank};
+  std::string backend;
+  std::uint64_t event_count{0};
+  std::uint64_t json_bytes{0};  // after inflating
+};
+
+/// Appends the events of one Chrome trace (JSON, or gzip of it: PyTorch's profiler and Kineto,
+/// Chrome, StragglerAnalysis timelines) to `into`: complete and begin / end events become slices,
+/// instants instants, counters counters; process groups of `distributedInfo` are added to
+/// Trace::groups. Times in microseconds become nanoseconds, plus baseTimeNanoseconds. A process
+/// number that another file already used gets a free one. Numbers, strings and the text of short
+/// arrays are kept as arguments. `file_name` serves to find a rank ("rank-34.pt.trace.json",
+/// "rank12"), and for messages. `untrusted` is borrowed for the call. kCorrupt names the byte offset
+/// in the inflated text, kLimit the limit; `into` is then to be thrown away. Deterministic; any
+/// thread. Source: the Trace Event Format document and Kineto's output.
+[[nodiscard]] Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_name,
+                                                 const ChromeOptions& options, Trace& into);
+
+/// The rank that a file name states, or kNoRank: the last "rank" followed by digits, with one of
+/// "-_." or nothing in between. Any thread.
+[[nodiscard]] std::int32_t rank_of_file_name(std::string_view file_name);
+
+}  // namespace kansoku::trace::import
