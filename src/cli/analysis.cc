@@ -5,15 +5,17 @@
 
 #include <cstdio>
 
+#include "cli/sources.h"
+#include "diagnose/hang_dumps.h"
+#include "diagnose/profile.h"
+#include "diagnose/timeline.h"
 #include "export/html.h"
-#include "sys/clock.h"
 #include "sys/fd.h"
-#include "trace/reader.h"
 
 namespace kansoku::cli {
 namespace {
 
-constexpr std::size_t kSlowBytes = 50'000'000;  // about two seconds of reading and diagnosing
+constexpr std::size_t kSlowEvents = 2'000'000;  // about two seconds of diagnosing
 
 // One line for each counter that a reader of the verdict must know.
 std::string loss_text(const trace::Trace& trace) {
@@ -25,28 +27,31 @@ std::string loss_text(const trace::Trace& trace) {
   return out;
 }
 
+Result<diagnose::Diagnosis> diagnose_sources(const Sources& sources, std::uint64_t seed) {
+  const diagnose::Options options{.seed = seed};
+  if (sources.kind == Sources::Kind::kDumps) return diagnose::diagnose_dumps(sources.dumps);
+  if (sources.kind == Sources::Kind::kRecording) return diagnose::diagnose(sources.trace, options);
+  TRY(auto timeline, diagnose::diagnose_timeline(sources.trace, options));
+  if (timeline) return std::move(*timeline);
+  return diagnose::diagnose_profile(sources.trace, options);
+}
+
 }  // namespace
 
-Result<Analysis> analyse(const std::string& path, std::uint64_t seed) {
-  TRY(const auto file, sys::MappedFile::open(path));
-  const bool is_slow = file.bytes().size() > kSlowBytes;
-  if (is_slow)
-    fmt::print(stderr, "kansoku: reading {} ({} MB)\n", path, file.bytes().size() / 1'000'000);
-  auto trace = trace::read_trace(file.bytes());
-  if (!trace) {
-    Error error = std::move(trace).error();
-    error.what = fmt::format("{}: {}", path, error.what);
-    return error;
+Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed) {
+  TRY(const Sources sources, read_sources(paths));
+  const trace::Trace& trace = sources.trace;
+  if (trace.slices.size() + trace.samples.size() > kSlowEvents) {
+    fmt::print(stderr, "kansoku: diagnosing {} slices, {} samples\n", trace.slices.size(),
+               trace.samples.size());
   }
-  if (is_slow) {
-    fmt::print(stderr, "kansoku: diagnosing {} slices, {} samples\n", trace->slices.size(),
-               trace->samples.size());
-  }
-  TRY(auto diagnosis, diagnose::diagnose(*trace, {.seed = seed}));
+  TRY(auto diagnosis, diagnose_sources(sources, seed));
+  for (const std::string& path : sources.skipped)
+    diagnosis.notes.push_back(fmt::format("{} is no trace: left out", path));
   Analysis out;
   out.json = diagnose::to_json(diagnosis);
-  out.view = diagnose::view_json(*trace, diagnosis);
-  out.text = diagnose::verdict_text(diagnosis) + loss_text(*trace);
+  out.view = diagnose::view_json(trace, diagnosis);
+  out.text = diagnose::verdict_text(diagnosis) + loss_text(trace);
   out.has_findings = !diagnosis.findings.empty();
   out.diagnosis = std::move(diagnosis);
   return out;

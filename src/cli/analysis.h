@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/json.h"
 #include "common/result.h"
@@ -19,9 +20,12 @@ struct Analysis {
   bool has_findings{false};
 };
 
-/// Reads the trace at `path` and diagnoses it; kCorrupt names the damage. Prints a progress line to
-/// standard error when it takes longer than two seconds.
-[[nodiscard]] Result<Analysis> analyse(const std::string& path, std::uint64_t seed);
+/// Reads `paths` together and diagnoses them: one recording of ours or another Perfetto trace;
+/// traces that other profilers wrote, a file a rank; or the Flight Recorder dumps of a hung job. A
+/// folder stands for the files in it that are one of these, by name. kCorrupt names file and
+/// damage, kUnsupported a mixture. Prints progress to standard error when it takes longer than two
+/// seconds.
+[[nodiscard]] Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed);
 
 /// Writes the self-contained HTML report (mode 0600).
 [[nodiscard]] Result<void> write_report(const Analysis& analysis, const std::string& path);

@@ -114,7 +114,7 @@ class Demo final : public Command {
                       session.command_status.value_or(1), folder_),
           "needs Debian's python3-torch and libopenblas0-serial (`make demo` installs them)"};
     }
-    return analyse(options.output, 1);
+    return analyse({options.output}, 1);
   }
 
   // The answer is known here, because the fault was planted here; the diagnosis saw only the trace.

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "cli/analysis.h"
 #include "cli/commands.h"
@@ -13,16 +15,19 @@ namespace {
 class Diagnose final : public Command {
  public:
   void declare(CLI::App& app) override {
-    app.add_option("file", file_, "trace to read (.pftrace)")->required();
+    app.add_option("file", files_,
+                   "a recording (.pftrace); traces of other profilers, a file a rank; Flight "
+                   "Recorder dumps; or folders of them (docs/import.md)")
+        ->required();
     app.add_flag("--json", json_,
                  "print JSON (schema kansoku.diagnosis/1, docs/formats/diagnosis.md)");
     app.add_option("--html", html_, "also write a report that any browser opens");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
-    app.footer("Exit status: 0 nothing found, 10 findings, 2 the file cannot be read as a trace.");
+    app.footer("Exit status: 0 nothing found, 10 findings, 2 a file cannot be read as a trace.");
   }
 
   int run() override {
-    const auto analysis = analyse(file_, seed_);
+    const auto analysis = analyse(files_, seed_);
     if (!analysis) return report(analysis.error());
     fmt::print("{}\n", json_ ? analysis->json.dump(2) : analysis->text);
     if (!html_.empty()) {
@@ -34,7 +39,8 @@ class Diagnose final : public Command {
   }
 
  private:
-  std::string file_, html_;
+  std::vector<std::string> files_;
+  std::string html_;
   bool json_{false};
   std::uint64_t seed_{1};
 };

@@ -4,12 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/json.h"
 #include "common/result.h"
+#include "diagnose/what_if.h"
 #include "trace/model.h"
 
 namespace kansoku::diagnose {
@@ -43,6 +45,10 @@ struct Options {
   double common_input_min_ms{2.0};
   double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
   double function_support_min{0.8};  // share of resamples that must agree on the function
+  double slowdown_min{1.05};         // S of an operation timeline: less is no finding
+  double explained_min{0.5};         // M from which one worker is named
+  double part_explained_min{0.25};   // share of the slow-down from which an imbalance is reported
+  double data_correlation_min{0.9};  // of forward and backward durations: the data makes them long
   double clip_share{0.05};           // tails clipped before the steady excess is averaged
   double hang_step_multiple{5};      // stuck for this many mean steps ...
   double hang_min_ms{1000};          // ... and at least this long
@@ -58,6 +64,7 @@ struct Options {
 struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
+                     // slow_worker stage_imbalance data_imbalance
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
@@ -65,9 +72,12 @@ struct Finding {
   std::uint32_t line{0};           // 0 = unknown
   std::vector<std::string> stack;  // outermost first, ends with `function`
   double cost_ms_per_step{0};
-  double share{0};            // cost / mean step; 1 for hang and stopped
-  double confidence{0};       // of rank and function together
-  double rank_confidence{0};  // of the rank alone
+  double share{0};                  // cost / mean step; 1 for hang and stopped
+  double confidence{0};             // of rank and function together
+  double rank_confidence{0};        // of the rank alone
+  std::optional<double> explained;  // M: the part of the slow-down that goes with this suspect
+  std::string verdict;  // of a hang: missing_rank mismatched_collective dead_process stuck_device
+                        // stuck_input deadlock; else empty
   std::vector<std::string> evidence;
 };
 
@@ -121,6 +131,8 @@ struct Diagnosis {
   std::vector<std::int32_t> victims;
   double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
   double not_explained_share{0};
+  std::optional<double> slowdown;  // S: step time over that of a job in which nobody is slower
+  std::optional<WhatIf> what_if;   // of operation timelines
   std::vector<trace::Loss> losses;
   std::vector<std::string> notes;
   ViewData view;

@@ -22,6 +22,11 @@ Json list(const std::vector<T>& values) {
   return out;
 }
 
+// Six decimals: ratios of step times are compared with published ones.
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(std::round(*value * 1e6) / 1e6) : Json();
+}
+
 Json phases_json(const RankSummary& rank) {
   Json out = Json::object();
   out.set("rank", rank.rank);
@@ -60,6 +65,8 @@ Json finding_json(const Finding& finding) {
       .set("share", rounded(finding.share))
       .set("confidence", rounded(finding.confidence))
       .set("rank_confidence", rounded(finding.rank_confidence))
+      .set("explained", optional_json(finding.explained))
+      .set("verdict", finding.verdict)
       .set("evidence", list(finding.evidence));
 }
 
@@ -97,6 +104,8 @@ std::string finding_text(const Finding& finding, std::size_t rank_count) {
                              finding.kind, finding.cost_ms_per_step, finding.share * 100,
                              finding.confidence);
   text += fmt::format("  in {}\n", place_of(finding));
+  if (finding.explained)
+    text += fmt::format("  explains {:.0f} % of the slow-down\n", *finding.explained * 100);
   for (const std::string& line : finding.evidence)
     text += fmt::format("  - {}\n", line);
   return text;
@@ -108,16 +117,19 @@ Json to_json(const Diagnosis& diagnosis) {
   Json findings = Json::array();
   for (const Finding& finding : diagnosis.findings)
     findings.push(finding_json(finding));
-  return Json::object()
-      .set("schema", "kansoku.diagnosis/1")
+  Json out = Json::object();
+  out.set("schema", "kansoku.diagnosis/1")
       .set("verdict", diagnosis.findings.empty() ? "nothing_found" : "findings")
       .set("steps", steps_json(diagnosis))
       .set("findings", findings)
       .set("victims", list(diagnosis.victims))
       .set("loss_ms_per_step", rounded(diagnosis.loss_ms_per_step))
       .set("not_explained_share", rounded(diagnosis.not_explained_share))
+      .set("slowdown", optional_json(diagnosis.slowdown))
       .set("losses", losses_json(diagnosis.losses))
       .set("notes", list(diagnosis.notes));
+  if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
+  return out;
 }
 
 std::string verdict_text(const Diagnosis& diagnosis) {
@@ -126,6 +138,11 @@ std::string verdict_text(const Diagnosis& diagnosis) {
     text += fmt::format("{} steps on {} ranks, median {:.1f} ms, p95 {:.1f} ms\n",
                         diagnosis.steps.count, diagnosis.ranks.size(), diagnosis.steps.median_ms,
                         diagnosis.steps.p95_ms);
+  }
+  if (diagnosis.slowdown) {
+    text +=
+        fmt::format("slow-down {:.3f}: step time over that of the same job if nobody were slower\n",
+                    *diagnosis.slowdown);
   }
   if (diagnosis.findings.empty()) text += "nothing found\n";
   for (const Finding& finding : diagnosis.findings)

@@ -92,8 +92,9 @@ TEST(ParseStat, RefusesEveryCutBeforeTheStartTime) {
 }
 
 TEST_F(ProcfsTest, SplitsArgumentsAndEnvironment) {
-  file("5/cmdline", std::string_view("python3\0\0-c\0pass\0", 17));
-  file("5/environ", std::string_view("A=1\0B=x=y\0=odd\0nothing\0A=2\0EMPTY=\0", 36));
+  using namespace std::literals;
+  file("5/cmdline", "python3\0\0-c\0pass\0"sv);
+  file("5/environ", "A=1\0B=x=y\0=odd\0nothing\0A=2\0EMPTY=\0"sv);
   const Procfs procfs(root_);
   const auto arguments = procfs.cmdline(5);
   ASSERT_TRUE(arguments) << arguments.error().what;

@@ -32,7 +32,7 @@ struct RawEvent {
   char phase{0};
   std::optional<std::int64_t> time_ns, duration_ns;
   std::string_view name, category;
-  std::string_view pid, tid;  // as written, strings without their quotes
+  std::string_view pid, tid;       // as written, strings without their quotes
   std::string_view metadata_name;  // args.name or args.labels
   std::vector<ArgValue> args;
   std::vector<std::pair<std::string_view, double>> numbers;  // args that are numbers, for counters
@@ -159,8 +159,8 @@ Result<void> Importer::on_event(std::string_view text, std::uint64_t offset) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' ||
-                           text.back() == '\t'))
+  while (!text.empty() &&
+         (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' || text.back() == '\t'))
     text.remove_suffix(1);
   return text;
 }
@@ -307,7 +307,8 @@ TrackId Importer::thread_track(std::string_view pid, std::string_view tid) {
     track.parent = process_tracks_[process];
     track.pid = key.pid;
     const auto number = parse_int<std::int32_t>(tid);
-    track.tid = number && *number >= 0 ? *number : kFreeTid + static_cast<std::int32_t>(tracks_.size());
+    track.tid =
+        number && *number >= 0 ? *number : kFreeTid + static_cast<std::int32_t>(tracks_.size());
     if (!number) track.name = intern(tid);
     known->second = TrackId{static_cast<std::uint32_t>(trace_.tracks.size())};
     trace_.tracks.push_back(track);
@@ -333,11 +334,9 @@ void Importer::add_slice(const RawEvent& event, std::int64_t duration_ns) {
 void Importer::take_counter(const RawEvent& event) {
   const std::uint32_t process = process_of(event.pid);
   for (const auto& [key, number] : event.numbers) {
-    const StringId name =
-        intern(event.numbers.size() == 1 ? std::string(event.name)
-                                         : fmt::format("{} {}", event.name, key));
-    auto [known, is_new] =
-        counter_tracks_.try_emplace({process_tracks_[process], name}, kNoTrack);
+    const StringId name = intern(event.numbers.size() == 1 ? std::string(event.name)
+                                                           : fmt::format("{} {}", event.name, key));
+    auto [known, is_new] = counter_tracks_.try_emplace({process_tracks_[process], name}, kNoTrack);
     if (is_new) {
       Track track;
       track.kind = TrackKind::kCounter;
@@ -423,9 +422,8 @@ Result<void> Importer::on_member(std::string_view key, std::string_view text,
   if (key != "distributedInfo" && key != "baseTimeNanoseconds") return {};
   const auto value = Json::parse(text);
   if (!value) {
-    return Error{Code::kCorrupt,
-                 fmt::format("read JSON trace: {} at offset {}: {}", key, offset,
-                             value.error().what)};
+    return Error{Code::kCorrupt, fmt::format("read JSON trace: {} at offset {}: {}", key, offset,
+                                             value.error().what)};
   }
   if (key == "baseTimeNanoseconds") {
     const std::int64_t base_ns = value->as_int();
@@ -511,10 +509,12 @@ Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_nam
   for (;;) {
     TRY(const std::string_view piece, stream.next());
     if (piece.empty()) break;
-    importer.file_.json_bytes += piece.size();
+    importer.file_.text_bytes += piece.size();
     TRY_VOID(scanner.feed(piece));
   }
   TRY_VOID(scanner.finish());
+  if (!scanner.has_list())
+    return Error{Code::kNotFound, "read JSON trace: the text has no traceEvents"};
   importer.finish(scanner.is_unclosed());
   return std::move(importer.file_);
 }

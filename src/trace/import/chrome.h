@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "common/bytes.h"
 #include "common/result.h"
 #include "common/stat.h"
+#include "trace/import/imported.h"
 #include "trace/model.h"
 
 namespace kansoku::trace::import {
@@ -31,24 +31,16 @@ STAT(import_unclosed_trace, kNotice, kImport,
 STAT(import_other_events, kInfo, kImport,
      "events of kinds that nothing here reads (flows, async, samples) were left out");
 
-/// What a file says of itself.
-struct ImportedFile {
-  std::int32_t rank{kNoRank};  // from distributedInfo, else from the file name, else kNoRank
-  std::int32_t world_size{kNoRank};
-  std::string backend;
-  std::uint64_t event_count{0};
-  std::uint64_t json_bytes{0};  // after inflating
-};
-
 /// Appends the events of one Chrome trace (JSON, or gzip of it: PyTorch's profiler and Kineto,
 /// Chrome, StragglerAnalysis timelines) to `into`: complete and begin / end events become slices,
 /// instants instants, counters counters; process groups of `distributedInfo` are added to
 /// Trace::groups. Times in microseconds become nanoseconds, plus baseTimeNanoseconds. A process
 /// number that another file already used gets a free one. Numbers, strings and the text of short
 /// arrays are kept as arguments. `file_name` serves to find a rank ("rank-34.pt.trace.json",
-/// "rank12"), and for messages. `untrusted` is borrowed for the call. kCorrupt names the byte offset
-/// in the inflated text, kLimit the limit; `into` is then to be thrown away. Deterministic; any
-/// thread. Source: the Trace Event Format document and Kineto's output.
+/// "rank12"), and for messages. `untrusted` is borrowed for the call. kCorrupt names the byte
+/// offset in the inflated text, kLimit the limit, kNotFound is JSON without a list of events;
+/// `into` is then to be thrown away. Deterministic; any thread. Source: the Trace Event Format
+/// document and Kineto's output.
 [[nodiscard]] Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_name,
                                                  const ChromeOptions& options, Trace& into);
 

@@ -98,12 +98,12 @@ TEST(Version, IsReadFromHexNamesAndStrings) {
   EXPECT_FALSE(minor_from_name("python3"));
   EXPECT_FALSE(minor_from_name("libpython3.so"));
   EXPECT_FALSE(minor_from_name("libpython3.99999999999.so"));
-  const std::string_view data(
+  using namespace std::literals;
+  const std::string_view data =
       "x3.1.2\0"
       "3.7.1\0Python 3.8.18\0"
       "3.8.18.1\0"
-      "3.8",
-      42);
+      "3.8"sv;
   EXPECT_EQ(version_text(*version_from_strings(data, 8)), "3.8.18");
   EXPECT_EQ(version_text(*version_from_strings(data, std::nullopt)), "3.7.1");
   EXPECT_FALSE(version_from_strings(data, 9));

@@ -110,8 +110,9 @@ Result<void> EventScanner::too_long_or_deep() {
                                            offset_, limits_.depth_max)};
   }
   if (after_value_ == State::kElement && value_.size() > limits_.event_bytes_max) {
-    return Error{Code::kLimit, fmt::format("read JSON trace at offset {}: an event of more than {} bytes",
-                                           value_offset_, limits_.event_bytes_max)};
+    return Error{Code::kLimit,
+                 fmt::format("read JSON trace at offset {}: an event of more than {} bytes",
+                             value_offset_, limits_.event_bytes_max)};
   }
   if (after_value_ == State::kKey && value_.size() > limits_.member_bytes_max) {
     skips_ = true;
@@ -138,7 +139,7 @@ Result<void> EventScanner::step(char c) {
   switch (state_) {
     case State::kStart:
       if (c != '[' && c != '{') return broken("not a JSON trace: it begins with neither [ nor {");
-      is_list_ = c == '[';
+      is_list_ = has_list_ = c == '[';
       state_ = is_list_ ? State::kElement : State::kKey;
       return {};
     case State::kKey:
@@ -193,6 +194,7 @@ Result<void> EventScanner::feed(std::string_view piece) {
     if (state_ == State::kValue && !is_space(c)) {
       if (key_ == "traceEvents" && c == '[') {
         state_ = State::kElement;
+        has_list_ = true;
         ++at;
         ++offset_;
         continue;

@@ -10,8 +10,8 @@
 
 namespace kansoku::trace::import {
 
-/// Cuts a Chrome trace, `[event, ...]` or `{"traceEvents": [event, ...], key: value, ...}`, into its
-/// events and its other members, fed piece by piece. It matches brackets outside of strings and
+/// Cuts a Chrome trace, `[event, ...]` or `{"traceEvents": [event, ...], key: value, ...}`, into
+/// its events and its other members, fed piece by piece. It matches brackets outside of strings and
 /// leaves everything inside a value to the JSON parser. Single-threaded.
 class EventScanner {
  public:
@@ -43,6 +43,8 @@ class EventScanner {
   [[nodiscard]] Result<void> finish();
   /// True if the events were not closed: the writer was cut off after a whole event.
   [[nodiscard]] bool is_unclosed() const { return is_unclosed_; }
+  /// True if there was a list of events, however short.
+  [[nodiscard]] bool has_list() const { return has_list_; }
 
  private:
   enum class State : std::uint8_t { kStart, kKey, kInKey, kColon, kValue, kElement, kDone };
@@ -58,11 +60,12 @@ class EventScanner {
   Sink& sink_;
   Limits limits_;
   State state_{State::kStart};
-  State after_value_{State::kElement};  // what the finished value was: an element or a member's value
-  bool is_list_{false};                 // the file is a bare list
+  State after_value_{
+      State::kElement};  // what the finished value was: an element or a member's value
+  bool is_list_{false};  // the file is a bare list
   bool in_value_{false}, in_string_{false}, is_escaped_{false};
   bool value_done_{false}, value_is_scalar_{false}, skips_{false};
-  bool is_unclosed_{false};
+  bool is_unclosed_{false}, has_list_{false};
   std::uint32_t depth_{0};
   std::uint64_t offset_{0};  // of the next byte
   std::uint64_t value_offset_{0};

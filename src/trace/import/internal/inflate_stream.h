@@ -10,8 +10,8 @@
 
 namespace kansoku::trace::import {
 
-/// The text of a file piece by piece: inflated if the bytes begin as gzip does, else as it is. Holds
-/// one piece of at most `kPieceBytes` inflated text. Borrows the bytes. Single-threaded.
+/// The text of a file piece by piece: inflated if the bytes begin as gzip does, else as it is.
+/// Holds one piece of at most `kPieceBytes` inflated text. Borrows the bytes. Single-threaded.
 class InflateStream {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;

@@ -8,8 +8,9 @@
 
 namespace kansoku::trace::import {
 
-/// Nanoseconds of a decimal number of microseconds, cut after the third decimal; nothing if the text
-/// is no number or beyond 2^61 ns. Exact where a double would not be: 16 digits and more are common.
+/// Nanoseconds of a decimal number of microseconds, cut after the third decimal; nothing if the
+/// text is no number or beyond 2^61 ns. Exact where a double would not be: 16 digits and more are
+/// common.
 [[nodiscard]] inline std::optional<std::int64_t> nanos_of_micros(std::string_view text) {
   constexpr std::int64_t kMax = std::int64_t{1} << 61;
   const char* at = text.data();

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sources.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "sys/clock.h"
+#include "sys/fd.h"
+#include "sys/folder.h"
+#include "trace/import/chrome.h"
+#include "trace/import/format.h"
+#include "trace/reader.h"
+
+namespace kansoku::cli {
+namespace {
+
+using trace::import::Format;
+
+constexpr std::size_t kFilesMax = 200'000;
+constexpr std::uint64_t kSlowBytes = 50'000'000;  // about two seconds of reading
+
+struct File {
+  std::string path;
+  bool is_listed{false};  // named by a folder, not by the user
+  Format format{Format::kUnknown};
+  std::size_t bytes{0};
+};
+
+std::string_view kind_name(Format format) {
+  switch (format) {
+    case Format::kPerfetto:
+      return "a Perfetto trace";
+    case Format::kJson:
+      return "a JSON trace";
+    case Format::kFlightRecorder:
+      return "a Flight Recorder dump";
+    case Format::kNsight:
+      return "an Nsight Systems export";
+    case Format::kUnknown:
+      break;
+  }
+  return "no trace";
+}
+
+Error of_file(const std::string& path, Error error) {
+  error.what = fmt::format("{}: {}", path, error.what);
+  return error;
+}
+
+class SourceReader {
+ public:
+  Result<Sources> read(const std::vector<std::string>& paths);
+
+ private:
+  [[nodiscard]] Result<void> add(const std::string& path, bool is_listed);
+  [[nodiscard]] Result<void> choose_kind();
+  [[nodiscard]] Result<void> read_file(const File& file);
+  [[nodiscard]] Result<void> read_profile(const File& file, ByteSpan bytes);
+  void tell_progress(std::size_t done);
+
+  std::vector<File> files_;
+  std::uint64_t bytes_{0};
+  std::set<std::int32_t> ranks_;
+  std::optional<std::string> without_rank_;
+  Sources out_;
+};
+
+Result<void> SourceReader::add(const std::string& path, bool is_listed) {
+  TRY(const auto mapped, sys::MappedFile::open(path));
+  File file{.path = path, .is_listed = is_listed};
+  file.format = trace::import::format_of(mapped.bytes());
+  file.bytes = mapped.bytes().size();
+  if (file.format == Format::kUnknown && is_listed) {
+    out_.skipped.push_back(path);
+    return {};
+  }
+  // What is no known format goes to the reader of our own, whose errors name offsets.
+  if (file.format == Format::kUnknown) file.format = Format::kPerfetto;
+  if (files_.size() >= kFilesMax)
+    return Error{Code::kLimit, fmt::format("read traces: more than {} files", kFilesMax)};
+  bytes_ += file.bytes;
+  files_.push_back(std::move(file));
+  return {};
+}
+
+Result<void> SourceReader::choose_kind() {
+  if (files_.empty())
+    return Error{Code::kNotFound, "read traces: no file is a trace that kansoku reads",
+                 "docs/import.md lists the formats"};
+  const auto kind_of = [](Format format) {
+    if (format == Format::kPerfetto) return Sources::Kind::kRecording;
+    return format == Format::kFlightRecorder ? Sources::Kind::kDumps : Sources::Kind::kProfiles;
+  };
+  out_.kind = kind_of(files_.front().format);
+  for (const File& file : files_) {
+    if (kind_of(file.format) == out_.kind) continue;
+    return Error{Code::kUnsupported,
+                 fmt::format("read traces: {} is {}, {} is {}", files_.front().path,
+                             kind_name(files_.front().format), file.path, kind_name(file.format)),
+                 "diagnose files of one kind at a time"};
+  }
+  if (out_.kind == Sources::Kind::kRecording && files_.size() > 1) {
+    return Error{Code::kUnsupported, "read traces: several Perfetto traces at once",
+                 "recordings of several hosts are not merged yet (docs/known-gaps.md)"};
+  }
+  return {};
+}
+
+Result<void> SourceReader::read_profile(const File& file, ByteSpan bytes) {
+  if (file.format == Format::kNsight) {
+    return Error{Code::kUnsupported, fmt::format("{}: an Nsight Systems export", file.path),
+                 "this format is not read yet (docs/known-gaps.md)"};
+  }
+  const auto imported = trace::import::import_chrome(bytes, file.path, {}, out_.trace);
+  if (!imported && file.is_listed && imported.error().code == Code::kNotFound) {
+    out_.skipped.push_back(file.path);  // JSON, but no trace
+    return {};
+  }
+  if (!imported) return of_file(file.path, imported.error());
+  if (imported->rank == trace::kNoRank) {
+    if (without_rank_) {
+      return Error{
+          Code::kUnsupported,
+          fmt::format("read traces: neither {} nor {} says its rank", *without_rank_, file.path),
+          "the key is distributedInfo.rank, or a file name such as rank-3.json"};
+    }
+    without_rank_ = file.path;
+  } else if (!ranks_.insert(imported->rank).second) {
+    return Error{Code::kUnsupported,
+                 fmt::format("{}: a second trace of rank {}", file.path, imported->rank)};
+  }
+  return {};
+}
+
+Result<void> SourceReader::read_file(const File& file) {
+  TRY(const auto mapped, sys::MappedFile::open(file.path));
+  switch (out_.kind) {
+    case Sources::Kind::kRecording: {
+      auto trace = trace::read_trace(mapped.bytes());
+      if (!trace) return of_file(file.path, std::move(trace).error());
+      out_.trace = std::move(*trace);
+      return {};
+    }
+    case Sources::Kind::kDumps: {
+      auto dump = trace::import::read_flight_recorder(mapped.bytes(), file.path, {});
+      if (!dump) return of_file(file.path, std::move(dump).error());
+      out_.dumps.push_back(std::move(*dump));
+      return {};
+    }
+    case Sources::Kind::kProfiles:
+      return read_profile(file, mapped.bytes());
+  }
+  return {};
+}
+
+void SourceReader::tell_progress(std::size_t done) {
+  if (bytes_ <= kSlowBytes) return;
+  fmt::print(stderr, "kansoku: reading {} ({} of {}, {} MB in all)\n", files_[done].path, done + 1,
+             files_.size(), bytes_ / 1'000'000);
+}
+
+Result<Sources> SourceReader::read(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (!sys::is_folder(path)) {
+      TRY_VOID(add(path, false));
+      continue;
+    }
+    TRY(const auto listed, sys::list_files(path, kFilesMax));
+    for (const std::string& file : listed)
+      TRY_VOID(add(file, true));
+  }
+  TRY_VOID(choose_kind());
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    tell_progress(i);
+    TRY_VOID(read_file(files_[i]));
+  }
+  return std::move(out_);
+}
+
+}  // namespace
+
+Result<Sources> read_sources(const std::vector<std::string>& paths) {
+  return SourceReader().read(paths);
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "trace/import/flight_recorder.h"
+#include "trace/model.h"
+
+namespace kansoku::cli {
+
+/// What the files of one job hold together.
+struct Sources {
+  enum class Kind : std::uint8_t { kRecording, kProfiles, kDumps };
+  Kind kind{Kind::kRecording};
+  trace::Trace trace;                            // kRecording, kProfiles
+  std::vector<trace::import::FlightDump> dumps;  // kDumps
+  std::vector<std::string> skipped;              // files of a folder that are none of these
+};
+
+/// Reads files, or the files of folders, of one kind; see analyse().
+[[nodiscard]] Result<Sources> read_sources(const std::vector<std::string>& paths);
+
+}  // namespace kansoku::cli

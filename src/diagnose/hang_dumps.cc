@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/hang_dumps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/parse.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using trace::import::DumpEntry;
+using trace::import::DumpGroup;
+using trace::import::DumpStatus;
+using trace::import::FlightDump;
+
+constexpr std::size_t kLinesMax = 12;
+constexpr double kNsPerMs = 1e6;
+constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
+constexpr std::int64_t kTimeoutMaxMs = std::int64_t{1} << 40;
+
+bool is_pending(const DumpEntry& entry) {
+  return !entry.is_retired && entry.state != "completed";
+}
+
+std::string group_text(const DumpEntry& entry) {
+  return entry.group_description.empty()
+             ? fmt::format("group {}", entry.group_name)
+             : fmt::format("group {} ({})", entry.group_name, entry.group_description);
+}
+
+/// "nccl:send 0->3" and "nccl:recv 3<-0": the other end's place within the group.
+std::optional<std::size_t> peer_of(const DumpEntry& entry) {
+  for (const std::string_view arrow : {"->", "<-"}) {
+    const std::size_t at = entry.name.find(arrow);
+    if (at == std::string::npos) continue;
+    return parse_int<std::size_t>(std::string_view(entry.name).substr(at + 2));
+  }
+  return std::nullopt;
+}
+
+/// Operations in which all ranks must name equal sizes.
+bool needs_equal_sizes(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kEqual{
+      "all_reduce", "broadcast", "_reduce_scatter_base", "_all_gather_base", "reduce_scatter",
+      "all_gather", "reduce"};
+  const std::size_t colon = name.find(':');
+  const std::string_view op = colon == std::string_view::npos ? name : name.substr(colon + 1);
+  return std::find(kEqual.begin(), kEqual.end(), op) != kEqual.end();
+}
+
+/// How far a group has come on a rank.
+struct Progress {
+  std::int64_t enqueued{-1}, completed{-1};
+};
+
+/// What a rank is in.
+struct Wait {
+  const DumpEntry* entry{nullptr};
+  std::vector<std::int32_t> for_ranks;  // by rank number
+  bool is_behind{false};  // a peer completed this very operation: the device here did not
+};
+
+class DumpAnalysis {
+ public:
+  explicit DumpAnalysis(std::span<const FlightDump> dumps) : dumps_(dumps) {}
+  Result<Diagnosis> run();
+
+ private:
+  struct Rank {
+    const FlightDump* dump{nullptr};
+    std::map<std::string, Progress> progress;  // by group name
+    std::vector<const DumpEntry*> pending;     // by time of creation
+    Wait wait;
+  };
+
+  [[nodiscard]] Result<void> take_dumps();
+  void name_groups();
+  void find_wait(std::int32_t number, Rank& rank);
+  void find_pair_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const;
+  void find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const;
+  [[nodiscard]] const std::vector<std::int32_t>* members_of(const std::string& group) const;
+  void find_mismatches(Diagnosis& out) const;
+  void find_culprits(Diagnosis& out) const;
+  void find_circle(Diagnosis& out) const;
+  [[nodiscard]] Finding missing_finding(const std::vector<std::int32_t>& ranks) const;
+  [[nodiscard]] Finding stuck_finding(const std::vector<std::int32_t>& ranks) const;
+  void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
+  void locate(std::int32_t rank, Finding& finding) const;
+  [[nodiscard]] double waiting_ms() const;
+  [[nodiscard]] double reaching_share(const std::set<std::int32_t>& culprits) const;
+
+  std::span<const FlightDump> dumps_;
+  std::map<std::int32_t, Rank> ranks_;
+  std::map<std::string, std::vector<std::int32_t>> members_;  // by group name
+};
+
+Result<void> DumpAnalysis::take_dumps() {
+  if (dumps_.empty()) return Error{Code::kNotFound, "diagnose hang: no flight recorder dump"};
+  for (const FlightDump& dump : dumps_) {
+    if (dump.rank < 0) {
+      return Error{Code::kCorrupt, "diagnose hang: a dump file has no rank in its name",
+                   "dump files end in their rank, as in _dump_12"};
+    }
+    if (!ranks_.try_emplace(dump.rank).second) {
+      return Error{Code::kCorrupt, fmt::format("diagnose hang: two dumps of rank {}", dump.rank)};
+    }
+    ranks_[dump.rank].dump = &dump;
+    for (const DumpGroup& group : dump.groups) {
+      auto& members = members_[group.name];
+      if (members.size() < group.ranks.size()) members = group.ranks;
+    }
+  }
+  return {};
+}
+
+/// Ids in the status are local. A rank's own entries give some of them names; ranks whose status
+/// has the same ids were set up alike, so an id means a group of the same description there.
+void DumpAnalysis::name_groups() {
+  std::map<std::vector<std::int64_t>, std::map<std::int64_t, std::string>> layouts;
+  const auto layout_of = [](const FlightDump& dump) {
+    std::vector<std::int64_t> ids;
+    for (const DumpStatus& status : dump.status)
+      ids.push_back(status.local_id);
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  };
+  for (const auto& [number, rank] : ranks_) {
+    for (const DumpEntry& entry : rank.dump->entries)
+      layouts[layout_of(*rank.dump)][entry.local_id] = entry.group_description;
+  }
+  for (auto& [number, rank] : ranks_) {
+    const FlightDump& dump = *rank.dump;
+    std::map<std::int64_t, std::string> names;
+    for (const auto& [id, description] : layouts[layout_of(dump)]) {
+      const auto fits = [&](const DumpGroup& g) { return g.description == description; };
+      const auto group = std::find_if(dump.groups.begin(), dump.groups.end(), fits);
+      const bool is_clear = group != dump.groups.end() &&
+                            std::count_if(dump.groups.begin(), dump.groups.end(), fits) == 1;
+      if (is_clear) names[id] = group->name;
+    }
+    for (const DumpEntry& entry : dump.entries)
+      names[entry.local_id] = entry.group_name;
+    for (const DumpStatus& status : dump.status) {
+      if (const auto name = names.find(status.local_id); name != names.end())
+        rank.progress[name->second] = {status.enqueued, status.completed};
+    }
+    for (const DumpEntry& entry : dump.entries) {
+      if (is_pending(entry)) rank.pending.push_back(&entry);
+      auto& progress = rank.progress[entry.group_name];
+      if (!entry.is_p2p) progress.enqueued = std::max(progress.enqueued, entry.collective_seq);
+      if (!entry.is_p2p && !is_pending(entry))
+        progress.completed = std::max(progress.completed, entry.collective_seq);
+    }
+    std::stable_sort(
+        rank.pending.begin(), rank.pending.end(), [](const DumpEntry* a, const DumpEntry* b) {
+          return std::pair(a->created_ns, a->op_id) < std::pair(b->created_ns, b->op_id);
+        });
+  }
+}
+
+const std::vector<std::int32_t>* DumpAnalysis::members_of(const std::string& group) const {
+  const auto known = members_.find(group);
+  return known == members_.end() ? nullptr : &known->second;
+}
+
+void DumpAnalysis::find_pair_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
+  const auto* members = members_of(entry.group_name);
+  const auto place = peer_of(entry);
+  if (members == nullptr || !place || *place >= members->size()) return;
+  const std::int32_t peer = (*members)[*place];
+  if (peer != number) wait.for_ranks.push_back(peer);
+}
+
+void DumpAnalysis::find_group_wait(const DumpEntry& entry, std::int32_t number, Wait& wait) const {
+  const auto* members = members_of(entry.group_name);
+  if (members == nullptr) return;
+  for (const std::int32_t member : *members) {
+    if (member == number) continue;
+    const auto peer = ranks_.find(member);
+    if (peer == ranks_.end()) {  // it left no dump: dead, or its dump was not given
+      wait.for_ranks.push_back(member);
+      continue;
+    }
+    const auto progress = peer->second.progress.find(entry.group_name);
+    if (progress == peer->second.progress.end()) continue;  // not known how far it came
+    if (progress->second.completed >= entry.collective_seq) wait.is_behind = true;
+    if (progress->second.enqueued < entry.collective_seq) wait.for_ranks.push_back(member);
+  }
+}
+
+void DumpAnalysis::find_wait(std::int32_t number, Rank& rank) {
+  if (rank.pending.empty()) return;
+  // The operation handed over first is the one that holds up the rest of its stream.
+  const DumpEntry& first = *rank.pending.front();
+  rank.wait.entry = &first;
+  if (first.is_p2p) {
+    find_pair_wait(first, number, rank.wait);
+  } else {
+    find_group_wait(first, number, rank.wait);
+  }
+}
+
+/// The same operation of a group, but not the same call, or unequal sizes where they must be equal.
+void DumpAnalysis::find_mismatches(Diagnosis& out) const {
+  std::map<std::pair<std::string, std::int64_t>,
+           std::vector<std::pair<std::int32_t, const DumpEntry*>>>
+      operations;
+  for (const auto& [number, rank] : ranks_) {
+    for (const DumpEntry* entry : rank.pending) {
+      if (!entry->is_p2p)
+        operations[{entry->group_name, entry->collective_seq}].emplace_back(number, entry);
+    }
+  }
+  for (const auto& [key, calls] : operations) {
+    std::map<std::string, std::vector<std::int32_t>> forms;
+    for (const auto& [number, entry] : calls) {
+      std::string form = fmt::format("{} {}", entry->name, entry->input_dtypes);
+      if (needs_equal_sizes(entry->name))
+        form += fmt::format(" {} -> {}", entry->input_sizes, entry->output_sizes);
+      forms[form].push_back(number);
+    }
+    if (forms.size() < 2) continue;
+    const auto fewest = std::min_element(
+        forms.begin(), forms.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    const bool is_even = std::all_of(forms.begin(), forms.end(), [&](const auto& form) {
+      return form.second.size() == fewest->second.size();
+    });
+    Finding finding;
+    finding.kind = "hang";
+    finding.verdict = "mismatched_collective";
+    finding.function = calls.front().second->name;
+    for (const auto& [form, numbers] : forms) {
+      if (is_even || &form == &fewest->first)
+        finding.ranks.insert(finding.ranks.end(), numbers.begin(), numbers.end());
+      finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(numbers, ", "), form));
+    }
+    std::sort(finding.ranks.begin(), finding.ranks.end());
+    locate(finding.ranks.front(), finding);
+    finding.confidence = finding.rank_confidence = is_even ? 0.5 : 1;
+    finding.evidence.insert(finding.evidence.begin(),
+                            fmt::format("operation {} of {} is not the same call on all ranks",
+                                        key.second, group_text(*calls.front().second)));
+    out.findings.push_back(std::move(finding));
+    return;  // what follows the first mismatch is its consequence
+  }
+}
+
+/// How long the job stood still at least: from the first pending operation to the first deadline,
+/// which is when the dumps were written.
+double DumpAnalysis::waiting_ms() const {
+  std::int64_t first_ns = 0;
+  std::int64_t deadline_ns = 0;
+  for (const auto& [number, rank] : ranks_) {
+    for (const DumpEntry* entry : rank.pending) {
+      const std::int64_t created_ns = entry->created_ns;
+      if (created_ns <= 0 || created_ns > kTimeMaxNs || entry->timeout_ms <= 0 ||
+          entry->timeout_ms > kTimeoutMaxMs)
+        continue;
+      const std::int64_t ends_ns = created_ns + entry->timeout_ms * 1'000'000;
+      if (first_ns == 0 || created_ns < first_ns) first_ns = created_ns;
+      if (deadline_ns == 0 || ends_ns < deadline_ns) deadline_ns = ends_ns;
+    }
+  }
+  return static_cast<double>(deadline_ns - first_ns) / kNsPerMs;
+}
+
+/// Where the rank is in its code, as far as the dump says.
+void DumpAnalysis::locate(std::int32_t number, Finding& finding) const {
+  const auto known = ranks_.find(number);
+  if (known == ranks_.end() || known->second.dump->entries.empty()) return;
+  const DumpEntry* entry = known->second.wait.entry != nullptr
+                               ? known->second.wait.entry
+                               : &known->second.dump->entries.back();
+  if (entry->frames.empty()) return;
+  finding.function = entry->frames.front().function;
+  finding.file = entry->frames.front().file;
+  finding.line = entry->frames.front().line;
+  for (auto frame = entry->frames.rbegin(); frame != entry->frames.rend(); ++frame)
+    finding.stack.push_back(frame->function);
+}
+
+void DumpAnalysis::add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const {
+  // One line a group and operation: who waits there for the culprits; collectives before transfers.
+  std::map<std::pair<bool, std::string>, std::vector<std::int32_t>> lines;
+  const DumpEntry* shown = nullptr;
+  for (const auto& [number, rank] : ranks_) {
+    const bool waits_for_them = std::any_of(
+        rank.wait.for_ranks.begin(), rank.wait.for_ranks.end(),
+        [&](std::int32_t r) { return std::find(ranks.begin(), ranks.end(), r) != ranks.end(); });
+    if (!waits_for_them) continue;
+    const DumpEntry& entry = *rank.wait.entry;
+    const std::int64_t seq = entry.is_p2p ? entry.p2p_seq : entry.collective_seq;
+    lines[{entry.is_p2p, fmt::format("{} {} of {}", entry.name, seq, group_text(entry))}].push_back(
+        number);
+    if (shown == nullptr || (shown->is_p2p && !entry.is_p2p)) shown = &entry;
+  }
+  if (finding.function.empty() && shown != nullptr) finding.function = shown->name;
+  for (const auto& [line, numbers] : lines) {
+    if (finding.evidence.size() >= kLinesMax) break;
+    finding.evidence.push_back(
+        fmt::format("waited for in {} by rank {}", line.second, fmt::join(numbers, ", ")));
+  }
+}
+
+Finding DumpAnalysis::missing_finding(const std::vector<std::int32_t>& ranks) const {
+  const bool has_dumps =
+      std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return ranks_.contains(r); });
+  Finding finding;
+  finding.kind = "hang";
+  finding.verdict = has_dumps ? "missing_rank" : "dead_process";
+  finding.ranks = ranks;
+  locate(ranks.front(), finding);
+  finding.evidence.push_back(
+      has_dumps
+          ? fmt::format("rank {} never handed over an operation that its peers wait in, and "
+                        "waits in none itself: its program is held up outside of communication",
+                        fmt::join(ranks, ", "))
+          : fmt::format("rank {} left no dump, and its peers wait for it: its process died, or "
+                        "its dump was not given",
+                        fmt::join(ranks, ", ")));
+  add_waiters(ranks, finding);
+  finding.evidence.push_back(
+      has_dumps
+          ? "next: look at the native and Python stacks of this rank (interpreter lock, input, "
+            "a lock in code)"
+          : "next: look for the exit of this rank's process in its log and the kernel's");
+  return finding;
+}
+
+Finding DumpAnalysis::stuck_finding(const std::vector<std::int32_t>& ranks) const {
+  Finding finding;
+  finding.kind = "hang";
+  finding.verdict = "stuck_device";
+  finding.ranks = ranks;
+  locate(ranks.front(), finding);
+  for (const std::int32_t number : ranks) {
+    const DumpEntry& entry = *ranks_.at(number).wait.entry;
+    if (finding.function.empty()) finding.function = entry.name;
+    finding.evidence.push_back(
+        fmt::format("rank {} has not completed {} {} of {}, which peers have completed: its device "
+                    "stands still while its program goes on handing over work",
+                    number, entry.name, entry.collective_seq, group_text(entry)));
+  }
+  add_waiters(ranks, finding);
+  finding.evidence.push_back(
+      "next: look for device errors (XID, ECC, page faults) on this rank's host");
+  return finding;
+}
+
+/// Ranks at which waiting ends: those that nobody holds up while they hold up others.
+void DumpAnalysis::find_culprits(Diagnosis& out) const {
+  std::set<std::int32_t> waited_for;
+  for (const auto& [number, rank] : ranks_)
+    waited_for.insert(rank.wait.for_ranks.begin(), rank.wait.for_ranks.end());
+  std::vector<std::int32_t> missing, dead, stuck;
+  for (const std::int32_t number : waited_for) {
+    const auto rank = ranks_.find(number);
+    if (rank == ranks_.end()) {
+      dead.push_back(number);
+    } else if (rank->second.wait.entry == nullptr) {
+      missing.push_back(number);
+    }
+  }
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.wait.is_behind && rank.wait.for_ranks.empty()) stuck.push_back(number);
+  }
+  if (!missing.empty()) out.findings.push_back(missing_finding(missing));
+  if (!stuck.empty()) out.findings.push_back(stuck_finding(stuck));
+  // A rank without a dump is blamed only if nothing else explains the hang: dumps get lost.
+  if (!dead.empty() && out.findings.empty()) {
+    out.findings.push_back(missing_finding(dead));
+  } else if (!dead.empty()) {
+    out.notes.push_back(fmt::format("no dump of rank {}", fmt::join(dead, ", ")));
+  }
+}
+
+/// Everybody waits for somebody who waits: follow the waits into their circle.
+void DumpAnalysis::find_circle(Diagnosis& out) const {
+  std::vector<std::int32_t> path;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.wait.entry == nullptr || rank.wait.for_ranks.empty()) continue;
+    path.clear();
+    std::int32_t at = number;
+    while (std::find(path.begin(), path.end(), at) == path.end()) {
+      path.push_back(at);
+      const auto known = ranks_.find(at);
+      if (known == ranks_.end() || known->second.wait.for_ranks.empty()) {
+        path.clear();
+        break;
+      }
+      at = known->second.wait.for_ranks.front();
+    }
+    if (path.empty()) continue;
+    path.erase(path.begin(), std::find(path.begin(), path.end(), at));
+    break;
+  }
+  if (path.size() < 2) return;
+  Finding finding;
+  finding.kind = "hang";
+  finding.verdict = "deadlock";
+  finding.ranks = path;
+  std::sort(finding.ranks.begin(), finding.ranks.end());
+  locate(finding.ranks.front(), finding);
+  for (const std::int32_t number : path) {
+    const Rank& rank = ranks_.at(number);
+    const DumpEntry& entry = *rank.wait.entry;
+    if (finding.function.empty()) finding.function = entry.name;
+    if (finding.evidence.size() >= kLinesMax) break;
+    finding.evidence.push_back(
+        fmt::format("rank {} waits in {} {} of {} for rank {}", number, entry.name,
+                    entry.is_p2p ? entry.p2p_seq : entry.collective_seq, group_text(entry),
+                    fmt::join(rank.wait.for_ranks, ", ")));
+  }
+  finding.evidence.push_back(
+      "next: these ranks call the operations of their groups in different order");
+  out.findings.push_back(std::move(finding));
+}
+
+/// Share of the waiting ranks whose waiting leads to the culprits, directly or over others.
+double DumpAnalysis::reaching_share(const std::set<std::int32_t>& culprits) const {
+  std::set<std::int32_t> reached = culprits;
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (const auto& [number, rank] : ranks_) {
+      if (reached.contains(number)) continue;
+      const auto& waits = rank.wait.for_ranks;
+      const bool leads_there = std::any_of(waits.begin(), waits.end(),
+                                           [&](std::int32_t r) { return reached.contains(r); });
+      if (leads_there) grows = reached.insert(number).second;
+    }
+  }
+  std::size_t waiting = 0, leading = 0;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.wait.entry == nullptr) continue;
+    ++waiting;
+    leading += reached.contains(number) ? 1 : 0;
+  }
+  return waiting == 0 ? 1 : static_cast<double>(leading) / static_cast<double>(waiting);
+}
+
+Result<Diagnosis> DumpAnalysis::run() {
+  TRY_VOID(take_dumps());
+  name_groups();
+  for (auto& [number, rank] : ranks_)
+    find_wait(number, rank);
+  Diagnosis out;
+  for (const auto& [number, rank] : ranks_) {
+    RankSummary summary;
+    summary.rank = number;
+    out.ranks.push_back(summary);
+  }
+  find_mismatches(out);
+  if (out.findings.empty()) find_culprits(out);
+  if (out.findings.empty()) find_circle(out);
+  std::set<std::int32_t> culprits;
+  for (const Finding& finding : out.findings)
+    culprits.insert(finding.ranks.begin(), finding.ranks.end());
+  const double reaching = reaching_share(culprits);
+  for (Finding& finding : out.findings) {
+    finding.cost_ms_per_step = waiting_ms();
+    finding.share = 1;
+    if (finding.confidence == 0) finding.confidence = finding.rank_confidence = reaching;
+  }
+  std::size_t waiting = 0;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.wait.entry != nullptr) ++waiting;
+    if (!culprits.empty() && rank.wait.entry != nullptr && !culprits.contains(number))
+      out.victims.push_back(number);
+  }
+  out.notes.push_back(fmt::format("{} of {} ranks wait in an operation", waiting, ranks_.size()));
+  if (waiting > 0 && out.findings.empty()) {
+    out.notes.emplace_back(
+        "every rank has arrived and none has completed: the network, or all devices at once");
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps) {
+  return DumpAnalysis(dumps).run();
+}
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "common/result.h"
+#include "diagnose/diagnose.h"
+#include "trace/import/flight_recorder.h"
+
+namespace kansoku::diagnose {
+
+/// Explains a hang from the Flight Recorder dumps of its ranks: who waits for whom in which
+/// operation, and at whom the waiting ends. One finding of kind "hang" a verdict, nothing found if
+/// no rank waits. kNotFound without a dump, kCorrupt if two dumps are of the same rank or one has
+/// none. Deterministic; pure; any thread. Method: docs/hangs.md.
+[[nodiscard]] Result<Diagnosis> diagnose_dumps(std::span<const trace::import::FlightDump> dumps);
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "diagnose/internal/pipeline_ops.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kPartsShownMax = 3;
+
+const Suspect* find_suspect(const WhatIf& what_if, std::string_view kind) {
+  for (const Suspect& suspect : what_if.suspects) {
+    if (suspect.kind == kind) return &suspect;
+  }
+  return nullptr;
+}
+
+/// "backward-compute alone makes steps 1.58 times as long, forward-compute 1.37"
+std::string operations_line(const WhatIf& what_if) {
+  std::string line = "alone, against the ideal step: ";
+  for (std::size_t i = 0; i < std::min(kPartsShownMax, what_if.by_operation.size()); ++i) {
+    line += fmt::format("{}{} x {:.3f}", i == 0 ? "" : ", ", what_if.by_operation[i].name,
+                        what_if.by_operation[i].slowdown);
+  }
+  return line;
+}
+
+std::string steps_line(const WhatIf& what_if) {
+  return fmt::format("mean step {:.3f} s, {:.3f} s if every operation took the mean of its kind",
+                     what_if.original_s, what_if.ideal_s);
+}
+
+Finding finding_of(const WhatIf& what_if, const Suspect& suspect, std::string kind) {
+  Finding finding;
+  finding.kind = std::move(kind);
+  finding.ranks = suspect.ranks;
+  const double cost_s = what_if.original_s - suspect.fixed_s;
+  finding.cost_ms_per_step = cost_s * 1e3;
+  finding.share = what_if.original_s > 0 ? cost_s / what_if.original_s : 0;
+  finding.explained = suspect.explained;
+  finding.evidence.push_back(steps_line(what_if));
+  finding.evidence.push_back(
+      fmt::format("{:.3f} s if {} were like the others: explains {:.0f} % of the difference",
+                  suspect.fixed_s, suspect.label, suspect.explained * 100));
+  return finding;
+}
+
+/// Ranks of the stage that slows the job most.
+Finding stage_finding(const WhatIf& what_if, const PipelineOps& ops, const Suspect& suspect) {
+  Finding finding = finding_of(what_if, suspect, "stage_imbalance");
+  const PartSlowdown& worst = what_if.by_stage.front();
+  for (const PipelineWorker& worker : ops.workers) {
+    if (std::to_string(worker.stage) == worst.name) finding.ranks.push_back(worker.rank);
+  }
+  finding.evidence.push_back(
+      fmt::format("stage {} alone makes the step x {:.3f}: it has more work than the others",
+                  worst.name, worst.slowdown));
+  finding.evidence.push_back(
+      "next: move layers from this stage to others, or count the loss layer "
+      "as part of it when splitting");
+  return finding;
+}
+
+void add_findings(const WhatIf& what_if, const PipelineOps& ops, const Options& options,
+                  Diagnosis& out) {
+  if (!(what_if.slowdown >= options.slowdown_min)) return;
+  const Suspect* worker = find_suspect(what_if, "worker");
+  const Suspect* stage = find_suspect(what_if, "stage_balance");
+  const Suspect* data = find_suspect(what_if, "data_balance");
+  const std::string operations = operations_line(what_if);
+  const auto take = [&](Finding finding, double confidence) {
+    finding.confidence = finding.rank_confidence = confidence;
+    if (!what_if.by_operation.empty()) finding.function = what_if.by_operation.front().name;
+    finding.evidence.push_back(operations);
+    out.findings.push_back(std::move(finding));
+  };
+  const bool one_is_slow = worker != nullptr && ops.workers.size() > 1 &&
+                           worker->explained >= options.explained_min &&
+                           worker->support >= options.confidence_min;
+  if (one_is_slow) {
+    Finding finding = finding_of(what_if, *worker, "slow_worker");
+    finding.evidence.push_back(fmt::format("leads in {:.1f} % of bootstrap samples of {} steps",
+                                           worker->support * 100, what_if.step_count));
+    finding.evidence.push_back(
+        "next: compare clocks, temperature and other load of this worker's "
+        "host with its peers'");
+    take(std::move(finding), worker->support);
+    return;
+  }
+  // What is left is in the work itself: how it is split over stages, or what the data brings.
+  if (stage != nullptr && stage->explained >= options.part_explained_min)
+    take(stage_finding(what_if, ops, *stage), 1);
+  const bool data_varies = data != nullptr && data->explained >= options.part_explained_min &&
+                           what_if.forward_backward_correlation >= options.data_correlation_min;
+  if (data_varies) {
+    Finding finding = finding_of(what_if, *data, "data_imbalance");
+    finding.evidence.push_back(
+        fmt::format("forward and backward durations of a micro-batch correlate by {:.3f}: long "
+                    "ones are long in both, on any rank",
+                    what_if.forward_backward_correlation));
+    finding.evidence.push_back("next: balance sequence lengths over micro-batches and ranks");
+    take(std::move(finding), 1);
+  }
+  std::stable_sort(out.findings.begin(), out.findings.end(),
+                   [](const Finding& a, const Finding& b) {
+                     return a.explained.value_or(0) > b.explained.value_or(0);
+                   });
+}
+
+}  // namespace
+
+Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
+                                                   const Options& options) {
+  TRY(auto what_if_result, what_if(trace, {.seed = options.seed}));
+  if (!what_if_result) return std::optional<Diagnosis>{};
+  TRY(const auto ops, read_pipeline_ops(trace));
+  const WhatIf& w = *what_if_result;
+  Diagnosis out;
+  out.slowdown = w.slowdown;
+  out.steps.count = w.step_count;
+  out.steps.found_by = "timeline";
+  out.steps.median_ms = stats::median(w.step_s) * 1e3;
+  out.steps.p95_ms = stats::quantile(w.step_s, 0.95) * 1e3;
+  out.steps.mean_ms = w.original_s * 1e3;
+  for (const PipelineWorker& worker : ops->workers) {
+    RankSummary rank;
+    rank.rank = worker.rank;
+    rank.step_ms = w.original_s * 1e3;
+    out.ranks.push_back(rank);
+  }
+  std::stable_sort(out.ranks.begin(), out.ranks.end(),
+                   [](const RankSummary& a, const RankSummary& b) { return a.rank < b.rank; });
+  add_findings(w, *ops, options, out);
+  out.loss_ms_per_step = (w.original_s - w.ideal_s) * 1e3;
+  double explained = 0;
+  for (const Finding& finding : out.findings)
+    explained = std::max(explained, finding.explained.value_or(0));
+  out.not_explained_share = w.slowdown > 1 ? std::clamp(1 - explained, 0.0, 1.0) : 0;
+  for (const auto& [name, loss] : trace.losses) {
+    if (loss.count > 0) out.losses.push_back(loss);
+  }
+  out.notes = w.notes;
+  out.what_if = std::move(*what_if_result);
+  return std::optional<Diagnosis>{std::move(out)};
+}
+
+}  // namespace kansoku::diagnose

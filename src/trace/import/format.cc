@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/import/format.h"
+
+#include <string_view>
+
+#include "trace/import/internal/inflate_stream.h"
+
+namespace kansoku::trace::import {
+
+Format format_of(ByteSpan untrusted) {
+  const std::string_view text = as_text(untrusted);
+  constexpr std::string_view kSqlite("SQLite format 3\0", 16);
+  if (text.starts_with(kSqlite)) return Format::kNsight;
+  if (is_gzip(untrusted)) return Format::kJson;
+  if (text.starts_with("\x80") && text.size() > 1 && text[1] >= 2 && text[1] <= 5)
+    return Format::kFlightRecorder;
+  // A packet begins with byte 10 and its length, which may be those of a line break and a bracket.
+  const std::size_t bracket = text.find_first_not_of(" \t\r\n");
+  const bool has_bracket =
+      bracket != std::string_view::npos && (text[bracket] == '{' || text[bracket] == '[');
+  const bool goes_on_as_json =
+      bracket + 1 < text.size() &&
+      std::string_view("\"{[]} \t\r").find(text[bracket + 1]) != std::string_view::npos;
+  if (text.starts_with('\n') && !(has_bracket && goes_on_as_json)) return Format::kPerfetto;
+  return has_bracket ? Format::kJson : Format::kUnknown;
+}
+
+}  // namespace kansoku::trace::import

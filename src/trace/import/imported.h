@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trace/model.h"
+
+namespace kansoku::trace::import {
+
+/// What a file says of itself.
+struct ImportedFile {
+  std::int32_t rank{kNoRank};  // kNoRank: the file does not say
+  std::int32_t world_size{kNoRank};
+  std::string backend;  // of collectives, "nccl" or "gloo"; may be empty
+  std::uint64_t event_count{0};
+  std::uint64_t text_bytes{0};  // of text formats: after inflating
+};
+
+}  // namespace kansoku::trace::import
