@@ -11,7 +11,7 @@ help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "make build    build $(KANSOKU)"
-	@echo "make bench    benchmarks (BENCH=trace|python|probes|overhead for one module)"
+	@echo "make bench    benchmarks (BENCH=trace|diagnose|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "diagnose/internal/job.h"
 #include "diagnose/internal/localise.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/internal/recorded_patterns.h"
+#include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
 #include "stats/summary.h"
 
@@ -24,6 +27,7 @@ namespace {
 constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kSpansMax = 2000;  // of one rank in the worst step
 constexpr std::size_t kFunctionRowsMax = 20;
+constexpr std::size_t kPatternRowsMax = 40;
 constexpr std::uint32_t kResamplesMax = 1'000'000;
 
 bool is_share(double value) {
@@ -168,6 +172,81 @@ void fill_view(const Evidence& evidence, const std::vector<double>& durations, D
   out.view.functions = CallTree::of_main_threads(evidence).rows(shown, kFunctionRowsMax);
 }
 
+/// S and M: each step is the work of every rank and then one communication of all. Ideal is the
+/// mean of that work over ranks and steps; a finding is fixed by giving its ranks the mean of the
+/// others in each step.
+void add_what_if(const Evidence& evidence, Diagnosis& out) {
+  const std::size_t rank_count = evidence.job.ranks.size();
+  const std::size_t step_count = evidence.steps.count();
+  if (rank_count < 2 || step_count == 0) return;
+  const RankSeries work = work_series(evidence);
+  StepGraph graph;
+  const StepGraph::Node compute = graph.add(), meet = graph.add();
+  graph.depend(meet, compute);
+  graph.communicate(std::array{meet}, true);
+  if (!graph.finish()) return;
+  const std::size_t lanes = rank_count * step_count;
+  std::vector<double> transfers;
+  for (const StepTimes& times : evidence.times) {
+    const auto& transfer = times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)];
+    transfers.insert(transfers.end(), transfer.begin(), transfer.end());
+  }
+  const double transfer_ms = stats::median(transfers);
+  const auto mean_step_ms = [&](auto work_of) {
+    std::vector<double> durations(2 * lanes, transfer_ms);
+    for (std::size_t s = 0; s < step_count; ++s) {
+      for (std::size_t r = 0; r < rank_count; ++r)
+        durations[s * rank_count + r] = work_of(r, s);
+    }
+    return stats::mean(graph.simulate(durations, lanes, rank_count));
+  };
+  double mean_work = 0;
+  for (const auto& series : work)
+    mean_work += stats::mean(series) / static_cast<double>(rank_count);
+  const double original = mean_step_ms([&](std::size_t r, std::size_t s) { return work[r][s]; });
+  const double ideal = mean_step_ms([&](std::size_t, std::size_t) { return mean_work; });
+  if (!(ideal > 0)) return;
+  out.slowdown = original / ideal;
+  for (Finding& finding : out.findings) {
+    if (!is_rank_excess(finding) || !(original > ideal)) continue;
+    const auto is_suspect = [&](std::size_t r) {
+      return std::find(finding.ranks.begin(), finding.ranks.end(), evidence.job.ranks[r].rank) !=
+             finding.ranks.end();
+    };
+    const double fixed = mean_step_ms([&](std::size_t r, std::size_t s) {
+      if (!is_suspect(r)) return work[r][s];
+      double sum = 0;
+      std::size_t peers = 0;
+      for (std::size_t other = 0; other < rank_count; ++other) {
+        if (is_suspect(other)) continue;
+        sum += work[other][s];
+        ++peers;
+      }
+      return peers > 0 ? sum / static_cast<double>(peers) : mean_work;
+    });
+    finding.explained = (original - fixed) / (original - ideal);
+  }
+}
+
+void add_patterns(const Evidence& evidence, Diagnosis& out) {
+  std::int64_t begin_ns = kTimeMaxNs, end_ns = 0;
+  for (const auto& rank : evidence.steps.ranks) {
+    begin_ns = std::min(begin_ns, rank.front().begin_ns);
+    end_ns = std::max(end_ns, rank.back().end_ns);
+  }
+  RecordedPatterns recorded = recorded_patterns(evidence.trace, evidence.job, begin_ns, end_ns);
+  for (Pattern& pattern : recorded.ranks) {
+    NamedPattern named{.pattern = std::move(pattern), .names = {}};
+    auto& rows = named.pattern.rows;
+    if (rows.size() > kPatternRowsMax) rows.resize(kPatternRowsMax);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      named.names.push_back(recorded.names[rows[i].function]);
+      rows[i].function = static_cast<std::uint32_t>(i);
+    }
+    out.patterns.push_back(std::move(named));
+  }
+}
+
 void sort_findings(std::vector<Finding>& findings) {
   const auto order = [](const Finding& f) {
     return std::pair(f.kind == "hang" || f.kind == "stopped" ? 0 : 1, -f.cost_ms_per_step);
@@ -209,6 +288,8 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     if (job.ranks.size() > 1) out.findings = find_causes(evidence, options, job.notes);
     sort_findings(out.findings);
     measure_loss(job, work_series(evidence), out);
+    add_what_if(evidence, out);
+    add_patterns(evidence, out);
     fill_view(evidence, durations, out);
   }
   if (auto hang = find_hang(trace, job, collectives, mean_step_ms, options)) {

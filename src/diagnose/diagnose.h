@@ -11,6 +11,7 @@
 
 #include "common/json.h"
 #include "common/result.h"
+#include "diagnose/pattern.h"
 #include "diagnose/what_if.h"
 #include "trace/model.h"
 
@@ -45,6 +46,8 @@ struct Options {
   double common_input_min_ms{2.0};
   double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
   double function_support_min{0.8};  // share of resamples that must agree on the function
+  double profile_input_share_min{0.10};  // of a profile's window with an idle device, on every rank
+  double pattern_beta_min{0.01};     // functions below this share of the window are not compared
   double slowdown_min{1.05};         // S of an operation timeline: less is no finding
   double explained_min{0.5};         // M from which one worker is named
   double part_explained_min{0.25};   // share of the slow-down from which an imbalance is reported
@@ -131,8 +134,9 @@ struct Diagnosis {
   std::vector<std::int32_t> victims;
   double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
   double not_explained_share{0};
-  std::optional<double> slowdown;  // S: step time over that of a job in which nobody is slower
-  std::optional<WhatIf> what_if;   // of operation timelines
+  std::optional<double> slowdown;      // S: step time over that of a job in which nobody is slower
+  std::optional<WhatIf> what_if;       // of operation timelines
+  std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;
   std::vector<std::string> notes;
   ViewData view;

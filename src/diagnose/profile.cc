@@ -1,10 +1,308 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diagnose/profile.h"
 
-namespace kansoku::diagnose {
+#include <fmt/format.h>
 
-Result<Diagnosis> diagnose_profile(const trace::Trace&, const Options&) {
-  return Diagnosis{};
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "common/rng.h"
+#include "diagnose/internal/late_ranks.h"
+#include "diagnose/internal/profile_job.h"
+#include "diagnose/localise_patterns.h"
+#include "diagnose/pattern.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+constexpr std::size_t kRowsShownMax = 40;
+constexpr std::size_t kNotesMax = 16;
+
+/// What one rank's window shows.
+struct RankView {
+  const ProfiledRank* rank{nullptr};
+  Pattern pattern;
+  double input_share{0};
+  std::uint32_t input_function{0};       // the one with the most time
+  double gpu_busy{0};                    // compute, memory and collectives
+  std::vector<double> input_ms_of_step;  // where the profiler marked steps
+  std::vector<double> step_ms;
+};
+
+class ProfileDiagnosis {
+ public:
+  ProfileDiagnosis(ProfileJob job, const Options& options)
+      : job_(std::move(job)), options_(options) {}
+  Diagnosis run();
+
+ private:
+  void view_ranks();
+  void find_input();
+  void find_outliers();
+  void find_late_ranks();
+  void summarise();
+  [[nodiscard]] double support_of_input(const RankView& view, double share_min) const;
+  [[nodiscard]] double step_ms_of(const RankView& view) const;
+  Finding outlier_finding(const std::vector<Outlier>& outliers,
+                          const std::vector<std::uint32_t>& functions);
+
+  ProfileJob job_;
+  const Options& options_;
+  std::vector<RankView> views_;
+  Diagnosis out_;
+};
+
+void ProfileDiagnosis::view_ranks() {
+  for (const ProfiledRank& rank : job_.ranks) {
+    RankView view;
+    view.rank = &rank;
+    view.input_ms_of_step.assign(rank.steps.size(), 0);
+    std::size_t step = 0;
+    const auto on_owned = [&](const Execution& owner, std::int64_t begin_ns, std::int64_t end_ns) {
+      if (owner.activity != Activity::kInput) return;
+      while (step < rank.steps.size() && rank.steps[step].second <= begin_ns)
+        ++step;
+      for (std::size_t s = step; s < rank.steps.size() && rank.steps[s].first < end_ns; ++s) {
+        const std::int64_t from = std::max(begin_ns, rank.steps[s].first);
+        const std::int64_t to = std::min(end_ns, rank.steps[s].second);
+        if (to > from) view.input_ms_of_step[s] += static_cast<double>(to - from) / kNsPerMs;
+      }
+    };
+    view.pattern = build_pattern(rank.executions, rank.begin_ns, rank.end_ns,
+                                 rank.has_gpu ? kGpuPriorities : kCpuPriorities, on_owned);
+    view.pattern.rank = rank.rank;
+    for (const auto& [begin_ns, end_ns] : rank.steps)
+      view.step_ms.push_back(static_cast<double>(end_ns - begin_ns) / kNsPerMs);
+    double most = 0;
+    for (const PatternRow& row : view.pattern.rows) {
+      if (row.activity == Activity::kInput) {
+        view.input_share += row.beta;
+        if (row.beta > most) {
+          most = row.beta;
+          view.input_function = row.function;
+        }
+      }
+      if (rank.has_gpu &&
+          (row.activity == Activity::kGpuCompute || row.activity == Activity::kGpuMemory ||
+           row.activity == Activity::kCollective))
+        view.gpu_busy += row.beta;
+    }
+    views_.push_back(std::move(view));
+  }
+}
+
+double ProfileDiagnosis::step_ms_of(const RankView& view) const {
+  if (!view.step_ms.empty()) return stats::mean(view.step_ms);
+  return static_cast<double>(view.pattern.window_ns) / kNsPerMs;
+}
+
+/// Share of resamples of the steps in which input takes at least `share_min` of the time.
+double ProfileDiagnosis::support_of_input(const RankView& view, double share_min) const {
+  const std::size_t count = view.step_ms.size();
+  if (count < 2) return view.input_share >= share_min ? 1 : 0;
+  Rng rng(options_.seed, static_cast<std::uint64_t>(view.rank->rank));
+  std::uint32_t hits = 0;
+  for (std::uint32_t i = 0; i < options_.function_resample_count; ++i) {
+    double input = 0, whole = 0;
+    for (std::size_t s = 0; s < count; ++s) {
+      const auto drawn = static_cast<std::size_t>(rng.below(count));
+      input += view.input_ms_of_step[drawn];
+      whole += view.step_ms[drawn];
+    }
+    hits += whole > 0 && input >= share_min * whole ? 1 : 0;
+  }
+  return static_cast<double>(hits) / options_.function_resample_count;
+}
+
+void ProfileDiagnosis::find_input() {
+  const double share_min = options_.profile_input_share_min;
+  double least = 1, support = 1, share = 0, cost_ms = 0;
+  for (const RankView& view : views_) {
+    least = std::min(least, view.input_share);
+    support = std::min(support, support_of_input(view, share_min));
+    const double ms = view.step_ms.empty() ? view.input_share * step_ms_of(view)
+                                           : stats::mean(view.input_ms_of_step);
+    share += view.input_share / static_cast<double>(views_.size());
+    cost_ms += ms / static_cast<double>(views_.size());
+  }
+  if (views_.empty() || least < share_min || support < options_.confidence_min) return;
+  Finding finding;
+  finding.kind = "common_input";
+  finding.phase = "input";
+  for (const RankView& view : views_)
+    finding.ranks.push_back(view.rank->rank);
+  finding.function = job_.names[views_.front().input_function];
+  finding.cost_ms_per_step = cost_ms;
+  finding.share = share;
+  finding.confidence = finding.rank_confidence = support;
+  const RankView& first = views_.front();
+  finding.evidence.push_back(fmt::format(
+      "{:.1f} % of the window passes in the data loader while {}", first.input_share * 100,
+      first.rank->has_gpu ? "no kernel, copy or collective runs on the device"
+                          : "the model waits for its batch"));
+  if (first.rank->has_gpu) {
+    finding.evidence.push_back(
+        fmt::format("the device is busy for {:.1f} % of the window", first.gpu_busy * 100));
+  }
+  const bool is_single = finding.function.find("SingleProcess") != std::string::npos;
+  finding.evidence.push_back(
+      is_single ? "next: the loader runs in the training process: give it workers (num_workers)"
+                : "next: more or faster loader workers, prefetching, or cheaper decoding");
+  out_.findings.push_back(std::move(finding));
+}
+
+Finding ProfileDiagnosis::outlier_finding(const std::vector<Outlier>& outliers,
+                                          const std::vector<std::uint32_t>& functions) {
+  const Outlier& worst = outliers.front();
+  const RankView& view = views_[worst.rank];
+  Finding finding;
+  finding.kind = "slow_worker";
+  for (const Outlier& outlier : outliers) {
+    if (outlier.function == worst.function && outlier.is_culprit)
+      finding.ranks.push_back(views_[outlier.rank].rank->rank);
+  }
+  std::sort(finding.ranks.begin(), finding.ranks.end());
+  finding.function = job_.names[functions[worst.function]];
+  const double more = worst.beta - worst.peers_beta;
+  finding.share = more;
+  finding.cost_ms_per_step = more * step_ms_of(view);
+  finding.confidence = finding.rank_confidence = worst.differs;
+  finding.evidence.push_back(fmt::format(
+      "{:.1f} % of the window on rank {}, {:.1f} % on its peers; it differs from {:.0f} % of them",
+      worst.beta * 100, view.rank->rank, worst.peers_beta * 100, worst.differs * 100));
+  if (worst.mu > 0 || worst.peers_mu > 0) {
+    finding.evidence.push_back(
+        fmt::format("mean use of its resource {:.3g}, peers {:.3g}", worst.mu, worst.peers_mu));
+  }
+  return finding;
+}
+
+void ProfileDiagnosis::find_outliers() {
+  if (views_.size() < 3) return;
+  std::map<std::uint32_t, std::uint32_t> column_of;  // function -> column
+  std::vector<std::uint32_t> functions;
+  for (const RankView& view : views_) {
+    for (const PatternRow& row : view.pattern.rows) {
+      if (row.beta < options_.pattern_beta_min) break;  // rows are sorted
+      if (column_of.try_emplace(row.function, static_cast<std::uint32_t>(functions.size())).second)
+        functions.push_back(row.function);
+    }
+  }
+  PatternMatrix matrix(views_.size(), functions.size());
+  for (std::size_t r = 0; r < views_.size(); ++r) {
+    for (const PatternRow& row : views_[r].pattern.rows) {
+      const auto column = column_of.find(row.function);
+      if (column == column_of.end()) continue;
+      const std::size_t cell = column->second * views_.size() + r;
+      matrix.activities[column->second] = row.activity;
+      matrix.beta[cell] = static_cast<float>(row.beta);
+      matrix.mu[cell] = static_cast<float>(row.mu);
+      matrix.sigma[cell] = static_cast<float>(row.sigma);
+    }
+  }
+  std::vector<Outlier> culprits;
+  for (const Outlier& outlier : localise(matrix, {.seed = options_.seed})) {
+    const bool counts =
+        outlier.is_culprit && matrix.activities[outlier.function] != Activity::kCollective;
+    if (counts) culprits.push_back(outlier);
+  }
+  if (!culprits.empty()) out_.findings.push_back(outlier_finding(culprits, functions));
+}
+
+void ProfileDiagnosis::find_late_ranks() {
+  if (views_.size() < 2) return;
+  const LateRanks late = measure_late_ranks(job_.ranks, options_.seed);
+  for (const std::string& note : late.notes)
+    out_.notes.push_back(note);
+  if (late.matched_count == 0) return;
+  const bool is_clear = late.support >= options_.confidence_min &&
+                        late.cost_ms >= options_.excess_min_ms &&
+                        late.cost_share >= options_.excess_share_min;
+  if (!is_clear) return;
+  Finding finding;
+  finding.kind = views_.size() == 2 ? "asymmetry" : "slow_worker";
+  finding.ranks = {late.rank};
+  finding.cost_ms_per_step = late.cost_ms;
+  finding.share = late.cost_share;
+  finding.confidence = finding.rank_confidence = late.support;
+  finding.evidence.push_back(
+      fmt::format("last to arrive in {:.0f} % of {} collectives; it waits {:.2f} ms a step there, "
+                  "its peers {:.2f} ms",
+                  late.last_share * 100, late.matched_count, late.own_wait_ms, late.peers_wait_ms));
+  finding.evidence.push_back(fmt::format(
+      "clocks aligned by the ends of collectives, residual {:.3f} ms", late.residual_ms));
+  // What it does instead of waiting: the function in which it spends more than its peers.
+  for (Finding& other : out_.findings) {
+    if (other.kind == "slow_worker" && other.ranks == finding.ranks) {
+      other.evidence.insert(other.evidence.end(), finding.evidence.begin(), finding.evidence.end());
+      other.cost_ms_per_step = std::max(other.cost_ms_per_step, finding.cost_ms_per_step);
+      return;
+    }
+  }
+  out_.findings.push_back(std::move(finding));
+}
+
+void ProfileDiagnosis::summarise() {
+  std::vector<double> all;
+  for (const RankView& view : views_) {
+    RankSummary summary;
+    summary.rank = view.rank->rank;
+    summary.step_ms = step_ms_of(view);
+    summary.phase_ms[static_cast<std::size_t>(Phase::kInput)] = view.input_share * summary.step_ms;
+    out_.ranks.push_back(summary);
+    all.insert(all.end(), view.step_ms.begin(), view.step_ms.end());
+    NamedPattern named{.pattern = view.pattern, .names = {}};
+    auto& rows = named.pattern.rows;
+    if (rows.size() > kRowsShownMax) rows.resize(kRowsShownMax);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      named.names.push_back(job_.names[rows[i].function]);
+      rows[i].function = static_cast<std::uint32_t>(i);
+    }
+    out_.patterns.push_back(std::move(named));
+  }
+  if (!all.empty()) {
+    out_.steps.count = views_.front().step_ms.size();
+    out_.steps.found_by = "profiler";
+    out_.steps.median_ms = stats::median(all);
+    out_.steps.p95_ms = stats::quantile(all, 0.95);
+    out_.steps.mean_ms = stats::mean(all);
+  }
+}
+
+Diagnosis ProfileDiagnosis::run() {
+  out_.notes = job_.notes;
+  view_ranks();
+  summarise();
+  find_input();
+  find_outliers();
+  find_late_ranks();
+  std::stable_sort(
+      out_.findings.begin(), out_.findings.end(),
+      [](const Finding& a, const Finding& b) { return a.cost_ms_per_step > b.cost_ms_per_step; });
+  for (const RankView& view : views_) {
+    if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {
+      out_.notes.push_back(fmt::format("rank {}: the device is idle for {:.0f} % of the window",
+                                       view.rank->rank, (1 - view.gpu_busy) * 100));
+    }
+  }
+  if (views_.size() == 1) out_.notes.emplace_back("only one rank: ranks cannot be compared");
+  if (views_.size() == 2)
+    out_.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+  return std::move(out_);
+}
+
+}  // namespace
+
+Result<Diagnosis> diagnose_profile(const trace::Trace& trace, const Options& options) {
+  Diagnosis out = ProfileDiagnosis(read_profile_job(trace), options).run();
+  for (const auto& [name, loss] : trace.losses) {
+    if (loss.count > 0) out.losses.push_back(loss);
+  }
+  return out;
 }
 
 }  // namespace kansoku::diagnose

@@ -70,6 +70,28 @@ Json finding_json(const Finding& finding) {
       .set("evidence", list(finding.evidence));
 }
 
+Json patterns_json(const std::vector<NamedPattern>& patterns) {
+  Json out = Json::array();
+  for (const NamedPattern& named : patterns) {
+    Json rows = Json::array();
+    for (const PatternRow& row : named.pattern.rows) {
+      rows.push(Json::object()
+                    .set("function", named.names[row.function])
+                    .set("activity", activity_name(row.activity))
+                    .set("count", row.count)
+                    .set("beta", rounded(row.beta))
+                    .set("mu", rounded(row.mu))
+                    .set("sigma", rounded(row.sigma)));
+    }
+    out.push(Json::object()
+                 .set("rank", named.pattern.rank)
+                 .set("window_ms", rounded(static_cast<double>(named.pattern.window_ns) / 1e6))
+                 .set("idle", rounded(named.pattern.idle))
+                 .set("rows", rows));
+  }
+  return out;
+}
+
 Json losses_json(const std::vector<trace::Loss>& losses) {
   Json out = Json::object();
   for (const trace::Loss& loss : losses) {
@@ -129,6 +151,7 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("losses", losses_json(diagnosis.losses))
       .set("notes", list(diagnosis.notes));
   if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
+  if (!diagnosis.patterns.empty()) out.set("patterns", patterns_json(diagnosis.patterns));
   return out;
 }
 

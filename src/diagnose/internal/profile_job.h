@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "diagnose/pattern.h"
+#include "trace/model.h"
+
+namespace kansoku::diagnose {
+
+/// What a slice of a profiler's trace is to us; nothing for frames around others (annotations,
+/// whole steps). Categories as PyTorch's profilers of 1.8 and later write them, in either case.
+[[nodiscard]] std::optional<Activity> activity_of(std::string_view category, std::string_view name);
+
+/// A collective as one rank took part in it.
+struct ProfiledCollective {
+  std::int64_t begin_ns{0}, end_ns{0};
+  std::uint32_t name{0};  // equal on all ranks: index into ProfileJob::names
+};
+
+struct ProfiledRank {
+  std::int32_t rank{0};
+  std::vector<Execution> executions;                         // by begin
+  std::vector<ProfiledCollective> collectives;               // by begin
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // ProfilerStep#N, by begin
+  std::int64_t begin_ns{0}, end_ns{0};
+  bool has_gpu{false};
+};
+
+struct ProfileJob {
+  std::vector<ProfiledRank> ranks;  // by rank
+  std::vector<std::string> names;   // of functions
+  std::vector<std::string> notes;
+};
+
+/// Sorts the slices of all files by rank. A trace whose files name no rank is rank 0.
+[[nodiscard]] ProfileJob read_profile_job(const trace::Trace& trace);
+
+}  // namespace kansoku::diagnose
