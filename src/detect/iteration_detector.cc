@@ -104,6 +104,7 @@ bool IterationDetector::is_all(std::uint32_t period) const {
   // Where no such word comes, an iteration is longer than the longest word, or other loops run
   // regularly between iterations: then the loop that does repeat is the best there is.
   if (history_count_ > std::uint64_t{kStrictWords} * options_.period_max) return true;
+  if (was_inner_loop_ && history_count_ < history_.size()) return false;  // see a whole one first
   const std::uint64_t known = std::min<std::uint64_t>(history_count_, history_.size());
   const auto at = [&](std::uint64_t back) {
     return history_[(history_count_ - back) % history_.size()];
@@ -149,16 +150,18 @@ IterationSignal IterationDetector::learn(std::uint32_t token, std::int64_t) {
     // longest word would.
     const std::uint64_t wanted =
         std::uint64_t{options_.repeats - 1} * (period == 1 ? options_.period_max : period);
-    if (run_[period] < wanted || !is_all(period)) continue;
+    // A run of equal events repeats at every distance: only as a period of one does it count.
+    const bool is_run = period > 1 && run_[1] >= period;
+    if (run_[period] < wanted || is_run || !is_all(period)) continue;
     adopt(period);
     return IterationSignal::kLearned;
   }
   return IterationSignal::kNone;
 }
 
-/// A stray after every few words, again and again: what was learned is an inner loop.
+/// A few strays after every few words, again and again: what was learned is an inner loop.
 bool IterationDetector::strays_are_regular() {
-  const bool is_near = words_since_stray_ * word_.size() < options_.period_max;
+  const bool is_near = words_since_stray_ * word_.size() + strays_ <= options_.period_max;
   words_since_stray_ = 0;
   regular_strays_ = is_near ? regular_strays_ + 1 : 0;
   return !is_settled_ && regular_strays_ > kRegularStrays;
@@ -178,7 +181,7 @@ IterationSignal IterationDetector::track(std::uint32_t token, std::int64_t time_
     // begin a word does.
     is_whole_ = false;
     position_ = 0;
-    if (++strays_ >= options_.relearn_events || (strays_ == 1 && strays_are_regular())) {
+    if (++strays_ >= options_.relearn_events) {
       start_learning();
       return IterationSignal::kForgotten;
     }
@@ -192,6 +195,11 @@ IterationSignal IterationDetector::track(std::uint32_t token, std::int64_t time_
   }
   if (++position_ < word_.size()) return IterationSignal::kNone;
   position_ = 0;
+  if (strays_ > 0 && strays_are_regular()) {
+    start_learning();
+    was_inner_loop_ = true;
+    return IterationSignal::kForgotten;
+  }
   strays_ = 0;
   ++words_since_stray_;
   return is_whole_ ? end_iteration(time_ns) : IterationSignal::kNone;

@@ -101,7 +101,8 @@ class IterationDetector {
   bool is_whole_{false};  // the word in hand had no stray event so far
   std::uint32_t strays_{0}, regular_strays_{0};
   std::uint64_t words_since_stray_{0};
-  bool is_settled_{false};  // no longer word was found for long: do not look for one again
+  bool was_inner_loop_{false};  // the last word was a loop inside of the iteration
+  bool is_settled_{false};      // no longer word was found for long: do not look for one again
   std::uint64_t iterations_{0};
   std::int64_t word_begin_ns_{0}, last_event_ns_{0};
   bool has_begin_{false}, has_told_blocked_{false};
