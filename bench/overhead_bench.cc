@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Step-time overhead of probe packs on the example 4-rank job: probes on and off in alternating
 // windows of the same running job, order alternated from pair to pair, recording and file writing
-// included.
+// included. PACKS is a list for `record`; "watch" is what `profile --watch` costs while it waits,
+// "window:PACKS" what its windows cost.
 //   overhead_bench [PAIRS[40]] [WINDOW_MS[1000]] [PACKS...]
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -37,6 +38,21 @@ struct Setup {
   std::size_t pair_count{40};
   Nanos window{std::chrono::milliseconds{1000}};
   std::string packs;
+  [[nodiscard]] bool watches() const { return packs == "watch" || is_window(); }
+  [[nodiscard]] bool is_window() const { return packs.starts_with("window:"); }
+};
+
+/// Takes the windows of a watching recorder.
+class CountingSink final : public ByteSink {
+ public:
+  Result<void> append(ByteSpan bytes) override {
+    bytes_ += bytes.size();
+    return {};
+  }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_{0};
 };
 
 // Alternates the probes while the recorder runs; on-off, off-on, on-off, ...
@@ -57,7 +73,11 @@ class Alternator {
     }
     const std::size_t index = windows_.size();
     is_on_ = (index % 4 == 0) || (index % 4 == 3);
+    if (setup_.is_window() && !is_on_ && window_is_open_) static_cast<void>(recorder.end_window());
     recorder.set_probes_enabled(is_on_);
+    if (setup_.is_window() && is_on_ && !window_is_open_)
+      static_cast<void>(recorder.begin_window(sink_));
+    window_is_open_ = setup_.is_window() && is_on_;
     begin_ = clock_.now() + kSettle;
     next_ = begin_ + setup_.window;
     is_open_ = true;
@@ -68,7 +88,8 @@ class Alternator {
   const Clock& clock_;
   const Setup& setup_;
   BootTime next_, begin_;
-  bool is_on_{false}, is_open_{false};
+  bool is_on_{false}, is_open_{false}, window_is_open_{false};
+  CountingSink sink_;
   std::vector<Window> windows_;
 };
 
@@ -98,7 +119,12 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
   TRY(const auto sink, sys::FileSink::create(folder + "/run.pftrace", {.overwrite = true}));
   TRY(const auto known, capture::load_packs({probes}));
   capture::RecorderOptions options;
-  TRY(options.packs, capture::select_packs(known, setup.packs));
+  const std::string full = setup.is_window() ? setup.packs.substr(7) : setup.packs;
+  TRY(options.packs,
+      capture::select_packs(known, setup.watches() && !setup.is_window() ? "default" : full));
+  if (setup.watches()) {
+    TRY(options.watch_packs, capture::select_packs(known, "torch,gloo,nccl"));
+  }
   TRY(const auto recorder, capture::Recorder::create(*sink, clock, procfs, std::move(options)));
   TRY(auto job,
       sys::Child::start({"/bin/bash", examples + "/ddp/launch.sh"},
@@ -137,7 +163,8 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
       "ci95_low={:.4f} ci95_high={:.4f} events={} bytes_per_event={:.1f} lost={} attach={}\n",
       setup.packs, ratios.size(), setup.window.count() / 1'000'000, stats::median(off_ms),
       result.median, result.low, result.high, last.events,
-      static_cast<double>(last.bytes) / static_cast<double>(last.events), last.lost, last.bpf);
+      last.events == 0 ? 0 : static_cast<double>(last.bytes) / static_cast<double>(last.events),
+      last.lost, last.bpf);
   ::unlink((folder + "/run.pftrace").c_str());
   return 0;
 }
@@ -151,7 +178,8 @@ int main(int argc, char** argv) {
   bench::Setup setup;
   if (argc > 1) setup.pair_count = parse_int<std::size_t>(argv[1]).value_or(setup.pair_count);
   if (argc > 2) setup.window = std::chrono::milliseconds{parse_int<int>(argv[2]).value_or(1000)};
-  std::vector<std::string> all{"default", "default,torch-ops", "default,torch-ops-all"};
+  std::vector<std::string> all{"default", "default,torch-ops", "default,torch-ops-all", "watch",
+                               "window:default,torch-ops"};
   if (argc > 3) all.assign(argv + 3, argv + argc);
   for (const std::string& packs : all) {
     setup.packs = packs;

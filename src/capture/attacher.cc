@@ -27,8 +27,15 @@ bool wants_library(const Pack& pack, std::string_view library) {
 }  // namespace
 
 Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
-                   ProbeTable& probes, std::function<void(const std::string&)> log)
-    : engine_(engine), procfs_(procfs), packs_(packs), probes_(probes), log_(std::move(log)) {}
+                   ProbeTable& probes, std::function<void(const std::string&)> log,
+                   const AttacherOptions& options)
+    : engine_(engine),
+      procfs_(procfs),
+      packs_(packs),
+      probes_(probes),
+      log_(std::move(log)),
+      options_(options),
+      is_attached_(options.starts_attached) {}
 
 void Attacher::problem(std::string line, std::uint64_t& counter) {
   ++counter;
@@ -80,12 +87,25 @@ void Attacher::attach_host() {
       }
     }
   }
+  if (is_attached_) reattach();
+}
+
+void Attacher::attach() {
+  is_attached_ = true;
   reattach();
 }
 
+void Attacher::detach() {
+  is_attached_ = false;
+  engine_.detach_group(options_.group);
+}
+
 void Attacher::reattach() {
-  if (const auto attached = engine_.attach_lifecycle(); !attached) {
-    problem(attached.error().what + ": forks are followed by polling", counters_.failed);
+  engine_.use_group(options_.group);
+  if (options_.follows_lifecycle) {
+    if (const auto attached = engine_.attach_lifecycle(); !attached) {
+      problem(attached.error().what + ": forks are followed by polling", counters_.failed);
+    }
   }
   for (const auto& [name, cookie] : host_cookies_) {
     const auto colon = name.find(':');
@@ -129,6 +149,7 @@ void Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping) {
       packs_.begin(), packs_.end(), [&](const Pack& pack) { return wants_library(pack, library); });
   if (!is_wanted) return;
   FileProbes file_probes;
+  file_probes.key = {mapping.device_major, mapping.device_minor, mapping.inode};
   file_probes.path = procfs_.through_root(pid, mapping.path);
   auto file = sys::ElfFile::open(file_probes.path);
   if (!file) {
@@ -141,8 +162,10 @@ void Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping) {
   }
   files_.push_back(std::move(file_probes));
   attach_now(files_.back());
-  if (log_)
-    log_(fmt::format("attached {} probes to {}", attachments_.size() - before, mapping.path));
+  if (log_) {
+    log_(fmt::format("{} {} probes {} {}", is_attached_ ? "attached" : "found",
+                     attachments_.size() - before, is_attached_ ? "to" : "in", mapping.path));
+  }
 }
 
 void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
@@ -158,6 +181,9 @@ void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string&
 
 void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
                             const std::string& shown_path, FileProbes& out) {
+  const std::pair place(out.key, probe.file_offset);
+  if (options_.after != nullptr && options_.after->places_.contains(place)) return;
+  places_.insert(place);
   if (probes_.size() >= kProbesMax) {
     problem(fmt::format("{}: more than {} probes", probe.title, kProbesMax), counters_.failed);
     return;
@@ -196,6 +222,8 @@ void Attacher::add_usdt(const ResolvedUsdt& probe, FileProbes& out) {
 }
 
 void Attacher::attach_now(const FileProbes& file) {
+  if (!is_attached_) return;
+  engine_.use_group(options_.group);
   if (const auto attached = engine_.attach_uprobes(file.path, file.with_return, true); !attached) {
     problem(attached.error().what, counters_.failed);
   }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "capture/bpf/engine.h"
@@ -17,6 +18,14 @@
 
 namespace kansoku::capture {
 
+/// How an attacher shares an engine with another one.
+struct AttacherOptions {
+  std::size_t group{0};                  // of Engine::use_group()
+  bool starts_attached{true};            // false: only finds its probes until attach()
+  bool follows_lifecycle{true};          // fork, exec, exit: one attacher of an engine only
+  const class Attacher* after{nullptr};  // functions that this one has are left out; borrowed
+};
+
 /// Attaches the probes of the packs: tracepoints at once, library functions when a process maps the
 /// library. Each file (device, inode) is looked at once, since its probes fire in every process
 /// that maps it. Single-threaded.
@@ -24,7 +33,8 @@ class Attacher {
  public:
   /// Borrows everything; `packs` must not move while this lives.
   Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
-           ProbeTable& probes, std::function<void(const std::string&)> log);
+           ProbeTable& probes, std::function<void(const std::string&)> log,
+           const AttacherOptions& options = {});
 
   /// Tracepoints, system calls, scheduler and CPU sampler of the packs.
   void attach_host();
@@ -32,6 +42,9 @@ class Attacher {
   void attach_libraries(std::int32_t pid);
   /// After everything was detached: attaches all known probes again.
   void reattach();
+  /// Switches its probes on and off, those of another group untouched.
+  void attach();
+  void detach();
 
   [[nodiscard]] const std::vector<Attachment>& attachments() const { return attachments_; }
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
@@ -43,7 +56,9 @@ class Attacher {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
+  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
   struct FileProbes {
+    FileKey key;
     std::string path;
     std::vector<bpf::UprobeSpec> with_return, entry_only;
   };
@@ -63,8 +78,11 @@ class Attacher {
   const std::vector<Pack>& packs_;
   ProbeTable& probes_;
   std::function<void(const std::string&)> log_;
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>> seen_files_;
-  std::map<std::string, std::uint64_t> host_cookies_;  // by tracepoint name, for reattach()
+  AttacherOptions options_;
+  bool is_attached_;
+  std::set<FileKey> seen_files_;
+  std::set<std::pair<FileKey, std::uint64_t>> places_;  // files and offsets with a probe of ours
+  std::map<std::string, std::uint64_t> host_cookies_;   // by tracepoint name, for reattach()
   std::vector<FileProbes> files_;
   std::vector<Attachment> attachments_;
   std::vector<std::string> problems_;

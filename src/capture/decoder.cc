@@ -254,8 +254,28 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
   const ProbeNames& names = names_of(head.probe);
   writer_.slice_begin(thread.track, boot_time(static_cast<std::int64_t>(head.t_boot_ns)),
                       names.title, names.category, args_);
-  push_open(thread, {head.probe, false, {}});
+  OpenCall call{.probe = head.probe, .name = names.title, .category = names.category};
+  call.begin = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
+  for (const Arg& arg : args_) {
+    if (arg.kind != Arg::Kind::kString) call.args.push_back(arg);
+  }
+  if (on_call_)
+    on_call_({as_pid(head.tgid), as_pid(head.tid), probe.title, probe.category, call.begin});
+  push_open(thread, std::move(call));
   if (probe.category == "collective") collective_pids_.insert(as_pid(head.tgid));
+}
+
+void Decoder::reopen_calls() {
+  std::vector<std::uint64_t> keys;
+  keys.reserve(threads_.size());
+  for (const auto& [key, thread] : threads_)
+    keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  for (const std::uint64_t key : keys) {
+    const Thread& thread = threads_.at(key);
+    for (const OpenCall& call : thread.open)
+      writer_.slice_begin(thread.track, call.begin, call.name, call.category, call.args);
+  }
 }
 
 // Ends calls above `depth` that never returned: an exception went through them, or their end was
@@ -360,8 +380,12 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
   Thread& thread = thread_of(head);
   if (is_enter && thread.open.size() < kOpenCallsMax) {
     if (enter_ops.size() < kScopeOpsMax) enter_ops.insert(op);
-    writer_.slice_begin(thread.track, time, writer_.name(text), names_of(head.probe).category);
-    push_open(thread, {head.probe, true, {}});
+    OpenCall call{.probe = head.probe, .is_scope = true, .begin = time};
+    call.name = writer_.name(text);
+    call.category = names_of(head.probe).category;
+    writer_.slice_begin(thread.track, time, call.name, call.category);
+    if (on_call_) on_call_({as_pid(head.tgid), as_pid(head.tid), text, probe.category, time});
+    push_open(thread, std::move(call));
   } else if (!is_enter && arg_count == 1 && !enter_ops.contains(op) && !thread.open.empty() &&
              thread.open.back().is_scope) {
     close_until(thread, thread.open.size() - 1, time);

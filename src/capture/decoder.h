@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -38,6 +39,13 @@ struct LifecycleEvent {
   BootTime time{};
 };
 
+/// The begin of a call or scope, for who listens while nothing is recorded.
+struct CallMark {
+  std::int32_t pid{0}, tid{0};
+  std::string_view name, category;  // borrowed for the call
+  BootTime time{};
+};
+
 /// Turns ring records into trace events. Keeps per thread which calls are open, so that a lost
 /// record spoils one call and not the rest of the track. Single-threaded. The writer and the probe
 /// table are borrowed.
@@ -47,6 +55,12 @@ class Decoder {
 
   /// Decodes one record; records of unknown shape are counted. `record` is borrowed for the call.
   void on_record(std::span<const std::byte> record);
+
+  /// Called with each call or scope as it begins; empty: nobody listens.
+  void set_on_call(std::function<void(const CallMark&)> on_call) { on_call_ = std::move(on_call); }
+  /// Writes the begins of all calls that are open now, with their own times: after the writer was
+  /// restarted.
+  void reopen_calls();
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
@@ -70,7 +84,11 @@ class Decoder {
   struct OpenCall {
     std::uint32_t probe{0};
     bool is_scope{false};
-    std::vector<trace::Arg> notes;  // numbers that arrived during the call
+    std::vector<trace::Arg> notes{};  // numbers that arrived during the call
+    BootTime begin{};
+    trace::NameId name{};
+    trace::CategoryId category{};
+    std::vector<trace::Arg> args{};  // numbers only
   };
   struct Thread {
     trace::TrackHandle track{};
@@ -105,6 +123,7 @@ class Decoder {
       scope_enter_ops_;           // per process: operators that open a scope
   std::vector<trace::Arg> args_;  // scratch of the record in hand
   std::set<std::int32_t> collective_pids_;
+  std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
   trace::TrackHandle host_track_{};
   Counters counters_;

@@ -10,6 +10,7 @@
 #include "capture/internal/roster.h"
 #include "capture/job.h"
 #include "capture/python/sampler.h"
+#include "common/check.h"
 #include "sys/clock.h"
 #include "trace/writer.h"
 
@@ -22,7 +23,8 @@ constexpr Nanos kFlushEvery =
     std::chrono::milliseconds{500};  // the trace promises at least each second
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
-constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};  // while the probes are switched off
+constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
+constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -35,11 +37,18 @@ std::uint32_t python_rate(const RecorderOptions& options) {
 
 bool wants_bpf(const RecorderOptions& options) {
   return options.use_bpf &&
-         std::any_of(options.packs.begin(), options.packs.end(), [](const Pack& pack) {
-           return !pack.functions.empty() || !pack.usdt.empty() || !pack.syscalls.empty() ||
-                  !pack.tracepoints.empty() || pack.scheduler || pack.cpu_hz != 0;
-         });
+         (!options.watch_packs.empty() ||
+          std::any_of(options.packs.begin(), options.packs.end(), [](const Pack& pack) {
+            return !pack.functions.empty() || !pack.usdt.empty() || !pack.syscalls.empty() ||
+                   !pack.tracepoints.empty() || pack.scheduler || pack.cpu_hz != 0;
+          }));
 }
+
+/// Where a watching recorder writes between windows.
+class Nowhere final : public ByteSink {
+ public:
+  Result<void> append(ByteSpan) override { return {}; }
+};
 
 }  // namespace
 
@@ -50,7 +59,8 @@ struct Recorder::Impl {
   std::unique_ptr<trace::Writer> writer;
   ProbeTable probes;
   std::unique_ptr<bpf::Engine> engine;  // null: Python stacks only
-  std::unique_ptr<Attacher> attacher;
+  std::unique_ptr<Attacher> watcher;    // the probes of watch_packs; null: not watching
+  std::unique_ptr<Attacher> attacher;   // the probes of packs
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Roster> roster;
   std::set<std::int32_t> roots;
@@ -59,7 +69,9 @@ struct Recorder::Impl {
   std::vector<Attachment> no_attachments;
   BootTime started{}, next_sample{}, next_flush{}, next_poll{};
   Nanos sample_every{};
+  Nowhere nowhere;
   bool enabled{true};
+  bool is_open{true};  // false: watching, no window
   bool without_bpf{false};
   std::uint64_t python_samples{0}, python_torn{0}, python_truncated{0}, python_refused{0};
   std::vector<python::PyStack> stacks;        // scratch
@@ -86,6 +98,7 @@ struct Recorder::Impl {
   [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] RecordStatus status(BootTime now) const;
   void tick(BootTime now);
+  void write_facts(BootTime now);
   Result<bool> flush_and_report(BootTime now, const OnStatus& on_status);
 };
 
@@ -106,7 +119,15 @@ Result<void> Recorder::Impl::start_bpf() {
     log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
                     refusal, bpf_state));
   }
-  attacher = std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log);
+  AttacherOptions attaching;
+  if (!options.watch_packs.empty()) {
+    watcher = std::make_unique<Attacher>(*engine, procfs, options.watch_packs, probes, options.log);
+    watcher->attach_host();
+    attaching = {
+        .group = 1, .starts_attached = false, .follows_lifecycle = false, .after = watcher.get()};
+  }
+  attacher =
+      std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log, attaching);
   attacher->attach_host();
   return {};
 }
@@ -159,8 +180,9 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   // Young processes load libraries all the time, old ones hardly ever.
   const Nanos age = now - process.seen_at;
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
+  if (watcher && enabled) watcher->attach_libraries(process.facts.pid);
   if (attacher && enabled) attacher->attach_libraries(process.facts.pid);
-  if (sample_every == Nanos{} || process.python || process.python_refused) return;
+  if (!is_open || sample_every == Nanos{} || process.python || process.python_refused) return;
   auto attached = python::Process::attach(process.facts.pid, procfs, {});
   if (attached) {
     process.python = std::move(attached).value();
@@ -267,7 +289,24 @@ void Recorder::Impl::tick(BootTime now) {
   handle_lifecycle(now);
   poll_tree(now);
   scan_due(now);
-  if (enabled) sample_all(now);
+  if (enabled && is_open) sample_all(now);
+}
+
+void Recorder::Impl::write_facts(BootTime now) {
+  const auto metadata = [&](std::string_view key, const std::string& value) {
+    writer->metadata(key, value, now);
+  };
+  std::string names;
+  for (const auto* packs : {&options.watch_packs, &options.packs}) {
+    for (const Pack& pack : *packs)
+      names += (names.empty() ? "" : ",") + pack.name;
+  }
+  metadata("kansoku.probes", names);
+  metadata("kansoku.attach", bpf_state);
+  metadata("kansoku.python_hz", std::to_string(python_rate(options)));
+  metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns()));
+  for (const auto& [key, value] : options.metadata)
+    metadata(key, value);
 }
 
 Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_status) {
@@ -287,8 +326,12 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
                                                    RecorderOptions options) {
   auto impl = std::make_unique<Impl>(clock, procfs, std::move(options));
   impl->started = clock.now();
-  TRY(impl->writer, trace::Writer::create(sink, impl->started));
+  const bool watches = !impl->options.watch_packs.empty();
+  impl->is_open = !watches;
+  TRY(impl->writer, trace::Writer::create(watches ? impl->nowhere : sink, impl->started,
+                                          trace::WriterOptions{.can_restart = watches}));
   impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes, procfs);
+  impl->decoder->set_on_call(impl->options.on_call);
   impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
   if (const std::uint32_t hz = python_rate(impl->options); hz != 0)
     impl->sample_every = Nanos{1'000'000'000 / hz};
@@ -297,18 +340,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   } else {
     impl->bpf_state = "off";
   }
-  const auto metadata = [&](std::string_view key, const std::string& value) {
-    impl->writer->metadata(key, value, impl->started);
-  };
-  std::string names;
-  for (const Pack& pack : impl->options.packs)
-    names += (names.empty() ? "" : ",") + pack.name;
-  metadata("kansoku.probes", names);
-  metadata("kansoku.attach", impl->bpf_state);
-  metadata("kansoku.python_hz", std::to_string(python_rate(impl->options)));
-  metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns()));
-  for (const auto& [key, value] : impl->options.metadata)
-    metadata(key, value);
+  impl->write_facts(impl->started);
   TRY_VOID(impl->writer->flush());
   return std::unique_ptr<Recorder>(new Recorder(std::move(impl)));
 }
@@ -336,9 +368,10 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
     impl_->tick(now);
     TRY(const bool go_on, impl_->flush_and_report(now, on_status));
     if (!go_on || impl_->roster->processes().empty()) break;
-    BootTime wake =
-        std::min({now + (impl_->enabled ? kDrainEvery : kIdleEvery), impl_->next_flush, end});
-    if (impl_->enabled && impl_->sample_every != Nanos{}) wake = std::min(wake, impl_->next_sample);
+    const Nanos every = !impl_->is_open ? kWatchEvery : impl_->enabled ? kDrainEvery : kIdleEvery;
+    BootTime wake = std::min({now + every, std::max(impl_->next_flush, now), end});
+    if (impl_->enabled && impl_->is_open && impl_->sample_every != Nanos{})
+      wake = std::min(wake, impl_->next_sample);
     for (const auto& [pid, process] : impl_->roster->processes())
       wake = std::min(wake, std::max(process.next_scan, now + kScanFloor));
     sys::sleep_until(wake);
@@ -351,15 +384,58 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
   return {};
 }
 
+Result<void> Recorder::begin_window(ByteSink& sink) {
+  Impl& impl = *impl_;
+  CHECK(!impl.options.watch_packs.empty() && !impl.is_open);
+  impl.drain();  // what happened before belongs to no window
+  const BootTime now = impl.clock.now();
+  TRY_VOID(impl.writer->restart(sink, now));
+  impl.is_open = true;
+  impl.started = impl.next_sample = now;
+  impl.python_samples = impl.python_torn = impl.python_truncated = 0;
+  impl.write_facts(now);
+  impl.decoder->reopen_calls();
+  if (impl.attacher) impl.attacher->attach();
+  for (auto& [pid, process] : impl.roster->processes()) {
+    process.frames.clear();
+    impl.scan(process, now);
+  }
+  return impl.writer->flush();
+}
+
+Result<void> Recorder::end_window() {
+  Impl& impl = *impl_;
+  CHECK(impl.is_open && !impl.options.watch_packs.empty());
+  if (impl.attacher) impl.attacher->detach();
+  impl.drain();
+  const BootTime now = impl.clock.now();
+  impl.write_losses(now);
+  auto flushed = impl.writer->flush();
+  impl.is_open = false;
+  for (auto& [pid, process] : impl.roster->processes())
+    process.python.reset();
+  TRY_VOID(impl.writer->restart(impl.nowhere, now));
+  return flushed;
+}
+
+std::map<std::int32_t, std::int32_t> Recorder::ranks_by_pid() const {
+  std::map<std::int32_t, std::int32_t> out;
+  for (const auto& [pid, process] : impl_->roster->processes()) {
+    if (process.role == "rank") out.emplace(pid, process.facts.facts.rank);
+  }
+  return out;
+}
+
 void Recorder::set_probes_enabled(bool enabled) {
   if (impl_->enabled == enabled) return;
   impl_->enabled = enabled;
   if (!impl_->engine) return;
-  if (enabled) {
-    impl_->attacher->reattach();
-  } else {
+  if (!enabled) {
     impl_->engine->detach_all();
+    return;
   }
+  if (impl_->watcher) impl_->watcher->reattach();
+  if (impl_->is_open) impl_->attacher->reattach();
 }
 
 const std::vector<Attachment>& Recorder::attachments() const {

@@ -11,6 +11,7 @@
 
 #include "capture/bpf/engine.h"
 #include "capture/bpf/prologue.h"
+#include "capture/decoder.h"
 #include "capture/pack.h"
 #include "common/bytes.h"
 #include "common/time.h"
@@ -50,8 +51,13 @@ struct RecorderOptions {
   std::vector<Pack> packs;                     // what to observe
   std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
   std::uint32_t ring_bytes{16U << 20};
-  std::uint32_t python_hz{0};                   // 0 = as the packs say
-  bool use_bpf{true};                           // false: Python stacks only
+  std::uint32_t python_hz{0};  // 0 = as the packs say
+  bool use_bpf{true};          // false: Python stacks only
+  /// Not empty: watch. These packs are attached all the time and written nowhere; `packs` and
+  /// Python stacks join them between begin_window() and end_window().
+  std::vector<Pack> watch_packs;
+  /// Told each call of a probe, and each scope, as it is read from the ring.
+  std::function<void(const CallMark&)> on_call;
   std::map<std::string, std::string> metadata;  // more facts for the trace, by key
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty
@@ -83,6 +89,16 @@ class Recorder {
   /// flushed before is readable. Blocks.
   [[nodiscard]] Result<void> run(Nanos duration, const std::function<bool()>& should_stop,
                                  const OnStatus& on_status);
+  /// Opens a window of a watching recorder: all observed processes get the full set of probes at
+  /// once, and everything goes to `sink` (borrowed until end_window()) as a trace of its own, which
+  /// begins with the calls that are open now.
+  [[nodiscard]] Result<void> begin_window(ByteSink& sink);
+  /// Closes it: the full set is detached, what waits in the ring is written, the sink let go. A
+  /// write error of the window comes back.
+  [[nodiscard]] Result<void> end_window();
+  /// The observed processes that stand for a rank, by pid.
+  [[nodiscard]] std::map<std::int32_t, std::int32_t> ranks_by_pid() const;
+
   /// Switches all probes and the Python sampler off or on again during a recording (used to measure
   /// their cost).
   void set_probes_enabled(bool enabled);

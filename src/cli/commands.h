@@ -40,6 +40,7 @@ class Command {
 };
 
 [[nodiscard]] std::unique_ptr<Command> make_record();
+[[nodiscard]] std::unique_ptr<Command> make_profile();
 [[nodiscard]] std::unique_ptr<Command> make_diagnose();
 [[nodiscard]] std::unique_ptr<Command> make_jobs();
 [[nodiscard]] std::unique_ptr<Command> make_probes();

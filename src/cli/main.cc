@@ -47,6 +47,8 @@ struct Entry {
 
 constexpr Entry kCommands[]{
     {"record", "record a job into a trace, from outside", make_record},
+    {"profile", "profile all ranks of a job at once: now, or when it slows down or stands still",
+     make_profile},
     {"diagnose", "name what slows the job of a trace, or say that nothing does", make_diagnose},
     {"demo", "run an example training job with a planted fault and diagnose it", make_demo},
     {"jobs", "list the distributed jobs that run on this host", make_jobs},

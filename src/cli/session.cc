@@ -8,8 +8,8 @@
 #include <csignal>
 #include <cstdio>
 
-#include "capture/job.h"
 #include "capture/pack.h"
+#include "cli/targets.h"
 #include "cli/wiring.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
@@ -57,22 +57,6 @@ class StatusLine {
   capture::RecordStatus last_;
   Nanos last_shown_{};
 };
-
-Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const std::string& name) {
-  std::string known;
-  for (const capture::Job& job : capture::find_jobs(procfs)) {
-    if (job.name == name) {
-      std::vector<std::int32_t> pids;
-      for (const capture::JobProcess& process : job.processes)
-        pids.push_back(process.pid);
-      return pids;
-    }
-    known += (known.empty() ? "" : ", ") + job.name;
-  }
-  return Error{
-      Code::kNotFound, fmt::format("find job {}: not running on this host", name),
-      known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
-}
 
 Result<capture::RecorderOptions> recorder_options(const SessionOptions& options) {
   capture::RecorderOptions out;
@@ -123,19 +107,6 @@ class StopRelay {
   int passed_{0};
 };
 
-Result<void> observe_targets(capture::Recorder& recorder, const SessionOptions& options,
-                             const sys::Procfs& procfs) {
-  for (const std::int32_t pid : options.pids)
-    TRY_VOID(recorder.observe(pid, true));
-  if (options.job.empty()) return {};
-  TRY(const auto pids, pids_of_job(procfs, options.job));
-  for (const std::int32_t pid : pids) {
-    // A member that ended meanwhile is no reason to give up on the others.
-    if (auto observed = recorder.observe(pid, true); !observed && pids.size() == 1) return observed;
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<SessionResult> run_session(const SessionOptions& options) {
@@ -147,7 +118,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
       sys::FileSink::create(options.output, {options.overwrite, options.bytes_max}));
   TRY(const auto recorder,
       capture::Recorder::create(*sink, clock, procfs, std::move(recorder_options_value)));
-  TRY_VOID(observe_targets(*recorder, options, procfs));
+  TRY_VOID(observe_targets(*recorder, options.pids, options.job, procfs));
   std::optional<sys::Child> child;
   if (!options.command.empty()) {
     TRY(auto started,

@@ -120,7 +120,8 @@ std::string finding_text(const Finding& finding, std::size_t rank_count) {
                               ? "all ranks"
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
   std::string text =
-      is_stuck ? fmt::format("{}: {} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
+      is_stuck ? fmt::format("{}: {}{} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
+                             finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
                              finding.cost_ms_per_step / 1000, finding.confidence)
                : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
                              finding.kind, finding.cost_ms_per_step, finding.share * 100,

@@ -77,7 +77,7 @@ struct VectorHash {
 }  // namespace
 
 struct Writer::Impl {
-  ByteSink& sink;
+  ByteSink* sink;  // never null
   WriterOptions options;
   std::int64_t base_ns;
   std::unique_ptr<Deflater> deflater;
@@ -101,13 +101,16 @@ struct Writer::Impl {
   std::uint32_t next_uuid{1};
   std::uint32_t own_track{0};
   std::uint64_t bytes_written{0}, events{0}, over_limit{0};
+  // Packets of names, frames and tracks so far, in pieces of at most about a chunk.
+  std::vector<std::vector<std::byte>> declared;
 
   Impl(ByteSink& sink_in, BootTime base, WriterOptions options_in)
-      : sink(sink_in), options(options_in), base_ns(base.time_since_epoch().count()) {}
+      : sink(&sink_in), options(options_in), base_ns(base.time_since_epoch().count()) {}
 
   std::size_t open_packet(std::int64_t time_ns);
   void close_packet(std::size_t mark);
   std::size_t open_plain_packet();
+  void close_declaration(std::size_t mark);
   void header();
   void own_names();
   std::uint32_t intern(Interner& table, std::uint32_t field, std::string_view text);
@@ -156,6 +159,19 @@ void Writer::Impl::close_packet(std::size_t mark) {
   if (broken) chunk.clear();  // nobody will ever take it
 }
 
+// Of a packet that declares something, opened by open_plain_packet().
+void Writer::Impl::close_declaration(std::size_t mark) {
+  constexpr std::size_t kHeadBytes = 3;  // tag and length of a packet opened with open()
+  chunk.close(mark);
+  if (options.can_restart) {
+    const ByteSpan packet = chunk.bytes().subspan(mark - kHeadBytes);
+    if (declared.empty() || declared.back().size() + packet.size() > options.chunk_bytes_max)
+      declared.emplace_back();
+    declared.back().insert(declared.back().end(), packet.begin(), packet.end());
+  }
+  if (broken) chunk.clear();
+}
+
 void Writer::Impl::header() {
   const std::size_t start = chunk.open(schema::file::kPacket);
   chunk.uint(schema::packet::kSequenceId, kSequence);
@@ -185,7 +201,7 @@ std::uint32_t Writer::Impl::intern_entry(std::uint32_t field, std::string_view t
   chunk.text(schema::interned::kText, text);
   chunk.close(entry);
   chunk.close(data);
-  close_packet(packet);
+  close_declaration(packet);
   return id;
 }
 
@@ -328,7 +344,7 @@ std::uint32_t Writer::Impl::frame_id(std::string_view function, std::string_view
   if (line != 0) chunk.uint(schema::interned::kFrameLine, line);
   chunk.close(entry);
   chunk.close(data);
-  close_packet(packet);
+  close_declaration(packet);
   return found->second;
 }
 
@@ -349,7 +365,7 @@ std::uint32_t Writer::Impl::callstack_id(StackHandle stack, SampleState state, b
     chunk.uint(schema::interned::kStackFrames, id);
   chunk.close(entry);
   chunk.close(data);
-  close_packet(packet);
+  close_declaration(packet);
   return found->second;
 }
 
@@ -398,7 +414,7 @@ Result<void> Writer::Impl::flush() {
     out.assign(chunk.bytes().begin(), chunk.bytes().end());
   }
   chunk.clear();
-  if (auto appended = sink.append(out); !appended) {
+  if (auto appended = sink->append(out); !appended) {
     broken = std::move(appended).error();
     return *broken;
   }
@@ -430,6 +446,25 @@ Result<std::unique_ptr<Writer>> Writer::create(ByteSink& sink, BootTime now,
   std::unique_ptr<Writer> writer(new Writer(std::move(impl)));
   writer->impl_->own_track = writer->custom_track({}, "kansoku").raw;
   return writer;
+}
+
+Result<void> Writer::restart(ByteSink& sink, BootTime now) {
+  Impl& impl = *impl_;
+  CHECK(impl.options.can_restart);
+  impl.sink = &sink;
+  impl.base_ns = now.time_since_epoch().count();
+  impl.broken.reset();
+  impl.chunk.clear();
+  for (auto& [cpu, pending] : impl.ftrace)
+    pending.clear();
+  impl.ftrace_bytes = 0;
+  impl.bytes_written = impl.events = impl.over_limit = 0;
+  impl.header();
+  for (const auto& piece : impl.declared) {
+    impl.chunk.raw(piece);
+    TRY_VOID(impl.flush());
+  }
+  return {};
 }
 
 NameId Writer::name(std::string_view text) {
@@ -470,7 +505,7 @@ TrackHandle Writer::process_track(const ProcessInfo& info) {
   chunk.uint(schema::track::kUuid, found->second);
   put_process(chunk, info);
   chunk.close(track);
-  impl_->close_packet(packet);
+  impl_->close_declaration(packet);
   return TrackHandle{found->second};
 }
 
@@ -491,7 +526,7 @@ TrackHandle Writer::thread_track(std::int32_t pid, std::int32_t tid, std::string
   if (!thread_name.empty()) chunk.text(schema::track::kThreadName, thread_name.substr(0, 256));
   chunk.close(thread);
   chunk.close(track);
-  impl_->close_packet(packet);
+  impl_->close_declaration(packet);
   return TrackHandle{found->second};
 }
 
@@ -504,7 +539,7 @@ TrackHandle Writer::custom_track(TrackHandle parent, std::string_view track_name
   chunk.text(schema::track::kName, track_name.substr(0, 256));
   if (parent.raw != 0) chunk.uint(schema::track::kParentUuid, parent.raw);
   chunk.close(track);
-  impl_->close_packet(packet);
+  impl_->close_declaration(packet);
   return TrackHandle{uuid};
 }
 
@@ -521,7 +556,7 @@ TrackHandle Writer::counter_track(TrackHandle parent, std::string_view track_nam
   if (!unit.empty()) chunk.text(schema::track::kUnitName, unit.substr(0, 64));
   chunk.close(counter);
   chunk.close(track);
-  impl_->close_packet(packet);
+  impl_->close_declaration(packet);
   return TrackHandle{uuid};
 }
 

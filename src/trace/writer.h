@@ -62,6 +62,7 @@ struct WriterOptions {
   int deflate_level{1};  // 0 = store uncompressed packets, 1 .. 9 = zlib
   std::uint32_t strings_max{1U << 20};  // distinct names, frames and stacks each; further ones
                                         // become "(too many names)"
+  bool can_restart{false};  // keep what restart() needs: every name, frame and track, encoded
 };
 
 STAT(trace_strings_over_limit, kDataLoss, kCapture,
@@ -83,6 +84,11 @@ class Writer {
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
+
+  /// Goes on in another sink, with a file of its own that holds everything declared so far; handles
+  /// stay valid, counts begin anew. What was not flushed is lost, an earlier write error is
+  /// forgotten. Needs WriterOptions::can_restart.
+  [[nodiscard]] Result<void> restart(ByteSink& sink, BootTime now);
 
   /// Interned names; the same text gives the same id. Cheap when cached by the caller.
   [[nodiscard]] NameId name(std::string_view text);

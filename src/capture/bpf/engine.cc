@@ -111,8 +111,12 @@ struct Engine::Impl {
   AttachMode mode{AttachMode::kSession};
   std::vector<std::string> refusals;
   std::unique_ptr<ring_buffer, RingDeleter> ring;
-  std::vector<sys::Fd> multi_links;
-  std::vector<Link> links;
+  struct Group {
+    std::vector<sys::Fd> multi_links;
+    std::vector<Link> links;
+  };
+  std::array<Group, 2> groups;
+  std::size_t current{0};
   const std::function<void(std::span<const std::byte>)>* on_record{nullptr};  // during drain() only
 
   Result<void> attach_multi(const std::string& path, std::span<const UprobeSpec> specs,
@@ -120,7 +124,7 @@ struct Engine::Impl {
     if (mode == AttachMode::kSession) {
       TRY(auto link, create_multi_link(bpf_program__fd(skeleton->progs.on_session),
                                        kAttachUprobeSession, path, specs, false));
-      multi_links.push_back(std::move(link));
+      groups[current].multi_links.push_back(std::move(link));
       return {};
     }
     std::optional<sys::Fd> at_return;
@@ -131,8 +135,8 @@ struct Engine::Impl {
     }
     TRY(auto at_entry, create_multi_link(bpf_program__fd(skeleton->progs.on_entry),
                                          kAttachUprobeMulti, path, specs, false));
-    if (at_return) multi_links.push_back(std::move(*at_return));
-    multi_links.push_back(std::move(at_entry));
+    if (at_return) groups[current].multi_links.push_back(std::move(*at_return));
+    groups[current].multi_links.push_back(std::move(at_entry));
     return {};
   }
 
@@ -161,14 +165,14 @@ struct Engine::Impl {
       fresh.push_back(std::move(link));
     }
     for (Link& link : fresh)
-      links.push_back(std::move(link));
+      groups[current].links.push_back(std::move(link));
     return {};
   }
 
   Result<void> keep(bpf_link* raw, std::string_view what) {
     Link link(raw);
     if (!link) return errno_error(errno, "attach", what);
-    links.push_back(std::move(link));
+    groups[current].links.push_back(std::move(link));
     return {};
   }
 
@@ -214,8 +218,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Options& options) {
       refusals.push_back(fmt::format("{}: {}", attach_mode_name(mode), last.what));
       continue;
     }
-    impl->multi_links.clear();
-    impl->links.clear();
+    impl->groups = {};
     impl->refusals = std::move(refusals);
     impl->ring.reset(ring_buffer__new(bpf_map__fd(impl->skeleton->maps.ring), &Impl::on_ring,
                                       impl.get(), nullptr));
@@ -232,7 +235,10 @@ const std::vector<std::string>& Engine::refusals() const {
   return impl_->refusals;
 }
 std::size_t Engine::link_count() const {
-  return impl_->links.size() + impl_->multi_links.size();
+  std::size_t count = 0;
+  for (const Impl::Group& group : impl_->groups)
+    count += group.links.size() + group.multi_links.size();
+  return count;
 }
 
 Result<void> Engine::describe_probe(std::uint32_t index, const wire_probe& description) {
@@ -275,7 +281,7 @@ Result<void> Engine::attach_syscall(const std::string& name, std::uint64_t cooki
     TRY_VOID(impl_->attach_tp(progs.on_syscall_enter_1, "syscalls", enter, cookie));
   }
   auto at_exit = impl_->attach_tp(progs.on_syscall_exit, "syscalls", "sys_exit_" + name, cookie);
-  if (!at_exit) impl_->links.pop_back();
+  if (!at_exit) impl_->groups[impl_->current].links.pop_back();
   return at_exit;
 }
 
@@ -313,15 +319,26 @@ Result<void> Engine::attach_cpu_sampler(std::uint32_t hz) {
     sys::Fd event = sys::Fd::adopt(static_cast<int>(fd));
     Link link(bpf_program__attach_perf_event(impl_->skeleton->progs.on_cpu_sample, event.raw()));
     if (!link) return errno_error(errno, "attach", "CPU sampler");
-    impl_->links.push_back(std::move(link));
+    impl_->groups[impl_->current].links.push_back(std::move(link));
     static_cast<void>(event.release());
   }
   return {};
 }
 
 void Engine::detach_all() {
-  impl_->multi_links.clear();
-  impl_->links.clear();
+  for (std::size_t group = 0; group < impl_->groups.size(); ++group)
+    detach_group(group);
+}
+
+void Engine::use_group(std::size_t group) {
+  CHECK(group < impl_->groups.size());
+  impl_->current = group;
+}
+
+void Engine::detach_group(std::size_t group) {
+  CHECK(group < impl_->groups.size());
+  impl_->groups[group].multi_links.clear();
+  impl_->groups[group].links.clear();
 }
 
 std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>& on_record) {

@@ -75,6 +75,10 @@ class Engine {
   [[nodiscard]] Result<void> attach_cpu_sampler(std::uint32_t hz);
   /// Detaches all probes, keeps programs and maps.
   void detach_all();
+  /// What is attached from here on belongs to this group (0 or 1; 0 at first).
+  void use_group(std::size_t group);
+  /// Detaches the probes of one group; those of the other never miss a call.
+  void detach_group(std::size_t group);
   [[nodiscard]] std::size_t link_count() const;
 
   /// Hands every record that waits in the ring to `on_record`; returns how many. Does not wait. The

@@ -65,6 +65,8 @@ Result<void> Engine::attach_cpu_sampler(std::uint32_t) {
   return unavailable();
 }
 void Engine::detach_all() {}
+void Engine::use_group(std::size_t) {}
+void Engine::detach_group(std::size_t) {}
 std::size_t Engine::link_count() const {
   return 0;
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "diagnose/internal/names.h"
@@ -118,6 +120,79 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
       fmt::format("same stack in {} of {} samples since then", most->second, samples.size()));
 }
 
+/// Of a rank's threads, one that held the interpreter lock in nearly all samples since then; 0:
+/// none.
+std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64_t from_ns) {
+  constexpr double kNearlyAll = 0.9;
+  std::map<std::int32_t, std::size_t> holds;
+  std::set<std::int64_t> times;
+  for (std::size_t i = 0; i < trace.samples.size(); ++i) {
+    const auto& samples = trace.samples;
+    if (samples.pid[i] != pid || samples.time_ns[i] < from_ns || samples.is_native[i] != 0)
+      continue;
+    times.insert(samples.time_ns[i]);
+    if (samples.holds_gil[i] != 0) ++holds[samples.tid[i]];
+  }
+  for (const auto& [tid, count] : holds) {
+    if (count >= 3 && static_cast<double>(count) >= kNearlyAll * static_cast<double>(times.size()))
+      return tid;
+  }
+  return 0;
+}
+
+bool waits_for_lock(const Finding& finding) {
+  const std::string& name = finding.function;
+  const bool is_wait = name.ends_with("acquire") || name.ends_with("wait") ||
+                       name.ends_with("join") || name.ends_with("_wait_for_tstate_lock");
+  return is_wait && finding.file.find("threading.py") != std::string::npos;
+}
+
+/// What kind of standstill: from the process state, then from where its stack is.
+std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                       Finding& finding) {
+  if (finding.kind == "stopped") return "dead_process";
+  for (const std::int32_t number : finding.ranks) {
+    for (const RankData& rank : job.ranks) {
+      if (rank.rank != number) continue;
+      const std::int32_t holder = lock_holder(trace, rank.pid, stuck.since_ns);
+      if (holder == 0) continue;
+      finding.evidence.push_back(fmt::format(
+          "thread {} of rank {} has held the interpreter lock ever since: no other Python code of "
+          "this process can run",
+          holder, number));
+      return "deadlock";
+    }
+  }
+  if (classify_frame(finding.function, finding.file) == FrameRole::kInput) return "stuck_input";
+  for (const std::string& function : finding.stack) {
+    if (classify_frame(function, "") == FrameRole::kInput) return "stuck_input";
+  }
+  return waits_for_lock(finding) ? "deadlock" : "missing_rank";
+}
+
+/// All ranks wait, but not in the same call: "allreduce of 4096 bytes" and so on, by rank.
+bool find_mismatch(const JobData& job, Finding& finding) {
+  std::map<std::string, std::vector<std::int32_t>> forms;
+  for (const RankData& rank : job.ranks) {
+    for (const CollectiveEvent& event : rank.collectives) {
+      if (!event.is_open) continue;
+      const std::string name = job.op_names[event.op];
+      forms[event.bytes > 0 ? fmt::format("{} of {} bytes", name, event.bytes) : name].push_back(
+          rank.rank);
+      break;
+    }
+  }
+  if (forms.size() < 2) return false;
+  const auto fewest = std::min_element(
+      forms.begin(), forms.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  finding.verdict = "mismatched_collective";
+  finding.ranks = fewest->second;
+  for (const auto& [form, ranks] : forms)
+    finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
+  return true;
+}
+
 Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stuck) {
   Finding finding;
   finding.kind = "hang";
@@ -142,6 +217,7 @@ Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stu
       fmt::join(inside, ", "), stuck.operation.empty() ? "a gradient reduction" : stuck.operation,
       finding.cost_ms_per_step / 1000));
   if (finding.ranks.empty()) {
+    if (find_mismatch(job, finding)) return finding;
     finding.evidence.emplace_back(
         "every rank has arrived: the network or a deadlock inside the library, not one rank");
     return finding;
@@ -154,6 +230,7 @@ Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stu
                                                   : "its process is stopped");
   }
   add_last_stack(trace, samples, finding);
+  finding.verdict = verdict_of(trace, job, stuck, finding);
   return finding;
 }
 
