@@ -114,8 +114,9 @@ void add_spans(const IntervalSet& set, Phase phase, const Interval& step, std::i
                std::vector<Span>& spans) {
   const IntervalSet inside = set.intersect(IntervalSet::of({step}));
   for (const Interval& part : inside.items()) {
-    spans.push_back({phase, static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
-                     static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
+    spans.push_back({.phase = phase,
+                     .start_ms = static_cast<double>(part.begin_ns - origin_ns) / kNsPerMs,
+                     .duration_ms = static_cast<double>(part.end_ns - part.begin_ns) / kNsPerMs});
   }
 }
 
@@ -293,7 +294,8 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     fill_view(evidence, durations, out);
   }
   if (auto hang = find_hang(trace, job, collectives, mean_step_ms, options)) {
-    out.findings.push_back(std::move(*hang));
+    out.findings.push_back(std::move(hang->finding));
+    out.view.hang_groups = std::move(hang->groups);
     sort_findings(out.findings);
   }
   out.victims = victims_of(job, out.findings);

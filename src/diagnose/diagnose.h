@@ -107,6 +107,8 @@ struct Span {
   Phase phase{Phase::kOther};
   double start_ms{0};  // since the first rank began this step
   double duration_ms{0};
+  bool is_critical{false};  // on the chain of dependencies that made the step as long as it was
+  std::string name{};       // of the operation; empty: the phase says it
 };
 
 struct FunctionRow {
@@ -117,6 +119,14 @@ struct FunctionRow {
   double peers_ms{0};    // mean over the other ranks
 };
 
+/// Ranks that stand still in the same place.
+struct HangGroup {
+  std::string place;  // an operation, or the innermost function
+  std::vector<std::int32_t> ranks;
+  std::vector<std::string> stack;  // outermost first; may be empty
+  bool is_culprit{false};
+};
+
 /// Data for pictures; `view_json` writes it out.
 struct ViewData {
   std::vector<std::vector<double>> work_ms;  // [rank][step]
@@ -125,6 +135,9 @@ struct ViewData {
   std::vector<std::vector<Span>> worst_spans;  // [rank]
   std::int32_t function_rank{0};
   std::vector<FunctionRow> functions;
+  std::vector<HangGroup> hang_groups;  // culprits first
+  // Slow-down by worker, [stage][data-parallel rank]: the lesser of the stage's and the rank's.
+  std::vector<std::vector<double>> worker_scores;
 };
 
 struct Diagnosis {

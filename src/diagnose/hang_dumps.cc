@@ -95,6 +95,7 @@ class DumpAnalysis {
   void find_circle(Diagnosis& out) const;
   [[nodiscard]] Finding missing_finding(const std::vector<std::int32_t>& ranks) const;
   [[nodiscard]] Finding stuck_finding(const std::vector<std::int32_t>& ranks) const;
+  void add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const;
   void add_waiters(const std::vector<std::int32_t>& ranks, Finding& finding) const;
   void locate(std::int32_t rank, Finding& finding) const;
   [[nodiscard]] double waiting_ms() const;
@@ -428,6 +429,29 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
   out.findings.push_back(std::move(finding));
 }
 
+/// Who stands where, culprits first.
+void DumpAnalysis::add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const {
+  std::map<std::pair<bool, std::string>, HangGroup> groups;
+  for (const auto& [number, rank] : ranks_) {
+    std::string place = "waits in no operation";
+    if (rank.wait.entry != nullptr) {
+      // Transfers differ in their ends on every rank: the same kind in alike groups is one place.
+      const DumpEntry& entry = *rank.wait.entry;
+      place = entry.is_p2p && !entry.group_description.empty()
+                  ? fmt::format("{} in groups {}", entry.name.substr(0, entry.name.find(' ')),
+                                entry.group_description)
+                  : fmt::format("{} of {}", entry.name, group_text(entry));
+    }
+    const bool is_culprit = culprits.contains(number);
+    HangGroup& group = groups[{!is_culprit, place}];
+    group.place = place;
+    group.is_culprit = is_culprit;
+    group.ranks.push_back(number);
+  }
+  for (auto& [key, group] : groups)
+    out.view.hang_groups.push_back(std::move(group));
+}
+
 /// Share of the waiting ranks whose waiting leads to the culprits, directly or over others.
 double DumpAnalysis::reaching_share(const std::set<std::int32_t>& culprits) const {
   std::set<std::int32_t> reached = culprits;
@@ -468,6 +492,7 @@ Result<Diagnosis> DumpAnalysis::run() {
   for (const Finding& finding : out.findings)
     culprits.insert(finding.ranks.begin(), finding.ranks.end());
   const double reaching = reaching_share(culprits);
+  add_board(culprits, out);
   for (Finding& finding : out.findings) {
     finding.cost_ms_per_step = waiting_ms();
     finding.share = 1;

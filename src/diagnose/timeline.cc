@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "diagnose/internal/pipeline_ops.h"
 #include "stats/summary.h"
@@ -113,6 +115,67 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, const Options& 
                    });
 }
 
+Phase phase_of(std::size_t type) {
+  const auto op = static_cast<OpType>(type);
+  if (op == OpType::kForward) return Phase::kForward;
+  if (op == OpType::kBackward) return Phase::kBackward;
+  if (op == OpType::kOptimizer) return Phase::kOptimizer;
+  return is_transfer(op) ? Phase::kTransfer : Phase::kOther;
+}
+
+/// Rows by rank: where the step goes, own work by step, the longest step.
+void fill_view(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out) {
+  std::vector<std::size_t> order(ops.workers.size());
+  for (std::size_t w = 0; w < order.size(); ++w)
+    order[w] = w;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return ops.workers[a].rank < ops.workers[b].rank;
+  });
+  std::vector<PhaseMs> phases(ops.workers.size());
+  const auto index_of = [&](const PipelineOp& op) {
+    const auto found = std::find_if(ops.workers.begin(), ops.workers.end(), [&](const auto& w) {
+      return w.stage == op.stage && w.data_rank == op.data_rank;
+    });
+    return static_cast<std::size_t>(found - ops.workers.begin());
+  };
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> known;
+  for (const PipelineOp& op : ops.ops) {
+    const auto [at, is_new] = known.try_emplace({op.stage, op.data_rank}, 0);
+    if (is_new) at->second = index_of(op);
+    phases[at->second][static_cast<std::size_t>(phase_of(static_cast<std::size_t>(op.type)))] +=
+        static_cast<double>(op.duration_ns) * 1e-6 / static_cast<double>(what_if.step_count);
+  }
+  for (const std::size_t w : order) {
+    RankSummary rank;
+    rank.rank = ops.workers[w].rank;
+    rank.step_ms = what_if.original_s * 1e3;
+    rank.phase_ms = phases[w];
+    double busy_ms = 0;
+    for (const double ms : phases[w])
+      busy_ms += ms;
+    rank.phase_ms[static_cast<std::size_t>(Phase::kWait)] = std::max(0.0, rank.step_ms - busy_ms);
+    rank.work_ms = stats::mean(what_if.compute_ms[w]);
+    out.ranks.push_back(rank);
+    out.view.work_ms.push_back(what_if.compute_ms[w]);
+    std::vector<double> waits;
+    for (std::size_t s = 0; s < what_if.step_s.size(); ++s)
+      waits.push_back(std::max(0.0, what_if.step_s[s] * 1e3 - what_if.compute_ms[w][s]));
+    out.view.wait_ms.push_back(std::move(waits));
+    auto& spans = out.view.worst_spans.emplace_back();
+    for (const WhatIf::Operation& op : what_if.worst_operations[w]) {
+      spans.push_back({.phase = phase_of(op.type),
+                       .start_ms = op.start_s * 1e3,
+                       .duration_ms = op.duration_s * 1e3,
+                       .is_critical = op.is_critical,
+                       .name = op.name});
+    }
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const Span& a, const Span& b) { return a.start_ms < b.start_ms; });
+  }
+  out.view.worst_step = what_if.worst_step;
+  out.view.worker_scores = what_if.worker_scores;
+}
+
 }  // namespace
 
 Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
@@ -128,14 +191,7 @@ Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
   out.steps.median_ms = stats::median(w.step_s) * 1e3;
   out.steps.p95_ms = stats::quantile(w.step_s, 0.95) * 1e3;
   out.steps.mean_ms = w.original_s * 1e3;
-  for (const PipelineWorker& worker : ops->workers) {
-    RankSummary rank;
-    rank.rank = worker.rank;
-    rank.step_ms = w.original_s * 1e3;
-    out.ranks.push_back(rank);
-  }
-  std::stable_sort(out.ranks.begin(), out.ranks.end(),
-                   [](const RankSummary& a, const RankSummary& b) { return a.rank < b.rank; });
+  fill_view(w, *ops, out);
   add_findings(w, *ops, options, out);
   out.loss_ms_per_step = (w.original_s - w.ideal_s) * 1e3;
   double explained = 0;

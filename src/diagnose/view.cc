@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "common/parse.h"
 #include "diagnose/diagnose.h"
@@ -46,13 +48,81 @@ Json worst_step(const Diagnosis& diagnosis) {
                      .set("phase", phase_name(span.phase))
                      .set("start_ms", rounded(span.start_ms))
                      .set("duration_ms", rounded(span.duration_ms))
-                     .set("name", phase_name(span.phase)));
+                     .set("name", span.name.empty() ? phase_name(span.phase) : span.name)
+                     .set("critical", span.is_critical));
     }
     ranks.push(Json::object().set("rank", diagnosis.ranks[r].rank).set("spans", spans));
   }
   return Json::object()
       .set("index", static_cast<std::uint64_t>(diagnosis.view.worst_step))
       .set("ranks", ranks);
+}
+
+Json hang_groups(const ViewData& view) {
+  Json out = Json::array();
+  for (const HangGroup& group : view.hang_groups) {
+    Json ranks = Json::array(), stack = Json::array();
+    for (const std::int32_t rank : group.ranks)
+      ranks.push(rank);
+    for (const std::string& frame : group.stack)
+      stack.push(frame);
+    out.push(Json::object()
+                 .set("place", group.place)
+                 .set("ranks", ranks)
+                 .set("stack", stack)
+                 .set("culprit", group.is_culprit));
+  }
+  return out;
+}
+
+Json worker_scores(const ViewData& view) {
+  Json out = Json::array();
+  for (const auto& stage : view.worker_scores) {
+    Json row = Json::array();
+    for (const double score : stage)
+      row.push(rounded(score));
+    out.push(row);
+  }
+  return out;
+}
+
+// The function whose share of the window differs most between ranks, with each rank's pattern.
+Json scatter(const Diagnosis& diagnosis) {
+  struct Range {
+    double least{1}, most{0};
+    std::size_t ranks{0};
+  };
+  std::map<std::string, Range> ranges;
+  for (const NamedPattern& named : diagnosis.patterns) {
+    for (const PatternRow& row : named.pattern.rows) {
+      if (row.activity == Activity::kCollective) continue;
+      Range& range = ranges[named.names[row.function]];
+      range.least = std::min(range.least, row.beta);
+      range.most = std::max(range.most, row.beta);
+      ++range.ranks;
+    }
+  }
+  std::string function;
+  double widest = 0;
+  for (const auto& [name, range] : ranges) {
+    const double least = range.ranks < diagnosis.patterns.size() ? 0 : range.least;
+    if (range.most - least <= widest) continue;
+    widest = range.most - least;
+    function = name;
+  }
+  Json points = Json::array();
+  for (const NamedPattern& named : diagnosis.patterns) {
+    PatternRow found;
+    for (const PatternRow& row : named.pattern.rows) {
+      if (named.names[row.function] == function) found = row;
+    }
+    points.push(Json::object()
+                    .set("rank", named.pattern.rank)
+                    .set("beta", rounded(found.beta))
+                    .set("mu", rounded(found.mu)));
+  }
+  if (diagnosis.patterns.size() < 2) points = Json::array();
+  return Json::object().set("function", function).set("points", points);
 }
 
 Json functions(const ViewData& view) {
@@ -133,7 +203,10 @@ Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis) {
       .set("phases", phase_rows(diagnosis))
       .set("worst_step", worst_step(diagnosis))
       .set("function_rank", diagnosis.view.function_rank)
-      .set("functions", functions(diagnosis.view));
+      .set("functions", functions(diagnosis.view))
+      .set("hang_groups", hang_groups(diagnosis.view))
+      .set("worker_scores", worker_scores(diagnosis.view))
+      .set("scatter", scatter(diagnosis));
 }
 
 }  // namespace kansoku::diagnose

@@ -64,6 +64,7 @@ class Analysis {
   void idealise();
   void balance(Cells& stage_even, Cells& data_even) const;
   void add_suspects(WhatIf& out);
+  void add_pictures(WhatIf& out) const;
   void add_suspect(WhatIf& out, Suspect suspect, const Cells& fixed);
   [[nodiscard]] double support_of_worker(std::size_t worker,
                                          const std::vector<std::vector<double>>& by_rank,
@@ -314,6 +315,42 @@ void Analysis::add_suspects(WhatIf& out) {
   add_suspect(out, {.kind = "data_balance", .label = "micro-batches of unequal work"}, data_even);
 }
 
+/// What the report draws: scores of workers, the longest step with its critical path, own work.
+void Analysis::add_pictures(WhatIf& out) const {
+  const double ideal_s = mean_of(ideal_steps_);
+  for (const auto& of_stage : steps_by_stage_) {
+    auto& row = out.worker_scores.emplace_back();
+    for (const auto& of_rank : steps_by_data_rank_)
+      row.push_back(std::min(mean_of(of_stage), mean_of(of_rank)) / ideal_s);
+  }
+  const auto worst = std::max_element(original_steps_.begin(), original_steps_.end());
+  out.worst_step = static_cast<std::size_t>(worst - original_steps_.begin());
+  const std::size_t per_step = graph_.lanes_per_step;
+  const auto times =
+      graph_.graph.schedule(graph_.durations_s, graph_.lane_count, per_step, out.worst_step);
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> index;
+  for (std::size_t w = 0; w < ops_.workers.size(); ++w)
+    index[{ops_.workers[w].stage, ops_.workers[w].data_rank}] = w;
+  out.worst_operations.resize(ops_.workers.size());
+  out.compute_ms.assign(ops_.workers.size(), std::vector<double>(original_steps_.size(), 0));
+  for (std::size_t node = 0; node < graph_.nodes.size(); ++node) {
+    const GraphNode& at = graph_.nodes[node];
+    for (std::size_t lane = 0; lane < graph_.lane_count; ++lane) {
+      const std::size_t worker = index.at({at.stage, data_rank_of(lane)});
+      const double seconds = graph_.durations_s[node * graph_.lane_count + lane];
+      if (!is_transfer(at.type)) out.compute_ms[worker][lane / per_step] += seconds * 1e3;
+      if (lane / per_step != out.worst_step) continue;
+      const StepGraph::Times& time = times[node * per_step + lane % per_step];
+      out.worst_operations[worker].push_back(
+          {.name = fmt::format("{} {}", op_name(at.type), at.seq),
+           .type = static_cast<std::size_t>(at.type),
+           .start_s = time.end_s - seconds,
+           .duration_s = seconds,
+           .is_critical = time.is_critical});
+    }
+  }
+}
+
 WhatIf Analysis::run() {
   WhatIf out;
   out.step_count = ops_.steps.size();
@@ -333,6 +370,7 @@ WhatIf Analysis::run() {
   out.slowdown = out.original_s / out.ideal_s;
   decompose(out);
   add_suspects(out);
+  add_pictures(out);
   out.forward_backward_correlation = correlation();
   return out;
 }

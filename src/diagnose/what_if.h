@@ -37,8 +37,18 @@ struct WhatIf {
   double slowdown{1};    // S = original / ideal
   std::vector<PartSlowdown> by_operation, by_data_rank, by_stage;  // greatest first
   std::vector<Suspect> suspects;                                   // most explained first
-  double forward_backward_correlation{0};  // of a micro-batch's durations, within workers
-  std::vector<double> step_s;              // re-simulated, by step
+  double forward_backward_correlation{0};          // of a micro-batch's durations, within workers
+  std::vector<double> step_s;                      // re-simulated, by step
+  std::vector<std::vector<double>> worker_scores;  // [stage][data rank], as shown in a heat map
+  struct Operation {
+    std::string name;
+    std::size_t type{0};
+    double start_s{0}, duration_s{0};
+    bool is_critical{false};
+  };
+  std::size_t worst_step{0};
+  std::vector<std::vector<Operation>> worst_operations;  // [worker], in the longest step
+  std::vector<std::vector<double>> compute_ms;           // [worker][step], own computation
   std::vector<std::string> notes;
 };
 

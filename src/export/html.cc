@@ -110,7 +110,14 @@ std::string headline(const Json& finding) {
   const std::string cost = milliseconds(number_of(finding, "cost_ms_per_step"));
   const std::string place = place_of(finding);
   const std::string in = place.empty() ? "" : ": " + place;
-  if (kind == "hang" || kind == "stopped") return capitalised(who) + " stands still" + in;
+  if (kind == "hang" || kind == "stopped") {
+    const bool is_one = finding.at("ranks").size() == 1;
+    if (finding.at("ranks").size() == 0) return "The job stands still" + in;
+    return capitalised(who) + (is_one ? " stands still" : " stand still") + in;
+  }
+  if (kind == "stage_imbalance")
+    return "Pipeline stages have unequal work, " + cost + " a step: " + who;
+  if (kind == "data_imbalance") return "Micro-batches have unequal work, " + cost + " a step";
   if (kind == "common_input") return "All ranks wait for their input, " + cost + " a step" + in;
   if (kind == "cpu_contention")
     return capitalised(who) + " waits for a processor, " + cost + " a step";
@@ -143,25 +150,40 @@ std::string figures_html(const Json& finding) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
   };
   const std::string kind = text_of(finding, "kind");
-  if (kind == "hang" || kind == "stopped")
-    return "<div class=\"figures\">" + figure(kind, "kind") + "</div>";
+  if (kind == "hang" || kind == "stopped") {
+    const std::string verdict = text_of(finding, "verdict");
+    const std::string shown = verdict.empty() ? kind : verdict;
+    return "<div class=\"figures\">" + figure(shown, "verdict") +
+           figure(fmt::format("{:.1f} s", number_of(finding, "cost_ms_per_step") / 1000),
+                  "standing still for") +
+           figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100), "confidence") +
+           "</div>";
+  }
+  const std::string explained =
+      finding.at("explained").is_number()
+          ? figure(fmt::format("{:.0f} %", number_of(finding, "explained") * 100),
+                   "of the slow-down explained (what-if)")
+          : std::string();
   return "<div class=\"figures\">" +
          figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step") +
          figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100), "of the step") +
          figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100),
                 "confidence (bootstrap over steps)") +
-         figure(kind, "kind") + "</div>";
+         explained + figure(kind, "kind") + "</div>";
 }
 
 std::string finding_html(const Json& finding, bool is_first, const Json& victims) {
   std::string out = fmt::format("<section class=\"verdict\"><{0}>{1}</{0}>", is_first ? "h1" : "h2",
                                 escape(headline(finding)));
   if (is_first && victims.size() > 0) {
-    out += fmt::format(
-        "<p class=\"lead\">{} {} held up: in every collective they wait for the slowest. They look "
-        "slow and are "
-        "healthy.</p>",
-        escape(capitalised(rank_list(victims))), victims.size() == 1 ? "is" : "are");
+    const std::string kind = text_of(finding, "kind");
+    const bool is_stuck = kind == "hang" || kind == "stopped";
+    out +=
+        fmt::format("<p class=\"lead\">{} {} held up: {}</p>",
+                    escape(capitalised(rank_list(victims))), victims.size() == 1 ? "is" : "are",
+                    is_stuck ? "they wait in operations that nobody will complete."
+                             : "in every collective they wait for the slowest. They look slow and "
+                               "are healthy.");
   }
   return out + figures_html(finding) + list_html(finding.at("evidence"), "evidence") +
          stack_html(finding.at("stack")) + "</section>";
@@ -221,6 +243,9 @@ std::string facts_html(const Json& diagnosis, const Json& view) {
                            milliseconds(number_of(steps, "median_ms")),
                            milliseconds(number_of(steps, "p95_ms"))));
   row("steps found by", text_of(steps, "found_by"));
+  if (diagnosis.at("slowdown").is_number())
+    row("slow-down", fmt::format("{:.3f} times the step of a job in which nobody is slower",
+                                 number_of(diagnosis, "slowdown")));
   row("not explained", fmt::format("{:.0f} % of the time lost to slow ranks",
                                    number_of(diagnosis, "not_explained_share") * 100));
   const Json losses = diagnosis.at("losses");
@@ -275,11 +300,21 @@ constexpr std::string_view kPage = R"(<!doctype html>
 <main>
 <header class="top"><span>Kansoku · diagnosis of {job}</span><button id="theme" type="button">Dark</button></header>
 {verdict}{losses}
+<section id="hang-section" hidden>
+<h2>Who stands where</h2>
+<p class="hint">Ranks that stand still in the same place, those that the others wait for first.</p>
+<div id="hang" class="board"></div>
+</section>
 <section>
 <div class="head"><h2>Every rank, every step</h2><span><button id="show-heat" type="button" aria-pressed="true">own work</button> <button id="show-wait_heat" type="button" aria-pressed="false">waiting</button></span></div>
 <p class="hint">A row is a rank, a column a step. Own work leaves out the time spent waiting for other ranks and for a processor: a slow rank is a bright row.</p>
 <div class="chart" id="heat"></div>
 <div class="legend"><span id="heat-low"></span><span class="scale" id="heat-scale"></span><span id="heat-high"></span></div>
+</section>
+<section id="workers-section" hidden>
+<h2>Slow-down by worker</h2>
+<p class="hint">How many times as long the step is with only this worker's operations as they were and all others ideal: the lesser of its pipeline stage's and its data-parallel rank's. One dark cell is a slow worker, a dark row a stage with too much work.</p>
+<div class="chart" id="workers"></div>
 </section>
 <section>
 <h2>Where a step goes</h2>
@@ -288,8 +323,13 @@ constexpr std::string_view kPage = R"(<!doctype html>
 </section>
 <section>
 <h2>The worst step</h2>
-<p class="hint" id="worst-note"></p>
+<p class="hint"><span id="worst-note"></span> <span id="worst-critical"></span></p>
 <div class="chart" id="worst"></div><div class="legend" id="worst-legend"></div>
+</section>
+<section id="scatter-section" hidden>
+<h2>Behaviour of <span id="scatter-function"></span></h2>
+<p class="hint">A dot is a rank: the share of the window in which this function is on the critical path, and how much of its resource it used meanwhile. Ranks that behave alike lie together.</p>
+<div class="chart" id="scatter"></div>
 </section>
 <section>
 <h2>Functions: {functions_rank} against the others</h2>

@@ -102,10 +102,13 @@
     if (!rows.length || end <= 0) return empty("worst", "No step to show.");
     const rowHeight = 30, left = 64, { width, svg } = frame("worst", rows.length * rowHeight + 24);
     const scale = (width - left - 10) / end;
+    const hasCritical = rows.some((row) => (row.spans || []).some((span) => span.critical));
+    byId("worst-critical").textContent = hasCritical ? "Outlined: the chain of operations that made it that long." : "";
     rows.forEach((row, r) => {
       make("text", { x: 0, y: r * rowHeight + 19 }, svg, "rank " + row.rank);
-      for (const span of row.spans || []) {
-        const rect = make("rect", { x: left + span.start_ms * scale, y: r * rowHeight + 4, width: Math.max(span.duration_ms * scale, 0.7), height: rowHeight - 8, fill: css("--" + span.phase) || css("--other"), class: "span" }, svg);
+      const spans = row.spans || [];
+      for (const span of spans) {
+        const rect = make("rect", { x: left + span.start_ms * scale, y: r * rowHeight + 4, width: Math.max(span.duration_ms * scale, 0.7), height: rowHeight - 8, fill: css("--" + span.phase) || css("--other"), class: span.critical ? "span critical" : hasCritical ? "span aside" : "span" }, svg);
         hover(rect, () => `rank ${row.rank}: ${label[span.phase] || span.phase} ${span.name && span.name !== span.phase ? span.name + " " : ""}${ms(span.duration_ms)}, from ${ms(span.start_ms)}`);
       }
     });
@@ -113,6 +116,59 @@
     make("line", { x1: left, x2: width - 10, y1: base + 2, y2: base + 2, stroke: css("--line") }, svg);
     for (let i = 0; i <= 4; ++i) make("text", { x: left + (width - left - 10) * i / 4, y: base + 18, class: "soft", "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" }, svg, ms(end * i / 4));
     byId("worst-note").textContent = `Step ${(worst.index ?? 0) + 1} took ${ms(worst.duration_ms ?? end)}.`;
+  };
+
+  const show = (id, wanted) => { byId(id).hidden = !wanted; return wanted; };
+  const drawHang = () => {
+    const groups = Array.isArray(view.hang_groups) ? view.hang_groups : [];
+    if (!show("hang-section", groups.length > 0)) return;
+    const box = byId("hang"); box.textContent = "";
+    for (const group of groups) {
+      const card = html("div", box, undefined, group.culprit ? "card culprit" : "card");
+      const ranks = numbers(group.ranks);
+      html("b", card, (ranks.length === 1 ? "rank " : "ranks ") + ranks.slice(0, 64).join(", ") + (ranks.length > 64 ? ` and ${ranks.length - 64} more` : ""));
+      html("div", card, group.culprit ? "the others wait for " + (ranks.length === 1 ? "it" : "them") : "waiting", "role");
+      html("div", card, group.place, "place");
+      if (Array.isArray(group.stack) && group.stack.length > 1) html("pre", card, group.stack.slice(-12).map((frame, i) => " ".repeat(i) + frame).join("\n"));
+    }
+  };
+
+  const drawWorkers = () => {
+    const rows = Array.isArray(view.worker_scores) ? view.worker_scores : [];
+    if (!show("workers-section", rows.length > 0)) return;
+    const columns = Math.max(...rows.map((row) => row.length)), rowHeight = 30, left = 64, { width, svg } = frame("workers", rows.length * rowHeight + 24);
+    const most = Math.max(1.05, ...rows.flatMap(numbers)), cell = Math.min((width - left) / columns, 120);
+    rows.forEach((row, stage) => {
+      make("text", { x: 0, y: stage * rowHeight + 19 }, svg, "stage " + stage);
+      row.forEach((score, rank) => {
+        const rect = make("rect", { x: left + rank * cell, y: stage * rowHeight, width: Math.max(cell - 2, 0.8), height: rowHeight - 3, fill: heatColour((score - 1) / (most - 1)), class: "cell" }, svg);
+        hover(rect, () => `data-parallel rank ${rank}, stage ${stage}: × ${score.toFixed(3)}`);
+        if (cell > 44) make("text", { x: left + rank * cell + cell / 2 - 1, y: stage * rowHeight + 18, "text-anchor": "middle", class: (score - 1) / (most - 1) > 0.8 ? "inverse" : "" }, svg, score.toFixed(2));
+      });
+    });
+    make("text", { x: left, y: rows.length * rowHeight + 14, class: "soft" }, svg, "data-parallel rank 0");
+    make("text", { x: left + columns * cell, y: rows.length * rowHeight + 14, class: "soft", "text-anchor": "end" }, svg, String(columns - 1));
+  };
+
+  const drawScatter = () => {
+    const points = view.scatter && Array.isArray(view.scatter.points) ? view.scatter.points : [];
+    if (!show("scatter-section", points.length > 1)) return;
+    byId("scatter-function").textContent = (view.scatter.function || "").split(" < ")[0];
+    const height = 240, left = 56, bottom = 34, { width, svg } = frame("scatter", height);
+    const most = Math.max(0.01, ...points.map((p) => p.beta)), use = Math.max(0.01, ...points.map((p) => p.mu));
+    const x = (value) => left + value / most * (width - left - 24), y = (value) => height - bottom - value / use * (height - bottom - 20);
+    make("line", { x1: left, x2: width - 10, y1: height - bottom, y2: height - bottom, stroke: css("--line") }, svg);
+    make("line", { x1: left, x2: left, y1: 8, y2: height - bottom, stroke: css("--line") }, svg);
+    make("text", { x: width - 10, y: height - 8, class: "soft", "text-anchor": "end" }, svg, `share of the window, up to ${(most * 100).toFixed(1)} %`);
+    make("text", { x: 0, y: 14, class: "soft" }, svg, "use");
+    make("text", { x: left, y: height - 8, class: "soft" }, svg, "0");
+    const median = points.map((p) => p.beta).sort((a, b) => a - b)[Math.floor(points.length / 2)];
+    for (const point of points) {
+      const far = Math.abs(point.beta - median) > 0.25 * most;
+      const dot = make("circle", { cx: x(point.beta), cy: y(point.mu), r: 6, fill: far ? css("--input") : css("--forward"), class: "dot" }, svg);
+      hover(dot, () => `rank ${point.rank}: ${(point.beta * 100).toFixed(1)} % of the window, use ${point.mu.toFixed(3)}`);
+      if (points.length <= 24) make("text", { x: x(point.beta) + 9, y: y(point.mu) + 4, class: "soft" }, svg, String(point.rank));
+    }
   };
 
   let order = ["difference_ms", -1];
@@ -153,7 +209,14 @@
       item.append(text);
     }
   };
-  const draw = () => { drawHeat(); drawPhases(); drawWorst(); drawFunctions(); legend("phases-legend"); legend("worst-legend"); };
+  // A standstill has no steps to draw.
+  const hideEmpty = () => {
+    if (!Array.isArray(view.hang_groups) || !view.hang_groups.length) return;
+    const hasSteps = Array.isArray(view.heat) && view.heat.length > 0;
+    for (const id of ["heat", "phases", "worst"]) byId(id).closest("section").hidden = !hasSteps;
+    byId("functions").closest("section").hidden = !(Array.isArray(view.functions) && view.functions.length);
+  };
+  const draw = () => { hideEmpty(); drawHang(); drawWorkers(); drawScatter(); drawHeat(); drawPhases(); drawWorst(); drawFunctions(); legend("phases-legend"); legend("worst-legend"); };
   const setTheme = (dark) => { root.classList.toggle("dark", dark); byId("theme").textContent = dark ? "Light" : "Dark"; draw(); };
   byId("theme").onclick = () => setTheme(!root.classList.contains("dark"));
   for (const kind of ["heat", "wait_heat"]) {

@@ -234,11 +234,32 @@ Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stu
   return finding;
 }
 
+/// Ranks by the stack in which their main thread was most often since then.
+std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                                const Finding& finding) {
+  std::map<std::pair<bool, std::vector<std::string>>, HangGroup> groups;
+  for (const RankData& rank : job.ranks) {
+    Finding here;
+    add_last_stack(trace, samples_since(rank, stuck.since_ns), here);
+    const bool is_culprit =
+        std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
+    HangGroup& group = groups[{!is_culprit, here.stack}];
+    group.place = here.function.empty() ? "no Python stack" : here.function;
+    group.stack = here.stack;
+    group.is_culprit = is_culprit;
+    group.ranks.push_back(rank.rank);
+  }
+  std::vector<HangGroup> out;
+  for (auto& [key, group] : groups)
+    out.push_back(std::move(group));
+  return out;
+}
+
 }  // namespace
 
-std::optional<Finding> find_hang(const trace::Trace& trace, const JobData& job,
-                                 const Collectives& collectives, double mean_step_ms,
-                                 const Options& options) {
+std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
+                              const Collectives& collectives, double mean_step_ms,
+                              const Options& options) {
   if (job.ranks.size() < 2) return std::nullopt;
   auto stuck = stuck_by_seq(job, collectives);
   if (!stuck) stuck = stuck_by_open_slices(job);
@@ -246,7 +267,9 @@ std::optional<Finding> find_hang(const trace::Trace& trace, const JobData& job,
   const double limit_ms = std::max(options.hang_min_ms, options.hang_step_multiple * mean_step_ms);
   const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
   if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
-  return describe(trace, job, *stuck);
+  Hang out{.finding = describe(trace, job, *stuck), .groups = {}};
+  out.groups = board_of(trace, job, *stuck, out.finding);
+  return out;
 }
 
 }  // namespace kansoku::diagnose

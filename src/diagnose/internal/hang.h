@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/collectives.h"
@@ -9,11 +10,17 @@
 
 namespace kansoku::diagnose {
 
+/// A hang, and who stands where (culprits first).
+struct Hang {
+  Finding finding;
+  std::vector<HangGroup> groups;
+};
+
 /// A finding of kind "hang" or "stopped" if, at the end of the recording, some ranks have been in a
 /// collective for hang_step_multiple * `mean_step_ms` and at least hang_min_ms that others never
 /// joined. `mean_step_ms` is 0 if no steps are known.
-[[nodiscard]] std::optional<Finding> find_hang(const trace::Trace& trace, const JobData& job,
-                                               const Collectives& collectives, double mean_step_ms,
-                                               const Options& options);
+[[nodiscard]] std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
+                                            const Collectives& collectives, double mean_step_ms,
+                                            const Options& options);
 
 }  // namespace kansoku::diagnose

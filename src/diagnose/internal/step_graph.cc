@@ -119,4 +119,80 @@ std::vector<double> StepGraph::simulate(std::span<const double> durations_s, std
   return step_s;
 }
 
+/// From the latest end back to the start: before a node comes the one whose end let it start;
+/// before a communication the node of its group that started last.
+void StepGraph::mark_critical(std::vector<Times>& times, std::size_t lanes) const {
+  constexpr double kSame = 1e-9;
+  std::size_t at = 0;
+  for (std::size_t cell = 0; cell < times.size(); ++cell) {
+    if (times[cell].end_s > times[at].end_s) at = cell;
+  }
+  for (std::size_t hops = 0; hops < times.size() && !times.empty(); ++hops) {
+    times[at].is_critical = true;
+    Node node = static_cast<Node>(at / lanes);
+    std::size_t lane = at % lanes;
+    if (group_of_[node] != kNoGroup) {
+      const Group& group = groups_[group_of_[node]];
+      for (const Node other : group.nodes) {
+        for (std::size_t l = 0; l < lanes; ++l) {
+          if (!group.over_lanes && l != lane) continue;
+          if (times[other * lanes + l].start_s <= times[node * lanes + lane].start_s + kSame)
+            continue;
+          node = other;
+          lane = l;
+        }
+      }
+      times[node * lanes + lane].is_critical = true;
+    }
+    const Node* last = nullptr;
+    for (const Node& before : before_[node]) {
+      if (last == nullptr || times[before * lanes + lane].end_s > times[*last * lanes + lane].end_s)
+        last = &before;
+    }
+    if (last == nullptr) return;
+    at = *last * lanes + lane;
+  }
+}
+
+std::vector<StepGraph::Times> StepGraph::schedule(std::span<const double> durations_s,
+                                                  std::size_t lane_count,
+                                                  std::size_t lanes_per_step,
+                                                  std::size_t step) const {
+  CHECK(order_.size() == before_.size() && durations_s.size() == before_.size() * lane_count);
+  CHECK((step + 1) * lanes_per_step <= lane_count);
+  const std::size_t lanes = lanes_per_step;
+  std::vector<Times> times(before_.size() * lanes);
+  const auto start_of = [&](Node node, std::size_t lane) {
+    double start = 0;
+    for (const Node before : before_[node])
+      start = std::max(start, times[before * lanes + lane].end_s);
+    return start;
+  };
+  const auto duration_of = [&](Node node, std::size_t lane) {
+    return durations_s[node * lane_count + step * lanes + lane];
+  };
+  for (std::size_t i = 0; i < order_.size();) {
+    const std::uint32_t group_index = group_of_[order_[i]];
+    const std::size_t count = group_index == kNoGroup ? 1 : groups_[group_index].nodes.size();
+    const std::span<const Node> nodes(order_.data() + i, count);
+    std::vector<double> begin(lanes, 0.0);  // of the communication, when all have started
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      for (const Node node : nodes) {
+        Times& at = times[node * lanes + lane];
+        at.start_s = start_of(node, lane);
+        begin[lane] = std::max(begin[lane], at.start_s);
+      }
+    }
+    if (group_index != kNoGroup && groups_[group_index].over_lanes)
+      std::fill(begin.begin(), begin.end(), *std::max_element(begin.begin(), begin.end()));
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      for (const Node node : nodes)
+        times[node * lanes + lane].end_s = begin[lane] + duration_of(node, lane);
+    }
+    i += count;
+  }
+  mark_critical(times, lanes);
+  return times;
+}
+
 }  // namespace kansoku::diagnose

@@ -30,6 +30,16 @@ class StepGraph {
   [[nodiscard]] Result<void> finish();
   [[nodiscard]] std::size_t size() const { return before_.size(); }
 
+  /// When each node of one step ran, and whether the step would have been shorter without waiting
+  /// for it: [node][lane of the step]. Same arguments as simulate().
+  struct Times {
+    double start_s{0}, end_s{0};
+    bool is_critical{false};
+  };
+  [[nodiscard]] std::vector<Times> schedule(std::span<const double> durations_s,
+                                            std::size_t lane_count, std::size_t lanes_per_step,
+                                            std::size_t step) const;
+
   /// Step times: for each step the latest end over its lanes and nodes, with every step starting at
   /// 0. `durations_s`: [node][lane], end to end, in seconds; lanes a multiple of `lanes_per_step`.
   /// After finish().
@@ -43,6 +53,8 @@ class StepGraph {
     std::vector<Node> nodes;
     bool over_lanes{false};
   };
+  void mark_critical(std::vector<Times>& times, std::size_t lanes) const;
+
   std::vector<std::vector<Node>> before_;
   std::vector<std::uint32_t> group_of_;
   std::vector<Group> groups_;
