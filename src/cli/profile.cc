@@ -54,6 +54,8 @@ class Profile final : public Command {
         ->capture_default_str();
     app.add_option("--probes", options_.probes, "what a window records, as for `kansoku record`")
         ->capture_default_str();
+    app.add_flag("--kineto", options_.serves_kineto,
+                 "let the profilers of PyTorch processes started with KINETO_USE_DAEMON=1 join");
     app.add_option("-o,--output", options_.folder, "folder for traces and reports")
         ->capture_default_str();
     app.add_flag("--json", options_.json, "print one JSON object a window (kansoku.incident/1)");

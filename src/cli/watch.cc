@@ -6,12 +6,15 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "capture/recorder.h"
 #include "cli/analysis.h"
+#include "cli/kineto_server.h"
 #include "cli/targets.h"
 #include "cli/wiring.h"
 #include "common/json.h"
@@ -24,6 +27,8 @@ namespace {
 
 /// The packs that are attached all the time: a few calls an iteration.
 constexpr std::string_view kWatchPacks = "torch,gloo,nccl";
+/// A profiler asks every 5 s whether it is wanted and warms up for 5 s: the earliest common start.
+constexpr Nanos kKinetoLead = std::chrono::seconds{12};
 constexpr std::uint64_t kWindowBytesMax = std::uint64_t{4} << 30;
 
 /// What a call or scope is to the detector. The numbers are the order within an iteration. Where a
@@ -70,6 +75,7 @@ class Watch {
   [[nodiscard]] Result<void> start();
   void on_call(const capture::CallMark& mark);
   [[nodiscard]] bool step();  // true: stop
+  void want_window(Cause cause);
   [[nodiscard]] Result<void> open_window(Cause cause);
   [[nodiscard]] Result<void> close_window();
   void tell(const Analysis& analysis, const std::string& trace, const std::string& report);
@@ -86,7 +92,10 @@ class Watch {
   std::unique_ptr<sys::FileSink> sink_;
   std::set<std::int32_t> has_scopes_;  // processes
   std::optional<detect::Incident> incident_;
-  std::optional<Cause> open_;  // the window in hand
+  std::unique_ptr<KinetoServer> kineto_;  // null: not asked for
+  std::optional<Cause> wanted_;           // a window that begins at window_begin_
+  std::optional<Cause> open_;             // the window in hand
+  BootTime window_begin_{};
   BootTime window_end_{}, next_scheduled_{BootTime::max()};
   std::optional<Error> failure_;
   bool is_done_{false};
@@ -118,6 +127,9 @@ Result<void> Watch::start() {
     if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
   };
   recorder.on_call = [this](const capture::CallMark& mark) { on_call(mark); };
+  if (options_.serves_kineto) {
+    TRY(kineto_, KinetoServer::start());
+  }
   MemorySink unused;  // a watching recorder writes nothing before its first window
   TRY(recorder_, capture::Recorder::create(unused, clock_, procfs_, std::move(recorder)));
   TRY_VOID(observe_targets(*recorder_, options_.pids, options_.job, procfs_));
@@ -127,6 +139,23 @@ Result<void> Watch::start() {
   TRY_VOID(recorder_->observe(child_->pid(), false));
   child_->release();
   return {};
+}
+
+/// A window begins at once, except where profilers that have to be told first are to join it. A
+/// standstill cannot wait, and nothing new would be in their traces.
+void Watch::want_window(Cause cause) {
+  const bool joins = kineto_ && kineto_->process_count() > 0 && cause.kind != "blocked";
+  window_begin_ = clock_.now() + (joins ? kKinetoLead : Nanos{});
+  if (joins) {
+    kineto_->request({.start_unix_ms = (sys::wall_time_ns() + kKinetoLead.count()) / 1'000'000,
+                      .duration_ms = options_.window.count() / 1'000'000,
+                      .folder = std::filesystem::absolute(options_.folder).string(),
+                      .with_stacks = false});
+    progress(fmt::format("{}: window begins in {:.0f} s, {} profilers are asked to join it",
+                         cause.kind, static_cast<double>(kKinetoLead.count()) * 1e-9,
+                         kineto_->process_count()));
+  }
+  wanted_ = std::move(cause);
 }
 
 Result<void> Watch::open_window(Cause cause) {
@@ -164,6 +193,10 @@ void Watch::tell(const Analysis& analysis, const std::string& trace, const std::
                analysis.text, trace, report);
   }
   std::fflush(stdout);
+  if (kineto_ && kineto_->handed_out() > 0) {
+    progress(fmt::format("{} profilers took the window; their traces come as {}/kineto_PID.json",
+                         kineto_->handed_out(), options_.folder));
+  }
 }
 
 Result<void> Watch::close_window() {
@@ -196,11 +229,15 @@ bool Watch::step() {
     if (now >= window_end_) keep(close_window());
     return is_done_ || failure_.has_value();
   }
+  if (wanted_) {
+    if (now >= window_begin_) keep(open_window(*std::exchange(wanted_, std::nullopt)));
+    return failure_.has_value();
+  }
   const auto ranks = recorder_->ranks_by_pid();
   if (ranks.empty()) return false;
   if (!options_.watches) {
-    keep(open_window({.kind = "manual", .at = now}));
-    return failure_.has_value();
+    want_window({.kind = "manual", .at = now});
+    return false;
   }
   if (options_.every != Nanos{} && next_scheduled_ == BootTime::max())
     next_scheduled_ = now + options_.every;
@@ -208,14 +245,14 @@ bool Watch::step() {
   if (blocked && !incident_) incident_ = blocked;
   if (incident_) {
     const auto rank = ranks.find(incident_->member);
-    keep(open_window({.kind = std::string(detect::incident_name(incident_->kind)),
-                      .ratio = incident_->ratio,
-                      .rank = rank == ranks.end() ? -1 : rank->second,
-                      .at = now}));
+    want_window({.kind = std::string(detect::incident_name(incident_->kind)),
+                 .ratio = incident_->ratio,
+                 .rank = rank == ranks.end() ? -1 : rank->second,
+                 .at = now});
     incident_.reset();
   } else if (now >= next_scheduled_) {
     next_scheduled_ = now + options_.every;
-    keep(open_window({.kind = "schedule", .at = now}));
+    want_window({.kind = "schedule", .at = now});
   }
   return failure_.has_value();
 }

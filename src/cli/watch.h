@@ -24,6 +24,7 @@ struct WatchOptions {
   Nanos duration{};                            // 0: until the end
   bool watches{false};                         // false: one window now
   bool once{false};
+  bool serves_kineto{false};  // the framework's own profilers join the windows
   bool json{false}, quiet{false};
   detect::IncidentOptions incidents{};
 };

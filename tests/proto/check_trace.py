@@ -75,6 +75,7 @@ class Checker:
         self.labels = {}
         self.open = collections.defaultdict(list)
         self.slices = collections.defaultdict(lambda: collections.defaultdict(lambda: {"count": 0, "unended": 0}))
+        self.tags = collections.defaultdict(list)  # sequence numbers of issued collectives, by thread
         self.instants = collections.Counter()
         self.native = collections.Counter()
         self.samples = self.switches = self.wakes = self.counters = 0
@@ -152,15 +153,17 @@ class Checker:
             if iid not in sequence.tables["event_categories"]:
                 self.problem("an event of an undeclared category")
             categories.append(sequence.tables["event_categories"].get(iid, ""))
+        numbers = sequence.tables["debug_annotation_names"]
+        tag = next((a.uint_value for a in event.debug_annotations if numbers.get(a.name_iid) == "seq"), None)
         for annotation in event.debug_annotations:
             if annotation.name_iid and annotation.name_iid not in sequence.tables["debug_annotation_names"]:
                 self.problem("an argument of an undeclared name")
-        self.events.append((event.track_uuid, time, len(self.events), event.type, name, ",".join(categories)))
+        self.events.append((event.track_uuid, time, len(self.events), event.type, name, ",".join(categories), tag))
 
     def nest(self):
         """Pairs begins with ends as Perfetto does: per track, by time, an end closes the innermost open slice."""
         begin, end, instant, counter = 1, 2, 3, 4
-        for track, time, _, kind, name, category in sorted(self.events, key=lambda e: e[:3]):
+        for track, time, _, kind, name, category, tag in sorted(self.events, key=lambda e: e[:3]):
             if kind == begin:
                 self.open[track].append((category, name, time))
                 self.slices[category][name]["count"] += 1
@@ -168,6 +171,8 @@ class Checker:
             elif kind == end:
                 if self.open[track]:
                     opened_category, opened_name, _ = self.open[track].pop()
+                    if tag is not None and opened_name.startswith("c10d::"):
+                        self.tags[track].append(tag)
                     self.slices[opened_category][opened_name]["unended"] -= 1
             elif kind == instant:
                 self.instants[category] += 1
@@ -180,6 +185,7 @@ class Checker:
         return {
             "problems": self.problems,
             "slices": {c: dict(sorted(names.items())) for c, names in sorted(self.slices.items())},
+            "sequences": [{"first": min(t), "last": max(t), "count": len(t), "distinct": len(set(t))} for t in self.tags.values()],
             "instants": dict(sorted(self.instants.items())),
             "samples": self.samples,
             "native_leaves": dict(self.native.most_common(20)),
