@@ -125,11 +125,11 @@ void Decoder::on_record(std::span<const std::byte> record) {
     on_switch(*change);
   } else if (head->kind == WIRE_FORK && change != nullptr) {
     on_lifecycle(
-        {LifecycleEvent::Kind::kFork, as_pid(change->next_tgid), as_pid(head->tgid), time});
+        {LifecycleEvent::Kind::kFork, as_pid(change->next_tgid), as_pid(head->tgid), time, 0});
   } else if (head->kind == WIRE_EXEC) {
-    on_lifecycle({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time});
+    on_lifecycle({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time, 0});
   } else if (head->kind == WIRE_EXIT) {
-    on_lifecycle({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time});
+    on_lifecycle({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time, head->probe});
   } else if (const auto* stack = view_as<wire_stack>(record);
              head->kind == WIRE_STACK && stack != nullptr) {
     on_stack(*stack);

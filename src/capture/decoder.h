@@ -37,6 +37,7 @@ struct LifecycleEvent {
   std::int32_t pid{0};         // the child for kFork
   std::int32_t parent_pid{0};  // kFork only
   BootTime time{};
+  std::uint32_t exit_code{0};  // kExit only: as wait() gives it
 };
 
 /// The begin of a call or scope, for who listens while nothing is recorded.

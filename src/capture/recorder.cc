@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "capture/attacher.h"
 #include "capture/decoder.h"
+#include "capture/internal/host_counters.h"
 #include "capture/internal/roster.h"
 #include "capture/job.h"
 #include "capture/python/sampler.h"
@@ -20,7 +22,8 @@ namespace {
 // Each wake takes a processor from a rank; the ring holds seconds of every operator.
 constexpr Nanos kDrainEvery = std::chrono::milliseconds{40};
 constexpr Nanos kFlushEvery =
-    std::chrono::milliseconds{500};  // the trace promises at least each second
+    std::chrono::milliseconds{500};                     // the trace promises at least each second
+constexpr Nanos kCountEvery = std::chrono::seconds{1};  // quotas and connections
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
 constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
@@ -63,11 +66,12 @@ struct Recorder::Impl {
   std::unique_ptr<Attacher> attacher;   // the probes of packs
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Roster> roster;
+  std::unique_ptr<HostCounters> counters;
   std::set<std::int32_t> roots;
   std::string bpf_state;
   std::vector<std::string> no_problems;
   std::vector<Attachment> no_attachments;
-  BootTime started{}, next_sample{}, next_flush{}, next_poll{};
+  BootTime started{}, next_sample{}, next_flush{}, next_poll{}, next_count{};
   Nanos sample_every{};
   Nowhere nowhere;
   bool enabled{true};
@@ -87,6 +91,7 @@ struct Recorder::Impl {
   Result<void> start_bpf();
   void follow(std::int32_t pid, BootTime now);
   void handle_lifecycle(BootTime now);
+  void write_exit(const LifecycleEvent& event);
   void poll_tree(BootTime now);
   void scan(Observed& process, BootTime now);
   void scan_due(BootTime now);
@@ -145,11 +150,19 @@ void Recorder::Impl::handle_lifecycle(BootTime now) {
     if (event.kind == LifecycleEvent::Kind::kExit) {
       // A job shorter than the flush interval must not leave before its ranks are told.
       roster->guess_ranks(decoder->collective_pids());
+      if (roster->processes().contains(event.pid)) write_exit(event);
       roster->remove(event.pid);
     } else {
       follow(event.pid, now);
     }
   }
+}
+
+void Recorder::Impl::write_exit(const LifecycleEvent& event) {
+  const std::array args{trace::Arg::uint(writer->name("status"), (event.exit_code >> 8) & 0xff),
+                        trace::Arg::uint(writer->name("signal"), event.exit_code & 0x7f)};
+  writer->instant(writer->thread_track(event.pid, event.pid, ""), event.time,
+                  writer->name("process exit"), writer->category("process"), args);
 }
 
 // The fall-back without lifecycle tracepoints, and the way to notice that everything is gone.
@@ -289,7 +302,11 @@ void Recorder::Impl::tick(BootTime now) {
   handle_lifecycle(now);
   poll_tree(now);
   scan_due(now);
-  if (enabled && is_open) sample_all(now);
+  if (!enabled || !is_open) return;
+  sample_all(now);
+  if (now < next_count) return;
+  next_count = now + kCountEvery;
+  counters->sample(roster->processes(), now);
 }
 
 void Recorder::Impl::write_facts(BootTime now) {
@@ -333,6 +350,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes, procfs);
   impl->decoder->set_on_call(impl->options.on_call);
   impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
+  impl->counters = std::make_unique<HostCounters>(*impl->writer);
   if (const std::uint32_t hz = python_rate(impl->options); hz != 0)
     impl->sample_every = Nanos{1'000'000'000 / hz};
   if (wants_bpf(impl->options)) {
@@ -391,7 +409,7 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
   const BootTime now = impl.clock.now();
   TRY_VOID(impl.writer->restart(sink, now));
   impl.is_open = true;
-  impl.started = impl.next_sample = now;
+  impl.started = impl.next_sample = impl.next_count = now;
   impl.python_samples = impl.python_torn = impl.python_truncated = 0;
   impl.write_facts(now);
   impl.decoder->reopen_calls();

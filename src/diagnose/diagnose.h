@@ -44,6 +44,8 @@ struct Options {
   double contention_confidence_min{0.99};  // queueing is noisy
   double common_input_share_min{0.35};     // of the mean step, on every rank
   double common_input_min_ms{2.0};
+  double common_wait_share_min{0.07};        // of every rank's samples, asleep in its own code
+  std::uint32_t common_wait_samples_min{8};  // of every rank
   double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
   double function_support_min{0.8};  // share of resamples that must agree on the function
   double profile_input_share_min{0.10};  // of a profile's window with an idle device, on every rank
@@ -68,6 +70,7 @@ struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
                      // slow_worker stage_imbalance data_imbalance
+                     // cpu_throttled slow_link
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located

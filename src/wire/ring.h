@@ -17,7 +17,7 @@ enum wire_kind {
   WIRE_WAKE = 6,    /* struct wire_switch: tid = waker, next_* = woken */
   WIRE_FORK = 7,    /* struct wire_switch: tgid = parent, next_tgid = child */
   WIRE_EXEC = 8,    /* struct wire_event */
-  WIRE_EXIT = 9,    /* struct wire_event */
+  WIRE_EXIT = 9,    /* struct wire_event; `probe` is the exit code as wait() gives it */
   WIRE_STACK = 10   /* struct wire_stack: on-CPU sample with native frames */
 };
 

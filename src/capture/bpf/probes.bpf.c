@@ -16,6 +16,7 @@ struct task_struct {
   int pid;
   int tgid;
   unsigned int __state;
+  int exit_code;
   char comm[WIRE_COMM_BYTES];
 } __attribute__((preserve_access_index));
 
@@ -358,7 +359,7 @@ SEC("tp_btf/sched_process_exit")
 int on_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
   if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
-  emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXIT);
+  emit_plain(bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT);
   __u32 tgid = task->tgid;
   bpf_map_delete_elem(&processes, &tgid);
   return 0;

@@ -183,6 +183,7 @@ std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
       Instance& instance = instances[part.key];
       instance.ranks.resize(parts.size());
       instance.ranks[r] = part.arrival;
+      instance.ranks[r].bytes = part.bytes;
       instance.op = part.key.op;
       instance.bytes = std::max(instance.bytes, part.bytes);
     }

@@ -13,6 +13,7 @@ namespace kansoku::diagnose {
 struct Arrival {
   std::int64_t arrive_ns{0};  // issue, or begin of execution where no issue was seen
   std::int64_t end_ns{0};     // end of execution, or of the issue where no execution was seen
+  std::uint64_t bytes{0};     // 0: not known
   bool is_present{false};
   bool is_open{false};  // had not ended when the recording did
 };

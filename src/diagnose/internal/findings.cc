@@ -8,6 +8,8 @@
 #include <numeric>
 #include <optional>
 
+#include "diagnose/internal/common_wait.h"
+#include "diagnose/internal/host_findings.h"
 #include "diagnose/internal/localise.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -407,6 +409,16 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
   find_slow_ranks(evidence, options, findings, notes);
   find_contention(evidence, options, findings);
   find_common_input(evidence, options, findings);
+  if (auto throttled = find_throttled(evidence, options)) {
+    // What the rank does slowly meanwhile is a consequence.
+    std::erase_if(findings, [&](const Finding& f) { return f.ranks == throttled->ranks; });
+    findings.push_back(std::move(*throttled));
+  }
+  if (findings.empty()) note_common_waits(evidence, options, notes);
+  // A rank that is slow for another reason answers late on its connections too.
+  if (findings.empty()) {
+    if (auto link = find_slow_link(evidence, options)) findings.push_back(std::move(*link));
+  }
   return findings;
 }
 

@@ -17,6 +17,7 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
+constexpr std::int64_t kLookBackNs = 1'000'000'000;  // stacks before a job broke off
 
 struct Stuck {
   std::int64_t since_ns{0};
@@ -170,26 +171,54 @@ std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuc
   return waits_for_lock(finding) ? "deadlock" : "missing_rank";
 }
 
-/// All ranks wait, but not in the same call: "allreduce of 4096 bytes" and so on, by rank.
+/// Ranks in the same operation of their sequence, but in different calls of it: the minority.
 bool find_mismatch(const JobData& job, Finding& finding) {
-  std::map<std::string, std::vector<std::int32_t>> forms;
+  std::map<std::uint64_t, std::map<std::string, std::set<std::int32_t>>> calls;  // by sequence
   for (const RankData& rank : job.ranks) {
     for (const CollectiveEvent& event : rank.collectives) {
-      if (!event.is_open) continue;
+      if (!event.is_open || !event.has_seq) continue;
       const std::string name = job.op_names[event.op];
-      forms[event.bytes > 0 ? fmt::format("{} of {} bytes", name, event.bytes) : name].push_back(
-          rank.rank);
-      break;
+      calls[event.seq][event.bytes > 0 ? fmt::format("{} of {} bytes", name, event.bytes) : name]
+          .insert(rank.rank);
     }
   }
-  if (forms.size() < 2) return false;
-  const auto fewest = std::min_element(
-      forms.begin(), forms.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  finding.verdict = "mismatched_collective";
-  finding.ranks = fewest->second;
-  for (const auto& [form, ranks] : forms)
-    finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
+  for (const auto& [seq, forms] : calls) {
+    if (forms.size() < 2) continue;
+    const auto fewest = std::min_element(
+        forms.begin(), forms.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    finding.verdict = "mismatched_collective";
+    finding.ranks.assign(fewest->second.begin(), fewest->second.end());
+    for (const auto& [form, ranks] : forms)
+      finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
+    return true;
+  }
+  return false;
+}
+
+/// Ranks that have arrived too, but whose process is stopped: they hold up all others.
+bool find_stopped(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                  Finding& finding) {
+  std::vector<const ThreadSample*> samples;
+  bool is_anyone_sampled = false;
+  for (const RankData& rank : job.ranks)
+    is_anyone_sampled = is_anyone_sampled || !samples_since(rank, stuck.since_ns).empty();
+  for (const RankData& rank : job.ranks) {
+    const auto own = samples_since(rank, stuck.since_ns);
+    if (!is_stopped(own, is_anyone_sampled)) continue;
+    finding.ranks.push_back(rank.rank);
+    samples.insert(samples.end(), own.begin(), own.end());
+  }
+  if (finding.ranks.empty() || finding.ranks.size() == job.ranks.size()) {
+    finding.ranks.clear();
+    return false;
+  }
+  finding.kind = "stopped";
+  finding.verdict = "dead_process";
+  finding.evidence.push_back(
+      fmt::format("rank {} has arrived as well, but its process {}", fmt::join(finding.ranks, ", "),
+                  samples.empty() ? "has not been seen since: exited or killed" : "is stopped"));
+  add_last_stack(trace, samples, finding);
   return true;
 }
 
@@ -217,7 +246,7 @@ Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stu
       fmt::join(inside, ", "), stuck.operation.empty() ? "a gradient reduction" : stuck.operation,
       finding.cost_ms_per_step / 1000));
   if (finding.ranks.empty()) {
-    if (find_mismatch(job, finding)) return finding;
+    if (find_stopped(trace, job, stuck, finding) || find_mismatch(job, finding)) return finding;
     finding.evidence.emplace_back(
         "every rank has arrived: the network or a deadlock inside the library, not one rank");
     return finding;
@@ -255,12 +284,91 @@ std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, c
   return out;
 }
 
+/// Ended from outside or by a fault of its own; SIGABRT and SIGPIPE are how a program ends itself
+/// when an operation failed, maybe because of another rank.
+bool is_killed(const RankData& rank) {
+  constexpr std::uint64_t kAbort = 6, kPipe = 13;
+  return rank.exit_signal != 0 && rank.exit_signal != kAbort && rank.exit_signal != kPipe;
+}
+
+/// The job broke off: the last collective was never whole, and processes ended. Who ended first
+/// while the others were in an operation that it never joined, or who called it with another size.
+std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
+                               const Collectives& collectives) {
+  if (collectives.by_order) return std::nullopt;
+  const auto ended = std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankData& rank) {
+    return rank.exit_ns > 0 && (rank.exit_status != 0 || rank.exit_signal != 0);
+  });
+  if (ended == 0) return std::nullopt;
+  const Instance* last = nullptr;  // the first that was not whole after the last whole one
+  for (const Instance& instance : collectives.instances) {
+    if (instance.is_complete) last = nullptr;
+    if (!instance.is_complete && last == nullptr) last = &instance;
+  }
+  Hang out;
+  Finding& finding = out.finding;
+  finding.kind = "stopped";
+  finding.share = 1;
+  finding.rank_confidence = finding.confidence = 1;
+  const RankData* first = nullptr;  // to end by a signal, or with an error before all others
+  for (const RankData& rank : job.ranks) {
+    if (rank.exit_ns == 0 || (rank.exit_status == 0 && rank.exit_signal == 0)) continue;
+    if (first == nullptr || (is_killed(rank) && !is_killed(*first)) ||
+        (is_killed(rank) == is_killed(*first) && rank.exit_ns < first->exit_ns))
+      first = &rank;
+  }
+  std::map<std::uint64_t, std::vector<std::int32_t>> sizes;
+  for (std::size_t r = 0; last != nullptr && r < job.ranks.size(); ++r) {
+    if (last->ranks[r].is_present && last->ranks[r].bytes > 0)
+      sizes[last->ranks[r].bytes].push_back(job.ranks[r].rank);
+  }
+  const std::string operation = last == nullptr ? "" : job.op_names[last->op];
+  if (sizes.size() > 1 && !is_killed(*first)) {
+    const auto fewest = std::min_element(
+        sizes.begin(), sizes.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    finding.verdict = "mismatched_collective";
+    finding.ranks = fewest->second;
+    for (const auto& [bytes, ranks] : sizes) {
+      finding.evidence.push_back(
+          fmt::format("rank {}: {} of {} bytes", fmt::join(ranks, ", "), operation, bytes));
+    }
+  } else if (is_killed(*first) || last != nullptr) {
+    finding.verdict = "dead_process";
+    finding.ranks = {first->rank};
+    finding.evidence.push_back(
+        first->exit_signal != 0 ? fmt::format("the process of rank {} was ended by signal {}",
+                                              first->rank, first->exit_signal)
+                                : fmt::format("the process of rank {} ended first, with status {}",
+                                              first->rank, first->exit_status));
+    if (!operation.empty())
+      finding.evidence.push_back(fmt::format("{} was never completed by all ranks", operation));
+  } else {
+    return std::nullopt;
+  }
+  std::int64_t end_ns = first->exit_ns;
+  std::vector<const ThreadSample*> samples;
+  for (const RankData& rank : job.ranks) {
+    end_ns = std::max(end_ns, rank.exit_ns);
+    const bool is_culprit =
+        std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
+    if (is_culprit && !rank.samples.empty()) samples.push_back(&rank.samples.back());
+  }
+  finding.cost_ms_per_step = static_cast<double>(end_ns - first->exit_ns) / kNsPerMs;
+  add_last_stack(trace, samples, finding);
+  if (finding.function.empty()) finding.function = operation;
+  out.groups =
+      board_of(trace, job, Stuck{first->exit_ns - kLookBackNs, operation, {}, true}, finding);
+  return out;
+}
+
 }  // namespace
 
 std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
                               const Collectives& collectives, double mean_step_ms,
                               const Options& options) {
   if (job.ranks.size() < 2) return std::nullopt;
+  if (auto aborted = find_abort(trace, job, collectives)) return aborted;
   auto stuck = stuck_by_seq(job, collectives);
   if (!stuck) stuck = stuck_by_open_slices(job);
   if (!stuck) return std::nullopt;

@@ -269,6 +269,29 @@ void note_missing_ranks(const std::vector<const trace::Process*>& processes, Job
   }
 }
 
+void read_exits(const Trace& trace, JobData& job) {
+  const StringId name = trace.strings.find("process exit"), status = trace.strings.find("status"),
+                 signal = trace.strings.find("signal");
+  const auto& instants = trace.instants;
+  if (name == StringId{} || !same_size(instants.time_ns, instants.track, instants.name,
+                                       instants.arg_begin, instants.arg_count))
+    return;
+  for (std::size_t i = 0; i < instants.size(); ++i) {
+    if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
+    const std::int32_t pid = trace.tracks[instants.track[i].raw].pid;
+    const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const RankData& r) { return r.pid == pid; });
+    if (rank == job.ranks.end()) continue;
+    rank->exit_ns = instants.time_ns[i];
+    const std::size_t from = instants.arg_begin[i], count = instants.arg_count[i];
+    if (from > trace.args.size() || count > trace.args.size() - from) continue;
+    for (std::size_t k = from; k < from + count; ++k) {
+      if (trace.args[k].key == status) rank->exit_status = trace.args[k].u64;
+      if (trace.args[k].key == signal) rank->exit_signal = trace.args[k].u64;
+    }
+  }
+}
+
 }  // namespace
 
 Result<JobData> read_job(const Trace& trace) {
@@ -280,6 +303,7 @@ Result<JobData> read_job(const Trace& trace) {
   collector.read_slices();
   collector.read_samples(worker_ranks(trace, name));
   JobData job = collector.finish(std::move(notes));
+  read_exits(trace, job);
   note_missing_ranks(processes, job);
   read_thread_times(trace, job);
   return job;

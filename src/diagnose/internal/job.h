@@ -72,6 +72,8 @@ struct RankData {
   std::vector<CollectiveEvent> collectives;  // by begin
   std::vector<ThreadSample> samples;         // of the main thread, by time
   std::vector<WorkerData> workers;           // by pid
+  std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
+  std::uint64_t exit_status{0}, exit_signal{0};
   ThreadTimes main;
 };
 

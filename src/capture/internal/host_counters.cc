@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/host_counters.h"
+
+#include <array>
+
+#include "sys/cgroup.h"
+#include "sys/tcp.h"
+
+namespace kansoku::capture {
+
+using trace::Arg;
+
+void HostCounters::sample_sockets(const Observed& process, BootTime now) {
+  for (const sys::TcpSocket& socket : sys::tcp_sockets(process.facts.pid, kSocketsMax)) {
+    const std::array args{Arg::str(writer_.name("local"), socket.local),
+                          Arg::str(writer_.name("peer"), socket.peer),
+                          Arg::uint(writer_.name("rtt_us"), socket.rtt_us),
+                          Arg::uint(writer_.name("min_rtt_us"), socket.min_rtt_us),
+                          Arg::uint(writer_.name("retransmits"), socket.retransmits),
+                          Arg::uint(writer_.name("sent_bytes"), socket.bytes_sent),
+                          Arg::uint(writer_.name("received_bytes"), socket.bytes_received),
+                          Arg::uint(writer_.name("rate"), socket.delivery_rate),
+                          Arg::uint(writer_.name("busy_us"), socket.busy_us),
+                          Arg::uint(writer_.name("limited_us"), socket.limited_us)};
+    writer_.instant(process.track, now, writer_.name("tcp"), writer_.category("net"), args);
+  }
+}
+
+void HostCounters::sample(const std::map<std::int32_t, Observed>& processes, BootTime now) {
+  for (const auto& [pid, process] : processes) {
+    if (process.role != "rank") continue;
+    if (const auto throttled = sys::throttled_ns(pid)) {
+      const auto [track, is_new] = tracks_.try_emplace(pid);
+      if (is_new) track->second = writer_.counter_track(process.track, "cpu throttled", "ns");
+      writer_.counter(track->second, now, static_cast<double>(*throttled));
+    }
+    sample_sockets(process, now);
+  }
+}
+
+}  // namespace kansoku::capture

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/common_wait.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "diagnose/internal/names.h"
+#include "diagnose/internal/phases.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+bool is_user_code(std::string_view file) {
+  return !file.empty() && file.find("/dist-packages/") == std::string_view::npos &&
+         file.find("/site-packages/") == std::string_view::npos &&
+         file.find("/lib/python3") == std::string_view::npos;
+}
+
+struct Seen {
+  std::vector<std::size_t> counts;  // by rank
+  trace::Frame frame;
+};
+using SeenFunctions = std::map<std::pair<trace::StringId, trace::StringId>, Seen>;  // name, file
+
+/// Sleeping samples by innermost function; `totals`: all samples within steps, by rank.
+SeenFunctions count_sleep(const Evidence& evidence, std::vector<std::size_t>& totals) {
+  const std::size_t rank_count = evidence.job.ranks.size();
+  SeenFunctions functions;
+  for (std::size_t r = 0; r < rank_count; ++r) {
+    const RankPhases& phases = evidence.phases[r];
+    const auto& steps = evidence.steps.ranks[r];
+    for (const ThreadSample& sample : evidence.job.ranks[r].samples) {
+      if (sample.time_ns < steps.front().begin_ns || sample.time_ns >= steps.back().end_ns)
+        continue;
+      ++totals[r];
+      const bool sleeps = sample.state == trace::SampleState::kSleeping ||
+                          sample.state == trace::SampleState::kDisk;
+      if (!sleeps || !phases.work.contains(sample.time_ns)) continue;
+      if (phases.sets[static_cast<std::size_t>(Phase::kInput)].contains(sample.time_ns)) continue;
+      const auto frames = frames_of(evidence.trace, sample.stack);
+      if (frames.empty() || !is_user_code(text_of(evidence.trace, frames.back().file))) continue;
+      Seen& seen = functions[{frames.back().function, frames.back().file}];
+      seen.counts.resize(rank_count);
+      ++seen.counts[r];
+      seen.frame = frames.back();
+    }
+  }
+  return functions;
+}
+
+}  // namespace
+
+void note_common_waits(const Evidence& evidence, const Options& options,
+                       std::vector<std::string>& notes) {
+  const std::size_t rank_count = evidence.job.ranks.size();
+  std::vector<std::size_t> totals(rank_count, 0);
+  for (const auto& [key, seen] : count_sleep(evidence, totals)) {
+    double least = 1, mean = 0;
+    std::size_t fewest = seen.counts.front();
+    for (std::size_t r = 0; r < rank_count; ++r) {
+      const double share =
+          totals[r] > 0 ? static_cast<double>(seen.counts[r]) / static_cast<double>(totals[r]) : 0;
+      least = std::min(least, share);
+      mean += share / static_cast<double>(rank_count);
+      fewest = std::min(fewest, seen.counts[r]);
+    }
+    if (least < options.common_wait_share_min || fewest < options.common_wait_samples_min) continue;
+    const std::string file(text_of(evidence.trace, seen.frame.file));
+    notes.push_back(
+        fmt::format("every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "
+                    "blame, and without "
+                    "a healthy run to compare with nothing says whether that is too long",
+                    text_of(evidence.trace, seen.frame.function), file.substr(file.rfind('/') + 1),
+                    seen.frame.line, mean * 100));
+  }
+}
+
+}  // namespace kansoku::diagnose

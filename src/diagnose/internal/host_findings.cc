@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/host_findings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "diagnose/internal/names.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kSamplesMin = 3;     // of a connection
+constexpr double kBusyBytesMin = 100'000;  // a connection that moves less tells little
+constexpr double kBusyShareMin = 0.1;      // of the bytes of the busiest link
+constexpr double kRttRatioMin = 3;         // slow connections against the others
+constexpr double kRttExcessMinUs = 1000;
+constexpr double kRetransmitRatioMin = 2.5;
+constexpr double kRetransmitsMin = 40;
+constexpr double kOccupiedRatioMin = 1.3;
+constexpr double kTransferShareMin = 0.10;  // of the step: else a slow link costs nothing
+constexpr double kThrottledShareMin = 0.05;
+constexpr double kThrottledRatioMin = 4;
+
+/// What one end of a connection shows over the window.
+struct Connection {
+  std::int32_t rank{-1};
+  std::string peer;
+  std::vector<double> rtt_us;
+  double first_bytes{-1}, last_bytes{0};  // both ways
+  double first_sent{-1}, last_sent{0};
+  double first_retransmits{-1}, last_retransmits{0};
+  double first_busy_us{-1}, last_busy_us{0};
+};
+
+/// Two ranks that talk to each other.
+struct Link {
+  std::vector<double> rtt_us;
+  double bytes{0}, retransmits{0}, busy_us{0}, sent{0};
+};
+using Links = std::map<std::pair<std::int32_t, std::int32_t>, Link>;
+
+std::map<std::int32_t, std::int32_t> rank_of_pid(const JobData& job) {
+  std::map<std::int32_t, std::int32_t> out;
+  for (const RankData& rank : job.ranks)
+    out.emplace(rank.pid, rank.rank);
+  return out;
+}
+
+class LinkReader {
+ public:
+  explicit LinkReader(const Evidence& evidence)
+      : trace_(evidence.trace), ranks_(rank_of_pid(evidence.job)) {}
+
+  Links read() {
+    const trace::StringId name = trace_.strings.find("tcp");
+    const auto& instants = trace_.instants;
+    for (std::size_t i = 0; i < instants.size() && name != trace::StringId{}; ++i) {
+      if (instants.name[i] == name && instants.track[i].raw < trace_.tracks.size()) take(i);
+    }
+    return join();
+  }
+
+ private:
+  void take(std::size_t i) {
+    const auto rank = ranks_.find(trace_.tracks[trace_.instants.track[i].raw].pid);
+    const std::size_t from = trace_.instants.arg_begin[i], count = trace_.instants.arg_count[i];
+    if (rank == ranks_.end() || from > trace_.args.size() || count > trace_.args.size() - from)
+      return;
+    std::string local, peer;
+    std::map<std::string_view, double> numbers;
+    for (std::size_t k = from; k < from + count; ++k) {
+      const trace::ArgValue& arg = trace_.args[k];
+      const std::string_view key = text_of(trace_, arg.key);
+      if (arg.kind == trace::ArgValue::Kind::kString) {
+        if (key == "local") local = text_of(trace_, arg.text);
+        if (key == "peer") peer = text_of(trace_, arg.text);
+      } else if (arg.kind == trace::ArgValue::Kind::kUint) {
+        numbers[key] = static_cast<double>(arg.u64);
+      }
+    }
+    if (local.empty() || peer.empty()) return;
+    owners_[local] = rank->second;
+    Connection& connection = connections_[{rank->second, local + " " + peer}];
+    connection.rank = rank->second;
+    connection.peer = peer;
+    connection.rtt_us.push_back(numbers["rtt_us"]);
+    const auto widen = [](double& first, double& last, double value) {
+      if (first < 0) first = value;
+      last = value;
+    };
+    widen(connection.first_bytes, connection.last_bytes,
+          numbers["sent_bytes"] + numbers["received_bytes"]);
+    widen(connection.first_sent, connection.last_sent, numbers["sent_bytes"]);
+    widen(connection.first_retransmits, connection.last_retransmits, numbers["retransmits"]);
+    widen(connection.first_busy_us, connection.last_busy_us, numbers["busy_us"]);
+  }
+
+  [[nodiscard]] Links join() const {
+    Links links;
+    for (const auto& [key, connection] : connections_) {
+      const auto owner = owners_.find(connection.peer);
+      if (owner == owners_.end() || owner->second == connection.rank) continue;
+      if (connection.rtt_us.size() < kSamplesMin ||
+          connection.last_bytes - connection.first_bytes < kBusyBytesMin)
+        continue;
+      Link& link = links[{std::min(connection.rank, owner->second),
+                          std::max(connection.rank, owner->second)}];
+      link.rtt_us.insert(link.rtt_us.end(), connection.rtt_us.begin(), connection.rtt_us.end());
+      link.bytes += connection.last_bytes - connection.first_bytes;
+      link.sent += connection.last_sent - connection.first_sent;
+      link.retransmits += connection.last_retransmits - connection.first_retransmits;
+      link.busy_us += connection.last_busy_us - connection.first_busy_us;
+    }
+    // Connections that carry little are waiting most of the time, and their times with them.
+    double most = 0;
+    for (const auto& [pair, link] : links)
+      most = std::max(most, link.bytes);
+    std::erase_if(links,
+                  [&](const auto& entry) { return entry.second.bytes < kBusyShareMin * most; });
+    return links;
+  }
+
+  const trace::Trace& trace_;
+  std::map<std::int32_t, std::int32_t> ranks_;
+  std::map<std::string, std::int32_t> owners_;  // local address -> rank
+  std::map<std::pair<std::int32_t, std::string>, Connection> connections_;
+};
+
+/// A figure of the suspected links and of the others: least of those, greatest of these.
+struct Contrast {
+  double least_in{std::numeric_limits<double>::max()}, most_out{0};
+  [[nodiscard]] double ratio() const { return most_out > 0 ? least_in / most_out : 0; }
+};
+
+template <class Suspected, class Figure>
+Contrast contrast(const Links& links, Suspected is_suspected, Figure figure) {
+  Contrast out;
+  for (const auto& [pair, link] : links) {
+    const double value = figure(link);
+    if (is_suspected(pair)) {
+      out.least_in = std::min(out.least_in, value);
+    } else {
+      out.most_out = std::max(out.most_out, value);
+    }
+  }
+  return out;
+}
+
+struct SlowLink {
+  std::vector<std::int32_t> ranks;  // one: all its links; two: the link between them
+  double strength{0};               // ratio that told
+  std::vector<std::string> evidence;
+};
+
+template <class Suspected>
+std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
+  const auto rtt_of = [](const Link& link) { return stats::median(link.rtt_us); };
+  const Contrast rtt = contrast(links, is_suspected, rtt_of);
+  SlowLink out;
+  if (rtt.ratio() >= kRttRatioMin && rtt.least_in - rtt.most_out >= kRttExcessMinUs) {
+    out.strength = rtt.ratio();
+    out.evidence.push_back(
+        fmt::format("round-trip time of its busy connections at least {:.2f} ms, of all others at "
+                    "most {:.2f} ms (medians)",
+                    rtt.least_in / 1000, rtt.most_out / 1000));
+    return out;
+  }
+  const Contrast again =
+      contrast(links, is_suspected, [](const Link& link) { return link.retransmits; });
+  const Contrast occupied = contrast(links, is_suspected, [](const Link& link) {
+    return link.sent > 0 ? link.busy_us / link.sent : 0;
+  });
+  const bool is_lossy = again.least_in >= kRetransmitsMin &&
+                        again.least_in >= kRetransmitRatioMin * again.most_out &&
+                        occupied.ratio() >= kOccupiedRatioMin;
+  if (!is_lossy) return std::nullopt;
+  out.strength = occupied.ratio();
+  out.evidence.push_back(
+      fmt::format("at least {:.0f} segments of its busy connections were sent again, of all others "
+                  "at most {:.0f}",
+                  again.least_in, again.most_out));
+  out.evidence.push_back(fmt::format(
+      "a byte occupies its connections x {:.2f} as long as any other", occupied.ratio()));
+  return out;
+}
+
+/// The rank, else the pair, whose links stand out most.
+std::optional<SlowLink> find_link(const Links& links) {
+  std::map<std::int32_t, std::size_t> degrees;
+  for (const auto& [pair, link] : links) {
+    ++degrees[pair.first];
+    ++degrees[pair.second];
+  }
+  std::optional<SlowLink> best;
+  for (const auto& [rank, degree] : degrees) {
+    if (degree < 2 || degree + 1 > links.size()) continue;  // others must be there to compare with
+    const std::int32_t suspect = rank;
+    auto found = judge(links, [suspect](const auto& pair) {
+      return pair.first == suspect || pair.second == suspect;
+    });
+    if (!found || (best && best->strength >= found->strength)) continue;
+    found->ranks = {rank};
+    best = std::move(found);
+  }
+  if (best || links.size() < 3) return best;
+  for (const auto& [pair, link] : links) {
+    const auto suspect = pair;
+    auto found = judge(links, [suspect](const auto& other) { return other == suspect; });
+    if (!found || (best && best->strength >= found->strength)) continue;
+    found->ranks = {pair.first, pair.second};
+    best = std::move(found);
+  }
+  return best;
+}
+
+double mean_transfer_ms(const Evidence& evidence) {
+  double sum = 0;
+  for (const StepTimes& times : evidence.times)
+    sum += stats::mean(times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)]);
+  return sum / static_cast<double>(evidence.times.size());
+}
+
+}  // namespace
+
+std::optional<Finding> find_slow_link(const Evidence& evidence, const Options&) {
+  const double transfer_ms = mean_transfer_ms(evidence);
+  if (transfer_ms < kTransferShareMin * evidence.mean_step_ms) return std::nullopt;
+  const Links links = LinkReader(evidence).read();
+  if (links.size() < 3) return std::nullopt;
+  auto slow = find_link(links);
+  if (!slow) return std::nullopt;
+  Finding finding;
+  finding.kind = "slow_link";
+  finding.phase = "transfer";
+  finding.ranks = slow->ranks;
+  finding.function = slow->ranks.size() == 1
+                         ? fmt::format("link of rank {}", slow->ranks.front())
+                         : fmt::format("link between ranks {}", fmt::join(slow->ranks, " and "));
+  // What a link as fast as the others' would save, as far as transfers are bound by it.
+  finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
+  finding.share = finding.cost_ms_per_step / evidence.mean_step_ms;
+  finding.confidence = finding.rank_confidence = 0.95;
+  finding.evidence = slow->evidence;
+  finding.evidence.push_back(
+      fmt::format("transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived",
+                  transfer_ms, evidence.mean_step_ms));
+  finding.evidence.push_back("next: compare counters of this host's network port with its peers'");
+  return finding;
+}
+
+std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) {
+  struct Held {
+    double first{-1}, last{0};
+    std::int64_t first_ns{0}, last_ns{0};
+    [[nodiscard]] double share() const {
+      return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : 0;
+    }
+  };
+  const trace::Trace& trace = evidence.trace;
+  const auto ranks = rank_of_pid(evidence.job);
+  std::map<std::int32_t, Held> spans;
+  for (std::size_t i = 0; i < trace.counters.size(); ++i) {
+    if (trace.counters.track[i].raw >= trace.tracks.size()) continue;
+    const trace::Track* track = &trace.tracks[trace.counters.track[i].raw];
+    if (text_of(trace, track->name) != "cpu throttled") continue;
+    if (track->pid == 0 && track->parent.raw < trace.tracks.size())
+      track = &trace.tracks[track->parent.raw];
+    const auto rank = ranks.find(track->pid);
+    if (rank == ranks.end()) continue;
+    Held& span = spans[rank->second];
+    if (span.first < 0) {
+      span.first = trace.counters.value[i];
+      span.first_ns = trace.counters.time_ns[i];
+    }
+    span.last = trace.counters.value[i];
+    span.last_ns = trace.counters.time_ns[i];
+  }
+  std::int32_t worst = trace::kNoRank;
+  double most = 0, second = 0;
+  for (const auto& [rank, span] : spans) {
+    const double share = span.share();
+    if (share > most) {
+      second = most;
+      most = share;
+      worst = rank;
+    } else {
+      second = std::max(second, share);
+    }
+  }
+  if (most < kThrottledShareMin || most < kThrottledRatioMin * second) return std::nullopt;
+  Finding finding;
+  finding.kind = "cpu_throttled";
+  finding.ranks = {worst};
+  finding.share = std::min(most, 1.0);
+  finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
+  finding.confidence = finding.rank_confidence = 1;
+  finding.evidence.push_back(
+      fmt::format("the processor quota of its control group held it back for {:.0f} % of the time, "
+                  "its peers for "
+                  "at most {:.0f} %",
+                  most * 100, second * 100));
+  finding.evidence.push_back(
+      "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its "
+      "container's CPU limit");
+  return finding;
+}
+
+}  // namespace kansoku::diagnose

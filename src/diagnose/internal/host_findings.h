@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "diagnose/diagnose.h"
+#include "diagnose/internal/evidence.h"
+
+namespace kansoku::diagnose {
+
+/// A rank that its processor quota held back while its peers were not ("cpu_throttled").
+[[nodiscard]] std::optional<Finding> find_throttled(const Evidence& evidence,
+                                                    const Options& options);
+
+/// A rank all of whose busy connections are slow, or a pair whose connection is, while the others'
+/// are not ("slow_link"): by round-trip time, or by retransmissions together with the time that a
+/// byte occupies the connection.
+[[nodiscard]] std::optional<Finding> find_slow_link(const Evidence& evidence,
+                                                    const Options& options);
+
+}  // namespace kansoku::diagnose
