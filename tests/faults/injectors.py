@@ -195,6 +195,8 @@ class Network(Injector):
         run("ip", "link", "add", bridge, "type", "bridge")
         run("ip", "link", "set", bridge, "up")
         for rank, name in enumerate(self.spaces.names):
+            # With its namespace the pair would vanish too, but later: the next run would find its name taken.
+            self.stack.callback(run, "ip", "link", "del", self.host_end(rank), check=False)
             run("ip", "link", "add", self.host_end(rank), "type", "veth", "peer", "name", "eth0", "netns", name)
             run("ip", "link", "set", self.host_end(rank), "master", bridge, "up")
             run("ip", "-n", name, "addr", "add", f"10.77.0.{rank + 1}/24", "dev", "eth0")

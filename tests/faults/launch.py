@@ -26,14 +26,19 @@ def main():
     cores = [core for core in os.environ.get("CPUS", "").split(",") if core]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks)}
     children = []
-    signal.signal(signal.SIGTERM, lambda *_: [child.terminate() for child in children])
-    for rank in range(ranks):
-        command = ["nsenter", "--net=/run/netns/" + spaces[rank]] if spaces else []
-        command += ["taskset", "-c", cores[rank]] if cores else []
-        command += ["/usr/bin/python3", *sys.argv[1:]]
-        children.append(subprocess.Popen(command, env={**common, **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
-    statuses = [child.wait() for child in children]
-    sys.exit(next((status & 0xff for status in statuses if status), 0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        for rank in range(ranks):
+            command = ["nsenter", "--net=/run/netns/" + spaces[rank]] if spaces else []
+            command += ["taskset", "-c", cores[rank]] if cores else []
+            command += ["/usr/bin/python3", *sys.argv[1:]]
+            children.append(subprocess.Popen(command, env={**common, **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
+        statuses = [child.wait() for child in children]
+        sys.exit(next((status & 0xff for status in statuses if status), 0))
+    finally:
+        for child in children:
+            child.terminate()
+            child.wait()
 
 
 if __name__ == "__main__":

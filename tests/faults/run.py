@@ -92,15 +92,20 @@ def profile(kansoku, trace, command, environment, record_s, during):
     `during(recorder)` is called while the recording runs; the job has ended when it returns.
     """
     duration = ["--duration", f"{record_s}s"] if record_s else []
-    recorder = subprocess.Popen([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], env=environment,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        during(recorder)
-    finally:
-        wait_for_end(recorder)
-    done = subprocess.run([kansoku, "diagnose", "--json", trace], capture_output=True, text=True, check=False)
-    if not done.stdout:
-        raise Impossible(f"no diagnosis: {done.stderr.strip()} {recorder.stderr.read()[-500:].strip()}")
+    with tempfile.TemporaryFile("w+") as log:
+        recorder = subprocess.Popen([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], env=environment,
+                                    stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+        try:
+            during(recorder)
+        except BaseException:
+            recorder.terminate()  # passes it on to the command: ranks that have not said who they are end with it
+            raise
+        finally:
+            wait_for_end(recorder)
+        done = subprocess.run([kansoku, "diagnose", "--json", trace], capture_output=True, text=True, check=False)
+        if not done.stdout:
+            log.seek(0)
+            raise Impossible(f"no diagnosis: {done.stderr.strip()} {log.read()[-500:].strip()}")
     return json.loads(done.stdout)
 
 
