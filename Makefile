@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-check
+.PHONY: help build demo test bench eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-check deps-faults
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -13,11 +13,12 @@ help:
 	@echo "make build    build $(KANSOKU)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
+	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-check: deps-%:
+deps-build deps-demo deps-test deps-check deps-faults: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -43,6 +44,9 @@ eval: deps-demo build
 	tests/eval/evaluate.py kinds
 	tests/eval/evaluate.py clean
 	tests/eval/evaluate.py plain
+
+faults: deps-faults build
+	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)
 
 check: deps-check
 	cmake --preset release

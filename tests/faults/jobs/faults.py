@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults that a job can bring upon itself, and the report it gives of its own steps.
+
+  FAULT         a name of KNOWN [none]
+  FAULT_RANKS   ranks that get it, "1" or "0,2", or "all"
+  FAULT_DOSE    share of this job's own clean step, measured in steps 10 to 39; the fault begins after step 40
+  FAULT_MS      instead of FAULT_DOSE: milliseconds a step, from the first step on
+  FAULT_EVENTS  pipe or file that gets one JSON line per event: started, calibrated, fault, finished
+
+The job calls the functions below where user code has its own; they return at once unless the fault is theirs.
+"""
+import ctypes
+import gc
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+KNOWN = ("none", "input_sleep", "collate", "forward", "backward", "optimizer", "checkpoint", "evaluation", "everywhere", "rotating",
+         "log_every_step", "double_batch", "evaluation_everywhere", "skip_collective", "stuck_loader", "deadlock",
+         "interpreter_lock", "mismatch")
+CALIBRATE_FROM, CALIBRATE_TO = 10, 40
+PERIOD = 20  # steps between two checkpoints or evaluations
+HANG_AT = CALIBRATE_TO + 20
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+NAME = os.environ.get("FAULT") or "none"
+DOSE = float(os.environ.get("FAULT_DOSE") or 0)
+WORKERS = int(os.environ.get("WORKERS") or 0)
+_ranks = os.environ.get("FAULT_RANKS") or ""
+_mine = _ranks == "all" or str(RANK) in _ranks.split(",")
+# Seconds a step; shared with data-loader workers, which are forked before the fault is calibrated.
+_cost = multiprocessing.Value("d", float(os.environ.get("FAULT_MS") or 0) / 1000, lock=False)
+_step = multiprocessing.Value("i", 0, lock=False)
+_events = os.environ.get("FAULT_EVENTS")
+
+if NAME not in KNOWN:
+    raise SystemExit(f"FAULT={NAME} is unknown; one of {' '.join(KNOWN)}")
+
+
+def on(name):
+    return NAME == name and _mine
+
+
+def tell(event, **facts):
+    """One line to whoever planted the fault; lines this short are written in one piece."""
+    if _events:
+        line = json.dumps({"event": event, "rank": RANK, "pid": os.getpid(), "at": time.monotonic(), **facts}) + "\n"
+        with open(_events, "ab", buffering=0) as pipe:
+            pipe.write(line.encode())
+
+
+def hang_is_due():
+    if _step.value < HANG_AT:
+        return False
+    tell("fault")
+    return True
+
+
+def burn(seconds):
+    """Tensor work for that much of this thread's own processor time."""
+    end = time.thread_time() + seconds
+    values = torch.ones(64, 64)
+    while time.thread_time() < end:
+        values = torch.tanh(values)
+
+
+# --- the data set ---------------------------------------------------------------------------------
+
+def read_slow_source(parts):
+    time.sleep(_cost.value / parts)
+
+
+def read_silent_source():
+    silent, _kept_open = os.pipe()
+    os.read(silent, 1)
+
+
+def at_sample(parts):
+    """In Dataset.__getitem__; `parts`: samples a step."""
+    if on("input_sleep"):
+        read_slow_source(parts)
+    if on("stuck_loader") and hang_is_due():
+        read_silent_source()
+
+
+def tokenise_again(parts):
+    end = time.thread_time() + _cost.value / parts
+    while time.thread_time() < end:
+        " ".join(str(number) for number in range(200)).split()
+
+
+def at_collate(parts):
+    if on("collate"):
+        tokenise_again(parts)
+
+
+# --- forward, backward, optimizer -----------------------------------------------------------------
+
+def normalise_again(parts):
+    burn(_cost.value / parts)
+
+
+def wait_for_device(parts):
+    """Not a burn: where all ranks do it they may outnumber the processors, and the dose would grow."""
+    time.sleep(_cost.value / parts)
+
+
+def scan_gradient(gradient, parts):
+    burn(_cost.value / parts)
+    return gradient
+
+
+def at_forward(hidden, parts):
+    """In Module.forward, on the output of its first layers; `parts`: forward passes a step."""
+    if on("forward"):
+        normalise_again(parts)
+    if on("everywhere"):
+        wait_for_device(parts)
+    if on("backward") and hidden.requires_grad:
+        hidden.register_hook(lambda gradient: scan_gradient(gradient, parts))
+    return hidden
+
+
+def scan_for_overflow():
+    burn(_cost.value)
+
+
+def optimizer_kind(kind):
+    """The optimizer class, or one with a costly step()."""
+
+    class CarefulOptimizer(kind):
+        def step(self, closure=None):
+            scan_for_overflow()
+            return super().step(closure)
+
+    return CarefulOptimizer if on("optimizer") else kind
+
+
+# --- between the steps ----------------------------------------------------------------------------
+
+def save_checkpoint(model):
+    """Writes and syncs until the dose of all steps since the last one is spent: a disk that is too slow for its job."""
+    end = time.monotonic() + _cost.value * PERIOD
+    with tempfile.TemporaryFile() as file:
+        torch.save(model.state_dict(), file)
+        while time.monotonic() < end:
+            file.seek(0)
+            file.write(b"\1" * (1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def evaluate(model, batch, loss_of, seconds):
+    end = time.monotonic() + seconds
+    with torch.no_grad():
+        while time.monotonic() < end:
+            loss_of(model.module, batch)
+
+
+def collect_garbage():
+    end = time.monotonic() + _cost.value
+    while time.monotonic() < end:
+        gc.collect()
+
+
+def log_step(step, loss):
+    if step % 100 == 1:
+        print(f"step {step} loss {float(loss):.4f}", flush=True)
+    with open(os.devnull, "w", encoding="utf-8") as log:
+        log.write(json.dumps({"step": step, "loss": float(loss), "at": time.time()}))
+
+
+def decode_natively():
+    ctypes.PyDLL(None).pause()  # PyDLL keeps the interpreter lock
+
+
+def merge_statistics(count):
+    dist.all_reduce(torch.zeros(count))
+
+
+def report_metrics():
+    """Two locks, taken in opposite order by two threads."""
+    totals, file = threading.Lock(), threading.Lock()
+    file_taken, totals_taken = threading.Event(), threading.Event()
+
+    def flush_metrics():
+        with file:
+            file_taken.set()
+            totals_taken.wait()
+            with totals:
+                pass
+
+    threading.Thread(target=flush_metrics, daemon=True).start()
+    with totals:
+        totals_taken.set()
+        file_taken.wait()
+        with file:
+            pass
+
+
+def wait_for_peers(step):
+    """A barrier that every rank takes but the faulted one."""
+    if NAME == "skip_collective" and step == HANG_AT:
+        if _mine:
+            tell("fault")
+        else:
+            dist.barrier()
+
+
+def at_step_end(step, model, batch, loss, loss_of):
+    """After optimizer.step(); `loss_of(model, batch)` computes a loss."""
+    if step > CALIBRATE_TO and step % PERIOD == 0:
+        if on("checkpoint"):
+            save_checkpoint(model)
+        if on("evaluation"):
+            evaluate(model, batch, loss_of, _cost.value * PERIOD)
+        if on("evaluation_everywhere"):
+            evaluate(model, batch, loss_of, 0.1)
+    if on("log_every_step") and RANK == 0:
+        log_step(step, loss)
+    if on("rotating") and step % WORLD == RANK:
+        collect_garbage()
+    wait_for_peers(step)
+    if step == HANG_AT:
+        if NAME == "mismatch":
+            if _mine:
+                tell("fault")
+            merge_statistics(300_000 if _mine else 100_000)
+        if on("deadlock"):
+            tell("fault")
+            report_metrics()
+        if on("interpreter_lock"):
+            tell("fault")
+            decode_natively()
+
+
+def epochs(batch):
+    """Batch size and steps of each epoch; None: until the time is over."""
+    return [(batch, 120), (2 * batch, None)] if on("double_batch") else [(batch, None)]
+
+
+# --- the job's own clock --------------------------------------------------------------------------
+
+class Clock:
+    """Times the steps, plants the dose once enough clean ones are known, ends the job in time on all ranks together."""
+
+    def __init__(self, seconds):
+        self.steps, self.seconds, self.began = [], seconds, time.monotonic()
+        self.last, self.cpu = self.began, 0.0
+        self.keep_going = torch.ones(1)
+
+    def step_done(self, gradient_bytes):
+        """True as long as the job shall go on."""
+        now = time.monotonic()
+        self.steps.append(now - self.last)
+        self.last = now
+        count = _step.value = len(self.steps)
+        if count == CALIBRATE_FROM:
+            self.cpu = time.process_time()
+        if count == CALIBRATE_TO:
+            self.calibrate(gradient_bytes)
+        if count % 8 == 0:  # rank 0 decides for all
+            self.keep_going[0] = float(now - self.began < self.seconds)
+            dist.broadcast(self.keep_going, 0)
+        return bool(self.keep_going[0])
+
+    def clean_step(self):
+        return sum(self.steps[CALIBRATE_FROM:CALIBRATE_TO]) / (CALIBRATE_TO - CALIBRATE_FROM)
+
+    def calibrate(self, gradient_bytes):
+        cpu = (time.process_time() - self.cpu) / (CALIBRATE_TO - CALIBRATE_FROM)
+        clean = torch.tensor([self.clean_step()])
+        dist.broadcast(clean, 0)
+        if DOSE:
+            # A worker fetches while its rank computes: it costs a step only what it takes beyond one.
+            _cost.value = (DOSE + (WORKERS > 0)) * float(clean)
+        tell("calibrated", step_ms=float(clean) * 1000, cpu_ms=cpu * 1000, gradient_bytes=gradient_bytes)
+
+    def finish(self):
+        faulted = self.steps[CALIBRATE_TO + 5:]
+        tell("finished", steps=len(self.steps), clean_ms=self.clean_step() * 1000,
+             fault_ms=1000 * sum(faulted) / max(1, len(faulted)))
+
+
+tell("started")

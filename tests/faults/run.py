@@ -1,0 +1,274 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants faults in real training jobs, lets Kansoku diagnose each recording, and scores the answers.
+
+  run.py                                   every fault, dose and model; finished ones of this commit are skipped
+  run.py --fault forward_op --dose 1.0 --model mlp --repeats 3
+  run.py --list | --check | --table        the truths | are they complete | the scores so far
+Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
+"""
+import argparse
+import contextlib
+import glob
+import hashlib
+import itertools
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+from injectors import INJECTORS, Impossible  # noqa: E402
+from score import print_table  # noqa: E402
+from truth import MODELS, judge, load  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+START_S = 10  # the ranks import PyTorch and meet
+END_S = 60  # a job that has not ended so long after its time is ended
+
+
+class Job:
+    """The ranks of one run, as their events tell; ends what is left of them, by descriptor, so that no stranger is hit."""
+
+    def __init__(self, folder, stack):
+        self.path = os.path.join(folder, "events")
+        os.mkfifo(self.path)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)  # a writer of its own: no end of file between two events
+        self.pidfds, self.text, self.facts = {}, b"", {}
+        stack.callback(self.close)
+
+    def close(self):
+        self.end()
+        for fd in [self.fd, *self.pidfds.values()]:
+            os.close(fd)
+
+    def read(self):
+        """The events that have come meanwhile."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.text += os.read(self.fd, 65536)
+        *lines, self.text = self.text.split(b"\n")
+        for event in map(json.loads, lines):
+            if event["event"] == "started":
+                self.hold(event["pid"])
+            elif event["rank"] == 0 and event["event"] in ("calibrated", "finished"):
+                self.facts.update({key: event[key] for key in ("step_ms", "clean_ms", "fault_ms") if key in event})
+            yield event
+
+    def hold(self, pid):
+        if pid not in self.pidfds:
+            with contextlib.suppress(ProcessLookupError):
+                self.pidfds[pid] = os.pidfd_open(pid)
+
+    def end(self):
+        for pid in list(self.pidfds):  # their data-loader workers may be stuck, and outlive them
+            for path in glob.glob(f"/proc/{pid}/task/*/children"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(path, encoding="ascii") as file:
+                    for child in file.read().split():
+                        self.hold(int(child))
+        for fd in self.pidfds.values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            select.select([fd], [], [])
+
+
+def wait_for_end(process):
+    """The recorder ends when its command has; one that does not is ended."""
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def profile(kansoku, trace, command, environment, record_s, during):
+    """Observes a command that is started with it, for `record_s` seconds (None: until it ends), and returns the diagnosis.
+
+    `during(recorder)` is called while the recording runs; the job has ended when it returns.
+    """
+    duration = ["--duration", f"{record_s}s"] if record_s else []
+    with tempfile.TemporaryFile("w+") as log:
+        recorder = subprocess.Popen([kansoku, "record", "-q", "-o", trace, *duration, "--", *command], env=environment,
+                                    stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+        try:
+            during(recorder)
+        except BaseException:
+            recorder.terminate()  # passes it on to the command: ranks that have not said who they are end with it
+            raise
+        finally:
+            wait_for_end(recorder)
+        done = subprocess.run([kansoku, "diagnose", "--json", trace], capture_output=True, text=True, check=False)
+        if not done.stdout:
+            log.seek(0)
+            raise Impossible(f"no diagnosis: {done.stderr.strip()} {log.read()[-500:].strip()}")
+    return json.loads(done.stdout)
+
+
+def watch(recorder, job, injector, limit_s):
+    """Hands the job's events to the injector until the recorder has ended or the time since the first event is over."""
+    recorder_fd = os.pidfd_open(recorder.pid)
+    deadline = time.monotonic() + START_S + END_S
+    started = False
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            ready = select.select([job.fd, recorder_fd], [], [], left)[0]
+            for event in job.read():
+                if not started:
+                    started, deadline = True, time.monotonic() + limit_s
+                injector.on_event(event)
+            if recorder_fd in ready:
+                return
+    finally:
+        os.close(recorder_fd)
+        job.end()
+
+
+def run_one(options, fault, dose, model):
+    """One recorded job with one fault, compared with the truth: a dict for the results file."""
+    script, environment, world = MODELS[model]
+    world = fault.world or world
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-faults-"))
+        injector = INJECTORS[fault.inject["by"]](fault, dose, world, stack)
+        job = Job(folder, stack)
+        environment = {**os.environ, **environment, "RANKS": str(world), "SECONDS": str(options.seconds), "FAULT_EVENTS": job.path,
+                       **fault.inject.get("env", {}), **injector.environment()}
+        trace = os.path.join(options.traces or folder, f"{fault.name}-{dose}-{model}.pftrace")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(trace)
+        record_s = START_S + options.seconds if fault.expects == "hang" else None
+        limit_s = record_s + 1 if record_s else options.seconds + END_S
+        command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
+        began = time.monotonic()
+        diagnosis = profile(options.kansoku, trace, command, environment, record_s,
+                            lambda recorder: watch(recorder, job, injector, limit_s))
+        now = time.monotonic()
+        return {**judge(fault, world, diagnosis), "run_s": now - began, **job.facts, "steps": diagnosis["steps"].get("count", 0),
+                "report_s": now - injector.planted_at if injector.planted_at else None,
+                "findings": [brief(finding) for finding in diagnosis["findings"][:3]], "notes": diagnosis["notes"]}
+
+
+def brief(finding):
+    return {key: finding[key] for key in ("kind", "ranks", "phase", "function", "cost_ms_per_step", "share", "confidence")}
+
+
+def progress(result):
+    if "not_run" in result:
+        return "not run: " + result["not_run"]
+    said = "nothing found"
+    if result["findings"]:
+        top = result["findings"][0]
+        said = f"rank {top['ranks']} {top['kind']} {top['function'] or '-'} {top['cost_ms_per_step']:.1f} ms {top['confidence']:.2f}"
+    step = f"step {result['clean_ms']:.1f} -> {result['fault_ms']:.1f} ms" if "fault_ms" in result else "did not finish"
+    wrong = [word for word in ("rank", "function", "kind") if result.get(word) is False]
+    return f"{'right' if result['right'] else 'WRONG ' + ' '.join(wrong)}: {said} | {step}, {result['run_s']:.0f} s"
+
+
+def commit_of_tree():
+    """The commit, with a hash of what differs from it: results of another tree are not taken for this one's."""
+    def git(*arguments):
+        return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False).stdout
+    changed = git("diff", "HEAD")
+    return (git("rev-parse", "--short=12", "HEAD").strip() or "none") + ("+" + hashlib.sha1(changed.encode()).hexdigest()[:6] if changed else "")
+
+
+def chosen(options, faults):
+    """(fault, dose, model, repeat) in the order of running: each fault once before any is repeated."""
+    for repeat, fault in itertools.product(range(options.repeats), faults.values()):
+        if options.fault and fault.name not in options.fault:
+            continue
+        for dose, model in itertools.product(fault.doses or [None], fault.models):
+            if (not options.dose or dose is None or dose in options.dose) and (not options.model or model in options.model):
+                yield fault, dose, model, repeat
+
+
+def read_results(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def run_all(options, faults, commit):
+    done = {tuple(r["key"]) for r in read_results(options.results) if "not_run" not in r}
+    for fault, dose, model, repeat in chosen(options, faults):
+        key = (commit, options.seconds, fault.name, dose, model, repeat)
+        if key in done:
+            continue
+        print(f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1} ... ", end="", flush=True)
+        try:
+            result = run_one(options, fault, dose, model)
+        except Impossible as reason:
+            result = {"not_run": str(reason)}
+        print(progress(result), flush=True)
+        with open(options.results, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "fault": fault.name, "dose": dose, "model": model, "repeat": repeat,
+                                   "commit": commit, "expects": fault.expects, **result}) + "\n")
+
+
+def list_truths(faults):
+    for fault in faults.values():
+        doses = " ".join(map(str, fault.doses)) or "-"
+        print(f"{fault.name:24} {fault.expects:8} rank {str(fault.ranks):6} {fault.function:44} {','.join(fault.kinds) or '-':28} {doses}\n"
+              f"{'':24} {fault.what}")
+
+
+def interrupt_once(_number, _frame):
+    """A second Ctrl-C does not stop the removal of what the run has made."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
+    parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=12, help="how long each job trains [%(default)s]")
+    parser.add_argument("--results", default=os.path.join(ROOT, "build/faults/results.jsonl"), metavar="FILE")
+    parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only check the fault files")
+    parser.add_argument("--table", action="store_true", help="only print the scores in the results file")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    faults, problems = load(os.path.join(HERE, "faults"))
+    problems += [f"no fault is called {name}" for name in options.fault if name not in faults]
+    if problems:
+        print("\n".join(problems))
+        return 2
+    if options.check:
+        print(f"faults: {len(faults)} files, every truth is complete")
+        return 0
+    if options.list:
+        list_truths(faults)
+        return 0
+    signal.signal(signal.SIGINT, interrupt_once)
+    signal.signal(signal.SIGTERM, interrupt_once)
+    commit = commit_of_tree()
+    for folder in (os.path.dirname(options.results), options.traces):
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    try:
+        if not options.table:
+            run_all(options, faults, commit)
+    except KeyboardInterrupt:
+        print("stopped; what is finished is kept")
+        return 130
+    print_table([r for r in read_results(options.results) if options.table or r["commit"] == commit])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
