@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/sources.h"
+#include "diagnose/baseline.h"
 #include "diagnose/hang_dumps.h"
 #include "diagnose/profile.h"
 #include "diagnose/timeline.h"
@@ -15,6 +16,7 @@
 namespace kansoku::cli {
 namespace {
 
+constexpr std::size_t kBaselineBytesMax = std::size_t{16} << 20;
 constexpr std::size_t kSlowEvents = 2'000'000;  // about two seconds of diagnosing
 
 // One line for each counter that a reader of the verdict must know.
@@ -38,7 +40,8 @@ Result<diagnose::Diagnosis> diagnose_sources(const Sources& sources, std::uint64
 
 }  // namespace
 
-Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed) {
+Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed,
+                         const std::string& baseline) {
   TRY(const Sources sources, read_sources(paths));
   const trace::Trace& trace = sources.trace;
   if (trace.slices.size() + trace.samples.size() > kSlowEvents) {
@@ -46,6 +49,12 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
                trace.samples.size());
   }
   TRY(auto diagnosis, diagnose_sources(sources, seed));
+  if (!baseline.empty()) {
+    TRY(const std::string text, sys::read_file(baseline, kBaselineBytesMax));
+    TRY(const Json json, Json::parse(text));
+    TRY(auto regression, diagnose::compare_with_baseline(diagnosis, json, {}));
+    if (regression) diagnosis.findings.push_back(std::move(*regression));
+  }
   for (const std::string& path : sources.skipped)
     diagnosis.notes.push_back(fmt::format("{} is no trace: left out", path));
   Analysis out;
@@ -55,6 +64,11 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
   out.has_findings = !diagnosis.findings.empty();
   out.diagnosis = std::move(diagnosis);
   return out;
+}
+
+Result<void> write_baseline(const Analysis& analysis, const std::string& path) {
+  TRY(const Json json, diagnose::make_baseline(analysis.diagnosis));
+  return sys::write_file(path, json.dump(2) + "\n");
 }
 
 Result<void> write_report(const Analysis& analysis, const std::string& path) {

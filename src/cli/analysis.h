@@ -25,7 +25,12 @@ struct Analysis {
 /// folder stands for the files in it that are one of these, by name. kCorrupt names file and
 /// damage, kUnsupported a mixture. Prints progress to standard error when it takes longer than two
 /// seconds.
-[[nodiscard]] Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed);
+/// `baseline` (may be empty): a file to compare with, see diagnose/baseline.h.
+[[nodiscard]] Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed,
+                                       const std::string& baseline = {});
+
+/// Writes a healthy analysis as a baseline for later runs (mode 0600).
+[[nodiscard]] Result<void> write_baseline(const Analysis& analysis, const std::string& path);
 
 /// Writes the self-contained HTML report (mode 0600).
 [[nodiscard]] Result<void> write_report(const Analysis& analysis, const std::string& path);

@@ -22,12 +22,15 @@ class Diagnose final : public Command {
     app.add_flag("--json", json_,
                  "print JSON (schema kansoku.diagnosis/1, docs/formats/diagnosis.md)");
     app.add_option("--html", html_, "also write a report that any browser opens");
+    app.add_option("--baseline", baseline_, "also compare with this healthy run of the same job");
+    app.add_option("--save-baseline", new_baseline_,
+                   "write this run as a baseline; refused if it has findings");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
     app.footer("Exit status: 0 nothing found, 10 findings, 2 a file cannot be read as a trace.");
   }
 
   int run() override {
-    const auto analysis = analyse(files_, seed_);
+    const auto analysis = analyse(files_, seed_, baseline_);
     if (!analysis) return report(analysis.error());
     fmt::print("{}\n", json_ ? analysis->json.dump(2) : analysis->text);
     if (!html_.empty()) {
@@ -35,12 +38,16 @@ class Diagnose final : public Command {
         return report(written.error());
       if (!json_) fmt::print("report: {}\n", html_);
     }
+    if (!new_baseline_.empty()) {
+      if (const auto written = write_baseline(*analysis, new_baseline_); !written)
+        return report(written.error());
+    }
     return analysis->has_findings ? kExitFindings : kExitOk;
   }
 
  private:
   std::vector<std::string> files_;
-  std::string html_;
+  std::string html_, baseline_, new_baseline_;
   bool json_{false};
   std::uint64_t seed_{1};
 };

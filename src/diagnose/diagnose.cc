@@ -282,7 +282,8 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     const std::vector<double> durations = step_durations(times);
     mean_step_ms = stats::mean(durations);
     out.steps = {steps.count(), stats::median(durations), stats::quantile(durations, 0.95),
-                 mean_step_ms,  steps.found_by,           steps.word};
+                 mean_step_ms,  steps.found_by,           steps.word,
+                 durations};
     out.ranks = summarise_ranks(job, times);
     const Evidence evidence{trace,  job,   collectives,         steps,
                             phases, times, out.steps.median_ms, mean_step_ms};

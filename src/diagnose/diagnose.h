@@ -70,7 +70,7 @@ struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
                      // slow_worker stage_imbalance data_imbalance
-                     // cpu_throttled slow_link
+                     // cpu_throttled slow_link regression
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
@@ -94,6 +94,7 @@ struct StepSummary {
   double mean_ms{0};
   std::string found_by{"none"};   // "optimizer", "backward", "input", "collectives", "none"
   std::vector<std::string> word;  // the events that repeat once a step
+  std::vector<double> durations_ms;  // of each
 };
 
 /// Means over the counted steps of one rank.

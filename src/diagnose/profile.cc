@@ -267,6 +267,7 @@ void ProfileDiagnosis::summarise() {
   if (!all.empty()) {
     out_.steps.count = views_.front().step_ms.size();
     out_.steps.found_by = "profiler";
+    out_.steps.durations_ms = all;
     out_.steps.median_ms = stats::median(all);
     out_.steps.p95_ms = stats::quantile(all, 0.95);
     out_.steps.mean_ms = stats::mean(all);

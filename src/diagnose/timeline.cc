@@ -188,6 +188,8 @@ Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
   out.slowdown = w.slowdown;
   out.steps.count = w.step_count;
   out.steps.found_by = "timeline";
+  for (const double seconds : w.step_s)
+    out.steps.durations_ms.push_back(seconds * 1e3);
   out.steps.median_ms = stats::median(w.step_s) * 1e3;
   out.steps.p95_ms = stats::quantile(w.step_s, 0.95) * 1e3;
   out.steps.mean_ms = w.original_s * 1e3;

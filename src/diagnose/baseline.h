@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "common/json.h"
+#include "common/result.h"
+#include "diagnose/diagnose.h"
+
+namespace kansoku::diagnose {
+
+/// What a healthy run of a job looks like, to compare later runs with: schema "kansoku.baseline/1".
+/// Fails with kNotFound if the diagnosis has no steps, and with kUnsupported if it has findings: a
+/// baseline must be healthy.
+[[nodiscard]] Result<Json> make_baseline(const Diagnosis& diagnosis);
+
+struct BaselineOptions {
+  double ratio_min{1.05};  // of median steps: less is no regression
+};
+
+/// A finding of kind "regression" if the median step is longer than the baseline's by more than
+/// `ratio_min` and their 95 % intervals lie apart, with the phase and the function that grew most;
+/// nothing otherwise. kUnsupported if `untrusted` is no baseline or of another number of ranks.
+/// Source: FLARE's comparison with healthy history (second-hand); the test is ours.
+[[nodiscard]] Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
+                                                                   const Json& untrusted,
+                                                                   const BaselineOptions& options);
+
+}  // namespace kansoku::diagnose

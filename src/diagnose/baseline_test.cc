@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/baseline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/rng.h"
+#include "diagnose/synthetic_for_test.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using testing::HasSubstr;
+
+Diagnosis of(const SyntheticJob& job) {
+  auto diagnosis = diagnose(make_trace(job), {});
+  EXPECT_TRUE(diagnosis) << diagnosis.error().what;
+  return std::move(diagnosis).value();
+}
+
+TEST(Baseline, AHealthyRunDoesNotRegressAgainstAnother) {
+  const auto baseline = make_baseline(of({.seed = 1}));
+  ASSERT_TRUE(baseline) << baseline.error().what;
+  const auto found = compare_with_baseline(of({.seed = 2}), *baseline, {});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(*found);
+}
+
+TEST(Baseline, SeesWhatIsSlowOnAllRanksFromTheFirstStep) {
+  const auto baseline = make_baseline(of({.seed = 1}));
+  ASSERT_TRUE(baseline);
+  SyntheticJob slow{.seed = 2};
+  slow.forward_ms += 8;  // every rank, every step: nobody differs from anybody
+  const Diagnosis diagnosis = of(slow);
+  EXPECT_TRUE(diagnosis.findings.empty());
+  const auto found = compare_with_baseline(diagnosis, *baseline, {});
+  ASSERT_TRUE(found);
+  ASSERT_TRUE(*found);
+  EXPECT_EQ((*found)->kind, "regression");
+  EXPECT_EQ((*found)->phase, "forward");
+  EXPECT_NEAR((*found)->cost_ms_per_step, 8, 1);
+  EXPECT_EQ((*found)->ranks.size(), 4U);
+  EXPECT_THAT((*found)->evidence.front(), HasSubstr("baseline"));
+}
+
+TEST(Baseline, RefusesWhatDoesNotFit) {
+  const Diagnosis diagnosis = of({.seed = 1});
+  EXPECT_EQ(compare_with_baseline(diagnosis, Json::object(), {}).error().code, Code::kUnsupported);
+  const auto baseline = make_baseline(diagnosis);
+  ASSERT_TRUE(baseline);
+  EXPECT_EQ(compare_with_baseline(of({.rank_count = 3, .seed = 1}), *baseline, {}).error().code,
+            Code::kUnsupported);
+  EXPECT_EQ(make_baseline(Diagnosis{}).error().code, Code::kNotFound);
+  SyntheticJob faulty{.seed = 1};
+  faulty.faults.push_back({.kind = Fault::Kind::kForwardBusy, .rank = 1, .cost_ms = 30});
+  EXPECT_EQ(make_baseline(of(faulty)).error().code, Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose
