@@ -16,6 +16,7 @@ A case is a few lines of data; the first word of a line says what it is:
   expect file PATH exists | ~ REGEX | mode 0600
   expect none stdout | stderr | file PATH
   expect json PATH OP VALUE         on the output; OP is = != < <= > >= ~
+  expect json PATH within P% of VALUE
 {{tmp}} is a fresh folder for each case, {{source}} the source tree. Every command runs in a process group of its own, which is
 ended at the time limit and at the end of the case. Exit status: 0 passed, 1 failed, 77 all skipped.
 """
@@ -203,6 +204,9 @@ def json_holds(out, text):
             return False
     if kind == "~":
         return re.search(wanted, str(value)) is not None
+    if kind == "within":
+        percent, _, middle = wanted.partition("% of ")
+        return isinstance(value, (int, float)) and abs(value - float(middle)) <= float(percent) / 100 * abs(float(middle))
     return OPERATORS[kind](value, type(value)(wanted) if isinstance(value, (int, float)) and not isinstance(value, bool) else wanted)
 
 

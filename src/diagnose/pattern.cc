@@ -35,7 +35,11 @@ class Sweep {
  public:
   Sweep(std::span<const Execution> sorted, std::int64_t begin_ns, std::int64_t end_ns,
         const Priorities& priorities, const OnOwned& on_owned)
-      : executions_(sorted), on_owned_(on_owned), now_(begin_ns), end_ns_(end_ns) {
+      : executions_(sorted),
+        on_owned_(on_owned),
+        is_counted_(sorted.size(), false),
+        now_(begin_ns),
+        end_ns_(end_ns) {
     for (std::size_t i = 0; i < kActivityCount; ++i)
       level_of_[static_cast<std::size_t>(priorities[i])] = i;
   }
@@ -98,7 +102,8 @@ class Sweep {
     const Execution& execution = executions_[held_];
     Sum& sum = sums_[execution.function];
     sum.activity = execution.activity;
-    ++sum.count;
+    if (!is_counted_[held_]) ++sum.count;  // it may have owned time before it was interrupted
+    is_counted_[held_] = true;
     sum.owned_ns += held_ns_;
     const double weighted = static_cast<double>(execution.use) * static_cast<double>(held_ns_);
     sum.use += weighted;
@@ -109,6 +114,7 @@ class Sweep {
   static constexpr std::uint32_t kNone = 0xffffffff;
   std::span<const Execution> executions_;
   const OnOwned& on_owned_;
+  std::vector<bool> is_counted_;
   std::array<std::size_t, kActivityCount> level_of_{};
   std::array<std::vector<std::uint32_t>, kActivityCount> live_;
   std::uint32_t used_levels_{0};
@@ -215,6 +221,7 @@ CriticalUse critical_use(std::span<const double> levels, std::span<const double>
 
 std::string encode_pattern(const Pattern& pattern, std::span<const std::string> names_by_function,
                            std::size_t bytes_max) {
+  CHECK(bytes_max >= kPatternBytesMin);
   std::string out;
   put(out, kMagic);
   put(out, kVersion);
@@ -226,12 +233,18 @@ std::string encode_pattern(const Pattern& pattern, std::span<const std::string> 
   constexpr std::string_view kOthers = "(others)";
   PatternRow others{.function = 0};
   std::uint32_t rows = 0;
+  const auto name_of = [&](const PatternRow& row) {
+    CHECK(row.function < names_by_function.size());
+    return std::string_view(names_by_function[row.function]).substr(0, kNameBytesMax);
+  };
+  std::size_t bytes_of_all = out.size();
+  for (const PatternRow& row : pattern.rows)
+    bytes_of_all += kRowBytes + 1 + name_of(row).size();
+  // Unless every row fits, room for the sum of the others is kept.
+  const std::size_t reserve = bytes_of_all <= bytes_max ? 0 : kRowBytes + 1 + kOthers.size();
   bool is_full = false;
   for (const PatternRow& row : pattern.rows) {
-    CHECK(row.function < names_by_function.size());
-    const std::string_view name =
-        std::string_view(names_by_function[row.function]).substr(0, kNameBytesMax);
-    const std::size_t reserve = kRowBytes + 1 + kOthers.size();
+    const std::string_view name = name_of(row);
     is_full = is_full || out.size() + kRowBytes + 1 + name.size() + reserve > bytes_max;
     if (is_full) {
       others.beta += row.beta;
@@ -260,6 +273,10 @@ Result<NamedPattern> decode_pattern(ByteSpan untrusted) {
   TRY(out.pattern.rank, reader.read<std::int32_t>("pattern rank"));
   TRY(out.pattern.window_ns, reader.read<std::int64_t>("pattern window"));
   TRY(const auto idle, reader.read<float>("pattern idle share"));
+  if (!std::isfinite(idle)) {
+    return Error{Code::kCorrupt, fmt::format("read pattern at offset {}: impossible idle share",
+                                             reader.offset() - sizeof idle)};
+  }
   out.pattern.idle = idle;
   TRY(const auto count, reader.read<std::uint32_t>("pattern row count"));
   if (count > reader.remaining() / (kRowBytes + 1)) {

@@ -90,8 +90,10 @@ struct CriticalUse {
 [[nodiscard]] CriticalUse critical_use(std::span<const double> levels,
                                        std::span<const double> lengths, double share);
 
-/// A pattern as it goes over a wire: names included, at most `bytes_max`; rows that do not fit are
-/// summed into one named "(others)". Format: docs/formats/pattern.md.
+/// A pattern as it goes over a wire: names included, at most `bytes_max`, which must be at least
+/// kPatternBytesMin; rows that do not fit are summed into one named "(others)". Names are cut after
+/// 240 bytes. Format: docs/formats/pattern.md.
+inline constexpr std::size_t kPatternBytesMin = 52;  // the header and "(others)"
 struct NamedPattern {
   Pattern pattern;
   std::vector<std::string> names;  // by PatternRow::function

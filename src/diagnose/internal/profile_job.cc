@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -88,6 +89,7 @@ class Reader {
   ProfileJob out_;
   std::unordered_map<std::string, std::uint32_t> functions_;
   std::unordered_map<std::uint64_t, NameInfo> infos_;  // by category and name
+  std::set<std::int32_t> seen_ranks_;                  // with a window
   trace::StringId bandwidth_key_{}, occupancy_key_{};
 };
 
@@ -138,7 +140,7 @@ void Reader::take(std::size_t slice, ProfiledRank& rank) {
   const std::int64_t begin_ns = trace_.slices.start_ns[slice];
   const std::int64_t end_ns =
       begin_ns + std::max<std::int64_t>(trace_.slices.duration_ns[slice], 0);
-  const bool is_first = rank.executions.empty() && rank.steps.empty();
+  const bool is_first = seen_ranks_.insert(rank.rank).second;
   rank.begin_ns = is_first ? begin_ns : std::min(rank.begin_ns, begin_ns);
   rank.end_ns = is_first ? end_ns : std::max(rank.end_ns, end_ns);
   if (info.role == Role::kStep) {

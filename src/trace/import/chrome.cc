@@ -98,6 +98,7 @@ class Importer final : public EventScanner::Sink {
   std::uint64_t events_before_{0};
   std::size_t first_slice_{0}, first_instant_{0}, first_counter_{0}, first_process_{0};
   std::set<std::int32_t> used_pids_;
+  std::set<std::uint32_t> real_processes_;  // whose number is one; indices like those below
   std::map<std::string, std::uint32_t, std::less<>> processes_;  // as written -> index
   std::map<std::uint32_t, TrackId> process_tracks_;
   std::map<ThreadKey, TrackId> tracks_;
@@ -105,7 +106,6 @@ class Importer final : public EventScanner::Sink {
   TrackId last_track_{kNoTrack};
   std::map<std::pair<TrackId, StringId>, TrackId> counter_tracks_;
   std::map<TrackId, std::vector<OpenSlice>> open_;
-  std::set<std::int32_t> used_tids_;
 };
 
 void Importer::count(const StatDef& stat, std::uint64_t more) {
@@ -173,7 +173,10 @@ bool scalar_text(ondemand::value& value, std::string_view& out) {
   if (type != ondemand::json_type::number) return false;
   out = trimmed(value.raw_json_token());
   double unused = 0;
-  return value.get_double().get(unused) == simdjson::SUCCESS;
+  if (value.get_double().get(unused) == simdjson::SUCCESS) return true;
+  // 1e400 is beyond a double, but a number; whoever needs its value finds that it has none.
+  const auto [stop, error] = std::from_chars(out.data(), out.data() + out.size(), unused);
+  return error == std::errc::result_out_of_range && stop == out.data() + out.size();
 }
 
 bool Importer::read_fields(ondemand::object& object) {
@@ -281,12 +284,14 @@ std::uint32_t Importer::process_of(std::string_view pid) {
   if (known != processes_.end()) return known->second;
   const auto number = parse_int<std::int32_t>(pid);
   Process process;
-  process.pid = number && *number >= 0 ? *number : kFreePid;
+  const bool is_real = number && *number >= 0;
+  process.pid = is_real ? *number : kFreePid;
   while (!used_pids_.insert(process.pid).second)
     process.pid = process.pid < kFreePid ? kFreePid : process.pid + 1;
   process.name = number ? StringId{} : intern(pid);
   const auto index = static_cast<std::uint32_t>(trace_.processes.size());
   trace_.processes.push_back(process);
+  if (is_real) real_processes_.insert(index);
   Track track;
   track.kind = TrackKind::kProcess;
   track.pid = process.pid;
@@ -411,8 +416,14 @@ std::vector<std::int32_t> ranks_of(const Json& value) {
     const auto inner = Json::parse(value.as_string());
     return inner && inner->is_array() ? ranks_of(*inner) : ranks;
   }
-  for (std::size_t i = 0; i < std::min(value.size(), kRanksMax); ++i)
-    ranks.push_back(static_cast<std::int32_t>(value.at(i).as_int(kNoRank)));
+  if (!value.is_array()) return ranks;
+  for (std::size_t i = 0; i < std::min(value.size(), kRanksMax); ++i) {
+    const Json item = value.at(i);
+    const auto rank = item.is_string() ? parse_int<std::int64_t>(item.as_string())
+                                       : std::optional<std::int64_t>(item.as_int(kNoRank));
+    if (rank && *rank >= 0 && *rank <= std::numeric_limits<std::int32_t>::max())
+      ranks.push_back(static_cast<std::int32_t>(*rank));
+  }
   return ranks;
 }
 
@@ -463,8 +474,8 @@ void Importer::finish(bool is_unclosed) {
     Process& process = trace_.processes[i];
     process.rank = file_.rank;
     process.world_size = file_.world_size;
-    if (file_.rank != kNoRank && process.role != device && process.pid < kFreePid)
-      process.role = rank_role;
+    const bool is_real = real_processes_.contains(static_cast<std::uint32_t>(i));
+    if (file_.rank != kNoRank && process.role != device && is_real) process.role = rank_role;
   }
   bool is_first = events_before_ == 0;
   const auto widen = [&](std::int64_t begin_ns, std::int64_t end_ns) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "common/parse.h"
 #include "trace/import/internal/pickle.h"
@@ -40,23 +41,41 @@ class DumpReader {
   Result<void> read(FlightDump& out);
 
  private:
-  [[nodiscard]] std::string text(const Value* value) const;
+  [[nodiscard]] std::string text(const Value* value);
+  [[nodiscard]] const Value* member(const Value& dict, std::string_view key) const;
+  [[nodiscard]] bool is_full() const { return held_bytes_ > limits_.held_bytes_max; }
+  [[nodiscard]] static Error too_much();
   [[nodiscard]] static std::int64_t integer(const Value* value, std::int64_t fallback);
   void print(const Value& value, int depth, std::string& out) const;
-  [[nodiscard]] std::string printed(const Value* value) const;
+  [[nodiscard]] std::string printed(const Value* value);
+  [[nodiscard]] std::vector<std::int32_t> ranks_of(const Value* value);
   [[nodiscard]] Result<void> read_groups(const Value& config, FlightDump& out);
   void read_status(const Value& status, FlightDump& out);
   [[nodiscard]] Result<void> read_entries(const Value& entries, FlightDump& out);
-  [[nodiscard]] DumpEntry entry_of(const Value& value) const;
-  void read_frames(const Value* frames, DumpEntry& out) const;
+  [[nodiscard]] DumpEntry entry_of(const Value& value);
+  void read_frames(const Value* frames, DumpEntry& out);
 
   const PlainPickle& pickle_;
   const FlightLimits& limits_;
+  std::size_t held_bytes_{0};
 };
 
-std::string DumpReader::text(const Value* value) const {
-  if (value == nullptr) return {};
-  if (value->kind == Kind::kText) return std::string(value->text.substr(0, limits_.text_bytes_max));
+Error DumpReader::too_much() {
+  return {Code::kLimit, "read flight recorder dump: more bytes to keep than the limit"};
+}
+
+/// Looking something up takes as long as the dictionary is, and a million entries may share one.
+const Value* DumpReader::member(const Value& dict, std::string_view key) const {
+  return dict.items.size() > 2 * limits_.members_max ? nullptr : pickle_.find(dict, key);
+}
+
+std::string DumpReader::text(const Value* value) {
+  if (value == nullptr || is_full()) return {};
+  if (value->kind == Kind::kText) {
+    const std::string_view kept = value->text.substr(0, limits_.text_bytes_max);
+    held_bytes_ += kept.size();
+    return std::string(kept);
+  }
   return value->kind == Kind::kInt ? std::to_string(value->integer) : std::string{};
 }
 
@@ -84,22 +103,26 @@ void DumpReader::print(const Value& value, int depth, std::string& out) const {
   out += ']';
 }
 
-std::string DumpReader::printed(const Value* value) const {
+std::string DumpReader::printed(const Value* value) {
   std::string out;
-  if (value != nullptr) print(*value, 0, out);
+  if (value != nullptr && !is_full()) print(*value, 0, out);
+  held_bytes_ += out.size();
   return out;
 }
 
 /// "[0, 2]", or a list of numbers.
-std::vector<std::int32_t> ranks_of(const PlainPickle& pickle, const Value* value) {
+std::vector<std::int32_t> DumpReader::ranks_of(const Value* value) {
   std::vector<std::int32_t> ranks;
-  if (value == nullptr) return ranks;
+  if (value == nullptr || is_full()) return ranks;
   if (value->kind == Kind::kList) {
     for (const PlainPickle::Id id : value->items) {
-      const Value& item = pickle.at(id);
-      if (item.kind == Kind::kInt && ranks.size() < kRanksMax)
+      const Value& item = pickle_.at(id);
+      const bool is_rank = item.kind == Kind::kInt && item.integer >= 0 &&
+                           item.integer <= std::numeric_limits<std::int32_t>::max();
+      if (is_rank && ranks.size() < kRanksMax)
         ranks.push_back(static_cast<std::int32_t>(item.integer));
     }
+    held_bytes_ += ranks.size() * sizeof(std::int32_t);
     return ranks;
   }
   std::string_view rest = value->text;
@@ -111,6 +134,7 @@ std::vector<std::int32_t> ranks_of(const PlainPickle& pickle, const Value* value
     if (const auto rank = parse_int<std::int32_t>(rest.substr(0, digits))) ranks.push_back(*rank);
     rest.remove_prefix(digits);
   }
+  held_bytes_ += ranks.size() * sizeof(std::int32_t);
   return ranks;
 }
 
@@ -119,10 +143,11 @@ Result<void> DumpReader::read_groups(const Value& config, FlightDump& out) {
     if (out.groups.size() >= limits_.groups_max)
       return Error{Code::kLimit, "read flight recorder dump: more process groups than the limit"};
     const Value& group = pickle_.at(config.items[i + 1]);
-    const Value* name = pickle_.find(group, "name");
+    const Value* name = member(group, "name");
     out.groups.push_back({.name = name != nullptr ? text(name) : text(&pickle_.at(config.items[i])),
-                          .description = text(pickle_.find(group, "desc")),
-                          .ranks = ranks_of(pickle_, pickle_.find(group, "ranks"))});
+                          .description = text(member(group, "desc")),
+                          .ranks = ranks_of(member(group, "ranks"))});
+    if (is_full()) return too_much();
   }
   return {};
 }
@@ -130,37 +155,37 @@ Result<void> DumpReader::read_groups(const Value& config, FlightDump& out) {
 void DumpReader::read_status(const Value& status, FlightDump& out) {
   for (std::size_t i = 0; i + 1 < status.items.size(); i += 2) {
     const Value& value = pickle_.at(status.items[i + 1]);
-    out.status.push_back(
-        {.local_id = integer(&pickle_.at(status.items[i]), -1),
-         .enqueued = integer(pickle_.find(value, "last_enqueued_collective"), -1),
-         .started = integer(pickle_.find(value, "last_started_collective"), -1),
-         .completed = integer(pickle_.find(value, "last_completed_collective"), -1)});
+    out.status.push_back({.local_id = integer(&pickle_.at(status.items[i]), -1),
+                          .enqueued = integer(member(value, "last_enqueued_collective"), -1),
+                          .started = integer(member(value, "last_started_collective"), -1),
+                          .completed = integer(member(value, "last_completed_collective"), -1)});
   }
 }
 
-void DumpReader::read_frames(const Value* frames, DumpEntry& out) const {
+void DumpReader::read_frames(const Value* frames, DumpEntry& out) {
   if (frames == nullptr) return;
   for (const PlainPickle::Id id : frames->items) {
     if (out.frames.size() >= kFramesMax) break;
     const Value& frame = pickle_.at(id);
-    out.frames.push_back({.function = text(pickle_.find(frame, "name")),
-                          .file = text(pickle_.find(frame, "filename")),
+    out.frames.push_back({.function = text(member(frame, "name")),
+                          .file = text(member(frame, "filename")),
                           .line = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
-                              integer(pickle_.find(frame, "line"), 0), 0, 1 << 30))});
+                              integer(member(frame, "line"), 0), 0, 1 << 30))});
+    held_bytes_ += sizeof(DumpFrame);
   }
 }
 
-DumpEntry DumpReader::entry_of(const Value& value) const {
+DumpEntry DumpReader::entry_of(const Value& value) {
   DumpEntry entry;
-  const auto number = [&](std::string_view key) { return integer(pickle_.find(value, key), 0); };
+  const auto number = [&](std::string_view key) { return integer(member(value, key), 0); };
   entry.local_id = number("pg_id");
-  if (const Value* group = pickle_.find(value, "process_group");
+  if (const Value* group = member(value, "process_group");
       group != nullptr && group->items.size() >= 2 && group->kind == Kind::kList) {
     entry.group_name = text(&pickle_.at(group->items[0]));
     entry.group_description = text(&pickle_.at(group->items[1]));
   }
-  entry.name = text(pickle_.find(value, "profiling_name"));
-  entry.state = text(pickle_.find(value, "state"));
+  entry.name = text(member(value, "profiling_name"));
+  entry.state = text(member(value, "state"));
   entry.collective_seq = number("collective_seq_id");
   entry.p2p_seq = number("p2p_seq_id");
   entry.op_id = number("op_id");
@@ -170,11 +195,11 @@ DumpEntry DumpReader::entry_of(const Value& value) const {
   entry.started_ns = number("time_discovered_started_ns");
   entry.completed_ns = number("time_discovered_completed_ns");
   entry.timeout_ms = number("timeout_ms");
-  entry.input_sizes = printed(pickle_.find(value, "input_sizes"));
-  entry.input_dtypes = printed(pickle_.find(value, "input_dtypes"));
-  entry.output_sizes = printed(pickle_.find(value, "output_sizes"));
-  entry.output_dtypes = printed(pickle_.find(value, "output_dtypes"));
-  read_frames(pickle_.find(value, "frames"), entry);
+  entry.input_sizes = printed(member(value, "input_sizes"));
+  entry.input_dtypes = printed(member(value, "input_dtypes"));
+  entry.output_sizes = printed(member(value, "output_sizes"));
+  entry.output_dtypes = printed(member(value, "output_dtypes"));
+  read_frames(member(value, "frames"), entry);
   return entry;
 }
 
@@ -183,7 +208,10 @@ Result<void> DumpReader::read_entries(const Value& entries, FlightDump& out) {
     if (out.entries.size() >= limits_.entries_max)
       return Error{Code::kLimit, "read flight recorder dump: more entries than the limit"};
     const Value& value = pickle_.at(id);
-    if (value.kind == Kind::kDict) out.entries.push_back(entry_of(value));
+    if (value.kind != Kind::kDict) continue;
+    out.entries.push_back(entry_of(value));
+    held_bytes_ += sizeof(DumpEntry);
+    if (is_full()) return too_much();
   }
   return {};
 }

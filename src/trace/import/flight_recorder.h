@@ -56,12 +56,16 @@ struct FlightLimits {
   std::size_t entries_max{1'000'000};
   std::size_t groups_max{100'000};
   std::size_t text_bytes_max{64 << 10};
+  std::size_t members_max{256};  // of an entry, a frame, a group
+  // Of all that is kept: a pickle of a few kilobytes can name one long text a million times.
+  std::size_t held_bytes_max{std::size_t{1} << 30};
 };
 
 /// Reads a Flight Recorder dump (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): a
 /// pickle of plain data. The rank is the number at the end of `file_name` ("_dump_12",
-/// "nccl_trace_rank_3"). kCorrupt names the offset or the member, kUnsupported a pickle that is
-/// more than data. Deterministic; any thread. Source: the format as PyTorch 2.9 writes it.
+/// "nccl_trace_rank_3"). kCorrupt names the offset or the member, kLimit the limit, kUnsupported a
+/// pickle that is more than data. Deterministic; any thread. Source: the format as PyTorch 2.9
+/// writes it.
 [[nodiscard]] Result<FlightDump> read_flight_recorder(ByteSpan untrusted,
                                                       std::string_view file_name,
                                                       const FlightLimits& limits);

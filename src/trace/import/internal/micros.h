@@ -33,7 +33,10 @@ namespace kansoku::trace::import {
       part += unit * (*at - '0');
       unit /= 10;
     }
-    if (is_plain) return whole * 1000 + (is_negative ? -part : part);
+    if (is_plain) {
+      const std::int64_t nanos = whole * 1000 + (is_negative ? -part : part);
+      return nanos >= -kMax && nanos <= kMax ? std::optional(nanos) : std::nullopt;
+    }
   }
   double number = 0;  // an exponent, or nonsense
   const auto [stop, failed] = std::from_chars(text.data(), end, number);

@@ -19,8 +19,9 @@ struct Refused {
   unsigned char code;
   std::string_view name;
 };
-/// Opcodes that name, call or build objects: what makes a pickle a program.
-constexpr std::array<Refused, 16> kRefused{{{'c', "GLOBAL"},
+/// Opcodes that name, call or build objects, which makes a pickle a program, and those of sets and
+/// byte arrays, which no dump holds.
+constexpr std::array<Refused, 19> kRefused{{{'c', "GLOBAL"},
                                             {0x93, "STACK_GLOBAL"},
                                             {'R', "REDUCE"},
                                             {'b', "BUILD"},
@@ -35,7 +36,10 @@ constexpr std::array<Refused, 16> kRefused{{{'c', "GLOBAL"},
                                             {'Q', "BINPERSID"},
                                             {0x97, "NEXT_BUFFER"},
                                             {0x98, "READONLY_BUFFER"},
-                                            {0x91, "FROZENSET"}}};
+                                            {0x91, "FROZENSET"},
+                                            {0x8f, "EMPTY_SET"},
+                                            {0x90, "ADDITEMS"},
+                                            {0x96, "BYTEARRAY8"}}};
 
 }  // namespace
 
@@ -57,11 +61,14 @@ class PickleMachine {
   }
   [[nodiscard]] Result<void> step(unsigned char code);
   [[nodiscard]] Result<bool> step_constant(unsigned char code);
+  [[nodiscard]] Result<bool> step_printed_number(unsigned char code);
   [[nodiscard]] Result<bool> step_text(unsigned char code);
   [[nodiscard]] Result<bool> step_container(unsigned char code);
   [[nodiscard]] Result<bool> step_memo(unsigned char code);
   [[nodiscard]] Result<void> push(Value value);
   [[nodiscard]] Result<void> push_int(std::int64_t value);
+  [[nodiscard]] Result<void> push_bool(bool value);
+  [[nodiscard]] Result<void> push_real(double value);
   [[nodiscard]] Result<void> push_text(std::uint64_t bytes);
   [[nodiscard]] Result<void> push_long(std::size_t bytes);
   [[nodiscard]] Result<std::string_view> line();
@@ -109,6 +116,20 @@ Result<void> PickleMachine::push_text(std::uint64_t bytes) {
   Value out;
   out.kind = Kind::kText;
   out.text = as_text(text);
+  return push(std::move(out));
+}
+
+Result<void> PickleMachine::push_bool(bool value) {
+  Value out;
+  out.kind = Kind::kBool;
+  out.integer = value ? 1 : 0;
+  return push(std::move(out));
+}
+
+Result<void> PickleMachine::push_real(double value) {
+  Value out;
+  out.kind = Kind::kFloat;
+  out.real = value;
   return push(std::move(out));
 }
 
@@ -211,13 +232,9 @@ Result<bool> PickleMachine::step_constant(unsigned char code) {
       TRY_VOID(push({}));
       return true;
     case 0x88:
-    case 0x89: {
-      Value flag;
-      flag.kind = Kind::kBool;
-      flag.integer = code == 0x88 ? 1 : 0;
-      TRY_VOID(push(std::move(flag)));
+    case 0x89:
+      TRY_VOID(push_bool(code == 0x88));
       return true;
-    }
     case 'J': {
       TRY(const auto value, read<std::int32_t>());
       TRY_VOID(push_int(value));
@@ -246,12 +263,17 @@ Result<bool> PickleMachine::step_constant(unsigned char code) {
     }
     case 'G': {
       TRY(const auto raw, read<std::uint64_t>());
-      Value real;
-      real.kind = Kind::kFloat;
-      real.real = std::bit_cast<double>(__builtin_bswap64(raw));
-      TRY_VOID(push(std::move(real)));
+      TRY_VOID(push_real(std::bit_cast<double>(__builtin_bswap64(raw))));
       return true;
     }
+    default:
+      return false;
+  }
+}
+
+/// Numbers as protocol 0 writes them: decimal, up to the end of the line.
+Result<bool> PickleMachine::step_printed_number(unsigned char code) {
+  switch (code) {
     case 'I':
     case 'L': {
       TRY(std::string_view text, line());
@@ -259,10 +281,7 @@ Result<bool> PickleMachine::step_constant(unsigned char code) {
       const auto value = parse_int<std::int64_t>(text);
       if (!value && code == 'I') return broken("not a number");
       if (code == 'I' && (text == "00" || text == "01")) {
-        Value flag;
-        flag.kind = Kind::kBool;
-        flag.integer = *value;
-        TRY_VOID(push(std::move(flag)));
+        TRY_VOID(push_bool(text == "01"));
         return true;
       }
       if (!value) return broken("not a number of 64 bits");
@@ -271,11 +290,10 @@ Result<bool> PickleMachine::step_constant(unsigned char code) {
     }
     case 'F': {
       TRY(const std::string_view text, line());
-      Value real;
-      real.kind = Kind::kFloat;
-      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), real.real);
+      double real = 0;
+      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), real);
       if (error != std::errc{} || stop != text.data() + text.size()) return broken("not a number");
-      TRY_VOID(push(std::move(real)));
+      TRY_VOID(push_real(real));
       return true;
     }
     default:
@@ -413,6 +431,8 @@ Result<bool> PickleMachine::step_memo(unsigned char code) {
 Result<void> PickleMachine::step(unsigned char code) {
   TRY(const bool is_constant, step_constant(code));
   if (is_constant) return {};
+  TRY(const bool is_printed, step_printed_number(code));
+  if (is_printed) return {};
   TRY(const bool is_text, step_text(code));
   if (is_text) return {};
   TRY(const bool is_container, step_container(code));
@@ -429,7 +449,11 @@ Result<void> PickleMachine::step(unsigned char code) {
       return bytes <= reader_.remaining() ? Result<void>{}
                                           : Result<void>{broken("a frame longer than the file")};
     }
-    case '0': {
+    case '0': {  // drops a mark too: protocol 0 ends a tuple that contains itself that way
+      if (!marks_.empty() && marks_.back() == stack_.size()) {
+        marks_.pop_back();
+        return {};
+      }
       TRY(const Id dropped, pop());
       static_cast<void>(dropped);
       return {};

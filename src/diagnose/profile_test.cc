@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/profile.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/rng.h"
+#include "diagnose/internal/profile_job.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::string_view kLoader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+
+/// A profile as slices; the process of rank r has number 100 + r.
+class Profile {
+ public:
+  explicit Profile(int rank_count) {
+    for (int r = 0; r < rank_count; ++r) {
+      trace::Process process;
+      process.pid = 100 + r;
+      process.rank = r;
+      trace_.processes.push_back(process);
+      trace::Track track;
+      track.kind = trace::TrackKind::kThread;
+      track.pid = track.tid = process.pid;
+      trace_.tracks.push_back(track);
+    }
+  }
+  void add(int rank, std::string_view category, std::string_view name, std::int64_t begin_ns,
+           std::int64_t duration_ns) {
+    trace::SliceTable& slices = trace_.slices;
+    slices.start_ns.push_back(begin_ns);
+    slices.duration_ns.push_back(duration_ns);
+    slices.track.push_back(trace::TrackId{static_cast<std::uint32_t>(rank)});
+    slices.name.push_back(trace_.strings.intern(name));
+    slices.category.push_back(trace_.strings.intern(category));
+    slices.arg_begin.push_back(0);
+    slices.arg_count.push_back(0);
+  }
+  void shuffle(std::uint64_t seed) {
+    Rng rng(seed);
+    trace::SliceTable& slices = trace_.slices;
+    for (std::size_t i = slices.size(); i > 1; --i) {
+      const std::size_t j = rng.below(i);
+      std::swap(slices.start_ns[i - 1], slices.start_ns[j]);
+      std::swap(slices.duration_ns[i - 1], slices.duration_ns[j]);
+      std::swap(slices.track[i - 1], slices.track[j]);
+      std::swap(slices.name[i - 1], slices.name[j]);
+      std::swap(slices.category[i - 1], slices.category[j]);
+    }
+  }
+  [[nodiscard]] const trace::Trace& trace() const { return trace_; }
+
+ private:
+  trace::Trace trace_;
+};
+
+Diagnosis run(const Profile& profile) {
+  const auto out = diagnose_profile(profile.trace(), {});
+  if (!out) {
+    ADD_FAILURE() << out.error().what;
+    return {};
+  }
+  return *out;
+}
+
+/// Ten steps of 10 ms: `input_ms` in the loader, then an operator up to the end. The device
+/// computes from `busy_from_ms` to the end of the step.
+Profile with_loader(std::int64_t input_ms, std::int64_t busy_from_ms, int rank_count = 1) {
+  Profile profile(rank_count);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    for (int step = 0; step < 10; ++step) {
+      const std::int64_t begin = step * 10 * kMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
+      profile.add(rank, "user_annotation", kLoader, begin, input_ms * kMs);
+      profile.add(rank, "cpu_op", "aten::conv2d", begin + input_ms * kMs, (10 - input_ms) * kMs);
+      if (busy_from_ms < 10) {
+        profile.add(rank, "kernel", "sgemm", begin + busy_from_ms * kMs, (10 - busy_from_ms) * kMs);
+      }
+    }
+  }
+  return profile;
+}
+
+// 4 of 10 ms a step in the loader, the device busy for the other 6.
+TEST(Profile, LoaderStallsAreACommonInput) {
+  const Diagnosis d = run(with_loader(4, 4));
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].kind, "common_input");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0));
+  EXPECT_EQ(d.findings[0].function, kLoader);
+  EXPECT_NEAR(d.findings[0].share, 0.4, 1e-9);
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 4, 1e-9);
+  EXPECT_EQ(d.findings[0].confidence, 1.0);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("num_workers")));
+  EXPECT_EQ(d.steps.count, 10U);
+  EXPECT_NEAR(d.steps.mean_ms, 10, 1e-9);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("device is idle for 40 %")));
+}
+
+// The same stalls, but the device has work all the while: nobody waits for the input.
+TEST(Profile, ALoaderUnderABusyDeviceIsNoFinding) {
+  EXPECT_THAT(run(with_loader(4, 0)).findings, IsEmpty());
+  // Half a millisecond of 10 is below the share that counts.
+  EXPECT_THAT(run(with_loader(0, 1)).findings, IsEmpty());
+}
+
+// Without a device the loader goes before the operators that prepare the batch in it.
+TEST(Profile, WithoutADeviceTheLoaderCounts) {
+  const Diagnosis d = run(with_loader(4, 10));
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_NEAR(d.findings[0].share, 0.4, 1e-9);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("the model waits for its batch")));
+}
+
+// On one rank of three only: not common.
+TEST(Profile, InputMustBeCommon) {
+  Profile profile = with_loader(4, 4, 3);
+  for (int step = 0; step < 10; ++step)
+    profile.add(1, "kernel", "sgemm", step * 10 * kMs, 4 * kMs);
+  for (const Finding& finding : run(profile).findings)
+    EXPECT_NE(finding.kind, "common_input");
+}
+
+TEST(Profile, TheOrderOfEventsDoesNotMatter) {
+  Profile profile = with_loader(4, 4, 3);
+  // The device's copy of a step begins before the host's: it belongs to the window in any order.
+  profile.add(0, "gpu_user_annotation", "ProfilerStep#0", -5 * kMs, 10 * kMs);
+  const std::string in_order = to_json(run(profile)).dump();
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    profile.shuffle(seed);
+    EXPECT_EQ(to_json(run(profile)).dump(), in_order) << seed;
+  }
+}
+
+// Three ranks; rank 1 spends 3 ms of each 10 in a copy that the others do not have.
+TEST(Profile, ARankUnlikeItsPeersIsNamed) {
+  Profile profile(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int step = 0; step < 20; ++step) {
+      const std::int64_t begin = step * 10 * kMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
+      profile.add(rank, "kernel", "sgemm", begin, 7 * kMs);
+      profile.add(rank, rank == 1 ? "gpu_memcpy" : "kernel", rank == 1 ? "Memcpy HtoD" : "sgemm",
+                  begin + 7 * kMs, 3 * kMs);
+    }
+  }
+  const Diagnosis d = run(profile);
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].kind, "slow_worker");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_EQ(d.findings[0].function, "Memcpy HtoD");
+  EXPECT_NEAR(d.findings[0].share, 0.3, 1e-6);
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 3, 1e-5);
+}
+
+/// Steps of 20 ms that end in a collective; `late` arrives 5 ms after the others.
+Profile with_late_rank(int rank_count, int late) {
+  Profile profile(rank_count);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    const std::int64_t clock_ns = rank * 777 * kMs;
+    for (int step = 0; step < 20; ++step) {
+      const std::int64_t begin = clock_ns + step * 20 * kMs;
+      const std::int64_t work = (rank == late ? 15 : 10) * kMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 20 * kMs);
+      profile.add(rank, "kernel", "sgemm", begin, work);
+      profile.add(rank, "kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", begin + work,
+                  20 * kMs - work);
+    }
+  }
+  return profile;
+}
+
+// The others wait 5 of 20 ms for rank 2, though every rank's clock says something else.
+TEST(Profile, ALateRankIsNamed) {
+  const Diagnosis d = run(with_late_rank(4, 2));
+  ASSERT_EQ(d.findings.size(), 1U);
+  EXPECT_EQ(d.findings[0].kind, "slow_worker");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 5, 1e-5);
+  EXPECT_NEAR(d.findings[0].share, 0.25, 1e-6);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("last to arrive in 100 %")));
+  EXPECT_THAT(run(with_late_rank(4, -1)).findings, IsEmpty());
+  const Diagnosis two = run(with_late_rank(2, 1));
+  ASSERT_EQ(two.findings.size(), 1U);
+  EXPECT_EQ(two.findings[0].kind, "asymmetry");
+}
+
+TEST(Profile, TracesOfOtherThingsAreNoted) {
+  Profile profile(1);
+  EXPECT_THAT(run(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
+  profile.add(0, "other", "x", 0, 5);
+  EXPECT_THAT(run(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
+  EXPECT_THAT(run(profile).findings, IsEmpty());
+}
+
+TEST(Profile, KnowsTheCategoriesOfOldAndNewProfilers) {
+  using enum Activity;
+  EXPECT_EQ(activity_of("kernel", "sgemm"), kGpuCompute);
+  EXPECT_EQ(activity_of("Kernel", "sgemm"), kGpuCompute);
+  EXPECT_EQ(activity_of("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(x)"), kCollective);
+  EXPECT_EQ(activity_of("gpu_memcpy", "Memcpy HtoD"), kGpuMemory);
+  EXPECT_EQ(activity_of("Memset", "Memset"), kGpuMemory);
+  EXPECT_EQ(activity_of("cpu_op", "aten::mm"), kCpuOp);
+  EXPECT_EQ(activity_of("Operator", "aten::mm"), kCpuOp);
+  EXPECT_EQ(activity_of("python_function", "train.py(3): f"), kPython);
+  EXPECT_EQ(activity_of("user_annotation", "gloo:all_reduce"), kCollective);
+  EXPECT_EQ(activity_of("user_annotation", kLoader), kInput);
+  EXPECT_EQ(activity_of("Operator", kLoader), kInput);
+  // Frames around others, and what nobody knows.
+  EXPECT_EQ(activity_of("user_annotation", "ProfilerStep#3"), std::nullopt);
+  EXPECT_EQ(activity_of("cpu_op", "Optimizer.step#SGD.step"), std::nullopt);
+  EXPECT_EQ(activity_of("user_annotation", "my phase"), std::nullopt);
+  EXPECT_EQ(activity_of("", ""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose
