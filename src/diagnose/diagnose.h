@@ -37,12 +37,14 @@ using PhaseMs = std::array<double, kPhaseCount>;
 /// Thresholds of the diagnosis; docs/diagnosis.md explains each.
 struct Options {
   std::uint64_t seed{1};
-  double confidence_min{0.95};             // a rank below it is not named
-  double excess_share_min{0.07};           // of the median step: smaller excess is no finding
-  double excess_min_ms{1.0};               // and never less than this
-  double contention_share_min{0.20};       // of the median step, for processor queueing
-  double contention_confidence_min{0.99};  // queueing is noisy
-  double common_input_share_min{0.35};     // of the mean step, on every rank
+  double confidence_min{0.95};               // a rank below it is not named
+  double excess_share_min{0.07};             // of the median step: smaller excess is no finding
+  double excess_min_ms{1.0};                 // and never less than this
+  double contention_share_min{0.20};         // of the median step, for processor queueing
+  double contention_confidence_min{0.99};    // queueing is noisy
+  double common_input_share_min{0.35};       // of the mean step, on every rank
+  double common_input_wait_share_min{0.12};  // the same, where it is mostly spent asleep
+  double common_input_asleep_min{0.5};       // what counts as mostly
   double common_input_min_ms{2.0};
   double common_wait_share_min{0.07};        // of every rank's samples, asleep in its own code
   std::uint32_t common_wait_samples_min{8};  // of every rank
@@ -92,8 +94,8 @@ struct StepSummary {
   double median_ms{0};
   double p95_ms{0};
   double mean_ms{0};
-  std::string found_by{"none"};   // "optimizer", "backward", "input", "collectives", "none"
-  std::vector<std::string> word;  // the events that repeat once a step
+  std::string found_by{"none"};      // "optimizer", "backward", "input", "collectives", "none"
+  std::vector<std::string> word;     // the events that repeat once a step
   std::vector<double> durations_ms;  // of each
 };
 

@@ -320,7 +320,7 @@ void find_contention(const Evidence& evidence, const Options& options,
 }
 
 // Share of resamples in which every rank spends the threshold share of its steps in input.
-double common_input_confidence(const Evidence& evidence, const Options& options) {
+double common_input_confidence(const Evidence& evidence, double share_min, const Options& options) {
   std::vector<stats::PrefixSums> input;
   std::vector<stats::PrefixSums> step;
   for (const StepTimes& times : evidence.times) {
@@ -335,16 +335,36 @@ double common_input_confidence(const Evidence& evidence, const Options& options)
     bool everywhere = true;
     for (std::size_t r = 0; r < input.size() && everywhere; ++r) {
       const double input_ms = input[r].mean(blocks);
-      everywhere = input_ms >= options.common_input_min_ms &&
-                   input_ms >= options.common_input_share_min * step[r].mean(blocks);
+      everywhere =
+          input_ms >= options.common_input_min_ms && input_ms >= share_min * step[r].mean(blocks);
     }
     hits += everywhere ? 1 : 0;
   }
   return static_cast<double>(hits) / static_cast<double>(options.resample_count);
 }
 
+/// Least share over the ranks of the time in input in which the main thread sleeps; 0 if not known.
+double asleep_in_input(const Evidence& evidence) {
+  double least = 1;
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
+    const ThreadTimes& main = evidence.job.ranks[r].main;
+    const Interval all{evidence.steps.ranks[r].front().begin_ns,
+                       evidence.steps.ranks[r].back().end_ns};
+    const IntervalSet& input = evidence.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
+    const auto input_ns = static_cast<double>(input.measure_ns(all));
+    if (!main.is_known || !(input_ns > 0)) return 0;
+    const IntervalSet asleep = input.intersect(main.blocked);
+    least = std::min(least, static_cast<double>(asleep.measure_ns(all)) / input_ns);
+  }
+  return least;
+}
+
 void find_common_input(const Evidence& evidence, const Options& options,
                        std::vector<Finding>& findings) {
+  // Preparing a batch is work that somebody must do; waiting for one is lost.
+  const double share_min = asleep_in_input(evidence) >= options.common_input_asleep_min
+                               ? options.common_input_wait_share_min
+                               : options.common_input_share_min;
   double least_ms = 1e300;
   double share = 1;
   for (const StepTimes& times : evidence.times) {
@@ -352,8 +372,8 @@ void find_common_input(const Evidence& evidence, const Options& options,
     least_ms = std::min(least_ms, ms);
     share = std::min(share, ms / evidence.mean_step_ms);
   }
-  if (share < options.common_input_share_min || least_ms < options.common_input_min_ms) return;
-  const double confidence = common_input_confidence(evidence, options);
+  if (share < share_min || least_ms < options.common_input_min_ms) return;
+  const double confidence = common_input_confidence(evidence, share_min, options);
   if (confidence < options.confidence_min) return;
   Finding finding;
   finding.kind = "common_input";

@@ -241,14 +241,14 @@ std::optional<Finding> find_slow_link(const Evidence& evidence, const Options&) 
   finding.kind = "slow_link";
   finding.phase = "transfer";
   finding.ranks = slow->ranks;
-  finding.function = slow->ranks.size() == 1
-                         ? fmt::format("link of rank {}", slow->ranks.front())
-                         : fmt::format("link between ranks {}", fmt::join(slow->ranks, " and "));
+  finding.evidence.push_back(slow->ranks.size() == 1
+                                 ? std::string("all busy connections of this rank are slow")
+                                 : std::string("the connection between these two ranks is slow"));
   // What a link as fast as the others' would save, as far as transfers are bound by it.
   finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
   finding.share = finding.cost_ms_per_step / evidence.mean_step_ms;
   finding.confidence = finding.rank_confidence = 0.95;
-  finding.evidence = slow->evidence;
+  finding.evidence.insert(finding.evidence.end(), slow->evidence.begin(), slow->evidence.end());
   finding.evidence.push_back(
       fmt::format("transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived",
                   transfer_ms, evidence.mean_step_ms));
