@@ -1,9 +1,11 @@
-# kansoku_module(<path> [DEPS module...] [LINK target...]): a static library of src/<path>, its unit tests and its fuzz
-# targets; *_for_test.cc is shared by these two and no part of the library. DEPS repeats the arrows of src/layers.txt, in the target form "capture_bpf" for "capture/bpf".
+# kansoku_module(<path> [DEPS module...] [LINK target...] [TEST_SOURCES file...]): a static library of src/<path>, its
+# unit tests and its fuzz targets; *_for_test.cc is shared by these two and no part of the library, and so are
+# TEST_SOURCES, which belong to other modules. DEPS repeats the arrows of src/layers.txt, in the target form
+# "capture_bpf" for "capture/bpf".
 include(GoogleTest)
 
 function(kansoku_module path)
-  cmake_parse_arguments(M "" "" "DEPS;LINK;EXTRA_SOURCES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(M "" "" "DEPS;LINK;EXTRA_SOURCES;EXCLUDE;TEST_SOURCES" ${ARGN})
   string(REPLACE "/" "_" target ${path})
   set(dir ${CMAKE_SOURCE_DIR}/src/${path})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc ${dir}/internal/*.cc)
@@ -16,6 +18,7 @@ function(kansoku_module path)
   list(FILTER shared INCLUDE REGEX "_for_test\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
 
+  list(APPEND shared ${M_TEST_SOURCES})
   foreach(excluded ${M_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "${excluded}")
   endforeach()

@@ -14,6 +14,7 @@
 #include "sys/folder.h"
 #include "trace/import/chrome.h"
 #include "trace/import/format.h"
+#include "trace/import/nsight.h"
 #include "trace/reader.h"
 
 namespace kansoku::cli {
@@ -112,13 +113,11 @@ Result<void> SourceReader::choose_kind() {
 }
 
 Result<void> SourceReader::read_profile(const File& file, ByteSpan bytes) {
-  if (file.format == Format::kNsight) {
-    return Error{Code::kUnsupported, fmt::format("{}: an Nsight Systems export", file.path),
-                 "this format is not read yet (docs/known-gaps.md)"};
-  }
-  const auto imported = trace::import::import_chrome(bytes, file.path, {}, out_.trace);
+  const auto imported = file.format == Format::kNsight
+                            ? trace::import::import_nsight(bytes, file.path, {}, out_.trace)
+                            : trace::import::import_chrome(bytes, file.path, {}, out_.trace);
   if (!imported && file.is_listed && imported.error().code == Code::kNotFound) {
-    out_.skipped.push_back(file.path);  // JSON, but no trace
+    out_.skipped.push_back(file.path);  // JSON or a database, but no trace
     return {};
   }
   if (!imported) return of_file(file.path, imported.error());

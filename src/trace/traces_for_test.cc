@@ -173,7 +173,8 @@ bool events_fit(const Trace& t, const std::vector<TrackId>& tracks,
 
 bool stacks_fit(const Trace& t) {
   const auto& begin = t.stacks.begin;
-  if (begin.empty() || begin.front() != 0 || begin.back() != t.stacks.frames.size()) return false;
+  if (begin.empty()) return t.stacks.frames.empty() && t.samples.stack.empty();
+  if (begin.front() != 0 || begin.back() != t.stacks.frames.size()) return false;
   for (std::size_t i = 1; i < begin.size(); ++i) {
     if (begin[i] < begin[i - 1]) return false;
   }

@@ -44,8 +44,4 @@ STAT(import_other_events, kInfo, kImport,
 [[nodiscard]] Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_name,
                                                  const ChromeOptions& options, Trace& into);
 
-/// The rank that a file name states, or kNoRank: the last "rank" followed by digits, with one of
-/// "-_." or nothing in between. Any thread.
-[[nodiscard]] std::int32_t rank_of_file_name(std::string_view file_name);
-
 }  // namespace kansoku::trace::import

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "trace/model.h"
 
@@ -16,5 +17,9 @@ struct ImportedFile {
   std::uint64_t event_count{0};
   std::uint64_t text_bytes{0};  // of text formats: after inflating
 };
+
+/// The rank that a file name states, or kNoRank: the last "rank" followed by digits, with one of
+/// "-_." or nothing in between. Any thread.
+[[nodiscard]] std::int32_t rank_of_file_name(std::string_view file_name);
 
 }  // namespace kansoku::trace::import
