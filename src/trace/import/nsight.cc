@@ -111,9 +111,7 @@ class Importer {
  public:
   Importer(SqliteImage& image, std::string_view file_name, const NsightOptions& options,
            Trace& into);
-  [[nodiscard]] Result<void> read();
-
-  ImportedFile file_;
+  [[nodiscard]] Result<ImportedFile> read();
 
  private:
   using Take = void (Importer::*)(SqliteRows&);
@@ -173,8 +171,8 @@ class Importer {
 
   SqliteImage& image_;
   const NsightOptions& options_;
+  ImportedFile file_;
   Trace& trace_;
-  const Table* table_{nullptr};
   std::uint64_t rows_{0};
   std::uint64_t strings_bytes_{0};
   std::uint64_t tables_read_{0};
@@ -587,10 +585,10 @@ void Importer::take_process_name(SqliteRows& row) {
   if (known != hosts_.end() && name) trace_.processes[known->second].name = intern(cut(*name));
 }
 
-Result<void> Importer::read() {
+Result<ImportedFile> Importer::read() {
   for (const Table& table : kTables)
     TRY_VOID(read_table(table));
-  if (tables_read_ > 0) return {};
+  if (tables_read_ > 0) return std::move(file_);
   return Error{Code::kNotFound, "read Nsight export: the database has no table of Nsight Systems",
                "export with `nsys export --type sqlite`"};
 }
@@ -604,9 +602,7 @@ Result<ImportedFile> import_nsight(ByteSpan untrusted, std::string_view file_nam
     tables[i] = Importer::kTables[i].name;
   TRY(SqliteImage image,
       SqliteImage::open(untrusted, tables, {.row_bytes_max = options.row_bytes_max}));
-  Importer importer(image, file_name, options, into);
-  TRY_VOID(importer.read());
-  return std::move(importer.file_);
+  return Importer(image, file_name, options, into).read();
 }
 
 }  // namespace kansoku::trace::import
