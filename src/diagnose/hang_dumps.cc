@@ -144,7 +144,10 @@ void DumpAnalysis::name_groups() {
     const FlightDump& dump = *rank.dump;
     std::map<std::int64_t, std::string> names;
     for (const auto& [id, description] : layouts[layout_of(dump)]) {
-      const auto fits = [&](const DumpGroup& g) { return g.description == description; };
+      // clang 14 captures no structured binding without a name of its own.
+      const auto fits = [&wanted = description](const DumpGroup& g) {
+        return g.description == wanted;
+      };
       const auto group = std::find_if(dump.groups.begin(), dump.groups.end(), fits);
       const bool is_clear = group != dump.groups.end() &&
                             std::count_if(dump.groups.begin(), dump.groups.end(), fits) == 1;

@@ -27,7 +27,7 @@ class FunctionComparison {
     counts_.resize(matrix.rank_count);
   }
 
-  void compare(std::uint32_t function, std::vector<Outlier>& out);
+  void compare(std::uint32_t function, std::vector<PatternOutlier>& out);
 
  private:
   void scale(const float* values, float* scaled) const;
@@ -90,7 +90,7 @@ __attribute__((optimize("O3"))) void FunctionComparison::count_differences(std::
   }
 }
 
-void FunctionComparison::compare(std::uint32_t function, std::vector<Outlier>& out) {
+void FunctionComparison::compare(std::uint32_t function, std::vector<PatternOutlier>& out) {
   const std::size_t n = matrix_.rank_count;
   const float* const beta = matrix_.beta.data() + function * n;
   const float* const mu = matrix_.mu.data() + function * n;
@@ -144,13 +144,13 @@ void FunctionComparison::compare(std::uint32_t function, std::vector<Outlier>& o
 
 }  // namespace
 
-std::vector<Outlier> localise(const PatternMatrix& matrix, const LocaliseOptions& options) {
-  std::vector<Outlier> all;
+std::vector<PatternOutlier> localise(const PatternMatrix& matrix, const LocaliseOptions& options) {
+  std::vector<PatternOutlier> all;
   if (matrix.rank_count < options.ranks_min || options.peers_max == 0) return all;
   CHECK(matrix.beta.size() == matrix.rank_count * matrix.function_count);
   const std::size_t thread_count = std::clamp<std::size_t>(
       options.thread_count, 1, std::max<std::size_t>(matrix.function_count, 1));
-  std::vector<std::vector<Outlier>> found(thread_count);
+  std::vector<std::vector<PatternOutlier>> found(thread_count);
   const auto work = [&](std::size_t index) {
     FunctionComparison comparison(matrix, options);
     for (std::size_t f = index; f < matrix.function_count; f += thread_count)
@@ -164,7 +164,7 @@ std::vector<Outlier> localise(const PatternMatrix& matrix, const LocaliseOptions
     thread.join();
   for (const auto& part : found)
     all.insert(all.end(), part.begin(), part.end());
-  std::sort(all.begin(), all.end(), [](const Outlier& a, const Outlier& b) {
+  std::sort(all.begin(), all.end(), [](const PatternOutlier& a, const PatternOutlier& b) {
     const float da = std::abs(a.beta - a.peers_beta), db = std::abs(b.beta - b.peers_beta);
     if (da != db) return da > db;
     return a.function != b.function ? a.function < b.function : a.rank < b.rank;

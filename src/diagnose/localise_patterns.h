@@ -39,7 +39,7 @@ struct PatternMatrix {
 };
 
 /// A rank whose behaviour in a function is unlike that of its peers.
-struct Outlier {
+struct PatternOutlier {
   std::uint32_t rank{0};  // row of the matrix
   std::uint32_t function{0};
   float differs{0};              // share of compared peers that differ from it
@@ -57,7 +57,7 @@ struct Outlier {
 /// for `seed`, whatever the number of threads; O(functions x ranks x peers_max) time, linear
 /// memory. Source: PerfTracker (recalled: unverified), with floors for few ranks and a MAD of 0
 /// (ours).
-[[nodiscard]] std::vector<Outlier> localise(const PatternMatrix& matrix,
-                                            const LocaliseOptions& options);
+[[nodiscard]] std::vector<PatternOutlier> localise(const PatternMatrix& matrix,
+                                                   const LocaliseOptions& options);
 
 }  // namespace kansoku::diagnose

@@ -26,7 +26,7 @@ std::vector<float> equal(std::size_t ranks, float beta) {
   return std::vector<float>(ranks, beta);
 }
 
-auto key(const Outlier& o) {
+auto key(const PatternOutlier& o) {
   return std::tuple(o.rank, o.function, o.differs, o.distance, o.beta, o.peers_beta, o.is_culprit);
 }
 

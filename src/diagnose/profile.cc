@@ -47,7 +47,7 @@ class ProfileDiagnosis {
   void summarise();
   [[nodiscard]] double support_of_input(const RankView& view, double share_min) const;
   [[nodiscard]] double step_ms_of(const RankView& view) const;
-  Finding outlier_finding(const std::vector<Outlier>& outliers,
+  Finding outlier_finding(const std::vector<PatternOutlier>& outliers,
                           const std::vector<std::uint32_t>& functions);
 
   ProfileJob job_;
@@ -155,13 +155,13 @@ void ProfileDiagnosis::find_input() {
   out_.findings.push_back(std::move(finding));
 }
 
-Finding ProfileDiagnosis::outlier_finding(const std::vector<Outlier>& outliers,
+Finding ProfileDiagnosis::outlier_finding(const std::vector<PatternOutlier>& outliers,
                                           const std::vector<std::uint32_t>& functions) {
-  const Outlier& worst = outliers.front();
+  const PatternOutlier& worst = outliers.front();
   const RankView& view = views_[worst.rank];
   Finding finding;
   finding.kind = "slow_worker";
-  for (const Outlier& outlier : outliers) {
+  for (const PatternOutlier& outlier : outliers) {
     if (outlier.function == worst.function && outlier.is_culprit)
       finding.ranks.push_back(views_[outlier.rank].rank->rank);
   }
@@ -204,8 +204,8 @@ void ProfileDiagnosis::find_outliers() {
       matrix.sigma[cell] = static_cast<float>(row.sigma);
     }
   }
-  std::vector<Outlier> culprits;
-  for (const Outlier& outlier : localise(matrix, {.seed = options_.seed})) {
+  std::vector<PatternOutlier> culprits;
+  for (const PatternOutlier& outlier : localise(matrix, {.seed = options_.seed})) {
     const bool counts =
         outlier.is_culprit && matrix.activities[outlier.function] != Activity::kCollective;
     if (counts) culprits.push_back(outlier);

@@ -35,10 +35,12 @@ Matched match(std::span<const ProfiledRank> ranks, std::size_t& left_out) {
   }
   Matched out;
   for (const auto& [name, of_first] : by_name.front()) {
-    const bool is_common = std::all_of(by_name.begin(), by_name.end(), [&](const auto& of_rank) {
-      const auto known = of_rank.find(name);
-      return known != of_rank.end() && known->second.size() == of_first.size();
-    });
+    // clang 14 captures no structured binding without a name of its own.
+    const auto is_like_first = [&wanted = name, count = of_first.size()](const auto& of_rank) {
+      const auto known = of_rank.find(wanted);
+      return known != of_rank.end() && known->second.size() == count;
+    };
+    const bool is_common = std::all_of(by_name.begin(), by_name.end(), is_like_first);
     if (!is_common) {
       left_out += of_first.size();
       continue;
