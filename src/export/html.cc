@@ -115,8 +115,10 @@ std::string headline(const Json& finding) {
     if (finding.at("ranks").size() == 0) return "The job stands still" + in;
     return capitalised(who) + (is_one ? " stands still" : " stand still") + in;
   }
-  if (kind == "regression") return "Every step takes " + cost + " longer than in a healthy run" + in;
-  if (kind == "slow_link") return capitalised(who) + ": slow connections, up to " + cost + " a step";
+  if (kind == "regression")
+    return "Every step takes " + cost + " longer than in a healthy run" + in;
+  if (kind == "slow_link")
+    return capitalised(who) + ": slow connections, up to " + cost + " a step";
   if (kind == "cpu_throttled")
     return capitalised(who) + " is held back by its processor quota, " + cost + " a step";
   if (kind == "stage_imbalance")
