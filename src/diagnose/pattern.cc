@@ -51,7 +51,7 @@ class Sweep {
       std::int64_t until = end_ns_;
       if (next_ < executions_.size()) until = std::min(until, executions_[next_].begin_ns);
       if (owner == nullptr) {
-        idle_ns_ += static_cast<std::uint64_t>(until - now_);
+        idle_ns += static_cast<std::uint64_t>(until - now_);
       } else {
         until = std::min(until, executions_[*owner].end_ns);
         if (on_owned_) on_owned_(executions_[*owner], now_, until);
@@ -62,8 +62,8 @@ class Sweep {
     settle();
   }
 
-  std::unordered_map<std::uint32_t, Sum> sums_;
-  std::uint64_t idle_ns_{0};
+  std::unordered_map<std::uint32_t, Sum> sums;
+  std::uint64_t idle_ns{0};
 
  private:
   void start_due() {
@@ -100,7 +100,7 @@ class Sweep {
   void settle() {
     if (held_ns_ == 0) return;
     const Execution& execution = executions_[held_];
-    Sum& sum = sums_[execution.function];
+    Sum& sum = sums[execution.function];
     sum.activity = execution.activity;
     if (!is_counted_[held_]) ++sum.count;  // it may have owned time before it was interrupted
     is_counted_[held_] = true;
@@ -164,8 +164,8 @@ Pattern build_pattern(std::span<const Execution> executions, std::int64_t begin_
   Sweep sweep(executions, begin_ns, end_ns, priorities, on_owned);
   sweep.run();
   const auto window = static_cast<double>(out.window_ns);
-  out.idle = static_cast<double>(sweep.idle_ns_) / window;
-  for (const auto& [function, sum] : sweep.sums_) {
+  out.idle = static_cast<double>(sweep.idle_ns) / window;
+  for (const auto& [function, sum] : sweep.sums) {
     const auto owned = static_cast<double>(sum.owned_ns);
     const double mean = sum.use / owned;
     out.rows.push_back({.function = function,

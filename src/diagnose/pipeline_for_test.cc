@@ -165,7 +165,7 @@ trace::Trace make_pipeline_trace(const PipelineJob& job) {
 }
 
 double pipeline_step_s(const PipelineJob& job) {
-  const int through = job.micro_batch_count + job.stage_count - 1;
+  const std::int64_t through = job.micro_batch_count + job.stage_count - 1;
   const std::int64_t us = through * (job.forward_us + job.backward_us) +
                           2 * (through - 1) * job.transfer_us + job.scatter_us + job.optimizer_us;
   return static_cast<double>(us) * 1e-6;

@@ -83,7 +83,7 @@ Diagnosis run(const Profile& profile) {
 Profile with_loader(std::int64_t input_ms, std::int64_t busy_from_ms, int rank_count = 1) {
   Profile profile(rank_count);
   for (int rank = 0; rank < rank_count; ++rank) {
-    for (int step = 0; step < 10; ++step) {
+    for (std::int64_t step = 0; step < 10; ++step) {
       const std::int64_t begin = step * 10 * kMs;
       profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
       profile.add(rank, "user_annotation", kLoader, begin, input_ms * kMs);
@@ -130,7 +130,7 @@ TEST(Profile, WithoutADeviceTheLoaderCounts) {
 // On one rank of three only: not common.
 TEST(Profile, InputMustBeCommon) {
   Profile profile = with_loader(4, 4, 3);
-  for (int step = 0; step < 10; ++step)
+  for (std::int64_t step = 0; step < 10; ++step)
     profile.add(1, "kernel", "sgemm", step * 10 * kMs, 4 * kMs);
   for (const Finding& finding : run(profile).findings)
     EXPECT_NE(finding.kind, "common_input");
@@ -151,7 +151,7 @@ TEST(Profile, TheOrderOfEventsDoesNotMatter) {
 TEST(Profile, ARankUnlikeItsPeersIsNamed) {
   Profile profile(3);
   for (int rank = 0; rank < 3; ++rank) {
-    for (int step = 0; step < 20; ++step) {
+    for (std::int64_t step = 0; step < 20; ++step) {
       const std::int64_t begin = step * 10 * kMs;
       profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
       profile.add(rank, "kernel", "sgemm", begin, 7 * kMs);
@@ -172,8 +172,8 @@ TEST(Profile, ARankUnlikeItsPeersIsNamed) {
 Profile with_late_rank(int rank_count, int late) {
   Profile profile(rank_count);
   for (int rank = 0; rank < rank_count; ++rank) {
-    const std::int64_t clock_ns = rank * 777 * kMs;
-    for (int step = 0; step < 20; ++step) {
+    const std::int64_t clock_ns = rank * (777 * kMs);
+    for (std::int64_t step = 0; step < 20; ++step) {
       const std::int64_t begin = clock_ns + step * 20 * kMs;
       const std::int64_t work = (rank == late ? 15 : 10) * kMs;
       profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 20 * kMs);

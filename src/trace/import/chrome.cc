@@ -42,7 +42,7 @@ class Importer final : public EventScanner::Sink {
  public:
   Importer(std::string_view file_name, const ChromeOptions& options, Trace& into)
       : options_(options), trace_(into) {
-    file_.rank = rank_of_file_name(file_name);
+    file.rank = rank_of_file_name(file_name);
     for (const Process& process : trace_.processes)
       used_pids_.insert(process.pid);
     first_slice_ = trace_.slices.size();
@@ -57,7 +57,7 @@ class Importer final : public EventScanner::Sink {
                          std::uint64_t offset) override;
   void finish(bool is_unclosed);
 
-  ImportedFile file_;
+  ImportedFile file;
 
  private:
   struct ThreadKey {
@@ -147,7 +147,7 @@ Result<void> Importer::on_event(std::string_view text, std::uint64_t offset) {
   event_.name = event_.category = event_.pid = event_.tid = event_.metadata_name = {};
   event_.args.clear();
   event_.numbers.clear();
-  ++file_.event_count;
+  ++file.event_count;
   if (!read_fields(object)) {
     // Find out whether the event is odd or the file is no JSON at all.
     if (!Json::parse(text)) return damage(simdjson::TAPE_ERROR);
@@ -443,10 +443,10 @@ Result<void> Importer::on_member(std::string_view key, std::string_view text,
   }
   constexpr std::int64_t kRankMax = std::numeric_limits<std::int32_t>::max();
   const std::int64_t rank = value->at("rank").as_int(kNoRank);
-  if (rank >= 0 && rank <= kRankMax) file_.rank = static_cast<std::int32_t>(rank);
+  if (rank >= 0 && rank <= kRankMax) file.rank = static_cast<std::int32_t>(rank);
   const std::int64_t world = value->at("world_size").as_int(kNoRank);
-  if (world > 0 && world <= kRankMax) file_.world_size = static_cast<std::int32_t>(world);
-  file_.backend = value->at("backend").as_string();
+  if (world > 0 && world <= kRankMax) file.world_size = static_cast<std::int32_t>(world);
+  file.backend = value->at("backend").as_string();
   const Json groups = value->at("pg_config");
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const Json group = groups.at(i);
@@ -472,10 +472,10 @@ void Importer::finish(bool is_unclosed) {
   const StringId device = intern("device"), rank_role = intern("rank");
   for (std::size_t i = first_process_; i < trace_.processes.size(); ++i) {
     Process& process = trace_.processes[i];
-    process.rank = file_.rank;
-    process.world_size = file_.world_size;
+    process.rank = file.rank;
+    process.world_size = file.world_size;
     const bool is_real = real_processes_.contains(static_cast<std::uint32_t>(i));
-    if (file_.rank != kNoRank && process.role != device && is_real) process.role = rank_role;
+    if (file.rank != kNoRank && process.role != device && is_real) process.role = rank_role;
   }
   bool is_first = events_before_ == 0;
   const auto widen = [&](std::int64_t begin_ns, std::int64_t end_ns) {
@@ -503,14 +503,14 @@ Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_nam
   for (;;) {
     TRY(const std::string_view piece, stream.next());
     if (piece.empty()) break;
-    importer.file_.text_bytes += piece.size();
+    importer.file.text_bytes += piece.size();
     TRY_VOID(scanner.feed(piece));
   }
   TRY_VOID(scanner.finish());
   if (!scanner.has_list())
     return Error{Code::kNotFound, "read JSON trace: the text has no traceEvents"};
   importer.finish(scanner.is_unclosed());
-  return std::move(importer.file_);
+  return std::move(importer.file);
 }
 
 }  // namespace kansoku::trace::import

@@ -22,7 +22,7 @@ class Collector final : public EventScanner::Sink {
  public:
   Result<void> on_event(std::string_view text, std::uint64_t offset) override {
     for (std::size_t i = 0; i < EventScanner::kPadding; ++i)
-      padding_ += text.data()[text.size() + i] == ' ' ? 1 : 0;
+      padding += text.data()[text.size() + i] == ' ' ? 1 : 0;
     seen.push_back(fmt::format("{}:{}", offset, text));
     return {};
   }
@@ -32,7 +32,7 @@ class Collector final : public EventScanner::Sink {
     return {};
   }
   std::vector<std::string> seen;
-  std::size_t padding_{0};
+  std::size_t padding{0};
 };
 
 struct Outcome {
@@ -93,7 +93,7 @@ TEST(EventScanner, PadsEveryEvent) {
   Collector sink;
   EventScanner scanner(sink, {});
   ASSERT_TRUE(scanner.feed("[{},{\"a\":1}]").has_value());
-  EXPECT_EQ(sink.padding_, 2 * EventScanner::kPadding);
+  EXPECT_EQ(sink.padding, 2 * EventScanner::kPadding);
 }
 
 TEST(EventScanner, AnySplitOfTheBytesGivesTheSame) {
@@ -104,9 +104,9 @@ TEST(EventScanner, AnySplitOfTheBytesGivesTheSame) {
     EXPECT_EQ(scan_pieces(kObject, {std::max<std::size_t>(at, 1), kObject.size()}), whole) << at;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Rng rng(seed);
-    std::vector<std::size_t> lengths;
-    for (int i = 0; i < 40; ++i)
-      lengths.push_back(1 + rng.below(9));
+    std::vector<std::size_t> lengths(40);
+    for (std::size_t& length : lengths)
+      length = 1 + rng.below(9);
     EXPECT_EQ(scan_pieces(kObject, lengths), whole) << "seed " << seed;
   }
 }

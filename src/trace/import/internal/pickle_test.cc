@@ -428,7 +428,8 @@ TEST(Pickle, HasLimits) {
 
 // In a dict the last of equal keys wins, as in Python; keys that are no texts are never found.
 TEST(Pickle, FindsMembers) {
-  using namespace pickled;
+  using pickled::number;
+  using pickled::text;
   const std::string file = pickled::file("}(" + text("a") + number(1) + number(5) + number(2) +
                                          text("a") + number(3) + "u");
   const auto pickle = read(file);
