@@ -10,8 +10,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "bench_util.h"
@@ -111,9 +114,25 @@ double mean_step_ms(const std::vector<std::int64_t>& ends, const Window& window)
   return static_cast<double>(*(last - 1) - *first) / 1e6 / static_cast<double>(count - 1);
 }
 
+class Cleanup {
+ public:
+  explicit Cleanup(std::string folder) : folder_(std::move(folder)) {}
+  Cleanup(const Cleanup&) = delete;
+  Cleanup& operator=(const Cleanup&) = delete;
+  ~Cleanup() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+ private:
+  std::string folder_;
+};
+
 Result<int> measure(const Setup& setup, const std::string& examples, const std::string& probes) {
   const std::string folder = fmt::format("/tmp/kansoku-bench-{}", ::getpid());
   ::mkdir(folder.c_str(), 0700);
+  // Whatever way this ends, nothing of the run stays in /tmp.
+  const Cleanup remove_folder(folder);
   const sys::RealClock clock;
   const sys::Procfs procfs;
   TRY(const auto sink, sys::FileSink::create(folder + "/run.pftrace", {.overwrite = true}));
@@ -165,7 +184,6 @@ Result<int> measure(const Setup& setup, const std::string& examples, const std::
       result.median, result.low, result.high, last.events,
       last.events == 0 ? 0 : static_cast<double>(last.bytes) / static_cast<double>(last.events),
       last.lost, last.bpf);
-  ::unlink((folder + "/run.pftrace").c_str());
   return 0;
 }
 
