@@ -23,6 +23,10 @@ using trace::Trace;
 constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 constexpr int kParentDepthMax = 8;
 
+bool is_time(std::int64_t time_ns) {
+  return time_ns >= 0 && time_ns <= kTimeMaxNs;
+}
+
 template <class First, class... Rest>
 bool same_size(const First& first, const Rest&... rest) {
   return ((rest.size() == first.size()) && ...);
@@ -159,8 +163,6 @@ class Collector {
     bool on_main{false};
   };
 
-  static bool is_time(std::int64_t time_ns) { return time_ns >= 0 && time_ns <= kTimeMaxNs; }
-
   static void sort_by_time(RankData& rank) {
     const auto by_begin = [](const auto& a, const auto& b) {
       return a.time.begin_ns < b.time.begin_ns;
@@ -293,6 +295,12 @@ void read_exits(const Trace& trace, JobData& job) {
 }
 
 }  // namespace
+
+std::optional<Interval> slice_time(const trace::SliceTable& slices, std::size_t slice) {
+  const std::int64_t begin_ns = slices.start_ns[slice], duration_ns = slices.duration_ns[slice];
+  if (begin_ns < -kTimeMaxNs || begin_ns > kTimeMaxNs || duration_ns < 0) return std::nullopt;
+  return Interval{begin_ns, begin_ns + std::min(duration_ns, kTimeMaxNs - begin_ns)};
+}
 
 Result<JobData> read_job(const Trace& trace) {
   TRY_VOID(check_columns(trace));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,6 +87,11 @@ struct JobData {
 };
 
 inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
+
+/// When a slice ran, cut at kTimeMaxNs; times may lie before 0. Nothing for a slice that starts or
+/// lasts impossibly, or whose end is not in the trace.
+[[nodiscard]] std::optional<Interval> slice_time(const trace::SliceTable& slices,
+                                                 std::size_t slice);
 
 /// The ranks of the largest job of `trace` with what each did. Events with impossible times are
 /// left out and counted in a note. Fails with kCorrupt if columns differ in length.

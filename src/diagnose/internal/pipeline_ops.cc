@@ -8,6 +8,7 @@
 #include <set>
 
 #include "common/parse.h"
+#include "diagnose/internal/job.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -158,8 +159,8 @@ Result<std::optional<PipelineOps>> read_pipeline_ops(const trace::Trace& trace) 
     if (type == types.end()) continue;
     const Place& place = places[trace.slices.track[i].raw];
     const auto step = int_arg(trace, i, step_key), seq = int_arg(trace, i, seq_key);
-    const bool is_usable =
-        place.is_usable && step && seq && *seq >= 0 && trace.slices.duration_ns[i] >= 0;
+    const auto time = slice_time(trace.slices, i);
+    const bool is_usable = place.is_usable && step && seq && *seq >= 0 && time;
     // Tensor-parallel peers do the same work at the same time: the first one stands for all.
     const std::pair key{place.stage, place.data_rank};
     if (!is_usable ||
@@ -175,8 +176,8 @@ Result<std::optional<PipelineOps>> read_pipeline_ops(const trace::Trace& trace) 
                        .data_rank = place.data_rank,
                        .stage = place.stage,
                        .chunk = std::max(0, int_arg(trace, i, chunk_key).value_or(0)),
-                       .start_ns = trace.slices.start_ns[i],
-                       .duration_ns = trace.slices.duration_ns[i]});
+                       .start_ns = time->begin_ns,
+                       .duration_ns = time->end_ns - time->begin_ns});
   }
   const bool has_compute = std::any_of(out.ops.begin(), out.ops.end(), [](const PipelineOp& op) {
     return op.type == OpType::kForward;

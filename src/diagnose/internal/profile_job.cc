@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "diagnose/internal/job.h"
+
 namespace kansoku::diagnose {
 namespace {
 
@@ -137,9 +139,9 @@ float Reader::use_of(std::size_t slice) const {
 void Reader::take(std::size_t slice, ProfiledRank& rank) {
   const NameInfo& info = info_of(trace_.slices.category[slice], trace_.slices.name[slice]);
   if (info.role == Role::kNothing) return;
-  const std::int64_t begin_ns = trace_.slices.start_ns[slice];
-  const std::int64_t end_ns =
-      begin_ns + std::max<std::int64_t>(trace_.slices.duration_ns[slice], 0);
+  const auto time = slice_time(trace_.slices, slice);
+  if (!time) return;
+  const auto [begin_ns, end_ns] = *time;
   const bool is_first = seen_ranks_.insert(rank.rank).second;
   rank.begin_ns = is_first ? begin_ns : std::min(rank.begin_ns, begin_ns);
   rank.end_ns = is_first ? end_ns : std::max(rank.end_ns, end_ns);

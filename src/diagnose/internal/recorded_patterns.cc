@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "diagnose/internal/names.h"
+#include "diagnose/internal/phases.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -56,10 +57,10 @@ std::uint32_t PatternReader::function_of_stack(trace::StackId stack) {
   const auto known = function_of_stack_.find(stack.raw);
   if (known != function_of_stack_.end()) return known->second;
   std::string name;
-  const auto frames = trace_.stacks.at(stack);
+  const auto frames = frames_of(trace_, stack);
   for (std::size_t i = frames.size(); i-- > 0 && name.size() < kStackNameBytesMax;) {
     if (!name.empty()) name += " < ";
-    name += text_of(trace_, trace_.frames[frames[i].raw].function);
+    name += text_of(trace_, frames[i].function);
   }
   const std::uint32_t function = function_of(name);
   function_of_stack_.emplace(stack.raw, function);
@@ -72,12 +73,13 @@ void PatternReader::read_operators(std::vector<std::vector<Execution>>& executio
   if (ops == trace::StringId{}) return;
   const auto& slices = trace_.slices;
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (slices.category[i] != ops || slices.duration_ns[i] < 0) continue;
-    if (slices.track[i].raw >= trace_.tracks.size()) continue;
+    if (slices.category[i] != ops) continue;
+    const auto time = slice_time(slices, i);
+    if (!time || slices.track[i].raw >= trace_.tracks.size()) continue;
     const trace::Track& track = trace_.tracks[slices.track[i].raw];
     const auto rank = index_of_pid_.find(track.pid);
     if (rank == index_of_pid_.end()) continue;
-    const std::int64_t begin_ns = slices.start_ns[i], end_ns = begin_ns + slices.duration_ns[i];
+    const auto [begin_ns, end_ns] = *time;
     const auto [function, is_new] = function_of_name_.try_emplace(slices.name[i].raw, 0);
     if (is_new) function->second = function_of(std::string(text_of(trace_, slices.name[i])));
     executions[rank->second].push_back(
