@@ -55,6 +55,7 @@ std::uint32_t Attacher::add_probe(ProbeInfo info) {
       problem(described.error().what, counters_.failed);
     }
   }
+  info.group = options_.group;
   probes_.push_back(std::move(info));
   return index;
 }
@@ -132,10 +133,8 @@ void Attacher::reattach() {
     attach_now(file);
 }
 
-void Attacher::attach_libraries(std::int32_t pid) {
-  const auto mappings = procfs_.maps(pid);
-  if (!mappings) return;
-  for (const sys::Mapping& mapping : *mappings) {
+void Attacher::attach_libraries(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
+  for (const sys::Mapping& mapping : mappings) {
     if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
       continue;
     const auto key = std::make_tuple(mapping.device_major, mapping.device_minor, mapping.inode);

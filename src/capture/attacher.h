@@ -38,8 +38,10 @@ class Attacher {
 
   /// Tracepoints, system calls, scheduler and CPU sampler of the packs.
   void attach_host();
-  /// Probes of all libraries that `pid` maps and that were not looked at before.
-  void attach_libraries(std::int32_t pid);
+  /// Probes of all libraries that `pid` maps and that were not looked at before. An attacher that
+  /// comes after another one gets the same mappings after it: a library that appeared in between
+  /// would get both their probes.
+  void attach_libraries(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
   /// After everything was detached: attaches all known probes again.
   void reattach();
   /// Switches its probes on and off, those of another group untouched.

@@ -139,8 +139,23 @@ void Decoder::on_record(std::span<const std::byte> record) {
 }
 
 void Decoder::on_lifecycle(LifecycleEvent event) {
-  if (event.kind != LifecycleEvent::Kind::kFork) symbols_.forget(event.pid);
+  if (event.kind != LifecycleEvent::Kind::kFork) {
+    symbols_.forget(event.pid);
+    end_threads(event.pid, event.time);
+  }
   lifecycle_.push_back(event);
+}
+
+// With the program that ran in it, a process loses its calls; no end of them will come.
+void Decoder::end_threads(std::int32_t pid, BootTime time) {
+  const std::uint64_t first = std::uint64_t{static_cast<std::uint32_t>(pid)} << 32;
+  const auto begin = threads_.lower_bound(first), end = threads_.upper_bound(first | UINT32_MAX);
+  for (auto thread = begin; thread != end; ++thread)
+    close_until(thread->second, 0, time);
+  threads_.erase(begin, end);
+  last_thread_ = nullptr;
+  scope_enter_ops_.erase(pid);
+  ordinals_.erase(ordinals_.lower_bound({pid, 0}), ordinals_.upper_bound({pid, UINT64_MAX}));
 }
 
 void Decoder::on_stack(const wire_stack& record) {
@@ -266,16 +281,16 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
 }
 
 void Decoder::reopen_calls() {
-  std::vector<std::uint64_t> keys;
-  keys.reserve(threads_.size());
-  for (const auto& [key, thread] : threads_)
-    keys.push_back(key);
-  std::sort(keys.begin(), keys.end());
-  for (const std::uint64_t key : keys) {
-    const Thread& thread = threads_.at(key);
+  for (const auto& [key, thread] : threads_) {
     for (const OpenCall& call : thread.open)
       writer_.slice_begin(thread.track, call.begin, call.name, call.category, call.args);
   }
+}
+
+void Decoder::forget_open_calls(std::size_t group) {
+  for (auto& [key, thread] : threads_)
+    std::erase_if(thread.open,
+                  [&](const OpenCall& call) { return probes_[call.probe].group == group; });
 }
 
 // Ends calls above `depth` that never returned: an exception went through them, or their end was

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "capture/internal/native_symbols.h"
@@ -62,6 +61,8 @@ class Decoder {
   /// Writes the begins of all calls that are open now, with their own times: after the writer was
   /// restarted.
   void reopen_calls();
+  /// Forgets the open calls of an attach group whose probes were taken off: their ends never come.
+  void forget_open_calls(std::size_t group);
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
@@ -107,6 +108,7 @@ class Decoder {
   void on_switch(const wire_switch& record);
   void on_stack(const wire_stack& record);
   void on_lifecycle(LifecycleEvent event);
+  void end_threads(std::int32_t pid, BootTime time);
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
@@ -116,9 +118,9 @@ class Decoder {
   const ProbeTable& probes_;
   NativeSymbols symbols_;
   std::vector<ProbeNames> names_;
-  std::unordered_map<std::uint64_t, Thread> threads_;  // by pid and tid; never iterated
+  std::map<std::uint64_t, Thread> threads_;  // by pid and tid: those of a process lie together
   std::uint64_t last_thread_key_{0};
-  Thread* last_thread_{nullptr};  // of threads_, from which nothing is erased
+  Thread* last_thread_{nullptr};  // of threads_; null once something was erased there
   std::map<std::pair<std::int32_t, std::uint64_t>, std::uint64_t> ordinals_;
   std::map<std::int32_t, std::set<std::uint64_t>>
       scope_enter_ops_;           // per process: operators that open a scope

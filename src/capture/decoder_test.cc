@@ -14,6 +14,7 @@
 namespace kansoku::capture {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -483,6 +484,31 @@ TEST_F(DecoderTest, TellsOfProcessesInOrderAndOnce) {
   EXPECT_EQ(events[2].kind, LifecycleEvent::Kind::kExit);
   EXPECT_EQ(events[2].time, boot_time(3));
   EXPECT_THAT(decoder_.take_lifecycle(), IsEmpty());
+}
+
+TEST_F(DecoderTest, EndsTheCallsOfAProcessWithIt) {
+  const auto outer = probe("allreduce"), inner = probe("wait");
+  begin(outer, 10);
+  begin(inner, 20);
+  feed(head(WIRE_EXIT, 30));
+  EXPECT_THAT(slices(), ElementsAre("allreduce 10+20", "wait 20+10"));
+  end(outer, 40);  // of a process that got the same number
+  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
+  begin(outer, 50);
+  feed(head(WIRE_EXEC, 60));
+  EXPECT_THAT(slices(), Contains("allreduce 50+10"));
+}
+
+TEST_F(DecoderTest, ForgetsOpenCallsOfAGroupThatWasTakenOff) {
+  const auto kept = probe("backward"), taken = probe("addmm");
+  probes_[taken].group = 1;
+  begin(kept, 10);
+  begin(taken, 20);
+  decoder_.forget_open_calls(1);
+  end(taken, 30);
+  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
+  end(kept, 40);
+  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
 }
 
 TEST_F(DecoderTest, KnowsWhoTookPartInACollective) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -19,6 +20,7 @@ struct ProbeInfo {
   bool is_host{false};    // belongs to no observed process
   bool ends_usdt{false};  // an END of the probe `begins`
   std::uint32_t begins{0};
+  std::size_t group{0};  // of Engine::use_group()
   std::optional<std::string> ordinal_by{};
   std::vector<CaptureDef> captures{};
 };

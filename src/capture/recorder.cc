@@ -27,7 +27,8 @@ constexpr Nanos kCountEvery = std::chrono::seconds{1};  // quotas and connection
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
 constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
-constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
+constexpr std::size_t kWindowGroup = 1;  // of Engine::use_group(): the probes of a window
+constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};  // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -128,8 +129,10 @@ Result<void> Recorder::Impl::start_bpf() {
   if (!options.watch_packs.empty()) {
     watcher = std::make_unique<Attacher>(*engine, procfs, options.watch_packs, probes, options.log);
     watcher->attach_host();
-    attaching = {
-        .group = 1, .starts_attached = false, .follows_lifecycle = false, .after = watcher.get()};
+    attaching = {.group = kWindowGroup,
+                 .starts_attached = false,
+                 .follows_lifecycle = false,
+                 .after = watcher.get()};
   }
   attacher =
       std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log, attaching);
@@ -193,8 +196,12 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   // Young processes load libraries all the time, old ones hardly ever.
   const Nanos age = now - process.seen_at;
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
-  if (watcher && enabled) watcher->attach_libraries(process.facts.pid);
-  if (attacher && enabled) attacher->attach_libraries(process.facts.pid);
+  if (enabled && attacher) {
+    if (const auto mappings = procfs.maps(process.facts.pid)) {
+      if (watcher) watcher->attach_libraries(process.facts.pid, *mappings);
+      attacher->attach_libraries(process.facts.pid, *mappings);
+    }
+  }
   if (!is_open || sample_every == Nanos{} || process.python || process.python_refused) return;
   auto attached = python::Process::attach(process.facts.pid, procfs, {});
   if (attached) {
@@ -426,6 +433,7 @@ Result<void> Recorder::end_window() {
   CHECK(impl.is_open && !impl.options.watch_packs.empty());
   if (impl.attacher) impl.attacher->detach();
   impl.drain();
+  impl.decoder->forget_open_calls(kWindowGroup);
   const BootTime now = impl.clock.now();
   impl.write_losses(now);
   auto flushed = impl.writer->flush();
