@@ -8,6 +8,8 @@ add_compile_options(
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-Wthread-safety)
 endif()
+# Indices out of bounds end the program, in release builds too: the input is hostile.
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
 if(KANSOKU_WERROR)
   add_compile_options(-Werror)
 endif()
