@@ -328,7 +328,9 @@ void Recorder::Impl::write_facts(BootTime now) {
   metadata("kansoku.probes", names);
   metadata("kansoku.attach", bpf_state);
   metadata("kansoku.python_hz", std::to_string(python_rate(options)));
-  metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns()));
+  // The wall clock's reading at `now`, which may lie a while back: whoever merges needs the pair.
+  const std::int64_t since_ns = (clock.now() - now).count();
+  metadata("kansoku.recorded_at_unix_ns", std::to_string(sys::wall_time_ns() - since_ns));
   for (const auto& [key, value] : options.metadata)
     metadata(key, value);
 }

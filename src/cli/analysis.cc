@@ -55,6 +55,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
     TRY(auto regression, diagnose::compare_with_baseline(diagnosis, json, {}));
     if (regression) diagnosis.findings.push_back(std::move(*regression));
   }
+  diagnosis.notes.insert(diagnosis.notes.end(), sources.notes.begin(), sources.notes.end());
   for (const std::string& path : sources.skipped)
     diagnosis.notes.push_back(fmt::format("{} is no trace: left out", path));
   Analysis out;

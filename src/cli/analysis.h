@@ -20,12 +20,12 @@ struct Analysis {
   bool has_findings{false};
 };
 
-/// Reads `paths` together and diagnoses them: one recording of ours or another Perfetto trace;
-/// traces that other profilers wrote, a file a rank; or the Flight Recorder dumps of a hung job. A
-/// folder stands for the files in it that are one of these, by name. kCorrupt names file and
-/// damage, kUnsupported a mixture. Prints progress to standard error when it takes longer than two
-/// seconds.
-/// `baseline` (may be empty): a file to compare with, see diagnose/baseline.h.
+/// Reads `paths` together and diagnoses them: recordings of ours or other Perfetto traces, a file a
+/// host, whose clocks are aligned; traces that other profilers wrote, a file a rank; or the Flight
+/// Recorder dumps of a hung job. A folder stands for the files in it that are one of these, by
+/// name. kCorrupt names file and damage, kUnsupported a mixture. Prints progress to standard error
+/// when it takes longer than two seconds. `baseline` (may be empty): a file to compare with, see
+/// diagnose/baseline.h.
 [[nodiscard]] Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t seed,
                                        const std::string& baseline = {});
 

@@ -9,12 +9,14 @@
 #include <string_view>
 #include <utility>
 
+#include "diagnose/clocks.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
 #include "sys/folder.h"
 #include "trace/import/chrome.h"
 #include "trace/import/format.h"
 #include "trace/import/nsight.h"
+#include "trace/merge.h"
 #include "trace/reader.h"
 
 namespace kansoku::cli {
@@ -23,6 +25,7 @@ namespace {
 using trace::import::Format;
 
 constexpr std::size_t kFilesMax = 200'000;
+constexpr double kNsPerMs = 1e6;
 constexpr std::uint64_t kSlowBytes = 50'000'000;  // about two seconds of reading
 
 struct File {
@@ -53,6 +56,12 @@ Error of_file(const std::string& path, Error error) {
   return error;
 }
 
+/// The name of a recording's host, with that of the file where two may be of one host.
+std::string host_name_of(const trace::Trace& trace, const std::string& path) {
+  const auto known = trace.metadata.find("kansoku.host");
+  return known == trace.metadata.end() ? path : fmt::format("{} ({})", known->second, path);
+}
+
 class SourceReader {
  public:
   Result<Sources> read(const std::vector<std::string>& paths);
@@ -62,9 +71,12 @@ class SourceReader {
   [[nodiscard]] Result<void> choose_kind();
   [[nodiscard]] Result<void> read_file(const File& file);
   [[nodiscard]] Result<void> read_profile(const File& file, ByteSpan bytes);
+  [[nodiscard]] Result<void> join_hosts();
   void tell_progress(std::size_t done);
 
   std::vector<File> files_;
+  trace::HostMerger hosts_;              // kRecording
+  std::vector<std::string> host_names_;  // of its hosts
   std::uint64_t bytes_{0};
   std::set<std::int32_t> ranks_;
   std::optional<std::string> without_rank_;
@@ -105,10 +117,6 @@ Result<void> SourceReader::choose_kind() {
                              kind_name(files_.front().format), file.path, kind_name(file.format)),
                  "diagnose files of one kind at a time"};
   }
-  if (out_.kind == Sources::Kind::kRecording && files_.size() > 1) {
-    return Error{Code::kUnsupported, "read traces: several Perfetto traces at once",
-                 "recordings of several hosts are not merged yet (docs/known-gaps.md)"};
-  }
   return {};
 }
 
@@ -142,7 +150,9 @@ Result<void> SourceReader::read_file(const File& file) {
     case Sources::Kind::kRecording: {
       auto trace = trace::read_trace(mapped.bytes());
       if (!trace) return of_file(file.path, std::move(trace).error());
-      out_.trace = std::move(*trace);
+      host_names_.push_back(host_name_of(*trace, file.path));
+      if (const auto added = hosts_.add(std::move(*trace)); !added)
+        return of_file(file.path, added.error());
       return {};
     }
     case Sources::Kind::kDumps: {
@@ -154,6 +164,32 @@ Result<void> SourceReader::read_file(const File& file) {
     case Sources::Kind::kProfiles:
       return read_profile(file, mapped.bytes());
   }
+  return {};
+}
+
+/// One clock for all recordings; says in notes what was done to whom.
+Result<void> SourceReader::join_hosts() {
+  if (hosts_.host_count() > 1) {
+    TRY(const auto clocks, diagnose::host_clocks(hosts_.trace(), hosts_.host_count()));
+    for (std::size_t host = 1; host < clocks.size(); ++host) {
+      const auto& clock = clocks[host];
+      if (!clock) {
+        out_.notes.push_back(
+            fmt::format("no collective ties {} to {}: their clocks are aligned by wall time only",
+                        host_names_[host], host_names_.front()));
+        continue;
+      }
+      hosts_.shift(host, clock->shift_ns);
+      out_.notes.push_back(fmt::format(
+          "the clock of {} was moved by {:+.3f} ms against {}, after wall time, by the bounds of "
+          "{} "
+          "messages; residual {:.3f} ms{}",
+          host_names_[host], static_cast<double>(clock->shift_ns) / kNsPerMs, host_names_.front(),
+          clock->message_count, static_cast<double>(clock->residual_ns) / kNsPerMs,
+          clock->is_contradictory ? ": no shift suits all of them, the clocks drift" : ""));
+    }
+  }
+  out_.trace = hosts_.take();
   return {};
 }
 
@@ -178,6 +214,7 @@ Result<Sources> SourceReader::read(const std::vector<std::string>& paths) {
     tell_progress(i);
     TRY_VOID(read_file(files_[i]));
   }
+  if (out_.kind == Sources::Kind::kRecording) TRY_VOID(join_hosts());
   return std::move(out_);
 }
 

@@ -17,6 +17,7 @@ struct Sources {
   Kind kind{Kind::kRecording};
   trace::Trace trace;                            // kRecording, kProfiles
   std::vector<trace::import::FlightDump> dumps;  // kDumps
+  std::vector<std::string> notes;                // on how they were put together
   std::vector<std::string> skipped;              // files of a folder that are none of these
 };
 

@@ -48,4 +48,31 @@ bool Trace::is_lossy() const {
   return false;
 }
 
+void measure_window(Trace& trace) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = std::numeric_limits<std::int64_t>::min();
+  const auto see = [&](const std::vector<std::int64_t>& times) {
+    for (const std::int64_t time : times) {
+      first = std::min(first, time);
+      last = std::max(last, time);
+    }
+  };
+  see(trace.slices.start_ns);
+  see(trace.samples.time_ns);
+  see(trace.switches.time_ns);
+  see(trace.wakes.time_ns);
+  see(trace.counters.time_ns);
+  see(trace.instants.time_ns);
+  for (std::size_t i = 0; i < trace.slices.size(); ++i) {
+    const auto end =
+        static_cast<std::uint64_t>(trace.slices.start_ns[i]) +
+        static_cast<std::uint64_t>(std::max<std::int64_t>(trace.slices.duration_ns[i], 0));
+    last = std::max(last, static_cast<std::int64_t>(end));
+  }
+  if (first <= last) {
+    trace.begin_ns = first;
+    trace.end_ns = last;
+  }
+}
+
 }  // namespace kansoku::trace

@@ -211,4 +211,7 @@ struct Trace {
   [[nodiscard]] bool is_lossy() const;
 };
 
+/// Sets begin_ns and end_ns from the times of all rows; leaves them if there is none.
+void measure_window(Trace& trace);
+
 }  // namespace kansoku::trace

@@ -4,6 +4,7 @@
 
   run.py                                   every fault, dose and model; finished ones of this commit are skipped
   run.py --fault forward_op --dose 1.0 --model mlp --repeats 3
+  run.py --watch --model mlp               let the detector of `kansoku profile --watch` notice the fault by itself
   run.py --list | --check | --table        the truths | are they complete | the scores so far
 Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
 """
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -29,6 +31,8 @@ from truth import MODELS, judge, load  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 START_S = 10  # the ranks import PyTorch and meet
+LEARN_STEPS = 150  # clean ones in front of the fault, with --watch: a detector compares a job with its own past
+WINDOW_S = 8
 END_S = 60  # a job that has not ended so long after its time is ended
 
 
@@ -109,6 +113,37 @@ def profile(kansoku, trace, command, environment, record_s, during):
     return json.loads(done.stdout)
 
 
+def read_incidents(pipe, incidents):
+    """JSON lines as they come, each with the time at which it came."""
+    for line in pipe:
+        incidents.append((time.monotonic(), json.loads(line)))
+
+
+def watch_job(kansoku, folder, command, environment, watch_s, stops_at_finding, during):
+    """Lets a detector watch a command that is started with it; returns its incidents, each with the time of its report."""
+    once = ["--once"] if stops_at_finding else []
+    incidents = []
+    with tempfile.TemporaryFile("w+") as log:
+        watcher = subprocess.Popen([kansoku, "profile", "--watch", *once, "--json", "-q", "--window", f"{WINDOW_S}s", "--for", f"{watch_s}s",
+                                    "-o", folder, "--", *command], env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
+                                   start_new_session=True)
+        reader = threading.Thread(target=read_incidents, args=(watcher.stdout, incidents))
+        reader.start()
+        try:
+            during(watcher)
+        except BaseException:
+            watcher.terminate()
+            raise
+        finally:
+            wait_for_end(watcher)
+            reader.join()
+            watcher.stdout.close()
+        if watcher.returncode not in (0, 10) and not incidents and not stops_at_finding:
+            log.seek(0)
+            raise Impossible(f"watching failed: {log.read()[-500:].strip()}")
+    return incidents
+
+
 def watch(recorder, job, injector, limit_s):
     """Hands the job's events to the injector until the recorder has ended or the time since the first event is over."""
     recorder_fd = os.pidfd_open(recorder.pid)
@@ -145,12 +180,28 @@ def run_one(options, fault, dose, model):
         limit_s = record_s + 1 if record_s else options.seconds + END_S
         command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
         began = time.monotonic()
+        if options.watch:
+            environment["FAULT_AFTER"] = str(LEARN_STEPS)
+            incidents = watch_job(options.kansoku, options.traces or folder, command, environment, START_S + options.seconds,
+                                  fault.expects != "nothing", lambda watcher: watch(watcher, job, injector, limit_s))
+            return {**judge_incidents(fault, world, incidents, injector.planted_at), "run_s": time.monotonic() - began, **job.facts}
         diagnosis = profile(options.kansoku, trace, command, environment, record_s,
                             lambda recorder: watch(recorder, job, injector, limit_s))
         now = time.monotonic()
         return {**judge(fault, world, diagnosis), "run_s": now - began, **job.facts, "steps": diagnosis["steps"].get("count", 0),
                 "report_s": now - injector.planted_at if injector.planted_at else None,
                 "findings": [brief(finding) for finding in diagnosis["findings"][:3]], "notes": diagnosis["notes"]}
+
+
+def judge_incidents(fault, world, incidents, planted_at):
+    """Windows that a detector opened: the first with a finding is its answer; on a job without a culprit, all are."""
+    told = [(at, incident) for at, incident in incidents if incident["diagnosis"]["findings"]]
+    if fault.expects != "nothing":
+        told = told[:1]
+    findings = [finding for _, incident in told for finding in incident["diagnosis"]["findings"]]
+    notes = [note for _, incident in incidents for note in incident["diagnosis"]["notes"]]
+    return {**judge(fault, world, {"findings": findings}), "windows": len(incidents), "causes": [i["cause"] for _, i in incidents],
+            "report_s": told[0][0] - planted_at if told and planted_at else None, "findings": [brief(f) for f in findings[:3]], "notes": notes[:8]}
 
 
 def brief(finding):
@@ -164,6 +215,8 @@ def progress(result):
     if result["findings"]:
         top = result["findings"][0]
         said = f"rank {top['ranks']} {top['kind']} {top['function'] or '-'} {top['cost_ms_per_step']:.1f} ms {top['confidence']:.2f}"
+    if "windows" in result:
+        said += f" ({result['windows']} windows)"
     step = f"step {result['clean_ms']:.1f} -> {result['fault_ms']:.1f} ms" if "fault_ms" in result else "did not finish"
     wrong = [word for word in ("rank", "function", "kind") if result.get(word) is False]
     return f"{'right' if result['right'] else 'WRONG ' + ' '.join(wrong)}: {said} | {step}, {result['run_s']:.0f} s"
@@ -197,7 +250,7 @@ def read_results(path):
 def run_all(options, faults, commit):
     done = {tuple(r["key"]) for r in read_results(options.results) if "not_run" not in r}
     for fault, dose, model, repeat in chosen(options, faults):
-        key = (commit, options.seconds, fault.name, dose, model, repeat)
+        key = (commit, options.seconds, fault.name, dose, model, repeat) + (("watch",) if options.watch else ())
         if key in done:
             continue
         print(f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1} ... ", end="", flush=True)
@@ -231,14 +284,17 @@ def parse():
     parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--seconds", type=int, default=12, help="how long each job trains [%(default)s]")
+    parser.add_argument("--seconds", type=int, help="how long each job trains [12, with --watch 45]")
+    parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
     parser.add_argument("--results", default=os.path.join(ROOT, "build/faults/results.jsonl"), metavar="FILE")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the fault files")
     parser.add_argument("--table", action="store_true", help="only print the scores in the results file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.seconds = options.seconds or (45 if options.watch else 12)
+    return options
 
 
 def main():

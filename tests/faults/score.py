@@ -50,6 +50,9 @@ def print_table(results):
           f"function, {count(slow, 'kind') or 'none'} kind")
     print(f"hangs explained: {count(hang, 'right') or 'none'}")
     print(f"false alarms: {alarms} in {hours:.2f} hours without a culprit" + (f" ({alarms / hours:.1f} an hour)" if hours else ""))
+    opened = [r["windows"] for r in clean if "windows" in r]
+    if opened:
+        print(f"windows that the detector opened in {len(opened)} of these runs: {sum(opened)}")
     for reason, group in itertools.groupby(sorted((r for r in results if "not_run" in r), key=lambda r: r["not_run"]),
                                            key=lambda r: r["not_run"]):
         print(f"not run: {', '.join(sorted({r['fault'] for r in group}))}: {reason}")

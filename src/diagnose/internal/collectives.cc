@@ -42,7 +42,7 @@ void join_execution(Part& part, const CollectiveEvent& event) {
   }
   part.arrival.end_ns =
       first ? event.time.end_ns : std::max(part.arrival.end_ns, event.time.end_ns);
-  part.arrival.is_present = true;
+  part.arrival.is_present = part.arrival.is_executed = true;
   part.arrival.is_open = part.arrival.is_open || event.is_open;
   part.bytes = std::max(part.bytes, event.bytes);
 }

@@ -15,7 +15,8 @@ struct Arrival {
   std::int64_t end_ns{0};     // end of execution, or of the issue where no execution was seen
   std::uint64_t bytes{0};     // 0: not known
   bool is_present{false};
-  bool is_open{false};  // had not ended when the recording did
+  bool is_executed{false};  // its execution was seen, not only its issue
+  bool is_open{false};      // had not ended when the recording did
 };
 
 /// One collective over all ranks.

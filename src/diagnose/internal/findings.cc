@@ -9,10 +9,12 @@
 #include <optional>
 
 #include "diagnose/internal/common_wait.h"
-#include "diagnose/internal/host_findings.h"
 #include "diagnose/internal/localise.h"
+#include "diagnose/internal/slow_link.h"
+#include "diagnose/internal/throttled.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
+#include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -199,7 +201,7 @@ void add_location(const Location& location, bool has_scheduler_data, Finding& fi
   if (location.worker_pid != 0) {
     finding.evidence.push_back(
         fmt::format("the rank waits for its data-loader workers; worker pid {} spends the time",
-                    location.worker_pid));
+                    trace::pid_on_host(location.worker_pid)));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -160,7 +161,7 @@ std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuc
       finding.evidence.push_back(fmt::format(
           "thread {} of rank {} has held the interpreter lock ever since: no other Python code of "
           "this process can run",
-          holder, number));
+          trace::pid_on_host(holder), number));
       return "deadlock";
     }
   }

@@ -302,6 +302,13 @@ std::optional<Interval> slice_time(const trace::SliceTable& slices, std::size_t 
   return Interval{begin_ns, begin_ns + std::min(duration_ns, kTimeMaxNs - begin_ns)};
 }
 
+std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job) {
+  std::map<std::int32_t, std::int32_t> out;
+  for (const RankData& rank : job.ranks)
+    out.emplace(rank.pid, rank.rank);
+  return out;
+}
+
 Result<JobData> read_job(const Trace& trace) {
   TRY_VOID(check_columns(trace));
   std::vector<std::string> notes;

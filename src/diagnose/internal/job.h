@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -92,6 +93,9 @@ inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 /// lasts impossibly, or whose end is not in the trace.
 [[nodiscard]] std::optional<Interval> slice_time(const trace::SliceTable& slices,
                                                  std::size_t slice);
+
+/// Rank numbers by process.
+[[nodiscard]] std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job);
 
 /// The ranks of the largest job of `trace` with what each did. Events with impossible times are
 /// left out and counted in a note. Fails with kCorrupt if columns differ in length.

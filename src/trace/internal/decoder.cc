@@ -856,30 +856,7 @@ void PacketDecoder::finish() {
   // What the file says of our own counters does not hide what was counted in reading it.
   for (const auto& [name, own] : counted_here)
     trace_.losses[name] = own;
-  std::int64_t first = std::numeric_limits<std::int64_t>::max();
-  std::int64_t last = std::numeric_limits<std::int64_t>::min();
-  const auto see = [&](const std::vector<std::int64_t>& times) {
-    for (const std::int64_t time : times) {
-      first = std::min(first, time);
-      last = std::max(last, time);
-    }
-  };
-  see(trace_.slices.start_ns);
-  see(trace_.samples.time_ns);
-  see(trace_.switches.time_ns);
-  see(trace_.wakes.time_ns);
-  see(trace_.counters.time_ns);
-  see(trace_.instants.time_ns);
-  for (std::size_t i = 0; i < trace_.slices.size(); ++i) {
-    const auto end =
-        static_cast<std::uint64_t>(trace_.slices.start_ns[i]) +
-        static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.slices.duration_ns[i], 0));
-    last = std::max(last, static_cast<std::int64_t>(end));
-  }
-  if (first <= last) {
-    trace_.begin_ns = first;
-    trace_.end_ns = last;
-  }
+  measure_window(trace_);
 }
 
 }  // namespace kansoku::trace

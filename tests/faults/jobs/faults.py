@@ -3,7 +3,8 @@
 
   FAULT         a name of KNOWN [none]
   FAULT_RANKS   ranks that get it, "1" or "0,2", or "all"
-  FAULT_DOSE    share of this job's own clean step, measured in steps 10 to 39; the fault begins after step 40
+  FAULT_DOSE    share of this job's own clean step, measured in 30 steps from step 10 on; the fault begins after them
+  FAULT_AFTER   clean steps before those in which the clean step is measured, so that a detector can learn [0]
   FAULT_MS      instead of FAULT_DOSE: milliseconds a step, from the first step on
   FAULT_EVENTS  pipe or file that gets one JSON line per event: started, calibrated, fault, finished
 
@@ -24,7 +25,8 @@ import torch.distributed as dist
 KNOWN = ("none", "input_sleep", "collate", "forward", "backward", "optimizer", "checkpoint", "evaluation", "everywhere", "rotating",
          "log_every_step", "double_batch", "evaluation_everywhere", "skip_collective", "stuck_loader", "deadlock",
          "interpreter_lock", "mismatch")
-CALIBRATE_FROM, CALIBRATE_TO = 10, 40
+CALIBRATE_FROM = 10 + int(os.environ.get("FAULT_AFTER") or 0)
+CALIBRATE_TO = CALIBRATE_FROM + 30
 PERIOD = 20  # steps between two checkpoints or evaluations
 HANG_AT = CALIBRATE_TO + 20
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -241,7 +243,7 @@ def at_step_end(step, model, batch, loss, loss_of):
 
 def epochs(batch):
     """Batch size and steps of each epoch; None: until the time is over."""
-    return [(batch, 120), (2 * batch, None)] if on("double_batch") else [(batch, None)]
+    return [(batch, CALIBRATE_TO + 80), (2 * batch, None)] if on("double_batch") else [(batch, None)]
 
 
 # --- the job's own clock --------------------------------------------------------------------------

@@ -9,13 +9,9 @@
 
 namespace kansoku::diagnose {
 
-/// A rank that its processor quota held back while its peers were not ("cpu_throttled").
-[[nodiscard]] std::optional<Finding> find_throttled(const Evidence& evidence,
-                                                    const Options& options);
-
 /// A rank all of whose busy connections are slow, or a pair whose connection is, while the others'
-/// are not ("slow_link"): by round-trip time, or by retransmissions together with the time that a
-/// byte occupies the connection.
+/// are not ("slow_link"): by round-trip time, by the rate at which bytes are delivered, or by
+/// retransmissions together with the time that a byte occupies the connection.
 [[nodiscard]] std::optional<Finding> find_slow_link(const Evidence& evidence,
                                                     const Options& options);
 

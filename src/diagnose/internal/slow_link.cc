@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnose/internal/host_findings.h"
+#include "diagnose/internal/slow_link.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,14 +26,13 @@ constexpr double kRetransmitRatioMin = 2.5;
 constexpr double kRetransmitsMin = 40;
 constexpr double kOccupiedRatioMin = 1.3;
 constexpr double kTransferShareMin = 0.10;  // of the step: else a slow link costs nothing
-constexpr double kThrottledShareMin = 0.05;
-constexpr double kThrottledRatioMin = 4;
+constexpr double kRateRatioMin = 2.5;       // delivery rate of the others against the slow ones
 
 /// What one end of a connection shows over the window.
 struct Connection {
   std::int32_t rank{-1};
   std::string peer;
-  std::vector<double> rtt_us;
+  std::vector<double> rtt_us, rate;
   double first_bytes{-1}, last_bytes{0};  // both ways
   double first_sent{-1}, last_sent{0};
   double first_retransmits{-1}, last_retransmits{0};
@@ -44,20 +43,14 @@ struct Connection {
 struct Link {
   std::vector<double> rtt_us;
   double bytes{0}, retransmits{0}, busy_us{0}, sent{0};
+  double rate{0};  // bytes a second, of the slower direction that carries data; 0: not known
 };
 using Links = std::map<std::pair<std::int32_t, std::int32_t>, Link>;
-
-std::map<std::int32_t, std::int32_t> rank_of_pid(const JobData& job) {
-  std::map<std::int32_t, std::int32_t> out;
-  for (const RankData& rank : job.ranks)
-    out.emplace(rank.pid, rank.rank);
-  return out;
-}
 
 class LinkReader {
  public:
   explicit LinkReader(const Evidence& evidence)
-      : trace_(evidence.trace), ranks_(rank_of_pid(evidence.job)) {}
+      : trace_(evidence.trace), ranks_(ranks_by_pid(evidence.job)) {}
 
   Links read() {
     const trace::StringId name = trace_.strings.find("tcp");
@@ -96,6 +89,7 @@ class LinkReader {
       if (first < 0) first = value;
       last = value;
     };
+    connection.rate.push_back(numbers["rate"]);
     widen(connection.first_bytes, connection.last_bytes,
           numbers["sent_bytes"] + numbers["received_bytes"]);
     widen(connection.first_sent, connection.last_sent, numbers["sent_bytes"]);
@@ -116,6 +110,11 @@ class LinkReader {
       link.rtt_us.insert(link.rtt_us.end(), connection.rtt_us.begin(), connection.rtt_us.end());
       link.bytes += connection.last_bytes - connection.first_bytes;
       link.sent += connection.last_sent - connection.first_sent;
+      const double sent = connection.last_sent - connection.first_sent;
+      if (sent >= kBusyBytesMin && 2 * sent >= connection.last_bytes - connection.first_bytes) {
+        const double rate = stats::median(connection.rate);
+        link.rate = link.rate > 0 ? std::min(link.rate, rate) : rate;
+      }
       link.retransmits += connection.last_retransmits - connection.first_retransmits;
       link.busy_us += connection.last_busy_us - connection.first_busy_us;
     }
@@ -178,6 +177,17 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
   const Contrast occupied = contrast(links, is_suspected, [](const Link& link) {
     return link.sent > 0 ? link.busy_us / link.sent : 0;
   });
+  // Seconds a byte at the rate that the receivers acknowledge.
+  const Contrast delivery = contrast(
+      links, is_suspected, [](const Link& link) { return link.rate > 0 ? 1 / link.rate : 0; });
+  if (delivery.ratio() >= kRateRatioMin) {
+    out.strength = delivery.ratio();
+    out.evidence.push_back(
+        fmt::format("its busy connections deliver at most {:.0f} MB/s, all others at least {:.0f} "
+                    "MB/s (medians)",
+                    1e-6 / delivery.least_in, 1e-6 / delivery.most_out));
+    return out;
+  }
   const bool is_lossy = again.least_in >= kRetransmitsMin &&
                         again.least_in >= kRetransmitRatioMin * again.most_out &&
                         occupied.ratio() >= kOccupiedRatioMin;
@@ -253,63 +263,6 @@ std::optional<Finding> find_slow_link(const Evidence& evidence, const Options&) 
       fmt::format("transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived",
                   transfer_ms, evidence.mean_step_ms));
   finding.evidence.push_back("next: compare counters of this host's network port with its peers'");
-  return finding;
-}
-
-std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) {
-  struct Held {
-    double first{-1}, last{0};
-    std::int64_t first_ns{0}, last_ns{0};
-    [[nodiscard]] double share() const {
-      return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : 0;
-    }
-  };
-  const trace::Trace& trace = evidence.trace;
-  const auto ranks = rank_of_pid(evidence.job);
-  std::map<std::int32_t, Held> spans;
-  for (std::size_t i = 0; i < trace.counters.size(); ++i) {
-    if (trace.counters.track[i].raw >= trace.tracks.size()) continue;
-    const trace::Track* track = &trace.tracks[trace.counters.track[i].raw];
-    if (text_of(trace, track->name) != "cpu throttled") continue;
-    if (track->pid == 0 && track->parent.raw < trace.tracks.size())
-      track = &trace.tracks[track->parent.raw];
-    const auto rank = ranks.find(track->pid);
-    if (rank == ranks.end()) continue;
-    Held& span = spans[rank->second];
-    if (span.first < 0) {
-      span.first = trace.counters.value[i];
-      span.first_ns = trace.counters.time_ns[i];
-    }
-    span.last = trace.counters.value[i];
-    span.last_ns = trace.counters.time_ns[i];
-  }
-  std::int32_t worst = trace::kNoRank;
-  double most = 0, second = 0;
-  for (const auto& [rank, span] : spans) {
-    const double share = span.share();
-    if (share > most) {
-      second = most;
-      most = share;
-      worst = rank;
-    } else {
-      second = std::max(second, share);
-    }
-  }
-  if (most < kThrottledShareMin || most < kThrottledRatioMin * second) return std::nullopt;
-  Finding finding;
-  finding.kind = "cpu_throttled";
-  finding.ranks = {worst};
-  finding.share = std::min(most, 1.0);
-  finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
-  finding.confidence = finding.rank_confidence = 1;
-  finding.evidence.push_back(
-      fmt::format("the processor quota of its control group held it back for {:.0f} % of the time, "
-                  "its peers for "
-                  "at most {:.0f} %",
-                  most * 100, second * 100));
-  finding.evidence.push_back(
-      "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its "
-      "container's CPU limit");
   return finding;
 }
 
