@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 
 sys.dont_write_bytecode = True
 from injectors import INJECTORS, Impossible  # noqa: E402
@@ -90,7 +91,7 @@ def wait_for_end(process):
         process.wait()
 
 
-def profile(kansoku, trace, command, environment, record_s, during):
+def profile(kansoku, trace, command, environment, record_s, during, options=()):
     """Observes a command that is started with it, for `record_s` seconds (None: until it ends), and returns the diagnosis.
 
     `during(recorder)` is called while the recording runs; the job has ended when it returns.
@@ -106,7 +107,7 @@ def profile(kansoku, trace, command, environment, record_s, during):
             raise
         finally:
             wait_for_end(recorder)
-        done = subprocess.run([kansoku, "diagnose", "--json", trace], capture_output=True, text=True, check=False)
+        done = subprocess.run([kansoku, "diagnose", "--json", *options, trace], capture_output=True, text=True, check=False)
         if not done.stdout:
             log.seek(0)
             raise Impossible(f"no diagnosis: {done.stderr.strip()} {log.read()[-500:].strip()}")
@@ -163,7 +164,26 @@ def watch(recorder, job, injector, limit_s):
         job.end()
 
 
-def run_one(options, fault, dose, model):
+def baseline_of(options, model, world, commit):
+    """A healthy run of a job, recorded once for each tree, as a baseline file."""
+    path = os.path.join(os.path.dirname(options.results), f"baseline-{commit}-{options.seconds}-{model}-{world}.json")
+    if os.path.exists(path):
+        return path
+    script, environment, _ = MODELS[model]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-faults-"))
+        job = Job(folder, stack)
+        environment = {**os.environ, **environment, "RANKS": str(world), "SECONDS": str(options.seconds), "FAULT_EVENTS": job.path}
+        nothing = types.SimpleNamespace(on_event=lambda event: None)
+        command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
+        diagnosis = profile(options.kansoku, os.path.join(folder, "healthy.pftrace"), command, environment, None,
+                            lambda recorder: watch(recorder, job, nothing, options.seconds + END_S), ["--save-baseline", path])
+    if not os.path.exists(path):
+        raise Impossible(f"no healthy run to compare with: {diagnosis['findings']}")
+    return path
+
+
+def run_one(options, fault, dose, model, commit):
     """One recorded job with one fault, compared with the truth: a dict for the results file."""
     script, environment, world = MODELS[model]
     world = fault.world or world
@@ -179,14 +199,17 @@ def run_one(options, fault, dose, model):
         record_s = START_S + options.seconds if fault.expects == "hang" else None
         limit_s = record_s + 1 if record_s else options.seconds + END_S
         command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
+        compare = ["--baseline", baseline_of(options, model, world, commit)] if fault.baseline and not options.watch else []
         began = time.monotonic()
         if options.watch:
+            if fault.baseline:
+                raise Impossible("slow from the first step on: a detector compares a job with its own past")
             environment["FAULT_AFTER"] = str(LEARN_STEPS)
             incidents = watch_job(options.kansoku, options.traces or folder, command, environment, START_S + options.seconds,
                                   fault.expects != "nothing", lambda watcher: watch(watcher, job, injector, limit_s))
             return {**judge_incidents(fault, world, incidents, injector.planted_at), "run_s": time.monotonic() - began, **job.facts}
         diagnosis = profile(options.kansoku, trace, command, environment, record_s,
-                            lambda recorder: watch(recorder, job, injector, limit_s))
+                            lambda recorder: watch(recorder, job, injector, limit_s), compare)
         now = time.monotonic()
         return {**judge(fault, world, diagnosis), "run_s": now - began, **job.facts, "steps": diagnosis["steps"].get("count", 0),
                 "report_s": now - injector.planted_at if injector.planted_at else None,
@@ -255,7 +278,7 @@ def run_all(options, faults, commit):
             continue
         print(f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1} ... ", end="", flush=True)
         try:
-            result = run_one(options, fault, dose, model)
+            result = run_one(options, fault, dose, model, commit)
         except Impossible as reason:
             result = {"not_run": str(reason)}
         print(progress(result), flush=True)

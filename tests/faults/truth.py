@@ -32,6 +32,7 @@ class Fault:
     models: list
     inject: dict
     world: int = field(default=0)
+    baseline: bool = field(default=False)  # compared with a healthy run of the same job
 
     def problems(self, job_faults):
         """What is wrong or missing, as sentences."""
