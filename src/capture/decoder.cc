@@ -141,17 +141,21 @@ void Decoder::on_record(std::span<const std::byte> record) {
 void Decoder::on_lifecycle(LifecycleEvent event) {
   if (event.kind != LifecycleEvent::Kind::kFork) {
     symbols_.forget(event.pid);
-    end_threads(event.pid, event.time);
+    forget_threads(event);
   }
   lifecycle_.push_back(event);
 }
 
-// With the program that ran in it, a process loses its calls; no end of them will come.
-void Decoder::end_threads(std::int32_t pid, BootTime time) {
+// With its program, a process loses its calls. Those of one that exits stay open in the trace: in
+// which call it ended is evidence.
+void Decoder::forget_threads(const LifecycleEvent& event) {
+  const std::int32_t pid = event.pid;
   const std::uint64_t first = std::uint64_t{static_cast<std::uint32_t>(pid)} << 32;
   const auto begin = threads_.lower_bound(first), end = threads_.upper_bound(first | UINT32_MAX);
-  for (auto thread = begin; thread != end; ++thread)
-    close_until(thread->second, 0, time);
+  if (event.kind == LifecycleEvent::Kind::kExec) {
+    for (auto thread = begin; thread != end; ++thread)
+      close_until(thread->second, 0, event.time);
+  }
   threads_.erase(begin, end);
   last_thread_ = nullptr;
   scope_enter_ops_.erase(pid);

@@ -108,7 +108,7 @@ class Decoder {
   void on_switch(const wire_switch& record);
   void on_stack(const wire_stack& record);
   void on_lifecycle(LifecycleEvent event);
-  void end_threads(std::int32_t pid, BootTime time);
+  void forget_threads(const LifecycleEvent& event);
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);

@@ -486,17 +486,17 @@ TEST_F(DecoderTest, TellsOfProcessesInOrderAndOnce) {
   EXPECT_THAT(decoder_.take_lifecycle(), IsEmpty());
 }
 
-TEST_F(DecoderTest, EndsTheCallsOfAProcessWithIt) {
+TEST_F(DecoderTest, ForgetsTheCallsOfAProcessWithIt) {
   const auto outer = probe("allreduce"), inner = probe("wait");
   begin(outer, 10);
   begin(inner, 20);
-  feed(head(WIRE_EXIT, 30));
+  feed(head(WIRE_EXEC, 30));
   EXPECT_THAT(slices(), ElementsAre("allreduce 10+20", "wait 20+10"));
-  end(outer, 40);  // of a process that got the same number
-  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
   begin(outer, 50);
-  feed(head(WIRE_EXEC, 60));
-  EXPECT_THAT(slices(), Contains("allreduce 50+10"));
+  feed(head(WIRE_EXIT, 60));
+  EXPECT_THAT(slices(), Contains("allreduce 50+-1"));  // it ended inside
+  end(outer, 70);                                      // of a process that got the same number
+  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
 }
 
 TEST_F(DecoderTest, ForgetsOpenCallsOfAGroupThatWasTakenOff) {

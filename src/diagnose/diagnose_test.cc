@@ -270,6 +270,35 @@ TEST(Diagnose, AHangNamesTheMissingRankAndItsStack) {
   }
 }
 
+// A call whose end was not seen must not make a standstill of a job that is over.
+TEST(Diagnose, AJobThatEndedWellIsNoHang) {
+  for (const bool has_seq : {true, false}) {
+    for (const std::uint64_t status : {0U, 1U}) {
+      SyntheticJob job = with_fault(Fault::Kind::kHang, 3, 0, 50);
+      job.has_seq = has_seq;
+      trace::Trace trace = make_trace(job);
+      trace::InstantTable& instants = trace.instants;
+      for (std::size_t i = 0; i < trace.tracks.size(); ++i) {
+        const trace::Track& track = trace.tracks[i];
+        if (track.kind != trace::TrackKind::kThread || track.pid != track.tid) continue;
+        instants.time_ns.push_back(trace.end_ns);
+        instants.track.push_back({static_cast<std::uint32_t>(i)});
+        instants.name.push_back(trace.strings.intern("process exit"));
+        instants.category.push_back(trace.strings.intern("process"));
+        instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
+        instants.arg_count.push_back(1);
+        trace::ArgValue arg;
+        arg.kind = trace::ArgValue::Kind::kUint;
+        arg.key = trace.strings.intern("status");
+        arg.u64 = status;
+        trace.args.push_back(arg);
+      }
+      const Diagnosis d = diagnose(trace, {}).value();
+      EXPECT_EQ(d.findings.empty(), status == 0) << verdict_text(d);
+    }
+  }
+}
+
 TEST(Diagnose, AHangInTheFirstStepNeedsNoSteps) {
   const Diagnosis d = run(with_fault(Fault::Kind::kHang, 1, 0, 0 + 1));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);

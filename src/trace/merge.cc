@@ -245,7 +245,9 @@ HostMerger::Rows HostMerger::rows() const {
 Result<void> HostMerger::add(Trace from) {
   if (host_count() >= kHostsMax)
     return Error{Code::kLimit, fmt::format("merge recordings: more than {} hosts", kHostsMax)};
-  if (!has_linux_ids(from))
+  // Alone, a recording may have any numbers.
+  const bool needs_room = host_count() > 0;
+  if (needs_room && !(has_linux_ids(from) && (host_count() > 1 || has_linux_ids(trace_))))
     return Error{Code::kUnsupported,
                  "merge recordings: process or thread numbers that Linux does not give"};
   if (!fits(trace_, from))

@@ -27,9 +27,9 @@ inline constexpr std::size_t kHostsMax = 500;
 class HostMerger {
  public:
   /// Appends the recording of the next host, its times shifted by the difference of wall clock and
-  /// boot clock to the first host's, where both recordings say it. Fails with kUnsupported if it
-  /// has process or thread numbers that Linux does not give, with kLimit beyond kHostsMax hosts or
-  /// 2^32 rows of a table; the trace is then as before.
+  /// boot clock to the first host's, where both recordings say it. Fails with kUnsupported if
+  /// there are several and one has process or thread numbers that Linux does not give, with kLimit
+  /// beyond kHostsMax hosts or 2^32 rows of a table; the trace is then as before.
   [[nodiscard]] Result<void> add(Trace from);
 
   /// Adds `shift_ns` to all times of a host, saturating. `host` is below host_count().

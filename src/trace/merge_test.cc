@@ -115,6 +115,11 @@ TEST(HostMergerTest, RefusesNumbersThatLinuxDoesNotGive) {
     EXPECT_EQ(merger.add(std::move(odd)).error().code, Code::kUnsupported);
   }
   EXPECT_EQ(merger.host_count(), 1U);
+  HostMerger alone;
+  Trace odd = everything();
+  odd.samples.tid.front() = kPidsPerHost;
+  EXPECT_TRUE(alone.add(std::move(odd)));
+  EXPECT_EQ(alone.add(everything()).error().code, Code::kUnsupported);
 }
 
 TEST(HostMergerTest, RefusesMoreHostsThanNumbers) {

@@ -87,7 +87,7 @@ std::vector<const ThreadSample*> samples_since(const RankData& rank, std::int64_
 bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
   const std::int64_t late_ns = stuck.since_ns + (job.end_ns - stuck.since_ns) / 2;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
-    if (!stuck.is_inside[r]) continue;
+    if (!stuck.is_inside[r] || job.ranks[r].ended_well()) continue;
     if (has_open_slice(job.ranks[r]) || !samples_since(job.ranks[r], late_ns).empty()) return true;
   }
   return false;

@@ -271,6 +271,19 @@ void note_missing_ranks(const std::vector<const trace::Process*>& processes, Job
   }
 }
 
+/// What a process that ended well had not returned from is no standstill.
+void close_events(RankData& rank) {
+  const auto close = [&](auto& events) {
+    for (auto& event : events) {
+      if (!event.is_open) continue;
+      event.is_open = false;
+      event.time.end_ns = std::max(event.time.begin_ns, rank.exit_ns);
+    }
+  };
+  close(rank.events);
+  close(rank.collectives);
+}
+
 void read_exits(const Trace& trace, JobData& job) {
   const StringId name = trace.strings.find("process exit"), status = trace.strings.find("status"),
                  signal = trace.strings.find("signal");
@@ -291,6 +304,7 @@ void read_exits(const Trace& trace, JobData& job) {
       if (trace.args[k].key == status) rank->exit_status = trace.args[k].u64;
       if (trace.args[k].key == signal) rank->exit_signal = trace.args[k].u64;
     }
+    if (rank->ended_well()) close_events(*rank);
   }
 }
 

@@ -78,6 +78,9 @@ struct RankData {
   std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
   std::uint64_t exit_status{0}, exit_signal{0};
   ThreadTimes main;
+  [[nodiscard]] bool ended_well() const {
+    return exit_ns != 0 && exit_status == 0 && exit_signal == 0;
+  }
 };
 
 struct JobData {
