@@ -31,14 +31,30 @@ std::size_t inside_count(const Stuck& stuck) {
   return static_cast<std::size_t>(std::count(stuck.is_inside.begin(), stuck.is_inside.end(), true));
 }
 
-// The earliest collective after the last whole one that some rank waits in.
+std::size_t present_count(const Instance& instance) {
+  return static_cast<std::size_t>(
+      std::count_if(instance.ranks.begin(), instance.ranks.end(),
+                    [](const Arrival& arrival) { return arrival.is_present; }));
+}
+
+bool shares_rank(const Instance& a, const Instance& b) {
+  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+    if (a.ranks[r].is_present && b.ranks[r].is_present) return true;
+  }
+  return false;
+}
+
+// The earliest collective after the last whole one that some rank waits in. Where others wait in
+// another one meanwhile, whoever left out a collective and ran into the next may come first: that
+// of more ranks counts.
 std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collectives) {
   if (collectives.by_order) return std::nullopt;
   const Instance* earliest = nullptr;
   for (const Instance& instance : collectives.instances) {  // by first arrival
     if (instance.is_complete) {
       earliest = nullptr;
-    } else if (earliest == nullptr) {
+    } else if (earliest == nullptr || (present_count(instance) > present_count(*earliest) &&
+                                       !shares_rank(instance, *earliest))) {
       earliest = &instance;
     }
   }

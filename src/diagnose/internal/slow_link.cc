@@ -43,7 +43,7 @@ struct Connection {
 struct Link {
   std::vector<double> rtt_us;
   double bytes{0}, retransmits{0}, busy_us{0}, sent{0};
-  double rate{0};  // bytes a second, of the slower direction that carries data; 0: not known
+  std::vector<double> rate;  // bytes a second, of the directions that carry most
 };
 using Links = std::map<std::pair<std::int32_t, std::int32_t>, Link>;
 
@@ -89,7 +89,9 @@ class LinkReader {
       if (first < 0) first = value;
       last = value;
     };
-    connection.rate.push_back(numbers["rate"]);
+    // The kernel keeps the last measurement: while nothing is sent there is no new one.
+    if (connection.first_sent < 0 || numbers["sent_bytes"] - connection.last_sent >= kBusyBytesMin)
+      connection.rate.push_back(numbers["rate"]);
     widen(connection.first_bytes, connection.last_bytes,
           numbers["sent_bytes"] + numbers["received_bytes"]);
     widen(connection.first_sent, connection.last_sent, numbers["sent_bytes"]);
@@ -111,10 +113,8 @@ class LinkReader {
       link.bytes += connection.last_bytes - connection.first_bytes;
       link.sent += connection.last_sent - connection.first_sent;
       const double sent = connection.last_sent - connection.first_sent;
-      if (sent >= kBusyBytesMin && 2 * sent >= connection.last_bytes - connection.first_bytes) {
-        const double rate = stats::median(connection.rate);
-        link.rate = link.rate > 0 ? std::min(link.rate, rate) : rate;
-      }
+      if (2 * sent >= connection.last_bytes - connection.first_bytes)
+        link.rate.insert(link.rate.end(), connection.rate.begin(), connection.rate.end());
       link.retransmits += connection.last_retransmits - connection.first_retransmits;
       link.busy_us += connection.last_busy_us - connection.first_busy_us;
     }
@@ -159,6 +159,26 @@ struct SlowLink {
   std::vector<std::string> evidence;
 };
 
+/// How many times faster all other links deliver; 0 if not clearly: medians must differ, the middle
+/// halves must lie apart.
+template <class Suspected>
+double rate_ratio(const Links& links, Suspected is_suspected) {
+  const auto at = [&](double share_in, double share_out) {
+    double most_in = 0, least_out = std::numeric_limits<double>::max();
+    for (const auto& [pair, link] : links) {
+      if (link.rate.size() < kSamplesMin) return 0.0;
+      if (is_suspected(pair)) {
+        most_in = std::max(most_in, stats::quantile(link.rate, share_in));
+      } else {
+        least_out = std::min(least_out, stats::quantile(link.rate, share_out));
+      }
+    }
+    return most_in > 0 ? least_out / most_in : 0.0;
+  };
+  const double ratio = at(0.5, 0.5);
+  return ratio >= kRateRatioMin && at(0.75, 0.25) > 1 ? ratio : 0.0;
+}
+
 template <class Suspected>
 std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
   const auto rtt_of = [](const Link& link) { return stats::median(link.rtt_us); };
@@ -177,15 +197,15 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
   const Contrast occupied = contrast(links, is_suspected, [](const Link& link) {
     return link.sent > 0 ? link.busy_us / link.sent : 0;
   });
-  // Seconds a byte at the rate that the receivers acknowledge.
-  const Contrast delivery = contrast(
-      links, is_suspected, [](const Link& link) { return link.rate > 0 ? 1 / link.rate : 0; });
-  if (delivery.ratio() >= kRateRatioMin) {
-    out.strength = delivery.ratio();
-    out.evidence.push_back(
-        fmt::format("its busy connections deliver at most {:.0f} MB/s, all others at least {:.0f} "
-                    "MB/s (medians)",
-                    1e-6 / delivery.least_in, 1e-6 / delivery.most_out));
+  if (const double ratio = rate_ratio(links, is_suspected); ratio > 0) {
+    // Seconds a byte at the rate that the receivers acknowledge.
+    const Contrast delivery = contrast(
+        links, is_suspected, [](const Link& link) { return 1 / stats::median(link.rate); });
+    out.strength = ratio;
+    out.evidence.push_back(fmt::format(
+        "its busy connections deliver at most {:.0f} MB/s, all others at least {:.0f} MB/s "
+        "(medians)",
+        1e-6 / delivery.least_in, 1e-6 / delivery.most_out));
     return out;
   }
   const bool is_lossy = again.least_in >= kRetransmitsMin &&

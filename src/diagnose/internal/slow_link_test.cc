@@ -56,7 +56,7 @@ class RingTest : public ::testing::Test {
 
   void add(std::uint32_t from, std::uint32_t to, const Shown& shown) {
     for (std::uint64_t second = 0; second < kSecondsSampled; ++second) {
-      add_end(from, to, {0, shown, second * 100'000'000, second * 50'000, second});
+      add_end(from, to, {0, shown, second * sent_a_second_, second * 50'000, second});
       add_end(
           to, from,
           {1, {shown.rtt_us, 9'000'000'000, 0, 0}, second * 50'000, second * 100'000'000, second});
@@ -73,6 +73,7 @@ class RingTest : public ::testing::Test {
   }
 
   trace::Trace trace_;
+  std::uint64_t sent_a_second_{100'000'000};
 
  private:
   struct End {
@@ -157,6 +158,12 @@ TEST_F(RingTest, RatesThatNobodyKnowsTellNothing) {
   EXPECT_FALSE(find([](auto, auto) { return Shown{.rate = 0}; }));
   EXPECT_FALSE(
       find([](auto from, auto) { return Shown{.rate = from == 2 ? 0U : 2'400'000'000U}; }));
+}
+
+TEST_F(RingTest, RatesOfIdleConnectionsAreOldNews) {
+  sent_a_second_ = 1000;  // yet the kernel shows the last rate it measured
+  EXPECT_FALSE(find(
+      [](auto from, auto) { return Shown{.rate = from == 2 ? 500'000'000U : 2'400'000'000U}; }));
 }
 
 TEST_F(RingTest, RetransmissionsCountOnlyWithSlowerBytes) {
