@@ -115,9 +115,12 @@ def profile(kansoku, trace, command, environment, record_s, during, options=()):
 
 
 def read_incidents(pipe, incidents):
-    """JSON lines as they come, each with the time at which it came."""
+    """Incidents as they come, each with the time at which it came; the job writes to the same output."""
     for line in pipe:
-        incidents.append((time.monotonic(), json.loads(line)))
+        with contextlib.suppress(json.JSONDecodeError):
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("schema") == "kansoku.incident/1":
+                incidents.append((time.monotonic(), said))
 
 
 def watch_job(kansoku, folder, command, environment, watch_s, stops_at_finding, during):

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/hang.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+namespace kansoku::diagnose {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::size_t kRanks = 4;
+
+/// Four ranks whose collectives are given by who is in them; ends 20 s after the last whole one.
+class HangTest : public ::testing::Test {
+ protected:
+  HangTest() {
+    job_.op_names = {"allreduce", "barrier"};
+    job_.end_ns = 30 * kSecond;
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      RankData rank;
+      rank.rank = static_cast<std::int32_t>(r);
+      rank.pid = static_cast<std::int32_t>(100 + r);
+      job_.ranks.push_back(rank);
+    }
+  }
+
+  void add(std::uint32_t op, std::int64_t time_ns, const std::set<std::size_t>& ranks) {
+    Instance instance;
+    instance.op = op;
+    instance.ranks.resize(kRanks);
+    instance.first_ns = instance.last_ns = time_ns;
+    instance.is_complete = ranks.size() == kRanks;
+    for (const std::size_t r : ranks) {
+      instance.ranks[r].arrive_ns = time_ns;
+      instance.ranks[r].is_present = true;
+      instance.ranks[r].is_open = !instance.is_complete;
+      CollectiveEvent event;
+      event.op = op;
+      event.time = {time_ns, job_.end_ns};
+      event.is_open = !instance.is_complete;
+      job_.ranks[r].collectives.push_back(event);
+    }
+    collectives_.instances.push_back(instance);
+  }
+
+  std::optional<Hang> find() { return find_hang(trace_, job_, collectives_, 50, {}); }
+
+  trace::Trace trace_;
+  JobData job_;
+  Collectives collectives_;
+};
+
+TEST_F(HangTest, TheRankThatNeverCameIsNamed) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(3));
+}
+
+// It ran on into the next collective, and may have entered it before the others entered theirs.
+TEST_F(HangTest, TheRankThatLeftOutACollectiveIsTheOddOneOut) {
+  for (const bool is_first : {true, false}) {
+    collectives_.instances.clear();
+    for (RankData& rank : job_.ranks)
+      rank.collectives.clear();
+    add(0, 10 * kSecond, {0, 1, 2, 3});
+    if (is_first) add(0, 11 * kSecond, {1});
+    add(1, 11 * kSecond + 1, {0, 2, 3});
+    if (!is_first) add(0, 11 * kSecond + 2, {1});
+    const auto hang = find();
+    ASSERT_TRUE(hang);
+    EXPECT_THAT(hang->finding.ranks, ElementsAre(1)) << is_first;
+  }
+}
+
+TEST_F(HangTest, NothingIsStuckAfterAWholeCollective) {
+  add(0, 10 * kSecond, {0, 1, 2});
+  add(0, 11 * kSecond, {0, 1, 2, 3});
+  for (RankData& rank : job_.ranks) {
+    for (CollectiveEvent& event : rank.collectives)
+      event.is_open = false;
+  }
+  EXPECT_FALSE(find());
+}
+
+TEST_F(HangTest, RanksThatEndedWellAreNotStuck) {
+  add(0, 11 * kSecond, {0, 1, 2});
+  ASSERT_TRUE(find());
+  for (RankData& rank : job_.ranks)
+    rank.exit_ns = 12 * kSecond;
+  EXPECT_FALSE(find());
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose
