@@ -26,7 +26,8 @@ constexpr double kRetransmitRatioMin = 2.5;
 constexpr double kRetransmitsMin = 40;
 constexpr double kOccupiedRatioMin = 1.3;
 constexpr double kTransferShareMin = 0.10;  // of the step: else a slow link costs nothing
-constexpr double kRateRatioMin = 2.5;       // delivery rate of the others against the slow ones
+constexpr std::size_t kRateSamplesMin = 5;
+constexpr double kRateRatioMin = 2.5;  // delivery rate of the others against the slow ones
 
 /// What one end of a connection shows over the window.
 struct Connection {
@@ -160,20 +161,23 @@ struct SlowLink {
 };
 
 /// How many times faster all other links deliver; 0 if not clearly: medians must differ, the middle
-/// halves must lie apart.
+/// halves must lie apart. A single link tells nothing: on busy hosts one of four has been slower
+/// than the others by that much for seconds, without cause.
 template <class Suspected>
 double rate_ratio(const Links& links, Suspected is_suspected) {
   const auto at = [&](double share_in, double share_out) {
     double most_in = 0, least_out = std::numeric_limits<double>::max();
+    std::size_t count_in = 0;
     for (const auto& [pair, link] : links) {
-      if (link.rate.size() < kSamplesMin) return 0.0;
+      if (link.rate.size() < kRateSamplesMin) return 0.0;
       if (is_suspected(pair)) {
+        ++count_in;
         most_in = std::max(most_in, stats::quantile(link.rate, share_in));
       } else {
         least_out = std::min(least_out, stats::quantile(link.rate, share_out));
       }
     }
-    return most_in > 0 ? least_out / most_in : 0.0;
+    return most_in > 0 && count_in > 1 ? least_out / most_in : 0.0;
   };
   const double ratio = at(0.5, 0.5);
   return ratio >= kRateRatioMin && at(0.75, 0.25) > 1 ? ratio : 0.0;
