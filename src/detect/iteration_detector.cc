@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kansoku::detect {
 namespace {
 
 constexpr std::uint32_t kMeansPerAverage = 10;
+constexpr std::uint32_t kUsualMeansMin = 10;  // to know how far means usually swing
 constexpr std::uint32_t kStrictWords = 20;   // of the longest length, until a part will do
 constexpr std::uint32_t kRegularStrays = 3;  // in a row: the word is a loop inside of another
 
@@ -15,7 +17,8 @@ IterationOptions sane(IterationOptions options) {
   options.period_max = std::clamp<std::uint32_t>(options.period_max, 1, 1024);
   options.repeats = std::clamp<std::uint32_t>(options.repeats, 2, 1000);
   options.average_count = std::clamp<std::uint32_t>(options.average_count, 2, 100'000);
-  options.baseline_means = std::clamp<std::uint32_t>(options.baseline_means, 2, 100'000);
+  options.baseline_means = std::clamp<std::uint32_t>(
+      options.baseline_means, kMeansPerAverage + kUsualMeansMin, 100'000);
   return options;
 }
 
@@ -72,9 +75,24 @@ bool IterationDetector::Lengths::is_slow() const {
   if (!(base > 0)) return false;
   const auto n = static_cast<double>(ring_.size());
   const double now = mean();
+  if (now / base - 1 <= options_.slow_ratio) return false;
   const double variance = std::max(0.0, squares_ / n - now * now);
   const double error = std::sqrt(variance / n) / base;
-  return now / base - 1 > std::max(options_.slow_ratio, options_.deviation_multiple * error);
+  return now / base - 1 > options_.deviation_multiple * error && now > usual_limit();
+}
+
+double IterationDetector::Lengths::usual_limit() const {
+  const std::size_t kept = std::min<std::size_t>(mean_count_, means_.size());
+  // The last average and the means that share iterations with it are what is judged.
+  if (kept < kMeansPerAverage + kUsualMeansMin) return std::numeric_limits<double>::infinity();
+  std::vector<double> past;
+  past.reserve(kept);
+  for (std::size_t back = kMeansPerAverage + 1; back <= kept; ++back)
+    past.push_back(means_[(next_mean_ + means_.size() - back) % means_.size()]);
+  const auto middle = past.begin() + static_cast<std::ptrdiff_t>(past.size() / 2);
+  std::nth_element(past.begin(), middle, past.end());
+  const double below = *middle - *std::min_element(past.begin(), past.end());
+  return *middle + options_.swing_multiple * below;
 }
 
 IterationDetector::IterationDetector(const IterationOptions& options)

@@ -14,6 +14,7 @@ struct IterationOptions {
   std::uint32_t average_count{50};  // iterations in the mean that is watched
   double slow_ratio{0.05};          // above the recent shortest mean
   double deviation_multiple{4};     // slow also needs this many standard errors; ours
+  double swing_multiple{2};         // and, above the median mean, what means swing below it; ours
   double blocked_multiple{5};       // of the mean iteration without an event
   std::int64_t blocked_min_ns{2'000'000'000};  // and never less; ours
   std::uint32_t relearn_events{200};           // in a row that do not fit the word
@@ -69,6 +70,9 @@ class IterationDetector {
     [[nodiscard]] double mean() const;
     [[nodiscard]] double baseline() const;
     [[nodiscard]] bool is_slow() const;
+    /// The longest mean that is usual: iterations on processors that are shared swing by more than
+    /// they scatter, so that the shortest of many means says little. Infinite while not known.
+    [[nodiscard]] double usual_limit() const;
 
    private:
     const IterationOptions& options_;

@@ -109,6 +109,30 @@ TEST(IterationDetector, SeesSixPercentWithinSixtyIterations) {
   }
 }
 
+// More ranks than processors: means of fifty iterations wander by several percent, which is far more
+// than iterations that scatter on their own would let expect.
+TEST(IterationDetector, WhatSwingsAnywayIsNotSlowUntilItSwingsMore) {
+  Job job({1, 2});
+  const auto swing = [&](int count, double length_ms) {
+    for (int i = 0; i < count; ++i)
+      job.iterate(1, length_ms * (1 + 0.06 * std::sin(i / 60.0)), 0.02);
+  };
+  swing(20'000, 50);
+  EXPECT_EQ(job.slow, 0);
+  swing(400, 65);
+  EXPECT_EQ(job.slow, 1);
+}
+
+// How far means swing has to be known first.
+TEST(IterationDetector, WaitsForEnoughOfThePast) {
+  for (const int before : {60, 200}) {
+    Job job({1, 2});
+    job.iterate(before, 50);
+    job.iterate(60, 60);
+    EXPECT_EQ(job.slow, before > 100 ? 1 : 0);
+  }
+}
+
 TEST(IterationDetector, DoesNotSeeFourPercent) {
   Job job({1, 2});
   job.iterate(400, 50);

@@ -308,6 +308,29 @@ bool is_killed(const RankData& rank) {
   return rank.exit_signal != 0 && rank.exit_signal != kAbort && rank.exit_signal != kPipe;
 }
 
+/// The last sample of each culprit before the job broke off. Where the culprit was in the collective
+/// too, only what was sampled inside of it counts: a call that fails at once ends before the next
+/// sample, and the one before shows where the process was earlier. Whoever else is in the collective
+/// then tells from where it is called.
+std::vector<const ThreadSample*> samples_of_abort(const JobData& job, const Instance* last,
+                                                  const std::vector<std::int32_t>& culprits) {
+  std::vector<const ThreadSample*> of_culprits, of_others;
+  bool is_any_culprit_inside = false;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankData& rank = job.ranks[r];
+    const bool is_culprit =
+        std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
+    const bool is_inside = last != nullptr && last->ranks[r].is_present;
+    is_any_culprit_inside = is_any_culprit_inside || (is_culprit && is_inside);
+    if (rank.samples.empty()) continue;
+    const ThreadSample& sample = rank.samples.back();
+    const bool is_sampled_inside = is_inside && sample.time_ns >= last->ranks[r].arrive_ns;
+    if (is_culprit && (!is_inside || is_sampled_inside)) of_culprits.push_back(&sample);
+    if (!is_culprit && is_sampled_inside) of_others.push_back(&sample);
+  }
+  return of_culprits.empty() && is_any_culprit_inside ? of_others : of_culprits;
+}
+
 /// The job broke off: the last collective was never whole, and processes ended. Who ended first
 /// while the others were in an operation that it never joined, or who called it with another size.
 std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
@@ -364,15 +387,10 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
     return std::nullopt;
   }
   std::int64_t end_ns = first->exit_ns;
-  std::vector<const ThreadSample*> samples;
-  for (const RankData& rank : job.ranks) {
+  for (const RankData& rank : job.ranks)
     end_ns = std::max(end_ns, rank.exit_ns);
-    const bool is_culprit =
-        std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
-    if (is_culprit && !rank.samples.empty()) samples.push_back(&rank.samples.back());
-  }
   finding.cost_ms_per_step = static_cast<double>(end_ns - first->exit_ns) / kNsPerMs;
-  add_last_stack(trace, samples, finding);
+  add_last_stack(trace, samples_of_abort(job, last, finding.ranks), finding);
   if (finding.function.empty()) finding.function = operation;
   out.groups =
       board_of(trace, job, Stuck{first->exit_ns - kLookBackNs, operation, {}, true}, finding);

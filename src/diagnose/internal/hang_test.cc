@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string_view>
 #include <vector>
 
 namespace kansoku::diagnose {
@@ -78,6 +79,36 @@ TEST_F(HangTest, TheRankThatLeftOutACollectiveIsTheOddOneOut) {
     ASSERT_TRUE(hang);
     EXPECT_THAT(hang->finding.ranks, ElementsAre(1)) << is_first;
   }
+}
+
+// The call fails at once: the culprit's last sample is of earlier, the others are still inside.
+TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
+  const auto stack_of = [&](std::string_view function) {
+    trace::StackTable& stacks = trace_.stacks;
+    if (stacks.begin.empty()) stacks.begin.push_back(0);
+    stacks.frames.push_back(trace::FrameId{static_cast<std::uint32_t>(trace_.frames.size())});
+    trace_.frames.push_back({trace_.strings.intern(function), trace_.strings.intern("job.py"), 1});
+    stacks.begin.push_back(static_cast<std::uint32_t>(stacks.frames.size()));
+    return trace::StackId{static_cast<std::uint32_t>(stacks.size() - 1)};
+  };
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2, 3});
+  collectives_.instances.back().is_complete = false;
+  const auto early = stack_of("early"), inside = stack_of("merge");
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    collectives_.instances.back().ranks[r].bytes = r == 1 ? 300 : 100;
+    ThreadSample sample;
+    sample.time_ns = r == 1 ? 11 * kSecond - 1 : 11 * kSecond + 1;
+    sample.stack = r == 1 ? early : inside;
+    job_.ranks[r].samples.push_back(sample);
+    job_.ranks[r].exit_ns = 12 * kSecond;
+    job_.ranks[r].exit_signal = 6;
+  }
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(1));
+  EXPECT_EQ(hang->finding.function, "merge");
 }
 
 TEST_F(HangTest, NothingIsStuckAfterAWholeCollective) {
