@@ -160,6 +160,22 @@ struct SlowLink {
   std::vector<std::string> evidence;
 };
 
+/// Round-trip times count only if the middle halves of suspected and other links lie apart: small
+/// messages wait for their acknowledgement until the receiver gets a processor, so that on a busy
+/// host the median of one link may be several times that of all others.
+template <class Suspected>
+bool times_lie_apart(const Links& links, Suspected is_suspected) {
+  double least_in = std::numeric_limits<double>::max(), most_out = 0;
+  for (const auto& [pair, link] : links) {
+    if (is_suspected(pair)) {
+      least_in = std::min(least_in, stats::quantile(link.rtt_us, 0.25));
+    } else {
+      most_out = std::max(most_out, stats::quantile(link.rtt_us, 0.75));
+    }
+  }
+  return least_in > most_out;
+}
+
 /// How many times faster all other links deliver; 0 if not clearly: medians must differ, the middle
 /// halves must lie apart. A single link tells nothing: on busy hosts one of four has been slower
 /// than the others by that much for seconds, without cause.
@@ -188,7 +204,8 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
   const auto rtt_of = [](const Link& link) { return stats::median(link.rtt_us); };
   const Contrast rtt = contrast(links, is_suspected, rtt_of);
   SlowLink out;
-  if (rtt.ratio() >= kRttRatioMin && rtt.least_in - rtt.most_out >= kRttExcessMinUs) {
+  if (rtt.ratio() >= kRttRatioMin && rtt.least_in - rtt.most_out >= kRttExcessMinUs &&
+      times_lie_apart(links, is_suspected)) {
     out.strength = rtt.ratio();
     out.evidence.push_back(
         fmt::format("round-trip time of its busy connections at least {:.2f} ms, of all others at "
