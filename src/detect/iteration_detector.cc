@@ -10,15 +10,15 @@ namespace {
 
 constexpr std::uint32_t kMeansPerAverage = 10;
 constexpr std::uint32_t kUsualMeansMin = 10;  // to know how far means usually swing
-constexpr std::uint32_t kStrictWords = 20;   // of the longest length, until a part will do
-constexpr std::uint32_t kRegularStrays = 3;  // in a row: the word is a loop inside of another
+constexpr std::uint32_t kStrictWords = 20;    // of the longest length, until a part will do
+constexpr std::uint32_t kRegularStrays = 3;   // in a row: the word is a loop inside of another
 
 IterationOptions sane(IterationOptions options) {
   options.period_max = std::clamp<std::uint32_t>(options.period_max, 1, 1024);
   options.repeats = std::clamp<std::uint32_t>(options.repeats, 2, 1000);
   options.average_count = std::clamp<std::uint32_t>(options.average_count, 2, 100'000);
-  options.baseline_means = std::clamp<std::uint32_t>(
-      options.baseline_means, kMeansPerAverage + kUsualMeansMin, 100'000);
+  options.baseline_means =
+      std::clamp<std::uint32_t>(options.baseline_means, kMeansPerAverage + kUsualMeansMin, 100'000);
   return options;
 }
 

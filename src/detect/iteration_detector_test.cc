@@ -109,8 +109,8 @@ TEST(IterationDetector, SeesSixPercentWithinSixtyIterations) {
   }
 }
 
-// More ranks than processors: means of fifty iterations wander by several percent, which is far more
-// than iterations that scatter on their own would let expect.
+// More ranks than processors: means of fifty iterations wander by several percent, which is far
+// more than iterations that scatter on their own would let expect.
 TEST(IterationDetector, WhatSwingsAnywayIsNotSlowUntilItSwingsMore) {
   Job job({1, 2});
   const auto swing = [&](int count, double length_ms) {

@@ -308,10 +308,10 @@ bool is_killed(const RankData& rank) {
   return rank.exit_signal != 0 && rank.exit_signal != kAbort && rank.exit_signal != kPipe;
 }
 
-/// The last sample of each culprit before the job broke off. Where the culprit was in the collective
-/// too, only what was sampled inside of it counts: a call that fails at once ends before the next
-/// sample, and the one before shows where the process was earlier. Whoever else is in the collective
-/// then tells from where it is called.
+/// The last sample of each culprit before the job broke off. Where the culprit was in the
+/// collective too, only what was sampled inside of it counts: a call that fails at once ends before
+/// the next sample, and the one before shows where the process was earlier. Whoever else is in the
+/// collective then tells from where it is called.
 std::vector<const ThreadSample*> samples_of_abort(const JobData& job, const Instance* last,
                                                   const std::vector<std::int32_t>& culprits) {
   std::vector<const ThreadSample*> of_culprits, of_others;

@@ -58,9 +58,12 @@ class RingTest : public ::testing::Test {
   void add(std::uint32_t from, std::uint32_t to, const Shown& shown) {
     for (std::uint64_t second = 0; second < kSecondsSampled; ++second) {
       add_end(from, to, {0, shown, second * sent_a_second_, second * 50'000, second});
-      add_end(
-          to, from,
-          {1, {shown.rtt_us, 9'000'000'000, 0, 0, shown.rtt_swing_us}, second * 50'000, second * 100'000'000, second});
+      add_end(to, from,
+              {1,
+               {shown.rtt_us, 9'000'000'000, 0, 0, shown.rtt_swing_us},
+               second * 50'000,
+               second * 100'000'000,
+               second});
     }
   }
 
@@ -92,8 +95,8 @@ class RingTest : public ::testing::Test {
     instants.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
     text("local", fmt::format("10.0.0.{}:{}", rank, 4000 + first));
     text("peer", fmt::format("10.0.0.{}:{}", peer, 4000 + first));
-    number("rtt_us", end.shown.rtt_us + end.second % 3 * end.shown.rtt_swing_us -
-                         end.shown.rtt_swing_us);
+    number("rtt_us",
+           end.shown.rtt_us + end.second % 3 * end.shown.rtt_swing_us - end.shown.rtt_swing_us);
     number("retransmits", end.second * end.shown.retransmits_a_second);
     number("sent_bytes", end.sent);
     number("received_bytes", end.received);
