@@ -22,7 +22,7 @@ constexpr double kBusyBytesMin = 100'000;  // a connection that moves less tells
 constexpr double kBusyShareMin = 0.1;      // of the bytes of the busiest link
 constexpr double kRttRatioMin = 3;         // slow connections against the others
 constexpr double kRttExcessMinUs = 1000;
-constexpr double kRttApartMin = 2;  // lower quartile of slow links over upper quartile of others
+constexpr double kRttApartMin = 2;  // of one link: its lower quartile over all others' upper
 constexpr double kRetransmitRatioMin = 2.5;
 constexpr double kRetransmitsMin = 40;
 constexpr double kOccupiedRatioMin = 1.3;
@@ -161,21 +161,23 @@ struct SlowLink {
   std::vector<std::string> evidence;
 };
 
-/// Round-trip times count only if the middle halves of suspected and other links lie well apart:
-/// small messages wait for their acknowledgement until the receiver gets a processor, so that on a
-/// busy host the median of one link may be several times that of all others. A delay adds to every
-/// time.
+/// A single link counts only if the middle halves of its round-trip times and all others' lie well
+/// apart: small messages wait for their acknowledgement until the receiver gets a processor, so
+/// that on a busy host the median of the one link that carries them is several times that of all
+/// others. A delay adds to every time.
 template <class Suspected>
 bool times_lie_apart(const Links& links, Suspected is_suspected) {
   double least_in = std::numeric_limits<double>::max(), most_out = 0;
+  std::size_t count_in = 0;
   for (const auto& [pair, link] : links) {
     if (is_suspected(pair)) {
+      ++count_in;
       least_in = std::min(least_in, stats::quantile(link.rtt_us, 0.25));
     } else {
       most_out = std::max(most_out, stats::quantile(link.rtt_us, 0.75));
     }
   }
-  return least_in >= kRttApartMin * most_out;
+  return count_in > 1 || least_in >= kRttApartMin * most_out;
 }
 
 /// How many times faster all other links deliver; 0 if not clearly: medians must differ, the middle
