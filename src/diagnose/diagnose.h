@@ -40,7 +40,8 @@ struct Options {
   double confidence_min{0.95};               // a rank below it is not named
   double excess_share_min{0.07};             // of the median step: smaller excess is no finding
   double excess_min_ms{1.0};                 // and never less than this
-  double contention_share_min{0.20};         // of the median step, for processor queueing
+  double contention_share_min{0.20};         // of the median step, for processor queueing; less
+                                             // where the ranks queue less than that
   double contention_confidence_min{0.99};    // queueing is noisy
   double common_input_share_min{0.35};       // of the mean step, on every rank
   double common_input_wait_share_min{0.12};  // the same, where it is mostly spent asleep

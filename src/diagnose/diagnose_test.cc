@@ -247,6 +247,18 @@ TEST(Diagnose, LostProcessorTimeIsContentionNotAFunction) {
   EXPECT_EQ(d.findings[0].function, "");
 }
 
+// Ten percent of a step stand out where nobody else queues, not where everybody does.
+TEST(Diagnose, LittleLostProcessorTimeCountsWhereNobodyElseQueues) {
+  for (const double queue_mean_ms : {0.1, 3.0}) {
+    SyntheticJob job = with_fault(Fault::Kind::kQueueing, 2, 5);
+    job.queue_mean_ms = queue_mean_ms;
+    const Diagnosis d = run(job);
+    ASSERT_EQ(d.findings.size(), queue_mean_ms < 1 ? 1U : 0U) << verdict_text(d);
+    for (const Finding& finding : d.findings)
+      EXPECT_EQ(finding.kind, "cpu_contention");
+  }
+}
+
 TEST(Diagnose, QueueingOfASlowRankIsNotASecondCause) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 20);
   job.faults.push_back({Fault::Kind::kQueueing, 2, 30});

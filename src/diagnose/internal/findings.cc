@@ -286,15 +286,28 @@ Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank) {
   return found == findings.end() ? nullptr : &*found;
 }
 
+/// A rank must queue for longer than its peers do anyway: where all share processors that is much,
+/// and differs; where each has its own, little is a sign.
+double contention_threshold(const Evidence& evidence, const Options& options,
+                            const RankSeries& runnable) {
+  std::vector<double> means;
+  for (const auto& rank : runnable)
+    means.push_back(stats::mean(rank));
+  const double least =
+      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
+  const double most = std::max(least, options.contention_share_min * evidence.median_step_ms);
+  return std::clamp(stats::median(means), least, most);
+}
+
 void find_contention(const Evidence& evidence, const Options& options,
                      std::vector<Finding>& findings) {
   if (evidence.job.ranks.size() < 3) return;
+  const RankSeries runnable = series_of(evidence, &StepTimes::runnable_ms);
   ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms =
-      std::max(options.excess_min_ms, options.contention_share_min * evidence.median_step_ms);
+  test.threshold_ms = contention_threshold(evidence, options, runnable);
   test.confidence_min = options.contention_confidence_min;
   test.seed = options.seed ^ kContentionStream;
-  const RankSeries excess = excess_over_peers(series_of(evidence, &StepTimes::runnable_ms));
+  const RankSeries excess = excess_over_peers(runnable);
   const Lateness lateness = measure_lateness(evidence, {});
   const std::vector<bool> none(evidence.job.ranks.size());
   for (const Outlier& outlier : find_outliers(excess, none, test)) {
