@@ -46,5 +46,6 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_probes();
 [[nodiscard]] std::unique_ptr<Command> make_doctor();
 [[nodiscard]] std::unique_ptr<Command> make_demo();
+[[nodiscard]] std::unique_ptr<Command> make_gpu();
 
 }  // namespace kansoku::cli

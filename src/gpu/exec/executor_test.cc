@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/exec/executor.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gpu/ptx/parser.h"
+#include "gpu/ptx/verifier.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A clock that goes on by a millisecond whenever somebody looks.
+class HastyClock final : public Clock {
+ public:
+  [[nodiscard]] BootTime now() const override {
+    now_ += std::chrono::milliseconds{1};
+    return now_;
+  }
+
+ private:
+  mutable BootTime now_{};
+};
+
+class ExecutorTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  ExecutorTest() : memory_(Memory::create(std::uint64_t{64} << 20).value()) {
+    options_.block = {32, 1, 1};
+  }
+  void SetUp() override {
+    if (GetParam() > best_isa()) GTEST_SKIP() << "this machine lacks " << isa_name(GetParam());
+  }
+
+  Program load(std::string_view functions) {
+    auto module = ptx::parse_module(
+        fmt::format(".version 8.0\n.target sm_80\n.address_size 64\n{}", functions));
+    EXPECT_TRUE(module) << (module ? "" : module.error().what);
+    EXPECT_THAT(ptx::verify(*module), IsEmpty());
+    auto program = Program::load(std::move(*module), memory_, GetParam());
+    EXPECT_TRUE(program) << (program ? "" : program.error().what);
+    return std::move(*program);
+  }
+  /// A kernel k(out, n) with the usual registers; %r1 is the thread's index in the grid.
+  Program kernel(std::string_view body, std::string_view before = "") {
+    return load(fmt::format(R"({}
+.visible .entry k(.param .u64 out, .param .u32 n)
+{{
+	.reg .b32 %r<30>; .reg .b64 %rd<30>; .reg .pred %p<10>; .reg .f32 %f<10>;
+	mov.u32 %r10, %ctaid.x;
+	mov.u32 %r11, %ntid.x;
+	mov.u32 %r12, %tid.x;
+	mad.lo.u32 %r1, %r10, %r11, %r12;
+	ld.param.u64 %rd1, [out];
+	ld.param.u32 %r2, [n];
+	mul.wide.u32 %rd2, %r1, 4;
+	add.u64 %rd3, %rd1, %rd2;
+{}
+	ret;
+}})",
+                            before, body));
+  }
+
+  template <class T>
+  std::uint64_t upload(const std::vector<T>& values) {
+    const std::uint64_t address = memory_.allocate(values.size() * sizeof(T)).value();
+    std::memcpy(at(address), values.data(), values.size() * sizeof(T));
+    return address;
+  }
+  template <class T = std::uint32_t>
+  std::vector<T> download(std::uint64_t address, std::size_t count) {
+    std::vector<T> values(count);
+    std::memcpy(values.data(), at(address), count * sizeof(T));
+    return values;
+  }
+  static void* at(std::uint64_t address) {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+  }
+
+  /// Runs kernel k on `count` words of memory and gives them back.
+  std::vector<std::uint32_t> run(const Program& program, std::size_t count, std::uint32_t n = 0) {
+    const std::uint64_t out = upload(std::vector<std::uint32_t>(count));
+    fault_ = launch_with(program, out, n);
+    auto values = download(out, count);
+    EXPECT_TRUE(memory_.free(out));
+    return values;
+  }
+  std::string launch_with(const Program& program, std::uint64_t out, std::uint32_t n) {
+    std::array<std::byte, 12> params{};
+    std::memcpy(params.data(), &out, sizeof out);
+    std::memcpy(params.data() + 8, &n, sizeof n);
+    options_.params = params;
+    const auto fault = launch(program, 0, memory_, options_);
+    if (!fault) return fault.error().what;
+    return *fault ? (*fault)->text() : "";
+  }
+
+  Memory memory_;
+  LaunchOptions options_;
+  std::string fault_;
+};
+
+INSTANTIATE_TEST_SUITE_P(AllInstructionSets, ExecutorTest,
+                         ::testing::Values(Isa::kV2, Isa::kV3, Isa::kV4), [](const auto& each) {
+                           std::string name(isa_name(each.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_P(ExecutorTest, EveryThreadHasItsIndex) {
+  const Program program = kernel(
+      "setp.ge.u32 %p1, %r1, %r2; @%p1 bra END;\n"
+      "st.global.u32 [%rd3], %r1;\nEND:");
+  options_.grid = {5, 1, 1};
+  options_.block = {48, 1, 1};  // half a warp at the end of each block
+  const auto values = run(program, 240, 201);
+  EXPECT_EQ(fault_, "");
+  for (std::uint32_t i = 0; i < 240; ++i)
+    EXPECT_EQ(values[i], i < 201 ? i : 0) << i;
+}
+
+TEST_P(ExecutorTest, NarrowBlocksHaveRowsInAWarp) {
+  const Program program = kernel(R"(
+	mov.u32 %r13, %tid.y;
+	mov.u32 %r14, %tid.z;
+	mad.lo.u32 %r15, %r13, %r11, %r12;
+	mov.u32 %r16, %ntid.y;
+	mul.lo.u32 %r16, %r16, %r11;
+	mad.lo.u32 %r15, %r14, %r16, %r15;
+	mad.lo.u32 %r17, %r13, 100, %r12;
+	mad.lo.u32 %r17, %r14, 10000, %r17;
+	mul.wide.u32 %rd2, %r15, 4;
+	add.u64 %rd3, %rd1, %rd2;
+	st.global.u32 [%rd3], %r17;)");
+  for (const std::array<std::uint32_t, 3> block : {std::array<std::uint32_t, 3>{16, 16, 1},
+                                                   {8, 4, 3},
+                                                   {4, 3, 5},
+                                                   {12, 5, 2},
+                                                   {1, 64, 1},
+                                                   {2, 2, 2}}) {
+    options_.block = block;
+    const auto values = run(program, std::size_t{block[0]} * block[1] * block[2]);
+    EXPECT_EQ(fault_, "");
+    for (std::uint32_t i = 0; i < values.size(); ++i) {
+      const std::uint32_t x = i % block[0], y = i / block[0] % block[1];
+      const std::uint32_t z = i / (block[0] * block[1]);
+      EXPECT_EQ(values[i], x + 100 * y + 10000 * z)
+          << fmt::format("{} of {}x{}", i, block[0], block[1]);
+    }
+  }
+}
+
+// Collatz: every lane goes around its own number of times, with a branch in each.
+TEST_P(ExecutorTest, DivergentLoopsGoTheirOwnWay) {
+  const Program program = kernel(R"(
+	add.u32 %r3, %r1, 1;
+	mov.u32 %r4, 0;
+LOOP:
+	setp.eq.u32 %p1, %r3, 1;
+	@%p1 bra DONE;
+	and.b32 %r5, %r3, 1;
+	setp.eq.u32 %p2, %r5, 0;
+	@%p2 bra EVEN;
+	mad.lo.u32 %r3, %r3, 3, 1;
+	bra NEXT;
+EVEN:
+	shr.u32 %r3, %r3, 1;
+NEXT:
+	add.u32 %r4, %r4, 1;
+	bra LOOP;
+DONE:
+	st.global.u32 [%rd3], %r4;)");
+  options_.block = {96, 1, 1};
+  const auto values = run(program, 96);
+  EXPECT_EQ(fault_, "");
+  for (std::uint32_t i = 0; i < 96; ++i) {
+    std::uint32_t steps = 0;
+    for (std::uint32_t v = i + 1; v != 1; ++steps)
+      v = v % 2 == 0 ? v / 2 : 3 * v + 1;
+    EXPECT_EQ(values[i], steps) << i;
+  }
+}
+
+TEST_P(ExecutorTest, BarriersOrderWarps) {
+  const Program program = kernel(R"(
+	.shared .align 4 .b8 tile[1024];
+	mov.u64 %rd4, tile;
+	mul.wide.u32 %rd5, %r12, 4;
+	add.u64 %rd6, %rd4, %rd5;
+	st.shared.u32 [%rd6], %r12;
+	mov.u32 %r3, 128;
+LOOP:
+	bar.sync 0;
+	setp.ge.u32 %p1, %r12, %r3;
+	@%p1 bra SKIP;
+	mul.wide.u32 %rd7, %r3, 4;
+	add.u64 %rd7, %rd6, %rd7;
+	ld.shared.u32 %r4, [%rd7];
+	ld.shared.u32 %r5, [%rd6];
+	add.u32 %r5, %r5, %r4;
+	st.shared.u32 [%rd6], %r5;
+SKIP:
+	shr.u32 %r3, %r3, 1;
+	setp.ne.u32 %p2, %r3, 0;
+	@%p2 bra LOOP;
+	bar.sync 0;
+	ld.shared.u32 %r6, [tile];
+	st.global.u32 [%rd3], %r6;)");
+  options_.block = {256, 1, 1};
+  const auto values = run(program, 256);
+  EXPECT_EQ(fault_, "");
+  EXPECT_THAT(values, testing::Each(255 * 256 / 2));
+}
+
+TEST_P(ExecutorTest, WarpsExchangeValues) {
+  const Program program = kernel(R"(
+	mov.u32 %r3, %r12;
+	shfl.sync.bfly.b32 %r4, %r3, 16, 31, -1;
+	add.u32 %r3, %r3, %r4;
+	shfl.sync.bfly.b32 %r4, %r3, 8, 31, -1;
+	add.u32 %r3, %r3, %r4;
+	shfl.sync.down.b32 %r5|%p1, %r12, 4, 31, -1;
+	shfl.sync.up.b32 %r6|%p2, %r12, 4, 0, -1;
+	shfl.sync.idx.b32 %r7, %r12, 3, 0x181f, -1;
+	selp.u32 %r8, 1000, 0, %p1;
+	add.u32 %r5, %r5, %r8;
+	selp.u32 %r8, 1000, 0, %p2;
+	add.u32 %r6, %r6, %r8;
+	mul.wide.u32 %rd2, %r1, 16;
+	add.u64 %rd3, %rd1, %rd2;
+	st.global.v4.u32 [%rd3], {%r3, %r5, %r6, %r7};)");
+  const auto values = run(program, 128);
+  EXPECT_EQ(fault_, "");
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(values[4 * i], 4 * (i % 8) + 16 + 8 + 24) << i;
+    EXPECT_EQ(values[4 * i + 1], i + 4 < 32 ? 1000 + i + 4 : i) << i;
+    EXPECT_EQ(values[4 * i + 2], i >= 4 ? 1000 + i - 4 : i) << i;
+    EXPECT_EQ(values[4 * i + 3], i / 8 * 8 + 3) << i;  // segments of eight
+  }
+}
+
+TEST_P(ExecutorTest, WarpsVote) {
+  const Program program = kernel(R"(
+	and.b32 %r3, %r12, 3;
+	setp.eq.u32 %p1, %r3, 1;
+	vote.sync.ballot.b32 %r4, %p1, -1;
+	vote.sync.all.pred %p2, %p1, -1;
+	vote.sync.any.pred %p3, !%p1, -1;
+	redux.sync.add.s32 %r5, %r12, -1;
+	match.any.sync.b32 %r6, %r3, -1;
+	selp.u32 %r7, 1, 0, %p2;
+	selp.u32 %r8, 2, 0, %p3;
+	or.b32 %r7, %r7, %r8;
+	mul.wide.u32 %rd2, %r1, 16;
+	add.u64 %rd3, %rd1, %rd2;
+	st.global.v4.u32 [%rd3], {%r4, %r5, %r6, %r7};)");
+  const auto values = run(program, 128);
+  EXPECT_EQ(fault_, "");
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(values[4 * i], 0x22222222U);
+    EXPECT_EQ(values[4 * i + 1], 496U);
+    EXPECT_EQ(values[4 * i + 2], 0x11111111U << (i & 3));
+    EXPECT_EQ(values[4 * i + 3], 2U);
+  }
+}
+
+constexpr std::string_view kFactorial = R"(
+.func (.param .b32 result) factorial(.param .b32 a)
+{
+	.reg .b32 %r<9>; .reg .pred %p;
+	ld.param.u32 %r1, [a];
+	setp.lt.u32 %p, %r1, 2;
+	@%p bra ONE;
+	{
+	sub.u32 %r2, %r1, 1;
+	.param .b32 argument;
+	.param .b32 value;
+	st.param.b32 [argument+0], %r2;
+	call.uni (value), factorial, (argument);
+	ld.param.b32 %r3, [value+0];
+	}
+	mul.lo.u32 %r4, %r3, %r1;
+	st.param.b32 [result+0], %r4;
+	ret;
+ONE:
+	st.param.b32 [result+0], 1;
+	ret;
+}
+)";
+
+TEST_P(ExecutorTest, LanesRecurseToTheirOwnDepth) {
+  const Program program = kernel(R"(
+	and.b32 %r3, %r1, 7;
+	setp.eq.u32 %p1, %r3, 5;
+	mov.u32 %r4, 77;
+	@%p1 bra SKIP;
+	{
+	.param .b32 argument;
+	.param .b32 value;
+	st.param.b32 [argument+0], %r3;
+	call.uni (value), factorial, (argument);
+	ld.param.b32 %r4, [value+0];
+	}
+SKIP:
+	st.global.u32 [%rd3], %r4;)",
+                                 kFactorial);
+  const auto values = run(program, 32);
+  EXPECT_EQ(fault_, "");
+  constexpr std::array<std::uint32_t, 8> kWanted{1, 1, 2, 6, 24, 77, 720, 5040};
+  for (std::uint32_t i = 0; i < 32; ++i)
+    EXPECT_EQ(values[i], kWanted[i & 7]) << i;
+}
+
+// The lane that releases the others stands behind them.
+TEST_P(ExecutorTest, SpinningLanesDoNotStarveTheOneTheyWaitFor) {
+  for (const std::uint32_t releaser : {31U, 0U, 64U}) {
+    const Program program = kernel(R"(
+	.shared .align 4 .b8 flag[4];
+	setp.eq.u32 %p1, %r12, %r2;
+	@%p1 bra RELEASE;
+SPIN:
+	ld.volatile.shared.u32 %r3, [flag];
+	setp.eq.u32 %p2, %r3, 0;
+	@%p2 bra SPIN;
+	bra DONE;
+RELEASE:
+	mov.u32 %r4, 1;
+	st.volatile.shared.u32 [flag], %r4;
+DONE:
+	st.global.u32 [%rd3], 9;)");
+    options_.block = {96, 1, 1};
+    const auto values = run(program, 96, releaser);
+    EXPECT_EQ(fault_, "");
+    EXPECT_THAT(values, testing::Each(9U));
+  }
+}
+
+TEST_P(ExecutorTest, BlocksAddToOnePlace) {
+  const Program program = kernel(R"(
+	atom.global.add.u32 %r3, [%rd1], 1;
+	red.global.max.u32 [%rd1+4], %r1;
+	atom.global.cas.b32 %r4, [%rd1+8], 0, %r1;
+	atom.global.inc.u32 %r5, [%rd1+12], 9;)");
+  options_.grid = {100, 1, 1};
+  options_.workers = 2;
+  const auto values = run(program, 4);
+  EXPECT_EQ(fault_, "");
+  EXPECT_EQ(values[0], 3200U);
+  EXPECT_EQ(values[1], 3199U);
+  EXPECT_NE(values[2], 0U);
+  EXPECT_EQ(values[3], 0U);  // 3200 steps around a ring of ten
+}
+
+TEST_P(ExecutorTest, PrintsInTheOrderOfLanes) {
+  const Program program = kernel(R"(
+	.local .align 8 .b8 depot[24];
+	.reg .f64 %d<3>;
+	setp.gt.u32 %p1, %r12, 1;
+	@%p1 bra END;
+	mov.u64 %rd4, depot;
+	cvta.local.u64 %rd5, %rd4;
+	st.local.u32 [depot], %r12;
+	cvt.rn.f64.u32 %d1, %r12;
+	add.f64 %d1, %d1, 0d3FE0000000000000;
+	st.local.f64 [depot+8], %d1;
+	mov.u64 %rd6, word;
+	cvta.global.u64 %rd6, %rd6;
+	st.local.u64 [depot+16], %rd6;
+	mov.u64 %rd7, format;
+	cvta.global.u64 %rd7, %rd7;
+	{
+	.param .b64 a; .param .b64 b; .param .b32 c;
+	st.param.b64 [a], %rd7;
+	st.param.b64 [b], %rd5;
+	call.uni (c), vprintf, (a, b);
+	}
+END:)",
+                                 R"(
+.extern .func (.param .b32 c) vprintf(.param .b64 a, .param .b64 b);
+.global .align 1 .b8 format[19] = {37, 51, 100, 37, 37, 32, 37, 46, 50, 102, 32, 37, 115, 10};
+.global .align 1 .b8 word[4] = {97, 98, 99};
+)");
+  std::string printed;
+  options_.print = [&](std::string_view text) { printed += text; };
+  run(program, 1);
+  EXPECT_EQ(fault_, "");
+  EXPECT_EQ(printed, "  0% 0.50 abc\n  1% 1.50 abc\n");
+}
+
+TEST_P(ExecutorTest, TellsWildAndMisalignedAccesses) {
+  const Program beyond = kernel("st.global.u32 [%rd3], %r1;");
+  run(beyond, 20);
+  EXPECT_THAT(fault_, HasSubstr("out-of-bounds store of 4 bytes"));
+  EXPECT_THAT(fault_, HasSubstr("thread (20, 0, 0)"));
+  const Program before = kernel("add.u64 %rd3, %rd3, -4; ld.global.u32 %r3, [%rd3];");
+  run(before, 64);
+  EXPECT_THAT(fault_, HasSubstr("out-of-bounds load of 4 bytes"));
+  EXPECT_THAT(fault_, HasSubstr("thread (0, 0, 0)"));
+  const Program odd = kernel("add.u64 %rd3, %rd3, 2; ld.global.u32 %r3, [%rd3];");
+  run(odd, 64);
+  EXPECT_THAT(fault_, HasSubstr("misaligned load of 4 bytes"));
+  const Program vector = kernel("st.global.v2.u32 [%rd3], {%r1, %r1};");
+  run(vector, 64);
+  EXPECT_THAT(fault_, HasSubstr("misaligned store of 8 bytes"));
+  EXPECT_THAT(fault_, HasSubstr("thread (1, 0, 0)"));
+  const Program shared = kernel(
+      ".shared .b8 s[16]; mov.u64 %rd4, s; mul.wide.u32 %rd5, %r12, 4;"
+      "add.u64 %rd4, %rd4, %rd5; st.shared.u32 [%rd4], %r1;");
+  run(shared, 64);
+  EXPECT_THAT(fault_, HasSubstr("out-of-bounds store of 4 bytes"));
+  const Program freed = kernel("st.global.u32 [%rd3], %r1;");
+  const std::uint64_t gone = upload(std::vector<std::uint32_t>(32));
+  ASSERT_TRUE(memory_.free(gone));
+  EXPECT_THAT(launch_with(freed, gone, 0), HasSubstr("out-of-bounds store"));
+}
+
+TEST_P(ExecutorTest, GenericAddressesReachAllSpaces) {
+  const Program program = kernel(R"(
+	.shared .align 4 .b8 s[128];
+	.local .align 4 .b8 l[8];
+	mov.u64 %rd4, s;
+	cvta.shared.u64 %rd5, %rd4;
+	mul.wide.u32 %rd6, %r12, 4;
+	add.u64 %rd5, %rd5, %rd6;
+	st.u32 [%rd5], %r12;
+	ld.shared.u32 %r3, [s+12];
+	mov.u64 %rd7, l;
+	cvta.local.u64 %rd7, %rd7;
+	st.u32 [%rd7+4], %r12;
+	ld.local.u32 %r4, [l+4];
+	mad.lo.u32 %r3, %r3, 1000, %r4;
+	isspacep.shared %p1, %rd5;
+	isspacep.global %p2, %rd3;
+	isspacep.local %p3, %rd3;
+	selp.u32 %r5, 10000, 0, %p1;
+	add.u32 %r3, %r3, %r5;
+	selp.u32 %r5, 20000, 0, %p2;
+	add.u32 %r3, %r3, %r5;
+	selp.u32 %r5, 40000, 0, %p3;
+	add.u32 %r3, %r3, %r5;
+	st.u32 [%rd3], %r3;)");
+  const auto values = run(program, 32);
+  EXPECT_EQ(fault_, "");
+  for (std::uint32_t i = 0; i < 32; ++i)
+    EXPECT_EQ(values[i], 33000 + i);
+}
+
+TEST_P(ExecutorTest, TellsWhoCannotGoOn) {
+  const Program trap = kernel("setp.eq.u32 %p1, %r12, 7; @%p1 trap;");
+  run(trap, 32);
+  EXPECT_THAT(fault_, HasSubstr("trap: kernel k"));
+  EXPECT_THAT(fault_, HasSubstr("thread (7, 0, 0)"));
+  const Program divergent = kernel("setp.gt.u32 %p1, %r12, 7; @%p1 bra END; bar.sync 0;\nEND:");
+  run(divergent, 32);
+  EXPECT_THAT(fault_, HasSubstr("barrier divergence"));
+  const Program lonely = kernel("bar.sync 1, 64;");
+  run(lonely, 32);
+  EXPECT_THAT(fault_, HasSubstr("deadlock"));
+  const Program partial = kernel(
+      "setp.gt.u32 %p1, %r12, 7; @%p1 exit; "
+      "shfl.sync.idx.b32 %r3, %r12, 20, 31, 0xff;");
+  run(partial, 32);
+  EXPECT_THAT(fault_, HasSubstr("lanes missing"));
+  const Program endless = kernel("L: bra L;");
+  const HastyClock clock;
+  options_.clock = &clock;
+  options_.time_limit = std::chrono::seconds{1};
+  run(endless, 32);
+  EXPECT_THAT(fault_, HasSubstr("time-out"));
+}
+
+TEST_P(ExecutorTest, RefusesImpossibleLaunches) {
+  const Program program = kernel("");
+  options_.block = {1025, 1, 1};
+  run(program, 1);
+  EXPECT_THAT(fault_, HasSubstr("more than 1024 threads"));
+  options_.block = {32, 1, 1};
+  options_.grid = {1, 0, 1};
+  run(program, 1);
+  EXPECT_THAT(fault_, HasSubstr("an extent of 0"));
+  options_.grid = {1, 1, 1};
+  options_.dynamic_shared_bytes = 1 << 20;
+  run(program, 1);
+  EXPECT_THAT(fault_, HasSubstr("shared memory"));
+  options_.dynamic_shared_bytes = 0;
+  options_.params = {};
+  const auto refused = launch(program, 0, memory_, options_);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("0 bytes of parameters given, 12 wanted"));
+}
+
+TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
+  const auto error_of = [&](std::string_view body) -> std::string {
+    auto module = ptx::parse_module(fmt::format(
+        ".version 8.0\n.target sm_80\n.visible .entry k()\n{{\n.reg .b32 %r<9>;\n{}\n}}\n", body));
+    if (!module) return module.error().what;
+    const auto program = Program::load(std::move(*module), memory_, GetParam());
+    return program ? "" : program.error().what;
+  };
+  EXPECT_THAT(error_of("wgmma.fence.sync.aligned;"), HasSubstr("ptx line 6: wgmma.fence"));
+  EXPECT_THAT(error_of("add.f8 %r1, %r2, %r3;"), HasSubstr("not supported"));
+  EXPECT_THAT(error_of(".branchtargets A;"), HasSubstr("a directive that is not supported"));
+  EXPECT_EQ(error_of(".pragma \"nounroll\"; ret;"), "");
+}
+
+TEST_P(ExecutorTest, VariablesHoldTheirValues) {
+  const Program program = kernel(R"(
+	ld.const.u32 %r3, [c+4];
+	ld.global.u64 %rd4, [pointer];
+	ld.global.u32 %r4, [%rd4];
+	mad.lo.u32 %r3, %r3, 100, %r4;
+	st.global.u32 [%rd3], %r3;)",
+                                 ".const .u32 c[2] = {1, 2};\n.global .u32 v[3] = {7, 8, 9};\n"
+                                 ".global .u64 pointer = v+8;\n");
+  EXPECT_THAT(run(program, 32), testing::Each(209U));
+  EXPECT_EQ(fault_, "");
+  const auto range = program.find_variable("v");
+  ASSERT_TRUE(range);
+  EXPECT_EQ(range->end - range->begin, 12U);
+}
+
+TEST(DeviceMemory, KeepsAllocationsApart) {
+  auto memory = Memory::create(1 << 20).value();
+  const std::uint64_t a = memory.allocate(100).value(), b = memory.allocate(5000).value();
+  EXPECT_GE(b, a + 100 + Memory::kGuardBytes);
+  EXPECT_EQ(memory.find(a + 99).begin, a);
+  EXPECT_EQ(memory.find(a + 100).begin, 0U);
+  EXPECT_EQ(memory.used_bytes(), 5100U);
+  EXPECT_FALSE(memory.allocate(1 << 20));
+  EXPECT_FALSE(memory.free(a + 1));
+  EXPECT_TRUE(memory.free(a));
+  EXPECT_FALSE(memory.free(a));
+  EXPECT_EQ(memory.used_bytes(), 5000U);
+}
+
+TEST(DeviceMemory, GoesOnWhenAddressesAreUsedUp) {
+  auto memory = Memory::create(1 << 16).value();
+  for (int i = 0; i < 10'000; ++i) {
+    const auto address = memory.allocate(30'000);
+    ASSERT_TRUE(address) << i;
+    std::memset(reinterpret_cast<void*>(static_cast<std::uintptr_t>(*address)), 1, 30'000);
+    ASSERT_TRUE(memory.free(*address));
+  }
+}
+
+}  // namespace
+}  // namespace kansoku::gpu::exec

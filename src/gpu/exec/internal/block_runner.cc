@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/exec/internal/block_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "gpu/exec/internal/control.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::uint64_t kTurnsPerLook = 256;  // at the clock
+constexpr std::size_t kAlign = 64;
+
+}  // namespace
+
+BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kernel,
+                         std::uint32_t site_count, std::uint32_t local_bytes,
+                         std::function<bool()> is_over)
+    : launch_(launch),
+      kernel_(kernel),
+      is_over_(std::move(is_over)),
+      thread_count_(launch.block[0] * launch.block[1] * launch.block[2]),
+      range_cache_(std::max(site_count, 1U)),
+      shared_(std::make_unique<std::byte[]>(launch.total_shared_bytes + kAlign)),
+      local_bytes_(local_bytes) {
+  const std::uint32_t warp_count = (thread_count_ + kLanes - 1) / kLanes;
+  local_ = std::make_unique<std::byte[]>(std::size_t{warp_count} * kLanes * local_bytes);
+  for (std::uint32_t i = 0; i < warp_count; ++i)
+    warps_.push_back(std::make_unique<WarpContext>());
+  block_.launch = &launch_;
+  block_.range_cache = range_cache_.data();
+  auto address = reinterpret_cast<std::uintptr_t>(shared_.get());
+  address += (kAlign - address % kAlign) % kAlign;
+  block_.shared = reinterpret_cast<std::byte*>(address);
+}
+
+void BlockRunner::begin(std::uint64_t number) {
+  block_.number = number;
+  block_.index = {static_cast<std::uint32_t>(number % launch_.grid[0]),
+                  static_cast<std::uint32_t>(number / launch_.grid[0] % launch_.grid[1]),
+                  static_cast<std::uint32_t>(number / launch_.grid[0] / launch_.grid[1])};
+  // What a block finds in shared memory is not defined; the same every time is better.
+  std::memset(block_.shared, 0, launch_.total_shared_bytes);
+  for (std::uint32_t i = 0; i < warps_.size(); ++i)
+    begin_warp(*warps_[i], i);
+}
+
+void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
+  const std::uint32_t left = thread_count_ - index * kLanes;
+  const std::uint32_t mask = left >= kLanes ? ~0U : (1U << left) - 1;
+  warp.block = &block_;
+  warp.index = index;
+  warp.whole = mask;
+  warp.carry = 0;
+  warp.groups.clear();
+  warp.stop = Stop::kNone;
+  // Narrow blocks put several lines of threads into a warp.
+  const std::uint32_t width = launch_.block[0];
+  warp.columns = width < kLanes && std::has_single_bit(width) ? width : kLanes;
+  warp.columns_log2 = static_cast<std::uint32_t>(std::countr_zero(warp.columns));
+  warp.local = local_.get() + std::size_t{index} * kLanes * local_bytes_;
+  warp.local_stride = local_bytes_;
+  if (warp.entry == nullptr) {
+    warp.frames.reset();
+    warp.entry = warp.frames.enter(kernel_, nullptr);
+    warp.entry->affine[kernel_.frame_slot] = {0, 0, 0};
+    warp.entry->held[kernel_.frame_slot] = Held::kAffine;
+  }
+  use_frame(warp, warp.entry);
+  warp.groups.push_back({mask, kernel_.code.data(), warp.entry, Waiting::kNot});
+}
+
+bool BlockRunner::fail(const WarpContext& warp) {
+  fault_ = warp.fault;
+  fault_warp_ = warp.index;
+  // Frames of calls that never returned.
+  for (auto& entry : warps_)
+    entry->entry = nullptr;
+  return false;
+}
+
+bool BlockRunner::release_barriers() {
+  std::uint32_t live = 0;
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> barriers;  // arrived, expected
+  for (const auto& warp : warps_) {
+    const auto threads = static_cast<std::uint32_t>(std::popcount(warp->whole));
+    live += threads;
+    if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
+    auto& [arrived, expected] = barriers[warp->barrier];
+    arrived += threads;
+    expected = std::max(expected, warp->barrier_count);
+  }
+  bool is_released = false;
+  for (const auto& warp : warps_) {
+    if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
+    const auto& [arrived, expected] = barriers[warp->barrier];
+    if (arrived < (expected == 0 ? live : expected)) continue;
+    for (Group& group : warp->groups)
+      group.waiting = Waiting::kNot;
+    is_released = true;
+  }
+  if (!is_released) return false;
+  for (const auto& warp : warps_) {
+    const bool may_run = std::any_of(warp->groups.begin(), warp->groups.end(),
+                                     [](const Group& g) { return g.waiting == Waiting::kNot; });
+    if (warp->stop == Stop::kBarrier && may_run) warp->stop = Stop::kNone;
+  }
+  return true;
+}
+
+bool BlockRunner::run(std::uint64_t number) {
+  begin(number);
+  while (true) {
+    bool has_run = false, is_any_left = false;
+    for (const auto& warp : warps_) {
+      if (warp->whole == 0) continue;
+      is_any_left = true;
+      if (warp->stop == Stop::kBarrier) continue;
+      has_run = true;
+      run_warp(*warp);
+      ++block_.executed;
+      if (warp->stop == Stop::kFault) return fail(*warp);
+      if (warp->stop == Stop::kYield && ++turns_ % kTurnsPerLook == 0 && is_over_()) {
+        warp->fault = {
+            FaultKind::kTimeout, warp->resume->line, first_lane_of(warp->mask), 0, 0, false};
+        return fail(*warp);
+      }
+    }
+    if (!is_any_left) return true;
+    if (has_run) continue;
+    if (release_barriers()) continue;
+    // Everybody waits at a barrier that not enough threads can reach any more.
+    for (const auto& warp : warps_) {
+      if (warp->whole == 0) continue;
+      warp->fault = {FaultKind::kDeadlock,
+                     warp->groups.front().pc->line,
+                     first_lane_of(warp->whole),
+                     0,
+                     0,
+                     false};
+      return fail(*warp);
+    }
+  }
+}
+
+}  // namespace kansoku::gpu::exec

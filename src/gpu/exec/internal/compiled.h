@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpu/exec/internal/code.h"
+
+namespace kansoku::gpu::exec {
+
+/// A function ready to run.
+struct CompiledFunction {
+  std::string name;
+  bool is_entry{false};
+  std::vector<Code> code;
+  std::uint32_t slot_count{0}, predicate_count{0};
+  /// Slots that hold a constant; set up once when a frame is made.
+  struct Constant {
+    std::uint16_t slot;
+    std::uint64_t value;
+    bool is_wide;
+  };
+  std::vector<Constant> constants;
+  std::uint32_t local_bytes{0};   // of one thread
+  std::uint32_t shared_bytes{0};  // static
+  std::uint32_t source{0};        // index into ptx::Module::functions
+  /// What a call copies: bytes of the caller's local memory into the callee's, relative to their
+  /// frames, and back.
+  struct Copy {
+    std::uint32_t caller_offset, callee_offset, bytes;
+  };
+  struct CallSite {
+    std::uint32_t callee;  // index into Program::functions
+    std::vector<Copy> arguments, results;
+  };
+  std::vector<CallSite> calls;
+  /// An mma instruction: slots of the fragments.
+  struct Matrix {
+    std::array<std::uint16_t, 4> d{}, a{}, b{}, c{};
+    std::uint32_t depth{16};  // k
+    bool is_bfloat{false};    // of a and b; else half
+    bool is_half_sum{false};  // of c and d; else single
+  };
+  std::vector<Matrix> matrices;
+  std::uint16_t frame_slot{0};  // 64-bit register: begin of this frame in local memory
+};
+
+/// The compiled functions of a module; code refers to them by index.
+struct CompiledModule {
+  std::vector<CompiledFunction> functions;
+};
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/exec/internal/code.h"
+#include "gpu/exec/isa.h"
+
+namespace kansoku::gpu::exec {
+
+/// One row of the operation table: an instruction form and what executes it.
+struct Form {
+  std::string name;        // "add.u32": opcode and the suffixes that mean something here
+  std::string_view shape;  // destination, then sources: i 32 bits and less, l 64 bits, p predicate
+  Handler run{nullptr};
+  Handler combined{nullptr};  // setp with a third source or a second destination
+};
+
+/// All forms for an instruction set, sorted by name; made once, any thread.
+[[nodiscard]] const std::vector<Form>& forms(Isa isa);
+/// Null if there is none of this name.
+[[nodiscard]] const Form* find_form(Isa isa, std::string_view name);
+/// Puts another handler into a row of every table; gives the one that was there. Not while programs
+/// are loaded on other threads.
+Handler replace_form_for_test(Isa isa, std::string_view name, Handler run);
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gpu/exec/internal/code.h"
+
+namespace kansoku::gpu::exec {
+
+struct Warp;
+
+/// mma.sync: extra: index into CompiledFunction::matrices.
+const Code* run_mma(Warp& warp, const Code* code);
+/// ldmatrix: a: address; d, b, c, site: the registers; extra: count, 8: transposed.
+const Code* run_ldmatrix(Warp& warp, const Code* code);
+/// cp.async: a: destination in shared memory, b: source in global memory; offset and site: their
+/// offsets; c: slot of the number of bytes to take from the source, or 0xffff for all; extra:
+/// bytes.
+const Code* run_async_copy(Warp& warp, const Code* code);
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which lanes of a warp run next: the deepest frame first, then the lowest address, so that lanes
+// left behind catch up and meet the others where the ways join. A quantum of backward branches
+// keeps a spinning group from starving the one it waits for.
+#include <algorithm>
+#include <tuple>
+
+#include "gpu/exec/internal/control.h"
+#include "gpu/exec/internal/warp_context.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::uint32_t kQuantum = 64;  // backward branches while other groups want to run
+
+std::uint32_t depth_of(const Frame* frame) {
+  std::uint32_t depth = 0;
+  for (; frame != nullptr && frame->caller != nullptr; frame = frame->caller)
+    ++depth;
+  return depth;
+}
+
+void put_back(WarpContext& warp, Waiting waiting) {
+  for (Group& group : warp.groups) {
+    if (group.pc != warp.resume || group.frame != warp.frame) continue;
+    group.mask |= warp.mask;
+    group.waiting = Waiting::kNot;  // one more has come: look again
+    return;
+  }
+  warp.groups.push_back({warp.mask, warp.resume, warp.frame, waiting});
+}
+
+/// The group that goes on; groups.size() if all wait.
+std::size_t next_group(const WarpContext& warp, const Code* after) {
+  std::size_t best = warp.groups.size();
+  const auto rank = [&](const Group& group) {
+    // After a quantum the groups take turns in the order of their places.
+    const bool has_passed = after != nullptr && group.pc <= after;
+    return std::make_tuple(has_passed, -static_cast<std::int64_t>(depth_of(group.frame)), group.pc);
+  };
+  for (std::size_t i = 0; i < warp.groups.size(); ++i) {
+    if (warp.groups[i].waiting != Waiting::kNot) continue;
+    if (best == warp.groups.size() || rank(warp.groups[i]) < rank(warp.groups[best])) best = i;
+  }
+  return best;
+}
+
+/// Takes the group out of the list and makes it the running one.
+const Code* resume_group(WarpContext& warp, std::size_t index) {
+  const Group group = warp.groups[index];
+  warp.groups.erase(warp.groups.begin() + static_cast<std::ptrdiff_t>(index));
+  warp.mask = group.mask;
+  if (warp.frame != group.frame) use_frame(warp, group.frame);
+  return is_join(group.pc) ? group.pc + 1 : group.pc;
+}
+
+/// All groups wait. If they wait at the block's barrier the warp does; else nobody can go on.
+void all_wait(WarpContext& warp) {
+  const bool is_barrier =
+      std::all_of(warp.groups.begin(), warp.groups.end(),
+                  [](const Group& group) { return group.waiting == Waiting::kBarrier; });
+  if (is_barrier) {
+    warp.stop = Stop::kBarrier;
+    return;
+  }
+  const auto stuck = std::find_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
+    return group.waiting == Waiting::kWarpSync;
+  });
+  warp.stop = Stop::kFault;
+  warp.fault = {FaultKind::kDeadlock, stuck->pc->line, first_lane_of(stuck->mask), 0, 0, false};
+}
+
+}  // namespace
+
+void run_warp(WarpContext& warp) {
+  const Code* after = nullptr;
+  // Goes on through joins: a loop has one at its head.
+  warp.rounds_left = kQuantum;
+  while (true) {
+    if (warp.groups.empty()) {
+      warp.stop = Stop::kExit;
+      return;
+    }
+    const std::size_t index = next_group(warp, after);
+    if (index == warp.groups.size()) {
+      all_wait(warp);
+      return;
+    }
+    const Code* pc = resume_group(warp, index);
+    warp.stop = Stop::kNone;
+    while (pc != nullptr)
+      pc = pc->run(warp, pc);
+    after = nullptr;
+    switch (warp.stop) {
+      case Stop::kExit:
+        break;  // these lanes are gone; others may be left
+      case Stop::kJoin:
+        put_back(warp, Waiting::kNot);
+        break;
+      case Stop::kWarpSync:
+        put_back(warp, Waiting::kWarpSync);
+        break;
+      case Stop::kBarrier:
+        put_back(warp, Waiting::kBarrier);
+        break;
+      case Stop::kYield:
+        after = warp.resume;
+        warp.rounds_left = kQuantum;
+        put_back(warp, Waiting::kNot);
+        if (warp.groups.size() == 1) return;  // other warps may be what it waits for
+        if (++warp.turns % kQuantum == 0) return;
+        break;
+      case Stop::kNone:
+      case Stop::kFault:
+        return;
+    }
+  }
+}
+
+}  // namespace kansoku::gpu::exec

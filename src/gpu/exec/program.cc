@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/exec/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "gpu/exec/internal/decoder.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::uint64_t kParamBytesMax = 32'764;    // what CUDA allows since 12.1
+constexpr std::uint64_t kSharedBytesMax = 1 << 20;  // a launch allows less
+constexpr std::uint64_t kLocalBytesMax = 16 << 20;
+
+std::uint64_t total_bytes(const std::vector<ptx::Variable>& variables) {
+  std::uint64_t total = 0;
+  for (const ptx::Variable& variable : variables)
+    total += variable.bytes() + variable.alignment();
+  return total;
+}
+
+Error too_large(std::string_view what, const ptx::Function& function) {
+  return Error{kansoku::Code::kLimit,
+               fmt::format("load module: {} of {} are too large", what, function.name)};
+}
+
+/// Sizes are added in 32 bits further on.
+Result<void> check_sizes(const ptx::Module& module) {
+  std::uint64_t shared = 0;
+  for (const ptx::Variable& variable : module.variables)
+    shared += variable.space == ptx::Space::kShared ? variable.bytes() + variable.alignment() : 0;
+  for (const ptx::Function& function : module.functions) {
+    if (total_bytes(function.params) > kParamBytesMax ||
+        total_bytes(function.returns) > kParamBytesMax)
+      return too_large("parameters", function);
+    std::uint64_t local = 0;
+    for (const ptx::Variable& variable : function.variables) {
+      const std::uint64_t bytes = variable.bytes() + variable.alignment();
+      switch (variable.space) {
+        case ptx::Space::kShared:
+          shared += bytes;
+          break;
+        case ptx::Space::kLocal:
+        case ptx::Space::kParam:
+          local += bytes;
+          break;
+        default:
+          return Error{
+              kansoku::Code::kUnsupported,
+              fmt::format("load module: variable {} within {}", variable.name, function.name)};
+      }
+      if (local > kLocalBytesMax) return too_large("local variables", function);
+      if (shared > kSharedBytesMax) return too_large("shared variables", function);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Program::State {
+  ptx::Module module;
+  Memory* memory{nullptr};
+  ModuleLayout layout;
+  CompiledModule compiled;
+  std::vector<KernelInfo> kernels;
+  std::vector<std::size_t> kernel_functions;
+  std::vector<std::uint64_t> allocations;
+  std::uint32_t site_count{0};
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    for (const std::uint64_t address : allocations)
+      static_cast<void>(memory->free(address));
+  }
+
+  Result<void> place_variables();
+  Result<void> initialise();
+  Result<void> decode(Isa isa);
+};
+
+Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+Program::~Program() = default;
+
+Result<void> Program::State::place_variables() {
+  std::uint32_t shared = 0;
+  std::uint32_t dynamic_align = 16;
+  for (const ptx::Variable& variable : module.variables) {
+    std::uint64_t place = 0;
+    if (variable.space == ptx::Space::kShared) {
+      const std::uint32_t align = variable.alignment();
+      if (variable.is_unsized) {
+        dynamic_align = std::max(dynamic_align, align);
+      } else {
+        shared = (shared + align - 1) / align * align;
+        place = shared;
+        shared += static_cast<std::uint32_t>(variable.bytes());
+      }
+    } else if (variable.space == ptx::Space::kGlobal || variable.space == ptx::Space::kConst) {
+      if (variable.linkage == ptx::Linkage::kExtern) {
+        return Error{
+            kansoku::Code::kUnsupported,
+            fmt::format("load module: variable {} is declared but not defined", variable.name)};
+      }
+      TRY(place, memory->allocate(std::max<std::uint64_t>(variable.bytes(), 1)));
+      allocations.push_back(place);
+    } else {
+      return Error{kansoku::Code::kUnsupported,
+                   fmt::format("load module: variable {} outside of functions", variable.name)};
+    }
+    layout.variables.push_back(place);
+  }
+  // Shared variables of device functions may be in use together with any kernel's; kernels' never
+  // with each other's.
+  const auto end_of = [](const ptx::Function& function, std::uint32_t begin) {
+    for (const ptx::Variable& variable : function.variables) {
+      if (variable.space != ptx::Space::kShared || variable.is_unsized) continue;
+      const std::uint32_t align = variable.alignment();
+      begin = (begin + align - 1) / align * align + static_cast<std::uint32_t>(variable.bytes());
+    }
+    return begin;
+  };
+  layout.function_shared.resize(module.functions.size());
+  for (std::size_t i = 0; i < module.functions.size(); ++i) {
+    if (module.functions[i].is_entry) continue;
+    layout.function_shared[i] = shared;
+    shared = end_of(module.functions[i], shared);
+  }
+  std::uint32_t end = shared;
+  for (std::size_t i = 0; i < module.functions.size(); ++i) {
+    if (!module.functions[i].is_entry) continue;
+    layout.function_shared[i] = shared;
+    end = std::max(end, end_of(module.functions[i], shared));
+  }
+  // Arrays whose size the launch gives begin behind everything else.
+  layout.dynamic_shared_offset = (end + dynamic_align - 1) / dynamic_align * dynamic_align;
+  for (std::size_t i = 0; i < module.variables.size(); ++i) {
+    const ptx::Variable& variable = module.variables[i];
+    if (variable.space == ptx::Space::kShared && variable.is_unsized)
+      layout.variables[i] = layout.dynamic_shared_offset;
+  }
+  return {};
+}
+
+Result<void> Program::State::initialise() {
+  for (std::size_t i = 0; i < module.variables.size(); ++i) {
+    const ptx::Variable& variable = module.variables[i];
+    if (!variable.has_initialiser || variable.space == ptx::Space::kShared) continue;
+    auto* const place =
+        reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(layout.variables[i]));
+    std::copy(variable.initial.begin(), variable.initial.end(), place);
+    for (const ptx::Relocation& relocation : variable.relocations) {
+      const ptx::Variable* const target = module.find_variable(relocation.symbol);
+      if (target == nullptr || target->space == ptx::Space::kShared) {
+        return Error{kansoku::Code::kUnsupported,
+                     fmt::format("load module: the initialiser of {} holds the address of {}",
+                                 variable.name, relocation.symbol)};
+      }
+      const auto index = static_cast<std::size_t>(target - module.variables.data());
+      const std::uint64_t address =
+          layout.variables[index] + static_cast<std::uint64_t>(relocation.addend);
+      std::memcpy(place + relocation.offset, &address, sizeof address);
+    }
+  }
+  return {};
+}
+
+Result<void> Program::State::decode(Isa isa) {
+  for (std::uint32_t i = 0; i < module.functions.size(); ++i) {
+    const ptx::Function& function = module.functions[i];
+    if (!function.has_body) {
+      compiled.functions.emplace_back();
+      continue;
+    }
+    TRY(auto decoded, decode_function(module, i, layout, isa, site_count));
+    if (function.is_entry) {
+      KernelInfo info;
+      info.name = function.name;
+      const ParamLayout params = lay_out_params(function.params);
+      info.param_offsets = params.offsets;
+      info.params_total_bytes = params.bytes;
+      for (const ptx::Variable& param : function.params)
+        info.param_bytes.push_back(static_cast<std::uint32_t>(param.bytes()));
+      info.shared_bytes = decoded.shared_bytes;
+      info.local_bytes = decoded.local_bytes;
+      info.registers = static_cast<std::uint32_t>(function.registers.size());
+      info.bounds = function.bounds;
+      kernels.push_back(std::move(info));
+      kernel_functions.push_back(i);
+    }
+    compiled.functions.push_back(std::move(decoded));
+  }
+  return {};
+}
+
+Result<Program> Program::load(ptx::Module module, Memory& memory, Isa isa) {
+  for (const ptx::RawDirective& raw : module.directives) {
+    if (!raw.is_known) {
+      return Error{kansoku::Code::kUnsupported,
+                   fmt::format("ptx line {}: `{:.60}`: a directive that is not supported", raw.line,
+                               raw.text)};
+    }
+  }
+  TRY_VOID(check_sizes(module));
+  auto state = std::make_unique<State>();
+  state->module = std::move(module);
+  state->memory = &memory;
+  TRY_VOID(state->place_variables());
+  TRY_VOID(state->initialise());
+  TRY_VOID(state->decode(isa));
+  return Program(std::move(state));
+}
+
+const std::vector<KernelInfo>& Program::kernels() const {
+  return state_->kernels;
+}
+const ptx::Module& Program::module() const {
+  return state_->module;
+}
+const CompiledModule& Program::compiled() const {
+  return state_->compiled;
+}
+std::size_t Program::function_of(std::size_t kernel) const {
+  return state_->kernel_functions[kernel];
+}
+std::uint32_t Program::site_count() const {
+  return state_->site_count;
+}
+std::uint32_t Program::dynamic_shared_offset() const {
+  return state_->layout.dynamic_shared_offset;
+}
+
+Result<std::size_t> Program::find_kernel(std::string_view name) const {
+  const auto& all = state_->kernels;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const KernelInfo& kernel) { return kernel.name == name; });
+  if (found == all.end())
+    return Error{kansoku::Code::kNotFound, fmt::format("no kernel {} in this module", name)};
+  return static_cast<std::size_t>(found - all.begin());
+}
+
+Result<Memory::Range> Program::find_variable(std::string_view name) const {
+  const ptx::Variable* const variable = state_->module.find_variable(name);
+  if (variable == nullptr || variable->space == ptx::Space::kShared)
+    return Error{kansoku::Code::kNotFound, fmt::format("no variable {} in this module", name)};
+  const auto index = static_cast<std::size_t>(variable - state_->module.variables.data());
+  const std::uint64_t address = state_->layout.variables[index];
+  return Memory::Range{address, address + variable->bytes()};
+}
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "gpu/exec/isa.h"
+#include "gpu/exec/memory.h"
+#include "gpu/ptx/ir.h"
+
+namespace kansoku::gpu::exec {
+
+struct CompiledModule;
+
+/// What a caller has to know to launch a kernel.
+struct KernelInfo {
+  std::string name;
+  std::vector<std::uint32_t> param_offsets;  // bytes
+  std::vector<std::uint32_t> param_bytes;
+  std::uint32_t params_total_bytes{0};
+  std::uint32_t shared_bytes{0};  // static
+  std::uint32_t local_bytes{0};   // of a thread, calls not counted
+  std::uint32_t registers{0};     // of the PTX text
+  ptx::LaunchBounds bounds;
+};
+
+/// A module that is ready to run on a software device: its variables lie in the device's memory,
+/// its functions are decoded. Freed with the object; the memory must outlive it.
+class Program {
+ public:
+  /// kUnsupported, naming line and instruction, for what the executor does not know; kLimit if the
+  /// variables do not fit; kCorrupt for initialisers that name what is not there. The module must
+  /// be sound (ptx::verify).
+  [[nodiscard]] static Result<Program> load(ptx::Module module, Memory& memory,
+                                            Isa isa = best_isa());
+  Program(Program&&) noexcept;
+  Program& operator=(Program&&) noexcept;
+  ~Program();
+
+  [[nodiscard]] const std::vector<KernelInfo>& kernels() const;
+  /// Index into kernels(); kNotFound.
+  [[nodiscard]] Result<std::size_t> find_kernel(std::string_view name) const;
+  /// Address and size of a variable in global or constant memory; kNotFound.
+  [[nodiscard]] Result<Memory::Range> find_variable(std::string_view name) const;
+  [[nodiscard]] const ptx::Module& module() const;
+  /// For the executor.
+  [[nodiscard]] const CompiledModule& compiled() const;
+  [[nodiscard]] std::size_t function_of(std::size_t kernel) const;
+  [[nodiscard]] std::uint32_t site_count() const;
+  [[nodiscard]] std::uint32_t dynamic_shared_offset() const;
+
+ private:
+  struct State;
+  explicit Program(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/ptx/parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "common/parse.h"
+#include "gpu/ptx/internal/body_parser.h"
+#include "gpu/ptx/internal/declarations.h"
+#include "gpu/ptx/internal/token_stream.h"
+
+namespace kansoku::gpu::ptx {
+namespace {
+
+constexpr std::uint64_t kCountMax = std::numeric_limits<std::uint32_t>::max();
+constexpr std::size_t kTargetsMax = 16;
+
+std::optional<Linkage> linkage_from_name(std::string_view word) {
+  if (word == "extern") return Linkage::kExtern;
+  if (word == "visible") return Linkage::kVisible;
+  if (word == "weak") return Linkage::kWeak;
+  if (word == "common") return Linkage::kCommon;
+  return std::nullopt;
+}
+
+class ModuleParser {
+ public:
+  explicit ModuleParser(std::string_view untrusted) : stream_(untrusted) {}
+
+  Result<Module> parse() {
+    while (stream_.peek().kind != TokenKind::kEnd)
+      TRY_VOID(statement());
+    if (stream_.failure()) return *stream_.failure();
+    return std::move(module_);
+  }
+
+ private:
+  Result<void> statement();
+  Result<void> version();
+  Result<void> target();
+  Result<void> variables(Space space, Linkage linkage);
+  Result<void> function(bool is_entry, Linkage linkage);
+  Result<void> head_directive(Function& function);
+  Result<void> three_counts(std::array<std::uint32_t, 3>& counts);
+  Result<void> raw_directive(bool is_known, bool is_line);
+  Result<void> declare(const Token& at, std::string_view name, OperandKind kind, std::size_t index);
+  Result<Function*> place_for(const Token& at, Function&& function);
+
+  TokenStream stream_;
+  Module module_;
+  ModuleNames names_;
+};
+
+Result<void> ModuleParser::statement() {
+  const Token token = stream_.peek();
+  if (stream_.accept(';')) return {};
+  if (token.kind != TokenKind::kDotWord) return stream_.error("a directive wanted");
+  auto linkage = Linkage::kInternal;
+  if (const auto given = linkage_from_name(token.text)) {
+    linkage = *given;
+    stream_.take();
+  }
+  const Token word = stream_.peek();
+  if (word.kind != TokenKind::kDotWord) return stream_.error("a declaration wanted");
+  if (word.text == "version") return version();
+  if (word.text == "target") return target();
+  if (word.text == "address_size") {
+    stream_.take();
+    TRY(const auto bits, stream_.expect_integer("32 or 64", 64));
+    if (bits != 64) return stream_.error(word, "32-bit addresses", Code::kUnsupported);
+    module_.address_bits = static_cast<std::uint32_t>(bits);
+    return {};
+  }
+  if (word.text == "entry" || word.text == "func") {
+    stream_.take();
+    return function(word.text == "entry", linkage);
+  }
+  if (const auto space = space_from_name(word.text)) {
+    stream_.take();
+    return variables(*space, linkage);
+  }
+  const bool is_line = word.text == "file" || word.text == "loc";
+  const bool is_known = is_line || word.text == "section" || word.text == "pragma";
+  return raw_directive(is_known, is_line);
+}
+
+Result<void> ModuleParser::version() {
+  stream_.take();
+  const Token number = stream_.take();
+  const std::size_t dot = number.text.find('.');
+  const auto major = parse_int<std::uint32_t>(number.text.substr(0, dot));
+  const auto minor = dot == std::string_view::npos
+                         ? std::nullopt
+                         : parse_int<std::uint32_t>(number.text.substr(dot + 1));
+  if (!major || !minor) return stream_.error(number, "a version such as 8.0 wanted");
+  module_.version_major = *major;
+  module_.version_minor = *minor;
+  return {};
+}
+
+Result<void> ModuleParser::target() {
+  stream_.take();
+  module_.targets.clear();
+  do {
+    if (module_.targets.size() == kTargetsMax) return stream_.error("too many targets");
+    TRY(const auto word, stream_.expect_word("a target such as sm_80"));
+    module_.targets.emplace_back(word.text);
+  } while (stream_.accept(','));
+  return {};
+}
+
+Result<void> ModuleParser::raw_directive(bool is_known, bool is_line) {
+  RawDirective raw;
+  raw.is_known = is_known;
+  raw.line = stream_.peek().line;
+  const std::uint32_t begin = stream_.peek().begin;
+  if (is_line) {
+    stream_.skip_line();
+  } else {
+    TRY_VOID(stream_.skip_statement());
+  }
+  raw.text = stream_.text().substr(begin, stream_.taken_end() - begin);
+  module_.directives.push_back(std::move(raw));
+  return {};
+}
+
+Result<void> ModuleParser::declare(const Token& at, std::string_view name, OperandKind kind,
+                                   std::size_t index) {
+  Operand operand;
+  operand.kind = kind;
+  operand.index = static_cast<std::uint32_t>(index);
+  const auto [found, is_new] = names_.emplace(name, operand);
+  if (!is_new) return stream_.error(at, fmt::format("{} is declared twice", name));
+  return {};
+}
+
+Result<void> ModuleParser::variables(Space space, Linkage linkage) {
+  const Token at = stream_.peek();
+  TRY(auto variables, parse_variables(stream_, space, linkage));
+  for (Variable& variable : variables) {
+    const std::size_t found = stream_.text().find(variable.name, at.begin);
+    const auto key = stream_.text().substr(found, variable.name.size());
+    // An extern declaration and its definition are one variable.
+    if (const auto known = names_.find(key); known != names_.end()) {
+      const bool is_variable = known->second.kind == OperandKind::kModuleVariable;
+      if (is_variable && module_.variables[known->second.index].linkage == Linkage::kExtern) {
+        module_.variables[known->second.index] = std::move(variable);
+        continue;
+      }
+    }
+    TRY_VOID(declare(at, key, OperandKind::kModuleVariable, module_.variables.size()));
+    module_.variables.push_back(std::move(variable));
+  }
+  return {};
+}
+
+/// The entry of `function` in the module: a new one, or that of its earlier declaration.
+Result<Function*> ModuleParser::place_for(const Token& at, Function&& function) {
+  const auto known = names_.find(at.text);
+  if (known == names_.end()) {
+    TRY_VOID(declare(at, at.text, OperandKind::kFunction, module_.functions.size()));
+    module_.functions.push_back(std::move(function));
+    return &module_.functions.back();
+  }
+  if (known->second.kind != OperandKind::kFunction)
+    return stream_.error(at, "this name is a variable's,");
+  Function& earlier = module_.functions[known->second.index];
+  if (earlier.has_body && stream_.peek().is('{'))
+    return stream_.error(at, "this function has a body already,");
+  if (!earlier.has_body) earlier = std::move(function);
+  return &earlier;
+}
+
+Result<void> ModuleParser::three_counts(std::array<std::uint32_t, 3>& counts) {
+  counts = {1, 1, 1};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    TRY(const auto count, stream_.expect_integer("a number of threads", kCountMax));
+    counts[i] = static_cast<std::uint32_t>(count);
+    if (!stream_.accept(',')) break;
+  }
+  return {};
+}
+
+Result<void> ModuleParser::head_directive(Function& function) {
+  const Token word = stream_.peek();
+  if (word.text == "maxntid" || word.text == "reqntid") {
+    stream_.take();
+    return three_counts(word.text[0] == 'm' ? function.bounds.max_threads
+                                            : function.bounds.required_threads);
+  }
+  if (word.text == "minnctapersm" || word.text == "maxnreg") {
+    stream_.take();
+    TRY(const auto count, stream_.expect_integer("a number", kCountMax));
+    auto& bound =
+        word.text[1] == 'i' ? function.bounds.min_blocks_per_sm : function.bounds.max_registers;
+    bound = static_cast<std::uint32_t>(count);
+    return {};
+  }
+  if (stream_.accept_dot_word("noreturn")) {
+    function.does_not_return = true;
+    return {};
+  }
+  RawDirective raw;
+  raw.is_head = true;
+  raw.is_known = word.text == "pragma";
+  raw.line = word.line;
+  stream_.take();
+  while (stream_.peek().kind == TokenKind::kInteger || stream_.peek().kind == TokenKind::kString ||
+         stream_.peek().kind == TokenKind::kWord || stream_.peek().is(','))
+    stream_.take();
+  if (raw.is_known) stream_.accept(';');
+  raw.text = stream_.text().substr(word.begin, stream_.taken_end() - word.begin);
+  function.directives.push_back(std::move(raw));
+  return {};
+}
+
+Result<void> ModuleParser::function(bool is_entry, Linkage linkage) {
+  Function head;
+  head.is_entry = is_entry;
+  head.linkage = linkage;
+  if (!is_entry) {
+    TRY(head.returns, parse_parameters(stream_));
+  }
+  TRY(const auto name, stream_.expect_word("the name of a function"));
+  head.name = name.text;
+  head.place = {name.line, name.column, name.begin, name.end};
+  TRY(head.params, parse_parameters(stream_));
+  while (stream_.peek().kind == TokenKind::kDotWord)
+    TRY_VOID(head_directive(head));
+  TRY(Function* const function, place_for(name, std::move(head)));
+  if (!stream_.accept('{')) return stream_.expect(';');
+  function->has_body = true;
+  TRY_VOID(BodyParser(stream_, names_, *function).parse());
+  function->place.end = stream_.taken_end();
+  return {};
+}
+
+}  // namespace
+
+Result<Module> parse_module(std::string_view untrusted) {
+  if (untrusted.size() > kTextBytesMax) {
+    return Error{Code::kLimit, fmt::format("parse ptx: {} bytes of text, at most {} are read",
+                                           untrusted.size(), kTextBytesMax)};
+  }
+  return ModuleParser(untrusted).parse();
+}
+
+}  // namespace kansoku::gpu::ptx

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/ptx/verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "gpu/ptx/printer.h"
+
+namespace kansoku::gpu::ptx {
+namespace {
+
+constexpr std::uint32_t kPredicate = 1;
+
+/// Bits that a register in this place must have; nothing: any.
+std::optional<std::uint32_t> width_of(const Instruction& instruction, std::size_t nth) {
+  const Type type = instruction.type(), second = instruction.type(1);
+  if (type == Type::kCount) return std::nullopt;
+  const std::uint32_t bits = bits_of(type);
+  const bool is_wide = instruction.has(Suffix::kWide);
+  switch (instruction.op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kFma:
+      if (second != Type::kCount) return std::nullopt;  // mixed precision
+      return bits;
+    case Op::kAddc:
+    case Op::kSubc:
+    case Op::kMadc:
+    case Op::kDiv:
+    case Op::kRem:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kSad:
+    case Op::kMul24:
+    case Op::kMad24:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kNot:
+    case Op::kCnot:
+    case Op::kBrev:
+    case Op::kCopysign:
+    case Op::kRcp:
+    case Op::kSqrt:
+    case Op::kRsqrt:
+    case Op::kSin:
+    case Op::kCos:
+    case Op::kLg2:
+    case Op::kEx2:
+    case Op::kTanh:
+    case Op::kShf:
+    case Op::kPrmt:
+      return bits;
+    case Op::kMul:
+    case Op::kMad:
+      return is_wide && (nth == 0 || nth == 3) ? 2 * bits : bits;
+    case Op::kShl:
+    case Op::kShr:
+      return nth == 2 ? 32 : bits;
+    case Op::kBfe:
+      return nth >= 2 ? 32 : bits;
+    case Op::kBfi:
+      return nth >= 3 ? 32 : bits;
+    case Op::kPopc:
+    case Op::kClz:
+    case Op::kBfind:
+      return nth == 0 ? 32 : bits;
+    case Op::kSetp:
+      return nth == 0 || nth == 3 ? kPredicate : bits;
+    case Op::kSet:
+      if (nth == 3) return kPredicate;
+      return nth == 0 || second == Type::kCount ? bits : bits_of(second);
+    case Op::kSelp:
+      return nth == 3 ? kPredicate : bits;
+    case Op::kTestp:
+      return nth == 0 ? kPredicate : bits;
+    case Op::kSlct:
+      return nth == 3 && second != Type::kCount ? bits_of(second) : bits;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Bits that a register must have at least: memory and conversions take wider ones.
+std::optional<std::uint32_t> width_min_of(const Instruction& instruction, std::size_t nth) {
+  const Type type = instruction.type(), second = instruction.type(1);
+  if (type == Type::kCount) return std::nullopt;
+  if (instruction.op == Op::kLd && nth == 0) return bits_of(type);
+  if (instruction.op == Op::kSt && nth == 1) return bits_of(type);
+  if (instruction.op == Op::kCvt && nth < 2 && instruction.operand_count == 2 &&
+      second != Type::kCount)
+    return bits_of(nth == 0 ? type : second);
+  return std::nullopt;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Module& module) : module_(module) {}
+
+  std::vector<Diagnostic> run() {
+    for (const Variable& variable : module_.variables)
+      check_initialiser(variable);
+    for (const Function& function : module_.functions) {
+      function_ = &function;
+      for (std::size_t i = 0; i < function.instructions.size(); ++i) {
+        place_ = i < function.places.size() ? function.places[i] : function.place;
+        instruction_ = &function.instructions[i];
+        check_instruction();
+      }
+      for (const Label& label : function.labels) {
+        if (label.instruction > function.instructions.size())
+          tell(fmt::format("label {} stands behind the end", label.name));
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void tell(std::string message) {
+    if (found_.size() < kDiagnosticsMax) found_.push_back({place_, std::move(message)});
+  }
+  void tell_here(std::string_view what) {
+    tell(fmt::format("{} in `{}` of {}", what,
+                     print_instruction(module_, *function_, *instruction_), function_->name));
+  }
+
+  void check_initialiser(const Variable& variable) {
+    instruction_ = nullptr;
+    place_ = {};
+    if (!variable.is_unsized && variable.initial.size() > variable.bytes())
+      tell(fmt::format("the initialiser of {} is larger than the variable", variable.name));
+    for (const Relocation& relocation : variable.relocations) {
+      if (module_.find_variable(relocation.symbol) == nullptr &&
+          module_.find_function(relocation.symbol) == nullptr) {
+        tell(fmt::format("the initialiser of {} names {}, which is not declared", variable.name,
+                         relocation.symbol));
+      }
+    }
+  }
+
+  void check_instruction() {
+    const Instruction& instruction = *instruction_;
+    if (instruction.op == Op::kUnknown) return;
+    std::string_view roles = operand_roles(instruction.op);
+    const std::size_t optional_from = std::min(roles.find('?'), roles.size());
+    const std::size_t most = roles.size() - (optional_from < roles.size() ? 1 : 0);
+    if (instruction.operand_count < optional_from || instruction.operand_count > most) {
+      tell_here(
+          fmt::format("{} operands wanted, {} given", optional_from, instruction.operand_count));
+      return;
+    }
+    for (std::size_t i = 0; i < instruction.operand_count; ++i)
+      check_operand(roles[i < optional_from ? i : i + 1], i);
+    if (instruction.op == Op::kCall) check_call();
+  }
+
+  void check_operand(char role, std::size_t nth) {
+    const Operand& operand = function_->operand(*instruction_, nth);
+    switch (role) {
+      case 'd':
+      case 'D':
+        check_destination(operand, role == 'D');
+        break;
+      case 'm':
+        if (operand.kind != OperandKind::kAddress) tell_here("an address wanted");
+        break;
+      case 'l':
+        if (operand.kind != OperandKind::kLabel || operand.index >= function_->labels.size())
+          tell_here("a label wanted");
+        break;
+      case 'q':
+        if (!is_predicate(operand)) tell_here("a predicate wanted");
+        break;
+      default:
+        break;
+    }
+    if (role != 'm' && role != 'l') check_width(operand, nth);
+  }
+
+  [[nodiscard]] bool is_predicate(const Operand& operand) const {
+    return operand.kind == OperandKind::kRegister &&
+           function_->registers[operand.index].type == Type::kPred;
+  }
+
+  void check_destination(const Operand& operand, bool may_be_pair) {
+    switch (operand.kind) {
+      case OperandKind::kRegister:
+      case OperandKind::kSink:
+      case OperandKind::kVector:
+        break;
+      case OperandKind::kPair:
+        if (!may_be_pair) tell_here("one destination wanted");
+        break;
+      default:
+        tell_here("a register to write to wanted");
+    }
+  }
+
+  void check_width(const Operand& operand, std::size_t nth) {
+    if (operand.kind == OperandKind::kPair) {
+      check_width(function_->operands[operand.index], nth);
+      return;
+    }
+    if (operand.kind == OperandKind::kVector) {
+      if (const auto least = width_min_of(*instruction_, nth)) {
+        for (std::uint32_t i = 0; i < operand.count; ++i)
+          check_least(function_->operands[operand.index + i], *least);
+      }
+      return;
+    }
+    if (operand.kind != OperandKind::kRegister) return;
+    const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
+    if (const auto exact = width_of(*instruction_, nth); exact && bits != *exact) {
+      tell_here(fmt::format("register {} has {} bits, the opcode takes {}",
+                            function_->registers[operand.index].name, bits, *exact));
+    }
+    if (const auto least = width_min_of(*instruction_, nth)) check_least(operand, *least);
+  }
+
+  void check_least(const Operand& operand, std::uint32_t least) {
+    if (operand.kind != OperandKind::kRegister) return;
+    const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
+    if (bits >= least && bits != kPredicate) return;
+    tell_here(fmt::format("register {} has {} bits, the opcode takes at least {}",
+                          function_->registers[operand.index].name, bits, least));
+  }
+
+  void check_call() {
+    const Instruction& call = *instruction_;
+    const bool has_returns = function_->operand(call, 0).kind == OperandKind::kList;
+    const std::size_t callee_at = has_returns ? 1 : 0;
+    if (callee_at >= call.operand_count) {
+      tell_here("a function to call wanted");
+      return;
+    }
+    const Operand& callee = function_->operand(call, callee_at);
+    if (callee.kind != OperandKind::kFunction) {
+      if (callee.kind != OperandKind::kRegister) tell_here("a function to call wanted");
+      return;  // an indirect call: its prototype is kept as text
+    }
+    const Function& function = module_.functions[callee.index];
+    const auto count_at = [&](std::size_t nth) -> std::size_t {
+      if (nth >= call.operand_count) return 0;
+      const Operand& list = function_->operand(call, nth);
+      return list.kind == OperandKind::kList ? list.count : 0;
+    };
+    if ((has_returns ? count_at(0) : 0) != function.returns.size() ||
+        count_at(callee_at + 1) != function.params.size())
+      tell_here(fmt::format("{} returns {} and takes {} values", function.name,
+                            function.returns.size(), function.params.size()));
+  }
+
+  const Module& module_;
+  const Function* function_{nullptr};
+  const Instruction* instruction_{nullptr};
+  Place place_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Module& module) {
+  return Verifier(module).run();
+}
+
+}  // namespace kansoku::gpu::ptx
