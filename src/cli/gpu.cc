@@ -344,7 +344,7 @@ class Gpu final : public Command {
     TRY(const auto fault, exec::launch(program, index, memory, launch_options));
     const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
     if (fault) {
-      return Error{fault->kind == exec::Fault::Kind::kTimeout ? Code::kTimeout : Code::kCorrupt,
+      return Error{fault->kind == exec::FaultKind::kTimeout ? Code::kTimeout : Code::kCorrupt,
                    fault->text()};
     }
     TRY_VOID(keep(arguments));

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "common/check.h"
 #include "gpu/exec/internal/block_runner.h"
+#include "gpu/exec/internal/observer.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -18,27 +22,8 @@ namespace {
 constexpr std::uint32_t kThreadsMax = 1024;  // of a block
 constexpr std::uint32_t kSharedBytesMax = 227 * 1024;
 constexpr std::uint64_t kGridYZMax = 65535;
-
-Fault::Kind kind_of(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kOutOfBounds:
-      return Fault::Kind::kOutOfBounds;
-    case FaultKind::kMisaligned:
-      return Fault::Kind::kMisaligned;
-    case FaultKind::kDeadlock:
-      return Fault::Kind::kDeadlock;
-    case FaultKind::kTimeout:
-      return Fault::Kind::kTimeout;
-    case FaultKind::kBarrierDivergence:
-      return Fault::Kind::kBarrierDivergence;
-    case FaultKind::kBadWarpMask:
-      return Fault::Kind::kBadWarpMask;
-    case FaultKind::kStackOverflow:
-      return Fault::Kind::kStackOverflow;
-    default:
-      return Fault::Kind::kTrap;
-  }
-}
+constexpr std::uint32_t kThreadsPerSm = 2048, kBlocksPerSm = 32;  // of sm_80
+constexpr std::uint32_t kSharedBytesPerSm = 228 * 1024;
 
 Error impossible(std::string_view kernel, std::string_view why) {
   return Error{kansoku::Code::kLimit, fmt::format("launch {}: {}", kernel, why)};
@@ -73,6 +58,16 @@ Result<void> check_launch(const KernelInfo& kernel, const LaunchOptions& options
   if (kernel.local_bytes > options.local_bytes)
     return impossible(kernel.name, fmt::format("{} bytes of local memory a thread, {} there are",
                                                kernel.local_bytes, options.local_bytes));
+  if (options.is_cooperative) {
+    const std::uint64_t blocks = std::uint64_t{options.grid[0]} * options.grid[1] * options.grid[2];
+    const std::uint64_t resident =
+        std::uint64_t{std::max(options.sm_count, 1U)} *
+        resident_blocks_per_sm(kernel, static_cast<std::uint32_t>(threads),
+                               options.dynamic_shared_bytes);
+    if (blocks > resident)
+      return impossible(kernel.name,
+                        fmt::format("{} cooperative blocks, {} can be resident", blocks, resident));
+  }
   return {};
 }
 
@@ -85,6 +80,11 @@ class Launch {
     for (const Memory::Range& range : memory.ranges())
       ranges_.push_back({range.begin, range.end});
     state_.module = &program.compiled();
+    if (options.observe.any()) {
+      CHECK(options.observations != nullptr);
+      observed_ = observed_copy(program.compiled());
+      state_.module = observed_.get();
+    }
     state_.ranges = ranges_.data();
     state_.range_count = ranges_.size();
     state_.params = options.params.data();
@@ -115,48 +115,131 @@ class Launch {
   std::optional<Fault> run() {
     const std::uint64_t workers =
         std::clamp<std::uint64_t>(options_.workers, 1, std::min<std::uint64_t>(block_count_, 64));
+    worker_count_ = workers;
     std::vector<std::thread> others;
     for (std::uint64_t i = 1; i < workers; ++i)
-      others.emplace_back([this] { work(); });
-    work();
+      others.emplace_back([this, i] { work(i); });
+    work(0);
     for (std::thread& other : others)
       other.join();
+    finish_observations();
     return fault_;
   }
 
  private:
-  void work() {
-    const CompiledFunction& function = program_.compiled().functions[program_.function_of(kernel_)];
+  void work(std::uint64_t index) {
+    const CompiledFunction& function = state_.module->functions[program_.function_of(kernel_)];
+    std::optional<Observer> observer;
+    if (options_.observe.any()) observer.emplace(state_, options_.observe);
+    Observer* const seen = observer ? &*observer : nullptr;
+    if (options_.is_cooperative) {
+      run_together(function, index, seen);
+    } else {
+      run_in_turn(function, seen);
+    }
+    if (!observer) return;
+    const std::scoped_lock lock(mutex_);
+    observer->add_to(*options_.observations, sets_, hazards_);
+  }
+
+  BlockRunner runner_of(const CompiledFunction& function, Observer* observer) {
     // Without calls the kernel's own variables are all that a thread can need.
     const std::uint32_t local_bytes =
         function.calls.empty() ? function.local_bytes : options_.local_bytes;
-    BlockRunner runner(state_, function, program_.site_count(), local_bytes,
-                       [this] { return is_over(); });
+    return {state_,      function, program_.site_count(),
+            local_bytes, observer, [this] { return is_over(); }};
+  }
+
+  void run_in_turn(const CompiledFunction& function, Observer* observer) {
+    BlockRunner runner = runner_of(function, observer);
     while (!has_failed_.load(std::memory_order_relaxed)) {
       const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
       if (number >= block_count_) return;
-      if (!runner.run(number)) {
+      runner.begin(number);
+      BlockRunner::Step step = BlockRunner::Step::kRunning;
+      while (step == BlockRunner::Step::kRunning)
+        step = runner.step();
+      if (step == BlockRunner::Step::kFault) {
         take_fault(runner);
         return;
       }
+      if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) return;
     }
+  }
+
+  /// Every block of this worker's share begins, and they take turns.
+  void run_together(const CompiledFunction& function, std::uint64_t worker, Observer* observer) {
+    std::vector<std::unique_ptr<BlockRunner>> runners;
+    for (std::uint64_t i = worker; i < block_count_; i += worker_count_) {
+      runners.push_back(std::make_unique<BlockRunner>(runner_of(function, observer)));
+      runners.back()->begin(i);
+    }
+    while (!runners.empty() && !has_failed_.load(std::memory_order_relaxed)) {
+      for (auto& runner : runners) {
+        const BlockRunner::Step step = runner->step();
+        if (step == BlockRunner::Step::kFault) {
+          take_fault(*runner);
+          return;
+        }
+        if (step == BlockRunner::Step::kDone) runner.reset();
+      }
+      std::erase(runners, nullptr);
+    }
+  }
+
+  /// In the order of blocks, whichever worker saw them.
+  void finish_observations() {
+    if (!options_.observe.any()) return;
+    std::stable_sort(hazards_.begin(), hazards_.end(),
+                     [](const Hazard& a, const Hazard& b) { return a.block < b.block; });
+    std::set<std::tuple<FaultKind, std::uint32_t, std::uint32_t>> known;
+    for (const Hazard& hazard : hazards_) {
+      if (!known.emplace(hazard.kind, hazard.access.line, hazard.other.line).second) continue;
+      if (options_.observations->hazards.size() == Observations::kHazardsMax) break;
+      options_.observations->hazards.push_back(fault_of(hazard));
+    }
+    if (options_.observe.access_sets) options_.observations->sets = sets_.sets();
+  }
+
+  [[nodiscard]] std::array<std::uint32_t, 3> thread_at(std::uint32_t warp,
+                                                       std::uint32_t lane) const {
+    const std::uint32_t linear = warp * kLanes + lane;
+    return {linear % state_.block[0], linear / state_.block[0] % state_.block[1],
+            linear / (state_.block[0] * state_.block[1])};
+  }
+
+  [[nodiscard]] Fault fault_of(const Hazard& hazard) const {
+    Fault fault;
+    fault.kind = hazard.kind;
+    fault.kernel = program_.kernels()[kernel_].name;
+    fault.line = hazard.access.line;
+    fault.block = {static_cast<std::uint32_t>(hazard.block % state_.grid[0]),
+                   static_cast<std::uint32_t>(hazard.block / state_.grid[0] % state_.grid[1]),
+                   static_cast<std::uint32_t>(hazard.block / state_.grid[0] / state_.grid[1])};
+    fault.thread = thread_at(hazard.access.warp, hazard.access.lane);
+    fault.address = hazard.access.offset;
+    fault.bytes = hazard.access.bytes;
+    fault.is_store = hazard.access.is_store;
+    fault.other_line = hazard.other.line;
+    fault.other_thread = thread_at(hazard.other.warp, hazard.other.lane);
+    fault.is_other_store = hazard.other.is_store;
+    return fault;
   }
 
   bool is_over() const {
     return has_failed_.load(std::memory_order_relaxed) ||
+           (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) ||
            (options_.time_limit > Nanos{0} && options_.clock->now() >= deadline_);
   }
 
   void take_fault(const BlockRunner& runner) {
     const FaultSite& site = runner.fault();
     Fault fault;
-    fault.kind = kind_of(site.kind);
+    fault.kind = site.kind;
     fault.kernel = program_.kernels()[kernel_].name;
     fault.line = site.line;
     fault.block = runner.block().index;
-    const std::uint32_t linear = runner.fault_warp() * kLanes + site.lane;
-    fault.thread = {linear % state_.block[0], linear / state_.block[0] % state_.block[1],
-                    linear / (state_.block[0] * state_.block[1])};
+    fault.thread = thread_at(runner.fault_warp(), site.lane);
     fault.address = site.address;
     fault.bytes = site.bytes;
     fault.is_store = site.is_store;
@@ -173,46 +256,30 @@ class Launch {
   const LaunchOptions& options_;
   std::vector<AddressRange> ranges_;
   LaunchState state_;
-  std::uint64_t block_count_{0};
+  std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
+  std::uint64_t block_count_{0}, worker_count_{1};
   BootTime deadline_{};
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> has_failed_{false};
   std::mutex mutex_;
   std::optional<Fault> fault_;  // guarded by mutex_
   std::uint64_t fault_block_{0};
+  AccessRecorder sets_;          // guarded by mutex_
+  std::vector<Hazard> hazards_;  // guarded by mutex_
 };
 
 }  // namespace
 
-std::string_view fault_name(Fault::Kind kind) {
-  switch (kind) {
-    case Fault::Kind::kOutOfBounds:
-      return "out-of-bounds";
-    case Fault::Kind::kMisaligned:
-      return "misaligned";
-    case Fault::Kind::kTrap:
-      return "trap";
-    case Fault::Kind::kDeadlock:
-      return "deadlock";
-    case Fault::Kind::kTimeout:
-      return "time-out";
-    case Fault::Kind::kBarrierDivergence:
-      return "barrier divergence";
-    case Fault::Kind::kBadWarpMask:
-      return "lanes missing from a warp operation";
-    case Fault::Kind::kStackOverflow:
-      return "stack overflow";
-  }
-  return "";
-}
-
-std::string Fault::text() const {
-  std::string text(fault_name(kind));
-  if (kind == Kind::kOutOfBounds || kind == Kind::kMisaligned)
-    text += fmt::format(" {} of {} bytes at 0x{:x}", is_store ? "store" : "load", bytes, address);
-  return text + fmt::format(": kernel {}, ptx line {}, block ({}, {}, {}), thread ({}, {}, {})",
-                            kernel, line, block[0], block[1], block[2], thread[0], thread[1],
-                            thread[2]);
+std::uint32_t resident_blocks_per_sm(const KernelInfo& kernel, std::uint32_t threads_per_block,
+                                     std::uint32_t dynamic_shared_bytes) {
+  if (threads_per_block == 0 || threads_per_block > kThreadsMax) return 0;
+  const std::uint64_t shared = std::uint64_t{kernel.shared_bytes} + dynamic_shared_bytes;
+  if (shared > kSharedBytesMax) return 0;
+  const std::uint32_t threads = (threads_per_block + kLanes - 1) / kLanes * kLanes;
+  std::uint64_t most = std::min(kBlocksPerSm, kThreadsPerSm / threads);
+  // The system keeps 1 KiB of shared memory for each block.
+  if (shared > 0) most = std::min<std::uint64_t>(most, kSharedBytesPerSm / (shared + 1024));
+  return static_cast<std::uint32_t>(most);
 }
 
 Result<std::optional<Fault>> launch(const Program& program, std::size_t kernel,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,35 +13,11 @@
 
 #include "common/result.h"
 #include "common/time.h"
+#include "gpu/exec/fault.h"
+#include "gpu/exec/observation.h"
 #include "gpu/exec/program.h"
 
 namespace kansoku::gpu::exec {
-
-/// What ended a kernel before its end.
-struct Fault {
-  enum class Kind : std::uint8_t {
-    kOutOfBounds,
-    kMisaligned,
-    kTrap,
-    kDeadlock,
-    kTimeout,
-    kBarrierDivergence,
-    kBadWarpMask,
-    kStackOverflow,
-  };
-  Kind kind{Kind::kTrap};
-  std::string kernel;
-  std::uint32_t line{0};  // of the PTX text
-  std::array<std::uint32_t, 3> block{}, thread{};
-  std::uint64_t address{0};  // of memory faults
-  std::uint32_t bytes{0};
-  bool is_store{false};
-
-  /// "out-of-bounds store of 4 bytes at 0x...: kernel k, ptx line 12, block (0, 0, 0), thread ...".
-  [[nodiscard]] std::string text() const;
-};
-/// "out-of-bounds"; any thread.
-[[nodiscard]] std::string_view fault_name(Fault::Kind kind);
 
 struct LaunchOptions {
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
@@ -53,7 +30,19 @@ struct LaunchOptions {
   const Clock* clock{nullptr};  // must be given with a limit
   /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.
   std::function<void(std::string_view text)> print;
+  /// All blocks are resident at once, so that they may wait for each other; kLimit if they are
+  /// more than sm_count * resident_blocks_per_sm().
+  bool is_cooperative{false};
+  const std::atomic<bool>* cancel{nullptr};  // may be null; true ends the kernel like a time limit
+  Observe observe;
+  Observations* observations{nullptr};  // must be given with `observe`; filled also after a fault
 };
+
+/// Blocks of a kernel that can be resident on one multiprocessor: threads, shared memory and the
+/// 32 blocks that current hardware holds bound it; 0 if one is too large.
+[[nodiscard]] std::uint32_t resident_blocks_per_sm(const KernelInfo& kernel,
+                                                   std::uint32_t threads_per_block,
+                                                   std::uint32_t dynamic_shared_bytes);
 
 /// Runs one kernel to its end on the calling thread and `workers` - 1 others. The ranges of the
 /// program's memory must not change meanwhile. A fault of the kernel is a value, an impossible

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpu/exec/internal/control.h"
+#include "gpu/exec/internal/observer.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::size_t kAlign = 64;
 }  // namespace
 
 BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kernel,
-                         std::uint32_t site_count, std::uint32_t local_bytes,
+                         std::uint32_t site_count, std::uint32_t local_bytes, Observer* observer,
                          std::function<bool()> is_over)
     : launch_(launch),
       kernel_(kernel),
@@ -32,6 +33,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
   for (std::uint32_t i = 0; i < warp_count; ++i)
     warps_.push_back(std::make_unique<WarpContext>());
   block_.launch = &launch_;
+  block_.observer = observer;
   block_.range_cache = range_cache_.data();
   auto address = reinterpret_cast<std::uintptr_t>(shared_.get());
   address += (kAlign - address % kAlign) % kAlign;
@@ -47,6 +49,7 @@ void BlockRunner::begin(std::uint64_t number) {
   std::memset(block_.shared, 0, launch_.total_shared_bytes);
   for (std::uint32_t i = 0; i < warps_.size(); ++i)
     begin_warp(*warps_[i], i);
+  if (block_.observer != nullptr) block_.observer->begin_block(block_);
 }
 
 void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
@@ -74,13 +77,13 @@ void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
   warp.groups.push_back({mask, kernel_.code.data(), warp.entry, Waiting::kNot});
 }
 
-bool BlockRunner::fail(const WarpContext& warp) {
+BlockRunner::Step BlockRunner::fail(const WarpContext& warp) {
   fault_ = warp.fault;
   fault_warp_ = warp.index;
   // Frames of calls that never returned.
   for (auto& entry : warps_)
     entry->entry = nullptr;
-  return false;
+  return Step::kFault;
 }
 
 bool BlockRunner::release_barriers() {
@@ -95,13 +98,19 @@ bool BlockRunner::release_barriers() {
     expected = std::max(expected, warp->barrier_count);
   }
   bool is_released = false;
+  std::map<std::uint32_t, std::uint32_t> released;  // barrier -> warps
   for (const auto& warp : warps_) {
     if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
     const auto& [arrived, expected] = barriers[warp->barrier];
     if (arrived < (expected == 0 ? live : expected)) continue;
     for (Group& group : warp->groups)
       group.waiting = Waiting::kNot;
+    released[warp->barrier] |= std::uint32_t{1} << warp->index;
     is_released = true;
+  }
+  if (block_.observer != nullptr) {
+    for (const auto& [barrier, warps] : released)
+      block_.observer->block_barrier(warps, barriers[barrier].first == live);
   }
   if (!is_released) return false;
   for (const auto& warp : warps_) {
@@ -112,39 +121,36 @@ bool BlockRunner::release_barriers() {
   return true;
 }
 
-bool BlockRunner::run(std::uint64_t number) {
-  begin(number);
-  while (true) {
-    bool has_run = false, is_any_left = false;
-    for (const auto& warp : warps_) {
-      if (warp->whole == 0) continue;
-      is_any_left = true;
-      if (warp->stop == Stop::kBarrier) continue;
-      has_run = true;
-      run_warp(*warp);
-      ++block_.executed;
-      if (warp->stop == Stop::kFault) return fail(*warp);
-      if (warp->stop == Stop::kYield && ++turns_ % kTurnsPerLook == 0 && is_over_()) {
-        warp->fault = {
-            FaultKind::kTimeout, warp->resume->line, first_lane_of(warp->mask), 0, 0, false};
-        return fail(*warp);
-      }
-    }
-    if (!is_any_left) return true;
-    if (has_run) continue;
-    if (release_barriers()) continue;
-    // Everybody waits at a barrier that not enough threads can reach any more.
-    for (const auto& warp : warps_) {
-      if (warp->whole == 0) continue;
-      warp->fault = {FaultKind::kDeadlock,
-                     warp->groups.front().pc->line,
-                     first_lane_of(warp->whole),
-                     0,
-                     0,
-                     false};
+BlockRunner::Step BlockRunner::step() {
+  bool has_run = false, is_any_left = false;
+  for (const auto& warp : warps_) {
+    if (warp->whole == 0) continue;
+    is_any_left = true;
+    if (warp->stop == Stop::kBarrier) continue;
+    has_run = true;
+    run_warp(*warp);
+    ++block_.executed;
+    if (warp->stop == Stop::kFault) return fail(*warp);
+    if (warp->stop == Stop::kYield && ++turns_ % kTurnsPerLook == 0 && is_over_()) {
+      warp->fault = {
+          FaultKind::kTimeout, warp->resume->line, first_lane_of(warp->mask), 0, 0, false};
       return fail(*warp);
     }
   }
+  if (!is_any_left) return Step::kDone;
+  if (has_run || release_barriers()) return Step::kRunning;
+  // Everybody waits at a barrier that not enough threads can reach any more.
+  for (const auto& warp : warps_) {
+    if (warp->whole == 0) continue;
+    warp->fault = {FaultKind::kDeadlock,
+                   warp->groups.front().pc->line,
+                   first_lane_of(warp->whole),
+                   0,
+                   0,
+                   false};
+    return fail(*warp);
+  }
+  return Step::kDone;
 }
 
 }  // namespace kansoku::gpu::exec

@@ -15,20 +15,23 @@ namespace kansoku::gpu::exec {
 /// Runs blocks of one launch, one at a time; each worker thread has its own.
 class BlockRunner {
  public:
-  /// `is_over`: asked now and then; true ends the block with a time-out.
+  /// `observer`: null, or of this worker. `is_over`: asked now and then; true ends the block with a
+  /// time-out.
   BlockRunner(const LaunchState& launch, const CompiledFunction& kernel, std::uint32_t site_count,
-              std::uint32_t local_bytes, std::function<bool()> is_over);
+              std::uint32_t local_bytes, Observer* observer, std::function<bool()> is_over);
 
-  /// False: `fault` and `fault_warp` say what happened.
-  [[nodiscard]] bool run(std::uint64_t number);
+  /// Begins with block `number`.
+  void begin(std::uint64_t number);
+  enum class Step { kRunning, kDone, kFault };
+  /// Lets each warp run a while. kFault: `fault` and `fault_warp` say what happened.
+  [[nodiscard]] Step step();
   [[nodiscard]] const FaultSite& fault() const { return fault_; }
   [[nodiscard]] std::uint32_t fault_warp() const { return fault_warp_; }
   [[nodiscard]] const BlockState& block() const { return block_; }
 
  private:
-  void begin(std::uint64_t number);
   void begin_warp(WarpContext& warp, std::uint32_t index);
-  [[nodiscard]] bool fail(const WarpContext& warp);
+  [[nodiscard]] Step fail(const WarpContext& warp);
   /// True if a barrier let somebody go on.
   [[nodiscard]] bool release_barriers();
 

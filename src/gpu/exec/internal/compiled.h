@@ -6,15 +6,31 @@
 #include <string>
 #include <vector>
 
+#include "gpu/exec/internal/access.h"
 #include "gpu/exec/internal/code.h"
+#include "gpu/ptx/op.h"
 
 namespace kansoku::gpu::exec {
+
+/// What an observer has to know about a code.
+struct CodeInfo {
+  enum class Access : std::uint8_t { kNone, kLoad, kStore, kAtomic, kMatrixLoad, kAsyncCopy };
+  ptx::Op op{ptx::Op::kUnknown};
+  bool is_first{false};  // of its instruction's codes: the one that is counted
+  bool is_float{false};  // arithmetic on floating-point numbers
+  bool is_strong{false};  // volatile, relaxed, acquire, release: ordered by itself
+  Access access{Access::kNone};
+  MemorySpace space{MemorySpace::kGlobal};
+  std::uint8_t bytes{0}, count{1};  // of a value; values of a lane
+};
 
 /// A function ready to run.
 struct CompiledFunction {
   std::string name;
   bool is_entry{false};
   std::vector<Code> code;
+  std::vector<CodeInfo> info;      // by code
+  std::vector<Handler> originals;  // by code, if an observer stands in front of them; else empty
   std::uint32_t slot_count{0}, predicate_count{0};
   /// Slots that hold a constant; set up once when a frame is made.
   struct Constant {

@@ -149,6 +149,7 @@ Result<CompiledFunction> FunctionDecoder::decode() {
     begin_of_.push_back(static_cast<std::uint32_t>(out_.code.size()));
     line_ = i < function_.places.size() ? function_.places[i].line : 0;
     const std::uint32_t block = cfg.block_of[i];
+    info_ = {};
     if (cfg.blocks[block].begin == i && is_join[block]) emit(run_join);
     TRY_VOID(instruction(i));
     if (out_.slot_count > kSlotsMax) {
@@ -157,6 +158,7 @@ Result<CompiledFunction> FunctionDecoder::decode() {
     }
   }
   begin_of_.push_back(static_cast<std::uint32_t>(out_.code.size()));
+  info_ = {};
   emit(function_.is_entry ? run_exit : run_return);  // running off the end
   for (const Fixup& fixup : fixups_) {
     const auto target = static_cast<std::int64_t>(begin_of_[fixup.instruction]);
@@ -168,12 +170,17 @@ Result<CompiledFunction> FunctionDecoder::decode() {
 
 Result<void> FunctionDecoder::instruction(std::uint32_t index) {
   const Instruction& in = function_.instructions[index];
+  info_.op = in.op;
+  info_.is_float = in.type() != Type::kCount && ptx::is_float(in.type());
+  info_.is_first = true;
   if (in.guard == kNoIndex || in.op == Op::kBra) return dispatch(in);
   // One code can be guarded as it is; what takes several, or leaves the frame, is jumped over.
   const std::size_t guard_at = out_.code.size();
+  info_.is_first = false;
   Code& guard = emit(run_guard);
   guard.d = slots_[in.guard];
   guard.extra = in.is_guard_negated ? 1 : 0;
+  info_.is_first = true;  // what is guarded counts, not the guard
   TRY_VOID(dispatch(in));
   const std::size_t count = out_.code.size() - guard_at - 1;
   const bool leaves = in.op == Op::kCall || in.op == Op::kRet;
@@ -182,6 +189,7 @@ Result<void> FunctionDecoder::instruction(std::uint32_t index) {
   over.run = run_branch_if;
   over.extra ^= 1;
   over.offset = static_cast<std::int32_t>(count + 1);
+  info_ = {};
   emit(run_join);
   return {};
 }

@@ -98,6 +98,17 @@ static std::string memory_form(std::string_view op, Space space, std::uint32_t c
                      count == 1 ? "" : fmt::format(".v{}", count), ptx::bits_of(type));
 }
 
+void FunctionDecoder::note_access(const Instruction& in, CodeInfo::Access access, Space space,
+                                  Type type, std::uint32_t count) {
+  CodeInfo& info = out_.info.back();
+  info.access = access;
+  info.space = static_cast<MemorySpace>(space);
+  info.bytes = static_cast<std::uint8_t>(ptx::bytes_of(type));
+  info.count = static_cast<std::uint8_t>(count);
+  info.is_strong = in.has(Suffix::kVolatile) || in.has(Suffix::kRelaxed) ||
+                   in.has(Suffix::kAcquire) || in.has(Suffix::kRelease);
+}
+
 Result<void> FunctionDecoder::load(const Instruction& in) {
   const Type type = in.type();
   const Operand& to = at(in, 0);
@@ -114,6 +125,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
     TRY(parts[i], destination(in, is_vector ? function_.operands[to.index + i] : to, type));
   }
   Code& code = emit(form->run);
+  note_access(in, CodeInfo::Access::kLoad, from.space, type, count);
   code.a = from.slot;
   code.offset = from.offset;
   code.site = site_count_++;
@@ -143,6 +155,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
         source(in, is_vector ? function_.operands[value.index + i] : value, type, is_wide(type)));
   }
   Code& code = emit(form->run);
+  note_access(in, CodeInfo::Access::kStore, to.space, type, count);
   code.a = to.slot;
   code.offset = to.offset;
   code.site = site_count_++;
@@ -234,6 +247,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
     TRY(d, destination(in, at(in, 0), type));
   }
   Code& code = emit(run_atomic);
+  note_access(in, CodeInfo::Access::kAtomic, form.space, type, 1);
   code.d = d.slot;
   code.a = to.slot;
   code.offset = to.offset;
@@ -297,6 +311,7 @@ Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   std::array<std::uint16_t, 4> slots{};
   TRY_VOID(fragment(in, 0, count, slots));
   Code& code = emit(run_ldmatrix);
+  note_access(in, CodeInfo::Access::kMatrixLoad, Space::kShared, Type::kB128, 1);
   code.a = from.slot;
   code.offset = from.offset;
   code.d = slots[0];
@@ -326,6 +341,7 @@ Result<void> FunctionDecoder::async_copy(const Instruction& in) {
     TRY(taken, source(in, at(in, 3), Type::kU32, false));
   }
   Code& code = emit(run_async_copy);
+  note_access(in, CodeInfo::Access::kAsyncCopy, Space::kShared, Type::kB8, 1);
   code.a = to.slot;
   code.b = from.slot;
   code.c = taken;

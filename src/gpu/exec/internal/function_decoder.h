@@ -97,8 +97,13 @@ class FunctionDecoder {
     code.run = run;
     code.line = line_;
     out_.code.push_back(code);
+    out_.info.push_back(info_);
+    info_.is_first = false;
     return out_.code.back();
   }
+  /// Says what memory the code just emitted touches.
+  void note_access(const Instruction& in, CodeInfo::Access access, Space space, Type type,
+                   std::uint32_t count);
   Result<void> emit_form(std::string_view name, std::uint16_t d, std::uint16_t a);
   [[nodiscard]] Error unsupported(const Instruction& in, std::string_view why) const;
   [[nodiscard]] const Operand& at(const Instruction& in, std::size_t nth) const {
@@ -141,6 +146,7 @@ class FunctionDecoder {
   std::vector<std::uint32_t> begin_of_;  // by instruction: first code
   std::vector<Fixup> fixups_;
   std::uint32_t line_{0};
+  CodeInfo info_;  // of the instruction in hand
 };
 
 /// The space that an instruction names; kGeneric if none.

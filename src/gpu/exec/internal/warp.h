@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/exec/fault_kind.h"
 #include "gpu/exec/internal/code.h"
 
 namespace kansoku::gpu::exec {
 
 struct CompiledFunction;
 struct CompiledModule;
+class Observer;
 
 /// base + stride * column + row * line, modulo the width of the register, where the lanes are laid
 /// out in lines of Warp::columns (the x extent of narrow blocks, else 32).
@@ -38,20 +40,6 @@ enum class Stop : std::uint8_t {
   kBarrier,   // waits for the block
   kExit,      // these lanes have ended
   kFault,
-};
-
-enum class FaultKind : std::uint8_t {
-  kNone,
-  kOutOfBounds,
-  kMisaligned,
-  kTrap,
-  kDeadlock,
-  kTimeout,
-  kBarrierDivergence,
-  kBadWarpMask,
-  kStackOverflow,
-  kUninitialisedShared,
-  kSharedRace,
 };
 
 struct FaultSite {
@@ -92,6 +80,7 @@ struct BlockState {
   std::uint64_t number{0};
   AddressRange* range_cache{nullptr};  // by Code::site: where the last access went
   std::uint64_t executed{0};           // warp instructions, roughly: the clock
+  Observer* observer{nullptr};         // null: nobody looks
 };
 
 /// Registers of one call, for all lanes of a warp.

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace kansoku::gpu::exec {
+
+/// What can be wrong with a kernel. The first group ends it; hazards are found only if the launch
+/// asks for them, and the kernel goes on.
+enum class FaultKind : std::uint8_t {
+  kNone,
+  kOutOfBounds,
+  kMisaligned,
+  kTrap,
+  kDeadlock,
+  kTimeout,
+  kBarrierDivergence,
+  kBadWarpMask,
+  kStackOverflow,
+  // Hazards.
+  kUninitialisedShared,
+  kSharedRace,
+};
+
+}  // namespace kansoku::gpu::exec
