@@ -79,6 +79,14 @@ class Launch {
       : program_(program), kernel_(kernel), options_(options) {
     for (const Memory::Range& range : memory.ranges())
       ranges_.push_back({range.begin, range.end});
+    for (const Memory* const peer : options.peers) {
+      for (const Memory::Range& range : peer->ranges())
+        ranges_.push_back({range.begin, range.end});
+    }
+    if (!options.peers.empty()) {
+      std::sort(ranges_.begin(), ranges_.end(),
+                [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
+    }
     state_.module = &program.compiled();
     if (options.observe.any()) {
       CHECK(options.observations != nullptr);

@@ -34,6 +34,8 @@ struct LaunchOptions {
   /// more than sm_count * resident_blocks_per_sm().
   bool is_cooperative{false};
   const std::atomic<bool>* cancel{nullptr};  // may be null; true ends the kernel like a time limit
+  /// Memory of other devices that the kernel may access too; by `memory` alone if empty.
+  std::span<const Memory* const> peers;
   Observe observe;
   Observations* observations{nullptr};  // must be given with `observe`; filled also after a fault
 };
@@ -44,8 +46,8 @@ struct LaunchOptions {
                                                    std::uint32_t threads_per_block,
                                                    std::uint32_t dynamic_shared_bytes);
 
-/// Runs one kernel to its end on the calling thread and `workers` - 1 others. The ranges of the
-/// program's memory must not change meanwhile. A fault of the kernel is a value, an impossible
+/// Runs one kernel to its end on the calling thread and `workers` - 1 others. What is allocated
+/// meanwhile is not accessible, what the kernel uses must not be freed. A fault of the kernel is a value, an impossible
 /// launch (block too large, wrong parameter size, too much shared memory) an error of code kLimit.
 [[nodiscard]] Result<std::optional<Fault>> launch(const Program& program, std::size_t kernel,
                                                   const Memory& memory,

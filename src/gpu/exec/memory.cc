@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "common/check.h"
-#include "gpu/exec/internal/warp.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -22,31 +23,78 @@ std::uint64_t rounded_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+void* pointer_to(std::uint64_t address) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+}
+
+/// Gives the pages back and leaves the addresses reserved.
+void withdraw(std::uint64_t address, std::uint64_t bytes) {
+  void* const again = mmap(pointer_to(address), bytes, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  CHECK(again == pointer_to(address));
+}
+
 }  // namespace
 
 struct Memory::State {
-  std::byte* base{nullptr};
-  std::uint64_t reserved_bytes{0}, capacity{0}, used{0};
-  std::uint64_t next{0};                        // offset of the next allocation
-  std::map<std::uint64_t, std::uint64_t> live;  // begin -> end
+  enum class Use : std::uint8_t { kDevice, kHost, kForeign, kReserved };
+  struct Block {
+    std::uint64_t end{0};
+    Use use{Use::kDevice};
+  };
+  struct Mapping {
+    std::uint64_t end{0};
+    bool is_accessible{false};
+  };
+
+  mutable std::mutex mutex;
+  std::uint64_t base{0}, reserved_bytes{0}, capacity{0};
+  std::uint64_t used{0}, next{0};             // guarded by mutex; next: offset
+  std::map<std::uint64_t, Block> blocks;      // guarded by mutex; by begin
+  std::map<std::uint64_t, Mapping> mappings;  // guarded by mutex; within reserved blocks
+
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
-    if (base != nullptr) munmap(base, reserved_bytes);
+    if (base != 0) munmap(pointer_to(base), reserved_bytes);
   }
 
-  /// Offset of a free place for `span` bytes; reserved_bytes if there is none.
-  [[nodiscard]] std::uint64_t place_for(std::uint64_t span) const {
-    if (span <= reserved_bytes - next) return next;
-    // Addresses are used up: the first gap that is large enough.
-    const auto origin = reinterpret_cast<std::uint64_t>(base);
-    std::uint64_t at = 0;
-    for (const auto& [begin, end] : live) {
-      if (begin - origin >= at + span) return at;
-      at = rounded_up(end - origin, kPage) + kGuardBytes;
+  /// Address of a free place for `span` bytes; 0 if there is none.
+  [[nodiscard]] std::uint64_t place_for(std::uint64_t span, std::uint64_t align) {
+    if (span > reserved_bytes) return 0;
+    const std::uint64_t ahead = rounded_up(base + next, align) - base;
+    if (ahead <= reserved_bytes - span) {
+      next = ahead + span;
+      return base + ahead;
     }
-    return at + span <= reserved_bytes ? at : reserved_bytes;
+    // Addresses are used up: the first gap that is large enough.
+    std::uint64_t at = rounded_up(base, align);
+    for (const auto& [begin, block] : blocks) {
+      if (begin < base || block.use == Use::kForeign) continue;
+      if (begin >= at + span) return at;
+      at = rounded_up(rounded_up(block.end, kPage) + kGuardBytes, align);
+    }
+    return at + span <= base + reserved_bytes ? at : 0;
+  }
+
+  [[nodiscard]] bool overlaps_block(Range range) const {
+    const auto after = blocks.lower_bound(range.end);
+    return after != blocks.begin() && std::prev(after)->second.end > range.begin;
+  }
+  [[nodiscard]] bool overlaps_mapping(Range range) const {
+    const auto after = mappings.lower_bound(range.end);
+    return after != mappings.begin() && std::prev(after)->second.end > range.begin;
+  }
+  /// True if `range` is made of whole mappings without a gap.
+  [[nodiscard]] bool is_mapped_whole(Range range) const {
+    std::uint64_t at = range.begin;
+    while (at < range.end) {
+      const auto found = mappings.find(at);
+      if (found == mappings.end()) return false;
+      at = found->second.end;
+    }
+    return at == range.end && range.begin < range.end;
   }
 };
 
@@ -58,7 +106,7 @@ Memory::~Memory() = default;
 Result<Memory> Memory::create(std::uint64_t capacity_bytes) {
   auto state = std::make_unique<State>();
   state->capacity = capacity_bytes;
-  state->reserved_bytes = rounded_up(capacity_bytes, kPage) * kAddressFactor + kPage;
+  state->reserved_bytes = rounded_up(capacity_bytes, kPage) * kAddressFactor + kGranule;
   void* const base = mmap(nullptr, state->reserved_bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
@@ -67,76 +115,206 @@ Result<Memory> Memory::create(std::uint64_t capacity_bytes) {
                              state->reserved_bytes, std::strerror(errno)),
                  "give the device less memory"};
   }
-  state->base = static_cast<std::byte*>(base);
+  state->base = reinterpret_cast<std::uint64_t>(base);
   return Memory(std::move(state));
 }
 
-Result<std::uint64_t> Memory::allocate(std::uint64_t bytes) {
+Result<std::uint64_t> Memory::allocate(std::uint64_t bytes, Kind kind) {
   CHECK(bytes > 0);
   State& state = *state_;
-  if (bytes > state.capacity - state.used) {
+  const std::scoped_lock lock(state.mutex);
+  if (kind == Kind::kDevice && bytes > state.capacity - state.used) {
     return Error{kansoku::Code::kLimit,
                  fmt::format("allocate {} bytes on the software device: {} of {} bytes are in use",
                              bytes, state.used, state.capacity)};
   }
+  if (bytes > state.reserved_bytes)
+    return Error{kansoku::Code::kLimit, fmt::format("allocate {} bytes: too many", bytes)};
   const std::uint64_t mapped = rounded_up(bytes, kPage);
-  const std::uint64_t offset = state.place_for(mapped + kGuardBytes);
-  if (offset == state.reserved_bytes) {
+  const std::uint64_t address = state.place_for(mapped + kGuardBytes, kPage);
+  if (address == 0) {
     return Error{
         kansoku::Code::kLimit,
         fmt::format("allocate {} bytes on the software device: no piece this large is free",
                     bytes)};
   }
-  std::byte* const begin = state.base + offset;
-  if (mprotect(begin, mapped, PROT_READ | PROT_WRITE) != 0) {
+  if (mprotect(pointer_to(address), mapped, PROT_READ | PROT_WRITE) != 0) {
     return Error{kansoku::Code::kLimit, fmt::format("allocate {} bytes on the software device: {}",
                                                     bytes, std::strerror(errno))};
   }
-  state.next = std::max(state.next, offset + mapped + kGuardBytes);
-  state.used += bytes;
-  const auto address = reinterpret_cast<std::uint64_t>(begin);
-  state.live.emplace(address, address + bytes);
+  if (kind == Kind::kDevice) state.used += bytes;
+  state.blocks.emplace(address, State::Block{address + bytes, kind == Kind::kDevice
+                                                                  ? State::Use::kDevice
+                                                                  : State::Use::kHost});
   return address;
 }
 
 Result<void> Memory::free(std::uint64_t address) {
   State& state = *state_;
-  const auto found = state.live.find(address);
-  if (found == state.live.end()) {
+  const std::scoped_lock lock(state.mutex);
+  const auto found = state.blocks.find(address);
+  if (found == state.blocks.end() ||
+      (found->second.use != State::Use::kDevice && found->second.use != State::Use::kHost)) {
     return Error{
         kansoku::Code::kNotFound,
         fmt::format("free 0x{:x} on the software device: no allocation begins there", address)};
   }
-  const std::uint64_t bytes = found->second - found->first;
-  auto* const begin = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address));
-  // Gives the pages back and leaves the addresses reserved.
-  void* const again = mmap(begin, rounded_up(bytes, kPage), PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  CHECK(again == begin);
-  state.used -= bytes;
-  state.live.erase(found);
+  const std::uint64_t bytes = found->second.end - address;
+  withdraw(address, rounded_up(bytes, kPage));
+  if (found->second.use == State::Use::kDevice) state.used -= bytes;
+  state.blocks.erase(found);
   return {};
 }
 
+Result<void> Memory::add_foreign(Range range) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (range.begin >= range.end || state.overlaps_block(range))
+    return Error{kansoku::Code::kLimit,
+                 fmt::format("register 0x{:x}: overlaps what is there", range.begin)};
+  state.blocks.emplace(range.begin, State::Block{range.end, State::Use::kForeign});
+  return {};
+}
+
+Result<void> Memory::remove_foreign(std::uint64_t begin) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  const auto found = state.blocks.find(begin);
+  if (found == state.blocks.end() || found->second.use != State::Use::kForeign)
+    return Error{kansoku::Code::kNotFound, fmt::format("unregister 0x{:x}: not there", begin)};
+  state.blocks.erase(found);
+  return {};
+}
+
+Result<std::uint64_t> Memory::reserve(std::uint64_t bytes) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  const std::uint64_t address =
+      bytes == 0 || bytes % kGranule != 0 ? 0 : state.place_for(bytes, kGranule);
+  if (address == 0)
+    return Error{kansoku::Code::kLimit, fmt::format("reserve {} bytes of addresses", bytes)};
+  state.blocks.emplace(address, State::Block{address + bytes, State::Use::kReserved});
+  return address;
+}
+
+Result<void> Memory::release(Range range) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  const auto found = state.blocks.find(range.begin);
+  if (found == state.blocks.end() || found->second.use != State::Use::kReserved ||
+      found->second.end != range.end)
+    return Error{kansoku::Code::kNotFound, fmt::format("release 0x{:x}: not there", range.begin)};
+  if (state.overlaps_mapping(range))
+    return Error{kansoku::Code::kLimit, fmt::format("release 0x{:x}: still mapped", range.begin)};
+  state.blocks.erase(found);
+  return {};
+}
+
+Result<void> Memory::map(Range range, int fd, std::uint64_t file_offset) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  auto holder = state.blocks.upper_bound(range.begin);
+  const bool is_inside = range.begin < range.end && range.begin % kGranule == 0 &&
+                         range.end % kGranule == 0 && holder != state.blocks.begin() &&
+                         (--holder)->second.use == State::Use::kReserved &&
+                         range.end <= holder->second.end;
+  if (!is_inside)
+    return Error{kansoku::Code::kNotFound, fmt::format("map at 0x{:x}: not reserved", range.begin)};
+  if (state.overlaps_mapping(range))
+    return Error{kansoku::Code::kLimit, fmt::format("map at 0x{:x}: mapped", range.begin)};
+  void* const place = mmap(pointer_to(range.begin), range.end - range.begin, PROT_NONE,
+                           MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(file_offset));
+  if (place == MAP_FAILED)
+    return Error{kansoku::Code::kUnavailable,
+                 fmt::format("map at 0x{:x}: {}", range.begin, std::strerror(errno))};
+  state.mappings.emplace(range.begin, State::Mapping{range.end, false});
+  return {};
+}
+
+Result<void> Memory::unmap(Range range) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (!state.is_mapped_whole(range))
+    return Error{kansoku::Code::kNotFound, fmt::format("unmap 0x{:x}: not mapped", range.begin)};
+  withdraw(range.begin, range.end - range.begin);
+  state.mappings.erase(state.mappings.find(range.begin), state.mappings.lower_bound(range.end));
+  return {};
+}
+
+Result<void> Memory::set_accessible(Range range, bool is_accessible) {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (!state.is_mapped_whole(range))
+    return Error{kansoku::Code::kNotFound,
+                 fmt::format("access to 0x{:x}: not mapped", range.begin)};
+  if (mprotect(pointer_to(range.begin), range.end - range.begin,
+               is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+    return Error{kansoku::Code::kUnavailable,
+                 fmt::format("access to 0x{:x}: {}", range.begin, std::strerror(errno))};
+  const auto end = state.mappings.lower_bound(range.end);
+  for (auto each = state.mappings.find(range.begin); each != end; ++each)
+    each->second.is_accessible = is_accessible;
+  return {};
+}
+
+Result<void> Memory::charge(std::uint64_t bytes) {
+  const std::scoped_lock lock(state_->mutex);
+  if (bytes > state_->capacity - state_->used) {
+    return Error{kansoku::Code::kLimit,
+                 fmt::format("allocate {} bytes on the software device: {} of {} bytes are in use",
+                             bytes, state_->used, state_->capacity)};
+  }
+  state_->used += bytes;
+  return {};
+}
+
+void Memory::discharge(std::uint64_t bytes) {
+  const std::scoped_lock lock(state_->mutex);
+  CHECK(bytes <= state_->used);
+  state_->used -= bytes;
+}
+
 Memory::Range Memory::find(std::uint64_t address) const {
-  auto after = state_->live.upper_bound(address);
-  if (after == state_->live.begin()) return {};
+  const std::scoped_lock lock(state_->mutex);
+  auto after = state_->blocks.upper_bound(address);
+  if (after == state_->blocks.begin()) return {};
   --after;
-  return address < after->second ? Range{after->first, after->second} : Range{};
+  if (address >= after->second.end) return {};
+  if (after->second.use != State::Use::kReserved) return {after->first, after->second.end};
+  auto mapping = state_->mappings.upper_bound(address);
+  if (mapping == state_->mappings.begin()) return {};
+  --mapping;
+  return address < mapping->second.end && mapping->second.is_accessible
+             ? Range{mapping->first, mapping->second.end}
+             : Range{};
 }
 
 std::vector<Memory::Range> Memory::ranges() const {
+  const std::scoped_lock lock(state_->mutex);
   std::vector<Range> all;
-  all.reserve(state_->live.size());
-  for (const auto& [begin, end] : state_->live)
-    all.push_back({begin, end});
+  all.reserve(state_->blocks.size() + state_->mappings.size());
+  for (const auto& [begin, block] : state_->blocks) {
+    if (block.use != State::Use::kReserved) all.push_back({begin, block.end});
+  }
+  for (const auto& [begin, mapping] : state_->mappings) {
+    if (!mapping.is_accessible) continue;
+    all.push_back({begin, mapping.end});
+  }
+  if (!state_->mappings.empty()) {
+    std::sort(all.begin(), all.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  }
   return all;
 }
 
+bool Memory::is_own(std::uint64_t address) const {
+  return address - state_->base < state_->reserved_bytes;
+}
 std::uint64_t Memory::capacity_bytes() const {
   return state_->capacity;
 }
 std::uint64_t Memory::used_bytes() const {
+  const std::scoped_lock lock(state_->mutex);
   return state_->used;
 }
 

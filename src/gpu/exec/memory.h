@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -11,18 +10,25 @@
 
 namespace kansoku::gpu::exec {
 
-/// Global memory of a software device: one reserved range of this process's addresses, so that a
-/// device pointer is a host address. Allocations are zero-filled at first, separated by unmapped
-/// gaps of at least kGuardBytes, and never reuse an address before the range is used up: an access
-/// after the end or after freeing is told apart from a good one. Not shared between threads without
-/// a lock of the owner's.
+/// Memory of a software device: one reserved range of this process's addresses, so that a device
+/// pointer is a host address. Allocations are zero-filled at first, separated by unmapped gaps of
+/// at least kGuardBytes, and never reuse an address before the range is used up: an access after
+/// the end or after freeing is told apart from a good one. Beside them: host memory that kernels
+/// may access, and addresses that are reserved first and mapped later. Any thread; what one thread
+/// frees another must no longer use.
 class Memory {
  public:
   static constexpr std::uint64_t kAlign = 256;  // what cuMemAlloc promises
   static constexpr std::uint64_t kGuardBytes = 4096;
+  static constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // of reserve and map
 
   struct Range {
     std::uint64_t begin{0}, end{0};
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+  enum class Kind : std::uint8_t {
+    kDevice,  // counts against the capacity
+    kHost,    // of this process, allocated here; does not count
   };
 
   /// A device with `capacity_bytes`; kUnavailable if the addresses cannot be reserved.
@@ -32,13 +38,38 @@ class Memory {
   ~Memory();
 
   /// kLimit if the device is full; `bytes` > 0.
-  [[nodiscard]] Result<std::uint64_t> allocate(std::uint64_t bytes);
+  [[nodiscard]] Result<std::uint64_t> allocate(std::uint64_t bytes, Kind kind = Kind::kDevice);
   /// kNotFound if no allocation begins there.
   [[nodiscard]] Result<void> free(std::uint64_t address);
-  /// The allocation that holds the address, or nothing ({0, 0}).
+
+  /// Memory that lies elsewhere in this process and that kernels may access too; kLimit if it
+  /// overlaps what is there. Not owned.
+  [[nodiscard]] Result<void> add_foreign(Range range);
+  /// kNotFound if no foreign range begins there.
+  [[nodiscard]] Result<void> remove_foreign(std::uint64_t begin);
+
+  /// Addresses without memory; multiples of kGranule.
+  [[nodiscard]] Result<std::uint64_t> reserve(std::uint64_t bytes);
+  /// kNotFound if no reservation of this size begins there; kLimit if something is mapped in it.
+  [[nodiscard]] Result<void> release(Range range);
+  /// Puts `range` of a file descriptor (of memory, at `file_offset`) at reserved addresses; kernels
+  /// may not access it until set_accessible. kNotFound if it does not lie in a reservation, kLimit
+  /// if something is mapped there.
+  [[nodiscard]] Result<void> map(Range range, int fd, std::uint64_t file_offset);
+  /// Of whole mappings; kNotFound.
+  [[nodiscard]] Result<void> unmap(Range range);
+  [[nodiscard]] Result<void> set_accessible(Range range, bool is_accessible);
+
+  /// Takes bytes of the capacity for memory that is not mapped yet; kLimit if the device is full.
+  [[nodiscard]] Result<void> charge(std::uint64_t bytes);
+  void discharge(std::uint64_t bytes);
+
+  /// The range that kernels may access and that holds the address, or nothing ({0, 0}).
   [[nodiscard]] Range find(std::uint64_t address) const;
-  /// All allocations, by address.
+  /// All that kernels may access, by address.
   [[nodiscard]] std::vector<Range> ranges() const;
+  /// True if the address belongs to the device's own addresses, in use or not.
+  [[nodiscard]] bool is_own(std::uint64_t address) const;
 
   [[nodiscard]] std::uint64_t capacity_bytes() const;
   [[nodiscard]] std::uint64_t used_bytes() const;
