@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softcuda/telemetry.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "common/parse.h"
+
+namespace kansoku::softcuda {
+namespace {
+
+constexpr int kDevicesMax = 16;
+constexpr std::uint64_t kMemoryDefault = std::uint64_t{4} << 30;
+constexpr std::uint64_t kMemoryMin = std::uint64_t{1} << 20, kMemoryMax = std::uint64_t{1} << 42;
+
+Error failed(std::string_view what, const std::string& path) {
+  return Error{errno == EACCES || errno == EPERM ? Code::kPermission : Code::kUnavailable,
+               fmt::format("software device: {} {}: {}", what, path, std::strerror(errno)),
+               "set KANSOKU_SOFTGPU_DIR to a folder of your own"};
+}
+
+/// Of the process, in clock ticks since boot; 0 if it is not there.
+std::uint64_t start_ticks_of(std::uint32_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  // The name, in parentheses, may hold anything: count from the last one.
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::size_t at = name_end + 1;
+  constexpr int kFieldsBefore = 19;  // from state, field 3, to starttime, field 22
+  for (int i = 0; i < kFieldsBefore && at != std::string::npos; ++i)
+    at = text.find(' ', at + 1);
+  if (at == std::string::npos) return 0;
+  const std::size_t end = text.find(' ', at + 1);
+  return parse_int<std::uint64_t>(std::string_view(text).substr(at + 1, end - at - 1)).value_or(0);
+}
+
+}  // namespace
+
+std::string telemetry_folder() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_DIR");
+  if (set != nullptr && *set != '\0') return set;
+  return fmt::format("/dev/shm/kansoku-softgpu-{}", getuid());
+}
+
+int device_count_setting() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_DEVICES");
+  if (set == nullptr) return 1;
+  const auto count = parse_int<int>(set);
+  return count && *count >= 1 && *count <= kDevicesMax ? *count : 1;
+}
+
+std::uint64_t memory_setting() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_MEMORY");
+  if (set == nullptr) return kMemoryDefault;
+  const auto bytes = parse_bytes(set);
+  return bytes && *bytes >= kMemoryMin && *bytes <= kMemoryMax ? *bytes : kMemoryDefault;
+}
+
+Result<Telemetry*> map_telemetry(int ordinal) {
+  const std::string folder = telemetry_folder();
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed("make", folder);
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return failed("look at", folder);
+  if (status.st_uid != getuid()) {
+    errno = EPERM;
+    return failed("use", folder);
+  }
+  const std::string path = fmt::format("{}/device{}", folder, ordinal);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return failed("open", path);
+  // Growing an existing file to the same size changes nothing; a new one is filled with zeros.
+  if (ftruncate(fd, sizeof(Telemetry)) != 0) {
+    const Error error = failed("size", path);
+    close(fd);
+    return error;
+  }
+  void* const place =
+      mmap(nullptr, sizeof(Telemetry), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (place == MAP_FAILED) return failed("map", path);
+  auto* const telemetry = static_cast<Telemetry*>(place);
+  std::uint32_t expected = 0;
+  if (telemetry->magic.compare_exchange_strong(expected, kTelemetryMagic)) {
+    telemetry->speed_permille = 1000;
+    std::array<char, 16> uuid{'K', 'A', 'N', 'S', 'O', 'K', 'U', '-', 'S', 'O', 'F', 'T'};
+    uuid[15] = static_cast<char>(ordinal);
+    telemetry->uuid = uuid;
+    telemetry->memory_bytes = memory_setting();
+    telemetry->version = kTelemetryVersion;
+  } else if (expected != kTelemetryMagic || (telemetry->version != kTelemetryVersion &&
+                                             telemetry->version != 0)) {
+    return Error{Code::kCorrupt, fmt::format("software device: {} is of another version", path),
+                 "remove it when no job uses it"};
+  }
+  return telemetry;
+}
+
+bool is_alive(const TelemetrySlot& slot) {
+  const std::uint32_t pid = slot.pid.load();
+  return pid != 0 && start_ticks_of(pid) == slot.start_ticks.load();
+}
+
+TelemetrySlot* take_slot(Telemetry& telemetry) {
+  const auto self = static_cast<std::uint32_t>(getpid());
+  for (TelemetrySlot& slot : telemetry.slots) {
+    std::uint32_t holder = slot.pid.load();
+    if (holder != 0 && is_alive(slot)) continue;
+    if (!slot.pid.compare_exchange_strong(holder, self)) continue;
+    slot.start_ticks = start_ticks_of(self);
+    for (auto* const value :
+         {&slot.memory_bytes, &slot.busy_ns, &slot.busy_since_ns, &slot.memory_busy_ns,
+          &slot.launches, &slot.copied_to_device_bytes, &slot.copied_to_host_bytes})
+      *value = 0;
+    return &slot;
+  }
+  ++telemetry.slots_missing;
+  return nullptr;
+}
+
+}  // namespace kansoku::softcuda
