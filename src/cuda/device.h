@@ -59,10 +59,10 @@ class KernelArguments {
 
 /// A GPU as Kansoku's own code sees it: NVIDIA's or the software device through the driver's
 /// interface, or a fake of a test. Work of one stream runs in order, that of several may overlap;
-/// the default stream waits for the others and they for it. Copies take place when their turn comes:
-/// what a span points to must stay until the stream has been synchronised. Errors of a kernel come
-/// back from a later call, as the driver gives them. Any thread, unless an implementation says
-/// otherwise.
+/// the default stream waits for the others and they for it. Copies take place when their turn
+/// comes: what a span points to must stay until the stream has been synchronised. Errors of a
+/// kernel come back from a later call, as the driver gives them. Any thread, unless an
+/// implementation says otherwise.
 class Device {
  public:
   Device() = default;

@@ -56,14 +56,14 @@ Result<Driver> load_driver(const std::string& path) {
                  "without a GPU use the software device: kansoku run --softgpu -- CMD"};
   }
   std::string missing;
-#define KANSOKU_CUDA_X(field, symbol, parameters)                                       \
-  driver.field =                                                                        \
-      reinterpret_cast<CUresult(*) parameters>(dlsym(driver.library.get(), symbol)); \
+#define KANSOKU_CUDA_X(field, symbol, parameters)                                               \
+  driver.field = reinterpret_cast<CUresult(*) parameters>(dlsym(driver.library.get(), symbol)); \
   if (driver.field == nullptr && missing.empty()) missing = symbol;
   KANSOKU_DRIVER_FUNCTIONS(KANSOKU_CUDA_X)
 #undef KANSOKU_CUDA_X
   if (!missing.empty())
-    return Error{Code::kUnavailable, fmt::format("load CUDA driver {}: it lacks {}", path, missing)};
+    return Error{Code::kUnavailable,
+                 fmt::format("load CUDA driver {}: it lacks {}", path, missing)};
   return driver;
 }
 

@@ -66,11 +66,10 @@ class DriverDevice final : public Device {
     return checked("copy to device", driver_.copy_to_device(to, from.data(), from.size(),
                                                             handle_of<CUstream>(stream)));
   }
-  Result<void> copy_to_host(std::span<std::byte> to, DevicePointer from,
-                            StreamId stream) override {
+  Result<void> copy_to_host(std::span<std::byte> to, DevicePointer from, StreamId stream) override {
     TRY_VOID(enter());
-    return checked("copy to host", driver_.copy_to_host(to.data(), from, to.size(),
-                                                        handle_of<CUstream>(stream)));
+    return checked("copy to host",
+                   driver_.copy_to_host(to.data(), from, to.size(), handle_of<CUstream>(stream)));
   }
   Result<void> copy_on_device(DevicePointer to, DevicePointer from, std::size_t bytes,
                               StreamId stream) override {
@@ -98,9 +97,9 @@ class DriverDevice final : public Device {
   Result<KernelId> find_kernel(ModuleId module, const std::string& name) override {
     TRY_VOID(enter());
     CUfunction function = nullptr;
-    TRY_VOID(checked(fmt::format("find kernel {}", name),
-                     driver_.module_function(&function, handle_of<CUmodule>(module),
-                                             name.c_str())));
+    TRY_VOID(
+        checked(fmt::format("find kernel {}", name),
+                driver_.module_function(&function, handle_of<CUmodule>(module), name.c_str())));
     return id_of<KernelId>(function);
   }
   Result<Variable> find_variable(ModuleId module, const std::string& name) override {
@@ -117,11 +116,11 @@ class DriverDevice final : public Device {
     std::size_t bytes = arguments.bytes().size();
     void* const buffer = const_cast<std::byte*>(arguments.bytes().data());
     void* extra[] = {kBufferPointer, buffer, kBufferSize, &bytes, nullptr};
-    return checked("launch kernel",
-                   driver_.launch_kernel(handle_of<CUfunction>(kernel), shape.grid[0],
-                                         shape.grid[1], shape.grid[2], shape.block[0],
-                                         shape.block[1], shape.block[2], shape.shared_bytes,
-                                         handle_of<CUstream>(stream), nullptr, extra));
+    return checked(
+        "launch kernel",
+        driver_.launch_kernel(handle_of<CUfunction>(kernel), shape.grid[0], shape.grid[1],
+                              shape.grid[2], shape.block[0], shape.block[1], shape.block[2],
+                              shape.shared_bytes, handle_of<CUstream>(stream), nullptr, extra));
   }
 
   Result<StreamId> create_stream() override {
@@ -167,9 +166,8 @@ class DriverDevice final : public Device {
     TRY_VOID(checked("wait for event", driver_.event_synchronize(handle_of<CUevent>(begin))));
     TRY_VOID(checked("wait for event", driver_.event_synchronize(handle_of<CUevent>(end))));
     float ms = 0;
-    TRY_VOID(checked("time between events",
-                     driver_.event_elapsed(&ms, handle_of<CUevent>(begin),
-                                           handle_of<CUevent>(end))));
+    TRY_VOID(checked("time between events", driver_.event_elapsed(&ms, handle_of<CUevent>(begin),
+                                                                  handle_of<CUevent>(end))));
     return static_cast<double>(ms);
   }
 
@@ -200,8 +198,8 @@ Result<std::unique_ptr<Device>> open_device(const Driver& driver, int ordinal) {
   CUdevice device = 0;
   TRY_VOID(checked(fmt::format("open device {}", ordinal), driver.device_get(&device, ordinal)));
   CUcontext context = nullptr;
-  TRY_VOID(checked(fmt::format("open device {}", ordinal),
-                   driver.primary_retain(&context, device)));
+  TRY_VOID(
+      checked(fmt::format("open device {}", ordinal), driver.primary_retain(&context, device)));
   return std::unique_ptr<Device>(std::make_unique<DriverDevice>(driver, device, context));
 }
 

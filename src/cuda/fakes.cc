@@ -181,7 +181,7 @@ bool FailingDevice::fails() {
 }
 
 // Each call, counted and passed on.
-#define KANSOKU_PASS(call) \
+#define KANSOKU_PASS(call)                                                 \
   if (fails()) return driver_error("planted failure", CUDA_ERROR_UNKNOWN); \
   return device_.call
 

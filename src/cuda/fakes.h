@@ -52,8 +52,8 @@ class RecordingDevice final : public Device {
 
   std::vector<std::string> calls_;
   std::map<DevicePointer, std::vector<std::byte>> memory_;
-  std::map<std::uint64_t, std::string> live_;       // handle -> kind
-  std::map<std::uint64_t, std::string> kernels_;    // handle -> name
+  std::map<std::uint64_t, std::string> live_;     // handle -> kind
+  std::map<std::uint64_t, std::string> kernels_;  // handle -> name
   std::uint64_t next_handle_{0};
   DevicePointer next_address_{0x1000};
 };

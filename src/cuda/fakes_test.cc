@@ -34,12 +34,11 @@ TEST(RecordingDeviceTest, WritesEveryCallDown) {
   RecordingDevice device;
   EXPECT_EQ(double_on_device(device, 21).value(), 21);  // nothing is executed
   EXPECT_EQ(device.live_count(), 0U);
-  EXPECT_THAT(device.calls(),
-              ElementsAre("load_module 12", "create_stream", "allocate 4",
-                          "copy_to_device 0x1000 4 stream 2", "find_kernel 1 twice",
-                          "launch twice 1x1x1 32x1x1 8 stream 2", "copy_to_host 0x1000 4 stream 2",
-                          "synchronize stream 2", "free 0x1000", "destroy_stream 2",
-                          "unload_module 1"));
+  EXPECT_THAT(device.calls(), ElementsAre("load_module 12", "create_stream", "allocate 4",
+                                          "copy_to_device 0x1000 4 stream 2", "find_kernel 1 twice",
+                                          "launch twice 1x1x1 32x1x1 8 stream 2",
+                                          "copy_to_host 0x1000 4 stream 2", "synchronize stream 2",
+                                          "free 0x1000", "destroy_stream 2", "unload_module 1"));
 }
 
 TEST(RecordingDeviceTest, RefusesWhatAGpuWould) {

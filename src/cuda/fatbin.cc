@@ -156,9 +156,9 @@ Result<std::string> unpack(const FatbinEntry& entry) {
           ZSTD_decompress(out.data(), out.size(), entry.payload.data(), entry.payload.size());
       is_good = ZSTD_isError(bytes) == 0 && bytes == out.size();
     } else {
-      const int bytes = LZ4_decompress_safe(reinterpret_cast<const char*>(entry.payload.data()),
-                                            out.data(), static_cast<int>(entry.payload.size()),
-                                            static_cast<int>(out.size()));
+      const int bytes =
+          LZ4_decompress_safe(reinterpret_cast<const char*>(entry.payload.data()), out.data(),
+                              static_cast<int>(entry.payload.size()), static_cast<int>(out.size()));
       is_good = bytes >= 0 && static_cast<std::size_t>(bytes) == out.size();
     }
     if (!is_good)
@@ -179,10 +179,10 @@ Result<std::string> best_ptx(const std::vector<FatbinEntry>& entries, std::uint3
     if (best == nullptr || entry.architecture > best->architecture) best = &entry;
   }
   if (best == nullptr)
-    return Error{Code::kNotFound,
-                 fmt::format("fatbin: no PTX for sm_{} among {} images", architecture,
-                             entries.size()),
-                 "compile with PTX embedded (nvcc -gencode arch=compute_80,code=compute_80)"};
+    return Error{
+        Code::kNotFound,
+        fmt::format("fatbin: no PTX for sm_{} among {} images", architecture, entries.size()),
+        "compile with PTX embedded (nvcc -gencode arch=compute_80,code=compute_80)"};
   return unpack(*best);
 }
 
@@ -198,16 +198,14 @@ Result<std::string> write_fatbin(const std::vector<PtxImage>& images, Compressio
       TRY(payload, compressed(payload, compression));
       flags |= compression == Compression::kZstd ? kFlagZstd : kFlagLz4;
     }
-    const std::size_t padded =
-        (payload.size() + kPayloadAlign - 1) / kPayloadAlign * kPayloadAlign;
+    const std::size_t padded = (payload.size() + kPayloadAlign - 1) / kPayloadAlign * kPayloadAlign;
     std::string header(kEntryBytes, '\0');
     put<std::uint16_t>(header, 0, 1);
     put<std::uint16_t>(header, 2, 0x0101);
     put<std::uint32_t>(header, 4, kEntryBytes);
     put<std::uint64_t>(header, 8, padded);
     const bool is_compressed = compression != Compression::kNone;
-    put<std::uint32_t>(header, 16,
-                       is_compressed ? static_cast<std::uint32_t>(payload.size()) : 0);
+    put<std::uint32_t>(header, 16, is_compressed ? static_cast<std::uint32_t>(payload.size()) : 0);
     put<std::uint16_t>(header, 24, 0);
     put<std::uint16_t>(header, 26, 8);  // PTX 8.0
     put<std::uint32_t>(header, 28, image.architecture);

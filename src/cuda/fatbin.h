@@ -23,7 +23,7 @@ struct FatbinEntry {
   Kind kind{Kind::kPtx};
   std::uint32_t architecture{0};  // 80 for sm_80
   Compression compression{Compression::kNone};
-  ByteSpan payload;                    // as stored, within the bytes that were read
+  ByteSpan payload;                     // as stored, within the bytes that were read
   std::uint64_t uncompressed_bytes{0};  // as the header says
 };
 

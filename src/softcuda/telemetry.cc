@@ -86,8 +86,7 @@ Result<Telemetry*> map_telemetry(int ordinal) {
     close(fd);
     return error;
   }
-  void* const place =
-      mmap(nullptr, sizeof(Telemetry), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const place = mmap(nullptr, sizeof(Telemetry), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (place == MAP_FAILED) return failed("map", path);
   auto* const telemetry = static_cast<Telemetry*>(place);
@@ -99,8 +98,8 @@ Result<Telemetry*> map_telemetry(int ordinal) {
     telemetry->uuid = uuid;
     telemetry->memory_bytes = memory_setting();
     telemetry->version = kTelemetryVersion;
-  } else if (expected != kTelemetryMagic || (telemetry->version != kTelemetryVersion &&
-                                             telemetry->version != 0)) {
+  } else if (expected != kTelemetryMagic ||
+             (telemetry->version != kTelemetryVersion && telemetry->version != 0)) {
     return Error{Code::kCorrupt, fmt::format("software device: {} is of another version", path),
                  "remove it when no job uses it"};
   }

@@ -27,10 +27,10 @@ inline constexpr std::uint32_t kIdleCelsius = 35, kBusyCelsius = 70, kSlowdownCe
 struct TelemetrySlot {
   std::atomic<std::uint32_t> pid{0};  // 0: free
   std::uint32_t reserved{0};
-  std::atomic<std::uint64_t> start_ticks{0};   // of the process, from /proc/PID/stat
-  std::atomic<std::uint64_t> memory_bytes{0};  // allocated on the device
-  std::atomic<std::uint64_t> busy_ns{0};       // kernels and copies ran, at any time at least one
-  std::atomic<std::uint64_t> busy_since_ns{0};  // CLOCK_BOOTTIME; 0: idle. Not yet in busy_ns
+  std::atomic<std::uint64_t> start_ticks{0};     // of the process, from /proc/PID/stat
+  std::atomic<std::uint64_t> memory_bytes{0};    // allocated on the device
+  std::atomic<std::uint64_t> busy_ns{0};         // kernels and copies ran, at any time at least one
+  std::atomic<std::uint64_t> busy_since_ns{0};   // CLOCK_BOOTTIME; 0: idle. Not yet in busy_ns
   std::atomic<std::uint64_t> memory_busy_ns{0};  // copies
   std::atomic<std::uint64_t> launches{0};
   std::atomic<std::uint64_t> copied_to_device_bytes{0}, copied_to_host_bytes{0};
@@ -42,9 +42,9 @@ struct Telemetry {
   std::atomic<std::uint64_t> memory_bytes{0};  // of the device
   std::atomic<std::uint32_t> sm_count{0};
   // Settings; anyone of the user may change them while jobs run.
-  std::atomic<std::uint32_t> speed_permille{1000};     // 1 to 1000: how fast kernels and copies are
-  std::atomic<std::uint32_t> throttle_reasons{0};      // NVML's bits; 0: from the speed
-  std::atomic<std::uint32_t> temperature_celsius{0};   // 0: from load and speed
+  std::atomic<std::uint32_t> speed_permille{1000};    // 1 to 1000: how fast kernels and copies are
+  std::atomic<std::uint32_t> throttle_reasons{0};     // NVML's bits; 0: from the speed
+  std::atomic<std::uint32_t> temperature_celsius{0};  // 0: from load and speed
   std::atomic<std::uint32_t> corrected_errors{0}, uncorrected_errors{0};  // ECC
   std::atomic<std::uint32_t> last_xid{0};
   std::atomic<std::uint32_t> slots_missing{0};  // processes that found no free slot

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process's devices, and what they do.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "common/parse.h"
+#include "softcuda/internal/runtime.h"
+
+namespace kansoku::softcuda {
+namespace {
+
+constexpr std::uint64_t kHostBytesMax = std::uint64_t{64} << 30;  // of pinned memory
+constexpr Nanos kTimeLimitDefault = std::chrono::seconds{120};
+constexpr std::uint32_t kSmCount = 16;
+
+std::atomic<Runtime*> g_runtime{
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+std::uint64_t ns_of(BootTime time) {
+  return static_cast<std::uint64_t>(time.time_since_epoch().count());
+}
+
+/// "KANSOKU_SOFTGPU_WORKERS" as a number from `low` to `high`, else `otherwise`.
+unsigned number_setting(const char* name, unsigned low, unsigned high, unsigned otherwise) {
+  const char* const set = std::getenv(name);
+  if (set == nullptr) return otherwise;
+  const auto number = parse_int<unsigned>(set);
+  if (number && *number >= low && *number <= high) return *number;
+  log_line(fmt::format("{}={}: a number from {} to {} wanted; taken as {}", name, set, low, high,
+                       otherwise));
+  return otherwise;
+}
+
+CUresult code_of(gpu::exec::FaultKind kind) {
+  using gpu::exec::FaultKind;
+  switch (kind) {
+    case FaultKind::kOutOfBounds:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case FaultKind::kMisaligned:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case FaultKind::kTimeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case FaultKind::kStackOverflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+CUresult run(const std::shared_ptr<Context>& context, const KernelLaunch& launch) {
+  Runtime& all = *runtime();
+  Device& device = *context->device;
+  gpu::exec::LaunchOptions options;
+  options.grid = launch.grid;
+  options.block = launch.block;
+  options.dynamic_shared_bytes = launch.shared_bytes;
+  options.params = launch.params;
+  options.workers = all.workers;
+  options.sm_count = kSmCount;
+  options.time_limit = all.time_limit;
+  options.clock = &all.clock;
+  options.cancel = &context->cancel;
+  options.is_cooperative = launch.is_cooperative;
+  options.print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  std::vector<const gpu::exec::Memory*> others{&*all.host};
+  {
+    const std::scoped_lock lock(context->settings_mutex);
+    for (const Device* const peer : context->peers)
+      others.push_back(&peer->memory);
+  }
+  options.peers = others;
+  gpu::exec::Observations seen;
+  options.observe.hazards = all.checks_hazards;
+  options.observations = &seen;
+
+  const BootTime begin = all.clock.now();
+  device.busy.begin(ns_of(begin));
+  ++device.launches;
+  if (device.slot != nullptr) ++device.slot->launches;
+  const auto fault = gpu::exec::launch(*launch.function->module->program, launch.function->kernel,
+                                       device.memory, options);
+  device.slow_down(all.clock.now() - begin, context->cancel);
+  device.busy.end(ns_of(all.clock.now()));
+  for (const gpu::exec::Fault& hazard : seen.hazards)
+    log_line(hazard.text());
+  if (!fault) {
+    log_line(fault.error().what);
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  if (!*fault) return CUDA_SUCCESS;
+  if (context->cancel) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  log_line((*fault)->text());
+  return code_of((*fault)->kind);
+}
+
+CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
+  Device& device = *context->device;
+  const sys::RealClock& clock = runtime()->clock;
+  const BootTime begin = clock.now();
+  device.busy.begin(ns_of(begin));
+  for (std::size_t z = 0; z < copy.depth; ++z) {
+    for (std::size_t y = 0; y < copy.height; ++y) {
+      std::memmove(copy.to + z * copy.to_slice + y * copy.to_pitch,
+                   copy.from + z * copy.from_slice + y * copy.from_pitch, copy.width);
+    }
+  }
+  device.slow_down(clock.now() - begin, context->cancel);
+  const BootTime end = clock.now();
+  device.busy.end(ns_of(end));
+  if (device.slot != nullptr) {
+    const std::uint64_t bytes = copy.width * copy.height * copy.depth;
+    device.slot->memory_busy_ns += static_cast<std::uint64_t>((end - begin).count());
+    if (copy.is_to_device) device.slot->copied_to_device_bytes += bytes;
+    if (copy.is_to_host) device.slot->copied_to_host_bytes += bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult run(const std::shared_ptr<Context>& context, const Fill& fill) {
+  const CUDA_MEMSET_NODE_PARAMS& shape = fill.shape;
+  const sys::RealClock& clock = runtime()->clock;
+  const BootTime begin = clock.now();
+  context->device->busy.begin(ns_of(begin));
+  for (std::size_t y = 0; y < shape.height; ++y) {
+    auto* const line =
+        reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(shape.dst + y * shape.pitch));
+    if (shape.elementSize == 1) {
+      std::memset(line, static_cast<int>(shape.value & 0xff), shape.width);
+      continue;
+    }
+    for (std::size_t x = 0; x < shape.width; ++x)
+      std::memcpy(line + x * shape.elementSize, &shape.value, shape.elementSize);
+  }
+  context->device->slow_down(clock.now() - begin, context->cancel);
+  context->device->busy.end(ns_of(clock.now()));
+  return CUDA_SUCCESS;
+}
+
+/// Flags: 0 at least, 1 equal, 2 and, 3 nor; numbers compared as the hardware does, cyclically.
+bool holds(const ValueOperation& operation, std::uint64_t value) {
+  switch (operation.flags & 3) {
+    case 0:
+      return operation.is_wide
+                 ? static_cast<std::int64_t>(value - operation.value) >= 0
+                 : static_cast<std::int32_t>(static_cast<std::uint32_t>(value) -
+                                             static_cast<std::uint32_t>(operation.value)) >= 0;
+    case 1:
+      return value == operation.value;
+    case 2:
+      return (value & operation.value) != 0;
+    default: {
+      const std::uint64_t bits = operation.is_wide ? ~std::uint64_t{0} : 0xffffffffU;
+      return (~(value | operation.value) & bits) != 0;
+    }
+  }
+}
+
+CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& operation) {
+  auto* const wide =
+      reinterpret_cast<std::uint64_t*>(static_cast<std::uintptr_t>(operation.address));
+  auto* const narrow =
+      reinterpret_cast<std::uint32_t*>(static_cast<std::uintptr_t>(operation.address));
+  if (!operation.is_wait) {
+    if (operation.is_wide) {
+      __atomic_store_n(wide, operation.value, __ATOMIC_SEQ_CST);
+    } else {
+      __atomic_store_n(narrow, static_cast<std::uint32_t>(operation.value), __ATOMIC_SEQ_CST);
+    }
+    return CUDA_SUCCESS;
+  }
+  const auto value = [&]() -> std::uint64_t {
+    return operation.is_wide ? __atomic_load_n(wide, __ATOMIC_ACQUIRE)
+                             : __atomic_load_n(narrow, __ATOMIC_ACQUIRE);
+  };
+  // Nobody tells when memory changes: look again, ever more seldom.
+  auto pause = std::chrono::microseconds{1};
+  while (!holds(operation, value())) {
+    if (context->cancel) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (context->error.load() != CUDA_SUCCESS) return CUDA_SUCCESS;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds{1000});
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult run(const FreeMemory& operation) {
+  Device* const device = runtime()->device_of(operation.pointer);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = device->memory.find(operation.pointer);
+  {
+    const std::scoped_lock lock(runtime()->pooled_mutex);
+    const auto found = runtime()->pooled.find(operation.pointer);
+    if (found != runtime()->pooled.end()) {
+      const std::scoped_lock pool(found->second->mutex);
+      found->second->used -= range.end - range.begin;
+      runtime()->pooled.erase(found);
+    }
+  }
+  const bool is_free = device->memory.free(operation.pointer).has_value();
+  device->note_memory();
+  return is_free ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult run_graph(const std::shared_ptr<Context>& context, const Graph& graph) {
+  for (const GraphNode* const node : graph.sorted()) {
+    if (!node->is_enabled) continue;
+    if (const CUresult status = execute(context, node->operation); status != CUDA_SUCCESS)
+      return status;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation) {
+  struct Visitor {
+    const std::shared_ptr<Context>& context;
+    CUresult operator()(const Nothing&) const { return CUDA_SUCCESS; }
+    CUresult operator()(const KernelLaunch& launch) const { return run(context, launch); }
+    CUresult operator()(const Copy& copy) const { return run(context, copy); }
+    CUresult operator()(const Fill& fill) const { return run(context, fill); }
+    CUresult operator()(const HostCall& call) const {
+      call.function(call.user_data);
+      return CUDA_SUCCESS;
+    }
+    CUresult operator()(const StreamCallback& call) const {
+      call.function(call.stream, static_cast<CUresult>(context->error.load()), call.user_data);
+      return CUDA_SUCCESS;
+    }
+    CUresult operator()(const EventRecord& record) const {
+      const std::uint64_t now = ns_of(runtime()->clock.now());
+      if (record.record != nullptr) {
+        record.record->time_ns = now;
+        return CUDA_SUCCESS;
+      }
+      // Of a graph: the event's last record is this one.
+      auto made = std::make_shared<Record>();
+      made->time_ns = now;
+      const std::scoped_lock lock(record.event->mutex);
+      record.event->record = std::move(made);
+      return CUDA_SUCCESS;
+    }
+    CUresult operator()(const EventWait& wait) const {
+      std::shared_ptr<Record> record;
+      {
+        const std::scoped_lock lock(wait.event->mutex);
+        record = wait.event->record;
+      }
+      if (record != nullptr) record->point.wait();
+      return CUDA_SUCCESS;
+    }
+    CUresult operator()(const FreeMemory& free) const { return run(free); }
+    CUresult operator()(const ValueOperation& value) const { return run(context, value); }
+    CUresult operator()(const ChildGraph& child) const { return run_graph(context, *child.graph); }
+  };
+  return std::visit(Visitor{context}, operation);
+}
+
+void Busy::begin(std::uint64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  if (count_++ > 0) return;
+  since_ns_ = now_ns;
+  if (slot_ != nullptr) slot_->busy_since_ns = now_ns;
+}
+
+void Busy::end(std::uint64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  if (--count_ > 0 || slot_ == nullptr) return;
+  slot_->busy_since_ns = 0;
+  slot_->busy_ns += now_ns - since_ns_;
+}
+
+Device::Device(int number, gpu::exec::Memory device_memory, Telemetry* shared)
+    : ordinal(number),
+      memory(std::move(device_memory)),
+      telemetry(shared),
+      slot(shared == nullptr ? nullptr : take_slot(*shared)),
+      busy(slot) {
+  default_pool.device = number;
+  default_pool.is_default = true;
+  if (telemetry != nullptr) {
+    telemetry->memory_bytes = memory.capacity_bytes();
+    telemetry->sm_count = kSmCount;
+  }
+}
+
+std::string Device::name() const {
+  return "Kansoku software device";
+}
+
+double Device::speed() const {
+  if (telemetry == nullptr) return 1;
+  return static_cast<double>(std::clamp(telemetry->speed_permille.load(), 1U, 1000U)) / 1000;
+}
+
+void Device::note_memory() {
+  if (slot != nullptr) slot->memory_bytes = memory.used_bytes();
+}
+
+void Device::slow_down(Nanos spent, const std::atomic<bool>& cancel) const {
+  constexpr Nanos kSlice = std::chrono::milliseconds{10};
+  double waited = 0;
+  const auto total = static_cast<double>(spent.count());
+  // The speed may be changed meanwhile.
+  while (!cancel) {
+    const double left = total * (1 / speed() - 1) - waited;
+    if (left < 1) return;
+    const double slice = std::min(left, static_cast<double>(kSlice.count()));
+    std::this_thread::sleep_for(Nanos{static_cast<std::int64_t>(slice)});
+    waited += slice;
+  }
+}
+
+Physical::~Physical() {
+  if (fd >= 0) close(fd);
+  if (device != nullptr) {
+    device->memory.discharge(bytes);
+    device->note_memory();
+  }
+}
+
+Runtime* runtime() {
+  return g_runtime.load(std::memory_order_acquire);
+}
+
+CUresult start_runtime() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    auto made = std::make_unique<Runtime>();
+    made->workers = number_setting("KANSOKU_SOFTGPU_WORKERS", 1, 64,
+                                   std::max(1U, std::thread::hardware_concurrency()));
+    made->time_limit = kTimeLimitDefault;
+    if (const char* const set = std::getenv("KANSOKU_SOFTGPU_TIME_LIMIT"); set != nullptr) {
+      const auto limit = parse_duration(set);
+      if (limit) made->time_limit = *limit;
+      if (!limit) log_line(fmt::format("KANSOKU_SOFTGPU_TIME_LIMIT={}: not a duration", set));
+    }
+    made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;
+    auto host = gpu::exec::Memory::create(kHostBytesMax / 8);
+    if (!host) {
+      log_line(host.error().what);
+      return;
+    }
+    made->host = std::move(*host);
+    for (int i = 0; i < device_count_setting(); ++i) {
+      auto memory = gpu::exec::Memory::create(memory_setting());
+      if (!memory) {
+        log_line(memory.error().what);
+        break;
+      }
+      auto telemetry = map_telemetry(i);
+      if (!telemetry) log_line(telemetry.error().what);
+      made->devices.push_back(
+          std::make_unique<Device>(i, std::move(*memory), telemetry ? *telemetry : nullptr));
+    }
+    g_runtime.store(made.release(), std::memory_order_release);
+  });
+  const Runtime* const all = runtime();
+  if (all == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  return all->devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+Device* Runtime::device_of(std::uint64_t address) const {
+  for (const auto& device : devices) {
+    if (device->memory.is_own(address)) return device.get();
+  }
+  return nullptr;
+}
+
+bool Runtime::is_known(std::uint64_t address, std::size_t bytes) const {
+  const Device* const device = device_of(address);
+  const gpu::exec::Memory& memory = device == nullptr ? *host : device->memory;
+  // A mapped range may be made of several pieces.
+  const std::uint64_t end = address + bytes;
+  if (end < address) return false;
+  std::uint64_t at = address;
+  do {
+    const auto range = memory.find(at);
+    if (range.end == 0) return false;
+    at = range.end;
+  } while (at < end);
+  return true;
+}
+
+bool Runtime::is_pinned(const void* address, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uint64_t>(address);
+  const auto range = host->find(begin);
+  return range.end != 0 && begin + bytes <= range.end;
+}
+
+}  // namespace kansoku::softcuda

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace kansoku::softcuda {
+
+using EntryFunction = int (*)();
+
+/// One form of an entry point. The table is generated: tools/gen_softcuda.py.
+struct EntryRow {
+  const char* base;    // as cuGetProcAddress is asked for it
+  int first_version;   // of this form; 1000 * major + 10 * minor
+  bool is_per_thread;  // the default stream is the thread's own
+  EntryFunction function;
+};
+extern const EntryRow kEntryRows[];  // forms of one name one after the other, older ones first
+extern const unsigned long kEntryRowCount;
+
+/// What an entry point that is not implemented does: says so once, returns
+/// CUDA_ERROR_NOT_SUPPORTED.
+int not_supported(const char* name);
+
+}  // namespace kansoku::softcuda

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: queues with a thread each, and the order between them.
+#include <pthread.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "softcuda/internal/runtime.h"
+
+namespace kansoku::softcuda {
+
+void Progress::wait_for(std::uint64_t number) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return done >= number; });
+}
+
+bool Progress::has_passed(std::uint64_t number) {
+  const std::scoped_lock lock(mutex);
+  return done >= number;
+}
+
+void Progress::pass(std::uint64_t number) {
+  {
+    const std::scoped_lock lock(mutex);
+    done = number;
+  }
+  changed.notify_all();
+}
+
+Stream::Stream(std::shared_ptr<Context> context, Kind kind, int priority)
+    : context_(std::move(context)),
+      kind_(kind),
+      priority_(priority),
+      id_(runtime()->next_id++),
+      progress_(std::make_shared<Progress>()) {}
+
+Point Stream::submit(Operation operation, std::vector<Point> after) {
+  const std::scoped_lock lock(mutex_);
+  work_.push_back({std::move(operation), std::move(after), ++submitted_});
+  if (!has_thread_) {
+    has_thread_ = true;
+    // The thread keeps the stream; it ends once the stream is closed and empty.
+    std::thread([self = shared_from_this()] { self->run(); }).detach();
+  }
+  came_.notify_one();
+  return {progress_, submitted_};
+}
+
+Point Stream::last() const {
+  const std::scoped_lock lock(mutex_);
+  return {progress_, submitted_};
+}
+
+void Stream::close() {
+  const std::scoped_lock lock(mutex_);
+  is_closed_ = true;
+  came_.notify_one();
+}
+
+void Stream::run() {
+  pthread_setname_np(pthread_self(), "softgpu-stream");
+  while (true) {
+    Work work;
+    {
+      std::unique_lock lock(mutex_);
+      came_.wait(lock, [this] { return !work_.empty() || is_closed_; });
+      if (work_.empty()) return;
+      work = std::move(work_.front());
+      work_.pop_front();
+    }
+    for (const Point& point : work.after)
+      point.wait();
+    const auto error = static_cast<CUresult>(context_->error.load());
+    CUresult status = CUDA_SUCCESS;
+    // After a fault nothing runs any more, but events are reached and memory is freed.
+    const bool is_harmless = std::holds_alternative<EventRecord>(work.operation) ||
+                             std::holds_alternative<FreeMemory>(work.operation) ||
+                             std::holds_alternative<StreamCallback>(work.operation);
+    if (error == CUDA_SUCCESS || is_harmless) status = execute(context_, work.operation);
+    if (status != CUDA_SUCCESS) {
+      int expected = CUDA_SUCCESS;
+      context_->error.compare_exchange_strong(expected, status);
+    }
+    work.operation = Nothing{};  // what it holds goes before others see it done
+    progress_->pass(work.number);
+  }
+}
+
+void Context::forget_dead_streams() {
+  std::erase_if(streams, [](const std::weak_ptr<Stream>& stream) { return stream.expired(); });
+}
+
+std::shared_ptr<Stream> Context::make_stream(Stream::Kind kind, int priority) {
+  auto stream = std::make_shared<Stream>(shared_from_this(), kind, priority);
+  const std::scoped_lock lock(order_mutex);
+  forget_dead_streams();
+  streams.push_back(stream);
+  return stream;
+}
+
+namespace {
+
+/// Streams of this thread, closed when it ends.
+struct PerThread {
+  std::map<std::uint64_t, std::shared_ptr<Stream>> by_context;
+  ~PerThread() {
+    for (auto& [id, stream] : by_context)
+      stream->close();
+  }
+};
+
+PerThread& per_thread() {
+  thread_local PerThread streams;
+  return streams;
+}
+
+}  // namespace
+
+std::shared_ptr<Stream> Context::find_stream(CUstream handle, bool is_per_thread) {
+  if (handle == kPerThreadStream || (handle == nullptr && is_per_thread)) {
+    auto& mine = per_thread().by_context[id];
+    if (mine == nullptr) mine = make_stream(Stream::Kind::kBlocking, 0);
+    return mine;
+  }
+  if (handle == nullptr || handle == kLegacyStream) {
+    {
+      const std::scoped_lock lock(order_mutex);
+      if (legacy != nullptr) return legacy;
+    }
+    auto made = std::make_shared<Stream>(shared_from_this(), Stream::Kind::kLegacy, 0);
+    const std::scoped_lock lock(order_mutex);
+    if (legacy == nullptr) legacy = std::move(made);
+    return legacy;
+  }
+  return runtime()->streams.find(handle);
+}
+
+CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation operation,
+                          CUgraphNodeType type, std::vector<Point> after, Point* where) {
+  const std::scoped_lock lock(order_mutex);
+  if (stream->capture != nullptr) {
+    if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    const std::scoped_lock graphs(runtime()->graph_mutex);
+    GraphNode* const node =
+        stream->capture->graph->add(type, std::move(operation), stream->capture_after);
+    runtime()->nodes.emplace(node, node->graph);
+    stream->capture_after = {node};
+    return CUDA_SUCCESS;
+  }
+  // The legacy default stream waits for all blocking streams, and they for it.
+  if (stream->kind() == Stream::Kind::kLegacy) {
+    for (const auto& weak : streams) {
+      const auto other = weak.lock();
+      if (other == nullptr || other->kind() != Stream::Kind::kBlocking) continue;
+      if (other->capture != nullptr) {
+        other->capture->is_invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      }
+      const Point last = other->last();
+      if (!last.has_passed()) after.push_back(last);
+    }
+  } else if (stream->kind() == Stream::Kind::kBlocking && legacy != nullptr) {
+    const Point last = legacy->last();
+    if (!last.has_passed()) after.push_back(last);
+  }
+  const Point point = stream->submit(std::move(operation), std::move(after));
+  if (where != nullptr) *where = point;
+  return CUDA_SUCCESS;
+}
+
+CUresult Context::synchronize() {
+  std::vector<Point> points;
+  {
+    const std::scoped_lock lock(order_mutex);
+    forget_dead_streams();
+    if (legacy != nullptr) points.push_back(legacy->last());
+    for (const auto& weak : streams) {
+      if (const auto stream = weak.lock()) {
+        if (stream->capture != nullptr) {
+          stream->capture->is_invalid = true;
+          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+        points.push_back(stream->last());
+      }
+    }
+  }
+  for (const Point& point : points)
+    point.wait();
+  return static_cast<CUresult>(error.load());
+}
+
+}  // namespace kansoku::softcuda
