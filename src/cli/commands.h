@@ -47,5 +47,6 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_doctor();
 [[nodiscard]] std::unique_ptr<Command> make_demo();
 [[nodiscard]] std::unique_ptr<Command> make_gpu();
+[[nodiscard]] std::unique_ptr<Command> make_run();
 
 }  // namespace kansoku::cli

@@ -52,7 +52,8 @@ constexpr Entry kCommands[]{
     {"diagnose", "name what slows the job of a trace, or say that nothing does", make_diagnose},
     {"demo", "run an example training job with a planted fault and diagnose it", make_demo},
     {"jobs", "list the distributed jobs that run on this host", make_jobs},
-    {"gpu", "list the kernels of a PTX file, run one on the software device", make_gpu},
+    {"run", "run a program on the software GPU", make_run},
+    {"gpu", "list the kernels of a file, run one on the software device, show devices", make_gpu},
     {"probes", "list the probe packs and what they attach to", make_probes},
     {"doctor", "check what this host lets Kansoku observe, and how to mend the rest", make_doctor},
 };

@@ -25,7 +25,7 @@
 #include "gpu/exec/executor.h"
 #include "gpu/exec/memory.h"
 #include "gpu/exec/program.h"
-#include "softcuda/telemetry.h"
+#include "softcuda/telemetry/telemetry.h"
 #include "sys/clock.h"
 
 namespace kansoku::softcuda {

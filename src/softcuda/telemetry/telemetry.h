@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/result.h"
 
@@ -43,7 +44,7 @@ struct Telemetry {
   std::atomic<std::uint32_t> sm_count{0};
   // Settings; anyone of the user may change them while jobs run.
   std::atomic<std::uint32_t> speed_permille{1000};    // 1 to 1000: how fast kernels and copies are
-  std::atomic<std::uint32_t> throttle_reasons{0};     // NVML's bits; 0: from the speed
+  std::atomic<std::uint32_t> throttle_reasons{0};     // one of kThrottle...
   std::atomic<std::uint32_t> temperature_celsius{0};  // 0: from load and speed
   std::atomic<std::uint32_t> corrected_errors{0}, uncorrected_errors{0};  // ECC
   std::atomic<std::uint32_t> last_xid{0};
@@ -64,6 +65,12 @@ struct Telemetry {
 [[nodiscard]] TelemetrySlot* take_slot(Telemetry& telemetry);
 /// True if the process of the slot still runs.
 [[nodiscard]] bool is_alive(const TelemetrySlot& slot);
+
+/// NVML's reasons for a lower clock. kAuto: from the speed; kNone: none although it is slow.
+inline constexpr std::uint32_t kThrottleAuto = 0, kThrottleIdle = 0x1, kThrottlePower = 0x4,
+                               kThrottleThermal = 0x20, kThrottleNone = 0x80000000;
+/// From "auto", "none", "idle", "power" or "thermal"; kCorrupt.
+[[nodiscard]] Result<std::uint32_t> throttle_reasons_of(std::string_view name);
 
 /// Devices: $KANSOKU_SOFTGPU_DEVICES, 1 to 16 [1].
 [[nodiscard]] int device_count_setting();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softcuda/telemetry.h"
+#include "softcuda/telemetry/telemetry.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -47,6 +47,19 @@ std::uint64_t start_ticks_of(std::uint32_t pid) {
 }
 
 }  // namespace
+
+Result<std::uint32_t> throttle_reasons_of(std::string_view name) {
+  constexpr std::pair<std::string_view, std::uint32_t> kNames[] = {{"auto", kThrottleAuto},
+                                                                   {"none", kThrottleNone},
+                                                                   {"idle", kThrottleIdle},
+                                                                   {"power", kThrottlePower},
+                                                                   {"thermal", kThrottleThermal}};
+  for (const auto& [known, reasons] : kNames) {
+    if (known == name) return reasons;
+  }
+  return Error{Code::kCorrupt, fmt::format("throttle reason {}: not known", name),
+               "auto, none, idle, power or thermal"};
+}
 
 std::string telemetry_folder() {
   const char* const set = std::getenv("KANSOKU_SOFTGPU_DIR");
