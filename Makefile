@@ -5,20 +5,20 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-check deps-faults
+.PHONY: help build demo test bench eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "make build    build $(KANSOKU)"
-	@echo "make bench    benchmarks (BENCH=trace|diagnose|python|probes|overhead for one module)"
+	@echo "make bench    benchmarks (BENCH=trace|diagnose|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-check deps-faults: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -34,7 +34,7 @@ test: deps-test
 	tools/check --fast
 	ctest --test-dir build/release --output-on-failure --no-tests=error
 
-bench: deps-test
+bench: deps-bench
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	bench/run.sh $(BENCH)

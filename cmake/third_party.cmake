@@ -20,3 +20,4 @@ if(KANSOKU_TESTS)
   find_package(GTest REQUIRED)
 endif()
 find_package(benchmark QUIET)
+find_package(OpenCL QUIET)  # bench only: the software device beside PoCL

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that a goal needs, by name: tools/install_deps.sh build|demo|test|faults|check
+# Installs the Debian packages that a goal needs, by name: tools/install_deps.sh build|demo|test|bench|faults|check
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
 set -eu
 goal=${1:-build}
@@ -10,14 +10,16 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
 demo="python3-torch libopenblas0-serial"
 tests="libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf binutils
  iproute2 procps util-linux gcc"
+bench="pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"
 case $goal in
   build) wanted=$build ;;
   demo) wanted="$build $demo" ;;
   test) wanted="$build $demo $tests" ;;
+  bench) wanted="$build $demo $tests $bench" ;;
   faults) wanted="$build $demo $faults" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
-  *) echo "usage: $0 build|demo|test|faults|check" >&2; exit 2 ;;
+  *) echo "usage: $0 build|demo|test|bench|faults|check" >&2; exit 2 ;;
 esac
 missing=""
 for package in $wanted; do
