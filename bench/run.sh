@@ -11,10 +11,14 @@ run() {  # module program args...
   local module=$1; shift
   if [ "$wanted" = all ] || [ "$wanted" = "$module" ]; then ran=1; "$@"; fi
 }
-echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $(uname -r)"
+# What PoCL writes while it compiles.
+POCL_CACHE_DIR=$(mktemp -d)
+export POCL_CACHE_DIR
+trap 'rm -rf "$POCL_CACHE_DIR"' EXIT
+echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $(uname -r), load $(cut -d" " -f1 /proc/loadavg)"
 run trace "$bin/bench_trace"
 run diagnose "$bin/bench_diagnose"
-run gpu "$bin/bench_gpu"
+run gpu "$bin/bench_gpu" "${ROUNDS:-9}"
 run python "$bin/bench_python"
 run probes "$bin/bench_probes"
 run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"
