@@ -460,7 +460,8 @@ TEST_P(ExecutorTest, TellsWhoCannotGoOn) {
   run(trap, 32);
   EXPECT_THAT(fault_, HasSubstr("trap: kernel k"));
   EXPECT_THAT(fault_, HasSubstr("thread (7, 0, 0)"));
-  const Program divergent = kernel("setp.gt.u32 %p1, %r12, 7; @%p1 bra END; bar.sync 0;\nEND:");
+  const Program divergent =
+      kernel("setp.gt.u32 %p1, %r12, 7; @%p1 bra L; bar.sync 0;\nL: bar.sync 0;");
   run(divergent, 32);
   EXPECT_THAT(fault_, HasSubstr("barrier divergence"));
   const Program lonely = kernel("bar.sync 1, 64;");
@@ -477,6 +478,39 @@ TEST_P(ExecutorTest, TellsWhoCannotGoOn) {
   options_.time_limit = std::chrono::seconds{1};
   run(endless, 32);
   EXPECT_THAT(fault_, HasSubstr("time-out"));
+}
+
+TEST_P(ExecutorTest, LanesThatLoopLongerAreWaitedForAtABarrier) {
+  // One lane goes around often enough for the others to get their turn in between.
+  for (const int rounds : {1, 63, 64, 65, 1000}) {
+    const Program program = kernel(fmt::format(R"(
+	.shared .b32 s;
+	mov.u32 %r3, 0;
+	setp.ne.u32 %p1, %r12, 5;
+	@%p1 bra DONE;
+LOOP:
+	add.u32 %r3, %r3, 1;
+	setp.lt.u32 %p2, %r3, {};
+	@%p2 bra LOOP;
+	st.shared.u32 [s], %r3;
+DONE:
+	bar.sync 0;
+	ld.shared.u32 %r4, [s];
+	st.global.u32 [%rd3], %r4;)",
+                                               rounds));
+    const auto values = run(program, 32);
+    EXPECT_EQ(fault_, "");
+    for (const std::uint32_t value : values)
+      EXPECT_EQ(value, static_cast<std::uint32_t>(rounds));
+  }
+}
+
+TEST_P(ExecutorTest, LanesThatHaveEndedAreNotWaitedFor) {
+  const Program program = kernel("setp.gt.u32 %p1, %r12, 7; @%p1 exit; bar.sync 0; "
+                                 "st.global.u32 [%rd3], 9;");
+  const auto values = run(program, 32);
+  EXPECT_EQ(fault_, "");
+  EXPECT_EQ(values[7], 9U);
 }
 
 TEST_P(ExecutorTest, RefusesImpossibleLaunches) {

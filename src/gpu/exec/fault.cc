@@ -58,6 +58,8 @@ std::string Fault::text() const {
     text += fmt::format(", after the {} at line {} by thread {} with no barrier between",
                         is_other_store ? "store" : "load", other_line, place(other_thread));
   }
+  if (kind == FaultKind::kBarrierDivergence && other_line != 0)
+    text += fmt::format(", which ended at line {} while others waited for it", other_line);
   return text;
 }
 

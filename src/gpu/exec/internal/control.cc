@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "gpu/exec/internal/observer.h"
 #include "gpu/exec/internal/warp_context.h"
 #include "gpu/ptx/op.h"
 
@@ -164,15 +165,18 @@ const Code* run_branch_if(Warp& warp, const Code* code) {
   auto& groups = context(warp).groups;
   groups.push_back({warp.mask & ~taken, code + 1, warp.frame, Waiting::kNot});
   warp.mask = taken;
-  return stop(warp, code->offset > 0 ? Stop::kJoin : Stop::kYield, code + code->offset);
+  const bool is_over = code->offset <= 0 && --warp.rounds_left == 0;
+  return stop(warp, is_over ? Stop::kYield : Stop::kJoin, code + code->offset);
 }
 
 const Code* run_exit(Warp& warp, const Code* code) {
-  static_cast<void>(code);
   warp.whole &= ~warp.mask;
   // Who waits for these lanes need not any longer.
   for (Group& group : context(warp).groups) {
-    if (group.waiting == Waiting::kWarpSync) group.waiting = Waiting::kNot;
+    if (group.waiting == Waiting::kMissing && warp.block->observer != nullptr)
+      warp.block->observer->went_around_barrier(warp, group.pc->line, code->line);
+    if (group.waiting == Waiting::kWarpSync || group.waiting == Waiting::kMissing)
+      group.waiting = Waiting::kNot;
   }
   warp.stop = Stop::kExit;
   return nullptr;
@@ -195,8 +199,8 @@ const Code* run_fence(Warp& warp, const Code* code) {
 
 /// a: slot of the barrier's number, b: slot of the number of threads or 0xffff.
 const Code* run_barrier(Warp& warp, const Code* code) {
-  if (!context(warp).groups.empty() || warp.mask != warp.whole)
-    return fail(warp, FaultKind::kBarrierDivergence, code);
+  // Lanes that are somewhere else may still come, or end.
+  if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
   warp.barrier = read_words(warp, code->a)[first_lane_of(warp.mask)];
   warp.barrier_count = code->b == 0xffff ? 0 : read_words(warp, code->b)[first_lane_of(warp.mask)];
   return stop(warp, Stop::kBarrier, code + 1);

@@ -45,6 +45,8 @@ class SharedHazards {
   /// Two lanes of one store instruction wrote different values to one place.
   void collision(const SharedAccess& access, std::uint32_t other_lane);
 
+  /// Counts it and keeps one of each pair of lines.
+  void add(const Hazard& hazard);
   [[nodiscard]] std::vector<Hazard> take() { return std::move(hazards_); }
   [[nodiscard]] std::uint64_t count() const { return count_; }
 
@@ -69,7 +71,6 @@ class SharedHazards {
   [[nodiscard]] Mark mark_of(const SharedAccess& access) const;
   void race(const SharedAccess& access, const Mark& other, bool is_other_store);
   [[nodiscard]] bool touch(Cell& cell, const SharedAccess& access, bool is_known);
-  void add(const Hazard& hazard);
 
   std::vector<Cell> cells_;
   std::uint64_t serial_{0}, block_{0};

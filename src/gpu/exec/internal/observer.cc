@@ -148,6 +148,18 @@ void Observer::block_barrier(std::uint32_t warps, bool is_everybody) {
   if (hazards_) hazards_->block_barrier(warps, is_everybody);
 }
 
+void Observer::went_around_barrier(const Warp& warp, std::uint32_t barrier_line,
+                                   std::uint32_t exit_line) {
+  if (!hazards_) return;
+  SharedAccess ended;
+  ended.warp = warp.index;
+  ended.lane = first_lane_of(warp.mask);
+  ended.line = barrier_line;
+  SharedAccess other;
+  other.line = exit_line;
+  hazards_->add({FaultKind::kBarrierDivergence, ended, other, warp.block->number});
+}
+
 Observer::Touched Observer::touched_by(Warp& warp, const Code* code, const CodeInfo& info) const {
   Touched touched;
   touched.mask = warp.mask;

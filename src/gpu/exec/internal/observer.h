@@ -25,6 +25,9 @@ class Observer {
   void begin_block(const BlockState& block);
   /// All lanes of these warps have met at bar.sync.
   void block_barrier(std::uint32_t warps, bool is_everybody);
+  /// The running lanes have ended while others of their warp wait for them at a barrier. Hardware
+  /// lets those go on; the language does not promise it.
+  void went_around_barrier(const Warp& warp, std::uint32_t barrier_line, std::uint32_t exit_line);
   /// Runs one instruction and notes what it did.
   const Code* run(Warp& warp, const Code* code);
 

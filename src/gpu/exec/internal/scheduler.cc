@@ -63,11 +63,20 @@ void all_wait(WarpContext& warp) {
     warp.stop = Stop::kBarrier;
     return;
   }
-  const auto stuck = std::find_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
-    return group.waiting == Waiting::kWarpSync;
+  // Some stand at a barrier that the others do not come to, or all at warp operations that wait for
+  // each other.
+  const auto at_barrier = std::find_if(warp.groups.begin(), warp.groups.end(), [](const Group& g) {
+    return g.waiting == Waiting::kMissing;
   });
+  const bool is_divergent = at_barrier != warp.groups.end();
+  const Group& stuck = is_divergent ? *at_barrier : warp.groups.front();
   warp.stop = Stop::kFault;
-  warp.fault = {FaultKind::kDeadlock, stuck->pc->line, first_lane_of(stuck->mask), 0, 0, false};
+  warp.fault = {is_divergent ? FaultKind::kBarrierDivergence : FaultKind::kDeadlock,
+                stuck.pc->line,
+                first_lane_of(stuck.mask),
+                0,
+                0,
+                false};
 }
 
 }  // namespace
@@ -102,6 +111,9 @@ void run_warp(WarpContext& warp) {
         break;
       case Stop::kBarrier:
         put_back(warp, Waiting::kBarrier);
+        break;
+      case Stop::kMissing:
+        put_back(warp, Waiting::kMissing);
         break;
       case Stop::kYield:
         after = warp.resume;

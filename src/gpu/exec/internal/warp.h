@@ -38,6 +38,7 @@ enum class Stop : std::uint8_t {
   kJoin,      // other groups of lanes may come to this place
   kWarpSync,  // waits for other lanes of the warp
   kBarrier,   // waits for the block
+  kMissing,   // at a barrier, waits for the other lanes of its own warp
   kExit,      // these lanes have ended
   kFault,
 };

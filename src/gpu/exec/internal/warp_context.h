@@ -12,7 +12,7 @@
 namespace kansoku::gpu::exec {
 
 /// Why a group of lanes does not run.
-enum class Waiting : std::uint8_t { kNot, kWarpSync, kBarrier };
+enum class Waiting : std::uint8_t { kNot, kWarpSync, kBarrier, kMissing };
 
 /// Lanes of a warp that stand at one place.
 struct Group {

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same cases on every device that there is: the software device always, a GPU through NVIDIA's
+// driver where one is found (needs gpu). Each example kernel is compared with a plain
+// double-precision computation, every element of it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "common/rng.h"
+#include "cuda/driver_device.h"
+#include "cuda/fatbin.h"
+
+namespace kansoku::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ptx(const std::string& name) {
+  std::ifstream file(fmt::format("{}/tests/data/ptx/{}.ptx", KANSOKU_SOURCE_DIR, name));
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_FALSE(text.str().empty()) << name;
+  return std::move(text).str();
+}
+
+class DeviceTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const bool is_software = GetParam() == "software";
+    auto driver = load_driver(is_software ? KANSOKU_SOFTGPU_LIBCUDA : "libcuda.so.1");
+    if (!driver && !is_software) GTEST_SKIP() << "needs gpu: " << driver.error().what;
+    ASSERT_TRUE(driver) << driver.error().what;
+    const auto count = count_devices(*driver);
+    if (!is_software && (!count || *count == 0)) GTEST_SKIP() << "needs gpu: no device";
+    auto device = open_device(*driver, 0);
+    ASSERT_TRUE(device) << device.error().what;
+    device_ = std::move(*device);
+  }
+
+  template <class T>
+  OwnedMemory to_device(const std::vector<T>& values) {
+    auto memory = make_memory(*device_, values.size() * sizeof(T));
+    EXPECT_TRUE(memory) << (memory ? "" : memory.error().what);
+    EXPECT_TRUE(upload(*device_, memory->get(), std::as_bytes(std::span(values))));
+    return std::move(*memory);
+  }
+  template <class T>
+  std::vector<T> from_device(const OwnedMemory& memory, std::size_t count) {
+    std::vector<T> values(count);
+    const auto status =
+        download(*device_, std::as_writable_bytes(std::span(values)), memory.get());
+    EXPECT_TRUE(status) << (status ? "" : status.error().what);
+    return values;
+  }
+  void run(const std::string& file, const std::string& kernel, const LaunchShape& shape,
+           const KernelArguments& arguments) {
+    auto module = make_module(*device_, ptx(file));
+    ASSERT_TRUE(module) << module.error().what;
+    const auto id = device_->find_kernel(module->get(), kernel);
+    ASSERT_TRUE(id) << id.error().what;
+    const auto launched = device_->launch(*id, shape, arguments, StreamId{});
+    ASSERT_TRUE(launched) << launched.error().what;
+    const auto done = device_->synchronize();
+    ASSERT_TRUE(done) << done.error().what;
+  }
+  static std::vector<float> random(std::size_t count, std::uint64_t seed, double from = -1,
+                                   double to = 1) {
+    Rng rng(seed);
+    std::vector<float> values(count);
+    for (float& value : values)
+      value = static_cast<float>(from + (to - from) * rng.uniform());
+    return values;
+  }
+  /// Every element within `absolute` + `relative` * |wanted|.
+  static void expect_near(const std::vector<float>& got, const std::vector<double>& wanted,
+                          double absolute, double relative) {
+    ASSERT_EQ(got.size(), wanted.size());
+    std::size_t wrong = 0;
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double error = std::abs(static_cast<double>(got[i]) - wanted[i]);
+      worst = std::max(worst, error);
+      if (!(error <= absolute + relative * std::abs(wanted[i]))) ++wrong;
+    }
+    EXPECT_EQ(wrong, 0U) << "of " << got.size() << "; worst error " << worst;
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(DeviceTest, SaysWhatItIs) {
+  const auto info = device_->info();
+  ASSERT_TRUE(info) << info.error().what;
+  EXPECT_FALSE(info->name.empty());
+  EXPECT_GE(info->compute_major, 7U);
+  EXPECT_GE(info->driver_version, 12000);
+  EXPECT_EQ(info->uuid.size(), 32U);
+  fmt::print("{}: {}, sm_{}{}, driver {}\n", GetParam(), info->name, info->compute_major,
+             info->compute_minor, info->driver_version);
+}
+
+TEST_P(DeviceTest, VectorAdd) {
+  const std::size_t n = 100'003;
+  const auto a = random(n, 1), b = random(n, 2);
+  const auto da = to_device(a), db = to_device(b), dc = to_device(std::vector<float>(n));
+  run("vector_add", "vector_add", {{392, 1, 1}, {256, 1, 1}},
+      KernelArguments().add(da.get()).add(db.get()).add(dc.get()).add(static_cast<int>(n)));
+  std::vector<double> wanted(n);
+  for (std::size_t i = 0; i < n; ++i)
+    wanted[i] = static_cast<double>(a[i] + b[i]);  // one rounding, the same one
+  expect_near(from_device<float>(dc, n), wanted, 0, 0);
+}
+
+TEST_P(DeviceTest, Sgemm) {
+  const int n = 96;
+  const auto size = static_cast<std::size_t>(n * n);
+  const auto a = random(size, 3), b = random(size, 4);
+  const auto da = to_device(a), db = to_device(b), dc = to_device(std::vector<float>(size));
+  run("sgemm", "sgemm", {{6, 6, 1}, {16, 16, 1}},
+      KernelArguments().add(da.get()).add(db.get()).add(dc.get()).add(n));
+  std::vector<double> wanted(size);
+  for (std::size_t row = 0; row < 96; ++row) {
+    for (std::size_t column = 0; column < 96; ++column) {
+      for (std::size_t k = 0; k < 96; ++k)
+        wanted[row * 96 + column] +=
+            static_cast<double>(a[row * 96 + k]) * static_cast<double>(b[k * 96 + column]);
+    }
+  }
+  expect_near(from_device<float>(dc, size), wanted, 1e-5, 1e-6);
+}
+
+TEST_P(DeviceTest, Softmax) {
+  const std::size_t rows = 37, columns = 200;
+  const auto in = random(rows * columns, 5, -20, 20);
+  const auto din = to_device(in), dout = to_device(std::vector<float>(in.size()));
+  run("softmax", "softmax", {{37, 1, 1}, {32, 1, 1}},
+      KernelArguments().add(din.get()).add(dout.get()).add(static_cast<int>(columns)));
+  std::vector<double> wanted(in.size());
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* const begin = in.data() + row * columns;
+    const double most = static_cast<double>(*std::max_element(begin, begin + columns));
+    double sum = 0;
+    for (std::size_t i = 0; i < columns; ++i)
+      sum += wanted[row * columns + i] = std::exp(static_cast<double>(begin[i]) - most);
+    for (std::size_t i = 0; i < columns; ++i)
+      wanted[row * columns + i] /= sum;
+  }
+  expect_near(from_device<float>(dout, in.size()), wanted, 1e-12, 1e-5);
+}
+
+TEST_P(DeviceTest, Histogram) {
+  Rng rng(6);
+  std::vector<unsigned char> bytes(123'457);
+  for (unsigned char& byte : bytes)
+    byte = static_cast<unsigned char>(rng.uniform() * rng.uniform() * 256);
+  const auto din = to_device(bytes);
+  const auto dout = to_device(std::vector<unsigned>(256));
+  run("histogram", "histogram", {{20, 1, 1}, {256, 1, 1}},
+      KernelArguments().add(din.get()).add(dout.get()).add(static_cast<int>(bytes.size())));
+  std::vector<unsigned> wanted(256);
+  for (const unsigned char byte : bytes)
+    ++wanted[byte];
+  EXPECT_EQ(from_device<unsigned>(dout, 256), wanted);
+}
+
+TEST_P(DeviceTest, Reduction) {
+  const auto values = random(1'000'001, 7);
+  const auto din = to_device(values), dout = to_device(std::vector<float>(1));
+  run("reduction", "reduce_sum", {{64, 1, 1}, {256, 1, 1}},
+      KernelArguments().add(din.get()).add(dout.get()).add(static_cast<int>(values.size())));
+  const double wanted = std::accumulate(values.begin(), values.end(), 0.0);
+  const double size = std::accumulate(
+      values.begin(), values.end(), 0.0,
+      [](double sum, float value) { return sum + std::abs(static_cast<double>(value)); });
+  expect_near(from_device<float>(dout, 1), {wanted}, 1e-7 * size, 0);
+}
+
+TEST_P(DeviceTest, LayerNorm) {
+  const std::size_t rows = 19, columns = 300;
+  const auto in = random(rows * columns, 8, -3, 5), scale = random(columns, 9),
+             shift = random(columns, 10);
+  const auto din = to_device(in), dscale = to_device(scale), dshift = to_device(shift),
+             dout = to_device(std::vector<float>(in.size()));
+  run("layer_norm", "layer_norm", {{19, 1, 1}, {32, 1, 1}},
+      KernelArguments()
+          .add(din.get())
+          .add(dscale.get())
+          .add(dshift.get())
+          .add(dout.get())
+          .add(static_cast<int>(columns))
+          .add(1e-5F));
+  std::vector<double> wanted(in.size());
+  for (std::size_t row = 0; row < rows; ++row) {
+    double mean = 0, variance = 0;
+    for (std::size_t i = 0; i < columns; ++i)
+      mean += static_cast<double>(in[row * columns + i]) / static_cast<double>(columns);
+    for (std::size_t i = 0; i < columns; ++i)
+      variance += std::pow(static_cast<double>(in[row * columns + i]) - mean, 2) /
+                  static_cast<double>(columns);
+    for (std::size_t i = 0; i < columns; ++i) {
+      wanted[row * columns + i] = (static_cast<double>(in[row * columns + i]) - mean) /
+                                      std::sqrt(variance + 1e-5) * static_cast<double>(scale[i]) +
+                                  static_cast<double>(shift[i]);
+    }
+  }
+  expect_near(from_device<float>(dout, in.size()), wanted, 3e-6, 1e-6);
+}
+
+TEST_P(DeviceTest, ImagesInFatbinsLoadInEveryCompression) {
+  for (const auto compression : {Compression::kNone, Compression::kLz4, Compression::kZstd}) {
+    const auto image = write_fatbin({{ptx("vector_add"), 70}}, compression);
+    ASSERT_TRUE(image);
+    const auto module = make_module(*device_, *image);
+    ASSERT_TRUE(module) << module.error().what;
+    EXPECT_TRUE(device_->find_kernel(module->get(), "vector_add"));
+    const auto missing = device_->find_kernel(module->get(), "no_such_kernel");
+    ASSERT_FALSE(missing);
+    EXPECT_EQ(missing.error().code, Code::kNotFound);
+  }
+}
+
+TEST_P(DeviceTest, StreamsAreOrderedByEvents) {
+  const std::size_t n = 1 << 18;
+  const auto first = make_stream(*device_).value(), second = make_stream(*device_).value();
+  const auto begin = make_event(*device_).value(), end = make_event(*device_).value();
+  const auto a = make_memory(*device_, n).value(), b = make_memory(*device_, n).value();
+  std::vector<std::byte> result(n);
+  ASSERT_TRUE(device_->record(begin.get(), first.get()));
+  for (int round = 1; round <= 20; ++round)
+    ASSERT_TRUE(device_->fill(a.get(), static_cast<std::uint8_t>(round), n, first.get()));
+  ASSERT_TRUE(device_->record(end.get(), first.get()));
+  ASSERT_TRUE(device_->wait(second.get(), end.get()));
+  ASSERT_TRUE(device_->copy_on_device(b.get(), a.get(), n, second.get()));
+  ASSERT_TRUE(device_->copy_to_host(result, b.get(), second.get()));
+  ASSERT_TRUE(device_->synchronize(second.get()));
+  EXPECT_TRUE(std::all_of(result.begin(), result.end(),
+                          [](std::byte byte) { return byte == std::byte{20}; }));
+  const auto ms = device_->elapsed_ms(begin.get(), end.get());
+  ASSERT_TRUE(ms);
+  EXPECT_GE(*ms, 0.0);
+}
+
+TEST_P(DeviceTest, RefusesWhatDoesNotFit) {
+  const auto info = device_->info().value();
+  const auto memory = device_->allocate(info.memory_bytes * 2);
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.error().code, Code::kLimit);
+  const auto module = device_->load_module("this is no PTX");
+  ASSERT_FALSE(module);
+  EXPECT_THAT(module.error().what, HasSubstr("CUDA_ERROR_INVALID"));
+  const auto small = make_memory(*device_, 16).value();
+  std::vector<std::byte> bytes(1 << 20);
+  EXPECT_TRUE(device_->copy_to_device(small.get(), std::span(bytes).first(16), StreamId{}));
+  EXPECT_TRUE(device_->synchronize());
+}
+
+TEST_P(DeviceTest, ThreadsShareADevice) {
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const auto stream = make_stream(*device_);
+      const auto memory = make_memory(*device_, 4096);
+      if (!stream || !memory) return;
+      std::vector<std::byte> bytes(4096);
+      for (int round = 0; round < 20; ++round) {
+        const auto value = static_cast<std::uint8_t>(t * 20 + round);
+        if (!device_->fill(memory->get(), value, 4096, stream->get()) ||
+            !device_->copy_to_host(bytes, memory->get(), stream->get()) ||
+            !device_->synchronize(stream->get()))
+          return;
+        if (std::any_of(bytes.begin(), bytes.end(),
+                        [&](std::byte byte) { return byte != std::byte{value}; }))
+          return;
+      }
+      ++good;
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_EQ(good, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("software", "gpu"),
+                         [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace kansoku::cuda
