@@ -7,19 +7,17 @@
 
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <vector>
 
-#include "gpu/ptx/parser.h"
-#include "gpu/ptx/verifier.h"
+#include "gpu/exec/kernel_for_test.h"
 
 namespace kansoku::gpu::exec {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 /// A clock that goes on by a millisecond whenever somebody looks.
 class HastyClock final : public Clock {
@@ -33,89 +31,10 @@ class HastyClock final : public Clock {
   mutable BootTime now_{};
 };
 
-class ExecutorTest : public ::testing::TestWithParam<Isa> {
- protected:
-  ExecutorTest() : memory_(Memory::create(std::uint64_t{64} << 20).value()) {
-    options_.block = {32, 1, 1};
-  }
-  void SetUp() override {
-    if (GetParam() > best_isa()) GTEST_SKIP() << "this machine lacks " << isa_name(GetParam());
-  }
+class ExecutorTest : public KernelTest {};
 
-  Program load(std::string_view functions) {
-    auto module = ptx::parse_module(
-        fmt::format(".version 8.0\n.target sm_80\n.address_size 64\n{}", functions));
-    EXPECT_TRUE(module) << (module ? "" : module.error().what);
-    EXPECT_THAT(ptx::verify(*module), IsEmpty());
-    auto program = Program::load(std::move(*module), memory_, GetParam());
-    EXPECT_TRUE(program) << (program ? "" : program.error().what);
-    return std::move(*program);
-  }
-  /// A kernel k(out, n) with the usual registers; %r1 is the thread's index in the grid.
-  Program kernel(std::string_view body, std::string_view before = "") {
-    return load(fmt::format(R"({}
-.visible .entry k(.param .u64 out, .param .u32 n)
-{{
-	.reg .b32 %r<30>; .reg .b64 %rd<30>; .reg .pred %p<10>; .reg .f32 %f<10>;
-	mov.u32 %r10, %ctaid.x;
-	mov.u32 %r11, %ntid.x;
-	mov.u32 %r12, %tid.x;
-	mad.lo.u32 %r1, %r10, %r11, %r12;
-	ld.param.u64 %rd1, [out];
-	ld.param.u32 %r2, [n];
-	mul.wide.u32 %rd2, %r1, 4;
-	add.u64 %rd3, %rd1, %rd2;
-{}
-	ret;
-}})",
-                            before, body));
-  }
-
-  template <class T>
-  std::uint64_t upload(const std::vector<T>& values) {
-    const std::uint64_t address = memory_.allocate(values.size() * sizeof(T)).value();
-    std::memcpy(at(address), values.data(), values.size() * sizeof(T));
-    return address;
-  }
-  template <class T = std::uint32_t>
-  std::vector<T> download(std::uint64_t address, std::size_t count) {
-    std::vector<T> values(count);
-    std::memcpy(values.data(), at(address), count * sizeof(T));
-    return values;
-  }
-  static void* at(std::uint64_t address) {
-    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-  }
-
-  /// Runs kernel k on `count` words of memory and gives them back.
-  std::vector<std::uint32_t> run(const Program& program, std::size_t count, std::uint32_t n = 0) {
-    const std::uint64_t out = upload(std::vector<std::uint32_t>(count));
-    fault_ = launch_with(program, out, n);
-    auto values = download(out, count);
-    EXPECT_TRUE(memory_.free(out));
-    return values;
-  }
-  std::string launch_with(const Program& program, std::uint64_t out, std::uint32_t n) {
-    std::array<std::byte, 12> params{};
-    std::memcpy(params.data(), &out, sizeof out);
-    std::memcpy(params.data() + 8, &n, sizeof n);
-    options_.params = params;
-    const auto fault = launch(program, 0, memory_, options_);
-    if (!fault) return fault.error().what;
-    return *fault ? (*fault)->text() : "";
-  }
-
-  Memory memory_;
-  LaunchOptions options_;
-  std::string fault_;
-};
-
-INSTANTIATE_TEST_SUITE_P(AllInstructionSets, ExecutorTest,
-                         ::testing::Values(Isa::kV2, Isa::kV3, Isa::kV4), [](const auto& each) {
-                           std::string name(isa_name(each.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(AllInstructionSets, ExecutorTest, KernelTest::all_isas(),
+                         KernelTest::isa_of_case);
 
 TEST_P(ExecutorTest, EveryThreadHasItsIndex) {
   const Program program = kernel(
@@ -124,7 +43,6 @@ TEST_P(ExecutorTest, EveryThreadHasItsIndex) {
   options_.grid = {5, 1, 1};
   options_.block = {48, 1, 1};  // half a warp at the end of each block
   const auto values = run(program, 240, 201);
-  EXPECT_EQ(fault_, "");
   for (std::uint32_t i = 0; i < 240; ++i)
     EXPECT_EQ(values[i], i < 201 ? i : 0) << i;
 }
@@ -150,7 +68,6 @@ TEST_P(ExecutorTest, NarrowBlocksHaveRowsInAWarp) {
                                                    {2, 2, 2}}) {
     options_.block = block;
     const auto values = run(program, std::size_t{block[0]} * block[1] * block[2]);
-    EXPECT_EQ(fault_, "");
     for (std::uint32_t i = 0; i < values.size(); ++i) {
       const std::uint32_t x = i % block[0], y = i / block[0] % block[1];
       const std::uint32_t z = i / (block[0] * block[1]);
@@ -182,7 +99,6 @@ DONE:
 	st.global.u32 [%rd3], %r4;)");
   options_.block = {96, 1, 1};
   const auto values = run(program, 96);
-  EXPECT_EQ(fault_, "");
   for (std::uint32_t i = 0; i < 96; ++i) {
     std::uint32_t steps = 0;
     for (std::uint32_t v = i + 1; v != 1; ++steps)
@@ -218,8 +134,7 @@ SKIP:
 	st.global.u32 [%rd3], %r6;)");
   options_.block = {256, 1, 1};
   const auto values = run(program, 256);
-  EXPECT_EQ(fault_, "");
-  EXPECT_THAT(values, testing::Each(255 * 256 / 2));
+  EXPECT_THAT(values, Each(255 * 256 / 2));
 }
 
 TEST_P(ExecutorTest, WarpsExchangeValues) {
@@ -236,11 +151,9 @@ TEST_P(ExecutorTest, WarpsExchangeValues) {
 	add.u32 %r5, %r5, %r8;
 	selp.u32 %r8, 1000, 0, %p2;
 	add.u32 %r6, %r6, %r8;
-	mul.wide.u32 %rd2, %r1, 16;
-	add.u64 %rd3, %rd1, %rd2;
-	st.global.v4.u32 [%rd3], {%r3, %r5, %r6, %r7};)");
+	st.global.v4.u32 [%rd3], {%r3, %r5, %r6, %r7};)",
+                                 "", 16);
   const auto values = run(program, 128);
-  EXPECT_EQ(fault_, "");
   for (std::uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(values[4 * i], 4 * (i % 8) + 16 + 8 + 24) << i;
     EXPECT_EQ(values[4 * i + 1], i + 4 < 32 ? 1000 + i + 4 : i) << i;
@@ -261,11 +174,9 @@ TEST_P(ExecutorTest, WarpsVote) {
 	selp.u32 %r7, 1, 0, %p2;
 	selp.u32 %r8, 2, 0, %p3;
 	or.b32 %r7, %r7, %r8;
-	mul.wide.u32 %rd2, %r1, 16;
-	add.u64 %rd3, %rd1, %rd2;
-	st.global.v4.u32 [%rd3], {%r4, %r5, %r6, %r7};)");
+	st.global.v4.u32 [%rd3], {%r4, %r5, %r6, %r7};)",
+                                 "", 16);
   const auto values = run(program, 128);
-  EXPECT_EQ(fault_, "");
   for (std::uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(values[4 * i], 0x22222222U);
     EXPECT_EQ(values[4 * i + 1], 496U);
@@ -315,7 +226,6 @@ SKIP:
 	st.global.u32 [%rd3], %r4;)",
                                  kFactorial);
   const auto values = run(program, 32);
-  EXPECT_EQ(fault_, "");
   constexpr std::array<std::uint32_t, 8> kWanted{1, 1, 2, 6, 24, 77, 720, 5040};
   for (std::uint32_t i = 0; i < 32; ++i)
     EXPECT_EQ(values[i], kWanted[i & 7]) << i;
@@ -340,8 +250,7 @@ DONE:
 	st.global.u32 [%rd3], 9;)");
     options_.block = {96, 1, 1};
     const auto values = run(program, 96, releaser);
-    EXPECT_EQ(fault_, "");
-    EXPECT_THAT(values, testing::Each(9U));
+    EXPECT_THAT(values, Each(9U));
   }
 }
 
@@ -354,7 +263,6 @@ TEST_P(ExecutorTest, BlocksAddToOnePlace) {
   options_.grid = {100, 1, 1};
   options_.workers = 2;
   const auto values = run(program, 4);
-  EXPECT_EQ(fault_, "");
   EXPECT_EQ(values[0], 3200U);
   EXPECT_EQ(values[1], 3199U);
   EXPECT_NE(values[2], 0U);
@@ -393,31 +301,25 @@ END:)",
   std::string printed;
   options_.print = [&](std::string_view text) { printed += text; };
   run(program, 1);
-  EXPECT_EQ(fault_, "");
   EXPECT_EQ(printed, "  0% 0.50 abc\n  1% 1.50 abc\n");
 }
 
 TEST_P(ExecutorTest, TellsWildAndMisalignedAccesses) {
   const Program beyond = kernel("st.global.u32 [%rd3], %r1;");
-  run(beyond, 20);
-  EXPECT_THAT(fault_, HasSubstr("out-of-bounds store of 4 bytes"));
-  EXPECT_THAT(fault_, HasSubstr("thread (20, 0, 0)"));
+  EXPECT_THAT(fault_of(beyond, 20),
+              AllOf(HasSubstr("out-of-bounds store of 4 bytes"), HasSubstr("thread (20, 0, 0)")));
   const Program before = kernel("add.u64 %rd3, %rd3, -4; ld.global.u32 %r3, [%rd3];");
-  run(before, 64);
-  EXPECT_THAT(fault_, HasSubstr("out-of-bounds load of 4 bytes"));
-  EXPECT_THAT(fault_, HasSubstr("thread (0, 0, 0)"));
+  EXPECT_THAT(fault_of(before, 64),
+              AllOf(HasSubstr("out-of-bounds load of 4 bytes"), HasSubstr("thread (0, 0, 0)")));
   const Program odd = kernel("add.u64 %rd3, %rd3, 2; ld.global.u32 %r3, [%rd3];");
-  run(odd, 64);
-  EXPECT_THAT(fault_, HasSubstr("misaligned load of 4 bytes"));
+  EXPECT_THAT(fault_of(odd, 64), HasSubstr("misaligned load of 4 bytes"));
   const Program vector = kernel("st.global.v2.u32 [%rd3], {%r1, %r1};");
-  run(vector, 64);
-  EXPECT_THAT(fault_, HasSubstr("misaligned store of 8 bytes"));
-  EXPECT_THAT(fault_, HasSubstr("thread (1, 0, 0)"));
+  EXPECT_THAT(fault_of(vector, 64),
+              AllOf(HasSubstr("misaligned store of 8 bytes"), HasSubstr("thread (1, 0, 0)")));
   const Program shared = kernel(
       ".shared .b8 s[16]; mov.u64 %rd4, s; mul.wide.u32 %rd5, %r12, 4;"
       "add.u64 %rd4, %rd4, %rd5; st.shared.u32 [%rd4], %r1;");
-  run(shared, 64);
-  EXPECT_THAT(fault_, HasSubstr("out-of-bounds store of 4 bytes"));
+  EXPECT_THAT(fault_of(shared, 64), HasSubstr("out-of-bounds store of 4 bytes"));
   const Program freed = kernel("st.global.u32 [%rd3], %r1;");
   const std::uint64_t gone = upload(std::vector<std::uint32_t>(32));
   ASSERT_TRUE(memory_.free(gone));
@@ -450,34 +352,28 @@ TEST_P(ExecutorTest, GenericAddressesReachAllSpaces) {
 	add.u32 %r3, %r3, %r5;
 	st.u32 [%rd3], %r3;)");
   const auto values = run(program, 32);
-  EXPECT_EQ(fault_, "");
   for (std::uint32_t i = 0; i < 32; ++i)
     EXPECT_EQ(values[i], 33000 + i);
 }
 
 TEST_P(ExecutorTest, TellsWhoCannotGoOn) {
   const Program trap = kernel("setp.eq.u32 %p1, %r12, 7; @%p1 trap;");
-  run(trap, 32);
-  EXPECT_THAT(fault_, HasSubstr("trap: kernel k"));
-  EXPECT_THAT(fault_, HasSubstr("thread (7, 0, 0)"));
+  EXPECT_THAT(fault_of(trap, 32),
+              AllOf(HasSubstr("trap: kernel k"), HasSubstr("thread (7, 0, 0)")));
   const Program divergent =
       kernel("setp.gt.u32 %p1, %r12, 7; @%p1 bra L; bar.sync 0;\nL: bar.sync 0;");
-  run(divergent, 32);
-  EXPECT_THAT(fault_, HasSubstr("barrier divergence"));
+  EXPECT_THAT(fault_of(divergent, 32), HasSubstr("barrier divergence"));
   const Program lonely = kernel("bar.sync 1, 64;");
-  run(lonely, 32);
-  EXPECT_THAT(fault_, HasSubstr("deadlock"));
+  EXPECT_THAT(fault_of(lonely, 32), HasSubstr("deadlock"));
   const Program partial = kernel(
       "setp.gt.u32 %p1, %r12, 7; @%p1 exit; "
       "shfl.sync.idx.b32 %r3, %r12, 20, 31, 0xff;");
-  run(partial, 32);
-  EXPECT_THAT(fault_, HasSubstr("lanes missing"));
+  EXPECT_THAT(fault_of(partial, 32), HasSubstr("lanes missing"));
   const Program endless = kernel("L: bra L;");
   const HastyClock clock;
   options_.clock = &clock;
   options_.time_limit = std::chrono::seconds{1};
-  run(endless, 32);
-  EXPECT_THAT(fault_, HasSubstr("time-out"));
+  EXPECT_THAT(fault_of(endless, 32), HasSubstr("time-out"));
 }
 
 TEST_P(ExecutorTest, LanesThatLoopLongerAreWaitedForAtABarrier) {
@@ -516,16 +412,13 @@ TEST_P(ExecutorTest, LanesThatHaveEndedAreNotWaitedFor) {
 TEST_P(ExecutorTest, RefusesImpossibleLaunches) {
   const Program program = kernel("");
   options_.block = {1025, 1, 1};
-  run(program, 1);
-  EXPECT_THAT(fault_, HasSubstr("more than 1024 threads"));
+  EXPECT_THAT(fault_of(program, 1), HasSubstr("more than 1024 threads"));
   options_.block = {32, 1, 1};
   options_.grid = {1, 0, 1};
-  run(program, 1);
-  EXPECT_THAT(fault_, HasSubstr("an extent of 0"));
+  EXPECT_THAT(fault_of(program, 1), HasSubstr("an extent of 0"));
   options_.grid = {1, 1, 1};
   options_.dynamic_shared_bytes = 1 << 20;
-  run(program, 1);
-  EXPECT_THAT(fault_, HasSubstr("shared memory"));
+  EXPECT_THAT(fault_of(program, 1), HasSubstr("shared memory"));
   options_.dynamic_shared_bytes = 0;
   options_.params = {};
   const auto refused = launch(program, 0, memory_, options_);
@@ -534,17 +427,10 @@ TEST_P(ExecutorTest, RefusesImpossibleLaunches) {
 }
 
 TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
-  const auto error_of = [&](std::string_view body) -> std::string {
-    auto module = ptx::parse_module(fmt::format(
-        ".version 8.0\n.target sm_80\n.visible .entry k()\n{{\n.reg .b32 %r<9>;\n{}\n}}\n", body));
-    if (!module) return module.error().what;
-    const auto program = Program::load(std::move(*module), memory_, GetParam());
-    return program ? "" : program.error().what;
-  };
-  EXPECT_THAT(error_of("wgmma.fence.sync.aligned;"), HasSubstr("ptx line 6: wgmma.fence"));
-  EXPECT_THAT(error_of("add.f8 %r1, %r2, %r3;"), HasSubstr("not supported"));
-  EXPECT_THAT(error_of(".branchtargets A;"), HasSubstr("a directive that is not supported"));
-  EXPECT_EQ(error_of(".pragma \"nounroll\"; ret;"), "");
+  EXPECT_THAT(refusal_of("wgmma.fence.sync.aligned;"), HasSubstr("ptx line 6: wgmma.fence"));
+  EXPECT_THAT(refusal_of("add.f8 %r1, %r2, %r3;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of(".branchtargets A;"), HasSubstr("a directive that is not supported"));
+  EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }
 
 TEST_P(ExecutorTest, VariablesHoldTheirValues) {
@@ -556,8 +442,7 @@ TEST_P(ExecutorTest, VariablesHoldTheirValues) {
 	st.global.u32 [%rd3], %r3;)",
                                  ".const .u32 c[2] = {1, 2};\n.global .u32 v[3] = {7, 8, 9};\n"
                                  ".global .u64 pointer = v+8;\n");
-  EXPECT_THAT(run(program, 32), testing::Each(209U));
-  EXPECT_EQ(fault_, "");
+  EXPECT_THAT(run(program, 32), Each(209U));
   const auto range = program.find_variable("v");
   ASSERT_TRUE(range);
   EXPECT_EQ(range->end - range->begin, 12U);
