@@ -305,9 +305,11 @@ Result<void> FunctionDecoder::matrix_product(const Instruction& in) {
 
 Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   const std::uint32_t count = in.has(Suffix::kX4) ? 4 : in.has(Suffix::kX2) ? 2 : 1;
-  if (in.type() != Type::kB16 || !in.has(Suffix::kM8n8))
+  const Space space = space_of(in);
+  if (in.type() != Type::kB16 || !in.has(Suffix::kM8n8) ||
+      (space != Space::kShared && space != Space::kGeneric))
     return unsupported(in, "a form that is not supported");
-  TRY(const auto from, address(in, at(in, 1), Space::kShared));
+  TRY(const auto from, address(in, at(in, 1), space));
   std::array<std::uint16_t, 4> slots{};
   TRY_VOID(fragment(in, 0, count, slots));
   Code& code = emit(run_ldmatrix);
@@ -318,7 +320,7 @@ Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   code.b = slots[1];
   code.c = slots[2];
   code.site = slots[3];
-  code.extra = count | (in.has(Suffix::kTrans) ? 8 : 0);
+  code.extra = count | (in.has(Suffix::kTrans) ? 8 : 0) | (space == Space::kGeneric ? 16 : 0);
   return {};
 }
 
@@ -334,10 +336,14 @@ Result<void> FunctionDecoder::async_copy(const Instruction& in) {
   if (bytes.kind != OperandKind::kInteger ||
       (bytes.value != 4 && bytes.value != 8 && bytes.value != 16))
     return unsupported(in, "4, 8 or 16 bytes wanted");
+  if (in.has(Suffix::kCg) && bytes.value != 16) return unsupported(in, "16 bytes wanted");
+  // The last operand then is a policy for the cache, which this device does not have.
+  const std::size_t operands = in.operand_count - (in.has(Suffix::kL2Hint) ? 1U : 0U);
+  if (operands != 3 && operands != 4) return unsupported(in, "a form that is not supported");
   TRY(const auto to, address(in, at(in, 0), Space::kShared));
   TRY(const auto from, address(in, at(in, 1), Space::kGlobal));
   std::uint16_t taken = kNoSlot;
-  if (in.operand_count > 3) {
+  if (operands == 4) {
     TRY(taken, source(in, at(in, 3), Type::kU32, false));
   }
   Code& code = emit(run_async_copy);
