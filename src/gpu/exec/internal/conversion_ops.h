@@ -17,9 +17,7 @@ template <class T>
 inline constexpr T kLeast = std::is_signed_v<T> ? static_cast<T>(-kGreatest<T> - 1) : T{0};
 
 template <class To, class From, bool saturates>
-struct IntegerToInteger {
-  using Out = To;
-  using A = From;
+struct IntegerToInteger : Signature<To(From)> {
   static constexpr Linear kLinear =
       sizeof(To) == 8 && sizeof(From) == 4 && !saturates            ? Linear::kWiden
       : sizeof(To) == sizeof(From) && sizeof(To) >= 4 && !saturates ? Linear::kCopy
@@ -67,10 +65,7 @@ inline To rounded_to(From value) {
 }
 
 template <class To, class From>
-struct IntegerToFloat {
-  using Out = To;
-  using A = From;
-  static constexpr Linear kLinear = Linear::kNone;
+struct IntegerToFloat : Signature<To(From)> {
   static To apply(From a) {
     if constexpr (sizeof(To) == 2)
       return narrowed_from_double<To>(static_cast<double>(a));
@@ -122,10 +117,7 @@ inline To clamped(F value) {
 }
 
 template <class To, class From, ToInteger mode, bool flushes>
-struct FloatToInteger {
-  using Out = To;
-  using A = From;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FloatToInteger : Signature<To(From)> {
   static To apply(From a) {
     auto value = widened(a);
     if constexpr (flushes && sizeof(From) == 4) value = flushed(value);
@@ -134,10 +126,7 @@ struct FloatToInteger {
 };
 
 template <class To, class From, bool flushes, bool saturates, bool relu = false>
-struct FloatToFloat {
-  using Out = To;
-  using A = From;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FloatToFloat : Signature<To(From)> {
   static To apply(From a) {
     auto value = widened(a);
     if constexpr (flushes && sizeof(value) == 4) value = flushed(value);
@@ -153,10 +142,7 @@ struct FloatToFloat {
 };
 /// cvt.rni.f32.f32 and the like.
 template <class T, ToInteger mode, bool flushes, bool saturates>
-struct FloatToWhole {
-  using Out = T;
-  using A = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FloatToWhole : Signature<T(T)> {
   static T apply(T a) {
     auto value = widened(a);
     if constexpr (flushes && sizeof(T) == 4) value = flushed(value);
@@ -169,11 +155,7 @@ struct FloatToWhole {
 
 /// Two singles into one register: a becomes the upper half.
 template <class H, bool relu>
-struct TwoToHalves {
-  using Out = std::uint32_t;
-  using A = float;
-  using B = float;
-  static constexpr Linear kLinear = Linear::kNone;
+struct TwoToHalves : Signature<std::uint32_t(float, float)> {
   static std::uint32_t apply(float a, float b) {
     using One = FloatToFloat<H, float, false, false, relu>;
     return to_lane<H>(One::apply(a)) << 16 | to_lane<H>(One::apply(b));
@@ -181,10 +163,7 @@ struct TwoToHalves {
 };
 
 /// To the 10-bit fraction of tf32: to nearest, ties away from zero.
-struct ToTf32 {
-  using Out = float;
-  using A = float;
-  static constexpr Linear kLinear = Linear::kNone;
+struct ToTf32 : Signature<float(float)> {
   static float apply(float a) {
     if (a != a) return float_of(0x7fffffff);
     const std::uint32_t bits = bits_of(a);
@@ -195,23 +174,16 @@ struct ToTf32 {
 
 /// The lower bits of a register, brought to a wider one.
 template <class To, class From>
-struct Extend {
-  using Out = To;
-  using A = From;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Extend : Signature<To(From)> {
   static To apply(From a) { return static_cast<To>(a); }
 };
 /// The lower half of a 64-bit register.
-struct Truncate {
-  using Out = std::uint32_t;
-  using A = std::uint64_t;
+struct Truncate : Signature<std::uint32_t(std::uint64_t)> {
   static constexpr Linear kLinear = Linear::kCopy;
   static std::uint32_t apply(std::uint64_t a) { return static_cast<std::uint32_t>(a); }
 };
 template <class T>
-struct Copy {
-  using Out = T;
-  using A = T;
+struct Copy : Signature<T(T)> {
   static constexpr Linear kLinear = Linear::kCopy;
   static T apply(T a) { return a; }
 };

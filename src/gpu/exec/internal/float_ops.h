@@ -107,20 +107,13 @@ struct XorSign {
 };
 
 template <class T, class Plain, bool flushes = false, bool saturates = false>
-struct FBinary {
-  using Out = T;
-  using A = T;
-  using B = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FBinary : Signature<T(T, T)> {
   static T apply(T a, T b) {
     return finished<T, flushes, saturates>(Plain::of(begun<T, flushes>(a), begun<T, flushes>(b)));
   }
 };
 template <class T, class Plain, bool flushes = false, bool saturates = false>
-struct FUnary {
-  using Out = T;
-  using A = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FUnary : Signature<T(T)> {
   static T apply(T a) { return finished<T, flushes, saturates>(Plain::of(begun<T, flushes>(a))); }
 };
 
@@ -131,12 +124,7 @@ inline double fused(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
 template <class T, bool flushes = false, bool saturates = false>
-struct FFma {
-  using Out = T;
-  using A = T;
-  using B = T;
-  using C = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FFma : Signature<T(T, T, T)> {
   static T apply(T a, T b, T c) {
     return finished<T, flushes, saturates>(
         fused(begun<T, flushes>(a), begun<T, flushes>(b), begun<T, flushes>(c)));
@@ -156,18 +144,11 @@ struct FAbs {
   }
 };
 template <class T, class Plain, bool flushes>
-struct FSign {
-  using Out = T;
-  using A = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FSign : Signature<T(T)> {
   static T apply(T a) { return Plain::of(begun<T, flushes>(a)); }
 };
 template <class T>
-struct FCopysign {
-  using Out = T;
-  using A = T;
-  using B = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct FCopysign : Signature<T(T, T)> {
   /// The sign of a, the rest of b.
   static T apply(T a, T b) {
     using Bits = decltype(bits_of(a));
@@ -284,11 +265,7 @@ inline H flushed_half(H value) {
 
 /// One operation in single precision and one more rounding is exact for halves: add, sub, mul.
 template <class H, class Plain, bool flushes = false, bool saturates = false>
-struct HBinary {
-  using Out = H;
-  using A = H;
-  using B = H;
-  static constexpr Linear kLinear = Linear::kNone;
+struct HBinary : Signature<H(H, H)> {
   static H apply(H a, H b) {
     if constexpr (flushes) {
       a = flushed_half(a);
@@ -301,10 +278,7 @@ struct HBinary {
   }
 };
 template <class H, class Plain, bool flushes = false>
-struct HUnary {
-  using Out = H;
-  using A = H;
-  static constexpr Linear kLinear = Linear::kNone;
+struct HUnary : Signature<H(H)> {
   static H apply(H a) {
     if constexpr (flushes) a = flushed_half(a);
     const H rounded = narrowed<H>(Plain::of(to_float(a)));
@@ -313,12 +287,7 @@ struct HUnary {
 };
 /// The product of two halves and the sum are exact in double but for their last bits.
 template <class H, bool flushes = false, bool saturates = false, bool relu = false>
-struct HFma {
-  using Out = H;
-  using A = H;
-  using B = H;
-  using C = H;
-  static constexpr Linear kLinear = Linear::kNone;
+struct HFma : Signature<H(H, H, H)> {
   static H apply(H a, H b, H c) {
     if constexpr (flushes) {
       a = flushed_half(a);
@@ -343,10 +312,7 @@ struct HFma {
   }
 };
 template <class H, bool clears>
-struct HSign {
-  using Out = H;
-  using A = H;
-  static constexpr Linear kLinear = Linear::kNone;
+struct HSign : Signature<H(H)> {
   static H apply(H a) {
     return {static_cast<std::uint16_t>(clears ? a.bits & 0x7fff : a.bits ^ 0x8000)};
   }
@@ -354,10 +320,7 @@ struct HSign {
 
 /// Two halves in 32 bits, each by itself.
 template <class F>
-struct PairUnary {
-  using Out = std::uint32_t;
-  using A = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct PairUnary : Signature<std::uint32_t(std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a) {
     using H = typename F::A;
     return to_lane<H>(F::apply(from_lane<H>(a & 0xffff))) |
@@ -365,11 +328,7 @@ struct PairUnary {
   }
 };
 template <class F>
-struct PairBinary {
-  using Out = std::uint32_t;
-  using A = std::uint32_t;
-  using B = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct PairBinary : Signature<std::uint32_t(std::uint32_t, std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a, std::uint32_t b) {
     using H = typename F::A;
     return to_lane<H>(F::apply(from_lane<H>(a & 0xffff), from_lane<H>(b & 0xffff))) |
@@ -377,12 +336,7 @@ struct PairBinary {
   }
 };
 template <class F>
-struct PairTernary {
-  using Out = std::uint32_t;
-  using A = std::uint32_t;
-  using B = std::uint32_t;
-  using C = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct PairTernary : Signature<std::uint32_t(std::uint32_t, std::uint32_t, std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
     using H = typename F::A;
     return to_lane<H>(F::apply(from_lane<H>(a & 0xffff), from_lane<H>(b & 0xffff),

@@ -47,39 +47,30 @@ template <class T>
 using Ring = std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>;
 
 template <class T, Linear linear>
-struct BinaryOf {
-  using Out = T;
-  using A = T;
-  using B = T;
+struct LinearBinary : Signature<T(T, T)> {
   static constexpr Linear kLinear = sizeof(T) >= 4 ? linear : Linear::kNone;
-};
-template <class T>
-struct UnaryOf {
-  using Out = T;
-  using A = T;
-  static constexpr Linear kLinear = Linear::kNone;
 };
 
 template <class T>
-struct Add : BinaryOf<T, Linear::kAdd> {
+struct Add : LinearBinary<T, Linear::kAdd> {
   static T apply(T a, T b) {
     return static_cast<T>(static_cast<Ring<T>>(a) + static_cast<Ring<T>>(b));
   }
 };
 template <class T>
-struct Sub : BinaryOf<T, Linear::kSub> {
+struct Sub : LinearBinary<T, Linear::kSub> {
   static T apply(T a, T b) {
     return static_cast<T>(static_cast<Ring<T>>(a) - static_cast<Ring<T>>(b));
   }
 };
 template <class T>
-struct MulLo : BinaryOf<T, Linear::kMul> {
+struct MulLo : LinearBinary<T, Linear::kMul> {
   static T apply(T a, T b) {
     return static_cast<T>(static_cast<Ring<T>>(a) * static_cast<Ring<T>>(b));
   }
 };
 template <class T>
-struct MulHi : BinaryOf<T, Linear::kNone> {
+struct MulHi : Signature<T(T, T)> {
   static T apply(T a, T b) {
     if constexpr (sizeof(T) == 8) {
       using Wide = std::conditional_t<std::is_signed_v<T>, Int128, Uint128>;
@@ -102,14 +93,14 @@ struct MulWide {
   }
 };
 template <class T>
-struct SatAdd : BinaryOf<T, Linear::kNone> {
+struct SatAdd : Signature<T(T, T)> {
   static T apply(T a, T b) {
     const std::int64_t sum = static_cast<std::int64_t>(a) + static_cast<std::int64_t>(b);
     return static_cast<T>(sum > INT_MAX ? INT_MAX : sum < INT_MIN ? INT_MIN : sum);
   }
 };
 template <class T>
-struct SatSub : BinaryOf<T, Linear::kNone> {
+struct SatSub : Signature<T(T, T)> {
   static T apply(T a, T b) {
     const std::int64_t sum = static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b);
     return static_cast<T>(sum > INT_MAX ? INT_MAX : sum < INT_MIN ? INT_MIN : sum);
@@ -140,7 +131,7 @@ struct MadHiSat : MadHi<T> {
 
 /// The machine has no traps here: a division by zero gives all ones, a remainder its dividend.
 template <class T>
-struct Div : BinaryOf<T, Linear::kNone> {
+struct Div : Signature<T(T, T)> {
   static T apply(T a, T b) {
     if (b == 0) return static_cast<T>(~Unsigned<T>{0});
     if constexpr (std::is_signed_v<T>) {
@@ -150,7 +141,7 @@ struct Div : BinaryOf<T, Linear::kNone> {
   }
 };
 template <class T>
-struct Rem : BinaryOf<T, Linear::kNone> {
+struct Rem : Signature<T(T, T)> {
   static T apply(T a, T b) {
     if (b == 0) return a;
     if constexpr (std::is_signed_v<T>) {
@@ -160,36 +151,31 @@ struct Rem : BinaryOf<T, Linear::kNone> {
   }
 };
 template <class T>
-struct Neg : UnaryOf<T> {
+struct Neg : Signature<T(T)> {
   static T apply(T a) { return static_cast<T>(Ring<T>{0} - static_cast<Ring<T>>(a)); }
 };
 template <class T>
-struct Abs : UnaryOf<T> {
+struct Abs : Signature<T(T)> {
   static T apply(T a) { return a < 0 ? Neg<T>::apply(a) : a; }
 };
 template <class T>
-struct Min : BinaryOf<T, Linear::kNone> {
+struct Min : Signature<T(T, T)> {
   static T apply(T a, T b) { return b < a ? b : a; }
 };
 template <class T>
-struct Max : BinaryOf<T, Linear::kNone> {
+struct Max : Signature<T(T, T)> {
   static T apply(T a, T b) { return a < b ? b : a; }
 };
 template <class T>
-struct MinRelu : BinaryOf<T, Linear::kNone> {
+struct MinRelu : Signature<T(T, T)> {
   static T apply(T a, T b) { return Max<T>::apply(Min<T>::apply(a, b), 0); }
 };
 template <class T>
-struct MaxRelu : BinaryOf<T, Linear::kNone> {
+struct MaxRelu : Signature<T(T, T)> {
   static T apply(T a, T b) { return Max<T>::apply(Max<T>::apply(a, b), 0); }
 };
 template <class T>
-struct Sad {
-  using Out = T;
-  using A = T;
-  using B = T;
-  using C = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Sad : Signature<T(T, T, T)> {
   static T apply(T a, T b, T c) {
     const T difference = a < b ? Sub<T>::apply(b, a) : Sub<T>::apply(a, b);
     return Add<T>::apply(c, difference);
@@ -206,11 +192,11 @@ inline std::int64_t low24(T a) {
   }
 }
 template <class T>
-struct Mul24Lo : BinaryOf<T, Linear::kNone> {
+struct Mul24Lo : Signature<T(T, T)> {
   static T apply(T a, T b) { return static_cast<T>(low24(a) * low24(b)); }
 };
 template <class T>
-struct Mul24Hi : BinaryOf<T, Linear::kNone> {
+struct Mul24Hi : Signature<T(T, T)> {
   static T apply(T a, T b) { return static_cast<T>((low24(a) * low24(b)) >> 16); }
 };
 template <class T>
@@ -223,32 +209,29 @@ struct Mad24HiSat : Mad24Hi<T> {
 };
 
 template <class T>
-struct And : BinaryOf<T, Linear::kNone> {
+struct And : Signature<T(T, T)> {
   static T apply(T a, T b) { return static_cast<T>(a & b); }
 };
 template <class T>
-struct Or : BinaryOf<T, Linear::kNone> {
+struct Or : Signature<T(T, T)> {
   static T apply(T a, T b) { return static_cast<T>(a | b); }
 };
 template <class T>
-struct Xor : BinaryOf<T, Linear::kNone> {
+struct Xor : Signature<T(T, T)> {
   static T apply(T a, T b) { return static_cast<T>(a ^ b); }
 };
 template <class T>
-struct Not : UnaryOf<T> {
+struct Not : Signature<T(T)> {
   static T apply(T a) { return static_cast<T>(~a); }
 };
 template <class T>
-struct Cnot : UnaryOf<T> {
+struct Cnot : Signature<T(T)> {
   static T apply(T a) { return a == 0 ? 1 : 0; }
 };
 
 /// Counts beyond the width give what shifting bit by bit would: PTX clamps, C++ has no answer.
 template <class T>
-struct Shl {
-  using Out = T;
-  using A = T;
-  using B = std::uint32_t;
+struct Shl : Signature<T(T, std::uint32_t)> {
   static constexpr Linear kLinear = sizeof(T) >= 4 ? Linear::kShl : Linear::kNone;
   static T apply(T a, std::uint32_t b) {
     const Ring<T> shifted = static_cast<Ring<T>>(a) << (b & (kBits<Ring<T>> - 1));
@@ -256,11 +239,7 @@ struct Shl {
   }
 };
 template <class T>
-struct Shr {
-  using Out = T;
-  using A = T;
-  using B = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Shr : Signature<T(T, std::uint32_t)> {
   static T apply(T a, std::uint32_t b) {
     const std::uint32_t count = b < kBits<T> ? b : kBits<T> - 1;
     if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> count);
@@ -270,12 +249,7 @@ struct Shr {
 
 /// shf: the 64 bits {b, a} shifted, 32 of them.
 template <bool is_left, bool wraps>
-struct Shf {
-  using Out = std::uint32_t;
-  using A = std::uint32_t;
-  using B = std::uint32_t;
-  using C = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Shf : Signature<std::uint32_t(std::uint32_t, std::uint32_t, std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
     const std::uint32_t count = wraps ? (c & 31) : (c < 32 ? c : 32);
     const std::uint64_t both = (static_cast<std::uint64_t>(b) << 32) | a;
@@ -291,10 +265,7 @@ inline std::uint32_t count_ones(std::uint64_t value) {
   return static_cast<std::uint32_t>((value * 0x0101010101010101) >> 56);
 }
 template <class T>
-struct Popc {
-  using Out = std::uint32_t;
-  using A = T;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Popc : Signature<std::uint32_t(T)> {
   static std::uint32_t apply(T a) { return count_ones(static_cast<Unsigned<T>>(a)); }
 };
 template <class T>
@@ -322,7 +293,7 @@ struct BfindShift : Popc<T> {
   }
 };
 template <class T>
-struct Brev : UnaryOf<T> {
+struct Brev : Signature<T(T)> {
   static T apply(T a) {
     std::uint64_t v = a;
     v = ((v >> 1) & 0x5555555555555555) | ((v & 0x5555555555555555) << 1);
@@ -337,12 +308,7 @@ struct Brev : UnaryOf<T> {
 
 /// Bits [position, position + length) of a, the sign being the last of them that exists.
 template <class T>
-struct Bfe {
-  using Out = T;
-  using A = T;
-  using B = std::uint32_t;
-  using C = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
+struct Bfe : Signature<T(T, std::uint32_t, std::uint32_t)> {
   static T apply(T a, std::uint32_t b, std::uint32_t c) {
     const std::uint32_t position = b & 0xff, length = c & 0xff;
     const auto bits = static_cast<Unsigned<T>>(a);
@@ -374,7 +340,7 @@ struct Bfi {
   }
 };
 template <bool clamps, bool is_signed>
-struct Szext : BinaryOf<std::uint32_t, Linear::kNone> {
+struct Szext : Signature<std::uint32_t(std::uint32_t, std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a, std::uint32_t b) {
     const std::uint32_t length = clamps ? (b < 32 ? b : 32) : (b & 31);
     if (length == 0) return 0;
@@ -385,7 +351,7 @@ struct Szext : BinaryOf<std::uint32_t, Linear::kNone> {
   }
 };
 template <bool clamps>
-struct Bmsk : BinaryOf<std::uint32_t, Linear::kNone> {
+struct Bmsk : Signature<std::uint32_t(std::uint32_t, std::uint32_t)> {
   static std::uint32_t apply(std::uint32_t a, std::uint32_t b) {
     const std::uint32_t position = clamps ? (a < 32 ? a : 32) : (a & 31);
     const std::uint32_t width = clamps ? (b < 32 ? b : 32) : (b & 31);
@@ -394,13 +360,7 @@ struct Bmsk : BinaryOf<std::uint32_t, Linear::kNone> {
   }
 };
 
-struct TernaryBits {
-  using Out = std::uint32_t;
-  using A = std::uint32_t;
-  using B = std::uint32_t;
-  using C = std::uint32_t;
-  static constexpr Linear kLinear = Linear::kNone;
-};
+using TernaryBits = Signature<std::uint32_t(std::uint32_t, std::uint32_t, std::uint32_t)>;
 /// Byte `index` (3 bits; the fourth replicates its sign) of the eight bytes {b, a}.
 inline std::uint32_t picked_byte(std::uint64_t both, std::uint32_t index) {
   const auto byte = static_cast<std::uint32_t>(both >> (8 * (index & 7)) & 0xff);

@@ -25,9 +25,6 @@ struct BFloat {
   std::uint16_t bits;
 };
 
-template <class T>
-inline constexpr bool kIsPlainInteger = std::is_integral_v<T>;
-
 /// A value out of its lane, and back.
 template <class T>
 inline T from_lane(Container<T> lane) {
@@ -157,6 +154,24 @@ inline bool stays_in_range(const Warp& warp, const Affine& affine) {
 
 /// How an operation acts on affine operands; everything works on uniform ones.
 enum class Linear { kNone, kAdd, kSub, kMul, kShl, kMad, kCopy, kWiden, kMulWide, kMadWide };
+
+/// What the loops ask of an operation: types of its result and its sources, and how it is linear.
+template <class Function>
+struct Signature;
+template <class Result, class First>
+struct Signature<Result(First)> {
+  using Out = Result;
+  using A = First;
+  static constexpr Linear kLinear = Linear::kNone;
+};
+template <class Result, class First, class Second>
+struct Signature<Result(First, Second)> : Signature<Result(First)> {
+  using B = Second;
+};
+template <class Result, class First, class Second, class Third>
+struct Signature<Result(First, Second, Third)> : Signature<Result(First, Second)> {
+  using C = Third;
+};
 
 inline std::uint64_t sign_extended(std::uint64_t low) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(low)));
