@@ -5,10 +5,11 @@
 //
 //   check_forms FOLDER              what is wrong, and a count
 //   check_forms FOLDER --mutate     puts a wrong handler into each row of the operation table in
-//                                   turn; every row must turn a case red
+//                                   turn; every row must have a case and turn it red
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -37,6 +39,13 @@ using namespace kansoku::gpu;
 
 constexpr std::uint64_t kSentinel = 0x5a5a5a5a5a5a5a5a;
 constexpr std::size_t kOperandsMax = 4;
+// Of a row in memory: its operands; its result, the one under a guard, and from 32 on scratch.
+constexpr std::size_t kInBytes = 32, kOutBytes = 64;
+// What a case finds in constant memory and in the kernel's parameters; forms.py knows it too.
+constexpr std::size_t kTableBytes = 256;
+constexpr std::uint8_t table_byte(std::size_t i) {
+  return static_cast<std::uint8_t>(i * 37 + 11);
+}
 
 struct Row {
   std::vector<std::uint64_t> operands;
@@ -118,15 +127,25 @@ std::uint32_t register_bits(const std::string& type) {
   return std::max(bits_of(type), 16U);
 }
 
+std::string table_text() {
+  std::string text;
+  for (std::size_t i = 0; i < kTableBytes; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", table_byte(i));
+  return text;
+}
+
 std::string kernel_text(const Case& test) {
   const std::string& dest = test.types[0];
   const bool is_predicate = dest == "pred";
-  std::string text =
+  std::string text = fmt::format(
       ".version 8.0\n.target sm_80\n.address_size 64\n"
-      ".visible .entry k(.param .u64 in, .param .u64 out, .param .u32 rows)\n{\n"
-      "\t.reg .b32 %i, %n, %t, %w, %v;\n\t.reg .b64 %p, %q, %z, %s, %l;\n\t.reg .pred %over, "
-      "%odd;\n"
-      "\t.shared .align 16 .b8 shared_bytes[512];\n\t.local .align 16 .b8 local_bytes[16];\n";
+      ".const .align 32 .b8 const_bytes[{0}] = {{{1}}};\n"
+      ".visible .entry k(.param .u64 in, .param .u64 out, .param .u32 rows, "
+      ".param .align 32 .b8 param_bytes[{0}])\n{{\n"
+      "\t.reg .b32 %i, %n, %t, %w, %v;\n\t.reg .b64 %p, %q, %z, %s, %l, %k, %h, %m;\n"
+      "\t.reg .pred %over, %odd;\n"
+      "\t.shared .align 32 .b8 shared_bytes[1024];\n\t.local .align 32 .b8 local_bytes[32];\n",
+      kTableBytes, table_text());
   const std::string_view names[kOperandsMax] = {"%a", "%b", "%c", "%e"};
   for (std::size_t k = 1; k < test.types.size(); ++k)
     text += fmt::format("\t.reg .b{} {};\n", register_bits(test.types[k]), names[k - 1]);
@@ -134,12 +153,12 @@ std::string kernel_text(const Case& test) {
                        : fmt::format("\t.reg .b{} %d, %g;\n", register_bits(dest));
   text +=
       "\tmov.u32 %i, %ctaid.x;\n\tmov.u32 %n, %ntid.x;\n\tmov.u32 %t, %tid.x;\n"
-      "\tmov.u64 %s, shared_bytes;\n\tmul.wide.u32 %q, %t, 16;\n\tadd.u64 %s, %s, %q;\n"
-      "\tmov.u64 %l, local_bytes;\n"
+      "\tmov.u64 %s, shared_bytes;\n\tmul.wide.u32 %q, %t, 32;\n\tadd.u64 %s, %s, %q;\n"
+      "\tmov.u64 %l, local_bytes;\n\tmov.u64 %k, const_bytes;\n\tmov.u64 %h, param_bytes;\n"
       "\tmad.lo.u32 %i, %i, %n, %t;\n\tld.param.u32 %n, [rows];\n"
       "\tsetp.ge.u32 %over, %i, %n;\n\t@%over bra END;\n"
       "\tld.param.u64 %p, [in];\n\tmul.wide.u32 %q, %i, 32;\n\tadd.u64 %p, %p, %q;\n"
-      "\tld.param.u64 %z, [out];\n\tmul.wide.u32 %q, %i, 16;\n\tadd.u64 %z, %z, %q;\n"
+      "\tld.param.u64 %z, [out];\n\tmul.wide.u32 %q, %i, 64;\n\tadd.u64 %z, %z, %q;\n"
       "\tld.global.u32 %t, [%p+16];\n\tand.b32 %t, %t, 1;\n\tsetp.ne.u32 %odd, %t, 0;\n";
   for (std::size_t k = 1; k < test.types.size(); ++k) {
     text += fmt::format("\tld.global.b{} {}, [%p+{}];\n", register_bits(test.types[k]),
@@ -183,6 +202,9 @@ bool is_right(const Case& test, const Row& row, std::uint64_t got) {
   const std::string& dest = test.types[0];
   got &= mask_of(bits_of(dest));
   if (row.is_nan) return is_nan_of(dest, got);
+  if (dest.ends_with("x2"))
+    return distance(got & 0xffff, row.result & 0xffff) <= test.ulp &&
+           distance(got >> 16, row.result >> 16) <= test.ulp;
   return distance(got, row.result) <= test.ulp;
 }
 
@@ -195,8 +217,8 @@ class Device {
     auto program = exec::Program::load(module, memory_, isa);
     if (!program) return program.error().what;
     const std::size_t count = test.rows.size();
-    const std::uint64_t in = must(memory_.allocate(count * 32));
-    const std::uint64_t out = must(memory_.allocate(count * 16));
+    const std::uint64_t in = must(memory_.allocate(count * kInBytes));
+    const std::uint64_t out = must(memory_.allocate(count * kOutBytes));
     std::string wrong;
     for (const std::uint32_t width : {32U, 1U}) {
       if (wrong.empty()) wrong = launch(test, *program, in, out, width);
@@ -221,27 +243,30 @@ class Device {
     for (std::size_t i = 0; i < count; ++i) {
       for (std::size_t k = 0; k < kOperandsMax; ++k)
         inputs[4 * i + k] = k < test.rows[i].operands.size() ? test.rows[i].operands[k] : i;
-      outputs[2 * i] = outputs[2 * i + 1] = 0;
     }
+    std::fill_n(outputs, count * kOutBytes / sizeof *outputs, 0);
     struct {
       std::uint64_t in, out;
       std::uint32_t rows;
-    } params{in, out, static_cast<std::uint32_t>(count)};
+      alignas(32) std::array<std::uint8_t, kTableBytes> bytes;
+    } params{in, out, static_cast<std::uint32_t>(count), {}};
+    for (std::size_t i = 0; i < kTableBytes; ++i)
+      params.bytes[i] = table_byte(i);
     exec::LaunchOptions options;
     options.grid[0] = (static_cast<std::uint32_t>(count) + width - 1) / width;
     options.block[0] = width;
-    options.params = std::as_bytes(std::span(&params, 1)).first(20);
+    options.params = std::as_bytes(std::span(&params, 1));
     const auto fault = exec::launch(program, 0, memory_, options);
     if (!fault) return fault.error().what;
     if (*fault) return (*fault)->text();
     const bool is_guarded = test.text.find("%odd") == std::string::npos;
     for (std::size_t i = 0; i < count; ++i) {
       const bool is_active = (i & 3) == 1;
-      const std::uint64_t guarded = outputs[2 * i + 1];
+      const std::uint64_t* const output = outputs + i * kOutBytes / sizeof *outputs;
+      const std::uint64_t guarded = output[1];
       const std::uint64_t left =
           test.types[0] == "pred" ? 0 : kSentinel & mask_of(register_bits(test.types[0]));
-      if (!is_right(test, test.rows[i], outputs[2 * i]))
-        return describe(test, i, outputs[2 * i], width, "");
+      if (!is_right(test, test.rows[i], output[0])) return describe(test, i, output[0], width, "");
       if (is_guarded && (is_active ? !is_right(test, test.rows[i], guarded) : guarded != left))
         return describe(test, i, guarded, width, is_active ? " under a guard" : " past its guard");
     }
@@ -301,18 +326,18 @@ struct Tally {
   std::vector<std::string> survivors;
 };
 
-/// True if a case of a row turns red with another handler in it.
+/// True if a case of a row turns red with another handler in the place of one of its two.
 bool is_killed(Device& device, const std::vector<const Parsed*>& cases, exec::Isa isa,
-               const std::string& row, exec::Handler handler) {
-  broken().original = exec::replace_form_for_test(isa, row, handler);
+               exec::Handler& place, exec::Handler handler) {
+  broken().original = std::exchange(place, handler);
   const bool is_red = std::any_of(cases.begin(), cases.end(), [&](const Parsed* parsed) {
     return !device.run(parsed->test, parsed->module, isa).empty();
   });
-  exec::replace_form_for_test(isa, row, broken().original);
+  place = broken().original;
   return is_red;
 }
 
-/// Breaks every row of the operation table that a case has been written for.
+/// Breaks every row of the operation table; a row without a case is wrong as well.
 int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
   std::map<std::string, const Parsed*> by_name;
   for (const Parsed& parsed : cases)
@@ -332,12 +357,16 @@ int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
       continue;
     }
     broken().destination = row.shape[0];
-    for (auto [tally, handler] :
-         {std::pair{&flipped, &flip_one_lane}, std::pair{&skipped, &do_nothing}}) {
-      if (is_killed(device, own, isa, row.name, handler)) {
-        ++tally->killed;
-      } else {
-        tally->survivors.push_back(row.name);
+    exec::Form& form = exec::form_for_test(isa, row.name);
+    for (exec::Handler* const place : {&form.run, &form.combined}) {
+      if (*place == nullptr) continue;
+      for (auto [tally, handler] :
+           {std::pair{&flipped, &flip_one_lane}, std::pair{&skipped, &do_nothing}}) {
+        if (is_killed(device, own, isa, *place, handler)) {
+          ++tally->killed;
+        } else {
+          tally->survivors.push_back(row.name + (place == &form.combined ? " combined" : ""));
+        }
       }
     }
   }
@@ -348,11 +377,11 @@ int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
   for (const std::string& name : skipped.survivors)
     fmt::print("survived without doing anything: {}\n", name);
   fmt::print(
-      "mutated {}: {} of {} rows killed with a bit flipped, {} without doing anything; {} rows "
-      "have no case of their own\n",
-      exec::isa_name(isa), flipped.killed, rows.size() - without.size(), skipped.killed,
-      without.size());
-  return flipped.survivors.empty() && skipped.survivors.empty() ? 0 : 1;
+      "mutated {}: {} handlers of {} rows killed with a bit flipped, {} without doing anything; "
+      "{} and {} survived; {} rows have no case of their own\n",
+      exec::isa_name(isa), flipped.killed, rows.size(), skipped.killed, flipped.survivors.size(),
+      skipped.survivors.size(), without.size());
+  return flipped.survivors.empty() && skipped.survivors.empty() && without.empty() ? 0 : 1;
 }
 
 }  // namespace

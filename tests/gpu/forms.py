@@ -256,6 +256,20 @@ def bit_forms():
             text=f"lop3.b32 %d, %a, %b, %c, {table};")
 
 
+def pack_forms():
+    """Parts in braces, the lowest first."""
+    names = ("%a", "%b", "%c", "%e")
+    for width, count in ((16, 2), (32, 2), (32, 4), (64, 2), (64, 4)):
+        part = width // count
+        add(f"pack.b{width}.{count}", f"b{width}", [f"b{part}"] * count,
+            lambda *parts, w=part: sum(value << i * w for i, value in enumerate(parts)),
+            text=f"mov.b{width} %d, {{{', '.join(names[:count])}}};")
+        for nth in range(count):
+            parts = ", ".join("%d" if i == nth else "_" for i in range(count))
+            add(f"unpack.b{width}.{count}.{nth}", f"b{part}", [f"b{width}"], lambda a, first=nth * part: a >> first,
+                text=f"mov.b{width} {{{parts}}}, %a;")
+
+
 def insert(a, b, position, length, width):
     position, length = position & 255, length & 255
     result = b
@@ -341,25 +355,47 @@ def compare(form, op, a, b, ftz=False):
     return {"eq": equal, "ne": not equal, "lt": less, "le": less or equal, "gt": not less and not equal, "ge": not less}[base]
 
 
+COMBINATIONS = {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "xor": lambda x, y: x != y}
+
+
+def add_setp(words, t, function):
+    """Alone, and combined with a predicate: with a second destination or as the second one, that predicate negated or not."""
+    op, *ftz = words.split(".")
+    name = f"setp.{words}.{t}"
+    add(name, "pred", [t, t], function)
+    for combination, to, predicate, is_negation in (("and", "%d|%over", "%odd_c", False), ("or", "%over|%d", "!%odd_c", True),
+                                                    ("xor", "%d", "!%odd_c", False)):
+        def combined(a, b, c, f=COMBINATIONS[combination], negated=is_negation, predicate=predicate):
+            return f(bool(function(a, b)) != negated, bool(c & 1) != (predicate[0] == "!"))
+        add(f"{name}.{combination}", "pred", [t, t, "u32"], combined,
+            text=f"setp.{'.'.join([op, combination, *ftz, t])} {to}, %a, %b, {predicate};")
+
+
 def comparison_forms():
     for t in INTEGERS:
         for op, order in ORDERS.items():
-            add(f"setp.{op}.{t}", "pred", [t, t], lambda a, b, t=t, o=order: o(number(t, a), number(t, b)))
+            add_setp(op, t, lambda a, b, t=t, o=order: o(number(t, a), number(t, b)))
         if not is_signed(t):
             for op, same in UNSIGNED_NAMES.items():
-                add(f"setp.{op}.{t}", "pred", [t, t], lambda a, b, o=ORDERS[same]: o(a, b))
+                add_setp(op, t, lambda a, b, o=ORDERS[same]: o(a, b))
     for t in ("b16", "b32", "b64"):
         for op in ("eq", "ne"):
-            add(f"setp.{op}.{t}", "pred", [t, t], lambda a, b, o=ORDERS[op]: o(a, b))
+            add_setp(op, t, lambda a, b, o=ORDERS[op]: o(a, b))
     for t, form in FORMATS.items():
         for op in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
-            add(f"setp.{op}.{t}", "pred", [t, t], lambda a, b, f=form, o=op: compare(f, o, a, b))
+            add_setp(op, t, lambda a, b, f=form, o=op: compare(f, o, a, b))
             if t == "f32":
-                add(f"setp.{op}.ftz.f32", "pred", [t, t], lambda a, b, f=form, o=op: compare(f, o, a, b, True))
+                add_setp(f"{op}.ftz", t, lambda a, b, f=form, o=op: compare(f, o, a, b, True))
     for t in ("u32", "s32"):
         for op, order in ORDERS.items():
             for to, yes in (("u32", 0xffffffff), ("s32", 0xffffffff), ("f32", 0x3f800000)):
-                add(f"set.{op}.{to}.{t}", to, [t, t], lambda a, b, t=t, o=order, y=yes: y if o(number(t, a), number(t, b)) else 0)
+                def set_to(a, b, t=t, o=order, y=yes):
+                    return y if o(number(t, a), number(t, b)) else 0
+                add(f"set.{op}.{to}.{t}", to, [t, t], set_to)
+                add(f"set.{op}.{to}.{t}.xor", to, [t, t, "u32"], lambda a, b, c, f=set_to, y=yes: 0 if bool(f(a, b)) == bool(c & 1) else y,
+                    text=f"set.{op}.xor.{to}.{t} %d, %a, %b, %odd_c;")
+                add(f"set.{op}.{to}.{t}.and", to, [t, t, "u32"], lambda a, b, c, f=set_to: 0 if c & 1 else f(a, b),
+                    text=f"set.{op}.and.{to}.{t} %d, %a, %b, !%odd_c;")
     for t in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
         add(f"selp.{t}", t, [t, t, "u32"], lambda a, b, c: a if c & 1 else b, text=f"selp.{t} %d, %a, %b, %odd_c;")
     for t in ("b32", "u32", "s32", "f32", "b64", "f64"):
@@ -376,6 +412,17 @@ def comparison_forms():
                  "subnormal": lambda a, f=form: f.is_subnormal(a)}
         for name, test in tests.items():
             add(f"testp.{name}.{t}", "pred", [t], test)
+
+
+def predicate_forms():
+    """%over becomes whether the first operand is the lesser one, %odd_c the last bit of the third."""
+    begin = "setp.lt.u32 %over, %a, %b; "
+    for op, function in COMBINATIONS.items():
+        add(f"{op}.pred", "pred", ["u32"] * 3, lambda a, b, c, f=function: f(a < b, bool(c & 1)), text=f"{begin}{op}.pred %d, %over, %odd_c;")
+        add(f"{op}.pred.negated", "pred", ["u32"] * 3, lambda a, b, c, f=function: f(a >= b, c & 1 == 0),
+            text=f"{begin}{op}.pred %d, !%over, !%odd_c;")
+    add("not.pred", "pred", ["u32"] * 2, lambda a, b: a >= b, text=f"{begin}not.pred %d, %over;")
+    add("mov.pred", "pred", ["u32"] * 2, lambda a, b: a < b, text=f"{begin}mov.pred %d, %over;")
 
 
 # --- floats ---------------------------------------------------------------------------------------
@@ -416,8 +463,8 @@ def float_forms():
                         with_flags(form, function, ftz, sat, mode or "rn"))
         for mode in ("rn", "rz", "rm", "rp"):
             for ftz, sat in flag_sets(t):
-                add(f"fma.{mode}{suffix(ftz, sat)}.{t}", t, [t, t, t], with_flags(form, n.fma, ftz, sat, mode))
-            add(f"mad.{mode}.{t}", t, [t, t, t], with_flags(form, n.fma, False, False, mode))
+                for op in ("fma", "mad"):
+                    add(f"{op}.{mode}{suffix(ftz, sat)}.{t}", t, [t, t, t], with_flags(form, n.fma, ftz, sat, mode))
             for ftz in (False, True) if t == "f32" else (False,):
                 mark = ".ftz" if ftz else ""
                 add(f"div.{mode}{mark}.{t}", t, [t, t], with_flags(form, n.div, ftz, False, mode))
@@ -448,21 +495,21 @@ def float_forms():
         add(f"{op}.NaN.xorsign.abs.f32", "f32", ["f32"] * 2, lambda a, b, s=strict: signed(a, b, s))
 
 
-def nearest32(value):
-    """A double, from the host's mathematics, as the nearest single; compared with a tolerance."""
+def nearest(form, value):
+    """A double, from the host's mathematics, as the nearest number; compared with a tolerance."""
     if math.isnan(value):
-        return F32.nan
+        return form.nan
     if math.isinf(value):
-        return F32.infinity | (F32.sign_bit if value < 0 else 0)
-    return F32.round(Fraction(value), "rn", math.copysign(1, value) < 0)
+        return form.infinity | (form.sign_bit if value < 0 else 0)
+    return form.round(Fraction(value), "rn", math.copysign(1, value) < 0)
 
 
-def as_float(bits):
-    if F32.is_nan(bits):
+def as_double(form, bits):
+    if form.is_nan(bits):
         return math.nan
-    if F32.is_infinite(bits):
-        return -math.inf if F32.sign(bits) else math.inf
-    return math.copysign(float(F32.value(bits)), -1 if F32.sign(bits) else 1)
+    if form.is_infinite(bits):
+        return -math.inf if form.sign(bits) else math.inf
+    return math.copysign(float(form.value(bits)), -1 if form.sign(bits) else 1)
 
 
 def power_of_two(x):
@@ -476,15 +523,15 @@ def logarithm(x):
 
 
 def approximate_forms():
-    small = [(bits,) for bits in FLOATS32 if F32.is_nan(bits) or F32.is_infinite(bits) or abs(as_float(bits)) < 100]
-    small += [(nearest32(-20 + 0.53 * i),) for i in range(76)]
+    small = [(bits,) for bits in FLOATS32 if F32.is_nan(bits) or F32.is_infinite(bits) or abs(as_double(F32, bits)) < 100]
+    small += [(nearest(F32, -20 + 0.53 * i),) for i in range(76)]
     functions = {"sin.approx": lambda x: math.sin(x) if not math.isinf(x) else math.nan,
                  "cos.approx": lambda x: math.cos(x) if not math.isinf(x) else math.nan,
                  "lg2.approx": logarithm, "ex2.approx": power_of_two, "tanh.approx": math.tanh}
     for op, function in functions.items():
-        add(f"{op}.f32", "f32", ["f32"], lambda a, f=function: nearest32(f(as_float(a))), ulp=4, rows=small)
+        add(f"{op}.f32", "f32", ["f32"], lambda a, f=function: nearest(F32, f(as_double(F32, a))), ulp=4, rows=small)
         if op != "tanh.approx":
-            add(f"{op}.ftz.f32", "f32", ["f32"], lambda a, f=function: F32.flush(nearest32(f(as_float(F32.flush(a))))), ulp=4, rows=small)
+            add(f"{op}.ftz.f32", "f32", ["f32"], lambda a, f=function: F32.flush(nearest(F32, f(as_double(F32, F32.flush(a))))), ulp=4, rows=small)
     for ftz in ("", ".ftz"):
         flags = bool(ftz)
         add(f"rcp.approx{ftz}.f32", "f32", ["f32"], with_flags(F32, lambda f, a, m: n.div(f, 0x3f800000, a), flags, False, "rn"), ulp=1)
@@ -521,9 +568,9 @@ def half_forms():
         form = FORMATS[t]
         pair = t + "x2"
 
-        def both(name_head, function, count, name_tail=""):
-            add(f"{name_head}{name_tail}.{t}", t, [t] * count, function)
-            add(f"{name_head}{name_tail}.{pair}", pair, [pair] * count, in_pairs(function))
+        def both(name_head, function, count, name_tail="", **more):
+            add(f"{name_head}{name_tail}.{t}", t, [t] * count, function, **more)
+            add(f"{name_head}{name_tail}.{pair}", pair, [pair] * count, in_pairs(function), **more)
         for op, function in (("add", n.add), ("sub", n.sub), ("mul", n.mul)):
             both(op, with_flags(form, function, False, False, "rn"), 2)
             both(op + ".rn", with_flags(form, function, False, False, "rn"), 2)
@@ -542,6 +589,13 @@ def half_forms():
         both("max", lambda a, b, f=form: n.least(f, f.flush(a), f.flush(b), True), 2, ".ftz") if t == "f16" else None
         both("neg", lambda a, f=form: n.negate(f, a), 1)
         both("abs", lambda a, f=form: f.magnitude(a), 1)
+        both("mov", lambda a: a, 1)
+        # ex2 of bfloats exists with .ftz only.
+        both("tanh.approx", lambda a, f=form: nearest(f, math.tanh(as_double(f, a))), 1, ulp=1)
+        if t == "f16":
+            both("ex2.approx", lambda a: nearest(F16, power_of_two(as_double(F16, a))), 1, ulp=1)
+        else:
+            both("ex2.approx", lambda a: BF16.flush(nearest(BF16, power_of_two(as_double(BF16, BF16.flush(a))))), 1, ".ftz", ulp=1)
 
 
 def relu(form, bits):
@@ -614,6 +668,7 @@ def float_conversions():
     one("cvt.rn.sat.f32.f64", "f32", "f64", sat=True)
     one("cvt.sat.f64.f64", "f64", "f64", sat=True)
     one("cvt.f32.f16", "f32", "f16")
+    one("cvt.ftz.f32.f16", "f32", "f16", ftz=True)
     one("cvt.f64.f16", "f64", "f16")
     one("cvt.rn.f16.f32", "f16", "f32")
     one("cvt.rn.ftz.f16.f32", "f16", "f32", ftz=True)
@@ -630,6 +685,18 @@ def float_conversions():
                 parts = [relu(f, part) if p else part for part in parts]
                 return parts[0] << 16 | parts[1]
             add(f"cvt.rn{mark}.{t}x2.f32", t + "x2", ["f32", "f32"], two)
+    add("cvt.rna.tf32.f32", "b32", ["f32"], to_tf32)
+
+
+def to_tf32(a):
+    """10 bits of fraction are kept; to nearest, ties away from zero."""
+    if F32.is_nan(a) or F32.is_infinite(a):
+        return F32.nan if F32.is_nan(a) else a
+    magnitude = abs(F32.value(a))
+    exponent = max(a >> 23 & 0xff, 1) - F32.bias
+    step = Fraction(2) ** (exponent - 10)
+    rounded = (magnitude / step + Fraction(1, 2)).__floor__() * step
+    return F32.round(rounded, "rn") | a & F32.sign_bit
 
 
 def carry_forms():
@@ -676,8 +743,40 @@ def carry_forms():
 # --- memory ---------------------------------------------------------------------------------------
 
 MEMORY_TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
-# Where a case may put things: %p the row of inputs, %z+8 the second result, %s and %l 16 bytes of shared and of local memory.
-PLACES = {"global": "%z+8", "shared": "%s", "local": "%l"}
+# Where a case may put things, 32 bytes a thread: behind the results in global memory, and in shared and local memory.
+PLACES = {"global": "%z+32", "generic": "%z+32", "shared": "%s", "local": "%l"}
+# What it may only read: %p the row of inputs in global memory; %k in constant memory and %h among the parameters 256 bytes each.
+TABLES = {"const": "%k", "param": "%h"}
+TABLE = bytes(i * 37 + 11 & 255 for i in range(256))
+
+
+def memory_op(op, space):
+    return op if space == "generic" else f"{op}.{space}"
+
+
+def at(place, offset):
+    """An address: a register or a register and an offset, and more of it."""
+    base, _, begin = place.partition("+")
+    return f"[{base}+{int(begin or 0) + offset}]"
+
+
+def put(space, values):
+    """Stores of 64 bits each."""
+    return "".join(f"{memory_op('st', space)}.b64 {at(PLACES[space], 8 * i)}, {value}; " for i, value in enumerate(values))
+
+
+def in_table(a, first, width):
+    """What a case finds in a table, which looks where bits 5 to 7 of its first operand say."""
+    return int.from_bytes(TABLE[(a & 0xe0) + first:(a & 0xe0) + first + width // 8], "little")
+
+
+def from_table(space):
+    return f"and.b64 %m, %a, 0xe0; add.u64 %m, %m, {TABLES[space]}; "
+
+
+def register_of(kind):
+    """8 bits live in 16."""
+    return f"b{max(bits_of(kind), 16)}"
 
 
 def memory_forms():
@@ -688,33 +787,59 @@ def memory_forms():
         def loaded(a, t=t, w=width):
             return number(t, a) if is_signed(t) else a & (1 << w) - 1
         for space in ("global", "generic"):
-            op = "ld" if space == "generic" else f"ld.{space}"
-            add(f"ld.{space}.{t}", wide, ["b64"], loaded, text=f"{op}.{t} %d, [%p];")
+            add(f"ld.{space}.{t}", wide, ["b64"], loaded, text=f"{memory_op('ld', space)}.{t} %d, [%p];")
         for space in ("shared", "local"):
-            add(f"ld.{space}.{t}", wide, ["b64"], loaded, text=f"st.{space}.b64 [{PLACES[space]}], %a; ld.{space}.{t} %d, [{PLACES[space]}];")
+            add(f"ld.{space}.{t}", wide, ["b64"], loaded, text=f"{put(space, ['%a'])}ld.{space}.{t} %d, [{PLACES[space]}];")
+            # Every lane at its own offset.
+            add(f"ld.{space}.{t}.apart", wide, ["b64"], loaded, text=f"and.b64 %m, %a, 24; add.u64 %m, %m, {PLACES[space]}; "
+                f"st.{space}.b64 [%m], %a; ld.{space}.{t} %d, [%m];")
+        for space in TABLES:
+            add(f"ld.{space}.{t}", wide, ["b64"], lambda a, f=loaded, w=width: f(in_table(a, 0, w)),
+                text=f"{from_table(space)}ld.{space}.{t} %d, [%m];")
+            add(f"ld.{space}.{t}.same", wide, ["b64"], lambda a, f=loaded, w=width: f(in_table(0, 40, w)),
+                text=f"ld.{space}.{t} %d, [{space}_bytes+40];")
         for space, place in PLACES.items():
-            source = {8: "b16", 16: "b16", 32: "b32", 64: "b64"}[width]
-            zero = f"st.{space}.b64 [{place}], 0; "
-            add(f"st.{space}.{t}", "u64", [source], lambda a, w=width: a & (1 << w) - 1,
-                text=f"{zero}st.{space}.{t} [{place}], %a; ld.{space}.b64 %d, [{place}];")
-        add(f"st.generic.{t}", "u64", [{8: "b16", 16: "b16", 32: "b32", 64: "b64"}[width]], lambda a, w=width: a & (1 << w) - 1,
-            text=f"st.b64 [%z+8], 0; st.{t} [%z+8], %a; ld.b64 %d, [%z+8];")
+            add(f"st.{space}.{t}", "u64", [register_of(t)], lambda a, w=width: a & (1 << w) - 1,
+                text=f"{put(space, ['0'])}{memory_op('st', space)}.{t} [{place}], %a; {memory_op('ld', space)}.b64 %d, [{place}];")
     for width in (8, 16, 32, 64):
-        t = f"b{width}"
         for count in (2, 4):
-            for space in ("global", "generic"):
-                op = "ld" if space == "generic" else f"ld.{space}"
-                sinks = ["_"] * count
-                sinks[count - 1] = "%d"
-                bit = width * (count - 1)
-                # The last element; of four 64-bit ones it is the fourth operand.
-                add(f"ld.{space}.v{count}.{t}", "u64", ["b64"] * 4,
-                    lambda a, b, c, e, at=bit, w=width: (a | b << 64 | c << 128 | e << 192) >> at & (1 << w) - 1,
-                    text=f"{op}.v{count}.{t} {{{', '.join(sinks)}}}, [%p];")
-                sinks = ["%d"] + ["_"] * (count - 1)
-                add(f"ld.{space}.v{count}.{t}.first", "u64", ["b64"], lambda a, w=width: a & (1 << w) - 1,
-                    text=f"{op}.v{count}.{t} {{{', '.join(sinks)}}}, [%p];")
+            vector_forms(width, count)
+    widening_forms()
     atomic_forms()
+
+
+def vector_forms(width, count):
+    """One case an element."""
+    t = f"b{width}"
+    for nth in range(count):
+        def element(a, b, c, e, first=nth * width, w=width):
+            return (a | b << 64 | c << 128 | e << 192) >> first & (1 << w) - 1
+        parts = f"{{{', '.join('%d' if i == nth else '_' for i in range(count))}}}"
+        for space in ("global", "generic"):
+            add(f"ld.{space}.v{count}.{t}.{nth}", "u64", ["b64"] * 4, element, text=f"{memory_op('ld', space)}.v{count}.{t} {parts}, [%p];")
+        for space in ("shared", "local"):
+            add(f"ld.{space}.v{count}.{t}.{nth}", "u64", ["b64"] * 4, element,
+                text=f"{put(space, ['%a', '%b', '%c', '%e'])}ld.{space}.v{count}.{t} {parts}, [{PLACES[space]}];")
+        for space in TABLES:
+            add(f"ld.{space}.v{count}.{t}.{nth}", "u64", ["b64"], lambda a, first=nth * width // 8, w=width: in_table(a, first, w),
+                text=f"{from_table(space)}ld.{space}.v{count}.{t} {parts}, [%m];")
+    words = max(1, width * count // 64)
+    for space, place in PLACES.items():
+        for word in range(words):
+            def stored(*values, first=word * 64, w=width):
+                return sum((value & (1 << w) - 1) << i * w for i, value in enumerate(values)) >> first & (1 << 64) - 1
+            add(f"st.{space}.v{count}.{t}.{word}", "u64", [register_of(t)] * count, stored,
+                text=f"{put(space, ['0'] * words)}{memory_op('st', space)}.v{count}.{t} [{place}], "
+                     f"{{{', '.join(['%a', '%b', '%c', '%e'][:count])}}}; {memory_op('ld', space)}.b64 %d, {at(place, 8 * word)};")
+
+
+def widening_forms():
+    """Steps that stand in no program: a register wider than what is loaded into it or stored from it."""
+    for source, targets in (("s8", ("s16", "s32", "s64")), ("s16", ("s32", "s64")), ("s32", ("s64",)), ("u32", ("u64",))):
+        for to in targets:
+            add(f"extend.{source}.b{bits_of(to)}", to, ["b64"], lambda a, s=source: number(s, a), text=f"ld.global.{source} %d, [%p];")
+    add("truncate.b64", "u64", ["b64"], lambda a: a & 0xffffffff,
+        text=f"{put('global', ['0'])}st.global.b32 [{PLACES['global']}], %a; ld.global.b64 %d, [{PLACES['global']}];")
 
 
 def atomic_forms():
@@ -731,7 +856,7 @@ def atomic_forms():
     for t in ("b32", "b64"):
         operations += [(f"and.{t}", t, lambda a, b: a & b), (f"or.{t}", t, lambda a, b: a | b), (f"xor.{t}", t, lambda a, b: a ^ b),
                        (f"exch.{t}", t, lambda a, b: b)]
-    for space, place in (("global", "%z+8"), ("shared", "%s")):
+    for space, place in (("global", PLACES["global"]), ("shared", PLACES["shared"])):
         for name, t, function in operations:
             width = bits_of(t)
             noftz = ".noftz" if "16" in t else ""
@@ -753,7 +878,8 @@ def atomic_forms():
 
 
 def main():
-    for make in (integer_forms, bit_forms, comparison_forms, float_forms, approximate_forms, half_forms, conversion_forms, carry_forms, memory_forms):
+    for make in (integer_forms, bit_forms, pack_forms, comparison_forms, predicate_forms, float_forms, approximate_forms, half_forms,
+                 conversion_forms, carry_forms, memory_forms):
         make()
     names = [case.name for case in CASES]
     if len(set(names)) != len(names):

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// A clock that goes on by a millisecond whenever somebody looks.
@@ -74,6 +76,46 @@ TEST_P(ExecutorTest, NarrowBlocksHaveRowsInAWarp) {
       EXPECT_EQ(values[i], x + 100 * y + 10000 * z)
           << fmt::format("{} of {}x{}", i, block[0], block[1]);
     }
+  }
+}
+
+TEST_P(ExecutorTest, SpecialRegistersSayWhereALaneIs) {
+  constexpr std::array<std::string_view, 16> kNames{
+      "%laneid",      "%lanemask_eq", "%lanemask_le", "%lanemask_lt",
+      "%lanemask_ge", "%lanemask_gt", "%warpid",      "%nwarpid",
+      "%ctaid.y",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",
+      "%ntid.x",      "%ntid.y",      "WARP_SZ",      "%dynamic_smem_size"};
+  std::string body =
+      "mov.u32 %r14, %ctaid.y; mad.lo.u32 %r1, %r14, 3, %r10;"
+      "mad.lo.u32 %r1, %r1, %r11, %r12;"
+      "mul.wide.u32 %rd2, %r1, 64; add.u64 %rd3, %rd1, %rd2;\n";
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    body += fmt::format("mov.u32 %r3, {}; st.global.u32 [%rd3+{}], %r3;\n", kNames[i], 4 * i);
+  const Program program = kernel(body);
+  options_.grid = {3, 2, 1};
+  options_.block = {80, 1, 1};
+  options_.dynamic_shared_bytes = 48;
+  const auto values = run(program, 6 * 80 * kNames.size());
+  for (std::uint32_t thread = 0; thread < 6 * 80; ++thread) {
+    const std::uint32_t lane = thread % 80 % 32, self = 1U << lane, below = self - 1;
+    const std::array<std::uint32_t, 16> wanted{lane,
+                                               self,
+                                               self | below,
+                                               below,
+                                               ~below,
+                                               ~below & ~self,
+                                               thread % 80 / 32,
+                                               3,
+                                               thread / 240,
+                                               3,
+                                               2,
+                                               1,
+                                               80,
+                                               1,
+                                               32,
+                                               48};
+    for (std::size_t i = 0; i < kNames.size(); ++i)
+      EXPECT_EQ(values[thread * kNames.size() + i], wanted[i]) << kNames[i] << " of " << thread;
   }
 }
 
@@ -182,6 +224,61 @@ TEST_P(ExecutorTest, WarpsVote) {
     EXPECT_EQ(values[4 * i + 1], 496U);
     EXPECT_EQ(values[4 * i + 2], 0x11111111U << (i & 3));
     EXPECT_EQ(values[4 * i + 3], 2U);
+  }
+}
+
+TEST_P(ExecutorTest, WarpsMatchAndReduce) {
+  const Program program = kernel(R"(
+	mul.lo.u32 %r3, %r12, %r12;
+	mad.lo.u32 %r3, %r3, 7, -200;
+	or.b32 %r3, %r3, 1024;
+	xor.b32 %r3, %r3, %r2;
+	cvt.u64.u32 %rd4, %r12;
+	shl.b64 %rd4, %rd4, 32;
+	match.all.sync.b32 %r20|%p1, 77, -1;
+	match.all.sync.b32 %r21|%p2, %r12, -1;
+	match.all.sync.b64 %r22|_, %rd4, -1;
+	match.any.sync.b64 %r23, %rd4, -1;
+	selp.u32 %r24, 1, 0, %p1;
+	selp.u32 %r25, 1, 0, %p2;
+	setp.lt.u32 %p3, %r12, 16;
+	vote.sync.uni.pred %p4, %p3, -1;
+	vote.sync.uni.pred %p5, %p1, -1;
+	selp.u32 %r26, 1, 0, %p4;
+	selp.u32 %r27, 1, 0, %p5;
+	st.global.v4.u32 [%rd3], {%r20, %r21, %r22, %r23};
+	st.global.v4.u32 [%rd3+16], {%r24, %r25, %r26, %r27};
+	redux.sync.min.u32 %r20, %r3, -1;
+	redux.sync.max.u32 %r21, %r3, -1;
+	redux.sync.min.s32 %r22, %r3, -1;
+	redux.sync.max.s32 %r23, %r3, -1;
+	redux.sync.and.b32 %r24, %r3, -1;
+	redux.sync.or.b32 %r25, %r3, -1;
+	redux.sync.xor.b32 %r26, %r3, -1;
+	activemask.b32 %r27;
+	st.global.v4.u32 [%rd3+32], {%r20, %r21, %r22, %r23};
+	st.global.v4.u32 [%rd3+48], {%r24, %r25, %r26, %r27};)",
+                                 "", 64);
+  const auto values = run(program, 32 * 16, 0x50);
+  std::uint32_t all_and = ~0U, all_or = 0, all_xor = 0, least = ~0U, greatest = 0;
+  std::int32_t least_signed = INT32_MAX, greatest_signed = INT32_MIN;
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    const std::uint32_t value = ((lane * lane * 7 - 200) | 1024) ^ 0x50;
+    all_and &= value;
+    all_or |= value;
+    all_xor ^= value;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    least_signed = std::min(least_signed, static_cast<std::int32_t>(value));
+    greatest_signed = std::max(greatest_signed, static_cast<std::int32_t>(value));
+  }
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    const std::vector<std::uint32_t> own(values.begin() + 16 * lane,
+                                         values.begin() + 16 * lane + 16);
+    EXPECT_THAT(own, ElementsAre(~0U, 0, 0, 1U << lane, 1, 0, 0, 1, least, greatest,
+                                 static_cast<std::uint32_t>(least_signed),
+                                 static_cast<std::uint32_t>(greatest_signed), all_and, all_or,
+                                 all_xor, ~0U));
   }
 }
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
+#include "common/check.h"
 #include "gpu/exec/internal/forms.h"
 
 namespace kansoku::gpu::exec {
@@ -82,11 +82,12 @@ const Form* find_form(Isa isa, std::string_view name) {
   return found == all.end() || found->name != name ? nullptr : &*found;
 }
 
-Handler replace_form_for_test(Isa isa, std::string_view name, Handler run) {
-  for (Form& form : table(isa)) {
-    if (form.name == name) return std::exchange(form.run, run);
-  }
-  return nullptr;
+Form& form_for_test(Isa isa, std::string_view name) {
+  std::vector<Form>& all = table(isa);
+  const auto found =
+      std::find_if(all.begin(), all.end(), [name](const Form& form) { return form.name == name; });
+  CHECK(found != all.end());
+  return *found;
 }
 
 }  // namespace kansoku::gpu::exec

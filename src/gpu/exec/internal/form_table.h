@@ -22,8 +22,8 @@ struct Form {
 [[nodiscard]] const std::vector<Form>& forms(Isa isa);
 /// Null if there is none of this name.
 [[nodiscard]] const Form* find_form(Isa isa, std::string_view name);
-/// Puts another handler into a row of every table; gives the one that was there. Not while programs
-/// are loaded on other threads.
-Handler replace_form_for_test(Isa isa, std::string_view name, Handler run);
+/// A row of this name, which there must be, to put other handlers into. Not while programs are
+/// loaded on other threads.
+[[nodiscard]] Form& form_for_test(Isa isa, std::string_view name);
 
 }  // namespace kansoku::gpu::exec

@@ -313,6 +313,8 @@ inline void list_float_forms(const Lister& list) {
   list.three<FFma<float, true, true>>("fma.rn", "ftz.sat.f32");
   list.three<FFma<float>>("mad.rn", "f32");
   list.three<FFma<float, true>>("mad.rn", "ftz.f32");
+  list.three<FFma<float, false, true>>("mad.rn", "sat.f32");
+  list.three<FFma<float, true, true>>("mad.rn", "ftz.sat.f32");
   list.three<FFma<double>>("fma.rn", "f64");
   list.three<FFma<double>>("mad.rn", "f64");
   list.two<FBinary<double, FAdd<double>>>("add", "f64");

@@ -3,7 +3,7 @@
 
 // Integer operations on one lane. Internal linkage for the reason given in lane_ops.h.
 // Source of the semantics: NVIDIA's PTX ISA manual, section 9.7.1 to 9.7.2 and 9.7.8 (from memory;
-// tests/data/ptx/forms hold the expected values).
+// tests/gpu/forms.py computes the expected values).
 
 #include <limits.h>
 
