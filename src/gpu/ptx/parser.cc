@@ -47,7 +47,6 @@ class ModuleParser {
   Result<void> function(bool is_entry, Linkage linkage);
   Result<void> head_directive(Function& function);
   Result<void> three_counts(std::array<std::uint32_t, 3>& counts);
-  Result<void> raw_directive(bool is_known, bool is_line);
   Result<void> declare(const Token& at, std::string_view name, OperandKind kind, std::size_t index);
   Result<Function*> place_for(const Token& at, Function&& function);
 
@@ -84,9 +83,9 @@ Result<void> ModuleParser::statement() {
     stream_.take();
     return variables(*space, linkage);
   }
-  const bool is_line = word.text == "file" || word.text == "loc";
-  const bool is_known = is_line || word.text == "section" || word.text == "pragma";
-  return raw_directive(is_known, is_line);
+  TRY(auto raw, parse_raw_directive(stream_, word.text == "section" || word.text == "pragma"));
+  module_.directives.push_back(std::move(raw));
+  return {};
 }
 
 Result<void> ModuleParser::version() {
@@ -111,21 +110,6 @@ Result<void> ModuleParser::target() {
     TRY(const auto word, stream_.expect_word("a target such as sm_80"));
     module_.targets.emplace_back(word.text);
   } while (stream_.accept(','));
-  return {};
-}
-
-Result<void> ModuleParser::raw_directive(bool is_known, bool is_line) {
-  RawDirective raw;
-  raw.is_known = is_known;
-  raw.line = stream_.peek().line;
-  const std::uint32_t begin = stream_.peek().begin;
-  if (is_line) {
-    stream_.skip_line();
-  } else {
-    TRY_VOID(stream_.skip_statement());
-  }
-  raw.text = stream_.text().substr(begin, stream_.taken_end() - begin);
-  module_.directives.push_back(std::move(raw));
   return {};
 }
 

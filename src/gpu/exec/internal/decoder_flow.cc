@@ -102,11 +102,23 @@ Result<void> FunctionDecoder::barrier(const Instruction& in) {
   return {};
 }
 
+/// 32 bits, as lanes exchange them; the predicate may be left out.
+Result<FunctionDecoder::PairDestination> FunctionDecoder::destination_pair(const Instruction& in,
+                                                                           const Operand& operand) {
+  PairDestination pair;
+  const bool is_pair = operand.kind == OperandKind::kPair;
+  if (is_pair && function_.operands[operand.index + 1].kind != OperandKind::kSink) {
+    TRY(const auto second, predicate(in, function_.operands[operand.index + 1]));
+    pair.predicate_bits = (std::uint32_t{second} + 1) << 16;
+  }
+  TRY(pair.value,
+      destination(in, is_pair ? function_.operands[operand.index] : operand, Type::kB32));
+  return pair;
+}
+
 Result<void> FunctionDecoder::shuffle(const Instruction& in) {
   if (!in.has(Suffix::kSync) || in.operand_count != 5)
     return unsupported(in, "shuffles without .sync");
-  const Operand& to = at(in, 0);
-  const bool is_pair = to.kind == OperandKind::kPair;
   TRY(const auto a, source(in, at(in, 1), Type::kB32, false));
   TRY(const auto b, source(in, at(in, 2), Type::kB32, false));
   TRY(const auto c, source(in, at(in, 3), Type::kB32, false));
@@ -116,18 +128,14 @@ Result<void> FunctionDecoder::shuffle(const Instruction& in) {
                         : in.has(Suffix::kBfly) ? 2
                                                 : 3;
   extra |= std::uint32_t{mask} << 2;
-  if (is_pair && function_.operands[to.index + 1].kind != OperandKind::kSink) {
-    TRY(const auto second, predicate(in, function_.operands[to.index + 1]));
-    extra |= (std::uint32_t{second} + 1) << 16;
-  }
-  TRY(const auto d, destination(in, is_pair ? function_.operands[to.index] : to, Type::kB32));
+  TRY(const auto d, destination_pair(in, at(in, 0)));
   Code& code = emit(run_shuffle);
-  code.d = d.slot;
+  code.d = d.value.slot;
   code.a = a;
   code.b = b;
   code.c = c;
-  code.extra = extra;
-  return finish(d);
+  code.extra = extra | d.predicate_bits;
+  return finish(d.value);
 }
 
 Result<void> FunctionDecoder::vote(const Instruction& in) {
@@ -153,23 +161,17 @@ Result<void> FunctionDecoder::vote(const Instruction& in) {
 }
 
 Result<void> FunctionDecoder::match(const Instruction& in) {
-  const Operand& to = at(in, 0);
-  const bool is_pair = to.kind == OperandKind::kPair;
   const bool wide = in.type() == Type::kB64;
   TRY(const auto a, source(in, at(in, 1), in.type(), wide));
   TRY(const auto mask, source(in, at(in, 2), Type::kB32, false));
-  std::uint32_t extra = (in.has(Suffix::kAll) ? 1U : 0U) | (wide ? 2U : 0U);
-  if (is_pair && function_.operands[to.index + 1].kind != OperandKind::kSink) {
-    TRY(const auto second, predicate(in, function_.operands[to.index + 1]));
-    extra |= (std::uint32_t{second} + 1) << 16;
-  }
-  TRY(const auto d, destination(in, is_pair ? function_.operands[to.index] : to, Type::kB32));
+  const std::uint32_t extra = (in.has(Suffix::kAll) ? 1U : 0U) | (wide ? 2U : 0U);
+  TRY(const auto d, destination_pair(in, at(in, 0)));
   Code& code = emit(run_match);
-  code.d = d.slot;
+  code.d = d.value.slot;
   code.a = a;
   code.b = mask;
-  code.extra = extra;
-  return finish(d);
+  code.extra = extra | d.predicate_bits;
+  return finish(d.value);
 }
 
 Result<void> FunctionDecoder::redux(const Instruction& in) {

@@ -125,6 +125,12 @@ class FunctionDecoder {
   };
   Result<Destination> destination(const Instruction& in, const Operand& operand, Type type);
   Result<void> finish(const Destination& destination);
+  /// Slot of `d` or `d|p`, and the predicate for Code::extra: its number + 1 from bit 16 on.
+  struct PairDestination {
+    Destination value;
+    std::uint32_t predicate_bits{0};
+  };
+  Result<PairDestination> destination_pair(const Instruction& in, const Operand& operand);
   struct Address {
     std::uint16_t slot{0};
     std::int32_t offset{0};

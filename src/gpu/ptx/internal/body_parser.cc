@@ -75,22 +75,8 @@ Result<void> BodyParser::directive() {
   const std::string_view word = stream_.peek().text;
   if (word == "reg") return registers();
   if (const auto space = space_from_name(word)) return variables(*space);
-  const bool is_line = word == "loc" || word == "file";
-  return raw_directive(is_line || word == "pragma", is_line);
-}
-
-Result<void> BodyParser::raw_directive(bool is_known, bool is_line) {
-  RawDirective raw;
+  TRY(auto raw, parse_raw_directive(stream_, word == "pragma"));
   raw.instruction = static_cast<std::uint32_t>(function_.instructions.size());
-  raw.is_known = is_known;
-  raw.line = stream_.peek().line;
-  const std::uint32_t begin = stream_.peek().begin;
-  if (is_line) {
-    stream_.skip_line();
-  } else {
-    TRY_VOID(stream_.skip_statement());
-  }
-  raw.text = stream_.text().substr(begin, stream_.taken_end() - begin);
   function_.directives.push_back(std::move(raw));
   return {};
 }

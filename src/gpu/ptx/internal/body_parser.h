@@ -48,7 +48,6 @@ class BodyParser {
   [[nodiscard]] Result<void> directive();
   [[nodiscard]] Result<void> registers();
   [[nodiscard]] Result<void> variables(Space space);
-  [[nodiscard]] Result<void> raw_directive(bool is_known, bool is_line);
   [[nodiscard]] Result<void> label();
   [[nodiscard]] Result<void> close_scope();
   [[nodiscard]] Result<void> instruction();

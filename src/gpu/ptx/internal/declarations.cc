@@ -252,4 +252,20 @@ Result<std::vector<Variable>> parse_parameters(TokenStream& stream) {
   return parameters;
 }
 
+Result<RawDirective> parse_raw_directive(TokenStream& stream, bool is_known) {
+  const std::string_view word = stream.peek().text;
+  const bool is_line = word == "loc" || word == "file";
+  RawDirective raw;
+  raw.is_known = is_known || is_line;
+  raw.line = stream.peek().line;
+  const std::uint32_t begin = stream.peek().begin;
+  if (is_line) {
+    stream.skip_line();
+  } else {
+    TRY_VOID(stream.skip_statement());
+  }
+  raw.text = stream.text().substr(begin, stream.taken_end() - begin);
+  return raw;
+}
+
 }  // namespace kansoku::gpu::ptx

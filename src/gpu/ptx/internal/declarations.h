@@ -20,4 +20,8 @@ namespace kansoku::gpu::ptx {
 /// `( .param ... , ... )`, or nothing if there is no parenthesis.
 [[nodiscard]] Result<std::vector<Variable>> parse_parameters(TokenStream& stream);
 
+/// A directive that is kept as text: to the end of its line for .loc and .file, which are known,
+/// else to the end of the statement.
+[[nodiscard]] Result<RawDirective> parse_raw_directive(TokenStream& stream, bool is_known);
+
 }  // namespace kansoku::gpu::ptx
