@@ -19,12 +19,16 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(argv[i], error)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
+      if (!entry.is_directory()) files.push_back(entry.path());  // links lead to other test data
     }
   }
   std::sort(files.begin(), files.end());
   for (const auto& path : files) {
     std::ifstream in(path, std::ios::binary);
+    if (!in) {
+      fmt::print(stderr, "{}: cannot be read\n", path.string());
+      return 1;
+    }
     const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   }
