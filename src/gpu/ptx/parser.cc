@@ -66,6 +66,16 @@ Result<void> ModuleParser::statement() {
   }
   const Token word = stream_.peek();
   if (word.kind != TokenKind::kDotWord) return stream_.error("a declaration wanted");
+  if (word.text == "entry" || word.text == "func") {
+    stream_.take();
+    return function(word.text == "entry", linkage);
+  }
+  if (const auto space = space_from_name(word.text)) {
+    stream_.take();
+    return variables(*space, linkage);
+  }
+  // A second linkage would become part of a directive's text, and be one when that is read again.
+  if (linkage != Linkage::kInternal) return stream_.error("a function or a variable wanted");
   if (word.text == "version") return version();
   if (word.text == "target") return target();
   if (word.text == "address_size") {
@@ -74,14 +84,6 @@ Result<void> ModuleParser::statement() {
     if (bits != 64) return stream_.error(word, "32-bit addresses", Code::kUnsupported);
     module_.address_bits = static_cast<std::uint32_t>(bits);
     return {};
-  }
-  if (word.text == "entry" || word.text == "func") {
-    stream_.take();
-    return function(word.text == "entry", linkage);
-  }
-  if (const auto space = space_from_name(word.text)) {
-    stream_.take();
-    return variables(*space, linkage);
   }
   TRY(auto raw, parse_raw_directive(stream_, word.text == "section" || word.text == "pragma"));
   module_.directives.push_back(std::move(raw));

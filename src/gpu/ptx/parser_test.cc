@@ -292,6 +292,8 @@ TEST(PtxParser, NamesThePlaceOfAnError) {
   EXPECT_THAT(body_error("\tbra NOWHERE;"), HasSubstr("no label of this name"));
   EXPECT_THAT(body_error("\t.reg .b32 a;\n\tadd.u32 a, a, 1"), HasSubstr("`;` wanted"));
   EXPECT_THAT(body_error("\t.reg .b32 a;\n\t@a ret;"), HasSubstr("a predicate register wanted"));
+  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !.;"), HasSubstr("` is no part of PTX"));
+  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !\"\";"), HasSubstr("a predicate wanted"));
   EXPECT_THAT(body_error("\tmov.b32 a, 0f123;"), HasSubstr("nothing of this name"));
   EXPECT_THAT(body_error("\t.reg .b32 a;\n\tmov.b32 a, 0f123;"), HasSubstr("8 hexadecimal digits"));
   EXPECT_THAT(body_error("\t/* no end"), HasSubstr("this comment does not end"));
@@ -300,6 +302,8 @@ TEST(PtxParser, NamesThePlaceOfAnError) {
   EXPECT_THAT(body_error("\t`"), HasSubstr("` is no part of PTX"));
   EXPECT_THAT(body_error(std::string(100, '{')), HasSubstr("nested too deeply"));
   EXPECT_THAT(error_of(".visible .entry k() { ret;"), HasSubstr("the end of the text"));
+  EXPECT_THAT(error_of(".visible .weak .entry k() { ret; }"),
+              HasSubstr("a function or a variable wanted"));
   EXPECT_THAT(error_of(".address_size 32"), HasSubstr("32-bit addresses"));
   EXPECT_THAT(error_of(".global .b8 a[18446744073709551615];"), HasSubstr("at most"));
   EXPECT_THAT(error_of(".global .b8 a[1000000][1000000][1000000];"), HasSubstr("too large"));

@@ -250,6 +250,7 @@ Result<Operand> BodyParser::simple_operand(const Instruction& instruction, std::
   if (token.is('[')) return address(instruction);
   if (token.kind == TokenKind::kWord) return name(instruction, nth);
   if (stream_.accept('!')) {
+    if (stream_.peek().kind != TokenKind::kWord) return stream_.error("a predicate wanted");
     TRY(auto negated, name(instruction, nth));
     if (negated.kind != OperandKind::kRegister) return stream_.error("`!` takes a predicate");
     negated.is_negated = true;
