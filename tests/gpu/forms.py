@@ -422,6 +422,8 @@ def predicate_forms():
         add(f"{op}.pred.negated", "pred", ["u32"] * 3, lambda a, b, c, f=function: f(a >= b, c & 1 == 0),
             text=f"{begin}{op}.pred %d, !%over, !%odd_c;")
     add("not.pred", "pred", ["u32"] * 2, lambda a, b: a >= b, text=f"{begin}not.pred %d, %over;")
+    for value in (0, 1, -1):
+        add(f"mov.pred.{value}", "pred", ["u32"], lambda a, v=value: v != 0, text=f"mov.pred %d, {value};")
     add("mov.pred", "pred", ["u32"] * 2, lambda a, b: a < b, text=f"{begin}mov.pred %d, %over;")
 
 

@@ -526,6 +526,13 @@ TEST_P(ExecutorTest, RefusesImpossibleLaunches) {
 TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
   EXPECT_THAT(refusal_of("wgmma.fence.sync.aligned;"), HasSubstr("ptx line 6: wgmma.fence"));
   EXPECT_THAT(refusal_of("add.f8 %r1, %r2, %r3;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("ld.global %r1, [%r2];"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("st [%r2], %r1;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("cvta.to.global %r1, %r2;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("cvta.u64 %r1, %r2;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("redux.sync.add.u64 %r1, %r2, -1;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("match.any.sync %r1, %r2, -1;"), HasSubstr("not supported"));
+  EXPECT_THAT(refusal_of("shfl.sync.idx %r1, %r2, 0, 31, -1;"), HasSubstr("not supported"));
   EXPECT_THAT(refusal_of(".branchtargets A;"), HasSubstr("a directive that is not supported"));
   EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }

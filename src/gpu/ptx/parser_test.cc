@@ -332,6 +332,17 @@ TEST(PtxParser, VerifierTellsWhatDoesNotFit) {
   EXPECT_THAT(first("mul.wide.u32 %r1, %r1, %r2;"), HasSubstr("takes 64"));
   EXPECT_THAT(first("selp.b32 %r1, %r1, %r2, %r3;"), HasSubstr("a predicate wanted"));
   EXPECT_EQ(first("and.pred %p1, %p2, !%p3;"), "");
+  EXPECT_EQ(first("mov.b32 %r1, {%rs1, %rs2};"), "");
+  EXPECT_EQ(first("mov.b64 {%r1, _}, %rd1;"), "");
+  EXPECT_EQ(first("mov.pred %p1, %p2;"), "");
+  EXPECT_THAT(first("mov.b32 %rd1, %r1;"), HasSubstr("takes 32"));
+  EXPECT_THAT(first("mov.b32 %rd1, {%rs1, %rs2};"), HasSubstr("takes 32"));
+  EXPECT_THAT(first("mov.b64 {%rd1, %r1}, %rd2;"),
+              HasSubstr("%rd1 has 64 bits, the opcode takes 32"));
+  EXPECT_THAT(first("cvta.to.global.u64 %r1, %rd1;"), HasSubstr("takes 64"));
+  EXPECT_THAT(first("shfl.sync.idx.b32 %rd1|%p1, %r1, 0, 31, -1;"), HasSubstr("takes 32"));
+  EXPECT_THAT(first("vote.sync.ballot.b32 %p1, %p2, -1;"), HasSubstr("takes 32"));
+  EXPECT_THAT(first("match.any.sync.b64 %r1, %r2, -1;"), HasSubstr("takes 64"));
 }
 
 /// PTX of clang 19 and by hand: everything is known, sound, and survives printing.

@@ -54,7 +54,7 @@ std::optional<Suffix> suffix_from_name(std::string_view word) {
 }
 
 std::uint32_t bits_of(Type type) {
-  return kBits[static_cast<std::size_t>(type)];
+  return type == Type::kCount ? 0 : kBits[static_cast<std::size_t>(type)];
 }
 
 }  // namespace kansoku::gpu::ptx

@@ -113,7 +113,7 @@ enum class Type : std::uint8_t {
 /// The suffix that is written `word` (without the dot), or nothing.
 [[nodiscard]] std::optional<Suffix> suffix_from_name(std::string_view word);
 
-/// Width of a value; 1 for a predicate.
+/// Width of a value; 1 for a predicate, 0 for kCount: an opcode that names no type.
 [[nodiscard]] std::uint32_t bits_of(Type type);
 /// Bytes in memory; 0 for a predicate, which has none.
 [[nodiscard]] inline std::uint32_t bytes_of(Type type) {

@@ -56,7 +56,16 @@ std::optional<std::uint32_t> width_of(const Instruction& instruction, std::size_
     case Op::kTanh:
     case Op::kShf:
     case Op::kPrmt:
+    case Op::kMov:
+    case Op::kCvta:
+    case Op::kShfl:
+    case Op::kRedux:
+    case Op::kActivemask:
       return bits;
+    case Op::kMatch:
+      return nth == 1 ? bits : 32;
+    case Op::kVote:
+      return nth == 0 ? bits : nth == 1 ? kPredicate : 32;
     case Op::kMul:
     case Op::kMad:
       return is_wide && (nth == 0 || nth == 3) ? 2 * bits : bits;
@@ -207,6 +216,10 @@ class Verifier {
       check_width(function_->operands[operand.index], nth);
       return;
     }
+    if (operand.kind == OperandKind::kVector && instruction_->op == Op::kMov) {
+      check_parts(operand, width_of(*instruction_, nth).value_or(0));
+      return;
+    }
     if (operand.kind == OperandKind::kVector) {
       if (const auto least = width_min_of(*instruction_, nth)) {
         for (std::uint32_t i = 0; i < operand.count; ++i)
@@ -215,12 +228,25 @@ class Verifier {
       return;
     }
     if (operand.kind != OperandKind::kRegister) return;
-    const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
-    if (const auto exact = width_of(*instruction_, nth); exact && bits != *exact) {
-      tell_here(fmt::format("register {} has {} bits, the opcode takes {}",
-                            function_->registers[operand.index].name, bits, *exact));
-    }
+    if (const auto exact = width_of(*instruction_, nth)) check_exact(operand, *exact);
     if (const auto least = width_min_of(*instruction_, nth)) check_least(operand, *least);
+  }
+
+  /// Parts of a value of `bits` bits; bytes live in wider registers.
+  void check_parts(const Operand& vector, std::uint32_t bits) {
+    for (std::uint32_t i = 0; i < vector.count; ++i) {
+      const std::uint32_t part = bits / vector.count;
+      const Operand& operand = function_->operands[vector.index + i];
+      part < 16 ? check_least(operand, part) : check_exact(operand, part);
+    }
+  }
+
+  void check_exact(const Operand& operand, std::uint32_t exact) {
+    if (operand.kind != OperandKind::kRegister) return;
+    const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
+    if (bits == exact) return;
+    tell_here(fmt::format("register {} has {} bits, the opcode takes {}",
+                          function_->registers[operand.index].name, bits, exact));
   }
 
   void check_least(const Operand& operand, std::uint32_t least) {

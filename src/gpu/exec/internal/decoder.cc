@@ -609,7 +609,8 @@ Result<void> FunctionDecoder::predicate_logic(const Instruction& in) {
 }
 
 Result<void> FunctionDecoder::move(const Instruction& in) {
-  if (in.type() == Type::kPred) return predicate_logic(in);
+  const bool is_constant = at(in, 1).kind == OperandKind::kInteger;
+  if (in.type() == Type::kPred) return is_constant ? predicate_constant(in) : predicate_logic(in);
   if (at(in, 1).kind == OperandKind::kVector) return pack(in, true);
   if (at(in, 0).kind == OperandKind::kVector) return pack(in, false);
   return table_form(in, canonical(in));

@@ -80,6 +80,15 @@ Result<void> FunctionDecoder::ret(const Instruction& in) {
   return {};
 }
 
+/// mov.pred of 0 or anything else: d ^ d, negated for the latter.
+Result<void> FunctionDecoder::predicate_constant(const Instruction& in) {
+  TRY(const auto d, predicate(in, at(in, 0)));
+  Code& code = emit(run_predicate_logic);
+  code.d = code.a = code.b = d;
+  code.extra = 2 | (at(in, 1).value != 0 ? 16 : 0);
+  return {};
+}
+
 /// bar{.sync}, bar.warp.sync, barrier{.cta}.sync; what counts arrivals apart is not supported.
 Result<void> FunctionDecoder::barrier(const Instruction& in) {
   if (in.has(Suffix::kWarp)) {
@@ -119,6 +128,7 @@ Result<FunctionDecoder::PairDestination> FunctionDecoder::destination_pair(const
 Result<void> FunctionDecoder::shuffle(const Instruction& in) {
   if (!in.has(Suffix::kSync) || in.operand_count != 5)
     return unsupported(in, "shuffles without .sync");
+  if (in.type() != Type::kB32) return unsupported(in, "a form that is not supported");
   TRY(const auto a, source(in, at(in, 1), Type::kB32, false));
   TRY(const auto b, source(in, at(in, 2), Type::kB32, false));
   TRY(const auto c, source(in, at(in, 3), Type::kB32, false));
@@ -141,6 +151,8 @@ Result<void> FunctionDecoder::shuffle(const Instruction& in) {
 Result<void> FunctionDecoder::vote(const Instruction& in) {
   if (!in.has(Suffix::kSync) || in.operand_count != 3)
     return unsupported(in, "votes without .sync");
+  if (in.type() != (in.has(Suffix::kBallot) ? Type::kB32 : Type::kPred))
+    return unsupported(in, "a form that is not supported");
   TRY(const auto a, predicate(in, at(in, 1)));
   TRY(const auto mask, source(in, at(in, 2), Type::kB32, false));
   const bool is_ballot = in.has(Suffix::kBallot);
@@ -162,6 +174,7 @@ Result<void> FunctionDecoder::vote(const Instruction& in) {
 
 Result<void> FunctionDecoder::match(const Instruction& in) {
   const bool wide = in.type() == Type::kB64;
+  if (!wide && in.type() != Type::kB32) return unsupported(in, "a form that is not supported");
   TRY(const auto a, source(in, at(in, 1), in.type(), wide));
   TRY(const auto mask, source(in, at(in, 2), Type::kB32, false));
   const std::uint32_t extra = (in.has(Suffix::kAll) ? 1U : 0U) | (wide ? 2U : 0U);
@@ -175,7 +188,8 @@ Result<void> FunctionDecoder::match(const Instruction& in) {
 }
 
 Result<void> FunctionDecoder::redux(const Instruction& in) {
-  if (ptx::is_float(in.type())) return unsupported(in, "a form that is not supported");
+  if (ptx::bits_of(in.type()) != 32 || ptx::is_float(in.type()))
+    return unsupported(in, "a form that is not supported");
   TRY(const auto a, source(in, at(in, 1), in.type(), false));
   TRY(const auto mask, source(in, at(in, 2), Type::kB32, false));
   const bool is_signed = ptx::is_signed(in.type());

@@ -171,6 +171,8 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
 Result<void> FunctionDecoder::address_conversion(const Instruction& in) {
   const Space space = space_of(in);
   const bool is_to = in.has(Suffix::kTo);
+  if (in.type() != Type::kU64 || space == Space::kGeneric)
+    return unsupported(in, "a form that is not supported");
   TRY(const auto a, source(in, at(in, 1), in.type(), true));
   TRY(const auto d, destination(in, at(in, 0), in.type()));
   if (space == Space::kShared || space == Space::kLocal) {

@@ -71,6 +71,7 @@ class FunctionDecoder {
   Result<void> move(const Instruction& in);
   Result<void> pack(const Instruction& in, bool is_pack);
   Result<void> predicate_logic(const Instruction& in);
+  Result<void> predicate_constant(const Instruction& in);
   Result<void> conversion(const Instruction& in);
   Result<void> truth_table(const Instruction& in);
   Result<void> load(const Instruction& in);
