@@ -242,6 +242,8 @@ class Launch {
 
   void take_fault(const BlockRunner& runner) {
     const FaultSite& site = runner.fault();
+    // Broken off because of another block's fault, which is the one to tell.
+    if (site.kind == FaultKind::kTimeout && has_failed_.load()) return;
     Fault fault;
     fault.kind = site.kind;
     fault.kernel = program_.kernels()[kernel_].name;

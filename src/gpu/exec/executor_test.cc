@@ -466,11 +466,50 @@ TEST_P(ExecutorTest, TellsWhoCannotGoOn) {
       "setp.gt.u32 %p1, %r12, 7; @%p1 exit; "
       "shfl.sync.idx.b32 %r3, %r12, 20, 31, 0xff;");
   EXPECT_THAT(fault_of(partial, 32), HasSubstr("lanes missing"));
-  const Program endless = kernel("L: bra L;");
+}
+
+TEST_P(ExecutorTest, EndlessKernelsRunOutOfTime) {
   const HastyClock clock;
   options_.clock = &clock;
-  options_.time_limit = std::chrono::seconds{1};
-  EXPECT_THAT(fault_of(endless, 32), HasSubstr("time-out"));
+  options_.time_limit = std::chrono::milliseconds{5};
+  EXPECT_THAT(fault_of(kernel("L: bra L;"), 32), HasSubstr("time-out"));
+  EXPECT_THAT(fault_of(kernel("L: bar.sync 0; bra L;"), 32), HasSubstr("time-out"));
+  EXPECT_THAT(fault_of(kernel("L: shfl.sync.idx.b32 %r3, %r12, 0, 31, -1; bra L;"), 32),
+              HasSubstr("time-out"));
+  // Half of the lanes go around one loop, half around another one.
+  EXPECT_THAT(fault_of(kernel("setp.gt.u32 %p1, %r12, 7; @%p1 bra M; L: bra L; M: bra M;"), 32),
+              HasSubstr("time-out"));
+  // No loop, but 2^40 calls.
+  const Program tree = kernel(R"({
+	.param .b32 a;
+	st.param.b32 [a], 40;
+	call.uni twice, (a);
+	})",
+                              R"(
+.func twice(.param .b32 n)
+{
+	.reg .b32 %r; .reg .pred %p;
+	ld.param.u32 %r, [n];
+	setp.eq.u32 %p, %r, 0;
+	@%p ret;
+	sub.u32 %r, %r, 1;
+	.param .b32 a;
+	st.param.b32 [a], %r;
+	call.uni twice, (a);
+	call.uni twice, (a);
+	ret;
+})");
+  EXPECT_THAT(fault_of(tree, 32), HasSubstr("time-out"));
+  const Program empty = kernel("");
+  options_.grid = {1 << 20, 1 << 10, 1};
+  EXPECT_THAT(fault_of(empty, 32), HasSubstr("time-out"));
+}
+
+TEST_P(ExecutorTest, TheFaultIsToldNotWhoStoppedBecauseOfIt) {
+  options_.grid = {2, 1, 1};
+  options_.workers = 2;
+  const Program program = kernel("setp.eq.u32 %p1, %r10, 1; @%p1 trap; L: bra L;");
+  EXPECT_THAT(fault_of(program, 64), AllOf(HasSubstr("trap"), HasSubstr("block (1, 0, 0)")));
 }
 
 TEST_P(ExecutorTest, LanesThatLoopLongerAreWaitedForAtABarrier) {

@@ -41,6 +41,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
 }
 
 void BlockRunner::begin(std::uint64_t number) {
+  is_new_ = true;
   block_.number = number;
   block_.index = {static_cast<std::uint32_t>(number % launch_.grid[0]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] % launch_.grid[1]),
@@ -122,6 +123,14 @@ bool BlockRunner::release_barriers() {
 }
 
 BlockRunner::Step BlockRunner::step() {
+  const auto is_over = [&](WarpContext& warp, const Code& at, std::uint32_t lane) {
+    if (++turns_ % kTurnsPerLook != 0 || !is_over_()) return false;
+    warp.fault = {FaultKind::kTimeout, at.line, lane, 0, 0, false};
+    return true;
+  };
+  // A grid of blocks that end at once has no turns.
+  if (std::exchange(is_new_, false) && is_over(*warps_.front(), kernel_.code.front(), 0))
+    return fail(*warps_.front());
   bool has_run = false, is_any_left = false;
   for (const auto& warp : warps_) {
     if (warp->whole == 0) continue;
@@ -131,11 +140,10 @@ BlockRunner::Step BlockRunner::step() {
     run_warp(*warp);
     ++block_.executed;
     if (warp->stop == Stop::kFault) return fail(*warp);
-    if (warp->stop == Stop::kYield && ++turns_ % kTurnsPerLook == 0 && is_over_()) {
-      warp->fault = {
-          FaultKind::kTimeout, warp->resume->line, first_lane_of(warp->mask), 0, 0, false};
+    // A loop with a barrier in it never yields.
+    const bool has_ended_turn = warp->stop == Stop::kYield || warp->stop == Stop::kBarrier;
+    if (has_ended_turn && is_over(*warp, *warp->resume, first_lane_of(warp->mask)))
       return fail(*warp);
-    }
   }
   if (!is_any_left) return Step::kDone;
   if (has_run || release_barriers()) return Step::kRunning;

@@ -46,6 +46,7 @@ class BlockRunner {
   std::uint32_t local_bytes_;
   std::vector<std::unique_ptr<WarpContext>> warps_;
   std::uint64_t turns_{0};
+  bool is_new_{false};  // the block has not run yet
   FaultSite fault_;
   std::uint32_t fault_warp_{0};
 };

@@ -96,7 +96,12 @@ const Code* run_call(Warp& plain, const Code* code) {
     copy_bytes(warp, caller->local_base + copy.caller_offset, base + copy.callee_offset,
                copy.bytes);
   use_frame(warp, frame);
-  return callee.code.data();
+  // Functions that call each other take long without any loop: a call is a round like a branch
+  // back.
+  if (--warp.rounds_left != 0) return callee.code.data();
+  warp.stop = Stop::kYield;
+  warp.resume = callee.code.data();
+  return nullptr;
 }
 
 /// At the end of a device function; a kernel ends with run_exit.
