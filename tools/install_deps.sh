@@ -8,7 +8,7 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
  librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev"
 demo="python3-torch libopenblas0-serial"
-tests="libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf binutils
+tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf binutils
  iproute2 procps util-linux gcc"
 bench="pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"

@@ -4,7 +4,7 @@
 
 A case is a few lines of data; the first word of a line says what it is:
   case NAME                begins a case
-  needs WORDS              root bpf torch tracefs chromium gpu data: a gate that fails skips the case, with the reason
+  needs WORDS              root bpf torch tracefs chromium clang-19 gpu data: a gate that fails skips the case, with the reason
   timeout SECONDS          for each command [60]
   env NAME=VALUE
   setup COMMAND            a shell command that must succeed; cleanup COMMAND runs at the end whatever happens
@@ -58,6 +58,7 @@ class Gates:
             "tracefs": lambda: os.path.isdir("/sys/kernel/tracing/events") or quiet(
                 ["mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing"]),
             "chromium": lambda: shutil.which("chromium") is not None,
+            "clang-19": lambda: shutil.which("clang++-19") is not None,
             "gpu": lambda: os.path.exists("/dev/nvidiactl"),
             "data": lambda: bool(os.environ.get("KANSOKU_DATA")),
         }
