@@ -16,6 +16,12 @@
 #define __shared__ __attribute__((shared))
 #define __managed__ __attribute__((managed))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+/* clang's own headers name these for the device; a kernel that calls them does not load. */
+#include <stdlib.h>
+#ifdef __cplusplus
+extern "C" __device__ void* malloc(size_t bytes);
+extern "C" __device__ void free(void* pointer);
+#endif
 #else
 #define __host__
 #define __device__

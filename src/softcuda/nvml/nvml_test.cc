@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <string>
+
+#include "softcuda/telemetry/telemetry.h"
+
+namespace kansoku::softcuda {
+namespace {
+
+using ::testing::StartsWith;
+
+struct Utilization {
+  unsigned gpu, memory;
+};
+struct MemoryInfo {
+  unsigned long long total, free, used;
+};
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+struct ProcessSample {
+  unsigned pid;
+  unsigned long long time_us;
+  unsigned sm, memory, encoder, decoder;
+};
+struct EventData {
+  void* device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+
+std::uint64_t boot_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+class NvmlTest : public ::testing::Test {
+ protected:
+  NvmlTest() {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("kansoku-nvml-" + std::to_string(getpid()) + "-" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    setenv("KANSOKU_SOFTGPU_DIR", folder_.c_str(), 1);
+    setenv("KANSOKU_SOFTGPU_DEVICES", "2", 1);
+    library_ = dlopen(KANSOKU_SOFTGPU_LIBNVML, RTLD_NOW | RTLD_LOCAL);
+    telemetry_ = map_telemetry(0).value();
+    slot_ = take_slot(*telemetry_);
+  }
+  ~NvmlTest() override {
+    dlclose(library_);
+    std::filesystem::remove_all(folder_);
+  }
+  void SetUp() override {
+    ASSERT_NE(library_, nullptr) << dlerror();
+    ASSERT_NE(slot_, nullptr);
+  }
+  template <class... Arguments>
+  int call(const char* name, Arguments... arguments) {
+    auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name));
+    EXPECT_NE(function, nullptr) << name;
+    return function == nullptr ? -1 : function(arguments...);
+  }
+  void* start() {
+    EXPECT_EQ(call("nvmlInit_v2"), 0);
+    void* device = nullptr;
+    EXPECT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 0U, &device), 0);
+    return device;
+  }
+  unsigned number(const char* name, void* device) {
+    unsigned value = 0;
+    EXPECT_EQ(call(name, device, &value), 0) << name;
+    return value;
+  }
+
+  std::filesystem::path folder_;
+  void* library_{nullptr};
+  Telemetry* telemetry_{nullptr};
+  TelemetrySlot* slot_{nullptr};
+};
+
+TEST_F(NvmlTest, NothingWorksBeforeInit) {
+  unsigned count = 0;
+  EXPECT_EQ(call("nvmlDeviceGetCount_v2", &count), 1);
+  EXPECT_EQ(call("nvmlShutdown"), 1);
+}
+
+TEST_F(NvmlTest, FindsDevices) {
+  void* const device = start();
+  unsigned count = 0;
+  EXPECT_EQ(call("nvmlDeviceGetCount_v2", &count), 0);
+  EXPECT_EQ(count, 2U);
+  char text[96];
+  EXPECT_EQ(call("nvmlDeviceGetUUID", device, &text[0], 96U), 0);
+  EXPECT_THAT(text, StartsWith("GPU-4b414e53-"));
+  void* again = nullptr;
+  EXPECT_EQ(call("nvmlDeviceGetHandleByUUID", &text[0], &again), 0);
+  EXPECT_EQ(again, device);
+  EXPECT_EQ(call("nvmlDeviceGetHandleByUUID", "GPU-none", &again), 6);
+  EXPECT_EQ(call("nvmlDeviceGetHandleByPciBusId_v2", "0000:02:00.0", &again), 0);
+  EXPECT_EQ(number("nvmlDeviceGetIndex", again), 1U);
+  EXPECT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 2U, &again), 2);
+  EXPECT_EQ(call("nvmlDeviceGetName", device, &text[0], 4U), 7);
+  EXPECT_EQ(call("nvmlDeviceGetIndex", static_cast<void*>(text), &count), 2);
+  EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+TEST_F(NvmlTest, ShowsLoadMemoryAndProcesses) {
+  slot_->busy_since_ns = boot_ns();  // runs from now on
+  slot_->memory_bytes = 5 << 20;
+  void* const device = start();
+  Utilization rates{};
+  EXPECT_EQ(call("nvmlDeviceGetUtilizationRates", device, &rates), 0);
+  EXPECT_EQ(rates.gpu, 100U);
+  EXPECT_EQ(rates.memory, 0U);
+  EXPECT_EQ(number("nvmlDeviceGetPowerUsage", device), kPowerLimitMilliwatts);
+  unsigned degrees = 0;
+  EXPECT_EQ(call("nvmlDeviceGetTemperature", device, 0, &degrees), 0);
+  EXPECT_EQ(degrees, kBusyCelsius);
+  MemoryInfo memory{};
+  EXPECT_EQ(call("nvmlDeviceGetMemoryInfo", device, &memory), 0);
+  EXPECT_EQ(memory.used, 5U << 20);
+  EXPECT_EQ(memory.free, memory.total - memory.used);
+  ProcessInfo infos[4];
+  unsigned count = 0;
+  EXPECT_EQ(call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count,
+                 static_cast<ProcessInfo*>(nullptr)),
+            7);
+  EXPECT_EQ(count, 1U);
+  count = 4;
+  EXPECT_EQ(call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, &infos[0]), 0);
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(infos[0].pid, static_cast<unsigned>(getpid()));
+  EXPECT_EQ(infos[0].used_bytes, 5U << 20);
+  ProcessSample samples[4];
+  count = 4;
+  EXPECT_EQ(call("nvmlDeviceGetProcessUtilization", device, &samples[0], &count, 0ULL), 0);
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(samples[0].sm, 100U);
+  // The other device does nothing.
+  void* other = nullptr;
+  EXPECT_EQ(call("nvmlDeviceGetHandleByIndex_v2", 1U, &other), 0);
+  EXPECT_EQ(call("nvmlDeviceGetUtilizationRates", other, &rates), 0);
+  EXPECT_EQ(rates.gpu, 0U);
+  EXPECT_EQ(number("nvmlDeviceGetPowerUsage", other), kIdleMilliwatts);
+  EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+TEST_F(NvmlTest, ClockPowerAndReasonsFollowTheSpeed) {
+  slot_->busy_since_ns = boot_ns();
+  void* const device = start();
+  const auto clock = [&](int type) {
+    unsigned mhz = 0;
+    EXPECT_EQ(call("nvmlDeviceGetClockInfo", device, type, &mhz), 0);
+    return mhz;
+  };
+  const auto reasons = [&] {
+    unsigned long long bits = 0;
+    EXPECT_EQ(call("nvmlDeviceGetCurrentClocksThrottleReasons", device, &bits), 0);
+    return bits;
+  };
+  EXPECT_EQ(clock(1), kNominalClockMhz);
+  EXPECT_EQ(reasons(), 0U);
+  telemetry_->speed_permille = 500;  // while the job runs
+  EXPECT_EQ(clock(1), kNominalClockMhz / 2);
+  EXPECT_EQ(clock(2), kMemoryClockMhz);
+  EXPECT_EQ(reasons(), kThrottlePower);
+  EXPECT_EQ(number("nvmlDeviceGetPowerUsage", device),
+            kIdleMilliwatts + (kPowerLimitMilliwatts - kIdleMilliwatts) / 2);
+  telemetry_->throttle_reasons = kThrottleThermal;
+  telemetry_->temperature_celsius = 88;
+  unsigned degrees = 0;
+  EXPECT_EQ(call("nvmlDeviceGetTemperature", device, 0, &degrees), 0);
+  EXPECT_EQ(degrees, 88U);
+  EXPECT_EQ(reasons(), kThrottleThermal);
+  telemetry_->throttle_reasons = kThrottleNone;
+  EXPECT_EQ(reasons(), 0U);
+  EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+TEST_F(NvmlTest, TellsOfErrors) {
+  void* const device = start();
+  telemetry_->corrected_errors = 3;
+  telemetry_->uncorrected_errors = 1;
+  unsigned long long count = 0;
+  EXPECT_EQ(call("nvmlDeviceGetTotalEccErrors", device, 0, 0, &count), 0);
+  EXPECT_EQ(count, 3U);
+  EXPECT_EQ(call("nvmlDeviceGetTotalEccErrors", device, 1, 1, &count), 0);
+  EXPECT_EQ(count, 1U);
+  void* set = nullptr;
+  EXPECT_EQ(call("nvmlEventSetCreate", &set), 0);
+  EXPECT_EQ(call("nvmlDeviceRegisterEvents", device, 8ULL, set), 0);
+  EventData data{};
+  EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 0U), 10);
+  telemetry_->last_xid = 79;
+  EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 1000U), 0);
+  EXPECT_EQ(data.device, device);
+  EXPECT_EQ(data.data, 79U);
+  EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 0U), 10);
+  EXPECT_EQ(call("nvmlEventSetFree", set), 0);
+  EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+TEST_F(NvmlTest, ProcessesThatHaveEndedAreForgotten) {
+  void* const device = start();
+  const pid_t child = fork();
+  if (child == 0) {
+    TelemetrySlot* const mine = take_slot(*telemetry_);
+    mine->memory_bytes = 1 << 20;
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  unsigned count = 0;
+  static_cast<void>(call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count,
+                         static_cast<ProcessInfo*>(nullptr)));
+  EXPECT_EQ(count, 1U);
+  MemoryInfo memory{};
+  EXPECT_EQ(call("nvmlDeviceGetMemoryInfo", device, &memory), 0);
+  EXPECT_EQ(memory.used, 0U);
+  // Their slot is taken over.
+  EXPECT_NE(take_slot(*telemetry_), nullptr);
+  EXPECT_EQ(telemetry_->slots_missing, 0U);
+  EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+}  // namespace
+}  // namespace kansoku::softcuda
