@@ -57,8 +57,7 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
   template <class T>
   std::vector<T> from_device(const OwnedMemory& memory, std::size_t count) {
     std::vector<T> values(count);
-    const auto status =
-        download(*device_, std::as_writable_bytes(std::span(values)), memory.get());
+    const auto status = download(*device_, std::as_writable_bytes(std::span(values)), memory.get());
     EXPECT_TRUE(status) << (status ? "" : status.error().what);
     return values;
   }
