@@ -38,8 +38,10 @@ inline int label_of(std::uint64_t index) {
 }
 inline float feature_of(std::uint64_t index, int feature) {
   const int label = label_of(index);
-  const double centre = noise(static_cast<std::uint64_t>(label), 7 + static_cast<std::uint64_t>(feature));
-  return static_cast<float>(centre * 2 - 1 + 0.8 * (noise(index, static_cast<std::uint64_t>(feature)) - 0.5));
+  const double centre =
+      noise(static_cast<std::uint64_t>(label), 7 + static_cast<std::uint64_t>(feature));
+  return static_cast<float>(centre * 2 - 1 +
+                            0.8 * (noise(index, static_cast<std::uint64_t>(feature)) - 0.5));
 }
 
 /// One float after the other: weights 1, bias 1, weights 2, bias 2.
@@ -50,7 +52,8 @@ struct Sizes {
 inline std::vector<float> first_parameters() {
   std::vector<float> values(Sizes::total);
   for (int i = 0; i < Sizes::w1; ++i)
-    values[static_cast<std::size_t>(i)] = static_cast<float>((noise(5, static_cast<std::uint64_t>(i)) - 0.5) * 0.6);
+    values[static_cast<std::size_t>(i)] =
+        static_cast<float>((noise(5, static_cast<std::uint64_t>(i)) - 0.5) * 0.6);
   for (int i = 0; i < Sizes::w2; ++i)
     values[static_cast<std::size_t>(Sizes::w1 + Sizes::b1 + i)] =
         static_cast<float>((noise(6, static_cast<std::uint64_t>(i)) - 0.5) * 0.6);
@@ -103,8 +106,8 @@ __global__ void weight_gradient(const float* x, const float* dy, float* dw, floa
 }
 
 /// dx = dy * w^T where the ReLU let x through. One thread an element of dx.
-__global__ void input_gradient(const float* dy, const float* w, const float* x, float* dx,
-                               int rows, int inner, int columns) {
+__global__ void input_gradient(const float* dy, const float* w, const float* x, float* dx, int rows,
+                               int inner, int columns) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= rows * inner) return;
   const int row = i / inner, k = i % inner;
@@ -148,15 +151,15 @@ class Network {
     allocate(&loss_, 1);
     check(cudaMalloc(&labels_, sizeof(int) * static_cast<std::size_t>(rows)), "allocate");
     const std::vector<float> first = first_parameters();
-    check(cudaMemcpy(parameters_, first.data(), first.size() * sizeof(float),
-                     cudaMemcpyHostToDevice),
-          "copy parameters");
+    check(
+        cudaMemcpy(parameters_, first.data(), first.size() * sizeof(float), cudaMemcpyHostToDevice),
+        "copy parameters");
   }
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network() {
-    for (float* const buffer : {x_, hidden_, logits_, losses_, hidden_gradient_, parameters_,
-                                gradients_, loss_})
+    for (float* const buffer :
+         {x_, hidden_, logits_, losses_, hidden_gradient_, parameters_, gradients_, loss_})
       cudaFree(buffer);
     cudaFree(labels_);
   }
@@ -190,18 +193,18 @@ class Network {
     float* const dw2 = db1 + Sizes::b1;
     float* const db2 = dw2 + Sizes::w2;
     linear<<<blocks(rows_ * kHidden), 128, 0, stream_>>>(x_, w1, b1, hidden_, rows_, kIn, kHidden,
-                                                        1);
+                                                         1);
     linear<<<blocks(rows_ * kOut), 128, 0, stream_>>>(hidden_, w2, b2, logits_, rows_, kHidden,
-                                                     kOut, 0);
+                                                      kOut, 0);
     cross_entropy<<<static_cast<unsigned>(rows_), 32, 0, stream_>>>(
         logits_, labels_, losses_, kOut, 1.0F / static_cast<float>(all_rows));
     add_up<<<1, 256, 0, stream_>>>(losses_, loss_, rows_);
     weight_gradient<<<blocks(kHidden * kOut), 128, 0, stream_>>>(hidden_, logits_, dw2, db2, rows_,
-                                                                kHidden, kOut);
+                                                                 kHidden, kOut);
     input_gradient<<<blocks(rows_ * kHidden), 128, 0, stream_>>>(
         logits_, w2, hidden_, hidden_gradient_, rows_, kHidden, kOut);
     weight_gradient<<<blocks(kIn * kHidden), 128, 0, stream_>>>(x_, hidden_gradient_, dw1, db1,
-                                                               rows_, kIn, kHidden);
+                                                                rows_, kIn, kHidden);
     check(cudaPeekAtLastError(), "launch");
   }
   static constexpr int kLaunchesPerStep = 7;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "softcuda/internal/entry_table.h"
@@ -59,9 +60,9 @@ void log_line(std::string_view text) {
 
 int not_supported(const char* name) {
   static std::mutex mutex;
-  static auto* const said = new std::set<std::string>;
+  static auto& said = *std::make_unique<std::set<std::string>>().release();
   const std::scoped_lock lock(mutex);
-  if (said->insert(name).second)
+  if (said.insert(name).second)
     log_line(fmt::format("{} is not supported by the software device", name));
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -324,7 +324,9 @@ inline cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes,
 #endif
 
 #ifdef __CUDA__
-__device__ inline void __syncwarp(unsigned mask = 0xffffffffU) { __nvvm_bar_warp_sync(mask); }
+__device__ inline void __syncwarp(unsigned mask = 0xffffffffU) {
+  __nvvm_bar_warp_sync(mask);
+}
 __device__ inline float __shfl_xor_sync(unsigned mask, float value, int lane) {
   return __nvvm_shfl_sync_bfly_f32(mask, value, lane, 31);
 }
@@ -341,12 +343,24 @@ __device__ inline unsigned atomicAdd(unsigned* place, unsigned value) {
   return static_cast<unsigned>(
       __nvvm_atom_add_gen_i(reinterpret_cast<int*>(place), static_cast<int>(value)));
 }
-__device__ inline float fmaxf(float a, float b) { return __nvvm_fmax_f(a, b); }
-__device__ inline float fminf(float a, float b) { return __nvvm_fmin_f(a, b); }
-__device__ inline float fmaf(float a, float b, float c) { return __nvvm_fma_rn_f(a, b, c); }
-__device__ inline float sqrtf(float a) { return __nvvm_sqrt_rn_f(a); }
-__device__ inline float __expf(float a) { return __nvvm_ex2_approx_f(a * 1.44269504F); }
-__device__ inline float __logf(float a) { return __nvvm_lg2_approx_f(a) * 0.693147181F; }
+__device__ inline float fmaxf(float a, float b) {
+  return __nvvm_fmax_f(a, b);
+}
+__device__ inline float fminf(float a, float b) {
+  return __nvvm_fmin_f(a, b);
+}
+__device__ inline float fmaf(float a, float b, float c) {
+  return __nvvm_fma_rn_f(a, b, c);
+}
+__device__ inline float sqrtf(float a) {
+  return __nvvm_sqrt_rn_f(a);
+}
+__device__ inline float __expf(float a) {
+  return __nvvm_ex2_approx_f(a * 1.44269504F);
+}
+__device__ inline float __logf(float a) {
+  return __nvvm_lg2_approx_f(a) * 0.693147181F;
+}
 #endif
 
 #endif /* KANSOKU_SOFTGPU_CUDA_RUNTIME_H */

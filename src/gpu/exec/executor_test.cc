@@ -536,8 +536,9 @@ DONE:
 }
 
 TEST_P(ExecutorTest, LanesThatHaveEndedAreNotWaitedFor) {
-  const Program program = kernel("setp.gt.u32 %p1, %r12, 7; @%p1 exit; bar.sync 0; "
-                                 "st.global.u32 [%rd3], 9;");
+  const Program program = kernel(
+      "setp.gt.u32 %p1, %r12, 7; @%p1 exit; bar.sync 0; "
+      "st.global.u32 [%rd3], 9;");
   EXPECT_EQ(run(program, 32)[7], 9U);
 }
 

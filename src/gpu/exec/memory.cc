@@ -143,9 +143,9 @@ Result<std::uint64_t> Memory::allocate(std::uint64_t bytes, Kind kind) {
                                                     bytes, std::strerror(errno))};
   }
   if (kind == Kind::kDevice) state.used += bytes;
-  state.blocks.emplace(address, State::Block{address + bytes, kind == Kind::kDevice
-                                                                  ? State::Use::kDevice
-                                                                  : State::Use::kHost});
+  state.blocks.emplace(
+      address, State::Block{address + bytes,
+                            kind == Kind::kDevice ? State::Use::kDevice : State::Use::kHost});
   return address;
 }
 

@@ -154,8 +154,10 @@ const Planted kPlanted[] = {
      "	@!%p1 bra $end;\n	ld.shared.u32 %r3, [s];\n$end:",
      "thread (32, 0, 0)"},
     {"barrier in one arm", FaultKind::kBarrierDivergence,
-     "	setp.lt.u32 %p1, %r1, 16;\n	@%p1 bar.sync 0;\n	add.u32 %r3, %r1, 1;\n	bar.sync 0;",
-     "	setp.lt.u32 %p1, %r1, 16;\n	bar.sync 0;\n	@%p1 add.u32 %r3, %r1, 1;\n	bar.sync 0;",
+     "	setp.lt.u32 %p1, %r1, 16;\n	@%p1 bar.sync 0;\n	add.u32 %r3, %r1, 1;\n	bar.sync "
+     "0;",
+     "	setp.lt.u32 %p1, %r1, 16;\n	bar.sync 0;\n	@%p1 add.u32 %r3, %r1, 1;\n	bar.sync "
+     "0;",
      "ptx line 16"},
     {"lanes end in front of a barrier", FaultKind::kBarrierDivergence,
      "	setp.lt.u32 %p1, %r1, 16;\n	@%p1 bra $end;\n	bar.sync 0;\n$end:",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,52 +16,27 @@ namespace {
 
 constexpr std::uint32_t kPredicate = 1;
 
+/// Opcodes whose registers all have the width of the type.
+constexpr std::array kOfOneWidth{
+    Op::kAddc,  Op::kSubc, Op::kMadc, Op::kDiv,   Op::kRem,      Op::kNeg,       Op::kAbs,
+    Op::kMin,   Op::kMax,  Op::kSad,  Op::kMul24, Op::kMad24,    Op::kAnd,       Op::kOr,
+    Op::kXor,   Op::kNot,  Op::kCnot, Op::kBrev,  Op::kCopysign, Op::kRcp,       Op::kSqrt,
+    Op::kRsqrt, Op::kSin,  Op::kCos,  Op::kLg2,   Op::kEx2,      Op::kTanh,      Op::kShf,
+    Op::kPrmt,  Op::kMov,  Op::kCvta, Op::kShfl,  Op::kRedux,    Op::kActivemask};
+
 /// Bits that a register in this place must have; nothing: any.
 std::optional<std::uint32_t> width_of(const Instruction& instruction, std::size_t nth) {
   const Type type = instruction.type(), second = instruction.type(1);
   if (type == Type::kCount) return std::nullopt;
   const std::uint32_t bits = bits_of(type);
   const bool is_wide = instruction.has(Suffix::kWide);
+  if (std::find(kOfOneWidth.begin(), kOfOneWidth.end(), instruction.op) != kOfOneWidth.end())
+    return bits;
   switch (instruction.op) {
     case Op::kAdd:
     case Op::kSub:
     case Op::kFma:
       if (second != Type::kCount) return std::nullopt;  // mixed precision
-      return bits;
-    case Op::kAddc:
-    case Op::kSubc:
-    case Op::kMadc:
-    case Op::kDiv:
-    case Op::kRem:
-    case Op::kNeg:
-    case Op::kAbs:
-    case Op::kMin:
-    case Op::kMax:
-    case Op::kSad:
-    case Op::kMul24:
-    case Op::kMad24:
-    case Op::kAnd:
-    case Op::kOr:
-    case Op::kXor:
-    case Op::kNot:
-    case Op::kCnot:
-    case Op::kBrev:
-    case Op::kCopysign:
-    case Op::kRcp:
-    case Op::kSqrt:
-    case Op::kRsqrt:
-    case Op::kSin:
-    case Op::kCos:
-    case Op::kLg2:
-    case Op::kEx2:
-    case Op::kTanh:
-    case Op::kShf:
-    case Op::kPrmt:
-    case Op::kMov:
-    case Op::kCvta:
-    case Op::kShfl:
-    case Op::kRedux:
-    case Op::kActivemask:
       return bits;
     case Op::kMatch:
       return nth == 1 ? bits : 32;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/abi.h"
@@ -89,6 +90,58 @@ namespace {
 
 constexpr int kVersion = 13000;
 
+constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
+#define KANSOKU_ROW(name) \
+  { name, #name }
+    KANSOKU_ROW(cudaSuccess),
+    KANSOKU_ROW(cudaErrorInvalidValue),
+    KANSOKU_ROW(cudaErrorMemoryAllocation),
+    KANSOKU_ROW(cudaErrorInitializationError),
+    KANSOKU_ROW(cudaErrorCudartUnloading),
+    KANSOKU_ROW(cudaErrorInvalidConfiguration),
+    KANSOKU_ROW(cudaErrorInvalidSymbol),
+    KANSOKU_ROW(cudaErrorInvalidDevicePointer),
+    KANSOKU_ROW(cudaErrorInvalidMemcpyDirection),
+    KANSOKU_ROW(cudaErrorInvalidDeviceFunction),
+    KANSOKU_ROW(cudaErrorNoDevice),
+    KANSOKU_ROW(cudaErrorInvalidDevice),
+    KANSOKU_ROW(cudaErrorInvalidKernelImage),
+    KANSOKU_ROW(cudaErrorDeviceUninitialized),
+    KANSOKU_ROW(cudaErrorNoKernelImageForDevice),
+    KANSOKU_ROW(cudaErrorPeerAccessUnsupported),
+    KANSOKU_ROW(cudaErrorInvalidPtx),
+    KANSOKU_ROW(cudaErrorUnsupportedPtxVersion),
+    KANSOKU_ROW(cudaErrorFileNotFound),
+    KANSOKU_ROW(cudaErrorOperatingSystem),
+    KANSOKU_ROW(cudaErrorInvalidResourceHandle),
+    KANSOKU_ROW(cudaErrorIllegalState),
+    KANSOKU_ROW(cudaErrorSymbolNotFound),
+    KANSOKU_ROW(cudaErrorNotReady),
+    KANSOKU_ROW(cudaErrorIllegalAddress),
+    KANSOKU_ROW(cudaErrorLaunchOutOfResources),
+    KANSOKU_ROW(cudaErrorLaunchTimeout),
+    KANSOKU_ROW(cudaErrorPeerAccessAlreadyEnabled),
+    KANSOKU_ROW(cudaErrorPeerAccessNotEnabled),
+    KANSOKU_ROW(cudaErrorContextIsDestroyed),
+    KANSOKU_ROW(cudaErrorHostMemoryAlreadyRegistered),
+    KANSOKU_ROW(cudaErrorHostMemoryNotRegistered),
+    KANSOKU_ROW(cudaErrorHardwareStackError),
+    KANSOKU_ROW(cudaErrorIllegalInstruction),
+    KANSOKU_ROW(cudaErrorMisalignedAddress),
+    KANSOKU_ROW(cudaErrorLaunchFailure),
+    KANSOKU_ROW(cudaErrorCooperativeLaunchTooLarge),
+    KANSOKU_ROW(cudaErrorNotPermitted),
+    KANSOKU_ROW(cudaErrorNotSupported),
+    KANSOKU_ROW(cudaErrorStreamCaptureUnsupported),
+    KANSOKU_ROW(cudaErrorStreamCaptureInvalidated),
+    KANSOKU_ROW(cudaErrorStreamCaptureUnmatched),
+    KANSOKU_ROW(cudaErrorStreamCaptureUnjoined),
+    KANSOKU_ROW(cudaErrorStreamCaptureImplicit),
+    KANSOKU_ROW(cudaErrorCapturedEvent),
+    KANSOKU_ROW(cudaErrorUnknown),
+#undef KANSOKU_ROW
+};
+
 /// An image of the program, loaded on a device when that device first needs it.
 struct Image {
   const void* wrapper{nullptr};
@@ -107,13 +160,13 @@ struct KernelSymbol : Symbol {
 struct State {
   std::mutex mutex;
   std::map<void**, std::unique_ptr<Image>> images;
-  std::map<const void*, KernelSymbol> kernels;   // by the host's stub
-  std::map<const void*, Symbol> variables;       // by the host's shadow
-  std::map<int, CUcontext> primary;              // retained, by device
+  std::map<const void*, KernelSymbol> kernels;  // by the host's stub
+  std::map<const void*, Symbol> variables;      // by the host's shadow
+  std::map<int, CUcontext> primary;             // retained, by device
 };
 State& state() {
-  static auto* const all = new State;
-  return *all;
+  static State& all = *std::make_unique<State>().release();
+  return all;
 }
 
 struct Configuration {
@@ -179,10 +232,10 @@ CUresult enter() {
   return mine == current ? CUDA_SUCCESS : cuCtxSetCurrent(mine);
 }
 
-#define KANSOKU_ENTER()                                                    \
-  do {                                                                     \
+#define KANSOKU_ENTER()                                                        \
+  do {                                                                         \
     if (const CUresult enter_status_ = enter(); enter_status_ != CUDA_SUCCESS) \
-      return noted(enter_status_);                                         \
+      return noted(enter_status_);                                             \
   } while (false)
 
 /// The module of an image on the thread's device. The state's mutex is held.
@@ -233,11 +286,10 @@ cudaError_t launch(const void* stub, dim3 grid, dim3 block, void** args, std::si
     return noted(error);
   const auto shared = static_cast<unsigned>(shared_bytes);
   const CUresult status =
-      is_cooperative
-          ? cuLaunchCooperativeKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                      shared, driver(stream), args)
-          : cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared,
-                           driver(stream), args, nullptr);
+      is_cooperative ? cuLaunchCooperativeKernel(function, grid.x, grid.y, grid.z, block.x, block.y,
+                                                 block.z, shared, driver(stream), args)
+                     : cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                      shared, driver(stream), args, nullptr);
   // The runtime's own word for a shape that cannot be launched.
   return noted(status == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration
                                                   : static_cast<cudaError_t>(status));
@@ -422,8 +474,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->unifiedAddressing = get(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
   properties->memoryBusWidth = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
   properties->l2CacheSize = get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  properties->maxThreadsPerMultiProcessor =
-      get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  properties->maxThreadsPerMultiProcessor = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   properties->streamPrioritiesSupported = get(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED);
   properties->sharedMemPerMultiprocessor =
       size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
@@ -431,8 +482,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->managedMemory = get(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
   properties->concurrentManagedAccess = get(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
   properties->cooperativeLaunch = get(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
-  properties->sharedMemPerBlockOptin =
-      size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  properties->sharedMemPerBlockOptin = size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   properties->maxBlocksPerMultiProcessor = get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
   return cudaSuccess;
 }
@@ -553,7 +603,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
   cuPointerGetAttribute(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
   attributes->devicePointer = const_cast<void*>(pointer);
-  attributes->type = is_managed != 0               ? cudaMemoryTypeManaged
+  attributes->type = is_managed != 0                ? cudaMemoryTypeManaged
                      : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice
                                                     : cudaMemoryTypeHost;
   if (attributes->type != cudaMemoryTypeDevice)
@@ -731,8 +781,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   CUfunction function = nullptr;
   if (const cudaError_t error = function_of(stub, function); error != cudaSuccess)
     return noted(error);
-  return noted(cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size,
-                                                           shared_bytes));
+  return noted(
+      cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size, shared_bytes));
 }
 
 cudaError_t cudaGetLastError() {
@@ -745,101 +795,8 @@ cudaError_t cudaPeekAtLastError() {
   return thread().last;
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInitializationError:
-      return "cudaErrorInitializationError";
-    case cudaErrorCudartUnloading:
-      return "cudaErrorCudartUnloading";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-    case cudaErrorInvalidSymbol:
-      return "cudaErrorInvalidSymbol";
-    case cudaErrorInvalidDevicePointer:
-      return "cudaErrorInvalidDevicePointer";
-    case cudaErrorInvalidMemcpyDirection:
-      return "cudaErrorInvalidMemcpyDirection";
-    case cudaErrorInvalidDeviceFunction:
-      return "cudaErrorInvalidDeviceFunction";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidKernelImage:
-      return "cudaErrorInvalidKernelImage";
-    case cudaErrorDeviceUninitialized:
-      return "cudaErrorDeviceUninitialized";
-    case cudaErrorNoKernelImageForDevice:
-      return "cudaErrorNoKernelImageForDevice";
-    case cudaErrorPeerAccessUnsupported:
-      return "cudaErrorPeerAccessUnsupported";
-    case cudaErrorInvalidPtx:
-      return "cudaErrorInvalidPtx";
-    case cudaErrorUnsupportedPtxVersion:
-      return "cudaErrorUnsupportedPtxVersion";
-    case cudaErrorFileNotFound:
-      return "cudaErrorFileNotFound";
-    case cudaErrorOperatingSystem:
-      return "cudaErrorOperatingSystem";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorIllegalState:
-      return "cudaErrorIllegalState";
-    case cudaErrorSymbolNotFound:
-      return "cudaErrorSymbolNotFound";
-    case cudaErrorNotReady:
-      return "cudaErrorNotReady";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorLaunchOutOfResources:
-      return "cudaErrorLaunchOutOfResources";
-    case cudaErrorLaunchTimeout:
-      return "cudaErrorLaunchTimeout";
-    case cudaErrorPeerAccessAlreadyEnabled:
-      return "cudaErrorPeerAccessAlreadyEnabled";
-    case cudaErrorPeerAccessNotEnabled:
-      return "cudaErrorPeerAccessNotEnabled";
-    case cudaErrorContextIsDestroyed:
-      return "cudaErrorContextIsDestroyed";
-    case cudaErrorHostMemoryAlreadyRegistered:
-      return "cudaErrorHostMemoryAlreadyRegistered";
-    case cudaErrorHostMemoryNotRegistered:
-      return "cudaErrorHostMemoryNotRegistered";
-    case cudaErrorHardwareStackError:
-      return "cudaErrorHardwareStackError";
-    case cudaErrorIllegalInstruction:
-      return "cudaErrorIllegalInstruction";
-    case cudaErrorMisalignedAddress:
-      return "cudaErrorMisalignedAddress";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-    case cudaErrorCooperativeLaunchTooLarge:
-      return "cudaErrorCooperativeLaunchTooLarge";
-    case cudaErrorNotPermitted:
-      return "cudaErrorNotPermitted";
-    case cudaErrorNotSupported:
-      return "cudaErrorNotSupported";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureInvalidated:
-      return "cudaErrorStreamCaptureInvalidated";
-    case cudaErrorStreamCaptureUnmatched:
-      return "cudaErrorStreamCaptureUnmatched";
-    case cudaErrorStreamCaptureUnjoined:
-      return "cudaErrorStreamCaptureUnjoined";
-    case cudaErrorStreamCaptureImplicit:
-      return "cudaErrorStreamCaptureImplicit";
-    case cudaErrorCapturedEvent:
-      return "cudaErrorCapturedEvent";
-    case cudaErrorUnknown:
-      return "cudaErrorUnknown";
-    default:
-      break;
+  for (const auto& [code, name] : kErrorNames) {
+    if (code == error) return name;
   }
   return "unrecognized error code";
 }

@@ -16,8 +16,8 @@ namespace kansoku::gpu::exec {
 struct CodeInfo {
   enum class Access : std::uint8_t { kNone, kLoad, kStore, kAtomic, kMatrixLoad, kAsyncCopy };
   ptx::Op op{ptx::Op::kUnknown};
-  bool is_first{false};  // of its instruction's codes: the one that is counted
-  bool is_float{false};  // arithmetic on floating-point numbers
+  bool is_first{false};   // of its instruction's codes: the one that is counted
+  bool is_float{false};   // arithmetic on floating-point numbers
   bool is_strong{false};  // volatile, relaxed, acquire, release: ordered by itself
   Access access{Access::kNone};
   MemorySpace space{MemorySpace::kGlobal};
