@@ -90,7 +90,7 @@ class Launch {
     state_.module = &program.compiled();
     if (options.observe.any()) {
       CHECK(options.observations != nullptr);
-      observed_ = observed_copy(program.compiled());
+      observed_ = observed_copy(program.compiled_in_order());
       state_.module = observed_.get();
     }
     state_.ranges = ranges_.data();

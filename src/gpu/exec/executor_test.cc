@@ -535,6 +535,30 @@ DONE:
   }
 }
 
+TEST_P(ExecutorTest, WhatAllBlocksShareIsComputedOnceAndHoldsForAll) {
+  // Only odd blocks come to the second half, whose values are nevertheless those of the launch;
+  // %r20 is written twice, so it belongs to each block.
+  const Program program = kernel(R"(
+	ld.param.u32 %r20, [n];
+	add.u32 %r20, %r20, %r10;
+	and.b32 %r21, %r10, 1;
+	setp.eq.u32 %p1, %r21, 0;
+	@%p1 bra EVEN;
+	ld.param.u32 %r22, [n];
+	mov.u32 %r23, %nctaid.x;
+	mad.lo.u32 %r24, %r22, 1000, %r23;
+	add.u32 %r20, %r20, %r24;
+EVEN:
+	st.global.u32 [%rd3], %r20;)");
+  options_.block = {33, 1, 1};  // the second warp has one lane
+  const std::uint32_t blocks = 50;
+  const auto values = run(program, 33 * blocks, 7);
+  for (std::uint32_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t block = i / 33;
+    EXPECT_EQ(values[i], 7 + block + (block % 2 != 0 ? 7000 + blocks : 0)) << i;
+  }
+}
+
 TEST_P(ExecutorTest, LanesThatHaveEndedAreNotWaitedFor) {
   const Program program = kernel(
       "setp.gt.u32 %p1, %r12, 7; @%p1 exit; bar.sync 0; "

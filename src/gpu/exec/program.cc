@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
+#include "common/check.h"
 #include "gpu/exec/internal/decoder.h"
 
 namespace kansoku::gpu::exec {
@@ -67,6 +69,9 @@ struct Program::State {
   Memory* memory{nullptr};
   ModuleLayout layout;
   CompiledModule compiled;
+  Isa isa{Isa::kV2};
+  mutable std::once_flag in_order_once;
+  mutable CompiledModule in_order;  // by in_order_once
   std::vector<KernelInfo> kernels;
   std::vector<std::size_t> kernel_functions;
   std::vector<std::uint64_t> allocations;
@@ -173,7 +178,8 @@ Result<void> Program::State::initialise() {
   return {};
 }
 
-Result<void> Program::State::decode(Isa isa) {
+Result<void> Program::State::decode(Isa wanted) {
+  isa = wanted;
   for (std::uint32_t i = 0; i < module.functions.size(); ++i) {
     const ptx::Function& function = module.functions[i];
     if (!function.has_body) {
@@ -227,6 +233,21 @@ const ptx::Module& Program::module() const {
 }
 const CompiledModule& Program::compiled() const {
   return state_->compiled;
+}
+const CompiledModule& Program::compiled_in_order() const {
+  const State& state = *state_;
+  std::call_once(state.in_order_once, [&state] {
+    std::uint32_t sites = 0;
+    for (std::uint32_t i = 0; i < state.module.functions.size(); ++i) {
+      CompiledFunction& function = state.in_order.functions.emplace_back();
+      if (!state.module.functions[i].has_body) continue;
+      auto decoded = decode_function(state.module, i, state.layout, state.isa, sites, false);
+      CHECK(decoded.has_value());  // it was decoded before
+      function = std::move(*decoded);
+    }
+    CHECK(sites == state.site_count);
+  });
+  return state.in_order;
 }
 std::size_t Program::function_of(std::size_t kernel) const {
   return state_->kernel_functions[kernel];

@@ -49,6 +49,9 @@ class Program {
   [[nodiscard]] const ptx::Module& module() const;
   /// For the executor.
   [[nodiscard]] const CompiledModule& compiled() const;
+  /// The same with every instruction where the text has it, for observers; made when first asked
+  /// for. Any thread.
+  [[nodiscard]] const CompiledModule& compiled_in_order() const;
   [[nodiscard]] std::size_t function_of(std::size_t kernel) const;
   [[nodiscard]] std::uint32_t site_count() const;
   [[nodiscard]] std::uint32_t dynamic_shared_offset() const;

@@ -73,9 +73,11 @@ void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
     warp.entry = warp.frames.enter(kernel_, nullptr);
     warp.entry->affine[kernel_.frame_slot] = {0, 0, 0};
     warp.entry->held[kernel_.frame_slot] = Held::kAffine;
+    warp.begin = kernel_.code.data();
   }
   use_frame(warp, warp.entry);
-  warp.groups.push_back({mask, kernel_.code.data(), warp.entry, Waiting::kNot});
+  warp.groups.push_back({mask, warp.begin, warp.entry, Waiting::kNot});
+  warp.begin = kernel_.code.data() + kernel_.prologue;  // registers of this frame stay
 }
 
 BlockRunner::Step BlockRunner::fail(const WarpContext& warp) {

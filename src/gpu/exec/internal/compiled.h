@@ -31,6 +31,7 @@ struct CompiledFunction {
   std::vector<Code> code;
   std::vector<CodeInfo> info;      // by code
   std::vector<Handler> originals;  // by code, if an observer stands in front of them; else empty
+  std::uint32_t prologue{0};       // codes at the begin that need to run once in a launch only
   std::uint32_t slot_count{0}, predicate_count{0};
   /// Slots that hold a constant; set up once when a frame is made.
   struct Constant {

@@ -6,6 +6,7 @@
 
 #include "gpu/exec/internal/control.h"
 #include "gpu/exec/internal/function_decoder.h"
+#include "gpu/exec/internal/invariants.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -138,10 +139,25 @@ void FunctionDecoder::place_variables() {
   return is_join;
 }
 
-Result<CompiledFunction> FunctionDecoder::decode() {
+Result<void> FunctionDecoder::prologue(const std::vector<bool>& is_hoisted) {
+  for (std::uint32_t i = 0; i < is_hoisted.size(); ++i) {
+    if (!is_hoisted[i]) continue;
+    line_ = i < function_.places.size() ? function_.places[i].line : 0;
+    TRY_VOID(instruction(i));
+  }
+  out_.prologue = static_cast<std::uint32_t>(out_.code.size());
+  return {};
+}
+
+Result<CompiledFunction> FunctionDecoder::decode(bool hoists) {
   TRY_VOID(check_directives());
   place_registers();
   place_variables();
+  std::vector<bool> is_hoisted(function_.instructions.size());
+  if (hoists && function_.is_entry) {
+    is_hoisted = launch_invariants(function_);
+    TRY_VOID(prologue(is_hoisted));
+  }
   const ptx::Cfg cfg = ptx::build_cfg(function_);
   const std::vector<bool> is_join = join_blocks(cfg);
   const std::size_t count = function_.instructions.size();
@@ -151,7 +167,7 @@ Result<CompiledFunction> FunctionDecoder::decode() {
     const std::uint32_t block = cfg.block_of[i];
     info_ = {};
     if (cfg.blocks[block].begin == i && is_join[block]) emit(run_join);
-    TRY_VOID(instruction(i));
+    if (!is_hoisted[i]) TRY_VOID(instruction(i));
     if (out_.slot_count > kSlotsMax) {
       return Error{kansoku::Code::kLimit,
                    fmt::format("{} takes more than {} registers", function_.name, kSlotsMax)};
@@ -613,7 +629,19 @@ Result<void> FunctionDecoder::move(const Instruction& in) {
   if (in.type() == Type::kPred) return is_constant ? predicate_constant(in) : predicate_logic(in);
   if (at(in, 1).kind == OperandKind::kVector) return pack(in, true);
   if (at(in, 0).kind == OperandKind::kVector) return pack(in, false);
+  if (at(in, 1).kind == OperandKind::kSpecial) return special(in);
   return table_form(in, canonical(in));
+}
+
+Result<void> FunctionDecoder::special(const Instruction& in) {
+  if (static_cast<ptx::Special>(at(in, 1).index) > ptx::Special::kWarpSize)
+    return unsupported(in, "a special register that is not supported");
+  TRY(const auto d, destination(in, at(in, 0), in.type()));
+  Code& code = emit(run_special);
+  code.d = d.slot;
+  code.extra = at(in, 1).index;
+  code.c = is_wide(in.type()) ? 1 : 0;
+  return finish(d);
 }
 
 Result<void> FunctionDecoder::pack(const Instruction& in, bool is_pack) {
@@ -698,8 +726,8 @@ ParamLayout lay_out_params(const std::vector<ptx::Variable>& params) {
 
 Result<CompiledFunction> decode_function(const ptx::Module& module, std::uint32_t index,
                                          const ModuleLayout& layout, Isa isa,
-                                         std::uint32_t& site_count) {
-  return FunctionDecoder(module, index, layout, isa, site_count).decode();
+                                         std::uint32_t& site_count, bool hoists) {
+  return FunctionDecoder(module, index, layout, isa, site_count).decode(hoists);
 }
 
 }  // namespace kansoku::gpu::exec

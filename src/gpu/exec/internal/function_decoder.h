@@ -47,7 +47,7 @@ class FunctionDecoder {
     out_.source = index;
   }
 
-  Result<CompiledFunction> decode();
+  Result<CompiledFunction> decode(bool hoists);
 
  private:
   struct Fixup {
@@ -59,6 +59,7 @@ class FunctionDecoder {
   void place_registers();
   void place_variables();
   Result<void> instruction(std::uint32_t index);
+  Result<void> prologue(const std::vector<bool>& is_hoisted);
   Result<void> dispatch(const Instruction& instruction);
   Result<void> control(const Instruction& in);
 
@@ -69,6 +70,7 @@ class FunctionDecoder {
   Result<void> select(const Instruction& in);
   Result<void> test(const Instruction& in);
   Result<void> move(const Instruction& in);
+  Result<void> special(const Instruction& in);
   Result<void> pack(const Instruction& in, bool is_pack);
   Result<void> predicate_logic(const Instruction& in);
   Result<void> predicate_constant(const Instruction& in);

@@ -52,6 +52,7 @@ struct WarpContext : Warp {
   FramePool frames;
   const Code* resume{nullptr};  // where the running group goes on after it stopped
   Frame* entry{nullptr};        // the kernel's, kept from block to block
+  const Code* begin{nullptr};   // of the next block: behind the prologue, once that has run
 };
 
 /// Makes the frame the one in hand.

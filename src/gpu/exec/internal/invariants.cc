@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/exec/internal/invariants.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "gpu/ptx/op.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+using ptx::Function;
+using ptx::Instruction;
+using ptx::Op;
+using ptx::Operand;
+using ptx::OperandKind;
+using ptx::Special;
+
+/// Registers that an operand names, those within vectors, pairs and lists too.
+template <class Body>
+void for_registers(const Function& function, const Operand& operand, const Body& body) {
+  switch (operand.kind) {
+    case OperandKind::kRegister:
+      body(operand.index);
+      break;
+    case OperandKind::kVector:
+    case OperandKind::kPair:
+    case OperandKind::kList:
+      for (std::uint32_t i = 0; i < operand.count; ++i)
+        for_registers(function, function.operands[operand.index + i], body);
+      break;
+    default:
+      break;
+  }
+}
+
+/// How many instructions may write each register; of what is not known all operands count.
+std::vector<std::uint32_t> write_counts(const Function& function) {
+  std::vector<std::uint32_t> counts(function.registers.size());
+  for (const Instruction& in : function.instructions) {
+    const std::string_view roles = ptx::operand_roles(in.op);
+    for (std::size_t nth = 0; nth < in.operand_count; ++nth) {
+      const char role = nth < roles.size() ? roles[nth] : 's';
+      const bool is_written = role == 'd' || role == 'D' || role == 'c' || roles.empty();
+      if (!is_written) continue;
+      for_registers(function, function.operand(in, nth), [&](std::uint32_t r) { ++counts[r]; });
+    }
+  }
+  return counts;
+}
+
+bool is_pure(Op op) {
+  constexpr std::array kPure{Op::kMov, Op::kCvta, Op::kAdd, Op::kSub, Op::kMul, Op::kMad,
+                             Op::kShl, Op::kShr,  Op::kAnd, Op::kOr,  Op::kCvt};
+  return std::find(kPure.begin(), kPure.end(), op) != kPure.end();
+}
+
+bool is_of_launch(Special special) {
+  return special >= Special::kNtidX && special <= Special::kNtidZ
+             ? true
+             : special >= Special::kNctaidX && special <= Special::kNctaidZ;
+}
+
+bool loads_param(const Function& function, const Instruction& in) {
+  if (in.op != Op::kLd || in.operand_count != 2) return false;
+  const Operand& from = function.operand(in, 1);
+  return from.kind == OperandKind::kAddress && from.base == OperandKind::kParameter;
+}
+
+}  // namespace
+
+std::vector<bool> launch_invariants(const Function& kernel) {
+  const std::vector<std::uint32_t> writes = write_counts(kernel);
+  std::vector<bool> is_invariant(kernel.instructions.size());
+  std::vector<bool> is_known(kernel.registers.size());  // holds a value of the launch
+  const auto is_source = [&](const Operand& operand) {
+    switch (operand.kind) {
+      case OperandKind::kRegister:
+        return is_known[operand.index] && !operand.is_negated;
+      case OperandKind::kSpecial:
+        return is_of_launch(static_cast<Special>(operand.index));
+      case OperandKind::kInteger:
+      case OperandKind::kFloat32:
+      case OperandKind::kFloat64:
+        return true;
+      default:
+        return false;
+    }
+  };
+  for (std::size_t i = 0; i < kernel.instructions.size(); ++i) {
+    const Instruction& in = kernel.instructions[i];
+    if (in.guard != ptx::kNoIndex || in.operand_count < 2 || in.has(ptx::Suffix::kCc)) continue;
+    const Operand& to = kernel.operand(in, 0);
+    if (to.kind != OperandKind::kRegister || writes[to.index] != 1) continue;
+    bool is_good = loads_param(kernel, in);
+    if (!is_good && is_pure(in.op)) {
+      is_good = true;
+      for (std::size_t nth = 1; nth < in.operand_count; ++nth)
+        is_good = is_good && is_source(kernel.operand(in, nth));
+    }
+    is_invariant[i] = is_known[to.index] = is_good;
+  }
+  return is_invariant;
+}
+
+}  // namespace kansoku::gpu::exec

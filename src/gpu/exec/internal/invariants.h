@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gpu/ptx/ir.h"
+
+namespace kansoku::gpu::exec {
+
+/// By instruction of a kernel: true if it gives the same value for every thread of a launch, has no
+/// other effect, and writes a register that nothing else writes. Such instructions may run once for
+/// all blocks, in their order, before anything else. Pure.
+[[nodiscard]] std::vector<bool> launch_invariants(const ptx::Function& kernel);
+
+}  // namespace kansoku::gpu::exec
