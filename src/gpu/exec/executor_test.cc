@@ -552,6 +552,7 @@ EVEN:
 	st.global.u32 [%rd3], %r20;)");
   options_.block = {33, 1, 1};  // the second warp has one lane
   const std::uint32_t blocks = 50;
+  options_.grid = {blocks, 1, 1};
   const auto values = run(program, 33 * blocks, 7);
   for (std::uint32_t i = 0; i < values.size(); ++i) {
     const std::uint32_t block = i / 33;
@@ -593,6 +594,10 @@ TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
   EXPECT_THAT(refusal_of("redux.sync.add.u64 %r1, %r2, -1;"), HasSubstr("not supported"));
   EXPECT_THAT(refusal_of("match.any.sync %r1, %r2, -1;"), HasSubstr("not supported"));
   EXPECT_THAT(refusal_of("shfl.sync.idx %r1, %r2, 0, 31, -1;"), HasSubstr("not supported"));
+  const std::string_view takes_word = ".func f(.param .b32 n) { ret; }\n";
+  EXPECT_EQ(refusal_of(".param .b32 a; call.uni f, (a);", takes_word), "");
+  EXPECT_THAT(refusal_of(".param .b64 a; call.uni f, (a);", takes_word),
+              HasSubstr("an argument of another size"));
   EXPECT_THAT(refusal_of(".branchtargets A;"), HasSubstr("a directive that is not supported"));
   EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }

@@ -74,9 +74,10 @@ class KernelTest : public ::testing::TestWithParam<Isa> {
                             before, out_bytes, body));
   }
   /// What loading says to a kernel without parameters; empty: nothing.
-  std::string refusal_of(std::string_view body) {
+  std::string refusal_of(std::string_view body, std::string_view before = "") {
     auto module = ptx::parse_module(fmt::format(
-        ".version 8.0\n.target sm_80\n.visible .entry k()\n{{\n.reg .b32 %r<9>;\n{}\n}}\n", body));
+        ".version 8.0\n.target sm_80\n{}.visible .entry k()\n{{\n.reg .b32 %r<9>;\n{}\n}}\n",
+        before, body));
     if (!module) return module.error().what;
     const auto program = Program::load(std::move(*module), memory_, GetParam());
     return program ? "" : program.error().what;

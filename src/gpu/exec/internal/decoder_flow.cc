@@ -37,21 +37,27 @@ Result<void> FunctionDecoder::call(const Instruction& in) {
       const Operand& own = function_.operands[list->index + i];
       if (own.kind == OperandKind::kSink) continue;
       std::uint32_t offset = 0;
+      const ptx::Variable* variable = nullptr;
       switch (own.kind) {
         case OperandKind::kLocalVariable:
           offset = variable_offsets_[own.index];
+          variable = &function_.variables[own.index];
           break;
         case OperandKind::kParameter:
           offset = param_offsets_[own.index];
+          variable = &function_.params[own.index];
           break;
         case OperandKind::kReturn:
           offset = return_offsets_[own.index];
+          variable = &function_.returns[own.index];
           break;
         default:
           return unsupported(in, "arguments in .param variables wanted");
       }
       if (own.kind == OperandKind::kParameter && function_.is_entry)
         return unsupported(in, "a kernel's parameter as an argument");
+      if (variable->bytes() != variables[i].bytes())
+        return unsupported(in, "an argument of another size than the function's");
       out.push_back({offset, callee_offset, static_cast<std::uint32_t>(variables[i].bytes())});
     }
     return {};
