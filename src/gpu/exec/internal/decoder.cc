@@ -155,7 +155,7 @@ Result<CompiledFunction> FunctionDecoder::decode(bool hoists) {
   place_variables();
   std::vector<bool> is_hoisted(function_.instructions.size());
   if (hoists && function_.is_entry) {
-    is_hoisted = launch_invariants(function_);
+    is_hoisted = block_invariants(function_);
     TRY_VOID(prologue(is_hoisted));
   }
   const ptx::Cfg cfg = ptx::build_cfg(function_);

@@ -51,15 +51,31 @@ std::vector<std::uint32_t> write_counts(const Function& function) {
 }
 
 bool is_pure(Op op) {
-  constexpr std::array kPure{Op::kMov, Op::kCvta, Op::kAdd, Op::kSub, Op::kMul, Op::kMad,
-                             Op::kShl, Op::kShr,  Op::kAnd, Op::kOr,  Op::kCvt};
+  constexpr std::array kPure{Op::kMov, Op::kCvta, Op::kAdd, Op::kSub, Op::kMul, Op::kMad, Op::kShl,
+                             Op::kShr, Op::kAnd,  Op::kOr,  Op::kXor, Op::kNot, Op::kCvt};
   return std::find(kPure.begin(), kPure.end(), op) != kPure.end();
 }
 
-bool is_of_launch(Special special) {
-  return special >= Special::kNtidX && special <= Special::kNtidZ
-             ? true
-             : special >= Special::kNctaidX && special <= Special::kNctaidZ;
+/// The same in every block: a warp's registers stay with its place in the block.
+bool is_of_place(Special special) {
+  switch (special) {
+    case Special::kTidX:
+    case Special::kTidY:
+    case Special::kTidZ:
+    case Special::kNtidX:
+    case Special::kNtidY:
+    case Special::kNtidZ:
+    case Special::kNctaidX:
+    case Special::kNctaidY:
+    case Special::kNctaidZ:
+    case Special::kLaneid:
+    case Special::kWarpid:
+    case Special::kNwarpid:
+    case Special::kWarpSize:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool loads_param(const Function& function, const Instruction& in) {
@@ -70,16 +86,16 @@ bool loads_param(const Function& function, const Instruction& in) {
 
 }  // namespace
 
-std::vector<bool> launch_invariants(const Function& kernel) {
+std::vector<bool> block_invariants(const Function& kernel) {
   const std::vector<std::uint32_t> writes = write_counts(kernel);
   std::vector<bool> is_invariant(kernel.instructions.size());
-  std::vector<bool> is_known(kernel.registers.size());  // holds a value of the launch
+  std::vector<bool> is_known(kernel.registers.size());  // holds the same in every block
   const auto is_source = [&](const Operand& operand) {
     switch (operand.kind) {
       case OperandKind::kRegister:
         return is_known[operand.index] && !operand.is_negated;
       case OperandKind::kSpecial:
-        return is_of_launch(static_cast<Special>(operand.index));
+        return is_of_place(static_cast<Special>(operand.index));
       case OperandKind::kInteger:
       case OperandKind::kFloat32:
       case OperandKind::kFloat64:
