@@ -146,24 +146,42 @@ inline std::uint16_t value_slot(const Code* code, std::uint32_t nth) {
   }
 }
 
-/// One line of lanes at a time: side by side, all the same, or with a stride.
+/// Lanes of one line: side by side, all the same, or with a stride. `count` is known when this is
+/// compiled, which makes whole vectors of the loops.
+template <class T, std::uint32_t count, class C>
+inline void load_line(C* to, const std::byte* base, S64 stride) {
+  if (stride == static_cast<S64>(sizeof(T))) {
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = load_from<T>(base + i * sizeof(T));
+  } else if (stride == 0) {
+    const C value = load_from<T>(base);
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = value;
+  } else {
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = load_from<T>(base + stride * static_cast<S64>(i));
+  }
+}
+
 template <class T, class C>
 inline void load_lines(C* lanes, const Places& places, std::size_t skip) {
   const std::uint32_t columns = 1U << places.columns_log2;
   for (std::uint32_t line = 0; line < kLanes; line += columns) {
     const std::byte* const base =
         places.base + places.row * static_cast<S64>(line >> places.columns_log2) + skip;
-    C* const to = lanes + line;
-    if (places.stride == static_cast<S64>(sizeof(T))) {
-      for (std::uint32_t i = 0; i < columns; ++i)
-        to[i] = load_from<T>(base + i * sizeof(T));
-    } else if (places.stride == 0) {
-      const C value = load_from<T>(base);
-      for (std::uint32_t i = 0; i < columns; ++i)
-        to[i] = value;
-    } else {
-      for (std::uint32_t i = 0; i < columns; ++i)
-        to[i] = load_from<T>(base + places.stride * static_cast<S64>(i));
+    switch (columns) {
+      case 32:
+        load_line<T, 32>(lanes, base, places.stride);
+        break;
+      case 16:
+        load_line<T, 16>(lanes + line, base, places.stride);
+        break;
+      case 8:
+        load_line<T, 8>(lanes + line, base, places.stride);
+        break;
+      default:
+        for (std::uint32_t i = 0; i < columns; ++i)
+          load_line<T, 1>(lanes + line + i, base + places.stride * static_cast<S64>(i), 0);
     }
   }
 }
