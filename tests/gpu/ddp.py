@@ -54,14 +54,19 @@ class Counter:
         sys.exit(f"{library}: nothing is loaded at {hex(address)}")
 
     def __enter__(self):
-        with open(os.path.join(TRACING, "uprobe_events"), "a", encoding="ascii") as file:
-            for line in self.lines:
-                file.write(line + "\n")
-                file.flush()
+        for line in self.lines:
+            self.change_events(line)
         os.mkdir(self.instance)
         self.write("buffer_size_kb", "1024")
         self.write(f"events/{self.group}/enable", "1")
         return self
+
+    @staticmethod
+    def change_events(line):
+        # Not open(): it would seek to the end, which this file does not know.
+        file = os.open(os.path.join(TRACING, "uprobe_events"), os.O_WRONLY | os.O_APPEND)
+        os.write(file, line.encode() + b"\n")
+        os.close(file)
 
     def write(self, name, text):
         with open(os.path.join(self.instance, name), "w", encoding="ascii") as file:
@@ -79,10 +84,8 @@ class Counter:
     def __exit__(self, *_):
         self.write(f"events/{self.group}/enable", "0")
         os.rmdir(self.instance)
-        with open(os.path.join(TRACING, "uprobe_events"), "a", encoding="ascii") as file:
-            for name in self.functions:
-                file.write(f"-:{self.group}/{name}\n")
-                file.flush()
+        for name in self.functions:
+            self.change_events(f"-:{self.group}/{name}")
 
 
 def main():
