@@ -33,8 +33,8 @@ namespace kansoku::cuda {
   X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid") \
   X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context") \
   X(CUDA_ERROR_CONTEXT_ALREADY_CURRENT, 202, "context already current") \
-  X(CUDA_ERROR_MAP_FAILED, 205, "map failed") \
-  X(CUDA_ERROR_UNMAP_FAILED, 206, "unmap failed") \
+  X(CUDA_ERROR_MAP_FAILED, 205, "mapping of buffer object failed") \
+  X(CUDA_ERROR_UNMAP_FAILED, 206, "unmapping of buffer object failed") \
   X(CUDA_ERROR_ARRAY_IS_MAPPED, 207, "array is mapped") \
   X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped") \
   X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
@@ -42,9 +42,9 @@ namespace kansoku::cuda {
   X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped") \
   X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, 212, "not mapped as array") \
   X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "not mapped as pointer") \
-  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "ecc uncorrectable") \
+  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered") \
   X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this architecture") \
-  X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, 216, "context already in use") \
+  X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, 216, "exclusive-thread device already in use by a different thread") \
   X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these two devices") \
   X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed") \
   X(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT, 219, "invalid graphics context") \
@@ -55,7 +55,7 @@ namespace kansoku::cuda {
   X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "unsupported exec affinity") \
   X(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC, 225, "unsupported devside sync") \
   X(CUDA_ERROR_CONTAINED, 226, "contained") \
-  X(CUDA_ERROR_INVALID_SOURCE, 300, "invalid source") \
+  X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid") \
   X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found") \
   X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "shared object symbol not found") \
   X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "shared object init failed") \
@@ -73,15 +73,15 @@ namespace kansoku::cuda {
   X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access has not been enabled") \
   X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "cannot set while device is active in this process") \
   X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed") \
-  X(CUDA_ERROR_ASSERT, 710, "assert") \
+  X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered") \
   X(CUDA_ERROR_TOO_MANY_PEERS, 711, "too many peers") \
   X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "part or all of the requested memory range is already mapped") \
   X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "pointer does not correspond to a registered memory region") \
   X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error") \
   X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered") \
   X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address") \
-  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "invalid address space") \
-  X(CUDA_ERROR_INVALID_PC, 718, "invalid pc") \
+  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "operation not supported on global/shared address space") \
+  X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter") \
   X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure") \
   X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch") \
   X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "tensor memory leak") \
@@ -100,14 +100,14 @@ namespace kansoku::cuda {
   X(CUDA_ERROR_CDP_VERSION_MISMATCH, 812, "cdp version mismatch") \
   X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \
   X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture") \
-  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "stream capture merge") \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "operation would result in a merge of separate capture sequences") \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "capture was not ended in the same stream as it began") \
-  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "stream capture isolation") \
-  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "dependency created on uncaptured work in another stream") \
+  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "operation would result in a merge of separate capture sequences") \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not ended in the same stream as it began") \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "capturing stream has unjoined work") \
+  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "dependency created on uncaptured work in another stream") \
+  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "operation would make the legacy stream depend on a capturing blocking stream") \
   X(CUDA_ERROR_CAPTURED_EVENT, 907, "operation not permitted on an event last recorded in a capturing stream") \
   X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
-  X(CUDA_ERROR_TIMEOUT, 909, "timeout") \
+  X(CUDA_ERROR_TIMEOUT, 909, "wait operation timed out") \
   X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update") \
   X(CUDA_ERROR_EXTERNAL_DEVICE, 911, "external device") \
   X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912, "invalid cluster size") \

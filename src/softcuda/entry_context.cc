@@ -92,12 +92,29 @@ void end_context(const std::shared_ptr<Context>& context) {
   Runtime& all = *runtime();
   context->is_destroyed = true;
   context->cancel = true;
-  static_cast<void>(context->synchronize());
+  {
+    const std::scoped_lock lock(context->order_mutex);
+    for (const auto& weak : context->streams) {
+      const auto stream = weak.lock();
+      if (stream == nullptr) continue;
+      if (const auto capture = stream->capture; capture != nullptr) capture->abandon();
+    }
+  }
+  static_cast<void>(context->wait_for_all());
   const auto is_its = [&](const auto& object) { return object.context.lock() == context; };
   all.functions.remove_if([&](const Function& function) { return is_its(*function.module); });
-  all.libraries.remove_if([&](const Library& library) { return is_its(*library.module); });
-  all.modules.remove_if(is_its);
+  all.modules.remove_if([&](Module& module) {
+    if (!is_its(module)) return false;
+    const std::scoped_lock lock(module.program_mutex);
+    module.program = nullptr;  // its variables go, even if a graph keeps the module
+    return true;
+  });
+  all.libraries.for_each([&](Library& library) {
+    const std::scoped_lock lock(library.mutex);
+    library.modules.erase(context->id);
+  });
   all.events.remove_if(is_its);
+  all.links.remove_if(is_its);
   all.streams.remove_if([&](const Stream& stream) {
     if (stream.context() != context) return false;
     const_cast<Stream&>(stream).close();
@@ -106,7 +123,16 @@ void end_context(const std::shared_ptr<Context>& context) {
   const std::scoped_lock lock(context->order_mutex);
   if (context->legacy != nullptr) context->legacy->close();
   context->legacy = nullptr;
+  for (const auto& weak : context->streams) {
+    if (const auto stream = weak.lock()) stream->close();  // those of threads
+  }
+  all.free_all_of(*context);
   context->device->note_memory();
+}
+
+bool are_flags(unsigned flags) {
+  const unsigned schedule = flags & 7;  // automatic, spin, yield, or block
+  return (flags & ~kContextFlagsMask) == 0 && (schedule & (schedule - 1)) == 0;
 }
 
 CUresult set_current(CUcontext handle) {
@@ -131,13 +157,14 @@ CUresult current_or_given(CUcontext handle, std::shared_ptr<Context>& context) {
   if (handle == nullptr) return enter(context);
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   context = runtime()->contexts.find(handle);
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return static_cast<CUresult>(context->error.load());
 }
 
 CUresult create_context(CUcontext* handle, unsigned flags, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
-  if (handle == nullptr || (flags & ~kContextFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || !are_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   context_stack().push_back(make_context(*device, flags, false, *handle));
   return CUDA_SUCCESS;
 }
@@ -165,6 +192,7 @@ CUcontext handle_of(const std::shared_ptr<Context>& context) {
 
 CUresult enter(std::shared_ptr<Context>& context) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (is_in_callback()) return CUDA_ERROR_NOT_PERMITTED;
   const auto& stack = context_stack();
   if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   context = stack.back();
@@ -336,7 +364,7 @@ CUresult end_primary(CUdevice number, bool is_reset) {
 CUresult set_primary_flags(CUdevice number, unsigned flags) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
-  if ((flags & ~kContextFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!are_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(device->mutex);
   device->primary_flags = flags;
   if (device->primary != nullptr) device->primary->flags = flags;
@@ -451,7 +479,7 @@ KANSOKU_ENTRY cuCtxGetFlags(unsigned* flags) {
 KANSOKU_ENTRY cuCtxSetFlags(unsigned flags) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  if ((flags & ~kContextFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!are_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   context->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -503,6 +531,7 @@ KANSOKU_ENTRY cuCtxGetCacheConfig(int* config) {
 KANSOKU_ENTRY cuCtxSetCacheConfig(int config) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
+  if (config < 0 || config > 3) return CUDA_ERROR_INVALID_VALUE;  // none, shared, L1, equal
   const std::scoped_lock lock(context->settings_mutex);
   context->cache_config = config;
   return CUDA_SUCCESS;
@@ -518,6 +547,7 @@ KANSOKU_ENTRY cuCtxGetSharedMemConfig(int* config) {
 KANSOKU_ENTRY cuCtxSetSharedMemConfig(int config) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
+  if (config < 0 || config > 2) return CUDA_ERROR_INVALID_VALUE;  // default, 4 bytes, 8 bytes
   const std::scoped_lock lock(context->settings_mutex);
   context->shared_config = config;
   return CUDA_SUCCESS;
@@ -539,8 +569,8 @@ KANSOKU_ENTRY cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned flags) {
   if (peer == nullptr || peer == context) return CUDA_ERROR_INVALID_CONTEXT;
   const std::scoped_lock lock(context->settings_mutex);
   auto& peers = context->peers;
-  if (peer->device == context->device ||
-      std::find(peers.begin(), peers.end(), peer->device) != peers.end())
+  if (peer->device == context->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (std::find(peers.begin(), peers.end(), peer->device) != peers.end())
     return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   peers.push_back(peer->device);
   return CUDA_SUCCESS;

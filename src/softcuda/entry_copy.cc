@@ -30,36 +30,50 @@ struct Request {
   bool is_async{false};
 };
 
+/// The stream of a copy or a fill, which may be another context's; refused in a capture if the call
+/// is not asynchronous.
+CUresult find_stream(const std::shared_ptr<Context>& context, const Request& request,
+                     std::shared_ptr<Stream>& stream, bool& is_captured) {
+  stream = context->find_stream(request.stream, request.is_per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const std::scoped_lock lock(stream->context()->order_mutex);
+    is_captured = stream->capture != nullptr;
+  }
+  if (request.is_async || !stream->context()->invalidate_capture(*stream)) return CUDA_SUCCESS;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 /// Host memory that is not pinned is copied when the call is made, as the driver does by staging;
 /// what goes to such memory has arrived when the call returns.
 CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const Request& request,
                 bool is_from_pageable, bool is_to_pageable) {
-  const auto stream = context->find_stream(request.stream, request.is_per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Stream> stream;
   bool is_captured = false;
-  {
-    const std::scoped_lock lock(context->order_mutex);
-    is_captured = stream->capture != nullptr;
-  }
-  if (is_captured && !request.is_async) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (is_from_pageable && !is_captured && request.is_async && copy.height == 1 && copy.depth == 1) {
+  KANSOKU_CU_TRY(find_stream(context, request, stream, is_captured));
+  const bool is_line = copy.height == 1 && copy.depth == 1;
+  if (is_from_pageable && !is_captured && request.is_async && is_line) {
     copy.staged = std::make_shared<std::vector<std::byte>>(copy.from, copy.from + copy.width);
     copy.from = copy.staged->data();
   }
+  // A box of pageable memory is not staged: the call waits instead.
+  const bool must_wait = !request.is_async || is_to_pageable || (is_from_pageable && !is_line);
+  Context& home = *stream->context();
   Point point;
-  KANSOKU_CU_TRY(context->enqueue(stream, std::move(copy), CU_GRAPH_NODE_TYPE_MEMCPY, {}, &point));
-  if (is_captured || (request.is_async && !is_to_pageable)) return CUDA_SUCCESS;
+  KANSOKU_CU_TRY(home.enqueue(stream, std::move(copy), CU_GRAPH_NODE_TYPE_MEMCPY, {}, &point));
+  if (is_captured || !must_wait) return CUDA_SUCCESS;
   point.wait();
-  return static_cast<CUresult>(context->error.load());
+  return static_cast<CUresult>(home.error.load());
 }
 
 CUresult check_side(std::uint64_t address, std::size_t bytes, Side side) {
-  if (address == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (side == Side::kHost) return CUDA_SUCCESS;
+  if (address == 0 || address + bytes < address) return CUDA_ERROR_INVALID_VALUE;
+  // A device's addresses, and those of pinned memory, must be in use; others are the program's own
+  // affair.
+  if (!runtime()->may_touch(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (side != Side::kDevice) return CUDA_SUCCESS;
   const bool is_known = runtime()->is_known(address, bytes);
-  if (side == Side::kDevice) return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  // A device's addresses must be in use; others are the program's own affair.
-  return is_known || !is_of_device(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult copy_line(const Request& request) {
@@ -89,6 +103,13 @@ CUresult copy_line(const Request& request) {
   return submit(context, std::move(copy), request, !is_from_device, !is_to_device);
 }
 
+CUresult check_contexts(CUcontext to, CUcontext from) {
+  if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const bool are_known =
+      runtime()->contexts.find(to) != nullptr && runtime()->contexts.find(from) != nullptr;
+  return are_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUDA_MEMCPY3D widened(const CUDA_MEMCPY2D& plain) {
   CUDA_MEMCPY3D shape{};
   shape.srcXInBytes = plain.srcXInBytes;
@@ -97,14 +118,12 @@ CUDA_MEMCPY3D widened(const CUDA_MEMCPY2D& plain) {
   shape.srcHost = plain.srcHost;
   shape.srcDevice = plain.srcDevice;
   shape.srcPitch = plain.srcPitch;
-  shape.srcHeight = plain.Height;
   shape.dstXInBytes = plain.dstXInBytes;
   shape.dstY = plain.dstY;
   shape.dstMemoryType = plain.dstMemoryType;
   shape.dstHost = plain.dstHost;
   shape.dstDevice = plain.dstDevice;
   shape.dstPitch = plain.dstPitch;
-  shape.dstHeight = plain.Height;
   shape.WidthInBytes = plain.WidthInBytes;
   shape.Height = plain.Height;
   shape.Depth = 1;
@@ -149,31 +168,16 @@ CUresult place_end(const End& end, const CUDA_MEMCPY3D& shape, std::uint64_t& be
 CUresult copy_box(const CUDA_MEMCPY3D& shape, CUstream handle, bool is_per_thread, bool is_async) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  if (shape.WidthInBytes == 0 || shape.Height == 0 || shape.Depth == 0) return CUDA_SUCCESS;
-  Copy copy;
-  copy.shape = shape;
-  copy.width = shape.WidthInBytes;
-  copy.height = shape.Height;
-  copy.depth = shape.Depth;
-  std::uint64_t from = 0, to = 0;
-  bool is_from_pageable = false, is_to_pageable = false;
-  KANSOKU_CU_TRY(
-      place_end({shape.srcMemoryType, address_of(shape.srcHost), shape.srcDevice, shape.srcXInBytes,
-                 shape.srcY, shape.srcZ, shape.srcPitch, shape.srcHeight},
-                shape, from, copy.from_pitch, copy.from_slice, is_from_pageable));
-  KANSOKU_CU_TRY(
-      place_end({shape.dstMemoryType, address_of(shape.dstHost), shape.dstDevice, shape.dstXInBytes,
-                 shape.dstY, shape.dstZ, shape.dstPitch, shape.dstHeight},
-                shape, to, copy.to_pitch, copy.to_slice, is_to_pageable));
-  copy.from = place_of(from);
-  copy.to = const_cast<std::byte*>(place_of(to));
-  copy.is_to_device = is_of_device(to) && !is_of_device(from);
-  copy.is_to_host = !is_of_device(to) && is_of_device(from);
   Request request;
   request.stream = handle;
   request.is_per_thread = is_per_thread;
-  // A box of pageable memory is not staged: the call waits instead.
-  request.is_async = is_async && !is_from_pageable;
+  request.is_async = is_async;
+  std::shared_ptr<Stream> stream;
+  bool is_captured = false, is_from_pageable = false, is_to_pageable = false;
+  KANSOKU_CU_TRY(find_stream(context, request, stream, is_captured));
+  if (shape.WidthInBytes == 0 || shape.Height == 0 || shape.Depth == 0) return CUDA_SUCCESS;
+  Copy copy;
+  KANSOKU_CU_TRY(make_copy(shape, copy, is_from_pageable, is_to_pageable));
   return submit(context, std::move(copy), request, is_from_pageable, is_to_pageable);
 }
 
@@ -189,15 +193,21 @@ struct FillRequest {
 CUresult fill(const FillRequest& request) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  const auto stream = context->find_stream(request.stream, request.is_per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Request where;
+  where.stream = request.stream;
+  where.is_per_thread = request.is_per_thread;
+  where.is_async = request.is_async;
+  std::shared_ptr<Stream> stream;
+  bool is_captured = false;
+  KANSOKU_CU_TRY(find_stream(context, where, stream, is_captured));
   if (request.width == 0 || request.height == 0) return CUDA_SUCCESS;
   constexpr std::size_t kExtentMax = std::size_t{1} << 46;
   if (request.width > kExtentMax / request.element_bytes || request.height > kExtentMax ||
       request.pitch > kExtentMax || request.to % request.element_bytes != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t line = request.width * request.element_bytes;
-  if (request.height > 1 && (request.pitch < line || request.height > kExtentMax / request.pitch))
+  if (request.height > 1 && (request.pitch < line || request.pitch % request.element_bytes != 0 ||
+                             request.height > kExtentMax / request.pitch))
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t bytes = (request.height - 1) * request.pitch + line;
   if (!runtime()->is_known(request.to, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -205,13 +215,38 @@ CUresult fill(const FillRequest& request) {
   operation.shape = {request.to,    request.pitch, request.value, request.element_bytes,
                      request.width, request.height};
   Point point;
-  KANSOKU_CU_TRY(context->enqueue(stream, operation, CU_GRAPH_NODE_TYPE_MEMSET, {}, &point));
+  Context& home = *stream->context();
+  KANSOKU_CU_TRY(home.enqueue(stream, operation, CU_GRAPH_NODE_TYPE_MEMSET, {}, &point));
   if (request.is_async) return CUDA_SUCCESS;
   point.wait();
-  return static_cast<CUresult>(context->error.load());
+  return static_cast<CUresult>(home.error.load());
 }
 
 }  // namespace
+
+CUresult make_copy(const CUDA_MEMCPY3D& shape, Copy& copy, bool& is_from_pageable,
+                   bool& is_to_pageable) {
+  if (shape.WidthInBytes == 0 || shape.Height == 0 || shape.Depth == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  copy.shape = shape;
+  copy.width = shape.WidthInBytes;
+  copy.height = shape.Height;
+  copy.depth = shape.Depth;
+  std::uint64_t from = 0, to = 0;
+  KANSOKU_CU_TRY(
+      place_end({shape.srcMemoryType, address_of(shape.srcHost), shape.srcDevice, shape.srcXInBytes,
+                 shape.srcY, shape.srcZ, shape.srcPitch, shape.srcHeight},
+                shape, from, copy.from_pitch, copy.from_slice, is_from_pageable));
+  KANSOKU_CU_TRY(
+      place_end({shape.dstMemoryType, address_of(shape.dstHost), shape.dstDevice, shape.dstXInBytes,
+                 shape.dstY, shape.dstZ, shape.dstPitch, shape.dstHeight},
+                shape, to, copy.to_pitch, copy.to_slice, is_to_pageable));
+  copy.from = place_of(from);
+  copy.to = const_cast<std::byte*>(place_of(to));
+  copy.is_to_device = is_of_device(to) && !is_of_device(from);
+  copy.is_to_host = !is_of_device(to) && is_of_device(from);
+  return CUDA_SUCCESS;
+}
 
 KANSOKU_STREAM_ENTRY(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes),
                      return copy_line({to, from, bytes, Side::kEither, Side::kEither, nullptr,
@@ -242,13 +277,17 @@ KANSOKU_STREAM_ENTRY(cuMemcpyDtoDAsync_v2, _ptsz,
                      return copy_line({to, from, bytes, Side::kDevice, Side::kDevice, stream,
                                        is_per_thread, true});)
 KANSOKU_STREAM_ENTRY(cuMemcpyPeer, _ptds,
-                     (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes),
+                     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, std::size_t bytes),
+                     KANSOKU_CU_TRY(check_contexts(to_context, from_context));
                      return copy_line({to, from, bytes, Side::kDevice, Side::kDevice, nullptr,
                                        is_per_thread, false});)
-KANSOKU_STREAM_ENTRY(
-    cuMemcpyPeerAsync, _ptsz,
-    (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes, CUstream stream),
-    return copy_line({to, from, bytes, Side::kDevice, Side::kDevice, stream, is_per_thread, true});)
+KANSOKU_STREAM_ENTRY(cuMemcpyPeerAsync, _ptsz,
+                     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, std::size_t bytes, CUstream stream),
+                     KANSOKU_CU_TRY(check_contexts(to_context, from_context));
+                     return copy_line({to, from, bytes, Side::kDevice, Side::kDevice, stream,
+                                       is_per_thread, true});)
 
 KANSOKU_STREAM_ENTRY(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* shape),
                      if (shape == nullptr) return CUDA_ERROR_INVALID_VALUE;

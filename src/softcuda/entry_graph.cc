@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <thread>
+#include <set>
 
 #include "softcuda/internal/runtime.h"
 
@@ -21,6 +21,7 @@ class Editor {
   }
   CUresult find(CUgraphNode handle, GraphNode*& node) const {
     auto* const candidate = reinterpret_cast<GraphNode*>(handle);
+    const std::scoped_lock lock(runtime()->nodes_mutex);
     if (runtime()->nodes.count(candidate) == 0) return CUDA_ERROR_INVALID_HANDLE;
     node = candidate;
     return CUDA_SUCCESS;
@@ -38,22 +39,19 @@ class Editor {
     return CUDA_SUCCESS;
   }
   static CUgraphNode handle(GraphNode* node) { return reinterpret_cast<CUgraphNode>(node); }
-  static void add(GraphNode* node) { runtime()->nodes.emplace(node, node->graph); }
-  static void add_all(const Graph& graph) {
-    for (const auto& node : graph.nodes) {
-      add(node.get());
-      if (const auto* const child = std::get_if<ChildGraph>(&node->operation))
-        add_all(*child->graph);
+  static void forget(GraphNode& node) {
+    {
+      const std::scoped_lock lock(runtime()->nodes_mutex);
+      runtime()->nodes.erase(&node);
     }
+    auto* const child = std::get_if<ChildGraph>(&node.operation);
+    if (child == nullptr) return;
+    runtime()->graphs.remove(child->handle);
+    forget(*child->graph);
   }
   static void forget(const Graph& graph) {
-    for (const auto& node : graph.nodes) {
-      runtime()->nodes.erase(node.get());
-      if (const auto* const child = std::get_if<ChildGraph>(&node->operation)) {
-        forget(*child->graph);
-        runtime()->graphs.remove(child->handle);
-      }
-    }
+    for (const auto& node : graph.nodes)
+      forget(*node);
   }
 
  private:
@@ -76,8 +74,10 @@ CUresult add_node(const Addition& addition, CUgraphNodeType type, Operation oper
   KANSOKU_CU_TRY(editor.find(addition.graph, graph));
   std::vector<GraphNode*> after;
   KANSOKU_CU_TRY(editor.find_all(addition.after, addition.count, *graph, after));
+  if (std::set<GraphNode*>(after.begin(), after.end()).size() != after.size())
+    return CUDA_ERROR_INVALID_VALUE;
   GraphNode* const node = graph->add(type, std::move(operation), std::move(after));
-  Editor::add(node);
+  publish(*node);
   *addition.node = Editor::handle(node);
   return CUDA_SUCCESS;
 }
@@ -85,8 +85,13 @@ CUresult add_node(const Addition& addition, CUgraphNodeType type, Operation oper
 CUresult launch_of(const CUDA_KERNEL_NODE_PARAMS& params, KernelLaunch& launch) {
   const CUfunction handle =
       params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
-  const auto function = runtime()->functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Context> context;
+  if (params.ctx != nullptr) {
+    context = runtime()->contexts.find(params.ctx);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  std::shared_ptr<Function> function;
+  KANSOKU_CU_TRY(find_function(handle, std::move(context), function));
   launch.handle = handle;
   launch.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   launch.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
@@ -94,52 +99,9 @@ CUresult launch_of(const CUDA_KERNEL_NODE_PARAMS& params, KernelLaunch& launch) 
   return make_launch(function, launch, params.kernelParams, params.extra);
 }
 
-/// The same checks as for a copy at once, by a throw-away description.
 CUresult copy_of(const CUDA_MEMCPY3D& shape, Copy& copy) {
-  if (shape.WidthInBytes == 0 || shape.Height == 0 || shape.Depth == 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  const auto place = [&](CUmemorytype type, std::uint64_t host, std::uint64_t device,
-                         std::uint64_t& address) {
-    if (type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
-    address = type == CU_MEMORYTYPE_HOST ? host : device;
-    return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  };
-  std::uint64_t from = 0, to = 0;
-  KANSOKU_CU_TRY(place(shape.srcMemoryType, reinterpret_cast<std::uint64_t>(shape.srcHost),
-                       shape.srcDevice, from));
-  KANSOKU_CU_TRY(place(shape.dstMemoryType, reinterpret_cast<std::uint64_t>(shape.dstHost),
-                       shape.dstDevice, to));
-  constexpr std::size_t kExtentMax = std::size_t{1} << 31;
-  for (const std::size_t extent :
-       {shape.srcXInBytes, shape.srcY, shape.srcZ, shape.srcPitch, shape.srcHeight,
-        shape.dstXInBytes, shape.dstY, shape.dstZ, shape.dstPitch, shape.dstHeight,
-        shape.WidthInBytes, shape.Height, shape.Depth}) {
-    if (extent > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
-  }
-  copy.shape = shape;
-  copy.width = shape.WidthInBytes;
-  copy.height = shape.Height;
-  copy.depth = shape.Depth;
-  copy.from_pitch = shape.srcPitch == 0 ? shape.srcXInBytes + shape.WidthInBytes : shape.srcPitch;
-  copy.to_pitch = shape.dstPitch == 0 ? shape.dstXInBytes + shape.WidthInBytes : shape.dstPitch;
-  copy.from_slice =
-      copy.from_pitch * (shape.srcHeight == 0 ? shape.srcY + shape.Height : shape.srcHeight);
-  copy.to_slice =
-      copy.to_pitch * (shape.dstHeight == 0 ? shape.dstY + shape.Height : shape.dstHeight);
-  from += shape.srcZ * copy.from_slice + shape.srcY * copy.from_pitch + shape.srcXInBytes;
-  to += shape.dstZ * copy.to_slice + shape.dstY * copy.to_pitch + shape.dstXInBytes;
-  const auto is_there = [&](std::uint64_t address, std::size_t pitch, std::size_t slice) {
-    const std::size_t bytes = (copy.depth - 1) * slice + (copy.height - 1) * pitch + copy.width;
-    return runtime()->device_of(address) == nullptr || runtime()->is_known(address, bytes);
-  };
-  if (!is_there(from, copy.from_pitch, copy.from_slice) ||
-      !is_there(to, copy.to_pitch, copy.to_slice))
-    return CUDA_ERROR_INVALID_VALUE;
-  copy.is_to_device = runtime()->device_of(to) != nullptr && runtime()->device_of(from) == nullptr;
-  copy.is_to_host = runtime()->device_of(to) == nullptr && runtime()->device_of(from) != nullptr;
-  copy.from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(from));
-  copy.to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(to));
-  return CUDA_SUCCESS;
+  bool is_from_pageable = false, is_to_pageable = false;
+  return make_copy(shape, copy, is_from_pageable, is_to_pageable);
 }
 
 CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS& shape, Fill& fill) {
@@ -147,7 +109,10 @@ CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS& shape, Fill& fill) {
       shape.elementSize == 1 || shape.elementSize == 2 || shape.elementSize == 4;
   constexpr std::size_t kExtentMax = std::size_t{1} << 31;
   if (!is_element || shape.width == 0 || shape.height == 0 || shape.width > kExtentMax ||
-      shape.height > kExtentMax || shape.pitch > kExtentMax)
+      shape.height > kExtentMax || shape.pitch > kExtentMax || shape.dst % shape.elementSize != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shape.height > 1 &&
+      (shape.pitch < shape.width * shape.elementSize || shape.pitch % shape.elementSize != 0))
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t bytes = (shape.height - 1) * shape.pitch + shape.width * shape.elementSize;
   if (!runtime()->is_known(shape.dst, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -212,15 +177,19 @@ CUresult change_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode
   std::vector<GraphNode*> begins, ends;
   KANSOKU_CU_TRY(editor.find_all(from, count, *graph, begins));
   KANSOKU_CU_TRY(editor.find_all(to, count, *graph, ends));
+  // All of them or none.
+  std::set<std::pair<GraphNode*, GraphNode*>> edges;
   for (std::size_t i = 0; i < count; ++i) {
-    auto& after = ends[i]->after;
-    const auto found = std::find(after.begin(), after.end(), begins[i]);
-    const bool is_there = found != after.end();
-    if (is_there == is_added || begins[i] == ends[i]) return CUDA_ERROR_INVALID_VALUE;
+    const auto& after = ends[i]->after;
+    const bool is_there = std::find(after.begin(), after.end(), begins[i]) != after.end();
+    if (is_there == is_added || begins[i] == ends[i] || !edges.emplace(begins[i], ends[i]).second)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
     if (is_added) {
-      after.push_back(begins[i]);
+      ends[i]->after.push_back(begins[i]);
     } else {
-      after.erase(found);
+      std::erase(ends[i]->after, begins[i]);
     }
   }
   return CUDA_SUCCESS;
@@ -249,7 +218,9 @@ CUresult edges_of(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdg
 CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle, unsigned long long flags) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned long long kFromDevice = 4, kFlagsMask = 15;
+  if (handle == nullptr || (flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & kFromDevice) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const Editor editor;
   std::shared_ptr<Graph> graph;
   KANSOKU_CU_TRY(editor.find(graph_handle, graph));
@@ -261,24 +232,63 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle, unsigned long lo
   return CUDA_SUCCESS;
 }
 
+using Records = std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<Record>>>;
+
+/// What events mean to a launch of the graph: waits are for what was recorded before it, and what
+/// the graph records is reached when the launch is done.
+void bind_waits(Graph& graph) {
+  for (const auto& node : graph.nodes) {
+    if (auto* const child = std::get_if<ChildGraph>(&node->operation)) bind_waits(*child->graph);
+    auto* const wait = std::get_if<EventWait>(&node->operation);
+    if (wait == nullptr) continue;
+    const std::scoped_lock lock(wait->event->mutex);
+    wait->record = wait->event->record;
+  }
+}
+void bind_records(Graph& graph, Records& records) {
+  for (const auto& node : graph.nodes) {
+    if (auto* const child = std::get_if<ChildGraph>(&node->operation))
+      bind_records(*child->graph, records);
+    auto* const record = std::get_if<EventRecord>(&node->operation);
+    if (record == nullptr) continue;
+    record->record = std::make_shared<Record>();
+    if (node->is_enabled) records.emplace_back(record->event, record->record);
+  }
+}
+
 CUresult launch_graph(CUgraphExec handle, CUstream stream_handle, bool is_per_thread) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   const auto exec = runtime()->graph_execs.find(handle);
   const auto stream = context->find_stream(stream_handle, is_per_thread);
   if (exec == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& home = stream->context();
+  const std::scoped_lock lock(exec->mutex);
+  // As it is now: later changes concern later launches. One launch of it runs at a time.
   ChildGraph operation;
-  {
-    // As it is now: later changes concern later launches.
-    const std::scoped_lock lock(exec->mutex);
-    operation.graph = exec->graph->clone();
+  operation.graph = exec->graph->clone();
+  Records records;
+  bind_waits(*operation.graph);
+  bind_records(*operation.graph, records);
+  Point point;
+  KANSOKU_CU_TRY(
+      home->enqueue(stream, std::move(operation), CU_GRAPH_NODE_TYPE_GRAPH, {exec->last}, &point));
+  if (point.progress == nullptr) return CUDA_SUCCESS;  // captured
+  exec->last = point;
+  for (const auto& [event, record] : records) {
+    record->point = point;
+    const std::scoped_lock mine(event->mutex);
+    event->record = record;
+    event->capture = nullptr;
   }
-  return context->enqueue(stream, std::move(operation), CU_GRAPH_NODE_TYPE_GRAPH);
+  return CUDA_SUCCESS;
 }
 
-/// True if both have the same nodes and edges; then the second's operations replace the first's.
-bool update(Graph& exec, const Graph& graph) {
-  if (exec.nodes.size() != graph.nodes.size()) return false;
+enum UpdateResult : int { kUpdated = 0, kTopologyChanged = 2, kTypeChanged = 3 };
+
+/// If both have the same nodes and edges the second's operations replace the first's.
+UpdateResult update(Graph& exec, const Graph& graph, const GraphNode*& at) {
+  if (exec.nodes.size() != graph.nodes.size()) return kTopologyChanged;
   std::map<const GraphNode*, std::size_t> index;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     index[graph.nodes[i].get()] = i;
@@ -286,20 +296,18 @@ bool update(Graph& exec, const Graph& graph) {
   }
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode &mine = *exec.nodes[i], &theirs = *graph.nodes[i];
-    if (mine.type != theirs.type || mine.after.size() != theirs.after.size()) return false;
+    at = &theirs;
+    if (mine.after.size() != theirs.after.size()) return kTopologyChanged;
     for (std::size_t j = 0; j < mine.after.size(); ++j) {
-      if (index[mine.after[j]] != index[theirs.after[j]]) return false;
+      if (index[mine.after[j]] != index[theirs.after[j]]) return kTopologyChanged;
     }
+    if (mine.type != theirs.type) return kTypeChanged;
   }
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    exec.nodes[i]->operation = graph.nodes[i]->operation;
-    exec.nodes[i]->cloned_from = graph.nodes[i].get();
-  }
-  return true;
-}
-
-std::uint64_t thread_number() {
-  return std::hash<std::thread::id>{}(std::this_thread::get_id());
+  at = nullptr;
+  const auto fresh = graph.clone();
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    exec.nodes[i]->operation = std::move(fresh->nodes[i]->operation);
+  return kUpdated;
 }
 
 CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode, CUgraph into,
@@ -315,19 +323,26 @@ CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode, CUgraph into,
   std::vector<GraphNode*> first;
   if (into != nullptr) {
     const Editor editor;
-    KANSOKU_CU_TRY(editor.find(into, capture->graph));
-    KANSOKU_CU_TRY(editor.find_all(after, after_count, *capture->graph, first));
+    std::shared_ptr<Graph> graph;
+    KANSOKU_CU_TRY(editor.find(into, graph));
+    KANSOKU_CU_TRY(editor.find_all(after, after_count, *graph, first));
+    capture->graph = std::move(graph);
   } else {
     capture->graph = std::make_shared<Graph>();
     capture->graph->context = context;
   }
+  ++capture->graph->captures;
   capture->id = runtime()->next_id++;
   capture->mode = mode;
   capture->origin = stream.get();
   capture->thread = thread_number();
-  const std::scoped_lock lock(context->order_mutex);
+  const std::scoped_lock lock(stream->context()->order_mutex);
   if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   capture->streams.push_back(stream);
+  {
+    const std::scoped_lock all(runtime()->captures_mutex);
+    runtime()->captures.push_back(capture);
+  }
   stream->capture = std::move(capture);
   stream->capture_after = std::move(first);
   return CUDA_SUCCESS;
@@ -339,7 +354,7 @@ CUresult end_capture(CUstream handle, CUgraph* graph, bool is_per_thread) {
   const auto stream = context->find_stream(handle, is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::scoped_lock lock(context->order_mutex);
+  const std::scoped_lock lock(stream->context()->order_mutex);
   const auto capture = stream->capture;
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream.get()) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -362,6 +377,7 @@ CUresult end_capture(CUstream handle, CUgraph* graph, bool is_per_thread) {
     other->capture = nullptr;
     other->capture_after.clear();
   }
+  capture->end();
   *graph = nullptr;
   if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!is_joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -379,7 +395,10 @@ CUresult capture_info(CUstream handle, bool is_per_thread, CUstreamCaptureStatus
   const auto stream = context->find_stream(handle, is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::scoped_lock lock(context->order_mutex);
+  const std::scoped_lock lock(stream->context()->order_mutex);
+  if (stream->kind() == Stream::Kind::kLegacy &&
+      stream->context()->capture_of_blocking() != nullptr)
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const auto& capture = stream->capture;
   *status = capture == nullptr    ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
@@ -425,7 +444,7 @@ KANSOKU_ENTRY cuGraphClone(CUgraph* clone, CUgraph handle) {
   std::shared_ptr<Graph> graph;
   KANSOKU_CU_TRY(editor.find(handle, graph));
   auto copy = graph->clone();
-  Editor::add_all(*copy);
+  publish(*copy);
   *clone = runtime()->graphs.add<CUgraph>(std::move(copy));
   return CUDA_SUCCESS;
 }
@@ -489,9 +508,7 @@ KANSOKU_ENTRY cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const C
     if (child_handle == graph) return CUDA_ERROR_INVALID_VALUE;
     child.graph = original->clone();
     child.graph->is_child = true;
-    Editor::add_all(*child.graph);
   }
-  child.handle = runtime()->graphs.add<CUgraph>(child.graph);
   return add_node({node, graph, after, count}, CU_GRAPH_NODE_TYPE_GRAPH, std::move(child));
 }
 KANSOKU_ENTRY cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
@@ -513,13 +530,31 @@ KANSOKU_ENTRY cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CU
   return add_node({node, graph, after, count}, CU_GRAPH_NODE_TYPE_WAIT_EVENT, wait);
 }
 
-KANSOKU_ENTRY cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
+KANSOKU_ENTRY cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return read_node<KernelLaunch>(node, [&](const KernelLaunch& launch) {
-    *params = {launch.handle,   launch.grid[0],  launch.grid[1],  launch.grid[2],
-               launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes,
-               nullptr,         nullptr,         nullptr,         nullptr};
-  });
+  if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const Editor editor;
+  GraphNode* node = nullptr;
+  KANSOKU_CU_TRY(editor.find(handle, node));
+  auto* const launch = std::get_if<KernelLaunch>(&node->operation);
+  if (launch == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The arguments are the node's, until it is changed or destroyed.
+  launch->param_places.clear();
+  for (const std::uint32_t offset : launch->function->info.param_offsets)
+    launch->param_places.push_back(launch->params.data() + offset);
+  *params = {launch->handle,
+             launch->grid[0],
+             launch->grid[1],
+             launch->grid[2],
+             launch->block[0],
+             launch->block[1],
+             launch->block[2],
+             launch->shared_bytes,
+             launch->param_places.data(),
+             nullptr,
+             nullptr,
+             nullptr};
+  return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuGraphKernelNodeSetParams_v2(CUgraphNode node,
                                             const CUDA_KERNEL_NODE_PARAMS* params) {
@@ -653,9 +688,10 @@ KANSOKU_ENTRY cuGraphDestroyNode(CUgraphNode handle) {
   GraphNode* node = nullptr;
   KANSOKU_CU_TRY(editor.find(handle, node));
   Graph& graph = *node->graph;
+  if (graph.captures != 0) return CUDA_ERROR_INVALID_VALUE;  // what is captured may depend on it
   for (const auto& other : graph.nodes)
     std::erase(other->after, node);
-  runtime()->nodes.erase(node);
+  Editor::forget(*node);
   std::erase_if(graph.nodes, [&](const auto& mine) { return mine.get() == node; });
   return CUDA_SUCCESS;
 }
@@ -759,10 +795,10 @@ KANSOKU_ENTRY cuGraphExecUpdate_v2(CUgraphExec exec_handle, CUgraph graph_handle
   std::shared_ptr<Graph> graph;
   KANSOKU_CU_TRY(editor.find(graph_handle, graph));
   const std::scoped_lock lock(exec->mutex);
-  const bool is_updated = update(*exec->graph, *graph);
-  constexpr int kSuccess = 0, kTopologyChanged = 2;
-  if (result != nullptr) *result = {is_updated ? kSuccess : kTopologyChanged, nullptr, nullptr};
-  return is_updated ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  const GraphNode* at = nullptr;
+  const UpdateResult done = update(*exec->graph, *graph, at);
+  if (result != nullptr) *result = {done, Editor::handle(const_cast<GraphNode*>(at)), nullptr};
+  return done == kUpdated ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 KANSOKU_STREAM_ENTRY(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode),
@@ -782,11 +818,10 @@ KANSOKU_STREAM_ENTRY(cuStreamGetCaptureInfo_v2, _ptsz,
                       CUgraph* graph, const CUgraphNode** after, std::size_t* count),
                      return capture_info(stream, is_per_thread, status, id, graph, after, count);)
 KANSOKU_ENTRY cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
   if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
       *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, current);
+  std::swap(*mode, thread_capture_mode());
   return CUDA_SUCCESS;
 }
 

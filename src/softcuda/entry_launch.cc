@@ -2,7 +2,7 @@
 // Launches and occupancy.
 #include <algorithm>
 
-#include "softcuda/internal/runtime.h"
+#include "softcuda/internal/images.h"
 
 namespace kansoku::softcuda {
 namespace {
@@ -19,8 +19,8 @@ struct Shape {
 CUresult launch(CUfunction handle, const Shape& shape, void** params, void** extra) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  const auto function = runtime()->functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Function> function;
+  KANSOKU_CU_TRY(find_function(handle, context, function));
   if (function->module->context.lock() != context) return CUDA_ERROR_INVALID_CONTEXT;
   const auto stream = context->find_stream(shape.stream, shape.is_per_thread);
   if (stream == nullptr || stream->context() != context) return CUDA_ERROR_INVALID_HANDLE;
@@ -60,13 +60,13 @@ CUresult launch_with_config(const CUlaunchConfig* config, CUfunction function, v
 
 CUresult active_blocks(int* blocks, CUfunction handle, int block_size, std::size_t shared_bytes) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto function = runtime()->functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Function> function;
+  KANSOKU_CU_TRY(find_function(handle, nullptr, function));
   if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   const auto bytes =
       static_cast<std::uint32_t>(std::min<std::size_t>(shared_bytes, UINT32_MAX / 2));
   *blocks = static_cast<int>(gpu::exec::resident_blocks_per_sm(
-      function->info(), static_cast<std::uint32_t>(block_size), bytes));
+      function->info, static_cast<std::uint32_t>(block_size), bytes));
   return CUDA_SUCCESS;
 }
 
@@ -74,11 +74,10 @@ CUresult active_blocks(int* blocks, CUfunction handle, int block_size, std::size
 CUresult best_block(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of,
                     std::size_t shared_bytes, int limit) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto function = runtime()->functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Function> function;
+  KANSOKU_CU_TRY(find_function(handle, nullptr, function));
   if (grid == nullptr || block == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto& most = function->info().bounds.max_threads;
-  int largest = most[0] == 0 ? 1024 : static_cast<int>(most[0] * most[1] * most[2]);
+  int largest = static_cast<int>(threads_max(function->info));
   if (limit > 0) largest = std::min(largest, limit);
   int best_threads = 0;
   for (int size = (largest + 31) / 32 * 32; size > 0; size -= 32) {
@@ -152,16 +151,16 @@ KANSOKU_ENTRY cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, C
 KANSOKU_ENTRY cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, CUfunction handle,
                                                       int blocks, int block_size) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto function = runtime()->functions.find(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Function> function;
+  KANSOKU_CU_TRY(find_function(handle, nullptr, function));
   if (bytes == nullptr || blocks <= 0 || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   int possible = 0;
   KANSOKU_CU_TRY(active_blocks(&possible, handle, block_size, 0));
   if (possible < blocks) return CUDA_ERROR_INVALID_VALUE;
   constexpr std::size_t kSmBytes = 228 * 1024, kBlockMax = 227 * 1024, kReserved = 1024;
   const std::size_t share = kSmBytes / static_cast<std::size_t>(blocks);
-  const std::size_t taken = kReserved + function->info().shared_bytes;
-  *bytes = share > taken ? std::min(share - taken, kBlockMax - function->info().shared_bytes) : 0;
+  const std::size_t taken = kReserved + function->info.shared_bytes;
+  *bytes = share > taken ? std::min(share - taken, kBlockMax - function->info.shared_bytes) : 0;
   return CUDA_SUCCESS;
 }
 

@@ -60,6 +60,7 @@ void log_line(std::string_view text) {
 
 int not_supported(const char* name) {
   static std::mutex mutex;
+  // Never ends: threads may call until the very last.
   static auto& said = *std::make_unique<std::set<std::string>>().release();
   const std::scoped_lock lock(mutex);
   if (said.insert(name).second)

@@ -8,52 +8,96 @@
 namespace kansoku::softcuda {
 namespace {
 
-CUresult allocate(Context& context, std::size_t bytes, CUdeviceptr* pointer) {
-  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto address = context.device->memory.allocate(bytes);
+/// What `allocation` says, on its device or of the host, for the context.
+CUresult allocate(const std::shared_ptr<Context>& context, Allocation allocation,
+                  CUdeviceptr* pointer) {
+  using gpu::exec::Memory;
+  if (pointer == nullptr || allocation.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_of_host = allocation.device == nullptr;
+  Memory& memory = is_of_host ? *runtime()->host : allocation.device->memory;
+  const auto address =
+      memory.allocate(allocation.bytes, is_of_host ? Memory::Kind::kHost : Memory::Kind::kDevice);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  allocation.context = context->id;
+  allocation.context_handle = handle_of(context);
+  if (!is_of_host) allocation.device->note_memory();
   *pointer = *address;
-  context.device->note_memory();
+  const std::scoped_lock lock(runtime()->allocations_mutex);
+  runtime()->allocations[*address] = std::move(allocation);
   return CUDA_SUCCESS;
+}
+
+/// The current context, for calls that a capture may forbid.
+CUresult enter_unless_capturing(std::shared_ptr<Context>& context) {
+  KANSOKU_CU_TRY(enter(context));
+  return check_capture_modes();
+}
+
+CUresult allocate_on_device(CUdeviceptr* pointer, std::size_t bytes, bool is_managed) {
+  std::shared_ptr<Context> context;
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
+  Allocation allocation;
+  allocation.device = context->device;
+  allocation.bytes = bytes;
+  allocation.is_managed = is_managed;
+  return allocate(context, std::move(allocation), pointer);
 }
 
 CUresult allocate_pinned(void** pointer, std::size_t bytes, unsigned flags) {
   std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
-  constexpr unsigned kFlagsMask = 7;  // portable, device map, write-combined
-  if (pointer == nullptr || bytes == 0 || (flags & ~kFlagsMask) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  const auto address = runtime()->host->allocate(bytes, gpu::exec::Memory::Kind::kHost);
-  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
-  *pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(*address));
-  const std::scoped_lock lock(runtime()->host_mutex);
-  runtime()->host_flags[static_cast<std::uintptr_t>(*address)] = flags | 2;
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
+  constexpr unsigned kFlagsMask = 7, kMapped = 2;  // portable, device map, write-combined
+  if (pointer == nullptr || (flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
+  Allocation allocation;
+  allocation.bytes = bytes;
+  allocation.flags = flags | kMapped;
+  CUdeviceptr address = 0;
+  KANSOKU_CU_TRY(allocate(context, std::move(allocation), &address));
+  *pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
   return CUDA_SUCCESS;
 }
 
-CUresult pooled(const std::shared_ptr<Context>& context, MemoryPool& pool, std::size_t bytes,
-                CUdeviceptr* pointer) {
-  Device& device = *runtime()->devices[static_cast<std::size_t>(pool.device)];
+CUresult allocate_from(const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<MemoryPool>& pool, std::size_t bytes,
+                       CUdeviceptr* pointer) {
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *pointer = 0;
     return CUDA_SUCCESS;
   }
-  if (&device == context->device) {
-    KANSOKU_CU_TRY(allocate(*context, bytes, pointer));
-  } else {
-    const auto address = device.memory.allocate(bytes);
-    if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
-    *pointer = *address;
-    device.note_memory();
-  }
   {
-    const std::scoped_lock lock(pool.mutex);
-    pool.used += bytes;
-    pool.used_high = std::max(pool.used_high, pool.used);
+    const std::scoped_lock lock(pool->mutex);
+    if (pool->bytes_max != 0 && bytes > pool->bytes_max - std::min(pool->bytes_max, pool->used))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    pool->used += bytes;
   }
-  const std::scoped_lock lock(runtime()->pooled_mutex);
-  runtime()->pooled[*pointer] = &pool;
+  Allocation allocation;
+  allocation.device = runtime()->devices[static_cast<std::size_t>(pool->device)].get();
+  allocation.bytes = bytes;
+  allocation.pool = pool;
+  const CUresult status = allocate(context, std::move(allocation), pointer);
+  const std::scoped_lock lock(pool->mutex);
+  if (status != CUDA_SUCCESS) {
+    pool->used -= bytes;
+  } else {
+    pool->used_high = std::max(pool->used_high, pool->used);
+  }
+  return status;
+}
+
+enum class Holder { kDevice, kPinned, kRegistered };
+
+/// Marks an allocation that begins there as freed, so that nobody frees it twice.
+CUresult claim(CUdeviceptr pointer, Holder holder) {
+  const std::scoped_lock lock(runtime()->allocations_mutex);
+  const auto found = runtime()->allocations.find(pointer);
+  if (found == runtime()->allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  Allocation& allocation = found->second;
+  const Holder its = allocation.device != nullptr ? Holder::kDevice
+                     : allocation.is_registered   ? Holder::kRegistered
+                                                  : Holder::kPinned;
+  if (its != holder || allocation.is_freed) return CUDA_ERROR_INVALID_VALUE;
+  allocation.is_freed = true;
   return CUDA_SUCCESS;
 }
 
@@ -62,22 +106,21 @@ CUresult find_stream(const std::shared_ptr<Context>& context, CUstream handle, b
                      std::shared_ptr<Stream>& stream) {
   stream = context->find_stream(handle, is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::scoped_lock lock(context->order_mutex);
+  const std::scoped_lock lock(stream->context()->order_mutex);
   // Memory of a graph would have to be allocated at each launch.
   return stream->capture != nullptr ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult find_pool(CUmemoryPool handle, std::shared_ptr<MemoryPool>& kept, MemoryPool*& pool) {
+CUresult find_pool(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
   Runtime* const all = runtime();
   if (all == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   for (const auto& device : all->devices) {
-    if (reinterpret_cast<CUmemoryPool>(&device->default_pool) == handle) {
-      pool = &device->default_pool;
+    if (reinterpret_cast<CUmemoryPool>(device->default_pool.get()) == handle) {
+      pool = device->default_pool;
       return CUDA_SUCCESS;
     }
   }
-  kept = all->pools.find(handle);
-  pool = kept.get();
+  pool = all->pools.find(handle);
   return pool == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -99,13 +142,16 @@ CUresult answer(void* data, Value value) {
 struct Place {
   Device* device{nullptr};  // null: pinned or registered host memory
   gpu::exec::Memory::Range range;
+  Allocation allocation;  // bytes is 0 for what is none: variables of modules, mapped memory
 };
 
 CUresult find_place(CUdeviceptr pointer, Place& place) {
   place.device = runtime()->device_of(pointer);
   place.range =
       place.device != nullptr ? place.device->memory.find(pointer) : runtime()->host->find(pointer);
-  return place.range.end == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (place.range.end == 0) return CUDA_ERROR_INVALID_VALUE;
+  static_cast<void>(runtime()->find_allocation(pointer, place.allocation));
+  return CUDA_SUCCESS;
 }
 
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer,
@@ -115,7 +161,9 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdevicept
   KANSOKU_CU_TRY(find_place(pointer, place));
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      CUcontext handle = handle_of(context);
+      CUcontext handle = place.allocation.context_handle;
+      if (handle != nullptr) return answer(data, handle);
+      handle = handle_of(context);
       if (place.device != nullptr && place.device != context->device) {
         const std::scoped_lock lock(place.device->mutex);
         handle = place.device->primary_handle;
@@ -127,9 +175,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdevicept
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return answer(data, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: {
-      const std::scoped_lock lock(runtime()->managed_mutex);
-      const bool is_of_host =
-          place.device == nullptr || runtime()->managed.count(place.range.begin) != 0;
+      const bool is_of_host = place.device == nullptr || place.allocation.is_managed;
       if (!is_of_host) return CUDA_ERROR_INVALID_VALUE;
       return answer(data, reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer)));
     }
@@ -138,10 +184,8 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdevicept
       return answer(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return answer(data, static_cast<unsigned long long>(place.range.begin));
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: {
-      const std::scoped_lock lock(runtime()->managed_mutex);
-      return answer(data, runtime()->managed.count(place.range.begin) != 0 ? 1 : 0);
-    }
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return answer(data, place.allocation.is_managed ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return answer(data,
                     place.device != nullptr ? place.device->ordinal : context->device->ordinal);
@@ -151,15 +195,12 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdevicept
       return answer(data, static_cast<std::size_t>(place.range.end - place.range.begin));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return answer(data, 1);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
-      const std::scoped_lock lock(runtime()->pooled_mutex);
-      const auto found = runtime()->pooled.find(place.range.begin);
-      return answer(data, found == runtime()->pooled.end()
-                              ? nullptr
-                              : reinterpret_cast<CUmemoryPool>(found->second));
-    }
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return answer(data, reinterpret_cast<CUmemoryPool>(place.allocation.pool.get()));
   }
-  return CUDA_ERROR_NOT_SUPPORTED;
+  constexpr int kAttributeLast = 21;
+  return attribute < 1 || attribute > kAttributeLast ? CUDA_ERROR_INVALID_VALUE
+                                                     : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -174,50 +215,37 @@ KANSOKU_ENTRY cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
 }
 
 KANSOKU_ENTRY cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
-  std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
-  return allocate(*context, bytes, pointer);
+  return allocate_on_device(pointer, bytes, false);
 }
 
 KANSOKU_ENTRY cuMemAllocPitch_v2(CUdeviceptr* pointer, std::size_t* pitch, std::size_t width,
                                  std::size_t height, unsigned element_bytes) {
-  std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
   const bool is_element = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
   constexpr std::size_t kPitchAlign = 512, kWidthMax = 0x7fffffff;
+  if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pitch == nullptr || !is_element || width == 0 || width > kWidthMax || height == 0)
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t line = (width + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
   if (height > SIZE_MAX / line) return CUDA_ERROR_OUT_OF_MEMORY;
-  KANSOKU_CU_TRY(allocate(*context, line * height, pointer));
+  KANSOKU_CU_TRY(allocate_on_device(pointer, line * height, false));
   *pitch = line;
   return CUDA_SUCCESS;
 }
 
 KANSOKU_ENTRY cuMemFree_v2(CUdeviceptr pointer) {
   std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
   if (pointer == 0) return CUDA_SUCCESS;
-  Device* const device = runtime()->device_of(pointer);
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  KANSOKU_CU_TRY(claim(pointer, Holder::kDevice));
   // Nothing that runs may use it any more.
-  KANSOKU_CU_TRY(context->synchronize());
-  {
-    const std::scoped_lock lock(runtime()->managed_mutex);
-    runtime()->managed.erase(pointer);
-  }
-  const Operation free = FreeMemory{pointer};
-  return execute(context, free);
+  static_cast<void>(context->wait_for_all());
+  KANSOKU_CU_TRY(execute(context, FreeMemory{pointer}));
+  return static_cast<CUresult>(context->error.load());
 }
 
 KANSOKU_ENTRY cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned flags) {
-  std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
   if (flags != 1 && flags != 2) return CUDA_ERROR_INVALID_VALUE;
-  KANSOKU_CU_TRY(allocate(*context, bytes, pointer));
-  const std::scoped_lock lock(runtime()->managed_mutex);
-  runtime()->managed[*pointer] = bytes;
-  return CUDA_SUCCESS;
+  return allocate_on_device(pointer, bytes, true);
 }
 
 KANSOKU_ENTRY cuMemAllocHost_v2(void** pointer, std::size_t bytes) {
@@ -228,14 +256,11 @@ KANSOKU_ENTRY cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned flags) 
 }
 KANSOKU_ENTRY cuMemFreeHost(void* pointer) {
   std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
-  KANSOKU_CU_TRY(context->synchronize());
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  {
-    const std::scoped_lock lock(runtime()->host_mutex);
-    if (runtime()->host_flags.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
-  }
-  return runtime()->host->free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  KANSOKU_CU_TRY(claim(address, Holder::kPinned));
+  static_cast<void>(context->wait_for_all());
+  return execute(context, FreeMemory{address});
 }
 KANSOKU_ENTRY cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags) {
   std::shared_ptr<Context> context;
@@ -248,31 +273,43 @@ KANSOKU_ENTRY cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, uns
 KANSOKU_ENTRY cuMemHostGetFlags(unsigned* flags, void* host) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  const std::scoped_lock lock(runtime()->host_mutex);
-  const auto found = runtime()->host_flags.find(reinterpret_cast<std::uintptr_t>(host));
-  if (flags == nullptr || found == runtime()->host_flags.end()) return CUDA_ERROR_INVALID_VALUE;
-  *flags = found->second;
+  Allocation allocation;
+  const auto address = reinterpret_cast<std::uintptr_t>(host);
+  if (flags == nullptr || !runtime()->find_allocation(address, allocation) ||
+      allocation.device != nullptr || allocation.is_registered)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = allocation.flags;
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemHostRegister_v2(void* host, std::size_t bytes, unsigned flags) {
   std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
   constexpr unsigned kFlagsMask = 15;
   const auto begin = reinterpret_cast<std::uint64_t>(host);
   if (host == nullptr || bytes == 0 || (flags & ~kFlagsMask) != 0 || begin + bytes < begin)
     return CUDA_ERROR_INVALID_VALUE;
-  if (runtime()->device_of(begin) != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return runtime()->host->add_foreign({begin, begin + bytes})
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (runtime()->device_of(begin) != nullptr || runtime()->device_of(begin + bytes - 1) != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  const bool is_ours = runtime()->host->is_own(begin) || runtime()->host->is_own(begin + bytes - 1);
+  if (is_ours || !runtime()->host->add_foreign({begin, begin + bytes}))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  Allocation allocation;
+  allocation.context = context->id;
+  allocation.context_handle = handle_of(context);
+  allocation.bytes = bytes;
+  allocation.is_registered = true;
+  const std::scoped_lock lock(runtime()->allocations_mutex);
+  runtime()->allocations[begin] = std::move(allocation);
+  return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemHostUnregister(void* host) {
   std::shared_ptr<Context> context;
-  KANSOKU_CU_TRY(enter(context));
-  KANSOKU_CU_TRY(context->synchronize());
-  return runtime()->host->remove_foreign(reinterpret_cast<std::uint64_t>(host))
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  KANSOKU_CU_TRY(enter_unless_capturing(context));
+  const auto begin = reinterpret_cast<std::uint64_t>(host);
+  if (claim(begin, Holder::kRegistered) != CUDA_SUCCESS)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  static_cast<void>(context->wait_for_all());
+  return execute(context, FreeMemory{begin});
 }
 
 KANSOKU_ENTRY cuMemGetAddressRange_v2(CUdeviceptr* begin, std::size_t* bytes, CUdeviceptr pointer) {
@@ -326,11 +363,11 @@ KANSOKU_STREAM_ENTRY(
     cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, std::size_t bytes, CUstream handle),
     std::shared_ptr<Context> context;
     KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
-    KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream)); MemoryPool * pool{nullptr};
-    {
-      const std::scoped_lock lock(context->device->mutex);
-      pool = context->device->pool;
-    } return pooled(context, *pool, bytes, pointer);)
+    KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
+    Device& device = *stream->context()->device; std::shared_ptr<MemoryPool> pool; {
+      const std::scoped_lock lock(device.mutex);
+      pool = device.pool;
+    } return allocate_from(context, pool, bytes, pointer);)
 
 KANSOKU_STREAM_ENTRY(cuMemAllocFromPoolAsync, _ptsz,
                      (CUdeviceptr * pointer, std::size_t bytes, CUmemoryPool pool_handle,
@@ -338,23 +375,21 @@ KANSOKU_STREAM_ENTRY(cuMemAllocFromPoolAsync, _ptsz,
                      std::shared_ptr<Context> context;
                      KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
                      KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
-                     std::shared_ptr<MemoryPool> kept; MemoryPool * pool{nullptr};
-                     KANSOKU_CU_TRY(find_pool(pool_handle, kept, pool));
-                     return pooled(context, *pool, bytes, pointer);)
+                     std::shared_ptr<MemoryPool> pool; KANSOKU_CU_TRY(find_pool(pool_handle, pool));
+                     return allocate_from(context, pool, bytes, pointer);)
 
 KANSOKU_STREAM_ENTRY(
     cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream handle), std::shared_ptr<Context> context;
     KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
     KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
-    if (pointer == 0) return CUDA_SUCCESS; Place place; KANSOKU_CU_TRY(find_place(pointer, place));
-    if (place.device == nullptr || place.range.begin != pointer) return CUDA_ERROR_INVALID_VALUE;
-    return context->enqueue(stream, FreeMemory{pointer}, CU_GRAPH_NODE_TYPE_MEM_FREE);)
+    if (pointer == 0) return CUDA_SUCCESS; KANSOKU_CU_TRY(claim(pointer, Holder::kDevice));
+    return stream->context()->enqueue(stream, FreeMemory{pointer}, CU_GRAPH_NODE_TYPE_MEM_FREE);)
 
 KANSOKU_ENTRY cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pool = reinterpret_cast<CUmemoryPool>(&device->default_pool);
+  *pool = reinterpret_cast<CUmemoryPool>(device->default_pool.get());
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice number) {
@@ -362,18 +397,17 @@ KANSOKU_ENTRY cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice number) {
   KANSOKU_CU_TRY(find_device(number, device));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(device->mutex);
-  *pool = reinterpret_cast<CUmemoryPool>(device->pool);
+  *pool = reinterpret_cast<CUmemoryPool>(device->pool.get());
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuDeviceSetMemPool(CUdevice number, CUmemoryPool handle) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (pool->device != number) return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(device->mutex);
-  device->pool = pool;
+  device->pool = std::move(pool);
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
@@ -386,42 +420,32 @@ KANSOKU_ENTRY cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* proper
   KANSOKU_CU_TRY(find_device(properties->location.id, device));
   auto pool = std::make_shared<MemoryPool>();
   pool->device = properties->location.id;
+  pool->bytes_max = properties->maxSize;
   *handle = runtime()->pools.add<CUmemoryPool>(std::move(pool));
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemPoolDestroy(CUmemoryPool handle) {
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   Device& device = *runtime()->devices[static_cast<std::size_t>(pool->device)];
   {
     const std::scoped_lock lock(device.mutex);
-    if (device.pool == pool) device.pool = &device.default_pool;
+    if (device.pool == pool) device.pool = device.default_pool;
   }
-  // What is still allocated is the default pool's from now on.
-  const std::scoped_lock lock(runtime()->pooled_mutex);
-  for (auto& [pointer, owner] : runtime()->pooled) {
-    if (owner == pool) owner = &device.default_pool;
-  }
-  {
-    const std::scoped_lock both(pool->mutex, device.default_pool.mutex);
-    device.default_pool.used += pool->used;
-  }
+  // What is still allocated keeps it.
   runtime()->pools.remove(handle);
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemPoolTrimTo(CUmemoryPool handle, std::size_t) {
   // Freed memory is given back at once: there is nothing to trim.
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  return find_pool(handle, kept, pool);
+  std::shared_ptr<MemoryPool> pool;
+  return find_pool(handle, pool);
 }
 KANSOKU_ENTRY cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                     void* value) {
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(pool->mutex);
   switch (attribute) {
@@ -442,9 +466,8 @@ KANSOKU_ENTRY cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute att
 }
 KANSOKU_ENTRY cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                     void* value) {
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(pool->mutex);
   switch (attribute) {
@@ -470,9 +493,8 @@ KANSOKU_ENTRY cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
 }
 KANSOKU_ENTRY cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* access,
                                  std::size_t count) {
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (access == nullptr && count != 0) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
     Device* device = nullptr;
@@ -484,9 +506,8 @@ KANSOKU_ENTRY cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* acc
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuMemPoolGetAccess(int* flags, CUmemoryPool handle, CUmemLocation* location) {
-  std::shared_ptr<MemoryPool> kept;
-  MemoryPool* pool = nullptr;
-  KANSOKU_CU_TRY(find_pool(handle, kept, pool));
+  std::shared_ptr<MemoryPool> pool;
+  KANSOKU_CU_TRY(find_pool(handle, pool));
   if (flags == nullptr || location == nullptr || location->type != 1)
     return CUDA_ERROR_INVALID_VALUE;
   *flags = location->id == pool->device ? 3 : 0;
@@ -495,18 +516,34 @@ KANSOKU_ENTRY cuMemPoolGetAccess(int* flags, CUmemoryPool handle, CUmemLocation*
 
 // Managed memory lies where it is: advice is taken, and changes nothing.
 
-KANSOKU_ENTRY cuMemAdvise(CUdeviceptr pointer, std::size_t bytes, int, CUdevice) {
+namespace {
+
+CUresult check_managed(CUdeviceptr pointer, std::size_t bytes, CUdevice number) {
+  constexpr CUdevice kCpu = -1;
+  Device* device = nullptr;
+  if (number != kCpu) KANSOKU_CU_TRY(find_device(number, device));
+  Allocation allocation;
+  const bool is_managed = runtime()->find_allocation(pointer, allocation) && allocation.is_managed;
+  return is_managed && bytes != 0 && runtime()->is_known(pointer, bytes) ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+KANSOKU_ENTRY cuMemAdvise(CUdeviceptr pointer, std::size_t bytes, int advice, CUdevice device) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  return runtime()->is_known(pointer, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  constexpr int kAdviceFirst = 1, kAdviceLast = 6;
+  if (advice < kAdviceFirst || advice > kAdviceLast) return CUDA_ERROR_INVALID_VALUE;
+  const bool has_device = advice > 2;  // "read mostly" concerns none
+  return check_managed(pointer, bytes, has_device ? device : -1);
 }
 KANSOKU_STREAM_ENTRY(cuMemPrefetchAsync, _ptsz,
-                     (CUdeviceptr pointer, std::size_t bytes, CUdevice, CUstream handle),
+                     (CUdeviceptr pointer, std::size_t bytes, CUdevice device, CUstream handle),
                      std::shared_ptr<Context> context;
                      KANSOKU_CU_TRY(enter(context));
                      const auto stream = context->find_stream(handle, is_per_thread);
                      if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-                     return runtime()->is_known(pointer, bytes) ? CUDA_SUCCESS
-                                                                : CUDA_ERROR_INVALID_VALUE;)
+                     return check_managed(pointer, bytes, device);)
 
 }  // namespace kansoku::softcuda

@@ -39,31 +39,44 @@ bool is_capturing(const std::shared_ptr<Stream>& stream) {
   return stream->capture != nullptr;
 }
 
-CUresult record(CUevent handle, CUstream stream_handle, bool is_per_thread) {
+constexpr unsigned kExternal = 1;  // in a capture: a node of the graph instead of a dependency
+
+/// In a capture an event marks nodes that others may wait for; it is no node itself.
+CUresult record_captured(const std::shared_ptr<Event>& event, CUevent handle,
+                         const std::shared_ptr<Stream>& stream, unsigned flags, bool& is_captured) {
+  const auto& context = stream->context();
+  if ((flags & kExternal) != 0) {
+    is_captured = is_capturing(stream);
+    if (!is_captured) return CUDA_SUCCESS;
+    return context->enqueue(stream, EventRecord{nullptr, event, handle},
+                            CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  }
+  const std::scoped_lock lock(context->order_mutex);
+  is_captured = stream->capture != nullptr;
+  if (!is_captured) return CUDA_SUCCESS;
+  if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  const std::scoped_lock mine(event->mutex);
+  event->capture = stream->capture;
+  event->captured_nodes = stream->capture_after;
+  event->record = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, bool is_per_thread) {
+  if ((flags & ~kExternal) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   KANSOKU_CU_TRY(find(stream_handle, is_per_thread, context, stream));
   const auto event = runtime()->events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
-  {
-    const std::scoped_lock lock(context->order_mutex);
-    if (stream->capture != nullptr) {
-      // Within a capture an event marks nodes that others may wait for; it is no node itself.
-      const std::scoped_lock mine(event->mutex);
-      event->capture = stream->capture;
-      event->captured_nodes = stream->capture_after;
-      event->record = nullptr;
-      return CUDA_SUCCESS;
-    }
-  }
+  bool is_captured = false;
+  KANSOKU_CU_TRY(record_captured(event, handle, stream, flags, is_captured));
+  if (is_captured) return CUDA_SUCCESS;
   auto made = std::make_shared<Record>();
-  EventRecord operation;
-  operation.record = made;
-  operation.event = event;
-  operation.handle = handle;
   Point point;
-  KANSOKU_CU_TRY(context->enqueue(stream, operation, CU_GRAPH_NODE_TYPE_EVENT_RECORD, {}, &point));
+  KANSOKU_CU_TRY(context->enqueue(stream, EventRecord{made, event, handle},
+                                  CU_GRAPH_NODE_TYPE_EVENT_RECORD, {}, &point));
   made->point = point;
   const std::scoped_lock lock(event->mutex);
   event->record = std::move(made);
@@ -71,34 +84,50 @@ CUresult record(CUevent handle, CUstream stream_handle, bool is_per_thread) {
   return CUDA_SUCCESS;
 }
 
-CUresult wait(CUstream stream_handle, CUevent handle, bool is_per_thread) {
+/// Waits for an event that was recorded in a capture: the stream joins it.
+CUresult join(const std::shared_ptr<Stream>& stream, const Event& event) {
+  if (event.capture->is_over) return CUDA_ERROR_CAPTURED_EVENT;
+  if (event.capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (stream->capture != nullptr && stream->capture != event.capture) {
+    stream->capture->is_invalid = true;
+    event.capture->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  if (stream->kind() == Stream::Kind::kLegacy) {
+    event.capture->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  if (stream->capture == nullptr) {
+    stream->capture = event.capture;
+    stream->capture->streams.push_back(stream);
+    stream->capture_after.clear();
+  }
+  for (GraphNode* const node : event.captured_nodes) {
+    auto& after = stream->capture_after;
+    if (std::find(after.begin(), after.end(), node) == after.end()) after.push_back(node);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult wait(CUstream stream_handle, CUevent handle, unsigned flags, bool is_per_thread) {
+  if ((flags & ~kExternal) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   KANSOKU_CU_TRY(find(stream_handle, is_per_thread, context, stream));
   const auto event = runtime()->events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & kExternal) != 0 && is_capturing(stream))
+    return context->enqueue(stream, EventWait{nullptr, event, handle},
+                            CU_GRAPH_NODE_TYPE_WAIT_EVENT);
   std::shared_ptr<Record> record;
   {
     const std::scoped_lock lock(context->order_mutex);
     const std::scoped_lock mine(event->mutex);
     record = event->record;
-    if (event->capture != nullptr) {
-      if (stream->capture != nullptr && stream->capture != event->capture)
-        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-      // The stream joins the capture.
-      if (stream->capture == nullptr) {
-        stream->capture = event->capture;
-        stream->capture->streams.push_back(stream);
-        stream->capture_after.clear();
-      }
-      for (GraphNode* const node : event->captured_nodes) {
-        auto& after = stream->capture_after;
-        if (std::find(after.begin(), after.end(), node) == after.end()) after.push_back(node);
-      }
-      return CUDA_SUCCESS;
-    }
+    if (event->capture != nullptr) return join(stream, *event);
     if (stream->capture != nullptr) {
       // The graph would depend on work outside of it.
+      stream->capture->is_invalid = true;
       return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
   }
@@ -116,10 +145,12 @@ CUresult elapsed(float* ms, CUevent begin, CUevent end) {
   std::shared_ptr<Record> a, b;
   {
     const std::scoped_lock lock(first->mutex);
+    if (first->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
     a = first->record;
   }
   {
     const std::scoped_lock lock(second->mutex);
+    if (second->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
     b = second->record;
   }
   if (a == nullptr || b == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -134,6 +165,11 @@ CUresult value_operation(CUstream handle, bool is_per_thread, const ValueOperati
   std::shared_ptr<Stream> stream;
   KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
   const std::size_t bytes = operation.is_wide ? 8 : 4;
+  // A wait compares (0 to 3), and may flush; a write may do without a barrier.
+  constexpr unsigned kFlush = 1U << 30;
+  const bool are_flags =
+      operation.is_wait ? (operation.flags & ~(3U | kFlush)) == 0 : operation.flags <= 1;
+  if (!are_flags) return CUDA_ERROR_INVALID_VALUE;
   if (operation.address % bytes != 0 || !runtime()->is_known(operation.address, bytes))
     return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
@@ -155,7 +191,11 @@ KANSOKU_ENTRY cuStreamDestroy_v2(CUstream handle) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   {
     const std::scoped_lock lock(stream->context()->order_mutex);
-    if (stream->capture != nullptr) stream->capture->is_invalid = true;
+    if (const auto capture = stream->capture; capture != nullptr) {
+      capture->is_invalid = true;
+      // Nobody could end it any more.
+      if (capture->origin == stream.get()) capture->abandon();
+    }
   }
   stream->close();  // its work goes on to the end
   return CUDA_SUCCESS;
@@ -164,26 +204,22 @@ KANSOKU_ENTRY cuStreamDestroy_v2(CUstream handle) {
 KANSOKU_STREAM_ENTRY(
     cuStreamSynchronize, _ptsz, (CUstream handle), std::shared_ptr<Context> context;
     std::shared_ptr<Stream> stream; KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
-    if (is_capturing(stream)) {
-      stream->capture->is_invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } Point point;
-    if (stream->kind() == Stream::Kind::kLegacy) {
+    if (stream->context()->invalidate_capture(
+            *stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    Point point; if (stream->kind() == Stream::Kind::kLegacy) {
       // Behind what the other streams have been given, too.
       KANSOKU_CU_TRY(context->enqueue(stream, Nothing{}, CU_GRAPH_NODE_TYPE_EMPTY, {}, &point));
     } else { point = stream->last(); } point.wait();
     return static_cast<CUresult>(context->error.load());)
 
-KANSOKU_STREAM_ENTRY(
-    cuStreamQuery, _ptsz, (CUstream handle), std::shared_ptr<Context> context;
-    std::shared_ptr<Stream> stream; KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
-    if (is_capturing(stream)) {
-      stream->capture->is_invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    } return stream->last()
-            .has_passed()
-        ? static_cast<CUresult>(context->error.load())
-        : CUDA_ERROR_NOT_READY;)
+KANSOKU_STREAM_ENTRY(cuStreamQuery, _ptsz, (CUstream handle), std::shared_ptr<Context> context;
+                     std::shared_ptr<Stream> stream;
+                     KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
+                     if (stream->context()->invalidate_capture(
+                             *stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                     KANSOKU_CU_TRY(check_capture_modes());
+                     if (!stream->last().has_passed()) return CUDA_ERROR_NOT_READY;
+                     return static_cast<CUresult>(context->error.load());)
 
 KANSOKU_STREAM_ENTRY(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned* flags),
                      std::shared_ptr<Context> context;
@@ -218,8 +254,7 @@ KANSOKU_STREAM_ENTRY(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice* devic
                      *device = context->device->ordinal; return CUDA_SUCCESS;)
 
 KANSOKU_STREAM_ENTRY(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),
-                     if ((flags & ~1U) != 0) return CUDA_ERROR_INVALID_VALUE;
-                     return wait(stream, event, is_per_thread);)
+                     return wait(stream, event, flags, is_per_thread);)
 
 KANSOKU_ENTRY cuEventCreate(CUevent* handle, unsigned flags) {
   std::shared_ptr<Context> context;
@@ -237,16 +272,16 @@ KANSOKU_ENTRY cuEventDestroy_v2(CUevent handle) {
   return runtime()->events.remove(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 KANSOKU_STREAM_ENTRY(cuEventRecord, _ptsz, (CUevent event, CUstream stream),
-                     return record(event, stream, is_per_thread);)
+                     return record(event, stream, 0, is_per_thread);)
 KANSOKU_STREAM_ENTRY(cuEventRecordWithFlags, _ptsz,
                      (CUevent event, CUstream stream, unsigned flags),
-                     if ((flags & ~1U) != 0) return CUDA_ERROR_INVALID_VALUE;
-                     return record(event, stream, is_per_thread);)
+                     return record(event, stream, flags, is_per_thread);)
 KANSOKU_ENTRY cuEventQuery(CUevent handle) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   const auto event = runtime()->events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  KANSOKU_CU_TRY(check_capture_modes());
   const std::scoped_lock lock(event->mutex);
   if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (event->record == nullptr) return CUDA_SUCCESS;
@@ -296,8 +331,10 @@ KANSOKU_STREAM_ENTRY(cuStreamAttachMemAsync, _ptsz,
                      std::shared_ptr<Stream> stream;
                      KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
                      const bool is_flag = flags == 1 || flags == 2 || flags == 4;
-                     return is_flag && runtime()->is_known(pointer, 1) ? CUDA_SUCCESS
-                                                                       : CUDA_ERROR_INVALID_VALUE;)
+                     Allocation allocation;
+                     const bool is_managed = runtime()->find_allocation(pointer, allocation) &&
+                                             allocation.is_managed;
+                     return is_flag && is_managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;)
 
 KANSOKU_STREAM_ENTRY(cuStreamWaitValue32_v2, _ptsz,
                      (CUstream stream, CUdeviceptr address, std::uint32_t value, unsigned flags),

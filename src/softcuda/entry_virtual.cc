@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses and memory apart: reserve, create, map, set access.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 namespace kansoku::softcuda {
 namespace {
 
+// Of the memory's size: who imports it must not find it gone.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr std::size_t kGranule = gpu::exec::Memory::kGranule;
 
 CUresult check_properties(const CUmemAllocationProp* prop, Device*& device) {
@@ -28,8 +31,20 @@ std::shared_ptr<Physical> find_physical(CUmemGenericAllocationHandle handle) {
   return runtime()->physical.find(reinterpret_cast<Physical*>(static_cast<std::uintptr_t>(handle)));
 }
 
+/// Another handle of it, which has to be released as well.
 CUmemGenericAllocationHandle add_physical(std::shared_ptr<Physical> physical) {
+  const std::scoped_lock lock(runtime()->mapped_mutex);
+  ++physical->handles;
   return reinterpret_cast<std::uintptr_t>(runtime()->physical.add<Physical*>(std::move(physical)));
+}
+
+/// The mapping that holds the address, or the end; mapped_mutex is held.
+auto mapping_of(CUdeviceptr pointer) {
+  auto& mapped = runtime()->mapped;
+  auto after = mapped.upper_bound(pointer);
+  if (after == mapped.begin()) return mapped.end();
+  --after;
+  return pointer < after->first + after->second.first ? after : mapped.end();
 }
 
 }  // namespace
@@ -76,8 +91,9 @@ KANSOKU_ENTRY cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t byte
   physical->device = device;  // from here on the charge is the object's
   physical->bytes = bytes;
   physical->prop = *prop;
-  physical->fd = memfd_create("kansoku-softgpu", MFD_CLOEXEC);
-  if (physical->fd < 0 || ftruncate(physical->fd, static_cast<off_t>(bytes)) != 0)
+  physical->fd = memfd_create("kansoku-softgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (physical->fd < 0 || ftruncate(physical->fd, static_cast<off_t>(bytes)) != 0 ||
+      fcntl(physical->fd, F_ADD_SEALS, kSeals) != 0)
     return CUDA_ERROR_OPERATING_SYSTEM;
   device->note_memory();
   *handle = add_physical(std::move(physical));
@@ -87,9 +103,11 @@ KANSOKU_ENTRY cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t byte
 KANSOKU_ENTRY cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   // Mappings keep it.
-  const auto removed =
-      runtime()->physical.remove(reinterpret_cast<Physical*>(static_cast<std::uintptr_t>(handle)));
-  return removed == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const auto physical = find_physical(handle);
+  if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::scoped_lock lock(runtime()->mapped_mutex);
+  if (--physical->handles == 0) runtime()->physical.remove(physical.get());
+  return CUDA_SUCCESS;
 }
 
 KANSOKU_ENTRY cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::size_t offset,
@@ -114,7 +132,7 @@ KANSOKU_ENTRY cuMemUnmap(CUdeviceptr pointer, std::size_t bytes) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   Device* const device = runtime()->device_of(pointer);
-  KANSOKU_CU_TRY(context->synchronize());
+  static_cast<void>(context->wait_for_all());
   if (device == nullptr || !device->memory.unmap({pointer, pointer + bytes}))
     return CUDA_ERROR_INVALID_VALUE;
   const std::scoped_lock lock(runtime()->mapped_mutex);
@@ -145,7 +163,12 @@ KANSOKU_ENTRY cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loc
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   Device* const device = runtime()->device_of(pointer);
-  if (flags == nullptr || location == nullptr || device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr || device == nullptr || location->type != 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  {
+    const std::scoped_lock lock(runtime()->mapped_mutex);
+    if (mapping_of(pointer) == runtime()->mapped.end()) return CUDA_ERROR_INVALID_VALUE;
+  }
   const bool is_accessible =
       location->id == device->ordinal && device->memory.find(pointer).end != 0;
   *flags = is_accessible ? 3 : 0;
@@ -166,12 +189,14 @@ KANSOKU_ENTRY cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, 
   KANSOKU_CU_TRY(enter(context));
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto pointer = reinterpret_cast<std::uint64_t>(address);
-  const std::scoped_lock lock(runtime()->mapped_mutex);
-  auto after = runtime()->mapped.upper_bound(pointer);
-  if (after == runtime()->mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
-  --after;
-  if (pointer >= after->first + after->second.first) return CUDA_ERROR_INVALID_VALUE;
-  *handle = add_physical(after->second.second);
+  std::shared_ptr<Physical> physical;
+  {
+    const std::scoped_lock lock(runtime()->mapped_mutex);
+    const auto found = mapping_of(pointer);
+    if (found == runtime()->mapped.end()) return CUDA_ERROR_INVALID_VALUE;
+    physical = found->second.second;
+  }
+  *handle = add_physical(std::move(physical));
   return CUDA_SUCCESS;
 }
 
@@ -182,7 +207,7 @@ KANSOKU_ENTRY cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHand
   if (out == nullptr || physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
   if ((physical->prop.requestedHandleTypes & 1) == 0) return CUDA_ERROR_INVALID_VALUE;
-  const int copy = dup(physical->fd);
+  const int copy = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(out) = copy;
   return CUDA_SUCCESS;
@@ -195,11 +220,15 @@ KANSOKU_ENTRY cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handl
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
   const int fd = static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle));
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) return CUDA_ERROR_INVALID_VALUE;  // not exported
   const off_t bytes = lseek(fd, 0, SEEK_END);
   if (bytes <= 0 || static_cast<std::size_t>(bytes) % kGranule != 0)
     return CUDA_ERROR_INVALID_VALUE;
   auto physical = std::make_shared<Physical>();
-  physical->fd = dup(fd);  // the exporter's memory: nothing is charged here
+  physical->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (physical->fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  // The exporter's memory: nothing is charged here.
   physical->bytes = static_cast<std::size_t>(bytes);
   physical->prop.type = 1;
   physical->prop.requestedHandleTypes = 1;

@@ -77,9 +77,11 @@ class Launch {
   Launch(const Program& program, std::size_t kernel, const Memory& memory,
          const LaunchOptions& options)
       : program_(program), kernel_(kernel), options_(options) {
+    holds_.emplace_back(memory);
     for (const Memory::Range& range : memory.ranges())
       ranges_.push_back({range.begin, range.end});
     for (const Memory* const peer : options.peers) {
+      holds_.emplace_back(*peer);
       for (const Memory::Range& range : peer->ranges())
         ranges_.push_back({range.begin, range.end});
     }
@@ -264,6 +266,7 @@ class Launch {
   const Program& program_;
   const std::size_t kernel_;
   const LaunchOptions& options_;
+  std::vector<Memory::Hold> holds_;  // what lies in ranges_ stays
   std::vector<AddressRange> ranges_;
   LaunchState state_;
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks

@@ -47,9 +47,9 @@ struct LaunchOptions {
                                                    std::uint32_t dynamic_shared_bytes);
 
 /// Runs one kernel to its end on the calling thread and `workers` - 1 others. What is allocated
-/// meanwhile is not accessible, what the kernel uses must not be freed. A fault of the kernel is a
-/// value, an impossible launch (block too large, wrong parameter size, too much shared memory) an
-/// error of code kLimit.
+/// meanwhile is not accessible, what is freed meanwhile still is. A fault of the kernel is a value,
+/// an impossible launch (block too large, wrong parameter size, too much shared memory) an error of
+/// code kLimit.
 [[nodiscard]] Result<std::optional<Fault>> launch(const Program& program, std::size_t kernel,
                                                   const Memory& memory,
                                                   const LaunchOptions& options);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/exec/executor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -639,6 +642,77 @@ TEST(DeviceMemory, GoesOnWhenAddressesAreUsedUp) {
     std::memset(reinterpret_cast<void*>(static_cast<std::uintptr_t>(*address)), 1, 30'000);
     ASSERT_TRUE(memory.free(*address));
   }
+}
+
+/// True if the kernel can read a byte there.
+bool is_readable(std::uint64_t address) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const bool is_read =
+      write(ends[1], reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), 1) == 1;
+  close(ends[0]);
+  close(ends[1]);
+  return is_read;
+}
+
+TEST(DeviceMemory, WhatIsHeldStaysUntilItIsLetGo) {
+  auto memory = Memory::create(1 << 20).value();
+  const std::uint64_t a = memory.allocate(5000).value();
+  {
+    const Memory::Hold first(memory);
+    const Memory::Hold second(memory);
+    EXPECT_TRUE(memory.free(a));
+    EXPECT_EQ(memory.find(a).end, 0U);
+    EXPECT_EQ(memory.used_bytes(), 0U);
+    EXPECT_TRUE(is_readable(a + 4999));
+    EXPECT_FALSE(memory.free(a));
+  }
+  EXPECT_FALSE(is_readable(a));
+}
+
+TEST(DeviceMemory, AddressesThatAreHeldAreNotGivenAgain) {
+  auto memory = Memory::create(1 << 16).value();
+  const std::uint64_t first = memory.allocate(30'000).value();
+  const Memory::Hold hold(memory);
+  EXPECT_TRUE(memory.free(first));
+  for (int i = 0; i < 1000; ++i) {
+    const auto address = memory.allocate(30'000);
+    if (!address) break;  // all are held
+    ASSERT_TRUE(*address + 30'000 <= first || *address >= first + 30'000);
+    ASSERT_TRUE(memory.free(*address));
+  }
+  EXPECT_TRUE(is_readable(first));
+}
+
+TEST(DeviceMemory, MappingsThatAreHeld) {
+  constexpr std::uint64_t kBytes = Memory::kGranule;
+  auto memory = Memory::create(kBytes * 4).value();
+  const int fd = memfd_create("test", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, static_cast<off_t>(kBytes)), 0);
+  const std::uint64_t at = memory.reserve(kBytes * 2).value();
+  const Memory::Range low{at, at + kBytes}, high{at + kBytes, at + 2 * kBytes};
+  EXPECT_TRUE(memory.map(low, fd, 0));
+  EXPECT_TRUE(memory.map(high, fd, 0));
+  EXPECT_FALSE(is_readable(at));
+  EXPECT_TRUE(memory.set_accessible({at, at + 2 * kBytes}, true));
+  {
+    const Memory::Hold hold(memory);
+    EXPECT_TRUE(memory.set_accessible(low, false));
+    EXPECT_EQ(memory.find(at).end, 0U);
+    EXPECT_TRUE(is_readable(at));
+    // Unmapped, and at once something else there: the new mapping stays.
+    EXPECT_TRUE(memory.unmap(high));
+    EXPECT_TRUE(is_readable(high.begin));
+    EXPECT_TRUE(memory.map(high, fd, 0));
+    EXPECT_TRUE(memory.set_accessible(high, true));
+  }
+  EXPECT_FALSE(is_readable(at));
+  EXPECT_TRUE(is_readable(high.begin));
+  EXPECT_TRUE(memory.unmap({at, at + 2 * kBytes}));
+  EXPECT_FALSE(is_readable(high.begin));
+  // Behind a reservation nothing begins at once.
+  EXPECT_GE(memory.allocate(1).value(), high.end + Memory::kGuardBytes);
+  close(fd);
 }
 
 }  // namespace

@@ -49,9 +49,12 @@ struct Memory::State {
 
   mutable std::mutex mutex;
   std::uint64_t base{0}, reserved_bytes{0}, capacity{0};
-  std::uint64_t used{0}, next{0};             // guarded by mutex; next: offset
-  std::map<std::uint64_t, Block> blocks;      // guarded by mutex; by begin
-  std::map<std::uint64_t, Mapping> mappings;  // guarded by mutex; within reserved blocks
+  std::uint64_t used{0}, next{0};                   // guarded by mutex; next: offset
+  std::map<std::uint64_t, Block> blocks;            // guarded by mutex; by begin
+  std::map<std::uint64_t, Mapping> mappings;        // guarded by mutex; within reserved blocks
+  std::uint32_t holds{0};                           // guarded by mutex
+  std::map<std::uint64_t, std::uint64_t> withheld;  // guarded by mutex; gone, but held: begin, end
+  bool is_protection_late{false};                   // guarded by mutex
 
   State() = default;
   State(const State&) = delete;
@@ -69,13 +72,48 @@ struct Memory::State {
       return base + ahead;
     }
     // Addresses are used up: the first gap that is large enough.
-    std::uint64_t at = rounded_up(base, align);
+    std::map<std::uint64_t, std::uint64_t> taken = withheld;
     for (const auto& [begin, block] : blocks) {
-      if (begin < base || block.use == Use::kForeign) continue;
+      if (begin >= base && block.use != Use::kForeign) taken[begin] = block.end;
+    }
+    std::uint64_t at = rounded_up(base, align);
+    for (const auto& [begin, end] : taken) {
       if (begin >= at + span) return at;
-      at = rounded_up(rounded_up(block.end, kPage) + kGuardBytes, align);
+      at = std::max(at, rounded_up(rounded_up(end, kPage) + kGuardBytes, align));
     }
     return at + span <= base + reserved_bytes ? at : 0;
+  }
+
+  /// Gives pages back, at once or when nobody holds them any more.
+  void give_back(Range range) {
+    if (holds == 0) {
+      withdraw(range.begin, range.end - range.begin);
+      return;
+    }
+    std::uint64_t& end = withheld[range.begin];
+    end = std::max(end, range.end);
+  }
+  /// Something new lies there.
+  void forget_withheld(Range range) {
+    auto each = withheld.lower_bound(range.begin);
+    if (each != withheld.begin() && std::prev(each)->second > range.begin) --each;
+    while (each != withheld.end() && each->first < range.end) {
+      const auto [begin, end] = *each;
+      each = withheld.erase(each);
+      if (begin < range.begin) withheld[begin] = range.begin;
+      if (end > range.end) each = withheld.emplace(range.end, end).first;
+    }
+  }
+  void let_go() {
+    if (--holds != 0) return;
+    for (const auto& [begin, end] : withheld)
+      withdraw(begin, end - begin);
+    withheld.clear();
+    if (!std::exchange(is_protection_late, false)) return;
+    for (const auto& [begin, mapping] : mappings) {
+      if (mapping.is_accessible) continue;
+      CHECK(mprotect(pointer_to(begin), mapping.end - begin, PROT_NONE) == 0);
+    }
   }
 
   [[nodiscard]] bool overlaps_block(Range range) const {
@@ -97,6 +135,16 @@ struct Memory::State {
     return at == range.end && range.begin < range.end;
   }
 };
+
+Memory::Hold::Hold(const Memory& memory) : state_(memory.state_.get()) {
+  const std::scoped_lock lock(state_->mutex);
+  ++state_->holds;
+}
+Memory::Hold::~Hold() {
+  if (state_ == nullptr) return;
+  const std::scoped_lock lock(state_->mutex);
+  state_->let_go();
+}
 
 Memory::Memory(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Memory::Memory(Memory&&) noexcept = default;
@@ -160,7 +208,7 @@ Result<void> Memory::free(std::uint64_t address) {
         fmt::format("free 0x{:x} on the software device: no allocation begins there", address)};
   }
   const std::uint64_t bytes = found->second.end - address;
-  withdraw(address, rounded_up(bytes, kPage));
+  state.give_back({address, address + rounded_up(bytes, kPage)});
   if (found->second.use == State::Use::kDevice) state.used -= bytes;
   state.blocks.erase(found);
   return {};
@@ -189,8 +237,9 @@ Result<void> Memory::remove_foreign(std::uint64_t begin) {
 Result<std::uint64_t> Memory::reserve(std::uint64_t bytes) {
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);
-  const std::uint64_t address =
-      bytes == 0 || bytes % kGranule != 0 ? 0 : state.place_for(bytes, kGranule);
+  const std::uint64_t address = bytes == 0 || bytes % kGranule != 0 || bytes > state.reserved_bytes
+                                    ? 0
+                                    : state.place_for(bytes + kGuardBytes, kGranule);
   if (address == 0)
     return Error{kansoku::Code::kLimit, fmt::format("reserve {} bytes of addresses", bytes)};
   state.blocks.emplace(address, State::Block{address + bytes, State::Use::kReserved});
@@ -227,6 +276,7 @@ Result<void> Memory::map(Range range, int fd, std::uint64_t file_offset) {
   if (place == MAP_FAILED)
     return Error{kansoku::Code::kUnavailable,
                  fmt::format("map at 0x{:x}: {}", range.begin, std::strerror(errno))};
+  state.forget_withheld(range);
   state.mappings.emplace(range.begin, State::Mapping{range.end, false});
   return {};
 }
@@ -236,7 +286,7 @@ Result<void> Memory::unmap(Range range) {
   const std::scoped_lock lock(state.mutex);
   if (!state.is_mapped_whole(range))
     return Error{kansoku::Code::kNotFound, fmt::format("unmap 0x{:x}: not mapped", range.begin)};
-  withdraw(range.begin, range.end - range.begin);
+  state.give_back(range);
   state.mappings.erase(state.mappings.find(range.begin), state.mappings.lower_bound(range.end));
   return {};
 }
@@ -247,8 +297,10 @@ Result<void> Memory::set_accessible(Range range, bool is_accessible) {
   if (!state.is_mapped_whole(range))
     return Error{kansoku::Code::kNotFound,
                  fmt::format("access to 0x{:x}: not mapped", range.begin)};
-  if (mprotect(pointer_to(range.begin), range.end - range.begin,
-               is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+  const bool is_late = !is_accessible && state.holds != 0;
+  state.is_protection_late = state.is_protection_late || is_late;
+  if (!is_late && mprotect(pointer_to(range.begin), range.end - range.begin,
+                           is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
     return Error{kansoku::Code::kUnavailable,
                  fmt::format("access to 0x{:x}: {}", range.begin, std::strerror(errno))};
   const auto end = state.mappings.lower_bound(range.end);

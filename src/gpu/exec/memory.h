@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/result.h"
@@ -14,9 +15,11 @@ namespace kansoku::gpu::exec {
 /// pointer is a host address. Allocations are zero-filled at first, separated by unmapped gaps of
 /// at least kGuardBytes, and never reuse an address before the range is used up: an access after
 /// the end or after freeing is told apart from a good one. Beside them: host memory that kernels
-/// may access, and addresses that are reserved first and mapped later. Any thread; what one thread
-/// frees another must no longer use.
+/// may access, and addresses that are reserved first and mapped later. Any thread.
 class Memory {
+ private:
+  struct State;
+
  public:
   static constexpr std::uint64_t kAlign = 256;  // what cuMemAlloc promises
   static constexpr std::uint64_t kGuardBytes = 4096;
@@ -29,6 +32,19 @@ class Memory {
   enum class Kind : std::uint8_t {
     kDevice,  // counts against the capacity
     kHost,    // of this process, allocated here; does not count
+  };
+
+  /// While one lives, what is freed, unmapped or made inaccessible stays where it is, for those who
+  /// looked it up before. Must not outlive the memory. Any thread.
+  class Hold {
+   public:
+    explicit Hold(const Memory& memory);
+    Hold(Hold&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Hold& operator=(Hold&&) = delete;
+    ~Hold();
+
+   private:
+    State* state_;
   };
 
   /// A device with `capacity_bytes`; kUnavailable if the addresses cannot be reserved.
@@ -75,7 +91,6 @@ class Memory {
   [[nodiscard]] std::uint64_t used_bytes() const;
 
  private:
-  struct State;
   explicit Memory(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

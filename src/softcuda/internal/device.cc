@@ -53,8 +53,14 @@ CUresult code_of(gpu::exec::FaultKind kind) {
   }
 }
 
-CUresult run(const std::shared_ptr<Context>& context, const KernelLaunch& launch) {
+CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch) {
   Runtime& all = *runtime();
+  // A graph's kernel runs where its module is, whichever stream the graph was given to.
+  const std::shared_ptr<Context> context = launch.function->module->context.lock();
+  const auto program = launch.function->module->get();
+  if (context == nullptr || context->is_destroyed || program == nullptr) {
+    return current->is_destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  }
   Device& device = *context->device;
   gpu::exec::LaunchOptions options;
   options.grid = launch.grid;
@@ -86,8 +92,7 @@ CUresult run(const std::shared_ptr<Context>& context, const KernelLaunch& launch
   device.busy.begin(ns_of(begin));
   ++device.launches;
   if (device.slot != nullptr) ++device.slot->launches;
-  const auto fault = gpu::exec::launch(*launch.function->module->program, launch.function->kernel,
-                                       device.memory, options);
+  const auto fault = gpu::exec::launch(*program, launch.function->kernel, device.memory, options);
   device.slow_down(all.clock.now() - begin, context->cancel);
   device.busy.end(ns_of(all.clock.now()));
   for (const gpu::exec::Fault& hazard : seen.hazards)
@@ -102,7 +107,33 @@ CUresult run(const std::shared_ptr<Context>& context, const KernelLaunch& launch
   return code_of((*fault)->kind);
 }
 
+/// What the pieces of one side of a copy span.
+std::size_t span_of(std::size_t width, std::array<std::size_t, 2> counts,
+                    std::array<std::size_t, 2> steps) {
+  return (counts[0] - 1) * steps[0] + (counts[1] - 1) * steps[1] + width;
+}
+
+/// Memory may have been freed since the call was made; the holds keep it from here on.
+struct Holds {
+  std::vector<gpu::exec::Memory::Hold> all;
+  Holds() {
+    for (const auto& device : runtime()->devices)
+      all.emplace_back(device->memory);
+    all.emplace_back(*runtime()->host);
+  }
+};
+
 CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
+  const Holds holds;
+  const auto is_there = [&](const std::byte* place, std::size_t pitch, std::size_t slice) {
+    return runtime()->may_touch(reinterpret_cast<std::uint64_t>(place),
+                                span_of(copy.width, {copy.height, copy.depth}, {pitch, slice}));
+  };
+  if (!is_there(copy.to, copy.to_pitch, copy.to_slice) ||
+      (copy.staged == nullptr && !is_there(copy.from, copy.from_pitch, copy.from_slice))) {
+    log_line("copy: its memory is no longer allocated");
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   Device& device = *context->device;
   const sys::RealClock& clock = runtime()->clock;
   const BootTime begin = clock.now();
@@ -127,6 +158,12 @@ CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
 
 CUresult run(const std::shared_ptr<Context>& context, const Fill& fill) {
   const CUDA_MEMSET_NODE_PARAMS& shape = fill.shape;
+  const Holds holds;
+  if (!runtime()->may_touch(shape.dst, span_of(shape.width * shape.elementSize, {shape.height, 1},
+                                               {shape.pitch, 0}))) {
+    log_line("fill: its memory is no longer allocated");
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   const sys::RealClock& clock = runtime()->clock;
   const BootTime begin = clock.now();
   context->device->busy.begin(ns_of(begin));
@@ -146,7 +183,7 @@ CUresult run(const std::shared_ptr<Context>& context, const Fill& fill) {
 }
 
 /// Flags: 0 at least, 1 equal, 2 and, 3 nor; numbers compared as the hardware does, cyclically.
-bool holds(const ValueOperation& operation, std::uint64_t value) {
+bool is_met(const ValueOperation& operation, std::uint64_t value) {
   switch (operation.flags & 3) {
     case 0:
       return operation.is_wide
@@ -165,6 +202,9 @@ bool holds(const ValueOperation& operation, std::uint64_t value) {
 }
 
 CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& operation) {
+  const Holds holds;
+  if (!runtime()->may_touch(operation.address, operation.is_wide ? 8 : 4))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   auto* const wide =
       reinterpret_cast<std::uint64_t*>(static_cast<std::uintptr_t>(operation.address));
   auto* const narrow =
@@ -183,7 +223,7 @@ CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& oper
   };
   // Nobody tells when memory changes: look again, ever more seldom.
   auto pause = std::chrono::microseconds{1};
-  while (!holds(operation, value())) {
+  while (!is_met(operation, value())) {
     if (context->cancel) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (context->error.load() != CUDA_SUCCESS) return CUDA_SUCCESS;
     std::this_thread::sleep_for(pause);
@@ -193,21 +233,17 @@ CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& oper
 }
 
 CUresult run(const FreeMemory& operation) {
-  Device* const device = runtime()->device_of(operation.pointer);
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto range = device->memory.find(operation.pointer);
+  Runtime& all = *runtime();
+  Allocation allocation;
   {
-    const std::scoped_lock lock(runtime()->pooled_mutex);
-    const auto found = runtime()->pooled.find(operation.pointer);
-    if (found != runtime()->pooled.end()) {
-      const std::scoped_lock pool(found->second->mutex);
-      found->second->used -= range.end - range.begin;
-      runtime()->pooled.erase(found);
-    }
+    const std::scoped_lock lock(all.allocations_mutex);
+    const auto found = all.allocations.find(operation.pointer);
+    if (found == all.allocations.end()) return CUDA_SUCCESS;  // gone with its context
+    allocation = std::move(found->second);
+    all.allocations.erase(found);
   }
-  const bool is_free = device->memory.free(operation.pointer).has_value();
-  device->note_memory();
-  return is_free ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  all.give_back(operation.pointer, allocation);
+  return CUDA_SUCCESS;
 }
 
 CUresult run_graph(const std::shared_ptr<Context>& context, const Graph& graph) {
@@ -229,33 +265,23 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     CUresult operator()(const Copy& copy) const { return run(context, copy); }
     CUresult operator()(const Fill& fill) const { return run(context, fill); }
     CUresult operator()(const HostCall& call) const {
+      is_in_callback() = true;
       call.function(call.user_data);
+      is_in_callback() = false;
       return CUDA_SUCCESS;
     }
     CUresult operator()(const StreamCallback& call) const {
+      is_in_callback() = true;
       call.function(call.stream, static_cast<CUresult>(context->error.load()), call.user_data);
+      is_in_callback() = false;
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventRecord& record) const {
-      const std::uint64_t now = ns_of(runtime()->clock.now());
-      if (record.record != nullptr) {
-        record.record->time_ns = now;
-        return CUDA_SUCCESS;
-      }
-      // Of a graph: the event's last record is this one.
-      auto made = std::make_shared<Record>();
-      made->time_ns = now;
-      const std::scoped_lock lock(record.event->mutex);
-      record.event->record = std::move(made);
+      record.record->time_ns = ns_of(runtime()->clock.now());
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventWait& wait) const {
-      std::shared_ptr<Record> record;
-      {
-        const std::scoped_lock lock(wait.event->mutex);
-        record = wait.event->record;
-      }
-      if (record != nullptr) record->point.wait();
+      if (wait.record != nullptr) wait.record->point.wait();
       return CUDA_SUCCESS;
     }
     CUresult operator()(const FreeMemory& free) const { return run(free); }
@@ -285,8 +311,8 @@ Device::Device(int number, gpu::exec::Memory device_memory, Telemetry* shared)
       telemetry(shared),
       slot(shared == nullptr ? nullptr : take_slot(*shared)),
       busy(slot) {
-  default_pool.device = number;
-  default_pool.is_default = true;
+  default_pool->device = number;
+  default_pool->is_default = true;
   if (telemetry != nullptr) {
     telemetry->memory_bytes = memory.capacity_bytes();
     telemetry->sm_count = kSmCount;
@@ -389,6 +415,52 @@ bool Runtime::is_known(std::uint64_t address, std::size_t bytes) const {
     at = range.end;
   } while (at < end);
   return true;
+}
+
+bool Runtime::may_touch(std::uint64_t address, std::size_t bytes) const {
+  const bool is_ours = device_of(address) != nullptr || host->is_own(address);
+  return !is_ours || is_known(address, bytes);
+}
+
+bool Runtime::find_allocation(CUdeviceptr address, Allocation& allocation) {
+  const std::scoped_lock lock(allocations_mutex);
+  auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return false;
+  --after;
+  if (address - after->first >= after->second.bytes) return false;
+  allocation = after->second;
+  return true;
+}
+
+void Runtime::give_back(CUdeviceptr pointer, const Allocation& allocation) {
+  if (allocation.pool != nullptr) {
+    const std::scoped_lock lock(allocation.pool->mutex);
+    allocation.pool->used -= allocation.bytes;
+  }
+  if (allocation.is_registered) {
+    static_cast<void>(host->remove_foreign(pointer));
+  } else if (allocation.device == nullptr) {
+    static_cast<void>(host->free(pointer));
+  } else {
+    static_cast<void>(allocation.device->memory.free(pointer));
+    allocation.device->note_memory();
+  }
+}
+
+void Runtime::free_all_of(const Context& context) {
+  std::map<CUdeviceptr, Allocation> its;
+  {
+    const std::scoped_lock lock(allocations_mutex);
+    for (auto each = allocations.begin(); each != allocations.end();) {
+      // Pools are the device's: of theirs only the primary context's end frees what is left.
+      const bool is_its = each->second.context == context.id &&
+                          (each->second.pool == nullptr || context.is_primary);
+      if (is_its) its.insert(*each);
+      each = is_its ? allocations.erase(each) : std::next(each);
+    }
+  }
+  for (const auto& [pointer, allocation] : its)
+    give_back(pointer, allocation);
 }
 
 bool Runtime::is_pinned(const void* address, std::size_t bytes) const {

@@ -6,6 +6,28 @@
 
 namespace kansoku::softcuda {
 
+GraphNode::~GraphNode() {
+  const std::scoped_lock lock(runtime()->nodes_mutex);
+  runtime()->nodes.erase(this);
+}
+
+void publish(GraphNode& node) {
+  {
+    const std::scoped_lock lock(runtime()->nodes_mutex);
+    runtime()->nodes.insert(&node);
+  }
+  auto* const child = std::get_if<ChildGraph>(&node.operation);
+  if (child == nullptr) return;
+  child->graph->is_child = true;
+  publish(*child->graph);
+  child->handle = runtime()->graphs.add<CUgraph>(child->graph);
+}
+
+void publish(const Graph& graph) {
+  for (const auto& node : graph.nodes)
+    publish(*node);
+}
+
 GraphNode* Graph::add(CUgraphNodeType type, Operation operation, std::vector<GraphNode*> after) {
   auto node = std::make_unique<GraphNode>();
   node->graph = this;
@@ -55,6 +77,7 @@ std::shared_ptr<Graph> Graph::clone() const {
     if (auto* const child = std::get_if<ChildGraph>(&twin->operation)) {
       child->graph = child->graph->clone();
       child->graph->is_child = true;
+      child->handle = nullptr;
     }
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {

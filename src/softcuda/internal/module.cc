@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "cuda/fatbin.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"
-#include "softcuda/internal/runtime.h"
+#include "softcuda/internal/images.h"
 
 namespace kansoku::softcuda {
 namespace {
 
 constexpr std::uint32_t kArchitecture = 80;
 constexpr std::uint32_t kPtxMajorMax = 9;
-constexpr std::size_t kThreadsMax = 1024;
+constexpr std::uint32_t kThreadsMax = 1024;
 constexpr std::uint32_t kSharedDefaultMax = 48 * 1024, kSharedOptInMax = 227 * 1024;
 
 /// The 24 bytes that nvcc and clang put into .nvFatBinSegment.
@@ -25,59 +28,75 @@ struct Wrapper {
   const void* link;
 };
 
-/// PTX text from whatever was given.
-CUresult text_of(const void* image, std::string& text, std::string& log) {
+/// The bytes at the beginning, as far as a text that ends before leaves them.
+std::uint32_t magic_of(const void* data) {
   std::uint32_t magic = 0;
-  std::memcpy(&magic, image, sizeof magic);
-  const void* data = image;
-  if (magic == kWrapperMagic) {
-    Wrapper wrapper{};
-    std::memcpy(&wrapper, image, sizeof wrapper);
-    if (wrapper.version != 1 || wrapper.data == nullptr) {
-      log =
-          "relocatable device code (-rdc=true) needs a PTX linker, which the software device lacks";
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
-    data = wrapper.data;
-    std::memcpy(&magic, data, sizeof magic);
+  const auto* const bytes = static_cast<const char*>(data);
+  std::memcpy(&magic, bytes, strnlen(bytes, sizeof magic));
+  return magic;
+}
+
+CUresult text_of_fatbin(const Image& image, std::string& text, std::string& log) {
+  constexpr std::size_t kHeaderBytes = 16;
+  const auto* const bytes = static_cast<const std::byte*>(image.data);
+  const auto size = fatbin_bytes({bytes, std::min(kHeaderBytes, image.bytes)});
+  if (!size || *size > image.bytes) {
+    log = size ? "the fatbin is longer than its file" : size.error().what;
+    return CUDA_ERROR_INVALID_IMAGE;
   }
-  if (magic == kFatbinMagic) {
-    const auto* const bytes = static_cast<const std::byte*>(data);
-    const auto size = fatbin_bytes({bytes, 16});
-    if (!size) {
-      log = size.error().what;
-      return CUDA_ERROR_INVALID_IMAGE;
-    }
-    const auto entries = read_fatbin({bytes, *size});
-    if (!entries) {
-      log = entries.error().what;
-      return CUDA_ERROR_INVALID_IMAGE;
-    }
-    auto ptx = best_ptx(*entries, kArchitecture);
-    if (!ptx) {
-      log = ptx.error().what;
-      return ptx.error().code == Code::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU
-                                                 : CUDA_ERROR_INVALID_IMAGE;
-    }
-    text = std::move(*ptx);
-    return CUDA_SUCCESS;
+  const auto entries = read_fatbin({bytes, *size});
+  if (!entries) {
+    log = entries.error().what;
+    return CUDA_ERROR_INVALID_IMAGE;
   }
-  if (std::memcmp(data, "\177ELF", 4) == 0) {
-    log = "machine code only (an ELF image): the software device executes PTX";
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  auto ptx = best_ptx(*entries, kArchitecture);
+  if (!ptx) {
+    log = ptx.error().what;
+    return ptx.error().code == Code::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                               : CUDA_ERROR_INVALID_IMAGE;
   }
-  const auto* const begin = static_cast<const char*>(data);
-  text.assign(begin, strnlen(begin, gpu::ptx::kTextBytesMax));
+  text = std::move(*ptx);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult load_image(const std::shared_ptr<Context>& context, const void* image,
-                    std::shared_ptr<Module>& module, std::string& log) {
-  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::string text;
-  KANSOKU_CU_TRY(text_of(image, text, log));
+CUresult text_of(const Image& image, std::string& text, std::string& log) {
+  if (image.data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Image inner = image;
+  constexpr std::uint32_t kElfMagic = 0x464c457f;
+  std::uint32_t magic = magic_of(inner.data);
+  // A file cannot point to what was compiled into a program.
+  if (magic == kWrapperMagic && image.bytes == SIZE_MAX) {
+    Wrapper wrapper{};
+    std::memcpy(&wrapper, image.data, sizeof wrapper);
+    if (wrapper.version != 1 || wrapper.data == nullptr) {
+      log =
+          "relocatable device code (-rdc=true) needs a PTX linker, which the software device lacks";
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    inner.data = wrapper.data;
+    magic = magic_of(inner.data);
+  }
+  if (magic == kFatbinMagic) return text_of_fatbin(inner, text, log);
+  if (magic == kElfMagic) {
+    log = "machine code only (an ELF image): the software device executes PTX";
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  const auto* const begin = static_cast<const char*>(inner.data);
+  const bool is_text = std::isprint(static_cast<unsigned char>(*begin)) != 0 ||
+                       std::isspace(static_cast<unsigned char>(*begin)) != 0;
+  if (!is_text) {
+    log = "neither PTX text nor a fatbin";
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  text.assign(begin, strnlen(begin, std::min(gpu::ptx::kTextBytesMax + 1, inner.bytes)));
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult parse(const std::string& text, gpu::ptx::Module& module, std::string& log) {
   auto parsed = gpu::ptx::parse_module(text);
   if (!parsed) {
     log = parsed.error().what;
@@ -91,14 +110,33 @@ CUresult load_image(const std::shared_ptr<Context>& context, const void* image,
   for (const gpu::ptx::Diagnostic& diagnostic : gpu::ptx::verify(*parsed))
     log += fmt::format("ptx line {}: {}\n", diagnostic.place.line, diagnostic.message);
   if (!log.empty()) return CUDA_ERROR_INVALID_PTX;
+  module = std::move(*parsed);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult kernels_of(const std::string& text, std::vector<std::string>& names, std::string& log) {
+  gpu::ptx::Module parsed;
+  KANSOKU_CU_TRY(parse(text, parsed, log));
+  for (const gpu::ptx::Function& function : parsed.functions) {
+    if (function.is_entry) names.push_back(function.name);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult load_text(const std::shared_ptr<Context>& context, const std::string& text,
+                   std::shared_ptr<Module>& module, std::string& log) {
+  gpu::ptx::Module parsed;
+  KANSOKU_CU_TRY(parse(text, parsed, log));
   auto made = std::make_shared<Module>();
   made->context = context;
-  auto program = gpu::exec::Program::load(std::move(*parsed), context->device->memory);
+  auto program = gpu::exec::Program::load(std::move(parsed), context->device->memory);
   if (!program) {
     log = program.error().what;
     return program.error().code == Code::kLimit ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
   }
-  made->program = std::move(*program);
+  made->program = std::make_shared<const gpu::exec::Program>(std::move(*program));
   context->device->note_memory();
   module = std::move(made);
   return CUDA_SUCCESS;
@@ -121,12 +159,14 @@ CUresult take_arguments(const gpu::exec::KernelInfo& info, KernelLaunch& launch,
   const void* buffer = nullptr;
   std::size_t bytes = 0;
   constexpr std::size_t kPairsMax = 16;
+  constexpr std::uintptr_t kBuffer = 1, kBufferBytes = 2;
   for (std::size_t i = 0; i < kPairsMax && extra[2 * i] != nullptr; ++i) {
     const auto key = reinterpret_cast<std::uintptr_t>(extra[2 * i]);
     void* const value = extra[2 * i + 1];
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (key == 1) buffer = value;
-    if (key == 2) std::memcpy(&bytes, value, sizeof bytes);
+    if (key != kBuffer && key != kBufferBytes) return CUDA_ERROR_INVALID_VALUE;
+    if (key == kBuffer) buffer = value;
+    if (key == kBufferBytes) std::memcpy(&bytes, value, sizeof bytes);
   }
   if (buffer == nullptr || bytes != info.params_total_bytes) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(launch.params.data(), buffer, bytes);
@@ -138,7 +178,7 @@ CUresult take_arguments(const gpu::exec::KernelInfo& info, KernelLaunch& launch,
 CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& launch, void** params,
                      void** extra) {
   launch.function = function;
-  const gpu::exec::KernelInfo& info = function->info();
+  const gpu::exec::KernelInfo& info = function->info;
   std::uint64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     constexpr std::uint32_t kGridMax[] = {0x7fffffff, 65535, 65535};
@@ -155,10 +195,10 @@ CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& la
   if (most[0] != 0 && threads > std::uint64_t{most[0]} * most[1] * most[2])
     return CUDA_ERROR_INVALID_VALUE;
   // More than 48 KiB only if the program asked for it.
-  const int allowed = function->dynamic_shared_max;
+  const int allowed = function->settings->dynamic_shared_max;
   const std::uint32_t dynamic_max =
-      allowed > 0 ? static_cast<std::uint32_t>(allowed)
-                  : kSharedDefaultMax - std::min(kSharedDefaultMax, info.shared_bytes);
+      allowed >= 0 ? static_cast<std::uint32_t>(allowed)
+                   : kSharedDefaultMax - std::min(kSharedDefaultMax, info.shared_bytes);
   if (launch.shared_bytes > dynamic_max || info.shared_bytes > kSharedOptInMax ||
       launch.shared_bytes > kSharedOptInMax - info.shared_bytes)
     return CUDA_ERROR_INVALID_VALUE;
@@ -170,6 +210,164 @@ CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& la
     if (blocks > resident) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return take_arguments(info, launch, params, extra);
+}
+
+namespace {
+
+constexpr std::size_t kOptionsMax = 64;
+
+/// Copies text into the buffer that JIT options name, and says how much of it was used.
+void write_log(std::string_view text, const JitOptions& jit, CUjit_option buffer_option,
+               CUjit_option size_option) {
+  char* buffer = nullptr;
+  void** size = nullptr;
+  for (unsigned i = 0; i < jit.count && i < kOptionsMax; ++i) {
+    if (jit.options[i] == buffer_option) buffer = static_cast<char*>(jit.values[i]);
+    if (jit.options[i] == size_option) size = &jit.values[i];
+  }
+  if (buffer == nullptr || size == nullptr) return;
+  const auto bytes = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(*size) & 0xffffffff);
+  if (bytes == 0) return;
+  const std::size_t taken = std::min(text.size(), bytes - 1);
+  std::memcpy(buffer, text.data(), taken);
+  buffer[taken] = '\0';
+  *size = reinterpret_cast<void*>(taken);
+}
+
+}  // namespace
+
+void report(const JitOptions& options, CUresult status, const std::string& log) {
+  write_log(log, options, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  write_log("", options, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+  if (status != CUDA_SUCCESS) log_line(fmt::format("load module: {}", log));
+}
+
+CUresult read_image(const char* path, std::string& bytes) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::stringstream text;
+  text << file.rdbuf();
+  bytes = std::move(text).str();
+  return bytes.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+}
+
+CUfunction function_of(const ModuleHandle& owner, const gpu::exec::Program& program,
+                       std::size_t kernel, std::shared_ptr<KernelSettings> settings) {
+  Module& module = *owner.module;
+  const std::scoped_lock lock(module.functions_mutex);
+  if (const auto function = module.functions[kernel].lock())
+    return reinterpret_cast<CUfunction>(function.get());
+  auto function = std::make_shared<Function>();
+  function->module = owner.module;
+  function->kernel = kernel;
+  function->info = program.kernels()[kernel];
+  function->module_handle = owner.handle;
+  function->settings =
+      settings != nullptr ? std::move(settings) : std::make_shared<KernelSettings>();
+  module.functions[kernel] = function;
+  return runtime()->functions.add<CUfunction>(std::move(function));
+}
+
+CUresult find_function(CUfunction handle, std::shared_ptr<Context> context,
+                       std::shared_ptr<Function>& function) {
+  if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  function = runtime()->functions.find(handle);
+  if (function != nullptr) return CUDA_SUCCESS;
+  const auto kernel = runtime()->kernels.find(handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (context == nullptr) KANSOKU_CU_TRY(enter(context));
+  CUfunction its = nullptr;
+  KANSOKU_CU_TRY(function_of(*kernel, context, &its));
+  function = runtime()->functions.find(its);
+  return function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult find_variable(const std::shared_ptr<Module>& module, const char* name,
+                       CUdeviceptr* pointer, std::size_t* bytes) {
+  if (name == nullptr || (pointer == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const auto program = module->get();
+  if (program == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto range = program->find_variable(name);
+  if (!range) return CUDA_ERROR_NOT_FOUND;
+  if (pointer != nullptr) *pointer = range->begin;
+  if (bytes != nullptr) *bytes = range->end - range->begin;
+  return CUDA_SUCCESS;
+}
+
+std::uint32_t threads_max(const gpu::exec::KernelInfo& info) {
+  for (const auto& bound : {info.bounds.required_threads, info.bounds.max_threads}) {
+    if (bound[0] != 0) return bound[0] * bound[1] * bound[2];
+  }
+  return kThreadsMax;
+}
+
+CUresult attribute_of(const Function& function, CUfunction_attribute attribute, int* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const gpu::exec::KernelInfo& info = function.info;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = static_cast<int>(threads_max(info));
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = static_cast<int>(info.shared_bytes);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: {
+      std::uint64_t bytes = 0;
+      const auto program = function.module->get();
+      if (program == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      for (const auto& variable : program->module().variables)
+        bytes += variable.space == gpu::ptx::Space::kConst ? variable.bytes() : 0;
+      *value = static_cast<int>(bytes);
+      return CUDA_SUCCESS;
+    }
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *value = static_cast<int>(info.local_bytes);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = static_cast<int>(std::min(info.registers, 255U));
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = 80;  // of the architecture
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const int set = function.settings->dynamic_shared_max;
+      *value = set >= 0 ? set : 48 * 1024 - static_cast<int>(std::min(info.shared_bytes, 49152U));
+      return CUDA_SUCCESS;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      *value = function.settings->carveout;
+      return CUDA_SUCCESS;
+    default:
+      *value = 0;
+      return attribute < 0 || attribute > 15 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+}
+
+CUresult set_attribute(Function& function, CUfunction_attribute attribute, int value) {
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      if (value < 0 || static_cast<std::uint32_t>(value) + function.info.shared_bytes > 227 * 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+      function.settings->dynamic_shared_max = value;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
+      function.settings->carveout = value;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult param_of(const Function& function, std::size_t index, std::size_t* offset,
+                  std::size_t* bytes) {
+  const gpu::exec::KernelInfo& info = function.info;
+  if (offset == nullptr || index >= info.param_offsets.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = info.param_offsets[index];
+  if (bytes != nullptr) *bytes = info.param_bytes[index];
+  return CUDA_SUCCESS;
 }
 
 }  // namespace kansoku::softcuda

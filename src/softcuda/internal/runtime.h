@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,8 +67,22 @@ class Registry {
   }
   template <class Predicate>
   void remove_if(const Predicate& predicate) {
+    std::vector<std::shared_ptr<Object>> removed;  // ends when the lock is free again
     const std::scoped_lock lock(mutex_);
-    std::erase_if(live_, [&](const auto& entry) { return predicate(*entry.second); });
+    for (auto entry = live_.begin(); entry != live_.end();) {
+      if (!predicate(*entry->second)) {
+        ++entry;
+        continue;
+      }
+      removed.push_back(std::move(entry->second));
+      entry = live_.erase(entry);
+    }
+  }
+  template <class Act>
+  void for_each(const Act& act) const {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [raw, object] : live_)
+      act(*object);
   }
 
  private:
@@ -100,28 +115,54 @@ struct Function;
 
 struct Module {
   std::weak_ptr<Context> context;
-  std::optional<gpu::exec::Program> program;
+  std::mutex program_mutex;
+  std::shared_ptr<const gpu::exec::Program> program;  // guarded by program_mutex; ends with context
   std::mutex functions_mutex;
   std::map<std::size_t, std::weak_ptr<Function>>
       functions;  // by kernel; guarded by functions_mutex
-};
 
-/// A kernel of a module, as CUfunction and CUkernel.
-struct Function {
-  std::shared_ptr<Module> module;
-  std::size_t kernel{0};
-  CUmodule module_handle{nullptr};
-  CUlibrary library_handle{nullptr};
-  std::atomic<int> dynamic_shared_max{0};  // set by attribute; 0: the default
-  std::atomic<int> carveout{-1};
-  [[nodiscard]] const gpu::exec::KernelInfo& info() const {
-    return module->program->kernels()[kernel];
+  /// Null if the context has ended.
+  [[nodiscard]] std::shared_ptr<const gpu::exec::Program> get() {
+    const std::scoped_lock lock(program_mutex);
+    return program;
   }
 };
 
-struct Library {
+/// What a program sets of a kernel.
+struct KernelSettings {
+  std::atomic<int> dynamic_shared_max{-1};  // -1: the default
+  std::atomic<int> carveout{-1};
+};
+
+/// A kernel of a module: CUfunction.
+struct Function {
   std::shared_ptr<Module> module;
+  std::size_t kernel{0};
+  gpu::exec::KernelInfo info;
   CUmodule module_handle{nullptr};
+  std::shared_ptr<KernelSettings> settings;  // of a library's kernel: the same in all contexts
+};
+
+/// An image of the process; a context gets a module of it when it first asks.
+struct Library {
+  struct Loaded {
+    std::weak_ptr<Context> context;
+    std::shared_ptr<Module> module;
+    CUmodule handle{nullptr};
+  };
+  std::string text;                  // PTX
+  std::vector<std::string> kernels;  // names, as the modules number them
+  std::mutex mutex;
+  std::map<std::uint64_t, Loaded> modules;  // by context; guarded by mutex
+  std::map<std::size_t, CUkernel> handles;  // by kernel; guarded by mutex
+};
+
+/// A kernel of a library, of whichever context: CUkernel.
+struct Kernel {
+  std::shared_ptr<Library> library;
+  CUlibrary library_handle{nullptr};
+  std::size_t index{0};
+  std::shared_ptr<KernelSettings> settings = std::make_shared<KernelSettings>();
 };
 
 // What a stream or a graph can do.
@@ -132,6 +173,7 @@ struct KernelLaunch {
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes{0};
   std::vector<std::byte> params;
+  std::vector<void*> param_places;  // into `params`, for who asks a graph's node for them
   bool is_cooperative{false};
 };
 /// Copy of `height` * `depth` lines of `width` bytes.
@@ -165,6 +207,7 @@ struct EventRecord {
   CUevent handle{nullptr};
 };
 struct EventWait {
+  std::shared_ptr<Record> record;  // of a graph: what the event was when the graph was launched
   std::shared_ptr<struct Event> event;
   CUevent handle{nullptr};
 };
@@ -213,12 +256,17 @@ struct GraphNode {
   std::vector<GraphNode*> after;  // those that must be done before
   bool is_enabled{true};
   const GraphNode* cloned_from{nullptr};
+  GraphNode() = default;
+  GraphNode(const GraphNode&) = delete;
+  GraphNode& operator=(const GraphNode&) = delete;
+  ~GraphNode();  // its handle ends with it
 };
 
 struct Graph {
   std::shared_ptr<Context> context;
   std::vector<std::unique_ptr<GraphNode>> nodes;  // in the order in which they were added
   bool is_child{false};
+  std::atomic<int> captures{0};  // streams add to it: none of its nodes may go
 
   GraphNode* add(CUgraphNodeType type, Operation operation, std::vector<GraphNode*> after);
   [[nodiscard]] bool holds(const GraphNode* node) const;
@@ -228,9 +276,14 @@ struct Graph {
   [[nodiscard]] std::shared_ptr<Graph> clone() const;
 };
 
+/// From now on programs know the nodes by their handles, and the graphs in them.
+void publish(GraphNode& node);
+void publish(const Graph& graph);
+
 struct GraphExec {
   std::mutex mutex;
   std::shared_ptr<Graph> graph;  // a copy of its own; guarded by mutex
+  Point last;                    // launch; guarded by mutex
   unsigned long long flags{0};
 };
 
@@ -242,7 +295,20 @@ struct Capture {
   Stream* origin{nullptr};
   std::uint64_t thread{0};
   std::atomic<bool> is_invalid{false};
+  std::atomic<bool> is_over{false};
   std::vector<std::weak_ptr<Stream>> streams;  // guarded by the context's order_mutex
+
+  Capture() = default;
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture() { end(); }
+  /// Once; what it recorded can be changed again.
+  void end() {
+    if (!is_over.exchange(true) && graph != nullptr) --graph->captures;
+  }
+  /// Ends it without a result, for all its streams. The context's order_mutex is held, and a
+  /// pointer to this by the caller.
+  void abandon();
 };
 
 /// Work that runs in order on a thread of its own. Any thread.
@@ -290,6 +356,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 struct MemoryPool {
   int device{0};
   bool is_default{false};
+  std::uint64_t bytes_max{0};  // 0: the device's
   std::mutex mutex;
   std::uint64_t used{0}, used_high{0}, release_threshold{0};  // guarded by mutex
   int reuse[4]{0, 1, 1, 1};                                   // guarded by mutex
@@ -318,9 +385,15 @@ struct Context : std::enable_shared_from_this<Context> {
   /// Submits to the stream, in the order that default streams ask for, or adds to its capture.
   CUresult enqueue(const std::shared_ptr<Stream>& stream, Operation operation, CUgraphNodeType type,
                    std::vector<Point> after = {}, Point* where = nullptr);
-  /// Waits for all streams; gives the context's error.
+  /// Waits for all streams; gives the context's error. Refused while one captures, which ends it.
   CUresult synchronize();
+  /// Waits for all streams; gives the context's error.
+  CUresult wait_for_all();
+  /// True if the stream captures; what is captured is of no use any more.
+  bool invalidate_capture(Stream& stream);
   void forget_dead_streams();  // order_mutex is held
+  /// What a blocking stream captures; null if none does. order_mutex is held.
+  [[nodiscard]] std::shared_ptr<Capture> capture_of_blocking() const;
 };
 
 /// Times of one device: how long something ran.
@@ -346,14 +419,14 @@ class Device {
   Telemetry* const telemetry;  // null: this process could not map it
   TelemetrySlot* const slot;   // null: nobody will see this process
   Busy busy;
-  MemoryPool default_pool;
+  const std::shared_ptr<MemoryPool> default_pool = std::make_shared<MemoryPool>();
   std::atomic<std::uint64_t> launches{0};  // kernels that the executor ran or refused at run time
 
   std::mutex mutex;
   std::shared_ptr<Context> primary;  // guarded by mutex
   CUcontext primary_handle{nullptr};
   unsigned primary_count{0}, primary_flags{0};
-  MemoryPool* pool{&default_pool};
+  std::shared_ptr<MemoryPool> pool{default_pool};
 
   [[nodiscard]] std::string name() const;
   [[nodiscard]] double speed() const;
@@ -368,6 +441,7 @@ struct Physical {
   std::size_t bytes{0};
   Device* device{nullptr};
   CUmemAllocationProp prop{};
+  std::uint32_t handles{0};  // guarded by the runtime's mapped_mutex
   Physical() = default;
   Physical(const Physical&) = delete;
   Physical& operator=(const Physical&) = delete;
@@ -375,8 +449,21 @@ struct Physical {
 };
 
 struct Link {
+  std::weak_ptr<Context> context;
   std::string text;  // what the inputs amount to
   bool is_complete{false};
+};
+
+/// What a program allocated, or registered.
+struct Allocation {
+  std::uint64_t context{0};  // by id
+  CUcontext context_handle{nullptr};
+  Device* device{nullptr};  // null: of the host
+  std::size_t bytes{0};
+  std::shared_ptr<MemoryPool> pool;  // null: of none
+  bool is_managed{false}, is_registered{false};
+  bool is_freed{false};  // in the order of a stream that has not got there yet
+  unsigned flags{0};
 };
 
 /// Everything of the process. Made by cuInit and never destroyed: threads of streams may run until
@@ -393,7 +480,8 @@ struct Runtime {
   Registry<Stream> streams;
   Registry<Event> events;
   Registry<Module> modules;
-  Registry<Function> functions;  // CUfunction and CUkernel
+  Registry<Function> functions;
+  Registry<Kernel> kernels;
   Registry<Library> libraries;
   Registry<Graph> graphs;
   Registry<GraphExec> graph_execs;
@@ -401,17 +489,16 @@ struct Runtime {
   Registry<Physical> physical;
   Registry<Link> links;
 
-  std::mutex pooled_mutex;
-  std::map<CUdeviceptr, MemoryPool*> pooled;  // guarded by pooled_mutex: from cuMemAllocAsync
-  std::mutex managed_mutex;
-  std::map<CUdeviceptr, std::size_t> managed;  // guarded by managed_mutex
+  std::mutex allocations_mutex;
+  std::map<CUdeviceptr, Allocation> allocations;  // guarded by allocations_mutex
   std::mutex mapped_mutex;
   std::map<CUdeviceptr, std::pair<std::size_t, std::shared_ptr<Physical>>>
       mapped;  // by mapped_mutex
-  std::mutex host_mutex;
-  std::map<std::uintptr_t, unsigned> host_flags;  // guarded by host_mutex: of pinned memory
-  std::mutex graph_mutex;  // graphs may be changed by one thread at a time; nodes by handle
-  std::map<const GraphNode*, Graph*> nodes;  // guarded by graph_mutex
+  std::mutex captures_mutex;
+  std::vector<std::weak_ptr<Capture>> captures;  // guarded by captures_mutex
+  std::mutex graph_mutex;                        // graphs may be changed by one thread at a time
+  std::mutex nodes_mutex;
+  std::set<const GraphNode*> nodes;  // guarded by nodes_mutex; those that programs know
   std::atomic<std::uint64_t> next_id{1};
 
   /// The device whose memory holds the address, host memory excepted; null if none.
@@ -419,6 +506,14 @@ struct Runtime {
   /// What [address, address + bytes) lies in: memory of a device or of the host that kernels see.
   [[nodiscard]] bool is_known(std::uint64_t address, std::size_t bytes) const;
   [[nodiscard]] bool is_pinned(const void* address, std::size_t bytes) const;
+  /// False for addresses of a device, or of the pinned memory, at which nothing is (any more).
+  [[nodiscard]] bool may_touch(std::uint64_t address, std::size_t bytes) const;
+  /// The allocation that holds the address; false if there is none.
+  [[nodiscard]] bool find_allocation(CUdeviceptr address, Allocation& allocation);
+  /// Frees what has been taken out of the list.
+  void give_back(CUdeviceptr pointer, const Allocation& allocation);
+  /// Frees what the context allocated.
+  void free_all_of(const Context& context);
 };
 
 /// Null before cuInit.
@@ -436,9 +531,21 @@ CUresult start_runtime();
 /// One line to stderr or to $KANSOKU_SOFTGPU_LOG; "off" there: nowhere.
 void log_line(std::string_view text);
 
-/// An image (PTX text, fatbin or its wrapper) as a loaded module; `log` gets what a JIT log would.
-[[nodiscard]] CUresult load_image(const std::shared_ptr<Context>& context, const void* image,
-                                  std::shared_ptr<Module>& module, std::string& log);
+/// The function behind a CUfunction, or behind a CUkernel in the context (null: the current one).
+[[nodiscard]] CUresult find_function(CUfunction handle, std::shared_ptr<Context> context,
+                                     std::shared_ptr<Function>& function);
+
+/// Checks a copy of boxes. `is_from_pageable`: of memory that kernels do not see.
+[[nodiscard]] CUresult make_copy(const CUDA_MEMCPY3D& shape, Copy& copy, bool& is_from_pageable,
+                                 bool& is_to_pageable);
+
+/// Calls that may wait for other work are refused while something is captured, unless the modes of
+/// the capture and of this thread (cuThreadExchangeStreamCaptureMode) allow for it.
+[[nodiscard]] CUresult check_capture_modes();
+[[nodiscard]] CUstreamCaptureMode& thread_capture_mode();
+[[nodiscard]] std::uint64_t thread_number();
+/// True on the thread of a stream while it runs a function of the program.
+[[nodiscard]] bool& is_in_callback();
 
 /// Checks the launch and takes the arguments in.
 [[nodiscard]] CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& launch,

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -65,7 +66,10 @@ void Stream::run() {
     {
       std::unique_lock lock(mutex_);
       came_.wait(lock, [this] { return !work_.empty() || is_closed_; });
-      if (work_.empty()) return;
+      if (work_.empty()) {
+        has_thread_ = false;  // who was late still gets one
+        return;
+      }
       work = std::move(work_.front());
       work_.pop_front();
     }
@@ -119,7 +123,10 @@ PerThread& per_thread() {
 
 std::shared_ptr<Stream> Context::find_stream(CUstream handle, bool is_per_thread) {
   if (handle == kPerThreadStream || (handle == nullptr && is_per_thread)) {
-    auto& mine = per_thread().by_context[id];
+    auto& all = per_thread().by_context;
+    std::erase_if(all,
+                  [](const auto& entry) { return entry.second->context()->is_destroyed.load(); });
+    auto& mine = all[id];
     if (mine == nullptr) mine = make_stream(Stream::Kind::kBlocking, 0);
     return mine;
   }
@@ -144,19 +151,19 @@ CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation opera
     const std::scoped_lock graphs(runtime()->graph_mutex);
     GraphNode* const node =
         stream->capture->graph->add(type, std::move(operation), stream->capture_after);
-    runtime()->nodes.emplace(node, node->graph);
+    publish(*node);
     stream->capture_after = {node};
     return CUDA_SUCCESS;
   }
   // The legacy default stream waits for all blocking streams, and they for it.
   if (stream->kind() == Stream::Kind::kLegacy) {
+    if (const auto captured = capture_of_blocking(); captured != nullptr) {
+      captured->is_invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
     for (const auto& weak : streams) {
       const auto other = weak.lock();
       if (other == nullptr || other->kind() != Stream::Kind::kBlocking) continue;
-      if (other->capture != nullptr) {
-        other->capture->is_invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-      }
       const Point last = other->last();
       if (!last.has_passed()) after.push_back(last);
     }
@@ -169,25 +176,95 @@ CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation opera
   return CUDA_SUCCESS;
 }
 
+void Capture::abandon() {
+  end();
+  for (const auto& weak : streams) {
+    const auto stream = weak.lock();
+    if (stream == nullptr || stream->capture.get() != this) continue;
+    stream->capture_after.clear();
+    stream->capture = nullptr;
+  }
+}
+
+std::shared_ptr<Capture> Context::capture_of_blocking() const {
+  for (const auto& weak : streams) {
+    const auto stream = weak.lock();
+    if (stream != nullptr && stream->kind() == Stream::Kind::kBlocking &&
+        stream->capture != nullptr)
+      return stream->capture;
+  }
+  return nullptr;
+}
+
+bool Context::invalidate_capture(Stream& stream) {
+  const std::scoped_lock lock(order_mutex);
+  if (stream.capture == nullptr) return false;
+  stream.capture->is_invalid = true;
+  return true;
+}
+
 CUresult Context::synchronize() {
+  {
+    const std::scoped_lock lock(order_mutex);
+    for (const auto& weak : streams) {
+      const auto stream = weak.lock();
+      if (stream == nullptr || stream->capture == nullptr) continue;
+      stream->capture->is_invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  }
+  return wait_for_all();
+}
+
+CUresult Context::wait_for_all() {
   std::vector<Point> points;
   {
     const std::scoped_lock lock(order_mutex);
     forget_dead_streams();
     if (legacy != nullptr) points.push_back(legacy->last());
     for (const auto& weak : streams) {
-      if (const auto stream = weak.lock()) {
-        if (stream->capture != nullptr) {
-          stream->capture->is_invalid = true;
-          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-        points.push_back(stream->last());
-      }
+      if (const auto stream = weak.lock()) points.push_back(stream->last());
     }
   }
   for (const Point& point : points)
     point.wait();
   return static_cast<CUresult>(error.load());
+}
+
+std::uint64_t thread_number() {
+  return std::hash<std::thread::id>{}(std::this_thread::get_id());
+}
+
+CUstreamCaptureMode& thread_capture_mode() {
+  thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
+bool& is_in_callback() {
+  thread_local bool is_in = false;
+  return is_in;
+}
+
+CUresult check_capture_modes() {
+  const CUstreamCaptureMode mode = thread_capture_mode();
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  const std::scoped_lock lock(runtime()->captures_mutex);
+  std::erase_if(runtime()->captures, [](const auto& weak) {
+    const auto capture = weak.lock();
+    return capture == nullptr || capture->is_over;
+  });
+  CUresult status = CUDA_SUCCESS;
+  for (const auto& weak : runtime()->captures) {
+    const auto capture = weak.lock();
+    if (capture == nullptr || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    const bool is_mine = capture->thread == thread_number();
+    const bool is_everybodys =
+        mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!is_mine && !is_everybodys) continue;
+    capture->is_invalid = true;
+    status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return status;
 }
 
 }  // namespace kansoku::softcuda

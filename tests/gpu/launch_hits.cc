@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uprobes on every launch entry point of the software device's driver see every launch: their hits
+// are as many as the kernels that the executor was given. launch_hits LIBCUDA; 77 without the
+// rights for uprobes.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "capture/bpf/engine.h"
+#include "capture/bpf/prologue.h"
+#include "cuda/abi.h"
+#include "softcuda/kernels_for_test.h"
+#include "sys/elf.h"
+
+namespace {
+
+using namespace kansoku;        // NOLINT(google-build-using-namespace)
+using namespace kansoku::cuda;  // NOLINT(google-build-using-namespace)
+
+constexpr int kSkipped = 77;
+constexpr std::array<const char*, 6> kEntries{
+    "cuLaunchKernel",      "cuLaunchKernelEx",      "cuLaunchCooperativeKernel",
+    "cuLaunchKernel_ptsz", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel_ptsz"};
+constexpr std::array<unsigned, 6> kLaunches{400, 30, 5, 60, 7, 2};  // of each
+
+int fail(const std::string& why) {
+  fmt::print(stderr, "{}\n", why);
+  return 1;
+}
+
+/// A driver function by name; the program ends if there is none.
+template <class F>
+F* entry(void* library, const char* name) {
+  auto* const symbol = reinterpret_cast<F*>(dlsym(library, name));
+  if (symbol == nullptr) std::exit(fail(fmt::format("no {}", name)));
+  return symbol;
+}
+
+using LaunchKernel = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void**, void**);
+using LaunchCooperative = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                   unsigned, unsigned, CUstream, void**);
+using LaunchEx = CUresult(const CUlaunchConfig*, CUfunction, void**, void**);
+
+/// One launch through entry point `which`.
+CUresult launch(void* library, std::size_t which, CUfunction function) {
+  const char* const name = kEntries[which];
+  CUlaunchConfig config{};
+  switch (which % 3) {
+    case 0:
+      return entry<LaunchKernel>(library, name)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
+                                                nullptr);
+    case 1:
+      config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+      config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+      return entry<LaunchEx>(library, name)(&config, function, nullptr, nullptr);
+    default:
+      return entry<LaunchCooperative>(library, name)(function, 1, 1, 1, 1, 1, 1, 0, nullptr,
+                                                     nullptr);
+  }
+}
+
+/// A mixture of launches; the driver's own count, or nothing.
+Result<std::uint64_t> launch_all(void* library) {
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  const bool is_ready =
+      entry<CUresult(unsigned)>(library, "cuInit")(0) == CUDA_SUCCESS &&
+      entry<CUresult(CUcontext*, CUdevice)>(library, "cuDevicePrimaryCtxRetain")(&context, 0) ==
+          CUDA_SUCCESS &&
+      entry<CUresult(CUcontext)>(library, "cuCtxSetCurrent")(context) == CUDA_SUCCESS &&
+      entry<CUresult(CUmodule*, const void*)>(library, "cuModuleLoadData")(
+          &module, softcuda::kTestKernels) == CUDA_SUCCESS &&
+      entry<CUresult(CUfunction*, CUmodule, const char*)>(library, "cuModuleGetFunction")(
+          &function, module, "nothing") == CUDA_SUCCESS;
+  if (!is_ready) return Error{Code::kUnavailable, "the driver does not start"};
+  // Taken in turns, so that no entry point has a time of its own.
+  std::array<unsigned, 6> left = kLaunches;
+  for (bool is_more = true; is_more;) {
+    is_more = false;
+    for (std::size_t which = 0; which < left.size(); ++which) {
+      if (left[which] == 0) continue;
+      is_more = true;
+      --left[which];
+      if (launch(library, which, function) != CUDA_SUCCESS)
+        return Error{Code::kInternal, fmt::format("{} failed", kEntries[which])};
+    }
+  }
+  if (entry<CUresult()>(library, "cuCtxSynchronize")() != CUDA_SUCCESS)
+    return Error{Code::kInternal, "a kernel failed"};
+  return entry<std::uint64_t()>(library, "kansoku_softgpu_launches")();
+}
+
+/// Probes on all entry points of the file, numbered as they are.
+Result<std::unique_ptr<capture::bpf::Engine>> attach(const std::string& path) {
+  TRY(auto engine, capture::bpf::Engine::create({}));
+  TRY_VOID(engine->observe_process(getpid()));
+  TRY(const auto file, sys::ElfFile::open(path));
+  std::vector<capture::bpf::UprobeSpec> specs;
+  for (std::uint32_t i = 0; i < kEntries.size(); ++i) {
+    const sys::Symbol* const symbol = file->find_symbol(kEntries[i]);
+    if (symbol == nullptr) return Error{Code::kNotFound, fmt::format("no {}", kEntries[i])};
+    const auto offset =
+        file->file_offset(capture::bpf::pick_site(*file, *symbol, {true, false}).address);
+    if (!offset) return Error{Code::kNotFound, fmt::format("no offset of {}", kEntries[i])};
+    specs.push_back({*offset, 0, i | WIRE_COOKIE_INSTANT});
+  }
+  TRY_VOID(engine->attach_uprobes(path, specs, false));
+  return engine;
+}
+
+int run(const std::string& path) {
+  auto engine = attach(path);
+  if (!engine && engine.error().code == Code::kNotFound) return fail(engine.error().what);
+  if (!engine) {
+    fmt::print("skipped: {}\n", engine.error().what);
+    return kSkipped;
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return fail(dlerror());
+  const auto launches = launch_all(library);
+  if (!launches) return fail(launches.error().what);
+  std::map<std::uint32_t, std::uint64_t> hits;
+  std::uint64_t total = 0;
+  (*engine)->drain([&](std::span<const std::byte> record) {
+    const auto* const head = reinterpret_cast<const wire_event*>(record.data());
+    if (head->kind != WIRE_INSTANT) return;
+    ++hits[head->probe];
+    ++total;
+  });
+  fmt::print("{} hits of {} launches\n", total, *launches);
+  for (std::uint32_t i = 0; i < kEntries.size(); ++i) {
+    fmt::print("  {}: {} of {}\n", kEntries[i], hits[i], kLaunches[i]);
+    if (hits[i] != kLaunches[i]) return 1;
+  }
+  return total == *launches && (*engine)->losses().ring_full == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return fail("launch_hits LIBCUDA");
+  std::string folder =
+      (std::filesystem::temp_directory_path() / "kansoku-launch-hits-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return fail("no temporary folder");
+  setenv("KANSOKU_SOFTGPU_DIR", folder.c_str(), 1);
+  setenv("KANSOKU_SOFTGPU_MEMORY", "16M", 1);
+  const int code = run(argv[1]);
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  std::fflush(nullptr);
+  _exit(code);  // the driver's threads may still wait
+}
