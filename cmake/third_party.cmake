@@ -11,6 +11,8 @@ find_package(SQLite3 REQUIRED)
 # Static, since libcuda.so.1 of the software device is loaded into other people's processes.
 find_library(ZSTD_STATIC_LIBRARY libzstd.a REQUIRED)
 find_library(LZ4_STATIC_LIBRARY liblz4.a REQUIRED)
+find_library(GLOO_LIBRARY gloo REQUIRED)
+find_package(Threads REQUIRED)
 if(KANSOKU_BPF)
   pkg_check_modules(LIBBPF REQUIRED IMPORTED_TARGET libbpf)
   find_program(CLANG_PROGRAM NAMES clang clang-14 clang-15 clang-16 clang-19 REQUIRED)
