@@ -53,8 +53,9 @@ void DriverTest::TearDown() {
 }
 
 CUfunction DriverTest::kernel(const char* name) {
-  CUcontext current = nullptr;
-  EXPECT_CU(0, cuCtxGetCurrent(&current));
+  // Not by its handle: a later context may have the same.
+  unsigned long long current = 0;
+  EXPECT_CU(0, cuCtxGetId(nullptr, &current));
   CUmodule module = nullptr;
   for (const auto& [context, loaded] : modules_) {
     if (context == current) module = loaded;

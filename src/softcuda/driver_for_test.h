@@ -86,7 +86,7 @@ class DriverTest : public ::testing::Test {
   CUcontext context_{nullptr};
 
  private:
-  std::vector<std::pair<CUcontext, CUmodule>> modules_;
+  std::vector<std::pair<unsigned long long, CUmodule>> modules_;  // by context
 };
 
 /// Arguments as kernelParams wants them; keeps them.

@@ -114,7 +114,7 @@ KANSOKU_ENTRY cuLibraryUnload(CUlibrary handle) {
   for (const auto& [id, loaded] : modules) {
     if (const auto context = loaded.context.lock()) static_cast<void>(context->wait_for_all());
     runtime()->functions.remove_if(
-        [&](const Function& function) { return function.module == loaded.module; });
+        [&its = loaded.module](const Function& function) { return function.module == its; });
     runtime()->modules.remove(loaded.handle);
   }
   runtime()->kernels.remove_if([&](const Kernel& kernel) { return kernel.library == library; });

@@ -71,16 +71,22 @@ struct Memory::State {
       next = ahead + span;
       return base + ahead;
     }
-    // Addresses are used up: the first gap that is large enough.
-    std::map<std::uint64_t, std::uint64_t> taken = withheld;
-    for (const auto& [begin, block] : blocks) {
-      if (begin >= base && block.use != Use::kForeign) taken[begin] = block.end;
-    }
+    // Addresses are used up: the first gap that is large enough between blocks and what is held.
     std::uint64_t at = rounded_up(base, align);
-    for (const auto& [begin, end] : taken) {
-      if (begin >= at + span) return at;
-      at = std::max(at, rounded_up(rounded_up(end, kPage) + kGuardBytes, align));
+    auto gone = withheld.begin();
+    const auto passes_gone_before = [&](std::uint64_t limit) {
+      for (; gone != withheld.end() && gone->first < limit; ++gone) {
+        if (gone->first >= at + span) return false;
+        at = std::max(at, rounded_up(rounded_up(gone->second, kPage) + kGuardBytes, align));
+      }
+      return true;
+    };
+    for (const auto& [begin, block] : blocks) {
+      if (begin < base || block.use == Use::kForeign) continue;
+      if (!passes_gone_before(begin) || begin >= at + span) return at;
+      at = std::max(at, rounded_up(rounded_up(block.end, kPage) + kGuardBytes, align));
     }
+    if (!passes_gone_before(UINT64_MAX)) return at;
     return at + span <= base + reserved_bytes ? at : 0;
   }
 
