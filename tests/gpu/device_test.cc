@@ -45,6 +45,9 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
     auto device = open_device(*driver, 0);
     ASSERT_TRUE(device) << device.error().what;
     device_ = std::move(*device);
+    // A library of this name that is loaded already answers for the other one, too.
+    if (!is_software && device_->info().value().name == "Kansoku software device")
+      GTEST_SKIP() << "needs gpu: the software device was loaded first";
   }
 
   template <class T>
