@@ -744,6 +744,9 @@ void clean_up(Session& s) {
   }
   for (const CUmemGenericAllocationHandle handle : s.physical)
     static_cast<void>(cuMemRelease(handle));
+  // A pool's memory outlives the context it was allocated in.
+  for (const CUdeviceptr pointer : s.pointers)
+    static_cast<void>(cuMemFree_v2(pointer));
   static_cast<void>(cuDevicePrimaryCtxRelease_v2(0));
   static_cast<void>(cuCtxSetCurrent(nullptr));
 }

@@ -55,6 +55,8 @@ TEST_F(LaunchTest, ArgumentsOneByOneOrAsABuffer) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
   OK(shaped(kernel("nothing"), {1, 1, 1, 1, 1, 1}));
+  bytes = 0;  // a buffer of nothing for a kernel that takes nothing
+  OK(cuLaunchKernel(kernel("nothing"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
 }
 
 TEST_F(LaunchTest, ArgumentsAreTakenAtTheCall) {

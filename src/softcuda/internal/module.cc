@@ -169,7 +169,7 @@ CUresult take_arguments(const gpu::exec::KernelInfo& info, KernelLaunch& launch,
     if (key == kBufferBytes) std::memcpy(&bytes, value, sizeof bytes);
   }
   if (buffer == nullptr || bytes != info.params_total_bytes) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(launch.params.data(), buffer, bytes);
+  if (bytes != 0) std::memcpy(launch.params.data(), buffer, bytes);
   return CUDA_SUCCESS;
 }
 
