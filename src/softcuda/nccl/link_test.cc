@@ -97,6 +97,24 @@ TEST_F(LinkTest, ClosingWakesWhoWaits) {
   closer.join();
 }
 
+/// Wherever a message is when its sender goes, its receiver hears of it.
+TEST_F(LinkTest, ClosingInTheMiddle) {
+  std::vector<std::byte> sent(std::size_t{8} << 20, std::byte{1}), got(sent.size());
+  for (int round = 0; round < 30; ++round) {
+    connect("127.0.0.1");
+    Exchange here(links_[0].get()), there(links_[1].get());
+    EXPECT_TRUE(there.send(0, 10, sent.data(), sent.size()));
+    got.back() = std::byte{0};
+    EXPECT_TRUE(here.receive(1, 10, got.data(), got.size()));
+    if (round % 2 == 0) {
+      EXPECT_TRUE(there.wait());  // written, perhaps not received yet
+    }
+    links_[1]->close();
+    const auto waited = here.wait();
+    EXPECT_EQ(waited.has_value(), got.back() == std::byte{1});
+  }
+}
+
 TEST_F(LinkTest, StrangersAreNotRanks) {
   connect("127.0.0.1", std::chrono::seconds{30}, 6);
 }

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softcuda/nccl/internal/communicator.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "softcuda/nccl/internal/meeting_place.h"
 #include "softcuda/nccl/internal/net.h"
 #include "softcuda/nccl/internal/reduction.h"
 #include "softcuda/nccl/internal/signals.h"
+#include "sys/fd.h"
 
 namespace kansoku::softcuda::nccl {
 namespace {
@@ -19,10 +23,20 @@ namespace {
 constexpr Nanos kLook =
     std::chrono::milliseconds{20};  // between looks at streams that may have failed
 
-/// A failed operation shows nowhere else in a program that does not ask for it.
-void print_line(const std::string& text) {
-  const std::string line = text + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+/// A failed operation shows nowhere else in a program that does not ask for it. Goes where the
+/// software device's messages go: KANSOKU_SOFTGPU_LOG, a file or "off"; else standard error.
+void print_line(std::string_view text) {
+  const std::string line = fmt::format("kansoku nccl[{}]: {}\n", ::getpid(), text);
+  const char* const where = std::getenv("KANSOKU_SOFTGPU_LOG");
+  const std::string_view path = where == nullptr ? "" : where;
+  if (path == "off") return;
+  sys::Fd file;
+  if (!path.empty()) {
+    const int fd = ::open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) file = sys::Fd::adopt(fd);
+  }
+  const int to = file.is_open() ? file.raw() : STDERR_FILENO;
+  [[maybe_unused]] const auto written = ::write(to, line.data(), line.size());
 }
 
 }  // namespace
@@ -188,8 +202,7 @@ void Communicator::fail(const Status& status) {
     error_ = status;
     link = link_;
   }
-  print_line(
-      fmt::format("kansoku nccl: rank {} of {}: {}", options_.rank, options_.ranks, status.text()));
+  print_line(fmt::format("rank {} of {}: {}", options_.rank, options_.ranks, status.text()));
   if (link != nullptr) link->close();
 }
 

@@ -11,10 +11,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -31,7 +32,9 @@ constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  // of one message
 constexpr int kConnectFactor = 5;
 // Operations have even slots and those above.
 constexpr std::uint64_t kGreetingSlot = 1;
-constexpr std::uint64_t kCanarySlot = 3;
+constexpr std::uint64_t kCanarySlot = 3;  // and 5
+// Between looks at the others once a peer has left.
+constexpr std::chrono::milliseconds kLook{50};
 
 std::chrono::milliseconds to_ms(Nanos time) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(time),
@@ -73,7 +76,11 @@ struct Link::Impl {
   std::mutex mutex;
   bool is_closed{false};                                       // guarded by mutex
   std::unordered_map<transport::UnboundBuffer*, int> waiting;  // with their peers; guarded by mutex
-  transport::UnboundBuffer* canary{nullptr};                   // guarded by mutex
+  std::condition_variable closing;
+  // What the watcher waits with: messages of any peer, and of each alone.
+  char nothing{0};
+  std::unique_ptr<transport::UnboundBuffer> canary;
+  std::map<int, std::unique_ptr<transport::UnboundBuffer>> canaries;
   std::thread watcher;
 
   ~Impl();
@@ -82,17 +89,16 @@ struct Link::Impl {
   void close();
   void start_watching();
   void watch();
-  [[nodiscard]] std::set<int> post_canary(transport::UnboundBuffer& buffer,
-                                          const std::set<int>& peers) const;
-  void wake(const std::set<int>& dead);
+  void wake_those_who_wait_for(int peer);
 };
 
 Link::Impl::~Impl() {
   {
     const std::scoped_lock lock(mutex);
     is_closed = true;
-    if (canary != nullptr) canary->abortWaitRecv();
   }
+  closing.notify_all();
+  if (canary != nullptr) canary->abortWaitRecv();
   if (watcher.joinable()) watcher.join();
 }
 
@@ -146,64 +152,51 @@ void Link::Impl::close() {
     buffer->abortWaitSend();
   }
   if (canary != nullptr) canary->abortWaitRecv();
+  closing.notify_all();
 }
 
 // When a connection breaks, gloo wakes whoever waits for a message that has not begun, but neither
 // the one whose message is just being received nor one whose message still waits to be written. So
-// the watcher waits for messages that no peer ever sends, and wakes the others.
+// the watcher waits for messages that no peer ever sends, and wakes the others. It sends nothing
+// later than here: bytes that meet a peer who has left would destroy what is still on its way.
 
 void Link::Impl::start_watching() {
+  canary = context->createUnboundBuffer(&nothing, 1);
+  for (int peer = 0; peer < options.ranks; ++peer) {
+    if (peer == options.rank) continue;
+    auto& own = canaries[peer] = context->createUnboundBuffer(&nothing, 1);
+    own->recv(peer, kCanarySlot, 0, 1);
+    canary->recv(peer, kCanarySlot + 2, 0, 1);
+  }
   const AllSignalsBlocked quiet;
-  watcher = std::thread([this] {
-    pthread_setname_np(pthread_self(), "nccl-watch");
-    static_cast<void>(caught(Code::kInternal, "watch", [this] { watch(); }));
-  });
+  watcher = std::thread(
+      [this] { static_cast<void>(caught(Code::kInternal, "watch", [this] { watch(); })); });
+  pthread_setname_np(watcher.native_handle(), "nccl-watch");
 }
 
 void Link::Impl::watch() {
-  std::set<int> alive;
-  for (int peer = 0; peer < options.ranks; ++peer) {
-    if (peer != options.rank) alive.insert(peer);
+  // Until the first one leaves, or the link is closed.
+  const auto first = caught(Code::kUnavailable, "watch",
+                            [this] { canary->waitRecv(nullptr, std::chrono::hours{24 * 3650}); });
+  if (first) return;
+  std::unique_lock lock(mutex);
+  while (!is_closed && !canaries.empty()) {
+    std::erase_if(canaries, [this](const auto& entry) {
+      // Aborted beforehand, the wait does not wait: it throws if the connection is broken.
+      entry.second->abortWaitRecv();
+      const auto is_whole =
+          caught(Code::kUnavailable, "watch", [&entry] { entry.second->waitRecv(nullptr, kLook); });
+      if (!is_whole) wake_those_who_wait_for(entry.first);
+      return !is_whole.has_value();
+    });
+    closing.wait_for(lock, kLook, [this] { return is_closed; });
   }
-  while (!alive.empty()) {
-    char nothing = 0;
-    const auto buffer = context->createUnboundBuffer(&nothing, 1);
-    {
-      const std::scoped_lock lock(mutex);
-      if (is_closed) return;
-      canary = buffer.get();
-    }
-    const std::set<int> dead = post_canary(*buffer, alive);
-    // That somebody has left is known before the wait, or ends it.
-    if (dead.empty()) {
-      static_cast<void>(caught(Code::kUnavailable, "watch", [&buffer] {
-        buffer->waitRecv(nullptr, std::chrono::hours{24 * 3650});
-      }));
-    }
-    const std::scoped_lock lock(mutex);
-    canary = nullptr;
-    if (is_closed) return;
-    wake(dead);
-    for (const int peer : dead)
-      alive.erase(peer);
-  }
-}
-
-/// Receives from `peers` what they never send; gives those whose connection is broken.
-std::set<int> Link::Impl::post_canary(transport::UnboundBuffer& buffer,
-                                      const std::set<int>& peers) const {
-  std::set<int> dead;
-  for (const int peer : peers) {
-    if (!caught(Code::kUnavailable, "watch", [&] { buffer.recv(peer, kCanarySlot, 0, 1); }))
-      dead.insert(peer);
-  }
-  return dead;
 }
 
 /// The mutex is held.
-void Link::Impl::wake(const std::set<int>& dead) {
-  for (const auto& [buffer, peer] : waiting) {
-    if (!dead.contains(peer)) continue;
+void Link::Impl::wake_those_who_wait_for(int peer) {
+  for (const auto& [buffer, of_peer] : waiting) {
+    if (of_peer != peer) continue;
     buffer->abortWaitRecv();
     buffer->abortWaitSend();
   }
@@ -270,7 +263,8 @@ Result<void> Link::connect(ByteSpan table, std::uint64_t greeting) {
       impl_->context->getPair(peer)->connect(std::vector<char>(text, text + bytes));
     }));
   }
-  impl_->start_watching();
+  TRY_VOID(caught(Code::kUnavailable, "connect to the other ranks",
+                  [this] { impl_->start_watching(); }));
   if (auto greeted = greet(greeting); !greeted) {
     return Error{greeted.error().code,
                  fmt::format("connect to the other ranks: {}", greeted.error().what)};

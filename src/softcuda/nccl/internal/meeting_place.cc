@@ -37,6 +37,7 @@ MeetingPlace::MeetingPlace(const HostAddress& host, Listener listener, sys::Fd w
       meetings_(clock) {
   const AllSignalsBlocked quiet;  // the thread inherits it: signals are the program's affair
   thread_ = std::thread([this] { serve(); });
+  pthread_setname_np(thread_.native_handle(), "nccl-rendezvous");
 }
 
 MeetingPlace::~MeetingPlace() {
@@ -70,7 +71,6 @@ int MeetingPlace::wait_ms() {
 }
 
 void MeetingPlace::serve() {
-  pthread_setname_np(pthread_self(), "nccl-rendezvous");
   std::vector<pollfd> wanted;
   while (true) {
     wanted.assign({{wake_.raw(), POLLIN, 0}, {listener_.fd.raw(), POLLIN, 0}});
