@@ -11,20 +11,21 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr int kDriverVersion = 13000;
 constexpr std::array kLimits{std::pair{0, std::size_t{1024}}, std::pair{1, std::size_t{1} << 20},
                              std::pair{2, std::size_t{8} << 20}};
 
+namespace exec = gpu::exec;
+
 /// Attributes with an answer other than 0.
 constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 * 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, int{exec::kThreadsPerBlockMax}},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, int{exec::kBlockExtentMax[0]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, int{exec::kBlockExtentMax[1]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, int{exec::kBlockExtentMax[2]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, int{exec::kGridExtentMax[0]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, int{exec::kGridExtentMax[1]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, int{exec::kGridExtentMax[2]}},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, int{exec::kSharedBytesDefaultMax}},
     {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 * 1024},
     {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0x7fffffff},
@@ -32,7 +33,7 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, static_cast<int>(kNominalClockMhz * 1000)},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, int{exec::kSmCount}},
     {CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, 1},
     {CU_DEVICE_ATTRIBUTE_INTEGRATED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
@@ -41,38 +42,29 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, static_cast<int>(kMemoryClockMhz * 1000)},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 128},
     {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 4 << 20},
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, int{exec::kThreadsPerSm}},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 * 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, int{exec::kSharedBytesPerSm}},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
     {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 * 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, int{exec::kSharedBytesMax}},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
-    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, int{exec::kBlocksPerSm}},
+    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, int{exec::kSharedReservedBytes}},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
 };
-
-CUresult find_device(CUdevice number, Device*& device) {
-  Runtime* const all = runtime();
-  if (all == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (number < 0 || static_cast<std::size_t>(number) >= all->devices.size())
-    return CUDA_ERROR_INVALID_DEVICE;
-  device = all->devices[static_cast<std::size_t>(number)].get();
-  return CUDA_SUCCESS;
-}
 
 std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool is_primary,
                                       CUcontext& handle) {

@@ -88,7 +88,7 @@ CUresult best_block(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize
     if (blocks * threads <= best_threads) continue;
     best_threads = blocks * threads;
     *block = threads;
-    *grid = blocks * 16;
+    *grid = blocks * static_cast<int>(gpu::exec::kSmCount);
   }
   return best_threads > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -157,10 +157,11 @@ KANSOKU_ENTRY cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, CUfunc
   int possible = 0;
   KANSOKU_CU_TRY(active_blocks(&possible, handle, block_size, 0));
   if (possible < blocks) return CUDA_ERROR_INVALID_VALUE;
-  constexpr std::size_t kSmBytes = 228 * 1024, kBlockMax = 227 * 1024, kReserved = 1024;
-  const std::size_t share = kSmBytes / static_cast<std::size_t>(blocks);
-  const std::size_t taken = kReserved + function->info.shared_bytes;
-  *bytes = share > taken ? std::min(share - taken, kBlockMax - function->info.shared_bytes) : 0;
+  const std::size_t share = gpu::exec::kSharedBytesPerSm / static_cast<std::size_t>(blocks);
+  const std::size_t taken =
+      std::size_t{gpu::exec::kSharedReservedBytes} + function->info.shared_bytes;
+  const std::size_t most = gpu::exec::kSharedBytesMax - function->info.shared_bytes;
+  *bytes = share > taken ? std::min(share - taken, most) : 0;
   return CUDA_SUCCESS;
 }
 

@@ -15,7 +15,6 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr int kDriverVersion = 13000;
 constexpr std::uint64_t kFlagPerThread = 2, kFlagsMask = 3;
 enum Query : int { kFound = 0, kNoSuchSymbol = 1, kVersionTooOld = 2 };
 

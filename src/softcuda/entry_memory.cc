@@ -124,15 +124,6 @@ CUresult find_pool(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
   return pool == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult find_device(CUdevice number, Device*& device) {
-  Runtime* const all = runtime();
-  if (all == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (number < 0 || static_cast<std::size_t>(number) >= all->devices.size())
-    return CUDA_ERROR_INVALID_DEVICE;
-  device = all->devices[static_cast<std::size_t>(number)].get();
-  return CUDA_SUCCESS;
-}
-
 template <class Value>
 CUresult answer(void* data, Value value) {
   std::memcpy(data, &value, sizeof value);

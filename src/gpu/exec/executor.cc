@@ -15,15 +15,10 @@
 #include "common/check.h"
 #include "gpu/exec/internal/block_runner.h"
 #include "gpu/exec/internal/observer.h"
+#include "gpu/exec/limits.h"
 
 namespace kansoku::gpu::exec {
 namespace {
-
-constexpr std::uint32_t kThreadsMax = 1024;  // of a block
-constexpr std::uint32_t kSharedBytesMax = 227 * 1024;
-constexpr std::uint64_t kGridYZMax = 65535;
-constexpr std::uint32_t kThreadsPerSm = 2048, kBlocksPerSm = 32;  // of sm_80
-constexpr std::uint32_t kSharedBytesPerSm = 228 * 1024;
 
 Error impossible(std::string_view kernel, std::string_view why) {
   return Error{kansoku::Code::kLimit, fmt::format("launch {}: {}", kernel, why)};
@@ -34,12 +29,12 @@ Result<void> check_launch(const KernelInfo& kernel, const LaunchOptions& options
   for (std::size_t i = 0; i < 3; ++i) {
     if (options.grid[i] == 0 || options.block[i] == 0)
       return impossible(kernel.name, "an extent of 0 in grid or block");
+    if (options.grid[i] > kGridExtentMax[i]) return impossible(kernel.name, "a grid this large");
     threads *= options.block[i];
-    if (threads > kThreadsMax)
-      return impossible(kernel.name, fmt::format("more than {} threads in a block", kThreadsMax));
+    if (threads > kThreadsPerBlockMax)
+      return impossible(kernel.name,
+                        fmt::format("more than {} threads in a block", kThreadsPerBlockMax));
   }
-  if (options.grid[0] > 0x7fffffff || options.grid[1] > kGridYZMax || options.grid[2] > kGridYZMax)
-    return impossible(kernel.name, "a grid this large");
   const auto& required = kernel.bounds.required_threads;
   if (required[0] != 0 && required != options.block)
     return impossible(kernel.name, fmt::format("blocks of ({}, {}, {}) threads required",
@@ -285,13 +280,14 @@ class Launch {
 
 std::uint32_t resident_blocks_per_sm(const KernelInfo& kernel, std::uint32_t threads_per_block,
                                      std::uint32_t dynamic_shared_bytes) {
-  if (threads_per_block == 0 || threads_per_block > kThreadsMax) return 0;
+  if (threads_per_block == 0 || threads_per_block > kThreadsPerBlockMax) return 0;
   const std::uint64_t shared = std::uint64_t{kernel.shared_bytes} + dynamic_shared_bytes;
   if (shared > kSharedBytesMax) return 0;
   const std::uint32_t threads = (threads_per_block + kLanes - 1) / kLanes * kLanes;
   std::uint64_t most = std::min(kBlocksPerSm, kThreadsPerSm / threads);
   // The system keeps 1 KiB of shared memory for each block.
-  if (shared > 0) most = std::min<std::uint64_t>(most, kSharedBytesPerSm / (shared + 1024));
+  if (shared > 0)
+    most = std::min<std::uint64_t>(most, kSharedBytesPerSm / (shared + kSharedReservedBytes));
   return static_cast<std::uint32_t>(most);
 }
 

@@ -14,6 +14,7 @@
 #include "common/result.h"
 #include "common/time.h"
 #include "gpu/exec/fault.h"
+#include "gpu/exec/limits.h"
 #include "gpu/exec/observation.h"
 #include "gpu/exec/program.h"
 
@@ -25,7 +26,7 @@ struct LaunchOptions {
   std::span<const std::byte> params;     // laid out as KernelInfo says
   std::uint32_t workers{1};              // threads that run blocks; 1: same order every time
   std::uint32_t local_bytes{64 * 1024};  // of a thread, for calls and arrays
-  std::uint32_t sm_count{16};
+  std::uint32_t sm_count{kSmCount};
   Nanos time_limit{0};          // 0: none
   const Clock* clock{nullptr};  // must be given with a limit
   /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kHostBytesMax = std::uint64_t{64} << 30;  // of pinned memory
 constexpr Nanos kTimeLimitDefault = std::chrono::seconds{120};
-constexpr std::uint32_t kSmCount = 16;
 
 std::atomic<Runtime*> g_runtime{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
@@ -68,7 +67,7 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   options.dynamic_shared_bytes = launch.shared_bytes;
   options.params = launch.params;
   options.workers = all.workers;
-  options.sm_count = kSmCount;
+  options.sm_count = gpu::exec::kSmCount;
   options.time_limit = all.time_limit;
   options.clock = &all.clock;
   options.cancel = &context->cancel;
@@ -315,7 +314,7 @@ Device::Device(int number, gpu::exec::Memory device_memory, Telemetry* shared)
   default_pool->is_default = true;
   if (telemetry != nullptr) {
     telemetry->memory_bytes = memory.capacity_bytes();
-    telemetry->sm_count = kSmCount;
+    telemetry->sm_count = gpu::exec::kSmCount;
   }
 }
 
@@ -352,6 +351,15 @@ Physical::~Physical() {
     device->memory.discharge(bytes);
     device->note_memory();
   }
+}
+
+CUresult find_device(CUdevice number, Device*& device) {
+  Runtime* const all = runtime();
+  if (all == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (number < 0 || static_cast<std::size_t>(number) >= all->devices.size())
+    return CUDA_ERROR_INVALID_DEVICE;
+  device = all->devices[static_cast<std::size_t>(number)].get();
+  return CUDA_SUCCESS;
 }
 
 Runtime* runtime() {

@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::uint32_t kArchitecture = 80;
 constexpr std::uint32_t kPtxMajorMax = 9;
-constexpr std::uint32_t kThreadsMax = 1024;
-constexpr std::uint32_t kSharedDefaultMax = 48 * 1024, kSharedOptInMax = 227 * 1024;
 
 /// The 24 bytes that nvcc and clang put into .nvFatBinSegment.
 struct Wrapper {
@@ -175,20 +173,24 @@ CUresult take_arguments(const gpu::exec::KernelInfo& info, KernelLaunch& launch,
 
 }  // namespace
 
+/// Dynamic shared memory that a kernel may have without asking for more.
+static std::uint32_t dynamic_shared_default(const gpu::exec::KernelInfo& info) {
+  return gpu::exec::kSharedBytesDefaultMax -
+         std::min(gpu::exec::kSharedBytesDefaultMax, info.shared_bytes);
+}
+
 CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& launch, void** params,
                      void** extra) {
   launch.function = function;
   const gpu::exec::KernelInfo& info = function->info;
   std::uint64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
-    constexpr std::uint32_t kGridMax[] = {0x7fffffff, 65535, 65535};
-    constexpr std::uint32_t kBlockMax[] = {1024, 1024, 64};
-    if (launch.grid[i] == 0 || launch.grid[i] > kGridMax[i] || launch.block[i] == 0 ||
-        launch.block[i] > kBlockMax[i])
+    if (launch.grid[i] == 0 || launch.grid[i] > gpu::exec::kGridExtentMax[i] ||
+        launch.block[i] == 0 || launch.block[i] > gpu::exec::kBlockExtentMax[i])
       return CUDA_ERROR_INVALID_VALUE;
     threads *= launch.block[i];
   }
-  if (threads > kThreadsMax) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > gpu::exec::kThreadsPerBlockMax) return CUDA_ERROR_INVALID_VALUE;
   const auto& required = info.bounds.required_threads;
   if (required[0] != 0 && required != launch.block) return CUDA_ERROR_INVALID_VALUE;
   const auto& most = info.bounds.max_threads;
@@ -197,16 +199,16 @@ CUresult make_launch(const std::shared_ptr<Function>& function, KernelLaunch& la
   // More than 48 KiB only if the program asked for it.
   const int allowed = function->settings->dynamic_shared_max;
   const std::uint32_t dynamic_max =
-      allowed >= 0 ? static_cast<std::uint32_t>(allowed)
-                   : kSharedDefaultMax - std::min(kSharedDefaultMax, info.shared_bytes);
-  if (launch.shared_bytes > dynamic_max || info.shared_bytes > kSharedOptInMax ||
-      launch.shared_bytes > kSharedOptInMax - info.shared_bytes)
+      allowed >= 0 ? static_cast<std::uint32_t>(allowed) : dynamic_shared_default(info);
+  if (launch.shared_bytes > dynamic_max || info.shared_bytes > gpu::exec::kSharedBytesMax ||
+      launch.shared_bytes > gpu::exec::kSharedBytesMax - info.shared_bytes)
     return CUDA_ERROR_INVALID_VALUE;
   if (launch.is_cooperative) {
     const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
     const std::uint64_t resident =
-        std::uint64_t{16} * gpu::exec::resident_blocks_per_sm(
-                                info, static_cast<std::uint32_t>(threads), launch.shared_bytes);
+        std::uint64_t{gpu::exec::kSmCount} *
+        gpu::exec::resident_blocks_per_sm(info, static_cast<std::uint32_t>(threads),
+                                          launch.shared_bytes);
     if (blocks > resident) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return take_arguments(info, launch, params, extra);
@@ -299,7 +301,7 @@ std::uint32_t threads_max(const gpu::exec::KernelInfo& info) {
   for (const auto& bound : {info.bounds.required_threads, info.bounds.max_threads}) {
     if (bound[0] != 0) return bound[0] * bound[1] * bound[2];
   }
-  return kThreadsMax;
+  return gpu::exec::kThreadsPerBlockMax;
 }
 
 CUresult attribute_of(const Function& function, CUfunction_attribute attribute, int* value) {
@@ -333,7 +335,7 @@ CUresult attribute_of(const Function& function, CUfunction_attribute attribute, 
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int set = function.settings->dynamic_shared_max;
-      *value = set >= 0 ? set : 48 * 1024 - static_cast<int>(std::min(info.shared_bytes, 49152U));
+      *value = set >= 0 ? set : static_cast<int>(dynamic_shared_default(info));
       return CUDA_SUCCESS;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -348,7 +350,8 @@ CUresult attribute_of(const Function& function, CUfunction_attribute attribute, 
 CUresult set_attribute(Function& function, CUfunction_attribute attribute, int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      if (value < 0 || static_cast<std::uint32_t>(value) + function.info.shared_bytes > 227 * 1024)
+      if (value < 0 || static_cast<std::uint32_t>(value) + function.info.shared_bytes >
+                           gpu::exec::kSharedBytesMax)
         return CUDA_ERROR_INVALID_VALUE;
       function.settings->dynamic_shared_max = value;
       return CUDA_SUCCESS;

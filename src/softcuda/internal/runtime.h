@@ -38,6 +38,8 @@ struct Context;
 class Device;
 class Stream;
 
+inline constexpr int kDriverVersion = 13000;  // 1000 * major + 10 * minor
+
 /// Handles that exist, by address. Any thread.
 template <class Object>
 class Registry {
@@ -518,6 +520,8 @@ struct Runtime {
 
 /// Null before cuInit.
 [[nodiscard]] Runtime* runtime();
+/// CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_DEVICE.
+[[nodiscard]] CUresult find_device(CUdevice number, Device*& device);
 /// Once; CUDA_SUCCESS if there is at least one device.
 CUresult start_runtime();
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "gpu/ptx/liveness.h"
 #include "gpu/ptx/op.h"
 
 namespace kansoku::gpu::exec {
@@ -17,35 +18,16 @@ using ptx::Operand;
 using ptx::OperandKind;
 using ptx::Special;
 
-/// Registers that an operand names, those within vectors, pairs and lists too.
-template <class Body>
-void for_registers(const Function& function, const Operand& operand, const Body& body) {
-  switch (operand.kind) {
-    case OperandKind::kRegister:
-      body(operand.index);
-      break;
-    case OperandKind::kVector:
-    case OperandKind::kPair:
-    case OperandKind::kList:
-      for (std::uint32_t i = 0; i < operand.count; ++i)
-        for_registers(function, function.operands[operand.index + i], body);
-      break;
-    default:
-      break;
-  }
-}
-
-/// How many instructions may write each register; of what is not known all operands count.
+/// How many instructions may write each register. What a call names may be a result.
 std::vector<std::uint32_t> write_counts(const Function& function) {
   std::vector<std::uint32_t> counts(function.registers.size());
   for (const Instruction& in : function.instructions) {
-    const std::string_view roles = ptx::operand_roles(in.op);
-    for (std::size_t nth = 0; nth < in.operand_count; ++nth) {
-      const char role = nth < roles.size() ? roles[nth] : 's';
-      const bool is_written = role == 'd' || role == 'D' || role == 'c' || roles.empty();
-      if (!is_written) continue;
-      for_registers(function, function.operand(in, nth), [&](std::uint32_t r) { ++counts[r]; });
-    }
+    const ptx::Access access = ptx::registers_of(function, in);
+    for (const std::uint32_t written : access.writes)
+      ++counts[written];
+    if (in.op != Op::kCall) continue;
+    for (const std::uint32_t named : access.reads)
+      ++counts[named];
   }
   return counts;
 }
