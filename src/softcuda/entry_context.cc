@@ -66,6 +66,12 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
 };
 
+int value_of(CUdevice_attribute attribute) {
+  const auto* const found = std::find_if(std::begin(kAttributes), std::end(kAttributes),
+                                         [&](const auto& row) { return row.first == attribute; });
+  return found == std::end(kAttributes) ? 0 : found->second;
+}
+
 std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool is_primary,
                                       CUcontext& handle) {
   auto context = std::make_shared<Context>();
@@ -248,9 +254,7 @@ KANSOKU_ENTRY cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
   KANSOKU_CU_TRY(find_device(number, device));
   if (value == nullptr || attribute <= 0 || attribute > CU_DEVICE_ATTRIBUTE_LAST)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto* const found = std::find_if(std::begin(kAttributes), std::end(kAttributes),
-                                         [&](const auto& row) { return row.first == attribute; });
-  *value = found == std::end(kAttributes) ? 0 : found->second;
+  *value = value_of(attribute);
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value += device->ordinal + 1;
   return CUDA_SUCCESS;
 }
@@ -268,16 +272,20 @@ KANSOKU_ENTRY cuDeviceGetProperties(CUdevprop* properties, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *properties = {1024,
-                 {1024, 1024, 64},
-                 {0x7fffffff, 65535, 65535},
-                 48 * 1024,
-                 64 * 1024,
-                 32,
-                 0x7fffffff,
-                 65536,
-                 static_cast<int>(kNominalClockMhz * 1000),
-                 512};
+  *properties = {value_of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+                 {value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                  value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                  value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+                 {value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                  value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                  value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+                 value_of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+                 value_of(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+                 value_of(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+                 value_of(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+                 value_of(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+                 value_of(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+                 value_of(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)};
   return CUDA_SUCCESS;
 }
 
