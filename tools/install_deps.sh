@@ -6,11 +6,11 @@ set -eu
 goal=${1:-build}
 build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc-dev libc6-dev libbpf-dev bpftool libelf-dev
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
- librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev"
+ librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev libboost-math-dev libnlopt-dev"
 demo="python3-torch libopenblas0-serial"
 tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf binutils
  iproute2 procps util-linux gcc"
-bench="pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
+bench="python3-simpy3 python3-numpy python3-scipy pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"
 case $goal in
   build) wanted=$build ;;

@@ -31,4 +31,19 @@ double Rng::uniform() {
   return static_cast<double>(next_u64() >> 11) * 0x1.0p-53;
 }
 
+void RandomStream::refill() {
+  const auto block = r123::Philox4x64{}({{counter_++, 0, 0, 0}}, {{key_[0], key_[1]}});
+  block_ = {block[3], block[2], block[1], block[0]};
+  left_ = 4;
+}
+
+std::uint64_t RandomStream::below(std::uint64_t bound) {
+  CHECK(bound >= 1);
+  const std::uint64_t reject_below = (0 - bound) % bound;
+  for (;;) {
+    const std::uint64_t value = next_u64();
+    if (value >= reject_below) return value % bound;
+  }
+}
+
 }  // namespace kansoku

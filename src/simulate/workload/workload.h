@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/stat.h"
+#include "common/time.h"
+
+namespace kansoku::simulate {
+
+STAT(workload_bad_rows, kDataLoss, kImport,
+     "malformed rows were left out (--skip-bad-rows); correct them in the file");
+
+/// One request for resources: a job, a pod, a request to a model, or a task of a graph. Negative
+/// = the source does not say.
+struct Job {
+  Nanos submit{0};         // since Workload::epoch
+  Nanos duration{-1};      // of execution on one reference node
+  Nanos scheduled{-1};     // since Workload::epoch; when the source started it
+  std::uint32_t name{0};   // index in Workload::names; 0 = none
+  std::uint32_t group{0};  // index in Workload::groups: virtual cluster, user; 0 = none
+  std::uint32_t graph{0};  // 1 + index in Workload::graphs for a task of a graph; 0 = none
+  std::uint32_t gpu_type{
+      0};  // index in Workload::gpu_types ("V100M16|V100M32": alternatives); 0 = any
+  std::int32_t gpus{0};
+  std::int32_t gpu_milli{0};  // of each GPU: 1000 = whole
+  std::int64_t cpu_milli{-1};
+  std::int64_t memory_mib{-1};
+  std::int64_t read_bytes{-1}, written_bytes{-1};
+  std::int64_t tokens_in{-1}, tokens_out{-1};
+  std::int32_t instances{1};
+  bool censored{false};  // still running when the source ended: `duration` is a lower bound
+};
+
+/// `child` starts when `parent` has ended; indices in Workload::jobs.
+struct Edge {
+  std::uint32_t parent{0}, child{0};
+};
+
+/// One recorded run of a task graph.
+struct Graph {
+  std::string name;
+  double makespan_s{-1};  // as recorded; < 0 unknown
+  int machine_cores{-1};  // of the machine that ran it, all its machines together
+};
+
+/// A node of a cluster.
+struct NodeSpec {
+  std::string name;
+  std::int64_t cpu_milli{0};
+  std::int64_t memory_mib{0};
+  std::int32_t gpus{0};
+  std::string gpu_model;  // empty: no GPU, or not said
+};
+
+/// What an importer makes of a trace, and what a synthesizer writes. Jobs sorted by (submit, order
+/// in the source).
+struct Workload {
+  std::string source;  // format and file, for reports
+  /// Where time 0 lies in the week: seconds since Monday 00:00, local time of the source; < 0
+  /// unknown.
+  std::int64_t epoch_in_week_s{-1};
+  /// ISO time of time 0 as the source writes it (without zone), e.g. "2017-08-07 10:12:35"; may be
+  /// empty.
+  std::string epoch;
+  std::vector<Job> jobs;
+  std::vector<Edge> edges;
+  std::vector<Graph> graphs;
+  std::vector<std::string> names{""};
+  std::vector<std::string> groups{""};
+  std::vector<std::string> gpu_types{""};
+  std::uint64_t bad_rows{0};               // left out (workload_bad_rows)
+  std::vector<std::string> bad_row_notes;  // the first few: "file:line:column: what"
+};
+
+}  // namespace kansoku::simulate
