@@ -108,5 +108,39 @@ TEST(RngDeathTest, HasNothingBelowZero) {
   EXPECT_DEATH(static_cast<void>(rng.below(0)), "invariant broken: bound >= 1");
 }
 
+TEST(RandomStream, GivesPhiloxOfTheCounterUnderSeedAndName) {
+  RandomStream stream(42, "arrivals");
+  // numpy.random.Philox(key=[42, FNV-1a of the name]), from counter 0.
+  for (const std::uint64_t expected :
+       {0x80e90158a4fc2c05ULL, 0x76eccdbca9ef677aULL, 0xd2fccc74ecfc37e1ULL, 0x1c1bc2dabe261feaULL,
+        0x6129c51b54d6821fULL, 0x6a81a76988c8bc1bULL})
+    EXPECT_EQ(stream.next_u64(), expected);
+}
+
+TEST(RandomStream, OfAnotherNameOrSeedIsAnother) {
+  const auto first = [](std::uint64_t seed, std::string_view name) {
+    return RandomStream(seed, name).next_u64();
+  };
+  EXPECT_NE(first(1, "a"), first(1, "b"));
+  EXPECT_NE(first(1, "a"), first(2, "a"));
+}
+
+TEST(RandomStream, IsUniformInTheOpenInterval) {
+  RandomStream stream(7, "u");
+  constexpr int kDraws = 100'000;
+  double sum = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double value = stream.uniform();
+    ASSERT_GT(value, 0.0);
+    ASSERT_LT(value, 1.0);
+    sum += value;
+  }
+  EXPECT_NEAR(sum / kDraws, 0.5, 0.006);
+  int hits = 0;
+  for (int i = 0; i < kDraws; ++i)
+    hits += stream.below(3) == 0 ? 1 : 0;
+  EXPECT_NEAR(hits, kDraws / 3.0, 900);
+}
+
 }  // namespace
 }  // namespace kansoku
