@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/json.h"
+#include "common/result.h"
+#include "common/rng.h"
+#include "simulate/workload/arrivals.h"
+#include "simulate/workload/workload.h"
+#include "stats/distribution.h"
+#include "stats/fit.h"
+#include "stats/mixture.h"
+
+namespace kansoku::simulate {
+
+/// Everything that `simulate fit` learns from one workload: how long jobs take, what they ask for,
+/// how they arrive. `simulate synth` and experiments draw from it.
+struct WorkloadModel {
+  std::string source;
+  stats::Distribution duration;              // seconds: the chosen family
+  std::vector<std::pair<int, double>> gpus;  // (GPUs asked for, share), by falling share
+  ArrivalModel arrivals;
+  /// Json of schema kansoku.workload_model/1.
+  [[nodiscard]] Json to_json() const;
+  [[nodiscard]] static Result<WorkloadModel> from_json(const Json& untrusted);
+};
+
+struct WorkloadFitOptions {
+  ArrivalModel::Kind arrivals{ArrivalModel::Kind::kSessions};
+  ArrivalFitOptions arrival;
+  int components{20};
+  double held_out{0.3};
+  std::uint64_t seed{1};
+};
+
+struct WorkloadFit {
+  WorkloadModel model;
+  /// Schema kansoku.workload_fit/1: families with AIC, KS on all and on held-out values of a random
+  /// and of a temporal split; Q-Q points; the tally of families over the hours of week; arrival
+  /// statistics of the source and of one synthetic stream of the same length, with what is kept and
+  /// lost (within 25 % or not); share of censored durations.
+  Json report;
+};
+
+/// kLimit with fewer than 20 jobs with a duration. Deterministic for a seed; any thread.
+[[nodiscard]] Result<WorkloadFit> fit_workload(const Workload& workload,
+                                               const WorkloadFitOptions& options);
+
+/// Draws a workload of `span`: arrivals from the model, durations and GPUs with the session's jobs
+/// or, for models that draw times only, independently.
+[[nodiscard]] Workload synthesize(const WorkloadModel& model, Nanos span, std::uint64_t seed);
+
+/// PipeSim's data assets: a mixture on (log rows, log columns, log bytes). `rows`: n x 3, positive.
+struct AssetModel {
+  stats::Mixture mixture;
+  [[nodiscard]] Json to_json() const;  // schema kansoku.asset_model/1
+  [[nodiscard]] static Result<AssetModel> from_json(const Json& untrusted);
+};
+[[nodiscard]] Result<AssetModel> fit_assets(const std::vector<double>& rows, int components,
+                                            std::uint64_t seed);
+struct Asset {
+  double rows{0}, columns{0}, bytes{0};
+};
+[[nodiscard]] std::vector<Asset> synthesize_assets(const AssetModel& model, std::size_t count,
+                                                   std::uint64_t seed);
+
+}  // namespace kansoku::simulate
