@@ -195,15 +195,35 @@ Result<Value> from_toml(const toml::node& node, int depth) {
   return Value(out.str());
 }
 
+// The depth was checked when `node` was read.
+void note_lines(const toml::node& node, const std::string& path, TomlLines& lines) {
+  if (!path.empty()) lines.emplace(path, node.source().begin.line);
+  if (const auto* table = node.as_table()) {
+    for (const auto& [key, child] : *table) {
+      const std::string name(key.str());
+      const std::string at = path.empty() ? name : path + "." + name;
+      lines.emplace(at, key.source().begin.line);
+      note_lines(child, at, lines);
+    }
+  } else if (const auto* array = node.as_array()) {
+    std::size_t index = 0;
+    for (const auto& child : *array)
+      note_lines(child, fmt::format("{}[{}]", path, index++), lines);
+  }
+}
+
 }  // namespace
 
-Result<Json> Json::parse_toml(std::string_view untrusted, std::string_view source_name) {
+Result<Json> Json::parse_toml(std::string_view untrusted, std::string_view source_name,
+                              TomlLines* lines) {
   if (const std::size_t line = line_with_too_many_dots(untrusted, kDepthMax); line != 0) {
     return Error{Code::kLimit, fmt::format("parse {}:{}: more than {} dots in a line", source_name,
                                            line, kDepthMax)};
   }
   try {
-    auto value = from_toml(toml::parse(untrusted, source_name), 0);
+    const toml::table table = toml::parse(untrusted, source_name);
+    auto value = from_toml(table, 0);
+    if (value && lines != nullptr) note_lines(table, "", *lines);
     if (value) return Json(std::move(value).value());
     return Error{value.error().code, fmt::format("parse {}: {}", source_name, value.error().what)};
   } catch (const toml::parse_error& e) {

@@ -4,7 +4,9 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +16,10 @@
 #include "common/result.h"
 
 namespace kansoku {
+
+/// Where the values of a TOML text stand: by path ("clusters.gpu.slots",
+/// "pipelines[0].tasks[1].name"), the line, from 1.
+using TomlLines = std::map<std::string, std::uint32_t, std::less<>>;
 
 /// A JSON value. Objects keep insertion order, so the same program gives the same text. Numbers
 /// that must keep all bits of a 64-bit time go in as strings (`set_ns`). A deep value type: copies
@@ -79,9 +85,10 @@ class Json {
   [[nodiscard]] static Result<Json> parse(std::string_view untrusted);
   /// Parses untrusted TOML into the same kind of value (dates become strings, the keys of a table
   /// come sorted); kCorrupt names line and column, kLimit a nesting deeper than kDepthMax or a line
-  /// with more dots than that.
+  /// with more dots than that. `lines`, if given, gets the line of each key.
   [[nodiscard]] static Result<Json> parse_toml(std::string_view untrusted,
-                                               std::string_view source_name);
+                                               std::string_view source_name,
+                                               TomlLines* lines = nullptr);
 
  private:
   explicit Json(nlohmann::ordered_json&& value);

@@ -208,6 +208,17 @@ n = 2
   EXPECT_EQ(parsed_toml("").dump(), "{}");
 }
 
+TEST(TomlParse, TellsTheLineOfEachKey) {
+  TomlLines lines;
+  ASSERT_TRUE(Json::parse_toml("a = 1\n[b]\nc = [1,\n 2]\n[[d]]\ne = {f = 2}\n", "t", &lines));
+  EXPECT_EQ(lines.at("a"), 1U);
+  EXPECT_EQ(lines.at("b"), 2U);
+  EXPECT_EQ(lines.at("b.c"), 3U);
+  EXPECT_EQ(lines.at("b.c[1]"), 4U);
+  EXPECT_EQ(lines.at("d[0]"), 5U);
+  EXPECT_EQ(lines.at("d[0].e.f"), 6U);
+}
+
 TEST(TomlParse, NamesLineAndColumnOfAMistake) {
   const auto json = Json::parse_toml("a = 1\nb = = 2\n", "x/t.toml");
   ASSERT_FALSE(json);
