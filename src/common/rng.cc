@@ -46,4 +46,9 @@ std::uint64_t RandomStream::below(std::uint64_t bound) {
   }
 }
 
+RandomBlocks::Block RandomBlocks::at(std::uint64_t index) const {
+  const auto block = r123::Philox4x64{}({{index, 0, 0, 0}}, {{key_[0], key_[1]}});
+  return {block[0], block[1], block[2], block[3]};
+}
+
 }  // namespace kansoku

@@ -62,4 +62,22 @@ class RandomStream {
   std::uint32_t left_{0};
 };
 
+/// Random access to a source of randomness: block `index` is four numbers that depend on (seed,
+/// name, index) alone, whatever was asked before. Immutable; any thread. The generator is
+/// RandomStream's under another key.
+class RandomBlocks {
+ public:
+  using Block = std::array<std::uint64_t, 4>;
+  RandomBlocks(std::uint64_t seed, std::string_view name) : key_{seed, ~hash_of(name)} {}
+
+  [[nodiscard]] Block at(std::uint64_t index) const;
+  /// Uniform in the open interval (0, 1), from one number of a block.
+  [[nodiscard]] static double uniform(std::uint64_t number) {
+    return (static_cast<double>(number >> 11) + 0.5) * 0x1.0p-53;
+  }
+
+ private:
+  std::array<std::uint64_t, 2> key_;
+};
+
 }  // namespace kansoku

@@ -142,5 +142,18 @@ TEST(RandomStream, IsUniformInTheOpenInterval) {
   EXPECT_NEAR(hits, kDraws / 3.0, 900);
 }
 
+TEST(RandomBlocks, DependOnTheIndexAlone) {
+  const RandomBlocks blocks(42, "durations");
+  const auto fifth = blocks.at(5);
+  EXPECT_NE(blocks.at(6), fifth);
+  EXPECT_EQ(blocks.at(5), fifth);
+  EXPECT_NE(RandomBlocks(42, "other").at(5), fifth);
+  double sum = 0;
+  for (std::uint64_t i = 0; i < 25'000; ++i)
+    for (const std::uint64_t number : blocks.at(i))
+      sum += RandomBlocks::uniform(number);
+  EXPECT_NEAR(sum / 100'000, 0.5, 0.006);
+}
+
 }  // namespace
 }  // namespace kansoku
