@@ -33,18 +33,21 @@ struct TypicalPod {
   Request request;
   double share{0};
 };
-/// The distinct requests by falling count (ties by first appearance) until `coverage` of all
-/// is reached, shares renormalised. Source: openb's simulator (hkust-adsl), 0.95 there.
+/// The distinct requests (memory apart: it is 0 in the result) by falling count until `coverage` of
+/// all is reached, shares renormalised. Ties: more CPU first, then more GPU milli, then more GPUs,
+/// then the larger set of types. Source: openb's simulator (hkust-adsl), 0.95 there.
 [[nodiscard]] std::vector<TypicalPod> typical_pods(std::span<const Request> requests,
                                                    double coverage = 0.95);
 
 /// "random", "dot_prod", "gpu_clustering", "gpu_packing", "best_fit", "fgd", "first_fit".
 [[nodiscard]] std::span<const std::string_view> policy_names();
-/// kNotFound names the policies there are. `typical` is used by "fgd" only.
+/// kNotFound names the policies there are. `typical` is used by "fgd" only, and copied.
 [[nodiscard]] Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
                                                           std::span<const TypicalPod> typical);
 
-/// Expected GPU milli of the node that typical pods cannot use: F(node) of the FGD policy.
+/// Expected GPU milli of the node that typical pods cannot use: F(node) of the FGD policy. A
+/// typical pod that the node can host by CPU, type and GPUs leaves those GPUs unused on which it
+/// does not fit; any other, and one without GPU, all that is left.
 /// Source: Weng et al., USENIX ATC 2023 (FGD), as its public simulator computes it.
 [[nodiscard]] double fragmentation(const Node& node, std::span<const TypicalPod> typical);
 
