@@ -9,7 +9,7 @@ namespace kansoku::simulate::placement {
 /// 100 * (1 - (CPU left after / largest CPU + GPU left after / largest GPU) / 2), truncated.
 /// Source: openb's simulator (hkust-adsl).
 class BestFit final : public ScoredPolicy {
- protected:
+ public:
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;
 };

@@ -10,7 +10,7 @@ namespace kansoku::simulate::placement {
 /// placing. Source: Tetris (Grandl et al., SIGCOMM 2014), as openb's simulator (hkust-adsl)
 /// computes it.
 class DotProd final : public ScoredPolicy {
- protected:
+ public:
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;
 };

@@ -17,10 +17,10 @@ class Fgd final : public ScoredPolicy {
  public:
   /// `typical` is what F weighs (fragmentation() in policy.h says how); copied.
   explicit Fgd(std::span<const TypicalPod> typical);
-
- protected:
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;
+
+ protected:
   [[nodiscard]] std::uint32_t gpus(const Request& request, const Node& node) const override;
 
  private:

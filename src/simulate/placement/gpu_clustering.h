@@ -10,7 +10,7 @@ namespace kansoku::simulate::placement {
 /// rest; within each the fullest. Requests without GPU: all nodes equal. Source: Gandiva (Xiao et
 /// al., OSDI 2018), as openb's simulator (hkust-adsl) computes it.
 class GpuClustering final : public ScoredPolicy {
- protected:
+ public:
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;
 };

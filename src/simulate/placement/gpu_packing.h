@@ -10,7 +10,7 @@ namespace kansoku::simulate::placement {
 /// Source: MLaaS in the wild (Weng et al., NSDI 2022), as openb's simulator (hkust-adsl) computes
 /// it.
 class GpuPacking final : public ScoredPolicy {
- protected:
+ public:
   [[nodiscard]] int score(const Request& request, const Node& node,
                           const NodePool& pool) const override;
 };

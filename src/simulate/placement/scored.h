@@ -27,11 +27,13 @@ class ScoredPolicy : public Policy {
   [[nodiscard]] std::optional<Placed> choose(const Request& request, const NodePool& pool,
                                              RandomStream& random) final;
 
- protected:
-  /// 0..kScoreMax; more is better. A function of request, node and the pool's scales alone, for a
-  /// node that fits. (Values outside are clamped.)
+  /// 0..kScoreMax, what is outside is clamped; more is better. Of a node that fits, and a function
+  /// of the request, the node and the pool's scales alone.
   [[nodiscard]] virtual int score(const Request& request, const Node& node,
                                   const NodePool& pool) const = 0;
+
+ protected:
+  /// The GPUs to take on the node that was chosen.
   [[nodiscard]] virtual std::uint32_t gpus(const Request& request, const Node& node) const {
     return tightest_gpus(request, node);
   }
