@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/json.h"
@@ -70,7 +71,8 @@ class MixtureDensity {
   /// kCorrupt if a covariance is not positive definite.
   [[nodiscard]] static Result<MixtureDensity> make(Mixture mixture);
 
-  /// Log density of each row; `rows` n x d, `out` n.
+  /// Log density of each row; `rows` n x d, `out` n. Never NaN: a row with one, or so far away that
+  /// the exponent overflows, gets about -5e299.
   void log_density(std::span<const double> rows, std::span<double> out) const;
   /// Log of weight times density, for each component (`out`: k), of one row (d values).
   void component_log_densities(std::span<const double> row, std::span<double> out) const;
@@ -82,11 +84,10 @@ class MixtureDensity {
  private:
   explicit MixtureDensity(Mixture mixture) : mixture_(std::move(mixture)) {}
   Mixture mixture_;
-  std::vector<double>
-      inverse_factors_;                // k x d x d, lower triangles of the inverse Cholesky factors
-  std::vector<double> factors_;        // k x d x d, lower Cholesky factors
-  std::vector<double> log_constants_;  // k: log weight - d/2 log 2 pi - log det of the factor
-  std::vector<double> cumulative_;     // k: running sums of the weights
+  std::vector<double> inverse_factors_;  // k packed lower triangles of the inverse Cholesky factors
+  std::vector<double> factors_;          // k x d x d, lower Cholesky factors
+  std::vector<double> log_constants_;    // k: log weight - d/2 log 2 pi - log det of the factor
+  std::vector<double> cumulative_;       // k: running sums of the weights
 };
 
 }  // namespace kansoku::stats
