@@ -57,7 +57,17 @@ struct MixtureKernels {
 /// NaN can follow from it.
 inline constexpr double kLogFloor = -5e299;
 
+enum class MixtureIsa : unsigned char { kV2, kV3, kV4 };  // x86-64-v2, -v3, -v4
+
+/// The widest that this machine has.
+[[nodiscard]] MixtureIsa best_mixture_isa();
+/// The loops for an instruction set; calling those of a wider one than the machine's crashes.
+[[nodiscard]] const MixtureKernels& mixture_kernels(MixtureIsa isa);
 /// The loops for this machine.
 [[nodiscard]] const MixtureKernels& mixture_kernels();
+
+[[nodiscard]] const MixtureKernels& mixture_kernels_v2();
+[[nodiscard]] const MixtureKernels& mixture_kernels_v3();
+[[nodiscard]] const MixtureKernels& mixture_kernels_v4();
 
 }  // namespace kansoku::stats::internal
