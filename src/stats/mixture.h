@@ -51,9 +51,13 @@ struct MixtureFit {
 };
 
 /// Expectation-maximisation in the log domain (log-sum-exp). `rows`: n x dimensions, row by row,
-/// finite. A component that loses all weight is moved to the row with the least density. kLimit if
-/// n < components or over 1,024 components or 256 dimensions; kCorrupt for a value that is not
-/// finite. Deterministic for a seed; any thread.
+/// finite and within 1e140; their order does not matter but for rounding. A component that loses
+/// all weight is moved to the row with the least density; a covariance that is not positive
+/// definite in spite of the ridge gets up to 1e-8 of its diagonal more, or stays as it was.
+/// kLimit if n < components or over 1,024 components or 256 dimensions; kCorrupt for a value that
+/// is not finite, and for a start without positive definite covariances (constant features and no
+/// ridge); kUnsupported for quantiles in more than one dimension. Deterministic for a seed, with
+/// the same bits for every instruction set; any thread.
 /// Source: textbook EM (Dempster, Laird and Rubin 1977); k-means++ by Arthur and Vassilvitskii
 /// 2007.
 [[nodiscard]] Result<MixtureFit> fit_mixture(std::span<const double> rows, int dimensions,

@@ -13,6 +13,9 @@
 namespace kansoku::stats {
 namespace {
 
+/// Beyond it the sums of squares of any number of rows could overflow.
+constexpr double kMagnitudeMax = 1e140;
+
 Result<void> check_rows(std::span<const double> rows, int dimensions, int components) {
   if (dimensions < 1 || dimensions > internal::kDimensionsMax) {
     return Error{Code::kLimit, fmt::format("fit mixture: {} dimensions, not 1 to {}", dimensions,
@@ -28,12 +31,14 @@ Result<void> check_rows(std::span<const double> rows, int dimensions, int compon
     return Error{Code::kLimit, fmt::format("fit mixture: {} rows are too few for {} components",
                                            rows.size() / d, components)};
   }
-  const auto bad =
-      std::find_if_not(rows.begin(), rows.end(), [](double value) { return std::isfinite(value); });
+  const auto bad = std::find_if_not(rows.begin(), rows.end(), [](double value) {
+    return std::abs(value) <= kMagnitudeMax;  // NaN is not
+  });
   if (bad != rows.end()) {
     const auto index = static_cast<std::size_t>(bad - rows.begin());
-    return Error{Code::kCorrupt, fmt::format("fit mixture: row {}, feature {} is not finite",
-                                             index / d, index % d)};
+    return Error{Code::kCorrupt,
+                 fmt::format("fit mixture: row {}, feature {} is {}", index / d, index % d,
+                             std::isfinite(*bad) ? "over 1e140" : "not finite")};
   }
   return {};
 }

@@ -88,6 +88,8 @@ std::vector<double> outputs_of(const MixtureKernels& kernels, std::size_t d, std
   AlignedDoubles terms(kComponents * kStride);
   AlignedDoubles sums(moment_values(d) * kLanes);
   AlignedDoubles density(kStride);
+  for (AlignedDoubles* values : {&terms, &sums, &density})
+    std::fill(values->span().begin(), values->span().end(), 0.0);
   kernels.log_terms({kComponents, d, means.data(), factors.data(), constants.data()}, x.data(),
                     count, scratch.data(), terms.data());
   std::vector<double> out;
@@ -134,6 +136,7 @@ TEST(MixtureKernels, MomentsAreThoseOfPlainLoops) {
     std::generate(shift.begin(), shift.end(), [&] { return gaussian(random); });
     std::generate(x.span().begin(), x.span().end(), [&] { return gaussian(random); });
     std::generate(weights.span().begin(), weights.span().end(), [&] { return random.uniform(); });
+    std::fill(sums.span().begin(), sums.span().end(), 0.0);
     constexpr std::size_t kCount = 80;
     mixture_kernels().add_moments(x.data(), d, kCount, shift.data(), weights.data(), scratch.data(),
                                   sums.data());

@@ -47,10 +47,11 @@ std::optional<NotPositiveDefinite> prepare(const Mixture& mixture, PreparedMixtu
 }
 
 AlignedDoubles::AlignedDoubles(std::size_t count)
-    : storage_(count + kAlignBytes / sizeof(double)), count_(count) {
-  const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
+    : storage_(std::make_unique_for_overwrite<double[]>(count + kAlignBytes / sizeof(double))),
+      count_(count) {
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_.get());
   const std::size_t skipped = (kAlignBytes - address % kAlignBytes) % kAlignBytes;
-  begin_ = storage_.data() + skipped / sizeof(double);
+  begin_ = storage_.get() + skipped / sizeof(double);
 }
 
 BlockWalker::BlockWalker(std::size_t components, std::size_t dimensions)
@@ -66,15 +67,16 @@ void BlockWalker::load(std::span<const double> rows) {
   rows_ = rows.size() / dimensions_;
   CHECK(rows_ >= 1 && rows_ <= kBlockRows);
   padded_ = (rows_ + kGroupRows - 1) / kGroupRows * kGroupRows;
+  // Plain on purpose: rows of a large table come from memory no faster than this.
   double* x = x_.data();
   const double* row = rows.data();
   for (std::size_t i = 0; i < rows_; ++i, row += dimensions_) {
     for (std::size_t j = 0; j < dimensions_; ++j)
       x[j * kStride + i] = row[j];
   }
-  for (std::size_t i = rows_; i < padded_; ++i) {
-    for (std::size_t j = 0; j < dimensions_; ++j)
-      x[j * kStride + i] = rows[j];
+  for (std::size_t j = 0; j < dimensions_; ++j) {
+    double* feature = x_.data() + j * kStride;
+    std::fill(feature + rows_, feature + padded_, rows[j]);
   }
 }
 

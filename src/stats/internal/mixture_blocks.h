@@ -32,7 +32,8 @@ struct NotPositiveDefinite {
 [[nodiscard]] std::optional<NotPositiveDefinite> prepare(const Mixture& mixture,
                                                          PreparedMixture& out);
 
-/// Zeroed doubles at an address that is a multiple of 64.
+/// Doubles at an address that is a multiple of 64, not initialised: clearing a whole block would
+/// cost more than the density of a single row.
 class AlignedDoubles {
  public:
   explicit AlignedDoubles(std::size_t count);
@@ -43,7 +44,7 @@ class AlignedDoubles {
   [[nodiscard]] std::span<const double> span() const { return {begin_, count_}; }
 
  private:
-  std::vector<double> storage_;
+  std::unique_ptr<double[]> storage_;
   double* begin_;
   std::size_t count_;
 };

@@ -34,7 +34,7 @@ struct KernelModel {
 
 /// The loops over a block, compiled once for each instruction set; all give equal bits. `x` is a
 /// block, feature by feature (d x kStride), `terms` k x kStride; `count` is a multiple of
-/// kGroupRows. All arrays are aligned to 64 bytes.
+/// kGroupRows. Blocks are best aligned to 64 bytes.
 struct MixtureKernels {
   /// terms[k][row] = log(weight_k * density_k(row)), not below kLogFloor.
   void (*log_terms)(const KernelModel& model, const double* x, std::size_t count, double* scratch,
