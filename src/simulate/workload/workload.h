@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,5 +80,57 @@ struct Workload {
   std::uint64_t bad_rows{0};               // left out (workload_bad_rows)
   std::vector<std::string> bad_row_notes;  // the first few: "file:line:column: what"
 };
+
+/// Finds texts in a table of distinct texts (Workload::names, groups, gpu_types). Serves one table,
+/// which only `intern` may change from then on. Not shared between threads.
+class InternLookup {
+ public:
+  /// Knows what stands in `table` already; of equal texts the first counts.
+  explicit InternLookup(const std::vector<std::string>& table);
+
+  /// The index of `text` in the table, if it is there.
+  [[nodiscard]] std::optional<std::uint32_t> find(const std::vector<std::string>& table,
+                                                  std::string_view text) const;
+
+ private:
+  friend std::uint32_t intern(std::vector<std::string>& table, std::string_view text,
+                              InternLookup& lookup);
+  struct Slot {
+    std::uint32_t hash{0};
+    std::uint32_t index_plus_one{0};  // 0 = free
+  };
+  void add(const std::vector<std::string>& table, std::uint32_t index);
+  void place(const std::vector<std::string>& table, Slot slot);
+  bool try_place(Slot slot);
+  void grow(const std::vector<std::string>& table);
+
+  std::vector<Slot> slots_;  // a power of two, at most half full
+  std::size_t count_{0};
+  /// Texts whose slots were all taken, so that texts made to collide cost a logarithm, not a scan.
+  /// Slots are never freed: a text with a free slot is not in here.
+  std::map<std::string, std::uint32_t, std::less<>> crowded_;
+};
+
+/// The index of `text` in `table`, where it is appended if it is missing. At most 2^32 - 2 texts.
+[[nodiscard]] std::uint32_t intern(std::vector<std::string>& table, std::string_view text,
+                                   InternLookup& lookup);
+
+/// Sorts the jobs by submission, those of one moment in the order they had. Edges are remapped and
+/// sorted by (child, parent), duplicates dropped.
+void sort_jobs(Workload& workload);
+
+/// The number of each job's session: a run of jobs of one group in which no job comes more than
+/// `gap` after the one before it. Numbers count from 0 in the order of the sessions' first jobs.
+/// The jobs must be sorted; one result a job.
+[[nodiscard]] std::vector<std::uint32_t> sessions(const Workload& workload, Nanos gap);
+
+/// GPUs x their share x seconds x instances; 0 if the duration is unknown.
+[[nodiscard]] double gpu_seconds(const Job& job);
+/// The sum over all jobs, in their order.
+[[nodiscard]] double gpu_seconds(const Workload& workload);
+
+/// The index of a job that waits for itself, through one edge or several; nothing if there is none.
+/// Linear in jobs and edges.
+[[nodiscard]] std::optional<std::uint32_t> job_on_cycle(const Workload& workload);
 
 }  // namespace kansoku::simulate
