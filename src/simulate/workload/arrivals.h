@@ -64,11 +64,15 @@ struct ArrivalModel {
   double gap_cap_s{12 * 3600.0};               // kHourOfWeekRenewal
   double session_gap_s{0};                     // kSessions: what cuts a session
   std::vector<Session> sessions;               // kSessions
-  std::vector<Job> jobs;            // kSessions (by session), kDayBlocks, kReplay (by time)
-  std::vector<std::string> groups;  // names of Job::group
-  std::int64_t epoch_in_week_s{0};  // of time 0 of `jobs` for kDayBlocks, kReplay
-  double span_s{0};                 // of the recording, for rates and reports
+  std::vector<Job> jobs;               // kSessions (by session), kDayBlocks, kReplay (by time)
+  std::vector<std::string> groups;     // names of Job::group
+  std::vector<std::string> gpu_types;  // names of Job::gpu_type
+  /// Where the recording, and with it time 0 of `jobs` for kDayBlocks and kReplay, begins in the
+  /// week; kDayBlocks: a midnight.
+  std::int64_t epoch_in_week_s{0};
+  double span_s{0};  // of the recording, for rates and reports; kDayBlocks: of its whole days
   /// Divides every gap (kReplay: every submission time), multiplies every rate: the load's knob.
+  /// kDayBlocks: so many drawn days are laid over each other, of the last only a share of the jobs.
   double intensity{1};
 
   /// {"kind": "sessions", ...}: schema of the file that `simulate fit` writes,
@@ -81,8 +85,9 @@ struct ArrivalModel {
 [[nodiscard]] std::string_view kind_name(ArrivalModel::Kind kind);
 [[nodiscard]] std::optional<ArrivalModel::Kind> kind_from_name(std::string_view name);
 
-/// Starts a stream at time 0, which lies `start_in_week_s` seconds after Monday 00:00 (models
-/// without hours of week ignore it). `random` is copied.
+/// Starts a stream at time 0, which lies `start_in_week_s` >= 0 seconds after Monday 00:00 (models
+/// without hours of week ignore it). `random` is copied. A stream ends after 146 years, and at once
+/// if its model can draw no arrival (no rate, no job, gaps that are all 0).
 [[nodiscard]] std::unique_ptr<ArrivalProcess> start_arrivals(const ArrivalModel& model,
                                                              std::int64_t start_in_week_s,
                                                              const RandomStream& random);
@@ -93,12 +98,18 @@ struct ArrivalFitOptions {
                                       stats::Family::kExponentiatedWeibull, stats::Family::kPareto};
   std::size_t gaps_per_hour_min{20};  // fewer: the hour uses the fit of all hours
   std::uint64_t seed{1};
+  /// What the jobs were recorded in, since Workload::epoch; < 0: from the full hour before the
+  /// first job to the one after the last.
+  Nanos window_begin{-1}, window_end{-1};
 };
 
 /// Fits a kind to the jobs [first, last) of a workload whose hour of week is known (epoch_in_week_s
-/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs.
+/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs, and for
+/// kDayBlocks without one whole day.
 /// Sessions: per group, cut where the gap exceeds session_gap_s; the rate of an hour of week is the
-/// number of sessions started in it over the number of times the span covers it.
+/// number of sessions started in it over the number of times the span covers it (hours that it does
+/// not cover take the mean rate). kHourOfWeekRenewal: of `families` the one with the least KS.
+/// A fit whose mean is infinite is capped at the longest gap. Deterministic; any thread.
 [[nodiscard]] Result<ArrivalModel> fit_arrivals(ArrivalModel::Kind kind, const Workload& workload,
                                                 std::size_t first, std::size_t last,
                                                 const ArrivalFitOptions& options = {});

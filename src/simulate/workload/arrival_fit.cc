@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "simulate/workload/arrivals.h"
+#include "simulate/workload/internal/sessions.h"
+#include "simulate/workload/internal/week.h"
+#include "stats/fit.h"
+
+namespace kansoku::simulate {
+namespace {
+
+using internal::kDayNs;
+using internal::kHourNs;
+using Kind = ArrivalModel::Kind;
+
+constexpr std::size_t kJobsMin = 20;
+
+/// The jobs to fit and the window they were recorded in, since some Monday 00:00.
+struct Recording {
+  std::span<const Job> jobs;
+  std::int64_t epoch_in_week_s{0};
+  std::int64_t begin_ns{0}, end_ns{0};
+
+  [[nodiscard]] std::int64_t at_ns(const Job& job) const {
+    return internal::since_monday_ns(epoch_in_week_s, job.submit);
+  }
+  [[nodiscard]] std::size_t hour(const Job& job) const {
+    return static_cast<std::size_t>(internal::hour_of_week(at_ns(job)));
+  }
+};
+
+Recording recording_of(const Workload& workload, std::size_t first, std::size_t last,
+                       const ArrivalFitOptions& options) {
+  Recording recording;
+  recording.jobs = std::span(workload.jobs).subspan(first, last - first);
+  recording.epoch_in_week_s = std::max<std::int64_t>(workload.epoch_in_week_s, 0);
+  const std::int64_t from = recording.at_ns(recording.jobs.front());
+  const std::int64_t to = recording.at_ns(recording.jobs.back());
+  // Whole hours: an hour of which the recording holds the first second only must not get its jobs
+  // per second as a rate.
+  recording.begin_ns = internal::floor_div(from, kHourNs) * kHourNs;
+  recording.end_ns = (internal::floor_div(to, kHourNs) + 1) * kHourNs;
+  if (options.window_begin.count() >= 0)
+    recording.begin_ns =
+        std::min(from, internal::since_monday_ns(recording.epoch_in_week_s, options.window_begin));
+  if (options.window_end.count() >= 0)
+    recording.end_ns =
+        std::max(to + 1, internal::since_monday_ns(recording.epoch_in_week_s, options.window_end));
+  return recording;
+}
+
+/// How many hours of the window fall on each hour of week; parts count as parts.
+std::array<double, kHoursOfWeek> covered_hours(const Recording& recording) {
+  std::array<double, kHoursOfWeek> covered{};
+  const std::int64_t whole_weeks = (recording.end_ns - recording.begin_ns) / internal::kWeekNs;
+  covered.fill(static_cast<double>(whole_weeks));
+  std::int64_t at = recording.begin_ns + whole_weeks * internal::kWeekNs;
+  while (at < recording.end_ns) {
+    const std::int64_t next = (internal::floor_div(at, kHourNs) + 1) * kHourNs;
+    const std::int64_t until = std::min(next, recording.end_ns);
+    covered[static_cast<std::size_t>(internal::hour_of_week(at))] +=
+        static_cast<double>(until - at) / static_cast<double>(kHourNs);
+    at = until;
+  }
+  return covered;
+}
+
+/// Events per hour for each hour of week from the number of events in it.
+std::vector<double> hourly_rates(const Recording& recording,
+                                 const std::array<double, kHoursOfWeek>& events) {
+  const auto covered = covered_hours(recording);
+  const double hours = std::accumulate(covered.begin(), covered.end(), 0.0);
+  const double mean = std::accumulate(events.begin(), events.end(), 0.0) / hours;
+  std::vector<double> rates(kHoursOfWeek, mean);
+  for (std::size_t h = 0; h < kHoursOfWeek; ++h)
+    if (covered[h] > 0) rates[h] = events[h] / covered[h];
+  return rates;
+}
+
+std::vector<double> gaps_of(std::span<const Job> jobs) {
+  std::vector<double> gaps;
+  for (std::size_t i = 1; i < jobs.size(); ++i)
+    gaps.push_back(internal::seconds(jobs[i].submit - jobs[i - 1].submit));
+  return gaps;
+}
+
+/// A heavy fit without a cap would leave the load to one draw.
+Result<stats::Distribution> usable(const stats::Fit& fit, double longest_s) {
+  if (!fit.mean_infinite) return fit.distribution;
+  return fit.distribution.capped(longest_s);
+}
+
+/// The family with the least KS, PipeSim's least squares in effect; families that cannot be fitted
+/// are left out.
+Result<stats::Fit> closest_fit(std::span<const double> gaps, const ArrivalFitOptions& options) {
+  stats::FitOptions fit_options;
+  fit_options.seed = options.seed;
+  std::optional<stats::Fit> best;
+  std::optional<Error> error;
+  for (const stats::Family family : options.families) {
+    auto fit = stats::fit(family, gaps, fit_options);
+    if (!fit)
+      error = fit.error();
+    else if (!best || fit->ks < best->ks)
+      best = std::move(fit).value();
+  }
+  if (best) return *std::move(best);
+  return error.value_or(Error{Code::kLimit, "fit arrivals: no family was asked for"});
+}
+
+Result<void> fit_renewal(const Recording& recording, const ArrivalFitOptions& options,
+                         ArrivalModel& model) {
+  const std::vector<double> gaps = gaps_of(recording.jobs);
+  TRY(const auto choice, stats::choose(options.families, gaps, 0.3, {.seed = options.seed}));
+  TRY(model.gap,
+      usable(choice.candidates.front().fit, *std::max_element(gaps.begin(), gaps.end())));
+  return {};
+}
+
+Result<void> fit_hourly_renewal(const Recording& recording, const ArrivalFitOptions& options,
+                                ArrivalModel& model) {
+  const std::vector<double> gaps = gaps_of(recording.jobs);
+  const double longest_s = *std::max_element(gaps.begin(), gaps.end());
+  std::array<std::vector<double>, kHoursOfWeek> by_hour;
+  for (std::size_t i = 0; i < gaps.size(); ++i)
+    by_hour[recording.hour(recording.jobs[i])].push_back(gaps[i]);
+  TRY(const auto of_all, closest_fit(gaps, options));
+  TRY(const auto fallback, usable(of_all, longest_s));
+  model.hour_gaps.assign(kHoursOfWeek, fallback);
+  for (std::size_t h = 0; h < kHoursOfWeek; ++h) {
+    if (by_hour[h].size() < options.gaps_per_hour_min) continue;
+    const auto fit = closest_fit(by_hour[h], options);
+    if (!fit) continue;  // too few different gaps: the fit of all hours stands
+    TRY(model.hour_gaps[h], usable(*fit, longest_s));
+  }
+  return {};
+}
+
+/// A job as a model keeps it: without the names of a table that stays behind.
+Job kept(const Job& job, Nanos submit) {
+  Job copy = job;
+  copy.submit = submit;
+  copy.name = 0;
+  copy.graph = 0;
+  if (copy.scheduled.count() >= 0) copy.scheduled += submit - job.submit;
+  return copy;
+}
+
+void fit_sessions(const Recording& recording, const ArrivalFitOptions& options,
+                  ArrivalModel& model) {
+  model.session_gap_s = options.session_gap_s;
+  std::array<double, kHoursOfWeek> events{};
+  for (const auto& members : internal::cut_sessions(recording.jobs, options.session_gap_s)) {
+    const Job& start = recording.jobs[members.front()];
+    const std::size_t hour = recording.hour(start);
+    events[hour] += 1;
+    model.sessions.push_back({static_cast<std::int32_t>(hour),
+                              static_cast<std::uint32_t>(model.jobs.size()),
+                              static_cast<std::uint32_t>(members.size())});
+    for (const std::uint32_t i : members)
+      model.jobs.push_back(kept(recording.jobs[i], recording.jobs[i].submit - start.submit));
+  }
+  model.rates = hourly_rates(recording, events);
+}
+
+Result<void> fit_days(const Recording& recording, ArrivalModel& model) {
+  const std::int64_t begin = -internal::floor_div(-recording.begin_ns, kDayNs) * kDayNs;
+  const std::int64_t end = internal::floor_div(recording.end_ns, kDayNs) * kDayNs;
+  if (end <= begin)
+    return Error{Code::kLimit, "fit day blocks: the recording covers no whole day",
+                 "fit another kind of arrivals, or a longer recording"};
+  for (const Job& job : recording.jobs) {
+    const std::int64_t at = recording.at_ns(job);
+    if (at >= begin && at < end) model.jobs.push_back(kept(job, Nanos{at - begin}));
+  }
+  model.span_s = static_cast<double>(end - begin) * 1e-9;
+  model.epoch_in_week_s = (begin / 1'000'000'000) % (7 * 86'400);
+  return {};
+}
+
+void fit_replay(const Recording& recording, ArrivalModel& model) {
+  const Nanos begin = recording.jobs.front().submit;
+  for (const Job& job : recording.jobs)
+    model.jobs.push_back(kept(job, job.submit - begin));
+  const std::int64_t first_ns = recording.at_ns(recording.jobs.front());
+  // Time 0 is the first job; what is left of its second below the week's grid is dropped.
+  model.epoch_in_week_s = internal::floor_div(first_ns, 1'000'000'000) % (7 * 86'400);
+}
+
+Result<void> check_input(ArrivalModel::Kind kind, const Workload& workload, std::size_t jobs) {
+  if (jobs < kJobsMin)
+    return Error{Code::kLimit, fmt::format("fit {} arrivals: {} jobs are fewer than {}",
+                                           kind_name(kind), jobs, kJobsMin)};
+  const bool hours_of_week = kind == Kind::kHourOfWeekPoisson || kind == Kind::kHourOfWeekRenewal ||
+                             kind == Kind::kSessions || kind == Kind::kDayBlocks;
+  if (hours_of_week && workload.epoch_in_week_s < 0)
+    return Error{
+        Code::kUnsupported,
+        fmt::format("fit {} arrivals: the workload does not say its hour of week", kind_name(kind)),
+        "use replay or renewal arrivals"};
+  return {};
+}
+
+}  // namespace
+
+Result<ArrivalModel> fit_arrivals(ArrivalModel::Kind kind, const Workload& workload,
+                                  std::size_t first, std::size_t last,
+                                  const ArrivalFitOptions& options) {
+  CHECK(first <= last && last <= workload.jobs.size());
+  TRY_VOID(check_input(kind, workload, last - first));
+  const Recording recording = recording_of(workload, first, last, options);
+  ArrivalModel model;
+  model.kind = kind;
+  model.groups = workload.groups;
+  model.gpu_types = workload.gpu_types;
+  model.span_s = static_cast<double>(recording.end_ns - recording.begin_ns) * 1e-9;
+  model.epoch_in_week_s =
+      internal::floor_div(recording.begin_ns, 1'000'000'000) % (7 * std::int64_t{86'400});
+  switch (kind) {
+    case Kind::kConstant: {
+      const double covered =
+          internal::seconds(recording.jobs.back().submit - recording.jobs.front().submit);
+      model.gap = stats::Distribution::constant(covered / static_cast<double>(last - first - 1));
+      break;
+    }
+    case Kind::kRenewal:
+      TRY_VOID(fit_renewal(recording, options, model));
+      break;
+    case Kind::kHourOfWeekPoisson: {
+      std::array<double, kHoursOfWeek> events{};
+      for (const Job& job : recording.jobs)
+        events[recording.hour(job)] += 1;
+      model.rates = hourly_rates(recording, events);
+      break;
+    }
+    case Kind::kHourOfWeekRenewal:
+      TRY_VOID(fit_hourly_renewal(recording, options, model));
+      break;
+    case Kind::kSessions:
+      fit_sessions(recording, options, model);
+      break;
+    case Kind::kDayBlocks:
+      TRY_VOID(fit_days(recording, model));
+      break;
+    case Kind::kReplay:
+      fit_replay(recording, model);
+      break;
+  }
+  return model;
+}
+
+}  // namespace kansoku::simulate
