@@ -19,15 +19,14 @@
 namespace kansoku::simulate::placement {
 namespace {
 
-// The client's watches are opened by threads of their own; ten of them drew a number before the
-// nodes got theirs (found by trying: with any other count the runs differ).
-constexpr int kWatches = 10;
+// Ten numbers are drawn before the nodes get theirs: found by trying, with any other count the runs
+// differ. Most likely the scheduler's client draws one for each of its watches.
+constexpr int kOtherDraws = 10;
 // A published value is the rounded mean of rounded records: half a hundredth twice.
 constexpr double kRounding = 0.01001;
 
 // What the published simulator draws, in its order: one number for a log line, the shuffle, the
-// copies, one number for each watch that the scheduler's client opens meanwhile, the numbers of the
-// nodes.
+// copies, ten numbers of something else, the numbers of the nodes.
 InflationPlan published_plan(const std::vector<NamedRequest>& pods, const std::vector<Node>& nodes,
                              int seed) {
   PublishedRandom random(static_cast<std::uint32_t>(seed));
@@ -48,7 +47,7 @@ InflationPlan published_plan(const std::vector<NamedRequest>& pods, const std::v
     asked += request.gpu_milli_sum();
     plan.arrivals.push_back(copy);
   }
-  for (int i = 0; i < kWatches; ++i)
+  for (int i = 0; i < kOtherDraws; ++i)
     static_cast<void>(random.next_63_bits());
   plan.node_number = random.permutation(static_cast<std::uint32_t>(nodes.size()));
   return plan;

@@ -32,7 +32,7 @@ TEST(Random, EachNodeAndEachGpuThatFitsIsAsLikely) {
   }
   for (const auto& node : counts) {
     EXPECT_EQ(node[1], 0);
-    for (const std::size_t gpu : {0, 2, 3})
+    for (const std::size_t gpu : {0U, 2U, 3U})
       EXPECT_NEAR(node[gpu], 10'000, 5 * 94);
   }
   EXPECT_EQ(policy.choose(whole_for_test(1, 2), pool, random)->gpus, 0b0101U);

@@ -15,7 +15,7 @@ namespace kansoku::simulate::placement::internal {
 namespace {
 
 TEST(ScoreTree, FirstOfTheBest) {
-  for (const std::size_t places : {1, 2, 3, 64, 65}) {
+  for (const std::size_t places : {1U, 2U, 3U, 64U, 65U}) {
     RandomStream random(places, "tree");
     ScoreTree tree(places);
     EXPECT_EQ(tree.best_score(), -1);
