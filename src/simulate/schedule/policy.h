@@ -22,6 +22,7 @@ struct Waiting {
   std::uint32_t group{0};    // virtual cluster or user
   double potential{0};       // expected gain of model performance
   Nanos trained{0};          // when the model that it renews was trained
+  void* owner{nullptr};      // the caller's
 };
 
 /// What a policy may know of the cluster at the moment of a decision.

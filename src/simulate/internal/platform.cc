@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/internal/platform.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "simulate/workload/arrivals.h"
+
+namespace kansoku::simulate {
+namespace {
+
+constexpr std::uint64_t kTriggeredRuns = std::uint64_t{1} << 63;  // random indices of retrainings
+constexpr int kProgressSteps = 200;
+constexpr int kDrainStepsMax = 100 * kProgressSteps;
+
+Nanos nanos(double seconds) {
+  constexpr double kMost = 9e18;
+  const double ns = seconds * 1e9;
+  return Nanos{ns >= kMost ? static_cast<std::int64_t>(kMost) : std::llround(std::max(ns, 0.0))};
+}
+double seconds(Nanos time) {
+  return static_cast<double>(time.count()) / 1e9;
+}
+
+/// Waits, executions and their tails.
+struct Spans {
+  std::uint64_t count{0};
+  double sum_s{0};
+  stats::LogSketch sketch;
+  void add(double value_s) {
+    ++count;
+    sum_s += value_s;
+    sketch.add(value_s);
+  }
+  [[nodiscard]] double mean() const { return count == 0 ? 0 : sum_s / static_cast<double>(count); }
+};
+
+double interpolate(const std::vector<CompressionRow>& table, double pruned,
+                   double CompressionRow::*what) {
+  if (pruned <= table.front().pruned) return table.front().*what;
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    if (pruned > table[i].pruned) continue;
+    const double part = (pruned - table[i - 1].pruned) / (table[i].pruned - table[i - 1].pruned);
+    return table[i - 1].*what + part * (table[i].*what - table[i - 1].*what);
+  }
+  return table.back().*what;
+}
+
+}  // namespace
+
+struct Platform::Task {
+  explicit Task(RandomBlocks its_blocks) : blocks(its_blocks) {}
+  const TaskSpec* spec{nullptr};
+  Cluster* cluster{nullptr};
+  Storage* store{nullptr};
+  RandomBlocks blocks;
+  bool draws{false};  // anything random about it
+  std::vector<std::uint32_t> children;
+  std::uint32_t parents{0};
+  std::uint32_t group{0};
+  Spans wait, execution;
+  std::uint64_t restarts{0}, failed{0};
+};
+
+struct Platform::Storage {
+  Storage(des::Environment& env, const StoreSpec& its_spec)
+      : spec(its_spec), streams(env, std::max<std::int64_t>(its_spec.streams, 1), its_spec.name) {}
+  const StoreSpec& spec;
+  des::Resource streams;
+  double bytes_read{0}, bytes_written{0};
+};
+
+struct Platform::Pipeline {
+  Pipeline(const PipelineSpec& its_spec, RandomBlocks its_assets)
+      : spec(its_spec), assets(its_assets) {}
+  const PipelineSpec& spec;
+  RandomBlocks assets;
+  std::vector<Task> tasks;
+  std::unique_ptr<ArrivalProcess> arrivals;
+  std::vector<std::uint32_t> job_groups;  // of the cluster, by Job::group
+  std::uint64_t arrived{0}, finished{0}, failed{0}, refused{0}, dropped{0};
+  double offered_unit_seconds{0};
+  Spans sojourn;
+};
+
+Platform::Platform(const Experiment& experiment, int index, const RunOptions& options)
+    : experiment_(experiment),
+      options_(options),
+      index_(index),
+      seed_(experiment.seed * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(index)) {
+  if (options.records) records_ = std::make_shared<Records>(experiment.records_max);
+}
+
+Platform::~Platform() = default;
+
+Result<std::unique_ptr<Platform>> Platform::make(const Experiment& experiment, int index,
+                                                 const RunOptions& options) {
+  std::unique_ptr<Platform> platform(
+      new Platform(experiment, index, options));  // NOLINT: private constructor
+  TRY_VOID(platform->build());
+  return platform;
+}
+
+Result<void> Platform::build() {
+  std::vector<placement::Request> pods;
+  for (const PipelineSpec& pipeline : experiment_.pipelines)
+    for (const TaskSpec& task : pipeline.tasks)
+      for (std::int32_t i = 0; i < std::min(task.pods, 64); ++i)
+        pods.push_back(task.pod);
+  typical_ = placement::typical_pods(pods);
+  const Context context{experiment_.warmup, experiment_.horizon, options_.series_points, seed_,
+                        typical_,           &breaches_};
+  for (const ClusterSpec& spec : experiment_.clusters) {
+    TRY(auto cluster, Cluster::make(env_, spec, context));
+    clusters_.push_back(std::move(cluster));
+  }
+  for (const StoreSpec& spec : experiment_.stores)
+    stores_.push_back(std::make_unique<Storage>(env_, spec));
+  for (const PipelineSpec& spec : experiment_.pipelines)
+    TRY_VOID(build_pipeline(spec));
+  fleet_ = std::make_unique<Fleet>(env_, experiment_, seed_, *this);
+  return {};
+}
+
+Result<void> Platform::build_pipeline(const PipelineSpec& spec) {
+  pipelines_.push_back(
+      std::make_unique<Pipeline>(spec, RandomBlocks(seed_, "assets of " + spec.name)));
+  Pipeline& pipeline = *pipelines_.back();
+  for (const TaskSpec& task : spec.tasks) {
+    Task built(RandomBlocks(seed_, "task " + spec.name + "/" + task.name));
+    built.spec = &task;
+    built.cluster = clusters_[task.cluster].get();
+    built.store = task.store < 0 ? nullptr : stores_[static_cast<std::size_t>(task.store)].get();
+    built.draws = task.probability < 1 || task.duration.family() != stats::Family::kConstant ||
+                  task.kind != TaskKind::kCustom;
+    built.parents = static_cast<std::uint32_t>(task.after.size());
+    built.group = built.cluster->group(spec.group);
+    for (const std::uint32_t parent : task.after)
+      pipeline.tasks[parent].children.push_back(static_cast<std::uint32_t>(pipeline.tasks.size()));
+    pipeline.tasks.push_back(std::move(built));
+  }
+  if (!spec.arrivals) return {};
+  pipeline.arrivals = start_arrivals(*spec.arrivals, experiment_.start_in_week_s,
+                                     RandomStream(seed_, "arrivals of " + spec.name));
+  for (const std::string& group : spec.arrivals->groups)
+    pipeline.job_groups.push_back(pipeline.tasks.front().cluster->group(group));
+  return {};
+}
+
+PipelineRun& Platform::new_run(std::uint32_t pipeline, std::uint64_t random_index) {
+  if (free_runs_.empty()) {
+    all_runs_.push_back(std::make_unique<PipelineRun>());
+    free_runs_.push_back(all_runs_.back().get());
+  }
+  PipelineRun& run = *free_runs_.back();
+  free_runs_.pop_back();
+  std::vector<std::uint32_t> parents = std::move(run.parents_left);
+  run = PipelineRun{};
+  run.parents_left = std::move(parents);
+  run.parents_left.clear();
+  run.pipeline = pipeline;
+  run.number = run_count_++;
+  run.random_index = random_index;
+  run.arrived = env_.now();
+  const Pipeline& of = *pipelines_[pipeline];
+  run.tasks_left = static_cast<std::uint32_t>(of.tasks.size());
+  const stats::Distribution& bytes = of.spec.asset_bytes;
+  run.asset_bytes = bytes.family() == stats::Family::kConstant
+                        ? bytes.draw(0.5)
+                        : bytes.draw(RandomBlocks::uniform(of.assets.at(random_index)[0]));
+  if (!of.spec.chain)
+    for (const Task& task : of.tasks)
+      run.parents_left.push_back(task.parents);
+  return run;
+}
+
+void Platform::begin(PipelineRun& run) {
+  ++runs_in_system_;
+  in_system_.change(env_.now(), 1);
+  arrivals_sum_ += run.arrived.count();
+  const Pipeline& pipeline = *pipelines_[run.pipeline];
+  if (pipeline.spec.chain) {
+    env_.start(work(env_, run, 0));
+    return;
+  }
+  // The roots; the run may end before all have been started.
+  std::vector<std::uint32_t> roots;
+  for (std::uint32_t task = 0; task < pipeline.tasks.size(); ++task)
+    if (pipeline.tasks[task].parents == 0) roots.push_back(task);
+  for (const std::uint32_t root : roots)
+    env_.start(work(env_, run, root));
+}
+
+des::Process Platform::arrive(des::Environment& env, std::uint32_t index) {
+  Pipeline& pipeline = *pipelines_[index];
+  std::uint64_t number = 0;
+  for (;;) {
+    const std::optional<Arrival> arrival = pipeline.arrivals->next();
+    if (!arrival || arrival->at >= experiment_.horizon) co_return;
+    if (arrival->at > env.now()) co_await env.timeout(arrival->at - env.now());
+    PipelineRun& run = new_run(index, number++);
+    run.job = arrival->job;
+    const bool counted = env.now() >= experiment_.warmup;
+    if (counted) ++pipeline.arrived;
+    if (pipeline.spec.jobs) {
+      const Task& task = pipeline.tasks.front();
+      const Demand demand = demand_of(run, pipeline, task);
+      if (!task.cluster->could_ever_take(demand)) {
+        if (counted) ++pipeline.dropped;
+        free_runs_.push_back(&run);
+        continue;
+      }
+      if (counted)
+        pipeline.offered_unit_seconds +=
+            seconds(demand.waiting.estimate) * static_cast<double>(task.cluster->units_of(demand));
+    }
+    begin(run);
+  }
+}
+
+void Platform::start_retraining(DeployedModel& model, std::uint32_t pipeline, Made& made,
+                                des::Event& ended) {
+  // Draws of a model's n-th retraining, whatever the policy that asked for it.
+  const std::uint64_t draw = kTriggeredRuns | (std::uint64_t{model.family} << 52) |
+                             (std::uint64_t{model.index} << 24) | model.runs_started;
+  PipelineRun& run = new_run(pipeline, draw);
+  run.model = &model;
+  run.made = &made;
+  run.ended = &ended;
+  run.metrics = model.metrics;
+  if (env_.now() >= experiment_.warmup) ++pipelines_[pipeline]->arrived;
+  begin(run);
+}
+
+std::pair<double, double> Platform::expected_run(std::uint32_t pipeline) const {
+  const Pipeline& of = *pipelines_[pipeline];
+  constexpr int kSamples = 256;
+  double total = 0, unit_seconds = 0;
+  PipelineRun run;
+  run.pipeline = pipeline;
+  for (int i = 0; i < kSamples; ++i) {
+    const double u = (i + 0.5) / kSamples;
+    run.asset_bytes = of.spec.asset_bytes.draw(u);
+    std::vector<double> end(of.tasks.size(), 0);
+    double longest = 0;
+    for (std::size_t t = 0; t < of.tasks.size(); ++t) {
+      const Task& task = of.tasks[t];
+      const auto number = static_cast<std::uint64_t>(u * 0x1.0p53) << 11;
+      const double duration = task.spec->probability * duration_of(run, task, {number, number});
+      double begin = t > 0 && of.spec.chain ? end[t - 1] : 0;
+      for (const std::uint32_t parent : task.spec->after)
+        begin = std::max(begin, end[parent]);
+      end[t] = begin + duration;
+      longest = std::max(longest, end[t]);
+      const double units = static_cast<double>(task.cluster->units_of(demand_of(run, of, task)));
+      unit_seconds += duration * units / (task.cluster->spec().counts_gpus() ? 1000 : 1);
+    }
+    total += longest;
+  }
+  return {total / kSamples, unit_seconds / kSamples / 3600};
+}
+
+double Platform::duration_of(const PipelineRun& run, const Task& task,
+                             const RandomBlocks::Block& block) const {
+  const TaskSpec& spec = *task.spec;
+  if (run.job != nullptr && run.job->duration >= Nanos{0}) {
+    const double duration = seconds(run.job->duration);
+    const double cap = pipelines_[run.pipeline]->spec.duration_cap_s;
+    return cap > 0 ? std::min(duration, cap) : duration;
+  }
+  const double drawn = spec.duration.draw(RandomBlocks::uniform(block[0]));
+  if (!spec.has_curve) return drawn;
+  const double bytes = std::max(run.asset_bytes, 1.0);
+  return spec.curve_a * std::exp(std::log(spec.curve_b) * std::log(bytes)) + spec.curve_c + drawn;
+}
+
+Demand Platform::demand_of(const PipelineRun& run, const Pipeline& pipeline,
+                           const Task& task) const {
+  const TaskSpec& spec = *task.spec;
+  Demand demand;
+  demand.pods = spec.pods;
+  demand.pod = spec.pod;
+  demand.waiting.units = spec.slots;
+  demand.waiting.priority = spec.priority;
+  demand.waiting.group = task.group;
+  if (run.model != nullptr) {
+    demand.waiting.potential = run.model->loss(seconds(env_.now()));
+    demand.waiting.trained = nanos(run.model->trained_s);
+  }
+  if (run.job == nullptr) return demand;
+  const Job& job = *run.job;
+  if (job.group < pipeline.job_groups.size()) demand.waiting.group = pipeline.job_groups[job.group];
+  demand.waiting.estimate = nanos(duration_of(run, task, {}));
+  const std::int64_t wanted = std::max(job.gpus, 1);
+  demand.waiting.units = wanted;
+  if (task.cluster->spec().slots > 0) {
+    if (pipeline.spec.oversized_jobs_clamped)
+      demand.waiting.units = std::min(wanted, task.cluster->capacity());
+    return demand;
+  }
+  const std::int32_t per_pod = pipeline.spec.gpus_per_pod_max > 0
+                                   ? pipeline.spec.gpus_per_pod_max
+                                   : std::max(task.cluster->gpus_per_node_max(), 1);
+  demand.pods = job.gpus <= per_pod ? 1 : (job.gpus + per_pod - 1) / per_pod;
+  demand.pod.gpus = std::min(job.gpus, per_pod);
+  demand.pod.gpu_milli = job.gpus == 0       ? 0
+                         : job.gpu_milli > 0 ? job.gpu_milli
+                                             : placement::kWholeGpu;
+  if (job.cpu_milli >= 0) demand.pod.cpu_milli = job.cpu_milli / demand.pods;
+  if (job.memory_mib >= 0) demand.pod.memory_mib = job.memory_mib / demand.pods;
+  return demand;
+}
+
+void Platform::apply_effects(PipelineRun& run, const Task& task, const RandomBlocks::Block& block) {
+  const TaskSpec& spec = *task.spec;
+  const double u2 = RandomBlocks::uniform(block[2]), u3 = RandomBlocks::uniform(block[3]);
+  ModelMetrics& metrics = run.metrics;
+  switch (spec.kind) {
+    case TaskKind::kTrain: {
+      const auto more = task.blocks.at(~run.random_index);
+      metrics.performance = spec.performance.draw(u2);
+      metrics.robustness = spec.robustness.draw(u3);
+      metrics.fairness = spec.fairness.draw(RandomBlocks::uniform(more[0]));
+      metrics.size_bytes = spec.size_bytes.draw(RandomBlocks::uniform(more[1]));
+      metrics.inference_s = spec.inference_s.draw(RandomBlocks::uniform(more[2]));
+      break;
+    }
+    case TaskKind::kEvaluate:
+      run.measured = metrics.performance + spec.measurement_noise * stats::normal_quantile(u2);
+      run.evaluated = true;
+      if (run.measured < spec.gate) {
+        run.stopped = true;
+        run.end = TaskEnd::kRefused;
+      }
+      break;
+    case TaskKind::kCompress: {
+      if (spec.compression.empty()) break;
+      const double pruned = spec.pruned.draw(u2);
+      metrics.performance += interpolate(spec.compression, pruned, &CompressionRow::performance);
+      metrics.size_bytes *= interpolate(spec.compression, pruned, &CompressionRow::size);
+      metrics.inference_s *= interpolate(spec.compression, pruned, &CompressionRow::inference);
+      break;
+    }
+    case TaskKind::kHarden:
+      metrics.robustness = std::min(1.0, metrics.robustness + spec.harden_robustness);
+      metrics.performance += spec.harden_performance;
+      break;
+    case TaskKind::kDeploy:
+      run.deployed = true;
+      break;
+    default:
+      break;
+  }
+  metrics.performance = std::max(metrics.performance, 0.0);
+}
+
+void Platform::note(const PipelineRun& run, std::uint32_t task, const TaskRecord& record,
+                    Task& statistics) {
+  if (record.queued >= experiment_.warmup) {
+    statistics.wait.add(seconds(record.started - record.queued));
+    statistics.execution.add(seconds(record.ended - record.started));
+    statistics.restarts += record.restarts;
+    if (record.end == TaskEnd::kFailed) ++statistics.failed;
+  }
+  if (records_ == nullptr) return;
+  TaskRecord full = record;
+  full.run = run.number;
+  full.pipeline = static_cast<std::uint16_t>(run.pipeline);
+  full.task = static_cast<std::uint16_t>(task);
+  records_->add(full);
+}
+
+/// Executes a task, then what it makes ready: the first follower itself, the others as processes of
+/// their own.
+des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32_t index) {
+  Pipeline& pipeline = *pipelines_[run.pipeline];
+  for (;;) {
+    Task& task = pipeline.tasks[index];
+    const TaskSpec& spec = *task.spec;
+    const RandomBlocks::Block block =
+        task.draws ? task.blocks.at(run.random_index) : RandomBlocks::Block{};
+    const bool skipped = run.stopped || (spec.probability < 1 &&
+                                         RandomBlocks::uniform(block[1]) >= spec.probability);
+    if (!skipped) {
+      Storage* const store = task.store;
+      const double to_read = spec.read_bytes < 0 ? run.asset_bytes : spec.read_bytes;
+      if (store != nullptr && to_read > 0) {
+        des::Held stream;
+        if (store->spec.streams > 0) stream = co_await store->streams.request();
+        store->bytes_read += to_read;
+        co_await env.timeout(nanos(to_read / store->spec.read_bytes_per_s));
+      }
+      Nanos left = nanos(duration_of(run, task, block));
+      TaskRecord record;
+      record.queued = env.now();
+      Demand demand = demand_of(run, pipeline, task);
+      int failures = 0;
+      for (;;) {
+        demand.waiting.estimate = left;
+        Claim claim(*task.cluster, demand);
+        co_await claim;
+        record.started = env.now();
+        if (!claim.held()) {  // taken away again before it could begin
+          if (record.restarts < UINT16_MAX) ++record.restarts;
+          continue;
+        }
+        record.units = static_cast<std::uint32_t>(task.cluster->units_of(demand));
+        const double speed = claim.speed();
+        const Nanos span = speed == 1 ? left : nanos(seconds(left) / speed);
+        claim.expect_end(env.now() + span);
+        co_await env.timeout(span);
+        const Nanos ran = env.now() - record.started;
+        run.unit_seconds += seconds(ran) * record.units;
+        if (claim.held()) {
+          claim.release();
+          break;
+        }
+        if (record.restarts < UINT16_MAX) ++record.restarts;
+        const ClusterSpec& cluster = task.cluster->spec();
+        const double done_s = seconds(ran) * speed;
+        if (cluster.lost_work == LostWork::kNone)
+          left -= std::min(left, nanos(done_s));
+        else if (cluster.lost_work == LostWork::kSinceCheckpoint)
+          left -= std::min(left,
+                           nanos(std::floor(done_s / cluster.checkpoint_s) * cluster.checkpoint_s));
+        if (claim.node_failed() && ++failures > cluster.retries_max) {
+          record.end = run.end = TaskEnd::kFailed;
+          run.stopped = true;
+          break;
+        }
+      }
+      record.ended = env.now();
+      if (record.end == TaskEnd::kDone && store != nullptr && spec.write_bytes > 0) {
+        des::Held stream;
+        if (store->spec.streams > 0) stream = co_await store->streams.request();
+        store->bytes_written += spec.write_bytes;
+        co_await env.timeout(nanos(spec.write_bytes / store->spec.write_bytes_per_s));
+      }
+      if (record.end == TaskEnd::kDone && spec.kind != TaskKind::kCustom)
+        apply_effects(run, task, block);
+      note(run, index, record, task);
+    }
+    const bool last = --run.tasks_left == 0;
+    if (last) {
+      finish(run);
+      co_return;
+    }
+    if (pipeline.spec.chain) {
+      ++index;
+      continue;
+    }
+    std::uint32_t next = UINT32_MAX;
+    std::vector<std::uint32_t> others;
+    for (const std::uint32_t child : task.children) {
+      if (--run.parents_left[child] > 0) continue;
+      if (next == UINT32_MAX)
+        next = child;
+      else
+        others.push_back(child);
+    }
+    for (const std::uint32_t other : others)
+      env.start(work(env, run, other));
+    if (next == UINT32_MAX) co_return;
+    index = next;
+  }
+}
+
+void Platform::finish(PipelineRun& run) {
+  Pipeline& pipeline = *pipelines_[run.pipeline];
+  in_system_.change(env_.now(), -1);
+  --runs_in_system_;
+  sojourns_ += (env_.now() - run.arrived).count();
+  arrivals_sum_ -= run.arrived.count();
+  if (run.arrived >= experiment_.warmup) {
+    (run.end == TaskEnd::kFailed    ? pipeline.failed
+     : run.end == TaskEnd::kRefused ? pipeline.refused
+                                    : pipeline.finished)++;
+    if (run.end == TaskEnd::kDone) pipeline.sojourn.add(seconds(env_.now() - run.arrived));
+  }
+  if (run.made != nullptr) {
+    bool has_deploy = false;
+    bool gpus = false;
+    for (const Task& task : pipeline.tasks) {
+      has_deploy = has_deploy || task.spec->kind == TaskKind::kDeploy;
+      gpus = gpus || task.cluster->spec().counts_gpus();
+    }
+    *run.made = {run.metrics, run.measured, run.evaluated,
+                 run.end == TaskEnd::kDone && (run.deployed || !has_deploy),
+                 run.unit_seconds / 3600 / (gpus ? 1000 : 1)};
+  }
+  des::Event* const ended = run.ended;
+  free_runs_.push_back(&run);
+  if (ended != nullptr) ended->trigger();
+}
+
+Result<void> Platform::run(RunControl& control) {
+  for (std::uint32_t i = 0; i < pipelines_.size(); ++i)
+    if (pipelines_[i]->arrivals != nullptr) env_.start(arrive(env_, i));
+  for (const auto& cluster : clusters_)
+    cluster->start_failures();
+  fleet_->start();
+  const Nanos step = std::max(Nanos{1}, experiment_.horizon / kProgressSteps);
+  std::uint64_t events = 0;
+  for (int i = 1;; ++i) {
+    const bool past = i > kProgressSteps;
+    if (past && (!experiment_.drain || runs_in_system_ == 0 || i > kDrainStepsMax)) break;
+    env_.run_until(i == kProgressSteps ? experiment_.horizon : i * step);
+    control.events += env_.event_count() - events;
+    events = env_.event_count();
+    if (!past) control.permille += 1000 / kProgressSteps;
+    if (!breaches_.first().empty()) break;
+    if (control.stop) return Error{Code::kTimeout, "simulate: stopped"};
+  }
+  return check_invariants();
+}
+
+Result<void> Platform::check_invariants() {
+  const Nanos now = env_.now();
+  std::uint64_t active = 0;
+  for (const auto& cluster : clusters_)
+    active += cluster->waiting_count() + cluster->running_count();
+  if (breaches_.first().empty() && runs_in_system_ != in_system_.level())
+    breaches_.tell("pipelines", fmt::format("{} runs are counted, {} are in the system",
+                                            runs_in_system_, in_system_.level()));
+  const std::size_t used = all_runs_.size() - free_runs_.size();
+  if (breaches_.first().empty() && used != static_cast<std::size_t>(in_system_.level()))
+    breaches_.tell("pipelines", fmt::format("{} runs are alive, {} are in the system", used,
+                                            in_system_.level()));
+  // Little's law, exactly: time in system of those that left and of those still there.
+  const des::Wide there = static_cast<des::Wide>(in_system_.level()) * now.count() - arrivals_sum_;
+  if (breaches_.first().empty() && in_system_.at(now) != sojourns_ + there)
+    breaches_.tell(
+        "pipelines",
+        "Little's law: the integral of runs in the system is not the sum of their sojourns");
+  if (breaches_.first().empty() && in_system_.level() == 0 && active != 0)
+    breaches_.tell("clusters", fmt::format("{} tasks of no run", active));
+  for (const auto& cluster : clusters_)
+    if (breaches_.first().empty() && cluster->running_count() == 0 && cluster->busy().now() != 0)
+      breaches_.tell("cluster " + cluster->spec().name,
+                     fmt::format("{} units in use by nobody", cluster->busy().now()));
+  if (breaches_.first().empty()) return {};
+  return Error{Code::kInternal, "simulate: invariant broken " + breaches_.first(),
+               "please report it with the experiment and its seed"};
+}
+
+void Platform::report_clusters(Replication& out) {
+  const Nanos end = std::min(env_.now(), experiment_.horizon);
+  for (const auto& cluster : clusters_) {
+    const std::string& name = cluster->spec().name;
+    const auto add = [&](const char* what, double value) {
+      out.metrics.push_back({fmt::format("cluster.{}.{}", name, what), value});
+    };
+    const auto capacity = static_cast<double>(cluster->capacity());
+    const double busy = cluster->busy().mean_since_warmup(end);
+    const double hours = seconds(end - experiment_.warmup) / 3600;
+    const double scale = cluster->spec().counts_gpus() ? 1000 : 1;
+    add("utilisation", capacity > 0 ? busy / capacity : 0);
+    add("queue_mean", cluster->queued().mean_since_warmup(end));
+    add("unit_hours", busy / scale * hours);
+    if (cluster->spec().cost_per_unit_hour > 0)
+      add("cost", capacity / scale * hours * cluster->spec().cost_per_unit_hour);
+    if (cluster->spec().preemptive) add("preemptions", static_cast<double>(cluster->preemptions()));
+    if (cluster->spec().mtbf_s > 0) {
+      add("node_failures", static_cast<double>(cluster->node_failures()));
+      add("down_share", capacity > 0 ? cluster->down().mean_since_warmup(end) / capacity : 0);
+    }
+    if (options_.series_points <= 0) continue;
+    Series utilisation{fmt::format("cluster.{}.utilisation", name), cluster->busy().series(end)};
+    for (double& value : utilisation.values)
+      value = capacity > 0 ? value / capacity : 0;
+    out.series.push_back(std::move(utilisation));
+    out.series.push_back({fmt::format("cluster.{}.queue", name), cluster->queued().series(end)});
+  }
+}
+
+void Platform::report_pipelines(Replication& out) {
+  const double counted = seconds(std::min(env_.now(), experiment_.horizon) - experiment_.warmup);
+  const auto spans = [&](const std::string& prefix, const char* what, const Spans& values) {
+    out.metrics.push_back({fmt::format("{}.{}_mean_s", prefix, what), values.mean()});
+    for (const auto& [label, share] :
+         {std::pair("p50", 0.5), std::pair("p90", 0.9), std::pair("p99", 0.99)})
+      out.metrics.push_back(
+          {fmt::format("{}.{}_{}_s", prefix, what, label), values.sketch.quantile(share)});
+  };
+  for (const auto& pipeline : pipelines_) {
+    const std::string prefix = "pipeline." + pipeline->spec.name;
+    const auto add = [&](const char* what, double value) {
+      out.metrics.push_back({prefix + "." + what, value});
+    };
+    add("arrived", static_cast<double>(pipeline->arrived));
+    add("finished", static_cast<double>(pipeline->finished));
+    add("failed", static_cast<double>(pipeline->failed));
+    add("refused", static_cast<double>(pipeline->refused));
+    add("dropped", static_cast<double>(pipeline->dropped));
+    if (pipeline->spec.jobs && counted > 0)
+      add("offered_load", pipeline->offered_unit_seconds / counted /
+                              static_cast<double>(std::max<std::int64_t>(
+                                  pipeline->tasks.front().cluster->capacity(), 1)));
+    spans(prefix, "sojourn", pipeline->sojourn);
+    for (const Task& task : pipeline->tasks) {
+      const std::string of = fmt::format("task.{}.{}", pipeline->spec.name, task.spec->name);
+      out.metrics.push_back({of + ".count", static_cast<double>(task.wait.count)});
+      spans(of, "wait", task.wait);
+      out.metrics.push_back({of + ".execution_mean_s", task.execution.mean()});
+      out.metrics.push_back({of + ".restarts", static_cast<double>(task.restarts)});
+      out.metrics.push_back({of + ".failed", static_cast<double>(task.failed)});
+    }
+  }
+}
+
+Replication Platform::report() {
+  Replication out;
+  out.index = index_;
+  out.records = records_;
+  out.events = env_.event_count();
+  if (options_.series_points > 0)
+    out.series_step_s = seconds(experiment_.horizon) / options_.series_points;
+  report_clusters(out);
+  report_pipelines(out);
+  for (const auto& store : stores_) {
+    out.metrics.push_back({"store." + store->spec.name + ".bytes_read", store->bytes_read});
+    out.metrics.push_back({"store." + store->spec.name + ".bytes_written", store->bytes_written});
+  }
+  fleet_->report(env_.now(), options_.series_points, out.metrics, out.series);
+  return out;
+}
+
+}  // namespace kansoku::simulate
