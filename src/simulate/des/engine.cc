@@ -86,7 +86,7 @@ void Environment::ended(Process::promise_type& promise) {
 
 ProcessId Environment::start(Process process) {
   Process::promise_type& promise = std::exchange(process.handle_, {}).promise();
-  CHECK(&promise.env_ == this);
+  CHECK(&promise.env_ == this && !closing_);
   enroll(promise);
   const ProcessId id = promise.id_;
   if (start_depth_ >= kStartDepthMax) {
@@ -100,8 +100,22 @@ ProcessId Environment::start(Process process) {
   return id;
 }
 
+bool Wait::interrupted_at_once() {
+  owner_->interrupt_next_ = false;
+  owner_->interrupting_ = true;
+  wake_ = Wake::kInterrupted;
+  env_->post(*this);
+  return false;
+}
+
+void Environment::preempt(ProcessId id) {
+  if (closing_ || !alive(id) || interrupt(id)) return;
+  Process::promise_type& promise = *processes_[id.index].promise;
+  if (!promise.interrupting_) promise.interrupt_next_ = true;
+}
+
 bool Environment::interrupt(ProcessId id) {
-  if (!alive(id)) return false;
+  if (closing_ || !alive(id)) return false;
   Process::promise_type& promise = *processes_[id.index].promise;
   Wait* const wait = promise.pending_;
   if (wait == nullptr || promise.interrupting_) return false;

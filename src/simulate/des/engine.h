@@ -15,6 +15,10 @@
 #include "common/time.h"
 #include "simulate/des/heap.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 // A discrete-event engine: processes are coroutines that wait for time, resources and each other.
 // Who knows SimPy knows it:
 //
@@ -68,6 +72,7 @@ class FramePool {
     }
     header->pool = this;
     header->cell = cell;
+    mark(header, true);
     return header + 1;
   }
   static void release(void* frame) {
@@ -92,10 +97,19 @@ class FramePool {
   void give_back(Header* header) {
     const std::size_t cell = header->cell;
     if (cell >= kClasses) return release_large(header);
+    mark(header, false);
     header->next = free_[cell];
     free_[cell] = header;
   }
   void release_large(Header* header);
+  /// Tells the address sanitizer whether a frame may be used: free lists hide it otherwise.
+  static void mark([[maybe_unused]] Header* header, [[maybe_unused]] bool in_use) {
+#ifdef __SANITIZE_ADDRESS__
+    const std::size_t bytes = header->cell * kStep - sizeof(Header);
+    in_use ? __asan_unpoison_memory_region(header + 1, bytes)
+           : __asan_poison_memory_region(header + 1, bytes);
+#endif
+  }
 
   std::array<Header*, kClasses> free_{};
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
@@ -128,18 +142,20 @@ class Process::promise_type {
   template <class... Args>
   explicit promise_type(Environment& env, Args&&...) : env_(env) {}
   template <class Self, class... Args>
-  requires(!std::derived_from<std::remove_cvref_t<Self>, Environment>)
+  requires(!std::same_as<std::remove_cvref_t<Self>, Environment>)
       promise_type(Self&&, Environment& env, Args&&...)
       : env_(env) {}
   promise_type(const promise_type&) = delete;
   promise_type& operator=(const promise_type&) = delete;
   ~promise_type();
 
+  // Always inline: else g++ takes the template for no match of the delete and warns in each user.
   template <class... Args>
-  static void* operator new(std::size_t bytes, Environment& env, Args&&...);
+  [[gnu::always_inline]] static void* operator new(std::size_t bytes, Environment& env, Args&&...);
   template <class Self, class... Args>
-  requires(!std::derived_from<std::remove_cvref_t<Self>, Environment>) static void* operator new(
-      std::size_t bytes, Self&&, Environment& env, Args&&...);
+  requires(!std::same_as<std::remove_cvref_t<Self>, Environment>)
+      [[gnu::always_inline]] static void*
+      operator new(std::size_t bytes, Self&&, Environment& env, Args&&...);
   static void operator delete(void* frame) { FramePool::release(frame); }
 
   [[nodiscard]] Process get_return_object() { return Process(Handle::from_promise(*this)); }
@@ -157,6 +173,7 @@ class Process::promise_type {
   ProcessId id_{};
   Wait* pending_{nullptr};  // what it waits for; null while it runs
   bool interrupting_{false};
+  bool interrupt_next_{false};  // preempted while it ran: its next wait ends at once
 };
 
 /// Base of everything that a process can `co_await`. Lives in the frame of the process that waits.
@@ -178,10 +195,16 @@ class Wait {
   /// A child of this group is done. Only groups have children.
   virtual void child_done(Wait&) {}
 
-  void suspend(Process::promise_type& owner) {
+  /// False if the wait is over already: it was preempted, and its end is posted.
+  [[nodiscard]] bool suspend(Process::promise_type& owner) {
     owner_ = &owner;
+    group_ = nullptr;  // of an earlier await in a group that is gone
     owner.pending_ = this;
+    if (owner.interrupt_next_) [[unlikely]]
+      return interrupted_at_once();
+    return true;
   }
+  [[nodiscard]] bool interrupted_at_once();
   void fire();
   [[nodiscard]] Process::promise_type& owner() const { return *owner_; }
 
@@ -193,14 +216,17 @@ class Wait {
 };
 
 /// What derived waits have in common. `Self` gives `bool begin_now()`, true if there is nothing to
-/// wait for, `void enqueue()`, called once after it returned false, and `result()`.
+/// wait for, `void enqueue()`, called after it returned false, and `result()`. A wait that has a
+/// name may be awaited again after it ended.
 template <class Self>
 class Awaitable : public Wait {
  public:
-  [[nodiscard]] bool await_ready() { return self().begin_now(); }
+  [[nodiscard]] bool await_ready() {
+    wake_ = Wake::kDone;
+    return self().begin_now();
+  }
   void await_suspend(Process::Handle who) {
-    suspend(who.promise());
-    self().enqueue();
+    if (suspend(who.promise())) self().enqueue();
   }
   [[nodiscard]] decltype(auto) await_resume() { return self().result(); }
 
@@ -212,7 +238,8 @@ class Awaitable : public Wait {
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-/// A span of time; `co_await` gives a Wake. Made by Environment::timeout.
+/// A span of time; `co_await` gives a Wake. Made by Environment::timeout. One that would end after
+/// Nanos::max() never ends by itself.
 class Timeout final : public Awaitable<Timeout> {
  public:
   Timeout(Environment& env, Nanos delay) : Awaitable(env), delay_(delay) {}
@@ -245,7 +272,7 @@ class Joined final : public Awaitable<Joined> {
 };
 
 /// The clock, the queue of events and the processes of one simulation.
-class Environment {
+class Environment final {
  public:
   static constexpr std::uint64_t kEventsMax = std::uint64_t{1} << 40;
   static constexpr std::uint32_t kPendingMax = std::uint32_t{1} << 24;
@@ -254,7 +281,8 @@ class Environment {
   Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
-  /// Destroys the frames of the processes that are left. Resources may be gone before.
+  /// Destroys the frames of the processes that are left; nothing is granted or interrupted any
+  /// more, and no process can be started (CHECKed). Resources and stores may be gone before.
   ~Environment();
 
   /// Time since the start.
@@ -274,14 +302,18 @@ class Environment {
   /// False, and nothing happens, if it has ended, does not wait (it is the caller, or was not
   /// begun) or is being interrupted already.
   bool interrupt(ProcessId id);
+  /// As interrupt(), but the first wait of a process that runs now (it has started the caller, say)
+  /// will end at once: for who takes something away that the process believes it holds.
+  void preempt(ProcessId id);
   /// The process that runs now; a default ProcessId outside of processes.
   [[nodiscard]] ProcessId active() const { return active_; }
 
   /// Runs until nothing is left to happen, or stop().
   void run() { run_until(Nanos::max()); }
-  /// Runs what happens before `until`, then sets the clock to it (unless it is Nanos::max()).
+  /// Runs what happens before `until`, then sets the clock to it (unless it is Nanos::max(), or
+  /// stop() was called: then the clock stays at the last event).
   void run_until(Nanos until);
-  /// Makes run() return after the present event.
+  /// Makes run() return after the present event. The next run() goes on.
   void stop() { stopping_ = true; }
 
   /// Events that have happened; what was granted at once is none.
@@ -370,11 +402,11 @@ class Environment {
 // ---- what has to be inline for speed ----
 
 template <class... Args>
-void* Process::promise_type::operator new(std::size_t bytes, Environment& env, Args&&...) {
+inline void* Process::promise_type::operator new(std::size_t bytes, Environment& env, Args&&...) {
   return env.frames().allocate(bytes);
 }
 template <class Self, class... Args>
-requires(!std::derived_from<std::remove_cvref_t<Self>, Environment>) void* Process::promise_type::
+requires(!std::same_as<std::remove_cvref_t<Self>, Environment>) inline void* Process::promise_type::
 operator new(std::size_t bytes, Self&&, Environment& env, Args&&...) {
   return env.frames().allocate(bytes);
 }
@@ -416,7 +448,8 @@ inline void Environment::post(Wait& wait) {
 
 inline void Timeout::enqueue() {
   CHECK(delay_ >= Nanos{0});
-  env_->post_at(*this, env_->now() + delay_);
+  const Nanos now = env_->now();
+  env_->post_at(*this, delay_ < Nanos::max() - now ? now + delay_ : Nanos::max());
 }
 inline void Timeout::cancel() {
   env_->withdraw(*this);

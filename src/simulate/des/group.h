@@ -15,6 +15,7 @@ class Group {
  public:
   template <class W>
   [[nodiscard]] static bool begin_now(W& wait) {
+    wait.wake_ = Wake::kDone;  // it may have been interrupted in an earlier await
     return wait.begin_now();
   }
   template <class W>
