@@ -8,9 +8,8 @@ namespace kansoku::simulate::des {
 void Resource::Request::cancel() {
   env_->withdraw(*this);
   if (queued_) {
-    const bool was_first = resource_.first_ == this;
     unlink();
-    if (was_first) resource_.release(0);  // who stood behind may fit now
+    resource_.release(0);  // if it was the first, who stood behind may fit now
   } else if (std::exchange(granted_, false)) {
     resource_.release(units_);
   }
@@ -24,29 +23,32 @@ PreemptiveResource::Request PreemptiveResource::request(std::int64_t priority, s
   return {*this, priority, units};
 }
 
-bool PreemptiveResource::holds(const Held& held) const {
-  return held && std::any_of(holders_.begin(), holders_.end(),
-                             [&](const Holder& holder) { return holder.ticket == held.ticket_; });
-}
-
 void PreemptiveResource::grant(Request& request) {
   take(request.units_);
   request.granted_ = true;
-  holders_.insert({request.priority_, request.ticket_, request.units_, request.process_});
+  if (mode_ != Mode::kPreemptive) return;
+  const auto place =
+      holders_.insert({request.priority_, request.ticket_, request.units_, request.process_}).first;
+  by_ticket_.emplace(request.ticket_, place);
 }
 
 void PreemptiveResource::give_back(Held& held) {
-  const auto found = std::find_if(holders_.begin(), holders_.end(), [&](const Holder& holder) {
-    return holder.ticket == held.ticket_;
-  });
-  if (found == holders_.end()) return;  // taken away
-  take(-found->units);
-  holders_.erase(found);
+  if (held.ticket_ != 0) {
+    const auto found = by_ticket_.find(held.ticket_);
+    if (found == by_ticket_.end()) return;  // taken away
+    holders_.erase(found->second);
+    by_ticket_.erase(found);
+  }
+  take(-held.units_);
   grant_waiting();
 }
 
 void PreemptiveResource::grant_waiting() {
-  while (!waiting_.empty() && (*waiting_.begin())->units_ <= free()) {
+  // Whom make_room interrupts may stand in this queue too: it leaves, which comes back here, while
+  // the units that were freed are promised already.
+  if (granting_) return;
+  granting_ = true;
+  while (!waiting_.empty() && make_room(**waiting_.begin())) {
     Request& next = **waiting_.begin();
     waiting_.erase(waiting_.begin());
     next.queued_ = false;
@@ -54,33 +56,43 @@ void PreemptiveResource::grant_waiting() {
     grant(next);
     env_.post(next);
   }
+  granting_ = false;
 }
 
 bool PreemptiveResource::make_room(const Request& request) {
+  if (request.units_ <= free()) return true;
+  if (mode_ != Mode::kPreemptive) return false;
+  const auto other = [&](const Holder& holder) { return holder.process != request.process_; };
   std::int64_t reachable = free();
   for (auto holder = holders_.rbegin();
        holder != holders_.rend() && holder->priority > request.priority_; ++holder)
-    reachable += holder->units;
+    if (other(*holder)) reachable += holder->units;
   if (reachable < request.units_) return false;
   while (free() < request.units_) {
-    const Holder victim = *holders_.rbegin();
-    holders_.erase(std::prev(holders_.end()));
+    const auto worst = std::find_if(holders_.rbegin(), holders_.rend(), other);
+    const Holder victim = *worst;
+    by_ticket_.erase(victim.ticket);
+    holders_.erase(std::next(worst).base());
     take(-victim.units);
     ++preemptions_;
-    env_.interrupt(victim.process);
+    env_.preempt(victim.process);
   }
   return true;
 }
 
 bool PreemptiveResource::Request::begin_now() {
+  if (granted_ && (resource_.mode_ == Mode::kPriority || resource_.owns(ticket_))) return true;
+  granted_ = false;
+  ticket_ = ++resource_.tickets_;
   const bool first =
       resource_.waiting_.empty() || priority_ < (*resource_.waiting_.begin())->priority_;
   if (!first) return false;
-  const bool room = units_ <= resource_.free() ||
-                    (resource_.mode_ == Mode::kPreemptive && resource_.make_room(*this));
-  if (!room) return false;
-  resource_.grant(*this);
-  return true;
+  resource_.granting_ = true;
+  const bool room = resource_.make_room(*this);
+  if (room) resource_.grant(*this);
+  resource_.granting_ = false;
+  if (room) resource_.grant_waiting();  // a victim may have held more than was needed
+  return room;
 }
 
 void PreemptiveResource::Request::enqueue() {
@@ -92,11 +104,10 @@ void PreemptiveResource::Request::enqueue() {
 void PreemptiveResource::Request::cancel() {
   env_->withdraw(*this);
   if (queued_) {
-    const bool was_first = *resource_.waiting_.begin() == this;
     resource_.waiting_.erase(this);
     queued_ = false;
     resource_.queued_.change(env_->now(), -1);
-    if (was_first) resource_.grant_waiting();
+    resource_.grant_waiting();  // if it was the first, who stood behind may fit now
   } else {
     static_cast<void>(take());  // its Held gives the units back
   }

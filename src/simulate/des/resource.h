@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "simulate/des/engine.h"
+#include "simulate/des/queue.h"
 
 namespace kansoku::simulate::des {
 
@@ -61,6 +63,8 @@ class ResourceBase {
   virtual ~ResourceBase() = default;
 
   virtual void give_back(Held& held) = 0;
+  /// False if the units of this ticket were taken away.
+  [[nodiscard]] virtual bool owns(std::uint64_t) const { return true; }
   void take(std::int64_t units) {
     busy_.change(env_.now(), units);
     CHECK(busy_.level() >= 0 && busy_.level() <= capacity_);
@@ -74,7 +78,8 @@ class ResourceBase {
 };
 
 /// Units of a resource that are held; given back when it goes out of scope, or by release().
-/// Move-only. False if nothing is held: the request was interrupted, or it was released.
+/// Move-only. False if nothing is held: the request was interrupted, it was released, or what was
+/// held was taken away by a preemption.
 class [[nodiscard]] Held {
  public:
   Held() = default;
@@ -95,8 +100,10 @@ class [[nodiscard]] Held {
   }
   ~Held() { release(); }
 
-  explicit operator bool() const { return resource_ != nullptr; }
-  [[nodiscard]] std::int64_t units() const { return resource_ == nullptr ? 0 : units_; }
+  explicit operator bool() const {
+    return resource_ != nullptr && (ticket_ == 0 || resource_->owns(ticket_));
+  }
+  [[nodiscard]] std::int64_t units() const { return *this ? units_ : 0; }
   /// Gives the units back now. Nothing happens if none are held, or while the environment closes.
   void release() {
     if (resource_ == nullptr) return;
@@ -105,11 +112,12 @@ class [[nodiscard]] Held {
   }
 
  private:
+  friend class Resource;
   friend class PreemptiveResource;
   ResourceBase* resource_{nullptr};
   Environment* env_{nullptr};
   std::int64_t units_{0};
-  std::uint64_t ticket_{0};
+  std::uint64_t ticket_{0};  // 0: cannot be taken away
 };
 
 /// A counted resource, first come first served: whoever is first in the queue goes first, also if
@@ -125,11 +133,10 @@ class Resource final : public ResourceBase {
   [[nodiscard]] Request request(std::int64_t units = 1);
 
  private:
-  void give_back(Held& held) override { release(held.units()); }
+  void give_back(Held& held) override { release(held.units_); }
   void release(std::int64_t units);
 
-  Request* first_{nullptr};
-  Request* last_{nullptr};
+  Queue<Request> waiting_;
 };
 
 class Resource::Request final : public Awaitable<Resource::Request> {
@@ -151,23 +158,21 @@ class Resource::Request final : public Awaitable<Resource::Request> {
   friend class Awaitable<Request>;
   friend class Group;
   friend class Resource;
+  friend class Queue<Request>;
   [[nodiscard]] bool begin_now() {
-    if (resource_.first_ != nullptr || units_ > resource_.free()) return false;
+    if (granted_) return true;  // in an earlier await, and not taken
+    if (!resource_.waiting_.empty() || units_ > resource_.free()) return false;
     resource_.take(units_);
     granted_ = true;
     return true;
   }
   void enqueue() {
-    previous_ = resource_.last_;
-    next_ = nullptr;
-    (resource_.last_ == nullptr ? resource_.first_ : resource_.last_->next_) = this;
-    resource_.last_ = this;
+    resource_.waiting_.push_back(*this);
     queued_ = true;
     resource_.queued_.change(env_->now(), 1);
   }
   void unlink() {
-    (previous_ == nullptr ? resource_.first_ : previous_->next_) = next_;
-    (next_ == nullptr ? resource_.last_ : next_->previous_) = previous_;
+    resource_.waiting_.erase(*this);
     queued_ = false;
     resource_.queued_.change(env_->now(), -1);
   }
@@ -187,8 +192,8 @@ inline Resource::Request Resource::request(std::int64_t units) {
 
 inline void Resource::release(std::int64_t units) {
   take(-units);
-  while (first_ != nullptr && first_->units_ <= free()) {
-    Request& next = *first_;
+  while (!waiting_.empty() && waiting_.front().units_ <= free()) {
+    Request& next = waiting_.front();
     next.unlink();
     take(next.units_);
     next.granted_ = true;
@@ -197,9 +202,10 @@ inline void Resource::release(std::int64_t units) {
 }
 
 /// A counted resource whose queue is ordered by priority (smaller goes first), then by arrival.
-/// With `preemptive` a request that finds too little free takes units from holders of worse
-/// priority, worst and latest first: their process is interrupted where it waits, and their Held
-/// turns empty (Held::release does nothing, PreemptiveResource::holds tells).
+/// With Mode::kPreemptive whoever is first in the queue and finds too little free takes units from
+/// holders of worse priority, worst and latest first, never from itself: their process is
+/// interrupted where it waits (if it runs, where it waits next), and their Held turns false.
+/// Nothing is taken unless all that it takes makes enough room.
 class PreemptiveResource final : public ResourceBase {
  public:
   class Request;
@@ -210,8 +216,8 @@ class PreemptiveResource final : public ResourceBase {
   /// 1 <= units <= capacity (CHECKed). `co_await` gives a Held. With Mode::kPreemptive the process
   /// that asks is the one that is interrupted.
   [[nodiscard]] Request request(std::int64_t priority, std::int64_t units = 1);
-  /// True while the units of `held` were not taken away.
-  [[nodiscard]] bool holds(const Held& held) const;
+  /// True while `held` holds units of this resource: not released, not taken away.
+  [[nodiscard]] bool holds(const Held& held) const { return held.resource_ == this && held; }
   [[nodiscard]] std::uint64_t preemption_count() const { return preemptions_; }
 
  private:
@@ -225,19 +231,24 @@ class PreemptiveResource final : public ResourceBase {
     }
   };
   struct Order {
-    using is_transparent = void;
     bool operator()(const Request* a, const Request* b) const;
   };
+  using Holders = std::set<Holder>;
 
   void give_back(Held& held) override;
+  [[nodiscard]] bool owns(std::uint64_t ticket) const override {
+    return by_ticket_.contains(ticket);
+  }
   void grant_waiting();
   [[nodiscard]] bool make_room(const Request& request);
   void grant(Request& request);
 
   Mode mode_;
+  bool granting_{false};
   std::uint64_t tickets_{0}, preemptions_{0};
   std::set<Request*, Order> waiting_;
-  std::set<Holder> holders_;
+  Holders holders_;  // both only with kPreemptive
+  std::unordered_map<std::uint64_t, Holders::iterator> by_ticket_;
 };
 
 class PreemptiveResource::Request final : public Awaitable<PreemptiveResource::Request> {
@@ -247,14 +258,16 @@ class PreemptiveResource::Request final : public Awaitable<PreemptiveResource::R
         resource_(resource),
         priority_(priority),
         units_(units),
-        ticket_(resource.tickets_++),
         process_(resource.env_.active()) {
     CHECK(units >= 1 && units <= resource.capacity_);
   }
-  ~Request() override { static_cast<void>(take()); }
+  ~Request() override {
+    if (granted_ && !env_->closing()) static_cast<void>(take());
+  }
+  /// What was granted, once; for a request that was awaited in a group.
   [[nodiscard]] Held take() {
     if (!std::exchange(granted_, false)) return {};
-    return {resource_, units_, ticket_};
+    return {resource_, units_, resource_.mode_ == Mode::kPreemptive ? ticket_ : 0};
   }
 
  private:
@@ -269,7 +282,7 @@ class PreemptiveResource::Request final : public Awaitable<PreemptiveResource::R
   PreemptiveResource& resource_;
   std::int64_t priority_;
   std::int64_t units_;
-  std::uint64_t ticket_;
+  std::uint64_t ticket_{0};  // of the latest await: the order of arrival, and what was granted
   ProcessId process_;
   bool granted_{false}, queued_{false};
 };
