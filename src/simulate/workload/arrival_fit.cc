@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "simulate/workload/arrivals.h"
+#include "simulate/workload/internal/hour_fits.h"
 #include "simulate/workload/internal/sessions.h"
 #include "simulate/workload/internal/week.h"
 #include "stats/fit.h"
@@ -84,40 +85,15 @@ std::vector<double> hourly_rates(const Recording& recording,
   return rates;
 }
 
-std::vector<double> gaps_of(std::span<const Job> jobs) {
-  std::vector<double> gaps;
-  for (std::size_t i = 1; i < jobs.size(); ++i)
-    gaps.push_back(internal::seconds(jobs[i].submit - jobs[i - 1].submit));
-  return gaps;
-}
-
 /// A heavy fit without a cap would leave the load to one draw.
 Result<stats::Distribution> usable(const stats::Fit& fit, double longest_s) {
   if (!fit.mean_infinite) return fit.distribution;
   return fit.distribution.capped(longest_s);
 }
 
-/// The family with the least KS, PipeSim's least squares in effect; families that cannot be fitted
-/// are left out.
-Result<stats::Fit> closest_fit(std::span<const double> gaps, const ArrivalFitOptions& options) {
-  stats::FitOptions fit_options;
-  fit_options.seed = options.seed;
-  std::optional<stats::Fit> best;
-  std::optional<Error> error;
-  for (const stats::Family family : options.families) {
-    auto fit = stats::fit(family, gaps, fit_options);
-    if (!fit)
-      error = fit.error();
-    else if (!best || fit->ks < best->ks)
-      best = std::move(fit).value();
-  }
-  if (best) return *std::move(best);
-  return error.value_or(Error{Code::kLimit, "fit arrivals: no family was asked for"});
-}
-
 Result<void> fit_renewal(const Recording& recording, const ArrivalFitOptions& options,
                          ArrivalModel& model) {
-  const std::vector<double> gaps = gaps_of(recording.jobs);
+  const std::vector<double> gaps = internal::gaps_of(recording.jobs);
   TRY(const auto choice, stats::choose(options.families, gaps, 0.3, {.seed = options.seed}));
   TRY(model.gap,
       usable(choice.candidates.front().fit, *std::max_element(gaps.begin(), gaps.end())));
@@ -126,19 +102,15 @@ Result<void> fit_renewal(const Recording& recording, const ArrivalFitOptions& op
 
 Result<void> fit_hourly_renewal(const Recording& recording, const ArrivalFitOptions& options,
                                 ArrivalModel& model) {
-  const std::vector<double> gaps = gaps_of(recording.jobs);
+  const std::vector<double> gaps = internal::gaps_of(recording.jobs);
   const double longest_s = *std::max_element(gaps.begin(), gaps.end());
-  std::array<std::vector<double>, kHoursOfWeek> by_hour;
-  for (std::size_t i = 0; i < gaps.size(); ++i)
-    by_hour[recording.hour(recording.jobs[i])].push_back(gaps[i]);
-  TRY(const auto of_all, closest_fit(gaps, options));
+  TRY(const auto of_all, internal::closest_fit(gaps, options));
   TRY(const auto fallback, usable(of_all, longest_s));
   model.hour_gaps.assign(kHoursOfWeek, fallback);
+  const auto fits = internal::fit_hours(recording.jobs, recording.epoch_in_week_s, options);
   for (std::size_t h = 0; h < kHoursOfWeek; ++h) {
-    if (by_hour[h].size() < options.gaps_per_hour_min) continue;
-    const auto fit = closest_fit(by_hour[h], options);
-    if (!fit) continue;  // too few different gaps: the fit of all hours stands
-    TRY(model.hour_gaps[h], usable(*fit, longest_s));
+    if (!fits[h]) continue;
+    TRY(model.hour_gaps[h], usable(*fits[h], longest_s));
   }
   return {};
 }

@@ -20,7 +20,7 @@ namespace kansoku::simulate {
 /// how they arrive. `simulate synth` and experiments draw from it.
 struct WorkloadModel {
   std::string source;
-  stats::Distribution duration;              // seconds: the chosen family
+  stats::Distribution duration;              // seconds: the chosen family, cut at the longest
   std::vector<std::pair<int, double>> gpus;  // (GPUs asked for, share), by falling share
   ArrivalModel arrivals;
   /// Json of schema kansoku.workload_model/1.
@@ -49,21 +49,27 @@ struct WorkloadFit {
 [[nodiscard]] Result<WorkloadFit> fit_workload(const Workload& workload,
                                                const WorkloadFitOptions& options);
 
+/// Jobs that synthesize() makes at most.
+inline constexpr std::size_t kSynthesizedJobsMax = std::size_t{1} << 26;
+
 /// Draws a workload of `span`: arrivals from the model, durations and GPUs with the session's jobs
-/// or, for models that draw times only, independently.
+/// or, for models that draw times only, independently. It starts at the hour of week at which the
+/// recording began. Stops at kSynthesizedJobsMax jobs with a note in Workload::bad_row_notes.
 [[nodiscard]] Workload synthesize(const WorkloadModel& model, Nanos span, std::uint64_t seed);
 
-/// PipeSim's data assets: a mixture on (log rows, log columns, log bytes). `rows`: n x 3, positive.
+/// PipeSim's data assets: a mixture on (log rows, log columns, log bytes).
 struct AssetModel {
   stats::Mixture mixture;
   [[nodiscard]] Json to_json() const;  // schema kansoku.asset_model/1
   [[nodiscard]] static Result<AssetModel> from_json(const Json& untrusted);
 };
+/// `rows`: n x 3, row by row; kCorrupt names one that is not above 0.
 [[nodiscard]] Result<AssetModel> fit_assets(const std::vector<double>& rows, int components,
                                             std::uint64_t seed);
 struct Asset {
   double rows{0}, columns{0}, bytes{0};
 };
+/// Draws are not rounded to whole rows.
 [[nodiscard]] std::vector<Asset> synthesize_assets(const AssetModel& model, std::size_t count,
                                                    std::uint64_t seed);
 
