@@ -13,6 +13,7 @@ namespace kansoku::simulate::import {
 namespace {
 
 constexpr std::size_t kMarksMax = 5;
+constexpr std::size_t kHeaderBytesMax = 65536;  // of a text, looked at to tell its format
 
 struct FormatRow {
   Format format;
@@ -87,6 +88,7 @@ std::optional<Format> format_from_name(std::string_view name) {
 std::optional<Format> detect_format(std::string_view untrusted) {
   if (untrusted.substr(0, 3) == "\xEF\xBB\xBF") untrusted.remove_prefix(3);
   if (looks_like_wfformat(untrusted)) return Format::kWfFormat;
+  const std::string_view begin = untrusted.substr(0, kHeaderBytesMax);
   for (const FormatRow& row : kFormats) {
     std::array<CsvColumn, kMarksMax> columns;
     std::size_t count = 0;
@@ -94,7 +96,7 @@ std::optional<Format> detect_format(std::string_view untrusted) {
       columns[count] = {row.marks[count], true};
       ++count;
     }
-    CsvReader csv(untrusted, "", {.first_of_duplicates = true});
+    CsvReader csv(begin, "", {.first_of_duplicates = true});
     static_cast<void>(csv.take_comment());
     if (count > 0 && csv.read_header(std::span(columns).first(count))) return row.format;
   }

@@ -13,8 +13,6 @@
 namespace kansoku::simulate::import {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1'000'000'000;
-
 enum Column : std::size_t {
   kName,
   kCpuMilli,

@@ -15,7 +15,7 @@ constexpr std::array<std::int64_t, 10> kPowers{
     1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 constexpr std::int64_t kDaySeconds = 86'400;
-constexpr std::size_t kIntegerDigitsMax = 18;
+constexpr std::size_t kIntegerDigitsMax = 19;  // these fit 64 bits without a sign
 constexpr std::array<int, 12> kDaysBefore{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
 constexpr std::array<int, 12> kDaysOf{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 constexpr int kFirstYear = 1970, kLastYear = 2099;  // every fourth year in between is a leap year
@@ -88,17 +88,18 @@ std::optional<std::int64_t> parse_decimal(std::string_view untrusted, int digits
   const bool negative = !text.empty() && text.front() == '-';
   if (negative) text.remove_prefix(1);
   std::size_t whole_digits = 0;
-  std::int64_t whole = 0;
+  std::uint64_t whole = 0;
   while (whole_digits < text.size() && is_digit(text[whole_digits])) {
     if (whole_digits == kIntegerDigitsMax) return std::nullopt;
-    whole = whole * 10 + (text[whole_digits++] - '0');
+    whole = whole * 10 + static_cast<std::uint64_t>(text[whole_digits++] - '0');
   }
   if (whole_digits == 0) return std::nullopt;
   if (whole_digits < text.size() && text.find_first_of("eE", whole_digits) != text.npos)
     return parse_scientific(untrusted, digits);
   const std::int64_t power = kPowers[static_cast<std::size_t>(digits)];
-  if (whole > (std::numeric_limits<std::int64_t>::max() - power) / power) return std::nullopt;
-  std::int64_t value = whole * power;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (whole > static_cast<std::uint64_t>((kMax - power) / power)) return std::nullopt;
+  std::int64_t value = static_cast<std::int64_t>(whole) * power;
   if (whole_digits < text.size()) {
     if (text[whole_digits] != '.') return std::nullopt;
     const Fraction fraction = parse_fraction(text.substr(whole_digits + 1), digits);

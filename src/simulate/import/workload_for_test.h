@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "simulate/workload/workload.h"
+
+namespace kansoku::simulate::import {
+
+/// All that a workload says, line by line, with names instead of indices: equal texts mean equal
+/// tables. Without `with_graphs`, what is known of the graphs as such is left out.
+[[nodiscard]] std::string text_of(const Workload& workload, bool with_graphs = true);
+
+}  // namespace kansoku::simulate::import
