@@ -224,6 +224,7 @@ TEST(MixtureFitTest, FarFromTheOriginLosesNoDigits) {
 
 TEST(MixtureFitTest, ALostComponentIsMovedToTheRowWithTheLeastDensity) {
   std::vector<double> rows;
+  rows.reserve(300);
   RandomStream random(9, "lost");
   for (int i = 0; i < 200; ++i)
     rows.push_back(gaussian(random));
@@ -248,6 +249,7 @@ TEST(MixtureFitTest, ALostComponentIsMovedToTheRowWithTheLeastDensity) {
 
 TEST(MixtureFitTest, TwoLostComponentsAreBothMoved) {
   std::vector<double> rows;
+  rows.reserve(300);
   RandomStream random(9, "lost");
   for (int i = 0; i < 300; ++i)
     rows.push_back(gaussian(random) + 40 * (i % 3));
@@ -289,7 +291,7 @@ TEST(MixtureFitTest, SingularDataStaysFinite) {
 }
 
 TEST(MixtureFitTest, EqualRows) {
-  const std::vector<double> rows(2 * 400, 3.5);
+  const std::vector<double> rows(800, 3.5);
   for (const int components : {1, 3}) {
     MixtureOptions options;
     options.components = components;
@@ -319,7 +321,7 @@ TEST(MixtureFitTest, AsManyRowsAsComponents) {
 }
 
 TEST(MixtureFitTest, Limits) {
-  const std::vector<double> rows(257 * 2000, 1.0);
+  const std::vector<double> rows(514'000, 1.0);
   MixtureOptions options;
   options.iterations_max = 0;
   EXPECT_EQ(fit_mixture(rows, 257, options).error().code, Code::kLimit);
@@ -332,7 +334,7 @@ TEST(MixtureFitTest, Limits) {
   options.components = 1024;
   EXPECT_TRUE(fit_mixture(std::span(rows).first(2048), 1, options));
   options.components = 1;
-  EXPECT_TRUE(fit_mixture(std::span(rows).first(256 * 300), 256, options));
+  EXPECT_TRUE(fit_mixture(std::span(rows).first(76'800), 256, options));
 }
 
 TEST(MixtureFitTest, ValuesThatAreNotFiniteAreRefused) {

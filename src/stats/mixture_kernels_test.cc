@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "stats/internal/cholesky.h"
 #include "stats/internal/mixture_blocks.h"
 #include "stats/internal/mixture_math.h"
 #include "stats/mixture_data_for_test.h"
@@ -21,7 +23,7 @@ double lane_of(Vector (*function)(const Vector&), double x) {
   double out[kWidth];
   store(out, function(all(x)));
   for (std::size_t i = 1; i < kWidth; ++i)
-    EXPECT_EQ(std::memcmp(out, out + i, sizeof(double)), 0);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(out[0]), std::bit_cast<std::uint64_t>(out[i]));
   return out[0];
 }
 
@@ -31,6 +33,36 @@ double ulps(double value, long double exact) {
   const double ulp =
       std::nextafter(std::abs(near), std::numeric_limits<double>::infinity()) - std::abs(near);
   return static_cast<double>(std::abs(static_cast<long double>(value) - exact)) / ulp;
+}
+
+TEST(Cholesky, FactorsAndInverts) {
+  // (2 0 0; 1 3 0; -1 2 1) times its transpose
+  const std::vector<double> matrix{4, 2, -2, 2, 10, 5, -2, 5, 6};
+  std::vector<double> factor(9);
+  ASSERT_TRUE(cholesky(matrix, 3, factor));
+  EXPECT_EQ(factor, (std::vector<double>{2, 0, 0, 1, 3, 0, -1, 2, 1}));
+  std::vector<double> inverse(triangle(3));
+  invert_lower(factor, 3, inverse);
+  const std::vector<double> expected{0.5, -1.0 / 6, 1.0 / 3, 5.0 / 6, -2.0 / 3, 1};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(inverse[i], expected[i], 1e-15) << i;
+}
+
+TEST(Cholesky, RefusesWhatIsNotPositiveDefinite) {
+  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+  std::vector<double> factor(4);
+  EXPECT_FALSE(cholesky(std::vector<double>{1, 1.2, 1.2, 1}, 2, factor));
+  EXPECT_FALSE(cholesky(std::vector<double>{1, 1, 1, 1}, 2, factor));
+  EXPECT_FALSE(cholesky(std::vector<double>{-1, 0, 0, 1}, 2, factor));
+  EXPECT_FALSE(cholesky(std::vector<double>{0, 0, 0, 1}, 2, factor));
+  // A last pivot that rounding could have left of a zero, and one that it could not.
+  EXPECT_FALSE(cholesky(std::vector<double>{1, 1, 1, 1 + kEpsilon}, 2, factor));
+  EXPECT_TRUE(cholesky(std::vector<double>{1, 1, 1, 1 + 4 * kEpsilon}, 2, factor));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(cholesky(std::vector<double>{nan, 0, 0, 1}, 2, factor));
+  EXPECT_FALSE(cholesky(std::vector<double>{1, nan, nan, 1}, 2, factor));
+  EXPECT_FALSE(cholesky(std::vector<double>{1, 0, 0, infinite}, 2, factor));
 }
 
 TEST(MixtureMath, ExpIsWithinItsError) {
@@ -70,8 +102,9 @@ TEST(MixtureMath, LogIsWithinItsError) {
   EXPECT_EQ(lane_of(log_from_one, 1024), std::log(1024.0));
 }
 
-/// Everything that the loops give for one block of a mixture with `d` features.
-std::vector<double> outputs_of(const MixtureKernels& kernels, std::size_t d, std::size_t count) {
+/// Bits of everything that the loops give for one block of a mixture with `d` features.
+std::vector<std::uint64_t> outputs_of(const MixtureKernels& kernels, std::size_t d,
+                                      std::size_t count) {
   constexpr std::size_t kComponents = 3;
   RandomStream random(d, "block");
   const auto filled = [&random](std::size_t size) {
@@ -92,9 +125,10 @@ std::vector<double> outputs_of(const MixtureKernels& kernels, std::size_t d, std
     std::fill(values->span().begin(), values->span().end(), 0.0);
   kernels.log_terms({kComponents, d, means.data(), factors.data(), constants.data()}, x.data(),
                     count, scratch.data(), terms.data());
-  std::vector<double> out;
+  std::vector<std::uint64_t> out;
   const auto keep = [&out](AlignedDoubles& values) {
-    out.insert(out.end(), values.span().begin(), values.span().end());
+    for (const double value : values.span())
+      out.push_back(std::bit_cast<std::uint64_t>(value));
   };
   keep(terms);
   kernels.log_sums(terms.data(), kComponents, count, density.data());
@@ -115,11 +149,9 @@ TEST(MixtureKernels, AllInstructionSetsGiveEqualBits) {
     if (isa > best_mixture_isa()) GTEST_SKIP() << "this machine lacks it";
     for (std::size_t d = 1; d <= 18; ++d) {
       for (const std::size_t count : {std::size_t{16}, std::size_t{48}, kBlockRows}) {
-        const std::vector<double> narrow = outputs_of(mixture_kernels(MixtureIsa::kV2), d, count);
-        const std::vector<double> wide = outputs_of(mixture_kernels(isa), d, count);
-        ASSERT_EQ(narrow.size(), wide.size());
-        ASSERT_EQ(std::memcmp(narrow.data(), wide.data(), narrow.size() * sizeof(double)), 0)
-            << "d " << d << ", count " << count;
+        const auto narrow = outputs_of(mixture_kernels(MixtureIsa::kV2), d, count);
+        const auto wide = outputs_of(mixture_kernels(isa), d, count);
+        ASSERT_EQ(narrow, wide) << "d " << d << ", count " << count;
       }
     }
   }

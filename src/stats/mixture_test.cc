@@ -49,7 +49,7 @@ TEST(MixtureDensity, AgreesWithItsComponentsForEveryCount) {
     }
     const auto density = MixtureDensity::make(mixture);
     ASSERT_TRUE(density);
-    for (const std::size_t count : {1, 15, 16, 17, 255, 256, 257, 600}) {
+    for (const std::size_t count : std::vector<std::size_t>{1, 15, 16, 17, 255, 256, 257, 600}) {
       std::vector<double> rows(count * size);
       std::generate(rows.begin(), rows.end(), [&] { return 3 * gaussian(random); });
       std::vector<double> out(count);
@@ -95,6 +95,16 @@ TEST(MixtureDensity, FarRowsAndBadRowsAreNeverNan) {
   EXPECT_NEAR(out[0], -0.5 * (1e3 - 1) * (1e3 - 1), 1e4);
   EXPECT_LT(out[1], -1e299);
   EXPECT_LT(out[2], -1e299);
+}
+
+TEST(MixtureDensity, AComponentOfWeightZeroHasAFiniteLog) {
+  const auto density = MixtureDensity::make({1, {0, 1}, {0, 0}, {1, 1}});
+  ASSERT_TRUE(density);
+  std::vector<double> terms(2);
+  density->component_log_densities(std::vector<double>{0}, terms);
+  EXPECT_TRUE(std::isfinite(terms[0]));
+  EXPECT_LT(terms[0], -1e299);
+  EXPECT_NEAR(terms[1], -0.5 * std::log(2 * std::numbers::pi), 1e-15);
 }
 
 TEST(MixtureDensity, NotPositiveDefiniteIsCorruptAndNamed) {

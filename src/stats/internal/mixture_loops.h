@@ -10,14 +10,14 @@ namespace kansoku::stats::internal {
 namespace {  // NOLINT(google-build-namespaces)
 
 // Vectors of rows at a time: two hide the latency of an addition, more would leave the registers.
-constexpr std::size_t kPair = 2;
-constexpr std::size_t kPairRows = kPair * kWidth;
+inline constexpr std::size_t kPair = 2;
+inline constexpr std::size_t kPairRows = kPair * kWidth;
 static_assert(kGroupRows % kPairRows == 0);
 static_assert(kLanes % kWidth == 0);
 // Rows of a triangular factor, or of second moments, whose sums stay in registers.
-constexpr std::size_t kPanel = 4;
+inline constexpr std::size_t kPanel = 4;
 // Columns of second moments: 16 registers hold 8 sums and what is multiplied, 32 hold 16.
-constexpr std::size_t kColumns = kWidth == 8 ? 4 : 2;
+inline constexpr std::size_t kColumns = kWidth == 8 ? 4 : 2;
 
 inline std::size_t triangle_of(std::size_t rows) {
   return rows * (rows + 1) / 2;

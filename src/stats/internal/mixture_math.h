@@ -14,11 +14,11 @@ namespace kansoku::stats::internal {
 namespace {  // NOLINT(google-build-namespaces)
 
 #if defined(__AVX512F__)
-constexpr std::size_t kWidth = 8;
+inline constexpr std::size_t kWidth = 8;
 #elif defined(__AVX2__)
-constexpr std::size_t kWidth = 4;
+inline constexpr std::size_t kWidth = 4;
 #else
-constexpr std::size_t kWidth = 2;
+inline constexpr std::size_t kWidth = 2;
 #endif
 
 using Vector = double __attribute__((vector_size(kWidth * sizeof(double))));
@@ -43,18 +43,18 @@ inline Vector from_bits(const Bits& value) {
 }
 
 // log 2 in two parts: a product of the first, which has 32 bits, with an exponent is exact.
-constexpr double kLog2High = 0x1.62e42feep-1;
-constexpr double kLog2Low = 0x1.a39ef35793c76p-33;
+inline constexpr double kLog2High = 0x1.62e42feep-1;
+inline constexpr double kLog2Low = 0x1.a39ef35793c76p-33;
 // Adding it leaves the nearest integer in the lowest bits of the sum.
-constexpr double kToInteger = 0x1.8p52;
-constexpr int kMantissaBits = 52;
+inline constexpr double kToInteger = 0x1.8p52;
+inline constexpr int kMantissaBits = 52;
 
 // (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2, lowest power first: a minimax fit of our own
 // (Remez, 60 digits), relative error of exp 3.7e-18.
-constexpr double kExp[] = {0x1.000000000000ap-1,  0x1.55555555554f9p-3,  0x1.55555555507f1p-5,
-                           0x1.1111111127e83p-7,  0x1.6c16c1844b015p-10, 0x1.a01a0129b4608p-13,
-                           0x1.a01999adcc22fp-16, 0x1.71df262c47695p-19, 0x1.28adce726e390p-22,
-                           0x1.ad7f02a6aa9a0p-26};
+inline constexpr double kExp[] = {
+    0x1.000000000000ap-1,  0x1.55555555554f9p-3,  0x1.55555555507f1p-5,  0x1.1111111127e83p-7,
+    0x1.6c16c1844b015p-10, 0x1.a01a0129b4608p-13, 0x1.a01999adcc22fp-16, 0x1.71df262c47695p-19,
+    0x1.28adce726e390p-22, 0x1.ad7f02a6aa9a0p-26};
 
 /// exp(x) for x <= 0, error below 1.1 units in the last place; 0 below -708, where exp is 3e-308.
 inline Vector exp_negative(const Vector& x) {
@@ -75,9 +75,9 @@ inline Vector exp_negative(const Vector& x) {
 
 // (2 atanh(s) / s - 2) / s^2 in powers of s^2, lowest first, for |s| <= 0.1717: a minimax fit of
 // our own, relative error of log 1.5e-18.
-constexpr double kLog[] = {0x1.5555555555570p-1, 0x1.999999998880bp-2, 0x1.2492493ba2accp-2,
-                           0x1.c71c567518028p-3, 0x1.746570d07d06bp-3, 0x1.39b487d30b654p-3,
-                           0x1.2e577dca79609p-3};
+inline constexpr double kLog[] = {0x1.5555555555570p-1, 0x1.999999998880bp-2, 0x1.2492493ba2accp-2,
+                                  0x1.c71c567518028p-3, 0x1.746570d07d06bp-3, 0x1.39b487d30b654p-3,
+                                  0x1.2e577dca79609p-3};
 
 /// log(x) for finite x >= 1, error below 2 units in the last place; log(1) is 0.
 inline Vector log_from_one(const Vector& x) {
