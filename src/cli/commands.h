@@ -48,5 +48,6 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_demo();
 [[nodiscard]] std::unique_ptr<Command> make_gpu();
 [[nodiscard]] std::unique_ptr<Command> make_run();
+[[nodiscard]] std::unique_ptr<Command> make_simulate();
 
 }  // namespace kansoku::cli

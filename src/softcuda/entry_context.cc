@@ -272,20 +272,19 @@ KANSOKU_ENTRY cuDeviceGetProperties(CUdevprop* properties, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *properties = {value_of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-                 {value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
-                  value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
-                  value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
-                 {value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
-                  value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
-                  value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
-                 value_of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
-                 value_of(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
-                 value_of(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
-                 value_of(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
-                 value_of(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
-                 value_of(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
-                 value_of(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)};
+  *properties = {
+      value_of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+      {value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+       value_of(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+      {value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+       value_of(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+      value_of(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+      value_of(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+      value_of(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+      value_of(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+      value_of(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+      value_of(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+      value_of(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)};
   return CUDA_SUCCESS;
 }
 

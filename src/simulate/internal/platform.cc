@@ -140,10 +140,11 @@ Result<void> Platform::build_pipeline(const PipelineSpec& spec) {
                   task.kind != TaskKind::kCustom;
     built.parents = static_cast<std::uint32_t>(task.after.size());
     built.group = built.cluster->group(spec.group);
-    for (const std::uint32_t parent : task.after)
-      pipeline.tasks[parent].children.push_back(static_cast<std::uint32_t>(pipeline.tasks.size()));
     pipeline.tasks.push_back(std::move(built));
   }
+  for (std::uint32_t child = 0; child < spec.tasks.size(); ++child)
+    for (const std::uint32_t parent : spec.tasks[child].after)
+      pipeline.tasks[parent].children.push_back(child);
   if (!spec.arrivals) return {};
   pipeline.arrivals = start_arrivals(*spec.arrivals, experiment_.start_in_week_s,
                                      RandomStream(seed_, "arrivals of " + spec.name));
@@ -204,7 +205,7 @@ des::Process Platform::arrive(des::Environment& env, std::uint32_t index) {
     if (!arrival || arrival->at >= experiment_.horizon) co_return;
     if (arrival->at > env.now()) co_await env.timeout(arrival->at - env.now());
     PipelineRun& run = new_run(index, number++);
-    run.job = arrival->job;
+    run.job = pipeline.spec.jobs ? arrival->job : nullptr;
     const bool counted = env.now() >= experiment_.warmup;
     if (counted) ++pipeline.arrived;
     if (pipeline.spec.jobs) {

@@ -25,4 +25,16 @@ Format format_of(ByteSpan untrusted) {
   return has_bracket ? Format::kJson : Format::kUnknown;
 }
 
+Result<std::string> inflated(ByteSpan untrusted, std::size_t bytes_max) {
+  TRY(auto stream, InflateStream::open(untrusted));
+  std::string text;
+  for (;;) {
+    TRY(const std::string_view piece, stream.next());
+    if (piece.empty()) return text;
+    if (piece.size() > bytes_max - text.size())
+      return Error{Code::kLimit, "inflate: more than " + std::to_string(bytes_max) + " bytes"};
+    text.append(piece);
+  }
+}
+
 }  // namespace kansoku::trace::import

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "common/bytes.h"
+#include "common/result.h"
 
 namespace kansoku::trace::import {
 
@@ -18,5 +21,9 @@ enum class Format : std::uint8_t {
 /// What a file is, from its first bytes; kUnknown for anything else, an empty file included. Any
 /// thread.
 [[nodiscard]] Format format_of(ByteSpan untrusted);
+
+/// The text of a file: inflated if the bytes begin as gzip does, else as it is. kCorrupt names the
+/// offset in the compressed file, kLimit beyond `bytes_max` of text. Any thread.
+[[nodiscard]] Result<std::string> inflated(ByteSpan untrusted, std::size_t bytes_max);
 
 }  // namespace kansoku::trace::import

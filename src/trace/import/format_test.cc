@@ -46,5 +46,13 @@ TEST(Format, LineBreaksBeforeABracketAreToldFromPackets) {
     EXPECT_EQ(of(text), Format::kPerfetto) << text;
 }
 
+TEST(Inflated, GivesTextCompressedOrNot) {
+  EXPECT_EQ(inflated(as_bytes("a,b\n"), 100).value(), "a,b\n");
+  EXPECT_EQ(inflated(as_bytes(gzip("a,b\n")), 100).value(), "a,b\n");
+  EXPECT_EQ(inflated(as_bytes(gzip("a,b\n")), 4).value(), "a,b\n");
+  EXPECT_EQ(inflated(as_bytes(gzip("a,b\n")), 3).error().code, Code::kLimit);
+  EXPECT_EQ(inflated(as_bytes(gzip("a,b\n").substr(0, 12)), 100).error().code, Code::kCorrupt);
+}
+
 }  // namespace
 }  // namespace kansoku::trace::import

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/simulate_files.h"
+#include "cli/simulate_replay.h"
+#include "cli/simulate_run.h"
+#include "cli/wiring.h"
+#include "common/parse.h"
+#include "export/simulation_html.h"
+#include "simulate/import/import.h"
+#include "simulate/records.h"
+#include "simulate/summary.h"
+#include "simulate/workload/model.h"
+#include "sys/fd.h"
+
+namespace kansoku::cli {
+namespace {
+
+namespace sim = simulate;
+
+/// "30d", "12h", "90s", "1y" or seconds.
+std::optional<double> seconds_of(const std::string& text) {
+  if (text.size() >= 2) {
+    const char unit = text.back();
+    const double scale = unit == 'd'   ? 86400
+                         : unit == 'w' ? 7 * 86400
+                         : unit == 'y' ? 365 * 86400
+                                       : 0;
+    const auto count = parse_int<int>(std::string_view(text).substr(0, text.size() - 1));
+    if (scale > 0 && count && *count > 0 && *count <= 36'500) return *count * scale;
+  }
+  const auto span = parse_duration(text);
+  if (!span || *span <= Nanos{0}) return std::nullopt;
+  return static_cast<double>(span->count()) / 1e9;
+}
+
+class Simulate final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    declare_run(app);
+    declare_sweep(app);
+    declare_replay(app);
+    declare_fit(app);
+    declare_synth(app);
+    declare_report(app);
+    app.require_subcommand(1);
+    app.footer(
+        "Pages: docs/simulation.md, docs/formats/experiment.md; experiments to copy: "
+        "examples/simulate.\n"
+        "  kansoku simulate run examples/simulate/pipelines.toml -r 10\n"
+        "  kansoku simulate replay philly.csv.gz --slots 620\n"
+        "  kansoku simulate sweep e.toml --vary clusters.gpu.scheduler=fifo,backfill -r 20");
+  }
+
+  int run() override {
+    install_signal_counter();
+    const Result<int> status = (this->*what_)();
+    return status ? *status : report(status.error());
+  }
+
+ private:
+  void declare_common(CLI::App& app) {
+    app.add_option("--set", set_,
+                   "KEY=VALUE replaces a value of the file, e.g. clusters.gpu.slots=40")
+        ->type_name("KEY=VALUE");
+    app.add_option("-r,--replications", options_.replications,
+                   "replications (default: as in the file)")
+        ->check(CLI::Range(1, 100'000));
+    app.add_option("-j,--jobs", options_.jobs,
+                   "threads (default: one a core); results do not depend on it")
+        ->check(CLI::Range(1, 1024));
+    app.add_flag("-q,--quiet", options_.quiet, "no progress on standard error");
+    app.add_flag("--skip-bad-rows", options_.skip_bad_rows,
+                 "leave malformed rows of traces out, counted");
+    app.add_flag("--json", json_, "print the summary as JSON");
+    app.add_option("-o,--output", output_, "write the summary as JSON to a file");
+    app.add_option("--html", html_, "write a self-contained report");
+  }
+
+  void declare_run(CLI::App& app) {
+    CLI::App* const run = app.add_subcommand("run", "simulate an experiment");
+    run->add_option("experiment", path_, "a TOML file")->required();
+    declare_common(*run);
+    run->add_option("--records", records_, "write one row a task as CSV");
+    run->callback([this] { what_ = &Simulate::run_experiment; });
+  }
+
+  void declare_sweep(CLI::App& app) {
+    CLI::App* const sweep =
+        app.add_subcommand("sweep", "simulate variants of an experiment, compared pair by pair");
+    sweep->add_option("experiment", path_, "a TOML file")->required();
+    sweep->add_option("--vary", vary_, "KEY=VALUE,VALUE,...; several make all combinations")
+        ->required()
+        ->type_name("KEY=VALUES");
+    sweep->add_option("--shard", shard_, "I/N: only every N-th variant, from number I (0..N-1)");
+    declare_common(*sweep);
+    sweep->callback([this] { what_ = &Simulate::sweep; });
+    CLI::App* const merge =
+        app.add_subcommand("merge", "join the parts of a sweep that ran in shards");
+    merge->add_option("parts", parts_, "JSON files of `sweep -o`")->required();
+    merge->add_flag("--json", json_, "print the whole as JSON");
+    merge->add_option("-o,--output", output_, "write the whole as JSON to a file");
+    merge->add_option("--html", html_, "write a self-contained report");
+    merge->callback([this] { what_ = &Simulate::merge; });
+  }
+
+  void declare_replay(CLI::App& app) {
+    CLI::App* const replay = app.add_subcommand(
+        "replay", "replay a recorded trace on a cluster, or a task graph on its machine");
+    declare_replay_options(*replay, replay_);
+    declare_common(*replay);
+    replay->add_option("--records", records_, "write one row a task as CSV");
+    replay->callback([this] { what_ = &Simulate::replay; });
+  }
+
+  void declare_fit(CLI::App& app) {
+    CLI::App* const fit = app.add_subcommand("fit", "learn durations and arrivals from a trace");
+    fit->add_option("trace", path_, "a trace: docs/formats/workload.md")->required();
+    fit->add_option("--format", format_, "force the trace's format");
+    fit->add_option(
+        "--arrivals", arrivals_,
+        "constant, renewal, hour_of_week_poisson, hour_of_week_renewal, sessions, day_blocks, "
+        "replay [sessions]");
+    fit->add_option("--session-gap", session_gap_, "what cuts a session [120s]");
+    fit->add_option("--from", from_, "leave out what came before, e.g. 40d");
+    fit->add_option("--seed", seed_, "of splits and subsamples [1]");
+    fit->add_flag("--skip-bad-rows", options_.skip_bad_rows, "leave malformed rows out, counted");
+    fit->add_flag("--json", json_, "print the report of the fit as JSON");
+    fit->add_option("-o,--output", output_, "write the model, for synth and experiments");
+    fit->add_option("--html", html_, "write a self-contained report");
+    fit->callback([this] { what_ = &Simulate::fit; });
+  }
+
+  void declare_synth(CLI::App& app) {
+    CLI::App* const synth = app.add_subcommand("synth", "draw a trace from a fitted model");
+    synth->add_option("model", path_, "a model of `simulate fit -o`, or of assets")->required();
+    synth->add_option("--span", span_, "how long [7d]");
+    synth->add_option("--count", count_, "assets: how many [1000]");
+    synth->add_option("--seed", seed_, "[1]");
+    synth->add_option("--format", format_, "of the trace [plain]");
+    synth->add_option("-o,--output", output_, "file [standard output]");
+    synth->callback([this] { what_ = &Simulate::synth; });
+  }
+
+  void declare_report(CLI::App& app) {
+    CLI::App* const html = app.add_subcommand("report", "make an HTML report from a JSON result");
+    html->add_option("result", path_, "JSON of run, replay, sweep, merge or fit")->required();
+    html->add_option("--html", html_, "file [report.html]");
+    html->callback([this] { what_ = &Simulate::report_file; });
+  }
+
+  [[nodiscard]] Result<sim::Overrides> overrides() const {
+    sim::Overrides out;
+    for (const std::string& text : set_) {
+      TRY(const sim::Axis axis, sim::parse_axis(text));
+      out.emplace_back(axis.key, text.substr(axis.key.size() + 1));
+    }
+    return out;
+  }
+
+  [[nodiscard]] Result<sim::Experiment> experiment(const sim::Overrides& more) {
+    TRY(const std::string text, read_text(path_));
+    TRY(sim::Overrides all, overrides());
+    all.insert(all.end(), more.begin(), more.end());
+    FileLoader loader(folder_of(path_), options_.skip_bad_rows);
+    return sim::parse_experiment(text, path_, all, loader);
+  }
+
+  /// Prints and writes a result; kUnsupported if the report cannot show it.
+  [[nodiscard]] Result<void> deliver(const Json& result) {
+    if (json_) fmt::print("{}\n", result.dump(2));
+    if (!output_.empty()) TRY_VOID(sys::write_file(output_, result.dump() + "\n"));
+    if (!html_.empty()) {
+      TRY(const std::string page, exporter::simulation_html(result));
+      TRY_VOID(sys::write_file(html_, page));
+      if (!json_) fmt::print("report: {}\n", html_);
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<void> write_records(const sim::Experiment& experiment,
+                                           const sim::Replications& replications) {
+    TRY(const auto sink, sys::FileSink::create(records_, {true, UINT64_MAX}));
+    sim::RecordWriter writer(*sink);
+    for (const sim::Replication& replication : replications.finished)
+      TRY_VOID(writer.write(experiment, replication.index, *replication.records));
+    return sink->finish();
+  }
+
+  [[nodiscard]] Result<int> simulate_and_deliver(const sim::Experiment& experiment) {
+    options_.records = !records_.empty();
+    TRY(const auto replications, simulate_with_progress(experiment, options_, experiment.name));
+    if (replications.finished.empty())
+      return Error{Code::kTimeout, "simulate: stopped before the first replication was done"};
+    if (options_.records) TRY_VOID(write_records(experiment, replications));
+    const Json summary = sim::summarize(experiment, replications);
+    if (!json_) print_summary(summary);
+    TRY_VOID(deliver(summary));
+    return replications.stopped ? kExitTimeout : kExitOk;
+  }
+
+  [[nodiscard]] Result<int> run_experiment() {
+    TRY(const auto loaded, experiment({}));
+    return simulate_and_deliver(loaded);
+  }
+
+  [[nodiscard]] Result<int> replay() {
+    FileLoader loader("", options_.skip_bad_rows);
+    TRY(const auto workload, read_replayed(replay_, loader));
+    if (!workload.graphs.empty()) return replay_graphs(replay_, workload, json_);
+    TRY(const sim::Overrides set, overrides());
+    TRY(const auto made, replay_experiment(replay_, set, loader));
+    return simulate_and_deliver(made);
+  }
+
+  [[nodiscard]] Result<std::pair<std::size_t, std::size_t>> shard() const {
+    if (shard_.empty()) return std::pair<std::size_t, std::size_t>{0, 1};
+    const std::size_t slash = shard_.find('/');
+    const auto index = parse_int<std::size_t>(std::string_view(shard_).substr(0, slash));
+    const auto count = slash == std::string::npos
+                           ? std::nullopt
+                           : parse_int<std::size_t>(std::string_view(shard_).substr(slash + 1));
+    if (!index || !count || *index >= *count)
+      return Error{Code::kCorrupt, "shard " + shard_ + ": not understood",
+                   "give I/N with 0 <= I < N"};
+    return std::pair{*index, *count};
+  }
+
+  [[nodiscard]] Result<int> sweep() {
+    sim::SweepPart part;
+    for (const std::string& text : vary_) {
+      TRY(sim::Axis axis, sim::parse_axis(text));
+      part.axes.push_back(std::move(axis));
+    }
+    TRY(const auto all, sim::variants(part.axes));
+    TRY(const auto mine, shard());
+    bool stopped = false;
+    for (std::size_t i = mine.first; i < all.size() && !stopped; i += mine.second) {
+      TRY(const auto variant, experiment(all[i]));
+      part.name = variant.name;
+      TRY(const auto replications,
+          simulate_with_progress(variant, options_,
+                                 fmt::format("variant {} of {}", i, all.size())));
+      stopped = replications.stopped;
+      if (stopped) break;  // half a variant cannot be compared
+      part.indices.push_back(i);
+      part.summaries.push_back(sim::summarize(variant, replications));
+    }
+    if (part.indices.empty())
+      return Error{Code::kTimeout, "sweep: stopped before the first variant was done"};
+    const Json result = sim::sweep_json(part);
+    if (!json_) print_comparisons(result);
+    TRY_VOID(deliver(result));
+    return stopped ? kExitTimeout : kExitOk;
+  }
+
+  [[nodiscard]] Result<int> merge() {
+    std::vector<Json> parts;
+    for (const std::string& path : parts_) {
+      TRY(Json part, read_json(path));
+      parts.push_back(std::move(part));
+    }
+    std::vector<std::size_t> missing;
+    TRY(const Json whole, sim::merge_sweeps(parts, missing));
+    if (!json_) print_comparisons(whole);
+    TRY_VOID(deliver(whole));
+    if (missing.empty()) return kExitOk;
+    fmt::print(stderr, "kansoku: merge: {} variants are missing: {}\n", missing.size(),
+               fmt::join(missing.begin(),
+                         missing.begin() +
+                             static_cast<std::ptrdiff_t>(std::min<std::size_t>(missing.size(), 20)),
+                         ", "));
+    return kExitBadInput;
+  }
+
+  [[nodiscard]] Result<int> fit() {
+    FileLoader loader("", options_.skip_bad_rows);
+    if (!format_.empty()) {
+      const auto forced = sim::import::format_from_name(format_);
+      if (!forced) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+      loader.force_format(*forced);
+    }
+    TRY(sim::Workload workload, loader.workload(path_));
+    if (!from_.empty()) {
+      const auto from = seconds_of(from_);
+      if (!from) return Error{Code::kCorrupt, "--from " + from_ + ": no duration"};
+      std::erase_if(workload.jobs, [&](const sim::Job& job) {
+        return static_cast<double>(job.submit.count()) < *from * 1e9;
+      });
+    }
+    sim::WorkloadFitOptions options;
+    const auto kind = sim::kind_from_name(arrivals_);
+    if (!kind) return Error{Code::kNotFound, "arrivals \"" + arrivals_ + "\": not known"};
+    options.arrivals = *kind;
+    options.seed = seed_;
+    if (const auto gap = seconds_of(session_gap_)) options.arrival.session_gap_s = *gap;
+    TRY(const auto fitted, sim::fit_workload(workload, options));
+    if (!json_) print_fit(fitted.report);
+    if (!output_.empty()) TRY_VOID(sys::write_file(output_, fitted.model.to_json().dump() + "\n"));
+    output_.clear();  // the model went there, not the report
+    TRY_VOID(deliver(fitted.report));
+    return kExitOk;
+  }
+
+  [[nodiscard]] Result<int> synth() {
+    TRY(const Json json, read_json(path_));
+    std::string text;
+    if (json.at("schema").as_string() == "kansoku.asset_model/1") {
+      TRY(const auto model, sim::AssetModel::from_json(json));
+      text = "rows,columns,bytes\n";
+      for (const sim::Asset& asset : sim::synthesize_assets(model, count_, seed_))
+        text += fmt::format("{:.0f},{:.0f},{:.0f}\n", std::ceil(asset.rows),
+                            std::ceil(asset.columns), std::ceil(asset.bytes));
+    } else {
+      TRY(const auto model, sim::WorkloadModel::from_json(json));
+      const auto span = seconds_of(span_);
+      if (!span) return Error{Code::kCorrupt, "--span " + span_ + ": no duration"};
+      const auto format = sim::import::format_from_name(format_.empty() ? "plain" : format_);
+      if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+      const sim::Workload drawn = sim::synthesize(model, Nanos{std::llround(*span * 1e9)}, seed_);
+      TRY(text, sim::import::export_workload(*format, drawn));
+      for (const std::string& note : drawn.bad_row_notes)
+        fmt::print(stderr, "kansoku: synth: {}\n", note);
+    }
+    if (output_.empty()) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      return kExitOk;
+    }
+    TRY_VOID(sys::write_file(output_, text));
+    return kExitOk;
+  }
+
+  [[nodiscard]] Result<int> report_file() {
+    TRY(const Json result, read_json(path_));
+    if (html_.empty()) html_ = "report.html";
+    TRY_VOID(deliver(result));
+    return kExitOk;
+  }
+
+  Result<int> (Simulate::*what_)(){nullptr};
+  std::string path_, output_, html_, records_, shard_, format_, from_;
+  std::string arrivals_{"sessions"}, session_gap_{"120s"}, span_{"7d"};
+  std::vector<std::string> set_, vary_, parts_;
+  std::uint64_t seed_{1};
+  std::size_t count_{1000};
+  bool json_{false};
+  SimulationOptions options_;
+  ReplayOptions replay_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_simulate() {
+  return std::make_unique<Simulate>();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_replay.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "cli/commands.h"
+#include "simulate/graphs.h"
+#include "simulate/run.h"
+
+namespace kansoku::cli {
+
+namespace sim = simulate;
+
+void declare_replay_options(CLI::App& app, ReplayOptions& options) {
+  app.add_option("trace", options.path, "a trace: docs/formats/workload.md")->required();
+  app.add_option("--format", options.format, "force the trace's format");
+  app.add_option("--slots", options.slots, "cluster: so many GPUs in one pool");
+  app.add_option("--nodes", options.nodes, "cluster: a list of nodes (openb's CSV)");
+  app.add_option("--scheduler", options.scheduler,
+                 "fifo, priority, shortest, fair_share, backfill, improvement [fifo]");
+  app.add_option(
+      "--placement", options.placement,
+      "with --nodes: random, dot_prod, gpu_clustering, gpu_packing, best_fit, fgd, first_fit");
+  app.add_option("--from", options.from, "leave out what came before, e.g. 49d");
+  app.add_option("--span", options.span, "replay only so long, e.g. 42d");
+  app.add_option("--duration-cap", options.duration_cap, "longer jobs are cut, e.g. 7d");
+  app.add_flag("--clamp-oversized", options.clamp, "cut jobs down that ask for more than there is");
+  app.add_option("--cores", options.cores, "task graphs: cores of the machine [as recorded]");
+  app.add_option("--task-overhead", options.task_overhead_s,
+                 "task graphs: seconds that the workflow engine adds to each task");
+}
+
+Result<sim::Workload> read_replayed(const ReplayOptions& options, FileLoader& loader) {
+  if (!options.format.empty()) {
+    const auto forced = sim::import::format_from_name(options.format);
+    if (!forced) return Error{Code::kNotFound, "format \"" + options.format + "\": not known"};
+    loader.force_format(*forced);
+  }
+  return loader.workload(options.path);
+}
+
+Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const sim::Overrides& set,
+                                          FileLoader& loader) {
+  if ((options.slots > 0) == !options.nodes.empty())
+    return Error{Code::kCorrupt, "replay: the cluster is missing or given twice",
+                 "give --slots GPUS, or --nodes FILE"};
+  // Through the same door as an experiment file: one set of checks.
+  const auto quoted = [](const std::string& text) { return Json(text).dump(); };
+  TRY(const sim::Workload workload, loader.workload(options.path));
+  if (workload.jobs.empty()) return Error{Code::kCorrupt, options.path + ": no jobs"};
+  const double last_s = static_cast<double>(workload.jobs.back().submit.count()) / 1e9;
+  std::string text = fmt::format(
+      "name = {}\nhorizon = {}\ndrain = true\n[clusters.gpu]\nscheduler = {}\nplacement = {}\n",
+      quoted("replay of " + options.path), std::ceil(last_s) + 1, quoted(options.scheduler),
+      quoted(options.placement));
+  text += options.slots > 0 ? fmt::format("slots = {}\n", options.slots)
+                            : fmt::format("nodes_file = {}\n", quoted(options.nodes));
+  text += fmt::format("[pipelines.trace]\njobs = true\ncluster = \"gpu\"\nclamp_oversized = {}\n",
+                      options.clamp);
+  if (!options.duration_cap.empty())
+    text += fmt::format("duration_cap = {}\n", quoted(options.duration_cap));
+  text += fmt::format("[pipelines.trace.arrivals]\nkind = \"trace\"\nfile = {}\n",
+                      quoted(options.path));
+  if (!options.from.empty()) text += fmt::format("from = {}\n", quoted(options.from));
+  if (!options.span.empty()) text += fmt::format("span = {}\n", quoted(options.span));
+  TRY(auto experiment, sim::parse_experiment(text, "replay", set, loader));
+  experiment.source = options.path;
+  return experiment;
+}
+
+Result<int> replay_graphs(const ReplayOptions& options, const sim::Workload& workload, bool json) {
+  Json rows = Json::array();
+  if (!json)
+    fmt::print("{:<28} {:>6} {:>14} {:>14} {:>9}\n", "graph", "tasks", "recorded s", "simulated s",
+               "error");
+  for (std::size_t i = 0; i < workload.graphs.size(); ++i) {
+    const double overhead = std::max(options.task_overhead_s, 0.0);
+    TRY(const auto experiment, sim::graph_experiment(workload, i, options.cores, overhead));
+    sim::RunControl control;
+    TRY(const auto run,
+        sim::run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
+    double makespan = 0;
+    for (const sim::Metric& metric : run.metrics)
+      if (metric.name == "pipeline.graph.sojourn_mean_s") makespan = metric.value;
+    const double recorded = workload.graphs[i].makespan_s;
+    const std::size_t tasks = experiment.pipelines.front().tasks.size();
+    Json row = Json::object();
+    row.set("graph", workload.graphs[i].name).set("tasks", static_cast<std::uint64_t>(tasks));
+    row.set("simulated_s", makespan).set("recorded_s", recorded >= 0 ? Json(recorded) : Json());
+    row.set("overhead_per_task_s", sim::overhead_per_task_s(workload, i));
+    rows.push(std::move(row));
+    if (json) continue;
+    fmt::print("{:<28} {:>6} {:>14} {:>14.1f} {:>9}\n", workload.graphs[i].name, tasks,
+               recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", makespan,
+               recorded > 0 ? fmt::format("{:+.1f} %", 100 * (makespan / recorded - 1)) : "-");
+  }
+  if (json)
+    fmt::print("{}\n", Json::object()
+                           .set("schema", "kansoku.graph_replay/1")
+                           .set("graphs", std::move(rows))
+                           .dump(2));
+  return kExitOk;
+}
+
+void print_fit(const Json& report) {
+  fmt::print("{}: {} jobs\n\n", report.at("source").as_string(), report.at("jobs").as_int());
+  const Json duration = report.at("duration");
+  const Json families = duration.at("families");
+  fmt::print("{:<24} {:>12} {:>8} {:>18} {:>20}\n", "durations", "AIC", "KS", "KS unseen, random",
+             "KS unseen, later");
+  for (std::size_t i = 0; i < families.size(); ++i) {
+    const Json row = families.at(i);
+    fmt::print("{:<24} {:>12.0f} {:>8.4f} {:>18.4f} {:>20.4f}{}\n", row.at("family").as_string(),
+               row.at("aic").as_double(), row.at("ks").as_double(),
+               row.at("ks_held_out").as_double(), row.at("ks_held_out_temporal").as_double(),
+               i == 0                              ? "  chosen"
+               : row.at("mean_infinite").as_bool() ? "  infinite mean"
+                                                   : "");
+  }
+  if (duration.contains("ks_between_parts"))
+    fmt::print("the first and the last part of the trace differ by KS {:.3f} themselves\n",
+               duration.at("ks_between_parts").as_double());
+  if (const double censored = duration.at("censored_share").as_double(); censored > 0)
+    fmt::print("{:.0f} % of the durations are cut off at the end of the trace\n", 100 * censored);
+  const Json statistics = report.at("arrivals").at("statistics");
+  fmt::print("\n{:<36} {:>12} {:>12}\n",
+             "arrivals: " + report.at("arrivals").at("kind").as_string(), "recorded", "model");
+  for (const std::string& name : statistics.keys()) {
+    const Json row = statistics.at(name);
+    fmt::print("{:<36} {:>12.4g} {:>12.4g}{}\n", name, row.at("source").as_double(),
+               row.at("synthetic").as_double(), row.at("kept").as_bool(true) ? "" : "  not kept");
+  }
+}
+
+}  // namespace kansoku::cli

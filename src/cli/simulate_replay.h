@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cli/simulate_files.h"
+#include "common/json.h"
+#include "common/result.h"
+#include "simulate/experiment.h"
+#include "simulate/workload/workload.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kansoku::cli {
+
+struct ReplayOptions {
+  std::string path, format, nodes, from, span;
+  std::string scheduler{"fifo"}, placement{"first_fit"}, duration_cap;
+  std::int64_t slots{0};
+  int cores{0};
+  double task_overhead_s{-1};
+  bool clamp{false};
+};
+
+void declare_replay_options(CLI::App& app, ReplayOptions& options);
+
+[[nodiscard]] Result<simulate::Workload> read_replayed(const ReplayOptions& options,
+                                                       FileLoader& loader);
+
+/// The experiment that replays the jobs of a trace on `slots` GPUs or on nodes.
+[[nodiscard]] Result<simulate::Experiment> replay_experiment(const ReplayOptions& options,
+                                                             const simulate::Overrides& set,
+                                                             FileLoader& loader);
+
+/// Replays each task graph on its machine and prints makespans beside the recorded ones.
+[[nodiscard]] Result<int> replay_graphs(const ReplayOptions& options,
+                                        const simulate::Workload& workload, bool json);
+
+/// The report of a fit as a table.
+void print_fit(const Json& report);
+
+}  // namespace kansoku::cli
