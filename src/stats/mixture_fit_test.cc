@@ -146,6 +146,44 @@ TEST(MixtureFitTest, ToleranceStopsEarlyAtTheSameAnswer) {
               1e-12 * std::abs(early.log_likelihood));
 }
 
+TEST(MixtureFitTest, LogLikelihoodIsThatOfTheReturnedMixture) {
+  const std::vector<double> rows = three_clusters(3000, 2);
+  MixtureOptions options;
+  options.components = 3;
+  options.tolerance = 1e-3;  // stops while a step still changes it
+  const MixtureFit early = fit(rows, 2, options);
+  EXPECT_LT(early.iterations, 150);
+  const auto density = MixtureDensity::make(early.mixture);
+  ASSERT_TRUE(density);
+  std::vector<double> out(rows.size() / 2);
+  density->log_density(rows, out);
+  EXPECT_NEAR(std::accumulate(out.begin(), out.end(), 0.0), early.log_likelihood,
+              1e-11 * std::abs(early.log_likelihood));
+}
+
+TEST(MixtureFitTest, StartsAtTheMeansOfClusters) {
+  MixtureOptions options;
+  options.components = 3;
+  options.iterations_max = 0;
+  MixtureFit start = fit(three_clusters(3000), 2, options);
+  std::vector<double> x{start.mixture.means[0], start.mixture.means[2], start.mixture.means[4]};
+  std::sort(x.begin(), x.end());
+  for (std::size_t k = 0; k < 3; ++k)
+    EXPECT_NEAR(x[k], 10 * static_cast<double>(k), 0.15);  // a picked row is off by about 1
+}
+
+TEST(MixtureFitTest, OrderOfRowsWithEqualFirstFeaturesDoesNotMatter) {
+  std::vector<double> rows = three_clusters(900, 2);
+  for (std::size_t i = 0; i < rows.size(); i += 2)
+    rows[i] = std::floor(rows[i]);
+  MixtureOptions options;
+  options.components = 6;
+  options.iterations_max = 0;
+  const MixtureFit one = fit(rows, 2, options);
+  const MixtureFit other = fit(permuted(rows, 2), 2, options);
+  EXPECT_EQ(one.mixture.means, other.mixture.means);
+}
+
 TEST(MixtureFitTest, MoreStartsAreNoWorseAndTheSeedDecides) {
   const std::vector<double> rows = three_clusters(600, 2);
   MixtureOptions options;
@@ -290,6 +328,17 @@ TEST(MixtureFitTest, SingularDataStaysFinite) {
   EXPECT_NE(refused.error().hint.find("ridge"), std::string::npos);
 }
 
+TEST(MixtureFitTest, ACovarianceThatCannotBeMendedStaysAsItWas) {
+  const std::vector<double> rows{1, 5, 2, 5, 4, 5, 7, 5};  // the second feature is constant
+  MixtureOptions options;
+  options.ridge = 0;
+  options.iterations_max = 5;
+  const auto fitted = refine_mixture(rows, {2, {1}, {0, 5}, {2, 0.5, 0.5, 3}}, options);
+  ASSERT_TRUE(fitted) << fitted.error().what;
+  EXPECT_EQ(fitted->mixture.means, (std::vector<double>{3.5, 5}));
+  EXPECT_EQ(fitted->mixture.covariances, (std::vector<double>{2, 0.5, 0.5, 3}));
+}
+
 TEST(MixtureFitTest, EqualRows) {
   const std::vector<double> rows(800, 3.5);
   for (const int components : {1, 3}) {
@@ -302,6 +351,10 @@ TEST(MixtureFitTest, EqualRows) {
                 1e-6);
   }
   MixtureOptions options;
+  options.components = 3;
+  options.iterations_max = 0;  // EM would move a component that starts at NaN
+  EXPECT_EQ(fit(rows, 2, options).mixture.means, std::vector<double>(6, 3.5));
+  options.iterations_max = 10;
   options.start = MixtureOptions::Start::kQuantiles;
   options.components = 5;
   EXPECT_TRUE(all_finite(fit(rows, 1, options).mixture));
@@ -351,6 +404,8 @@ TEST(MixtureFitTest, ValuesThatAreNotFiniteAreRefused) {
   }
   MixtureOptions options;
   options.ridge = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(fit_mixture(three_clusters(30), 2, options).error().code, Code::kCorrupt);
+  options.ridge = -1e-9;
   EXPECT_EQ(fit_mixture(three_clusters(30), 2, options).error().code, Code::kCorrupt);
   // Finite, but their squares are not.
   const std::vector<double> huge{0, -1e300, 5e299, 0};
