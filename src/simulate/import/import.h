@@ -39,17 +39,26 @@ struct ImportOptions {
 /// unsorted rows. kCorrupt: "FILE:LINE:COLUMN: what"; kLimit beyond rows_max. `file_name` serves
 /// for messages and Workload::source. Deterministic; any thread. Sources: shared headers of the
 /// public data sets, WfCommons' schema.
+///
+/// Civil times make the earliest row the epoch; other seconds keep the source's origin. A parent
+/// that is no task of the graph counts as a malformed row, of which only the edge is left out; a
+/// cycle is always an error. A WfFormat graph is read whole or not at all. Amounts that a format
+/// gives in other units than ours: memory of kAlibabaBatch is a fraction of an unknown node, so it
+/// stays unknown; avgCPU of kWfFormat is a percentage of one core.
 [[nodiscard]] Result<Workload> import_workload(Format format, std::string_view untrusted,
                                                std::string_view file_name,
                                                const ImportOptions& options = {});
 
-/// openb's list of nodes: sn,cpu_milli,memory_mib,gpu,model. Same errors.
+/// openb's list of nodes: sn,cpu_milli,memory_mib,gpu,model. Same errors; skip_bad_rows has no part
+/// in it, because a cluster without one of its nodes is another cluster.
 [[nodiscard]] Result<std::vector<NodeSpec>> import_nodes(std::string_view untrusted,
                                                          std::string_view file_name,
                                                          const ImportOptions& options = {});
 
 /// The text of a workload in a format that import_workload reads back to the same table (as far as
-/// the format has columns for it). kUnsupported for kWfFormat with several graphs.
+/// the format has columns for it). kUnsupported, naming the job, for what the format cannot hold:
+/// kWfFormat with several graphs, unknown durations in kPhilly and kAlibabaBatch, edges between
+/// tasks without names of their own in kPlain, times beyond 133 years or before the epoch.
 [[nodiscard]] Result<std::string> export_workload(Format format, const Workload& workload);
 
 }  // namespace kansoku::simulate::import

@@ -313,7 +313,8 @@ void CsvWriter::separate() {
 
 void CsvWriter::text(std::string_view field) {
   separate();
-  if (field.find_first_of(",\"\r\n") == std::string_view::npos) {
+  const auto is_marked = [](char c) { return is_special(c, ','); };
+  if (std::none_of(field.begin(), field.end(), is_marked)) {
     out_ += field;
     return;
   }

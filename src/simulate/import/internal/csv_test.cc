@@ -143,8 +143,9 @@ TEST(Number, Decimals) {
   EXPECT_EQ(parse_decimal("1e-05", 9), 10'000);
   EXPECT_EQ(parse_decimal("9.1e9", 9), 9'100'000'000'000'000'000);
   EXPECT_EQ(parse_decimal("9223372036854775806", 0), 9'223'372'036'854'775'806);
-  for (const char* text : {"", " 1", "1 ", "+1", ".5", "5.", "1.2.3", "nan", "inf", "0x10", "1e",
-                           "1e400", "--1", "9999999999999999999", "9223372036.9", "9.3e9"}) {
+  for (const char* text :
+       {"", " 1", "1 ", "+1", ".5", "5.", "1.2.3", "nan", "inf", "0x10", "1e", "1e400", "--1",
+        "9999999999999999999", "9223372036.9", "9.3e9", ".5e1", "e1", "-e1"}) {
     EXPECT_EQ(parse_decimal(text, 9), std::nullopt) << text;
   }
 }

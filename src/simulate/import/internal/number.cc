@@ -27,6 +27,8 @@ bool is_digit(char c) {
 /// Numbers with an exponent, such as Python writes for small ones.
 std::optional<std::int64_t> parse_scientific(std::string_view text, int digits) {
   double value = 0;
+  const std::size_t first = !text.empty() && text.front() == '-' ? 1 : 0;
+  if (first == text.size() || !is_digit(text[first])) return std::nullopt;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc{} || stop != end) return std::nullopt;
@@ -54,6 +56,30 @@ Fraction parse_fraction(std::string_view text, int digits) {
   if (seen < digits) out.scaled *= kPowers[static_cast<std::size_t>(digits - seen)];
   out.well_formed = true;
   return out;
+}
+
+/// Digits with or without a fraction; nothing for all else.
+std::optional<std::int64_t> parse_digits(std::string_view text, int digits) {
+  const bool negative = !text.empty() && text.front() == '-';
+  if (negative) text.remove_prefix(1);
+  std::size_t whole_digits = 0;
+  std::uint64_t whole = 0;
+  while (whole_digits < text.size() && is_digit(text[whole_digits])) {
+    if (whole_digits == kIntegerDigitsMax) return std::nullopt;
+    whole = whole * 10 + static_cast<std::uint64_t>(text[whole_digits++] - '0');
+  }
+  if (whole_digits == 0) return std::nullopt;
+  const std::int64_t power = kPowers[static_cast<std::size_t>(digits)];
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (whole > static_cast<std::uint64_t>((kMax - power) / power)) return std::nullopt;
+  std::int64_t value = static_cast<std::int64_t>(whole) * power;
+  if (whole_digits < text.size()) {
+    if (text[whole_digits] != '.') return std::nullopt;
+    const Fraction fraction = parse_fraction(text.substr(whole_digits + 1), digits);
+    if (!fraction.well_formed) return std::nullopt;
+    value += fraction.scaled + (fraction.round_up ? 1 : 0);
+  }
+  return negative ? -value : value;
 }
 
 bool is_leap(int year) {
@@ -84,29 +110,9 @@ int digits_at(std::string_view text, std::size_t from, std::size_t count) {
 }  // namespace
 
 std::optional<std::int64_t> parse_decimal(std::string_view untrusted, int digits) {
-  std::string_view text = untrusted;
-  const bool negative = !text.empty() && text.front() == '-';
-  if (negative) text.remove_prefix(1);
-  std::size_t whole_digits = 0;
-  std::uint64_t whole = 0;
-  while (whole_digits < text.size() && is_digit(text[whole_digits])) {
-    if (whole_digits == kIntegerDigitsMax) return std::nullopt;
-    whole = whole * 10 + static_cast<std::uint64_t>(text[whole_digits++] - '0');
-  }
-  if (whole_digits == 0) return std::nullopt;
-  if (whole_digits < text.size() && text.find_first_of("eE", whole_digits) != text.npos)
-    return parse_scientific(untrusted, digits);
-  const std::int64_t power = kPowers[static_cast<std::size_t>(digits)];
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  if (whole > static_cast<std::uint64_t>((kMax - power) / power)) return std::nullopt;
-  std::int64_t value = static_cast<std::int64_t>(whole) * power;
-  if (whole_digits < text.size()) {
-    if (text[whole_digits] != '.') return std::nullopt;
-    const Fraction fraction = parse_fraction(text.substr(whole_digits + 1), digits);
-    if (!fraction.well_formed) return std::nullopt;
-    value += fraction.scaled + (fraction.round_up ? 1 : 0);
-  }
-  return negative ? -value : value;
+  const auto value = parse_digits(untrusted, digits);
+  if (value || untrusted.find_first_of("eE") == untrusted.npos) return value;
+  return parse_scientific(untrusted, digits);
 }
 
 void append_decimal(std::string& out, std::int64_t value, int digits) {
