@@ -557,25 +557,27 @@ void Platform::report_clusters(Replication& out) {
       out.metrics.push_back({fmt::format("cluster.{}.{}", name, what), value});
     };
     const auto capacity = static_cast<double>(cluster->capacity());
-    const double busy = cluster->busy().mean_since_warmup(end);
+    const double busy = cluster->busy().mean(env_.now());
     const double hours = seconds(end - experiment_.warmup) / 3600;
     const double scale = cluster->spec().counts_gpus() ? 1000 : 1;
     add("utilisation", capacity > 0 ? busy / capacity : 0);
-    add("queue_mean", cluster->queued().mean_since_warmup(end));
+    add("queue_mean", cluster->queued().mean(env_.now()));
     add("unit_hours", busy / scale * hours);
     if (cluster->spec().cost_per_unit_hour > 0)
       add("cost", capacity / scale * hours * cluster->spec().cost_per_unit_hour);
     if (cluster->spec().preemptive) add("preemptions", static_cast<double>(cluster->preemptions()));
     if (cluster->spec().mtbf_s > 0) {
       add("node_failures", static_cast<double>(cluster->node_failures()));
-      add("down_share", capacity > 0 ? cluster->down().mean_since_warmup(end) / capacity : 0);
+      add("down_share", capacity > 0 ? cluster->down().mean(env_.now()) / capacity : 0);
     }
     if (options_.series_points <= 0) continue;
-    Series utilisation{fmt::format("cluster.{}.utilisation", name), cluster->busy().series(end)};
+    Series utilisation{fmt::format("cluster.{}.utilisation", name),
+                       cluster->busy().series(env_.now())};
     for (double& value : utilisation.values)
       value = capacity > 0 ? value / capacity : 0;
     out.series.push_back(std::move(utilisation));
-    out.series.push_back({fmt::format("cluster.{}.queue", name), cluster->queued().series(end)});
+    out.series.push_back(
+        {fmt::format("cluster.{}.queue", name), cluster->queued().series(env_.now())});
   }
 }
 

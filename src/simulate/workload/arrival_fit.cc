@@ -167,9 +167,10 @@ void fit_replay(const Recording& recording, ArrivalModel& model) {
 }
 
 Result<void> check_input(ArrivalModel::Kind kind, const Workload& workload, std::size_t jobs) {
-  if (jobs < kJobsMin)
+  const std::size_t least = kind == ArrivalModel::Kind::kReplay ? 1 : kJobsMin;
+  if (jobs < least)
     return Error{Code::kLimit, fmt::format("fit {} arrivals: {} jobs are fewer than {}",
-                                           kind_name(kind), jobs, kJobsMin)};
+                                           kind_name(kind), jobs, least)};
   const bool hours_of_week = kind == Kind::kHourOfWeekPoisson || kind == Kind::kHourOfWeekRenewal ||
                              kind == Kind::kSessions || kind == Kind::kDayBlocks;
   if (hours_of_week && workload.epoch_in_week_s < 0)

@@ -104,7 +104,7 @@ struct ArrivalFitOptions {
 };
 
 /// Fits a kind to the jobs [first, last) of a workload whose hour of week is known (epoch_in_week_s
-/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs, and for
+/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs (kReplay: none), and for
 /// kDayBlocks without one whole day.
 /// Sessions: per group, cut where the gap exceeds session_gap_s; the rate of an hour of week is the
 /// number of sessions started in it over the number of times the span covers it (hours that it does
