@@ -11,7 +11,7 @@ help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "make build    build $(KANSOKU)"
-	@echo "make bench    benchmarks (BENCH=trace|diagnose|gpu|python|probes|overhead for one module)"
+	@echo "make bench    benchmarks (BENCH=trace|diagnose|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
