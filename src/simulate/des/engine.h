@@ -15,8 +15,9 @@
 #include "common/time.h"
 #include "simulate/des/heap.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
+#ifdef __SANITIZE_ADDRESS__  // of the compiler's run-time library
+extern "C" void __asan_poison_memory_region(const volatile void* begin, std::size_t bytes);
+extern "C" void __asan_unpoison_memory_region(const volatile void* begin, std::size_t bytes);
 #endif
 
 // A discrete-event engine: processes are coroutines that wait for time, resources and each other.
