@@ -4,16 +4,16 @@
 // Rates are per second of processor time of the simulation, here and there, so that other work on
 // the machine disturbs them less. Then: equal results where capacities are tight, and the memory a
 // pipeline leaves behind.
-//   bench_simulate [PAIRS[5]] [SHARE_OF_THE_LENGTHS[1]]
+//   bench_simulate [PAIRS[5]] [PERCENT_OF_THE_LENGTHS[100]]
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -57,8 +57,9 @@ Result<Figures> peer(const std::string& arguments) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
     const std::size_t equals = text.find('=', at);
-    if (equals < end)
-      figures[text.substr(at, equals - at)] = std::strtod(text.c_str() + equals + 1, nullptr);
+    double value = 0;
+    if (equals < end && std::from_chars(&text[equals + 1], &text[end], value).ec == std::errc())
+      figures[text.substr(at, equals - at)] = value;
     at = end + 1;
   }
   return figures;
@@ -213,7 +214,7 @@ Result<void> run(const Size& size) {
 int main(int argc, char** argv) {
   kansoku::bench::Size size;
   if (argc > 1) size.pairs = std::max(1, kansoku::parse_int<int>(argv[1]).value_or(size.pairs));
-  if (argc > 2) size.share = std::strtod(argv[2], nullptr);
+  if (argc > 2) size.share = kansoku::parse_int<int>(argv[2]).value_or(100) / 100.0;
   const auto done = kansoku::bench::run(size);
   if (!done) fmt::print("bench simulate failed: {}\n", done.error().what);
   return done ? 0 : 1;

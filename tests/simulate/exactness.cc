@@ -4,13 +4,13 @@
 // form, and of all the 95 % intervals by batch means 2 to 10 % may miss it: fewer and they are too
 // wide, more and start-up or correlation spoil them. Then the whole set again on two threads, bit
 // for bit the same.
-//   exactness [SHARE_OF_THE_LENGTHS[1]]
+//   exactness [PERCENT_OF_THE_LENGTHS[100]]
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstdlib>
 #include <thread>
 
+#include "common/parse.h"
 #include "queues.h"
 
 namespace kansoku::exactness {
@@ -377,5 +377,6 @@ int compare(double share) {
 }  // namespace kansoku::exactness
 
 int main(int argc, char** argv) {
-  return kansoku::exactness::compare(argc > 1 ? std::strtod(argv[1], nullptr) : 1.0);
+  return kansoku::exactness::compare(
+      argc > 1 ? kansoku::parse_int<int>(argv[1]).value_or(100) / 100.0 : 1.0);
 }
