@@ -229,7 +229,8 @@ class Awaitable : public Wait {
   void await_suspend(Process::Handle who) {
     if (suspend(who.promise())) self().enqueue();
   }
-  [[nodiscard]] decltype(auto) await_resume() { return self().result(); }
+  // Not nodiscard: clang would warn of each wait whose Wake nobody needs; a Held is by itself.
+  decltype(auto) await_resume() { return self().result(); }
 
  protected:
   using Wait::Wait;
