@@ -36,6 +36,27 @@ enum class Family : std::uint8_t {
 /// Names of a family's parameters, e.g. {"a", "c", "scale"}; empty for kEmpirical and kLogMixture.
 [[nodiscard]] std::span<const std::string_view> parameter_names(Family family);
 
+namespace internal {
+
+/// Parameters of the families with a closed form and what draws need of them, computed once.
+struct Shape {
+  double outer{1};  // a of gamma and exponentiated Weibull, b of Pareto, d of Burr XII, sigma
+  double inner{1};  // c of both Weibull families and Burr XII
+  double scale{1};
+  double outer_inverse{1}, inner_inverse{1};
+  double log_norm{0};  // what a log density adds whatever x is
+};
+
+/// A component of a mixture that is cut at a cap, weights as they are below the cap.
+struct Slice {
+  double begin{0}, end{1};   // the u that take this component
+  double weight_inverse{1};  // stretches u - begin to (0, 1)
+  double below_cap{1};       // its share below the cap before the cut
+  double mean{0}, sigma{1};
+};
+
+}  // namespace internal
+
 /// A distribution on [0, infinity), optionally with a point mass at 0 and cut at a cap. A value
 /// type, immutable after it was made; any thread may read it.
 /// Sources: textbook closed forms; parameters as in scipy.stats.
@@ -51,10 +72,12 @@ class Distribution {
   [[nodiscard]] static Distribution constant(double value);
   [[nodiscard]] static Distribution exponential(double mean);
 
-  /// The same with P(X = 0) = share (0..1), the rest as before.
+  /// The same with P(X = 0) = share (0..1), the rest as before: a share replaces the one there was
+  /// and is that of the distribution with its cap. A family with a mass of its own at 0 keeps it in
+  /// the rest. kCorrupt if `share` is outside 0..1.
   [[nodiscard]] Result<Distribution> with_zero_share(double share) const;
-  /// The same conditioned on X <= cap: what rejection of larger draws gives. kCorrupt if nothing
-  /// lies below the cap.
+  /// The same conditioned on X <= cap: what rejection of larger draws gives, so a share of zeros
+  /// rises. kCorrupt if nothing of the family itself lies below the cap, or it is negative.
   [[nodiscard]] Result<Distribution> capped(double cap) const;
 
   [[nodiscard]] Family family() const { return family_; }
@@ -68,27 +91,39 @@ class Distribution {
   /// Logarithm of the density at x > 0 of the part without the point mass (-infinity where it is 0;
   /// kConstant and kEmpirical have none: NaN).
   [[nodiscard]] double log_density(double x) const;
-  /// Smallest x with cdf(x) >= u, u in (0, 1).
+  /// Smallest x with cdf(x) >= u, u in (0, 1); always finite. kGamma and kLogMixture by iteration.
   [[nodiscard]] double quantile(double u) const;
   /// One draw from one uniform in (0, 1): the quantile, except for kLogMixture, which takes the
   /// component from u and the place inside it from what is left of u. Fast (tens of ns), except
   /// kGamma.
   [[nodiscard]] double draw(double u) const;
   /// Infinity if the mean does not exist (Burr XII with c*d <= 1, Pareto with b <= 1; never with a
-  /// cap). With a cap: by numerical integration of the quantile where there is no closed form.
+  /// cap). Exponentiated Weibull, and Burr XII with a cap, by numerical integration.
   [[nodiscard]] double mean() const;
 
-  /// {"family": "weibull", "c": 0.7, "scale": 12.5, "zero_share": .., "cap": ..}; the mixture has
-  /// arrays "weights", "means", "sigmas", the empirical one an array "values".
+  /// {"family": "weibull", "c": 0.7, "scale": 12.5, "zero_share": .., "cap": ..}, the last two only
+  /// where there is a share or a cap; the mixture has arrays "weights", "means", "sigmas", the
+  /// empirical one an array "values". `zero_share` is P(X = 0) with the cap.
   [[nodiscard]] Json to_json() const;
   /// kCorrupt names the key; an unknown key is an error too.
   [[nodiscard]] static Result<Distribution> from_json(const Json& untrusted);
 
  private:
+  void prepare();
+  [[nodiscard]] double family_cdf(double x) const;
+  [[nodiscard]] double family_quantile(double u) const;
+  [[nodiscard]] double mixture_quantile(double u) const;
+  [[nodiscard]] double mixture_draw(double u) const;
+
   Family family_{Family::kConstant};
   std::vector<double> parameters_{0.0};
   double zero_share_{0};
   double cap_{std::numeric_limits<double>::infinity()};
+  // What follows is computed from the above by prepare().
+  double below_cap_{1};  // the family's share below the cap
+  internal::Shape shape_;
+  std::vector<internal::Slice> slices_;  // of kLogMixture, those with a weight below the cap
+  std::vector<std::uint32_t> guide_;     // first slice that can hold u in [i, i + 1) / size
 };
 
 /// Quantile of the standard normal distribution, u in (0, 1); relative error below 1e-15.
