@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 5> kDrifts{"none", "gradual", "sudden", "
                                                   "replayed"};
 constexpr std::array<std::string_view, 7> kTriggers{
     "never", "periodic", "threshold", "cumulative", "cost_aware", "staleness", "oracle"};
-constexpr std::array<std::string_view, 6> kArrivals{"constant", "poisson", "renewal",
+constexpr std::array<std::string_view, 7> kArrivals{"constant", "poisson", "hourly", "renewal",
                                                     "trace",    "model",   "fit"};
 constexpr std::int64_t kCountMax = 10'000'000;
 constexpr std::size_t kNodesMax = 1'000'000, kTasksMax = 10'000;
@@ -201,7 +201,7 @@ std::optional<ArrivalModel> Reader::recorded(Config& config, std::string_view ki
 }
 
 std::optional<ArrivalModel> Reader::arrivals(Config config) {
-  const std::string_view kind = kArrivals[config.choice("kind", kArrivals, 2)];
+  const std::string_view kind = kArrivals[config.choice("kind", kArrivals, 3)];
   std::optional<ArrivalModel> model = ArrivalModel{};
   if (kind == "constant") {
     model->kind = ArrivalModel::Kind::kConstant;
@@ -210,6 +210,19 @@ std::optional<ArrivalModel> Reader::arrivals(Config config) {
   } else if (kind == "poisson") {
     const double rate = config.required_number("per_hour", {1e-9, 1e12});
     model->gap = stats::Distribution::exponential(3600 / rate);
+  } else if (kind == "hourly") {
+    model->kind = ArrivalModel::Kind::kHourOfWeekPoisson;
+    const std::vector<double> rates = config.numbers("per_hour");
+    if (rates.size() != 24 && rates.size() != std::size_t{kHoursOfWeek})
+      config.wrong("per_hour", "must be 24 rates (of a day) or 168 (of a week, from Monday 0:00)");
+    double sum = 0;
+    for (std::size_t hour = 0; hour < std::size_t{kHoursOfWeek}; ++hour) {
+      model->rates.push_back(rates.empty() ? 1 : rates[hour % rates.size()]);
+      sum += model->rates.back();
+      if (!(model->rates.back() >= 0 && model->rates.back() < 1e9))
+        config.wrong("per_hour", "has a rate that is negative or above 1e9");
+    }
+    if (sum <= 0) config.wrong("per_hour", "has no rate above 0");
   } else if (kind == "renewal") {
     if (!config.has("interarrival")) config.wrong("interarrival", "is missing");
     model->gap = config.distribution("interarrival", 60);

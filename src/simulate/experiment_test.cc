@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 #include "simulate/experiments_for_test.h"
 
 namespace kansoku::simulate {
@@ -122,6 +125,22 @@ TEST(Experiment, SaysWhichFileIsMissing) {
   text.replace(text.find("{kind"), text.find("}\n") - text.find("{kind") + 1,
                "{kind = \"trace\", file = \"none.csv\"}");
   EXPECT_EQ(mistakes(text), "t.toml:5: pipelines.p.arrivals.file: open none.csv: no such file");
+}
+
+TEST(Experiment, TakesRatesOfADay) {
+  std::string text(kSmall);
+  const std::size_t at = text.find("{kind"), end = text.find("}\n") + 1;
+  std::string rates;
+  for (int hour = 0; hour < 24; ++hour)
+    rates += (hour == 0 ? "" : ", ") + std::to_string(hour);
+  text.replace(at, end - at, "{kind = \"hourly\", per_hour = [" + rates + "]}");
+  const auto model = parsed(text).pipelines.at(0).arrivals;
+  ASSERT_EQ(model->rates.size(), 168U);
+  EXPECT_EQ(model->rates[30], 6);
+  EXPECT_NEAR(metric(simulated(parsed(text, {{"horizon", "\"70d\""}})), "pipeline.p.arrived"),
+              70 * 276, 6 * std::sqrt(70 * 276.0));
+  text.replace(text.find("[0, "), 4, "[");
+  EXPECT_THAT(mistakes(text), HasSubstr("must be 24 rates (of a day) or 168"));
 }
 
 }  // namespace
