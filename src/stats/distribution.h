@@ -25,7 +25,7 @@ enum class Family : std::uint8_t {
   kExponentiatedWeibull,  // a, c, scale
   kPareto,                // b, scale: x >= scale
   kBurrXII,               // c, d, scale
-  kGamma,                 // a, scale
+  kGamma,                 // a, scale; with a > 1e10 good to 1e-10, log_density to 1e-15 a
   kEmpirical,             // the sorted sample itself
   kLogMixture,            // weights..., means..., sigmas... of Gaussians on the logarithm
 };
