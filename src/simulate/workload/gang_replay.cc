@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <queue>
-#include <utility>
 
 #include "common/check.h"
 #include "simulate/workload/internal/week.h"
@@ -19,32 +17,37 @@ bool takes_part(const Job& job) {
 
 }  // namespace
 
-std::vector<double> gang_waits(std::span<const Job> jobs, int gpus, Nanos duration_cap) {
+GangQueue::GangQueue(int gpus, Nanos duration_cap)
+    : gpus_(gpus), duration_cap_(duration_cap), free_(gpus) {
   CHECK(gpus >= 1 && duration_cap.count() > 0);
-  using End = std::pair<Nanos, int>;  // when, how many GPUs
-  std::priority_queue<End, std::vector<End>, std::greater<>> running;
+}
+
+void GangQueue::give_back() {
+  free_ += running_.top().second;
+  running_.pop();
+}
+
+std::optional<Nanos> GangQueue::submit(const Job& job) {
+  if (!takes_part(job)) return std::nullopt;
+  const int wanted = std::min(job.gpus, gpus_);
+  now_ = std::max(now_, job.submit);
+  while (!running_.empty() && running_.top().first <= now_)
+    give_back();
+  while (free_ < wanted) {  // ends: all GPUs are free when nothing runs
+    now_ = running_.top().first;
+    give_back();
+  }
+  free_ -= wanted;
+  running_.emplace(now_ + std::min(job.duration, duration_cap_), wanted);
+  return now_ - job.submit;
+}
+
+std::vector<double> gang_waits(std::span<const Job> jobs, int gpus, Nanos duration_cap) {
+  GangQueue queue(gpus, duration_cap);
   std::vector<double> waits;
   waits.reserve(jobs.size());
-  Nanos now{0};
-  int free = gpus;
-  const auto give_back = [&] {
-    free += running.top().second;
-    running.pop();
-  };
-  for (const Job& job : jobs) {
-    if (!takes_part(job)) continue;
-    const int wanted = std::min(job.gpus, gpus);
-    now = std::max(now, job.submit);
-    while (!running.empty() && running.top().first <= now)
-      give_back();
-    while (free < wanted) {  // ends: all GPUs are free when nothing runs
-      now = running.top().first;
-      give_back();
-    }
-    waits.push_back(internal::seconds(now - job.submit));
-    free -= wanted;
-    running.emplace(now + std::min(job.duration, duration_cap), wanted);
-  }
+  for (const Job& job : jobs)
+    if (const auto wait = queue.submit(job)) waits.push_back(internal::seconds(*wait));
   return waits;
 }
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <queue>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/time.h"
@@ -16,10 +21,31 @@ struct GangReplay {
   std::size_t clamped_jobs{0};  // asked for more GPUs than there are and got all
 };
 
-/// The yardstick of queues: `jobs`, sorted by submission, on `gpus` >= 1 equal GPUs, strictly first
-/// come first served, each job starting with all its GPUs at once. A job that asks for more than
-/// there are gets all; jobs without GPUs or duration do not take part. Durations longer than
-/// `duration_cap` (> 0) are cut. Deterministic; any thread; O(n log n).
+/// One queue in front of `gpus` >= 1 equal GPUs, strictly first come first served, each job
+/// starting with all its GPUs at once. A copy goes on from the same state: what would have come
+/// next can be tried on it. Not shared between threads.
+class GangQueue {
+ public:
+  /// Durations longer than `duration_cap` (> 0) are cut.
+  explicit GangQueue(int gpus, Nanos duration_cap = std::chrono::hours(7 * 24));
+
+  /// Submits a job, not before the one before it, and gives its wait. A job that asks for more GPUs
+  /// than there are gets all. Nothing for a job without GPUs or duration, which does not take part.
+  std::optional<Nanos> submit(const Job& job);
+
+ private:
+  using End = std::pair<Nanos, int>;  // when, how many GPUs
+  void give_back();
+
+  int gpus_;
+  Nanos duration_cap_;
+  Nanos now_{0};
+  int free_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> running_;
+};
+
+/// The yardstick of queues: `jobs`, sorted by submission, through a GangQueue. Deterministic; any
+/// thread; O(n log n).
 /// Source: textbook; the same algorithm as a Lindley recursion for gangs.
 [[nodiscard]] GangReplay replay_gangs(std::span<const Job> jobs, int gpus,
                                       Nanos duration_cap = std::chrono::hours(7 * 24));

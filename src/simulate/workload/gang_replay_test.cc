@@ -48,6 +48,15 @@ TEST(GangReplay, CapAndJobsThatTakeNoPart) {
   EXPECT_EQ(replay_gangs({}, 1).mean_wait_s, 0);
 }
 
+TEST(GangReplay, ACopyGoesOnFromTheSameState) {
+  GangQueue queue(2);
+  EXPECT_EQ(queue.submit(job_of(0, 10, 2)), seconds(0));
+  GangQueue other = queue;
+  EXPECT_EQ(queue.submit(job_of(4, 1, 1)), seconds(6));
+  EXPECT_EQ(other.submit(job_of(1, 1, 2)), seconds(9));
+  EXPECT_EQ(queue.submit(job_of(5, 1, 1)), seconds(5));
+}
+
 // One GPU: Lindley's recursion, wait = max(0, wait before + service before - gap).
 TEST(GangReplay, OneGpuIsLindley) {
   RandomStream random(1, "lindley");
