@@ -2,10 +2,11 @@
 # The front door. `make demo` on a fresh Debian 12 machine installs what it needs, builds, and shows what Kansoku does.
 SHELL := /bin/bash
 PREFIX ?= /usr/local
+PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults
+.PHONY: help build demo test bench eval simulate-eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -13,6 +14,7 @@ help:
 	@echo "make build    build $(KANSOKU)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
+	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
@@ -44,6 +46,12 @@ eval: deps-demo build
 	tests/eval/evaluate.py kinds
 	tests/eval/evaluate.py clean
 	tests/eval/evaluate.py plain
+
+simulate-eval: deps-test
+	@cmake --preset release > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+	cmake --build --preset release -j $(JOBS) --target bursts_eval
+	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval -
+	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval - --fits
 
 faults: deps-faults build
 	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)
