@@ -4,6 +4,7 @@
 // CSV: Philly's jobs ("-": standard input). Prints Markdown; see docs/simulation-bursts.md.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -113,26 +114,40 @@ std::vector<double> durations_of(const Workload& joined) {
   return out;
 }
 
-/// How the recorded jobs and those of a model meet their queue: what jobs wait, and what a job that
-/// came at any time would. Recorded jobs that wait less than time does came when the queue was
-/// short.
+/// How the recorded jobs and those of a model meet their queue: what jobs wait, what a job that
+/// came at any time would, and how many GPUs they want at once, which no queue has smoothed.
 void print_probes(const Stream& stream, const Yardstick& yardstick, int seeds) {
-  std::vector<double> waits;
-  std::vector<double> probes;
-  for (int seed = 1; seed <= seeds; ++seed) {
-    const std::vector<Job> jobs = stream(static_cast<std::uint64_t>(seed), yardstick.weeks);
-    waits.push_back(replay_gangs(jobs, yardstick.gpus).mean_wait_s);
-    probes.push_back(probe_wait_s(jobs, yardstick.gpus, yardstick.weeks));
-  }
-  const double recorded = probe_wait_s(yardstick.joined.jobs, yardstick.gpus, yardstick.weeks);
+  struct Figures {
+    std::vector<double> waits, probes, busy_mean, busy_p99, share_over;
+  };
+  const auto add = [&](const std::vector<Job>& jobs, Figures& to) {
+    to.waits.push_back(replay_gangs(jobs, yardstick.gpus).mean_wait_s);
+    to.probes.push_back(probe_wait_s(jobs, yardstick.gpus, yardstick.weeks));
+    const std::vector<double> busy = busy_gpus(jobs, yardstick.weeks);
+    to.busy_mean.push_back(stats::mean(busy));
+    to.busy_p99.push_back(stats::quantile(busy, 0.99));
+    const auto over =
+        std::count_if(busy.begin(), busy.end(), [&](double gpus) { return gpus > yardstick.gpus; });
+    to.share_over.push_back(static_cast<double>(over) / static_cast<double>(busy.size()));
+  };
+  const auto print = [](std::string_view name, const Figures& of) {
+    fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.3f} |\n", name,
+               stats::median(of.waits), stats::median(of.probes), stats::median(of.busy_mean),
+               stats::median(of.busy_p99), stats::median(of.share_over));
+  };
+  Figures recorded;
+  Figures model;
+  add(yardstick.joined.jobs, recorded);
+  for (int seed = 1; seed <= seeds; ++seed)
+    add(stream(static_cast<std::uint64_t>(seed), yardstick.weeks), model);
   fmt::print(
-      "| | mean wait of the jobs, s | of a probe at any time, s | probe / jobs |\n"
-      "|---|---|---|---|\n| recorded | {:.0f} | {:.0f} | {:.2f} |\n"
-      "| model, median | {:.0f} | {:.0f} | {:.2f} |\n"
-      "| model / recorded | {:.2f} | {:.2f} | |\n\n",
-      yardstick.real.mean_wait_s, recorded, recorded / yardstick.real.mean_wait_s,
-      stats::median(waits), stats::median(probes), stats::median(probes) / stats::median(waits),
-      stats::median(waits) / yardstick.real.mean_wait_s, stats::median(probes) / recorded);
+      "| | mean wait of the jobs, s | of a probe at any time, s | GPUs wanted at once from "
+      "the second week on: mean | p99 | share of the time above the cluster's {} |\n"
+      "|---|---|---|---|---|---|\n",
+      yardstick.gpus);
+  print("recorded", recorded);
+  print("model, median of the seeds", model);
+  fmt::print("\n");
 }
 
 /// What differs between the fitting and the judged weeks, and what the ratio becomes when one

@@ -121,6 +121,25 @@ double probe_wait_s(const std::vector<Job>& jobs, int gpus, int weeks) {
   return sum / probes;
 }
 
+std::vector<double> busy_gpus(const std::vector<Job>& jobs, int weeks) {
+  const auto steps = static_cast<std::size_t>(weeks) * 7 * 24 * 6;
+  std::vector<double> busy(steps + 1);
+  const auto step_of = [&](Nanos at) {
+    return std::min(static_cast<std::size_t>(at / std::chrono::minutes(10)) + 1, steps);
+  };
+  for (const Job& job : jobs) {
+    const Nanos length = std::min<Nanos>(job.duration, std::chrono::hours(7 * 24));
+    busy[step_of(job.submit)] += job.gpus;
+    busy[step_of(job.submit + length)] -= job.gpus;
+  }
+  for (std::size_t i = 1; i < steps; ++i)
+    busy[i] += busy[i - 1];
+  busy.pop_back();
+  // The first week fills up.
+  busy.erase(busy.begin(), busy.begin() + static_cast<std::ptrdiff_t>(steps) / weeks);
+  return busy;
+}
+
 std::vector<Score> leave_one_out(const Recording& recording,
                                  const std::vector<Candidate>& candidates,
                                  const std::vector<int>& fitting, int seeds) {

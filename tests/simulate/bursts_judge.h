@@ -46,6 +46,10 @@ struct Judgement {
 /// `weeks`: a queue as time sees it, which is not how those see it who come when it is short.
 [[nodiscard]] double probe_wait_s(const std::vector<Job>& jobs, int gpus, int weeks);
 
+/// GPUs busy on an endless cluster, every tenth minute of the last `weeks` - 1: what the jobs ask
+/// for at once, before any queue.
+[[nodiscard]] std::vector<double> busy_gpus(const std::vector<Job>& jobs, int weeks);
+
 /// A candidate's errors on weeks that were left out of its fit, fitting weeks alone.
 struct Score {
   std::size_t candidate{0};
