@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "export/internal/page.h"
 #include "export/report_files.h"
 
 namespace kansoku::exporter {
@@ -15,33 +16,6 @@ namespace {
 constexpr std::size_t kRanksMax = 1024;
 constexpr std::size_t kColumnsMax = 400;
 constexpr std::size_t kListMax = 64;  // findings, evidence lines, frames shown
-
-// Text for element content and quoted attributes.
-std::string escape(std::string_view untrusted) {
-  std::string out;
-  for (const char c : untrusted) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 // JSON inside a script element: no '<' can close the element or open a comment, no line separator
 // can end a line.
@@ -86,12 +60,6 @@ std::string rank_list(const Json& ranks) {
   }
   if (ranks.size() > count) out += fmt::format(" and {} more", ranks.size() - count);
   return out;
-}
-
-std::string capitalised(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
-    text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  return text;
 }
 
 std::string place_of(const Json& finding) {
@@ -355,24 +323,6 @@ constexpr std::string_view kPage = R"(<!doctype html>
 </body>
 </html>
 )";
-
-// Fills {name} places in one pass, so that inserted text is never searched again.
-std::string fill(std::string_view page,
-                 const std::vector<std::pair<std::string_view, std::string>>& values) {
-  std::string out;
-  while (!page.empty()) {
-    const auto open = page.find('{');
-    out += page.substr(0, open);
-    if (open == std::string_view::npos) break;
-    const auto close = page.find('}', open);
-    const std::string_view name = page.substr(open + 1, close - open - 1);
-    for (const auto& [key, value] : values) {
-      if (key == name) out += value;
-    }
-    page = page.substr(close + 1);
-  }
-  return out;
-}
 
 Result<void> check_schema(const Json& json, std::string_view wanted) {
   const std::string schema = json.at("schema").as_string();

@@ -1,11 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "export/simulation_html.h"
 
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "export/internal/page.h"
+#include "export/internal/pages.h"
+#include "export/report_files.h"
+
 namespace kansoku::exporter {
+namespace {
+
+constexpr std::string_view kPage = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+{css}{more_css}</style>
+</head>
+<body>
+<main>
+<header class="top"><span>Kansoku · {what}</span><button id="theme" type="button" hidden>Dark</button></header>
+{body}
+</main>
+<script>
+{js}</script>
+</body>
+</html>
+)";
+
+struct Kind {
+  std::string_view schema;
+  std::string_view what;
+  Page (*page)(const Json&);
+};
+
+constexpr std::array<Kind, 3> kKinds{{
+    {"kansoku.simulation/1", "simulation", run_page},
+    {"kansoku.simulation_sweep/1", "comparison of variants", sweep_page},
+    {"kansoku.workload_fit/1", "model of a workload", fit_page},
+}};
+
+}  // namespace
 
 Result<std::string> simulation_html(const Json& result) {
+  const std::string schema = result.at("schema").as_string();
+  for (const Kind& kind : kKinds) {
+    if (schema != kind.schema) continue;
+    const Page page = kind.page(result);
+    return fill(kPage, {{"title", escape(shortened(page.title, 200) + " - Kansoku")},
+                        {"css", std::string(files::kCss)},
+                        {"more_css", std::string(files::kSimulationCss)},
+                        {"what", std::string(kind.what)},
+                        {"body", page.body},
+                        {"js", std::string(files::kSimulationJs)}});
+  }
   return Error{Code::kUnsupported,
-               "report: schema \"" + result.at("schema").as_string() + "\" is not known"};
+               "write report: schema \"" + shortened(schema, 100) + "\" is not known",
+               "give the JSON of kansoku simulate run, replay, sweep, merge or fit"};
 }
 
 }  // namespace kansoku::exporter

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kansoku::exporter {
+
+/// Text for element content and quoted attributes.
+[[nodiscard]] std::string escape(std::string_view untrusted);
+
+/// Fills the {name} places of a page in one pass, so that inserted text is never searched again. A
+/// place that has no value becomes empty.
+[[nodiscard]] std::string fill(std::string_view page,
+                               const std::vector<std::pair<std::string_view, std::string>>& values);
+
+/// The first letter, if ASCII, as a capital.
+[[nodiscard]] std::string capitalised(std::string text);
+
+/// At most `columns_max` columns, an ellipsis at the end where something was cut. A character that
+/// is not ASCII counts as two: it may be a wide one. Whole UTF-8 sequences only.
+[[nodiscard]] std::string shortened(const std::string& text, std::size_t columns_max);
+[[nodiscard]] std::size_t columns_of(std::string_view text);
+
+}  // namespace kansoku::exporter
