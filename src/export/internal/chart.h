@@ -65,7 +65,8 @@ struct RowChart {
   };
   std::vector<Row> rows;            // kRowsMax are drawn
   bool bars{false};                 // instead of dots, from 0
-  bool from_zero{false};            // the axis begins at 0 in any case
+  bool one_line{false};             // all marks of a row on one line, without whiskers
+  bool from_zero{false};            // the axis begins at 0, whiskers below it are cut
   bool logarithmic{false};          // marks above 0 only; others are left out
   std::optional<double> reference;  // a dashed line
   std::string reference_name;

@@ -17,7 +17,7 @@ constexpr std::size_t kLabelColumnsMax = 58;
 constexpr double kMarkHeight = 12, kLabelHeight = 17;
 
 struct Layout {
-  std::size_t row_count{0}, mark_count{0};
+  std::size_t row_count{0}, mark_count{0}, line_count{1};
   bool labels_above{false};
   double row_height{0};
   svg::Box box;
@@ -44,7 +44,9 @@ Range range_of(const RowChart& chart, const Layout& layout) {
     for (const Figure& mark : chart.rows[r].marks) {
       if (!is_drawn(chart, mark)) continue;
       range.add(mark.mean);
-      if (!chart.logarithmic || mark.low > kLogLeast) range.add(mark.low);
+      if (chart.one_line) continue;
+      if (!chart.logarithmic || mark.low > kLogLeast)
+        range.add(chart.from_zero && mark.mean >= 0 ? std::max(mark.low, 0.0) : mark.low);
       range.add(mark.high);
     }
   if (chart.band) {
@@ -74,12 +76,13 @@ Layout layout_of(const RowChart& chart) {
   Layout out;
   out.row_count = std::min(chart.rows.size(), kRowsMax);
   out.mark_count = std::min(chart.series.size(), kSeriesMax);
+  out.line_count = chart.one_line ? 1 : std::max<std::size_t>(out.mark_count, 1);
   std::size_t longest = 0;
   for (std::size_t r = 0; r < out.row_count; ++r)
     longest = std::max(longest, columns_of(chart.rows[r].label));
   out.labels_above = longest > kGutterColumns;
-  out.row_height = kMarkHeight * static_cast<double>(std::max<std::size_t>(out.mark_count, 1)) +
-                   10 + (out.labels_above ? kLabelHeight : 0);
+  out.row_height = kMarkHeight * static_cast<double>(out.line_count) + 10 +
+                   (out.labels_above ? kLabelHeight : 0);
   out.box.left = out.labels_above ? 10 : 16 + 6.9 * static_cast<double>(longest);
   out.box.top = chart.reference ? 18 : 6;
   // One mark a row leaves room for its value in figures.
@@ -110,8 +113,9 @@ std::string mark_svg(const RowChart& chart, const Layout& layout, std::size_t ro
         svg::number(std::max(std::fabs(x - zero), 0.5)), svg::number(kMarkHeight),
         escape(tip_of(chart, row, series)));
   }
-  if (mark.has_interval()) {
-    const bool low_drawn = !chart.logarithmic || mark.low > kLogLeast;
+  if (mark.has_interval() && !chart.one_line) {
+    const bool low_drawn =
+        (!chart.logarithmic || mark.low > kLogLeast) && mark.low >= layout.x.from;
     const double from = low_drawn ? layout.x.at(mark.low) : layout.box.left;
     const double to = layout.x.at(mark.high);
     const std::string css = fmt::format("whisker s{}", series);
@@ -125,19 +129,18 @@ std::string mark_svg(const RowChart& chart, const Layout& layout, std::size_t ro
 std::string row_svg(const RowChart& chart, const Layout& layout, std::size_t row) {
   const double top = layout.box.top + layout.row_height * static_cast<double>(row);
   const double first = top + (layout.labels_above ? kLabelHeight : 0) + 5 + kMarkHeight / 2;
-  const double middle =
-      first +
-      kMarkHeight * (static_cast<double>(std::max<std::size_t>(layout.mark_count, 1)) - 1) / 2;
+  const double middle = first + kMarkHeight * (static_cast<double>(layout.line_count) - 1) / 2;
   const std::string label = shortened(chart.rows[row].label, kLabelColumnsMax);
   std::string out = layout.labels_above
                         ? svg::text(layout.box.left, top + 15, "start", label, "label")
                         : svg::text(layout.box.left - 10, middle + 4, "end", label, "label");
   const auto& marks = chart.rows[row].marks;
-  if (layout.mark_count == 1)
+  if (layout.line_count == 1)
     out += svg::line(layout.box.left, first, layout.box.right, first, "track");
   for (std::size_t i = 0; i < std::min(layout.mark_count, marks.size()); ++i) {
     if (!is_drawn(chart, marks[i])) continue;
-    out += mark_svg(chart, layout, row, i, first + kMarkHeight * static_cast<double>(i));
+    out += mark_svg(chart, layout, row, i,
+                    layout.line_count == 1 ? first : first + kMarkHeight * static_cast<double>(i));
   }
   if (layout.mark_count == 1 && !marks.empty())
     out += svg::text(svg::kWidth - 2, first + 4, "end", shown(marks[0]), "label");

@@ -38,7 +38,7 @@ void set_x(Area& area, const std::vector<double>& places) {
   const bool logarithmic = low > kLogLeast && high / low > kLogFrom;
   if (places.size() <= 12) {
     for (const double place : places)
-      area.x_ticks.push_back({place, shown(place)});
+      area.x_ticks.push_back({place, short_number(place)});
   } else if (logarithmic) {
     area.x_ticks = svg::log_ticks(low, high, Unit::kPlain);
   } else {
@@ -81,7 +81,7 @@ std::string series_svg(const ValueChart& chart, std::size_t index, const Area& a
       marks += svg::line(x, low, x, high, css) + svg::line(x - 3.5, low, x + 3.5, low, css) +
                svg::line(x - 3.5, high, x + 3.5, high, css);
     }
-    std::string tip = chart.x_title + " = " + shown(value) + "\n";
+    std::string tip = chart.x_title + " = " + short_number(value) + "\n";
     if (series_count > 1) tip += series.name + "\n";
     tip += shown(figure);
     if (figure.has_interval()) tip += " (95 %: " + interval_of(figure) + ")";

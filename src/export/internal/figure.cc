@@ -99,12 +99,24 @@ std::string shown(double value) {
   return with_decimals(value, is_whole ? 0 : decimals_for(value));
 }
 
+std::string short_number(double value) {
+  constexpr int kDecimalsMax = 6;
+  for (int decimals = 0; decimals < kDecimalsMax; ++decimals) {
+    const double scaled = value * std::pow(10, decimals);
+    if (std::fabs(scaled - std::round(scaled)) <= 1e-9 * std::fabs(scaled))
+      return with_decimals(value, decimals);
+  }
+  return shown(value);
+}
+
 Scale scale_of(Unit unit, double typical) {
   switch (unit) {
     case Unit::kSeconds:
       return seconds_scale(std::fabs(typical));
     case Unit::kShare:
       return {100, " %"};
+    case Unit::kPoints:
+      return {100, " points"};
     case Unit::kHours:
       return {1, " h"};
     case Unit::kBytes:
@@ -121,9 +133,7 @@ std::string shown(double value, Unit unit) {
 
 std::string shown_difference(double value, Unit unit) {
   if (value == 0) return "0";
-  const Scale scale = scale_of(unit, value);
-  const std::string_view suffix = unit == Unit::kShare ? " points" : scale.suffix;
-  return (value > 0 ? "+" : "") + shown(value * scale.factor) + std::string(suffix);
+  return (value > 0 ? "+" : "") + shown(value, unit);
 }
 
 std::string shown(const Figure& figure) {

@@ -10,7 +10,8 @@
 namespace kansoku::exporter {
 
 /// What a number counts; decides how it is written.
-enum class Unit { kPlain, kSeconds, kShare, kHours, kBytes };
+/// kPoints: differences of shares, in points of a per cent.
+enum class Unit { kPlain, kSeconds, kShare, kPoints, kHours, kBytes };
 [[nodiscard]] Unit unit_from(std::string_view untrusted);
 
 /// The number of `json`; nothing for another kind and beyond +-1e18: no figure of a simulation, and
@@ -32,9 +33,11 @@ struct Figure {
 
 /// Three significant digits, thousands separated, a true minus sign: "13,401", "0.0203".
 [[nodiscard]] std::string shown(double value);
+/// As short as it is exact, for the places of an axis: "0.1", "2,000".
+[[nodiscard]] std::string short_number(double value);
 /// With its unit in a size fit for people: "5.68 min", "36.4 %", "2.7 TB".
 [[nodiscard]] std::string shown(double value, Unit unit);
-/// The same with a sign, for differences: "+5.68 min". Of shares, in points of a per cent.
+/// The same with a sign: "+5.68 min".
 [[nodiscard]] std::string shown_difference(double value, Unit unit);
 
 /// "5.68 min", or an en dash if not known.

@@ -20,29 +20,34 @@ Parts parts_of(std::string_view metric) {
           metric.substr(last + 1)};
 }
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kWords{{
-    {"sojourn_mean_s", "time in the system, mean"},
-    {"sojourn_p50_s", "time in the system, median"},
-    {"sojourn_p90_s", "time in the system, 90 % below"},
-    {"sojourn_p99_s", "time in the system, 99 % below"},
-    {"wait_mean_s", "wait, mean"},
-    {"wait_p50_s", "wait, median"},
-    {"wait_p90_s", "wait, 90 % below"},
-    {"wait_p99_s", "wait, 99 % below"},
-    {"execution_mean_s", "execution, mean"},
+struct Words {
+  std::string_view figure, words;
+};
+constexpr std::array<Words, 26> kWords{{
+    {"sojourn_mean_s", "mean time in the system"},
+    {"sojourn_p50_s", "median time in the system"},
+    {"sojourn_p90_s", "time in the system that 9 in 10 stay below,"},
+    {"sojourn_p99_s", "time in the system that 99 in 100 stay below,"},
+    {"wait_mean_s", "mean wait"},
+    {"wait_p50_s", "median wait"},
+    {"wait_p90_s", "wait that 9 in 10 stay below,"},
+    {"wait_p99_s", "wait that 99 in 100 stay below,"},
+    {"execution_mean_s", "mean execution"},
     {"utilisation", "utilisation"},
-    {"queue_mean", "tasks waiting, mean"},
+    {"queue_mean", "mean queue"},
     {"unit_hours", "unit hours used"},
-    {"performance_mean", "model performance, mean"},
-    {"loss_mean", "lost performance, mean"},
+    {"performance_mean", "mean performance"},
+    {"loss_mean", "mean loss of performance"},
     {"loss_hours_avoided", "loss hours avoided"},
     {"loss_hours_avoided_per_unit_hour", "loss hours avoided per unit hour"},
     {"retraining_unit_hours", "unit hours of retrainings"},
-    {"staleness_mean_s", "age of the models, mean"},
-    {"bytes_read", "read"},
-    {"bytes_written", "written"},
+    {"staleness_mean_s", "mean age"},
+    {"bytes_read", "bytes read"},
+    {"bytes_written", "bytes written"},
     {"offered_load", "offered load"},
-    {"rolled_back", "rolled back"},
+    {"arrived", "arrived runs"},
+    {"finished", "finished runs"},
+    {"rolled_back", "roll-backs"},
     {"node_failures", "node failures"},
     {"down_share", "capacity down"},
 }};
@@ -103,10 +108,11 @@ std::vector<std::string> Metrics::kinds() const {
 std::string in_words(std::string_view metric) {
   const Parts parts = parts_of(metric);
   std::string out(parts.figure);
-  for (const auto& [name, words] : kWords)
-    if (name == parts.figure) out = words;
+  for (const Words& row : kWords)
+    if (row.figure == parts.figure) out = row.words;
   std::replace(out.begin(), out.end(), '_', ' ');
-  return parts.entity.empty() ? out : out + ": " + std::string(parts.entity);
+  if (parts.entity.empty()) return out;
+  return out + (out.ends_with(',') ? " " : " of ") + std::string(parts.entity);
 }
 
 }  // namespace kansoku::exporter

@@ -42,7 +42,7 @@ class Metrics {
 /// The same list as a plain sequence with whole names, at most Metrics::kReadMax.
 [[nodiscard]] std::vector<Figure> figures_of(const Json& untrusted_list);
 
-/// A metric's name in words: "time in the system, mean: build", "utilisation: training".
+/// A metric's name in words: "mean time in the system of build".
 [[nodiscard]] std::string in_words(std::string_view metric);
 
 }  // namespace kansoku::exporter

@@ -272,7 +272,7 @@ RowChart quantile_chart(const std::string& title, const std::vector<Entity>& ent
   RowChart out;
   out.title = title;
   out.unit = Unit::kSeconds;
-  out.from_zero = true;
+  out.from_zero = out.one_line = true;
   out.series = {"median", "mean", "90 % below", "99 % below"};
   const std::array<std::string, 4> figures{metric + "_p50_s", metric + "_mean_s", metric + "_p90_s",
                                            metric + "_p99_s"};
@@ -295,13 +295,13 @@ std::string waits(const Run& run) {
                                          {"wait_p90_s", "90 % below"},
                                          {"wait_p99_s", "99 % below"},
                                          {"execution_mean_s", "execution, mean"},
-                                         {"restarts", "restarts"},
-                                         {"failed", "failed"}}};
+                                         {"restarts", "restarts", true},
+                                         {"failed", "failed", true}}};
   constexpr std::array<Column, 10> kPipeline{{{"arrived", "arrived"},
                                               {"finished", "finished"},
-                                              {"failed", "failed"},
-                                              {"refused", "refused"},
-                                              {"dropped", "dropped"},
+                                              {"failed", "failed", true},
+                                              {"refused", "refused", true},
+                                              {"dropped", "dropped", true},
                                               {"offered_load", "offered load"},
                                               {"sojourn_mean_s", "time in the system, mean"},
                                               {"sojourn_p50_s", "median"},
@@ -337,8 +337,8 @@ std::string clusters(const Run& run) {
                                             {"queue_mean", "tasks waiting, mean"},
                                             {"unit_hours", "unit hours used"},
                                             {"cost", "cost of the capacity"},
-                                            {"preemptions", "preemptions"},
-                                            {"node_failures", "node failures"},
+                                            {"preemptions", "preemptions", true},
+                                            {"node_failures", "node failures", true},
                                             {"down_share", "capacity down"}}};
   const auto& list = run.metrics.of("cluster");
   return section("Clusters", "",
@@ -352,8 +352,8 @@ std::string models(const Run& run) {
        {"loss_mean", "lost, mean"},
        {"retrainings", "retrainings"},
        {"promoted", "promoted"},
-       {"refused", "refused"},
-       {"rolled_back", "rolled back"},
+       {"refused", "refused", true},
+       {"rolled_back", "rolled back", true},
        {"staleness_mean_s", "age at the end, mean"},
        {"retraining_unit_hours", "unit hours of retraining"},
        {"loss_hours_avoided", "loss hours avoided"},

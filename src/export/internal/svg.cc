@@ -30,10 +30,10 @@ constexpr std::array<std::string_view, kSeriesMax> kShapes{
     "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z"};
 
 std::string duration_label(double seconds, double step_s) {
-  if (step_s >= kDay) return shown(seconds / kDay) + " d";
-  if (step_s >= 3600) return shown(seconds / 3600) + " h";
-  if (step_s >= 60) return shown(seconds / 60) + " min";
-  return shown(seconds) + " s";
+  if (step_s >= kDay) return short_number(seconds / kDay) + " d";
+  if (step_s >= 3600) return short_number(seconds / 3600) + " h";
+  if (step_s >= 60) return short_number(seconds / 60) + " min";
+  return short_number(seconds) + " s";
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ std::vector<Tick> log_ticks(double& low, double& high, Unit unit) {
   std::vector<Tick> out;
   for (auto place = begin; place != end; ++place)
     out.push_back(
-        {*place, unit == Unit::kSeconds ? duration_label(*place, *place) : shown(*place, unit)});
+        {*place, unit == Unit::kSeconds ? duration_label(*place, *place) : short_number(*place)});
   if (out.empty()) return out;
   low = std::min(low, out.front().value);
   high = std::max(high, out.back().value);

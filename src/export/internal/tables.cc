@@ -52,8 +52,10 @@ std::string entity_table(std::string_view name, const std::vector<Entity>& entit
                          std::span<const Column> columns) {
   std::vector<Column> used;
   for (const Column& column : columns)
-    if (std::any_of(entities.begin(), entities.end(),
-                    [&](const Entity& entity) { return entity.figure(column.metric).known; }))
+    if (std::any_of(entities.begin(), entities.end(), [&](const Entity& entity) {
+          const Figure& figure = entity.figure(column.metric);
+          return figure.known && (!column.only_if_any || figure.mean != 0);
+        }))
       used.push_back(column);
   std::vector<std::string> heads{std::string(name)};
   for (const Column& column : used)

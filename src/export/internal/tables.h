@@ -18,6 +18,7 @@ constexpr std::size_t kTableRowsMax = 200;
 struct Column {
   std::string_view metric;  // of an entity, "wait_mean_s"
   std::string_view title;
+  bool only_if_any{false};  // left out where it is 0 everywhere
 };
 
 /// A row for each entity, a column for each figure that at least one of them has, each with its
