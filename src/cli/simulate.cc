@@ -24,22 +24,6 @@ namespace {
 
 namespace sim = simulate;
 
-/// "30d", "12h", "90s", "1y" or seconds.
-std::optional<double> seconds_of(const std::string& text) {
-  if (text.size() >= 2) {
-    const char unit = text.back();
-    const double scale = unit == 'd'   ? 86400
-                         : unit == 'w' ? 7 * 86400
-                         : unit == 'y' ? 365 * 86400
-                                       : 0;
-    const auto count = parse_int<int>(std::string_view(text).substr(0, text.size() - 1));
-    if (scale > 0 && count && *count > 0 && *count <= 36'500) return *count * scale;
-  }
-  const auto span = parse_duration(text);
-  if (!span || *span <= Nanos{0}) return std::nullopt;
-  return static_cast<double>(span->count()) / 1e9;
-}
-
 class Simulate final : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -128,7 +112,7 @@ class Simulate final : public Command {
         "constant, renewal, hour_of_week_poisson, hour_of_week_renewal, sessions, day_blocks, "
         "replay [sessions]");
     fit->add_option("--session-gap", session_gap_, "what cuts a session [120s]");
-    fit->add_option("--from", from_, "leave out what came before, e.g. 40d");
+    fit->add_option("--from", from_, "leave out what came before: 2017-09-25, or 22d");
     fit->add_option("--seed", seed_, "of splits and subsamples [1]");
     fit->add_flag("--skip-bad-rows", options_.skip_bad_rows, "leave malformed rows out, counted");
     fit->add_flag("--json", json_, "print the report of the fit as JSON");
@@ -288,18 +272,17 @@ class Simulate final : public Command {
     }
     TRY(sim::Workload workload, loader.workload(path_));
     if (!from_.empty()) {
-      const auto from = seconds_of(from_);
-      if (!from) return Error{Code::kCorrupt, "--from " + from_ + ": no duration"};
-      std::erase_if(workload.jobs, [&](const sim::Job& job) {
-        return static_cast<double>(job.submit.count()) < *from * 1e9;
-      });
+      TRY(const Nanos from, sim::offset_of(workload, from_));
+      std::erase_if(workload.jobs, [&](const sim::Job& job) { return job.submit < from; });
     }
     sim::WorkloadFitOptions options;
     const auto kind = sim::kind_from_name(arrivals_);
     if (!kind) return Error{Code::kNotFound, "arrivals \"" + arrivals_ + "\": not known"};
     options.arrivals = *kind;
     options.seed = seed_;
-    if (const auto gap = seconds_of(session_gap_)) options.arrival.session_gap_s = *gap;
+    const auto gap = sim::parse_span(session_gap_);
+    if (!gap) return Error{Code::kCorrupt, "--session-gap " + session_gap_ + ": no span of time"};
+    options.arrival.session_gap_s = static_cast<double>(gap->count()) / 1e9;
     TRY(const auto fitted, sim::fit_workload(workload, options));
     if (!json_) print_fit(fitted.report);
     if (!output_.empty()) TRY_VOID(sys::write_file(output_, fitted.model.to_json().dump() + "\n"));
@@ -319,11 +302,11 @@ class Simulate final : public Command {
                             std::ceil(asset.columns), std::ceil(asset.bytes));
     } else {
       TRY(const auto model, sim::WorkloadModel::from_json(json));
-      const auto span = seconds_of(span_);
-      if (!span) return Error{Code::kCorrupt, "--span " + span_ + ": no duration"};
+      const auto span = sim::parse_span(span_);
+      if (!span) return Error{Code::kCorrupt, "--span " + span_ + ": no span of time"};
       const auto format = sim::import::format_from_name(format_.empty() ? "plain" : format_);
       if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
-      const sim::Workload drawn = sim::synthesize(model, Nanos{std::llround(*span * 1e9)}, seed_);
+      const sim::Workload drawn = sim::synthesize(model, *span, seed_);
       TRY(text, sim::import::export_workload(*format, drawn));
       for (const std::string& note : drawn.bad_row_notes)
         fmt::print(stderr, "kansoku: synth: {}\n", note);

@@ -24,7 +24,7 @@ void declare_replay_options(CLI::App& app, ReplayOptions& options) {
   app.add_option(
       "--placement", options.placement,
       "with --nodes: random, dot_prod, gpu_clustering, gpu_packing, best_fit, fgd, first_fit");
-  app.add_option("--from", options.from, "leave out what came before, e.g. 49d");
+  app.add_option("--from", options.from, "leave out what came before: 2017-09-25, or 22d");
   app.add_option("--span", options.span, "replay only so long, e.g. 42d");
   app.add_option("--duration-cap", options.duration_cap, "longer jobs are cut, e.g. 7d");
   app.add_flag("--clamp-oversized", options.clamp, "cut jobs down that ask for more than there is");
@@ -51,7 +51,18 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
   const auto quoted = [](const std::string& text) { return Json(text).dump(); };
   TRY(const sim::Workload workload, loader.workload(options.path));
   if (workload.jobs.empty()) return Error{Code::kCorrupt, options.path + ": no jobs"};
-  const double last_s = static_cast<double>(workload.jobs.back().submit.count()) / 1e9;
+  Nanos from = workload.jobs.front().submit, to = workload.jobs.back().submit;
+  if (!options.from.empty()) {
+    TRY(const Nanos begin, sim::offset_of(workload, options.from));
+    from = std::max(from, begin);
+  }
+  if (!options.span.empty()) {
+    const auto span = sim::parse_span(options.span);
+    if (!span) return Error{Code::kCorrupt, "--span " + options.span + ": no span of time"};
+    to = std::min(to, from + *span);
+  }
+  if (to < from) return Error{Code::kNotFound, options.path + ": no jobs after " + options.from};
+  const double last_s = static_cast<double>((to - from).count()) / 1e9;
   std::string text = fmt::format(
       "name = {}\nhorizon = {}\ndrain = true\n[clusters.gpu]\nscheduler = {}\nplacement = {}\n",
       quoted("replay of " + options.path), std::ceil(last_s) + 1, quoted(options.scheduler),

@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <condition_variable>
+#include <map>
 #include <mutex>
+#include <set>
+#include <string_view>
 #include <thread>
 
 #include "cli/wiring.h"
@@ -98,6 +102,22 @@ bool is_headline(const std::string& name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
+/// Metrics that are not the same in all variants.
+std::set<std::string> differing_metrics(const Json& variants) {
+  std::map<std::string, double> first;
+  std::set<std::string> out;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const Json metrics = variants.at(i).at("summary").at("metrics");
+    for (std::size_t k = 0; k < metrics.size(); ++k) {
+      const std::string name = metrics.at(k).at("name").as_string();
+      const double mean = metrics.at(k).at("mean").as_double();
+      const auto [found, added] = first.emplace(name, mean);
+      if (found->second != mean || variants.size() == 1) out.insert(name);
+    }
+  }
+  return out;
+}
+
 std::string interval(const Json& row) {
   const double half = row.at("high").as_double() - row.at("mean").as_double();
   return half > 0 ? fmt::format(" +- {:.2g}", half) : "";
@@ -132,7 +152,9 @@ void print_summary(const Json& summary) {
     const double mean = row.at("mean").as_double();
     const bool only_if_any =
         name.ends_with(".failed") || name.ends_with(".dropped") || name.ends_with(".refused");
-    if (!is_headline(name) || (only_if_any && mean == 0)) continue;
+    // What nobody waited for, nobody asks for.
+    const bool no_wait = mean == 0 && name.find(".wait_") != std::string::npos;
+    if (!is_headline(name) || no_wait || (only_if_any && mean == 0)) continue;
     const std::string unit = row.at("unit").as_string();
     fmt::print("  {:<52} {:>12}{}{}\n", name, shown(mean), interval(row),
                unit.empty() || unit == "share" ? "" : " " + unit);
@@ -145,6 +167,7 @@ void print_summary(const Json& summary) {
 
 void print_comparisons(const Json& sweep) {
   const Json rows = sweep.at("comparisons"), variants = sweep.at("variants");
+  const std::set<std::string> differing = differing_metrics(variants);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Json variant = variants.at(i);
     std::string set;
@@ -156,9 +179,7 @@ void print_comparisons(const Json& sweep) {
     for (std::size_t k = 0; k < metrics.size(); ++k) {
       const Json row = metrics.at(k);
       const std::string name = row.at("name").as_string();
-      const bool only_if_any =
-          name.ends_with(".failed") || name.ends_with(".dropped") || name.ends_with(".refused");
-      if (!is_headline(name) || (only_if_any && row.at("mean").as_double() == 0)) continue;
+      if (!is_headline(name) || !differing.contains(name)) continue;
       std::string difference;
       for (std::size_t c = 0; c < rows.size(); ++c) {
         const Json row_c = rows.at(c);

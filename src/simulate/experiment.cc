@@ -179,8 +179,16 @@ std::optional<ArrivalModel> Reader::recorded(Config& config, std::string_view ki
     config.wrong("file", workload.error().what);
     return std::nullopt;
   }
-  const Nanos from = nanos(config.duration_s("from", 0));
-  const Nanos span = nanos(config.duration_s("span", 200 * 365 * 86400.0));
+  // A part of the trace: from a date or an offset, so long.
+  Nanos from{0};
+  if (config.has("from") && config.raw("from").is_string()) {
+    const auto at = offset_of(*workload, config.text("from", ""));
+    if (!at) config.wrong("from", at.error().what);
+    from = at.value_or(from);
+  } else {
+    from = nanos(config.duration_s("from", 0));
+  }
+  const Nanos span = nanos(config.duration_s("span", 100 * 365 * 86400.0));
   const auto& jobs = workload->jobs;
   const auto before = [](const Job& job, Nanos at) { return job.submit < at; };
   const auto first = std::lower_bound(jobs.begin(), jobs.end(), from, before);

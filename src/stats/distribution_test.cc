@@ -146,8 +146,11 @@ TEST(Distribution, EmpiricalIsTheSample) {
     for (int i = 1; i <= n; ++i)
       values.push_back(i);
     const Distribution counted = made(Family::kEmpirical, values);
-    for (int i = 1; i < n; ++i)
-      EXPECT_EQ(counted.quantile(static_cast<double>(i) / n), i) << n;
+    for (int i = 1; i < n; ++i) {
+      const double share = static_cast<double>(i) / n;
+      EXPECT_EQ(counted.quantile(share), i) << n;
+      EXPECT_EQ(counted.quantile(std::nextafter(share, 1)), i + 1) << n;
+    }
   }
 }
 
@@ -199,6 +202,29 @@ TEST(Distribution, MeansEqualScipy) {
   // b = 1: b s log(cap / s) / (1 - s / cap)
   expect_close(made(Family::kPareto, {1, 2}).capped(20)->mean(), 2 * std::log(10) / 0.9, 1e-13);
   expect_close(made(Family::kExponential, {3}).capped(1e-9)->mean(), 5e-10, 1e-9);
+}
+
+TEST(Distribution, MeanBelowACapInTheFarLeftTail) {
+  // F(x) = x^m / const there, so the mean is m / (m + 1) of the cap: 1 - F has no digits left.
+  expect_close(made(Family::kBurrXII, {2, 3, 1}).capped(1e-6)->mean(), 2e-6 / 3, 1e-10);
+  expect_close(made(Family::kExponentiatedWeibull, {3, 2, 1}).capped(1e-6)->mean(), 6e-6 / 7,
+               1e-10);
+  expect_close(made(Family::kWeibull, {2, 1}).capped(1e-6)->mean(), 2e-6 / 3, 1e-10);
+  expect_close(made(Family::kGamma, {2, 1}).capped(1e-9)->mean(), 2e-9 / 3, 1e-8);
+}
+
+TEST(Distribution, QuantileOfAMixtureWhereNewtonBounces) {
+  const Distribution mixture =
+      made(Family::kLogMixture,
+           {0.2, 0.2, 0.2, 0.2, 0.2, 3.6008719351608427, -2.281375697737424, -3.0461491890202756,
+            -2.1699894884102884, -1.9661267115254115, 1.5507542966550092, 3.198898482261944,
+            0.5055791602211965, 0.1874676457423541, 0.6775101894057025});
+  for (int i = 1; i < 1000; ++i)
+    expect_close(mixture.cdf(mixture.quantile(i / 1000.0)), i / 1000.0, 1e-12);
+  // Far below all components but one wide one, and where the share below is 1e-93.
+  const Distribution cut = *made(Family::kLogMixture, {0.5, 0.5, 9, 29.5, 0.23, 1.84}).capped(3e-4);
+  for (const double u : {1e-9, 0.01, 0.5, 0.99})
+    expect_close(cut.cdf(cut.quantile(u)), u, 1e-10);
 }
 
 TEST(Distribution, MeanIsTheIntegralOfTheQuantile) {

@@ -11,7 +11,7 @@
 
 #include "common/parse.h"
 #include "simulate/import/internal/formats.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
 
 namespace kansoku::simulate::import {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "simulate/import/import.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

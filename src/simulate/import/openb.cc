@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "simulate/import/internal/formats.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
 
 namespace kansoku::simulate::import {

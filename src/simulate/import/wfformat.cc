@@ -13,7 +13,7 @@
 #include "common/json.h"
 #include "common/parse.h"
 #include "simulate/import/internal/formats.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
 #include "simulate/import/internal/wfformat.h"
 

@@ -104,12 +104,12 @@ struct ArrivalFitOptions {
 };
 
 /// Fits a kind to the jobs [first, last) of a workload whose hour of week is known (epoch_in_week_s
-/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs (kReplay: none), and for
-/// kDayBlocks without one whole day.
-/// Sessions: per group, cut where the gap exceeds session_gap_s; the rate of an hour of week is the
-/// number of sessions started in it over the number of times the span covers it (hours that it does
-/// not cover take the mean rate). kHourOfWeekRenewal: of `families` the one with the least KS.
-/// A fit whose mean is infinite is capped at the longest gap. Deterministic; any thread.
+/// >= 0, else kUnsupported for kinds with hours of week). kLimit with fewer than 20 jobs (kReplay:
+/// none), and for kDayBlocks without one whole day. Sessions: per group, cut where the gap exceeds
+/// session_gap_s; the rate of an hour of week is the number of sessions started in it over the
+/// number of times the span covers it (hours that it does not cover take the mean rate).
+/// kHourOfWeekRenewal: of `families` the one with the least KS. A fit whose mean is infinite is
+/// capped at the longest gap. Deterministic; any thread.
 [[nodiscard]] Result<ArrivalModel> fit_arrivals(ArrivalModel::Kind kind, const Workload& workload,
                                                 std::size_t first, std::size_t last,
                                                 const ArrivalFitOptions& options = {});

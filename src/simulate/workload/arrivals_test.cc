@@ -337,7 +337,9 @@ TEST(ArrivalFit, TheReadersTimeZoneDoesNotMatter) {
 
 TEST(ArrivalFit, RefusesWhatItCannotFit) {
   Workload workload = bursty_workload(1, 2);
-  EXPECT_EQ(fit_arrivals(Kind::kReplay, workload, 0, 19).error().code, Code::kLimit);
+  EXPECT_EQ(fit_arrivals(Kind::kRenewal, workload, 0, 19).error().code, Code::kLimit);
+  EXPECT_EQ(fit_arrivals(Kind::kReplay, workload, 7, 7).error().code, Code::kLimit);
+  EXPECT_TRUE(fit_arrivals(Kind::kReplay, workload, 0, 1));
   EXPECT_EQ(fit_arrivals(Kind::kDayBlocks, workload, 0, 30).error().code, Code::kLimit);
   workload.epoch_in_week_s = -1;
   EXPECT_EQ(fit_arrivals(Kind::kSessions, workload, 0, 30).error().code, Code::kUnsupported);

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/parse.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate {
 namespace {
@@ -188,6 +190,42 @@ std::optional<std::uint32_t> job_on_cycle(const Workload& workload) {
   for (std::size_t step = 0; step < job_count; ++step)
     at = blocked_by[at];
   return at;
+}
+
+std::optional<Nanos> parse_span(std::string_view untrusted) {
+  if (untrusted.empty()) return std::nullopt;
+  constexpr std::int64_t kDayNs = 86'400'000'000'000;
+  const char unit = untrusted.back();
+  const std::int64_t scale_ns = unit == 'd'   ? kDayNs
+                                : unit == 'w' ? 7 * kDayNs
+                                : unit == 'y' ? 365 * kDayNs
+                                              : 0;
+  if (scale_ns > 0) {
+    const auto count = parse_int<std::int64_t>(untrusted.substr(0, untrusted.size() - 1));
+    if (!count || *count <= 0 || *count > kTimeNsMax / scale_ns) return std::nullopt;
+    return Nanos{*count * scale_ns};
+  }
+  if (const auto seconds = parse_decimal(untrusted, 9))
+    return *seconds > 0 && *seconds <= kTimeNsMax ? std::optional(Nanos{*seconds}) : std::nullopt;
+  const auto span = parse_duration(untrusted);
+  if (!span || *span <= Nanos{0} || span->count() > kTimeNsMax) return std::nullopt;
+  return span;
+}
+
+Result<Nanos> offset_of(const Workload& workload, std::string_view untrusted) {
+  if (const auto span = parse_span(untrusted)) return *span;
+  if (untrusted == "0") return Nanos{0};
+  std::string civil(untrusted);
+  if (civil.size() == 10) civil += " 00:00:00";
+  const auto wanted = parse_civil_ns(civil);
+  if (!wanted)
+    return Error{Code::kCorrupt, "time \"" + std::string(untrusted) + "\": not understood",
+                 "give a date (2017-09-25, 2017-09-25 08:00:00) or a span from the start (21d)"};
+  const auto epoch = parse_civil_ns(workload.epoch);
+  if (!epoch)
+    return Error{Code::kUnsupported, "time \"" + std::string(untrusted) +
+                                         "\": the trace has no calendar; give a span (21d)"};
+  return Nanos{*wanted - *epoch};
 }
 
 }  // namespace kansoku::simulate

@@ -133,4 +133,12 @@ void sort_jobs(Workload& workload);
 /// Linear in jobs and edges.
 [[nodiscard]] std::optional<std::uint32_t> job_on_cycle(const Workload& workload);
 
+/// A point in the time of a workload, from its epoch: a span ("21d", "12h", "90s", "1y", seconds),
+/// or a civil time of the source ("2017-09-25", "2017-09-25 08:00:00"). kCorrupt for anything else,
+/// kUnsupported for a civil time if the workload does not say its epoch.
+[[nodiscard]] Result<Nanos> offset_of(const Workload& workload, std::string_view untrusted);
+
+/// A span of time above 0: "90s", "12h", "30d", "2w", "1y" (365 days), or seconds; up to 133 years.
+[[nodiscard]] std::optional<Nanos> parse_span(std::string_view untrusted);
+
 }  // namespace kansoku::simulate

@@ -142,5 +142,27 @@ TEST(Workload, CyclesAreFoundOnTheCycle) {
   EXPECT_EQ(job_on_cycle(workload), 3U);
 }
 
+TEST(OffsetOf, TakesSpansAndDates) {
+  Workload workload;
+  workload.epoch = "2017-09-03 06:00:00";
+  const auto hours = [&](std::string_view text) {
+    return std::chrono::duration_cast<std::chrono::hours>(offset_of(workload, text).value())
+        .count();
+  };
+  EXPECT_EQ(hours("21d"), 21 * 24);
+  EXPECT_EQ(hours("2w"), 14 * 24);
+  EXPECT_EQ(hours("1y"), 365 * 24);
+  EXPECT_EQ(hours("7200"), 2);
+  EXPECT_EQ(hours("3h"), 3);
+  EXPECT_EQ(hours("0"), 0);
+  EXPECT_EQ(hours("2017-09-25"), 22 * 24 - 6);
+  EXPECT_EQ(hours("2017-09-03 05:00:00"), -1);
+  EXPECT_EQ(offset_of(workload, "soon").error().code, Code::kCorrupt);
+  EXPECT_EQ(offset_of(workload, "-1d").error().code, Code::kCorrupt);
+  EXPECT_EQ(offset_of(workload, "99999999y").error().code, Code::kCorrupt);
+  workload.epoch.clear();
+  EXPECT_EQ(offset_of(workload, "2017-09-25").error().code, Code::kUnsupported);
+}
+
 }  // namespace
 }  // namespace kansoku::simulate

@@ -50,9 +50,7 @@ double gamma_quantile(double a, double u) {
     const double root = 1 - 1 / (9 * a) + normal_quantile(u) / (3 * std::sqrt(a));
     return a * root * root * root;
   }
-  // From the nearer tail; 1 - u is exact for u >= 0.5.
-  return u < 0.5 ? boost::math::gamma_p_inv(a, u, Quiet())
-                 : boost::math::gamma_q_inv(a, 1 - u, Quiet());
+  return boost::math::gamma_p_inv(a, u, Quiet());
 }
 
 double log_norm(Family family, const Shape& shape) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

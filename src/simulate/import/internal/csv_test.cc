@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/check.h"
 #include "common/parse.h"
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulate/import/internal/number.h"
+#include "simulate/workload/number.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace kansoku::simulate::import {
+namespace kansoku::simulate {
 namespace {
 
 constexpr std::array<std::int64_t, 10> kPowers{
@@ -189,4 +189,4 @@ std::int64_t second_of_week(std::int64_t ns) {
   return (seconds + 3 * kDaySeconds) % (7 * kDaySeconds);  // 1970-01-01 was a Thursday
 }
 
-}  // namespace kansoku::simulate::import
+}  // namespace kansoku::simulate

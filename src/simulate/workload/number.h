@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace kansoku::simulate::import {
+namespace kansoku::simulate {
 
-/// Greatest time that an importer takes, so that the sum of two stays in 64 bits of nanoseconds:
+/// Greatest time that a workload takes, so that the sum of two stays in 64 bits of nanoseconds:
 /// 133 years.
 inline constexpr std::int64_t kTimeNsMax = 4'200'000'000 * 1'000'000'000;
 
@@ -33,4 +33,4 @@ inline constexpr std::int64_t kCivilNsMax = 4'102'444'800 * 1'000'000'000 - 1;
 /// Seconds since Monday 00:00 at the civil time `ns`, fractions dropped.
 [[nodiscard]] std::int64_t second_of_week(std::int64_t ns);
 
-}  // namespace kansoku::simulate::import
+}  // namespace kansoku::simulate
