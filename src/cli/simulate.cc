@@ -67,11 +67,16 @@ class Simulate final : public Command {
     app.add_option("--html", html_, "write a self-contained report");
   }
 
+  void declare_records(CLI::App& app) {
+    app.add_option("--records", records_, "write one row a task as CSV");
+    app.add_option("--trace", trace_, "write the first replication as a trace (.pftrace)");
+  }
+
   void declare_run(CLI::App& app) {
     CLI::App* const run = app.add_subcommand("run", "simulate an experiment");
     run->add_option("experiment", path_, "a TOML file")->required();
     declare_common(*run);
-    run->add_option("--records", records_, "write one row a task as CSV");
+    declare_records(*run);
     run->callback([this] { what_ = &Simulate::run_experiment; });
   }
 
@@ -99,7 +104,7 @@ class Simulate final : public Command {
         "replay", "replay a recorded trace on a cluster, or a task graph on its machine");
     declare_replay_options(*replay, replay_);
     declare_common(*replay);
-    replay->add_option("--records", records_, "write one row a task as CSV");
+    declare_records(*replay);
     replay->callback([this] { what_ = &Simulate::replay; });
   }
 
@@ -179,10 +184,12 @@ class Simulate final : public Command {
 
   [[nodiscard]] Result<int> simulate_and_deliver(const sim::Experiment& experiment) {
     options_.records = !records_.empty();
+    options_.trace = !trace_.empty();
     TRY(const auto replications, simulate_with_progress(experiment, options_, experiment.name));
     if (replications.finished.empty())
       return Error{Code::kTimeout, "simulate: stopped before the first replication was done"};
     if (options_.records) TRY_VOID(write_records(experiment, replications));
+    if (options_.trace) TRY_VOID(write_simulation_trace(trace_, experiment, replications));
     const Json summary = sim::summarize(experiment, replications);
     if (!json_) print_summary(summary);
     TRY_VOID(deliver(summary));
@@ -327,7 +334,7 @@ class Simulate final : public Command {
   }
 
   Result<int> (Simulate::*what_)(){nullptr};
-  std::string path_, output_, html_, records_, shard_, format_, from_;
+  std::string path_, output_, html_, records_, trace_, shard_, format_, from_;
   std::string arrivals_{"sessions"}, session_gap_{"120s"}, span_{"7d"};
   std::vector<std::string> set_, vary_, parts_;
   std::uint64_t seed_{1};

@@ -15,7 +15,9 @@
 #include <thread>
 
 #include "cli/wiring.h"
+#include "simulate/trace_out.h"
 #include "sys/clock.h"
+#include "sys/fd.h"
 
 namespace kansoku::cli {
 namespace {
@@ -135,8 +137,28 @@ Result<simulate::Replications> simulate_with_progress(const simulate::Experiment
   simulate::RunControl control;
   simulate::RunOptions run_options;
   run_options.records = options.records;
+  run_options.records_of_first = options.trace;
   const Progress progress(control, count, label, options.quiet);
   return simulate::run_replications(experiment, count, jobs, run_options, control);
+}
+
+Result<void> write_simulation_trace(const std::string& path, const simulate::Experiment& experiment,
+                                    const simulate::Replications& replications) {
+  const simulate::Replication& first = replications.finished.front();
+  if (first.records == nullptr)
+    return Error{Code::kTimeout,
+                 "write " + path + ": stopped before the first replication was done"};
+  TRY(const auto sink, sys::FileSink::create(path, {true, UINT64_MAX}));
+  TRY(const auto counts, simulate::write_trace(experiment, first, *sink));
+  TRY_VOID(sink->finish());
+  if (const std::uint64_t left = counts.over_limit + counts.no_lane + counts.no_queue_lane;
+      left > 0)
+    fmt::print(stderr,
+               "kansoku: {}: {} executions and {} waits; left out: {} after the first, {} "
+               "executions and {} waits for want of a lane\n",
+               path, counts.executions, counts.waits, counts.over_limit, counts.no_lane,
+               counts.no_queue_lane);
+  return {};
 }
 
 void print_summary(const Json& summary) {

@@ -17,6 +17,7 @@ struct SimulationOptions {
   int replications{0};  // 0: as the experiment says
   int jobs{0};          // 0: one a core
   bool records{false};
+  bool trace{false};  // keep the records of the first replication, for write_simulation_trace()
   bool quiet{false};
   bool skip_bad_rows{false};
 };
@@ -26,6 +27,11 @@ struct SimulationOptions {
 [[nodiscard]] Result<simulate::Replications> simulate_with_progress(
     const simulate::Experiment& experiment, const SimulationOptions& options,
     const std::string& label);
+
+/// Writes the first replication as a trace and tells on standard error what it leaves out.
+[[nodiscard]] Result<void> write_simulation_trace(const std::string& path,
+                                                  const simulate::Experiment& experiment,
+                                                  const simulate::Replications& replications);
 
 /// The figures that matter most, as a table on standard output.
 void print_summary(const Json& summary);

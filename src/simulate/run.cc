@@ -13,7 +13,9 @@ namespace kansoku::simulate {
 
 Result<Replication> run_replication(const Experiment& experiment, int index,
                                     const RunOptions& options, RunControl& control) {
-  TRY(const auto platform, Platform::make(experiment, index, options));
+  RunOptions of_this = options;
+  of_this.records = options.records || (options.records_of_first && index == 0);
+  TRY(const auto platform, Platform::make(experiment, index, of_this));
   TRY_VOID(platform->run(control));
   return platform->report();
 }

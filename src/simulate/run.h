@@ -46,6 +46,7 @@ struct RunControl {
 
 struct RunOptions {
   bool records{false};
+  bool records_of_first{false};  // of replication 0 alone
   int series_points{500};
 };
 
