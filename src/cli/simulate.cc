@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/simulate_files.h"
+#include "cli/simulate_recording.h"
 #include "cli/simulate_replay.h"
 #include "cli/simulate_run.h"
 #include "cli/wiring.h"
@@ -110,12 +111,13 @@ class Simulate final : public Command {
 
   void declare_fit(CLI::App& app) {
     CLI::App* const fit = app.add_subcommand("fit", "learn durations and arrivals from a trace");
-    fit->add_option("trace", path_, "a trace: docs/formats/workload.md")->required();
+    fit->add_option("trace", path_, "a trace (docs/formats/workload.md) or a recording")
+        ->required();
     fit->add_option("--format", format_, "force the trace's format");
     fit->add_option(
         "--arrivals", arrivals_,
         "constant, renewal, hour_of_week_poisson, hour_of_week_renewal, sessions, day_blocks, "
-        "replay [sessions]");
+        "replay [sessions; renewal if the trace does not say its hour of week]");
     fit->add_option("--session-gap", session_gap_, "what cuts a session [120s]");
     fit->add_option("--from", from_, "leave out what came before: 2017-09-25, or 22d");
     fit->add_option("--seed", seed_, "of splits and subsamples [1]");
@@ -123,6 +125,8 @@ class Simulate final : public Command {
     fit->add_flag("--json", json_, "print the report of the fit as JSON");
     fit->add_option("-o,--output", output_, "write the model, for synth and experiments");
     fit->add_option("--html", html_, "write a self-contained report");
+    fit->add_option("--experiment", experiment_,
+                    "of a recording (.pftrace): write an experiment with its phases as tasks");
     fit->callback([this] { what_ = &Simulate::fit; });
   }
 
@@ -283,6 +287,7 @@ class Simulate final : public Command {
       std::erase_if(workload.jobs, [&](const sim::Job& job) { return job.submit < from; });
     }
     sim::WorkloadFitOptions options;
+    if (arrivals_.empty()) arrivals_ = workload.epoch_in_week_s >= 0 ? "sessions" : "renewal";
     const auto kind = sim::kind_from_name(arrivals_);
     if (!kind) return Error{Code::kNotFound, "arrivals \"" + arrivals_ + "\": not known"};
     options.arrivals = *kind;
@@ -290,6 +295,7 @@ class Simulate final : public Command {
     const auto gap = sim::parse_span(session_gap_);
     if (!gap) return Error{Code::kCorrupt, "--session-gap " + session_gap_ + ": no span of time"};
     options.arrival.session_gap_s = static_cast<double>(gap->count()) / 1e9;
+    if (!experiment_.empty()) TRY_VOID(write_recorded_experiment(path_, experiment_, json_));
     TRY(const auto fitted, sim::fit_workload(workload, options));
     if (!json_) print_fit(fitted.report);
     if (!output_.empty()) TRY_VOID(sys::write_file(output_, fitted.model.to_json().dump() + "\n"));
@@ -334,8 +340,8 @@ class Simulate final : public Command {
   }
 
   Result<int> (Simulate::*what_)(){nullptr};
-  std::string path_, output_, html_, records_, trace_, shard_, format_, from_;
-  std::string arrivals_{"sessions"}, session_gap_{"120s"}, span_{"7d"};
+  std::string path_, output_, html_, records_, trace_, experiment_, shard_, format_, from_;
+  std::string arrivals_, session_gap_{"120s"}, span_{"7d"};
   std::vector<std::string> set_, vary_, parts_;
   std::uint64_t seed_{1};
   std::size_t count_{1000};

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/simulate_recording.h"
 #include "sys/fd.h"
 #include "trace/import/format.h"
 
@@ -43,6 +44,10 @@ Result<std::string> FileLoader::text(const std::string& path) const {
 Result<simulate::Workload> FileLoader::workload(const std::string& path) {
   TRY(const std::string text, this->text(path));
   const auto format = format_ ? format_ : simulate::import::detect_format(text);
+  if (!format && is_recording(text)) {
+    TRY(auto job, read_recorded_job(as_bytes(text), path));
+    return std::move(job.workload);
+  }
   if (!format)
     return Error{Code::kUnsupported, path + ": no known format of traces",
                  "docs/formats/workload.md lists the formats; --format forces one"};

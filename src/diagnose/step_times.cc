@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/step_times.h"
+
+#include <utility>
+
+#include "diagnose/internal/collectives.h"
+#include "diagnose/internal/job.h"
+#include "diagnose/internal/phases.h"
+#include "diagnose/internal/steps.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+std::string job_name(const trace::Trace& trace, std::int32_t pid) {
+  for (const trace::Process& process : trace.processes)
+    if (process.pid == pid) return std::string(trace.str(process.job));
+  return "";
+}
+
+}  // namespace
+
+Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& options) {
+  TRY(JobData job, read_job(trace));
+  JobStepTimes out;
+  if (job.ranks.empty()) {
+    out.notes = std::move(job.notes);
+    out.notes.emplace_back("no rank in the trace");
+    return out;
+  }
+  const Collectives collectives = match_collectives(job);
+  const StepTable steps = find_steps(trace, collectives, options, job);
+  out.notes = job.notes;
+  if (steps.count() == 0) return out;
+  out.job = job_name(trace, job.ranks.front().pid);
+  out.found_by = steps.found_by;
+  const auto times = measure_steps(job, cut_phases(trace, job, collectives, steps), steps);
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    RankStepTimes rank;
+    rank.rank = job.ranks[r].rank;
+    rank.pid = job.ranks[r].pid;
+    rank.step_ms = times[r].step_ms;
+    rank.phase_ms = times[r].phase_ms;
+    for (const Interval& step : steps.ranks[r])
+      rank.begin_ns.push_back(step.begin_ns);
+    out.ranks.push_back(std::move(rank));
+  }
+  std::vector<double> of_ranks(out.ranks.size());
+  for (std::size_t s = 0; s < steps.count(); ++s) {
+    for (std::size_t r = 0; r < out.ranks.size(); ++r)
+      of_ranks[r] = out.ranks[r].step_ms[s];
+    out.durations_ms.push_back(stats::median(of_ranks));
+  }
+  return out;
+}
+
+}  // namespace kansoku::diagnose
