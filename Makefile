@@ -7,6 +7,7 @@ JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
 .PHONY: help build demo test bench eval simulate-eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults
+.PHONY: help build demo test bench eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -18,9 +19,10 @@ help:
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
+	@echo "make deps-store   install DuckDB (npm), which writes Parquet files"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -31,6 +33,7 @@ demo: deps-demo build
 	$(KANSOKU) demo
 
 test: deps-test
+	@tools/install_deps.sh store || echo "without DuckDB: tests that need it are skipped"
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	tools/check --fast

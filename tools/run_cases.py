@@ -4,7 +4,7 @@
 
 A case is a few lines of data; the first word of a line says what it is:
   case NAME                begins a case
-  needs WORDS              root bpf torch tracefs chromium clang-19 gpu data: a gate that fails skips the case, with the reason
+  needs WORDS              root bpf torch tracefs chromium clang-19 gpu data duckdb: a gate that fails skips the case, with the reason
   timeout SECONDS          for each command [60]
   env NAME=VALUE
   setup COMMAND            a shell command that must succeed; cleanup COMMAND runs at the end whatever happens
@@ -60,8 +60,17 @@ class Gates:
             "chromium": lambda: shutil.which("chromium") is not None,
             "clang-19": lambda: shutil.which("clang++-19") is not None,
             "gpu": lambda: os.path.exists("/dev/nvidiactl"),
+            "duckdb": self.has_duckdb,
             "data": lambda: bool(os.environ.get("KANSOKU_DATA")),
         }
+
+    def has_duckdb(self):
+        folder = self.tmp()
+        experiment = os.path.join(folder, "e.toml")
+        with open(experiment, "w", encoding="utf-8") as text:
+            text.write('horizon = 1\n[clusters.c]\nslots = 1\n[pipelines.p]\n'
+                       'arrivals = { kind = "constant", every = 1 }\ntasks = [{ cluster = "c", duration = 1 }]\n')
+        return quiet([self.kansoku, "simulate", "run", "-q", experiment, "--records", os.path.join(folder, "r.parquet")])
 
     @staticmethod
     def tmp():

@@ -9,13 +9,13 @@
 #include "cli/commands.h"
 #include "cli/simulate_files.h"
 #include "cli/simulate_recording.h"
+#include "cli/simulate_records.h"
 #include "cli/simulate_replay.h"
 #include "cli/simulate_run.h"
 #include "cli/wiring.h"
 #include "common/parse.h"
 #include "export/simulation_html.h"
 #include "simulate/import/import.h"
-#include "simulate/records.h"
 #include "simulate/summary.h"
 #include "simulate/workload/model.h"
 #include "sys/fd.h"
@@ -69,7 +69,8 @@ class Simulate final : public Command {
   }
 
   void declare_records(CLI::App& app) {
-    app.add_option("--records", records_, "write one row a task as CSV");
+    app.add_option("--records", records_,
+                   "write one row a task, as CSV or, if it ends in .parquet, as Parquet");
     app.add_option("--trace", trace_, "write the first replication as a trace (.pftrace)");
   }
 
@@ -177,22 +178,14 @@ class Simulate final : public Command {
     return {};
   }
 
-  [[nodiscard]] Result<void> write_records(const sim::Experiment& experiment,
-                                           const sim::Replications& replications) {
-    TRY(const auto sink, sys::FileSink::create(records_, {true, UINT64_MAX}));
-    sim::RecordWriter writer(*sink);
-    for (const sim::Replication& replication : replications.finished)
-      TRY_VOID(writer.write(experiment, replication.index, *replication.records));
-    return sink->finish();
-  }
-
   [[nodiscard]] Result<int> simulate_and_deliver(const sim::Experiment& experiment) {
     options_.records = !records_.empty();
     options_.trace = !trace_.empty();
+    TRY_VOID(check_records_path(records_));
     TRY(const auto replications, simulate_with_progress(experiment, options_, experiment.name));
     if (replications.finished.empty())
       return Error{Code::kTimeout, "simulate: stopped before the first replication was done"};
-    if (options_.records) TRY_VOID(write_records(experiment, replications));
+    if (options_.records) TRY_VOID(write_simulation_records(records_, experiment, replications));
     if (options_.trace) TRY_VOID(write_simulation_trace(trace_, experiment, replications));
     const Json summary = sim::summarize(experiment, replications);
     if (!json_) print_summary(summary);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+#include "store/database.h"
+
+namespace kansoku::store {
+
+/// A column of a CSV file. `type`: DuckDB's name of it, e.g. "DOUBLE"; never text from outside.
+struct Column {
+  std::string_view name, type;
+};
+
+/// Converts a CSV file (RFC 4180 with a header line, UTF-8) to a Parquet file of mode 0600,
+/// replacing what was there in one step; rows keep their order. `columns` are those of the header,
+/// in order; empty: types are guessed from all rows. Paths may hold any bytes: SQL never sees them.
+/// kCorrupt names what DuckDB did not like; files as in sys/fd.h. May block. Memory: DuckDB's.
+[[nodiscard]] Result<void> csv_to_parquet(Database& database, const std::string& csv_path,
+                                          const std::string& parquet_path,
+                                          std::span<const Column> columns = {});
+
+/// The same in a database of its own; kUnavailable without DuckDB.
+[[nodiscard]] Result<void> csv_to_parquet(const std::string& csv_path,
+                                          const std::string& parquet_path,
+                                          std::span<const Column> columns = {});
+
+}  // namespace kansoku::store
