@@ -128,7 +128,12 @@ class Simulate final : public Command {
     fit->add_option("--html", html_, "write a self-contained report");
     fit->add_option("--experiment", experiment_,
                     "of a recording (.pftrace): write an experiment with its phases as tasks");
-    fit->callback([this] { what_ = &Simulate::fit; });
+    fit->add_option(
+        "--assets", assets_,
+        "instead: sizes of data sets from columns of a table, rows=NAME,columns=NAME[,bytes=NAME]");
+    fit->add_option("--components", components_, "with --assets: of the mixture [8]")
+        ->check(CLI::Range(1, 200));
+    fit->callback([this] { what_ = assets_.empty() ? &Simulate::fit : &Simulate::fit_assets; });
   }
 
   void declare_synth(CLI::App& app) {
@@ -297,6 +302,30 @@ class Simulate final : public Command {
     return kExitOk;
   }
 
+  [[nodiscard]] Result<int> fit_assets() {
+    sim::import::AssetColumns columns;
+    TRY(const sim::Axis parts, sim::parse_axis("assets=" + assets_));
+    for (const std::string& part : parts.values) {
+      const std::size_t equals = part.find('=');
+      const std::string key = part.substr(0, equals);
+      const std::string name = equals == std::string::npos ? "" : part.substr(equals + 1);
+      if (name.empty() || (key != "rows" && key != "columns" && key != "bytes"))
+        return Error{Code::kCorrupt, "--assets " + assets_ + ": not understood",
+                     "rows=NAME,columns=NAME[,bytes=NAME]"};
+      (key == "rows" ? columns.rows : key == "columns" ? columns.columns : columns.bytes) = name;
+    }
+    TRY(const std::string text, read_text(path_));
+    sim::import::ImportOptions options;
+    options.skip_bad_rows = options_.skip_bad_rows;
+    TRY(const auto sizes, sim::import::import_assets(text, path_, columns, options));
+    TRY(const auto model, sim::fit_assets(sizes, components_, seed_));
+    const Json fitted = sim::asset_report(model, sizes, seed_);
+    if (!json_) print_asset_fit(fitted);
+    if (!output_.empty()) TRY_VOID(sys::write_file(output_, model.to_json().dump() + "\n"));
+    if (json_) fmt::print("{}\n", fitted.dump(2));
+    return kExitOk;
+  }
+
   [[nodiscard]] Result<int> synth() {
     TRY(const Json json, read_json(path_));
     std::string text;
@@ -337,6 +366,8 @@ class Simulate final : public Command {
   std::string arrivals_, session_gap_{"120s"}, span_{"7d"};
   std::vector<std::string> set_, vary_, parts_;
   std::uint64_t seed_{1};
+  std::string assets_;
+  int components_{8};
   std::size_t count_{1000};
   bool json_{false};
   SimulationOptions options_;

@@ -146,4 +146,19 @@ void print_fit(const Json& report) {
   }
 }
 
+void print_asset_fit(const Json& report) {
+  fmt::print("{} data sets, mixture of {} on the logarithms\n", report.at("assets").as_int(),
+             report.at("components").as_int());
+  const Json margins = report.at("margins"), pairs = report.at("log_correlations");
+  for (std::size_t i = 0; i < margins.size(); ++i)
+    fmt::print("  {:<16} KS {:.3f}   median {:.4g} recorded, {:.4g} model\n",
+               margins.at(i).at("name").as_string(), margins.at(i).at("ks").as_double(),
+               margins.at(i).at("median").at("source").as_double(),
+               margins.at(i).at("median").at("model").as_double());
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    fmt::print("  {:<16} log correlation {:+.3f} recorded, {:+.3f} model\n",
+               pairs.at(i).at("pair").as_string(), pairs.at(i).at("source").as_double(),
+               pairs.at(i).at("model").as_double());
+}
+
 }  // namespace kansoku::cli

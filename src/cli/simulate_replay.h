@@ -40,5 +40,6 @@ void declare_replay_options(CLI::App& app, ReplayOptions& options);
 
 /// The report of a fit as a table.
 void print_fit(const Json& report);
+void print_asset_fit(const Json& report);
 
 }  // namespace kansoku::cli

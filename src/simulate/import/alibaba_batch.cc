@@ -11,8 +11,8 @@
 
 #include "common/parse.h"
 #include "simulate/import/internal/formats.h"
-#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

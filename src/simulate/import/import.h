@@ -55,6 +55,17 @@ struct ImportOptions {
                                                          std::string_view file_name,
                                                          const ImportOptions& options = {});
 
+/// Which columns of a table describe data sets; `bytes` may be empty: 8 bytes a cell.
+struct AssetColumns {
+  std::string rows{"rows"}, columns{"columns"}, bytes;
+};
+/// Data sets from any table with a header line, comma- or tab-separated (told by the first line):
+/// n x 3 values (rows, columns, bytes), all above 0. Same errors.
+[[nodiscard]] Result<std::vector<double>> import_assets(std::string_view untrusted,
+                                                        std::string_view file_name,
+                                                        const AssetColumns& columns,
+                                                        const ImportOptions& options = {});
+
 /// The text of a workload in a format that import_workload reads back to the same table (as far as
 /// the format has columns for it). kUnsupported, naming the job, for what the format cannot hold:
 /// kWfFormat with several graphs, unknown durations in kPhilly and kAlibabaBatch, edges between

@@ -316,5 +316,18 @@ TEST(Vidur, WithAndWithoutArrivals) {
   EXPECT_EQ(lengths.jobs[0].tokens_out, 54);
 }
 
+TEST(ImportAssets, TakesTheNamedColumns) {
+  const auto sizes = import_assets("name\tn\tm\na\t10\t3\nb\t200\t5\n", "t.tsv", {"n", "m", ""});
+  ASSERT_TRUE(sizes) << sizes.error().what;
+  EXPECT_EQ(*sizes, (std::vector<double>{10, 3, 240, 200, 5, 8000}));
+  EXPECT_EQ(
+      import_assets("rows,columns,size\n1,2,3\n", "t.csv", {"rows", "columns", "size"}).value(),
+      (std::vector<double>{1, 2, 3}));
+  const auto wrong = import_assets("rows,columns\n1,0\n", "t.csv", {});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().what.substr(0, 10), "t.csv:2:3:");
+  EXPECT_FALSE(import_assets("rows\n1\n", "t.csv", {}));
+}
+
 }  // namespace
 }  // namespace kansoku::simulate::import

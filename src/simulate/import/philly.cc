@@ -3,8 +3,8 @@
 #include <array>
 
 #include "simulate/import/internal/formats.h"
-#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "simulate/import/internal/formats.h"
-#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

@@ -13,9 +13,9 @@
 #include "common/json.h"
 #include "common/parse.h"
 #include "simulate/import/internal/formats.h"
-#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
 #include "simulate/import/internal/wfformat.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {

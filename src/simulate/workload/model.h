@@ -73,4 +73,9 @@ struct Asset {
 [[nodiscard]] std::vector<Asset> synthesize_assets(const AssetModel& model, std::size_t count,
                                                    std::uint64_t seed);
 
+/// How well the model keeps the sizes that it was fitted to (`rows`: n x 3): for each margin the KS
+/// distance to 20,000 draws, and the correlations of the logarithms. Schema kansoku.asset_fit/1.
+[[nodiscard]] Json asset_report(const AssetModel& model, const std::vector<double>& rows,
+                                std::uint64_t seed);
+
 }  // namespace kansoku::simulate
