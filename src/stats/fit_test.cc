@@ -340,6 +340,12 @@ TEST(QqPoints, ByHand) {
   EXPECT_DOUBLE_EQ(points[0].data, 1);
   EXPECT_DOUBLE_EQ(points[1].model, 6);
   EXPECT_DOUBLE_EQ(points[1].data, 3);
+  std::vector<double> ten;
+  for (int i = 1; i <= 10; ++i)
+    ten.push_back(i);
+  const auto two = qq_points(ten, Distribution(), 2);  // ranks 2.5 and 7.5, rounded up
+  EXPECT_EQ(two[0].data, 3);
+  EXPECT_EQ(two[1].data, 8);
   EXPECT_TRUE(qq_points({}, Distribution(), 3).empty());
   EXPECT_TRUE(qq_points(values, Distribution(), 0).empty());
   const auto more = qq_points(values, Distribution::constant(2), 100);
