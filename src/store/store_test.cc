@@ -144,10 +144,11 @@ TEST_F(WithDuckDb, KeepsQuotesUnicodeAndEveryRow) {
       {{"id", "BIGINT"}, {"name", "VARCHAR"}, {"seconds", "DOUBLE"}}};
   ASSERT_TRUE(csv_to_parquet(*database_, write("a.csv", csv), path("a.parquet"), kColumns));
   const std::string from = " FROM read_parquet(" + sql_text(path("a.parquet")) + ")";
-  const auto totals = first_row("SELECT count(*), sum(id), sum(seconds)::DOUBLE" + from);
+  const auto totals =
+      first_row(fmt::format("SELECT count(*), sum(id), sum(seconds)::DOUBLE = {}", sum) + from);
   EXPECT_EQ(totals[0], "100000");
   EXPECT_EQ(totals[1], "4999950000");
-  EXPECT_EQ(std::stod(totals[2].value_or("")), sum);
+  EXPECT_EQ(totals[2], "true");
   const Table kinds = query("SELECT name" + from + " WHERE id < 5 ORDER BY id");
   ASSERT_EQ(kinds.rows.size(), 5U);
   EXPECT_EQ(kinds.rows[1][0], "with \"quotes\"");
