@@ -95,7 +95,8 @@ std::string read_outs(const TimeChart& chart, std::size_t line_count, double spa
     out += fmt::format(
         "<rect class=\"hit\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" data-tip=\"{}\"/>",
         svg::number(box.left + static_cast<double>(k) * width), svg::number(box.top),
-        svg::number(width), svg::number(box.bottom - box.top), escape(svg::moment(from) + tip));
+        svg::number(width), svg::number(box.bottom - box.top),
+        escape(svg::moment(from, span_s) + tip));
   }
   return out;
 }
@@ -125,9 +126,9 @@ std::vector<double> Ticks::values() const {
 Ticks nice_ticks(double low, double high, int count) {
   if (low > high) std::swap(low, high);
   // A range that rounding would swallow has no steps.
-  const double least = std::max({std::fabs(low), std::fabs(high), 1e-12}) * 1e-9;
-  if (high - low < least) {
-    const double around = low == 0 ? 1 : std::fabs(low) * 0.1;
+  const double size = std::max(std::fabs(low), std::fabs(high));
+  if (high - low < std::max(size, 1e-12) * 1e-9) {
+    const double around = size < 1e-9 ? 1 : size * 0.1;
     low = low >= 0 ? std::max(0.0, low - around) : low - around;
     high += around;
   }

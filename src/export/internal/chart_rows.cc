@@ -24,6 +24,7 @@ struct Layout {
   svg::Scale1 x;
   std::vector<svg::Tick> ticks;
   std::string suffix;
+  double typical{0};  // the greatest value: all of a chart are written in one unit
 };
 
 bool is_drawn(const RowChart& chart, const Figure& mark) {
@@ -61,6 +62,7 @@ Range range_of(const RowChart& chart, const Layout& layout) {
 bool set_axis(const RowChart& chart, Layout& layout) {
   Range range = range_of(chart, layout);
   if (range.low > range.high) return false;
+  layout.typical = std::max(std::fabs(range.low), std::fabs(range.high));
   if (chart.logarithmic) {
     layout.ticks = svg::log_ticks(range.low, range.high, chart.unit);
   } else {
@@ -126,6 +128,12 @@ std::string mark_svg(const RowChart& chart, const Layout& layout, std::size_t ro
   return out + svg::mark(x, y, series, tip_of(chart, row, series));
 }
 
+std::string value_label(const RowChart& chart, const Layout& layout, const Figure& mark) {
+  if (!mark.known) return "\u2013";
+  const Scale scale = scale_of(chart.unit, layout.typical);
+  return shown(mark.mean * scale.factor) + (layout.suffix.empty() ? std::string(scale.suffix) : "");
+}
+
 std::string row_svg(const RowChart& chart, const Layout& layout, std::size_t row) {
   const double top = layout.box.top + layout.row_height * static_cast<double>(row);
   const double first = top + (layout.labels_above ? kLabelHeight : 0) + 5 + kMarkHeight / 2;
@@ -143,7 +151,8 @@ std::string row_svg(const RowChart& chart, const Layout& layout, std::size_t row
                     layout.line_count == 1 ? first : first + kMarkHeight * static_cast<double>(i));
   }
   if (layout.mark_count == 1 && !marks.empty())
-    out += svg::text(svg::kWidth - 2, first + 4, "end", shown(marks[0]), "label");
+    out +=
+        svg::text(svg::kWidth - 2, first + 4, "end", value_label(chart, layout, marks[0]), "label");
   return out;
 }
 
@@ -158,6 +167,7 @@ std::string reference_svg(const RowChart& chart, const Layout& layout) {
   if (!chart.reference || (chart.logarithmic && *chart.reference <= kLogLeast)) return out;
   const double x = layout.x.at(*chart.reference);
   out += svg::line(x, layout.box.top, x, layout.box.bottom, "reference");
+  if (chart.reference_name.empty()) return out;
   const double half = 3.3 * static_cast<double>(columns_of(chart.reference_name));
   const double place = std::clamp(x, half, svg::kWidth - half);
   return out + svg::text(place, layout.box.top - 6, "middle", chart.reference_name, "tiny");

@@ -172,7 +172,7 @@ std::string qq_plot(const Fit& fit) {
   chart.unit = Unit::kSeconds;
   const Json list = fit.chosen.at("qq");
   if (!list.is_array() || list.size() == 0)
-    return section("Pictures", "", empty("The file has no quantiles of the chosen model."));
+    return section("Pictures", "", empty_note("The file has no quantiles of the chosen model."));
   const std::size_t count = std::min(list.size(), kPairsMax);
   for (std::size_t i = 0; i < count; ++i) {
     const auto data = number_in(list.at(i).at("data")), model = number_in(list.at(i).at("model"));
@@ -202,7 +202,7 @@ std::string families_table(const Fit& fit) {
   const std::string chosen = fit.chosen.at("family").as_string();
   std::string rows;
   const std::size_t size = fit.families.is_array() ? fit.families.size() : 0;
-  if (size == 0) return empty("The file has no families.");
+  if (size == 0) return empty_note("The file has no families.");
   for (std::size_t i = 0; i < std::min(size, kFamiliesMax); ++i) {
     const Json row = fit.families.at(i);
     const std::string name = row.at("family").as_string();
@@ -226,7 +226,7 @@ std::string families_table(const Fit& fit) {
 
 std::string durations(const Fit& fit) {
   if (!fit.duration.is_object())
-    return section("Durations", "", empty("The file has no fit of durations."));
+    return section("Durations", "", empty_note("The file has no fit of durations."));
   return section(
       "Durations",
       "Quantile by quantile, a model that describes the recording lies on the dashed line. AIC: "
@@ -270,8 +270,8 @@ std::string hours_plot(const Json& hours) {
   std::string out = draw(chart);
   const Figure fitted = figure_in(hours, "hours"), ks = figure_in(hours, "ks_median");
   if (fitted.known)
-    out += empty(fmt::format("{} of 168 hours had enough gaps for a fit of their own{}.",
-                             shown(fitted), ks.known ? "; median KS " + shown(ks) : ""));
+    out += empty_note(fmt::format("{} of 168 hours had enough gaps for a fit of their own{}.",
+                                  shown(fitted), ks.known ? "; median KS " + shown(ks) : ""));
   return out;
 }
 
@@ -280,14 +280,14 @@ std::string hours_section(const Json& untrusted) {
   constexpr std::string_view kTitle = "Hours of the week";
   if (!hours.is_object())
     return section(kTitle, "",
-                   empty("The trace does not say at which hour of the week it begins."));
+                   empty_note("The trace does not say at which hour of the week it begins."));
   return section(kTitle, "Gaps between arrivals were fitted for each of the 168 hours of a week.",
                  hours_plot(hours));
 }
 
 std::string arrivals(const Fit& fit) {
   if (fit.statistics.empty())
-    return section("Arrivals", "", empty("The file has no statistics of the arrivals."));
+    return section("Arrivals", "", empty_note("The file has no statistics of the arrivals."));
   std::string rows;
   for (const Statistic& each : fit.statistics) {
     std::string tag;

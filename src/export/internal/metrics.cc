@@ -26,16 +26,16 @@ struct Words {
 constexpr std::array<Words, 26> kWords{{
     {"sojourn_mean_s", "mean time in the system"},
     {"sojourn_p50_s", "median time in the system"},
-    {"sojourn_p90_s", "time in the system that 9 in 10 stay below,"},
-    {"sojourn_p99_s", "time in the system that 99 in 100 stay below,"},
+    {"sojourn_p90_s", "p90 of the time in the system"},
+    {"sojourn_p99_s", "p99 of the time in the system"},
     {"wait_mean_s", "mean wait"},
     {"wait_p50_s", "median wait"},
-    {"wait_p90_s", "wait that 9 in 10 stay below,"},
-    {"wait_p99_s", "wait that 99 in 100 stay below,"},
+    {"wait_p90_s", "p90 of the wait"},
+    {"wait_p99_s", "p99 of the wait"},
     {"execution_mean_s", "mean execution"},
     {"utilisation", "utilisation"},
     {"queue_mean", "mean queue"},
-    {"unit_hours", "unit hours used"},
+    {"unit_hours", "used unit hours"},
     {"performance_mean", "mean performance"},
     {"loss_mean", "mean loss of performance"},
     {"loss_hours_avoided", "loss hours avoided"},
@@ -111,8 +111,7 @@ std::string in_words(std::string_view metric) {
   for (const Words& row : kWords)
     if (row.figure == parts.figure) out = row.words;
   std::replace(out.begin(), out.end(), '_', ' ');
-  if (parts.entity.empty()) return out;
-  return out + (out.ends_with(',') ? " " : " of ") + std::string(parts.entity);
+  return parts.entity.empty() ? out : out + " of " + std::string(parts.entity);
 }
 
 }  // namespace kansoku::exporter

@@ -32,7 +32,11 @@ std::string escape(std::string_view untrusted) {
         out += "&#39;";
         break;
       default:
-        out += c;
+        // Control characters have no look, and NUL makes a text file binary to other tools.
+        if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
+          out += "\uFFFD";
+        else
+          out += c;
     }
   }
   return out;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kSeriesReadMax = 200, kSeriesPointsMax = 100'000;
 constexpr std::size_t kWaitRowsMax = 12, kOtherRowsMax = 100;
+constexpr std::size_t kRemarksMax = 12;
 
 struct Series {
   std::string entity, figure;
@@ -125,8 +126,9 @@ std::vector<std::string> leads(const Run& run) {
                ? "The tasks whose waits add up to most: " +
                      with_interval("mean wait", run.waits->figure("wait_mean_s"))
                : capitalised(with_interval("mean wait", run.waits->figure("wait_mean_s")));
-    text +=
-        ", " + with_interval("1 in 10 waits longer than", run.waits->figure("wait_p90_s")) + ". ";
+    const Figure& p90 = run.waits->figure("wait_p90_s");
+    if (p90.known) text += ", " + with_interval("1 in 10 waits longer than", p90);
+    text += ". ";
   }
   if (run.busiest != nullptr)
     text += capitalised(with_interval("utilisation", run.busiest->figure("utilisation"))) + ".";
@@ -211,10 +213,11 @@ std::vector<std::string> remarks(const Run& run) {
         run.records_dropped));
   for (const Entity& pipeline : run.metrics.of("pipeline"))
     for (const std::string_view what : {"failed", "refused", "dropped"})
-      if (pipeline.mean(what) > 0 && out.size() < 12)
-        out.push_back(fmt::format("Of pipeline {}, {} runs of {} were {}.",
+      if (pipeline.mean(what) > 0 && out.size() < kRemarksMax)
+        out.push_back(fmt::format("Of {} runs of pipeline {}, {} {}{}.",
+                                  shown(std::round(pipeline.mean("arrived"))),
                                   shortened(pipeline.name, 60), shown(pipeline.figure(what)),
-                                  shown(pipeline.figure("arrived")), what));
+                                  what == "failed" ? "" : "were ", what));
   if (run.metrics.left_out() > 0)
     out.push_back(fmt::format("{} metrics beyond the first {} were not read.",
                               run.metrics.left_out(), Metrics::kReadMax));
@@ -247,7 +250,7 @@ std::string time_plot(const Run& run, const TimeKind& kind) {
   if (count == 0) return {};
   if (all_zero && kind.figure == "cluster.queue")
     return "<figure class=\"plot\"><figcaption>Tasks waiting</figcaption>" +
-           empty("No cluster has a queue at any time.") + "</figure>";
+           empty_note("No cluster has a queue at any time.") + "</figure>";
   return draw(chart) + (count > kSeriesMax ? left_out(count - kSeriesMax, "lines") : "");
 }
 
@@ -260,7 +263,8 @@ std::string over_time(const Run& run) {
   std::string plots;
   for (const TimeKind& kind : kKinds)
     plots += time_plot(run, kind);
-  if (plots.empty()) return section("Over time", "", empty("The file has no series over time."));
+  if (plots.empty())
+    return section("Over time", "", empty_note("The file has no series over time."));
   return section(
       "Over time",
       run.replications > 1 ? "Means over all replications: a single run swings more." : "",
@@ -310,7 +314,7 @@ std::string waits(const Run& run) {
   const auto& tasks = run.metrics.of("task");
   const auto& pipelines = run.metrics.of("pipeline");
   if (tasks.empty() && pipelines.empty())
-    return section("Waiting", "", empty("The file has no figures of tasks or pipelines."));
+    return section("Waiting", "", empty_note("The file has no figures of tasks or pipelines."));
   std::vector<std::string> task_names, pipeline_names;
   for (const Entity& task : tasks)
     task_names.push_back(task_name(run, task));
@@ -322,9 +326,9 @@ std::string waits(const Run& run) {
                                                pipelines, "sojourn", pipeline_names)})
     if (!chart.rows.empty()) plots += draw(chart);
   std::string body = plots.empty() ? "" : "<div class=\"plots\">" + plots + "</div>";
-  body += tasks.empty() ? empty("The file has no figures of tasks.")
+  body += tasks.empty() ? empty_note("The file has no figures of tasks.")
                         : "<h3>Tasks</h3>" + entity_table("task", tasks, kTask);
-  body += pipelines.empty() ? empty("The file has no figures of pipelines.")
+  body += pipelines.empty() ? empty_note("The file has no figures of pipelines.")
                             : "<h3>Pipelines</h3>" + entity_table("pipeline", pipelines, kPipeline);
   return section("Waiting",
                  "A wait is from when a task could start to when it does; the time in the system "
@@ -342,7 +346,7 @@ std::string clusters(const Run& run) {
                                             {"down_share", "capacity down"}}};
   const auto& list = run.metrics.of("cluster");
   return section("Clusters", "",
-                 list.empty() ? empty("The file has no figures of clusters.")
+                 list.empty() ? empty_note("The file has no figures of clusters.")
                               : entity_table("cluster", list, kColumns));
 }
 

@@ -176,10 +176,10 @@ std::vector<Tick> time_ticks(double span_s) {
   return out;
 }
 
-std::string moment(double seconds) {
-  if (seconds >= kDay) return fmt::format("day {:.2f}", seconds / kDay);
-  if (seconds >= 3600) return fmt::format("hour {:.2f}", seconds / 3600);
-  if (seconds >= 60) return fmt::format("minute {:.2f}", seconds / 60);
+std::string moment(double seconds, double span_s) {
+  if (span_s >= 2 * kDay) return fmt::format("day {:.2f}", seconds / kDay);
+  if (span_s >= 7200) return fmt::format("hour {:.2f}", seconds / 3600);
+  if (span_s >= 120) return fmt::format("minute {:.2f}", seconds / 60);
   return fmt::format("second {:.2f}", seconds);
 }
 

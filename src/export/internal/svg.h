@@ -64,8 +64,8 @@ struct Key {
 [[nodiscard]] std::vector<Tick> log_ticks(double& low, double& high, Unit unit);
 /// Ticks of simulated time, 0 to `span_s`: "6 h", "2 d".
 [[nodiscard]] std::vector<Tick> time_ticks(double span_s);
-/// A moment of simulated time: "3.25 d".
-[[nodiscard]] std::string moment(double seconds);
+/// A moment of simulated time of `span_s` in all: "day 3.25".
+[[nodiscard]] std::string moment(double seconds, double span_s);
 
 /// The whole <figure>: title, unit, drawing, legend (both as HTML, may be empty).
 [[nodiscard]] std::string figure(std::string_view untrusted_title, std::string_view unit,

@@ -172,7 +172,7 @@ std::string plots(const Sweep& sweep, const std::vector<MainMetric>& metrics, st
   for (const MainMetric& metric : metrics)
     out += axes ? value_plot(sweep, metric, *axes) : row_plot(sweep, metric);
   if (out.empty())
-    return section("Pictures", "", empty("No main figure differs between variants."));
+    return section("Pictures", "", empty_note("No main figure differs between variants."));
   return section(
       "The figures that differ most",
       "Dots are means over the replications of a variant, whiskers their 95 % intervals.",
@@ -196,7 +196,8 @@ std::string keys_of(const Sweep::Variant& variant) {
 }
 
 std::string variants_table(const Sweep& sweep, const std::vector<MainMetric>& metrics) {
-  if (sweep.variants.empty()) return section("Variants", "", empty("The file has no variants."));
+  if (sweep.variants.empty())
+    return section("Variants", "", empty_note("The file has no variants."));
   std::string rows;
   const std::size_t count = std::min(sweep.variants.size(), kTableRowsMax);
   for (std::size_t i = 0; i < count; ++i) {
@@ -234,12 +235,13 @@ std::string difference_cell(const Sweep& sweep, const Sweep::Variant& variant,
 std::string differences(const Sweep& sweep, const std::vector<MainMetric>& metrics) {
   constexpr std::string_view kTitle = "Differences to variant 0";
   if (!sweep.compared)
-    return section(kTitle, "",
-                   empty(sweep.total > 1 && !sweep.missing().empty()
-                             ? "Not compared: variants are missing. Join the parts with kansoku "
-                               "simulate merge."
-                             : "The file has no comparisons."));
-  if (metrics.empty()) return section(kTitle, "", empty("No main figure differs."));
+    return section(
+        kTitle, "",
+        empty_note(sweep.total > 1 && !sweep.missing().empty()
+                       ? "Not compared: variants are missing. Join the parts with kansoku "
+                         "simulate merge."
+                       : "The file has no comparisons."));
+  if (metrics.empty()) return section(kTitle, "", empty_note("No main figure differs."));
   std::string rows;
   std::size_t count = 0;
   for (std::size_t i = 1; i < sweep.variants.size(); ++i) {

@@ -90,7 +90,7 @@ std::string section(std::string_view title, std::string_view hint, const std::st
                      hint.empty() ? "" : "<p class=\"hint\">" + escape(hint) + "</p>", content);
 }
 
-std::string empty(std::string_view why) {
+std::string empty_note(std::string_view why) {
   return fmt::format("<p class=\"empty\">{}</p>", escape(why));
 }
 
