@@ -22,7 +22,10 @@ const std::string kEvil = "</script><img src=x onerror=alert(1)>\" ' & {css}";
 std::string page_of(const Json& json) {
   const auto html = simulation_html(json);
   EXPECT_TRUE(html.has_value()) << (html ? "" : html.error().what);
-  return html ? *html : std::string{};
+  std::string out = html ? *html : std::string{};
+  for (auto at = out.find("&nbsp;"); at != std::string::npos; at = out.find("&nbsp;", at))
+    out.replace(at, 6, " ");
+  return out;
 }
 
 // A page is too long to be printed by a matcher.

@@ -54,7 +54,7 @@ const measured = JSON.stringify({
   marks: [...document.querySelectorAll(".plot")].map((node) => node.querySelectorAll("svg:not(.key) .mark").length),
   tags: [...document.querySelectorAll(".tag")].map((node) => node.textContent),
   tip: document.querySelector(".tip").textContent,
-  heading: document.querySelector("h1").textContent, background: getComputedStyle(document.body).backgroundColor,
+  heading: document.querySelector("h1").textContent.replaceAll("\u00a0", " "), background: getComputedStyle(document.body).backgroundColor,
 });
 document.querySelector(".tip").style.display = "none";
 document.body.dataset.measured = measured;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "export/internal/page.h"
 
@@ -11,6 +12,24 @@ namespace kansoku::exporter {
 namespace {
 
 constexpr std::size_t kNameColumnsMax = 80;
+
+// A number and its unit stay on one line.
+std::string unbroken(const std::string& html) {
+  constexpr std::array<std::string_view, 6> kUnits{"%", "min", "ms", "s", "h", "d"};
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  std::string out;
+  for (std::size_t i = 0; i < html.size(); ++i) {
+    bool joined = false;
+    if (html[i] == ' ' && i > 0 && html[i - 1] >= '0' && html[i - 1] <= '9')
+      for (const std::string_view unit : kUnits) {
+        const std::size_t after = i + 1 + unit.size();
+        joined = joined || (std::string_view(html).substr(i + 1).starts_with(unit) &&
+                            (after >= html.size() || !is_letter(html[after])));
+      }
+    out += joined ? "&nbsp;" : std::string(1, html[i]);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -105,9 +124,9 @@ std::string warnings(const std::vector<std::string>& untrusted) {
 std::string verdict(std::string_view heading, const std::vector<std::string>& leads,
                     const std::string& content, bool good) {
   std::string out = fmt::format("<section class=\"verdict {}\"><h1>{}</h1>",
-                                good ? "clean" : "neutral", escape(heading));
+                                good ? "clean" : "neutral", unbroken(escape(heading)));
   for (const std::string& lead : leads)
-    if (!lead.empty()) out += "<p class=\"lead\">" + escape(lead) + "</p>";
+    if (!lead.empty()) out += "<p class=\"lead\">" + unbroken(escape(lead)) + "</p>";
   return out + content + "</section>";
 }
 
