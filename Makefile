@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval simulate-eval faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store
+.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
+	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
@@ -54,6 +55,9 @@ simulate-eval: deps-test
 	cmake --build --preset release -j $(JOBS) --target bursts_eval
 	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval -
 	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval - --fits
+
+simulate-experiments: build
+	tests/simulate/experiments.py $(KANSOKU) build/experiments
 
 faults: deps-faults build
 	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)

@@ -54,7 +54,8 @@ constexpr Entry kCommands[]{
     {"jobs", "list the distributed jobs that run on this host", make_jobs},
     {"run", "run a program on the software GPU", make_run},
     {"gpu", "list the kernels of a file, run one on the software device, show devices", make_gpu},
-    {"simulate", "simulate a platform: fit, synthesise, replay and compare policies", make_simulate},
+    {"simulate", "simulate a platform: fit, synthesise, replay and compare policies",
+     make_simulate},
     {"probes", "list the probe packs and what they attach to", make_probes},
     {"doctor", "check what this host lets Kansoku observe, and how to mend the rest", make_doctor},
 };

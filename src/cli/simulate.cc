@@ -205,8 +205,13 @@ class Simulate final : public Command {
 
   [[nodiscard]] Result<int> replay() {
     FileLoader loader("", options_.skip_bad_rows);
-    TRY(const auto workload, read_replayed(replay_, loader));
-    if (!workload.graphs.empty()) return replay_graphs(replay_, workload, json_);
+    std::vector<sim::Workload> workloads;
+    for (const std::string& path : replay_.paths) {
+      TRY(auto workload, read_replayed(replay_, path, loader));
+      workloads.push_back(std::move(workload));
+    }
+    if (!workloads.front().graphs.empty() || workloads.size() > 1)
+      return replay_graphs(replay_, workloads, json_);
     TRY(const sim::Overrides set, overrides());
     TRY(const auto made, replay_experiment(replay_, set, loader));
     return simulate_and_deliver(made);

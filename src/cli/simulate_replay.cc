@@ -9,13 +9,15 @@
 #include "cli/commands.h"
 #include "simulate/graphs.h"
 #include "simulate/run.h"
+#include "stats/summary.h"
 
 namespace kansoku::cli {
 
 namespace sim = simulate;
 
 void declare_replay_options(CLI::App& app, ReplayOptions& options) {
-  app.add_option("trace", options.path, "a trace: docs/formats/workload.md")->required();
+  app.add_option("trace", options.paths, "a trace, or task graphs: docs/formats/workload.md")
+      ->required();
   app.add_option("--format", options.format, "force the trace's format");
   app.add_option("--slots", options.slots, "cluster: so many GPUs in one pool");
   app.add_option("--nodes", options.nodes, "cluster: a list of nodes (openb's CSV)");
@@ -33,13 +35,14 @@ void declare_replay_options(CLI::App& app, ReplayOptions& options) {
                  "task graphs: seconds that the workflow engine adds to each task");
 }
 
-Result<sim::Workload> read_replayed(const ReplayOptions& options, FileLoader& loader) {
+Result<sim::Workload> read_replayed(const ReplayOptions& options, const std::string& path,
+                                    FileLoader& loader) {
   if (!options.format.empty()) {
     const auto forced = sim::import::format_from_name(options.format);
     if (!forced) return Error{Code::kNotFound, "format \"" + options.format + "\": not known"};
     loader.force_format(*forced);
   }
-  return loader.workload(options.path);
+  return loader.workload(path);
 }
 
 Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const sim::Overrides& set,
@@ -47,10 +50,11 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
   if ((options.slots > 0) == !options.nodes.empty())
     return Error{Code::kCorrupt, "replay: the cluster is missing or given twice",
                  "give --slots GPUS, or --nodes FILE"};
+  const std::string& path = options.paths.front();
   // Through the same door as an experiment file: one set of checks.
   const auto quoted = [](const std::string& text) { return Json(text).dump(); };
-  TRY(const sim::Workload workload, loader.workload(options.path));
-  if (workload.jobs.empty()) return Error{Code::kCorrupt, options.path + ": no jobs"};
+  TRY(const sim::Workload workload, loader.workload(path));
+  if (workload.jobs.empty()) return Error{Code::kCorrupt, path + ": no jobs"};
   Nanos from = workload.jobs.front().submit, to = workload.jobs.back().submit;
   if (!options.from.empty()) {
     TRY(const Nanos begin, sim::offset_of(workload, options.from));
@@ -61,11 +65,11 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
     if (!span) return Error{Code::kCorrupt, "--span " + options.span + ": no span of time"};
     to = std::min(to, from + *span);
   }
-  if (to < from) return Error{Code::kNotFound, options.path + ": no jobs after " + options.from};
+  if (to < from) return Error{Code::kNotFound, path + ": no jobs after " + options.from};
   const double last_s = static_cast<double>((to - from).count()) / 1e9;
   std::string text = fmt::format(
       "name = {}\nhorizon = {}\ndrain = true\n[clusters.gpu]\nscheduler = {}\nplacement = {}\n",
-      quoted("replay of " + options.path), std::ceil(last_s) + 1, quoted(options.scheduler),
+      quoted("replay of " + path), std::ceil(last_s) + 1, quoted(options.scheduler),
       quoted(options.placement));
   text += options.slots > 0 ? fmt::format("slots = {}\n", options.slots)
                             : fmt::format("nodes_file = {}\n", quoted(options.nodes));
@@ -73,40 +77,74 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
                       options.clamp);
   if (!options.duration_cap.empty())
     text += fmt::format("duration_cap = {}\n", quoted(options.duration_cap));
-  text += fmt::format("[pipelines.trace.arrivals]\nkind = \"trace\"\nfile = {}\n",
-                      quoted(options.path));
+  text += fmt::format("[pipelines.trace.arrivals]\nkind = \"trace\"\nfile = {}\n", quoted(path));
   if (!options.from.empty()) text += fmt::format("from = {}\n", quoted(options.from));
   if (!options.span.empty()) text += fmt::format("span = {}\n", quoted(options.span));
   TRY(auto experiment, sim::parse_experiment(text, "replay", set, loader));
-  experiment.source = options.path;
+  experiment.source = path;
   return experiment;
 }
 
-Result<int> replay_graphs(const ReplayOptions& options, const sim::Workload& workload, bool json) {
+namespace {
+
+/// Median overhead a task of all graphs but one: what would be known of it beforehand.
+double learnt_overhead_s(const std::vector<sim::Workload>& workloads, std::size_t without) {
+  std::vector<double> overheads;
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const double overhead = i == without ? NAN : sim::overhead_per_task_s(workloads[i], 0);
+    if (std::isfinite(overhead)) overheads.push_back(std::max(overhead, 0.0));
+  }
+  return stats::median(overheads);
+}
+
+Result<double> makespan_s(const sim::Workload& workload, int cores, double overhead_s) {
+  TRY(const auto experiment, sim::graph_experiment(workload, 0, cores, overhead_s));
+  sim::RunControl control;
+  TRY(const auto run,
+      sim::run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
+  for (const sim::Metric& metric : run.metrics)
+    if (metric.name == "pipeline.graph.sojourn_mean_s") return metric.value;
+  return Error{Code::kInternal, "replay: no makespan"};
+}
+
+std::string error_text(double simulated, double recorded) {
+  return recorded > 0 ? fmt::format("{:+.1f} %", 100 * (simulated / recorded - 1)) : "-";
+}
+
+}  // namespace
+
+Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::Workload>& workloads,
+                          bool json) {
+  const bool learns = options.task_overhead_s < 0 && workloads.size() > 1;
   Json rows = Json::array();
   if (!json)
-    fmt::print("{:<28} {:>6} {:>14} {:>14} {:>9}\n", "graph", "tasks", "recorded s", "simulated s",
-               "error");
-  for (std::size_t i = 0; i < workload.graphs.size(); ++i) {
-    const double overhead = std::max(options.task_overhead_s, 0.0);
-    TRY(const auto experiment, sim::graph_experiment(workload, i, options.cores, overhead));
-    sim::RunControl control;
-    TRY(const auto run,
-        sim::run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
-    double makespan = 0;
-    for (const sim::Metric& metric : run.metrics)
-      if (metric.name == "pipeline.graph.sojourn_mean_s") makespan = metric.value;
-    const double recorded = workload.graphs[i].makespan_s;
-    const std::size_t tasks = experiment.pipelines.front().tasks.size();
+    fmt::print("{:<28} {:>6} {:>12} {:>12} {:>9}{}\n", "graph", "tasks", "recorded s",
+               "simulated s", "error", learns ? "   with overhead learnt from the others" : "");
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const sim::Workload& workload = workloads[i];
+    if (workload.graphs.size() != 1)
+      return Error{Code::kUnsupported, workload.source + ": not one task graph",
+                   "task graphs are replayed one a file"};
+    TRY(const double plain,
+        makespan_s(workload, options.cores, std::max(options.task_overhead_s, 0.0)));
+    const double recorded = workload.graphs[0].makespan_s;
     Json row = Json::object();
-    row.set("graph", workload.graphs[i].name).set("tasks", static_cast<std::uint64_t>(tasks));
-    row.set("simulated_s", makespan).set("recorded_s", recorded >= 0 ? Json(recorded) : Json());
-    row.set("overhead_per_task_s", sim::overhead_per_task_s(workload, i));
+    row.set("graph", workload.graphs[0].name).set("tasks", std::uint64_t{workload.jobs.size()});
+    row.set("recorded_s", recorded >= 0 ? Json(recorded) : Json()).set("simulated_s", plain);
+    row.set("overhead_per_task_s", sim::overhead_per_task_s(workload, 0));
+    std::string learnt_text;
+    if (learns) {
+      const double overhead = learnt_overhead_s(workloads, i);
+      TRY(const double learnt, makespan_s(workload, options.cores, overhead));
+      row.set("learnt_overhead_per_task_s", overhead).set("simulated_with_learnt_s", learnt);
+      learnt_text = fmt::format("   {:>12.1f} {:>9} ({:.2f} s a task)", learnt,
+                                error_text(learnt, recorded), overhead);
+    }
     rows.push(std::move(row));
     if (json) continue;
-    fmt::print("{:<28} {:>6} {:>14} {:>14.1f} {:>9}\n", workload.graphs[i].name, tasks,
-               recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", makespan,
-               recorded > 0 ? fmt::format("{:+.1f} %", 100 * (makespan / recorded - 1)) : "-");
+    fmt::print("{:<28} {:>6} {:>12} {:>12.1f} {:>9}{}\n", workload.graphs[0].name,
+               workload.jobs.size(), recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", plain,
+               error_text(plain, recorded), learnt_text);
   }
   if (json)
     fmt::print("{}\n", Json::object()

@@ -183,6 +183,13 @@ void print_summary(const Json& summary) {
   }
   if (replications == 1)
     fmt::print("one replication says nothing of chance: -r 20 gives intervals\n");
+  if (summary.at("drains").as_bool())
+    for (std::size_t i = 0; i < metrics.size(); ++i)
+      if (metrics.at(i).at("name").as_string().ends_with(".unfinished") &&
+          metrics.at(i).at("mean").as_double() > 0)
+        fmt::print("warning: {} = {}: not done after {} times the horizon\n",
+                   metrics.at(i).at("name").as_string(),
+                   shown(metrics.at(i).at("mean").as_double()), simulate::kDrainHorizonsMax + 1);
   if (const auto dropped = summary.at("records_dropped").as_int(); dropped > 0)
     fmt::print("warning: {} records beyond records_max were not kept\n", dropped);
 }

@@ -84,7 +84,7 @@ Json summarize(const Experiment& experiment, const Replications& replications) {
   out.set("horizon_s", seconds(experiment.horizon)).set("warmup_s", seconds(experiment.warmup));
   const auto& finished = replications.finished;
   out.set("replications", static_cast<std::uint64_t>(finished.size()));
-  out.set("stopped", replications.stopped);
+  out.set("stopped", replications.stopped).set("drains", experiment.drain);
   std::uint64_t events = 0, dropped = 0;
   for (const Replication& replication : finished) {
     events += replication.events;

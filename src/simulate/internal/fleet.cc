@@ -216,7 +216,7 @@ void Fleet::report(Nanos now, int points, std::vector<Metric>& metrics,
   for (std::uint32_t family = 0; family < experiment_.models.size(); ++family) {
     const ModelsSpec& spec = experiment_.models[family];
     double performance = 0, loss = 0, unit_hours = 0, retrainings = 0, promoted = 0, refused = 0,
-           back = 0, staleness = 0, untouched = 0;
+           back = 0, staleness = 0, untouched = 0, size = 0, inference = 0, robustness = 0;
     for (const auto& model : models_) {
       if (model->family != family) continue;
       account(*model, end);
@@ -228,6 +228,9 @@ void Fleet::report(Nanos now, int points, std::vector<Metric>& metrics,
       refused += model->refused;
       back += model->rolled_back;
       staleness += end - model->trained_s;
+      size += model->metrics.size_bytes;
+      inference += model->metrics.inference_s;
+      robustness += model->metrics.robustness;
       untouched += model->drift.integral(0, warmup_s_, end);
     }
     const double count = spec.count;
@@ -243,6 +246,10 @@ void Fleet::report(Nanos now, int points, std::vector<Metric>& metrics,
     add("rolled_back", back);
     add("retraining_unit_hours", unit_hours);
     add("staleness_mean_s", staleness / count);
+    // Of the models deployed at the end.
+    add("size_bytes_mean", size / count);
+    add("inference_mean_s", inference / count);
+    add("robustness_mean", robustness / count);
     add("loss_hours_avoided", avoided);
     add("loss_hours_avoided_per_unit_hour", unit_hours > 0 ? avoided / unit_hours : 0);
     if (spec.value_per_loss_hour > 0)

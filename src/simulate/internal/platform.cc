@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kTriggeredRuns = std::uint64_t{1} << 63;  // random indices of retrainings
 constexpr int kProgressSteps = 200;
-constexpr int kDrainStepsMax = 100 * kProgressSteps;
+constexpr int kStepsMax = (1 + kDrainHorizonsMax) * kProgressSteps;
 
 Nanos nanos(double seconds) {
   constexpr double kMost = 9e18;
@@ -65,6 +65,13 @@ struct Platform::Task {
   std::uint32_t group{0};
   Spans wait, execution;
   std::uint64_t restarts{0}, failed{0};
+};
+
+/// How far a task has come over its attempts.
+struct Platform::Attempts {
+  Nanos left{0};
+  int failures{0};  // of nodes
+  TaskRecord record;
 };
 
 struct Platform::Storage {
@@ -280,6 +287,11 @@ double Platform::duration_of(const PipelineRun& run, const Task& task,
   return spec.curve_a * std::exp(std::log(spec.curve_b) * std::log(bytes)) + spec.curve_c + drawn;
 }
 
+double Platform::bytes_to_read(const PipelineRun& run, const Task& task) {
+  if (task.store == nullptr) return 0;
+  return task.spec->read_bytes < 0 ? run.asset_bytes : task.spec->read_bytes;
+}
+
 Demand Platform::demand_of(const PipelineRun& run, const Pipeline& pipeline,
                            const Task& task) const {
   const TaskSpec& spec = *task.spec;
@@ -376,98 +388,99 @@ void Platform::note(const PipelineRun& run, std::uint32_t task, const TaskRecord
   records_->add(full);
 }
 
+bool Platform::skips(const PipelineRun& run, const Task& task, const RandomBlocks::Block& block) {
+  const double probability = task.spec->probability;
+  return run.stopped || (probability < 1 && RandomBlocks::uniform(block[1]) >= probability);
+}
+
+/// Books what a task had done when its place was taken away. False if it may not try again.
+bool Platform::take_setback(PipelineRun& run, const Claim& claim, const ClusterSpec& cluster,
+                            double done_s, Attempts& attempts) {
+  TaskRecord& record = attempts.record;
+  if (record.restarts < UINT16_MAX) ++record.restarts;
+  const Nanos kept = cluster.lost_work == LostWork::kNone ? nanos(done_s)
+                     : cluster.lost_work == LostWork::kSinceCheckpoint
+                         ? nanos(std::floor(done_s / cluster.checkpoint_s) * cluster.checkpoint_s)
+                         : Nanos{0};
+  attempts.left -= std::min(attempts.left, kept);
+  if (!claim.node_failed() || ++attempts.failures <= cluster.retries_max) return true;
+  record.end = run.end = TaskEnd::kFailed;
+  run.stopped = true;
+  return false;
+}
+
+/// The task that this one's process goes on with, or UINT32_MAX; starts processes for the others
+/// that are ready now.
+std::uint32_t Platform::follow(PipelineRun& run, std::uint32_t index) {
+  const Pipeline& pipeline = *pipelines_[run.pipeline];
+  if (pipeline.spec.chain) return index + 1;
+  std::uint32_t next = UINT32_MAX;
+  std::vector<std::uint32_t> others;
+  for (const std::uint32_t child : pipeline.tasks[index].children) {
+    if (--run.parents_left[child] > 0) continue;
+    if (next == UINT32_MAX)
+      next = child;
+    else
+      others.push_back(child);
+  }
+  for (const std::uint32_t other : others)
+    env_.start(work(env_, run, other));
+  return next;
+}
+
 /// Executes a task, then what it makes ready: the first follower itself, the others as processes of
 /// their own.
 des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32_t index) {
   Pipeline& pipeline = *pipelines_[run.pipeline];
-  for (;;) {
+  while (index != UINT32_MAX) {
     Task& task = pipeline.tasks[index];
-    const TaskSpec& spec = *task.spec;
     const RandomBlocks::Block block =
         task.draws ? task.blocks.at(run.random_index) : RandomBlocks::Block{};
-    const bool skipped = run.stopped || (spec.probability < 1 &&
-                                         RandomBlocks::uniform(block[1]) >= spec.probability);
-    if (!skipped) {
+    if (!skips(run, task, block)) {
       Storage* const store = task.store;
-      const double to_read = spec.read_bytes < 0 ? run.asset_bytes : spec.read_bytes;
-      if (store != nullptr && to_read > 0) {
+      if (const double bytes = bytes_to_read(run, task); bytes > 0) {
         des::Held stream;
         if (store->spec.streams > 0) stream = co_await store->streams.request();
-        store->bytes_read += to_read;
-        co_await env.timeout(nanos(to_read / store->spec.read_bytes_per_s));
+        store->bytes_read += bytes;
+        co_await env.timeout(nanos(bytes / store->spec.read_bytes_per_s));
       }
-      Nanos left = nanos(duration_of(run, task, block));
-      TaskRecord record;
+      Attempts attempts;
+      attempts.left = nanos(duration_of(run, task, block));
+      TaskRecord& record = attempts.record;
       record.queued = env.now();
       Demand demand = demand_of(run, pipeline, task);
-      int failures = 0;
-      for (;;) {
-        demand.waiting.estimate = left;
+      for (bool again = true; again;) {
+        demand.waiting.estimate = attempts.left;
         Claim claim(*task.cluster, demand);
         co_await claim;
         record.started = env.now();
-        if (!claim.held()) {  // taken away again before it could begin
-          if (record.restarts < UINT16_MAX) ++record.restarts;
-          continue;
-        }
         record.units = static_cast<std::uint32_t>(task.cluster->units_of(demand));
         const double speed = claim.speed();
-        const Nanos span = speed == 1 ? left : nanos(seconds(left) / speed);
+        const Nanos span = speed == 1 ? attempts.left : nanos(seconds(attempts.left) / speed);
         claim.expect_end(env.now() + span);
-        co_await env.timeout(span);
+        if (claim.held()) co_await env.timeout(span);  // else taken away before it could begin
         const Nanos ran = env.now() - record.started;
         run.unit_seconds += seconds(ran) * record.units;
-        if (claim.held()) {
-          claim.release();
-          break;
-        }
-        if (record.restarts < UINT16_MAX) ++record.restarts;
-        const ClusterSpec& cluster = task.cluster->spec();
-        const double done_s = seconds(ran) * speed;
-        if (cluster.lost_work == LostWork::kNone)
-          left -= std::min(left, nanos(done_s));
-        else if (cluster.lost_work == LostWork::kSinceCheckpoint)
-          left -= std::min(left,
-                           nanos(std::floor(done_s / cluster.checkpoint_s) * cluster.checkpoint_s));
-        if (claim.node_failed() && ++failures > cluster.retries_max) {
-          record.end = run.end = TaskEnd::kFailed;
-          run.stopped = true;
-          break;
-        }
+        again = !claim.held() &&
+                take_setback(run, claim, task.cluster->spec(), seconds(ran) * speed, attempts);
+        claim.release();
       }
       record.ended = env.now();
-      if (record.end == TaskEnd::kDone && store != nullptr && spec.write_bytes > 0) {
+      if (const double bytes = task.spec->write_bytes; bytes > 0 && record.end == TaskEnd::kDone) {
         des::Held stream;
         if (store->spec.streams > 0) stream = co_await store->streams.request();
-        store->bytes_written += spec.write_bytes;
-        co_await env.timeout(nanos(spec.write_bytes / store->spec.write_bytes_per_s));
+        store->bytes_written += bytes;
+        co_await env.timeout(nanos(bytes / store->spec.write_bytes_per_s));
       }
-      if (record.end == TaskEnd::kDone && spec.kind != TaskKind::kCustom)
+      if (record.end == TaskEnd::kDone && task.spec->kind != TaskKind::kCustom)
         apply_effects(run, task, block);
       note(run, index, record, task);
     }
-    const bool last = --run.tasks_left == 0;
-    if (last) {
+    if (--run.tasks_left == 0) {
       finish(run);
       co_return;
     }
-    if (pipeline.spec.chain) {
-      ++index;
-      continue;
-    }
-    std::uint32_t next = UINT32_MAX;
-    std::vector<std::uint32_t> others;
-    for (const std::uint32_t child : task.children) {
-      if (--run.parents_left[child] > 0) continue;
-      if (next == UINT32_MAX)
-        next = child;
-      else
-        others.push_back(child);
-    }
-    for (const std::uint32_t other : others)
-      env.start(work(env, run, other));
-    if (next == UINT32_MAX) co_return;
-    index = next;
+    index = follow(run, index);
   }
 }
 
@@ -509,7 +522,7 @@ Result<void> Platform::run(RunControl& control) {
   std::uint64_t events = 0;
   for (int i = 1;; ++i) {
     const bool past = i > kProgressSteps;
-    if (past && (!experiment_.drain || runs_in_system_ == 0 || i > kDrainStepsMax)) break;
+    if (past && (!experiment_.drain || runs_in_system_ == 0 || i > kStepsMax)) break;
     env_.run_until(i == kProgressSteps ? experiment_.horizon : i * step);
     control.events += env_.event_count() - events;
     events = env_.event_count();
@@ -600,6 +613,10 @@ void Platform::report_pipelines(Replication& out) {
     add("failed", static_cast<double>(pipeline->failed));
     add("refused", static_cast<double>(pipeline->refused));
     add("dropped", static_cast<double>(pipeline->dropped));
+    // Still in the system at the end: waiting or running.
+    add("unfinished",
+        static_cast<double>(pipeline->arrived - pipeline->finished - pipeline->failed -
+                            pipeline->refused - pipeline->dropped));
     if (pipeline->spec.jobs && counted > 0)
       add("offered_load", pipeline->offered_unit_seconds / counted /
                               static_cast<double>(std::max<std::int64_t>(

@@ -62,6 +62,7 @@ class Platform final : public Retrainer {
   void lose_a_run_for_test() { --runs_in_system_; }
 
  private:
+  struct Attempts;
   struct Task;
   struct Pipeline;
   struct Storage;
@@ -72,6 +73,13 @@ class Platform final : public Retrainer {
 
   des::Process arrive(des::Environment& env, std::uint32_t pipeline);
   des::Process work(des::Environment& env, PipelineRun& run, std::uint32_t task);
+  [[nodiscard]] static bool skips(const PipelineRun& run, const Task& task,
+                                  const RandomBlocks::Block& block);
+  [[nodiscard]] static double bytes_to_read(const PipelineRun& run, const Task& task);
+  [[nodiscard]] static bool take_setback(PipelineRun& run, const Claim& claim,
+                                         const ClusterSpec& cluster, double done_s,
+                                         Attempts& attempts);
+  [[nodiscard]] std::uint32_t follow(PipelineRun& run, std::uint32_t index);
   PipelineRun& new_run(std::uint32_t pipeline, std::uint64_t random_index);
   void begin(PipelineRun& run);
   void finish(PipelineRun& run);
