@@ -39,7 +39,7 @@ double span_of(const TimeChart& chart) {
 }
 
 std::pair<double, double> range_of(const TimeChart& chart) {
-  double low = INFINITY, high = -INFINITY;
+  double low = kInfinity, high = -kInfinity;
   for (const auto& line : chart.lines)
     for (const double value : line.values) {
       if (!std::isfinite(value)) continue;

@@ -32,7 +32,7 @@ bool is_drawn(const RowChart& chart, const Figure& mark) {
 }
 
 struct Range {
-  double low{INFINITY}, high{-INFINITY};
+  double low{kInfinity}, high{-kInfinity};
   void add(double value) {
     low = std::min(low, value);
     high = std::max(high, value);

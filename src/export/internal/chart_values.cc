@@ -49,7 +49,7 @@ void set_x(Area& area, const std::vector<double>& places) {
 }
 
 bool set_y(const ValueChart& chart, Area& area) {
-  double low = INFINITY, high = -INFINITY;
+  double low = kInfinity, high = -kInfinity;
   for (const auto& series : chart.series)
     for (const auto& [x, figure] : series.points) {
       if (!figure.known) continue;
@@ -115,7 +115,7 @@ std::string draw(const ValueChart& chart) {
 }
 
 std::string draw(const PairChart& chart) {
-  double low = INFINITY, high = -INFINITY;
+  double low = kInfinity, high = -kInfinity;
   std::vector<PairChart::Point> points;
   for (const auto& point : chart.points) {
     if (!(point.x > kLogLeast && point.y > kLogLeast) || points.size() == kPointsMax) continue;

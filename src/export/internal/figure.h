@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include "common/json.h"
 
 namespace kansoku::exporter {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What a number counts; decides how it is written.
 /// kPoints: differences of shares, in points of a per cent.

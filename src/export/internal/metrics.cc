@@ -55,10 +55,10 @@ constexpr std::array<Words, 26> kWords{{
 }  // namespace
 
 const Figure& Entity::figure(std::string_view metric) const {
-  static const Figure unknown;
+  static const Figure kUnknown;
   const auto found = std::find_if(figures.begin(), figures.end(),
                                   [&](const Figure& figure) { return figure.name == metric; });
-  return found == figures.end() ? unknown : *found;
+  return found == figures.end() ? kUnknown : *found;
 }
 
 std::vector<Figure> figures_of(const Json& untrusted_list) {
@@ -93,9 +93,9 @@ Metrics Metrics::from(const Json& untrusted_list) {
 }
 
 const std::vector<Entity>& Metrics::of(std::string_view kind) const {
-  static const std::vector<Entity> none;
+  static const std::vector<Entity> kNone;
   const auto found = by_kind_.find(kind);
-  return found == by_kind_.end() ? none : found->second;
+  return found == by_kind_.end() ? kNone : found->second;
 }
 
 std::vector<std::string> Metrics::kinds() const {

@@ -108,7 +108,7 @@ void read_differences(const Json& list, Sweep& out) {
 }
 
 double spread_of(const Sweep& sweep, const std::string& metric) {
-  double low = INFINITY, high = -INFINITY, size = 0;
+  double low = kInfinity, high = -kInfinity, size = 0;
   for (const Sweep::Variant& variant : sweep.variants) {
     const Figure& figure = variant.figure(metric);
     if (!figure.known) continue;
@@ -122,17 +122,17 @@ double spread_of(const Sweep& sweep, const std::string& metric) {
 }  // namespace
 
 const Figure& Sweep::Variant::figure(std::string_view metric) const {
-  static const Figure unknown;
+  static const Figure kUnknown;
   const auto found = figures.find(metric);
-  return found == figures.end() ? unknown : found->second;
+  return found == figures.end() ? kUnknown : found->second;
 }
 
 const Figure& Sweep::difference(std::size_t variant, std::string_view metric) const {
-  static const Figure unknown;
+  static const Figure kUnknown;
   const auto row = differences.find(variant);
-  if (row == differences.end()) return unknown;
+  if (row == differences.end()) return kUnknown;
   const auto found = row->second.find(metric);
-  return found == row->second.end() ? unknown : found->second;
+  return found == row->second.end() ? kUnknown : found->second;
 }
 
 std::string Sweep::label(const std::vector<std::string>& values) const {
