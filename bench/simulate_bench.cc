@@ -21,6 +21,7 @@
 #include "common/parse.h"
 #include "common/result.h"
 #include "simulate_models.h"
+#include "simulate_platform.h"
 
 namespace kansoku::bench {
 namespace {
@@ -133,7 +134,8 @@ std::size_t peak_bytes() {
 }
 
 // First of all, so that the peak is its own.
-void memory(const Size& size) {
+std::string memory(const Size& size) {
+  std::string lines;
   for (const double count : {1e5, 1e6}) {
     PipelineOptions options;
     options.pipelines = size.scaled(count);
@@ -141,12 +143,13 @@ void memory(const Size& size) {
     const std::size_t before = peak_bytes();
     const PipelineRun run = run_pipelines(options);
     const std::size_t grown = peak_bytes() - before;
-    fmt::print(
+    lines += fmt::format(
         "bench simulate/pipelines_memory bytes_per_pipeline_without_records={:.3f} pipelines={} "
         "frame_pool_bytes={} resident_growth_bytes={}\n",
         static_cast<double>(run.frame_bytes) / options.pipelines, options.pipelines,
         run.frame_bytes, grown);
   }
+  return lines;
 }
 
 // SimPy's means over 10 seeds of 100,000 pipelines and their 95 % half-widths, recorded once:
@@ -198,10 +201,12 @@ bool equal_results(const Size& size) {
 }
 
 Result<void> run(const Size& size) {
-  memory(size);
-  const bool equal = equal_results(size);
+  const std::string memory_lines = memory(size);
   TRY_VOID(mm50(size));
   TRY_VOID(pipelines(size));
+  TRY_VOID(platform_year(size.pairs, size.share, processor_seconds));
+  fmt::print("{}", memory_lines);
+  const bool equal = equal_results(size);
   // Only full lengths can be compared: shorter runs start empty and see fewer long trainings.
   if (!equal && size.share >= 1)
     return Error{Code::kInternal, "bench simulate: results differ from SimPy's"};

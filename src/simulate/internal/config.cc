@@ -27,12 +27,14 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-Json replaced(const Json& value, std::string_view path, const Json& with) {
+/// `value` with what is at `path` replaced; `missing` is set if a list has no such index.
+Json replaced(const Json& value, std::string_view path, const Json& with, bool& missing) {
   const std::size_t dot = path.find_first_of(".[");
   const std::string head(path.substr(0, dot));
   if (!path.empty() && path.front() == '[') {
     const std::size_t close = path.find(']');
     const auto index = parse_int<std::size_t>(path.substr(1, close - 1));
+    missing = missing || !value.is_array() || !index || *index >= value.size();
     Json out = Json::array();
     for (std::size_t i = 0; i < value.size(); ++i) {
       if (!index || i != *index) {
@@ -41,7 +43,7 @@ Json replaced(const Json& value, std::string_view path, const Json& with) {
       }
       std::string_view rest = path.substr(close + 1);
       if (!rest.empty() && rest.front() == '.') rest.remove_prefix(1);
-      out.push(rest.empty() ? with : replaced(value.at(i), rest, with));
+      out.push(rest.empty() ? with : replaced(value.at(i), rest, with, missing));
     }
     return out;
   }
@@ -50,7 +52,7 @@ Json replaced(const Json& value, std::string_view path, const Json& with) {
     out.set(head, with);
   } else {
     const std::string_view rest = path.substr(path[dot] == '.' ? dot + 1 : dot);
-    out.set(head, replaced(value.at(head), rest, with));
+    out.set(head, replaced(value.at(head), rest, with, missing));
   }
   return out;
 }
@@ -301,12 +303,11 @@ Result<Json> with_overrides(Json document,
     Json with = value ? value->at("value") : Json(text);
     if (path.empty() || path.size() > 512 || std::count(path.begin(), path.end(), '.') > 32)
       return Error{Code::kCorrupt, "override \"" + path + "\": no such key"};
-    // A clone with the path replaced; a list index beyond the list changes nothing.
-    Json changed = replaced(document, path, with);
-    if (changed.dump() == document.dump() && path.find('[') != std::string::npos) {
-      return Error{Code::kCorrupt, "override \"" + path + "\": changes nothing",
+    bool missing = false;
+    Json changed = replaced(document, path, with, missing);
+    if (missing)
+      return Error{Code::kCorrupt, "override \"" + path + "\": there is no such element",
                    "an index of a list counts from 0 and must exist"};
-    }
     document = std::move(changed);
   }
   return document;
