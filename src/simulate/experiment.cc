@@ -517,6 +517,7 @@ ModelsSpec Reader::models(const std::string& name, Config config) {
   models.count = static_cast<std::uint32_t>(config.integer("count", 1, 1, 1'000'000));
   models.pipeline = index_of(config, "pipeline", pipeline_names_, "pipeline");
   models.performance = config.distribution("performance", 1);
+  models.age = config.distribution("age", 0);
   models.drift = drift(config.table("drift"));
   trigger(models, config);
   config.finish();

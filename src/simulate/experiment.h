@@ -143,7 +143,8 @@ struct ModelsSpec {
   std::string name;
   std::uint32_t count{1};
   std::uint32_t pipeline{0};        // that retrains
-  stats::Distribution performance;  // at the start
+  stats::Distribution performance;  // at training
+  stats::Distribution age;          // seconds since training, at the start
   DriftSpec drift;
   TriggerKind trigger{TriggerKind::kNever};
   double period_s{0}, loss{0}, loss_hours{0};

@@ -60,6 +60,8 @@ Estimate estimate(const std::vector<double>& values) {
   for (const double value : values)
     squares += (value - out.mean) * (value - out.mean);
   out.sd = std::sqrt(squares / (out.n - 1));
+  // The rounding of equal values is no spread.
+  if (out.sd <= 1e-12 * std::abs(out.mean)) out.sd = 0;
   const double half = stats::student_quantile(0.975, out.n - 1) * out.sd / std::sqrt(out.n);
   out.low -= half;
   out.high += half;

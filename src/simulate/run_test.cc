@@ -307,6 +307,38 @@ period = "5d"
   EXPECT_NEAR(metric(run, "models.m.retraining_unit_hours"), 3721 / 3600.0, 1e-9);
 }
 
+TEST(Run, ModelsStartAtTheirAge) {
+  // Half of a plain logistic of floor 0.4 is lost 10 days after training; deployed 4 days old.
+  const Experiment experiment = parsed(R"(horizon = "20d"
+[clusters.c]
+slots = 1
+[pipelines.p]
+[[pipelines.p.tasks]]
+kind = "train"
+cluster = "c"
+duration = 1
+performance = 0.9
+[models.m]
+pipeline = "p"
+performance = 0.9
+age = "4d"
+drift = {kind = "gradual", floor = 0.4, rate_per_day = 2.0, inflection = "10d"}
+trigger = "threshold"
+loss = 0.2
+)");
+  const Replication run = simulated(experiment);
+  ASSERT_EQ(run.records->size(), 2U);
+  EXPECT_NEAR(static_cast<double>((*run.records)[0].queued.count()) / 86400e9, 6, 1e-6);
+  EXPECT_NEAR(static_cast<double>((*run.records)[1].queued.count()) / 86400e9, 16, 1e-3);
+}
+
+TEST(Estimate, RoundingIsNoSpread) {
+  const Estimate same = estimate({0.1 + 0.2, 0.3, 0.3});
+  EXPECT_EQ(same.low, same.high);
+  const Estimate two = estimate({1, 3});
+  EXPECT_NEAR(two.high - two.mean, 12.7062, 1e-4);  // t of 1 degree, sd sqrt(2), over sqrt(2)
+}
+
 TEST(Run, BrokenInvariantsNameTimeAndEntity) {
   const Experiment experiment = parsed(kMmc, {{"horizon", "100"}, {"warmup", "0"}});
   auto platform = Platform::make(experiment, 0, {}).value();

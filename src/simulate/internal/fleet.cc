@@ -35,12 +35,14 @@ Fleet::Fleet(des::Environment& env, const Experiment& experiment, std::uint64_t 
     performance_.emplace_back(kSpans, 0.0);
     for (std::uint32_t i = 0; i < spec.count; ++i) {
       RandomStream random(seed, fmt::format("drift of {} {}", spec.name, i));
-      const double start = random.uniform();
+      const double start = random.uniform(), age = random.uniform();
       models_.push_back(std::make_unique<DeployedModel>(Drift(spec.drift, horizon_s_, random)));
       DeployedModel& model = *models_.back();
       model.family = family;
       model.index = i;
       model.metrics.performance = spec.performance.draw(start);
+      model.trained_s = -spec.age.draw(age);
+      model.first_trained_s = model.trained_s;
     }
   }
 }
@@ -102,8 +104,8 @@ std::vector<double> Fleet::plan_oracle(const DeployedModel& model) const {
   std::vector<double> best(size, 0);
   std::vector<int> next(size, -1);
   for (int i = steps; i >= 0; --i) {
-    const double trained = i * step;
-    const double serves = i == 0 ? 0 : std::min(horizon_s_, trained + run_s);
+    const double trained = i == 0 ? model.trained_s : i * step;
+    const double serves = i == 0 ? 0 : std::min(horizon_s_, i * step + run_s);
     double area = 0, reached = serves;
     double least = kNever;
     int follower = -1;
@@ -231,7 +233,7 @@ void Fleet::report(Nanos now, int points, std::vector<Metric>& metrics,
       size += model->metrics.size_bytes;
       inference += model->metrics.inference_s;
       robustness += model->metrics.robustness;
-      untouched += model->drift.integral(0, warmup_s_, end);
+      untouched += model->drift.integral(model->first_trained_s, warmup_s_, end);
     }
     const double count = spec.count;
     const double loss_hours = loss / 3600, avoided = (untouched - loss) / 3600;

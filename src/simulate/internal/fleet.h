@@ -28,8 +28,8 @@ struct DeployedModel {
   explicit DeployedModel(Drift its_drift) : drift(std::move(its_drift)) {}
   std::uint32_t family{0}, index{0};
   Drift drift;
-  ModelMetrics metrics;  // performance: at the time of its training
-  double trained_s{0};
+  ModelMetrics metrics;                     // performance: at the time of its training
+  double trained_s{0}, first_trained_s{0};  // negative: before the simulation
   std::optional<std::pair<ModelMetrics, double>> previous;  // and when it was trained
   double accounted_s{0};                                    // up to where the sums below go
   double performance_seconds{0}, loss_seconds{0};
