@@ -373,8 +373,7 @@ TEST(Run, StopsWhenAsked) {
 
 /// Everything at once: gangs on nodes that fail, preemption, quotas, graphs, stores, drifting
 /// models.
-std::string everything(const std::string& scheduler, const std::string& placement, int seed) {
-  return fmt::format(R"(seed = {2}
+constexpr std::string_view kEverything = R"(seed = {2}
 horizon = "20d"
 drain = true
 [clusters.gpu]
@@ -441,8 +440,9 @@ performance = 0.9
 drift = {{kind = "sudden", every = "4d", jump = 0.05}}
 trigger = "threshold"
 loss = 0.05
-)",
-                     scheduler, placement, seed);
+)";
+std::string everything(const std::string& scheduler, const std::string& placement, int seed) {
+  return fmt::format(kEverything, scheduler, placement, seed);
 }
 
 class Everything : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};

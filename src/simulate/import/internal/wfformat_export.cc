@@ -9,9 +9,9 @@
 
 #include "common/json.h"
 #include "simulate/import/internal/formats.h"
-#include "simulate/workload/number.h"
 #include "simulate/import/internal/rows.h"
 #include "simulate/import/internal/wfformat.h"
+#include "simulate/workload/number.h"
 
 namespace kansoku::simulate::import {
 namespace {
