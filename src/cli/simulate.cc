@@ -17,6 +17,7 @@
 #include "export/simulation_html.h"
 #include "simulate/import/import.h"
 #include "simulate/summary.h"
+#include "simulate/synthesize.h"
 #include "simulate/workload/model.h"
 #include "sys/fd.h"
 
@@ -138,7 +139,13 @@ class Simulate final : public Command {
 
   void declare_synth(CLI::App& app) {
     CLI::App* const synth = app.add_subcommand("synth", "draw a trace from a fitted model");
-    synth->add_option("model", path_, "a model of `simulate fit -o`, or of assets")->required();
+    synth
+        ->add_option(
+            "model", path_,
+            "a model of `simulate fit -o`, or of assets; or an experiment (.toml): its pipelines")
+        ->required();
+    synth->add_option("--set", set_, "experiments: KEY=VALUE replaces a value of the file")
+        ->type_name("KEY=VALUE");
     synth->add_option("--span", span_, "how long [7d]");
     synth->add_option("--count", count_, "assets: how many [1000]");
     synth->add_option("--seed", seed_, "[1]");
@@ -331,7 +338,16 @@ class Simulate final : public Command {
     return kExitOk;
   }
 
-  [[nodiscard]] Result<int> synth() {
+  [[nodiscard]] Result<std::string> synthesized_pipelines() {
+    TRY(const auto loaded, experiment({}));
+    TRY(const sim::Workload drawn, sim::synthesize_pipelines(loaded));
+    const auto format = sim::import::format_from_name(format_.empty() ? "plain" : format_);
+    if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+    return sim::import::export_workload(*format, drawn);
+  }
+
+  [[nodiscard]] Result<std::string> synthesized() {
+    if (path_.ends_with(".toml")) return synthesized_pipelines();
     TRY(const Json json, read_json(path_));
     std::string text;
     if (json.at("schema").as_string() == "kansoku.asset_model/1") {
@@ -351,6 +367,11 @@ class Simulate final : public Command {
       for (const std::string& note : drawn.bad_row_notes)
         fmt::print(stderr, "kansoku: synth: {}\n", note);
     }
+    return text;
+  }
+
+  [[nodiscard]] Result<int> synth() {
+    TRY(const std::string text, synthesized());
     if (output_.empty()) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       return kExitOk;

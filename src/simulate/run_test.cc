@@ -5,11 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "simulate/experiments_for_test.h"
 #include "simulate/graphs.h"
 #include "simulate/internal/level.h"
 #include "simulate/internal/platform.h"
 #include "simulate/summary.h"
+#include "simulate/synthesize.h"
 
 namespace kansoku::simulate {
 namespace {
@@ -470,6 +476,53 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& policies) {
       return fmt::format("{}_{}", std::get<0>(policies.param), std::get<1>(policies.param));
     });
+
+TEST(Synthesize, DrawsWhatTheSimulationDraws) {
+  const Experiment experiment = parsed(R"(horizon = 4000
+drain = true
+[clusters.c]
+slots = 100000
+[stores.s]
+read_bandwidth = 1e30
+[pipelines.p]
+asset_bytes = {family = "lognormal", sigma = 1.0, scale = 1e6}
+arrivals = {kind = "poisson", per_hour = 360}
+[[pipelines.p.tasks]]
+name = "a"
+cluster = "c"
+duration = {family = "gamma", a = 2.0, scale = 10.0}
+store = "s"
+reads = "asset"
+[[pipelines.p.tasks]]
+name = "b"
+cluster = "c"
+probability = 0.5
+duration = {family = "exponential", scale = 5.0}
+[[pipelines.p.tasks]]
+name = "c"
+cluster = "c"
+curve = {a = 0.1, b = 1.2}
+)");
+  const Replication run = simulated(experiment);
+  std::map<std::string, std::vector<Nanos>> simulated_durations, drawn_durations;
+  for (std::uint64_t i = 0; i < run.records->size(); ++i) {
+    const TaskRecord& record = (*run.records)[i];
+    simulated_durations[experiment.pipelines[0].tasks[record.task].name].push_back(record.ended -
+                                                                                   record.started);
+  }
+  const auto drawn = synthesize_pipelines(experiment);
+  ASSERT_TRUE(drawn);
+  for (const Job& job : drawn->jobs)
+    drawn_durations[drawn->names[job.name]].push_back(job.duration);
+  for (auto* durations : {&simulated_durations, &drawn_durations})
+    for (auto& [name, values] : *durations)
+      std::sort(values.begin(), values.end());
+  EXPECT_EQ(drawn_durations, simulated_durations);
+  EXPECT_GT(drawn_durations["a"].size(), drawn_durations["b"].size() + 100);
+  EXPECT_EQ(drawn->graphs.size(), drawn_durations["a"].size());
+  EXPECT_EQ(drawn->edges.size(), drawn->jobs.size() - drawn->graphs.size());
+  EXPECT_GT(drawn->jobs.front().read_bytes, 0);
+}
 
 TEST(Graphs, ReplayATaskGraphOnItsMachine) {
   Workload workload = workload_of({{0, 4}, {0, 3}, {0, 2}, {0, 1}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "export/internal/chart.h"
@@ -285,6 +286,23 @@ std::string hours_section(const Json& untrusted) {
                  hours_plot(hours));
 }
 
+/// Mean arrivals in each hour of the week, recorded and drawn; empty if the file has none.
+std::string week_plot(const Json& arrivals) {
+  const Json profile = arrivals.at("per_hour_of_week");
+  TimeChart chart;
+  chart.title = "Arrivals an hour over the week, from Monday 0:00";
+  chart.step_s = 3600;
+  for (const auto& [key, name] :
+       {std::pair("source", "recorded"), std::pair("synthetic", "model")}) {
+    const Json values = profile.at(key);
+    TimeChart::Line line{name, {}};
+    for (std::size_t i = 0; i < std::min<std::size_t>(values.size(), 168); ++i)
+      line.values.push_back(values.at(i).as_double(std::numeric_limits<double>::quiet_NaN()));
+    if (!line.values.empty()) chart.lines.push_back(std::move(line));
+  }
+  return chart.lines.empty() ? "" : draw(chart);
+}
+
 std::string arrivals(const Fit& fit) {
   if (fit.statistics.empty())
     return section("Arrivals", "", empty_note("The file has no statistics of the arrivals."));
@@ -301,7 +319,7 @@ std::string arrivals(const Fit& fit) {
   return section("Arrivals" + (kind.empty() ? "" : " as " + shortened(kind, 60)),
                  "One stream drawn from the model, as long as the recording. Kept: within 25 % of "
                  "the recorded value.",
-                 "<div class=\"plots\">" + ratio_plot(fit) + "<div>" +
+                 "<div class=\"plots\">" + ratio_plot(fit) + week_plot(fit.arrivals) + "<div>" +
                      table(table_head({"figure", "recorded", "model", ""}, 1), rows) +
                      left_out(fit.statistics_cut, "figures") + "</div></div>");
 }

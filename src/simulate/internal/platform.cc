@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "simulate/internal/draws.h"
 #include "simulate/workload/arrivals.h"
 
 namespace kansoku::simulate {
@@ -99,7 +100,7 @@ Platform::Platform(const Experiment& experiment, int index, const RunOptions& op
     : experiment_(experiment),
       options_(options),
       index_(index),
-      seed_(experiment.seed * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(index)) {
+      seed_(replication_seed(experiment, index)) {
   if (options.records) records_ = std::make_shared<Records>(experiment.records_max);
 }
 
@@ -135,11 +136,10 @@ Result<void> Platform::build() {
 }
 
 Result<void> Platform::build_pipeline(const PipelineSpec& spec) {
-  pipelines_.push_back(
-      std::make_unique<Pipeline>(spec, RandomBlocks(seed_, "assets of " + spec.name)));
+  pipelines_.push_back(std::make_unique<Pipeline>(spec, asset_blocks(seed_, spec)));
   Pipeline& pipeline = *pipelines_.back();
   for (const TaskSpec& task : spec.tasks) {
-    Task built(RandomBlocks(seed_, "task " + spec.name + "/" + task.name));
+    Task built(task_blocks(seed_, spec, task));
     built.spec = &task;
     built.cluster = clusters_[task.cluster].get();
     built.store = task.store < 0 ? nullptr : stores_[static_cast<std::size_t>(task.store)].get();
@@ -153,8 +153,8 @@ Result<void> Platform::build_pipeline(const PipelineSpec& spec) {
     for (const std::uint32_t parent : spec.tasks[child].after)
       pipeline.tasks[parent].children.push_back(child);
   if (!spec.arrivals) return {};
-  pipeline.arrivals = start_arrivals(*spec.arrivals, experiment_.start_in_week_s,
-                                     RandomStream(seed_, "arrivals of " + spec.name));
+  pipeline.arrivals =
+      start_arrivals(*spec.arrivals, experiment_.start_in_week_s, arrival_stream(seed_, spec));
   for (const std::string& group : spec.arrivals->groups)
     pipeline.job_groups.push_back(pipeline.tasks.front().cluster->group(group));
   return {};
@@ -281,10 +281,7 @@ double Platform::duration_of(const PipelineRun& run, const Task& task,
     const double cap = pipelines_[run.pipeline]->spec.duration_cap_s;
     return cap > 0 ? std::min(duration, cap) : duration;
   }
-  const double drawn = spec.duration.draw(RandomBlocks::uniform(block[0]));
-  if (!spec.has_curve) return drawn;
-  const double bytes = std::max(run.asset_bytes, 1.0);
-  return spec.curve_a * std::exp(std::log(spec.curve_b) * std::log(bytes)) + spec.curve_c + drawn;
+  return drawn_duration_s(spec, run.asset_bytes, block);
 }
 
 double Platform::bytes_to_read(const PipelineRun& run, const Task& task) {
@@ -389,8 +386,7 @@ void Platform::note(const PipelineRun& run, std::uint32_t task, const TaskRecord
 }
 
 bool Platform::skips(const PipelineRun& run, const Task& task, const RandomBlocks::Block& block) {
-  const double probability = task.spec->probability;
-  return run.stopped || (probability < 1 && RandomBlocks::uniform(block[1]) >= probability);
+  return run.stopped || !is_drawn(*task.spec, block);
 }
 
 /// Books what a task had done when its place was taken away. False if it may not try again.
