@@ -26,6 +26,8 @@ namespace {
 
 namespace sim = simulate;
 
+constexpr std::int64_t kAssetsMax = 10'000'000;
+
 class Simulate final : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -45,7 +47,6 @@ class Simulate final : public Command {
   }
 
   int run() override {
-    install_signal_counter();
     const Result<int> status = (this->*what_)();
     return status ? *status : report(status.error());
   }
@@ -122,7 +123,8 @@ class Simulate final : public Command {
         "replay [sessions; renewal if the trace does not say its hour of week]");
     fit->add_option("--session-gap", session_gap_, "what cuts a session [120s]");
     fit->add_option("--from", from_, "leave out what came before: 2017-09-25, or 22d");
-    fit->add_option("--seed", seed_, "of splits and subsamples [1]");
+    fit->add_option("--seed", seed_, "of splits and subsamples [1]")
+        ->check(CLI::Range(std::int64_t{0}, INT64_MAX));
     fit->add_flag("--skip-bad-rows", options_.skip_bad_rows, "leave malformed rows out, counted");
     fit->add_flag("--json", json_, "print the report of the fit as JSON");
     fit->add_option("-o,--output", output_, "write the model, for synth and experiments");
@@ -147,8 +149,9 @@ class Simulate final : public Command {
     synth->add_option("--set", set_, "experiments: KEY=VALUE replaces a value of the file")
         ->type_name("KEY=VALUE");
     synth->add_option("--span", span_, "how long [7d]");
-    synth->add_option("--count", count_, "assets: how many [1000]");
-    synth->add_option("--seed", seed_, "[1]");
+    synth->add_option("--count", count_, "assets: how many [1000]")
+        ->check(CLI::Range(std::int64_t{1}, kAssetsMax));
+    synth->add_option("--seed", seed_, "[1]")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
     synth->add_option("--format", format_, "of the trace [plain]");
     synth->add_option("-o,--output", output_, "file [standard output]");
     synth->callback([this] { what_ = &Simulate::synth; });
@@ -164,8 +167,11 @@ class Simulate final : public Command {
   [[nodiscard]] Result<sim::Overrides> overrides() const {
     sim::Overrides out;
     for (const std::string& text : set_) {
-      TRY(const sim::Axis axis, sim::parse_axis(text));
-      out.emplace_back(axis.key, text.substr(axis.key.size() + 1));
+      const std::size_t equals = text.find('=');
+      if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+        return Error{Code::kCorrupt, "--set " + text + ": not KEY=VALUE",
+                     "for example --set clusters.gpu.slots=40"};
+      out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
     return out;
   }
@@ -174,8 +180,8 @@ class Simulate final : public Command {
     TRY(const std::string text, read_text(path_));
     TRY(sim::Overrides all, overrides());
     all.insert(all.end(), more.begin(), more.end());
-    FileLoader loader(folder_of(path_), options_.skip_bad_rows);
-    return sim::parse_experiment(text, path_, all, loader);
+    if (!loader_) loader_.emplace(folder_of(path_), options_.skip_bad_rows);
+    return sim::parse_experiment(text, path_, all, *loader_);
   }
 
   /// Prints and writes a result; kUnsupported if the report cannot show it.
@@ -190,38 +196,53 @@ class Simulate final : public Command {
     return {};
   }
 
-  [[nodiscard]] Result<int> simulate_and_deliver(const sim::Experiment& experiment) {
+  /// Said before the work is done, not after it.
+  [[nodiscard]] Result<void> check_outputs() const {
+    for (const std::string& path : {output_, html_, records_, trace_, experiment_})
+      TRY_VOID(check_output_path(path));
+    return check_records_path(records_);
+  }
+
+  [[nodiscard]] Result<int> simulate_and_deliver(const sim::Experiment& experiment,
+                                                 bool by_chance) {
     options_.records = !records_.empty();
     options_.trace = !trace_.empty();
-    TRY_VOID(check_records_path(records_));
     TRY(const auto replications, simulate_with_progress(experiment, options_, experiment.name));
     if (replications.finished.empty())
       return Error{Code::kTimeout, "simulate: stopped before the first replication was done"};
+    const Json summary = sim::summarize(experiment, replications);
+    if (!json_) print_summary(summary, by_chance);
+    TRY_VOID(deliver(summary));
     if (options_.records) TRY_VOID(write_simulation_records(records_, experiment, replications));
     if (options_.trace) TRY_VOID(write_simulation_trace(trace_, experiment, replications));
-    const Json summary = sim::summarize(experiment, replications);
-    if (!json_) print_summary(summary);
-    TRY_VOID(deliver(summary));
     return replications.stopped ? kExitTimeout : kExitOk;
   }
 
   [[nodiscard]] Result<int> run_experiment() {
+    TRY_VOID(check_outputs());
     TRY(const auto loaded, experiment({}));
-    return simulate_and_deliver(loaded);
+    return simulate_and_deliver(loaded, true);
   }
 
   [[nodiscard]] Result<int> replay() {
+    TRY_VOID(check_outputs());
     FileLoader loader("", options_.skip_bad_rows);
     std::vector<sim::Workload> workloads;
     for (const std::string& path : replay_.paths) {
       TRY(auto workload, read_replayed(replay_, path, loader));
       workloads.push_back(std::move(workload));
     }
-    if (!workloads.front().graphs.empty() || workloads.size() > 1)
+    if (!workloads.front().graphs.empty() || workloads.size() > 1) {
+      if (!(output_ + html_ + records_ + trace_).empty() || !set_.empty() ||
+          options_.replications > 0)
+        return Error{Code::kUnsupported,
+                     replay_.paths.front() + ": task graphs are replayed once, as recorded",
+                     "only --cores, --task-overhead and --json have a meaning for them"};
       return replay_graphs(replay_, workloads, json_);
+    }
     TRY(const sim::Overrides set, overrides());
     TRY(const auto made, replay_experiment(replay_, set, loader));
-    return simulate_and_deliver(made);
+    return simulate_and_deliver(made, false);
   }
 
   [[nodiscard]] Result<std::pair<std::size_t, std::size_t>> shard() const {
@@ -238,22 +259,34 @@ class Simulate final : public Command {
   }
 
   [[nodiscard]] Result<int> sweep() {
+    TRY_VOID(check_outputs());
     sim::SweepPart part;
     for (const std::string& text : vary_) {
       TRY(sim::Axis axis, sim::parse_axis(text));
+      for (const sim::Axis& other : part.axes)
+        if (other.key == axis.key)
+          return Error{Code::kCorrupt, "--vary " + axis.key + ": given twice",
+                       "give all its values in one --vary"};
       part.axes.push_back(std::move(axis));
     }
     TRY(const auto all, sim::variants(part.axes));
     TRY(const auto mine, shard());
-    bool stopped = false;
+    if (mine.first >= all.size())
+      return Error{Code::kNotFound,
+                   fmt::format("shard {}: there are only {} variants", shard_, all.size())};
+    install_signal_counter();
+    // A mistake in the last variant is told now, not after hours.
+    for (std::size_t i = mine.first; i < all.size() && signal_count() == 0; i += mine.second)
+      TRY_VOID(experiment(all[i]));
+    bool stopped = signal_count() > 0;
     for (std::size_t i = mine.first; i < all.size() && !stopped; i += mine.second) {
       TRY(const auto variant, experiment(all[i]));
       part.name = variant.name;
       TRY(const auto replications,
           simulate_with_progress(variant, options_,
                                  fmt::format("variant {} of {}", i, all.size())));
-      stopped = replications.stopped;
-      if (stopped) break;  // half a variant cannot be compared
+      stopped = replications.stopped || signal_count() > 0;
+      if (replications.stopped) break;  // half a variant cannot be compared
       part.indices.push_back(i);
       part.summaries.push_back(sim::summarize(variant, replications));
     }
@@ -266,6 +299,7 @@ class Simulate final : public Command {
   }
 
   [[nodiscard]] Result<int> merge() {
+    TRY_VOID(check_outputs());
     std::vector<Json> parts;
     for (const std::string& path : parts_) {
       TRY(Json part, read_json(path));
@@ -285,6 +319,7 @@ class Simulate final : public Command {
   }
 
   [[nodiscard]] Result<int> fit() {
+    TRY_VOID(check_outputs());
     FileLoader loader("", options_.skip_bad_rows);
     if (!format_.empty()) {
       const auto forced = sim::import::format_from_name(format_);
@@ -315,6 +350,7 @@ class Simulate final : public Command {
   }
 
   [[nodiscard]] Result<int> fit_assets() {
+    TRY_VOID(check_outputs());
     sim::import::AssetColumns columns;
     TRY(const sim::Axis parts, sim::parse_axis("assets=" + assets_));
     for (const std::string& part : parts.values) {
@@ -371,6 +407,7 @@ class Simulate final : public Command {
   }
 
   [[nodiscard]] Result<int> synth() {
+    TRY_VOID(check_outputs());
     TRY(const std::string text, synthesized());
     if (output_.empty()) {
       std::fwrite(text.data(), 1, text.size(), stdout);
@@ -383,6 +420,7 @@ class Simulate final : public Command {
   [[nodiscard]] Result<int> report_file() {
     TRY(const Json result, read_json(path_));
     if (html_.empty()) html_ = "report.html";
+    TRY_VOID(check_outputs());
     TRY_VOID(deliver(result));
     return kExitOk;
   }
@@ -396,6 +434,7 @@ class Simulate final : public Command {
   int components_{8};
   std::size_t count_{1000};
   bool json_{false};
+  std::optional<FileLoader> loader_;  // of the experiment: variants share the traces it has read
   SimulationOptions options_;
   ReplayOptions replay_;
 };

@@ -2,6 +2,11 @@
 #include "cli/simulate_files.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "cli/simulate_recording.h"
 #include "sys/fd.h"
@@ -17,6 +22,20 @@ constexpr std::size_t kFileBytesMax = std::size_t{2} << 30, kTextBytesMax = std:
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+Result<void> check_output_path(const std::string& path) {
+  if (path.empty()) return {};
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return Error{Code::kUnsupported,
+                 fmt::format("write {}: {}", path,
+                             S_ISDIR(info.st_mode) ? "is a directory" : "not a regular file")};
+  const std::string folder = folder_of(path).empty() ? "./" : folder_of(path);
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  const int error = errno;
+  return Error{error == EACCES || error == EROFS ? Code::kPermission : Code::kNotFound,
+               fmt::format("write {}: folder {}: {}", path, folder, std::strerror(error))};
 }
 
 Result<std::string> read_text(const std::string& path) {
@@ -42,26 +61,25 @@ Result<std::string> FileLoader::text(const std::string& path) const {
 }
 
 Result<simulate::Workload> FileLoader::workload(const std::string& path) {
+  if (const auto found = read_.find(path); found != read_.end()) return found->second;
   TRY(const std::string text, this->text(path));
   const auto format = format_ ? format_ : simulate::import::detect_format(text);
   if (!format && is_recording(text)) {
     TRY(auto job, read_recorded_job(as_bytes(text), path));
-    return std::move(job.workload);
+    return read_.emplace(path, std::move(job.workload)).first->second;
   }
   if (!format)
     return Error{Code::kUnsupported, path + ": no known format of traces",
                  "docs/formats/workload.md lists the formats; --format forces one"};
   simulate::import::ImportOptions options;
   options.skip_bad_rows = skip_bad_rows_;
-  auto read = simulate::import::import_workload(*format, text, path, options);
-  if (!read && read.error().code == Code::kCorrupt && read.error().hint.empty())
-    return Error{Code::kCorrupt, read.error().what, "--skip-bad-rows leaves such rows out"};
-  if (read && read->bad_rows > 0) {
-    fmt::print(stderr, "kansoku: {}: {} malformed rows left out\n", path, read->bad_rows);
-    for (const std::string& note : read->bad_row_notes)
+  TRY(auto read, simulate::import::import_workload(*format, text, path, options));
+  if (read.bad_rows > 0) {
+    fmt::print(stderr, "kansoku: {}: {} malformed rows left out\n", path, read.bad_rows);
+    for (const std::string& note : read.bad_row_notes)
       fmt::print(stderr, "  {}\n", note);
   }
-  return read;
+  return read_.emplace(path, std::move(read)).first->second;
 }
 
 Result<std::vector<simulate::NodeSpec>> FileLoader::nodes(const std::string& path) {

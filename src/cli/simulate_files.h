@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,8 @@
 namespace kansoku::cli {
 
 /// Reads what experiments name. Relative paths are looked for beside the file that names them, then
-/// from the working directory. Files may be gzip. Rows left out are told on standard error.
+/// from the working directory. Files may be gzip. A trace is read once; rows left out are told on
+/// standard error.
 class FileLoader final : public simulate::Loader {
  public:
   FileLoader(std::string beside, bool skip_bad_rows)
@@ -30,7 +33,13 @@ class FileLoader final : public simulate::Loader {
   std::string beside_;
   bool skip_bad_rows_;
   std::optional<simulate::import::Format> format_;
+  std::map<std::string, simulate::Workload> read_;  // by path as written
 };
+
+/// Whether a result can be written there, asked before the work is done: kNotFound or kPermission
+/// of its folder, kUnsupported for what is there and is no regular file (replacing /dev/null would
+/// harm others). An empty path is fine.
+[[nodiscard]] Result<void> check_output_path(const std::string& path);
 
 /// The text of a file, inflated if it is gzip. kLimit above 4 GiB.
 [[nodiscard]] Result<std::string> read_text(const std::string& path);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cli/commands.h"
 #include "simulate/graphs.h"
@@ -15,11 +17,18 @@ namespace kansoku::cli {
 
 namespace sim = simulate;
 
+namespace {
+
+constexpr double kOverheadMaxS = 86'400;
+
+}  // namespace
+
 void declare_replay_options(CLI::App& app, ReplayOptions& options) {
   app.add_option("trace", options.paths, "a trace, or task graphs: docs/formats/workload.md")
       ->required();
   app.add_option("--format", options.format, "force the trace's format");
-  app.add_option("--slots", options.slots, "cluster: so many GPUs in one pool");
+  app.add_option("--slots", options.slots, "cluster: so many GPUs in one pool")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
   app.add_option("--nodes", options.nodes, "cluster: a list of nodes (openb's CSV)");
   app.add_option("--scheduler", options.scheduler,
                  "fifo, priority, shortest, fair_share, backfill, improvement [fifo]");
@@ -30,7 +39,9 @@ void declare_replay_options(CLI::App& app, ReplayOptions& options) {
   app.add_option("--span", options.span, "replay only so long, e.g. 42d");
   app.add_option("--duration-cap", options.duration_cap, "longer jobs are cut, e.g. 7d");
   app.add_flag("--clamp-oversized", options.clamp, "cut jobs down that ask for more than there is");
-  app.add_option("--cores", options.cores, "task graphs: cores of the machine [as recorded]");
+  app.add_option("--cores", options.cores,
+                 "task graphs: cores of the machine [as recorded, else 1]")
+      ->check(CLI::Range(1, INT32_MAX));
   app.add_option("--task-overhead", options.task_overhead_s,
                  "task graphs: seconds that the workflow engine adds to each task");
 }
@@ -55,16 +66,17 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
   const auto quoted = [](const std::string& text) { return Json(text).dump(); };
   TRY(const sim::Workload workload, loader.workload(path));
   if (workload.jobs.empty()) return Error{Code::kCorrupt, path + ": no jobs"};
-  Nanos from = workload.jobs.front().submit, to = workload.jobs.back().submit;
+  const Nanos first = workload.jobs.front().submit;
+  Nanos begin = first, to = workload.jobs.back().submit;
   if (!options.from.empty()) {
-    TRY(const Nanos begin, sim::offset_of(workload, options.from));
-    from = std::max(from, begin);
+    TRY(begin, sim::offset_of(workload, options.from));
   }
   if (!options.span.empty()) {
     const auto span = sim::parse_span(options.span);
     if (!span) return Error{Code::kCorrupt, "--span " + options.span + ": no span of time"};
-    to = std::min(to, from + *span);
+    to = std::min(to, begin + *span);
   }
+  const Nanos from = std::max(first, begin);
   if (to < from) return Error{Code::kNotFound, path + ": no jobs after " + options.from};
   const double last_s = static_cast<double>((to - from).count()) / 1e9;
   std::string text = fmt::format(
@@ -78,32 +90,59 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
   if (!options.duration_cap.empty())
     text += fmt::format("duration_cap = {}\n", quoted(options.duration_cap));
   text += fmt::format("[pipelines.trace.arrivals]\nkind = \"trace\"\nfile = {}\n", quoted(path));
-  if (!options.from.empty()) text += fmt::format("from = {}\n", quoted(options.from));
+  // Without --from a span counts from the first job, not from the trace's epoch.
+  if (!options.from.empty())
+    text += fmt::format("from = {}\n", quoted(options.from));
+  else if (!options.span.empty() && first > Nanos{0})
+    text += fmt::format("from = \"{}.{:09}\"\n", first.count() / 1'000'000'000,
+                        first.count() % 1'000'000'000);
   if (!options.span.empty()) text += fmt::format("span = {}\n", quoted(options.span));
   TRY(auto experiment, sim::parse_experiment(text, "replay", set, loader));
   experiment.source = path;
+  const auto unknown = std::count_if(workload.jobs.begin(), workload.jobs.end(),
+                                     [](const sim::Job& job) { return job.duration < Nanos{0}; });
+  if (unknown > 0 && experiment.pipelines.front().tasks.front().duration.mean() <= 0)
+    fmt::print(stderr,
+               "kansoku: {}: {} of {} jobs have no duration and take no time; give them one with "
+               "--set pipelines.trace.duration=...\n",
+               path, unknown, workload.jobs.size());
   return experiment;
 }
 
 namespace {
 
-/// Median overhead a task of all graphs but one: what would be known of it beforehand.
-double learnt_overhead_s(const std::vector<sim::Workload>& workloads, std::size_t without) {
+/// One task graph of a file.
+struct OneGraph {
+  const sim::Workload* workload{nullptr};
+  std::size_t index{0};
+  [[nodiscard]] const sim::Graph& graph() const { return workload->graphs[index]; }
+  [[nodiscard]] double overhead_s() const { return sim::overhead_per_task_s(*workload, index); }
+};
+
+/// Median overhead a task of all graphs but one: what would be known of it beforehand. Nothing if
+/// no other has one.
+std::optional<double> learnt_overhead_s(const std::vector<OneGraph>& graphs, std::size_t without) {
   std::vector<double> overheads;
-  for (std::size_t i = 0; i < workloads.size(); ++i) {
-    const double overhead = i == without ? NAN : sim::overhead_per_task_s(workloads[i], 0);
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    const double overhead = i == without ? NAN : graphs[i].overhead_s();
     if (std::isfinite(overhead)) overheads.push_back(std::max(overhead, 0.0));
   }
+  if (overheads.empty()) return std::nullopt;
   return stats::median(overheads);
 }
 
-Result<double> makespan_s(const sim::Workload& workload, int cores, double overhead_s) {
-  TRY(const auto experiment, sim::graph_experiment(workload, 0, cores, overhead_s));
+struct Makespan {
+  double seconds{0};
+  std::size_t tasks{0};
+};
+Result<Makespan> makespan_of(const OneGraph& one, int cores, double overhead_s) {
+  TRY(const auto experiment, sim::graph_experiment(*one.workload, one.index, cores, overhead_s));
   sim::RunControl control;
   TRY(const auto run,
       sim::run_replication(experiment, 0, {.records = false, .series_points = 0}, control));
   for (const sim::Metric& metric : run.metrics)
-    if (metric.name == "pipeline.graph.sojourn_mean_s") return metric.value;
+    if (metric.name == "pipeline.graph.sojourn_mean_s")
+      return Makespan{metric.value, experiment.pipelines.front().tasks.size()};
   return Error{Code::kInternal, "replay: no makespan"};
 }
 
@@ -111,40 +150,54 @@ std::string error_text(double simulated, double recorded) {
   return recorded > 0 ? fmt::format("{:+.1f} %", 100 * (simulated / recorded - 1)) : "-";
 }
 
+/// Learning looks at every other graph, so only for as many as people look at.
+constexpr std::size_t kLearningGraphsMax = 1000;
+
 }  // namespace
 
 Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::Workload>& workloads,
                           bool json) {
-  const bool learns = options.task_overhead_s < 0 && workloads.size() > 1;
+  const double given = options.task_overhead_s;
+  if (given != -1 && !(given >= 0 && given <= kOverheadMaxS))
+    return Error{Code::kCorrupt, fmt::format("--task-overhead {}: not from 0 to {} seconds",
+                                             options.task_overhead_s, kOverheadMaxS)};
+  std::vector<OneGraph> graphs;
+  for (const sim::Workload& workload : workloads) {
+    if (workload.graphs.empty())
+      return Error{Code::kUnsupported, workload.source + ": no task graphs",
+                   "several files are replayed only if they hold task graphs"};
+    for (std::size_t i = 0; i < workload.graphs.size(); ++i)
+      graphs.push_back({&workload, i});
+  }
+  const bool learns = options.task_overhead_s < 0 && graphs.size() <= kLearningGraphsMax &&
+                      learnt_overhead_s(graphs, 0).has_value();
   Json rows = Json::array();
   if (!json)
     fmt::print("{:<28} {:>6} {:>12} {:>12} {:>9}{}\n", "graph", "tasks", "recorded s",
                "simulated s", "error", learns ? "   with overhead learnt from the others" : "");
-  for (std::size_t i = 0; i < workloads.size(); ++i) {
-    const sim::Workload& workload = workloads[i];
-    if (workload.graphs.size() != 1)
-      return Error{Code::kUnsupported, workload.source + ": not one task graph",
-                   "task graphs are replayed one a file"};
-    TRY(const double plain,
-        makespan_s(workload, options.cores, std::max(options.task_overhead_s, 0.0)));
-    const double recorded = workload.graphs[0].makespan_s;
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    const OneGraph& one = graphs[i];
+    TRY(const Makespan plain,
+        makespan_of(one, options.cores, std::max(options.task_overhead_s, 0.0)));
+    const double recorded = one.graph().makespan_s;
     Json row = Json::object();
-    row.set("graph", workload.graphs[0].name).set("tasks", std::uint64_t{workload.jobs.size()});
-    row.set("recorded_s", recorded >= 0 ? Json(recorded) : Json()).set("simulated_s", plain);
-    row.set("overhead_per_task_s", sim::overhead_per_task_s(workload, 0));
+    row.set("graph", one.graph().name).set("tasks", std::uint64_t{plain.tasks});
+    row.set("recorded_s", recorded >= 0 ? Json(recorded) : Json())
+        .set("simulated_s", plain.seconds);
+    row.set("overhead_per_task_s", one.overhead_s());
     std::string learnt_text;
-    if (learns) {
-      const double overhead = learnt_overhead_s(workloads, i);
-      TRY(const double learnt, makespan_s(workload, options.cores, overhead));
-      row.set("learnt_overhead_per_task_s", overhead).set("simulated_with_learnt_s", learnt);
-      learnt_text = fmt::format("   {:>12.1f} {:>9} ({:.2f} s a task)", learnt,
-                                error_text(learnt, recorded), overhead);
+    if (const auto overhead = learns ? learnt_overhead_s(graphs, i) : std::nullopt) {
+      TRY(const Makespan learnt, makespan_of(one, options.cores, *overhead));
+      row.set("learnt_overhead_per_task_s", *overhead)
+          .set("simulated_with_learnt_s", learnt.seconds);
+      learnt_text = fmt::format("   {:>12.1f} {:>9} ({:.2f} s a task)", learnt.seconds,
+                                error_text(learnt.seconds, recorded), *overhead);
     }
     rows.push(std::move(row));
     if (json) continue;
-    fmt::print("{:<28} {:>6} {:>12} {:>12.1f} {:>9}{}\n", workload.graphs[0].name,
-               workload.jobs.size(), recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", plain,
-               error_text(plain, recorded), learnt_text);
+    fmt::print("{:<28} {:>6} {:>12} {:>12.1f} {:>9}{}\n", one.graph().name, plain.tasks,
+               recorded >= 0 ? fmt::format("{:.1f}", recorded) : "-", plain.seconds,
+               error_text(plain.seconds, recorded), learnt_text);
   }
   if (json)
     fmt::print("{}\n", Json::object()

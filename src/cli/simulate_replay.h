@@ -22,7 +22,7 @@ struct ReplayOptions {
   std::string scheduler{"fifo"}, placement{"first_fit"}, duration_cap;
   std::int64_t slots{0};
   int cores{0};
-  double task_overhead_s{-1};
+  double task_overhead_s{-1};  // -1: none, and learnt from other graphs
   bool clamp{false};
 };
 

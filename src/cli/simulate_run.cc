@@ -130,6 +130,7 @@ std::string interval(const Json& row) {
 Result<simulate::Replications> simulate_with_progress(const simulate::Experiment& experiment,
                                                       const SimulationOptions& options,
                                                       const std::string& label) {
+  install_signal_counter();
   const int count = options.replications > 0 ? options.replications : experiment.replications;
   const int jobs = options.jobs > 0
                        ? options.jobs
@@ -161,7 +162,7 @@ Result<void> write_simulation_trace(const std::string& path, const simulate::Exp
   return {};
 }
 
-void print_summary(const Json& summary) {
+void print_summary(const Json& summary, bool by_chance) {
   const auto replications = summary.at("replications").as_int();
   fmt::print("{}: {} replication{} of {:.4g} days, {:.3g} M events{}\n",
              summary.at("name").as_string(), replications, replications == 1 ? "" : "s",
@@ -181,7 +182,7 @@ void print_summary(const Json& summary) {
     fmt::print("  {:<52} {:>12}{}{}\n", name, shown(mean), interval(row),
                unit.empty() || unit == "share" ? "" : " " + unit);
   }
-  if (replications == 1)
+  if (replications == 1 && by_chance)
     fmt::print("one replication says nothing of chance: -r 20 gives intervals\n");
   if (summary.at("drains").as_bool())
     for (std::size_t i = 0; i < metrics.size(); ++i)

@@ -34,7 +34,8 @@ struct SimulationOptions {
                                                   const simulate::Replications& replications);
 
 /// The figures that matter most, as a table on standard output.
-void print_summary(const Json& summary);
+/// `by_chance`: another replication would differ, so one alone is pointed out.
+void print_summary(const Json& summary, bool by_chance);
 void print_comparisons(const Json& sweep);
 
 }  // namespace kansoku::cli

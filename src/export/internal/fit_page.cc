@@ -149,8 +149,8 @@ std::vector<std::string> remarks(const Fit& fit) {
   const Figure between = figure_in(fit.duration, "ks_between_parts");
   if (between.known && between.mean > 0.1)
     out.push_back(fmt::format(
-        "The first and the last part of the trace differ by KS {} themselves: what was learned "
-        "from the one cannot describe the other better than that.",
+        "The first and the last part of the trace differ by KS {} themselves: what describes the "
+        "one closely misses the other by about as much.",
         shown(between)));
   const Figure censored = figure_in(fit.duration, "censored_share", Unit::kShare);
   if (censored.known && censored.mean > 0)
