@@ -84,7 +84,6 @@ Result<std::unique_ptr<Cluster>> Cluster::make(des::Environment& env, const Clus
     added.gpu_model = static_cast<std::uint32_t>(model - spec.gpu_models.begin());
     cluster->pool_.add(std::move(added));
     cluster->capacity_ += gpus ? std::int64_t{node.gpus} * placement::kWholeGpu : node.cpu_milli;
-    cluster->gpus_per_node_max_ = std::max(cluster->gpus_per_node_max_, node.gpus);
   }
   cluster->tracks_running_ =
       spec.scheduler == "backfill" || spec.preemptive || (spec.mtbf_s > 0 && !spec.nodes.empty());

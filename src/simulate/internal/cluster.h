@@ -116,8 +116,6 @@ class Cluster {
   /// Time the group's units were held, in unit seconds.
   [[nodiscard]] double group_usage(std::uint32_t group) const;
   [[nodiscard]] const std::vector<std::string>& groups() const { return group_names_; }
-  /// What an empty node of the largest kind has in GPUs.
-  [[nodiscard]] std::int32_t gpus_per_node_max() const { return gpus_per_node_max_; }
 
  private:
   friend class Claim;
@@ -148,7 +146,6 @@ class Cluster {
   Breaches& breaches_;
   std::uint64_t seed_;
   std::int64_t capacity_{0};
-  std::int32_t gpus_per_node_max_{0};
   bool tracks_running_{false};  // backfilling, preemption and failures look at what runs
   placement::NodePool pool_;
   std::unique_ptr<placement::Policy> placement_;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "simulate/internal/draws.h"
 #include "simulate/workload/arrivals.h"
@@ -41,6 +43,26 @@ struct Spans {
   [[nodiscard]] double mean() const { return count == 0 ? 0 : sum_s / static_cast<double>(count); }
 };
 
+/// GPUs of one pod at most: as the experiment says, else what the largest node has.
+std::int32_t gpus_per_pod(const PipelineSpec& pipeline, const ClusterSpec& cluster) {
+  if (pipeline.gpus_per_pod_max > 0) return pipeline.gpus_per_pod_max;
+  std::int32_t most = 1;
+  for (const NodeSpec& node : cluster.nodes)
+    most = std::max(most, node.gpus);
+  return most;
+}
+
+/// A recorded job as a gang of equal pods.
+std::pair<placement::Request, std::int32_t> pods_of(const Job& job, std::int32_t per_pod) {
+  const std::int32_t pods = job.gpus <= per_pod ? 1 : (job.gpus + per_pod - 1) / per_pod;
+  placement::Request pod;
+  pod.gpus = std::min(job.gpus, per_pod);
+  pod.gpu_milli = job.gpus == 0 ? 0 : job.gpu_milli > 0 ? job.gpu_milli : placement::kWholeGpu;
+  if (job.cpu_milli >= 0) pod.cpu_milli = job.cpu_milli / pods;
+  if (job.memory_mib >= 0) pod.memory_mib = job.memory_mib / pods;
+  return {pod, pods};
+}
+
 double interpolate(const std::vector<CompressionRow>& table, double pruned,
                    double CompressionRow::*what) {
   if (pruned <= table.front().pruned) return table.front().*what;
@@ -64,6 +86,8 @@ struct Platform::Task {
   std::vector<std::uint32_t> children;
   std::uint32_t parents{0};
   std::uint32_t group{0};
+  /// Of one unit in what a retraining costs: GPUs where the pipeline uses any, otherwise slots.
+  double unit_weight{1};
   Spans wait, execution;
   std::uint64_t restarts{0}, failed{0};
 };
@@ -90,6 +114,7 @@ struct Platform::Pipeline {
   RandomBlocks assets;
   std::vector<Task> tasks;
   std::unique_ptr<ArrivalProcess> arrivals;
+  std::int32_t gpus_per_pod{1};           // of recorded jobs
   std::vector<std::uint32_t> job_groups;  // of the cluster, by Job::group
   std::uint64_t arrived{0}, finished{0}, failed{0}, refused{0}, dropped{0};
   double offered_unit_seconds{0};
@@ -116,10 +141,15 @@ Result<std::unique_ptr<Platform>> Platform::make(const Experiment& experiment, i
 
 Result<void> Platform::build() {
   std::vector<placement::Request> pods;
-  for (const PipelineSpec& pipeline : experiment_.pipelines)
+  for (const PipelineSpec& pipeline : experiment_.pipelines) {
     for (const TaskSpec& task : pipeline.tasks)
-      for (std::int32_t i = 0; i < std::min(task.pods, 64); ++i)
-        pods.push_back(task.pod);
+      if (!pipeline.jobs) pods.insert(pods.end(), std::min(task.pods, 64), task.pod);
+    if (!pipeline.jobs || !pipeline.arrivals) continue;
+    const std::int32_t per_pod =
+        gpus_per_pod(pipeline, experiment_.clusters[pipeline.tasks.front().cluster]);
+    for (const Job& job : pipeline.arrivals->jobs)
+      pods.push_back(pods_of(job, per_pod).first);
+  }
   typical_ = placement::typical_pods(pods);
   const Context context{experiment_.warmup, experiment_.horizon, options_.series_points, seed_,
                         typical_,           &breaches_};
@@ -152,6 +182,11 @@ Result<void> Platform::build_pipeline(const PipelineSpec& spec) {
   for (std::uint32_t child = 0; child < spec.tasks.size(); ++child)
     for (const std::uint32_t parent : spec.tasks[child].after)
       pipeline.tasks[parent].children.push_back(child);
+  pipeline.gpus_per_pod = gpus_per_pod(spec, pipeline.tasks.front().cluster->spec());
+  const auto counts_gpus = [](const Task& task) { return task.cluster->spec().counts_gpus(); };
+  const bool any = std::any_of(pipeline.tasks.begin(), pipeline.tasks.end(), counts_gpus);
+  for (Task& task : pipeline.tasks)
+    task.unit_weight = counts_gpus(task) ? 1e-3 : any ? 0 : 1;
   if (!spec.arrivals) return {};
   pipeline.arrivals =
       start_arrivals(*spec.arrivals, experiment_.start_in_week_s, arrival_stream(seed_, spec));
@@ -266,7 +301,7 @@ std::pair<double, double> Platform::expected_run(std::uint32_t pipeline) const {
       end[t] = begin + duration;
       longest = std::max(longest, end[t]);
       const double units = static_cast<double>(task.cluster->units_of(demand_of(run, of, task)));
-      unit_seconds += duration * units / (task.cluster->spec().counts_gpus() ? 1000 : 1);
+      unit_seconds += duration * units * task.unit_weight;
     }
     total += longest;
   }
@@ -313,16 +348,7 @@ Demand Platform::demand_of(const PipelineRun& run, const Pipeline& pipeline,
       demand.waiting.units = std::min(wanted, task.cluster->capacity());
     return demand;
   }
-  const std::int32_t per_pod = pipeline.spec.gpus_per_pod_max > 0
-                                   ? pipeline.spec.gpus_per_pod_max
-                                   : std::max(task.cluster->gpus_per_node_max(), 1);
-  demand.pods = job.gpus <= per_pod ? 1 : (job.gpus + per_pod - 1) / per_pod;
-  demand.pod.gpus = std::min(job.gpus, per_pod);
-  demand.pod.gpu_milli = job.gpus == 0       ? 0
-                         : job.gpu_milli > 0 ? job.gpu_milli
-                                             : placement::kWholeGpu;
-  if (job.cpu_milli >= 0) demand.pod.cpu_milli = job.cpu_milli / demand.pods;
-  if (job.memory_mib >= 0) demand.pod.memory_mib = job.memory_mib / demand.pods;
+  std::tie(demand.pod, demand.pods) = pods_of(job, pipeline.gpus_per_pod);
   return demand;
 }
 
@@ -456,7 +482,7 @@ des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32
         claim.expect_end(env.now() + span);
         if (claim.held()) co_await env.timeout(span);  // else taken away before it could begin
         const Nanos ran = env.now() - record.started;
-        run.unit_seconds += seconds(ran) * record.units;
+        run.unit_seconds += seconds(ran) * record.units * task.unit_weight;
         again = !claim.held() &&
                 take_setback(run, claim, task.cluster->spec(), seconds(ran) * speed, attempts);
         claim.release();
@@ -493,15 +519,12 @@ void Platform::finish(PipelineRun& run) {
     if (run.end == TaskEnd::kDone) pipeline.sojourn.add(seconds(env_.now() - run.arrived));
   }
   if (run.made != nullptr) {
-    bool has_deploy = false;
-    bool gpus = false;
-    for (const Task& task : pipeline.tasks) {
-      has_deploy = has_deploy || task.spec->kind == TaskKind::kDeploy;
-      gpus = gpus || task.cluster->spec().counts_gpus();
-    }
+    const bool has_deploy =
+        std::any_of(pipeline.tasks.begin(), pipeline.tasks.end(),
+                    [](const Task& task) { return task.spec->kind == TaskKind::kDeploy; });
     *run.made = {run.metrics, run.measured, run.evaluated,
                  run.end == TaskEnd::kDone && (run.deployed || !has_deploy),
-                 run.unit_seconds / 3600 / (gpus ? 1000 : 1)};
+                 run.unit_seconds / 3600};
   }
   des::Event* const ended = run.ended;
   free_runs_.push_back(&run);
