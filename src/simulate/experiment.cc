@@ -48,6 +48,7 @@ class Reader {
   [[nodiscard]] TaskSpec task(Config& config, std::size_t index);
   void demand(TaskSpec& task, Config& config);
   void effects(TaskSpec& task, Config& config);
+  void names_differ(const PipelineSpec& pipeline, const Names& paths);
   void order(PipelineSpec& pipeline, const std::vector<Names>& after, const Names& paths);
   [[nodiscard]] std::optional<ArrivalModel> arrivals(Config config);
   [[nodiscard]] std::optional<ArrivalModel> recorded(Config& config, std::string_view kind);
@@ -268,6 +269,19 @@ void Reader::demand(TaskSpec& task, Config& config) {
     else
       task.pod.gpu_types |= std::uint64_t{1} << (found - cluster.gpu_models.begin());
   }
+  const placement::Request& pod = task.pod;
+  const auto takes = [&](const NodeSpec& node) {
+    const auto model =
+        std::find(cluster.gpu_models.begin(), cluster.gpu_models.end(), node.gpu_model);
+    const bool allowed =
+        pod.gpu_types == 0 || ((pod.gpu_types >> (model - cluster.gpu_models.begin())) & 1U) != 0;
+    return allowed && node.gpus >= pod.gpus && node.cpu_milli >= pod.cpu_milli &&
+           node.memory_mib >= pod.memory_mib;
+  };
+  if (cluster.slots == 0 && !cluster.nodes.empty() &&
+      std::none_of(cluster.nodes.begin(), cluster.nodes.end(), takes))
+    config.wrong("gpus", fmt::format("no node of {} has the gpus, cpus and memory of one pod",
+                                     cluster.name));
   if (cluster.slots > 0 && task.slots > cluster.slots)
     config.wrong("slots", fmt::format("cluster {} has {}", cluster.name, cluster.slots));
   if (cluster.slots == 0 && cluster.counts_gpus() && task.pod.gpus == 0 && task.pod.cpu_milli == 0)
@@ -281,7 +295,7 @@ void Reader::effects(TaskSpec& task, Config& config) {
       task.performance = config.distribution("performance", 0);
       task.robustness = config.distribution("robustness", 0);
       task.fairness = config.distribution("fairness", 0);
-      task.size_bytes = config.distribution("size_bytes", 0);
+      task.size_bytes = config.byte_distribution("size_bytes");
       task.inference_s = config.distribution("inference", 0);
       break;
     case TaskKind::kEvaluate:
@@ -353,13 +367,21 @@ TaskSpec Reader::task(Config& config, std::size_t index) {
   return task;
 }
 
+/// Draws and figures go by the tasks' names.
+void Reader::names_differ(const PipelineSpec& pipeline, const Names& paths) {
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < pipeline.tasks.size(); ++i)
+    if (!seen.insert(pipeline.tasks[i].name).second)
+      mistakes_.add(paths[i] + ".name", "there are two tasks \"" + pipeline.tasks[i].name + "\"");
+}
+
 /// Sets `after` as indices and puts the tasks in an order that respects them.
 void Reader::order(PipelineSpec& pipeline, const std::vector<Names>& after, const Names& paths) {
   const std::size_t count = pipeline.tasks.size();
+  names_differ(pipeline, paths);
   std::map<std::string, std::uint32_t> by_name;
   for (std::uint32_t i = 0; i < count; ++i)
-    if (!by_name.emplace(pipeline.tasks[i].name, i).second)
-      mistakes_.add(paths[i] + ".name", "there are two tasks \"" + pipeline.tasks[i].name + "\"");
+    by_name.emplace(pipeline.tasks[i].name, i);
   std::vector<std::vector<std::uint32_t>> parents(count);
   for (std::uint32_t i = 0; i < count; ++i)
     for (const std::string& name : after[i]) {
@@ -422,7 +444,7 @@ PipelineSpec Reader::pipeline(const std::string& name, Config config) {
   pipeline.name = name;
   pipeline.group = config.text("group", "");
   pipeline.jobs = config.flag("jobs", false);
-  pipeline.asset_bytes = config.distribution("asset_bytes", 0);
+  pipeline.asset_bytes = config.byte_distribution("asset_bytes");
   if (config.has("arrivals")) pipeline.arrivals = arrivals(config.table("arrivals"));
   if (pipeline.jobs) {
     job_pipeline(pipeline, config);
@@ -441,7 +463,10 @@ PipelineSpec Reader::pipeline(const std::string& name, Config config) {
   if (pipeline.tasks.empty()) config.wrong("tasks", "a pipeline has at least one task");
   if (pipeline.tasks.size() > kTasksMax)
     config.wrong("tasks", fmt::format("more than {} tasks", kTasksMax));
-  if (!pipeline.chain) order(pipeline, after, paths);
+  if (pipeline.chain)
+    names_differ(pipeline, paths);
+  else
+    order(pipeline, after, paths);
   config.finish();
   return pipeline;
 }

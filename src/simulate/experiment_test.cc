@@ -143,5 +143,20 @@ TEST(Experiment, TakesRatesOfADay) {
   EXPECT_THAT(mistakes(text), HasSubstr("must be 24 rates (of a day) or 168"));
 }
 
+TEST(Experiment, RefusesWhatCouldNeverRun) {
+  const std::string text =
+      "horizon = 10\n[clusters.c]\nnodes = [{gpus = 4, cpus = 8}]\n[pipelines.p]\n"
+      "asset_bytes = \"4G\"\n[[pipelines.p.tasks]]\nname = \"a\"\ncluster = \"c\"\n"
+      "duration = 1\ngpus = ";
+  EXPECT_EQ(parsed(text + "4").pipelines.at(0).asset_bytes.mean(), 4.0 * (1 << 30));
+  EXPECT_EQ(
+      mistakes(text + "5"),
+      "t.toml:10: pipelines.p.tasks[0].gpus: no node of c has the gpus, cpus and memory of one "
+      "pod");
+  EXPECT_THAT(mistakes(text + "4\n[[pipelines.p.tasks]]\nname = \"a\"\ncluster = \"c\"\n"
+                              "duration = 1\ngpus = 1"),
+              HasSubstr("t.toml:12: pipelines.p.tasks[1].name: there are two tasks \"a\""));
+}
+
 }  // namespace
 }  // namespace kansoku::simulate

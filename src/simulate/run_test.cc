@@ -345,6 +345,77 @@ TEST(Estimate, RoundingIsNoSpread) {
   EXPECT_NEAR(two.high - two.mean, 12.7062, 1e-4);  // t of 1 degree, sd sqrt(2), over sqrt(2)
 }
 
+/// Models of performance 0.9 whose retraining takes no time to speak of and gives 0.5.
+Replication worsened(const std::string& more) {
+  return simulated(parsed(R"(horizon = "10d"
+[clusters.c]
+slots = 1
+[pipelines.p]
+[[pipelines.p.tasks]]
+kind = "train"
+cluster = "c"
+duration = 1e-3
+performance = 0.5
+[[pipelines.p.tasks]]
+kind = "evaluate"
+cluster = "c"
+duration = 1e-3
+[models.m]
+pipeline = "p"
+performance = 0.9
+trigger = "periodic"
+period = "4d"
+)" + more));
+}
+
+TEST(Run, TheGateKeepsWorseModelsOut) {
+  const Replication gated = worsened("promotion_margin = 0.0\n");
+  EXPECT_EQ(metric(gated, "models.m.refused"), 2);
+  EXPECT_NEAR(metric(gated, "models.m.performance_mean"), 0.9, 1e-9);
+  const Replication open = worsened("");
+  EXPECT_EQ(metric(open, "models.m.promoted"), 2);
+  EXPECT_NEAR(metric(open, "models.m.performance_mean"), 0.9 * 0.4 + 0.5 * 0.6, 1e-6);
+}
+
+TEST(Run, RollsBackToTheModelBefore) {
+  const Replication run = worsened("rollback = true\nrollback_after = \"1d\"\n");
+  EXPECT_EQ(metric(run, "models.m.rolled_back"), 2);
+  EXPECT_NEAR(metric(run, "models.m.performance_mean"), 0.9 * 0.8 + 0.5 * 0.2, 1e-6);
+}
+
+TEST(Run, CoolsDownBetweenRetrainings) {
+  EXPECT_EQ(metric(worsened("cooldown = \"3d\"\n"), "models.m.retrainings"), 2);  // days 4 and 8
+  EXPECT_EQ(metric(worsened("cooldown = \"5d\"\n"), "models.m.retrainings"), 1);  // 4; 12 is late
+}
+
+// Once an endless loop at one instant.
+TEST(Run, RetrainingWithoutTimeOrSuccessGoesOn) {
+  const Experiment experiment = parsed(R"(horizon = 1000
+[clusters.c]
+slots = 1
+[pipelines.p]
+[[pipelines.p.tasks]]
+kind = "train"
+cluster = "c"
+duration = 0
+performance = 0.5
+[[pipelines.p.tasks]]
+kind = "evaluate"
+cluster = "c"
+duration = 0
+gate = 0.95
+[models.m]
+pipeline = "p"
+trigger = "staleness"
+period = 100
+)");
+  const Replication run = simulated(experiment);
+  EXPECT_EQ(metric(run, "models.m.retrainings"), 900);  // one a second from 100 on
+  EXPECT_EQ(metric(run, "models.m.refused"), 900);
+  EXPECT_EQ((*run.records)[1].end, TaskEnd::kRefused);
+  EXPECT_EQ((*run.records)[0].end, TaskEnd::kDone);
+}
+
 TEST(Run, BrokenInvariantsNameTimeAndEntity) {
   const Experiment experiment = parsed(kMmc, {{"horizon", "100"}, {"warmup", "0"}});
   auto platform = Platform::make(experiment, 0, {}).value();

@@ -214,6 +214,12 @@ Result<Json> merge_sweeps(const std::vector<Json>& untrusted, std::vector<std::s
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto index = static_cast<std::size_t>(list.at(i).at("index").as_int(-1));
       const auto [found, added] = by_index.emplace(index, list.at(i).at("summary"));
+      for (const char* const key : {"seed", "horizon_s", "warmup_s", "replications"})
+        if (found->second.at(key).dump() != by_index.begin()->second.at(key).dump())
+          return Error{Code::kCorrupt,
+                       fmt::format("merge: variant {} was simulated with another {}", index, key),
+                       "parts of one sweep have the same options; a key that is swept may not be "
+                       "one of these"};
       if (!added && found->second.dump() != list.at(i).at("summary").dump())
         return Error{Code::kCorrupt,
                      fmt::format("merge: variant {} comes twice, with different results", index)};

@@ -68,7 +68,11 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
   if (raw < 0) return errno_error(errno, "create", path);
   Fd fd = Fd::adopt(raw);
   // An overwritten file keeps its old mode, which may let others read the trace.
-  if (::fchmod(raw, 0600) != 0 && errno != EPERM) return errno_error(errno, "set mode of", path);
+  // A device or a pipe keeps its mode: it is everybody's.
+  struct stat status {};
+  if (::fstat(raw, &status) != 0) return errno_error(errno, "stat", path);
+  if (S_ISREG(status.st_mode) && ::fchmod(raw, 0600) != 0 && errno != EPERM)
+    return errno_error(errno, "set mode of", path);
   return std::unique_ptr<FileSink>(new FileSink(std::move(fd), path, options));
 }
 
@@ -102,6 +106,12 @@ Result<void> FileSink::finish() {
 }
 
 Result<void> write_file(const std::string& path, std::string_view content) {
+  // Only a regular file, or none, may be replaced by another one: not a device, pipe or link.
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    TRY(const auto sink, FileSink::create(path, {.overwrite = true}));
+    return sink->append(as_bytes(content));
+  }
   const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
   {
     TRY(const auto sink, FileSink::create(temporary, {.overwrite = true}));

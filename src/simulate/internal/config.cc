@@ -206,6 +206,11 @@ stats::Distribution Config::distribution(std::string_view key, double fallback) 
   return stats::Distribution::constant(fallback);
 }
 
+stats::Distribution Config::byte_distribution(std::string_view key) {
+  if (raw(key).is_object()) return distribution(key, 0);
+  return stats::Distribution::constant(bytes(key, 0));
+}
+
 std::size_t Config::choice(std::string_view key, std::span<const std::string_view> choices,
                            std::size_t fallback) {
   const std::string value = text(key, choices[fallback]);

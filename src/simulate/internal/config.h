@@ -66,6 +66,8 @@ class Config {
   [[nodiscard]] double bytes(std::string_view key, double fallback);
   /// A number (constant), or a table as Distribution::from_json takes; durations as text too.
   [[nodiscard]] stats::Distribution distribution(std::string_view key, double fallback);
+  /// The same of bytes: a number, text as "4G", or a table; 0 if absent.
+  [[nodiscard]] stats::Distribution byte_distribution(std::string_view key);
   /// The place of the text among the choices; `fallback` if the key is absent.
   [[nodiscard]] std::size_t choice(std::string_view key, std::span<const std::string_view> choices,
                                    std::size_t fallback);

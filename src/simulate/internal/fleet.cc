@@ -11,6 +11,7 @@ namespace kansoku::simulate {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kLeastGapS = 1;  // between two retrainings of a model
 constexpr int kOracleStepsMax = 400;
 constexpr int kSpans = 200;  // of the horizon, for the series
 
@@ -195,8 +196,8 @@ des::Process Fleet::live(des::Environment& env, DeployedModel& model) {
       model.unit_hours += made.unit_hours;
     }
     adopt(model, made, data_s, now_s);
-    ready_s = std::max(now_s, data_s + spec.cooldown_s);
-    if (ready_s <= data_s) ready_s = std::nextafter(data_s, kNever);
+    // Time has to pass, also where a retraining takes none.
+    ready_s = std::max(now_s, data_s + std::max(spec.cooldown_s, kLeastGapS));
     if (!spec.rollback || !model.previous) continue;
     co_await env.timeout(nanos(spec.rollback_after_s));
     const double later = seconds(env.now());

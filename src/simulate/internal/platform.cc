@@ -496,6 +496,8 @@ des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32
       }
       if (record.end == TaskEnd::kDone && task.spec->kind != TaskKind::kCustom)
         apply_effects(run, task, block);
+      if (run.end == TaskEnd::kRefused && task.spec->kind == TaskKind::kEvaluate)
+        record.end = TaskEnd::kRefused;
       note(run, index, record, task);
     }
     if (--run.tasks_left == 0) {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/fd.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace kansoku::sys {
+namespace {
+
+class WriteFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "kansoku_fd_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern + "/";
+  }
+  void TearDown() override {
+    for (const char* const name : {"file", "link", "device"})
+      ::unlink((folder_ + name).c_str());
+    ::rmdir(folder_.c_str());
+  }
+  [[nodiscard]] struct stat status(const char* name) const {
+    struct stat status {};
+    EXPECT_EQ(::lstat((folder_ + name).c_str(), &status), 0);
+    return status;
+  }
+  std::string folder_;
+};
+
+TEST_F(WriteFile, ReplacesARegularFile) {
+  ASSERT_TRUE(write_file(folder_ + "file", "one"));
+  ASSERT_TRUE(write_file(folder_ + "file", "second"));
+  EXPECT_EQ(read_file(folder_ + "file", 100).value(), "second");
+  EXPECT_EQ(status("file").st_mode & 0777, 0600U);
+}
+
+TEST_F(WriteFile, FollowsALink) {
+  ASSERT_TRUE(write_file(folder_ + "file", "one"));
+  ASSERT_EQ(::symlink("file", (folder_ + "link").c_str()), 0);
+  ASSERT_TRUE(write_file(folder_ + "link", "through"));
+  EXPECT_TRUE(S_ISLNK(status("link").st_mode));
+  EXPECT_EQ(read_file(folder_ + "file", 100).value(), "through");
+}
+
+// Once renamed over: as root, `-o /dev/full` took the machine's device away.
+TEST_F(WriteFile, LeavesADeviceInItsPlace) {
+  const std::string path = folder_ + "device";
+  if (::mknod(path.c_str(), S_IFCHR | 0666, makedev(1, 7)) != 0)
+    GTEST_SKIP() << "making a device needs root";
+  ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+  EXPECT_FALSE(write_file(path, "text"));  // a device like /dev/full
+  EXPECT_TRUE(S_ISCHR(status("device").st_mode));
+  EXPECT_EQ(status("device").st_mode & 0777, 0666U);
+}
+
+}  // namespace
+}  // namespace kansoku::sys
