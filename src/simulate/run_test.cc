@@ -81,6 +81,20 @@ TEST(Run, PlacesGangsOnNodes) {
   EXPECT_DOUBLE_EQ(metric(replayed.run, "cluster.c.unit_hours"), (60 + 10) / 3600.0);
 }
 
+TEST(Run, GangsWaitUntilAllPodsFit) {
+  // Three nodes of 4. First fit: 0 and 1 on the first node, 2 on the second: 2 + 4 are free, enough
+  // GPUs for two pods of 3, but places for one only. At 20 the first node is empty.
+  const Replayed replayed = replay({{0, 10, 2}, {0, 20, 2}, {0, 30, 2}, {1, 5, 6}},
+                                   "nodes = [{count = 3, gpus = 4}]", "gpus_per_pod = 3");
+  EXPECT_EQ(replayed.text(), "job0@0+0..10 job1@0+0..20 job3@1+19..25 job2@0+0..30");
+}
+
+TEST(Run, GangsGoAtTheSpeedOfTheSlowest) {
+  const Replayed replayed =
+      replay({{0, 10, 2}}, "nodes = [{gpus = 1, speed = 0.5}, {gpus = 1, speed = 2.0}]");
+  EXPECT_EQ(replayed.text(), "job0@0+0..20");
+}
+
 TEST(Run, SlowNodesTakeLonger) {
   const Replayed replayed = replay({{0, 10, 1}, {0, 10, 1}},
                                    "nodes = [{gpus = 1, speed = 2.0}, {gpus = 1, speed = 0.5}]");
