@@ -402,6 +402,56 @@ TEST(Run, CoolsDownBetweenRetrainings) {
   EXPECT_EQ(metric(worsened("cooldown = \"5d\"\n"), "models.m.retrainings"), 1);  // 4; 12 is late
 }
 
+class EveryTrigger : public ::testing::TestWithParam<const char*> {};
+
+/// A year of ten models under one kind of drift; `trigger` and its numbers come last.
+double cost_under(const std::string& drift, const std::string& trigger, double retrain_cost) {
+  const Experiment experiment = parsed(fmt::format(R"(horizon = "365d"
+[clusters.c]
+slots = 10
+[pipelines.p]
+[[pipelines.p.tasks]]
+kind = "train"
+cluster = "c"
+duration = "1h"
+performance = 0.9
+[models.m]
+count = 10
+pipeline = "p"
+performance = 0.9
+drift = {}
+trigger = {}
+value_per_loss_hour = 1.0
+retrain_cost = {}
+)",
+                                                   drift, trigger, retrain_cost));
+  return metric(simulated(experiment), "models.m.cost");
+}
+
+TEST_P(EveryTrigger, CostsNoLessThanTheOracle) {
+  const std::string drift = GetParam();
+  for (const double retrain_cost : {2.0, 20.0, 1e6}) {
+    const double oracle = cost_under(drift, "\"oracle\"", retrain_cost);
+    const double never = cost_under(drift, "\"never\"", retrain_cost);
+    // Its grid is a four-hundredth of the horizon: that much may be lost.
+    const double slack = 1.02;
+    EXPECT_LE(oracle, never * (1 + 1e-9));
+    if (retrain_cost == 1e6) EXPECT_NEAR(oracle, never, 1e-6 * never);
+    for (const char* const trigger :
+         {"\"periodic\"\nperiod = \"20d\"", "\"staleness\"\nperiod = \"45d\"",
+          "\"threshold\"\nloss = 0.03", "\"cumulative\"\nloss_hours = 10.0", "\"cost_aware\""})
+      EXPECT_LE(oracle, slack * cost_under(drift, trigger, retrain_cost)) << trigger;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Drifts, EveryTrigger,
+    ::testing::Values(
+        "{kind = \"gradual\", floor = 0.3, rate_per_day = 0.2, inflection = \"20d\"}",
+        "{kind = \"sudden\", every = \"40d\", jump = 0.05}",
+        "{kind = \"recurring\", amplitude = 0.2, period = \"60d\"}",
+        "{kind = \"replayed\", points = [[0, 0], [10, 0.02], [40, 0.15], [80, 0.1]]}"));
+
 // Once an endless loop at one instant.
 TEST(Run, RetrainingWithoutTimeOrSuccessGoesOn) {
   const Experiment experiment = parsed(R"(horizon = 1000
