@@ -18,6 +18,8 @@ class Drift {
   /// `random` draws the jumps of kSudden up to `horizon_s`.
   Drift(const DriftSpec& spec, double horizon_s, RandomStream random);
 
+  /// When it jumps, by time; empty for what drifts smoothly.
+  [[nodiscard]] const std::vector<double>& jump_times() const { return jump_times_; }
   /// Loss at `now_s` of a model trained on data of `trained_s` <= now_s; >= 0.
   [[nodiscard]] double loss(double trained_s, double now_s) const;
   /// Integral of the loss over from_s..to_s, in loss seconds.

@@ -88,49 +88,58 @@ double Fleet::due(const DeployedModel& model, double now_s) const {
   return kNever;
 }
 
+/// Times at which the oracle may retrain: an even grid, and just after each jump. The first is the
+/// start.
+std::vector<double> Fleet::oracle_times(const DeployedModel& model) const {
+  std::vector<double> times;
+  for (int i = 0; i < kOracleStepsMax; ++i)
+    times.push_back(i * horizon_s_ / kOracleStepsMax);
+  constexpr double kAfter = 1e-6;  // whole nanoseconds must not fall before the jump
+  for (const double jump : model.drift.jump_times())
+    if (times.size() < 2 * kOracleStepsMax && jump + kAfter < horizon_s_)
+      times.push_back(jump + kAfter);
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
 /// The retraining times of least cost (value of the loss plus retrainings), by dynamic programming
-/// over a grid, knowing the drift to come; a retraining takes its expected time without waiting.
+/// over oracle_times, knowing the drift to come; a retraining takes its expected time without
+/// waiting.
 std::vector<double> Fleet::plan_oracle(const DeployedModel& model) const {
   const ModelsSpec& spec = experiment_.models[model.family];
   const double run_s = retrainer_.expected_run(spec.pipeline).first;
   const double per_loss_second = spec.value_per_loss_hour / 3600;
   const double cost = cost_of_retraining(spec);
-  const int steps = kOracleStepsMax;
-  const double step = horizon_s_ / steps;
-  const auto wait =
-      std::max(1, static_cast<int>(std::ceil(std::max(run_s, spec.cooldown_s) / step)));
-  // best[i]: least cost from the start of the retraining at grid point i on; i = 0 is the model as
-  // it was deployed. The model trained at i serves from i + run to the next one's i + run.
-  const std::size_t size = static_cast<std::size_t>(steps) + 1;
-  std::vector<double> best(size, 0);
-  std::vector<int> next(size, -1);
-  for (int i = steps; i >= 0; --i) {
-    const double trained = i == 0 ? model.trained_s : i * step;
-    const double serves = i == 0 ? 0 : std::min(horizon_s_, i * step + run_s);
-    double area = 0, reached = serves;
+  const double apart_s = std::max({run_s, spec.cooldown_s, kLeastGapS});
+  const std::vector<double> times = oracle_times(model);
+  // best[i]: least cost from the start of the retraining at times[i] on; i = 0 is the model as it
+  // was deployed. The model trained at i serves from i + run to the next one's start + run.
+  std::vector<double> best(times.size(), 0);
+  std::vector<std::size_t> next(times.size(), 0);  // 0: none
+  for (std::size_t i = times.size(); i-- > 0;) {
+    const double trained = i == 0 ? model.trained_s : times[i];
+    double area = 0, reached = i == 0 ? 0 : std::min(horizon_s_, times[i] + run_s);
     double least = kNever;
-    int follower = -1;
-    for (int j = i + (i == 0 ? 1 : wait); j <= steps; ++j) {
-      const double until = std::min(horizon_s_, j * step + run_s);
+    for (std::size_t j = i + 1; j < times.size(); ++j) {
+      if (i > 0 && times[j] < times[i] + apart_s) continue;
+      const double until = std::min(horizon_s_, times[j] + run_s);
       area += model.drift.integral(trained, reached, until);
       reached = until;
-      const double total = per_loss_second * area + cost + best[static_cast<std::size_t>(j)];
-      if (j < steps && total < least) {
-        least = total;
-        follower = j;
-      }
+      const double total = per_loss_second * area + cost + best[j];
+      if (total >= least) continue;
+      least = total;
+      next[i] = j;
     }
     area += model.drift.integral(trained, reached, horizon_s_);
     if (per_loss_second * area <= least) {
       least = per_loss_second * area;
-      follower = -1;
+      next[i] = 0;
     }
-    best[static_cast<std::size_t>(i)] = least;
-    next[static_cast<std::size_t>(i)] = follower;
+    best[i] = least;
   }
   std::vector<double> plan;
-  for (int at = next[0]; at >= 0; at = next[static_cast<std::size_t>(at)])
-    plan.push_back(at * step);
+  for (std::size_t at = next[0]; at != 0; at = next[at])
+    plan.push_back(times[at]);
   return plan;
 }
 

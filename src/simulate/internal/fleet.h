@@ -74,6 +74,7 @@ class Fleet {
   };
   des::Process live(des::Environment& env, DeployedModel& model);
   [[nodiscard]] double due(const DeployedModel& model, double now_s) const;
+  [[nodiscard]] std::vector<double> oracle_times(const DeployedModel& model) const;
   [[nodiscard]] std::vector<double> plan_oracle(const DeployedModel& model) const;
   void account(DeployedModel& model, double now_s);
   void adopt(DeployedModel& model, const Made& made, double data_s, double now_s);
