@@ -24,7 +24,6 @@ struct TaskRecord {
   std::uint16_t pipeline{0}, task{0};     // indices in the experiment
   std::uint16_t restarts{0};              // by preemption or failure
   TaskEnd end{TaskEnd::kDone};
-  std::uint8_t padding{0};
   std::uint32_t units{0};
 };
 

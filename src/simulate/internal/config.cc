@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "common/parse.h"
+#include "simulate/workload/number.h"
+#include "simulate/workload/workload.h"
 
 namespace kansoku::simulate {
 namespace {
@@ -147,25 +149,15 @@ std::int64_t Config::integer(std::string_view key, std::int64_t fallback, std::i
   return number;
 }
 
-std::optional<double> Config::duration_of(const Json& value) const {
+std::optional<double> Config::duration_of(const Json& value) {
   if (value.is_number()) {
     const double seconds = value.as_double(NAN);
-    if (seconds >= 0 && seconds < 9e9) return seconds;
+    // The sum of two stays in 64 bits of nanoseconds.
+    if (seconds >= 0 && seconds <= static_cast<double>(kTimeNsMax) / 1e9) return seconds;
     return std::nullopt;
   }
-  const std::string text = value.as_string();
-  if (text.size() >= 2 && (text.back() == 'y' || text.back() == 'w')) {
-    const auto count = parse_int<int>(std::string_view(text).substr(0, text.size() - 1));
-    if (!count || *count < 0 || *count > 200) return std::nullopt;
-    return *count * (text.back() == 'y' ? 365.0 : 7.0) * 86400;
-  }
-  if (text.size() >= 2 && text.back() == 'd') {
-    const auto count = parse_int<int>(std::string_view(text).substr(0, text.size() - 1));
-    if (!count || *count < 0 || *count > 80'000) return std::nullopt;
-    return *count * 86400.0;
-  }
-  const auto span = parse_duration(text);
-  if (!span || *span < Nanos{0}) return std::nullopt;
+  const auto span = parse_span(value.as_string());
+  if (!span) return std::nullopt;
   return static_cast<double>(span->count()) / 1e9;
 }
 

@@ -83,7 +83,7 @@ class Config {
   [[nodiscard]] const Json& json() const { return table_; }
 
  private:
-  [[nodiscard]] std::optional<double> duration_of(const Json& value) const;
+  [[nodiscard]] static std::optional<double> duration_of(const Json& value);
   void known(std::string_view key) { known_.insert(std::string(key)); }
 
   Json table_;

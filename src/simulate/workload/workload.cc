@@ -202,19 +202,18 @@ std::optional<Nanos> parse_span(std::string_view untrusted) {
                                               : 0;
   if (scale_ns > 0) {
     const auto count = parse_int<std::int64_t>(untrusted.substr(0, untrusted.size() - 1));
-    if (!count || *count <= 0 || *count > kTimeNsMax / scale_ns) return std::nullopt;
+    if (!count || *count < 0 || *count > kTimeNsMax / scale_ns) return std::nullopt;
     return Nanos{*count * scale_ns};
   }
   if (const auto seconds = parse_decimal(untrusted, 9))
-    return *seconds > 0 && *seconds <= kTimeNsMax ? std::optional(Nanos{*seconds}) : std::nullopt;
+    return *seconds >= 0 && *seconds <= kTimeNsMax ? std::optional(Nanos{*seconds}) : std::nullopt;
   const auto span = parse_duration(untrusted);
-  if (!span || *span <= Nanos{0} || span->count() > kTimeNsMax) return std::nullopt;
+  if (!span || *span < Nanos{0} || span->count() > kTimeNsMax) return std::nullopt;
   return span;
 }
 
 Result<Nanos> offset_of(const Workload& workload, std::string_view untrusted) {
   if (const auto span = parse_span(untrusted)) return *span;
-  if (untrusted == "0") return Nanos{0};
   std::string civil(untrusted);
   if (civil.size() == 10) civil += " 00:00:00";
   const auto wanted = parse_civil_ns(civil);

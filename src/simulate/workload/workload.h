@@ -138,7 +138,8 @@ void sort_jobs(Workload& workload);
 /// kUnsupported for a civil time if the workload does not say its epoch.
 [[nodiscard]] Result<Nanos> offset_of(const Workload& workload, std::string_view untrusted);
 
-/// A span of time above 0: "90s", "12h", "30d", "2w", "1y" (365 days), or seconds; up to 133 years.
+/// A span of time, at least 0: "90s", "12h", "30d", "2w", "1y" (365 days), or seconds; up to 133
+/// years.
 [[nodiscard]] std::optional<Nanos> parse_span(std::string_view untrusted);
 
 }  // namespace kansoku::simulate
