@@ -6,23 +6,26 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store
+.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-store deps-otlp
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "make build    build $(KANSOKU)"
-	@echo "make bench    benchmarks (BENCH=trace|diagnose|simulate|gpu|python|probes|overhead for one module)"
+	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
+	@echo "make watch-eval PART=...  always-on watching under planted faults, in parts of half an hour (PART=list, NAME, all, table)"
+	@echo "make watch-soak  two hours of watching while processes come and go, in the background (SOAK=start|status|report|stop)"
+	@echo "make watch-cost  what watching costs a job (COST=steps|rate|report; up to 20 minutes)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
-	@echo "make deps-store   install DuckDB (npm), which writes Parquet files"
+	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-store: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-store deps-otlp: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -34,6 +37,7 @@ demo: deps-demo build
 
 test: deps-test
 	@tools/install_deps.sh store || echo "without DuckDB: tests that need it are skipped"
+	@tools/install_deps.sh otlp || echo "without OpenTelemetry's decoder: its test is skipped"
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	tools/check --fast
@@ -61,6 +65,19 @@ simulate-experiments: build
 
 faults: deps-faults build
 	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)
+
+# What exists is asked for without building.
+PART ?= list
+SOAK ?= start
+COST ?= steps
+watch-eval: $(if $(filter list table,$(PART)),,deps-watch build)
+	tests/watch/run.py $(PART) $(WATCH)
+
+watch-soak: $(if $(filter start,$(SOAK)),deps-watch build)
+	tests/watch/soak.py $(SOAK) $(WATCH)
+
+watch-cost: $(if $(filter report,$(COST)),,deps-watch build)
+	tests/watch/cost.py $(COST) $(WATCH)
 
 check: deps-check
 	cmake --preset release

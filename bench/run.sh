@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the benchmarks, or those of one module: bench/run.sh [trace|diagnose|simulate|gpu|python|probes|overhead]
+# Runs the benchmarks, or those of one module: bench/run.sh [trace|diagnose|stats|simulate|gpu|python|probes|overhead]
 # Each prints lines `bench NAME key=value ...`. Needs root and eBPF for probes and overhead.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,9 +18,10 @@ trap 'rm -rf "$POCL_CACHE_DIR"' EXIT
 echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $(uname -r), load $(cut -d" " -f1 /proc/loadavg)"
 run trace "$bin/bench_trace"
 run diagnose "$bin/bench_diagnose"
+run stats "$bin/bench_stats" "${PAIRS:-3}" "${ITERATIONS:-3}"
 run simulate "$bin/bench_simulate" "${PAIRS:-5}"
 run gpu "$bin/bench_gpu" "${ROUNDS:-9}"
 run python "$bin/bench_python"
 run probes "$bin/bench_probes"
 run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"
-[ $ran = 1 ] || { echo "bench/run.sh: no module $wanted; there are trace diagnose simulate gpu python probes overhead" >&2; exit 2; }
+[ $ran = 1 ] || { echo "bench/run.sh: no module $wanted; there are trace diagnose stats simulate gpu python probes overhead" >&2; exit 2; }

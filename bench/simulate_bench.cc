@@ -11,15 +11,14 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <string>
 
 #include "bench_util.h"
 #include "common/parse.h"
 #include "common/result.h"
+#include "peer.h"
 #include "simulate_models.h"
 #include "simulate_platform.h"
 
@@ -40,30 +39,11 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-using Figures = std::map<std::string, double>;
+using Figures = PeerFigures;
 
-// Runs the peer and reads its `key=value` pairs.
 Result<Figures> peer(const std::string& arguments) {
-  const std::string command =
-      "/usr/bin/python3 " KANSOKU_SOURCE_DIR "/bench/simulate_peer.py " + arguments;
-  std::FILE* const pipe = ::popen(command.c_str(), "re");
-  if (pipe == nullptr) return Error{Code::kUnavailable, "run " + command + ": popen failed"};
-  std::array<char, 1024> line{};
-  const bool read = std::fgets(line.data(), line.size(), pipe) != nullptr;
-  if (::pclose(pipe) != 0 || !read)
-    return Error{Code::kUnavailable, "run " + command + ": failed",
-                 "apt-get install python3-simpy3"};
-  Figures figures;
-  const std::string text(line.data());
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
-    const std::size_t equals = text.find('=', at);
-    double value = 0;
-    if (equals < end && std::from_chars(&text[equals + 1], &text[end], value).ec == std::errc())
-      figures[text.substr(at, equals - at)] = value;
-    at = end + 1;
-  }
-  return figures;
+  return run_peer("/usr/bin/python3 " KANSOKU_SOURCE_DIR "/bench/simulate_peer.py " + arguments,
+                  "apt-get install python3-simpy3");
 }
 
 Result<void> mm50(const Size& size) {

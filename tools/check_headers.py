@@ -145,7 +145,7 @@ def main():
         Language("C", ["cc", "gcc", "clang"], ["-x", "c", "-std=c11"]),
         Language("BPF", ["clang", "clang-14"], ["-x", "c", "-std=gnu11", "-target", "bpf", f"-I{BPF_INCLUDES}"]),
     ]
-    headers = options.files or [path for path in source_text.tree_files(root) if path.startswith("src/") and path.endswith(".h")]
+    headers = options.files or [path for path in source_text.tree_files(root) if path.startswith("src/") and path.endswith(".h") and not path.endswith(".bpf.h")]
     tree = Tree(root, options.build)
     jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)]
     cache_path = os.path.join(root, "build", "check", "headers.json")

@@ -1,42 +1,74 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that a goal needs, by name: tools/install_deps.sh build|demo|test|bench|faults|check|store
-# `store` is DuckDB, which Debian does not have: from npm into build/npm, without running any of the package's scripts.
+# Installs the Debian packages that a goal needs, by name:
+# tools/install_deps.sh build|demo|test|bench|faults|watch|check|store|otlp
+# `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
+# any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
 set -eu
 goal=${1:-build}
+# Node.js may stand already from elsewhere than Debian, in a package that brings npm and conflicts with Debian's.
+npm=""
+command -v npm > /dev/null && command -v node > /dev/null || npm="nodejs npm"
 build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc-dev libc6-dev libbpf-dev bpftool libelf-dev
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
- librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev libboost-math-dev libnlopt-dev"
+ librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev libboost-math-dev libnlopt-dev
+ libcpp-httplib-dev libnats-dev"
 demo="python3-torch libopenblas0-serial"
 tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf binutils
- iproute2 procps util-linux gcc"
-bench="python3-simpy3 python3-numpy python3-scipy pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
+ iproute2 procps util-linux gcc prometheus nats-server $npm"
+bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-threadpoolctl
+ pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"
+watch="$faults python3-numpy python3-sklearn clang-19"
 case $goal in
   build) wanted=$build ;;
   demo) wanted="$build $demo" ;;
   test) wanted="$build $demo $tests" ;;
   bench) wanted="$build $demo $tests $bench" ;;
   faults) wanted="$build $demo $faults" ;;
-  store) wanted=""; command -v npm > /dev/null || wanted="nodejs npm" ;;
+  watch) wanted="$build $demo $watch" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
-  *) echo "usage: $0 build|demo|test|bench|faults|check|store" >&2; exit 2 ;;
+  store | otlp) wanted="$npm" ;;
+  *) echo "usage: $0 build|demo|test|bench|faults|watch|check|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64
 duckdb_version=1.5.6-r.1
 duckdb_sha256=3f4962cdd266eab2b479a5b5a4a6d063d279b2954ae814ed00385d553b747633
-install_duckdb() {
+otlp_package=@opentelemetry/otlp-transformer
+otlp_version=0.52.1
+otlp_sha256=0866b8f8fa85c9404834ead99e9ff68b035ddef296da6a84e83f6aab13751a38
+# install_npm PACKAGE VERSION FILE SHA256 WHY: nothing to do if the FILE of the package is there and right.
+install_npm() {
   cd "$(dirname "$0")/.."
-  local library=build/npm/node_modules/$duckdb_package/libduckdb.so
-  echo "$duckdb_sha256  $library" | sha256sum --check --status 2> /dev/null && return
-  echo "kansoku writes Parquet with DuckDB: npm install --prefix build/npm $duckdb_package@$duckdb_version"
+  local file=build/npm/node_modules/$1/$3
+  echo "$4  $file" | sha256sum --check --status 2> /dev/null && return
+  echo "$5: npm install --prefix build/npm $1@$2"
   mkdir -p build/npm
-  npm install --prefix build/npm --ignore-scripts --no-audit --no-fund --loglevel=error "$duckdb_package@$duckdb_version"
-  echo "$duckdb_sha256  $library" | sha256sum --check --quiet && return
-  rm -f "$library"
+  npm install --prefix build/npm --ignore-scripts --no-audit --no-fund --loglevel=error "$1@$2"
+  echo "$4  $file" | sha256sum --check --quiet && return
+  rm -f "$file"
   return 1
+}
+install_from_npm() {
+  case $goal in
+    store) install_npm "$duckdb_package" "$duckdb_version" libduckdb.so "$duckdb_sha256" \
+                       "kansoku writes Parquet and history with DuckDB" ;;
+    otlp) install_npm "$otlp_package" "$otlp_version" build/src/generated/root.js "$otlp_sha256" \
+                      "tests read OTLP with OpenTelemetry's decoder" ;;
+    bench) unpack_openblas || echo "without it the benchmark of stats has no peer with two threads" ;;
+  esac
+}
+
+# OpenBLAS with threads, for the peer of bench/stats_bench.cc: unpacked, not installed, since installing it would switch the BLAS
+# of every job on the machine.
+unpack_openblas() {
+  cd "$(dirname "$0")/.."
+  [ -e build/openblas/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 ] && return
+  echo "kansoku unpacks a Debian package into build/openblas: apt-get download libopenblas0-pthread"
+  mkdir -p build/openblas
+  (cd build/openblas && apt-get download -qq libopenblas0-pthread && dpkg -x libopenblas0-pthread_*.deb . && rm -f ./*.deb)
 }
 
 missing=""
@@ -44,7 +76,7 @@ for package in $wanted; do
   dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
 done
 if [ -z "$missing" ]; then
-  if [ "$goal" = store ]; then install_duckdb; fi
+  install_from_npm
   exit 0
 fi
 line="apt-get install -y --no-install-recommends$missing"
@@ -56,4 +88,4 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 $line
-if [ "$goal" = store ]; then install_duckdb; fi
+install_from_npm

@@ -8,45 +8,12 @@
 #include <cstring>
 #include <string>
 
+#include "meeting.h"
 #include "mlp.h"
 
 namespace {
 
 constexpr int kBatch = 64;
-
-void check(ncclResult_t result, const char* what) {
-  if (result == ncclSuccess) return;
-  std::fprintf(stderr, "%s: %s: %s\n", what, ncclGetErrorString(result),
-               ncclGetLastError(nullptr));
-  std::exit(1);
-}
-
-/// Rank 0's id, by a file that appears whole.
-ncclUniqueId exchange_id(int rank, const std::string& path) {
-  ncclUniqueId id{};
-  if (rank == 0) {
-    check(ncclGetUniqueId(&id), "make an id");
-    const std::string unfinished = path + ".part";
-    std::FILE* const file = std::fopen(unfinished.c_str(), "wb");
-    if (file == nullptr || std::fwrite(&id, sizeof id, 1, file) != 1 || std::fclose(file) != 0 ||
-        std::rename(unfinished.c_str(), path.c_str()) != 0) {
-      std::perror(path.c_str());
-      std::exit(1);
-    }
-    return id;
-  }
-  constexpr int kTries = 6000;
-  for (int i = 0; i < kTries; ++i) {
-    if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
-      const bool is_whole = std::fread(&id, sizeof id, 1, file) == 1;
-      std::fclose(file);
-      if (is_whole) return id;
-    }
-    usleep(10'000);
-  }
-  std::fprintf(stderr, "rank %d: rank 0 wrote no id to %s\n", rank, path.c_str());
-  std::exit(1);
-}
 
 }  // namespace
 
@@ -60,32 +27,33 @@ int main(int argc, char** argv) {
   mlp::check(cudaGetDeviceCount(&devices), "count devices");
   mlp::check(cudaSetDevice(rank % devices), "choose a device");
   ncclComm_t comm{};
-  check(ncclCommInitRank(&comm, ranks, exchange_id(rank, argv[4]), rank), "start NCCL");
+  meeting::check(ncclCommInitRank(&comm, ranks, meeting::exchange_id(rank, argv[4]), rank),
+                 "start NCCL");
   cudaStream_t stream{};
   mlp::check(cudaStreamCreate(&stream), "create a stream");
   {
     mlp::Network network(kBatch / ranks, stream);
     // All begin with rank 0's parameters.
-    check(ncclBroadcast(network.device_parameters(), network.device_parameters(),
-                        mlp::Sizes::total, ncclFloat, 0, comm, stream),
-          "broadcast parameters");
+    meeting::check(ncclBroadcast(network.device_parameters(), network.device_parameters(),
+                                 mlp::Sizes::total, ncclFloat, 0, comm, stream),
+                   "broadcast parameters");
     for (int step = 0; step < steps; ++step) {
       network.load(static_cast<std::uint64_t>(step * kBatch + rank),
                    static_cast<std::uint64_t>(ranks));
       network.step(kBatch);
-      check(ncclAllReduce(network.device_gradients(), network.device_gradients(),
-                          mlp::Sizes::total, ncclFloat, ncclSum, comm, stream),
-            "add gradients");
-      check(ncclAllReduce(network.device_loss(), network.device_loss(), 1, ncclFloat, ncclSum, comm,
-                          stream),
-            "add losses");
+      meeting::check(ncclAllReduce(network.device_gradients(), network.device_gradients(),
+                                   mlp::Sizes::total, ncclFloat, ncclSum, comm, stream),
+                     "add gradients");
+      meeting::check(ncclAllReduce(network.device_loss(), network.device_loss(), 1, ncclFloat,
+                                   ncclSum, comm, stream),
+                     "add losses");
       network.update(0.5F);
       const double loss = static_cast<double>(network.loss());
       if (rank == 0) std::printf("step %d loss %.7f\n", step, loss);
     }
     mlp::check(cudaStreamSynchronize(stream), "end");
   }
-  check(ncclCommDestroy(comm), "end NCCL");
+  meeting::check(ncclCommDestroy(comm), "end NCCL");
   mlp::check(cudaStreamDestroy(stream), "end");
   return 0;
 }

@@ -121,6 +121,28 @@ void parse_args(Table& table, FunctionProbes& out) {
   if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
 }
 
+bool has_capture(const FunctionProbes& probes, std::string_view name) {
+  return std::any_of(
+      probes.captures.begin(), probes.captures.end(),
+      [&](const CaptureDef& capture) { return capture.name == name && capture.how.is_text == 0; });
+}
+
+void parse_metering(Table& table, FunctionProbes& out) {
+  out.metric = table.text("metric", false);
+  out.bytes = table.texts("bytes", false);
+  out.type = table.text("type", false);
+  out.steps = table.flag("steps");
+  if (out.metric.empty() && (!out.bytes.empty() || !out.type.empty() || out.steps))
+    table.fail("metric", "bytes, type and steps need one");
+  for (const std::string& name : out.bytes) {
+    if (!has_capture(out, name)) table.fail("bytes", "expected names of args");
+  }
+  if (!out.type.empty() && !has_capture(out, out.type))
+    table.fail("type", "expected the name of an arg");
+  if (!out.metric.empty() && out.kind == ProbeKind::kAnnotate)
+    table.fail("metric", "annotate counts no calls");
+}
+
 Result<FunctionProbes> parse_function(const Json& json, const std::string& where) {
   Table table(json, where);
   FunctionProbes out;
@@ -140,14 +162,16 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   const std::string ordinal = table.text("ordinal_by", false);
   if (table.sub("ordinal_by").is_string()) out.ordinal_by = ordinal;  // "" counts per process
   parse_args(table, out);
+  parse_metering(table, out);
   TRY_VOID(table.finish());
   return out;
 }
 
 Result<UsdtProbes> parse_usdt(const Json& json, const std::string& where) {
   Table table(json, where);
-  UsdtProbes out{table.text("library", true), table.text("begin", true), table.text("end", false),
-                 table.text("title", true), table.text("category", true)};
+  UsdtProbes out{table.text("library", true),  table.text("begin", true),
+                 table.text("end", false),     table.text("title", true),
+                 table.text("category", true), table.text("metric", false)};
   TRY_VOID(table.finish());
   return out;
 }

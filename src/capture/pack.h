@@ -39,12 +39,18 @@ struct FunctionProbes {
   std::optional<std::string>
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
   std::vector<CaptureDef> captures;
+  // What `kansoku watch` makes of the calls; recordings take no notice.
+  std::string metric;              // what they are totalled under; "" = not metered
+  std::vector<std::string> bytes;  // captures whose product is the payload of a call
+  std::string type;                // capture that holds an ncclDataType_t, another factor; or ""
+  bool steps{false};               // also the times from call to call, and from return to call
 };
 
 struct UsdtProbes {
   std::string library;
   std::string begin, end;  // "provider:name"; `end` empty = instant
   std::string title, category;
+  std::string metric;  // as of FunctionProbes
 };
 
 struct SyscallProbes {

@@ -265,11 +265,11 @@ TEST(ResolveUsdt, FindsPairsAndInstants) {
   const std::string path = std::string(KANSOKU_SOURCE_DIR) + "/tests/corpus/sys_elf_fuzz/usdt_so";
   const auto file = sys::ElfFile::open(path).value();
   Pack pack;
-  pack.usdt = {{"shop*", "shop:open", "", "instant", "c"},
-               {"shop*", "shop:open", "shop:open", "pair", "c"},
-               {"shop*", "shop:close", "", "none", "c"},
-               {"shop*", "shop:open", "shop:close", "half", "c"},
-               {"other*", "shop:nope", "", "not here", "c"}};
+  pack.usdt = {{"shop*", "shop:open", "", "instant", "c", ""},
+               {"shop*", "shop:open", "shop:open", "pair", "c", ""},
+               {"shop*", "shop:close", "", "none", "c", ""},
+               {"shop*", "shop:open", "shop:close", "half", "c", ""},
+               {"other*", "shop:nope", "", "not here", "c", ""}};
   const Resolution found = resolve_pack(pack, *file, "shop.so");
   ASSERT_EQ(found.usdt.size(), 2U);
   EXPECT_EQ(found.usdt[0].source, &pack.usdt[0]);

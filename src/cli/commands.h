@@ -41,7 +41,11 @@ class Command {
 
 [[nodiscard]] std::unique_ptr<Command> make_record();
 [[nodiscard]] std::unique_ptr<Command> make_profile();
+[[nodiscard]] std::unique_ptr<Command> make_watch();
+[[nodiscard]] std::unique_ptr<Command> make_top();
+[[nodiscard]] std::unique_ptr<Command> make_incidents();
 [[nodiscard]] std::unique_ptr<Command> make_diagnose();
+[[nodiscard]] std::unique_ptr<Command> make_detect();
 [[nodiscard]] std::unique_ptr<Command> make_jobs();
 [[nodiscard]] std::unique_ptr<Command> make_probes();
 [[nodiscard]] std::unique_ptr<Command> make_doctor();
@@ -49,5 +53,6 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_gpu();
 [[nodiscard]] std::unique_ptr<Command> make_run();
 [[nodiscard]] std::unique_ptr<Command> make_simulate();
+[[nodiscard]] std::unique_ptr<Command> make_collect();
 
 }  // namespace kansoku::cli

@@ -123,6 +123,8 @@ class Gpu final : public Command {
     set->add_option("--throttle", throttle_,
                     "reasons that NVML shows: none, auto (from the speed), power, thermal, idle");
     set->add_option("--xid", xid_, "the number of an XID error that NVML shows");
+    set->add_option("--ecc-corrected", corrected_, "corrected memory errors that NVML shows");
+    set->add_option("--ecc-uncorrected", uncorrected_, "memory errors beyond correction");
     set->callback([this] { what_ = &Gpu::set; });
   }
 
@@ -287,6 +289,8 @@ class Gpu final : public Command {
     if (speed_) telemetry->speed_permille = static_cast<std::uint32_t>(*speed_ * 1000 + 0.5);
     if (temperature_) telemetry->temperature_celsius = *temperature_;
     if (xid_) telemetry->last_xid = *xid_;
+    if (corrected_) telemetry->corrected_errors = *corrected_;
+    if (uncorrected_) telemetry->uncorrected_errors = *uncorrected_;
     if (!throttle_.empty()) {
       TRY(telemetry->throttle_reasons, softcuda::throttle_reasons_of(throttle_));
     }
@@ -299,7 +303,7 @@ class Gpu final : public Command {
   std::string output_, compression_{"zstd"}, throttle_;
   int device_{0};
   std::optional<double> speed_;
-  std::optional<std::uint32_t> temperature_, xid_;
+  std::optional<std::uint32_t> temperature_, xid_, corrected_, uncorrected_;
   bool json_{false};
 };
 

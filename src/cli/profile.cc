@@ -13,8 +13,8 @@
 
 #include "cli/analysis.h"
 #include "cli/commands.h"
+#include "cli/profile_windows.h"
 #include "cli/session.h"
-#include "cli/watch.h"
 #include "common/parse.h"
 #include "sys/fd.h"
 

@@ -11,29 +11,10 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/wiring.h"
 
 namespace kansoku::cli {
 namespace {
-
-/// Where libcuda.so.1 of the software device lies: $KANSOKU_SOFTGPU_LIBS, beside this program as it
-/// was built, or where `make install` puts it.
-Result<std::string> softgpu_folder() {
-  if (const char* const set = std::getenv("KANSOKU_SOFTGPU_LIBS"); set != nullptr)
-    return std::string(set);
-  std::array<char, PATH_MAX> self{};
-  const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
-  const std::filesystem::path here =
-      std::filesystem::path(length > 0 ? self.data() : "").parent_path();
-  for (const std::filesystem::path& folder :
-       {here / "softgpu", here / ".." / "lib" / "kansoku" / "softgpu"}) {
-    std::error_code error;
-    if (std::filesystem::exists(folder / "libcuda.so.1", error))
-      return std::filesystem::canonical(folder, error).string();
-  }
-  return Error{Code::kNotFound, "find the software device: no libcuda.so.1 beside this program",
-               "build it (cmake --build build/release --target softcuda) or set "
-               "KANSOKU_SOFTGPU_LIBS"};
-}
 
 class Run final : public Command {
  public:

@@ -1,289 +1,233 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/watch.h"
-
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <array>
-#include <csignal>
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <set>
-#include <string_view>
-#include <utility>
+#include <string>
+#include <vector>
 
-#include "capture/recorder.h"
-#include "cli/analysis.h"
-#include "cli/kineto_server.h"
-#include "cli/targets.h"
+#include "agent/agent.h"
+#include "cli/commands.h"
+#include "cli/watch_client.h"
 #include "cli/wiring.h"
-#include "common/json.h"
+#include "common/parse.h"
+#include "sys/capabilities.h"
 #include "sys/clock.h"
-#include "sys/fd.h"
 #include "sys/process.h"
 
 namespace kansoku::cli {
 namespace {
 
-/// The packs that are attached all the time: a few calls an iteration.
-constexpr std::string_view kWatchPacks = "torch,gloo,nccl";
-/// A profiler asks every 5 s whether it is wanted and warms up for 5 s: the earliest common start.
-constexpr Nanos kKinetoLead = std::chrono::seconds{12};
-constexpr std::uint64_t kWindowBytesMax = std::uint64_t{4} << 30;
-
-/// What a call or scope is to the detector. The numbers are the order within an iteration. Where a
-/// process has scopes (data loader, optimizer), collectives do not count: jobs communicate now and
-/// then between iterations too.
-struct TokenRow {
-  std::string_view begins_with;
-  std::uint32_t token;
-  bool is_scope;
-  bool yields_to_scopes;
-};
-constexpr std::array<TokenRow, 7> kTokens{{
-    {"enumerate(DataLoader)", 0, true, false},
-    {"c10d::Reducer::prepare_for_forward", 1, false, true},
-    {"torch::autograd::Engine::execute", 2, false, false},
-    {"c10d::ProcessGroup", 3, false, true},
-    {"nccl", 3, false, true},
-    {"Optimizer.zero_grad#", 4, true, false},
-    {"Optimizer.step#", 5, true, false},
-}};
-
-const TokenRow* token_of(std::string_view name) {
-  for (const TokenRow& row : kTokens) {
-    if (name.starts_with(row.begins_with)) return &row;
-  }
-  return nullptr;
-}
-
-/// Why a window was opened.
-struct Cause {
-  std::string kind;  // "manual", "schedule", "slow", "blocked"
-  double ratio{0};
-  std::int32_t rank{-1};
-  BootTime at{};
-};
-
-class Watch {
+class Watch final : public Command {
  public:
-  explicit Watch(const WatchOptions& options) : options_(options), incidents_(options.incidents) {}
+  void declare(CLI::App& app) override {
+    options_.state_folder = kStateFolder;
+    app.add_option("--state", options_.state_folder,
+                   "folder for models, incidents, history and the control socket")
+        ->capture_default_str();
+    app.add_option("--for", duration_, "stop after this time (default: until stopped)");
+    app.add_option("--window", window_, "length of a window")->capture_default_str();
+    app.add_option("--learn", learn_, "how long a job that was never seen is learnt")
+        ->capture_default_str();
+    app.add_option("--budget", budget_,
+                   "what watching may cost, of one core and of each process, e.g. 1%")
+        ->capture_default_str();
+    app.add_option("--alarms", options_.alarms_per_day, "false alarms a day and job to aim at")
+        ->check(CLI::Range(1e-3, 1000.0))
+        ->capture_default_str();
+    app.add_option("--probes", probes_, "packs whose metrics are counted")->capture_default_str();
+    app.add_option("-p,--pid", pids_, "watch only these processes and what they start");
+    app.add_option("--job", job_, "watch only this job");
+    app.add_option("--features", options_.outputs.features_csv,
+                   "write every window's features here (CSV)");
+    app.add_option(
+        "--incidents", options_.outputs.incidents_jsonl,
+        "also write incidents here, one JSON line each time one begins, changes or ends");
+    app.add_option("--listen", options_.outputs.listen,
+                   "serve metrics here, e.g. 127.0.0.1:9464 (Prometheus and OpenMetrics)");
+    app.add_option("--otlp", options_.outputs.otlp, "send metrics to this OTLP/HTTP collector");
+    app.add_option("--webhook", options_.outputs.webhook, "post incidents to this address");
+    app.add_option("--collector", options_.outputs.collector,
+                   "send summaries through this NATS server, e.g. nats://host:4222");
+    app.add_flag("!--no-history", options_.outputs.keeps_history, "keep no history of features");
+    app.add_option("--history-age", history_age_, "delete history older than this")
+        ->capture_default_str();
+    app.add_option("--history-size", history_size_, "delete the oldest history above this")
+        ->capture_default_str();
+    app.add_flag("--keep-sys-admin", keeps_sys_admin_,
+                 "do not give up CAP_SYS_ADMIN: cheaper TCP figures of other network namespaces,\n"
+                 "libraries that were replaced under a running process, old kernels");
+    app.add_flag("--status", status_, "say how the agent of that state folder is doing, and end");
+    app.add_option("--control", control_,
+                   "tell it: pause takes all probes off, resume puts them back")
+        ->check(CLI::IsMember({"pause", "resume"}));
+    app.add_flag("--json", json_, "print incidents as JSON lines (kansoku.watch_incident/1)");
+    app.add_flag("-q,--quiet", quiet_, "nothing on standard error but errors");
+    app.footer(
+        "Finds the AI processes of this host by the libraries that they map, counts their calls,\n"
+        "reads what kernel and GPU count anyway, learns what is normal and tells what is not.\n"
+        "Examples:\n"
+        "  kansoku watch                         # until Ctrl-C; incidents on standard output\n"
+        "  kansoku watch --learn 2m --for 1h --json > incidents.jsonl\n"
+        "Exit status: 0 when stopped.");
+  }
 
-  Result<WatchResult> run();
+  int run() override {
+    if (status_) return run_status();
+    if (!control_.empty()) {
+      const auto done = ask_agent(options_.state_folder, Json::object().set("do", control_));
+      return done ? kExitOk : report(done.error());
+    }
+    if (const auto bad = read_options(); !bad) return report(bad.error());
+    install_signal_counter();
+    if (const auto kept = give_up_rights(); !kept) return report(kept.error());
+    const sys::RealClock clock;
+    const sys::Procfs procfs;
+    options_.log = [this](const std::string& line) {
+      if (!quiet_) fmt::print(stderr, "kansoku: {}\n", line);
+    };
+    options_.outputs.on_incident = [this](const trace::IncidentRecord& incident) {
+      print(incident);
+    };
+    auto agent = agent::Agent::create(clock, procfs, options_);
+    if (!agent) return report(agent.error());
+    if (const auto ran = (*agent)->run([] { return signal_count() > 0; }); !ran)
+      return report(ran.error());
+    return kExitOk;
+  }
 
  private:
-  [[nodiscard]] Result<void> start();
-  void on_call(const capture::CallMark& mark);
-  [[nodiscard]] bool step();  // true: stop
-  void want_window(Cause cause);
-  [[nodiscard]] Result<void> open_window(Cause cause);
-  [[nodiscard]] Result<void> close_window();
-  void tell(const Analysis& analysis, const std::string& trace, const std::string& report);
-  void progress(const std::string& line) const {
-    if (!options_.quiet) fmt::print(stderr, "kansoku: {}\n", line);
+  /// Names what is missing, and keeps no right that watching does not need.
+  Result<void> give_up_rights() const {
+    using sys::Capability;
+    TRY(const std::uint64_t have, sys::effective_capabilities());
+    for (const auto& missing : sys::missing_capabilities(have)) {
+      if (!quiet_) fmt::print(stderr, "kansoku: without {}: {}\n", missing.name, missing.purpose);
+    }
+    std::vector<Capability> kept{Capability::kBpf, Capability::kPerfmon, Capability::kSysPtrace,
+                                 Capability::kDacReadSearch, Capability::kNetAdmin};
+    if (keeps_sys_admin_) kept.push_back(Capability::kSysAdmin);
+    return sys::keep_only(kept);
   }
 
-  const WatchOptions& options_;
-  sys::Procfs procfs_;
-  sys::RealClock clock_;
-  detect::IncidentWatch incidents_;
-  std::unique_ptr<capture::Recorder> recorder_;
-  std::optional<sys::Child> child_;
-  std::unique_ptr<sys::FileSink> sink_;
-  std::set<std::int32_t> has_scopes_;  // processes
-  std::optional<detect::Incident> incident_;
-  std::unique_ptr<KinetoServer> kineto_;  // null: not asked for
-  std::optional<Cause> wanted_;           // a window that begins at window_begin_
-  std::optional<Cause> open_;             // the window in hand
-  BootTime window_begin_{};
-  BootTime window_end_{}, next_scheduled_{BootTime::max()};
-  std::optional<Error> failure_;
-  bool is_done_{false};
-  std::size_t learned_{0};
-  WatchResult result_;
+  int run_status() const {
+    const auto answer = ask_agent(options_.state_folder, Json::object().set("do", "status"));
+    if (!answer) return report(answer.error());
+    const Json status = answer->at("status");
+    if (json_) {
+      fmt::print("{}\n", status.dump(2));
+      return kExitOk;
+    }
+    fmt::print("watching {} processes for {:.0f} s{}\n", status.at("processes").as_int(),
+               status.at("up_s").as_double(),
+               status.at("paused").as_bool() ? ", paused: probes are off" : "");
+    fmt::print("eBPF     {}; {} probes in {} files, {} hits, {} lost\n",
+               status.at("bpf").as_string(), status.at("probes").as_int(),
+               status.at("files").as_int(), status.at("probe_hits").as_int(),
+               status.at("lost").as_int());
+    fmt::print("devices  {}\n", status.at("devices").as_string());
+    fmt::print("cost     {:.2f} % of a core, {:.0f} MB; {} failed writes\n",
+               status.at("cpu_share").as_double() * 100,
+               status.at("resident_bytes").as_double() * 1e-6, status.at("failed_writes").as_int());
+    const Json jobs = status.at("jobs");
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Json job = jobs.at(i);
+      const Json alarms = job.at("false_alarms_per_day");
+      fmt::print(
+          "job      {}: {} ({:.0f} % learnt), {} of {} windows flagged, {:.2g} [{:.2g}, {:.2g}] "
+          "false alarms a day expected{}\n",
+          job.at("name").as_string(), job.at("state").as_string(),
+          job.at("learned").as_double() * 100, job.at("flagged").as_int(),
+          job.at("windows").as_int(), alarms.at("expected").as_double(),
+          alarms.at("low").as_double(), alarms.at("high").as_double(),
+          job.at("incident").is_object() ? ", an incident is open" : "");
+    }
+    const Json problems = status.at("problems");
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      fmt::print("problem  {}\n", problems.at(i).as_string());
+    return kExitOk;
+  }
+
+  void print(const trace::IncidentRecord& incident) const {
+    if (json_) {
+      fmt::print("{}\n", incident.to_json().dump());
+    } else {
+      fmt::print("{} {} {} {}: {}\n", incident.id, incident.end_ns == 0 ? "open" : "over",
+                 incident.job, incident.kind, incident.summary);
+    }
+    std::fflush(stdout);
+  }
+
+  Result<void> read_options() {
+    const auto time = [](const char* option, const std::string& text,
+                         Nanos least) -> Result<Nanos> {
+      const auto value = parse_duration(text);
+      if (value && *value >= least) return *value;
+      return Error{Code::kUnsupported,
+                   fmt::format("read {} {}: not a time of at least {} ms", option, text,
+                               least.count() / 1'000'000),
+                   "e.g. 5m, 30s, 500ms"};
+    };
+    TRY(options_.window, time("--window", window_, std::chrono::milliseconds{100}));
+    TRY(options_.learn_time, time("--learn", learn_, options_.window * 30));
+    if (!duration_.empty()) {
+      TRY(options_.duration, time("--for", duration_, options_.window));
+    }
+    std::string budget = budget_;
+    const bool is_percent = !budget.empty() && budget.back() == '%';
+    if (is_percent) budget.pop_back();
+    const auto share = parse_double(budget);
+    if (!share || *share <= 0 || *share > (is_percent ? 100 : 1))
+      return Error{Code::kUnsupported, fmt::format("read --budget {}: not a share", budget_),
+                   "e.g. 1% or 0.01"};
+    options_.budget = is_percent ? *share / 100 : *share;
+    TRY(options_.outputs.history_age, time("--history-age", history_age_, std::chrono::hours{1}));
+    const auto size = parse_bytes(history_size_);
+    if (!size || *size < store::History::kBytesMin)
+      return Error{
+          Code::kUnsupported,
+          fmt::format("read --history-size {}: not a size of at least 16M", history_size_)};
+    options_.outputs.history_bytes = *size;
+    TRY(const auto known, capture::load_packs(pack_folders()));
+    TRY(options_.packs, capture::select_packs(known, probes_));
+    // Without a GPU the software device's figures serve, where a program uses it.
+    if (const auto folder = softgpu_folder())
+      options_.device_libraries.push_back(*folder + "/libnvidia-ml.so.1");
+    options_.host = sys::host_name();
+    options_.version = version_text();
+    if (!pids_.empty() || !job_.empty()) options_.wants = wanted();
+    return {};
+  }
+
+  [[nodiscard]] std::function<bool(const capture::JobProcess&)> wanted() const {
+    return [this](const capture::JobProcess& process) {
+      if (!job_.empty() && process.facts.job == job_) return true;
+      const sys::Procfs procfs;
+      std::int32_t pid = process.pid;
+      for (int depth = 0; depth < 64 && pid > 1; ++depth) {
+        if (std::find(pids_.begin(), pids_.end(), pid) != pids_.end()) return true;
+        const auto stat = procfs.stat(pid);
+        if (!stat) return false;
+        pid = stat->parent_pid;
+      }
+      return false;
+    };
+  }
+
+  agent::AgentOptions options_;
+  std::string duration_, window_{"1s"}, learn_{"5m"}, budget_{"1%"}, probes_{"watch"}, job_,
+      history_age_{"720h"}, history_size_{"512M"};
+  std::vector<std::int32_t> pids_;
+  std::string control_;
+  bool json_{false}, quiet_{false}, status_{false}, keeps_sys_admin_{false};
 };
-
-void Watch::on_call(const capture::CallMark& mark) {
-  if (mark.pid != mark.tid) return;  // loops run on main threads; others come in any order
-  const TokenRow* token = token_of(mark.name);
-  if (token == nullptr || !options_.watches) return;
-  if (token->is_scope && has_scopes_.size() < detect::IncidentWatch::kMembersMax)
-    has_scopes_.insert(mark.pid);
-  if (token->yields_to_scopes && has_scopes_.contains(mark.pid)) return;
-  const auto incident =
-      incidents_.on_event(mark.pid, token->token, mark.time.time_since_epoch().count());
-  if (incident && !incident_) incident_ = incident;
-}
-
-Result<void> Watch::start() {
-  capture::RecorderOptions recorder;
-  TRY(const auto known, capture::load_packs(pack_folders()));
-  if (known.empty()) return data_folder("probes").error();
-  TRY(recorder.packs, capture::select_packs(known, options_.probes));
-  TRY(recorder.watch_packs, capture::select_packs(known, std::string(kWatchPacks)));
-  recorder.metadata = {{"kansoku.version", version_text()}, {"kansoku.host", sys::host_name()}};
-  const bool quiet = options_.quiet;
-  recorder.log = [quiet](const std::string& line) {
-    if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
-  };
-  recorder.on_call = [this](const capture::CallMark& mark) { on_call(mark); };
-  if (options_.serves_kineto) {
-    TRY(kineto_, KinetoServer::start());
-  }
-  MemorySink unused;  // a watching recorder writes nothing before its first window
-  TRY(recorder_, capture::Recorder::create(unused, clock_, procfs_, std::move(recorder)));
-  TRY_VOID(observe_targets(*recorder_, options_.pids, options_.job, procfs_));
-  if (options_.command.empty()) return {};
-  TRY(auto started, sys::Child::start(options_.command, {{}, ""}));
-  child_ = std::move(started);
-  TRY_VOID(recorder_->observe(child_->pid(), false));
-  child_->release();
-  return {};
-}
-
-/// A window begins at once, except where profilers that have to be told first are to join it. A
-/// standstill cannot wait, and nothing new would be in their traces.
-void Watch::want_window(Cause cause) {
-  const bool joins = kineto_ && kineto_->process_count() > 0 && cause.kind != "blocked";
-  window_begin_ = clock_.now() + (joins ? kKinetoLead : Nanos{});
-  if (joins) {
-    kineto_->request({.start_unix_ms = (sys::wall_time_ns() + kKinetoLead.count()) / 1'000'000,
-                      .duration_ms = options_.window.count() / 1'000'000,
-                      .folder = std::filesystem::absolute(options_.folder).string(),
-                      .with_stacks = false});
-    progress(fmt::format("{}: window begins in {:.0f} s, {} profilers are asked to join it",
-                         cause.kind, static_cast<double>(kKinetoLead.count()) * 1e-9,
-                         kineto_->process_count()));
-  }
-  wanted_ = std::move(cause);
-}
-
-Result<void> Watch::open_window(Cause cause) {
-  const std::string path =
-      fmt::format("{}/window-{}.pftrace", options_.folder, result_.window_count + 1);
-  TRY(sink_, sys::FileSink::create(path, {true, kWindowBytesMax}));
-  TRY_VOID(recorder_->begin_window(*sink_));
-  const Nanos length = cause.kind == "blocked" ? options_.hang_window : options_.window;
-  window_end_ = clock_.now() + length;
-  progress(cause.ratio > 0
-               ? fmt::format("{} (x {:.2f}, rank {}): profiling all ranks for {:.0f} s", cause.kind,
-                             cause.ratio, cause.rank, static_cast<double>(length.count()) * 1e-9)
-               : fmt::format("profiling all ranks for {:.0f} s",
-                             static_cast<double>(length.count()) * 1e-9));
-  open_ = std::move(cause);
-  return {};
-}
-
-void Watch::tell(const Analysis& analysis, const std::string& trace, const std::string& report) {
-  const double seconds = static_cast<double>((clock_.now() - open_->at).count()) * 1e-9;
-  if (options_.json) {
-    Json line = Json::object();
-    line.set("schema", "kansoku.incident/1")
-        .set("window", static_cast<std::uint64_t>(result_.window_count))
-        .set("cause", open_->kind)
-        .set("ratio", open_->ratio)
-        .set("first_rank", open_->rank)
-        .set("seconds_to_report", seconds)
-        .set("trace", trace)
-        .set("report", report)
-        .set("diagnosis", analysis.json);
-    fmt::print("{}\n", line.dump());
-  } else {
-    fmt::print("window {}, {}:\n{}trace:  {}\nreport: {}\n\n", result_.window_count, open_->kind,
-               analysis.text, trace, report);
-  }
-  std::fflush(stdout);
-  if (kineto_ && kineto_->handed_out() > 0) {
-    progress(fmt::format("{} profilers took the window; their traces come as {}/kineto_PID.json",
-                         kineto_->handed_out(), options_.folder));
-  }
-}
-
-Result<void> Watch::close_window() {
-  TRY_VOID(recorder_->end_window());
-  TRY_VOID(sink_->finish());
-  sink_.reset();
-  ++result_.window_count;
-  const std::string trace =
-      fmt::format("{}/window-{}.pftrace", options_.folder, result_.window_count);
-  const std::string report =
-      fmt::format("{}/window-{}.html", options_.folder, result_.window_count);
-  TRY(const auto analysis, analyse({trace}, 1));
-  TRY_VOID(write_report(analysis, report));
-  tell(analysis, trace, report);
-  if (analysis.has_findings) ++result_.finding_count;
-  incidents_.settle(clock_.now().time_since_epoch().count());
-  is_done_ = !options_.watches || (options_.once && analysis.has_findings);
-  open_.reset();
-  incident_.reset();
-  return {};
-}
-
-/// Once each turn of the recorder's loop.
-bool Watch::step() {
-  const BootTime now = clock_.now();
-  const auto keep = [this](const Result<void>& result) {
-    if (!result) failure_ = result.error();
-  };
-  if (open_) {
-    if (now >= window_end_) keep(close_window());
-    return is_done_ || failure_.has_value();
-  }
-  if (wanted_) {
-    if (now >= window_begin_) keep(open_window(*std::exchange(wanted_, std::nullopt)));
-    return failure_.has_value();
-  }
-  const auto ranks = recorder_->ranks_by_pid();
-  if (ranks.empty()) return false;
-  if (!options_.watches) {
-    want_window({.kind = "manual", .at = now});
-    return false;
-  }
-  if (options_.every != Nanos{} && next_scheduled_ == BootTime::max())
-    next_scheduled_ = now + options_.every;
-  const auto blocked = incidents_.on_time(now.time_since_epoch().count());
-  if (blocked && !incident_) incident_ = blocked;
-  if (incident_) {
-    const auto rank = ranks.find(incident_->member);
-    want_window({.kind = std::string(detect::incident_name(incident_->kind)),
-                 .ratio = incident_->ratio,
-                 .rank = rank == ranks.end() ? -1 : rank->second,
-                 .at = now});
-    incident_.reset();
-  } else if (now >= next_scheduled_) {
-    next_scheduled_ = now + options_.every;
-    want_window({.kind = "schedule", .at = now});
-  }
-  return failure_.has_value();
-}
-
-Result<WatchResult> Watch::run() {
-  install_signal_counter();
-  TRY_VOID(start());
-  const auto should_stop = [&] {
-    const bool child_ended = child_ && child_->poll().has_value();
-    if (signal_count() > 0 || (child_ended && !open_)) return true;
-    if (child_ended) window_end_ = {};  // close the window now
-    return step();
-  };
-  const auto recorded = recorder_->run(options_.duration, should_stop, {});
-  if (!recorded) return recorded.error();
-  if (open_ && !failure_) {
-    if (const auto closed = close_window(); !closed) failure_ = closed.error();
-  }
-  if (failure_) return *failure_;
-  if (child_) {
-    if (is_done_ && !child_->poll()) child_->send(SIGTERM);
-    result_.command_status = child_->wait();
-  }
-  if (result_.window_count == 0) progress("no window: nothing asked for one");
-  return result_;
-}
 
 }  // namespace
 
-Result<WatchResult> run_watch(const WatchOptions& options) {
-  return Watch(options).run();
+std::unique_ptr<Command> make_watch() {
+  return std::make_unique<Watch>();
 }
 
 }  // namespace kansoku::cli

@@ -3,9 +3,13 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 #include "sys/process.h"
 
@@ -54,6 +58,24 @@ Result<std::string> data_folder(const std::string& name) {
   }
   return Error{Code::kNotFound, fmt::format("find data folder {}: not in {}", name, tried),
                "set KANSOKU_SHARE to the folder that holds it, or run `make install`"};
+}
+
+Result<std::string> softgpu_folder() {
+  if (const char* const set = std::getenv("KANSOKU_SOFTGPU_LIBS"); set != nullptr)
+    return std::string(set);
+  std::array<char, PATH_MAX> self{};
+  const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
+  const std::filesystem::path here =
+      std::filesystem::path(length > 0 ? self.data() : "").parent_path();
+  for (const std::filesystem::path& folder :
+       {here / "softgpu", here / ".." / "lib" / "kansoku" / "softgpu"}) {
+    std::error_code error;
+    if (std::filesystem::exists(folder / "libcuda.so.1", error))
+      return std::filesystem::canonical(folder, error).string();
+  }
+  return Error{Code::kNotFound, "find the software device: no libcuda.so.1 beside this program",
+               "build it (cmake --build build/release --target softcuda) or set "
+               "KANSOKU_SOFTGPU_LIBS"};
 }
 
 std::vector<std::string> pack_folders() {

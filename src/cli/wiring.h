@@ -17,6 +17,9 @@ namespace kansoku::cli {
 /// the places.
 [[nodiscard]] Result<std::string> data_folder(const std::string& name);
 
+/// The folder of the software device's libraries; kNotFound if they were not built.
+[[nodiscard]] Result<std::string> softgpu_folder();
+
 /// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
 [[nodiscard]] std::vector<std::string> pack_folders();
 

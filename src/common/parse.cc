@@ -53,6 +53,14 @@ std::optional<Nanos> parse_duration(std::string_view untrusted) {
   return Nanos{static_cast<std::int64_t>(std::round(*ns))};  // 0.29 s is a bit less in binary
 }
 
+std::optional<double> parse_double(std::string_view untrusted) {
+  double value = 0;
+  const char* end = untrusted.data() + untrusted.size();
+  const auto [stop, error] = std::from_chars(untrusted.data(), end, value);
+  if (error != std::errc{} || stop != end || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
 std::optional<std::uint64_t> parse_bytes(std::string_view untrusted) {
   const auto bytes = parse_with_unit(untrusted, kSizeUnits);
   if (!bytes || *bytes > kLargest) return std::nullopt;

@@ -21,6 +21,9 @@ template <class Int>
   return value;
 }
 
+/// The whole of `untrusted` as a finite decimal number, or nothing.
+[[nodiscard]] std::optional<double> parse_double(std::string_view untrusted);
+
 /// A duration such as "10s", "500ms", "2m", "1h", "250us"; a bare number is seconds. Nothing if
 /// malformed or negative.
 [[nodiscard]] std::optional<Nanos> parse_duration(std::string_view untrusted);

@@ -87,5 +87,12 @@ TEST(ParseBytes, RefusesWhatIsNoSize) {
   }
 }
 
+TEST(ParseDouble, TakesTheWholeText) {
+  EXPECT_EQ(parse_double("0.5"), 0.5);
+  EXPECT_EQ(parse_double("-1e3"), -1000);
+  for (const char* bad : {"", "1x", " 1", "nan", "inf", "1e999", "--1"})
+    EXPECT_FALSE(parse_double(bad)) << bad;
+}
+
 }  // namespace
 }  // namespace kansoku

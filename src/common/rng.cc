@@ -18,13 +18,23 @@ std::uint64_t Rng::next_u64() {
   return (std::uint64_t{block[1]} << 32) | block[0];
 }
 
-std::uint64_t Rng::below(std::uint64_t bound) {
+namespace {
+
+/// Rejects the numbers that would make some remainders likelier.
+template <class Next>
+std::uint64_t below_of(std::uint64_t bound, Next next) {
   CHECK(bound >= 1);
   const std::uint64_t reject_below = (0 - bound) % bound;
   for (;;) {
-    const std::uint64_t value = next_u64();
+    const std::uint64_t value = next();
     if (value >= reject_below) return value % bound;
   }
+}
+
+}  // namespace
+
+std::uint64_t Rng::below(std::uint64_t bound) {
+  return below_of(bound, [this] { return next_u64(); });
 }
 
 double Rng::uniform() {
@@ -38,12 +48,7 @@ void RandomStream::refill() {
 }
 
 std::uint64_t RandomStream::below(std::uint64_t bound) {
-  CHECK(bound >= 1);
-  const std::uint64_t reject_below = (0 - bound) % bound;
-  for (;;) {
-    const std::uint64_t value = next_u64();
-    if (value >= reject_below) return value % bound;
-  }
+  return below_of(bound, [this] { return next_u64(); });
 }
 
 RandomBlocks::Block RandomBlocks::at(std::uint64_t index) const {

@@ -15,6 +15,7 @@ namespace {
 
 /// Beyond it the sums of squares of any number of rows could overflow.
 constexpr double kMagnitudeMax = 1e140;
+constexpr int kThreadsMax = 256;
 
 Result<void> check_rows(std::span<const double> rows, int dimensions, int components) {
   if (dimensions < 1 || dimensions > internal::kDimensionsMax) {
@@ -46,6 +47,10 @@ Result<void> check_rows(std::span<const double> rows, int dimensions, int compon
 Result<void> check_options(const MixtureOptions& options, int dimensions) {
   if (!(options.ridge >= 0) || !std::isfinite(options.ridge))
     return Error{Code::kCorrupt, "fit mixture: the ridge has to be finite and not negative"};
+  if (options.threads < 1 || options.threads > kThreadsMax) {
+    return Error{Code::kLimit,
+                 fmt::format("fit mixture: {} threads, not 1 to {}", options.threads, kThreadsMax)};
+  }
   if (options.start == MixtureOptions::Start::kQuantiles && dimensions != 1) {
     return Error{Code::kUnsupported,
                  fmt::format("fit mixture: quantiles of {} dimensions", dimensions),

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "common/rng.h"
+#include "common/varint.h"
 #include "stats/summary.h"
 
 namespace kansoku::stats {
@@ -52,6 +55,65 @@ TEST(LogSketch, MergesExactly) {
   left.merge(right);
   for (double share = 0; share <= 1; share += 0.05)
     EXPECT_EQ(left.quantile(share), all.quantile(share));
+}
+
+std::string encoded(const LogSketch& sketch) {
+  std::string text;
+  sketch.encode(text);
+  return text;
+}
+
+TEST(LogSketch, ComesBackFromBytes) {
+  RandomStream random(5, "sketch");
+  LogSketch sketch;
+  EXPECT_EQ(encoded(sketch), std::string(1, '\0'));
+  for (int i = 0; i < 500; ++i)
+    sketch.add(i % 50 == 0 ? 0 : std::exp(3 * random.uniform() - 20));
+  const std::string text = encoded(sketch);
+  const auto again = LogSketch::decode(as_bytes(text));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->count(), sketch.count());
+  for (double share = 0; share <= 1; share += 0.05)
+    EXPECT_EQ(again->quantile(share), sketch.quantile(share));
+  EXPECT_EQ(encoded(*again), text);
+  EXPECT_FALSE(LogSketch::decode(as_bytes(text).first(text.size() - 1)).has_value());
+}
+
+TEST(LogSketch, EqualCountsGiveEqualBytes) {
+  LogSketch up, down;
+  for (int i = 0; i <= 100; ++i) {
+    up.add(1e-3 * i * i);
+    down.add(1e-3 * (100 - i) * (100 - i));
+  }
+  EXPECT_EQ(encoded(up), encoded(down));
+}
+
+TEST(LogSketch, SixtyWindowsOfASteadyValueAreSmall) {
+  RandomStream random(6, "sketch");
+  LogSketch sketch;
+  for (int i = 0; i < 60; ++i)
+    sketch.add(0.2 * (1 + 0.1 * random.uniform()));
+  EXPECT_LT(encoded(sketch).size(), 20U);  // five buckets of 2 %, and where they begin
+  EXPECT_LT(sketch.memory_bytes(), 200U);
+}
+
+TEST(LogSketch, RefusesBytesThatNobodyWrote) {
+  const auto fails = [](std::initializer_list<std::uint64_t> numbers) {
+    std::string text;
+    for (const std::uint64_t number : numbers)
+      append_varint(text, number);
+    return !LogSketch::decode(as_bytes(text)).has_value();
+  };
+  constexpr std::uint64_t kMany = LogSketch::kEncodedCountMax;
+  EXPECT_FALSE(fails({3, 100, 0}));
+  EXPECT_TRUE(fails({3, 100}));
+  EXPECT_TRUE(fails({kMany + 1}));
+  EXPECT_TRUE(fails({0, 5000, 0}));
+  EXPECT_TRUE(fails({0, 2000, 0, 2000, 0}));
+  EXPECT_TRUE(fails({0, ~std::uint64_t{0}, 0}));
+  EXPECT_FALSE(fails({0, 1, kMany - 1}));
+  EXPECT_TRUE(fails({0, 1, kMany}));
+  EXPECT_TRUE(fails({1, 1, kMany - 1}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <type_traits>
 
 #include "common/parse.h"
 #include "sys/fd.h"
@@ -72,6 +73,35 @@ Result<ProcStat> read_stat(const std::string& path) {
   return std::move(*stat);
 }
 
+/// False if the field is one of those that are read, and malformed.
+bool read_stat_field(int field, std::string_view word, ProcStat& stat) {
+  const auto read = [word](auto& value) {
+    const auto parsed = parse_int<std::remove_reference_t<decltype(value)>>(word);
+    if (parsed) value = *parsed;
+    return parsed.has_value();
+  };
+  switch (field) {
+    case 4:
+      return read(stat.parent_pid);
+    case 10:
+      return read(stat.minor_faults);
+    case 12:
+      return read(stat.major_faults);
+    case 14:
+      return read(stat.user_ticks);
+    case 15:
+      return read(stat.system_ticks);
+    case 20:
+      return read(stat.threads);
+    case 22:
+      return read(stat.start_ticks);
+    case 24:
+      return read(stat.resident_pages);
+    default:
+      return true;
+  }
+}
+
 /// The strings of a /proc file whose items end in NUL bytes; a last one without is kept.
 std::vector<std::string> split_nul(std::string_view text) {
   std::vector<std::string> items;
@@ -103,20 +133,13 @@ std::optional<ProcStat> parse_stat(std::string_view untrusted) {
   stat.state = untrusted[close + 2];
   if (untrusted[close + 3] != ' ') return std::nullopt;
   std::string_view rest = untrusted.substr(close + 4);
-  // Fields are numbered as in proc(5); the rest starts at field 4.
-  for (int field = 4; field <= 22; ++field) {
-    const std::string_view word =
-        cut(rest, field == 22 && rest.find(' ') == rest.npos ? '\n' : ' ');
-    if (field == 4) {
-      const auto parent = parse_int<std::int32_t>(word);
-      if (!parent) return std::nullopt;
-      stat.parent_pid = *parent;
-      continue;
-    }
-    if (field != 14 && field != 15 && field != 22) continue;
-    const auto value = parse_int<std::uint64_t>(word);
-    if (!value) return std::nullopt;
-    (field == 14 ? stat.user_ticks : field == 15 ? stat.system_ticks : stat.start_ticks) = *value;
+  rest = rest.substr(0, rest.find('\n'));
+  // Fields are numbered as in proc(5); the rest starts at field 4. Those that nobody asks for are
+  // skipped, whatever they hold.
+  constexpr int kLastNeeded = 22, kLast = 24;
+  for (int field = 4; field <= kLast; ++field) {
+    const std::string_view word = cut(rest, ' ');
+    if (!read_stat_field(field, word, stat) && field <= kLastNeeded) return std::nullopt;
   }
   return stat;
 }

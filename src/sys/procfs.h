@@ -34,6 +34,9 @@ struct ProcStat {
   std::int32_t parent_pid{0};
   std::uint64_t user_ticks{0}, system_ticks{0};
   std::uint64_t start_ticks{0};  // since boot: with the pid it names a process for ever
+  std::uint64_t minor_faults{0}, major_faults{0};
+  std::uint32_t threads{0};
+  std::uint64_t resident_pages{0};  // 0 also where the line ends before it
 };
 /// `untrusted`: the whole line; the comm may hold blanks and parentheses.
 [[nodiscard]] std::optional<ProcStat> parse_stat(std::string_view untrusted);

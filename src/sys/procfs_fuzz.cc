@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a maps file and as a stat line.
+// Any bytes as the text of files of /proc and of control groups.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "common/check.h"
+#include "sys/cgroup.h"
+#include "sys/pressure.h"
+#include "sys/process_counters.h"
 #include "sys/procfs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -16,5 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto stat = parse_stat(text);
   CHECK(!stat || stat->comm.size() < size);
+  static_cast<void>(parse_pressure(text));
+  static_cast<void>(parse_io(text));
+  static_cast<void>(parse_cpu_stat(text));
+  const auto container = parse_container(text);
+  CHECK(!container || container->id.size() == 64);
+  CHECK(!container || container->pod_uid.empty() || container->pod_uid.size() == 36);
   return 0;
 }

@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "common/time.h"
 
 namespace kansoku::sys {
 
@@ -22,5 +26,51 @@ struct TcpSocket {
 /// socket is duplicated for the moment of asking (pidfd_getfd, needs the right to trace the
 /// process), nothing of it is changed. Empty if the process is gone or may not be looked at.
 [[nodiscard]] std::vector<TcpSocket> tcp_sockets(std::int32_t pid, std::size_t sockets_max);
+
+/// The connections of one process together. Totals only grow: what a connection moved between the
+/// last sample and its end is missing in them.
+struct ProcessTcp {
+  std::int32_t pid{0};
+  std::uint32_t connections{0};                     // established now
+  std::uint64_t bytes_acked{0}, bytes_received{0};  // opening a connection counts as one
+  std::uint64_t retransmits{0};                     // segments
+  /// Smoothed round trips of those that had traffic since the last sample; 0 connections: none had.
+  std::uint32_t active_connections{0};
+  double rtt_mean_us{0};
+  std::uint32_t rtt_max_us{0};
+};
+
+/// Reads the connections of many processes again and again through the kernel's socket diagnosis,
+/// 32 connections a question; nothing of a job is touched. New connections are looked for when a
+/// process has another number of open files than before or a connection has ended, and now and
+/// then: that takes a look at all connections of the network namespace. Not shared between threads.
+class TcpSampler {
+ public:
+  struct Options {
+    Nanos map_again_after{std::chrono::seconds{30}};  // whose connections are whose, at the latest
+    Nanos map_again_min{std::chrono::seconds{2}};  // and when there are new ones, at the earliest
+    std::size_t sockets_max{65536};                // more of a namespace are not seen
+  };
+  struct Stats {
+    std::uint64_t maps{0};                   // times descriptors were looked at
+    std::uint64_t unreachable_processes{0};  // gone, or in a namespace we may not enter
+    std::uint64_t failed_questions{0};
+  };
+  explicit TcpSampler(const Options& options);
+  TcpSampler();
+  TcpSampler(TcpSampler&&) noexcept;
+  TcpSampler& operator=(TcpSampler&&) noexcept;
+  ~TcpSampler();
+
+  /// One entry a process of `pids` that can be looked at, in their order; a socket that several of
+  /// them share is the first one's. Forgets processes that are not in `pids`. A namespace that is
+  /// not ours takes CAP_SYS_ADMIN, processes of others take CAP_SYS_PTRACE.
+  [[nodiscard]] std::vector<ProcessTcp> sample(std::span<const std::int32_t> pids, BootTime now);
+  [[nodiscard]] const Stats& stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace kansoku::sys

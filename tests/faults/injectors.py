@@ -6,35 +6,19 @@ processor time of a step, turn the dose into a setting, and plant it.
 """
 import math
 import os
-import shutil
 import signal
 import subprocess
+import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
+from host import RELAY, ControlGroup, Namespaces, end, need, run, run_quietly  # noqa: E402
+
 # How often a step crosses the delayed link one after the other: gloo's ring over four ranks, with several buckets (measured).
 CROSSINGS_A_STEP = 24
 # A rank that sleeps between its computations gets more of a core than its weight; so much more weight makes the dose (measured).
 WAKE_UP_FAVOUR = 1.5
-
-
-class Impossible(Exception):
-    """This machine cannot do it; the text says why."""
-
-
-def need(condition, reason):
-    if not condition:
-        raise Impossible(reason)
-
-
-def need_root():
-    need(os.geteuid() == 0, "needs root")
-
-
-def run(*command, check=True):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
-    if check and done.returncode:
-        raise Impossible(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
 
 
 class Injector:
@@ -87,30 +71,6 @@ class Outside(Injector):
         raise NotImplementedError
 
 
-class ControlGroup:
-    """A version 1 control group below the runner's own."""
-
-    def __init__(self, controller, stack):
-        need_root()
-        need(os.path.isdir(f"/sys/fs/cgroup/{controller}"), f"no version 1 control group controller {controller}")
-        with open("/proc/self/cgroup", encoding="ascii") as file:
-            own = next((line.strip().split(":", 2)[2] for line in file if controller in line.split(":")[1].split(",")), "/")
-        self.path = f"/sys/fs/cgroup/{controller}{own.rstrip('/')}/kansoku-faults-{os.getpid()}"
-        stack.callback(self.remove)
-        os.mkdir(self.path)
-
-    def write(self, name, value):
-        try:
-            with open(os.path.join(self.path, name), "w", encoding="ascii") as file:
-                file.write(str(value))
-        except OSError as error:
-            raise Impossible(f"write {value} to {name}: {error.strerror}") from error
-
-    def remove(self):
-        if os.path.isdir(self.path):
-            os.rmdir(self.path)
-
-
 class CpuQuota(Outside):
     """Throttled for the dose, and for half of the time in which the rank needs no processor anyway (measured)."""
 
@@ -158,8 +118,7 @@ class MemoryLimit(Outside):
         self.group.write("cgroup.procs", event["pid"])
 
     def plant(self, event):
-        with open(os.path.join(self.group.path, "memory.stat"), encoding="ascii") as file:
-            anonymous = next(int(line.split()[1]) for line in file if line.startswith("total_rss "))
+        anonymous = self.group.statistic("memory.stat", "total_rss")
         self.group.write("memory.limit_in_bytes", anonymous + (self.fault.inject["left_mb"] << 20))
 
 
@@ -168,18 +127,8 @@ class Signal(Outside):
         os.kill(event["pid"], signal.Signals[self.fault.inject["signal"]])
 
 
-class Namespaces:
-    """One network namespace a rank, with lo up and nothing else."""
-
-    def __init__(self, world, stack):
-        need_root()
-        for tool in ("ip", "tc", "nsenter"):
-            need(shutil.which(tool), f"{tool} not found (apt-get install iproute2 util-linux)")
-        self.names = [f"kf{os.getpid()}-{rank}" for rank in range(world)]
-        for name in self.names:
-            stack.callback(run, "ip", "netns", "del", name, check=False)
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
+class RankNamespaces(Namespaces):
+    """One for each rank, which finds its peers by these variables."""
 
     def environment(self):
         return {"NETNS": ",".join(self.names), "GLOO_SOCKET_IFNAME": "eth0", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}
@@ -189,14 +138,14 @@ class Network(Injector):
     """Every rank in a namespace of its own, joined by veth pairs and a bridge."""
 
     def prepare(self):
-        self.spaces = Namespaces(self.world, self.stack)
+        self.spaces = RankNamespaces(self.world, self.stack)
         bridge = f"kf{os.getpid()}b"
-        self.stack.callback(run, "ip", "link", "del", bridge, check=False)
+        self.stack.callback(run_quietly, "ip", "link", "del", bridge)
         run("ip", "link", "add", bridge, "type", "bridge")
         run("ip", "link", "set", bridge, "up")
         for rank, name in enumerate(self.spaces.names):
             # With its namespace the pair would vanish too, but later: the next run would find its name taken.
-            self.stack.callback(run, "ip", "link", "del", self.host_end(rank), check=False)
+            self.stack.callback(run_quietly, "ip", "link", "del", self.host_end(rank))
             run("ip", "link", "add", self.host_end(rank), "type", "veth", "peer", "name", "eth0", "netns", name)
             run("ip", "link", "set", self.host_end(rank), "master", bridge, "up")
             run("ip", "-n", name, "addr", "add", f"10.77.0.{rank + 1}/24", "dev", "eth0")
@@ -221,9 +170,9 @@ class LinkRate(Network, Outside):
 
 class LinkDelay(Outside):
     def prepare(self):
-        self.spaces = Namespaces(self.world, self.stack)
+        self.spaces = RankNamespaces(self.world, self.stack)
         need(os.path.exists("/dev/net/tun"), "no /dev/net/tun")
-        self.relay = subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, "relay.py"), *self.spaces.names], text=True,
+        self.relay = subprocess.Popen(["/usr/bin/python3", RELAY, *self.spaces.names], text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self.stack.callback(end, self.relay)
         need(self.relay.stdout.readline() == "ready\n", "relay.py cannot open its devices")
@@ -234,11 +183,6 @@ class LinkDelay(Outside):
     def plant(self, event):
         self.relay.stdin.write(f"{self.rank} {self.dose * event['step_ms'] / 1000 / CROSSINGS_A_STEP}\n")
         self.relay.stdin.flush()
-
-
-def end(process):
-    process.kill()
-    process.communicate()
 
 
 INJECTORS = {"job": Injector, "network": Network, "cpu_quota": CpuQuota, "cpu_stress": CpuStress, "memory_limit": MemoryLimit,

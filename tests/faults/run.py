@@ -25,7 +25,8 @@ import time
 import types
 
 sys.dont_write_bytecode = True
-from injectors import INJECTORS, Impossible  # noqa: E402
+from injectors import INJECTORS  # noqa: E402
+from host import LAUNCH, Impossible  # noqa: E402
 from score import print_table  # noqa: E402
 from truth import MODELS, judge, load  # noqa: E402
 
@@ -178,7 +179,7 @@ def baseline_of(options, model, world, commit):
         job = Job(folder, stack)
         environment = {**os.environ, **environment, "RANKS": str(world), "SECONDS": str(options.seconds), "FAULT_EVENTS": job.path}
         nothing = types.SimpleNamespace(on_event=lambda event: None)
-        command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
+        command = [sys.executable, LAUNCH, os.path.join(HERE, script)]
         diagnosis = profile(options.kansoku, os.path.join(folder, "healthy.pftrace"), command, environment, None,
                             lambda recorder: watch(recorder, job, nothing, options.seconds + END_S), ["--save-baseline", path])
     if not os.path.exists(path):
@@ -201,7 +202,7 @@ def run_one(options, fault, dose, model, commit):
             os.unlink(trace)
         record_s = START_S + options.seconds if fault.expects == "hang" else None
         limit_s = record_s + 1 if record_s else options.seconds + END_S
-        command = [sys.executable, os.path.join(HERE, "launch.py"), os.path.join(HERE, script)]
+        command = [sys.executable, LAUNCH, os.path.join(HERE, script)]
         compare = ["--baseline", baseline_of(options, model, world, commit)] if fault.baseline and not options.watch else []
         began = time.monotonic()
         if options.watch:

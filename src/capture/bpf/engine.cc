@@ -13,7 +13,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "capture/bpf/internal/uprobe_link.h"
+#include "capture/bpf/internal/attach.h"
+#include "capture/bpf/internal/maps.h"
 #include "capture/bpf/probes.skel.h"
 #include "sys/fd.h"
 #include "sys/procfs.h"
@@ -26,56 +27,22 @@ struct SkeletonDeleter {
 };
 using Skeleton = std::unique_ptr<probes_bpf, SkeletonDeleter>;
 
-struct LinkDeleter {
-  void operator()(bpf_link* link) const { bpf_link__destroy(link); }
-};
-using Link = std::unique_ptr<bpf_link, LinkDeleter>;
-
 struct RingDeleter {
   void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
 };
 
-constexpr std::array kModes{AttachMode::kSession, AttachMode::kMulti, AttachMode::kPerf};
-constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
 constexpr std::uint32_t kProbesMax = 8192;
 
-int silent(libbpf_print_level, const char*, va_list) {
-  return 0;
-}
-
-// A function of our own to try an attach mode on; never called.
-[[gnu::noinline, gnu::used]] int selftest_target(int value) {
-  return value + 1;
-}
-
-Result<UprobeSpec> selftest_spec() {
-  TRY(const auto mappings, sys::Procfs().maps(::getpid()));
-  const auto address = reinterpret_cast<std::uint64_t>(&selftest_target);
-  for (const sys::Mapping& mapping : mappings) {
-    if (address >= mapping.begin && address < mapping.end) {
-      return UprobeSpec{address - mapping.begin + mapping.file_offset, 0, WIRE_COOKIE_INSTANT};
-    }
-  }
-  return Error{Code::kInternal, "find own code in /proc/self/maps: not there"};
+UprobePrograms programs_of(const probes_bpf& skeleton) {
+  return {skeleton.progs.on_session, skeleton.progs.on_entry, skeleton.progs.on_return};
 }
 
 Result<Skeleton> load(AttachMode mode, std::uint32_t ring_bytes) {
-  libbpf_set_print(silent);
+  silence_libbpf();
   Skeleton skeleton(probes_bpf__open());
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, ring_bytes);
-  const bool session = mode == AttachMode::kSession;
-  const auto multi_type = static_cast<bpf_attach_type>(kAttachUprobeMulti);
-  bpf_program__set_autoload(skeleton->progs.on_session, session);
-  bpf_program__set_autoload(skeleton->progs.on_entry, !session);
-  bpf_program__set_autoload(skeleton->progs.on_return, !session);
-  if (session) {
-    bpf_program__set_expected_attach_type(skeleton->progs.on_session,
-                                          static_cast<bpf_attach_type>(kAttachUprobeSession));
-  } else if (mode == AttachMode::kMulti) {
-    bpf_program__set_expected_attach_type(skeleton->progs.on_entry, multi_type);
-    bpf_program__set_expected_attach_type(skeleton->progs.on_return, multi_type);
-  }
+  prepare_uprobes(programs_of(*skeleton), mode);
   if (const int failed = probes_bpf__load(skeleton.get()); failed != 0) {
     Error error =
         errno_error(-failed, "load", fmt::format("BPF programs ({})", attach_mode_name(mode)));
@@ -95,84 +62,19 @@ std::vector<int> online_cpus() {
 
 }  // namespace
 
-std::string_view attach_mode_name(AttachMode mode) {
-  return kModeNames.at(static_cast<std::size_t>(mode));
-}
-
-std::optional<AttachMode> attach_mode_from_name(std::string_view name) {
-  for (const AttachMode mode : kModes) {
-    if (attach_mode_name(mode) == name) return mode;
-  }
-  return std::nullopt;
-}
-
 struct Engine::Impl {
   Skeleton skeleton;
   AttachMode mode{AttachMode::kSession};
   std::vector<std::string> refusals;
   std::unique_ptr<ring_buffer, RingDeleter> ring;
-  struct Group {
-    std::vector<sys::Fd> multi_links;
-    std::vector<Link> links;
-  };
-  std::array<Group, 2> groups;
+  std::array<Links, 2> groups;
   std::size_t current{0};
   const std::function<void(std::span<const std::byte>)>* on_record{nullptr};  // during drain() only
-
-  Result<void> attach_multi(const std::string& path, std::span<const UprobeSpec> specs,
-                            bool with_return) {
-    if (mode == AttachMode::kSession) {
-      TRY(auto link, create_multi_link(bpf_program__fd(skeleton->progs.on_session),
-                                       kAttachUprobeSession, path, specs, false));
-      groups[current].multi_links.push_back(std::move(link));
-      return {};
-    }
-    std::optional<sys::Fd> at_return;
-    if (with_return) {  // the return first: an entry without its end is worse than the reverse
-      TRY(auto link, create_multi_link(bpf_program__fd(skeleton->progs.on_return),
-                                       kAttachUprobeMulti, path, specs, true));
-      at_return = std::move(link);
-    }
-    TRY(auto at_entry, create_multi_link(bpf_program__fd(skeleton->progs.on_entry),
-                                         kAttachUprobeMulti, path, specs, false));
-    if (at_return) groups[current].multi_links.push_back(std::move(*at_return));
-    groups[current].multi_links.push_back(std::move(at_entry));
-    return {};
-  }
-
-  Result<Link> attach_one_perf(bpf_program* program, const std::string& path,
-                               const UprobeSpec& spec, bool at_return) const {
-    bpf_uprobe_opts options{};
-    options.sz = sizeof(options);
-    options.ref_ctr_offset = spec.semaphore_offset;
-    options.bpf_cookie = spec.cookie;
-    options.retprobe = at_return;
-    Link link(
-        bpf_program__attach_uprobe_opts(program, -1, path.c_str(), spec.file_offset, &options));
-    if (!link) return errno_error(errno, "attach uprobe to", path);
-    return link;
-  }
-
-  Result<void> attach_perf(const std::string& path, std::span<const UprobeSpec> specs,
-                           bool with_return) {
-    std::vector<Link> fresh;
-    for (const UprobeSpec& spec : specs) {
-      if (with_return) {
-        TRY(auto link, attach_one_perf(skeleton->progs.on_return, path, spec, true));
-        fresh.push_back(std::move(link));
-      }
-      TRY(auto link, attach_one_perf(skeleton->progs.on_entry, path, spec, false));
-      fresh.push_back(std::move(link));
-    }
-    for (Link& link : fresh)
-      groups[current].links.push_back(std::move(link));
-    return {};
-  }
 
   Result<void> keep(bpf_link* raw, std::string_view what) {
     Link link(raw);
     if (!link) return errno_error(errno, "attach", what);
-    groups[current].links.push_back(std::move(link));
+    groups[current].single.push_back(std::move(link));
     return {};
   }
 
@@ -196,36 +98,17 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(const Options& options) {
-  TRY(const auto selftest, selftest_spec());
-  std::vector<std::string> refusals;
-  Error last{Code::kUnsupported, "attach uprobes: no mode works"};
-  for (const AttachMode mode : kModes) {
-    if (options.forced && *options.forced != mode) continue;
-    auto impl = std::make_unique<Impl>();
-    impl->mode = mode;
-    auto skeleton = load(mode, options.ring_bytes);
-    Result<void> tried{};
-    if (skeleton) {
-      impl->skeleton = std::move(skeleton).value();
-      const std::span<const UprobeSpec> specs(&selftest, 1);
-      tried = mode == AttachMode::kPerf ? impl->attach_perf("/proc/self/exe", specs, true)
-                                        : impl->attach_multi("/proc/self/exe", specs, true);
-    } else {
-      tried = std::move(skeleton).error();
-    }
-    if (!tried) {
-      last = tried.error();
-      refusals.push_back(fmt::format("{}: {}", attach_mode_name(mode), last.what));
-      continue;
-    }
-    impl->groups = {};
-    impl->refusals = std::move(refusals);
-    impl->ring.reset(ring_buffer__new(bpf_map__fd(impl->skeleton->maps.ring), &Impl::on_ring,
-                                      impl.get(), nullptr));
-    if (!impl->ring) return errno_error(errno, "map", "BPF ring");
-    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
-  }
-  return last;
+  auto impl = std::make_unique<Impl>();
+  const auto try_load = [&](AttachMode mode) -> Result<UprobePrograms> {
+    impl->skeleton.reset();
+    TRY(impl->skeleton, load(mode, options.ring_bytes));
+    return programs_of(*impl->skeleton);
+  };
+  TRY(impl->mode, find_mode(options.forced, try_load, impl->refusals));
+  impl->ring.reset(ring_buffer__new(bpf_map__fd(impl->skeleton->maps.ring), &Impl::on_ring,
+                                    impl.get(), nullptr));
+  if (!impl->ring) return errno_error(errno, "map", "BPF ring");
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 AttachMode Engine::mode() const {
@@ -236,41 +119,26 @@ const std::vector<std::string>& Engine::refusals() const {
 }
 std::size_t Engine::link_count() const {
   std::size_t count = 0;
-  for (const Impl::Group& group : impl_->groups)
-    count += group.links.size() + group.multi_links.size();
+  for (const Links& group : impl_->groups)
+    count += group.size();
   return count;
 }
 
 Result<void> Engine::describe_probe(std::uint32_t index, const wire_probe& description) {
-  if (index >= kProbesMax) {
-    return Error{Code::kLimit,
-                 fmt::format("describe probe {}: at most {} probes", index, kProbesMax)};
-  }
-  const int failed = bpf_map__update_elem(impl_->skeleton->maps.probes, &index, sizeof(index),
-                                          &description, sizeof(description), BPF_ANY);
-  if (failed != 0) return errno_error(-failed, "describe", "probe");
-  return {};
+  return bpf::describe_probe(impl_->skeleton->maps.probes, index, kProbesMax,
+                             std::as_bytes(std::span(&description, 1)));
 }
-
 Result<void> Engine::observe_process(std::int32_t pid) {
-  const auto key = static_cast<std::uint32_t>(pid);
-  const std::uint8_t one = 1;
-  const int failed = bpf_map__update_elem(impl_->skeleton->maps.processes, &key, sizeof(key), &one,
-                                          sizeof(one), BPF_ANY);
-  if (failed != 0) return errno_error(-failed, "observe process", std::to_string(pid));
-  return {};
+  return bpf::observe_process(impl_->skeleton->maps.processes, pid);
 }
-
 void Engine::forget_process(std::int32_t pid) {
-  const auto key = static_cast<std::uint32_t>(pid);
-  bpf_map__delete_elem(impl_->skeleton->maps.processes, &key, sizeof(key), 0);
+  bpf::forget_process(impl_->skeleton->maps.processes, pid);
 }
 
 Result<void> Engine::attach_uprobes(const std::string& path, std::span<const UprobeSpec> specs,
                                     bool with_return) {
-  if (specs.empty()) return {};
-  return impl_->mode == AttachMode::kPerf ? impl_->attach_perf(path, specs, with_return)
-                                          : impl_->attach_multi(path, specs, with_return);
+  return bpf::attach_uprobes(programs_of(*impl_->skeleton), impl_->mode, path, specs, with_return,
+                             impl_->groups[impl_->current]);
 }
 
 Result<void> Engine::attach_syscall(const std::string& name, std::uint64_t cookie) {
@@ -281,7 +149,7 @@ Result<void> Engine::attach_syscall(const std::string& name, std::uint64_t cooki
     TRY_VOID(impl_->attach_tp(progs.on_syscall_enter_1, "syscalls", enter, cookie));
   }
   auto at_exit = impl_->attach_tp(progs.on_syscall_exit, "syscalls", "sys_exit_" + name, cookie);
-  if (!at_exit) impl_->groups[impl_->current].links.pop_back();
+  if (!at_exit) impl_->groups[impl_->current].single.pop_back();
   return at_exit;
 }
 
@@ -319,7 +187,7 @@ Result<void> Engine::attach_cpu_sampler(std::uint32_t hz) {
     sys::Fd event = sys::Fd::adopt(static_cast<int>(fd));
     Link link(bpf_program__attach_perf_event(impl_->skeleton->progs.on_cpu_sample, event.raw()));
     if (!link) return errno_error(errno, "attach", "CPU sampler");
-    impl_->groups[impl_->current].links.push_back(std::move(link));
+    impl_->groups[impl_->current].single.push_back(std::move(link));
     static_cast<void>(event.release());
   }
   return {};
@@ -337,8 +205,7 @@ void Engine::use_group(std::size_t group) {
 
 void Engine::detach_group(std::size_t group) {
   CHECK(group < impl_->groups.size());
-  impl_->groups[group].multi_links.clear();
-  impl_->groups[group].links.clear();
+  impl_->groups[group].clear();
 }
 
 std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>& on_record) {
@@ -349,17 +216,8 @@ std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>&
 }
 
 Engine::Losses Engine::losses() const {
-  const auto cpu_count = static_cast<std::size_t>(libbpf_num_possible_cpus());
-  std::vector<std::uint64_t> per_cpu(cpu_count);
   std::array<std::uint64_t, 2> totals{};
-  for (std::uint32_t which = 0; which < totals.size(); ++which) {
-    if (bpf_map__lookup_elem(impl_->skeleton->maps.losses, &which, sizeof(which), per_cpu.data(),
-                             per_cpu.size() * sizeof(std::uint64_t), 0) != 0) {
-      continue;
-    }
-    for (const std::uint64_t count : per_cpu)
-      totals.at(which) += count;
-  }
+  read_losses(impl_->skeleton->maps.losses, totals);
   return {totals[0], totals[1]};
 }
 

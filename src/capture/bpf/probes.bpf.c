@@ -9,6 +9,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map.
+#define LOSS_COUNT 2
+#include "capture/bpf/internal/arguments.bpf.h"
+#include "capture/bpf/internal/observed.bpf.h"
 #include "wire/ring.h"
 
 // Only what is read of the kernel's task; CO-RE relocates the offsets.
@@ -26,38 +30,11 @@ struct {
 } ring SEC(".maps");
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 16384);
-  __type(key, __u32);
-  __type(value, __u8);
-} processes SEC(".maps");
-
-struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 8192);
   __type(key, __u32);
   __type(value, struct wire_probe);
 } probes SEC(".maps");
-
-// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map.
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 2);
-  __type(key, __u32);
-  __type(value, __u64);
-} losses SEC(".maps");
-
-extern _Bool bpf_session_is_return(void) __ksym __weak;
-extern __u64* bpf_session_cookie(void) __ksym __weak;
-
-static __always_inline void count_loss(__u32 which) {
-  __u64* total = bpf_map_lookup_elem(&losses, &which);
-  if (total) ++*total;
-}
-
-static __always_inline int is_observed(__u32 tgid) {
-  return bpf_map_lookup_elem(&processes, &tgid) != 0;
-}
 
 static __always_inline void* reserve(__u64 bytes) {
   void* record = bpf_ringbuf_reserve(&ring, bytes, 0);
@@ -82,50 +59,6 @@ static __always_inline void emit_plain(__u64 now, __u32 probe, __u16 kind) {
   if (!record) return;
   fill_head(record, now, probe, kind, WIRE_PLAIN);
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-}
-
-// Argument registers and return value, copied once: the verifier refuses a context pointer with a
-// computed offset.
-struct sources {
-  __u64 values[8];
-};
-
-static __always_inline void read_sources(struct pt_regs* regs, struct sources* out) {
-  out->values[0] = regs->rdi;
-  out->values[1] = regs->rsi;
-  out->values[2] = regs->rdx;
-  out->values[3] = regs->rcx;
-  out->values[4] = regs->r8;
-  out->values[5] = regs->r9;
-  out->values[6] = regs->rax;
-  out->values[7] = 0;
-}
-
-// Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory
-// could not be read.
-static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources,
-                                  __u64* out) {
-  __u64 value = sources->values[capture->source & 7];
-#pragma unroll
-  for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
-    if (i >= capture->step_count) break;
-    __u64 address = value + capture->offset[i];
-    int last = i + 1 == capture->step_count;
-    if (last && capture->is_text) {
-      value = address;
-      break;
-    }
-    __u64 loaded = 0;
-    __u32 size = last ? capture->size : 8;
-    long failed = size == 4   ? bpf_probe_read_user(&loaded, 4, (void*)address)
-                  : size == 1 ? bpf_probe_read_user(&loaded, 1, (void*)address)
-                  : size == 2 ? bpf_probe_read_user(&loaded, 2, (void*)address)
-                              : bpf_probe_read_user(&loaded, 8, (void*)address);
-    if (failed) return -1;
-    value = loaded;
-  }
-  *out = value;
-  return 0;
 }
 
 static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32 probe, __u16 kind,

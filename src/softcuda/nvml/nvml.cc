@@ -72,6 +72,7 @@ struct EventData {
   unsigned gpu_instance, compute_instance;
 };
 
+constexpr int kCudaVersion = 13000;
 constexpr unsigned kNoInstance = 0xffffffff;
 constexpr unsigned long long kEventXid = 8;
 constexpr auto kSamplePeriod = std::chrono::milliseconds{50};
@@ -408,13 +409,11 @@ NVML nvmlSystemGetNVMLVersion(char* text, unsigned bytes) {
 }
 NVML nvmlSystemGetCudaDriverVersion(int* version) {
   if (version == nullptr) return kInvalidArgument;
-  *version = 13000;
+  *version = kCudaVersion;
   return kSuccess;
 }
 NVML nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  if (version == nullptr) return kInvalidArgument;
-  *version = 13000;
-  return kSuccess;
+  return nvmlSystemGetCudaDriverVersion(version);
 }
 NVML nvmlSystemGetProcessName(unsigned pid, char* text, unsigned bytes) {
   std::ifstream file(fmt::format("/proc/{}/comm", pid));

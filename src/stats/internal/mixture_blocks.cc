@@ -2,6 +2,7 @@
 #include "stats/internal/mixture_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -13,6 +14,9 @@ namespace kansoku::stats::internal {
 namespace {
 
 constexpr std::size_t kAlignBytes = 64;
+/// Shares of the diagonal that are added, one after the other, where the ridge is too small for
+/// the scale of the features.
+constexpr std::array<double, 4> kDiagonalShares{0, 1e-12, 1e-10, 1e-8};
 
 }  // namespace
 
@@ -44,6 +48,16 @@ std::optional<NotPositiveDefinite> prepare(const Mixture& mixture, PreparedMixtu
     out.log_constants[k] = std::max(constant, kLogFloor);  // a weight of 0
   }
   return std::nullopt;
+}
+
+bool make_definite(std::span<double> covariance, std::size_t dimensions) {
+  std::vector<double> factor(dimensions * dimensions);
+  for (const double share : kDiagonalShares) {
+    for (std::size_t i = 0; i < dimensions; ++i)
+      covariance[i * dimensions + i] *= 1 + share;
+    if (cholesky(covariance, dimensions, factor)) return true;
+  }
+  return false;
 }
 
 AlignedDoubles::AlignedDoubles(std::size_t count)

@@ -32,6 +32,10 @@ struct NotPositiveDefinite {
 [[nodiscard]] std::optional<NotPositiveDefinite> prepare(const Mixture& mixture,
                                                          PreparedMixture& out);
 
+/// Adds up to 1e-8 of its diagonal to a covariance (d x d) until it is positive definite; false if
+/// that was not enough.
+[[nodiscard]] bool make_definite(std::span<double> covariance, std::size_t dimensions);
+
 /// Doubles at an address that is a multiple of 64, not initialised: clearing a whole block would
 /// cost more than the density of a single row.
 class AlignedDoubles {

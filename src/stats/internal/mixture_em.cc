@@ -10,6 +10,7 @@
 
 #include "common/check.h"
 #include "stats/internal/cholesky.h"
+#include "stats/internal/in_order.h"
 
 namespace kansoku::stats::internal {
 namespace {
@@ -19,29 +20,31 @@ constexpr double kWeightLost = 1e-6;
 /// Second moments are summed about the mean before the step. A mean that moved by more than this
 /// many variances (squared distance) costs more than half of the digits: the sums are made again.
 constexpr double kMovedFar = 1e5;
-/// Shares of the diagonal that are added, one after the other, where the ridge is too small for
-/// the scale of the features.
-constexpr std::array<double, 4> kDiagonalShares{0, 1e-12, 1e-10, 1e-8};
+/// Rows whose sums are made by one thread and then added to those before, in the order of the rows:
+/// the same rounding for every number of threads. A few milliseconds of work.
+constexpr std::size_t kChunkRows = 32 * kBlockRows;
 
 /// Adds up values in an order that depends on their number only, lane by lane.
-class LaneSum {
- public:
-  void add(std::span<const double> values) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      lanes_[i % kLanes] += values[i];
-  }
-  [[nodiscard]] double total() const {
-    double sum = 0;
-    for (const double lane : lanes_)
-      sum += lane;
-    return sum;
-  }
+void add_lanes(std::span<const double> values, std::array<double, kLanes>& lanes) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    lanes[i % kLanes] += values[i];
+}
 
- private:
-  std::array<double, kLanes> lanes_{};
-};
+void add_to(std::span<const double> values, std::span<double> sums) {
+  CHECK(values.size() == sums.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sums[i] += values[i];
+}
+
+std::size_t worker_count(const MixtureOptions& options, std::size_t rows) {
+  const std::size_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  return std::min(chunks, static_cast<std::size_t>(options.threads));
+}
 
 }  // namespace
+
+MixtureEm::Worker::Worker(std::size_t components, std::size_t dimensions)
+    : walker(components, dimensions), sums(components * moment_values(dimensions) * kLanes) {}
 
 MixtureEm::MixtureEm(std::span<const double> rows, Mixture start, const MixtureOptions& options)
     : rows_(rows),
@@ -52,9 +55,10 @@ MixtureEm::MixtureEm(std::span<const double> rows, Mixture start, const MixtureO
       mixture_(std::move(start)),
       old_means_(mixture_.means),
       old_covariances_(mixture_.covariances),
-      walker_(components_, dimensions_),
       sums_(components_ * moment_values(dimensions_) * kLanes) {
   check_shape(mixture_);
+  for (std::size_t i = 0; i < worker_count(options, row_count_); ++i)
+    workers_.push_back(std::make_unique<Worker>(components_, dimensions_));
 }
 
 KernelModel MixtureEm::model() const {
@@ -62,22 +66,45 @@ KernelModel MixtureEm::model() const {
           prepared_.log_constants.data()};
 }
 
+void MixtureEm::walk(const Block& block, const std::function<void(Worker&)>& merge) {
+  const auto work = [&](std::size_t index, std::size_t chunk) {
+    Worker& worker = *workers_[index];
+    std::fill(worker.sums.span().begin(), worker.sums.span().end(), 0.0);
+    worker.log_densities.fill(0);
+    worker.lowest = std::numeric_limits<double>::infinity();
+    const std::size_t end = std::min((chunk + 1) * kChunkRows, row_count_);
+    for (std::size_t begin = chunk * kChunkRows; begin < end; begin += kBlockRows) {
+      const std::size_t count = std::min(kBlockRows, end - begin);
+      worker.walker.load(rows_.subspan(begin * dimensions_, count * dimensions_));
+      worker.walker.log_terms(model());
+      block(worker, begin, count);
+    }
+  };
+  in_order((row_count_ + kChunkRows - 1) / kChunkRows, workers_.size(), work,
+           [&](std::size_t index) { merge(*workers_[index]); });
+}
+
 double MixtureEm::pass(bool maximise) {
   const std::size_t d = dimensions_;
-  LaneSum total;
+  std::array<double, kLanes> total{};
   std::fill(sums_.span().begin(), sums_.span().end(), 0.0);
-  for (std::size_t begin = 0; begin < row_count_; begin += kBlockRows) {
-    const std::size_t count = std::min(kBlockRows, row_count_ - begin);
-    walker_.load(rows_.subspan(begin * d, count * d));
-    walker_.log_terms(model());
-    total.add(maximise ? walker_.normalise() : walker_.log_sums());
-    if (!maximise) continue;
+  const auto block = [&](Worker& worker, std::size_t, std::size_t) {
+    add_lanes(maximise ? worker.walker.normalise() : worker.walker.log_sums(),
+              worker.log_densities);
+    if (!maximise) return;
     for (std::size_t k = 0; k < components_; ++k) {
-      walker_.add_moments(k, std::span(old_means_).subspan(k * d, d),
-                          sums_.data() + k * moment_values(d) * kLanes);
+      worker.walker.add_moments(k, std::span(old_means_).subspan(k * d, d),
+                                worker.sums.data() + k * moment_values(d) * kLanes);
     }
-  }
-  return total.total();
+  };
+  walk(block, [&](Worker& worker) {
+    add_lanes(worker.log_densities, total);
+    if (maximise) add_to(worker.sums.span(), sums_.span());
+  });
+  double sum = 0;
+  for (const double lane : total)
+    sum += lane;
+  return sum;
 }
 
 double MixtureEm::lane_sum(std::size_t component, std::size_t value) const {
@@ -121,13 +148,11 @@ void MixtureEm::sum_again(std::size_t component) {
   const auto sums =
       sums_.span().subspan(component * moment_values(d) * kLanes, moment_values(d) * kLanes);
   std::fill(sums.begin(), sums.end(), 0.0);
-  for (std::size_t begin = 0; begin < row_count_; begin += kBlockRows) {
-    const std::size_t count = std::min(kBlockRows, row_count_ - begin);
-    walker_.load(rows_.subspan(begin * d, count * d));
-    walker_.log_terms(model());
-    static_cast<void>(walker_.normalise());
-    walker_.add_moments(component, shift, sums.data());
-  }
+  const auto block = [&](Worker& worker, std::size_t, std::size_t) {
+    static_cast<void>(worker.walker.normalise());
+    worker.walker.add_moments(component, shift, worker.sums.data());
+  };
+  walk(block, [&](Worker& worker) { add_to(worker.sums.span().first(sums.size()), sums); });
   // A second time would change nothing: the mean moves by rounding only.
   static_cast<void>(update_component(component, shift));
 }
@@ -135,12 +160,7 @@ void MixtureEm::sum_again(std::size_t component) {
 void MixtureEm::mend_covariance(std::size_t component) {
   const std::size_t d = dimensions_;
   const std::span<double> covariance(mixture_.covariances.data() + component * d * d, d * d);
-  std::vector<double> factor(d * d);
-  for (const double share : kDiagonalShares) {
-    for (std::size_t i = 0; i < d; ++i)
-      covariance[i * d + i] *= 1 + share;
-    if (cholesky(covariance, d, factor)) return;
-  }
+  if (make_definite(covariance, d)) return;
   std::copy_n(old_covariances_.data() + component * d * d, d * d, covariance.data());
 }
 
@@ -148,17 +168,19 @@ void MixtureEm::move_to_least_dense(std::size_t component) {
   const std::size_t d = dimensions_;
   double lowest = std::numeric_limits<double>::infinity();
   std::size_t row = 0;
-  for (std::size_t begin = 0; begin < row_count_; begin += kBlockRows) {
-    const std::size_t count = std::min(kBlockRows, row_count_ - begin);
-    walker_.load(rows_.subspan(begin * d, count * d));
-    walker_.log_terms(model());
-    const std::span<const double> densities = walker_.log_sums();
+  const auto block = [](Worker& worker, std::size_t first, std::size_t count) {
+    const std::span<const double> densities = worker.walker.log_sums();
     for (std::size_t i = 0; i < count; ++i) {
-      if (densities[i] >= lowest) continue;
-      lowest = densities[i];
-      row = begin + i;
+      if (densities[i] >= worker.lowest) continue;
+      worker.lowest = densities[i];
+      worker.lowest_row = first + i;
     }
-  }
+  };
+  walk(block, [&](const Worker& worker) {
+    if (worker.lowest >= lowest) return;
+    lowest = worker.lowest;
+    row = worker.lowest_row;
+  });
   // As wide as the others are on average: its own covariance belongs to the place it left.
   std::vector<double> average(d * d);
   for (std::size_t k = 0; k < components_; ++k) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,6 +25,21 @@ class MixtureEm {
   [[nodiscard]] Result<MixtureFit> run();
 
  private:
+  /// What one thread works with: a walker, and the sums of the chunk that it is at.
+  struct Worker {
+    Worker(std::size_t components, std::size_t dimensions);
+    BlockWalker walker;
+    AlignedDoubles sums;                         // components x moment_values x kLanes
+    std::array<double, kLanes> log_densities{};  // sums, lane by lane
+    double lowest{0};                            // log density, and the row that has it
+    std::size_t lowest_row{0};
+  };
+  /// One block of rows, loaded and with its log terms made. `first`: index of its first row.
+  using Block = std::function<void(Worker& worker, std::size_t first, std::size_t count)>;
+
+  /// Clears the workers, walks over all rows with as many threads as the options ask for, and calls
+  /// `merge` chunk by chunk in the order of the rows.
+  void walk(const Block& block, const std::function<void(Worker&)>& merge);
   /// Expectation over all rows; the total log-likelihood of the mixture before the step. With
   /// `maximise` the moments of all components about their means are summed too.
   double pass(bool maximise);
@@ -46,9 +64,9 @@ class MixtureEm {
   Mixture mixture_;
   std::vector<double> old_means_;  // of the step before: what the moments are about
   std::vector<double> old_covariances_;
-  PreparedMixture prepared_;  // of the mixture before the step
-  BlockWalker walker_;
-  AlignedDoubles sums_;  // components x moment_values x kLanes
+  PreparedMixture prepared_;                      // of the mixture before the step
+  std::vector<std::unique_ptr<Worker>> workers_;  // one a thread
+  AlignedDoubles sums_;                           // components x moment_values x kLanes
 };
 
 }  // namespace kansoku::stats::internal

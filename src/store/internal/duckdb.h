@@ -39,10 +39,24 @@ struct DuckApi {
   bool (*value_is_null)(DuckResult* result, std::uint64_t column, std::uint64_t row){};
   char* (*value_varchar)(DuckResult* result, std::uint64_t column, std::uint64_t row){};
   void (*free)(void* pointer){};
+  DuckState (*appender_create)(DuckHandle connection, const char* schema, const char* table,
+                               DuckHandle* out){};
+  const char* (*appender_error)(DuckHandle appender){};
+  DuckState (*appender_flush)(DuckHandle appender){};
+  DuckState (*appender_end_row)(DuckHandle appender){};
+  DuckState (*appender_destroy)(DuckHandle* appender){};
+  DuckState (*append_int64)(DuckHandle appender, std::int64_t value){};
+  DuckState (*append_float)(DuckHandle appender, float value){};
+  DuckState (*append_varchar_length)(DuckHandle appender, const char* text, std::uint64_t bytes){};
+  DuckState (*append_null)(DuckHandle appender){};
 };
 
 /// Loads the first of `places` that exists. kUnavailable with a hint if there is none, or if it is
 /// no libduckdb.so. The library stays loaded until the process ends: it has threads of its own.
 [[nodiscard]] Result<DuckApi> load_duckdb(const std::vector<std::string>& places);
+
+/// Gives back the memory that the library's code and constants take; the kernel reads them from the
+/// file again when they are next used. For a program that asks the library now and then.
+void release_library_pages(const DuckApi& api);
 
 }  // namespace kansoku::store

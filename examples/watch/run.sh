@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Watches an example job, stops one of its ranks for some seconds, and shows what was told (about two minutes, root):
+#   examples/watch/run.sh [KANSOKU]
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+kansoku=${1:-$here/../../build/release/kansoku}
+state=$(mktemp -d)
+port=${PORT:-29671}
+STEPS=1000000 MASTER_PORT=$port "$here/../ddp/launch.sh" > /dev/null 2>&1 &
+job=$!
+trap 'kill $job; wait; rm -rf "$state"' EXIT
+
+echo "learning for a minute, then rank 2 is stopped for 8 s"
+"$kansoku" watch --state "$state/agent" --learn 60s --for 100s --no-history &
+agent=$!
+sleep 75
+rank=$("$kansoku" jobs --json | /usr/bin/python3 "$here/../../tests/cases/watch/pid_of_rank.py" "127.0.0.1:$port" 2)
+kill -STOP "$rank"
+sleep 8
+kill -CONT "$rank"
+"$kansoku" top --once --state "$state/agent"
+wait $agent
+"$kansoku" incidents list --state "$state/agent"

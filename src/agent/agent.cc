@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "agent/control.h"
+#include "agent/feature_values.h"
+#include "agent/governor.h"
+#include "agent/host_meter.h"
+#include "agent/job_key.h"
+#include "agent/job_table.h"
+#include "capture/nvml/counters.h"
+#include "common/parse.h"
+#include "sys/clock.h"
+#include "sys/fd.h"
+#include "sys/unix_socket.h"
+
+namespace kansoku::agent {
+namespace {
+
+constexpr Nanos kPollEvery = std::chrono::milliseconds{400};
+constexpr Nanos kDevicesRetry = std::chrono::minutes{1};
+
+Result<void> make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return errno_error(errno, "create folder", path);
+}
+
+double own_cpu_s() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+bool has_device_calls(const capture::WatchWindow& window) {
+  constexpr std::array kOfDevices{capture::Metric::kLaunch, capture::Metric::kSync,
+                                  capture::Metric::kCopy, capture::Metric::kAlloc};
+  return std::any_of(window.processes.begin(), window.processes.end(), [&](const auto& process) {
+    return std::any_of(kOfDevices.begin(), kOfDevices.end(), [&](capture::Metric metric) {
+      return process.metrics.at(static_cast<std::size_t>(metric)).is_known;
+    });
+  });
+}
+
+std::uint64_t own_resident_bytes() {
+  const auto text = sys::read_file("/proc/self/statm", 4096);
+  if (!text) return 0;
+  const auto first = text->find(' ');
+  const auto second = text->find(' ', first + 1);
+  if (second == std::string::npos) return 0;
+  const auto pages =
+      parse_int<std::uint64_t>(std::string_view(*text).substr(first + 1, second - first - 1));
+  return pages.value_or(0) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+struct Agent::Impl {
+  const Clock& clock;
+  AgentOptions options;
+  std::unique_ptr<capture::Watcher> watcher;
+  std::unique_ptr<capture::nvml::DeviceCounters> devices;
+  std::unique_ptr<JobTable> jobs;
+  std::unique_ptr<Outputs> outputs;
+  std::optional<sys::UnixServer> control;
+  std::vector<FeatureRow> rows;  // of the last window; their processes are gone
+  std::string devices_state{"none"};
+  BootTime started{};
+  bool is_paused{false};
+  HostMeter host_meter;
+  FeatureMaker maker;
+  Governor governor;
+  BootTime devices_retry{};
+  bool uses_devices{false};
+  double cpu_before{own_cpu_s()};
+  std::int64_t last_wall_ns{0}, ahead_ns{0};
+  std::uint64_t windows{0}, clock_jumps{0};
+
+  Impl(const Clock& clock_in, AgentOptions options_in)
+      : clock(clock_in),
+        options(std::move(options_in)),
+        governor(Governor::Options{.budget = options.budget}) {}
+
+  void log(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+  void open_devices(BootTime now);
+  void on_window(BootTime now);
+  [[nodiscard]] std::int64_t rising_wall_ns();
+  void govern(BootTime now, const capture::WatchWindow& window);
+  void tell(const std::vector<trace::IncidentRecord>& incidents);
+  [[nodiscard]] AgentFigures figures() const;
+  [[nodiscard]] StatusView status() const;
+  Result<void> label(std::string_view id, std::string_view label);
+  [[nodiscard]] ControlActions actions();
+  void serve(BootTime now);
+  void wait(Nanos at_most) const;
+};
+
+// A library that has devices on every host (the software device's) is opened only for a process
+// that uses one.
+void Agent::Impl::open_devices(BootTime now) {
+  if (devices || now < devices_retry) return;
+  const bool is_first = devices_retry == BootTime{};
+  devices_retry = now + kDevicesRetry;
+  for (const std::string& library : options.device_libraries) {
+    if (!uses_devices && &library != &options.device_libraries.front()) break;
+    auto opened = capture::nvml::open_nvml({.library = library});
+    if (opened) {
+      devices = std::move(opened).value();
+      devices_state = fmt::format("{} by {}", devices->devices().size(), library);
+      log("devices: " + devices_state);
+      return;
+    }
+    devices_state = "none: " + opened.error().what;
+    if (is_first) log(opened.error().what);
+  }
+}
+
+void Agent::Impl::tell(const std::vector<trace::IncidentRecord>& incidents) {
+  for (const trace::IncidentRecord& incident : incidents)
+    outputs->on_incident(incident);
+}
+
+AgentFigures Agent::Impl::figures() const {
+  const capture::Watcher::Status watching = watcher->status();
+  AgentFigures out;
+  out.cpu_s = own_cpu_s();
+  out.resident_bytes = own_resident_bytes();
+  out.probe_hits = watching.hits;
+  out.lost = watching.ring_full + watching.totals_full + watching.over_limit;
+  out.process_count = watching.target_count;
+  out.own_share = governor.own_share();
+  out.lowered_probes = governor.lowered_count();
+  return out;
+}
+
+// Detectors take windows in order: after the wall clock was set back, time goes on from where it
+// was until the agent starts anew, and the log says by how much it is off.
+std::int64_t Agent::Impl::rising_wall_ns() {
+  const std::int64_t read_ns = sys::wall_time_ns();
+  if (read_ns + ahead_ns <= last_wall_ns) {
+    ahead_ns = last_wall_ns + options.window.count() - read_ns;
+    ++clock_jumps;
+    log(fmt::format("the wall clock was set back; times here are {:.1f} s ahead of it from now on",
+                    static_cast<double>(ahead_ns) * 1e-9));
+  } else if (ahead_ns > 0 && read_ns > last_wall_ns) {
+    ahead_ns = 0;  // it has caught up
+  }
+  last_wall_ns = read_ns + ahead_ns;
+  return last_wall_ns;
+}
+
+void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
+  const auto entries = watcher->entries();
+  std::vector<Governor::Entry> seen;
+  seen.reserve(entries.size());
+  for (const auto& entry : entries)
+    seen.push_back({entry.name, entry.hits, entry.enabled});
+  const double cpu = own_cpu_s();
+  const double window_s = static_cast<double>((window.end - window.begin).count()) * 1e-9;
+  const int slowness = governor.slowness();
+  for (const Governor::Change& change :
+       governor.on_window(now, window_s, seen, window.processes.size(), cpu - cpu_before)) {
+    watcher->set_entry_enabled(change.entry, change.enabled);
+    log(change.reason);
+  }
+  cpu_before = cpu;
+  if (governor.slowness() != slowness) {
+    log(fmt::format("watching itself costs {:.2f} % of a core, budget {:.2f} %: {} looks",
+                    governor.own_share() * 100, options.budget * 100,
+                    governor.slowness() > slowness ? "rarer" : "more frequent"));
+  }
+}
+
+void Agent::Impl::on_window(BootTime now) {
+  const capture::WatchWindow window = watcher->take_window();
+  if (!uses_devices && has_device_calls(window)) {
+    uses_devices = true;
+    devices_retry = now;
+  }
+  open_devices(now);
+  const auto rare = static_cast<std::uint64_t>(governor.slowness());
+  const HostWindow host = host_meter.sample(window, windows++ % rare == 0);
+  std::vector<capture::nvml::DeviceSample> samples;
+  if (devices) samples = devices->sample(now);
+  rows = maker.make(window, host, samples);
+  const std::int64_t wall_ns = rising_wall_ns();
+  tell(jobs->on_rows(wall_ns, now, rows));
+  outputs->on_window(wall_ns, now, rows, jobs->status(), figures());
+  for (FeatureRow& row : rows)
+    row.process = nullptr;  // it goes with the window
+  govern(now, window);
+}
+
+StatusView Agent::Impl::status() const {
+  StatusView view;
+  view.host = options.host;
+  view.version = options.version;
+  view.started = started;
+  view.now = clock.now();
+  view.watching = watcher->status();
+  view.entries = watcher->entries();
+  view.problems = watcher->problems();
+  view.figures = figures();
+  view.jobs = jobs->status();
+  view.rows = &rows;
+  view.failed_writes = outputs->failed_writes();
+  view.devices = devices_state;
+  view.is_paused = is_paused;
+  return view;
+}
+
+Result<void> Agent::Impl::label(std::string_view id, std::string_view label) {
+  const bool is_running = jobs->label(id, label);
+  const auto kept = outputs->label(id, label);
+  if (is_running) return {};
+  return kept;
+}
+
+ControlActions Agent::Impl::actions() {
+  return {[this] { return status(); },
+          [this](const store::IncidentFilter& filter) { return outputs->incidents(filter); },
+          [this](std::string_view id, std::string_view text) { return label(id, text); },
+          [this](bool paused) {
+            is_paused = paused;
+            watcher->set_enabled(!paused);
+          }};
+}
+
+void Agent::Impl::serve(BootTime now) {
+  if (!control) return;
+  const ControlActions can = actions();
+  control->serve(now, [&](std::string_view line) { return answer(line, can); });
+}
+
+// Until then, a request, or a signal.
+void Agent::Impl::wait(Nanos at_most) const {
+  const timespec limit{.tv_sec = at_most.count() / 1'000'000'000,
+                       .tv_nsec = at_most.count() % 1'000'000'000};
+  pollfd waiting{.fd = control ? control->poll_fd() : -1, .events = POLLIN, .revents = 0};
+  static_cast<void>(::ppoll(&waiting, 1, &limit, nullptr));
+}
+
+Agent::Agent(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Agent::~Agent() = default;
+
+Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Procfs& procfs,
+                                             AgentOptions options) {
+  auto impl = std::make_unique<Impl>(clock, std::move(options));
+  const AgentOptions& given = impl->options;
+  std::string models;
+  if (!given.state_folder.empty()) {
+    TRY_VOID(make_folder(given.state_folder));
+    models = given.state_folder + "/models";
+    TRY_VOID(make_folder(models));
+  }
+  OutputOptions out = given.outputs;
+  out.host = given.host;
+  out.version = given.version;
+  out.state_folder = given.state_folder;
+  out.log = [raw = impl.get()](const std::string& line) { raw->log(line); };
+  TRY(impl->outputs, Outputs::create(clock, std::move(out)));
+  if (!given.state_folder.empty()) {
+    TRY(auto control, sys::UnixServer::listen(given.state_folder + "/control.sock"));
+    impl->control.emplace(std::move(control));
+  }
+  impl->started = clock.now();
+  capture::WatcherOptions watching;
+  watching.packs = given.packs;
+  watching.attach_mode = given.attach_mode;
+  watching.wants = given.wants;
+  watching.log = given.log;
+  TRY(impl->watcher, capture::Watcher::create(clock, procfs, std::move(watching)));
+  impl->open_devices(clock.now());
+  std::vector<std::string> device_names;
+  if (impl->devices) {
+    for (const auto& device : impl->devices->devices())
+      device_names.push_back(device.name);
+  }
+  JobTableOptions judging;
+  judging.host = given.host;
+  judging.hardware = hardware_text(device_names);
+  judging.models_folder = models;
+  judging.window = given.window;
+  judging.learn_time = given.learn_time;
+  judging.alarms_per_day = given.alarms_per_day;
+  judging.log = [raw = impl.get()](const std::string& line) { raw->log(line); };
+  impl->jobs = std::make_unique<JobTable>(std::move(judging));
+  return std::unique_ptr<Agent>(new Agent(std::move(impl)));
+}
+
+Result<void> Agent::run(const std::function<bool()>& should_stop) {
+  Impl& impl = *impl_;
+  const BootTime begin = impl.clock.now();
+  const BootTime end =
+      impl.options.duration == Nanos{} ? BootTime::max() : begin + impl.options.duration;
+  BootTime next_window = begin + impl.options.window;
+  while (!should_stop()) {
+    BootTime now = impl.clock.now();
+    if (now >= end) break;
+    impl.watcher->poll();
+    impl.serve(now);
+    if (now >= next_window) {
+      impl.on_window(now);
+      // Windows that a suspended machine or a busy one missed are not made up for.
+      next_window += impl.options.window;
+      now = impl.clock.now();
+      if (next_window <= now) next_window = now + impl.options.window;
+    }
+    const BootTime wake = std::min({now + kPollEvery * impl.governor.slowness(), next_window, end});
+    impl.wait(wake - now);
+  }
+  const std::int64_t wall_ns = impl.rising_wall_ns();
+  impl.tell(impl.jobs->finish(wall_ns));
+  impl.outputs->finish(wall_ns, impl.clock.now());
+  return {};
+}
+
+}  // namespace kansoku::agent

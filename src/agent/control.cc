@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/parse.h"
+#include "detect/feature.h"
+
+namespace kansoku::agent {
+namespace {
+
+Json job_json(const JobTable::JobStatus& job) {
+  Json ranks = Json::array();
+  for (const auto& rank : job.detector.ranks) {
+    ranks.push(Json::object()
+                   .set("rank", rank.rank)
+                   .set("pid", rank.pid)
+                   .set("score", rank.score)
+                   .set("flagged", rank.is_flagged));
+  }
+  const bool is_watching = job.detector.state == detect::Detector::State::kWatching;
+  Json out = Json::object()
+                 .set("name", job.name)
+                 .set("command", job.command)
+                 .set("world_size", job.world_size)
+                 .set("state", is_watching ? "watching" : "learning")
+                 .set("learned", job.detector.learned)
+                 .set("threshold", job.detector.threshold)
+                 .set("windows", job.detector.windows)
+                 .set("flagged", job.detector.flagged)
+                 .set("refreshes", job.detector.refreshes)
+                 .set("false_alarms_per_day", Json::object()
+                                                  .set("expected", job.detector.alarms_per_day)
+                                                  .set("low", job.detector.alarms_low)
+                                                  .set("high", job.detector.alarms_high))
+                 .set("ranks", std::move(ranks));
+  out.set("incident", job.detector.open ? job.detector.open->to_json() : Json());
+  return out;
+}
+
+Json row_json(const FeatureRow& row) {
+  Json values = Json::object();
+  const auto features = detect::known_features();
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    if (std::isfinite(row.window.values[i])) values.set(features[i].name, row.window.values[i]);
+  }
+  return Json::object()
+      .set("job", row.job)
+      .set("rank", row.window.rank)
+      .set("pid", row.window.pid)
+      .set("features", std::move(values));
+}
+
+std::string failure(const Error& error) {
+  return Json::object().set("ok", false).set("error", error.what).set("hint", error.hint).dump();
+}
+
+std::string incidents_answer(const Json& request, const ControlActions& actions) {
+  store::IncidentFilter filter;
+  filter.since_ns = parse_int<std::int64_t>(request.at("since_ns").as_string()).value_or(0);
+  filter.job = request.at("job").as_string();
+  filter.kind = request.at("kind").as_string();
+  filter.only_open = request.at("open").as_bool();
+  filter.count_max = static_cast<std::size_t>(
+      std::clamp<std::int64_t>(request.at("count").as_int(100), 1, 10'000));
+  const auto found = actions.incidents(filter);
+  if (!found) return failure(found.error());
+  Json list = Json::array();
+  for (const trace::IncidentRecord& incident : *found)
+    list.push(incident.to_json());
+  return Json::object().set("ok", true).set("incidents", std::move(list)).dump();
+}
+
+}  // namespace
+
+Json status_json(const StatusView& view) {
+  Json entries = Json::array();
+  for (const auto& entry : view.entries) {
+    entries.push(Json::object()
+                     .set("name", entry.name)
+                     .set("hits", entry.hits)
+                     .set("enabled", entry.enabled));
+  }
+  Json problems = Json::array();
+  for (const std::string& problem : view.problems)
+    problems.push(problem);
+  Json jobs = Json::array();
+  for (const auto& job : view.jobs)
+    jobs.push(job_json(job));
+  Json rows = Json::array();
+  if (view.rows != nullptr) {
+    for (const FeatureRow& row : *view.rows)
+      rows.push(row_json(row));
+  }
+  const auto& watching = view.watching;
+  return Json::object()
+      .set("schema", "kansoku.watch_status/1")
+      .set("host", view.host)
+      .set("version", view.version)
+      .set("up_s", static_cast<double>((view.now - view.started).count()) * 1e-9)
+      .set("paused", view.is_paused)
+      .set("bpf", watching.bpf)
+      .set("devices", view.devices)
+      .set("processes", static_cast<std::uint64_t>(watching.target_count))
+      .set("candidates", static_cast<std::uint64_t>(watching.candidate_count))
+      .set("probes", static_cast<std::uint64_t>(watching.probe_count))
+      .set("links", static_cast<std::uint64_t>(watching.link_count))
+      .set("files", static_cast<std::uint64_t>(watching.file_count))
+      .set("probe_hits", watching.hits)
+      .set("lost", view.figures.lost)
+      .set("failed_attachments", watching.failed)
+      .set("failed_writes", view.failed_writes)
+      .set("cpu_share", view.figures.own_share)
+      .set("cpu_s", view.figures.cpu_s)
+      .set("resident_bytes", view.figures.resident_bytes)
+      .set("entries", std::move(entries))
+      .set("problems", std::move(problems))
+      .set("jobs", std::move(jobs))
+      .set("rows", std::move(rows));
+}
+
+std::string answer(std::string_view untrusted_line, const ControlActions& actions) {
+  const auto parsed = Json::parse(untrusted_line);
+  if (!parsed) return failure(parsed.error());
+  const std::string what = parsed->at("do").as_string();
+  if (what == "status")
+    return Json::object().set("ok", true).set("status", status_json(actions.status())).dump();
+  if (what == "incidents") return incidents_answer(*parsed, actions);
+  if (what == "label") {
+    const std::string label = parsed->at("label").as_string();
+    if (label != "ack" && label != "false" && label != "true")
+      return failure({Code::kUnsupported, fmt::format("label {}: ack, false or true", label)});
+    if (const auto done = actions.label(parsed->at("id").as_string(), label); !done)
+      return failure(done.error());
+    return Json::object().set("ok", true).dump();
+  }
+  if (what == "pause" || what == "resume") {
+    actions.pause(what == "pause");
+    return Json::object().set("ok", true).dump();
+  }
+  return failure({Code::kUnsupported, fmt::format("request {}: unknown", what),
+                  "status, incidents, label, pause or resume"});
+}
+
+}  // namespace kansoku::agent

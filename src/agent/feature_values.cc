@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/feature_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "common/check.h"
+#include "detect/feature.h"
+
+namespace kansoku::agent {
+namespace {
+
+using capture::Metric;
+using capture::MetricWindow;
+using capture::ProcessWindow;
+using capture::nvml::DeviceSample;
+
+// NVML's reasons that are no fault: idle, clocks set by the user, by sync boost or a display.
+constexpr std::uint64_t kHarmlessThrottle = 0x1 | 0x2 | 0x10 | 0x100;
+
+void set(detect::Window& row, std::string_view feature, std::optional<double> value) {
+  const int index = detect::feature_index(feature);
+  CHECK(index >= 0);
+  if (value) row.values[static_cast<std::size_t>(index)] = *value;
+}
+
+/// The calls of one metric as rate, mean, share and so on of a window.
+struct Calls {
+  const MetricWindow& calls;
+  double window_s;
+
+  [[nodiscard]] std::optional<double> if_known(double value) const {
+    return calls.is_known ? std::optional(value) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<double> rate() const {
+    return if_known(static_cast<double>(calls.count) / window_s);
+  }
+  [[nodiscard]] std::optional<double> share() const { return if_known(calls.busy_s / window_s); }
+  [[nodiscard]] std::optional<double> bytes() const {
+    return if_known(static_cast<double>(calls.bytes) / window_s);
+  }
+  // Without a call that ended there is no mean; one that is still open says how long it is at
+  // least.
+  [[nodiscard]] std::optional<double> mean() const {
+    if (calls.count == 0) return calls.open_s > 0 ? std::optional(calls.open_s) : std::nullopt;
+    return std::max(calls.sum_s / static_cast<double>(calls.count), 0.0);
+  }
+  [[nodiscard]] std::optional<double> p99() const {
+    if (calls.count == 0) return mean();
+    return std::max(calls.p99_s, calls.open_s);
+  }
+  [[nodiscard]] std::optional<double> max() const {
+    if (calls.count == 0) return mean();
+    return std::max(calls.max_s, calls.open_s);
+  }
+};
+
+Calls calls_of(const ProcessWindow& process, Metric metric, double window_s) {
+  return {process.metrics.at(static_cast<std::size_t>(metric)), window_s};
+}
+
+void add_calls(detect::Window& row, const ProcessWindow& process, double s) {
+  const Calls step = calls_of(process, Metric::kStep, s);
+  const Calls interval = calls_of(process, Metric::kStepInterval, s);
+  const Calls collective = calls_of(process, Metric::kCollective, s);
+  const Calls launch = calls_of(process, Metric::kLaunch, s);
+  const Calls sync = calls_of(process, Metric::kSync, s);
+  const Calls decode = calls_of(process, Metric::kDecode, s);
+  set(row, "gc_share", calls_of(process, Metric::kGc, s).share());
+  set(row, "step_rate", step.rate());
+  set(row, "step_mean", interval.mean());
+  set(row, "step_max", interval.max());
+  set(row, "backward_mean", step.mean());
+  set(row, "forward_mean", calls_of(process, Metric::kStepGap, s).mean());
+  set(row, "input_share", calls_of(process, Metric::kInput, s).share());
+  set(row, "optimizer_share", calls_of(process, Metric::kOptimizer, s).share());
+  set(row, "launch_rate", launch.rate());
+  set(row, "launch_mean", launch.mean());
+  set(row, "sync_share", sync.share());
+  set(row, "sync_mean", sync.mean());
+  set(row, "copy_share", calls_of(process, Metric::kCopy, s).share());
+  set(row, "alloc_rate", calls_of(process, Metric::kAlloc, s).rate());
+  set(row, "collective_rate", collective.rate());
+  set(row, "collective_mean", collective.mean());
+  set(row, "collective_p99", collective.p99());
+  set(row, "collective_share", collective.share());
+  set(row, "collective_bytes", collective.bytes());
+  set(row, "decode_rate", decode.rate());
+  set(row, "decode_mean", decode.mean());
+  set(row, "decode_p99", decode.p99());
+}
+
+void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
+  set(row, "stopped_share", process.is_stopped ? 1.0 : 0.0);
+  set(row, "block_latency", calls_of(process, Metric::kBlock, s).mean());
+  if (!process.has_threads) return;
+  const auto rate = [&](std::uint64_t count) { return static_cast<double>(count) / s; };
+  set(row, "cpu_cores", process.runtime_s / s);
+  set(row, "cpu_wait", process.run_delay_s / s);
+  set(row, "switches", rate(process.voluntary));
+  set(row, "preemptions", rate(process.involuntary));
+  set(row, "minor_faults", rate(process.minor_faults));
+  set(row, "major_faults", rate(process.major_faults));
+  set(row, "disk_wait", process.blocked_threads);
+  set(row, "read_bytes", rate(process.read_bytes));
+  set(row, "write_bytes", rate(process.written_bytes));
+  set(row, "thread_count", process.thread_count);
+}
+
+void add_host(detect::Window& row, const HostWindow& host, std::int32_t pid, double s) {
+  const auto per_s = [&](std::optional<double> value) -> std::optional<double> {
+    return value ? std::optional(*value / s) : std::nullopt;
+  };
+  set(row, "psi_cpu", per_s(host.cpu_stall_s));
+  set(row, "psi_io", per_s(host.io_stall_s));
+  set(row, "psi_memory", per_s(host.memory_stall_s));
+  const auto found = host.processes.find(pid);
+  if (found == host.processes.end()) return;
+  const ProcessHostWindow& process = found->second;
+  set(row, "resident_bytes", process.resident_bytes);
+  set(row, "resident_growth", per_s(process.resident_growth));
+  set(row, "throttled_share", per_s(process.throttled_s));
+  set(row, "tcp_bytes", per_s(process.tcp_bytes));
+  set(row, "tcp_retransmits", per_s(process.tcp_retransmits));
+  set(row, "tcp_rtt", process.tcp_rtt_s);
+}
+
+/// The entry of `pid` on a device, or null.
+const capture::nvml::ProcessFigures* use_of(const DeviceSample& device, std::int32_t pid) {
+  if (!device.figures.processes) return nullptr;
+  for (const auto& process : *device.figures.processes) {
+    if (process.pid == static_cast<std::uint32_t>(pid)) return &process;
+  }
+  return nullptr;
+}
+
+std::optional<double> plus(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return *a + *b;
+}
+
+std::optional<double> number(std::optional<std::uint64_t> value) {
+  return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
+}
+
+std::optional<double> larger(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::max(*a, *b);
+}
+
+std::optional<double> smaller(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+}  // namespace
+
+std::string job_name(const capture::JobProcess& process) {
+  if (!process.facts.job.empty()) return process.facts.job;
+  return fmt::format("{}/{}", process.name, process.pid);
+}
+
+void FeatureMaker::read_devices(const std::vector<DeviceSample>& devices) {
+  device_changes_.clear();
+  for (const DeviceSample& device : devices) {
+    const auto last = last_devices_.find(device.index);
+    if (last != last_devices_.end()) {
+      const auto& before = last->second.figures;
+      const auto& now = device.figures;
+      DeviceChange change;
+      const auto corrected = capture::nvml::counter_change(before.ecc_corrected, now.ecc_corrected);
+      const auto fatal = capture::nvml::counter_change(before.ecc_uncorrected, now.ecc_uncorrected);
+      if (corrected || fatal) change.ecc = corrected.value_or(0) + fatal.value_or(0);
+      change.replays = capture::nvml::counter_change(before.pcie_replays, now.pcie_replays);
+      change.xid = device.xid_count - std::min(device.xid_count, last->second.xid_count);
+      device_changes_.emplace(device.index, change);
+    }
+    last_devices_.insert_or_assign(device.index, device);
+  }
+}
+
+// A job that uses several devices is as hot as its hottest and as slow as its slowest.
+void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process,
+                               const std::vector<DeviceSample>& devices, double window_s) {
+  std::optional<double> busy, own_busy, memory, own_memory, sm_clock, memory_clock, power, heat,
+      throttled, ecc, xid, pcie, replays, nvlink;
+  for (const DeviceSample& device : devices) {
+    const auto* use = use_of(device, process.process.pid);
+    if (use == nullptr || !device.read_at) continue;
+    const auto& now = device.figures;
+    busy = larger(busy, now.utilization);
+    own_busy = larger(own_busy, use->utilization);
+    memory = plus(memory, number(now.memory_used_bytes));
+    own_memory = plus(own_memory, number(use->memory_bytes));
+    sm_clock = smaller(sm_clock, now.sm_clock_hz);
+    memory_clock = smaller(memory_clock, now.memory_clock_hz);
+    power = plus(power, now.power_watts);
+    heat = larger(heat, now.temperature_celsius);
+    if (now.throttle_reasons)
+      throttled = larger(throttled, (*now.throttle_reasons & ~kHarmlessThrottle) != 0 ? 1.0 : 0.0);
+    pcie = plus(pcie, plus(now.pcie_sent_per_s, now.pcie_received_per_s));
+    nvlink = plus(nvlink, plus(now.nvlink_sent_per_s, now.nvlink_received_per_s));
+    const auto change = device_changes_.find(device.index);
+    if (change == device_changes_.end()) continue;
+    const auto rate = [&](std::optional<std::uint64_t> count) -> std::optional<double> {
+      return count ? std::optional(static_cast<double>(*count) / window_s) : std::nullopt;
+    };
+    ecc = plus(ecc, rate(change->second.ecc));
+    replays = plus(replays, rate(change->second.replays));
+    xid = plus(xid, rate(change->second.xid));
+  }
+  set(row, "gpu_utilization", busy);
+  set(row, "gpu_process_utilization", own_busy);
+  set(row, "gpu_memory_used", memory);
+  set(row, "gpu_process_memory", own_memory);
+  if (own_memory) {
+    const auto before = last_memory_.find(process.process.pid);
+    if (before != last_memory_.end())
+      set(row, "gpu_process_growth", std::max(0.0, *own_memory - before->second) / window_s);
+    next_memory_[process.process.pid] = *own_memory;
+  }
+  set(row, "gpu_sm_clock", sm_clock);
+  set(row, "gpu_memory_clock", memory_clock);
+  set(row, "gpu_power", power);
+  set(row, "gpu_temperature", heat);
+  set(row, "gpu_throttled", throttled);
+  set(row, "gpu_ecc_errors", ecc);
+  set(row, "gpu_xid", xid);
+  set(row, "gpu_pcie_bytes", pcie);
+  set(row, "gpu_pcie_replays", replays);
+  set(row, "gpu_nvlink_bytes", nvlink);
+}
+
+std::vector<FeatureRow> FeatureMaker::make(const capture::WatchWindow& window,
+                                           const HostWindow& host,
+                                           const std::vector<DeviceSample>& devices) {
+  const double window_s =
+      std::max(1e-3, static_cast<double>((window.end - window.begin).count()) * 1e-9);
+  read_devices(devices);
+  std::vector<FeatureRow> rows;
+  for (const ProcessWindow& process : window.processes) {
+    FeatureRow row;
+    row.job = job_name(process.process);
+    row.process = &process;
+    row.window.rank = process.process.facts.rank;
+    row.window.pid = process.process.pid;
+    row.window.values.assign(detect::known_features().size(),
+                             std::numeric_limits<double>::quiet_NaN());
+    add_calls(row.window, process, window_s);
+    add_threads(row.window, process, window_s);
+    add_host(row.window, host, process.process.pid, window_s);
+    add_devices(row.window, process, devices, window_s);
+    rows.push_back(std::move(row));
+  }
+  last_memory_ = std::exchange(next_memory_, {});
+  return rows;
+}
+
+}  // namespace kansoku::agent

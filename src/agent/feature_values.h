@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/host_meter.h"
+#include "capture/nvml/counters.h"
+#include "capture/watcher.h"
+#include "detect/detector.h"
+
+namespace kansoku::agent {
+
+/// One watched process in one window, as numbers: detect::known_features() in their order.
+struct FeatureRow {
+  std::string job;  // equal on all ranks of one job
+  detect::Window window;
+  const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
+};
+
+/// Makes feature rows of windows. Keeps the last counters of devices, so one object serves for the
+/// life of the agent. Single-threaded.
+class FeatureMaker {
+ public:
+  /// Rows in the order of `window.processes`. `devices`: empty without a GPU.
+  [[nodiscard]] std::vector<FeatureRow> make(
+      const capture::WatchWindow& window, const HostWindow& host,
+      const std::vector<capture::nvml::DeviceSample>& devices);
+
+ private:
+  struct DeviceChange {
+    std::optional<std::uint64_t> ecc, replays;
+    std::uint64_t xid{0};
+  };
+  void read_devices(const std::vector<capture::nvml::DeviceSample>& devices);
+  void add_devices(detect::Window& row, const capture::ProcessWindow& process,
+                   const std::vector<capture::nvml::DeviceSample>& devices, double window_s);
+
+  std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
+  std::map<std::uint32_t, DeviceChange> device_changes_;
+  std::map<std::int32_t, double> last_memory_, next_memory_;  // on devices, by pid
+};
+
+/// Name of the job of a process: that of its environment, or its program and pid.
+[[nodiscard]] std::string job_name(const capture::JobProcess& process);
+
+}  // namespace kansoku::agent

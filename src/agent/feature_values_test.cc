@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/feature_values.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace kansoku::agent {
+namespace {
+
+using capture::Metric;
+
+capture::WatchWindow one_process(double window_s = 2) {
+  capture::WatchWindow window;
+  window.begin = boot_time(1'000'000'000);
+  window.end = window.begin + Nanos{static_cast<std::int64_t>(window_s * 1e9)};
+  capture::ProcessWindow process;
+  process.process.pid = 7;
+  process.process.name = "prog";
+  process.process.facts.rank = 3;
+  process.process.facts.job = "job";
+  window.processes.push_back(std::move(process));
+  return window;
+}
+
+capture::MetricWindow& metric(capture::WatchWindow& window, Metric which) {
+  auto& calls = window.processes[0].metrics.at(static_cast<std::size_t>(which));
+  calls.is_known = true;
+  return calls;
+}
+
+double value(const std::vector<FeatureRow>& rows, std::string_view feature) {
+  return rows.at(0).window.values.at(static_cast<std::size_t>(detect::feature_index(feature)));
+}
+
+TEST(FeatureMaker, WhatAProcessNeverDidIsMissing) {
+  const auto window = one_process();
+  const auto rows = FeatureMaker().make(window, {}, {});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].job, "job");
+  EXPECT_EQ(rows[0].window.rank, 3);
+  for (const char* feature : {"step_rate", "collective_share", "cpu_cores", "gpu_power", "psi_cpu"})
+    EXPECT_TRUE(std::isnan(value(rows, feature))) << feature;
+  EXPECT_EQ(value(rows, "stopped_share"), 0);
+}
+
+TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
+  auto window = one_process(2);
+  metric(window, Metric::kCollective) = {.is_known = true,
+                                         .count = 10,
+                                         .bytes = 4000,
+                                         .sum_s = 0.5,
+                                         .busy_s = 0.6,
+                                         .p99_s = 0.09,
+                                         .max_s = 0.1,
+                                         .open_s = 0};
+  const auto rows = FeatureMaker().make(window, {}, {});
+  EXPECT_DOUBLE_EQ(value(rows, "collective_rate"), 5);
+  EXPECT_DOUBLE_EQ(value(rows, "collective_bytes"), 2000);
+  EXPECT_DOUBLE_EQ(value(rows, "collective_mean"), 0.05);
+  EXPECT_DOUBLE_EQ(value(rows, "collective_p99"), 0.09);
+  EXPECT_DOUBLE_EQ(value(rows, "collective_share"), 0.3);
+}
+
+TEST(FeatureMaker, AStandingCallIsNotMissing) {
+  auto window = one_process(1);
+  metric(window, Metric::kStep) = {.is_known = true, .busy_s = 1, .open_s = 4};
+  metric(window, Metric::kStepInterval) = {.is_known = true, .open_s = 5};
+  const auto rows = FeatureMaker().make(window, {}, {});
+  EXPECT_EQ(value(rows, "step_rate"), 0);
+  EXPECT_EQ(value(rows, "backward_mean"), 4);
+  EXPECT_EQ(value(rows, "step_max"), 5);
+  EXPECT_TRUE(std::isnan(value(rows, "forward_mean")));
+}
+
+TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
+  auto window = one_process(1);
+  capture::nvml::DeviceSample mine;
+  mine.read_at = window.end;
+  mine.figures.sm_clock_hz = 1.4e9;
+  mine.figures.power_watts = 100;
+  mine.figures.throttle_reasons = 0x1;
+  mine.figures.ecc_corrected = 5;
+  capture::nvml::ProcessFigures use;
+  use.pid = 7;
+  use.memory_bytes = 1000;
+  mine.figures.processes.emplace().push_back(use);
+  capture::nvml::DeviceSample other = mine;
+  other.index = 1;
+  other.figures.power_watts = 300;
+  other.figures.processes->front().pid = 8;
+  FeatureMaker maker;
+  auto rows = maker.make(window, {}, {mine, other});
+  EXPECT_EQ(value(rows, "gpu_power"), 100);
+  EXPECT_EQ(value(rows, "gpu_process_memory"), 1000);
+  EXPECT_EQ(value(rows, "gpu_throttled"), 0) << "idle is no fault";
+  EXPECT_TRUE(std::isnan(value(rows, "gpu_ecc_errors"))) << "one look gives no rate";
+  mine.figures.ecc_corrected = 9;
+  mine.figures.throttle_reasons = 0x20;
+  rows = maker.make(window, {}, {mine, other});
+  EXPECT_EQ(value(rows, "gpu_ecc_errors"), 4);
+  EXPECT_EQ(value(rows, "gpu_throttled"), 1);
+  mine.figures.ecc_corrected = 2;  // the driver was loaded anew
+  EXPECT_TRUE(std::isnan(value(maker.make(window, {}, {mine}), "gpu_ecc_errors")));
+}
+
+TEST(JobName, IsTheEnvironmentsOrTheProgramAndItsPid) {
+  capture::JobProcess process;
+  process.pid = 12;
+  process.name = "llama";
+  EXPECT_EQ(job_name(process), "llama/12");
+  process.facts.job = "host:29500";
+  EXPECT_EQ(job_name(process), "host:29500");
+}
+
+}  // namespace
+}  // namespace kansoku::agent

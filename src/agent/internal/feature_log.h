@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/feature_values.h"
+#include "common/result.h"
+#include "sys/fd.h"
+
+namespace kansoku::agent {
+
+/// Feature rows as CSV: time_s, job, rank, pid, then one column a feature; an empty field is a
+/// missing value. What `kansoku detect` reads.
+class FeatureLog {
+ public:
+  [[nodiscard]] static Result<FeatureLog> create(const std::string& path);
+  /// Appends the rows of one window, which ended at `wall_ns`.
+  [[nodiscard]] Result<void> append(std::int64_t wall_ns, const std::vector<FeatureRow>& rows);
+
+ private:
+  explicit FeatureLog(std::unique_ptr<sys::FileSink> sink) : sink_(std::move(sink)) {}
+  std::unique_ptr<sys::FileSink> sink_;
+};
+
+}  // namespace kansoku::agent

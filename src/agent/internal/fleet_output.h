@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/feature_values.h"
+#include "agent/job_table.h"
+#include "common/result.h"
+#include "fleet/bus.h"
+#include "fleet/summary_writer.h"
+
+namespace kansoku::agent {
+
+/// Sends what one host tells the fleet to a collector, within the budget of the summaries.
+/// Single-threaded.
+class FleetOutput {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<FleetOutput>> create(const std::string& host,
+                                                                   const std::string& collector,
+                                                                   BootTime now,
+                                                                   std::int64_t wall_ns);
+  void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
+                 const std::vector<JobTable::JobStatus>& jobs);
+  void on_incident(const trace::IncidentRecord& incident);
+  void finish(std::int64_t wall_ns, BootTime now);
+
+ private:
+  FleetOutput(std::unique_ptr<fleet::Bus> bus, fleet::SummaryWriter writer, std::string subject)
+      : bus_(std::move(bus)), writer_(std::move(writer)), subject_(std::move(subject)) {}
+  void send(std::int64_t wall_ns, BootTime now);
+
+  std::unique_ptr<fleet::Bus> bus_;
+  fleet::SummaryWriter writer_;
+  std::string subject_;
+  struct Job {
+    fleet::SummaryWriter::JobId id;
+    std::vector<std::int32_t> ranks;
+    BootTime seen_at{};
+  };
+  std::map<std::string, Job> jobs_;
+};
+
+}  // namespace kansoku::agent

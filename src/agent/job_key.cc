@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_key.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "common/rng.h"
+#include "sys/fd.h"
+
+namespace kansoku::agent {
+namespace {
+
+constexpr std::size_t kKeyCharsMax = 256;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const auto blank = text.find(' ');
+    if (blank != 0) words.push_back(text.substr(0, blank));
+    text = blank == std::string_view::npos ? std::string_view{} : text.substr(blank + 1);
+  }
+  return words;
+}
+
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool is_option(std::string_view word) {
+  return word.size() > 1 && word.front() == '-' && (word[1] < '0' || word[1] > '9');
+}
+
+/// Options whose values say when or where a job runs, not what it is.
+bool is_run_option(std::string_view option) {
+  static constexpr std::array<std::string_view, 22> kParts{
+      "port",  "seed",   "rank",       "node", "addr", "host", "id",   "step",
+      "epoch", "iter",   "out",        "log",  "dir",  "path", "file", "save",
+      "load",  "resume", "checkpoint", "url",  "time", "init"};
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return option.find(part) != option.npos; });
+}
+
+bool is_place(std::string_view value) {
+  return value.find('/') != value.npos || value.find(':') != value.npos;
+}
+
+}  // namespace
+
+std::string command_key(std::string_view untrusted_cmdline) {
+  const auto words = words_of(untrusted_cmdline);
+  std::string key;
+  const auto add = [&](std::string_view word) {
+    if (!key.empty()) key += ' ';
+    key += word;
+  };
+  std::string_view option;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word == "-c") {  // what follows is code, cut into words
+      const auto code = untrusted_cmdline.substr(
+          static_cast<std::size_t>(word.data() + word.size() - untrusted_cmdline.data()));
+      add(fmt::format("-c {:016x}", hash_of(code)));
+      break;
+    }
+    if (is_option(word)) {
+      const auto equal = word.find('=');
+      option = word.substr(0, equal);
+      const bool keeps =
+          equal == word.npos || (!is_run_option(option) && !is_place(word.substr(equal + 1)));
+      add(keeps ? word : option);
+      if (equal != word.npos) option = {};
+      continue;
+    }
+    const bool is_value = !option.empty();
+    const bool drops = is_value && (is_run_option(option) || is_place(word));
+    if (!drops) add(is_value ? word : base_name(word));
+    option = {};
+  }
+  if (key.size() > kKeyCharsMax) {
+    const std::string rest = fmt::format("~{:016x}", hash_of(key));
+    key.resize(kKeyCharsMax - rest.size());
+    key += rest;
+  }
+  return key;
+}
+
+detect::JobModel::Key job_key(const capture::JobProcess& process, const std::string& hardware) {
+  detect::JobModel::Key key;
+  key.command = command_key(process.cmdline);
+  key.world_size = std::max(1, process.facts.world_size);
+  key.hardware = hardware;
+  return key;
+}
+
+std::string hardware_text(const std::vector<std::string>& device_names) {
+  std::string processor = "unknown processor";
+  if (const auto text = sys::read_file("/proc/cpuinfo", 4U << 20)) {
+    const auto at = text->find("model name");
+    const auto colon = at == std::string::npos ? at : text->find(": ", at);
+    if (colon != std::string::npos)
+      processor = text->substr(colon + 2, text->find('\n', colon) - colon - 2);
+  }
+  std::string out = fmt::format("{} x {}", ::sysconf(_SC_NPROCESSORS_ONLN), processor);
+  if (device_names.empty()) return out + "; no GPU";
+  std::size_t same = 1;
+  for (std::size_t i = 0; i < device_names.size(); i += same) {
+    same = 1;
+    while (i + same < device_names.size() && device_names[i + same] == device_names[i])
+      ++same;
+    out += fmt::format("; {} x {}", same, device_names[i]);
+  }
+  return out;
+}
+
+}  // namespace kansoku::agent

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "capture/job.h"
+#include "detect/job_model.h"
+
+namespace kansoku::agent {
+
+/// What stays the same from run to run of a command line: program and script without folders,
+/// options and their values but for ports, addresses, seeds, paths, step counts and ranks; code
+/// given on the command line as its hash. At most 256 characters.
+[[nodiscard]] std::string command_key(std::string_view untrusted_cmdline);
+
+/// Key of the model of the job that a process belongs to, on this machine.
+[[nodiscard]] detect::JobModel::Key job_key(const capture::JobProcess& process,
+                                            const std::string& hardware);
+
+/// "2 x Intel(R) Xeon(R) Processor; NVIDIA H200": processors and devices of this host.
+[[nodiscard]] std::string hardware_text(const std::vector<std::string>& device_names);
+
+}  // namespace kansoku::agent

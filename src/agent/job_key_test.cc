@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_key.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace kansoku::agent {
+namespace {
+
+TEST(CommandKey, KeepsWhatMakesAJobAndDropsWhatMakesARun) {
+  EXPECT_EQ(command_key("/usr/bin/python3 /home/me/train.py --model gpt2 --batch 32"),
+            "python3 train.py --model gpt2 --batch 32");
+  EXPECT_EQ(command_key("python3 train.py --port 29511 --seed=7 --batch=32"),
+            "python3 train.py --port --seed --batch=32");
+  EXPECT_EQ(command_key("python3 train.py --data /mnt/a --master 10.0.0.1:500"),
+            "python3 train.py --data --master");
+  EXPECT_EQ(command_key("prog --lr -0.5 run"), "prog --lr -0.5 run");
+}
+
+TEST(CommandKey, TwoRunsOfOneJobAreOneKey) {
+  EXPECT_EQ(command_key("python3 train.py --out /tmp/a --steps 100"),
+            command_key("/opt/bin/python3 /x/train.py --out /tmp/b --steps 999"));
+  EXPECT_NE(command_key("python3 train.py --batch 32"), command_key("python3 train.py --batch 64"));
+}
+
+TEST(CommandKey, CodeOnTheCommandLineIsItsHash) {
+  const std::string one = command_key("python3 -c import torch; train(1)");
+  EXPECT_EQ(one.substr(0, 11), "python3 -c ");
+  EXPECT_EQ(one.size(), 11U + 16U);
+  EXPECT_NE(one, command_key("python3 -c import torch; train(2)"));
+}
+
+TEST(CommandKey, IsBounded) {
+  std::string a = "prog";
+  for (int i = 0; i < 1000; ++i)
+    a += " word";
+  const std::string b = a + " other";
+  EXPECT_EQ(command_key(a).size(), 256U);
+  EXPECT_EQ(command_key(b).size(), 256U);
+  EXPECT_NE(command_key(a), command_key(b));
+  EXPECT_EQ(command_key(""), "");
+  EXPECT_EQ(command_key("  -c"), "-c " + command_key("x -c").substr(5));
+}
+
+TEST(HardwareText, CountsEqualDevices) {
+  const std::string none = hardware_text({});
+  EXPECT_NE(none.find("; no GPU"), std::string::npos);
+  const std::string some = hardware_text({"A", "A", "B"});
+  EXPECT_NE(some.find("; 2 x A; 1 x B"), std::string::npos) << some;
+}
+
+}  // namespace
+}  // namespace kansoku::agent

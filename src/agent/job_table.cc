@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/job_key.h"
+#include "common/rng.h"
+#include "detect/feature.h"
+#include "sys/fd.h"
+
+namespace kansoku::agent {
+namespace {
+
+constexpr std::size_t kModelBytesMax = 16U << 20;
+
+}  // namespace
+
+std::optional<detect::JobModel> JobTable::read_model(const std::string& path) {
+  const auto text = sys::read_file(path, kModelBytesMax);
+  if (!text) {
+    if (text.error().code == Code::kNotFound) return std::nullopt;
+    ++counters_.refused_models;
+    options_.log(text.error().what);
+    return std::nullopt;
+  }
+  auto model = detect::JobModel::from_text(*text);
+  if (model) return std::move(model).value();
+  ++counters_.refused_models;
+  options_.log(
+      fmt::format("model {} is refused, its job is learnt anew: {}", path, model.error().what));
+  return std::nullopt;
+}
+
+JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
+  if (const auto known = jobs_.find(row.job); known != jobs_.end()) return &known->second;
+  if (jobs_.size() >= kJobsMax) {
+    ++counters_.over_limit;
+    return nullptr;
+  }
+  auto key = job_key(row.process->process, options_.hardware);
+  std::string path;
+  std::optional<detect::JobModel> model;
+  if (!options_.models_folder.empty()) {
+    path = fmt::format("{}/{:016x}.model", options_.models_folder, hash_of(key.text()));
+    model = read_model(path);
+  }
+  const detect::DetectorOptions detecting{.host = options_.host,
+                                          .job = row.job,
+                                          .key = key,
+                                          .window = options_.window,
+                                          .learn_time = options_.learn_time,
+                                          .alarms_per_day = options_.alarms_per_day,
+                                          .seed = options_.seed};
+  const bool had_model = model.has_value();
+  auto detector = detect::Detector::create(detect::known_features(), detecting, std::move(model));
+  if (!detector && had_model) {  // of other features: an older version's
+    ++counters_.refused_models;
+    options_.log(detector.error().what);
+    detector = detect::Detector::create(detect::known_features(), detecting);
+  }
+  if (!detector) {
+    options_.log(detector.error().what);
+    return nullptr;
+  }
+  options_.log(fmt::format("job {} ({}): {}", row.job, key.command,
+                           had_model ? "watching with the model of earlier runs" : "learning"));
+  Job job{std::move(key), std::move(path), std::move(detector).value()};
+  job.seen_at = now;
+  job.save_at = now + options_.save_every;
+  return &jobs_.emplace(row.job, std::move(job)).first->second;
+}
+
+void JobTable::save(Job& job) {
+  const detect::JobModel* model = job.detector.model();
+  if (job.model_path.empty() || model == nullptr) return;
+  const std::uint64_t refreshes = job.detector.status().refreshes;
+  if (job.is_saved && refreshes == job.saved_refreshes) return;
+  if (const auto written = sys::write_file(job.model_path, model->to_text()); !written) {
+    ++counters_.failed_writes;
+    options_.log(written.error().what);
+    return;
+  }
+  job.is_saved = true;
+  job.saved_refreshes = refreshes;
+}
+
+std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootTime now,
+                                                     const std::vector<FeatureRow>& rows) {
+  std::map<std::string_view, std::vector<const FeatureRow*>> by_job;
+  for (const FeatureRow& row : rows)
+    by_job[row.job].push_back(&row);
+  std::vector<trace::IncidentRecord> incidents;
+  const auto take = [&](std::vector<trace::IncidentRecord> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(incidents));
+  };
+  std::vector<detect::Window> windows;
+  for (const auto& [name, members] : by_job) {
+    Job* job = find_or_create(*members.front(), now);
+    if (job == nullptr) continue;
+    windows.clear();
+    for (const FeatureRow* row : members)
+      windows.push_back(row->window);
+    take(job->detector.on_windows(wall_ns, windows));
+    job->seen_at = now;
+    const bool is_first = !job->is_saved && job->detector.model() != nullptr;
+    if (is_first || now >= job->save_at) {
+      job->save_at = now + options_.save_every;
+      save(*job);
+    }
+  }
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    if (now - job->second.seen_at < kForgetAfter) {
+      ++job;
+      continue;
+    }
+    take(job->second.detector.finish(wall_ns));
+    save(job->second);
+    options_.log(fmt::format("job {} is over", job->first));
+    job = jobs_.erase(job);
+  }
+  return incidents;
+}
+
+std::vector<trace::IncidentRecord> JobTable::finish(std::int64_t wall_ns) {
+  std::vector<trace::IncidentRecord> incidents;
+  for (auto& [name, job] : jobs_) {
+    auto more = job.detector.finish(wall_ns);
+    std::move(more.begin(), more.end(), std::back_inserter(incidents));
+    save(job);
+  }
+  return incidents;
+}
+
+bool JobTable::label(std::string_view incident_id, std::string_view label) {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [&](auto& job) { return job.second.detector.label(incident_id, label); });
+}
+
+std::vector<JobTable::JobStatus> JobTable::status() const {
+  std::vector<JobStatus> out;
+  for (const auto& [name, job] : jobs_) {
+    out.push_back(
+        {name, job.key.text(), job.key.command, job.key.world_size, job.detector.status()});
+  }
+  return out;
+}
+
+}  // namespace kansoku::agent

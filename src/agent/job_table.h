@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/feature_values.h"
+#include "common/result.h"
+#include "common/time.h"
+#include "detect/detector.h"
+#include "trace/incident.h"
+
+namespace kansoku::agent {
+
+STAT(agent_refused_models, kNotice, kAnalysis,
+     "model files that could not be read; the log names them, the jobs are learnt anew");
+STAT(agent_failed_model_writes, kDataLoss, kAnalysis,
+     "models that could not be written: what was learnt is lost at the next start");
+STAT(agent_jobs_over_limit, kDataLoss, kAnalysis,
+     "more jobs at once than the limit of 256; the rest is measured but not judged");
+
+struct JobTableOptions {
+  std::string host, hardware;
+  std::string models_folder;  // "" = models are not kept
+  Nanos window{std::chrono::seconds{1}}, learn_time{std::chrono::minutes{5}};
+  Nanos save_every{std::chrono::minutes{10}};
+  double alarms_per_day{1};
+  std::uint64_t seed{1};
+  std::function<void(const std::string&)> log;
+};
+
+/// The jobs that run here and their detectors. Models are kept in a folder, one file for what a job
+/// is, so that its next run is judged from the start. Single-threaded.
+class JobTable {
+ public:
+  static constexpr std::size_t kJobsMax = 256;
+  static constexpr Nanos kForgetAfter = std::chrono::seconds{30};  // without a window
+
+  explicit JobTable(JobTableOptions options) : options_(std::move(options)) {}
+
+  /// One window of all processes. Incidents that began, changed or ended.
+  [[nodiscard]] std::vector<trace::IncidentRecord> on_rows(std::int64_t wall_ns, BootTime now,
+                                                           const std::vector<FeatureRow>& rows);
+  /// Ends what is open and stores the models.
+  [[nodiscard]] std::vector<trace::IncidentRecord> finish(std::int64_t wall_ns);
+  /// The operator's label for an incident of a running job; false if no job knows it.
+  bool label(std::string_view incident_id, std::string_view label);
+
+  struct JobStatus {
+    std::string name, key, command;
+    std::int32_t world_size{1};
+    detect::Detector::Status detector;
+  };
+  [[nodiscard]] std::vector<JobStatus> status() const;
+
+  struct Counters {
+    std::uint64_t refused_models{0}, failed_writes{0}, over_limit{0};
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct Job {
+    detect::JobModel::Key key;
+    std::string model_path;
+    detect::Detector detector;
+    BootTime seen_at{}, save_at{};
+    std::uint64_t saved_refreshes{0};
+    bool is_saved{false};
+  };
+  Job* find_or_create(const FeatureRow& row, BootTime now);
+  [[nodiscard]] std::optional<detect::JobModel> read_model(const std::string& path);
+  void save(Job& job);
+
+  JobTableOptions options_;
+  std::map<std::string, Job> jobs_;
+  Counters counters_;
+};
+
+}  // namespace kansoku::agent

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/outputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/internal/feature_log.h"
+#include "agent/internal/fleet_output.h"
+#include "agent/internal/history_thread.h"
+#include "common/parse.h"
+#include "detect/feature.h"
+#include "export/http_post.h"
+#include "export/http_server.h"
+#include "export/otlp.h"
+#include "export/watch_metrics.h"
+#include "export/webhook.h"
+#include "sys/clock.h"
+#include "sys/fd.h"
+
+namespace kansoku::agent {
+namespace {
+
+using exporter::MetricSet;
+namespace metrics = exporter::watch_metrics;
+
+constexpr Nanos kInheritFor = std::chrono::minutes{2};
+constexpr Nanos kFinishLimit = std::chrono::seconds{2};
+
+/// "127.0.0.1:9464" or "[::1]:9464" in its parts.
+Result<std::pair<std::string, std::uint16_t>> parse_listen(const std::string& text) {
+  const auto colon = text.rfind(':');
+  std::string address = text.substr(0, colon == std::string::npos ? 0 : colon);
+  const auto port = colon == std::string::npos
+                        ? std::nullopt
+                        : parse_int<std::uint16_t>(std::string_view(text).substr(colon + 1));
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']')
+    address = address.substr(1, address.size() - 2);
+  if (!port || address.empty()) {
+    return Error{Code::kUnsupported, fmt::format("listen at {}: not ADDRESS:PORT", text),
+                 "e.g. 127.0.0.1:9464"};
+  }
+  return std::pair(address, *port);
+}
+
+exporter::Labels labels_of(const std::string& job, std::int32_t rank, std::int32_t pid) {
+  return {{"job", job}, {"rank", rank < 0 ? fmt::format("pid-{}", pid) : std::to_string(rank)}};
+}
+
+/// The exported definitions of all features, in their order. The names live as long as the program.
+const std::vector<std::pair<std::string, exporter::MetricDef>>& feature_metrics() {
+  static const auto all = [] {
+    std::vector<std::pair<std::string, exporter::MetricDef>> out;
+    out.reserve(detect::known_features().size());  // the texts must not move
+    for (const detect::Feature& feature : detect::known_features()) {
+      out.emplace_back(exporter::feature_metric(feature.name, feature.unit), exporter::MetricDef{});
+      out.back().second = {out.back().first, exporter::unit_word(feature.unit),
+                           exporter::MetricType::kGauge, feature.meaning};
+    }
+    return out;
+  }();
+  return all;
+}
+
+}  // namespace
+
+struct Outputs::Impl {
+  const Clock& clock;
+  OutputOptions options;
+  exporter::MetricBoard board;
+  std::unique_ptr<exporter::HttpServer> server;
+  std::optional<exporter::Webhook> webhook;
+  std::unique_ptr<exporter::HttpPoster> otlp;
+  exporter::OtlpSource otlp_source;
+  std::optional<store::IncidentLog> incident_log;
+  std::unique_ptr<HistoryThread> history;
+  std::optional<FeatureLog> feature_log;
+  std::unique_ptr<sys::FileSink> incident_lines;
+  std::unique_ptr<FleetOutput> fleet;
+  BootTime next_otlp{};
+  std::map<std::string, std::uint64_t> opened;                  // by kind
+  std::map<std::string, trace::IncidentRecord> open_incidents;  // by id
+  // Open, or just over, when the agent before this one ended; by job. What the new detector finds
+  // in the same job soon is the same incident, not another alarm.
+  std::map<std::string, trace::IncidentRecord> inherited;
+  std::map<std::string, trace::IncidentRecord> continued;  // by the id that the new detector gives
+  BootTime inherits_until{};
+  std::uint64_t failed_writes{0};
+
+  Impl(const Clock& clock_in, OutputOptions options_in)
+      : clock(clock_in), options(std::move(options_in)) {}
+
+  // The first failure of a run of failures is told, all are counted.
+  void written(const Result<void>& result) {
+    if (result) return;
+    if (failed_writes++ % 100 == 0) options.log(result.error().what);
+  }
+  Result<void> open_files();
+  void inherit();
+  void settle_inherited(BootTime now);
+  [[nodiscard]] trace::IncidentRecord as_continued(const trace::IncidentRecord& incident,
+                                                   bool& is_known);
+  Result<void> open_network();
+  void add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const;
+  void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const;
+  void add_agent(MetricSet& set, const AgentFigures& figures);
+};
+
+Result<void> Outputs::Impl::open_files() {
+  if (!options.features_csv.empty()) {
+    TRY(auto log, FeatureLog::create(options.features_csv));
+    feature_log.emplace(std::move(log));
+  }
+  if (!options.incidents_jsonl.empty()) {
+    TRY(incident_lines, sys::FileSink::create(options.incidents_jsonl, {.overwrite = true}));
+  }
+  if (options.state_folder.empty()) return {};
+  TRY(auto log, store::IncidentLog::open(options.state_folder + "/incidents.jsonl", {}));
+  incident_log.emplace(std::move(log));
+  inherit();
+  if (!options.keeps_history) return {};
+  store::HistoryOptions keeping;
+  keeping.age = options.history_age;
+  keeping.bytes = options.history_bytes;
+  for (const detect::Feature& feature : detect::known_features())
+    keeping.features.emplace_back(feature.name);
+  auto opened_history = store::History::open(options.state_folder + "/history", keeping);
+  if (opened_history) {
+    history = std::make_unique<HistoryThread>(std::move(opened_history).value(), options.log);
+  } else {
+    options.log(fmt::format("no history of features: {}", opened_history.error().what));
+  }
+  return {};
+}
+
+void Outputs::Impl::inherit() {
+  inherits_until = clock.now() + kInheritFor;
+  store::IncidentFilter recent;
+  recent.since_ns = sys::wall_time_ns() - kInheritFor.count();
+  const auto page = incident_log->incidents(recent);
+  if (!page) {
+    options.log(page.error().what);
+    return;
+  }
+  for (const trace::IncidentRecord& incident : page->incidents)
+    inherited.insert_or_assign(incident.job, incident);
+}
+
+/// What nobody continued has ended when the agent before this one did, as far as is known.
+void Outputs::Impl::settle_inherited(BootTime now) {
+  if (inherited.empty() || now < inherits_until) return;
+  for (auto& [job, incident] : inherited) {
+    if (incident.end_ns != 0) continue;
+    incident.end_ns = std::max(incident.begin_ns, sys::wall_time_ns() - kInheritFor.count());
+    written(incident_log->put(incident));
+    if (history) history->put(incident);
+  }
+  inherited.clear();
+}
+
+trace::IncidentRecord Outputs::Impl::as_continued(const trace::IncidentRecord& incident,
+                                                  bool& is_known) {
+  auto before = continued.find(incident.id);
+  if (before == continued.end()) {
+    const auto found = inherited.find(incident.job);
+    if (found == inherited.end()) return incident;
+    before = continued.emplace(incident.id, found->second).first;
+    inherited.erase(found);
+    is_known = true;
+  }
+  trace::IncidentRecord out = incident;
+  out.id = before->second.id;
+  out.begin_ns = before->second.begin_ns;
+  out.label = before->second.label;
+  out.window_count += before->second.window_count;
+  return out;
+}
+
+Result<void> Outputs::Impl::open_network() {
+  if (!options.listen.empty()) {
+    TRY(const auto place, parse_listen(options.listen));
+    exporter::HttpOptions serving;
+    serving.address = place.first;
+    serving.port = place.second;
+    TRY(server,
+        exporter::HttpServer::start(serving, {exporter::metrics_route(board),
+                                              exporter::health_route([] { return true; })}));
+    options.log(fmt::format("metrics at http://{}:{}/metrics", place.first, server->port()));
+  }
+  if (!options.webhook.empty()) {
+    exporter::HttpPostOptions posting;
+    posting.url = options.webhook;
+    TRY(auto made, exporter::Webhook::create(posting, clock));
+    webhook.emplace(std::move(made));
+  }
+  if (!options.otlp.empty()) {
+    exporter::HttpPostOptions posting;
+    posting.url = options.otlp;
+    TRY(const auto url, exporter::parse_http_url(options.otlp));
+    if (url.path == "/") {  // the address of a collector alone
+      if (posting.url.back() == '/') posting.url.pop_back();
+      posting.url += exporter::kOtlpMetricsPath;
+    }
+    posting.queue_max = 16;  // a later snapshot says more than an old one
+    TRY(otlp, exporter::HttpPoster::start(posting, clock));
+    otlp_source = {options.host, options.version, "", sys::wall_time_ns()};
+  }
+  if (!options.collector.empty()) {
+    TRY(fleet,
+        FleetOutput::create(options.host, options.collector, clock.now(), sys::wall_time_ns()));
+  }
+  return {};
+}
+
+Outputs::Outputs(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Outputs::~Outputs() = default;
+
+Result<std::unique_ptr<Outputs>> Outputs::create(const Clock& clock, OutputOptions options) {
+  auto impl = std::make_unique<Impl>(clock, std::move(options));
+  TRY_VOID(impl->open_files());
+  TRY_VOID(impl->open_network());
+  return std::unique_ptr<Outputs>(new Outputs(std::move(impl)));
+}
+
+void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const {
+  const auto& defs = feature_metrics();
+  for (const FeatureRow& row : rows) {
+    const auto labels = labels_of(row.job, row.window.rank, row.window.pid);
+    for (std::size_t i = 0; i < defs.size(); ++i)
+      set.add(defs[i].second, labels, row.window.values[i]);
+  }
+}
+
+void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const {
+  for (const JobTable::JobStatus& job : jobs) {
+    if (job.detector.state != detect::Detector::State::kWatching) continue;
+    set.add(metrics::kThreshold, {{"job", job.name}}, job.detector.threshold);
+    for (const auto& rank : job.detector.ranks)
+      set.add(metrics::kScore, labels_of(job.name, rank.rank, rank.pid), rank.score);
+  }
+  std::map<std::pair<std::string, std::string>, int> open;
+  for (const auto& [id, incident] : open_incidents)
+    ++open[{incident.job, incident.kind}];
+  for (const auto& [what, count] : open)
+    set.add(metrics::kIncidentOpen, {{"job", what.first}, {"kind", what.second}}, count);
+  for (const auto& [kind, count] : opened)
+    set.add(metrics::kIncidents, {{"kind", kind}}, static_cast<double>(count));
+}
+
+void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
+  set.add(metrics::kAgentCpu, {}, figures.cpu_s);
+  set.add(metrics::kAgentResident, {}, static_cast<double>(figures.resident_bytes));
+  set.add(metrics::kProbeHits, {}, static_cast<double>(figures.probe_hits));
+  set.add(metrics::kLostRecords, {}, static_cast<double>(figures.lost));
+  set.add(metrics::kProcesses, {}, static_cast<double>(figures.process_count));
+  if (webhook) exporter::add_post_metrics(set, "webhook", webhook->poster().counts());
+  if (otlp) exporter::add_post_metrics(set, "otlp", otlp->counts());
+}
+
+void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
+                        const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures) {
+  Impl& impl = *impl_;
+  impl.settle_inherited(now);
+  if (impl.feature_log) impl.written(impl.feature_log->append(wall_ns, rows));
+  if (impl.history) impl.history->add(wall_ns, rows);
+  if (impl.fleet) impl.fleet->on_window(wall_ns, now, rows, jobs);
+  if (!impl.server && !impl.otlp) return;
+  MetricSet set;
+  impl.add_features(set, rows);
+  impl.add_jobs(set, jobs);
+  impl.add_agent(set, figures);
+  impl.board.publish(std::move(set));
+  if (impl.otlp && now >= impl.next_otlp) {
+    impl.next_otlp = now + impl.options.otlp_every;
+    impl.otlp->post(exporter::kOtlpContentType,
+                    exporter::to_otlp(*impl.board.latest(), impl.otlp_source, wall_ns));
+  }
+}
+
+void Outputs::on_incident(const trace::IncidentRecord& told) {
+  Impl& impl = *impl_;
+  bool is_known = false;
+  const trace::IncidentRecord incident = impl.as_continued(told, is_known);
+  is_known = is_known || impl.open_incidents.contains(incident.id);
+  const bool is_over = incident.end_ns != 0;
+  if (!is_known) ++impl.opened[incident.kind];
+  if (is_over) {
+    impl.open_incidents.erase(incident.id);
+  } else {
+    impl.open_incidents.insert_or_assign(incident.id, incident);
+  }
+  if (impl.options.on_incident) impl.options.on_incident(incident);
+  if (impl.incident_lines)
+    impl.written(impl.incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
+  if (impl.incident_log) impl.written(impl.incident_log->put(incident));
+  if (impl.history) impl.history->put(incident);
+  if (impl.fleet) impl.fleet->on_incident(incident);
+  if (impl.webhook) {
+    impl.webhook->send(is_over    ? exporter::IncidentEvent::kClosed
+                       : is_known ? exporter::IncidentEvent::kChanged
+                                  : exporter::IncidentEvent::kOpened,
+                       incident);
+  }
+}
+
+void Outputs::finish(std::int64_t wall_ns, BootTime now) {
+  Impl& impl = *impl_;
+  impl.history.reset();  // writes what waits
+  if (impl.fleet) impl.fleet->finish(wall_ns, now);
+  if (impl.webhook) static_cast<void>(impl.webhook->poster().drain(kFinishLimit));
+  if (impl.otlp) static_cast<void>(impl.otlp->drain(kFinishLimit));
+}
+
+Result<std::vector<trace::IncidentRecord>> Outputs::incidents(
+    const store::IncidentFilter& filter) const {
+  if (!impl_->incident_log) return std::vector<trace::IncidentRecord>{};
+  TRY(auto page, impl_->incident_log->incidents(filter));
+  return std::move(page.incidents);
+}
+
+Result<void> Outputs::label(std::string_view id, std::string_view label) {
+  if (!impl_->incident_log)
+    return Error{Code::kNotFound, fmt::format("label incident {}: none are kept", id)};
+  TRY_VOID(impl_->incident_log->label(id, label));
+  if (impl_->history) impl_->history->label(id, label);
+  return {};
+}
+
+std::uint16_t Outputs::port() const {
+  return impl_->server ? impl_->server->port() : std::uint16_t{0};
+}
+std::uint64_t Outputs::failed_writes() const {
+  const std::uint64_t kept =
+      impl_->history ? impl_->history->failed() + impl_->history->dropped() : 0;
+  return impl_->failed_writes + kept;
+}
+
+}  // namespace kansoku::agent

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/feature_values.h"
+#include "agent/job_table.h"
+#include "common/result.h"
+#include "common/time.h"
+#include "export/metrics.h"
+#include "store/history.h"
+#include "store/incident_log.h"
+#include "trace/incident.h"
+
+namespace kansoku::agent {
+
+STAT(agent_failed_writes, kDataLoss, kAnalysis,
+     "feature rows or incidents that could not be written; the disk is full or not writable");
+
+struct OutputOptions {
+  std::string host, version;
+  std::string state_folder;  // incident log and history; "" = neither
+  bool keeps_history{true};
+  Nanos history_age{std::chrono::hours{24 * 30}};
+  std::uint64_t history_bytes{512U << 20U};
+  std::string features_csv;     // "" = none
+  std::string incidents_jsonl;  // "" = none
+  std::string listen;           // "ADDRESS:PORT" of the metrics endpoint; "" = none
+  std::string webhook, otlp;    // addresses; "" = none
+  Nanos otlp_every{std::chrono::seconds{15}};
+  std::string collector;  // "nats://..."; "" = none
+  std::function<void(const trace::IncidentRecord&)> on_incident;
+  std::function<void(const std::string&)> log;
+};
+
+/// What the agent knows of itself, for its metrics.
+struct AgentFigures {
+  double cpu_s{0};
+  std::uint64_t resident_bytes{0}, probe_hits{0}, lost{0};
+  std::size_t process_count{0};
+  double own_share{0};
+  std::size_t lowered_probes{0};
+};
+
+/// Everything that leaves the agent: metrics, incidents, history, summaries. What cannot be written
+/// or sent is counted and never stops watching. One thread calls; sending has threads of its own.
+class Outputs {
+ public:
+  /// Errors name the option that cannot be served: a port in use, an address that is none, a file
+  /// that cannot be made. Without libduckdb there is no history: logged, not an error.
+  [[nodiscard]] static Result<std::unique_ptr<Outputs>> create(const Clock& clock,
+                                                               OutputOptions options);
+  ~Outputs();
+  Outputs(const Outputs&) = delete;
+  Outputs& operator=(const Outputs&) = delete;
+
+  void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
+                 const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures);
+  void on_incident(const trace::IncidentRecord& incident);
+  /// Writes and sends what waits, for two seconds at most.
+  void finish(std::int64_t wall_ns, BootTime now);
+
+  /// Incidents kept on disk, latest first; from the incident log, which needs no database.
+  [[nodiscard]] Result<std::vector<trace::IncidentRecord>> incidents(
+      const store::IncidentFilter& filter) const;
+  /// Stores the operator's label.
+  [[nodiscard]] Result<void> label(std::string_view id, std::string_view label);
+
+  /// The port that the metrics endpoint listens on; 0 = none.
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] std::uint64_t failed_writes() const;
+
+ private:
+  struct Impl;
+  explicit Outputs(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kansoku::agent

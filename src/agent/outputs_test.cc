@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/outputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "sys/clock.h"
+
+namespace kansoku::agent {
+namespace {
+
+class OutputsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "kansoku-outputs-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  OutputOptions options() {
+    OutputOptions out;
+    out.host = "h";
+    out.state_folder = folder_;
+    out.keeps_history = false;
+    out.on_incident = [this](const trace::IncidentRecord& incident) { told_.push_back(incident); };
+    out.log = [this](const std::string& line) { log_.push_back(line); };
+    return out;
+  }
+  std::unique_ptr<Outputs> make(const OutputOptions& given) {
+    auto made = Outputs::create(clock_, given);
+    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().what);
+    return made ? std::move(made).value() : nullptr;
+  }
+  static trace::IncidentRecord incident(const std::string& id, const std::string& job,
+                                        std::int64_t begin_ns) {
+    trace::IncidentRecord out;
+    out.id = id;
+    out.host = "h";
+    out.job = job;
+    out.begin_ns = begin_ns;
+    out.kind = "latency_spike";
+    out.summary = "slow";
+    out.window_count = 1;
+    return out;
+  }
+
+  ManualClock clock_;
+  std::string folder_;
+  std::vector<trace::IncidentRecord> told_;
+  std::vector<std::string> log_;
+};
+
+TEST_F(OutputsTest, AnIncidentThatOutlivesTheAgentIsNotTold) {
+  const std::int64_t now = sys::wall_time_ns();
+  make(options())->on_incident(incident("aaaa", "job", now));
+  // Killed here. The next agent's detector finds the same fault and gives it another id.
+  auto after = make(options());
+  after->on_incident(incident("bbbb", "job", now + 5'000'000'000));
+  ASSERT_EQ(told_.size(), 2U);
+  EXPECT_EQ(told_[1].id, "aaaa");
+  EXPECT_EQ(told_[1].begin_ns, now);
+  EXPECT_EQ(told_[1].window_count, 2U);
+  auto over = incident("bbbb", "job", now + 5'000'000'000);
+  over.end_ns = now + 9'000'000'000;
+  after->on_incident(over);
+  EXPECT_EQ(told_[2].id, "aaaa");
+  const auto kept = after->incidents({});
+  ASSERT_TRUE(kept.has_value());
+  ASSERT_EQ(kept->size(), 1U);
+  EXPECT_EQ(kept->front().end_ns, over.end_ns);
+}
+
+TEST_F(OutputsTest, AnotherJobsIncidentIsItsOwn) {
+  const std::int64_t now = sys::wall_time_ns();
+  make(options())->on_incident(incident("aaaa", "job", now));
+  auto after = make(options());
+  after->on_incident(incident("bbbb", "other", now));
+  EXPECT_EQ(told_.back().id, "bbbb");
+}
+
+TEST_F(OutputsTest, WhatNobodyContinuesIsClosed) {
+  const std::int64_t now = sys::wall_time_ns();
+  make(options())->on_incident(incident("aaaa", "job", now));
+  auto after = make(options());
+  after->on_window(now, clock_.now(), {}, {}, {});
+  EXPECT_EQ(after->incidents({})->front().end_ns, 0);
+  clock_.advance(std::chrono::minutes{3});
+  after->on_window(now, clock_.now(), {}, {}, {});
+  EXPECT_NE(after->incidents({})->front().end_ns, 0);
+}
+
+TEST_F(OutputsTest, LabelsAreKept) {
+  auto outputs = make(options());
+  outputs->on_incident(incident("aaaa", "job", sys::wall_time_ns()));
+  EXPECT_TRUE(outputs->label("aaaa", "false").has_value());
+  EXPECT_EQ(outputs->incidents({})->front().label, "false");
+  EXPECT_FALSE(outputs->label("zzzz", "false").has_value());
+}
+
+TEST_F(OutputsTest, AddressesThatAreNoneAreRefused) {
+  for (const auto set :
+       {+[](OutputOptions& o) { o.listen = "nowhere"; },
+        +[](OutputOptions& o) { o.listen = "127.0.0.1:x"; },
+        +[](OutputOptions& o) { o.webhook = "ftp://x/"; }, +[](OutputOptions& o) { o.otlp = "x"; },
+        +[](OutputOptions& o) { o.collector = "http://x"; }}) {
+    OutputOptions given = options();
+    set(given);
+    EXPECT_FALSE(Outputs::create(clock_, given).has_value());
+  }
+}
+
+TEST_F(OutputsTest, AFullDiskIsCountedAndStopsNothing) {
+  OutputOptions given = options();
+  given.features_csv = "/dev/full";
+  auto outputs = Outputs::create(clock_, given);
+  if (!outputs) return;  // refused at once is as good
+  FeatureRow row;
+  row.job = "job";
+  row.window.values.assign(detect::known_features().size(), 1.0);
+  for (int i = 0; i < 3; ++i)
+    (*outputs)->on_window(1, clock_.now(), {row}, {}, {});
+  EXPECT_EQ((*outputs)->failed_writes(), 3U);
+  EXPECT_FALSE(log_.empty());
+}
+
+}  // namespace
+}  // namespace kansoku::agent

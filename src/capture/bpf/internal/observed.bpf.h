@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+#pragma once
+
+/* Which processes are observed, and per-CPU counts of what was lost. For BPF programs only; include
+ * after the kernel's and libbpf's headers. Define LOSS_COUNT before: how many counts there are. */
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 16384);
+  __type(key, __u32);
+  __type(value, __u8);
+} processes SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, LOSS_COUNT);
+  __type(key, __u32);
+  __type(value, __u64);
+} losses SEC(".maps");
+
+extern _Bool bpf_session_is_return(void) __ksym __weak;
+extern __u64* bpf_session_cookie(void) __ksym __weak;
+
+static __always_inline void count_loss(__u32 which) {
+  __u64* total = bpf_map_lookup_elem(&losses, &which);
+  if (total) ++*total;
+}
+
+static __always_inline int is_observed(__u32 tgid) {
+  return bpf_map_lookup_elem(&processes, &tgid) != 0;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/bpf/meter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "capture/bpf/prologue.h"
+#include "sys/elf.h"
+#include "sys/process.h"
+
+extern "C" long metered_call(long value);
+asm(".text\n.globl metered_call\n.type metered_call, @function\nmetered_call:\npush %rbx\n"
+    "lea 1(%rdi), %rax\npop %rbx\nret\n.size metered_call, . - metered_call\n");
+
+namespace kansoku::capture::bpf {
+namespace {
+
+std::uint64_t target_offset() {
+  auto file = sys::ElfFile::open("/proc/self/exe");
+  EXPECT_TRUE(file.has_value());
+  const sys::Symbol* symbol = (*file)->find_symbol("metered_call");
+  EXPECT_NE(symbol, nullptr);
+  return *(*file)->file_offset(pick_site(**file, *symbol, {true, true}).address);
+}
+
+struct Seen {
+  std::uint64_t count{0}, sum_ns{0}, bytes{0}, entries{0}, in_buckets{0};
+};
+
+std::map<std::pair<std::uint32_t, int>, Seen> totals_of(Meter& meter, std::int32_t pid) {
+  std::map<std::pair<std::uint32_t, int>, Seen> out;
+  const auto read = meter.read_totals([&](const ProbeTotal& total) {
+    if (total.tgid != static_cast<std::uint32_t>(pid)) return true;
+    Seen seen{total.total->count, total.total->sum_ns, total.total->bytes, total.total->entries, 0};
+    for (const std::uint32_t count : total.total->buckets)
+      seen.in_buckets += count;
+    out[{total.probe, total.kind}] = seen;
+    return true;
+  });
+  EXPECT_TRUE(read.has_value()) << read.error().what;
+  return out;
+}
+
+class MeterModes : public ::testing::TestWithParam<AttachMode> {
+ protected:
+  void SetUp() override {
+    auto meter = Meter::create(GetParam());
+    if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
+    meter_ = std::move(meter).value();
+    ASSERT_TRUE(meter_->observe_process(::getpid()).has_value());
+  }
+  Result<Meter::Handle> attach(std::uint64_t cookie) {
+    const UprobeSpec spec{target_offset(), 0, cookie};
+    return meter_->attach_uprobes("/proc/self/exe", {&spec, 1}, true);
+  }
+  std::unique_ptr<Meter> meter_;
+};
+
+TEST_P(MeterModes, CountsEveryCallWithItsBytes) {
+  wire_meter_probe probe{};
+  probe.capture_count = 2;
+  probe.factors = 1;
+  probe.type_index = 2;
+  probe.captures[0] = {.source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
+  probe.captures[1] = {.source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
+  ASSERT_TRUE(meter_->describe_probe(7, probe).has_value());
+  const auto attached = attach(7 | WIRE_COOKIE_CAPTURES | WIRE_COOKIE_STEPS);
+  ASSERT_TRUE(attached.has_value()) << attached.error().what;
+  constexpr std::uint64_t kCalls = 200;
+  std::uint64_t bytes = 0;
+  constexpr std::array<std::uint64_t, 10> kTypeBytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  for (std::uint64_t i = 0; i < kCalls; ++i) {
+    const std::uint64_t type = i % kTypeBytes.size();
+    ASSERT_EQ(metered_call(static_cast<long>(type)), static_cast<long>(type) + 1);
+    bytes += type * kTypeBytes.at(type);
+  }
+  auto totals = totals_of(*meter_, ::getpid());
+  const Seen calls = totals[{7, WIRE_TOTAL_CALL}];
+  EXPECT_EQ(calls.count, kCalls);
+  EXPECT_EQ(calls.entries, kCalls);
+  EXPECT_EQ(calls.in_buckets, kCalls);
+  EXPECT_EQ(calls.bytes, bytes);
+  EXPECT_GT(calls.sum_ns, 0U);
+  const Seen intervals = totals[{7, WIRE_TOTAL_INTERVAL}];
+  const Seen gaps = totals[{7, WIRE_TOTAL_GAP}];
+  EXPECT_EQ(intervals.count, kCalls - 1);
+  EXPECT_EQ(gaps.count, kCalls - 1);
+  EXPECT_GT(intervals.sum_ns, gaps.sum_ns);
+  EXPECT_GE(meter_->counters().hits, kCalls);
+}
+
+TEST_P(MeterModes, DetachedProbesCountNothing) {
+  const auto handle = attach(3);
+  ASSERT_TRUE(handle.has_value());
+  metered_call(1);
+  meter_->detach(*handle);
+  EXPECT_EQ(meter_->link_count(), 0U);
+  metered_call(1);
+  EXPECT_EQ((totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}]).count, 1U);
+}
+
+TEST_P(MeterModes, ForgottenProcessesLeaveNothingBehind) {
+  ASSERT_TRUE(attach(3).has_value());
+  metered_call(1);
+  EXPECT_FALSE(totals_of(*meter_, ::getpid()).empty());
+  meter_->forget_process(::getpid());
+  ASSERT_TRUE(meter_->read_totals([](const ProbeTotal&) { return false; }).has_value());
+  metered_call(1);
+  EXPECT_TRUE(totals_of(*meter_, ::getpid()).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(AllModes, MeterModes,
+                         ::testing::Values(AttachMode::kSession, AttachMode::kMulti,
+                                           AttachMode::kPerf),
+                         [](const auto& mode) {
+                           return std::string(attach_mode_name(mode.param));
+                         });
+
+TEST(Meter, ReadsTheThreadsOfObservedProcessesOnly) {
+  auto meter = Meter::create();
+  if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
+  std::vector<wire_thread> threads;
+  const auto add = [&](const wire_thread& thread) { threads.push_back(thread); };
+  ASSERT_TRUE((*meter)->read_threads(add).has_value());
+  EXPECT_TRUE(threads.empty());
+  ASSERT_TRUE((*meter)->observe_process(::getpid()).has_value());
+  ASSERT_TRUE((*meter)->read_threads(add).has_value());
+  ASSERT_EQ(threads.size(), 1U);
+  EXPECT_EQ(threads[0].tgid, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(threads[0].tid, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_GT(threads[0].runtime_ns, 0U);
+  EXPECT_GT(threads[0].minor_faults, 0U);
+  EXPECT_EQ(threads[0].state, 0U);  // this one runs
+}
+
+TEST(Meter, TellsWhoComesAndGoes) {
+  auto meter = Meter::create();
+  if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
+  ASSERT_TRUE((*meter)->attach_lifecycle().has_value());
+  auto child = sys::Child::start({"/bin/sh", "-c", "/bin/true; /bin/true"}, {});
+  ASSERT_TRUE(child.has_value());
+  ASSERT_TRUE((*meter)->observe_process(child->pid()).has_value());
+  child->release();
+  EXPECT_EQ(child->wait(), 0);
+  int forks = 0;
+  int execs = 0;
+  int exits = 0;
+  std::vector<std::int32_t> family{child->pid()};
+  const auto is_family = [&](std::int32_t pid) {
+    return std::find(family.begin(), family.end(), pid) != family.end();
+  };
+  (*meter)->drain([&](const Meter::Event& event) {
+    if (event.kind == Meter::Event::Kind::kFork && is_family(event.parent_pid)) {
+      family.push_back(event.pid);
+      ++forks;
+    }
+    execs += event.kind == Meter::Event::Kind::kExec && is_family(event.pid) ? 1 : 0;
+    exits += event.kind == Meter::Event::Kind::kExit && is_family(event.pid) ? 1 : 0;
+  });
+  EXPECT_GE(forks, 1);
+  EXPECT_EQ(execs, 3);
+  EXPECT_EQ(exits, forks + 1);
+}
+
+TEST(Buckets, QuantilesAreWithinABucketOfTheTruth) {
+  std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
+  EXPECT_EQ(bucket_quantile_ns(buckets, 0.5), 0);
+  for (std::uint32_t i = 0; i + 1 < WIRE_BUCKETS; ++i)
+    EXPECT_LT(bucket_upper_ns(i), bucket_upper_ns(i + 1)) << i;
+  EXPECT_EQ(bucket_upper_ns(0), 256);
+  EXPECT_EQ(bucket_upper_ns(1), 320);
+  EXPECT_EQ(bucket_upper_ns(4), 512);
+  EXPECT_TRUE(std::isinf(bucket_upper_ns(WIRE_BUCKETS - 1)));
+  buckets[1] = 100;  // 256 to 320 ns
+  buckets[5] = 1;    // 512 to 640 ns
+  EXPECT_NEAR(bucket_quantile_ns(buckets, 0.5), 256 + 64 * 50.5 / 100, 1e-9);
+  EXPECT_GE(bucket_quantile_ns(buckets, 0.999), 512);
+  EXPECT_LE(bucket_quantile_ns(buckets, 1), 640);
+}
+
+}  // namespace
+}  // namespace kansoku::capture::bpf

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/meter_attacher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sys/elf.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::size_t kProblemsMax = 200, kRefusedMax = 65536;
+
+constexpr std::string_view kDeleted = " (deleted)";
+
+/// The file's name as it was mapped, whatever happened to the file since.
+std::string library_name(std::string_view path) {
+  if (path.size() > kDeleted.size() && path.substr(path.size() - kDeleted.size()) == kDeleted)
+    path.remove_suffix(kDeleted.size());
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+bool is_deleted(const std::string& path) {
+  return path.size() > kDeleted.size() &&
+         path.compare(path.size() - kDeleted.size(), kDeleted.size(), kDeleted) == 0;
+}
+
+}  // namespace
+
+MeterAttacher::MeterAttacher(bpf::Meter& meter, const sys::Procfs& procfs,
+                             const std::vector<Pack>& packs,
+                             std::function<void(const std::string&)> log)
+    : meter_(meter), procfs_(procfs), log_(std::move(log)), probes_(bpf::Meter::kFirstProbe) {
+  for (const Pack& pack : packs)
+    read_entries(pack);
+}
+
+void MeterAttacher::read_entries(const Pack& pack) {
+  const auto add = [&](const std::string& metric, const std::string& what, Entry entry) {
+    if (metric.empty()) return;
+    const auto known = metric_from_name(metric);
+    if (!known) {
+      problem(fmt::format("{}: unknown metric {}", pack.path, metric));
+      return;
+    }
+    entry.pack = &pack;
+    entry.metric = *known;
+    entry.name = fmt::format("{}: {}", pack.name, what);
+    entries_.push_back(std::move(entry));
+  };
+  for (const FunctionProbes& functions : pack.functions)
+    add(functions.metric, functions.symbols.front(), {.functions = &functions});
+  for (const UsdtProbes& usdt : pack.usdt)
+    add(usdt.metric, usdt.begin, {.usdt = &usdt});
+}
+
+void MeterAttacher::problem(std::string line) {
+  ++failed_;
+  if (problems_.size() >= kProblemsMax) return;
+  if (log_) log_(line);
+  problems_.push_back(std::move(line));
+}
+
+std::optional<std::uint32_t> MeterAttacher::take_indexes(std::size_t entry, bool two) {
+  const std::size_t wanted = two ? 2 : 1;
+  std::size_t at = bpf::Meter::kFirstProbe;
+  while (at < probes_.size() &&
+         (probes_[at].used || (two && at + 1 < probes_.size() && probes_[at + 1].used)))
+    ++at;
+  if (at + wanted > bpf::Meter::kProbesMax) return std::nullopt;
+  probes_.resize(std::max(probes_.size(), at + wanted));
+  probes_[at] = {true, false, entry};
+  if (two) probes_[at + 1] = {true, true, entry};
+  return static_cast<std::uint32_t>(at);
+}
+
+void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out) {
+  const FunctionProbes& source = *probe.source;
+  const bool is_scope = source.kind == ProbeKind::kScope;
+  const auto index = take_indexes(entry, is_scope);
+  if (!index) {
+    problem(fmt::format("{}: more than {} probes", probe.title, bpf::Meter::kProbesMax));
+    return;
+  }
+  out.indexes.push_back(*index);
+  std::uint64_t cookie = *index;
+  if (source.steps) cookie |= WIRE_COOKIE_STEPS;
+  if (is_scope) {
+    out.indexes.push_back(*index + 1);
+    cookie |= WIRE_COOKIE_SCOPE | WIRE_COOKIE_INSTANT;
+  } else if (!source.bytes.empty()) {
+    wire_meter_probe description{};
+    for (const CaptureDef& capture : source.captures) {
+      const bool is_factor =
+          std::find(source.bytes.begin(), source.bytes.end(), capture.name) != source.bytes.end();
+      const bool is_type = capture.name == source.type;
+      if ((!is_factor && !is_type) || description.capture_count == 3) continue;
+      if (is_factor)
+        description.factors |= static_cast<std::uint8_t>(1U << description.capture_count);
+      description.captures[description.capture_count++] = capture.how;
+      if (is_type) description.type_index = description.capture_count;
+    }
+    if (const auto described = meter_.describe_probe(*index, description); !described)
+      problem(described.error().what);
+    cookie |= WIRE_COOKIE_CAPTURES;
+  }
+  (is_scope ? out.entry_only : out.with_return).push_back({probe.file_offset, 0, cookie});
+}
+
+void MeterAttacher::add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out) {
+  if (probe.end_offset == 0) return;  // without an end there is nothing to total
+  const auto index = take_indexes(entry, false);
+  if (!index) return;
+  out.indexes.push_back(*index);
+  out.entry_only.push_back(
+      {probe.begin_offset, probe.begin_semaphore, *index | WIRE_COOKIE_INSTANT});
+  out.entry_only.push_back({probe.end_offset, probe.end_semaphore,
+                            *index | WIRE_COOKIE_INSTANT | WIRE_COOKIE_METER_END});
+}
+
+void MeterAttacher::attach(const File& file, Attached& attached) {
+  if (!enabled_ || !entries_[attached.entry].enabled || !attached.handles.empty()) return;
+  for (const auto& [specs, with_return] :
+       {std::pair(&attached.with_return, true), std::pair(&attached.entry_only, false)}) {
+    const auto handle = meter_.attach_uprobes(file.path, *specs, with_return);
+    if (!handle) {
+      problem(handle.error().what);
+    } else if (*handle != 0) {
+      attached.handles.push_back(*handle);
+    }
+  }
+}
+
+void MeterAttacher::add_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key) {
+  const std::string library = library_name(mapping.path);
+  const auto is_wanted = [&](const Entry& entry) {
+    return any_glob_match(
+        entry.functions != nullptr ? entry.functions->library : entry.usdt->library, library);
+  };
+  if (std::none_of(entries_.begin(), entries_.end(), is_wanted)) {
+    if (refused_.size() < kRefusedMax) refused_.insert(key);
+    return;
+  }
+  File file;
+  // A file that was replaced under a running process is still there, behind its mapping.
+  auto fd = sys::Fd::open_read(is_deleted(mapping.path)
+                                   ? fmt::format("{}/{}/map_files/{:x}-{:x}", procfs_.root(), pid,
+                                                 mapping.begin, mapping.end)
+                                   : procfs_.through_root(pid, mapping.path));
+  if (fd) {
+    file.fd = std::move(fd).value();
+    file.path = fmt::format("/proc/self/fd/{}", file.fd.raw());
+  }
+  Result<std::unique_ptr<sys::ElfFile>> elf =
+      fd ? sys::ElfFile::open(file.path) : std::move(fd).error();
+  if (!elf) {
+    problem(fmt::format("meter {}: {}", mapping.path, elf.error().what));
+    if (refused_.size() < kRefusedMax) refused_.insert(key);
+    return;
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (!is_wanted(entry)) continue;
+    Pack one;  // this entry alone
+    if (entry.functions != nullptr) one.functions.push_back(*entry.functions);
+    if (entry.usdt != nullptr) one.usdt.push_back(*entry.usdt);
+    const Resolution found = resolve_pack(one, **elf, library);
+    Attached attached{.entry = i};
+    for (const ResolvedProbe& probe : found.probes)
+      add_function(probe, i, attached);
+    for (const ResolvedUsdt& probe : found.usdt)
+      add_usdt(probe, i, attached);
+    if (attached.indexes.empty()) continue;
+    attach(file, attached);
+    probe_count_ += attached.indexes.size();
+    file.attached.push_back(std::move(attached));
+  }
+  if (log_) log_(fmt::format("metering {} of {}", library, pid));
+  file.users.insert(pid);
+  files_.emplace(key, std::move(file));
+}
+
+void MeterAttacher::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
+  std::set<FileKey> mapped;
+  for (const sys::Mapping& mapping : mappings) {
+    if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
+      continue;
+    const FileKey key(mapping.device_major, mapping.device_minor, mapping.inode);
+    if (!mapped.insert(key).second || refused_.contains(key)) continue;
+    if (const auto known = files_.find(key); known != files_.end()) {
+      known->second.users.insert(pid);
+    } else {
+      add_file(pid, mapping, key);
+    }
+  }
+  for (auto file = files_.begin(); file != files_.end();) {
+    const auto here = file++;
+    if (!mapped.contains(here->first)) drop_user(here, pid);
+  }
+}
+
+void MeterAttacher::drop_user(std::map<FileKey, File>::iterator file, std::int32_t pid) {
+  if (file->second.users.erase(pid) == 0 || !file->second.users.empty()) return;
+  for (const Attached& attached : file->second.attached) {
+    for (const bpf::Meter::Handle handle : attached.handles)
+      meter_.detach(handle);
+    for (const std::uint32_t index : attached.indexes)
+      probes_[index].used = false;
+    probe_count_ -= attached.indexes.size();
+  }
+  files_.erase(file);
+}
+
+void MeterAttacher::forget_process(std::int32_t pid) {
+  for (auto file = files_.begin(); file != files_.end();) {
+    const auto here = file++;
+    drop_user(here, pid);
+  }
+}
+
+std::optional<Metric> MeterAttacher::metric_of(std::uint32_t probe, wire_total_kind kind) const {
+  if (probe < bpf::Meter::kFirstProbe) return Metric::kBlock;
+  if (probe >= probes_.size() || !probes_[probe].used) return std::nullopt;
+  const Metric metric = entries_[probes_[probe].entry].metric;
+  if (probes_[probe].is_second) return Metric::kOptimizer;
+  if (kind == WIRE_TOTAL_CALL) return metric;
+  if (metric != Metric::kStep) return std::nullopt;
+  return kind == WIRE_TOTAL_INTERVAL ? Metric::kStepInterval : Metric::kStepGap;
+}
+
+std::size_t MeterAttacher::entry_of(std::uint32_t probe) const {
+  return probe < probes_.size() ? probes_[probe].entry : 0;
+}
+
+void MeterAttacher::set_entry_enabled(std::size_t entry, bool enabled) {
+  if (entry >= entries_.size() || entries_[entry].enabled == enabled) return;
+  entries_[entry].enabled = enabled;
+  for (auto& [key, file] : files_) {
+    for (Attached& attached : file.attached) {
+      if (attached.entry != entry) continue;
+      for (const bpf::Meter::Handle handle : attached.handles)
+        meter_.detach(handle);
+      attached.handles.clear();
+      attach(file, attached);
+    }
+  }
+}
+
+void MeterAttacher::set_enabled(bool enabled) {
+  if (enabled_ == enabled) return;
+  enabled_ = enabled;
+  for (auto& [key, file] : files_) {
+    for (Attached& attached : file.attached) {
+      for (const bpf::Meter::Handle handle : attached.handles)
+        meter_.detach(handle);
+      attached.handles.clear();
+      attach(file, attached);
+    }
+  }
+}
+
+}  // namespace kansoku::capture

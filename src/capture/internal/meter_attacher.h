@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "capture/bpf/meter.h"
+#include "capture/pack.h"
+#include "capture/resolve.h"
+#include "capture/watcher.h"
+#include "sys/fd.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+/// Attaches the metered probes of packs to library files: one link for each entry of a pack and
+/// file, so that a costly entry can be taken off alone. A file's links go when the last process
+/// that maps it goes. Single-threaded.
+class MeterAttacher {
+ public:
+  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
+
+  /// Borrows everything; `packs` must not move while this lives.
+  MeterAttacher(bpf::Meter& meter, const sys::Procfs& procfs, const std::vector<Pack>& packs,
+                std::function<void(const std::string&)> log);
+
+  /// The process maps these files now: attaches to new ones, lets go of those it no longer maps.
+  void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
+  void forget_process(std::int32_t pid);
+
+  /// What a probe's totals count for; nothing for an index not in use.
+  [[nodiscard]] std::optional<Metric> metric_of(std::uint32_t probe, wire_total_kind kind) const;
+  /// The entry of a pack a probe belongs to, for the governor.
+  [[nodiscard]] std::size_t entry_of(std::uint32_t probe) const;
+  [[nodiscard]] std::size_t entry_count() const { return entries_.size(); }
+  [[nodiscard]] const std::string& entry_name(std::size_t entry) const {
+    return entries_.at(entry).name;
+  }
+  /// Takes an entry's probes off, or puts them back.
+  void set_entry_enabled(std::size_t entry, bool enabled);
+  [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
+    return entries_.at(entry).enabled;
+  }
+  /// All probes at once, whatever the entries say.
+  void set_enabled(bool enabled);
+
+  [[nodiscard]] std::size_t file_count() const { return files_.size(); }
+  [[nodiscard]] std::size_t probe_count() const { return probe_count_; }
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+  [[nodiscard]] std::uint64_t failed() const { return failed_; }
+
+ private:
+  struct Entry {
+    const Pack* pack{nullptr};
+    const FunctionProbes* functions{nullptr};
+    const UsdtProbes* usdt{nullptr};
+    Metric metric{};
+    std::string name{};  // "watch: gloo::allreduce"
+    bool enabled{true};
+  };
+  struct Attached {
+    std::size_t entry{0};
+    std::vector<bpf::UprobeSpec> with_return{}, entry_only{};
+    std::vector<bpf::Meter::Handle> handles{};  // empty: taken off
+    std::vector<std::uint32_t> indexes{};
+  };
+  struct File {
+    sys::Fd fd;        // keeps what was mapped, whatever happens to its name and to its first user
+    std::string path;  // "/proc/self/fd/N"
+    std::set<std::int32_t> users;
+    std::vector<Attached> attached;
+  };
+
+  void read_entries(const Pack& pack);
+  void add_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key);
+  void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
+  void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
+  void attach(const File& file, Attached& attached);
+  void drop_user(std::map<FileKey, File>::iterator file, std::int32_t pid);
+  [[nodiscard]] std::optional<std::uint32_t> take_indexes(std::size_t entry, bool two);
+  void problem(std::string line);
+
+  struct Probe {
+    bool used{false};
+    bool is_second{false};  // of a scope: the optimizer's
+    std::size_t entry{0};
+  };
+
+  bpf::Meter& meter_;
+  const sys::Procfs& procfs_;
+  std::function<void(const std::string&)> log_;
+  std::vector<Entry> entries_;
+  std::map<FileKey, File> files_;
+  std::set<FileKey> refused_;  // files that no entry wants or that cannot be read; bounded
+  std::vector<Probe> probes_;  // by index
+  std::size_t probe_count_{0};
+  bool enabled_{true};
+  std::vector<std::string> problems_;
+  std::uint64_t failed_{0};
+};
+
+}  // namespace kansoku::capture

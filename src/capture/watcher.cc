@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/watcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+
+#include "capture/internal/discovery.h"
+#include "capture/internal/meter_attacher.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
+constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
+constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
+constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
+
+constexpr std::array<std::pair<std::string_view, Metric>, 10> kMetricNames{
+    {{"step", Metric::kStep},
+     {"input", Metric::kInput},
+     {"optimizer", Metric::kOptimizer},
+     {"gc", Metric::kGc},
+     {"collective", Metric::kCollective},
+     {"launch", Metric::kLaunch},
+     {"sync", Metric::kSync},
+     {"copy", Metric::kCopy},
+     {"alloc", Metric::kAlloc},
+     {"decode", Metric::kDecode}}};
+
+constexpr std::string_view kAiLibraries =
+    "libcuda.so*|libcudart*.so*|libcudart*.so|libnccl*.so*|libtorch*.so*|libgloo*.so*|libpython*."
+    "so*|"
+    "libggml*.so*|libllama*.so*|libOpenCL*.so*";
+
+/// The last reading of one total of one process.
+struct Reading {
+  std::uint64_t count{0}, sum_ns{0}, bytes{0};
+  double open_s{0};
+  std::uint64_t lost{0};        // calls whose end was never seen: they are not open
+  std::uint64_t least_open{0};  // since the last guess of `lost`
+  std::uint32_t guesses{0};
+  std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
+};
+
+struct ThreadReading {
+  std::uint64_t runtime_ns{0}, run_delay_ns{0}, voluntary{0}, involuntary{0}, minor{0}, major{0},
+      read{0}, written{0};
+  std::uint64_t window{0};  // in which it was last seen
+};
+
+/// Growth of a counter; one that went back (another thread of that number) starts anew.
+std::uint64_t growth(std::uint64_t now, std::uint64_t before) {
+  return now >= before ? now - before : now;
+}
+
+struct Target {
+  JobProcess process;
+  BootTime seen_at{}, next_scan{};
+  std::uint64_t pages{0};
+  std::array<bool, kMetricCount> known{};
+  std::map<std::uint32_t, Reading> readings;  // by probe * 4 + kind
+  std::map<std::uint32_t, ThreadReading> threads;
+  bool has_baseline{false};  // threads were read once
+};
+
+/// How long the youngest open call of a total has been open; 0 if none is. Ends can be lost (a
+/// thread that was ended, an exception): what stays open for 30 windows in which others ended is.
+double open_seconds(const bpf::ProbeTotal& seen, Reading& before, std::uint64_t ended,
+                    std::uint64_t now_ns) {
+  constexpr std::uint32_t kWindowsOfGuess = 30;
+  const wire_total& total = *seen.total;
+  if (seen.kind != WIRE_TOTAL_CALL || total.entries <= total.count) return 0;
+  const std::uint64_t open = total.entries - total.count;
+  if (ended > 0) {
+    before.least_open = before.guesses == 0 ? open : std::min(before.least_open, open);
+    if (++before.guesses == kWindowsOfGuess) {
+      before.lost = before.least_open;
+      before.guesses = 0;
+    }
+  }
+  if (open <= before.lost || now_ns <= total.last_entry_ns) return 0;
+  return static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
+}
+
+struct Accumulated {
+  MetricWindow window;
+  std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
+};
+
+}  // namespace
+
+std::optional<Metric> metric_from_name(std::string_view name) {
+  for (const auto& [text, metric] : kMetricNames) {
+    if (text == name) return metric;
+  }
+  return std::nullopt;
+}
+
+bool is_ai_library(std::string_view file_name) {
+  return file_name.substr(0, 3) == "lib" && any_glob_match(kAiLibraries, file_name);
+}
+
+struct Watcher::Impl {
+  const Clock& clock;
+  const sys::Procfs& procfs;
+  WatcherOptions options;
+  std::unique_ptr<bpf::Meter> meter;  // null: no eBPF
+  std::unique_ptr<MeterAttacher> attacher;
+  std::string bpf_state;
+  Discovery discovery;
+  std::map<std::int32_t, Target> targets;
+  std::set<std::int32_t> unwanted;  // AI processes that the filter refused
+  std::vector<std::string> own_problems;
+  BootTime next_scan_all{}, window_begin{};
+  std::uint64_t over_limit{0}, window_number{0}, hits_before{0};
+  std::vector<std::uint64_t> entry_hits;
+
+  Impl(const Clock& clock_in, const sys::Procfs& procfs_in, WatcherOptions options_in)
+      : clock(clock_in),
+        procfs(procfs_in),
+        options(std::move(options_in)),
+        discovery(procfs_in, kCandidatesMax) {}
+
+  void log(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+  void start();
+  void handle_events(BootTime now);
+  void scan_all(BootTime now);
+  void rescan(BootTime now);
+  void add_target(std::int32_t pid, const std::vector<sys::Mapping>& mappings, BootTime now);
+  void remove_target(std::int32_t pid);
+  void read_totals(std::map<std::int32_t, std::array<Accumulated, kMetricCount>>& out,
+                   BootTime now);
+  void read_threads(std::map<std::int32_t, ProcessWindow>& out);
+  [[nodiscard]] std::int32_t owner_of(std::int32_t pid) const;
+};
+
+void Watcher::Impl::start() {
+  auto created = bpf::Meter::create(options.attach_mode);
+  if (!created) {
+    bpf_state = "none: " + created.error().what;
+    own_problems.push_back(bpf_state);
+    log("no eBPF: processes are watched by what /proc tells, without calls (" +
+        created.error().what + ")");
+    return;
+  }
+  meter = std::move(created).value();
+  bpf_state = std::string(bpf::attach_mode_name(meter->mode()));
+  for (const auto& attached : {meter->attach_lifecycle(), meter->attach_block_layer()}) {
+    if (attached) continue;
+    own_problems.push_back(attached.error().what);
+    log(attached.error().what);
+  }
+  attacher = std::make_unique<MeterAttacher>(*meter, procfs, options.packs, options.log);
+  entry_hits.resize(attacher->entry_count());
+}
+
+void Watcher::Impl::handle_events(BootTime now) {
+  if (!meter) return;
+  meter->drain([&](const bpf::Meter::Event& event) {
+    if (event.kind == bpf::Meter::Event::Kind::kExit) {
+      remove_target(event.pid);
+      return;
+    }
+    if (event.kind == bpf::Meter::Event::Kind::kExec) remove_target(event.pid);
+    unwanted.erase(event.pid);
+    discovery.add(event.pid, now);
+  });
+}
+
+void Watcher::Impl::scan_all(BootTime now) {
+  if (now < next_scan_all) return;
+  next_scan_all = now + kScanAllEvery;
+  const std::vector<std::int32_t> pids = procfs.pids();
+  for (const std::int32_t pid : pids) {
+    if (!targets.contains(pid) && !discovery.contains(pid) && !unwanted.contains(pid))
+      discovery.add(pid, now);
+  }
+  std::vector<std::int32_t> gone;
+  for (const auto& [pid, target] : targets) {
+    const auto stat = procfs.stat(pid);
+    if (!stat || stat->state == 'Z' || stat->start_ticks != target.process.start_ticks)
+      gone.push_back(pid);
+  }
+  for (const std::int32_t pid : gone)
+    remove_target(pid);
+  std::erase_if(unwanted, [&](std::int32_t pid) {
+    return !std::binary_search(pids.begin(), pids.end(), pid);
+  });
+}
+
+void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>& mappings,
+                               BootTime now) {
+  auto process = describe_process(procfs, pid);
+  if (!process) return;
+  if (options.wants && !options.wants(*process)) {
+    unwanted.insert(pid);
+    if (meter) meter->forget_process(pid);  // as the child of a watched one it was observed
+    return;
+  }
+  if (targets.size() >= kTargetsMax) {
+    ++over_limit;
+    return;
+  }
+  if (meter) {
+    if (const auto observed = meter->observe_process(pid); !observed) log(observed.error().what);
+    attacher->set_mappings(pid, mappings);
+  }
+  Target& target = targets[pid];
+  target = Target{};
+  target.process = std::move(process).value();
+  target.seen_at = now;
+  target.next_scan = now + kRescanFloor;
+  target.pages = address_space_pages(procfs, pid);
+}
+
+void Watcher::Impl::remove_target(std::int32_t pid) {
+  discovery.remove(pid);
+  if (targets.erase(pid) == 0) return;
+  if (!meter) return;
+  attacher->forget_process(pid);
+  meter->forget_process(pid);
+}
+
+void Watcher::Impl::rescan(BootTime now) {
+  for (auto& [pid, target] : targets) {
+    if (now < target.next_scan) continue;
+    target.next_scan = now + std::clamp((now - target.seen_at) / 4, kRescanFloor, kRescanCeiling);
+    const std::uint64_t pages = address_space_pages(procfs, pid);
+    if (pages == target.pages || !attacher) continue;
+    target.pages = pages;
+    if (const auto mappings = procfs.maps(pid)) attacher->set_mappings(pid, *mappings);
+  }
+}
+
+void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, kMetricCount>>& out,
+                                BootTime now) {
+  std::fill(entry_hits.begin(), entry_hits.end(), 0);
+  const auto now_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  const auto read = meter->read_totals([&](const bpf::ProbeTotal& seen) {
+    const auto target = targets.find(static_cast<std::int32_t>(seen.tgid));
+    const auto metric = attacher->metric_of(seen.probe, seen.kind);
+    if (seen.tgid == 0) return true;
+    // Those of processes that went, or of probes that did; a young child may yet become a target.
+    if (target == targets.end()) return discovery.contains(static_cast<std::int32_t>(seen.tgid));
+    if (!metric) return seen.probe < bpf::Meter::kFirstProbe || seen.kind != WIRE_TOTAL_CALL;
+    const wire_total& total = *seen.total;
+    Reading& before =
+        target->second.readings[seen.probe * 4 + static_cast<std::uint32_t>(seen.kind)];
+    const auto index = static_cast<std::size_t>(*metric);
+    target->second.known.at(index) = true;
+    Accumulated& sum = out[target->first].at(index);
+    const std::uint64_t calls = growth(total.count, before.count);
+    sum.window.count += calls;
+    sum.window.bytes += growth(total.bytes, before.bytes);
+    sum.window.sum_s += static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9;
+    for (std::size_t i = 0; i < WIRE_BUCKETS; ++i)
+      sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);
+    const double open_s = open_seconds(seen, before, calls, now_ns);
+    sum.window.open_s = std::max(sum.window.open_s, open_s);
+    sum.window.busy_s +=
+        std::max(0.0, static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9 + open_s -
+                          before.open_s);
+    before.open_s = open_s;
+    // Between two steps: how long the next one has been waited for.
+    if (seen.kind == WIRE_TOTAL_CALL && *metric == Metric::kStep && total.last_entry_ns != 0 &&
+        now_ns > total.last_entry_ns) {
+      MetricWindow& interval =
+          out[target->first].at(static_cast<std::size_t>(Metric::kStepInterval)).window;
+      interval.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
+    }
+    if (seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe)
+      entry_hits.at(attacher->entry_of(seen.probe)) += calls;
+    before.count = total.count;
+    before.sum_ns = total.sum_ns;
+    before.bytes = total.bytes;
+    std::copy(std::begin(total.buckets), std::end(total.buckets), before.buckets.begin());
+    return true;
+  });
+  if (!read) log(read.error().what);
+}
+
+void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
+  ++window_number;
+  const auto read = meter->read_threads([&](const wire_thread& thread) {
+    const auto found = targets.find(static_cast<std::int32_t>(thread.tgid));
+    if (found == targets.end()) return;
+    Target& target = found->second;
+    ProcessWindow& window = out[found->first];
+    const auto [known, is_new] = target.threads.try_emplace(thread.tid);
+    ThreadReading& before = known->second;
+    ++window.thread_count;
+    window.blocked_threads += (thread.state & kDiskSleep) != 0 ? 1 : 0;
+    if (thread.tid == thread.tgid) window.is_stopped = (thread.state & (kStopped | kTraced)) != 0;
+    // A new thread's past belongs to this window, a new process's does not.
+    if (!is_new || target.has_baseline) {
+      window.runtime_s += 1e-9 * static_cast<double>(growth(thread.runtime_ns, before.runtime_ns));
+      window.run_delay_s +=
+          1e-9 * static_cast<double>(growth(thread.run_delay_ns, before.run_delay_ns));
+      window.voluntary += growth(thread.voluntary, before.voluntary);
+      window.involuntary += growth(thread.involuntary, before.involuntary);
+      window.minor_faults += growth(thread.minor_faults, before.minor);
+      window.major_faults += growth(thread.major_faults, before.major);
+      window.read_bytes += growth(thread.read_bytes, before.read);
+      window.written_bytes += growth(thread.written_bytes, before.written);
+    }
+    before = {thread.runtime_ns,  thread.run_delay_ns,  thread.voluntary,
+              thread.involuntary, thread.minor_faults,  thread.major_faults,
+              thread.read_bytes,  thread.written_bytes, window_number};
+  });
+  if (!read) log(read.error().what);
+  for (auto& [pid, target] : targets) {
+    out[pid].has_threads = target.has_baseline;
+    target.has_baseline = true;
+    std::erase_if(target.threads,
+                  [&](const auto& thread) { return thread.second.window != window_number; });
+  }
+}
+
+// The rank or program that a worker works for: the topmost target above it that is the same rank,
+// or the same program.
+std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
+  for (int depth = 0; depth < 16; ++depth) {
+    const JobProcess& process = targets.at(pid).process;
+    const auto parent = targets.find(process.parent_pid);
+    if (parent == targets.end()) return pid;
+    const JobProcess& above = parent->second.process;
+    const bool is_same =
+        process.facts.job.empty()
+            ? above.facts.job.empty() && above.cmdline == process.cmdline
+            : above.facts.job == process.facts.job && above.facts.rank == process.facts.rank;
+    if (!is_same || is_wrapper(above.name)) return pid;
+    pid = parent->first;
+  }
+  return pid;
+}
+
+Watcher::Watcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Watcher::~Watcher() = default;
+
+Result<std::unique_ptr<Watcher>> Watcher::create(const Clock& clock, const sys::Procfs& procfs,
+                                                 WatcherOptions options) {
+  auto impl = std::make_unique<Impl>(clock, procfs, std::move(options));
+  impl->start();
+  impl->window_begin = clock.now();
+  return std::unique_ptr<Watcher>(new Watcher(std::move(impl)));
+}
+
+void Watcher::poll() {
+  const BootTime now = impl_->clock.now();
+  impl_->handle_events(now);
+  impl_->scan_all(now);
+  impl_->discovery.poll(now, [&](std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
+    impl_->add_target(pid, mappings, now);
+  });
+  impl_->rescan(now);
+}
+
+namespace {
+
+void add_use(ProcessWindow& owner, const ProcessWindow& worker) {
+  owner.runtime_s += worker.runtime_s;
+  owner.run_delay_s += worker.run_delay_s;
+  owner.voluntary += worker.voluntary;
+  owner.involuntary += worker.involuntary;
+  owner.minor_faults += worker.minor_faults;
+  owner.major_faults += worker.major_faults;
+  owner.read_bytes += worker.read_bytes;
+  owner.written_bytes += worker.written_bytes;
+  owner.thread_count += worker.thread_count;
+  owner.blocked_threads += worker.blocked_threads;
+  const auto block = static_cast<std::size_t>(Metric::kBlock);
+  MetricWindow& requests = owner.metrics.at(block);
+  const MetricWindow& more = worker.metrics.at(block);
+  requests.is_known = requests.is_known || more.is_known;
+  requests.count += more.count;
+  requests.sum_s += more.sum_s;
+  requests.busy_s += more.busy_s;
+  requests.max_s = std::max(requests.max_s, more.max_s);
+  requests.p99_s = std::max(requests.p99_s, more.p99_s);
+}
+
+}  // namespace
+
+WatchWindow Watcher::take_window() {
+  Impl& impl = *impl_;
+  WatchWindow out;
+  out.begin = impl.window_begin;
+  out.end = impl.window_begin = impl.clock.now();
+  std::map<std::int32_t, std::array<Accumulated, kMetricCount>> totals;
+  std::map<std::int32_t, ProcessWindow> windows;
+  if (impl.meter) {
+    impl.read_totals(totals, out.end);
+    impl.read_threads(windows);
+  }
+  for (auto& [pid, target] : impl.targets) {
+    ProcessWindow& window = windows[pid];
+    window.process = target.process;
+    auto& metrics = totals[pid];
+    for (std::size_t i = 0; i < kMetricCount; ++i) {
+      const auto& buckets = metrics.at(i).buckets;
+      window.metrics.at(i) = metrics.at(i).window;
+      window.metrics.at(i).is_known = target.known.at(i);
+      window.metrics.at(i).p99_s = bpf::bucket_quantile_ns(buckets, 0.99) * 1e-9;
+      window.metrics.at(i).max_s = bpf::bucket_quantile_ns(buckets, 1) * 1e-9;
+    }
+  }
+  for (auto& [pid, window] : windows) {
+    if (!impl.targets.contains(pid)) continue;
+    const std::int32_t owner = impl.owner_of(pid);
+    if (owner == pid) continue;
+    add_use(windows.at(owner), window);
+    ++windows.at(owner).worker_count;
+    window.process.pid = 0;  // told with its owner
+  }
+  for (auto& [pid, window] : windows) {
+    if (window.process.pid == pid) out.processes.push_back(std::move(window));
+  }
+  return out;
+}
+
+void Watcher::set_enabled(bool enabled) {
+  if (impl_->attacher) impl_->attacher->set_enabled(enabled);
+}
+
+std::vector<Watcher::Entry> Watcher::entries() const {
+  std::vector<Entry> out;
+  for (std::size_t i = 0; i < impl_->entry_hits.size(); ++i) {
+    out.push_back({impl_->attacher->entry_name(i), impl_->entry_hits[i],
+                   impl_->attacher->is_entry_enabled(i)});
+  }
+  return out;
+}
+
+void Watcher::set_entry_enabled(std::size_t entry, bool enabled) {
+  if (impl_->attacher) impl_->attacher->set_entry_enabled(entry, enabled);
+}
+
+Watcher::Status Watcher::status() const {
+  Status out;
+  out.bpf = impl_->bpf_state;
+  out.target_count = impl_->targets.size();
+  out.candidate_count = impl_->discovery.size();
+  out.over_limit = impl_->over_limit + impl_->discovery.over_limit();
+  if (!impl_->meter) return out;
+  const bpf::Meter::Counters counters = impl_->meter->counters();
+  out.hits = counters.hits;
+  out.ring_full = counters.ring_full;
+  out.totals_full = counters.totals_full;
+  out.probe_count = impl_->attacher->probe_count();
+  out.file_count = impl_->attacher->file_count();
+  out.failed = impl_->attacher->failed();
+  out.link_count = impl_->meter->link_count();
+  return out;
+}
+
+std::vector<std::string> Watcher::problems() const {
+  std::vector<std::string> out = impl_->own_problems;
+  if (impl_->attacher) {
+    const auto& more = impl_->attacher->problems();
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+}  // namespace kansoku::capture

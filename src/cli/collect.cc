@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cli/collect_text.h"
+#include "cli/commands.h"
+#include "cli/nats_options.h"
+#include "cli/wiring.h"
+#include "common/parse.h"
+#include "fleet/collector.h"
+#include "sys/clock.h"
+
+namespace kansoku::cli {
+namespace {
+
+constexpr Nanos kTurn = std::chrono::milliseconds{200};  // signals are looked at as often
+constexpr Nanos kProgressEvery = std::chrono::seconds{1};
+constexpr Nanos kEveryMin = std::chrono::milliseconds{100};
+
+class Collect final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    nats_.declare(app);
+    app.add_option("--every", every_, "time from one report to the next")->capture_default_str();
+    app.add_option("--for", for_,
+                   "stop after this time, e.g. 10m; the last report is printed then");
+    app.add_flag("--once", once_, "stop after the first report");
+    app.add_option("--feature", features_, "features to show (text only) [the first of each job]")
+        ->delimiter(',');
+    app.add_flag("--json", json_,
+                 "print a line of JSON a report (schema kansoku.collect/1, docs/formats/fleet.md)");
+    app.add_flag("-q,--quiet", quiet_, "no status line");
+    app.footer(
+        "Agents publish a summary a minute (docs/collect.md). Quantiles reach 15 minutes back; a\n"
+        "host that is silent for 3 minutes is lost. Start it before or after the agents, and\n"
+        "several at once. Exit status: 0, or 1 if the server was never reached.");
+  }
+
+  int run() override {
+    const auto every = parse_duration(every_);
+    const auto duration = for_.empty() ? std::optional(Nanos::max()) : parse_duration(for_);
+    if (!every || *every < kEveryMin || !duration)
+      return report(Error{Code::kUnsupported, "collect: malformed --every or --for",
+                          "a time such as 10s, 500ms or 2m"});
+    const auto options = nats_.options();
+    if (!options) return report(options.error());
+    auto bus = fleet::connect_nats(*options, clock_);
+    if (!bus) return report(bus.error());
+    const auto subscribed =
+        (*bus)->subscribe(fleet::kSummarySubjects, [this](const fleet::BusMessage& message) {
+          // What is refused is counted in the report.
+          static_cast<void>(collector_.add(as_bytes(message.bytes), now()));
+        });
+    if (!subscribed) return report(subscribed.error());
+    install_signal_counter();
+    return loop(**bus, *every, *duration);
+  }
+
+ private:
+  [[nodiscard]] fleet::CollectorTime now() const { return {clock_.now(), sys::wall_time_ns()}; }
+
+  int loop(fleet::Bus& bus, Nanos every, Nanos duration) {
+    const BootTime begin = clock_.now();
+    const BootTime end = duration == Nanos::max() ? BootTime::max() : begin + duration;
+    BootTime next_report = begin + every, next_progress = begin;
+    bool was_connected = false;
+    while (true) {
+      const BootTime until = std::min(next_report, end);
+      bus.poll(std::clamp(until - clock_.now(), Nanos{}, kTurn));
+      const fleet::BusStatus status = bus.status();
+      was_connected = was_connected || status.connects > 0;
+      const bool is_over = signal_count() > 0 || clock_.now() >= end;
+      if (clock_.now() >= next_progress && !quiet_) {
+        progress(status);
+        next_progress = clock_.now() + kProgressEvery;
+      }
+      if (!is_over && clock_.now() < next_report) continue;
+      if (!was_connected && (is_over || once_))
+        return this->report(
+            Error{Code::kUnavailable,
+                  fmt::format("collect from {}: {}", nats_.place(),
+                              status.last_error.empty() ? "no answer" : status.last_error),
+                  "is nats-server running there? see docs/collect.md"});
+      print(status);
+      if (is_over || once_) return kExitOk;
+      next_report = std::max(next_report + every, clock_.now());
+    }
+  }
+
+  /// Ends the status line first, where there is one.
+  int report(const Error& error) {
+    end_line();
+    return cli::report(error);
+  }
+
+  void end_line() {
+    if (has_line_) fmt::print(stderr, "\r\x1b[K");
+    has_line_ = false;
+  }
+
+  /// On a terminal one line that is written over, else a line for each change of the connection.
+  void progress(const fleet::BusStatus& status) {
+    const std::string text =
+        status.is_connected ? fmt::format("connected to {}", nats_.place())
+                            : fmt::format("no connection to {}{}{}; trying again", nats_.place(),
+                                          status.last_error.empty() ? "" : ": ", status.last_error);
+    if (isatty(STDERR_FILENO) == 1) {
+      fmt::print(stderr, "\r\x1b[Kkansoku: {}, {} messages", text, status.received);
+      std::fflush(stderr);
+      has_line_ = true;
+    } else if (text != last_progress_) {
+      fmt::print(stderr, "kansoku: {}\n", text);
+    }
+    last_progress_ = text;
+  }
+
+  void print(const fleet::BusStatus& status) {
+    end_line();
+    const fleet::FleetReport picture = collector_.report(now());
+    if (json_) {
+      fmt::print("{}\n", picture.to_json()
+                             .set("bus", Json::object()
+                                             .set("connected", status.is_connected)
+                                             .set("connects", status.connects)
+                                             .set("received", status.received)
+                                             .set("dropped", status.dropped_incoming))
+                             .dump());
+    } else {
+      fmt::print("{}", collect_text(picture, features_));
+      if (status.dropped_incoming > 0)
+        fmt::print("{} messages came faster than they were read\n", status.dropped_incoming);
+      fmt::print("\n");
+    }
+    std::fflush(stdout);
+  }
+
+  NatsArguments nats_;
+  std::string every_{"60s"}, for_;
+  std::vector<std::string> features_;
+  bool once_{false}, json_{false}, quiet_{false};
+  sys::RealClock clock_;
+  fleet::Collector collector_;
+  std::string last_progress_;
+  bool has_line_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_collect() {
+  return std::make_unique<Collect>();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/detect_replay.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "cli/simulate_files.h"
+#include "cli/watch_client.h"
+#include "detect/detector.h"
+#include "detect/feature.h"
+#include "sys/fd.h"
+
+namespace kansoku::cli {
+namespace {
+
+/// Where each known feature stands in the table; -1: nowhere.
+std::vector<int> columns_of(const detect::Table& table) {
+  std::vector<int> out;
+  for (const detect::Feature& feature : detect::known_features()) {
+    int found = -1;
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (table.columns[c].name == feature.name) found = static_cast<int>(c);
+    }
+    out.push_back(found);
+  }
+  return out;
+}
+
+detect::Window window_of(const detect::Table& table, std::size_t row,
+                         const std::vector<int>& columns) {
+  detect::Window window;
+  window.rank = table.ranks[row];
+  for (const int column : columns) {
+    window.values.push_back(column < 0 ? std::numeric_limits<double>::quiet_NaN()
+                                       : table.row(row)[static_cast<std::size_t>(column)]);
+  }
+  return window;
+}
+
+void print(const trace::IncidentRecord& incident, bool json) {
+  if (json) {
+    fmt::print("{}\n", incident.to_json().dump());
+    return;
+  }
+  fmt::print("{} UTC  {}  {}  {}: {}\n", wall_text(incident.begin_ns), incident.id.substr(0, 8),
+             incident.end_ns == 0
+                 ? "open"
+                 : fmt::format("{:.0f} s",
+                               static_cast<double>(incident.end_ns - incident.begin_ns) * 1e-9),
+             incident.kind, incident.summary);
+}
+
+Result<detect::Detector> make_detector(const ReplayOptions& options) {
+  detect::DetectorOptions detecting;
+  detecting.job = options.table.job.empty() ? "recorded" : options.table.job;
+  detecting.window = options.window;
+  detecting.learn_time = options.learn_time;
+  detecting.alarms_per_day = options.alarms_per_day;
+  detecting.seed = options.seed;
+  std::optional<detect::JobModel> model;
+  if (!options.model.empty()) {
+    TRY(const std::string text, read_text(options.model));
+    TRY(auto read, detect::JobModel::from_text(text));
+    model.emplace(std::move(read));
+  }
+  return detect::Detector::create(detect::known_features(), std::move(detecting), std::move(model));
+}
+
+}  // namespace
+
+Result<std::size_t> replay_windows(const ReplayOptions& options) {
+  TRY(const std::string text, read_text(options.path == "-" ? "/dev/stdin" : options.path));
+  TRY(const detect::Table table, detect::read_table(text, options.path, options.table));
+  TRY(auto detector, make_detector(options));
+  const auto columns = columns_of(table);
+  std::map<double, std::vector<std::size_t>> by_time;
+  for (std::size_t row = 0; row < table.rows(); ++row)
+    by_time[table.times[row]].push_back(row);
+  std::set<std::string> ids;
+  const auto tell = [&](const std::vector<trace::IncidentRecord>& incidents) {
+    for (const trace::IncidentRecord& incident : incidents) {
+      ids.insert(incident.id);
+      print(incident, options.json);
+    }
+  };
+  std::int64_t wall_ns = 0;
+  std::vector<detect::Window> windows;
+  for (const auto& [time, rows] : by_time) {
+    windows.clear();
+    for (const std::size_t row : rows)
+      windows.push_back(window_of(table, row, columns));
+    wall_ns = static_cast<std::int64_t>(std::llround(time * 1e6)) * 1000;
+    tell(detector.on_windows(wall_ns, windows));
+  }
+  tell(detector.finish(wall_ns));
+  const auto status = detector.status();
+  fmt::print(stderr,
+             "kansoku: {} moments, {} windows judged, {} flagged; threshold {:.0f}; implied false "
+             "alarms a day {:.2g} [{:.2g}, {:.2g}]\n",
+             by_time.size(), status.windows, status.flagged, status.threshold,
+             status.alarms_per_day, status.alarms_low, status.alarms_high);
+  if (!options.save.empty()) {
+    if (detector.model() == nullptr) {
+      return Error{Code::kLimit, "replay: too few windows to learn a model",
+                   "shorten --learn, or record longer"};
+    }
+    TRY_VOID(sys::write_file(options.save, detector.model()->to_text()));
+  }
+  return ids.size();
+}
+
+}  // namespace kansoku::cli

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/watch_client.h"
+#include "common/parse.h"
+#include "detect/feature.h"
+#include "store/incident_log.h"
+#include "sys/clock.h"
+#include "trace/incident.h"
+
+namespace kansoku::cli {
+namespace {
+
+/// `kansoku incidents list|show|ack|false|true`: through the agent if one runs, else from its
+/// files.
+class Incidents final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    filter_.count_max = 100;
+    app.require_subcommand(1);
+    app.fallthrough();
+    app.add_option("--state", state_, "state folder of the agent")->capture_default_str();
+    list_ = app.add_subcommand("list", "incidents, latest last");
+    list_->add_option("--since", since_, "that ended no longer ago than this")
+        ->capture_default_str();
+    list_->add_option("--job", filter_.job, "of this job");
+    list_->add_option("--kind", filter_.kind, "of this kind");
+    list_->add_flag("--open", filter_.only_open, "that are not over");
+    list_->add_option("--count", filter_.count_max, "at most so many")->capture_default_str();
+    list_->add_flag("--json", json_, "one JSON line each (kansoku.watch_incident/1)");
+    show_ = app.add_subcommand("show", "one incident with its evidence");
+    show_->add_option("id", id_, "its id, or the first digits of it")->required();
+    show_->add_flag("--json", json_, "as JSON");
+    for (const auto& [name, what] : kLabels) {
+      CLI::App* label = app.add_subcommand(name, what);
+      label->add_option("id", id_, "its id, or the first digits of it")->required();
+      labels_.push_back(label);
+    }
+    app.footer(
+        "The next refresh of a job's model learns the windows of a false incident as normal and\n"
+        "leaves out those of a true or acknowledged one.\n"
+        "Examples:\n"
+        "  kansoku incidents list --since 1d\n"
+        "  kansoku incidents show 3f2a\n"
+        "  kansoku incidents false 3f2a");
+  }
+
+  int run() override {
+    if (list_->parsed()) return run_list();
+    const auto incident = find();
+    if (!incident) return report(incident.error());
+    if (show_->parsed()) {
+      if (json_) {
+        fmt::print("{}\n", incident->to_json().dump(2));
+      } else {
+        show(*incident);
+      }
+      return kExitOk;
+    }
+    for (const CLI::App* label : labels_) {
+      if (!label->parsed()) continue;
+      if (const auto done = set_label(incident->id, label->get_name()); !done)
+        return report(done.error());
+      fmt::print("{} labelled {}\n", incident->id, label->get_name());
+    }
+    return kExitOk;
+  }
+
+ private:
+  static constexpr std::array<std::pair<const char*, const char*>, 3> kLabels{
+      {{"ack", "seen: somebody looks into it"},
+       {"false", "nothing was wrong: learn it as normal"},
+       {"true", "something was wrong"}}};
+
+  /// A log that nobody serves is read as it lies there.
+  Result<std::vector<trace::IncidentRecord>> read(const store::IncidentFilter& filter) const {
+    const auto answer =
+        ask_agent(state_, Json::object()
+                              .set("do", "incidents")
+                              .set("since_ns", std::to_string(filter.since_ns))
+                              .set("job", filter.job)
+                              .set("kind", filter.kind)
+                              .set("open", filter.only_open)
+                              .set("count", static_cast<std::uint64_t>(filter.count_max)));
+    std::vector<trace::IncidentRecord> out;
+    if (answer) {
+      const Json list = answer->at("incidents");
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        TRY(auto incident, trace::IncidentRecord::from_json(list.at(i)));
+        out.push_back(std::move(incident));
+      }
+      return out;
+    }
+    if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
+      return answer.error();
+    TRY(const auto log, store::IncidentLog::open(state_ + "/incidents.jsonl", {}));
+    TRY(auto page, log.incidents(filter));
+    return std::move(page.incidents);
+  }
+
+  Result<trace::IncidentRecord> find() const {
+    store::IncidentFilter all;
+    all.count_max = 10'000;
+    TRY(const auto incidents, read(all));
+    const trace::IncidentRecord* found = nullptr;
+    for (const auto& incident : incidents) {
+      if (incident.id.compare(0, id_.size(), id_) != 0) continue;
+      if (found != nullptr)
+        return Error{Code::kUnsupported, fmt::format("incident {}: several begin so", id_)};
+      found = &incident;
+    }
+    if (found != nullptr) return *found;
+    return Error{Code::kNotFound, fmt::format("incident {}: not known", id_),
+                 "`kansoku incidents list` shows them"};
+  }
+
+  Result<void> set_label(const std::string& id, const std::string& label) const {
+    const auto answer =
+        ask_agent(state_, Json::object().set("do", "label").set("id", id).set("label", label));
+    if (answer) return {};
+    if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
+      return answer.error();
+    TRY(auto log, store::IncidentLog::open(state_ + "/incidents.jsonl", {}));
+    return log.label(id, label);
+  }
+
+  int run_list() {
+    const auto since = parse_duration(since_);
+    if (!since) {
+      return report({Code::kUnsupported, fmt::format("read --since {}: not a time", since_),
+                     "e.g. 12h, 30m"});
+    }
+    filter_.since_ns = sys::wall_time_ns() - since->count();
+    const auto incidents = read(filter_);
+    if (!incidents) return report(incidents.error());
+    for (const auto& incident : *incidents) {
+      if (json_) {
+        fmt::print("{}\n", incident.to_json().dump());
+        continue;
+      }
+      const std::string length =
+          incident.end_ns == 0
+              ? "open"
+              : fmt::format("{:.0f} s",
+                            static_cast<double>(incident.end_ns - incident.begin_ns) * 1e-9);
+      fmt::print("{}  {} UTC  {:>7}  {}  {}{}\n    {}\n", incident.id.substr(0, 8),
+                 wall_text(incident.begin_ns), length, incident.job, incident.kind,
+                 incident.label.empty() ? "" : " [" + incident.label + "]", incident.summary);
+    }
+    if (incidents->empty() && !json_) fmt::print("no incidents in the last {}\n", since_);
+    return kExitOk;
+  }
+
+  static void show(const trace::IncidentRecord& incident) {
+    fmt::print("{} on {}: {}\n", incident.id, incident.host, incident.kind);
+    fmt::print("job      {}\n", incident.job);
+    fmt::print("begin    {} UTC\n", wall_text(incident.begin_ns));
+    fmt::print("end      {}\n",
+               incident.end_ns == 0 ? "open" : wall_text(incident.end_ns) + " UTC");
+    if (!incident.ranks.empty()) fmt::print("ranks    {}\n", fmt::join(incident.ranks, ", "));
+    fmt::print("tests    {}\n", fmt::join(incident.tests, ", "));
+    fmt::print("score    {:.1f} nats above the threshold in {} windows\n", incident.score,
+               incident.window_count);
+    if (!incident.label.empty()) fmt::print("label    {}\n", incident.label);
+    fmt::print("\n{}\n\n", incident.summary);
+    for (const trace::Evidence& evidence : incident.evidence) {
+      fmt::print("  {:<24} {:>12} -> {:<12} {:>3.0f} % of the score ({})\n", evidence.feature,
+                 detect::format_value(evidence.normal, evidence.unit),
+                 detect::format_value(evidence.seen, evidence.unit), evidence.share * 100,
+                 evidence.layer);
+    }
+    if (!incident.suggestion.empty()) fmt::print("\nnext: {}\n", incident.suggestion);
+  }
+
+  std::string state_{kStateFolder}, since_{"24h"}, id_;
+  store::IncidentFilter filter_;
+  CLI::App* list_{nullptr};
+  CLI::App* show_{nullptr};
+  std::vector<CLI::App*> labels_;
+  bool json_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_incidents() {
+  return std::make_unique<Incidents>();
+}
+
+}  // namespace kansoku::cli

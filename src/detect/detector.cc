@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detect/detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "detect/internal/tail.h"
+#include "detect/internal/watch_state.h"
+#include "detect/run_score.h"
+#include "stats/summary.h"
+
+namespace kansoku::detect {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMembersMax = 1024;
+constexpr std::size_t kLearnRowsMax = 200'000;
+constexpr std::int64_t kGapWindows = 30;           // without data: histories begin anew
+constexpr std::size_t kQuietWindows = 10;          // that end an incident
+constexpr std::int64_t kPauseNs = 20'000'000'000;  // a restart within it is the same incident
+constexpr std::size_t kPendingWindows = 60;        // before a window counts as healthy
+constexpr std::size_t kRefreshFirst = 600, kRefreshLast = 4800;  // windows; doubling in between
+constexpr std::int64_t kGoneWindows = 300;
+constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200;
+constexpr double kRefreshShare = 0.3;
+constexpr int kPeerStreak = 2;
+constexpr double kForTheWorse = 2;   // spreads
+constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
+constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
+constexpr double kPaceSlower = 1.10, kPaceSpreads = 3;
+constexpr std::size_t kKeptIncidents = 16;
+constexpr double kNanosOfDay = 86400e9;
+
+}  // namespace
+
+struct Detector::Impl {
+  std::vector<Column> columns;
+  std::vector<int> worse;  // of each column, as in Feature
+  DetectorOptions options;
+  State state{State::kLearning};
+  std::int64_t last_ns{std::numeric_limits<std::int64_t>::min()};
+  std::uint64_t windows{0}, flagged{0}, skipped{0}, refreshes{0};
+
+  Table learning;
+  std::size_t learnt_windows{0};
+
+  std::optional<Scorer> scorer;
+  std::map<MemberKey, Member> members;
+  std::map<MemberKey, std::vector<double>> offsets;  // by column
+  AlarmCounts counts;
+  std::size_t counts_for{0};  // members that they were chosen for
+  double healthy_flags{0}, healthy_points{0};
+  std::size_t pace{0};
+  std::deque<double> paces;
+  double pace_cut{0};
+
+  std::optional<OpenIncident> open;
+  std::optional<OpenIncident> ended;  // for the pause
+  struct Kept {
+    std::string id, label;
+    std::vector<double> rows;
+  };
+  std::deque<Kept> kept;
+  std::map<std::size_t, trace::IncidentRecord> growth;  // by column
+
+  std::deque<std::vector<double>> pending;  // rows of one time each
+  std::deque<std::vector<double>> healthy;  // rows
+  std::size_t since_refresh{0}, refresh_after{kRefreshFirst};
+
+  [[nodiscard]] std::size_t learn_windows() const {
+    const auto window = std::max<std::int64_t>(1, options.window.count());
+    return static_cast<std::size_t>(
+        std::max<std::int64_t>(40, options.learn_time.count() / window));
+  }
+  void learn(std::int64_t wall_ns, std::span<const Window> taken);
+  void finish_learning();
+  void start_watching(JobModel model);
+  void choose_alarm_counts();
+
+  std::vector<trace::IncidentRecord> watch(std::int64_t wall_ns, std::span<const Window> taken);
+  void score(std::int64_t wall_ns, const Window& window);
+  [[nodiscard]] bool has_event(std::span<const double> row) const;
+  [[nodiscard]] bool is_for_the_worse(std::span<const double> row) const;
+  std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
+  std::set<MemberKey> peer_alarms(const std::vector<MemberKey>& present);
+  bool job_alarm(const std::vector<MemberKey>& present);
+  void watch_growth(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
+  void tell_growth(std::int64_t wall_ns, std::size_t column, const Member& member,
+                   const std::optional<Growth>& found, std::vector<trace::IncidentRecord>& out);
+  void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
+  void end_incident(std::vector<trace::IncidentRecord>& out);
+  void keep_healthy(const std::vector<MemberKey>& present);
+  void forget_gone(std::int64_t wall_ns);
+  void refresh();
+  [[nodiscard]] Cube recent_cube(const std::vector<MemberKey>& present) const;
+};
+
+void Detector::Impl::learn(std::int64_t wall_ns, std::span<const Window> taken) {
+  for (const Window& window : taken) {
+    if (learning.rows() >= kLearnRowsMax) break;
+    learning.times.push_back(static_cast<double>(learnt_windows));
+    // Ranks of a table are 32 bits wide; a pid stands in where there is none.
+    learning.ranks.push_back(window.rank >= 0 ? window.rank : window.pid);
+    learning.values.insert(learning.values.end(), window.values.begin(), window.values.end());
+    Member& member = members[key_of(window)];
+    member.rank = window.rank;
+    member.pid = window.pid;
+  }
+  ++learnt_windows;
+  static_cast<void>(wall_ns);
+  if (learnt_windows >= learn_windows() && learning.rows() >= 40) finish_learning();
+}
+
+void Detector::Impl::finish_learning() {
+  ModelOptions fit;
+  fit.window_steps = kShortWindows;
+  fit.long_steps = kLongWindows;
+  fit.rows_max = 1500;
+  fit.components_max = 6;
+  fit.spread_min = kSpreadMin;
+  fit.blur = 1;
+  fit.seed = options.seed;
+  const double trials = kNanosOfDay / static_cast<double>(options.window.count()) *
+                        static_cast<double>(std::max<std::size_t>(1, members.size()));
+  // Ten in a thousand of five windows' triples: 10 p^3 a window of budget.
+  fit.flag_rate = std::clamp(std::cbrt(options.alarms_per_day / 2 / trials / 10), 5e-4, 5e-3);
+  fit.window_alpha = options.alarms_per_day / 4 / trials;
+  learning.columns = columns;
+  const auto cube = make_cube(learning);
+  JobModel::Key key = options.key;
+  if (key.command.empty()) {
+    key.command = options.job;
+    key.world_size = static_cast<std::int32_t>(members.size());
+  }
+  auto model = cube ? JobModel::fit(*cube, columns, fit, key) : Result<JobModel>(cube.error());
+  if (!model) {  // too little, or nothing that holds still: look longer
+    learning = Table{};
+    learnt_windows = 0;
+    return;
+  }
+  const Range steady{cube->steps() / 10, cube->steps()};
+  const auto all = peer_offsets(*cube, steady);
+  for (const auto& [member_key, member] : members) {
+    const std::int32_t id = member.rank >= 0 ? member.rank : member.pid;
+    const auto found = std::lower_bound(cube->ranks.begin(), cube->ranks.end(), id);
+    if (found == cube->ranks.end() || *found != id) continue;
+    const auto at = static_cast<std::ptrdiff_t>(
+        static_cast<std::size_t>(found - cube->ranks.begin()) * columns.size());
+    offsets[member_key].assign(all.begin() + at,
+                               all.begin() + at + static_cast<std::ptrdiff_t>(columns.size()));
+  }
+  JobModel::Parts parts = model->parts();
+  if (cube->ranks.size() >= 3) {
+    auto scales = peer_scales(*cube, columns, steady);
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const double middle = std::fabs(window_median(*cube, steady, c));
+      if (middle > 0) scales[c] = std::max(scales[c], kPeerShare * middle);
+    }
+    parts.peers = learn_peers(*cube, scales, windows_of(steady, kShortWindows, kShortWindows),
+                              fit.window_alpha, all);
+  }
+  auto whole = JobModel::from_parts(std::move(parts));
+  learning = Table{};
+  start_watching(whole ? std::move(*whole) : std::move(*model));
+}
+
+void Detector::Impl::start_watching(JobModel model) {
+  const JobModel::Parts& parts = model.parts();
+  pace = columns.size();
+  for (const std::string_view name : {"decode_mean", "step_mean"})
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      if (columns[c].name == name && parts.paces.size() == columns.size() &&
+          parts.paces[c].median > 0)
+        pace = c;
+  if (pace < columns.size()) {
+    const Pace& normal = parts.paces[pace];
+    pace_cut =
+        normal.median * std::max(kPaceSlower, 1 + kPaceSpreads * (normal.high / normal.median - 1));
+  }
+  healthy_flags = parts.measured_flags;
+  healthy_points = parts.measured_points;
+  scorer.emplace(std::move(model), options.seed);
+  members.clear();
+  counts_for = 0;
+  state = State::kWatching;
+}
+
+void Detector::Impl::choose_alarm_counts() {
+  const double per_day = kNanosOfDay / static_cast<double>(options.window.count());
+  counts_for = members.size();
+  counts = choose_counts(healthy_flags, healthy_points, scorer->model().parts().correlation,
+                         static_cast<double>(counts_for), per_day, options.alarms_per_day);
+}
+
+/// An error that hardware reports needs no statistics, unless it was there while all was well.
+bool Detector::Impl::has_event(std::span<const double> row) const {
+  const JobModel::Parts& parts = scorer->model().parts();
+  for (const Coordinate& coordinate : parts.coordinates) {
+    if (columns[coordinate.column].use != Use::kEvent) continue;
+    if (row[coordinate.column] > 0 && coordinate.value_of(0, columns[coordinate.column]) <= 0)
+      return true;
+  }
+  return false;
+}
+
+/// A job that runs faster than it did is no incident, however odd it is.
+bool Detector::Impl::is_for_the_worse(std::span<const double> row) const {
+  for (const Coordinate& coordinate : scorer->model().parts().coordinates) {
+    const double deviation = coordinate.of(row[coordinate.column], columns[coordinate.column]);
+    if (worse[coordinate.column] * deviation > kForTheWorse) return true;
+  }
+  return false;
+}
+
+void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
+  Member& member = members[key_of(window)];
+  member.rank = window.rank;
+  member.pid = window.pid;
+  member.last_ns = wall_ns;
+  Member::Recent recent;
+  recent.wall_ns = wall_ns;
+  recent.row = window.values;
+  recent.score = scorer->score(window.values);
+  recent.is_event = has_event(window.values);
+  recent.is_flagged =
+      recent.is_event || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
+  member.score = recent.score;
+  member.is_flagged = recent.is_flagged;
+  ++windows;
+  flagged += recent.is_flagged ? 1 : 0;
+  member.recent.push_back(std::move(recent));
+  if (member.recent.size() > kLongWindows) member.recent.pop_front();
+}
+
+std::set<MemberKey> Detector::Impl::event_alarms(const std::vector<MemberKey>& present) const {
+  std::set<MemberKey> out;
+  for (const MemberKey key : present) {
+    const Member& member = members.at(key);
+    std::size_t of_short = 0, of_long = 0;
+    for (std::size_t i = 0; i < member.recent.size(); ++i) {
+      if (!member.recent[member.recent.size() - 1 - i].is_flagged) continue;
+      of_short += i < kShortWindows ? 1 : 0;
+      ++of_long;
+    }
+    const bool is_event = !member.recent.empty() && member.recent.back().is_event;
+    if (is_event || of_short >= counts.of_short || of_long >= counts.of_long) out.insert(key);
+  }
+  return out;
+}
+
+Cube Detector::Impl::recent_cube(const std::vector<MemberKey>& present) const {
+  Cube out;
+  out.columns = columns.size();
+  for (std::size_t i = 0; i < present.size(); ++i)
+    out.ranks.push_back(static_cast<std::int32_t>(i));
+  out.values.assign(kShortWindows * present.size() * columns.size(), kNan);
+  for (std::size_t step = 0; step < kShortWindows; ++step)
+    out.times.push_back(static_cast<double>(step));
+  for (std::size_t r = 0; r < present.size(); ++r) {
+    const auto& recent = members.at(present[r]).recent;
+    for (std::size_t back = 0; back < std::min(kShortWindows, recent.size()); ++back) {
+      const auto& row = recent[recent.size() - 1 - back].row;
+      const std::size_t step = kShortWindows - 1 - back;
+      std::copy(row.begin(), row.end(),
+                out.values.begin() +
+                    static_cast<std::ptrdiff_t>((step * present.size() + r) * columns.size()));
+    }
+  }
+  return out;
+}
+
+std::set<MemberKey> Detector::Impl::peer_alarms(const std::vector<MemberKey>& present) {
+  std::set<MemberKey> out;
+  const PeerModel& peers = scorer->model().parts().peers;
+  if (peers.empty() || present.size() < 3) return out;
+  const Cube cube = recent_cube(present);
+  std::vector<double> taken_off;
+  for (const MemberKey key : present) {
+    const auto found = offsets.find(key);
+    if (found == offsets.end()) {
+      taken_off.insert(taken_off.end(), columns.size(), 0.0);
+    } else {
+      taken_off.insert(taken_off.end(), found->second.begin(), found->second.end());
+    }
+  }
+  PeerWindow entries = peer_window(cube, {0, kShortWindows}, peers.scales, taken_off);
+  for (std::size_t c = 0; c < columns.size(); ++c)
+    for (std::size_t r = 0; r < present.size() && !is_modelled(columns[c].use); ++r)
+      entries.entries[r * columns.size() + c] = {};
+  const PeerVerdict verdict = judge_peers(entries, present.size(), peers, false);
+  for (std::size_t r = 0; r < present.size(); ++r) {
+    Member& member = members.at(present[r]);
+    const bool stands_out =
+        member.recent.size() >= kShortWindows &&
+        std::find(verdict.ranks.begin(), verdict.ranks.end(), r) != verdict.ranks.end();
+    member.peer_streak = stands_out ? member.peer_streak + 1 : 0;
+    if (member.peer_streak >= kPeerStreak) out.insert(present[r]);
+  }
+  return out;
+}
+
+bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
+  if (pace == columns.size()) return false;
+  std::vector<double> values;
+  for (const MemberKey key : present)
+    if (const double value = members.at(key).recent.back().row[pace]; !std::isnan(value))
+      values.push_back(value);
+  if (values.empty()) return false;
+  paces.push_back(stats::median(values));
+  if (paces.size() > kLongWindows) paces.pop_front();
+  if (paces.size() < kLongWindows) return false;
+  // Three of four windows, so that a pause now and then is none.
+  const std::vector<double> last(paces.begin(), paces.end());
+  return stats::quantile(last, 0.25) > pace_cut;
+}
+
+void Detector::Impl::tell_growth(std::int64_t wall_ns, std::size_t column, const Member& member,
+                                 const std::optional<Growth>& found,
+                                 std::vector<trace::IncidentRecord>& out) {
+  const auto known = growth.find(column);
+  if (!found) {
+    if (known == growth.end()) return;
+    auto& ranks = known->second.pids;
+    if (std::find(ranks.begin(), ranks.end(), member.pid) == ranks.end()) return;
+    known->second.end_ns = wall_ns;
+    out.push_back(known->second);
+    growth.erase(known);
+    return;
+  }
+  trace::IncidentRecord& record = growth[column];
+  const bool is_new = record.id.empty();
+  if (is_new) {
+    record.host = options.host;
+    record.job = options.job;
+    record.begin_ns = found->begin_ns;
+    record.kind = "memory_growth";
+    record.id = trace::incident_id(options.host, options.job, record.begin_ns,
+                                   record.kind + "." + columns[column].name);
+    record.tests = {"growth"};
+  }
+  const bool is_known =
+      std::find(record.pids.begin(), record.pids.end(), member.pid) != record.pids.end();
+  if (!is_known) {
+    record.pids.push_back(member.pid);
+    if (member.rank >= 0) record.ranks.push_back(member.rank);
+  }
+  ++record.window_count;
+  record.evidence = {{columns[column].name, columns[column].unit,
+                      std::string(layer_name(columns[column].layer)), found->before, found->now,
+                      1}};
+  record.summary = fmt::format(
+      "{}: {} {} -> {}, growing by {} a minute",
+      record.ranks.empty() ? fmt::format("pid {}", fmt::join(record.pids, ", "))
+                           : fmt::format("rank {}", fmt::join(record.ranks, ", ")),
+      columns[column].name == "resident_bytes" ? "resident memory" : "memory on the device",
+      format_value(found->before, "bytes"), format_value(found->now, "bytes"),
+      format_value(found->bytes_per_second * 60, "bytes"));
+  record.suggestion = suggestion_of(record);
+  if (is_new || !is_known) out.push_back(record);
+}
+
+void Detector::Impl::watch_growth(std::int64_t wall_ns, MemberKey key,
+                                  std::vector<trace::IncidentRecord>& out) {
+  Member& member = members.at(key);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (columns[c].use != Use::kGrowth) continue;
+    GrowthTest& test = member.growth.try_emplace(c, GrowthOptions{}).first->second;
+    const std::uint64_t judged = test.judged();
+    const auto found = test.add(wall_ns, member.recent.back().row[c]);
+    if (test.judged() != judged) tell_growth(wall_ns, c, member, found, out);
+  }
+}
+
+void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed) {
+  if (ended && wall_ns - ended->last_ns <= kPauseNs) {
+    open = std::move(ended);
+    open->record().end_ns = 0;
+    open->quiet_windows = 0;
+  } else {
+    std::int64_t begin = wall_ns;
+    for (const MemberKey key : alarmed) {
+      const auto& recent = members.at(key).recent;
+      // Back over the flagged windows, with at most four that fit between two of them.
+      std::size_t quiet = 0;
+      for (auto it = recent.rbegin(); it != recent.rend() && quiet < kShortWindows; ++it) {
+        quiet = it->is_flagged ? 0 : quiet + 1;
+        if (it->is_flagged) begin = std::min(begin, it->wall_ns - options.window.count());
+      }
+    }
+    open.emplace(options, begin);
+    for (const MemberKey key : alarmed)
+      for (const Member::Recent& recent : members.at(key).recent)
+        if (recent.is_flagged && recent.wall_ns > begin && recent.wall_ns < wall_ns)
+          open->add(key, members.at(key), recent, *scorer);
+  }
+  ended.reset();
+  pending.clear();
+}
+
+void Detector::Impl::end_incident(std::vector<trace::IncidentRecord>& out) {
+  open->record().end_ns = open->last_ns;
+  out.push_back(open->record());
+  const std::string& id = open->record().id;
+  const auto known =
+      std::find_if(kept.begin(), kept.end(), [&](const Kept& one) { return one.id == id; });
+  if (known == kept.end()) {
+    kept.push_back({id, open->record().label, open->rows});
+  } else {
+    known->rows = open->rows;
+  }
+  if (kept.size() > kKeptIncidents) kept.pop_front();
+  ended = std::move(open);
+  open.reset();
+  for (auto& [key, member] : members) {  // what is told is not told again
+    for (Member::Recent& recent : member.recent)
+      recent.is_flagged = recent.is_event = false;
+    member.peer_streak = 0;
+  }
+}
+
+void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
+  std::vector<double> rows;
+  for (const MemberKey key : present) {
+    const Member::Recent& recent = members.at(key).recent.back();
+    rows.insert(rows.end(), recent.row.begin(), recent.row.end());
+    healthy_points += 1;
+    healthy_flags += recent.is_flagged ? 1 : 0;
+  }
+  pending.push_back(std::move(rows));
+  if (pending.size() <= kPendingWindows) return;
+  const std::vector<double> safe = std::move(pending.front());
+  pending.pop_front();
+  for (std::size_t i = 0; i + columns.size() <= safe.size(); i += columns.size()) {
+    const auto from = safe.begin() + static_cast<std::ptrdiff_t>(i);
+    healthy.emplace_back(from, from + static_cast<std::ptrdiff_t>(columns.size()));
+    if (healthy.size() > kHealthyRowsMax) healthy.pop_front();
+  }
+  if (++since_refresh >= refresh_after) refresh();
+}
+
+/// Processes that ended make room for others.
+void Detector::Impl::forget_gone(std::int64_t wall_ns) {
+  const std::int64_t limit = kGoneWindows * options.window.count();
+  for (auto it = members.begin(); it != members.end();) {
+    const bool is_gone = wall_ns - it->second.last_ns > limit;
+    it = is_gone ? members.erase(it) : std::next(it);
+  }
+}
+
+void Detector::Impl::refresh() {
+  since_refresh = 0;
+  refresh_after = std::min(2 * refresh_after, kRefreshLast);
+  std::vector<double> rows;
+  for (Kept& one : kept) {
+    if (one.label != "false") continue;
+    rows.insert(rows.end(), one.rows.begin(), one.rows.end());
+    one.rows.clear();
+  }
+  for (const auto& row : healthy)
+    rows.insert(rows.end(), row.begin(), row.end());
+  if (rows.size() < kRefreshRowsMin * columns.size()) return;
+  auto model = scorer->model().refresh(rows, kRefreshShare, options.seed + refreshes);
+  if (!model) return;
+  ++refreshes;
+  scorer.emplace(std::move(*model), options.seed);
+  choose_alarm_counts();
+}
+
+std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
+                                                         std::span<const Window> taken) {
+  std::vector<trace::IncidentRecord> out;
+  std::vector<MemberKey> present;
+  for (const Window& window : taken) {
+    if (members.size() >= kMembersMax && members.count(key_of(window)) == 0) {
+      ++skipped;
+      continue;
+    }
+    score(wall_ns, window);
+    present.push_back(key_of(window));
+  }
+  std::sort(present.begin(), present.end());
+  present.erase(std::unique(present.begin(), present.end()), present.end());
+  if (present.empty()) return out;
+  forget_gone(wall_ns);
+  if (members.size() != counts_for) choose_alarm_counts();
+  for (const MemberKey key : present)
+    watch_growth(wall_ns, key, out);
+  const auto events = event_alarms(present), peers = peer_alarms(present);
+  const bool is_job_slow = job_alarm(present);
+  const bool is_alarm = !events.empty() || !peers.empty() || is_job_slow;
+  bool is_restart = false;
+  if (!open && is_alarm) {
+    is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
+    std::set<MemberKey> alarmed = events;
+    alarmed.insert(peers.begin(), peers.end());
+    begin_incident(wall_ns, alarmed);
+  }
+  if (!open) {
+    keep_healthy(present);
+    return out;
+  }
+  bool is_alive = is_job_slow || !peers.empty();
+  for (const MemberKey key : present) {
+    const Member& member = members.at(key);
+    if (events.count(key) != 0) open->include(key, member, false);
+    if (peers.count(key) != 0) open->include(key, member, true);
+    // Where single windows do not stand out, the tests over many speak for the last one.
+    const bool is_event = open->has_test("event") || !events.empty();
+    const bool counts_here = member.is_flagged || (!is_event && peers.count(key) != 0) ||
+                             (is_job_slow && !is_event && peers.empty());
+    if (!counts_here) continue;
+    if (open->has(key) || is_job_slow) is_alive = true;
+    open->add(key, member, member.recent.back(), *scorer);
+  }
+  if (!events.empty()) open->add_test("event");
+  if (!peers.empty()) open->add_test("rank");
+  if (is_job_slow) open->add_test("job");
+  const bool is_new = open->record().id.empty();
+  if (open->update(columns, present.size()) || is_new || is_restart) out.push_back(open->record());
+  open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
+  if (open->quiet_windows >= kQuietWindows) end_incident(out);
+  return out;
+}
+
+Detector::Detector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Detector::Detector(Detector&&) noexcept = default;
+Detector& Detector::operator=(Detector&&) noexcept = default;
+Detector::~Detector() = default;
+
+Result<Detector> Detector::create(std::span<const Feature> features, DetectorOptions options,
+                                  std::optional<JobModel> model) {
+  if (options.window.count() <= 0 || !(options.alarms_per_day > 0))
+    return Error{Code::kUnsupported, "detector: the window or the alarm budget is not positive"};
+  auto impl = std::make_unique<Impl>();
+  for (const Feature& feature : features) {
+    impl->columns.push_back(column_of(feature));
+    impl->worse.push_back(feature.worse);
+  }
+  impl->options = std::move(options);
+  if (!model) return Detector(std::move(impl));
+  const auto& columns = model->parts().columns;
+  const auto is_same = [](const Column& a, const Column& b) {
+    return a.name == b.name && a.unit == b.unit && a.scale == b.scale;
+  };
+  if (!std::equal(columns.begin(), columns.end(), impl->columns.begin(), impl->columns.end(),
+                  is_same)) {
+    return Error{Code::kUnsupported, "detector: the stored model is of other features",
+                 "it was made by another version; let it be learnt anew"};
+  }
+  impl->start_watching(std::move(*model));
+  return Detector(std::move(impl));
+}
+
+std::vector<trace::IncidentRecord> Detector::on_windows(std::int64_t wall_ns,
+                                                        std::span<const Window> windows) {
+  Impl& self = *impl_;
+  if (wall_ns <= self.last_ns) {
+    self.skipped += windows.size();
+    return {};
+  }
+  std::vector<trace::IncidentRecord> out;
+  const bool has_past = self.last_ns != std::numeric_limits<std::int64_t>::min();
+  if (has_past && wall_ns - self.last_ns > kGapWindows * self.options.window.count()) {
+    if (self.open) self.end_incident(out);
+    for (auto& [key, member] : self.members) {
+      member.recent.clear();
+      member.peer_streak = 0;
+    }
+    self.paces.clear();
+  }
+  self.last_ns = wall_ns;
+  std::vector<Window> taken;
+  for (const Window& window : windows) {
+    if (window.values.size() != self.columns.size()) {
+      ++self.skipped;
+      continue;
+    }
+    taken.push_back(window);
+    for (double& value : taken.back().values)
+      if (!std::isfinite(value)) value = kNan;
+  }
+  if (self.state == State::kLearning) {
+    if (!taken.empty()) self.learn(wall_ns, taken);
+    return out;
+  }
+  auto told = self.watch(wall_ns, taken);
+  out.insert(out.end(), told.begin(), told.end());
+  return out;
+}
+
+std::vector<trace::IncidentRecord> Detector::finish(std::int64_t wall_ns) {
+  Impl& self = *impl_;
+  std::vector<trace::IncidentRecord> out;
+  if (self.open) self.end_incident(out);
+  for (auto& [column, record] : self.growth) {
+    record.end_ns = std::max(wall_ns, record.begin_ns);
+    out.push_back(record);
+  }
+  self.growth.clear();
+  return out;
+}
+
+bool Detector::label(std::string_view incident_id, std::string_view label) {
+  Impl& self = *impl_;
+  bool is_known = false;
+  if (self.open && self.open->record().id == incident_id) {
+    self.open->record().label = label;
+    is_known = true;
+  }
+  for (auto& [column, record] : self.growth) {
+    if (record.id != incident_id) continue;
+    record.label = label;
+    is_known = true;
+  }
+  for (Impl::Kept& one : self.kept) {
+    if (one.id != incident_id) continue;
+    one.label = label;
+    is_known = true;
+  }
+  return is_known;
+}
+
+Detector::Status Detector::status() const {
+  const Impl& self = *impl_;
+  Status out;
+  out.state = self.state;
+  out.learned = self.state == State::kWatching
+                    ? 1
+                    : std::min(1.0, static_cast<double>(self.learnt_windows) /
+                                        static_cast<double>(self.learn_windows()));
+  out.threshold = self.scorer ? self.scorer->model().parts().threshold : 0;
+  for (const auto& [key, member] : self.members)
+    out.ranks.push_back(
+        {member.rank, member.pid, self.scorer ? member.score : kNan, member.is_flagged});
+  out.alarms_per_day = self.counts.per_day;
+  out.alarms_low = self.counts.low;
+  out.alarms_high = self.counts.high;
+  out.windows = self.windows;
+  out.flagged = self.flagged;
+  out.skipped = self.skipped;
+  out.refreshes = self.refreshes;
+  if (self.open) out.open = self.open->record();
+  return out;
+}
+
+const JobModel* Detector::model() const {
+  return impl_->scorer ? &impl_->scorer->model() : nullptr;
+}
+
+}  // namespace kansoku::detect

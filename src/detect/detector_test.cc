@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detect/detector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "common/rng.h"
+
+namespace kansoku::detect {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kStart = 1'700'000'000'000'000'000, kSecond = 1'000'000'000;
+
+double normal(RandomStream& random) {
+  const double radius = std::sqrt(-2 * std::log(random.uniform()));
+  return radius * std::cos(6.283185307179586 * random.uniform());
+}
+/// Tails of a Student distribution with about four degrees of freedom.
+double heavy(RandomStream& random) {
+  double sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    const double one = normal(random);
+    sum += one * one;
+  }
+  return normal(random) / std::sqrt(sum / 4);
+}
+
+std::size_t at(std::string_view name) {
+  return static_cast<std::size_t>(feature_index(name));
+}
+
+/// A training job of some ranks: what one window of it looks like, second by second.
+class Job {
+ public:
+  explicit Job(int ranks, std::uint64_t seed = 1)
+      : detector(*Detector::create(known_features(), {.host = "h", .job = "j", .seed = seed})),
+        ranks_(ranks),
+        random_(seed, "test.job") {}
+
+  using Change = std::function<void(int second, Window& window)>;
+  /// `seconds` more; `change` may alter each window.
+  void go(int seconds, const Change& change = {}) {
+    for (int i = 0; i < seconds; ++i, ++second) {
+      const double pace = 0.2 * std::exp(0.01 * heavy(random_));
+      std::vector<Window> windows;
+      for (int r = 0; r < ranks_; ++r) {
+        windows.push_back(window_of(r, pace));
+        if (change) change(i, windows.back());
+      }
+      now_ns = kStart + second * kSecond;
+      for (trace::IncidentRecord& told : detector.on_windows(now_ns, windows))
+        all.push_back(std::move(told));
+    }
+  }
+  [[nodiscard]] std::set<std::string> ids() const {
+    std::set<std::string> out;
+    for (const trace::IncidentRecord& one : all)
+      out.insert(one.id);
+    return out;
+  }
+
+  Detector detector;
+  std::vector<trace::IncidentRecord> all;
+  std::int64_t second{0}, now_ns{0};
+
+ private:
+  Window window_of(int rank, double pace) {
+    Window out{rank, 100 + rank, std::vector<double>(known_features().size(), kNan)};
+    auto& values = out.values;
+    values[at("step_mean")] = pace;
+    values[at("step_rate")] = 1 / pace;
+    values[at("backward_mean")] = 0.5 * pace * std::exp(0.02 * heavy(random_));
+    values[at("collective_p99")] = 0.004 * std::exp(0.1 * heavy(random_));
+    values[at("collective_mean")] = 0.002 * std::exp(0.05 * heavy(random_));
+    values[at("cpu_cores")] = 1.1 * std::exp(0.02 * heavy(random_));
+    values[at("cpu_wait")] = 0.02 * std::fabs(heavy(random_));
+    values[at("tcp_retransmits")] = random_.uniform() < 0.05 ? 1 : 0;
+    values[at("resident_bytes")] = 2e9 + 1e6 * normal(random_);
+    return out;
+  }
+
+  int ranks_;
+  RandomStream random_;
+};
+
+TEST(Detector, LearnsThenTellsAFaultOnOneRankWithinFiveSeconds) {
+  Job job(4);
+  job.go(299);
+  EXPECT_EQ(job.detector.status().state, Detector::State::kLearning);
+  EXPECT_EQ(job.detector.model(), nullptr);
+  job.go(301);
+  ASSERT_EQ(job.detector.status().state, Detector::State::kWatching);
+  ASSERT_NE(job.detector.model(), nullptr);
+  EXPECT_THAT(job.all, testing::IsEmpty());
+  const std::int64_t begin = job.now_ns;
+  const auto fault = [](int, Window& window) {
+    if (window.rank != 2) return;
+    window.values[at("tcp_retransmits")] = 210;
+    window.values[at("collective_p99")] = 0.038;
+  };
+  job.go(5, fault);
+  ASSERT_FALSE(job.all.empty());
+  job.go(25, fault);
+  const trace::IncidentRecord told = job.all.back();
+  EXPECT_EQ(told.kind, "communication_inefficiency");
+  EXPECT_THAT(told.ranks, testing::ElementsAre(2));
+  EXPECT_THAT(told.pids, testing::ElementsAre(102));
+  EXPECT_EQ(told.begin_ns, begin);
+  EXPECT_EQ(told.end_ns, 0);
+  EXPECT_THAT(told.summary, testing::HasSubstr("rank 2"));
+  EXPECT_THAT(told.summary, testing::HasSubstr("TCP retransmits"));
+  EXPECT_THAT(told.summary, testing::HasSubstr("CPU normal"));
+  EXPECT_THAT(told.suggestion, testing::HasSubstr("--pid 102"));
+  job.go(60);
+  EXPECT_EQ(job.all.back().end_ns, begin + 30 * kSecond);
+  EXPECT_EQ(job.ids().size(), 1U);
+  EXPECT_FALSE(job.detector.status().open.has_value());
+}
+
+TEST(Detector, WhoTheOthersWaitForIsNamed) {
+  Job job(4);
+  job.go(600);
+  // All ranks are slow; the victims wait in backward, the culprit in its input.
+  job.go(30, [](int, Window& window) {
+    window.values[at("step_mean")] = 1.2;
+    window.values[at("step_rate")] = 0.8;
+    if (window.rank == 3) {
+      window.values[at("cpu_wait")] = 0.9;
+    } else {
+      window.values[at("backward_mean")] = 1.1;
+      window.values[at("collective_p99")] = 1.0;
+    }
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(3));
+  EXPECT_THAT(job.all.back().pids, testing::ElementsAre(103));
+}
+
+TEST(Detector, AJobThatRunsFasterIsNoIncident) {
+  Job job(2);
+  job.go(600);
+  job.go(120, [](int, Window& window) {
+    for (const char* time : {"step_mean", "backward_mean", "collective_p99", "collective_mean"})
+      window.values[at(time)] *= 0.4;
+    window.values[at("step_rate")] *= 2.5;
+    window.values[at("cpu_cores")] *= 2;  // follows from the pace
+  });
+  EXPECT_THAT(job.all, testing::IsEmpty());
+}
+
+TEST(Detector, AnErrorThatHardwareReportsIsToldAtOnce) {
+  Job job(2);
+  const auto healthy = [](int, Window& window) { window.values[at("gpu_xid")] = 0; };
+  job.go(600, healthy);
+  job.go(1, [](int, Window& window) { window.values[at("gpu_xid")] = window.rank == 1 ? 1 : 0; });
+  ASSERT_EQ(job.all.size(), 1U);
+  EXPECT_EQ(job.all[0].kind, "hardware_fault");
+  EXPECT_THAT(job.all[0].ranks, testing::ElementsAre(1));
+}
+
+TEST(Detector, ARestartWithinThePauseIsTheSameIncidentALaterOneIsNot) {
+  Job job(4);
+  const auto fault = [](int, Window& window) {
+    if (window.rank == 1) window.values[at("cpu_wait")] = 1.5;
+  };
+  job.go(600);
+  job.go(10, fault);
+  job.go(12);
+  job.go(10, fault);
+  job.go(100);
+  EXPECT_EQ(job.ids().size(), 1U);
+  job.go(10, fault);
+  job.go(100);
+  EXPECT_EQ(job.ids().size(), 2U);
+  EXPECT_EQ(job.all.back().kind, "resource_contention");
+}
+
+TEST(Detector, AHealthyDayIsQuietWhateverItsTails) {
+  Job job(2);
+  job.go(86'400);
+  EXPECT_LE(job.ids().size(), 1U);
+  const auto status = job.detector.status();
+  EXPECT_GT(status.refreshes, 5U);
+  EXPECT_LE(status.alarms_per_day, 1);
+  EXPECT_LE(status.alarms_low, status.alarms_per_day);
+  EXPECT_GE(status.alarms_high, status.alarms_per_day);
+}
+
+TEST(Detector, RareOutliersMakeNoAlarmInAMillionWindows) {
+  auto detector = *Detector::create(known_features(), {.host = "h", .job = "j"});
+  RandomStream random(7, "test.outliers");
+  Window window{-1, 4711, std::vector<double>(known_features().size(), kNan)};
+  std::size_t told = 0;
+  for (std::int64_t second = 0; second < 1'000'000; ++second) {
+    const double outlier = random.uniform() < 0.005 ? 3 : 1;
+    window.values[at("step_mean")] = 0.2 * outlier * std::exp(0.02 * normal(random));
+    window.values[at("cpu_cores")] = 1.1 * std::exp(0.02 * normal(random));
+    told += detector.on_windows(kStart + second * kSecond, std::span(&window, 1)).size();
+  }
+  EXPECT_EQ(told, 0U);
+  EXPECT_GT(detector.status().flagged, 4000U);
+}
+
+TEST(Detector, OutliersInThreeOfTenWindowsOfOneRankAreOneAlarm) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    Job job(8, seed);
+    job.go(600);
+    RandomStream random(seed, "test.burst");
+    job.go(40, [&](int, Window& window) {
+      if (window.rank == 5 && random.uniform() < 0.3) window.values[at("collective_p99")] = 0.05;
+    });
+    job.go(100);
+    EXPECT_EQ(job.ids().size(), 1U) << "seed " << seed;
+    ASSERT_FALSE(job.all.empty());
+    EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(5)) << "seed " << seed;
+  }
+}
+
+TEST(Detector, ARampOfOnePerMilleIsFoundThoughTheMixtureAdapts) {
+  Job job(2);
+  job.go(1200);
+  ASSERT_THAT(job.all, testing::IsEmpty());
+  job.go(500, [](int second, Window& window) {
+    const double factor = std::pow(1.001, second);
+    for (const char* name : {"step_mean", "backward_mean"})
+      window.values[at(name)] *= factor;
+    window.values[at("step_rate")] /= factor;
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_THAT(job.all.back().tests, testing::Contains("job"));
+}
+
+TEST(Detector, PhasesOfTheLearningTimeAreNormalLater) {
+  Job job(2);
+  const auto evaluates = [&](int, Window& window) {
+    if (job.second % 100 >= 10) return;
+    window.values[at("step_mean")] = kNan;
+    window.values[at("step_rate")] = 0;
+    window.values[at("backward_mean")] = kNan;
+    window.values[at("cpu_cores")] *= 0.6;
+  };
+  job.go(4000, evaluates);
+  EXPECT_THAT(job.all, testing::IsEmpty());
+}
+
+TEST(Detector, SteadyGrowthOfMemoryIsTold) {
+  Job job(2);
+  job.go(1800);
+  ASSERT_THAT(job.all, testing::IsEmpty());
+  job.go(1200, [](int second, Window& window) {
+    if (window.rank == 1) window.values[at("resident_bytes")] += 1e6 * second;
+  });
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_EQ(job.all.back().kind, "memory_growth");
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
+  EXPECT_THAT(job.all.back().summary, testing::HasSubstr("MB a minute"));
+  EXPECT_GT(job.all.back().evidence.at(0).seen, job.all.back().evidence.at(0).normal + 64e6);
+}
+
+TEST(Detector, AStoppedProcessIsSaidToBeStopped) {
+  Job job(4);
+  const auto runs = [](int, Window& window) { window.values[at("stopped_share")] = 0; };
+  job.go(600, runs);
+  job.go(10, [](int, Window& window) {
+    const bool is_stopped = window.rank == 3;
+    window.values[at("stopped_share")] = is_stopped ? 1 : 0;
+    if (is_stopped) window.values[at("cpu_cores")] = 0;
+    window.values[at("step_rate")] = 0;
+    window.values[at("step_mean")] = kNan;
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(3));
+  EXPECT_THAT(job.all.back().summary, testing::HasSubstr("stopped by a signal"));
+}
+
+TEST(Detector, OddInputIsCountedAndHarmless) {
+  Job job(3);
+  job.go(400);
+  const auto before = job.detector.status().skipped;
+  Window window{0, 100, std::vector<double>(3, 1.0)};
+  EXPECT_TRUE(job.detector.on_windows(kStart - 5, std::span(&window, 1)).empty());  // back in time
+  EXPECT_TRUE(job.detector.on_windows(job.now_ns + 1, std::span(&window, 1)).empty());  // too short
+  EXPECT_EQ(job.detector.status().skipped, before + 2);
+  EXPECT_TRUE(job.detector.on_windows(job.now_ns + 2, {}).empty());
+  job.go(20, [](int second, Window& odd) {
+    odd.pid = 1000 + second;  // a new process each second, without a rank
+    odd.rank = -1;
+    const double kinds[]{kNan, -1e300, std::numeric_limits<double>::infinity()};
+    for (double& value : odd.values)
+      value = kinds[second % 3];
+  });
+  job.second += 100'000;  // the machine slept
+  job.go(400);
+  EXPECT_LE(job.detector.status().ranks.size(), 3U);
+}
+
+TEST(Detector, SameWindowsSameBytes) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 2; ++i) {
+    Job job(4, 9);
+    job.go(1500);
+    job.go(20, [](int, Window& window) {
+      if (window.rank == 0) window.values[at("cpu_wait")] = 2;
+    });
+    job.go(60);
+    std::string text = job.detector.model()->to_text();
+    for (const trace::IncidentRecord& one : job.all)
+      text += one.to_json().dump();
+    texts.push_back(text);
+    EXPECT_FALSE(job.all.empty());
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(Detector, AStoredModelWatchesFromTheFirstWindow) {
+  Job first(4);
+  first.go(400);
+  const auto stored = JobModel::from_text(first.detector.model()->to_text());
+  ASSERT_TRUE(stored.has_value()) << stored.error().what;
+  Job second(4, 2);
+  second.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
+  EXPECT_EQ(second.detector.status().state, Detector::State::kWatching);
+  second.go(10, [](int, Window& window) {
+    if (window.rank == 2) window.values[at("cpu_wait")] = 2;
+  });
+  ASSERT_FALSE(second.all.empty());
+  EXPECT_THAT(second.all.back().ranks, testing::ElementsAre(2));
+  const auto other = Detector::create(known_features().first(5), {}, *stored);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_EQ(other.error().code, Code::kUnsupported);
+}
+
+TEST(Detector, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {
+  Job job(2);
+  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
+  job.go(600);
+  job.go(100, other);
+  job.go(30);
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_FALSE(job.detector.label("0000000000000000", "false"));
+  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  const auto refreshes = job.detector.status().refreshes;
+  job.go(1500);
+  ASSERT_GT(job.detector.status().refreshes, refreshes);
+  job.go(100, other);
+  EXPECT_EQ(job.ids().size(), 1U);
+}
+
+}  // namespace
+}  // namespace kansoku::detect

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kansoku::detect {
+
+enum class Layer : std::uint8_t { kPython, kTorch, kCuda, kCollective, kInference, kGpu, kHost };
+/// "python", "torch", "cuda", "collective", "inference", "gpu", "host".
+[[nodiscard]] std::string_view layer_name(Layer layer);
+
+/// How a value becomes a coordinate, before robust scaling.
+enum class Scale : std::uint8_t {
+  kLog,     // ln(value + floor): durations, rates, bytes
+  kLinear,  // shares, temperatures, clocks
+};
+
+/// What a feature is for.
+enum class Use : std::uint8_t {
+  kModelled,  // a coordinate of the mixture
+  kEvent,     // the same; and where health has none, a single one is told at once
+  kGrowth,    // looked at for steady growth only: resident memory, memory on the device
+  kShown,     // shown and kept, in no test
+};
+
+/// One number per window, process and rank.
+struct Feature {
+  std::string_view name;  // snake_case; the column of tables, the name of metrics
+  std::string_view
+      unit;  // "s", "1/s", "bytes", "bytes/s", "ratio", "celsius", "watts", "hertz", ""
+  Layer layer{Layer::kHost};
+  Scale scale{Scale::kLog};
+  Use use{Use::kModelled};
+  double floor{0};  // in the unit: differences below it mean nothing. Also the floor of its scale
+  int worse{0};     // +1: more is worse; -1: less is; 0: it follows from what the job does
+  std::string_view meaning;
+};
+
+/// Whether it is a coordinate of the mixture.
+[[nodiscard]] constexpr bool is_modelled(Use use) {
+  return use == Use::kModelled || use == Use::kEvent;
+}
+
+/// All features that watching makes, the one table of them. Order is the order of columns.
+[[nodiscard]] std::span<const Feature> known_features();
+/// Index in known_features(), or -1.
+[[nodiscard]] int feature_index(std::string_view name);
+
+/// "4.1 ms", "1.2 GB/s", "38 %", "1.41 GHz": a value in a unit of this table, for people.
+[[nodiscard]] std::string format_value(double value, std::string_view unit);
+
+}  // namespace kansoku::detect

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detect/internal/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "stats/summary.h"
+
+namespace kansoku::detect {
+namespace {
+
+constexpr double kOdd = 4;  // spreads
+constexpr double kNormal = 3;
+constexpr double kShown = 2;  // below it a column is not named beside others
+constexpr double kStoppedShare = 0.5;
+
+struct Sign {
+  std::string_view feature;
+  int worse{1};  // +1: more is worse, -1: less is worse, 0: either
+};
+constexpr std::array kHardware{Sign{"gpu_sm_clock", -1}, Sign{"gpu_memory_clock", -1},
+                               Sign{"gpu_throttled", 1}, Sign{"gpu_ecc_errors", 1},
+                               Sign{"gpu_xid", 1},       Sign{"gpu_pcie_replays", 1}};
+constexpr std::array kNetwork{Sign{"tcp_retransmits", 1}, Sign{"tcp_rtt", 1}};
+constexpr std::array kContention{Sign{"cpu_wait", 1},    Sign{"throttled_share", 1},
+                                 Sign{"psi_cpu", 1},     Sign{"psi_memory", 1},
+                                 Sign{"preemptions", 1}, Sign{"major_faults", 1}};
+constexpr std::array kDisk{Sign{"block_latency", 1}, Sign{"psi_io", 1}, Sign{"disk_wait", 1}};
+constexpr std::array kGrowing{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+constexpr std::array kInput{Sign{"input_share", 1}, Sign{"forward_mean", 1}};
+constexpr std::array kCollective{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
+                                 Sign{"collective_share", 1}};
+constexpr std::array kLatency{
+    Sign{"step_mean", 1},     Sign{"step_max", 1},      Sign{"step_rate", -1},
+    Sign{"backward_mean", 1}, Sign{"forward_mean", 1},  Sign{"launch_mean", 1},
+    Sign{"sync_mean", 1},     Sign{"decode_mean", 1},   Sign{"decode_p99", 1},
+    Sign{"decode_rate", -1},  Sign{"collective_p99", 1}};
+constexpr std::array kCpu{Sign{"cpu_cores", 0}, Sign{"cpu_wait", 1}, Sign{"throttled_share", 1}};
+constexpr std::array kGpu{Sign{"gpu_utilization", 0}, Sign{"gpu_sm_clock", -1},
+                          Sign{"gpu_throttled", 1}};
+
+/// The largest deviation for the worse among some columns.
+double worst(const EvidenceSum& sum, std::span<const Column> columns, std::span<const Sign> signs) {
+  double out = 0;
+  for (const Sign& sign : signs) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (columns[c].name != sign.feature) continue;
+      const double deviation = sum.deviation(c);
+      out = std::max(out, sign.worse == 0 ? std::fabs(deviation) : sign.worse * deviation);
+    }
+  }
+  return out;
+}
+
+/// Whether a column of the layer was seen at all.
+bool has_any(const EvidenceSum& sum, std::span<const Column> columns, std::string_view prefix) {
+  for (std::size_t c = 0; c < columns.size(); ++c)
+    if (columns[c].name.rfind(prefix, 0) == 0 && sum.has(c)) return true;
+  return false;
+}
+
+std::string words(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  for (const auto& [from, to] : {std::pair{"tcp", "TCP"}, {"gpu", "GPU"}, {"cpu", "CPU"}})
+    if (out.rfind(from, 0) == 0) out.replace(0, 3, to);
+  return out;
+}
+
+}  // namespace
+
+void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
+                      std::span<const Contribution> contributions) {
+  windows_ += 1;
+  for (const Contribution& one : contributions) {
+    Sum& sum = sums_[one.column];
+    sum.share += one.share;
+    if (sum.seen.size() < kKept) sum.seen.push_back(one.seen);
+  }
+  for (const Coordinate& coordinate : model.coordinates) {
+    const double value = coordinate.of(row[coordinate.column], model.columns[coordinate.column]);
+    // What a window would be given its other features is no measure where those are odd too.
+    usual_[coordinate.column] = coordinate.value_of(0, model.columns[coordinate.column]);
+    auto& kept = deviations_[coordinate.column];
+    if (!std::isnan(value) && kept.size() < kKept) kept.push_back(value);
+  }
+}
+
+std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> columns,
+                                                   std::size_t count) const {
+  std::vector<trace::Evidence> out;
+  const auto is_odd = [&](const auto& one) { return std::fabs(deviation(one.first)) >= kShown; };
+  const bool has_odd = std::any_of(sums_.begin(), sums_.end(), is_odd);
+  for (const auto& one : sums_) {
+    if (has_odd && !is_odd(one)) continue;  // odd only in what it is together with others
+    const auto& [column, sum] = one;
+    const auto usual = usual_.find(column);
+    out.push_back({columns[column].name, columns[column].unit,
+                   std::string(layer_name(columns[column].layer)),
+                   usual == usual_.end() ? std::nan("") : usual->second, stats::median(sum.seen),
+                   sum.share / std::max(1.0, windows_)});
+  }
+  std::sort(out.begin(), out.end(), [](const trace::Evidence& a, const trace::Evidence& b) {
+    return a.share != b.share ? a.share > b.share : a.feature < b.feature;
+  });
+  if (out.size() > count) out.resize(count);
+  return out;
+}
+
+double EvidenceSum::deviation(std::size_t column) const {
+  const auto found = deviations_.find(column);
+  return found == deviations_.end() || found->second.empty() ? 0 : stats::median(found->second);
+}
+
+double own_cost(const EvidenceSum& sum, std::span<const Column> columns) {
+  constexpr std::array kOwn{
+      Sign{"input_share", 1},     Sign{"forward_mean", 1},      Sign{"optimizer_share", 1},
+      Sign{"gc_share", 1},        Sign{"launch_mean", 1},       Sign{"copy_share", 1},
+      Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
+      Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
+      Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+  return std::max(worst(sum, columns, kOwn), worst(sum, columns, kHardware));
+}
+
+std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns) {
+  constexpr std::array kStopped{Sign{"stopped_share", 1}};
+  if (worst(sum, columns, kStopped) > kOdd) return "resource_contention";
+  if (worst(sum, columns, kHardware) > kOdd) return "hardware_fault";
+  const double growing = worst(sum, columns, kGrowing);
+  const double network = worst(sum, columns, kNetwork),
+               contention = worst(sum, columns, kContention);
+  const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInput);
+  const double collective = worst(sum, columns, kCollective);
+  if (growing > kOdd && growing >= std::max(contention, network)) return "memory_growth";
+  if (network > kOdd && network >= contention) return "communication_inefficiency";
+  // A job that waits for its input runs less, so nobody takes its processors away.
+  if (contention > kOdd && contention >= 0.5 * input) return "resource_contention";
+  if (input > kOdd && input >= 0.5 * collective) return "input_starvation";
+  if (disk > kOdd) return input > kNormal ? "input_starvation" : "resource_contention";
+  if (contention > kOdd) return "resource_contention";
+  if (collective > kOdd) return "communication_inefficiency";
+  return worst(sum, columns, kLatency) > kNormal ? "latency_spike" : "unknown";
+}
+
+std::string summary_of(const trace::IncidentRecord& incident, const EvidenceSum& sum,
+                       std::span<const Column> columns) {
+  std::string out = "all ranks";
+  if (!incident.ranks.empty()) {
+    out = fmt::format("rank{} {}", incident.ranks.size() == 1 ? "" : "s",
+                      fmt::join(incident.ranks, ", "));
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, incident.evidence.size()); ++i) {
+    const trace::Evidence& one = incident.evidence[i];
+    if (i > 0 && one.share < 0.05) break;
+    out += fmt::format("{} {} {} -> {}", i == 0 ? ":" : ",", words(one.feature),
+                       format_value(one.normal, one.unit), format_value(one.seen, one.unit));
+  }
+  const auto stopped = std::find_if(
+      incident.evidence.begin(), incident.evidence.end(), [](const trace::Evidence& one) {
+        return one.feature == "stopped_share" && one.seen > kStoppedShare;
+      });
+  if (stopped != incident.evidence.end()) out += "; stopped by a signal";
+  const bool has_cpu = has_any(sum, columns, "cpu_"), has_gpu = has_any(sum, columns, "gpu_");
+  const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpu) < kNormal;
+  const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpu) < kNormal;
+  if (is_cpu_normal || is_gpu_normal) {
+    out += fmt::format("; {} normal", is_cpu_normal && is_gpu_normal ? "CPU and GPU"
+                                      : is_cpu_normal                ? "CPU"
+                                                                     : "GPU");
+  }
+  return out;
+}
+
+std::string suggestion_of(const trace::IncidentRecord& incident) {
+  const bool is_one = incident.pids.size() == 1 && incident.pids.front() > 0;
+  if (is_one) {
+    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace",
+                       incident.pids.front());
+  }
+  return fmt::format("kansoku profile --job {} --window 20s", incident.job);
+}
+
+}  // namespace kansoku::detect

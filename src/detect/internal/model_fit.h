@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "detect/job_model.h"
+
+namespace kansoku::detect {
+
+/// Center and spread of each column that can be modelled, from `rows` (n x columns). `spread_min`:
+/// as in ModelOptions.
+[[nodiscard]] std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
+                                                         std::span<const Column> columns,
+                                                         double spread_min);
+/// Rows as coordinates, for fitting: outliers are drawn in to 8 spreads, and a missing value is
+/// replaced by one drawn from those of its column, so that it changes no margin.
+[[nodiscard]] std::vector<double> fit_rows(std::span<const double> rows,
+                                           std::span<const Column> columns,
+                                           std::span<const Coordinate> coordinates,
+                                           std::uint64_t seed);
+/// The mixture with the lowest BIC among up to `components_max` components, made with
+/// `ridge` and not widened.
+[[nodiscard]] Result<stats::Mixture> choose_mixture(std::span<const double> rows, int dimensions,
+                                                    int components_max, double ridge,
+                                                    std::uint64_t seed);
+/// Adds to each diagonal `blur` times what differences that mean nothing come to.
+void widen(stats::Mixture& mixture, std::span<const Coordinate> coordinates, double blur);
+
+}  // namespace kansoku::detect

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detect/job_model.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/rng.h"
+
+namespace kansoku::detect {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double normal(RandomStream& random) {
+  return std::sqrt(-2 * std::log(random.uniform())) *
+         std::cos(6.283185307179586 * random.uniform());
+}
+/// Student's t with five degrees of freedom.
+double heavy(RandomStream& random) {
+  double sum = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double one = normal(random);
+    sum += one * one;
+  }
+  return normal(random) / std::sqrt(sum / 5);
+}
+
+/// `dimensions` times of heavy tails, two of them correlated, that stand still.
+Cube stream(std::size_t steps, std::size_t ranks, std::size_t dimensions, std::uint64_t seed) {
+  RandomStream random(seed, "test.stream");
+  Cube cube;
+  cube.columns = dimensions;
+  for (std::size_t r = 0; r < ranks; ++r)
+    cube.ranks.push_back(static_cast<std::int32_t>(r));
+  for (std::size_t step = 0; step < steps; ++step) {
+    cube.times.push_back(static_cast<double>(step));
+    for (std::size_t i = 0; i < ranks; ++i) {
+      const double shared = heavy(random);
+      for (std::size_t c = 0; c < dimensions; ++c) {
+        const double own = heavy(random);
+        cube.values.push_back(0.1 * std::exp(0.05 * (c < 2 ? shared + 0.2 * own : own)));
+      }
+    }
+  }
+  return cube;
+}
+
+std::vector<Column> times(std::size_t dimensions) {
+  std::vector<Column> out;
+  for (std::size_t c = 0; c < dimensions; ++c) {
+    Column column;
+    column.name = "part" + std::to_string(c) + "_s";
+    column.unit = "s";
+    column.floor = 1e-4;
+    out.push_back(column);
+  }
+  return out;
+}
+
+TEST(JobModel, HeldOutFlaggedShareIsNearTheNominalOne) {
+  double flagged = 0, points = 0;
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    const Cube learnt = stream(2000, 4, 5, seed), later = stream(2000, 4, 5, seed + 100);
+    const auto model = JobModel::fit(learnt, times(5), {.flag_rate = 0.005}, {});
+    ASSERT_TRUE(model.has_value()) << model.error().what;
+    Scorer scorer(*model);
+    for (std::size_t step = 0; step < later.steps(); ++step) {
+      for (std::size_t r = 0; r < 4; ++r) {
+        flagged += scorer.is_flagged(scorer.score(later.row(step, r))) ? 1 : 0;
+        points += 1;
+      }
+    }
+  }
+  RecordProperty("flagged_share", std::to_string(flagged / points));
+  EXPECT_GE(flagged / points, 0.67 * 0.005);
+  EXPECT_LE(flagged / points, 1.5 * 0.005);
+}
+
+TEST(JobModel, TextComesBackAndDamageIsNamed) {
+  const auto model = JobModel::fit(stream(300, 4, 3, 1), times(3), {}, {.command = "train.py"});
+  ASSERT_TRUE(model.has_value());
+  const std::string text = model->to_text();
+  const auto back = JobModel::from_text(text);
+  ASSERT_TRUE(back.has_value()) << back.error().what;
+  EXPECT_EQ(back->to_text(), text);
+  EXPECT_EQ(back->parts().key.text(), "train.py | 1 ranks | ");
+  std::string damaged = text;
+  damaged[text.size() / 2] ^= 1;
+  EXPECT_THAT(JobModel::from_text(damaged).error().what, HasSubstr("checksum"));
+  EXPECT_EQ(JobModel::from_text("").error().code, Code::kCorrupt);
+  for (const char* member : {"columns", "coordinates", "mixture", "threshold", "peers", "paces"}) {
+    auto json = *Json::parse(text.substr(0, text.find('\n')));
+    json.set(member, "x");
+    const std::string line = json.dump();
+    const auto read =
+        JobModel::from_text(line + "\nfnv1a64:" + fmt::format("{:016x}", hash_of(line)) + "\n");
+    ASSERT_FALSE(read.has_value()) << member;
+    EXPECT_EQ(read.error().code, Code::kCorrupt) << member;
+  }
+}
+
+TEST(JobModel, OddTablesGiveAModelOrAnErrorNeverNan) {
+  Cube cube = stream(60, 2, 4, 3);
+  for (std::size_t i = 0; i < cube.values.size(); i += 4) {
+    cube.values[i] = 0.25;                    // constant
+    cube.values[i + 1] = kNan;                // never there
+    cube.values[i + 2] = cube.values[i + 3];  // twice the same
+  }
+  cube.values[11] = kNan;
+  const auto model = JobModel::fit(cube, times(4), {}, {});
+  ASSERT_TRUE(model.has_value()) << model.error().what;
+  EXPECT_EQ(model->parts().coordinates.size(), 3U);
+  Scorer scorer(*model);
+  for (std::size_t step = 0; step < cube.steps(); ++step)
+    EXPECT_TRUE(std::isfinite(scorer.score(cube.row(step, 0))));
+  const std::vector<double> none(4, kNan), far(4, 1e30), negative(4, -1e30);
+  EXPECT_TRUE(std::isnan(scorer.score(none)));
+  EXPECT_FALSE(scorer.is_flagged(scorer.score(none)));
+  EXPECT_TRUE(scorer.is_flagged(scorer.score(far)));
+  EXPECT_TRUE(std::isnan(scorer.score(negative)));  // counters that wrapped are missing
+  EXPECT_EQ(JobModel::fit(stream(10, 2, 2, 1), times(2), {}, {}).error().code, Code::kLimit);
+  const auto wide = JobModel::fit(stream(40, 1, 60, 1), times(60), {}, {});  // n < d
+  ASSERT_TRUE(wide.has_value()) << wide.error().what;
+}
+
+TEST(JobModel, ExplanationNamesTheColumnAndWhatItShouldHaveBeen) {
+  const Cube cube = stream(1000, 2, 5, 5);
+  const auto model = JobModel::fit(cube, times(5), {}, {});
+  ASSERT_TRUE(model.has_value());
+  Scorer scorer(*model);
+  // The first two go together: one of them alone is odd, though each for itself is usual.
+  std::vector<double> row{0.13, 0.1, 0.1, 0.1, 0.1};
+  row[0] = 0.13;
+  row[1] = 0.13;
+  EXPECT_FALSE(scorer.is_flagged(scorer.score(row)));
+  row[1] = 0.08;
+  EXPECT_TRUE(scorer.is_flagged(scorer.score(row)));
+  row = {0.1, 0.1, 0.1, 0.9, 0.1};
+  const auto found = scorer.explain(row, 8);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].column, 3U);
+  EXPECT_NEAR(found[0].expected, 0.1, 0.02);
+  EXPECT_DOUBLE_EQ(found[0].seen, 0.9);
+  EXPECT_GT(found[0].share, 0.9);
+}
+
+TEST(JobModel, MissingValuesDoNotRaiseTheScore) {
+  const Cube cube = stream(1500, 2, 5, 6);
+  const auto model = JobModel::fit(cube, times(5), {}, {});
+  ASSERT_TRUE(model.has_value());
+  Scorer scorer(*model);
+  double flags = 0;
+  for (std::size_t step = 0; step < cube.steps(); ++step) {
+    std::vector<double> row(cube.row(step, 0).begin(), cube.row(step, 0).end());
+    row[step % 5] = kNan;
+    flags += scorer.is_flagged(scorer.score(row)) ? 1 : 0;
+  }
+  EXPECT_LT(flags / 1500, 0.015);
+}
+
+TEST(JobModel, MergedModelKnowsBothRuns) {
+  Cube slow = stream(1000, 2, 3, 8);
+  for (double& value : slow.values)
+    value *= 2;
+  const auto a = JobModel::fit(stream(1000, 2, 3, 7), times(3), {}, {});
+  const auto b = JobModel::fit(slow, times(3), {}, {});
+  ASSERT_TRUE(a.has_value() && b.has_value());
+  const auto both = JobModel::merge(*a, *b);
+  ASSERT_TRUE(both.has_value()) << both.error().what;
+  EXPECT_LE(both->parts().mixture.components(), 8);
+  const std::vector<double> usual(3, 0.1), doubled(3, 0.2), between(3, 0.145);
+  Scorer of_a(*a), of_both(*both);
+  EXPECT_TRUE(of_a.is_flagged(of_a.score(doubled)));
+  EXPECT_FALSE(of_both.is_flagged(of_both.score(doubled)));
+  EXPECT_FALSE(of_both.is_flagged(of_both.score(usual)));
+  EXPECT_GT(of_both.score(between), of_both.score(usual));
+  const auto other = JobModel::fit(stream(300, 2, 2, 7), times(2), {}, {});
+  EXPECT_EQ(JobModel::merge(*a, *other).error().code, Code::kUnsupported);
+}
+
+TEST(JobModel, RefreshFollowsWhatIsHealthyNow) {
+  const auto model = JobModel::fit(stream(1000, 2, 3, 9), times(3), {}, {});
+  ASSERT_TRUE(model.has_value());
+  Cube drifted = stream(500, 2, 3, 10);
+  for (double& value : drifted.values)
+    value *= 1.15;
+  const auto after = model->refresh(drifted.values, 0.5, 1);
+  ASSERT_TRUE(after.has_value()) << after.error().what;
+  EXPECT_EQ(after->parts().refreshes, 1U);
+  EXPECT_EQ(after->parts().paces[0].median, model->parts().paces[0].median);
+  const std::vector<double> now(3, 0.115);
+  Scorer before(*model), later(*after);
+  EXPECT_LT(later.score(now), before.score(now));
+  EXPECT_EQ(model->refresh(std::span(drifted.values).first(30), 0.5, 1).error().code, Code::kLimit);
+}
+
+TEST(JobModel, SameInputAndSeedSameBytes) {
+  const Cube cube = stream(400, 4, 4, 11);
+  EXPECT_EQ(JobModel::fit(cube, times(4), {}, {})->to_text(),
+            JobModel::fit(cube, times(4), {}, {})->to_text());
+}
+
+}  // namespace
+}  // namespace kansoku::detect

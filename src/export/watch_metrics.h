@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "export/metrics.h"
+
+namespace kansoku::exporter {
+
+/// What always-on watching exports besides the features (feature_metric): the names that dashboards
+/// and alerts are built on. Labels are in docs/formats/metrics.md.
+namespace watch_metrics {
+inline constexpr MetricDef kScore{"kansoku_anomaly_score", "", MetricType::kGauge,
+                                  "Negative log-likelihood of the last window, in nats."};
+inline constexpr MetricDef kThreshold{"kansoku_anomaly_threshold", "", MetricType::kGauge,
+                                      "Score above which a window is flagged, as calibrated."};
+inline constexpr MetricDef kIncidentOpen{"kansoku_incident_open", "", MetricType::kGauge,
+                                         "Incidents that are open now, by kind."};
+inline constexpr MetricDef kIncidents{"kansoku_incidents", "", MetricType::kCounter,
+                                      "Incidents since the agent started, by kind."};
+inline constexpr MetricDef kAgentCpu{"kansoku_agent_cpu_seconds", "seconds", MetricType::kCounter,
+                                     "Processor time of the agent."};
+inline constexpr MetricDef kAgentResident{"kansoku_agent_resident_bytes", "bytes",
+                                          MetricType::kGauge, "Resident memory of the agent."};
+inline constexpr MetricDef kProbeHits{"kansoku_agent_probe_hits", "", MetricType::kCounter,
+                                      "Calls that probes have seen."};
+inline constexpr MetricDef kLostRecords{"kansoku_agent_lost_records", "", MetricType::kCounter,
+                                        "Records that were lost before they were looked at."};
+inline constexpr MetricDef kProcesses{"kansoku_watched_processes", "", MetricType::kGauge,
+                                      "Processes that are watched now."};
+
+inline constexpr std::array<MetricDef, 9> kAll{kScore,     kThreshold,   kIncidentOpen,
+                                               kIncidents, kAgentCpu,    kAgentResident,
+                                               kProbeHits, kLostRecords, kProcesses};
+}  // namespace watch_metrics
+
+}  // namespace kansoku::exporter

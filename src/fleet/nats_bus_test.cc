@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a bus over the network has to stand: servers that are away, go away, or refuse.
+#include "fleet/nats_bus.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "fleet/nats_server_for_test.h"
+#include "sys/clock.h"
+#include "sys/process.h"
+
+namespace kansoku::fleet {
+namespace {
+
+constexpr Nanos kWhile = std::chrono::seconds{30};  // longer than anything takes
+
+class NatsBusTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!start()) GTEST_SKIP() << "nats-server not found (apt-get install nats-server)";
+  }
+  bool start(std::vector<std::string> extra = {}) {
+    server_ = NatsServerForTest::start(std::move(extra));
+    return server_ != nullptr;
+  }
+  std::unique_ptr<Bus> connect(const std::string& credentials = "", const BusLimits& limits = {}) {
+    NatsOptions options;
+    options.url = server_->url(credentials);
+    options.backoff_first = std::chrono::milliseconds{5};
+    options.backoff_max = std::chrono::milliseconds{50};
+    options.limits = limits;
+    return connect_nats(options, clock_).value();
+  }
+  bool poll_until(Bus& bus, const std::function<bool()>& is_done) {
+    for (const BootTime until = clock_.now() + kWhile; !is_done() && clock_.now() < until;)
+      bus.poll(std::chrono::milliseconds{5});
+    return is_done();
+  }
+
+  sys::RealClock clock_;
+  std::unique_ptr<NatsServerForTest> server_;
+};
+
+TEST_F(NatsBusTest, OutlivesTheServer) {
+  const auto talker = connect(), listener = connect();
+  std::set<std::string> seen;
+  ASSERT_TRUE(
+      listener->subscribe("t", [&](const BusMessage& message) { seen.insert(message.bytes); })
+          .has_value());
+  ASSERT_TRUE(listener->flush(kWhile).has_value());
+  ASSERT_TRUE(talker->publish("t", "before").has_value());
+  ASSERT_TRUE(poll_until(*listener, [&] { return seen.contains("before"); }));
+  for (int round = 1; round <= 2; ++round) {
+    server_->kill();
+    const auto both_know = [&] {
+      return !talker->status().is_connected && !listener->status().is_connected;
+    };
+    ASSERT_TRUE(poll_until(*listener, both_know));
+    const std::string text = "while away " + std::to_string(round);
+    ASSERT_TRUE(talker->publish("t", text).has_value());
+    EXPECT_EQ(talker->flush(std::chrono::milliseconds{20}).error().code, Code::kTimeout);
+    EXPECT_EQ(talker->status().queued_messages, 1U);
+    ASSERT_TRUE(server_->restart());
+    ASSERT_TRUE(poll_until(*listener, [&] { return listener->status().is_connected; }));
+    ASSERT_TRUE(listener->flush(kWhile).has_value());
+    // The talker may be back before the listener: the bus keeps messages for the server only.
+    ASSERT_TRUE(talker->publish("t", text).has_value());
+    ASSERT_TRUE(poll_until(*listener, [&] { return seen.contains(text); }));
+  }
+  EXPECT_EQ(talker->status().connects, 3U);
+  EXPECT_EQ(talker->status().dropped_outgoing, 0U);
+  EXPECT_GT(talker->status().failed_connects, 0U);
+}
+
+TEST_F(NatsBusTest, DropsTheOldestWhileTheServerIsAway) {
+  BusLimits limits;
+  limits.outgoing_messages = 3;
+  const auto talker = connect("", limits), listener = connect();
+  ASSERT_TRUE(talker->flush(kWhile).has_value());
+  server_->kill();
+  ASSERT_TRUE(poll_until(*talker, [&] { return !talker->status().is_connected; }));
+  for (int i = 0; i < 10; ++i)
+    ASSERT_TRUE(talker->publish("t", std::to_string(i)).has_value());
+  EXPECT_EQ(talker->status().dropped_outgoing, 7U);
+  EXPECT_EQ(talker->status().queued_messages, 3U);
+  limits.outgoing_bytes = 100;
+  const auto small = connect("", limits);
+  ASSERT_TRUE(small->publish("t", std::string(60, 'a')).has_value());
+  ASSERT_TRUE(small->publish("t", std::string(60, 'b')).has_value());
+  EXPECT_EQ(small->status().dropped_outgoing, 1U);
+  EXPECT_EQ(small->status().queued_messages, 1U);
+}
+
+TEST_F(NatsBusTest, RequestsRunOutWhileTheServerIsAway) {
+  const auto bus = connect();
+  ASSERT_TRUE(bus->flush(kWhile).has_value());
+  server_->kill();
+  bool is_over = false;
+  ASSERT_TRUE(bus->request("t", "?", std::chrono::milliseconds{30},
+                           [&](Result<std::string> answer) {
+                             is_over = answer.error().code == Code::kTimeout;
+                           })
+                  .has_value());
+  EXPECT_TRUE(poll_until(*bus, [&] { return is_over; }));
+}
+
+TEST_F(NatsBusTest, ConnectsWithCredentialsAndTellsNobody) {
+  ASSERT_TRUE(start({"--user", "ann", "--pass", "s3cret/@:x"}));
+  EXPECT_TRUE(connect("ann:s3cret%2F%40%3Ax@")->flush(kWhile).has_value());
+  const auto refused = connect("ann:wr0ngpass@");
+  ASSERT_TRUE(poll_until(*refused, [&] { return refused->status().failed_connects > 2; }));
+  const std::string error = refused->status().last_error;
+  EXPECT_NE(error.find("Authorization"), std::string::npos) << error;
+  EXPECT_EQ(error.find("wr0ngpass"), std::string::npos);
+  EXPECT_EQ(refused->flush(std::chrono::milliseconds{10}).error().what.find("wr0ngpass"),
+            std::string::npos);
+  ASSERT_TRUE(start({"--auth", "t0ken"}));
+  EXPECT_TRUE(connect("t0ken@")->flush(kWhile).has_value());
+}
+
+TEST_F(NatsBusTest, SpeaksTlsToServersItTrusts) {
+  const std::string folder = testing::TempDir(), certificate = folder + "kansoku_nats_cert.pem",
+                    key = folder + "kansoku_nats_key.pem";
+  auto openssl = sys::Child::start(
+      {"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+       "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+       "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate},
+      {{}, "/dev/null"});
+  ASSERT_TRUE(openssl.has_value());
+  openssl->release();
+  if (openssl->wait() != 0) GTEST_SKIP() << "openssl not found (apt-get install openssl)";
+  ASSERT_TRUE(start({"--tls", "--tlscert", certificate, "--tlskey", key}));
+  NatsOptions options;
+  options.url = server_->url();
+  options.ca_file = certificate;
+  const auto trusting = connect_nats(options, clock_).value();
+  EXPECT_TRUE(trusting->flush(kWhile).has_value()) << trusting->status().last_error;
+  options.ca_file.clear();
+  options.url.replace(0, 4, "tls");
+  const auto wary = connect_nats(options, clock_).value();
+  ASSERT_TRUE(poll_until(*wary, [&] { return wary->status().failed_connects > 0; }));
+  EXPECT_EQ(wary->status().connects, 0U);
+  options.ca_file = folder + "not there";
+  EXPECT_EQ(connect_nats(options, clock_).error().code, Code::kUnsupported);
+}
+
+TEST_F(NatsBusTest, NeverWaitsForAServerThatIsNotThere) {
+  server_->kill();
+  const BootTime begin = clock_.now();
+  {
+    const auto bus = connect();
+    ASSERT_TRUE(bus->subscribe("t", [](const BusMessage&) {}).has_value());
+    ASSERT_TRUE(bus->publish("t", "x").has_value());
+    EXPECT_EQ(bus->poll(Nanos{}), 0U);
+    EXPECT_FALSE(bus->status().is_connected);
+  }
+  EXPECT_LT(clock_.now() - begin, std::chrono::seconds{10});
+}
+
+TEST(NatsUrl, TakenApartWithoutSecrets) {
+  const auto servers = parse_nats_url("tls://ann:p%40ss@a.b:1,c,nats://[::1]:5/").value();
+  EXPECT_EQ(servers.servers,
+            (std::vector<std::string>{"nats://a.b:1", "nats://c:4222", "nats://[::1]:5"}));
+  EXPECT_TRUE(servers.uses_tls);
+  EXPECT_EQ(servers.user, "ann");
+  EXPECT_EQ(servers.password, "p@ss");
+  EXPECT_EQ(parse_nats_url("nats://t0ken@h").value().token, "t0ken");
+  for (const char* url :
+       {"", "http://h", "nats://", "nats://h:0", "nats://h:x", "nats://h:99999", "nats://h h",
+        "nats://secret%2@h", "nats://secret%00@h", "nats://:secret@h", "secret@a,other@b",
+        "nats://[::1", "nats://[]:1", "nats://h\n"}) {
+    const auto refused = parse_nats_url(url);
+    ASSERT_FALSE(refused.has_value()) << url;
+    EXPECT_EQ(refused.error().what.find("secret"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kansoku::fleet

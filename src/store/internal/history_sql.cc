@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/history_sql.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "store/database.h"
+
+namespace kansoku::store::internal {
+namespace {
+
+using trace::IncidentRecord;
+
+constexpr std::size_t kJobBytesMax = 256;
+
+std::string sql_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "NULL";
+}
+
+template <class Values, class Text>
+std::string sql_list(const Values& values, std::string_view type, const Text& text) {
+  std::string out;
+  for (const auto& value : values)
+    out += (out.empty() ? "" : ", ") + text(value);
+  return fmt::format("[{}]::{}[]", out, type);
+}
+
+std::string sql_integers(const std::vector<std::int32_t>& values) {
+  return sql_list(values, "INTEGER", [](std::int32_t value) { return std::to_string(value); });
+}
+
+}  // namespace
+
+bool is_feature_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+std::string kept_job(std::string_view job) {
+  std::string out(job.substr(0, kJobBytesMax));
+  // Json replaces what is no UTF-8, and its parser gives the text back.
+  const auto clean = Json::parse(Json(out).dump());
+  out = clean ? clean->as_string() : "unknown";
+  std::replace(out.begin(), out.end(), '\0', '?');
+  return out;
+}
+
+std::string sql_any(std::string text) {
+  std::replace(text.begin(), text.end(), '\0', '?');
+  return sql_text(text);
+}
+
+std::string insert_sql(const IncidentRecord& one) {
+  return fmt::format(
+      "INSERT INTO incidents VALUES ({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+      sql_any(one.id), sql_any(one.host), sql_any(one.job), one.begin_ns, one.end_ns,
+      sql_any(one.kind), sql_integers(one.ranks), sql_integers(one.pids),
+      sql_list(one.tests, "VARCHAR", [](const std::string& test) { return sql_any(test); }),
+      sql_number(one.score), one.window_count, sql_any(one.summary), sql_any(one.suggestion),
+      sql_any(one.label), sql_any(one.to_json().dump()));
+}
+
+std::string where_sql(const IncidentFilter& filter) {
+  std::string out = fmt::format("begin_ns < {} AND (end_ns = 0 OR end_ns >= {})", filter.until_ns,
+                                filter.since_ns);
+  if (filter.only_open) out += " AND end_ns = 0";
+  if (!filter.job.empty()) out += " AND job = " + sql_any(filter.job);
+  if (!filter.kind.empty()) out += " AND kind = " + sql_any(filter.kind);
+  return out;
+}
+
+}  // namespace kansoku::store::internal

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures that are read again and again: processes, pressure, control groups.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "sys/cgroup.h"
+#include "sys/pressure.h"
+#include "sys/process_counters.h"
+
+namespace kansoku::sys {
+namespace {
+
+constexpr std::string_view kStat =
+    "42 (a) b (c) S 7 42 42 0 -1 4194304 100 0 9 0 11 22 0 0 20 0 3 0 98765 1000000 250 1844\n";
+
+class CounterFiles : public ::testing::Test {
+ protected:
+  CounterFiles() : root_(::testing::TempDir() + "kansoku-counters-" + std::to_string(::getpid())) {
+    std::filesystem::remove_all(root_);
+  }
+  ~CounterFiles() override { std::filesystem::remove_all(root_); }
+  void file(const std::string& path, std::string_view text) const {
+    const std::filesystem::path at = root_ + "/" + path;
+    std::filesystem::create_directories(at.parent_path());
+    std::ofstream(at) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(CounterFiles, ProcessFromRecordedText) {
+  file("42/stat", kStat);
+  file("42/io", "rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 1\n");
+  file("42/schedstat", "123456 789 10\n");
+  const auto sampler = ProcessSampler::open(42, {.proc_root = root_, .main_schedule = true});
+  ASSERT_TRUE(sampler) << sampler.error().what;
+  EXPECT_EQ(sampler->start_ticks(), 98765U);
+  auto counters = sampler->sample();
+  ASSERT_TRUE(counters) << counters.error().what;
+  EXPECT_EQ(counters->state, 'S');
+  EXPECT_EQ(counters->user_ns,
+            11 * std::uint64_t{1'000'000'000} / static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK)));
+  EXPECT_EQ(counters->system_ns, 2 * counters->user_ns);
+  EXPECT_EQ(counters->minor_faults, 100U);
+  EXPECT_EQ(counters->major_faults, 9U);
+  EXPECT_EQ(counters->threads, 3U);
+  EXPECT_EQ(counters->resident_bytes, 250U * static_cast<unsigned>(sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(counters->read_bytes, 4096U);
+  EXPECT_EQ(counters->written_bytes, 8192U);
+  EXPECT_EQ(counters->main_run_ns, 123456U);
+  EXPECT_EQ(counters->main_wait_ns, 789U);
+  file("42/io", "read_bytes: x\nwrite_bytes: -1\n");  // the same files with other text
+  file("42/schedstat", "12\n");
+  counters = sampler->sample();
+  EXPECT_EQ(counters->read_bytes, std::nullopt);
+  EXPECT_EQ(counters->written_bytes, std::nullopt);
+  EXPECT_EQ(counters->main_wait_ns, std::nullopt);
+  file("42/stat", "42 (b) R 7 42 42 0 -1 4194304 100 0 9 0 11 22 0 0 20 0 3 0 98766 1 1 1\n");
+  EXPECT_EQ(sampler->sample().error().code, Code::kNotFound);  // another process
+  file("42/stat", "42 (b");
+  EXPECT_EQ(sampler->sample().error().code, Code::kCorrupt);
+  EXPECT_EQ(ProcessSampler::open(43, {.proc_root = root_}).error().code, Code::kNotFound);
+}
+
+TEST(ProcessCounters, OfThisProcess) {
+  const auto sampler = ProcessSampler::open(::getpid());
+  ASSERT_TRUE(sampler) << sampler.error().what;
+  const auto before = sampler->sample();
+  ASSERT_TRUE(before) << before.error().what;
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  void* const memory =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  for (std::size_t i = 0; i < kBytes; i += 4096)
+    static_cast<volatile char*>(memory)[i] = 1;
+  const auto after = sampler->sample();
+  ::munmap(memory, kBytes);
+  ASSERT_TRUE(after);
+  EXPECT_GE(after->resident_bytes, before->resident_bytes + kBytes / 2);
+  EXPECT_GT(after->minor_faults, before->minor_faults);
+  EXPECT_GE(after->threads, 1U);
+  EXPECT_GE(after->user_ns + after->system_ns, before->user_ns + before->system_ns);
+}
+
+TEST(ProcessCounters, AProcessThatEnds) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const auto sampler = ProcessSampler::open(child);
+  ASSERT_TRUE(sampler) << sampler.error().what;
+  EXPECT_TRUE(sampler->sample());
+  ::kill(child, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  const auto dead = sampler->sample();
+  ASSERT_TRUE(dead) << dead.error().what;
+  EXPECT_EQ(dead->state, 'Z');
+  EXPECT_EQ(dead->resident_bytes, 0U);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const auto gone = sampler->sample();
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kNotFound);
+}
+
+TEST(Pressure, FromText) {
+  const auto both = parse_pressure(
+      "some avg10=4.72 avg60=6.74 avg300=7.08 total=26909044928\n"
+      "full avg10=0.00 avg60=0.00 avg300=0.00 total=12\n");
+  EXPECT_EQ(both.some_us, 26909044928U);
+  EXPECT_EQ(both.full_us, 12U);
+  for (const char* const text :
+       {"", "\n\n", "some", "some total=", "some total=x", "other total=5", " total=5",
+        "some total=99999999999999999999999", "some total=5 6"}) {
+    EXPECT_EQ(parse_pressure(text).some_us, std::nullopt) << text;
+    EXPECT_EQ(parse_pressure(text).full_us, std::nullopt) << text;
+  }
+}
+
+TEST_F(CounterFiles, PressureOfHostAndGroup) {
+  file("cpu", "some avg10=0 total=7\n");
+  file("cpu.pressure", "some avg10=0 total=8\nfull avg10=0 total=9\n");
+  file("memory.pressure", "garbage");
+  const auto host = PressureSampler::open_host(root_);
+  ASSERT_TRUE(host) << host.error().what;
+  const auto first = host->sample();
+  EXPECT_EQ(first->cpu.some_us, 7U);
+  EXPECT_EQ(first->cpu.full_us, std::nullopt);
+  EXPECT_EQ(first->io.some_us, std::nullopt);
+  const auto group = PressureSampler::open_cgroup(root_);
+  ASSERT_TRUE(group) << group.error().what;
+  EXPECT_EQ(group->sample()->cpu.full_us, 9U);
+  EXPECT_EQ(group->sample()->memory.full_us, std::nullopt);
+  const auto none = PressureSampler::open_host(root_ + "/none");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kUnavailable);
+  EXPECT_FALSE(none.error().hint.empty());
+}
+
+TEST(Pressure, OfThisHost) {
+  const auto host = PressureSampler::open_host();
+  if (!host) GTEST_SKIP() << host.error().what;
+  const auto first = host->sample(), second = host->sample();
+  ASSERT_TRUE(second) << second.error().what;
+  EXPECT_GE(second->cpu.some_us.value_or(0), first->cpu.some_us.value_or(1));
+}
+
+TEST_F(CounterFiles, CgroupOfVersionTwo) {
+  file("proc/7/cgroup", "0::/user.slice/job\n");
+  file("fs/user.slice/job/cgroup.procs", "7\n");
+  file("fs/user.slice/job/cpu.stat",
+       "usage_usec 500\nuser_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 30\n");
+  file("fs/user.slice/job/memory.current", "1000\n");
+  file("fs/user.slice/job/memory.max", "max\n");
+  file("fs/user.slice/job/memory.events", "low 0\noom 1\noom_kill 2\noom_group_kill 3\n");
+  const auto group =
+      CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+  ASSERT_TRUE(group) << group.error().what;
+  EXPECT_EQ(group->unified_folder(), root_ + "/fs/user.slice/job");
+  const auto cpu = group->cpu();
+  EXPECT_EQ(cpu->used_ns, 500'000U);
+  EXPECT_EQ(cpu->periods, 10U);
+  EXPECT_EQ(cpu->throttled_periods, 4U);
+  EXPECT_EQ(cpu->throttled_ns, 30'000U);
+  const auto memory = group->memory();
+  EXPECT_EQ(memory->used_bytes, 1000U);
+  EXPECT_EQ(memory->limit_bytes, std::nullopt);
+  EXPECT_EQ(memory->oom_kills, 2U);
+  file("fs/user.slice/job/memory.max", "4096\n");
+  EXPECT_EQ(group->memory()->limit_bytes, 4096U);
+  EXPECT_EQ(throttled_ns(7, root_ + "/proc", root_ + "/fs"), 30'000U);
+}
+
+TEST_F(CounterFiles, CgroupOfVersionOneAndBoth) {
+  file("proc/7/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/x\n0::/other\n");
+  file("fs/cpu,cpuacct/job/cpu.stat", "nr_periods 10\nnr_throttled 4\nthrottled_time 77\n");
+  file("fs/memory/job/memory.usage_in_bytes", "1000\n");
+  file("fs/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+  file("fs/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+  file("fs/unified/other/cgroup.procs", "7\n");
+  file("fs/unified/other/cpu.stat", "usage_usec 500\n");
+  const auto group =
+      CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+  ASSERT_TRUE(group) << group.error().what;
+  EXPECT_EQ(group->cpu()->throttled_ns, 77U);
+  EXPECT_EQ(group->cpu()->used_ns, std::nullopt);
+  EXPECT_EQ(group->memory()->limit_bytes, std::nullopt);
+  EXPECT_EQ(group->memory()->oom_kills, 5U);
+  EXPECT_EQ(group->unified_folder(), root_ + "/fs/unified/other");
+}
+
+TEST_F(CounterFiles, HostileGroups) {
+  for (const char* const text : {"", "0", "0:", "0::", "::", "0::/../../etc", "\n\n:\n",
+                                 "9:cpu:/../..\n9:memory:/..", "cpu,memory"}) {
+    file("proc/7/cgroup", text);
+    const auto group =
+        CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+    ASSERT_FALSE(group) << text;
+    EXPECT_EQ(group.error().code, Code::kUnavailable) << text;
+  }
+  EXPECT_EQ(CgroupSampler::open(8, {.proc_root = root_ + "/proc"}).error().code, Code::kNotFound);
+  EXPECT_EQ(parse_cpu_stat("throttled_usec 18446744073709551615").throttled_ns, std::nullopt);
+  EXPECT_EQ(parse_cpu_stat("nr_periodsx 1\nnr_periods\nnr_throttled -1").periods, std::nullopt);
+}
+
+/// On hosts with version 1 of the processor controller, where one may be made; else skipped.
+TEST(Cgroup, AQuotaIsSeen) {
+  const std::string folder = "/sys/fs/cgroup/cpu/kansoku-test-" + std::to_string(::getpid());
+  if (::mkdir(folder.c_str(), 0700) != 0) GTEST_SKIP() << "may not make " << folder;
+  std::ofstream(folder + "/cpu.cfs_period_us") << 10'000;
+  std::ofstream(folder + "/cpu.cfs_quota_us") << 1'000;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    volatile std::uint64_t turns = 0;
+    while (true)
+      turns = turns + 1;
+  }
+  std::ofstream(folder + "/cgroup.procs") << child;
+  const auto group = CgroupSampler::open(child);
+  ASSERT_TRUE(group) << group.error().what;
+  CgroupCpu seen;
+  for (int i = 0; i < 10'000'000 && seen.throttled_ns.value_or(0) == 0; ++i)
+    seen = group->cpu().value();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_GT(seen.throttled_periods.value_or(0), 0U);
+  EXPECT_GT(seen.throttled_ns.value_or(0), 0U);
+  EXPECT_EQ(::rmdir(folder.c_str()), 0);
+  const auto gone = group->cpu();
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kNotFound);
+}
+
+constexpr const char* kId = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+constexpr const char* kUid = "11111111-2222-3333-4444-555555555555";
+
+TEST(ContainerNames, OfKnownRuntimes) {
+  const std::string id = kId, uid = kUid, slice = "11111111_2222_3333_4444_555555555555";
+  const std::string pod = "/kubepods.slice/kubepods-pod" + slice + ".slice";
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases{
+      {"/docker/" + id, "docker", ""},
+      {"/system.slice/docker-" + id + ".scope", "docker", ""},
+      {"/user.slice/user@1000.service/app.slice/docker-" + id + ".scope/init", "docker", ""},
+      {"/kubepods/besteffort/pod" + uid + "/" + id, "", uid},
+      {pod + "/cri-containerd-" + id + ".scope", "containerd", uid},
+      {pod + "/crio-" + id + ".scope", "cri-o", uid},
+      {"/kubepods-burstable-pod" + slice + ".slice:cri-containerd:" + id, "containerd", uid},
+      {"/machine.slice/libpod-" + id + ".scope/container", "podman", ""},
+      {"/docker/" + std::string(64, 'a') + pod + "/cri-containerd-" + id + ".scope", "containerd",
+       uid},
+      {"/../../docker/" + id, "docker", ""},  // from another namespace
+  };
+  for (const auto& [path, runtime, pod_uid] : cases) {
+    const Container wanted{runtime, id, pod_uid};
+    for (const std::string& text : {"0::" + path + "\n", "3:cpu:" + path, "1:x:/\n0::" + path}) {
+      const auto found = parse_container(text);
+      ASSERT_TRUE(found) << text;
+      EXPECT_EQ(*found, wanted) << text;
+    }
+  }
+}
+
+TEST(ContainerNames, NothingElse) {
+  const std::string id = kId;
+  for (const std::string& text : std::vector<std::string>{
+           "", "/", "0::/", "0::/user.slice/session-1.scope", "0::/docker/" + id.substr(1),
+           "0::/x" + id, "0::/libpod-conmon-" + id + ".scope", "0::/crio-conmon-" + id + ".scope",
+           "0::/docker/" + std::string(64, 'G'), "0::/pod" + std::string(kUid) + "/x",
+           std::string(100'000, '/'), std::string("0::/a\0b", 7)})
+    EXPECT_FALSE(parse_container(text)) << text.substr(0, 100);
+  EXPECT_FALSE(container_of(0));
+}
+
+}  // namespace
+}  // namespace kansoku::sys

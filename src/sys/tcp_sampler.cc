@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/netlink.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "common/parse.h"
+#include "sys/fd.h"
+#include "sys/internal/inet_diag.h"
+#include "sys/tcp.h"
+
+namespace kansoku::sys {
+namespace {
+
+constexpr std::size_t kFdsMax = 65536;
+
+Fd open_at(int folder, const char* name, int flags) {
+  const int raw = ::openat(folder, name, flags | O_CLOEXEC);
+  return raw < 0 ? Fd() : Fd::adopt(raw);
+}
+
+/// The inode of a namespace, which names it.
+std::optional<std::uint64_t> namespace_of(int process) {
+  struct stat status {};
+  if (::fstatat(process, "ns/net", &status, 0) != 0) return std::nullopt;
+  return status.st_ino;
+}
+
+Fd make_netlink() {
+  const int raw = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+  if (raw < 0) return {};
+  // The kernel answers at once; should it ever not, nobody waits for long.
+  const timeval limit{1, 0};
+  static_cast<void>(::setsockopt(raw, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+  return Fd::adopt(raw);
+}
+
+constexpr std::size_t kClosedMax = 4096;
+
+/// A netlink socket in the network namespace of a process. It stays in there, so only a thread that
+/// ends right away has to enter it.
+Fd netlink_in_namespace_of(int process) {
+  struct stat own {};
+  const auto theirs = namespace_of(process);
+  if (::stat("/proc/thread-self/ns/net", &own) == 0 && theirs == own.st_ino) return make_netlink();
+  const Fd place = open_at(process, "ns/net", O_RDONLY);
+  if (!place.is_open()) return {};
+  Fd made;
+  try {
+    std::thread([&] {
+      if (::setns(place.raw(), CLONE_NEWNET) == 0) made = make_netlink();
+    }).join();
+  } catch (const std::system_error&) {
+    return {};
+  }
+  return made;
+}
+
+/// "socket:[12345]"
+std::optional<std::uint32_t> socket_inode(std::string_view link) {
+  constexpr std::string_view kBegin = "socket:[";
+  if (!link.starts_with(kBegin) || !link.ends_with(']')) return std::nullopt;
+  return parse_int<std::uint32_t>(link.substr(kBegin.size(), link.size() - kBegin.size() - 1));
+}
+
+/// Calls `each` with the inode of every socket of a process.
+template <class Each>
+void socket_inodes(int process, Each each) {
+  Fd folder = open_at(process, "fd", O_RDONLY | O_DIRECTORY);
+  if (!folder.is_open()) return;
+  DIR* const listing = ::fdopendir(folder.raw());
+  if (listing == nullptr) return;
+  const int at = folder.release();  // the listing owns it now
+  std::array<char, 64> link{};
+  for (std::size_t seen = 0; seen < kFdsMax; ++seen) {
+    const dirent* const entry = ::readdir(listing);
+    if (entry == nullptr) break;
+    const ssize_t bytes = ::readlinkat(at, &entry->d_name[0], link.data(), link.size());
+    if (bytes <= 0) continue;
+    if (const auto inode = socket_inode({link.data(), static_cast<std::size_t>(bytes)}))
+      each(*inode);
+  }
+  ::closedir(listing);
+}
+
+struct Connection {
+  std::uint64_t acked{0}, received{0}, retransmits{0};
+  std::uint64_t round{0};  // in which it was last there
+};
+
+struct Process {
+  Fd folder;  // /proc/PID of this process, not of a later one with its pid
+  std::uint64_t space{0};
+  std::int64_t descriptors{0};  // when they were last looked at
+  ProcessTcp totals;
+  double rtt_sum_us{0};  // of this round
+};
+
+/// How many descriptors a process has, or 0 before Linux 6.2.
+std::int64_t count_descriptors(int process) {
+  struct stat status {};
+  return ::fstatat(process, "fd", &status, 0) == 0 ? std::int64_t{status.st_size} : 0;
+}
+
+/// Throws away what waits in a netlink socket.
+void drain(int netlink) {
+  std::array<char, 64> buffer{};
+  while (::recv(netlink, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC) > 0) {
+  }
+}
+
+struct Space {
+  Fd netlink;
+  std::vector<DiagSocket> known;  // of processes that we look at
+};
+
+}  // namespace
+
+struct TcpSampler::State {
+  Options options;
+  Stats stats;
+  std::map<std::int32_t, Process> processes;
+  std::map<std::uint64_t, Space> spaces;  // network namespaces
+  std::set<std::uint64_t> closed;  // that could not be entered: trying takes a thread each time
+  std::optional<BootTime> mapped_at;
+  bool has_ended_ones{false};                                 // connections, in the last round
+  std::unordered_map<std::uint32_t, std::int32_t> owners;     // pid by inode
+  std::unordered_map<std::uint64_t, Connection> connections;  // by cookie
+  std::uint64_t round{0};
+
+  bool follow(std::span<const std::int32_t> pids);
+  [[nodiscard]] bool is_map_due(BootTime now) const;
+  void map(std::span<const std::int32_t> pids, BootTime now);
+  void ask_for_all();
+  void ask_for_known();
+  void add(const DiagSocket& socket);
+};
+
+TcpSampler::TcpSampler(const Options& options) : state_(std::make_unique<State>()) {
+  state_->options = options;
+}
+TcpSampler::TcpSampler() : TcpSampler(Options{}) {}
+TcpSampler::TcpSampler(TcpSampler&&) noexcept = default;
+TcpSampler& TcpSampler::operator=(TcpSampler&&) noexcept = default;
+TcpSampler::~TcpSampler() = default;
+
+const TcpSampler::Stats& TcpSampler::stats() const {
+  return state_->stats;
+}
+
+/// Takes up the processes that are new and forgets the others. True if there are new ones.
+bool TcpSampler::State::follow(std::span<const std::int32_t> pids) {
+  std::erase_if(processes, [&](const auto& entry) {
+    const bool is_gone = !namespace_of(entry.second.folder.raw());
+    return is_gone || std::find(pids.begin(), pids.end(), entry.first) == pids.end();
+  });
+  bool has_new_ones = false;
+  for (const std::int32_t pid : pids) {
+    if (processes.contains(pid)) continue;
+    Process process;
+    process.totals.pid = pid;
+    process.folder = open_at(AT_FDCWD, fmt::format("/proc/{}", pid).c_str(), O_PATH | O_DIRECTORY);
+    const auto space = process.folder.is_open() ? namespace_of(process.folder.raw()) : std::nullopt;
+    if (space && !spaces.contains(*space) && !closed.contains(*space)) {
+      if (Fd netlink = netlink_in_namespace_of(process.folder.raw()); netlink.is_open()) {
+        spaces.emplace(*space, Space{std::move(netlink), {}});
+      } else {
+        if (closed.size() >= kClosedMax) closed.clear();
+        closed.insert(*space);
+      }
+    }
+    if (!space || !spaces.contains(*space)) {
+      ++stats.unreachable_processes;
+      continue;
+    }
+    process.space = *space;
+    processes.emplace(pid, std::move(process));
+    has_new_ones = true;
+  }
+  std::erase_if(spaces, [&](const auto& entry) {
+    return std::none_of(processes.begin(), processes.end(),
+                        [&](const auto& process) { return process.second.space == entry.first; });
+  });
+  return has_new_ones;
+}
+
+/// Looks up whose the sockets are.
+void TcpSampler::State::map(std::span<const std::int32_t> pids, BootTime now) {
+  ++stats.maps;
+  mapped_at = now;
+  owners.clear();
+  for (const std::int32_t pid : pids) {
+    const auto found = processes.find(pid);
+    if (found == processes.end()) continue;
+    const int folder = found->second.folder.raw();
+    found->second.descriptors = count_descriptors(folder);
+    socket_inodes(folder, [&](std::uint32_t inode) { owners.try_emplace(inode, pid); });
+  }
+}
+
+/// The number of descriptors tells of new connections, where the kernel gives it.
+bool TcpSampler::State::is_map_due(BootTime now) const {
+  if (!mapped_at || now - *mapped_at >= options.map_again_after) return true;
+  if (now - *mapped_at < options.map_again_min) return false;
+  return has_ended_ones || std::any_of(processes.begin(), processes.end(), [](const auto& entry) {
+           return count_descriptors(entry.second.folder.raw()) != entry.second.descriptors;
+         });
+}
+
+void TcpSampler::State::ask_for_all() {
+  for (auto& [number, space] : spaces) {
+    space.known.clear();
+    for (const int family : {AF_INET, AF_INET6}) {
+      const std::size_t room = space.known.size() + options.sockets_max;
+      if (!dump_connections(space.netlink.raw(), static_cast<std::uint8_t>(family), room,
+                            space.known))
+        ++stats.failed_questions;
+    }
+    std::erase_if(space.known,
+                  [this](const DiagSocket& socket) { return !owners.contains(socket.inode); });
+  }
+}
+
+void TcpSampler::State::ask_for_known() {
+  has_ended_ones = false;
+  for (auto& [number, space] : spaces) {
+    std::vector<DiagSocket> now;
+    now.reserve(space.known.size());
+    if (!query_connections(space.netlink.raw(), space.known, now)) {
+      ++stats.failed_questions;
+      // Answers that were not taken would be taken for those of the next question.
+      drain(space.netlink.raw());
+    }
+    has_ended_ones = has_ended_ones || now.size() < space.known.size();
+    space.known = std::move(now);
+  }
+}
+
+void TcpSampler::State::add(const DiagSocket& socket) {
+  const auto owner = owners.find(socket.inode);
+  if (owner == owners.end()) return;
+  const auto process = processes.find(owner->second);
+  if (process == processes.end()) return;
+  Connection& before = connections[socket.cookie];
+  const auto change = [](std::uint64_t last, std::uint64_t now) {
+    return now > last ? now - last : 0;
+  };
+  const std::uint64_t acked = change(before.acked, socket.bytes_acked);
+  const std::uint64_t received = change(before.received, socket.bytes_received);
+  ProcessTcp& totals = process->second.totals;
+  ++totals.connections;
+  totals.bytes_acked += acked;
+  totals.bytes_received += received;
+  totals.retransmits += change(before.retransmits, socket.retransmits);
+  if (acked != 0 || received != 0) {
+    ++totals.active_connections;
+    process->second.rtt_sum_us += socket.rtt_us;
+    totals.rtt_max_us = std::max(totals.rtt_max_us, socket.rtt_us);
+  }
+  before = {socket.bytes_acked, socket.bytes_received, socket.retransmits, round};
+}
+
+std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, BootTime now) {
+  State& state = *state_;
+  ++state.round;
+  const bool has_new_processes = state.follow(pids);
+  if (has_new_processes || state.is_map_due(now)) {
+    state.map(pids, now);
+    state.ask_for_all();
+    state.has_ended_ones = false;
+  } else {
+    state.ask_for_known();
+  }
+  for (auto& [pid, process] : state.processes) {
+    process.rtt_sum_us = 0;
+    process.totals.connections = process.totals.active_connections = 0;
+    process.totals.rtt_max_us = 0;
+  }
+  for (const auto& [number, space] : state.spaces) {
+    for (const DiagSocket& socket : space.known)
+      state.add(socket);
+  }
+  std::erase_if(state.connections,
+                [&](const auto& entry) { return entry.second.round != state.round; });
+  std::vector<ProcessTcp> out;
+  for (const std::int32_t pid : pids) {
+    const auto found = state.processes.find(pid);
+    if (found == state.processes.end()) continue;
+    ProcessTcp& totals = found->second.totals;
+    totals.rtt_mean_us =
+        totals.active_connections == 0 ? 0 : found->second.rtt_sum_us / totals.active_connections;
+    out.push_back(totals);
+  }
+  return out;
+}
+
+}  // namespace kansoku::sys

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/tcp.h"
+
+#include <gtest/gtest.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "common/rng.h"
+#include "sys/fd.h"
+#include "sys/internal/inet_diag.h"
+
+namespace kansoku::sys {
+namespace {
+
+BootTime at(int seconds) {
+  return boot_time(std::int64_t{1'000'000'000} * (1000 + seconds));
+}
+
+/// Two ends of a connection over loopback.
+struct Pair {
+  Fd client, server;
+};
+Pair connect_pair(int family) {
+  const Fd listener = Fd::adopt(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address{};
+  socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  address.ss_family = static_cast<sa_family_t>(family);
+  if (family == AF_INET)
+    reinterpret_cast<sockaddr_in&>(address).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  else
+    reinterpret_cast<sockaddr_in6&>(address).sin6_addr = in6addr_loopback;
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  Pair out{Fd::adopt(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)), {}};
+  if (::bind(listener.raw(), raw, bytes) != 0 || ::listen(listener.raw(), 1) != 0 ||
+      ::getsockname(listener.raw(), raw, &bytes) != 0 ||
+      ::connect(out.client.raw(), raw, bytes) != 0)
+    return {};
+  out.server = Fd::adopt(::accept4(listener.raw(), nullptr, nullptr, SOCK_CLOEXEC));
+  return out;
+}
+
+void move_bytes(const Pair& pair, std::size_t bytes) {
+  const std::string text(bytes, 'x');
+  std::string back(bytes, '\0');
+  ASSERT_EQ(::send(pair.client.raw(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  ASSERT_EQ(::recv(pair.server.raw(), back.data(), bytes, MSG_WAITALL),
+            static_cast<ssize_t>(bytes));
+}
+
+/// The kernel counts what was acknowledged, which may take a moment of its own.
+ProcessTcp sample_until(TcpSampler& sampler, std::int32_t pid, std::uint64_t acked, BootTime now) {
+  ProcessTcp last;
+  std::uint32_t active = 0;
+  for (int i = 0; i < 1'000'000; ++i) {
+    const auto got = sampler.sample(std::vector{pid}, now);
+    if (got.size() != 1) return {};
+    last = got[0];
+    active = std::max(active, last.active_connections);
+    if (last.bytes_acked >= acked) break;
+  }
+  last.active_connections = active;
+  return last;
+}
+
+bool tells_descriptors() {
+  struct stat status {};
+  return ::stat("/proc/self/fd", &status) == 0 && status.st_size > 0;
+}
+
+TEST(TcpSampler, CountsTheBytesOfAProcess) {
+  const std::int32_t self = ::getpid();
+  TcpSampler sampler;
+  const Pair old = connect_pair(AF_INET);
+  ASSERT_TRUE(old.server.is_open());
+  const auto first = sampler.sample(std::vector{self}, at(0));
+  if (sampler.stats().failed_questions > 0) GTEST_SKIP() << "no socket diagnosis here";
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].connections, 2U);  // both ends are ours
+  EXPECT_EQ(sampler.stats().maps, 1U);
+  const std::uint64_t begin = first[0].bytes_acked;
+  ASSERT_NO_FATAL_FAILURE(move_bytes(old, 10'000));
+  const ProcessTcp moved = sample_until(sampler, self, begin + 10'000, at(1));
+  EXPECT_EQ(moved.bytes_acked, begin + 10'000);
+  EXPECT_EQ(moved.bytes_received, first[0].bytes_received + 10'000);
+  EXPECT_GE(moved.active_connections, 1U);
+  EXPECT_EQ(sampler.stats().maps, 1U);
+  const auto idle = sampler.sample(std::vector{self}, at(1));
+  EXPECT_EQ(idle[0].active_connections, 0U);
+  EXPECT_EQ(idle[0].rtt_mean_us, 0);
+  // A new connection, of the other family, is found once it may be looked for.
+  {
+    const Pair more = connect_pair(AF_INET6);
+    if (more.server.is_open()) {
+      ASSERT_NO_FATAL_FAILURE(move_bytes(more, 5'000));
+      EXPECT_EQ(sampler.sample(std::vector{self}, at(1))[0].connections, 2U);
+      // Kernels that do not tell the number of descriptors: by time alone.
+      const BootTime later = tells_descriptors() ? at(2) : at(40);
+      const ProcessTcp with = sample_until(sampler, self, begin + 15'000, later);
+      EXPECT_EQ(with.connections, 4U);
+      EXPECT_GE(with.bytes_acked, begin + 15'000);
+      EXPECT_LE(with.bytes_acked, begin + 15'001);  // opening it counts as one
+      EXPECT_EQ(sampler.stats().maps, 2U);
+    }
+  }
+  // Its end takes nothing back.
+  const auto after = sampler.sample(std::vector{self}, at(41));
+  EXPECT_EQ(after[0].connections, 2U);
+  EXPECT_GE(after[0].bytes_acked, begin + 10'000);
+  EXPECT_EQ(tcp_sockets(self, 100).size(), 2U);  // as the other way sees it
+}
+
+TEST(TcpSampler, ProcessesThatAreNotThere) {
+  TcpSampler sampler;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  EXPECT_EQ(sampler.sample(std::vector<std::int32_t>{child, 0, -1}, at(0)).size(), 1U);
+  EXPECT_EQ(sampler.stats().unreachable_processes, 2U);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(sampler.sample(std::vector<std::int32_t>{child}, at(1)).empty());
+  EXPECT_TRUE(sampler.sample({}, at(2)).empty());
+}
+
+/// A process with a network of its own, where it talks to itself.
+TEST(TcpSampler, AnotherNetworkNamespace) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Its loopback interface is down at first.
+    if (::unshare(CLONE_NEWNET) != 0 || ::system("ip link set lo up") != 0) ::_exit(1);
+    const Pair pair = connect_pair(AF_INET);
+    if (!pair.server.is_open() || ::write(ends[1], "", 1) != 1) ::_exit(1);
+    ::pause();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  char byte = 0;
+  const bool is_ready = ::read(ends[0], &byte, 1) == 1;
+  ::close(ends[0]);
+  TcpSampler sampler;
+  const auto got = sampler.sample(std::vector<std::int32_t>{child, ::getpid()}, at(0));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  if (!is_ready) GTEST_SKIP() << "may not make a network namespace";
+  ASSERT_EQ(got.size(), 2U);
+  EXPECT_EQ(got[0].connections, 2U);
+  EXPECT_EQ(got[1].connections, 0U);  // ours is another
+  EXPECT_EQ(sampler.stats().failed_questions, 0U);
+}
+
+/// One message of an answer.
+std::vector<std::byte> message(std::uint16_t type, std::uint8_t state, std::size_t info_bytes) {
+  inet_diag_msg body{};
+  body.idiag_state = state;
+  body.idiag_inode = 77;
+  body.id.idiag_cookie[0] = 5;
+  tcp_info info{};
+  info.tcpi_rtt = 123;
+  info.tcpi_total_retrans = 4;
+  info.tcpi_bytes_acked = 1000;
+  info.tcpi_bytes_received = 2000;
+  rtattr other{sizeof(rtattr) + 1, INET_DIAG_CONG};
+  rtattr attribute{static_cast<unsigned short>(sizeof(rtattr) + info_bytes), INET_DIAG_INFO};
+  nlmsghdr head{};
+  head.nlmsg_type = type;
+  std::vector<std::byte> out(sizeof head + sizeof body + sizeof other + 4 + sizeof attribute +
+                             info_bytes);
+  head.nlmsg_len = static_cast<__u32>(out.size());
+  std::byte* to = out.data();
+  const auto put = [&](const void* from, std::size_t bytes, std::size_t room) {
+    std::memcpy(to, from, bytes);
+    to += room;
+  };
+  put(&head, sizeof head, sizeof head);
+  put(&body, sizeof body, sizeof body);
+  put(&other, sizeof other, sizeof other + 4);  // one byte and its padding
+  put(&attribute, sizeof attribute, sizeof attribute);
+  put(&info, info_bytes, info_bytes);
+  return out;
+}
+
+TEST(InetDiag, FromRecordedBytes) {
+  std::vector<DiagSocket> sockets;
+  const auto whole = message(SOCK_DIAG_BY_FAMILY, 1, sizeof(tcp_info));
+  ASSERT_TRUE(parse_diag(whole, 10, sockets));
+  ASSERT_EQ(sockets.size(), 1U);
+  EXPECT_EQ(sockets[0].inode, 77U);
+  EXPECT_EQ(sockets[0].cookie, 5U);
+  EXPECT_EQ(sockets[0].rtt_us, 123U);
+  EXPECT_EQ(sockets[0].bytes_acked, 1000U);
+  EXPECT_EQ(sockets[0].bytes_received, 2000U);
+  EXPECT_EQ(sockets[0].retransmits, 4U);
+  // An older kernel says less; a listening socket is no connection; the limit holds.
+  ASSERT_TRUE(parse_diag(message(SOCK_DIAG_BY_FAMILY, 1, 104), 10, sockets));
+  ASSERT_EQ(sockets.size(), 2U);
+  EXPECT_EQ(sockets[1].bytes_acked, 0U);
+  EXPECT_EQ(sockets[1].rtt_us, 123U);
+  ASSERT_TRUE(parse_diag(message(SOCK_DIAG_BY_FAMILY, 10, sizeof(tcp_info)), 10, sockets));
+  ASSERT_TRUE(parse_diag(whole, 2, sockets));
+  EXPECT_EQ(sockets.size(), 2U);
+  EXPECT_EQ(parse_diag(message(NLMSG_DONE, 1, 0), 2, sockets).value(), DiagEnd::kDone);
+  EXPECT_EQ(parse_diag(message(NLMSG_ERROR, 1, 0), 2, sockets).error().code, Code::kUnavailable);
+}
+
+TEST(InetDiag, AnyDamageIsBounded) {
+  const auto whole = message(SOCK_DIAG_BY_FAMILY, 1, sizeof(tcp_info));
+  RandomStream random(3, "damage");
+  for (int i = 0; i < 20'000; ++i) {
+    auto bytes = whole;
+    bytes.resize(random.below(bytes.size() + 1));
+    for (std::uint64_t n = random.below(4); n > 0 && !bytes.empty(); --n)
+      bytes[random.below(bytes.size())] = static_cast<std::byte>(random.below(256));
+    std::vector<DiagSocket> sockets;
+    static_cast<void>(parse_diag(bytes, 1, sockets));
+    ASSERT_LE(sockets.size(), 1U);
+  }
+}
+
+}  // namespace
+}  // namespace kansoku::sys

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/incident.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "common/parse.h"
+
+namespace kansoku::trace {
+namespace {
+
+constexpr std::string_view kSchema = "kansoku.watch_incident/1";
+constexpr std::size_t kTextMax = 4096;
+constexpr std::size_t kListMax = 1024;
+constexpr std::size_t kEvidenceMax = 8;
+
+std::uint64_t fnv(std::uint64_t hash, std::string_view text) {
+  for (const char c : text)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+Json texts(const std::vector<std::string>& values) {
+  Json out = Json::array();
+  for (const std::string& value : values)
+    out.push(value);
+  return out;
+}
+
+Json numbers(const std::vector<std::int32_t>& values) {
+  Json out = Json::array();
+  for (const std::int32_t value : values)
+    out.push(value);
+  return out;
+}
+
+/// Members of one object, with the first complaint about any of them.
+class Members {
+ public:
+  explicit Members(const Json& object, std::string path = "")
+      : object_(object), path_(std::move(path)) {}
+
+  void text(std::string_view key, std::string& out) {
+    const Json value = object_.at(key);
+    if (!value.is_string()) return complain(key, "is no text");
+    out = value.as_string().substr(0, kTextMax);
+  }
+  void number(std::string_view key, double& out) {
+    const Json value = object_.at(key);
+    if (!value.is_number()) return complain(key, "is no number");
+    out = value.as_double();
+  }
+  /// A number that need not be known: null stands for NaN.
+  void number_or_null(std::string_view key, double& out) {
+    if (object_.contains(key) && object_.at(key).is_null()) {
+      out = std::numeric_limits<double>::quiet_NaN();
+      return;
+    }
+    number(key, out);
+  }
+  void count(std::string_view key, std::uint32_t& out) {
+    const std::int64_t value = object_.at(key).as_int(-1);
+    if (value < 0 || value > std::numeric_limits<std::uint32_t>::max())
+      return complain(key, "is no count");
+    out = static_cast<std::uint32_t>(value);
+  }
+  void time(std::string_view key, std::int64_t& out) {
+    const auto value = parse_int<std::int64_t>(object_.at(key).as_string());
+    if (!value || *value < 0) return complain(key, "is no time");
+    out = *value;
+  }
+  void numbers(std::string_view key, std::vector<std::int32_t>& out) {
+    const Json list = object_.at(key);
+    if (!list.is_array()) return complain(key, "is no list");
+    for (std::size_t i = 0; i < std::min(list.size(), kListMax); ++i) {
+      const Json value = list.at(i);
+      const std::int64_t number = value.as_int();
+      if (!value.is_integer() || number != static_cast<std::int32_t>(number))
+        return complain(key, "has an entry that is no 32-bit integer");
+      out.push_back(static_cast<std::int32_t>(number));
+    }
+  }
+  void texts(std::string_view key, std::vector<std::string>& out) {
+    const Json list = object_.at(key);
+    if (!list.is_array()) return complain(key, "is no list");
+    for (std::size_t i = 0; i < std::min(list.size(), kListMax); ++i) {
+      if (!list.at(i).is_string()) return complain(key, "has an entry that is no text");
+      out.push_back(list.at(i).as_string().substr(0, kTextMax));
+    }
+  }
+  [[nodiscard]] Result<void> done() const {
+    if (!problem_.empty()) return Error{Code::kCorrupt, fmt::format("read incident: {}", problem_)};
+    return {};
+  }
+
+ private:
+  void complain(std::string_view key, std::string_view what) {
+    if (problem_.empty()) problem_ = fmt::format("{}{} {}", path_, key, what);
+  }
+
+  const Json& object_;
+  std::string path_, problem_;
+};
+
+Result<Evidence> evidence_of(const Json& object, std::size_t index) {
+  Evidence out;
+  Members members(object, fmt::format("evidence[{}].", index));
+  members.text("feature", out.feature);
+  members.text("unit", out.unit);
+  members.text("layer", out.layer);
+  members.number_or_null("normal", out.normal);
+  members.number_or_null("seen", out.seen);
+  members.number("share", out.share);
+  TRY_VOID(members.done());
+  return out;
+}
+
+Json evidence_json(const std::vector<Evidence>& evidence) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < std::min(evidence.size(), kEvidenceMax); ++i) {
+    const Evidence& one = evidence[i];
+    out.push(Json::object()
+                 .set("feature", one.feature)
+                 .set("unit", one.unit)
+                 .set("layer", one.layer)
+                 .set("normal", one.normal)
+                 .set("seen", one.seen)
+                 .set("share", one.share));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json IncidentRecord::to_json() const {
+  return Json::object()
+      .set("schema", kSchema)
+      .set("id", id)
+      .set("host", host)
+      .set("job", job)
+      .set("begin_ns", std::to_string(begin_ns))
+      .set("end_ns", std::to_string(end_ns))
+      .set("kind", kind)
+      .set("ranks", numbers(ranks))
+      .set("pids", numbers(pids))
+      .set("tests", texts(tests))
+      .set("score", score)
+      .set("window_count", window_count)
+      .set("evidence", evidence_json(evidence))
+      .set("summary", summary)
+      .set("suggestion", suggestion)
+      .set("label", label);
+}
+
+Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
+  if (untrusted.at("schema").as_string() != kSchema)
+    return Error{Code::kCorrupt, fmt::format("read incident: schema is not {}", kSchema)};
+  IncidentRecord out;
+  Members members(untrusted);
+  members.text("id", out.id);
+  members.text("host", out.host);
+  members.text("job", out.job);
+  members.time("begin_ns", out.begin_ns);
+  members.time("end_ns", out.end_ns);
+  members.text("kind", out.kind);
+  members.numbers("ranks", out.ranks);
+  members.numbers("pids", out.pids);
+  members.texts("tests", out.tests);
+  members.number_or_null("score", out.score);
+  members.count("window_count", out.window_count);
+  members.text("summary", out.summary);
+  members.text("suggestion", out.suggestion);
+  members.text("label", out.label);
+  TRY_VOID(members.done());
+  const Json list = untrusted.at("evidence");
+  if (!list.is_array()) return Error{Code::kCorrupt, "read incident: evidence is no list"};
+  for (std::size_t i = 0; i < std::min(list.size(), kEvidenceMax); ++i) {
+    TRY(auto one, evidence_of(list.at(i), i));
+    out.evidence.push_back(std::move(one));
+  }
+  return out;
+}
+
+std::string incident_id(std::string_view host, std::string_view job, std::int64_t begin_ns,
+                        std::string_view kind) {
+  std::uint64_t hash = fnv(0xcbf29ce484222325ULL, host);
+  // The zero bytes keep "ab" + "c" apart from "a" + "bc".
+  for (const std::string& part : {std::string(job), std::to_string(begin_ns), std::string(kind)}) {
+    hash = fnv(hash, std::string_view("\0", 1));
+    hash = fnv(hash, part);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace kansoku::trace

@@ -1,0 +1,182 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What always-on watching costs; results in build/watch-eval/cost, one JSON line a run.
+
+  cost.py steps     step time of one running 8-rank job, the agent's probes on and off in alternating windows; processor time and
+                    memory of the agent (about 20 minutes for 250 pairs)
+  cost.py rate      processor time of the agent for a job with few events and one with ten times as many (about 10 minutes)
+  cost.py report    the figures so far
+The agent is switched by `kansoku watch --control pause|resume --state DIR`, which returns when the probes are detached or attached.
+"""
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
+from host import ROOT, Impossible, need  # noqa: E402
+from guard import Guard  # noqa: E402
+from jobs import DdpJob, cpu_seconds  # noqa: E402
+from session import Agent, fresh, pause  # noqa: E402
+
+SETTLE_S, STEPS_MIN = 0.2, 4
+RESAMPLES = 2000
+LEARN_S = 60
+# Eight ranks that mostly wait, as if for a device, so that they fit on two cores.
+LIGHT = {"D_MODEL": "32", "LAYERS": "2", "BATCH": "1", "SAMPLE_KB": "16", "PACE_MS": "20", "CHECKPOINT_S": "0", "LEAK_MB_S": "0"}
+# Two waits of 2.5 times the pace are a step, beside the computing: about ten to one on an idle machine.
+FEW, MANY = {**LIGHT, "PACE_MS": "100"}, {**LIGHT, "PACE_MS": "8"}
+
+
+def bootstrap(values, seed=1, share=0.95):
+    """Median and the interval that holds `share` of the medians of resampled values."""
+    rng = random.Random(seed)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    edge = int((1 - share) / 2 * RESAMPLES)
+    return statistics.median(values), medians[edge], medians[-1 - edge]
+
+
+def mean_step_s(ends, begin_s, end_s):
+    """Of the steps that lie wholly in the window; None if there are too few."""
+    inside = [end for end in ends if begin_s <= end <= end_s]
+    return (inside[-1] - inside[0]) / (len(inside) - 1) if len(inside) > STEPS_MIN else None
+
+
+def pair_changes(windows, ends):
+    """`windows`: (is_on, begin_s, end_s), two by two; the relative change of the step by being on, for each whole pair."""
+    out = []
+    for first, second in zip(windows[::2], windows[1::2]):
+        by_phase = {is_on: mean_step_s(ends, begin_s, end_s) for is_on, begin_s, end_s in (first, second)}
+        if len(by_phase) == 2 and None not in by_phase.values():
+            out.append(by_phase[True] / by_phase[False] - 1)
+    return out
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
+
+
+def control(options, state, word):
+    done = subprocess.run([options.kansoku, "watch", "--control", word, "--state", state], capture_output=True, text=True, check=False)
+    need(done.returncode == 0, f"kansoku watch --control {word}: {done.stderr.strip()}")
+
+
+def alternate(options, state, job, agent):
+    """Windows on, off, off, on, ...: drift of the machine falls on both alike."""
+    windows, pid = [], agent.process.pid
+    cpu, resident = {True: [0.0, 0.0], False: [0.0, 0.0]}, 0
+    for index in range(2 * options.pairs):
+        is_on = index % 4 in (0, 3)
+        control(options, state, "resume" if is_on else "pause")
+        time.sleep(SETTLE_S)
+        begin_s, used = time.time(), cpu_seconds(pid)
+        pause(options.window_s, job, agent)
+        end_s = time.time()
+        cpu[is_on][0] += cpu_seconds(pid) - used
+        cpu[is_on][1] += end_s - begin_s
+        resident = max(resident, resident_bytes(pid))
+        windows.append((is_on, begin_s, end_s))
+    return windows, {is_on: used / over for is_on, (used, over) in cpu.items()}, resident
+
+
+def start(options, guard, folder, world, environment, seconds):
+    job = DdpJob(guard, os.path.join(options.root, "job-cost"), {"world": world, "environment": environment})
+    state = fresh(os.path.join(folder, "state"))
+    agent = Agent(guard, options, folder, state, seconds + options.learn_s + 300)
+    pause(options.learn_s + 30, job, agent)
+    return job, agent, state
+
+
+def measure_steps(options, folder):
+    with Guard() as guard:
+        job, agent, state = start(options, guard, folder, 8, LIGHT, 2 * options.pairs * (options.window_s + 1))
+        windows, cpu, resident = alternate(options, state, job, agent)
+        changes = pair_changes(windows, job.steps())
+        agent.stop()
+    need(changes, "no pair of windows with steps")
+    return {"what": "steps", "ranks": 8, "changes": changes, "cpu_on": cpu[True], "cpu_off": cpu[False], "resident_bytes": resident}
+
+
+def measure_rate(options, folder):
+    """One job after the other, in the order few, many, many, few, ..., each with an agent of its own that has learnt."""
+    shares = {"few": [], "many": []}
+    rates = {"few": [], "many": []}
+    for index in range(2 * options.rounds):
+        name = "few" if index % 4 in (0, 3) else "many"
+        with Guard() as guard:
+            job, agent, _ = start(options, guard, folder, 2, {"few": FEW, "many": MANY}[name], options.rate_s)
+            steps, used, begin = len(job.steps()), cpu_seconds(agent.process.pid), time.monotonic()
+            pause(options.rate_s, job, agent)
+            over = time.monotonic() - begin
+            shares[name].append((cpu_seconds(agent.process.pid) - used) / over)
+            rates[name].append((len(job.steps()) - steps) / over)
+            agent.stop()
+    return {"what": "rate", "cpu": shares, "steps_per_s": rates}
+
+
+def report_steps(result):
+    middle, low, high = bootstrap(result["changes"])
+    print(f"step time, {len(result['changes'])} pairs of windows of one job with {result['ranks']} ranks: {middle:+.2%} "
+          f"(95 % of resampled medians: {low:+.2%} to {high:+.2%})")
+    print(f"agent: {result['cpu_on']:.2%} of a core while on, {result['cpu_off']:.2%} while paused; "
+          f"{result['resident_bytes'] / 1e6:.1f} MB resident at most")
+
+
+def report_rate(result):
+    for name in ("few", "many"):
+        middle, low, high = bootstrap(result["cpu"][name])
+        print(f"{name}: {statistics.median(result['steps_per_s'][name]):.1f} steps/s of 2 ranks: agent {middle:.2%} of a core "
+              f"({low:.2%} to {high:.2%}, {len(result['cpu'][name])} runs)")
+    few, many = (statistics.median(result["steps_per_s"][name]) for name in ("few", "many"))
+    print(f"{many / few:.1f} times the events" + (": less than ten times, the machine is too busy for this" if many < 9 * few else ""))
+
+
+def report(path):
+    last = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            last = {result["what"]: result for result in map(json.loads, file)}
+    for what, show in (("steps", report_steps), ("rate", report_rate)):
+        show(last[what]) if what in last else print(f"{what}: not run yet")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("steps", "rate", "report"))
+    parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--pairs", type=int, default=250)
+    parser.add_argument("--window-s", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rate-s", type=float, default=60.0)
+    parser.add_argument("--learn-s", type=int, default=LEARN_S)
+    options = parser.parse_args()
+    options.agent_options = []
+    return options
+
+
+def main():
+    options = parse()
+    path = os.path.join(options.root, "cost", "results.jsonl")
+    if options.what != "report":
+        folder = os.path.join(options.root, "cost", options.what)
+        try:
+            result = {"steps": measure_steps, "rate": measure_rate}[options.what](options, fresh(folder))
+        except Impossible as reason:
+            print(f"not run: {reason}")
+            return 1
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")
+    report(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
