@@ -223,7 +223,7 @@ StatusView Agent::Impl::status() const {
 }
 
 Result<void> Agent::Impl::label(std::string_view id, std::string_view label) {
-  const bool is_running = jobs->label(id, label);
+  const bool is_running = jobs->label(outputs->detector_id(id), label);
   const auto kept = outputs->label(id, label);
   if (is_running) return {};
   return kept;

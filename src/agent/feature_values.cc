@@ -96,7 +96,9 @@ void add_calls(detect::Window& row, const ProcessWindow& process, double s) {
 }
 
 void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
-  set(row, "stopped_share", process.is_stopped ? 1.0 : 0.0);
+  // What signals say; else what a look saw (under a debugger, or stopped before it was watched).
+  const auto stopped = calls_of(process, Metric::kStop, s).share();
+  set(row, "stopped_share", stopped ? std::min(*stopped, 1.0) : process.is_stopped ? 1.0 : 0.0);
   set(row, "block_latency", calls_of(process, Metric::kBlock, s).mean());
   if (!process.has_threads) return;
   const auto rate = [&](std::uint64_t count) { return static_cast<double>(count) / s; };
@@ -137,6 +139,11 @@ const capture::nvml::ProcessFigures* use_of(const DeviceSample& device, std::int
     if (process.pid == static_cast<std::uint32_t>(pid)) return &process;
   }
   return nullptr;
+}
+
+/// A process may be listed on a device on which it has nothing.
+bool is_unused(const capture::nvml::ProcessFigures& use) {
+  return use.memory_bytes == std::uint64_t{0} && use.utilization.value_or(0) <= 0;
 }
 
 std::optional<double> plus(std::optional<double> a, std::optional<double> b) {
@@ -191,7 +198,7 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
       throttled, ecc, xid, pcie, replays, nvlink;
   for (const DeviceSample& device : devices) {
     const auto* use = use_of(device, process.process.pid);
-    if (use == nullptr || !device.read_at) continue;
+    if (use == nullptr || !device.read_at || is_unused(*use)) continue;
     const auto& now = device.figures;
     busy = larger(busy, now.utilization);
     own_busy = larger(own_busy, use->utilization);

@@ -89,6 +89,10 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   other.index = 1;
   other.figures.power_watts = 300;
   other.figures.processes->front().pid = 8;
+  capture::nvml::ProcessFigures idle;  // listed, but nothing of it is there
+  idle.pid = 7;
+  idle.memory_bytes = 0;
+  other.figures.processes->push_back(idle);
   FeatureMaker maker;
   auto rows = maker.make(window, {}, {mine, other});
   EXPECT_EQ(value(rows, "gpu_power"), 100);

@@ -8,7 +8,9 @@
 namespace kansoku::agent {
 namespace {
 
-constexpr double kForget = 0.1;  // of the moving mean, a window
+// Of the moving mean, a window: what is written now and then (history, a model) is no reason to
+// look less often, what costs every second is.
+constexpr double kForget = 0.02;
 constexpr int kFirstWindows = 10;
 constexpr int kSlownessMax = 8;
 constexpr int kCalmWindows = 60;  // below half of the budget, before looking more often again
@@ -17,10 +19,10 @@ constexpr int kCalmWindows = 60;  // below half of the budget, before looking mo
 
 void Governor::judge_own(double window_s, double own_cpu_s) {
   // The first looks read every library; that is paid once.
-  if (windows_++ < kFirstWindows) return;
+  if (++windows_ <= kFirstWindows) return;
   const double share = window_s > 0 ? own_cpu_s / window_s : 0;
-  own_share_ = has_share_ ? own_share_ + kForget * (share - own_share_) : share;
-  has_share_ = true;
+  own_share_ += std::max(kForget, 1.0 / (windows_ - kFirstWindows)) * (share - own_share_);
+  if (windows_ <= 2 * kFirstWindows) return;
   if (own_share_ > options_.budget) {
     calm_windows_ = 0;
     if (share > options_.budget && slowness_ < kSlownessMax) slowness_ *= 2;

@@ -60,7 +60,6 @@ class Governor {
   double own_share_{0};
   int slowness_{1};
   int calm_windows_{0}, windows_{0};
-  bool has_share_{false};
 };
 
 }  // namespace kansoku::agent

@@ -69,11 +69,19 @@ TEST(Governor, LooksLessOftenWhileTheAgentCostsTooMuch) {
     static_cast<void>(governor.on_window(at(now += seconds{1}), 1, {}, 1, 0.05));
   EXPECT_EQ(governor.slowness(), 8);
   EXPECT_NEAR(governor.own_share(), 0.05, 1e-9);
-  for (int i = 0; i < 30; ++i)
+  for (int i = 0; i < 100; ++i)
     static_cast<void>(governor.on_window(at(now += seconds{1}), 1, {}, 1, 0));
   EXPECT_EQ(governor.slowness(), 8) << "not yet calm for long enough";
   for (int i = 0; i < 400; ++i)
     static_cast<void>(governor.on_window(at(now += seconds{1}), 1, {}, 1, 0));
+  EXPECT_EQ(governor.slowness(), 1);
+}
+
+TEST(Governor, OneWindowThatCostsMuchIsNoReason) {
+  Governor governor = make();
+  Nanos now{};
+  for (int i = 0; i < 200; ++i)
+    static_cast<void>(governor.on_window(at(now += seconds{1}), 1, {}, 1, i == 100 ? 0.2 : 0.004));
   EXPECT_EQ(governor.slowness(), 1);
 }
 

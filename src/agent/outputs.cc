@@ -322,8 +322,16 @@ Result<void> Outputs::label(std::string_view id, std::string_view label) {
   if (!impl_->incident_log)
     return Error{Code::kNotFound, fmt::format("label incident {}: none are kept", id)};
   TRY_VOID(impl_->incident_log->label(id, label));
+  for (auto& [own_id, before] : impl_->continued)
+    if (before.id == id) before.label = label;
   if (impl_->history) impl_->history->label(id, label);
   return {};
+}
+
+std::string Outputs::detector_id(std::string_view id) const {
+  for (const auto& [own_id, before] : impl_->continued)
+    if (before.id == id) return own_id;
+  return std::string(id);
 }
 
 std::uint16_t Outputs::port() const {

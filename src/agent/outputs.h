@@ -71,6 +71,9 @@ class Outputs {
       const store::IncidentFilter& filter) const;
   /// Stores the operator's label.
   [[nodiscard]] Result<void> label(std::string_view id, std::string_view label);
+  /// The id by which the detector of this agent knows an incident: another one, if the incident
+  /// outlived the agent before.
+  [[nodiscard]] std::string detector_id(std::string_view id) const;
 
   /// The port that the metrics endpoint listens on; 0 = none.
   [[nodiscard]] std::uint16_t port() const;

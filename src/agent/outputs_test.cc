@@ -104,6 +104,19 @@ TEST_F(OutputsTest, LabelsAreKept) {
   EXPECT_FALSE(outputs->label("zzzz", "false").has_value());
 }
 
+TEST_F(OutputsTest, TheLabelOfAnIncidentThatOutlivedTheAgentStays) {
+  const std::int64_t now = sys::wall_time_ns();
+  make(options())->on_incident(incident("aaaa", "job", now));
+  auto after = make(options());
+  EXPECT_EQ(after->detector_id("aaaa"), "aaaa");
+  after->on_incident(incident("bbbb", "job", now + 5'000'000'000));
+  EXPECT_EQ(after->detector_id("aaaa"), "bbbb");
+  ASSERT_TRUE(after->label("aaaa", "false").has_value());
+  after->on_incident(incident("bbbb", "job", now + 5'000'000'000));
+  EXPECT_EQ(told_.back().label, "false");
+  EXPECT_EQ(after->incidents({})->front().label, "false");
+}
+
 TEST_F(OutputsTest, AddressesThatAreNoneAreRefused) {
   for (const auto set :
        {+[](OutputOptions& o) { o.listen = "nowhere"; },

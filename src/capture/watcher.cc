@@ -151,7 +151,8 @@ void Watcher::Impl::start() {
   }
   meter = std::move(created).value();
   bpf_state = std::string(bpf::attach_mode_name(meter->mode()));
-  for (const auto& attached : {meter->attach_lifecycle(), meter->attach_block_layer()}) {
+  for (const auto& attached :
+       {meter->attach_lifecycle(), meter->attach_block_layer(), meter->attach_signals()}) {
     if (attached) continue;
     own_problems.push_back(attached.error().what);
     log(attached.error().what);

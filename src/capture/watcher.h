@@ -41,6 +41,7 @@ enum class Metric : std::uint8_t {
   kAlloc,         // "alloc"
   kDecode,        // "decode"
   kBlock,         // block requests, by the process that issued them
+  kStop,          // being stopped by a signal
   kCount,
 };
 inline constexpr std::size_t kMetricCount = static_cast<std::size_t>(Metric::kCount);

@@ -38,6 +38,23 @@ std::string extreme_text(const fleet::FleetFeature& feature) {
   return fmt::format("{} (rank {}, {})", value_text(rank.p50, feature.name), rank.rank, rank.host);
 }
 
+void add_model(std::string& text, const fleet::FleetModel& model) {
+  fmt::format_to(std::back_inserter(text), "  {} mode{} of {} windows by {} features; ",
+                 model.modes, model.modes == 1 ? "" : "s", model.rows, model.features.size());
+  if (model.odd_count == 0) {
+    fmt::format_to(std::back_inserter(text), "{} hosts are alike\n", model.hosts);
+    return;
+  }
+  fmt::format_to(std::back_inserter(text), "{} of {} hosts {} odd\n", model.odd_count, model.hosts,
+                 model.odd_count == 1 ? "is" : "are");
+  for (const fleet::FleetOddHost& odd : model.odd) {
+    fmt::format_to(std::back_inserter(text),
+                   "  odd host {}: mean {} {} where {} is usual ({:.0f} spreads)\n", odd.host,
+                   odd.feature, value_text(odd.seen, odd.feature),
+                   value_text(odd.usual, odd.feature), odd.spreads);
+  }
+}
+
 void add_job(std::string& text, const fleet::FleetJob& job,
              const std::vector<std::string>& wanted) {
   fmt::format_to(std::back_inserter(text), "\njob {} ({}): {} of {} ranks on {} hosts\n", job.name,
@@ -56,6 +73,7 @@ void add_job(std::string& text, const fleet::FleetJob& job,
                    value_text(feature.p50, feature.name), value_text(feature.p90, feature.name),
                    value_text(feature.p99, feature.name), extreme_text(feature));
   }
+  if (job.model) add_model(text, *job.model);
 }
 
 void add_hosts(std::string& text, const fleet::FleetReport& report) {
@@ -115,13 +133,14 @@ std::string collect_text(const fleet::FleetReport& report,
   add_hosts(text, report);
   add_groups(text, report);
   const fleet::FleetLoss& loss = report.loss;
-  const std::uint64_t unused =
-      loss.refused + loss.out_of_window + loss.stale + loss.above_limits + loss.bad_parts;
+  const std::uint64_t unused = loss.refused + loss.out_of_window + loss.stale + loss.above_limits +
+                               loss.bad_parts + loss.unlike;
   if (unused > 0)
     fmt::format_to(std::back_inserter(text),
                    "not taken in: {} unreadable, {} of another time, {} stale, {} above limits, {} "
-                   "bad parts\n",
-                   loss.refused, loss.out_of_window, loss.stale, loss.above_limits, loss.bad_parts);
+                   "bad parts, {} unlike their job\n",
+                   loss.refused, loss.out_of_window, loss.stale, loss.above_limits, loss.bad_parts,
+                   loss.unlike);
   std::size_t count = 0;
   for (const fleet::FleetJob& job : report.jobs)
     if (count++ < kLinesMax) add_job(text, job, features);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/detect_input.h"
 #include "cli/detect_replay.h"
 #include "cli/simulate_files.h"
 #include "common/parse.h"
@@ -29,7 +30,7 @@ struct Run {
 };
 
 Result<Run> read_run(const std::string& path, const detect::TableOptions& options) {
-  TRY(const std::string text, read_text(path == "-" ? "/dev/stdin" : path));
+  TRY(const std::string text, read_table_text(path));
   Run run;
   TRY(run.table, detect::read_table(text, path, options));
   TRY(run.cube, detect::make_cube(run.table));
@@ -87,7 +88,8 @@ class Detect final : public Command {
  private:
   void declare_table(CLI::App& sub) {
     sub.add_option("file", file_,
-                   "CSV with a header, one row a step and rank, may be gzip; - for standard input")
+                   "CSV (may be gzip; - for standard input) or Parquet with a header, one row a "
+                   "step and rank; or a recording, or the folder of those of a job's hosts")
         ->required();
     sub.add_option("--columns", table_.columns, "columns of values (default: all)")->delimiter(',');
     sub.add_option("--rank-column", table_.rank_column, "column of the ranks (default: rank)");

@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "cli/detect_input.h"
 #include "cli/simulate_files.h"
 #include "cli/watch_client.h"
 #include "detect/detector.h"
@@ -44,9 +45,9 @@ detect::Window window_of(const detect::Table& table, std::size_t row,
   return window;
 }
 
-void print(const trace::IncidentRecord& incident, bool json) {
+void print(const trace::IncidentRecord& incident, std::int64_t told_ns, bool json) {
   if (json) {
-    fmt::print("{}\n", incident.to_json().dump());
+    fmt::print("{}\n", incident.to_json().set("told_ns", std::to_string(told_ns)).dump());
     return;
   }
   fmt::print("{} UTC  {}  {}  {}: {}\n", wall_text(incident.begin_ns), incident.id.substr(0, 8),
@@ -76,7 +77,7 @@ Result<detect::Detector> make_detector(const ReplayOptions& options) {
 }  // namespace
 
 Result<std::size_t> replay_windows(const ReplayOptions& options) {
-  TRY(const std::string text, read_text(options.path == "-" ? "/dev/stdin" : options.path));
+  TRY(const std::string text, read_table_text(options.path));
   TRY(const detect::Table table, detect::read_table(text, options.path, options.table));
   TRY(auto detector, make_detector(options));
   const auto columns = columns_of(table);
@@ -84,13 +85,13 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
   for (std::size_t row = 0; row < table.rows(); ++row)
     by_time[table.times[row]].push_back(row);
   std::set<std::string> ids;
+  std::int64_t wall_ns = 0;
   const auto tell = [&](const std::vector<trace::IncidentRecord>& incidents) {
     for (const trace::IncidentRecord& incident : incidents) {
       ids.insert(incident.id);
-      print(incident, options.json);
+      print(incident, wall_ns, options.json);
     }
   };
-  std::int64_t wall_ns = 0;
   std::vector<detect::Window> windows;
   for (const auto& [time, rows] : by_time) {
     windows.clear();

@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
-#include "common/parse.h"
+#include "sys/capabilities.h"
 #include "sys/fd.h"
 
 namespace kansoku::cli {
@@ -68,34 +68,17 @@ Check tracefs_check() {
           "mount -t tracefs tracefs /sys/kernel/tracing"};
 }
 
-struct Capability {
-  std::string_view name;
-  unsigned bit;
-  std::string_view loses;
-};
-constexpr std::array<Capability, 3> kCapabilities{
-    {{"CAP_BPF", 39, "all probes: calls, collectives, scheduler"},
-     {"CAP_PERFMON", 38, "all probes: calls, collectives, scheduler"},
-     {"CAP_SYS_PTRACE", 19, "Python stacks of other users' processes"}}};
-
-std::uint64_t effective_capabilities() {
-  const auto status = sys::read_file("/proc/self/status", 1U << 16);
-  if (!status) return 0;
-  const auto place = status->find("CapEff:\t");
-  if (place == std::string::npos) return 0;
-  return parse_int<std::uint64_t>(std::string_view(*status).substr(place + 8, 16), 16).value_or(0);
-}
-
 std::vector<Check> capability_checks() {
-  const std::uint64_t effective = effective_capabilities();
-  const bool is_admin = (effective >> 21 & 1) != 0;  // CAP_SYS_ADMIN implies the two newer ones
+  const std::uint64_t held = sys::effective_capabilities().value_or(0);
   std::vector<Check> checks;
-  for (const Capability& capability : kCapabilities) {
-    const bool has = (effective >> capability.bit & 1) != 0 || (is_admin && capability.bit >= 38);
-    Check check{std::string(capability.name), Verdict::kGood, "held", "", ""};
-    if (!has) {
-      check = {std::string(capability.name), Verdict::kMissing, "not held",
-               std::string(capability.loses),
+  for (const sys::CapabilityInfo& known : sys::known_capabilities()) {
+    if (known.capability == sys::Capability::kSysAdmin) continue;  // stands in for others
+    Check check{std::string(known.name), Verdict::kGood, "held", "", ""};
+    if (!sys::has_capability(held, known.capability)) {
+      const bool is_needed = known.capability == sys::Capability::kBpf ||
+                             known.capability == sys::Capability::kPerfmon;
+      check = {std::string(known.name), is_needed ? Verdict::kMissing : Verdict::kReduced,
+               "not held", std::string(known.purpose),
                "run as root, or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep "
                "kansoku"};
     }

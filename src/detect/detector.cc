@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 #include "detect/internal/watch_state.h"
 #include "detect/run_score.h"
 #include "stats/summary.h"
@@ -28,6 +28,9 @@ constexpr std::int64_t kGoneWindows = 300;
 constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200;
 constexpr double kRefreshShare = 0.3;
 constexpr int kPeerStreak = 2;
+constexpr std::uint64_t kYoungWindows = 10;
+constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
+constexpr std::size_t kGapInAlarm = 2;
 constexpr double kForTheWorse = 2;   // spreads
 constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
 constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
@@ -54,6 +57,7 @@ struct Detector::Impl {
   AlarmCounts counts;
   std::size_t counts_for{0};  // members that they were chosen for
   double healthy_flags{0}, healthy_points{0};
+  double far_flags{0}, far_points{0};  // the same of single windows above the model's far_cut
   std::size_t pace{0};
   std::deque<double> paces;
   double pace_cut{0};
@@ -67,7 +71,12 @@ struct Detector::Impl {
   std::deque<Kept> kept;
   std::map<std::size_t, trace::IncidentRecord> growth;  // by column
 
-  std::deque<std::vector<double>> pending;  // rows of one time each
+  /// All ranks at one time, while it may yet turn out that they were ill.
+  struct Pending {
+    std::vector<double> rows;
+    double points{0}, flags{0}, far_flags{0};
+  };
+  std::deque<Pending> pending;
   std::deque<std::vector<double>> healthy;  // rows
   std::size_t since_refresh{0}, refresh_after{kRefreshFirst};
 
@@ -79,14 +88,17 @@ struct Detector::Impl {
   void learn(std::int64_t wall_ns, std::span<const Window> taken);
   void finish_learning();
   void start_watching(JobModel model);
+  void take_offsets(MemberKey key, std::span<const double> all, std::size_t index);
   void choose_alarm_counts();
 
   std::vector<trace::IncidentRecord> watch(std::int64_t wall_ns, std::span<const Window> taken);
   void score(std::int64_t wall_ns, const Window& window);
   [[nodiscard]] bool has_event(std::span<const double> row) const;
   [[nodiscard]] bool is_for_the_worse(std::span<const double> row) const;
+  [[nodiscard]] bool is_beyond_cuts(std::span<const double> row) const;
+  [[nodiscard]] bool is_far_out(const Member& member) const;
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
-  std::set<MemberKey> peer_alarms(const std::vector<MemberKey>& present);
+  std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
   void watch_growth(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
   void tell_growth(std::int64_t wall_ns, std::size_t column, const Member& member,
@@ -143,16 +155,6 @@ void Detector::Impl::finish_learning() {
     return;
   }
   const Range steady{cube->steps() / 10, cube->steps()};
-  const auto all = peer_offsets(*cube, steady);
-  for (const auto& [member_key, member] : members) {
-    const std::int32_t id = member.rank >= 0 ? member.rank : member.pid;
-    const auto found = std::lower_bound(cube->ranks.begin(), cube->ranks.end(), id);
-    if (found == cube->ranks.end() || *found != id) continue;
-    const auto at = static_cast<std::ptrdiff_t>(
-        static_cast<std::size_t>(found - cube->ranks.begin()) * columns.size());
-    offsets[member_key].assign(all.begin() + at,
-                               all.begin() + at + static_cast<std::ptrdiff_t>(columns.size()));
-  }
   JobModel::Parts parts = model->parts();
   if (cube->ranks.size() >= 3) {
     auto scales = peer_scales(*cube, columns, steady);
@@ -160,16 +162,36 @@ void Detector::Impl::finish_learning() {
       const double middle = std::fabs(window_median(*cube, steady, c));
       if (middle > 0) scales[c] = std::max(scales[c], kPeerShare * middle);
     }
+    const auto all = peer_offsets(*cube, steady);
     parts.peers = learn_peers(*cube, scales, windows_of(steady, kShortWindows, kShortWindows),
                               fit.window_alpha, all);
+    const bool have_ranks = std::all_of(members.begin(), members.end(),
+                                        [](const auto& member) { return member.second.rank >= 0; });
+    if (have_ranks) {
+      parts.peers.ranks = cube->ranks;
+      parts.peers.offsets = all;
+    }
+    for (const auto& [member_key, member] : members) {
+      const std::int32_t id = member.rank >= 0 ? member.rank : member.pid;
+      const auto found = std::lower_bound(cube->ranks.begin(), cube->ranks.end(), id);
+      if (found != cube->ranks.end() && *found == id)
+        take_offsets(member_key, all, static_cast<std::size_t>(found - cube->ranks.begin()));
+    }
   }
   auto whole = JobModel::from_parts(std::move(parts));
   learning = Table{};
   start_watching(whole ? std::move(*whole) : std::move(*model));
 }
 
+void Detector::Impl::take_offsets(MemberKey key, std::span<const double> all, std::size_t index) {
+  const auto own = all.subspan(index * columns.size(), columns.size());
+  offsets[key].assign(own.begin(), own.end());
+}
+
 void Detector::Impl::start_watching(JobModel model) {
   const JobModel::Parts& parts = model.parts();
+  for (std::size_t i = 0; i < parts.peers.ranks.size(); ++i)
+    take_offsets(parts.peers.ranks[i], parts.peers.offsets, i);
   pace = columns.size();
   for (const std::string_view name : {"decode_mean", "step_mean"})
     for (std::size_t c = 0; c < columns.size(); ++c)
@@ -183,6 +205,8 @@ void Detector::Impl::start_watching(JobModel model) {
   }
   healthy_flags = parts.measured_flags;
   healthy_points = parts.measured_points;
+  far_flags = 0;
+  far_points = parts.far_points;
   scorer.emplace(std::move(model), options.seed);
   members.clear();
   counts_for = 0;
@@ -216,8 +240,20 @@ bool Detector::Impl::is_for_the_worse(std::span<const double> row) const {
   return false;
 }
 
+/// Whether a single feature goes to the worse as far as it never does in health.
+bool Detector::Impl::is_beyond_cuts(std::span<const double> row) const {
+  const JobModel::Parts& parts = scorer->model().parts();
+  for (std::size_t i = 0; i < parts.cuts.size(); ++i) {
+    const std::size_t column = parts.coordinates[i].column;
+    const double deviation = parts.coordinates[i].of(row[column], columns[column]);
+    if (worse[column] * deviation > parts.cuts[i]) return true;
+  }
+  return false;
+}
+
 void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   Member& member = members[key_of(window)];
+  if (member.pid != window.pid) member = Member{};  // the rank was started anew
   member.rank = window.rank;
   member.pid = window.pid;
   member.last_ns = wall_ns;
@@ -226,14 +262,34 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   recent.row = window.values;
   recent.score = scorer->score(window.values);
   recent.is_event = has_event(window.values);
-  recent.is_flagged =
-      recent.is_event || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
+  // What starts is not yet as it will be: libraries load, the first windows are no whole ones.
+  const bool is_settled = ++member.windows > kYoungWindows;
+  const bool is_odd = (scorer->is_flagged(recent.score) && is_for_the_worse(window.values)) ||
+                      is_beyond_cuts(window.values);
+  recent.is_flagged = recent.is_event || (is_settled && is_odd);
   member.score = recent.score;
   member.is_flagged = recent.is_flagged;
   ++windows;
   flagged += recent.is_flagged ? 1 : 0;
   member.recent.push_back(std::move(recent));
   if (member.recent.size() > kLongWindows) member.recent.pop_front();
+}
+
+/// Two windows in a row so far from all modes that a third is not waited for. Not where health has
+/// such windows now and then: two of them would meet by chance.
+bool Detector::Impl::is_far_out(const Member& member) const {
+  const double share = far_flags > 0 ? (far_flags + 0.5) / (far_points + 1) : 0;
+  const double trials = kNanosOfDay / static_cast<double>(options.window.count()) *
+                        static_cast<double>(std::max<std::size_t>(1, counts_for));
+  if (far_points < kFarPointsMin ||
+      kFarTogether * share * share * trials > kFarShareOfBudget * options.alarms_per_day)
+    return false;
+  const std::size_t count = member.recent.size();
+  return count >= 2 && std::all_of(member.recent.end() - 2, member.recent.end(),
+                                   [&](const Member::Recent& recent) {
+                                     return recent.is_flagged &&
+                                            recent.score > scorer->model().parts().far_cut;
+                                   });
 }
 
 std::set<MemberKey> Detector::Impl::event_alarms(const std::vector<MemberKey>& present) const {
@@ -247,7 +303,8 @@ std::set<MemberKey> Detector::Impl::event_alarms(const std::vector<MemberKey>& p
       ++of_long;
     }
     const bool is_event = !member.recent.empty() && member.recent.back().is_event;
-    if (is_event || of_short >= counts.of_short || of_long >= counts.of_long) out.insert(key);
+    if (is_event || is_far_out(member) || of_short >= counts.of_short || of_long >= counts.of_long)
+      out.insert(key);
   }
   return out;
 }
@@ -273,8 +330,9 @@ Cube Detector::Impl::recent_cube(const std::vector<MemberKey>& present) const {
   return out;
 }
 
-std::set<MemberKey> Detector::Impl::peer_alarms(const std::vector<MemberKey>& present) {
-  std::set<MemberKey> out;
+std::map<MemberKey, PeerFinding> Detector::Impl::peer_alarms(
+    const std::vector<MemberKey>& present) {
+  std::map<MemberKey, PeerFinding> out;
   const PeerModel& peers = scorer->model().parts().peers;
   if (peers.empty() || present.size() < 3) return out;
   const Cube cube = recent_cube(present);
@@ -298,7 +356,16 @@ std::set<MemberKey> Detector::Impl::peer_alarms(const std::vector<MemberKey>& pr
         member.recent.size() >= kShortWindows &&
         std::find(verdict.ranks.begin(), verdict.ranks.end(), r) != verdict.ranks.end();
     member.peer_streak = stands_out ? member.peer_streak + 1 : 0;
-    if (member.peer_streak >= kPeerStreak) out.insert(present[r]);
+    if (member.peer_streak < kPeerStreak) continue;
+    PeerFinding& finding = out[present[r]];
+    finding.column = verdict.column;
+    finding.deviation = entries.at(r, verdict.column).persistent;
+    finding.others = window_median(cube, {0, kShortWindows}, verdict.column);
+    std::vector<double> own;
+    for (std::size_t step = 0; step < kShortWindows; ++step)
+      if (const double value = cube.at(step, r, verdict.column); !std::isnan(value))
+        own.push_back(value);
+    finding.seen = own.empty() ? kNan : stats::median(own);
   }
   return out;
 }
@@ -384,18 +451,22 @@ void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberK
     std::int64_t begin = wall_ns;
     for (const MemberKey key : alarmed) {
       const auto& recent = members.at(key).recent;
-      // Back over the flagged windows, with at most four that fit between two of them.
+      // Back over the flagged windows, with one that fits between two of them: what lies farther
+      // apart may be chance.
       std::size_t quiet = 0;
-      for (auto it = recent.rbegin(); it != recent.rend() && quiet < kShortWindows; ++it) {
+      for (auto it = recent.rbegin(); it != recent.rend() && quiet < kGapInAlarm; ++it) {
         quiet = it->is_flagged ? 0 : quiet + 1;
         if (it->is_flagged) begin = std::min(begin, it->wall_ns - options.window.count());
       }
     }
     open.emplace(options, begin);
-    for (const MemberKey key : alarmed)
-      for (const Member::Recent& recent : members.at(key).recent)
-        if (recent.is_flagged && recent.wall_ns > begin && recent.wall_ns < wall_ns)
-          open->add(key, members.at(key), recent, *scorer);
+    for (const auto& [key, member] : members) {
+      for (const Member::Recent& recent : member.recent) {
+        if (recent.wall_ns <= begin || recent.wall_ns >= wall_ns) continue;
+        open->look(key, member, recent, scorer->model().parts());
+        if (recent.is_flagged && alarmed.count(key) != 0) open->add(key, member, recent, *scorer);
+      }
+    }
   }
   ended.reset();
   pending.clear();
@@ -415,27 +486,28 @@ void Detector::Impl::end_incident(std::vector<trace::IncidentRecord>& out) {
   if (kept.size() > kKeptIncidents) kept.pop_front();
   ended = std::move(open);
   open.reset();
-  for (auto& [key, member] : members) {  // what is told is not told again
-    for (Member::Recent& recent : member.recent)
-      recent.is_flagged = recent.is_event = false;
-    member.peer_streak = 0;
-  }
+  paces.clear();  // the steps of an incident are no measure of what comes after it
 }
 
 void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
-  std::vector<double> rows;
+  Pending moment;
   for (const MemberKey key : present) {
     const Member::Recent& recent = members.at(key).recent.back();
-    rows.insert(rows.end(), recent.row.begin(), recent.row.end());
-    healthy_points += 1;
-    healthy_flags += recent.is_flagged ? 1 : 0;
+    moment.rows.insert(moment.rows.end(), recent.row.begin(), recent.row.end());
+    moment.points += 1;
+    moment.flags += recent.is_flagged ? 1 : 0;
+    moment.far_flags += recent.is_flagged && recent.score > scorer->model().parts().far_cut ? 1 : 0;
   }
-  pending.push_back(std::move(rows));
+  pending.push_back(std::move(moment));
   if (pending.size() <= kPendingWindows) return;
-  const std::vector<double> safe = std::move(pending.front());
+  const Pending safe = std::move(pending.front());
   pending.pop_front();
-  for (std::size_t i = 0; i + columns.size() <= safe.size(); i += columns.size()) {
-    const auto from = safe.begin() + static_cast<std::ptrdiff_t>(i);
+  healthy_points += safe.points;
+  healthy_flags += safe.flags;
+  far_points += safe.points;
+  far_flags += safe.far_flags;
+  for (std::size_t i = 0; i + columns.size() <= safe.rows.size(); i += columns.size()) {
+    const auto from = safe.rows.begin() + static_cast<std::ptrdiff_t>(i);
     healthy.emplace_back(from, from + static_cast<std::ptrdiff_t>(columns.size()));
     if (healthy.size() > kHealthyRowsMax) healthy.pop_front();
   }
@@ -489,31 +561,39 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   if (members.size() != counts_for) choose_alarm_counts();
   for (const MemberKey key : present)
     watch_growth(wall_ns, key, out);
-  const auto events = event_alarms(present), peers = peer_alarms(present);
-  const bool is_job_slow = job_alarm(present);
-  const bool is_alarm = !events.empty() || !peers.empty() || is_job_slow;
+  const auto events = event_alarms(present);
+  const auto peers = peer_alarms(present);
+  const bool is_job_slow = job_alarm(present), is_sudden = !events.empty() || !peers.empty();
+  if (open && is_sudden && !open->is_sudden()) {  // more than a job that has become slower
+    end_incident(out);
+    ended.reset();
+  }
   bool is_restart = false;
-  if (!open && is_alarm) {
+  if (!open && (is_sudden || is_job_slow)) {
     is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
     std::set<MemberKey> alarmed = events;
-    alarmed.insert(peers.begin(), peers.end());
+    for (const auto& [key, finding] : peers)
+      alarmed.insert(key);
     begin_incident(wall_ns, alarmed);
   }
   if (!open) {
     keep_healthy(present);
     return out;
   }
-  bool is_alive = is_job_slow || !peers.empty();
+  // A job that is slower than it was keeps no sudden incident open: it is one of its own.
+  bool is_alive = !peers.empty() || (is_job_slow && !is_sudden && !open->is_sudden());
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
-    if (events.count(key) != 0) open->include(key, member, false);
-    if (peers.count(key) != 0) open->include(key, member, true);
+    open->look(key, member, member.recent.back(), scorer->model().parts());
+    if (events.count(key) != 0) open->include(key, member);
+    if (const auto found = peers.find(key); found != peers.end())
+      open->include(key, member, found->second);
     // Where single windows do not stand out, the tests over many speak for the last one.
     const bool is_event = open->has_test("event") || !events.empty();
     const bool counts_here = member.is_flagged || (!is_event && peers.count(key) != 0) ||
                              (is_job_slow && !is_event && peers.empty());
     if (!counts_here) continue;
-    if (open->has(key) || is_job_slow) is_alive = true;
+    if (open->has(key)) is_alive = true;
     open->add(key, member, member.recent.back(), *scorer);
   }
   if (!events.empty()) open->add_test("event");
@@ -522,7 +602,13 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   const bool is_new = open->record().id.empty();
   if (open->update(columns, present.size()) || is_new || is_restart) out.push_back(open->record());
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
-  if (open->quiet_windows >= kQuietWindows) end_incident(out);
+  if (open->quiet_windows < kQuietWindows) return out;
+  end_incident(out);
+  for (auto& [key, member] : members) {  // what is told is not told again
+    for (Member::Recent& recent : member.recent)
+      recent.is_flagged = recent.is_event = false;
+    member.peer_streak = 0;
+  }
   return out;
 }
 

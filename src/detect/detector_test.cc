@@ -141,6 +141,96 @@ TEST(Detector, WhoTheOthersWaitForIsNamed) {
   EXPECT_THAT(job.all.back().pids, testing::ElementsAre(103));
 }
 
+/// Shares of time as ranks have them that wait for each other.
+class WaitingJob : public Job {
+ public:
+  WaitingJob() : Job(4) { go_on(600); }
+  void go_on(int seconds, const Change& change = {}) {
+    go(seconds, [&](int since, Window& window) {
+      window.values[at("collective_share")] = 0.5 + 0.02 * heavy(noise_);
+      window.values[at("input_share")] = 0.02 + 0.002 * heavy(noise_);
+      if (window.rank == 0) window.values[at("cpu_cores")] *= 1.5;  // it does more than its peers
+      window.values[at("tcp_rtt")] =
+          (window.rank == 0 ? 4e-3 : 1e-3) * std::exp(0.1 * heavy(noise_));
+      if (change) change(since, window);
+    });
+  }
+  static void slow(Window& window) {
+    window.values[at("step_mean")] = 1.2;
+    window.values[at("step_rate")] = 0.8;
+    window.values[at("collective_share")] = 0.95;
+  }
+
+ private:
+  RandomStream noise_{3, "test.waiting"};
+};
+
+TEST(Detector, TheOneThatWaitsForItsInputIsNamedNotThoseThatWaitForIt) {
+  WaitingJob job;
+  job.go_on(20, [](int, Window& window) {
+    WaitingJob::slow(window);
+    if (window.rank == 2) window.values[at("collective_share")] = 1.9;  // odd in how it waits
+    if (window.rank != 1) return;
+    window.values[at("collective_share")] = 0.1;
+    window.values[at("input_share")] = 0.85;
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_EQ(job.all.back().kind, "input_starvation");
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
+}
+
+TEST(Detector, WhoWaitsLeastIsNamedThoughNothingElseShows) {
+  WaitingJob job;
+  job.go_on(20, [](int, Window& window) {
+    WaitingJob::slow(window);
+    if (window.rank == 3) window.values[at("collective_share")] = 0.1;
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(3));
+  EXPECT_EQ(job.all.back().kind, "latency_spike");
+}
+
+TEST(Detector, WhereAllWaitForEachOtherNobodyIsNamed) {
+  WaitingJob job;
+  job.go_on(20, [](int, Window& window) {
+    WaitingJob::slow(window);
+    window.values[at("tcp_rtt")] = window.rank == 2 ? 0.02 : 0.006;
+  });
+  ASSERT_FALSE(job.all.empty());
+  EXPECT_THAT(job.all.back().ranks, testing::IsEmpty());
+  EXPECT_EQ(job.all.back().kind, "communication_inefficiency");
+}
+
+TEST(Detector, TwoWindowsFarFromAllModesAreEnough) {
+  WaitingJob job;
+  job.go_on(1, [](int, Window& window) { WaitingJob::slow(window); });
+  EXPECT_THAT(job.all, testing::IsEmpty());
+  job.go_on(1, [](int, Window& window) { WaitingJob::slow(window); });
+  EXPECT_EQ(job.all.size(), 1U);
+}
+
+TEST(Detector, ASuddenFaultInAJobThatHasBecomeSlowerIsAnIncidentOfItsOwn) {
+  Job job(2);
+  job.go(1200);
+  double factor = 1;  // grows so slowly that the mixture follows
+  const auto slower = [&](int, Window& window) {
+    window.values[at("step_mean")] *= factor;
+    window.values[at("step_rate")] /= factor;
+  };
+  for (; factor < 3 && !job.detector.status().open; factor *= 1.0005)
+    job.go(10, slower);
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  const std::string slow = job.detector.status().open->id;
+  ASSERT_THAT(job.detector.status().open->tests, testing::ElementsAre("job"));
+  job.go(10, [&](int second, Window& window) {
+    slower(second, window);
+    if (window.rank == 1) window.values[at("cpu_wait")] = 2;
+  });
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  EXPECT_NE(job.detector.status().open->id, slow);
+  EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
+}
+
 TEST(Detector, AJobThatRunsFasterIsNoIncident) {
   Job job(2);
   job.go(600);
@@ -326,6 +416,10 @@ TEST(Detector, AStoredModelWatchesFromTheFirstWindow) {
   second.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
   EXPECT_EQ(second.detector.status().state, Detector::State::kWatching);
   second.go(10, [](int, Window& window) {
+    window.values[at("cpu_wait")] = 2;  // while its ranks start
+  });
+  EXPECT_THAT(second.all, testing::IsEmpty());
+  second.go(10, [](int, Window& window) {
     if (window.rank == 2) window.values[at("cpu_wait")] = 2;
   });
   ASSERT_FALSE(second.all.empty());
@@ -333,6 +427,21 @@ TEST(Detector, AStoredModelWatchesFromTheFirstWindow) {
   const auto other = Detector::create(known_features().first(5), {}, *stored);
   ASSERT_FALSE(other.has_value());
   EXPECT_EQ(other.error().code, Code::kUnsupported);
+}
+
+TEST(Detector, WhereARankAlwaysDiffersIsPartOfTheStoredModel) {
+  WaitingJob first;
+  const auto stored = JobModel::from_text(first.detector.model()->to_text());
+  ASSERT_TRUE(stored.has_value()) << stored.error().what;
+  EXPECT_THAT(stored->parts().peers.ranks, testing::ElementsAre(0, 1, 2, 3));
+  first.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
+  first.go_on(300);
+  EXPECT_THAT(first.all, testing::IsEmpty());
+  first.go_on(20, [](int, Window& window) {  // now as its peers always are
+    if (window.rank == 0) window.values[at("cpu_cores")] /= 1.5;
+  });
+  ASSERT_FALSE(first.all.empty());
+  EXPECT_THAT(first.all.back().tests, testing::Contains("rank"));
 }
 
 TEST(Detector, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {

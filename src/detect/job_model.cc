@@ -10,7 +10,7 @@
 #include "common/rng.h"
 #include "detect/internal/gaussian.h"
 #include "detect/internal/model_fit.h"
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -47,7 +47,7 @@ Result<void> check_columns(const JobModel::Parts& parts) {
 }
 
 Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::string_view name) {
-  if (peers.empty()) return {};
+  if (peers.empty() && peers.ranks.empty() && peers.offsets.empty()) return {};
   const bool is_whole = peers.scales.size() == columns && peers.persistent.size() == columns &&
                         peers.tail.size() == columns;
   if (!is_whole) return corrupt(fmt::format("{}: not one entry a column", name));
@@ -56,6 +56,12 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
         !is_finite_and(peers.persistent[c], 0, 1e30) || !is_finite_and(peers.tail[c], 0, 1e30))
       return corrupt(fmt::format("{}: an entry makes no sense", name));
   }
+  if (peers.offsets.size() != peers.ranks.size() * columns)
+    return corrupt(fmt::format("{}: offsets are not one a rank and column", name));
+  const bool is_finite = std::all_of(peers.offsets.begin(), peers.offsets.end(), [](double value) {
+    return is_finite_and(value, -1e30, 1e30);
+  });
+  if (!is_finite) return corrupt(fmt::format("{}: an offset makes no sense", name));
   return {};
 }
 
@@ -149,7 +155,7 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
   if (!density) return corrupt("mixture: a covariance is not positive definite");
   for (const double number :
        {parts.threshold, parts.flag_rate, parts.measured_points, parts.measured_flags,
-        parts.correlation, parts.level, parts.gap_cut, parts.rows})
+        parts.correlation, parts.level, parts.far_cut, parts.far_points, parts.gap_cut, parts.rows})
     if (!std::isfinite(number)) return corrupt("a threshold or count is no finite number");
   if (parts.window_steps == 0 || parts.window_steps > 1'000'000 || parts.long_steps == 0 ||
       parts.long_steps > 1'000'000)
@@ -157,6 +163,10 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
   if (!is_finite_and(parts.correlation, 0, 0.999)) return corrupt("correlation: out of bounds");
   TRY_VOID(check_peers(parts.peers, parts.columns.size(), "peers"));
   TRY_VOID(check_peers(parts.long_peers, parts.columns.size(), "long_peers"));
+  if (!parts.cuts.empty() && parts.cuts.size() != parts.coordinates.size())
+    return corrupt("cuts: not one a coordinate");
+  for (const double cut : parts.cuts)
+    if (!is_finite_and(cut, 0, 1e30)) return corrupt("cuts: an entry makes no sense");
   if (!parts.paces.empty() && parts.paces.size() != parts.columns.size())
     return corrupt("paces: not one a column");
   return JobModel(std::move(parts));
@@ -180,7 +190,11 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
   out.threshold = std::max(a.parts_.threshold + shift_a, b.parts_.threshold + scaling + shift_b);
   out.measured_points += b.parts_.measured_points;
   out.measured_flags += b.parts_.measured_flags;
+  out.far_points += b.parts_.far_points;
   out.correlation = std::max(out.correlation, b.parts_.correlation);
+  out.far_cut = std::max(a.parts_.far_cut + shift_a, b.parts_.far_cut + scaling + shift_b);
+  for (std::size_t i = 0; i < std::min(out.cuts.size(), b.parts_.cuts.size()); ++i)
+    out.cuts[i] = std::max(out.cuts[i], b.parts_.cuts[i]);
   out.gap_cut = std::max(out.gap_cut, b.parts_.gap_cut);
   out.level = (1 - share) * (out.level + shift_a) + share * (b.parts_.level + scaling + shift_b);
   out.peers = looser(a.parts_.peers, b.parts_.peers);
@@ -231,8 +245,9 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows, double share,
   out.threshold = parts_.threshold + shift;
   // Upwards at once if healthy rows need it, downwards never by less data than set it.
   if (scores.size() >= 20)
-    out.threshold = std::max(out.threshold, fit_tail(scores).quantile(parts_.flag_rate));
+    out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
   out.level += shift;
+  out.far_cut = std::max(out.far_cut + shift, out.threshold);
   out.rows += static_cast<double>(n);
   ++out.refreshes;
   return from_parts(std::move(out));

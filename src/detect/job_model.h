@@ -18,6 +18,9 @@
 
 namespace kansoku::detect {
 
+/// ln(value + floor) or the value; NaN if missing or below -floor (a counter that wrapped).
+[[nodiscard]] double transformed(double value, const Column& column);
+
 /// One axis of the mixture: a column, transformed and scaled robustly.
 struct Coordinate {
   std::size_t column{0};  // index into JobModel::Parts::columns
@@ -25,8 +28,7 @@ struct Coordinate {
   double spread{1};       // 1.4826 MAD of them, at least `least`
   double least{1};        // what a difference of the column's floor comes to there
 
-  /// ln(value + floor) or the value, scaled; NaN if missing or below -floor (a counter that
-  /// wrapped).
+  /// transformed() and scaled, within a million spreads; NaN as there.
   [[nodiscard]] double of(double value, const Column& column_of) const;
   /// The value in the column's unit.
   [[nodiscard]] double value_of(double coordinate, const Column& column_of) const;
@@ -70,7 +72,10 @@ class JobModel {
     double flag_rate{0};                           // that the threshold was set for
     double measured_points{0}, measured_flags{0};  // on held-out points
     double correlation{0};                         // of the flags in one window
-    double level{0};  // median negative log-likelihood of held-out points
+    double level{0};           // median negative log-likelihood of held-out points
+    double far_cut{0};         // two points of a rank in a row above it need no third one
+    double far_points{0};      // held-out points that it was learnt of; all are below
+    std::vector<double> cuts;  // by coordinate: a deviation beyond it is odd by itself, in spreads
     std::size_t window_steps{20}, long_steps{200};
     PeerModel peers, long_peers;  // by column; empty: not learnt (fewer than three ranks)
     double gap_cut{0};            // of a window's likelihood gap

@@ -105,6 +105,25 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
   }
 }
 
+TEST(JobModel, ClocksInHertzKeepTheirSize) {
+  Cube cube = stream(300, 2, 2, 1);
+  RandomStream random(1, "test.clock");
+  for (std::size_t i = 0; i < cube.values.size(); i += 2)
+    cube.values[i] = 1.41e9 + 1e7 * random.uniform();
+  std::vector<Column> columns = times(2);
+  columns[0] = {"gpu_sm_clock", "hertz", Layer::kGpu, Scale::kLinear, Use::kModelled, 2e7};
+  const auto model = JobModel::fit(cube, columns, {}, {});
+  ASSERT_TRUE(model.has_value()) << model.error().what;
+  const Coordinate& clock = model->parts().coordinates[0];
+  EXPECT_NEAR(clock.center, 1.415e9, 2e6);
+  EXPECT_NEAR(clock.of(0.94e9, columns[0]), (0.94e9 - clock.center) / clock.spread, 1e-9);
+  Scorer scorer(*model);
+  std::vector<double> row(cube.values.begin(), cube.values.begin() + 2);
+  const double healthy = scorer.score(row);
+  row[0] = 0.94e9;
+  EXPECT_GT(scorer.score(row), healthy + 50);
+}
+
 TEST(JobModel, OddTablesGiveAModelOrAnErrorNeverNan) {
   Cube cube = stream(60, 2, 4, 3);
   for (std::size_t i = 0; i < cube.values.size(); i += 4) {

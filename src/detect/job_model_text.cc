@@ -32,11 +32,19 @@ Json list_of(std::span<const double> values) {
 }
 
 Json peers_json(const PeerModel& peers) {
+  Json ranks = Json::array(), offsets = Json::array();
+  const std::size_t columns = peers.scales.size();
+  for (std::size_t i = 0; i < std::min(peers.ranks.size(), kListMax); ++i) {
+    ranks.push(peers.ranks[i]);
+    offsets.push(list_of(std::span(peers.offsets).subspan(i * columns, columns)));
+  }
   return Json::object()
       .set("scales", list_of(peers.scales))
       .set("persistent", list_of(peers.persistent))
       .set("tail", list_of(peers.tail))
-      .set("windows", peers.windows);
+      .set("windows", peers.windows)
+      .set("ranks", ranks)
+      .set("offsets", offsets);
 }
 
 Json column_json(const Column& column) {
@@ -72,7 +80,9 @@ struct Reader {
     return value.as_string().substr(0, 4096);
   }
   std::vector<double> numbers(const Json& object, std::string_view key) {
-    const Json list = object.at(key);
+    return numbers_of(object.at(key), key);
+  }
+  std::vector<double> numbers_of(const Json& list, std::string_view key) {
     std::vector<double> out;
     if (!list.is_array() || list.size() > kListMax)
       complain(fmt::format("{} is no list, or too long", key));
@@ -124,6 +134,14 @@ PeerModel read_peers(Reader& reader, const Json& json) {
   const std::size_t windows = reader.count(json, "windows");
   out.windows = static_cast<std::uint32_t>(
       std::min<std::size_t>(windows, std::numeric_limits<std::uint32_t>::max()));
+  for (const double rank : reader.numbers(json, "ranks")) {
+    if (!(rank >= 0 && rank < 1e9)) reader.complain("ranks has an entry that is no rank");
+    out.ranks.push_back(rank >= 0 && rank < 1e9 ? static_cast<std::int32_t>(rank) : 0);
+  }
+  reader.each(json, "offsets", [&](const Json& list) {
+    const auto values = reader.numbers_of(list, "offsets");
+    out.offsets.insert(out.offsets.end(), values.begin(), values.end());
+  });
   return out;
 }
 
@@ -136,6 +154,9 @@ void read_numbers(Reader& reader, const Json& json, JobModel::Parts& out) {
   out.level = reader.number(json, "level");
   out.window_steps = reader.count(json, "window_steps");
   out.long_steps = reader.count(json, "long_steps");
+  out.far_cut = reader.number(json, "far_cut");
+  out.far_points = reader.number(json, "far_points");
+  out.cuts = reader.numbers(json, "cuts");
   out.gap_cut = reader.number(json, "gap_cut");
   out.rows = reader.number(json, "rows");
   out.refreshes = reader.count(json, "refreshes");
@@ -180,6 +201,9 @@ std::string JobModel::to_text() const {
                                .set("long_steps", static_cast<std::uint64_t>(parts_.long_steps))
                                .set("peers", peers_json(parts_.peers))
                                .set("long_peers", peers_json(parts_.long_peers))
+                               .set("far_cut", parts_.far_cut)
+                               .set("far_points", parts_.far_points)
+                               .set("cuts", list_of(parts_.cuts))
                                .set("gap_cut", parts_.gap_cut)
                                .set("paces", paces)
                                .set("rows", parts_.rows)

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {

@@ -41,6 +41,10 @@ struct PeerModel {
   std::vector<double> persistent;  // cuts, in scales
   std::vector<double> tail;
   std::uint32_t windows{0};  // that the cuts were learnt of
+  // By how much each rank always differs from its peers (it writes the checkpoints, its device is
+  // nearer), for the ranks that the cuts were learnt of; may be empty.
+  std::vector<std::int32_t> ranks;
+  std::vector<double> offsets;  // ranks x columns, in units
 
   [[nodiscard]] bool empty() const { return scales.empty(); }
 };
@@ -63,7 +67,7 @@ struct PeerModel {
 [[nodiscard]] PeerModel learn_peers(const Cube& cube, std::span<const double> scales,
                                     std::span<const Range> windows, double alpha,
                                     std::span<const double> offsets = {});
-/// Both models' cuts, the higher of each; scales of `model`.
+/// Both models' cuts, the higher of each; scales and offsets of `model`.
 [[nodiscard]] PeerModel stricter(const PeerModel& model, const PeerModel& other);
 
 /// The ranks that stand out of one window.

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -387,7 +387,7 @@ Result<RunVerdict> RunScorer::run() {
     const auto n = static_cast<std::uint32_t>(options_.window_steps);
     const double share =
         std::max(parts.flag_rate, share_interval(parts.measured_flags, parts.measured_points).high);
-    event_cut_ = smallest_k(n, std::min(share, 0.5), parts.correlation, kEventAlpha);
+    event_cut_ = smallest_k({std::min(share, 0.5), parts.correlation}, n, kEventAlpha);
   }
   first_ = scorer_ ? std::min<std::size_t>(50, cube_.steps() / 10) : reference_.end;
   std::vector<WindowResult> windows;

@@ -11,6 +11,7 @@
 namespace kansoku::detect {
 namespace {
 
+constexpr double kRounding = 1e-9;  // of the floor: what taking it off again leaves of 0
 constexpr std::size_t kPatternsMax = 64;
 constexpr std::size_t kDraws = 256;
 constexpr double kCoordinateMax = 1e6;  // farther is not farther
@@ -19,20 +20,22 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-double Coordinate::of(double value, const Column& column_of) const {
+double transformed(double value, const Column& column) {
   if (!std::isfinite(value)) return kNan;
-  double transformed = value;
-  if (column_of.scale == Scale::kLog) {
-    if (value < -column_of.floor) return kNan;
-    transformed = std::log(std::max(value, 0.0) + column_of.floor);
-  }
-  return std::clamp((transformed - center) / spread, -kCoordinateMax, kCoordinateMax);
+  if (column.scale == Scale::kLinear) return value;
+  return value < -column.floor ? kNan : std::log(std::max(value, 0.0) + column.floor);
+}
+
+double Coordinate::of(double value, const Column& column_of) const {
+  const double coordinate = (transformed(value, column_of) - center) / spread;
+  return std::clamp(coordinate, -kCoordinateMax, kCoordinateMax);
 }
 
 double Coordinate::value_of(double coordinate, const Column& column_of) const {
   const double transformed = center + coordinate * spread;
   if (column_of.scale == Scale::kLinear) return transformed;
-  return std::max(0.0, std::exp(std::min(transformed, 100.0)) - column_of.floor);
+  const double value = std::exp(std::min(transformed, 100.0)) - column_of.floor;
+  return value < kRounding * column_of.floor ? 0 : value;
 }
 
 Scorer::Scorer(JobModel model, std::uint64_t seed) : model_(std::move(model)) {

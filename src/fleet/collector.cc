@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fleet/internal/arrivals.h"
+#include "fleet/internal/cluster_store.h"
 #include "fleet/internal/incident_store.h"
 #include "fleet/internal/job_store.h"
 
@@ -15,6 +16,7 @@ namespace kansoku::fleet {
 namespace {
 
 using internal::Arrivals;
+using internal::ClusterStore;
 using internal::IncidentStore;
 using internal::JobStore;
 using internal::Names;
@@ -46,12 +48,13 @@ struct Collector::Impl {
       : options(std::move(its_options)),
         jobs(options, loss),
         incidents(options, loss),
+        clusters(options, loss),
         counter_names(options.counters_max) {}
 
   Result<void> add(ByteSpan untrusted, CollectorTime now);
   Host* host_of(const Summary& summary);
   void note(Host& host, const Summary& summary, Arrivals::Position position);
-  void add_parts(const Summary& summary, std::int64_t slot);
+  void add_parts(const Summary& summary, const internal::HostName& host, std::int64_t slot);
   void add_counters(ByteSpan bytes, std::int64_t slot);
   void move_on(CollectorTime now);
   void fill_hosts(FleetReport& report, BootTime now) const;
@@ -64,6 +67,7 @@ struct Collector::Impl {
   FleetLoss loss;
   JobStore jobs;
   IncidentStore incidents;
+  ClusterStore clusters;
   Names counter_names;
   std::map<std::int64_t, std::map<std::uint32_t, std::uint64_t>> counters;  // by slot and name
   std::map<std::string, Host, std::less<>> hosts;
@@ -124,14 +128,15 @@ void Collector::Impl::add_counters(ByteSpan untrusted, std::int64_t slot) {
   }
 }
 
-void Collector::Impl::add_parts(const Summary& summary, std::int64_t slot) {
+void Collector::Impl::add_parts(const Summary& summary, const internal::HostName& host,
+                                std::int64_t slot) {
   for (std::uint32_t i = 0; i < summary.parts.size(); ++i) {
     const SummaryPart& part = summary.parts[i];
     switch (part.kind) {
       case PartKind::kSketch:  // JobStore has them
         break;
       case PartKind::kClusterFeatures:
-        if (options.on_cluster_features) options.on_cluster_features(summary, part);
+        clusters.add(summary, part, host, slot);
         break;
       case PartKind::kIncident:
         incidents.add(as_text(part.bytes), summary,
@@ -169,7 +174,7 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now) {
     return Error{Code::kLimit, "collect: message of another time; is a clock off?"};
   }
   jobs.add(*summary, host->name, slot);
-  add_parts(*summary, slot);
+  add_parts(*summary, host->name, slot);
   return {};
 }
 
@@ -179,6 +184,7 @@ void Collector::Impl::move_on(CollectorTime now) {
   moved_to = slot;
   const std::int64_t first = slot - static_cast<std::int64_t>(options.slots) + 1;
   jobs.move_on(first, slot - kLiveSlots + 1);
+  clusters.move_on(first, slot);
   counters.erase(counters.begin(), counters.lower_bound(first));
   incidents.forget_before(now.wall_ns - options.incidents_for.count());
   std::erase_if(hosts, [&](const auto& entry) {
@@ -227,6 +233,9 @@ FleetReport Collector::report(CollectorTime now) {
   report.bytes = own.bytes;
   report.loss = own.loss;
   report.jobs = own.jobs.jobs(own.slot_of(now.wall_ns));
+  for (FleetJob& job : report.jobs)
+    job.model = own.clusters.model(job.key);
+  report.unlearnt_parts = own.clusters.left_out();
   report.groups = own.incidents.groups();
   own.fill_hosts(report, now.boot);
   std::map<std::string, std::uint64_t> sums;

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,8 +32,8 @@ struct CollectorOptions {
   std::size_t hosts_max{20'000}, jobs_max{20'000}, features_max{1024}, incidents_max{10'000};
   std::size_t counters_max{1024};
   std::size_t sketch_bytes_max{std::size_t{2} << 30};
-  /// Called with the cluster features of a job whenever a message that counts brings them.
-  std::function<void(const Summary&, const SummaryPart&)> on_cluster_features;
+  std::size_t cluster_jobs_max{64};     // whose modes are learnt, about 1 MB each
+  std::size_t cluster_parts_max{2048};  // that are learnt of a slot, about 2.5 ms each
 };
 
 /// The collector's two clocks, read together.
@@ -45,7 +44,8 @@ struct CollectorTime {
 
 /// Many hosts' messages, in any order, twice, late or not at all, become one picture in bounded
 /// memory. A message counts once: host, epoch and sequence number are remembered (the last 64
-/// numbers of a host's last two epochs). What counts does not depend on the order of arrival.
+/// numbers of a host's last two epochs). What counts does not depend on the order of arrival; the
+/// modes of a job's windows depend on it a little.
 /// Deterministic; not shared between threads.
 class Collector {
  public:

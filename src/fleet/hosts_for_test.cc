@@ -20,6 +20,8 @@ SummaryWriter writer_of(const HostForTest::Options& options) {
   own.budget.bytes_per_second = options.bytes_per_second;
   for (int i = 0; i < options.features; ++i)
     own.features.push_back(fmt::format("feature_{}", i));
+  if (options.with_rows)
+    own.axes.assign(own.features.size(), {ClusterAxis::Scale::kLog, 1e-3, 0.1});
   return SummaryWriter::create(std::move(own), boot_time(0)).value();
 }
 
@@ -63,8 +65,8 @@ std::string HostForTest::minute(int minute) {
     for (int rank = first; rank < first + options_.ranks; ++rank) {
       for (std::size_t i = 0; i < values_.size(); ++i) {
         const bool is_slow = rank == 5 && i == 0;
-        values_[i] =
-            (is_slow ? 1.5 : 1) * static_cast<double>(i + 1) * (1 + 0.2 * random_.uniform());
+        values_[i] = (is_slow ? 1.5 : 1) * options_.factor * static_cast<double>(i + 1) *
+                     (1 + 0.2 * random_.uniform());
       }
       writer_.add_window(job_, rank, values_);
     }

@@ -26,6 +26,8 @@ class HostForTest {
     std::string boot_id{"boot"};
     std::int64_t begin_ns{kBeginNs};
     std::uint32_t bytes_per_second{2048};
+    bool with_rows{false};  // it sends cluster features too
+    double factor{1};       // of all its values
   };
   explicit HostForTest(const Options& options);
 

@@ -28,6 +28,32 @@ Json to_json(const std::vector<FleetRank>& ranks) {
   return list;
 }
 
+Json to_json(const std::vector<std::string>& texts) {
+  Json list = Json::array();
+  for (const std::string& text : texts)
+    list.push(text);
+  return list;
+}
+
+Json to_json(const FleetModel& model) {
+  Json odd = Json::array();
+  for (const FleetOddHost& one : model.odd) {
+    odd.push(Json::object()
+                 .set("host", one.host)
+                 .set("feature", one.feature)
+                 .set("spreads", one.spreads)
+                 .set("seen", one.seen)
+                 .set("usual", one.usual));
+  }
+  return Json::object()
+      .set("features", to_json(model.features))
+      .set("rows", model.rows)
+      .set("modes", model.modes)
+      .set("hosts", static_cast<std::uint64_t>(model.hosts))
+      .set("odd_count", static_cast<std::uint64_t>(model.odd_count))
+      .set("odd", std::move(odd));
+}
+
 Json to_json(const FleetJob& job) {
   Json features = Json::array();
   for (const FleetFeature& feature : job.features) {
@@ -47,14 +73,8 @@ Json to_json(const FleetJob& job) {
       .set("world_size", job.world_size)
       .set("hosts", job.host_count)
       .set("ranks", job.rank_count)
-      .set("features", std::move(features));
-}
-
-Json to_json(const std::vector<std::string>& texts) {
-  Json list = Json::array();
-  for (const std::string& text : texts)
-    list.push(text);
-  return list;
+      .set("features", std::move(features))
+      .set("model", job.model ? to_json(*job.model) : Json());
 }
 
 Json to_json(const FleetGroup& group) {
@@ -104,7 +124,9 @@ Json FleetReport::to_json() const {
                        .set("out_of_window", loss.out_of_window)
                        .set("stale", loss.stale)
                        .set("above_limits", loss.above_limits)
-                       .set("bad_parts", loss.bad_parts))
+                       .set("bad_parts", loss.bad_parts)
+                       .set("unlike", loss.unlike))
+      .set("unlearnt_parts", unlearnt_parts)
       .set("counters", std::move(counts))
       .set("hosts", list_of(hosts))
       .set("jobs", list_of(jobs))

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +40,30 @@ struct FleetFeature {
   std::vector<FleetRank> highest, lowest;  // of the latest whole slot, most extreme first
 };
 
+/// A host whose windows are not as those of its job's other hosts.
+struct FleetOddHost {
+  std::string host;
+  std::string feature;  // whose mean is farthest from the median host's
+  double spreads{0};    // by so many spreads of the hosts
+  double seen{0}, usual{0};
+};
+
+/// The normal modes of a job over all its hosts, fitted to their cluster features.
+struct FleetModel {
+  std::vector<std::string> features;
+  std::uint64_t rows{0};  // windows of ranks
+  int modes{0};
+  std::size_t hosts{0};           // that were compared
+  std::size_t odd_count{0};       // of them odd
+  std::vector<FleetOddHost> odd;  // the worst three, most first
+};
+
 struct FleetJob {
   std::string key, name;
   std::int32_t world_size{0};
   std::uint32_t host_count{0}, rank_count{0};  // of hosts that are not lost
   std::vector<FleetFeature> features;          // most telling first, as hosts order them
+  std::optional<FleetModel> model{};           // none while no host sent cluster features
 };
 
 /// Incidents of one job on any hosts that overlap or follow closely.
@@ -61,6 +82,7 @@ struct FleetLoss {
   std::uint64_t stale{0};          // of writers before the last two, or too far behind
   std::uint64_t above_limits{0};   // hosts, jobs, features, sketches, incidents
   std::uint64_t bad_parts{0};      // parts that cannot be read
+  std::uint64_t unlike{0};  // cluster features of other features than the rest of their job sends
 };
 
 /// The whole picture at one moment. A value type; everything is sorted, so that the order in which
@@ -70,9 +92,10 @@ struct FleetReport {
   std::int64_t window_ns{0};  // how far back the quantiles reach
   std::uint64_t messages{0}, bytes{0};
   FleetLoss loss;
-  std::vector<FleetHost> hosts;                                 // by name
-  std::vector<FleetJob> jobs;                                   // by key
-  std::vector<FleetGroup> groups;                               // by begin, then job
+  std::uint64_t unlearnt_parts{0};  // cluster features above what the collector learns of
+  std::vector<FleetHost> hosts;     // by name
+  std::vector<FleetJob> jobs;       // by key
+  std::vector<FleetGroup> groups;   // by begin, then job
   std::vector<std::pair<std::string, std::uint64_t>> counters;  // sums over the window, by name
 
   /// {"schema": "kansoku.collect/1", ...}, docs/formats/fleet.md; times as strings.

@@ -3,11 +3,13 @@
 // are the same again.
 #include "fleet/summary.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "common/check.h"
+#include "fleet/cluster_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kansoku;  // NOLINT(google-build-using-namespace)
@@ -27,5 +29,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto counters = fleet::decode_counters(bytes); counters)
     CHECK(fleet::encode_counters(*counters) == as_text(bytes));
+  if (const auto part = fleet::decode_cluster_part(bytes, 64); part) {
+    CHECK(part->features.size() == part->axes.size());
+    for (const fleet::ClusterAxis& axis : part->axes)
+      CHECK(std::isfinite(axis.of(1)) && std::isfinite(axis.floor));
+    const auto written = fleet::encode_cluster_part(part->features, part->axes, part->rows);
+    const auto again = fleet::decode_cluster_part(as_bytes(written), 64);
+    CHECK(again.has_value() && again->rows.rows() == part->rows.rows());
+  }
   return 0;
 }

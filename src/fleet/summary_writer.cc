@@ -22,6 +22,7 @@ constexpr std::uint64_t kCountMax = UINT32_MAX;
 constexpr std::uint64_t kIncrementMax = std::uint64_t{1} << 48;
 // An urgent message is worth its head only with some room behind the news.
 constexpr std::size_t kUrgentRoomBytes = 2048;
+constexpr std::size_t kLengthBytesMax = 4;  // of a part's bytes, as a number
 
 std::string encoded(const stats::LogSketch& sketch) {
   std::string bytes;
@@ -74,6 +75,8 @@ Result<SummaryWriter> SummaryWriter::create(SummaryOptions options, BootTime now
     return Error{Code::kLimit, fmt::format("start fleet summaries: {}", what)};
   };
   if (options.features.size() > kSummaryFeaturesMax) return refuse("too many features");
+  if (!options.axes.empty() && options.axes.size() != options.features.size())
+    return refuse("axes that are not one a feature");
   if (options.period < std::chrono::seconds{1}) return refuse("a period below 1 s");
   if (options.budget.bytes_per_second < kBytesPerSecondMin)
     return refuse(fmt::format("fewer than {} bytes/s", kBytesPerSecondMin));
@@ -133,6 +136,7 @@ void SummaryWriter::add_window(JobId job, std::int32_t rank, std::span<const dou
   }
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isnan(values[i])) place->second[i].add(values[i]);
+  found->second.rows.add(values, options_.axes);
 }
 
 void SummaryWriter::add_incident(JobId job, std::string_view id, std::string_view json) {
@@ -150,11 +154,6 @@ void SummaryWriter::add_incident(JobId job, std::string_view id, std::string_vie
                                  [](const Incident& incident) { return incident.times_said > 0; });
   if (said == incidents_.end()) ++dropped_.incidents;
   incidents_.erase(said == incidents_.end() ? incidents_.begin() : said);
-}
-
-void SummaryWriter::set_cluster_features(JobId job, std::string bytes) {
-  if (const auto found = jobs_.find(job.raw); found != jobs_.end())
-    found->second.cluster_features = std::move(bytes);
 }
 
 void SummaryWriter::add_counter(std::string_view name, std::uint64_t increment) {
@@ -246,12 +245,21 @@ void SummaryWriter::pack_incidents(Packing& packing, bool are_new) const {
 }
 
 void SummaryWriter::pack_cluster_features(Packing& packing) const {
+  std::size_t waiting = 0;
+  for (const auto& [id, job] : jobs_)
+    waiting += job.rows.empty() ? 0 : 1;
   for (const auto& [id, job] : jobs_) {
-    if (job.cluster_features.empty()) continue;
+    if (job.rows.empty()) continue;
+    const std::size_t share = packing.left / waiting--;
     const auto index = packing.indices.find(id);
-    if (index == packing.indices.end() ||
-        !packing.add({.kind = PartKind::kClusterFeatures, .job = index->second},
-                     job.cluster_features))
+    SummaryPart part{.kind = PartKind::kClusterFeatures};
+    part.job = index == packing.indices.end() ? kNoIndex : index->second;
+    const std::size_t head = internal::part_bytes(part) + kLengthBytesMax;
+    // Without the names of the features nobody could read them.
+    std::string bytes;
+    if (part.job != kNoIndex && !packing.summary.features.empty() && share > head)
+      bytes = job.rows.encode(options_.axes, share - head);
+    if (bytes.empty() || !packing.add(part, std::move(bytes)))
       ++packing.summary.dropped.cluster_features;
   }
 }
@@ -358,7 +366,7 @@ void SummaryWriter::end_period(const Packing& packing) {
                 [](const Incident& incident) { return incident.times_said >= kIncidentRepeats; });
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     job->second.ranks.clear();
-    job->second.cluster_features.clear();
+    job->second.rows.end_period();
     if (job->second.is_over) rank_count_ -= job->second.info.ranks.size();
     job = job->second.is_over ? jobs_.erase(job) : std::next(job);
   }

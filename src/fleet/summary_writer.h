@@ -13,6 +13,7 @@
 #include "common/result.h"
 #include "common/stat.h"
 #include "common/time.h"
+#include "fleet/cluster_rows.h"
 #include "fleet/summary.h"
 #include "stats/sketch.h"
 
@@ -33,6 +34,7 @@ struct SummaryOptions {
   Nanos urgent_delay{std::chrono::seconds{5}};  // from one message to the next with new incidents
   SummaryBudget budget{};
   std::vector<std::string> features{};  // names of the values of a window, most telling first
+  std::vector<ClusterAxis> axes{};      // of the features; empty: no cluster features are sent
 };
 
 /// Gathers what one host tells the fleet and writes it as messages that keep to a budget: on
@@ -45,7 +47,8 @@ struct SummaryOptions {
 /// place of their job's. A part that does not fit gives way to smaller ones behind it.
 ///
 /// Messages get lost on the way, so an incident is said three times; readers know it by its id.
-/// Memory: one sketch for each job, rank and feature that had a value in the period. Deterministic.
+/// Memory: one sketch for each job, rank and feature that had a value in the period, and 32
+/// clusters of 16 dimensions a job. Deterministic.
 /// Not shared between threads. The budget and its order are ours.
 class SummaryWriter {
  public:
@@ -57,8 +60,9 @@ class SummaryWriter {
   static constexpr std::size_t kSketchesMax = 65'536;
   static constexpr std::uint32_t kBytesPerSecondMin = 16;
 
-  /// kLimit: too many features, names that are too long, a period below a second, or a budget below
-  /// kBytesPerSecondMin. `now`: when the first period begins; the wall clock is the epoch's.
+  /// kLimit: too many features, names that are too long, axes that are not one a feature, a period
+  /// below a second, or a budget below kBytesPerSecondMin. `now`: when the first period begins; the
+  /// wall clock is the epoch's.
   [[nodiscard]] static Result<SummaryWriter> create(SummaryOptions options, BootTime now);
 
   /// Makes `job` known, or takes its new name, size and ranks if its key is known. The ranks need
@@ -73,8 +77,6 @@ class SummaryWriter {
   /// An incident that began, changed or ended, as JSON (trace::IncidentRecord::to_json); the latest
   /// form of an id is the one that is sent. `job`: JobId{} if it belongs to none.
   void add_incident(JobId job, std::string_view id, std::string_view json);
-  /// Cluster features of a job for this period; the latest are sent.
-  void set_cluster_features(JobId job, std::string bytes);
   /// Adds to a named counter of this period, such as lost records. At most kSummaryCountersMax
   /// names.
   void add_counter(std::string_view name, std::uint64_t increment);
@@ -100,7 +102,7 @@ class SummaryWriter {
     SummaryJob info;
     bool is_over{false};
     RankSketches ranks;  // one sketch a feature
-    std::string cluster_features;
+    ClusterRows rows;
   };
   struct Incident {
     JobId job;

@@ -27,6 +27,7 @@ struct Host {
     options.budget.bytes_per_second = bytes_per_second;
     for (int i = 0; i < feature_count; ++i)
       options.features.push_back("feature_" + std::to_string(i));
+    options.axes.assign(options.features.size(), {ClusterAxis::Scale::kLog, 0.01, 0.1});
     writer.emplace(SummaryWriter::create(std::move(options), at(0)).value());
     values.resize(static_cast<std::size_t>(feature_count));
   }
@@ -68,7 +69,6 @@ TEST(SummaryWriter, SendsAllThatFits) {
   const auto job = host.writer->set_job(job_of("a", 3)).value();
   host.add_minute(job, 3);
   host.writer->add_incident(job, "i1", "{}");
-  host.writer->set_cluster_features(job, "bytes");
   host.writer->add_counter("lost", 2);
   host.writer->add_counter("lost", 3);
   const std::string bytes = host.take(60);
@@ -99,7 +99,6 @@ TEST(SummaryWriter, LeavesOutTheLeastValuableFirst) {
     for (const char* key : {"a", "b"}) {
       const auto job = host.writer->set_job(job_of(key, 8)).value();
       host.add_minute(job, 8);
-      host.writer->set_cluster_features(job, std::string(100, 'c'));
     }
     const std::string bytes = host.take(60);
     EXPECT_LE(bytes.size(), 60U * rate);

@@ -2,6 +2,7 @@
 #include "store/parquet.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,8 @@
 
 namespace kansoku::store {
 namespace {
+
+constexpr std::size_t kTextMax = std::size_t{4} << 30;
 
 /// A file beside the one it will become; removed unless it was put in its place.
 class Draft {
@@ -83,6 +86,24 @@ Result<void> csv_to_parquet(Database& database, const std::string& csv_path,
                  "convert " + csv_path + " to " + parquet_path + ": " + done.error().what,
                  done.error().hint};
   return draft.put_in_place();
+}
+
+Result<std::string> parquet_to_csv(const std::string& parquet_path) {
+  TRY(Database database, Database::open());
+  return parquet_to_csv(database, parquet_path);
+}
+
+Result<std::string> parquet_to_csv(Database& database, const std::string& parquet_path) {
+  TRY(const sys::Fd parquet, sys::Fd::open_read(parquet_path));
+  const int raw = ::memfd_create("kansoku-csv", MFD_CLOEXEC);
+  if (raw < 0) return errno_error(errno, "create", "memory for " + parquet_path);
+  const sys::Fd csv = sys::Fd::adopt(raw);
+  const std::string sql = "COPY (SELECT * FROM read_parquet(" + name_of(parquet.raw()) + ")) TO " +
+                          name_of(csv.raw()) + " (FORMAT csv, HEADER true, USE_TMP_FILE false)";
+  if (const auto done = database.query(sql); !done)
+    return Error{done.error().code, "read " + parquet_path + ": " + done.error().what,
+                 done.error().hint};
+  return sys::read_file("/proc/self/fd/" + std::to_string(csv.raw()), kTextMax);
 }
 
 Result<void> csv_to_parquet(const std::string& csv_path, const std::string& parquet_path,

@@ -29,4 +29,10 @@ struct Column {
                                           const std::string& parquet_path,
                                           std::span<const Column> columns = {});
 
+/// The rows of a Parquet file as CSV with a header line, in their order. kCorrupt names what DuckDB
+/// did not like, kLimit above 4 GiB of text, kUnavailable without DuckDB. May block.
+[[nodiscard]] Result<std::string> parquet_to_csv(Database& database,
+                                                 const std::string& parquet_path);
+[[nodiscard]] Result<std::string> parquet_to_csv(const std::string& parquet_path);
+
 }  // namespace kansoku::store

@@ -166,6 +166,18 @@ TEST_F(WithDuckDb, KeepsQuotesUnicodeAndEveryRow) {
   EXPECT_EQ(files().size(), 2U);  // no draft left
 }
 
+TEST_F(WithDuckDb, ParquetComesBackAsCsv) {
+  const std::string text = "step,rank,a_ms,name\n1,0,0.5,\"x, y\"\n2,0,,z\n1,3,1e-05,\n";
+  ASSERT_TRUE(csv_to_parquet(*database_, write("a.csv", text), path("it's *.parquet")));
+  const auto back = parquet_to_csv(*database_, path("it's *.parquet"));
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(*back, text);
+  const auto damaged = parquet_to_csv(*database_, write("b.parquet", "PAR1 and nothing else"));
+  ASSERT_FALSE(damaged);
+  EXPECT_EQ(damaged.error().code, Code::kCorrupt);
+  EXPECT_EQ(parquet_to_csv(*database_, path("none")).error().code, Code::kNotFound);
+}
+
 TEST_F(WithDuckDb, GuessesTypesOnlyIfNotTold) {
   const std::string csv = write("a.csv", "name,n\n9,1\n10,2\n");
   constexpr std::array<Column, 2> kColumns{{{"name", "VARCHAR"}, {"n", "INTEGER"}}};

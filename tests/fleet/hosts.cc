@@ -54,7 +54,8 @@ int main(int argc, char** argv) {
     hosts.emplace_back(HostForTest::Options{
         .index = i,
         .hosts_a_job = hosts_a_job,
-        .begin_ns = sys::wall_time_ns() / kMinute * kMinute - minutes * kMinute});
+        .begin_ns = sys::wall_time_ns() / kMinute * kMinute - minutes * kMinute,
+        .with_rows = true});
   std::uint64_t bytes = 0;
   for (int minute = 1; minute <= minutes; ++minute) {
     for (int i = 0; i < host_count; ++i) {

@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
                                    .ranks = ranks,
                                    .hosts_a_job = kHostsAJob,
                                    .features = features,
-                                   .begin_ns = kBeginNs};
+                                   .begin_ns = kBeginNs,
+                                   .with_rows = true};
       options.epoch = minute;  // a fresh writer each minute, so that none has to be kept
       HostForTest host(options);
       const std::string message = host.minute(minute);

@@ -120,33 +120,47 @@ class Incidents(unittest.TestCase):
 class Alarm(unittest.TestCase):
     HEALTHY = [(list(range(1000)), [i % 250 == 0 for i in range(1000)])]
 
-    def test_tail_of_the_binomial(self):
-        self.assertAlmostEqual(alarm.binomial_tail(2, 3, 0.5), 0.5)
-        self.assertAlmostEqual(alarm.binomial_tail(0, 3, 0.2), 1.0)
+    def test_tail_of_the_counts(self):
+        self.assertAlmostEqual(alarm.upper_share(2, 3, 0.5, 0), 0.5)
+        self.assertEqual(alarm.upper_share(0, 3, 0.2, 0), 1)
+        for k in range(1, 6):  # the beta distribution with both parameters 1 is the uniform one
+            self.assertAlmostEqual(alarm.upper_share(k, 5, 0.5, 1 / 3), (6 - k) / 6)
 
-    def test_the_budget_sets_the_share(self):
-        # p0 = 4 / 1001: C(8,3) p0^3 = 3.6e-6 is below 1/86400 a window, C(8,2) p0^2 = 4.5e-4 is not.
-        self.assertEqual(alarm.needed(self.HEALTHY, 1), 3)
-        self.assertEqual(alarm.needed(self.HEALTHY, 4), 4)
+    def test_correlation_is_none_of_flags_far_apart_and_large_of_whole_windows(self):
+        self.assertEqual(alarm.correlation_of(self.HEALTHY), 0)
+        windows = [(list(range(1000)), [i // 5 % 10 == 0 for i in range(1000)])]
+        self.assertEqual(alarm.correlation_of(windows), alarm.CORRELATION_MAX)
 
-    def test_what_healthy_data_shows_is_no_alarm(self):
+    def test_the_budget_sets_the_counts(self):
+        # p0 = 4.5 / 1001, alpha = 0.05 / 86400 / 2 = 2.9e-7: of five, C(5,4) p0^4 = 2.0e-9 and C(5,3) p0^3 = 9e-7.
+        self.assertEqual(alarm.needed(self.HEALTHY, 1), (4, 6))
+        self.assertEqual(alarm.needed(self.HEALTHY, 1, 10), (3, 6))
+
+    def test_flags_that_come_in_bursts_need_more(self):
         burst = [(list(range(1000)), [500 <= i < 504 for i in range(1000)])]
-        self.assertEqual(alarm.needed(burst, 1), 5)
+        self.assertEqual(alarm.needed(burst, 1)[0], 5)
 
     def test_a_point_is_no_alarm_a_share_is_one_and_names_its_rank(self):
         times = list(range(100))
         quiet, loud = [i == 10 for i in times], [40 <= i < 50 for i in times]
-        told = alarm.incidents({0: (times, quiet), 1: (times, loud), 2: (times, quiet)}, 3)
+        told = alarm.incidents({0: (times, quiet), 1: (times, loud), 2: (times, quiet)}, (3, 6))
         self.assertEqual(len(told), 1)
-        self.assertEqual((told[0]["begin_s"], told[0]["first_s"], told[0]["ranks"]), (40, 42, [1]))
-        self.assertEqual(told[0]["end_s"], 54)  # 47, 48 and 49 are in its window
+        self.assertEqual((told[0]["begin_s"], told[0]["first_s"], told[0]["end_s"], told[0]["ranks"]), (40, 42, 49, [1]))
+
+    def test_what_comes_slowly_is_found_by_the_long_span(self):
+        times = list(range(60))
+        told = alarm.incidents({0: (times, [i % 4 == 0 for i in times])}, (3, 6))
+        self.assertEqual([(one["begin_s"], one["first_s"]) for one in told], [(0, 20)])
+
+    def test_one_that_is_back_soon_is_the_same_and_later_another(self):
+        times = list(range(120))
+        for begin, count in ((35, 1), (60, 2)):
+            loud = [10 <= i < 20 or begin <= i < begin + 10 for i in times]
+            self.assertEqual(len(alarm.incidents({0: (times, loud)}, (3, 6))), count)
 
     def test_all_ranks_at_once_name_nobody(self):
         times = list(range(20))
-        self.assertEqual(alarm.incidents({rank: (times, [True] * 20) for rank in range(4)}, 4)[0]["ranks"], [])
-
-    def test_a_gap_empties_the_window(self):
-        self.assertEqual(alarm.counts([0, 1, 60], [True, True, True]), [(1, 1), (2, 2), (1, 1)])
+        self.assertEqual(alarm.incidents({rank: (times, [True] * 20) for rank in range(4)}, (4, 6))[0]["ranks"], [])
 
 
 @unittest.skipIf(baselines is None, "python3-sklearn is missing")

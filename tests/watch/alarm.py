@@ -1,66 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From flagged seconds of each rank to incidents: an alarm is on the share of a window, never on a point. Plain Python.
+"""From flagged seconds of each rank to incidents, by the rule that `kansoku watch` has: an alarm is on the share of a window, never on
+a point. Plain Python.
 
-A rank alarms when k of the last WINDOW_S seconds are flagged and so many would come by chance less often than the budget allows,
-P(X >= k | n, p0) < alarms a day / (windows a day * ranks), with p0 the share of flagged seconds on healthy data. Since flags come in
-clusters, k is also above all that a window of the healthy data has shown.
+A rank alarms when k of its last 5 or of its last 30 seconds are flagged, with the smallest k that healthy data would reach by chance
+less often than the budget allows: flags are beta-binomial, with the share of flagged healthy seconds and their correlation. An
+incident is over after CLOSE_S without a flagged second of its ranks; an alarm within PAUSE_S of its last one is the same incident.
 """
+import collections
 import math
 
-WINDOW_S = 8
-CLOSE_S = 5.0  # without an alarm: the incident is over
+SPANS = ((5, 3), (30, 6))  # seconds; the smallest k
+CLOSE_S, PAUSE_S = 10.0, 20.0
 WINDOWS_A_DAY = 86400
+SHARE_OF_BUDGET = 0.5 * 0.1  # what the product leaves to this test, and its reserve
+CORRELATION_MAX = 0.9
 
 
-def binomial_tail(k, n, p):
-    """P(X >= k)."""
-    return sum(math.comb(n, i) * p**i * (1 - p)**(n - i) for i in range(k, n + 1))
+def log_beta(a, b):
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-def counts(times, flags):
-    """How many of the WINDOW_S seconds up to each time are flagged. `times` in seconds, ascending; a gap empties the window."""
-    out, begin, sum_ = [], 0, 0
-    for i, (time_s, flag) in enumerate(zip(times, flags)):
-        sum_ += bool(flag)
-        while times[begin] <= time_s - WINDOW_S:
-            sum_ -= bool(flags[begin])
-            begin += 1
-        out.append((sum_, i - begin + 1))
-    return out
+def upper_share(k, n, p, correlation):
+    """P(X >= k) of n trials, beta-binomial; correlation 0: binomial."""
+    if k <= 0 or p >= 1:
+        return 1.0
+    if p <= 0:
+        return 0.0
+    if correlation <= 0:
+        return sum(math.comb(n, i) * p**i * (1 - p)**(n - i) for i in range(k, n + 1))
+    size = (1 - correlation) / correlation
+    a, b = p * size, (1 - p) * size
+    return sum(math.comb(n, i) * math.exp(log_beta(i + a, n - i + b) - log_beta(a, b)) for i in range(k, n + 1))
+
+
+def correlation_of(healthy):
+    """Between the flags of windows of SPANS[0] seconds, by their variance. `healthy`: for each rank (times, flags)."""
+    n = SPANS[0][0]
+    counts = [sum(map(bool, flags[i:i + n])) for _, flags in healthy for i in range(0, len(flags) - n + 1, n)]
+    if len(counts) < 2:
+        return 0.0
+    share = sum(counts) / n / len(counts)
+    if share in (0, 1):
+        return 0.0
+    variance = sum((count / n - share) ** 2 for count in counts) / (len(counts) - 1)
+    return min(CORRELATION_MAX, max(0.0, (variance / (share * (1 - share) / n) - 1) / (n - 1)))
 
 
 def needed(healthy, ranks, alarms_per_day=1.0):
-    """The k of the rule. `healthy`: for each rank (times, flags) of healthy data. Never more than a window has."""
+    """The k of each span. `healthy`: for each rank (times, flags) of healthy data."""
     flagged = sum(sum(map(bool, flags)) for _, flags in healthy)
     total = sum(len(flags) for _, flags in healthy)
-    p0 = max(flagged, 1) / (total + 1)
-    alpha = alarms_per_day / (WINDOWS_A_DAY * ranks)
-    by_chance = next((k for k in range(1, WINDOW_S + 1) if binomial_tail(k, WINDOW_S, p0) < alpha), WINDOW_S)
-    seen = max((k for times, flags in healthy for k, _ in counts(times, flags)), default=0)
-    return min(WINDOW_S, max(by_chance, seen + 1))
+    share, correlation = (flagged + 0.5) / (total + 1), correlation_of(healthy)
+    alpha = alarms_per_day * SHARE_OF_BUDGET / (WINDOWS_A_DAY * max(1, ranks)) / len(SPANS)
+    return tuple(next((k for k in range(least, n) if upper_share(k, n, share, correlation) <= alpha), n) for n, least in SPANS)
 
 
-def alarms(by_rank, k):
-    """(time, rank, begin) of each second in which a rank alarms, in time order; `begin`: its first flagged second of the window."""
-    out = []
-    for rank, (times, flags) in sorted(by_rank.items()):
-        flagged = []
-        for time_s, flag, (count, _) in zip(times, flags, counts(times, flags)):
-            if flag:
-                flagged.append(time_s)
-            if count >= k:
-                out.append((time_s, rank, next(t for t in flagged[-WINDOW_S - 1:] if t > time_s - WINDOW_S)))
-    return sorted(out)
+class Rank:
+    """The flagged seconds that still count; what an incident has told counts no more."""
+
+    def __init__(self):
+        self.flagged = collections.deque()
+
+    def alarms(self, time_s, flag, counts):
+        if flag:
+            self.flagged.append(time_s)
+        while self.flagged and self.flagged[0] <= time_s - SPANS[-1][0]:
+            self.flagged.popleft()
+        return any(sum(at > time_s - n for at in self.flagged) >= k for (n, _), k in zip(SPANS, counts))
 
 
-def incidents(by_rank, k):
-    """As score.incidents_of() gives them. Ranks are named where at most half of them alarm."""
-    out = []
-    for time_s, rank, begin_s in alarms(by_rank, k):
-        if not out or time_s > out[-1]["end_s"] + CLOSE_S:
-            out.append({"begin_s": begin_s, "end_s": time_s, "first_s": time_s, "ranks": set(), "kind": None, "pids": [], "job": ""})
-        out[-1]["end_s"] = time_s
-        out[-1]["ranks"].add(rank)
+def seconds_of(by_rank):
+    """(time, {rank: flag}) in time order."""
+    seconds = collections.defaultdict(dict)
+    for rank, (times, flags) in by_rank.items():
+        for time_s, flag in zip(times, flags):
+            seconds[time_s][rank] = bool(flag)
+    return sorted(seconds.items())
+
+
+def incidents(by_rank, counts):
+    """As score.incidents_of() gives them. `by_rank`: rank -> (times, flags). Ranks are named where at most a quarter alarm, or one."""
+    out, ranks, is_open = [], {rank: Rank() for rank in by_rank}, False
+    for time_s, flags in seconds_of(by_rank):
+        alarmed = {rank for rank, flag in flags.items() if ranks[rank].alarms(time_s, flag, counts)}
+        if is_open and time_s - out[-1]["end_s"] >= CLOSE_S:
+            is_open = False
+            for rank in ranks.values():
+                rank.flagged.clear()
+            alarmed = set()
+        if alarmed and not is_open:
+            is_open = True
+            if not out or time_s - out[-1]["end_s"] > PAUSE_S:
+                begin_s = min(at for rank in alarmed for at in ranks[rank].flagged)
+                out.append({"begin_s": begin_s, "end_s": time_s, "first_s": time_s, "ranks": set(), "kind": None, "pids": [], "job": ""})
+        if is_open:
+            out[-1]["ranks"] |= alarmed
+            if any(flags.get(rank) for rank in out[-1]["ranks"]):
+                out[-1]["end_s"] = time_s
     for one in out:
-        one["ranks"] = sorted(one["ranks"]) if 2 * len(one["ranks"]) <= len(by_rank) else []
+        one["ranks"] = sorted(one["ranks"]) if len(one["ranks"]) <= max(1, len(by_rank) // 4) else []
     return out

@@ -32,6 +32,7 @@ class Kind:
     jobs: tuple
     kinds: tuple  # what an incident may call it
     on_s: float = 20.0
+    settle_s: float = 0.0  # how much longer than others it is felt behind its end
 
 
 def helper(job, *arguments, before=()):
@@ -172,7 +173,7 @@ KINDS = {kind.name: kind for kind in (
     Kind("cpu_quota", cpu_quota, "one", (1.5, 4), "used / given processor time", ALL, CONTENTION),
     Kind("slow_input", slow_input, "one", (2, 6), "used / given processor time of the loader", ("ddp",), ("input_starvation", *CONTENTION)),
     Kind("memory_limit", memory_limit, "one", (0.7, 1.0), "share of the cached file taken away", ("ddp",),
-         (*CONTENTION, "input_starvation")),
+         (*CONTENTION, "input_starvation"), settle_s=40.0),
     Kind("disk_throttle", disk_throttle, "one", (2, 5), "wanted rate / rate", ("ddp",), ("input_starvation", *CONTENTION)),
     Kind("io_neighbour", io_neighbour, "link", (3, 8), "writing processes", ("ddp",), (*CONTENTION, "input_starvation")),
     Kind("link_rate", link_rate, "link", (1.5, 4), "used / given rate", ALL, COMMUNICATION),

@@ -5,6 +5,7 @@
   run.py list                  the parts and what is done
   run.py PART... | all         runs parts; `all` those that are not done yet, in the order of the list
   run.py table                 scores what is done, and the two baselines on the same features; prints Markdown
+  run.py replay                lets the present program judge what done parts have recorded; table --replayed scores that
   run.py effect-ddp            every fault without an agent: what it does to the job's step
 Needs root, Debian's python3-torch, python3-numpy and python3-sklearn; GPU parts clang 19. Results are in build/watch-eval.
 """
@@ -125,7 +126,7 @@ def list_parts(options, parts):
 
 def print_tables(options):
     from table import print_all  # numpy and scikit-learn, for the baselines only
-    print_all(options.root, known_parts())
+    print_all(options.root, known_parts(), "replayed.jsonl" if options.replayed else "arrivals.jsonl")
 
 
 def interrupt(_number, _frame):
@@ -134,12 +135,13 @@ def interrupt(_number, _frame):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", metavar="PART|all|list|table")
+    parser.add_argument("parts", nargs="+", metavar="PART|all|list|table|replay")
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], metavar="KIND", help="only this kind of fault (repeatable)")
     parser.add_argument("--scale", type=float, default=1.0, help="of the length of parts, for trying them out")
+    parser.add_argument("--replayed", action="store_true", help="of table: what `replay` wrote, not what was said live")
     parser.add_argument("--learn-s", type=int, default=600, help="how long the agent learns [600]")
     parser.add_argument("--agent", dest="agent_options", action="append", default=[], metavar="OPTION", help="one more for kansoku watch")
     options = parser.parse_args()
@@ -155,6 +157,10 @@ def main():
         return 0
     if options.parts == ["table"]:
         print_tables(options)
+        return 0
+    if options.parts == ["replay"]:
+        from replay import replay_parts
+        replay_parts(options, parts, is_done)
         return 0
     names = options.parts
     if names == ["all"]:

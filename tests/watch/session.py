@@ -127,13 +127,14 @@ def run_faults(job, agent, plan, rng, off_s, end_s, folder, on_s=None):
     for name, dose in plan:
         kind = KINDS[name]
         takes_s = on_s or kind.on_s
-        if end_s and time.monotonic() + takes_s + off_s > end_s:
+        peace_s = off_s + kind.settle_s if off_s else 0
+        if end_s and time.monotonic() + takes_s + peace_s > end_s:
             return
         truth = plant_one(job, kind, dose, victims_of(kind, job, rng), takes_s, watched,
                           min(BEFORE_S, max(0.0, off_s - SETTLE_S)))
         add_line(os.path.join(folder, "truth.jsonl"), truth)
         print(f"  {say(truth)}", flush=True)
-        pause(off_s, *watched)
+        pause(peace_s, *watched)
 
 
 def fresh(folder):

@@ -20,7 +20,8 @@ def read_lines(path):
 class Results:
     """One part that is done: what was planted, what the agent said."""
 
-    def __init__(self, root, part):
+    def __init__(self, root, part, said_in):
+        self.said_in = said_in
         self.part, self.folder = part, os.path.join(root, part.name)
         with open(os.path.join(self.folder, "part.json"), encoding="utf-8") as file:
             self.facts = json.load(file)
@@ -35,7 +36,7 @@ class Results:
 
     def said(self):
         """The agent's incidents of this job, those of strangers, and how many lines are none."""
-        lines = read_lines(os.path.join(self.folder, "arrivals.jsonl"))
+        lines = read_lines(os.path.join(self.folder, self.said_in))
         ours, strangers = score.of_job(score.incidents_of(lines), self.job_names, self.facts["pids"])
         return ours, strangers, sum("unreadable" in line for line in lines)
 
@@ -152,7 +153,8 @@ def why_missing(root, part):
     return f"{part.name}: " + (f"not run: {tried[-1]['reason']}" if tried else NOT_RUN)
 
 
-def print_all(root, parts):
+def print_all(root, parts, said_in="arrivals.jsonl"):
+    """`said_in`: the file of each part with what the agent said."""
     has_ended = {name: os.path.exists(os.path.join(root, name, "part.json")) for name in parts}
     for part in parts.values():
         if part.kind == "effect" and has_ended[part.name]:
@@ -160,7 +162,7 @@ def print_all(root, parts):
     # A clean part is what everybody learnt from: it is not scored.
     scored = [part for part in parts.values() if part.kind in ("faults", "soak")]
     problems = [why_missing(root, part) for part in parts.values() if part.kind != "effect" and not has_ended[part.name]]
-    done = [Results(root, part) for part in scored if has_ended[part.name]]
+    done = [Results(root, part, said_in) for part in scored if has_ended[part.name]]
     tallies = tally_parts(root, done, problems)
     print()
     print_methods(tallies)

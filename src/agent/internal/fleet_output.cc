@@ -42,6 +42,14 @@ const std::vector<std::size_t>& feature_order() {
   return order;
 }
 
+/// In multiples of what matters: a tenth of durations, rates and bytes, else the feature's floor.
+fleet::ClusterAxis axis_of(const detect::Feature& feature) {
+  using Scale = fleet::ClusterAxis::Scale;
+  if (feature.use != detect::Use::kModelled) return {};
+  if (feature.scale == detect::Scale::kLog) return {Scale::kLog, feature.floor, 0.1};
+  return {Scale::kLinear, 0, feature.floor};
+}
+
 std::string boot_id() {
   auto text = sys::read_file("/proc/sys/kernel/random/boot_id", 256);
   if (!text) return "unknown";
@@ -64,8 +72,11 @@ Result<std::unique_ptr<FleetOutput>> FleetOutput::create(const std::string& host
   options.host = host.empty() ? "unknown" : host;
   options.boot_id = boot_id();
   options.epoch_ns = wall_ns;
-  for (const std::size_t index : feature_order())
-    options.features.emplace_back(detect::known_features()[index].name);
+  for (const std::size_t index : feature_order()) {
+    const detect::Feature& feature = detect::known_features()[index];
+    options.features.emplace_back(feature.name);
+    options.axes.push_back(axis_of(feature));
+  }
   const std::string subject =
       fmt::format("{}.{}", fleet::kSummarySubject, fleet::subject_word(options.host));
   TRY(auto writer, fleet::SummaryWriter::create(std::move(options), now));

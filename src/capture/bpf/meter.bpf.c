@@ -71,6 +71,10 @@ struct {
   __type(value, struct wire_total);
 } totals SEC(".maps");
 
+#define PROBE_STOPS 1
+#define SIGNAL_CONT 18 /* then SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU */
+#define SIGNAL_TTOU 22
+
 // Open calls of threads where no session keeps them; the oldest give way.
 struct open_key {
   __u64 pid_tgid;
@@ -371,6 +375,29 @@ int meter_exit(__u64* ctx) {
   __u32 tgid = task->tgid;
   emit(WIRE_EXIT, tgid, tgid, task->exit_code);
   bpf_map_delete_elem(&processes, &tgid);
+  return 0;
+}
+
+// Index 1 of the probes is being stopped by a signal: a call that SIGSTOP or one of its kind begins
+// and SIGCONT ends, whoever sends them.
+SEC("tp_btf/signal_generate")
+int meter_signal(__u64* ctx) {
+  int number = (int)ctx[0];
+  if (number < SIGNAL_CONT || number > SIGNAL_TTOU) return 0;
+  struct task_struct* task = (struct task_struct*)ctx[2];
+  __u32 tgid = task->tgid;
+  if (!is_observed(tgid)) return 0;
+  __u64 process = (__u64)tgid << 32 | tgid, now = bpf_ktime_get_boot_ns();
+  if (number == SIGNAL_CONT) {
+    close_call(process, PROBE_STOPS, now);
+    return 0;
+  }
+  struct open_key key = {.pid_tgid = process, .probe = PROBE_STOPS};
+  struct wire_total* total = total_of(tgid, PROBE_STOPS, WIRE_TOTAL_CALL);
+  if (!total || bpf_map_lookup_elem(&open_calls, &key)) return 0;
+  __sync_fetch_and_add(&total->entries, 1);
+  total->last_entry_ns = now;
+  open_call(process, PROBE_STOPS, now);
   return 0;
 }
 

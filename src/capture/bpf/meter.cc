@@ -151,6 +151,11 @@ Result<void> Meter::attach_block_layer() {
   return attach_trace(progs.meter_block_complete, "tracepoint block_rq_complete", impl_->host);
 }
 
+Result<void> Meter::attach_signals() {
+  return attach_trace(impl_->skeleton->progs.meter_signal, "tracepoint signal_generate",
+                      impl_->host);
+}
+
 Result<void> Meter::read_totals(const std::function<bool(const ProbeTotal&)>& keep) {
   const int map = bpf_map__fd(impl_->skeleton->maps.totals);
   std::uint64_t position = 0;

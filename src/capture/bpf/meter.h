@@ -31,11 +31,12 @@ struct ProbeTotal {
 };
 
 /// The metering BPF programs: count calls and durations in the kernel, so that reading them costs
-/// the same whatever the rate. Probe 0 is the block layer. Destruction detaches everything. Not
+/// the same whatever the rate. Probe 0 is the block layer, probe 1 being stopped by a signal: a
+/// call from SIGSTOP to SIGCONT. Destruction detaches everything. Not
 /// shared between threads.
 class Meter {
  public:
-  static constexpr std::uint32_t kProbesMax = 1024, kFirstProbe = 1;
+  static constexpr std::uint32_t kProbesMax = 1024, kStops = 1, kFirstProbe = 2;
 
   /// As Engine::create.
   [[nodiscard]] static Result<std::unique_ptr<Meter>> create(
@@ -59,6 +60,7 @@ class Meter {
   /// fork and exit of observed processes, exec of all.
   [[nodiscard]] Result<void> attach_lifecycle();
   [[nodiscard]] Result<void> attach_block_layer();
+  [[nodiscard]] Result<void> attach_signals();
   [[nodiscard]] std::size_t link_count() const;
 
   /// Hands over every total there is; those for which `keep` says false are deleted. One or a few

@@ -41,6 +41,9 @@ Result<void> Meter::attach_lifecycle() {
 Result<void> Meter::attach_block_layer() {
   return unavailable();
 }
+Result<void> Meter::attach_signals() {
+  return unavailable();
+}
 std::size_t Meter::link_count() const {
   return 0;
 }

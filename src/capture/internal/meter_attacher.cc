@@ -220,6 +220,7 @@ void MeterAttacher::forget_process(std::int32_t pid) {
 }
 
 std::optional<Metric> MeterAttacher::metric_of(std::uint32_t probe, wire_total_kind kind) const {
+  if (probe == bpf::Meter::kStops) return Metric::kStop;
   if (probe < bpf::Meter::kFirstProbe) return Metric::kBlock;
   if (probe >= probes_.size() || !probes_[probe].used) return std::nullopt;
   const Metric metric = entries_[probes_[probe].entry].metric;

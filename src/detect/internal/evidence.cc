@@ -31,7 +31,7 @@ constexpr std::array kContention{Sign{"cpu_wait", 1},    Sign{"throttled_share",
                                  Sign{"preemptions", 1}, Sign{"major_faults", 1}};
 constexpr std::array kDisk{Sign{"block_latency", 1}, Sign{"psi_io", 1}, Sign{"disk_wait", 1}};
 constexpr std::array kGrowing{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
-constexpr std::array kInput{Sign{"input_share", 1}, Sign{"forward_mean", 1}};
+constexpr std::array kInput{Sign{"input_share", 1}};
 constexpr std::array kCollective{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
                                  Sign{"collective_share", 1}};
 constexpr std::array kLatency{
@@ -39,19 +39,35 @@ constexpr std::array kLatency{
     Sign{"backward_mean", 1}, Sign{"forward_mean", 1},  Sign{"launch_mean", 1},
     Sign{"sync_mean", 1},     Sign{"decode_mean", 1},   Sign{"decode_p99", 1},
     Sign{"decode_rate", -1},  Sign{"collective_p99", 1}};
+// What a process that waits for others does no more of. Not the time outside backward: replicas may
+// wait for each other there as well.
+constexpr std::array kOwn{
+    Sign{"input_share", 1},     Sign{"optimizer_share", 1},   Sign{"gc_share", 1},
+    Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
+    Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
+    Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+// Who waits least is the one that is waited for.
+constexpr std::array kWaiting{Sign{"collective_share", -1}};
 constexpr std::array kCpu{Sign{"cpu_cores", 0}, Sign{"cpu_wait", 1}, Sign{"throttled_share", 1}};
 constexpr std::array kGpu{Sign{"gpu_utilization", 0}, Sign{"gpu_sm_clock", -1},
                           Sign{"gpu_throttled", 1}};
+
+/// columns.size() if there is none of that name.
+std::size_t index_of(std::span<const Column> columns, std::string_view name) {
+  std::size_t c = 0;
+  while (c < columns.size() && columns[c].name != name)
+    ++c;
+  return c;
+}
 
 /// The largest deviation for the worse among some columns.
 double worst(const EvidenceSum& sum, std::span<const Column> columns, std::span<const Sign> signs) {
   double out = 0;
   for (const Sign& sign : signs) {
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      if (columns[c].name != sign.feature) continue;
-      const double deviation = sum.deviation(c);
-      out = std::max(out, sign.worse == 0 ? std::fabs(deviation) : sign.worse * deviation);
-    }
+    const std::size_t c = index_of(columns, sign.feature);
+    if (c == columns.size()) continue;
+    const double deviation = sum.deviation(c);
+    out = std::max(out, sign.worse == 0 ? std::fabs(deviation) : sign.worse * deviation);
   }
   return out;
 }
@@ -73,21 +89,32 @@ std::string words(std::string_view name) {
 
 }  // namespace
 
+void Deviations::add(const JobModel::Parts& model, std::span<const double> row) {
+  for (const Coordinate& coordinate : model.coordinates) {
+    const double value = coordinate.of(row[coordinate.column], model.columns[coordinate.column]);
+    if (std::isnan(value)) continue;
+    auto& kept = kept_[coordinate.column];
+    if (kept.size() < kWindowsKept) kept.push_back(value);
+  }
+}
+
+double Deviations::of(std::size_t column) const {
+  const auto found = kept_.find(column);
+  return found == kept_.end() ? 0 : stats::median(found->second);
+}
+
 void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
                       std::span<const Contribution> contributions) {
   windows_ += 1;
   for (const Contribution& one : contributions) {
     Sum& sum = sums_[one.column];
     sum.share += one.share;
-    if (sum.seen.size() < kKept) sum.seen.push_back(one.seen);
+    if (sum.seen.size() < kWindowsKept) sum.seen.push_back(one.seen);
   }
-  for (const Coordinate& coordinate : model.coordinates) {
-    const double value = coordinate.of(row[coordinate.column], model.columns[coordinate.column]);
-    // What a window would be given its other features is no measure where those are odd too.
+  // What a window would be given its other features is no measure where those are odd too.
+  for (const Coordinate& coordinate : model.coordinates)
     usual_[coordinate.column] = coordinate.value_of(0, model.columns[coordinate.column]);
-    auto& kept = deviations_[coordinate.column];
-    if (!std::isnan(value) && kept.size() < kKept) kept.push_back(value);
-  }
+  deviations_.add(model, row);
 }
 
 std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> columns,
@@ -96,6 +123,7 @@ std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> colum
   const auto is_odd = [&](const auto& one) { return std::fabs(deviation(one.first)) >= kShown; };
   const bool has_odd = std::any_of(sums_.begin(), sums_.end(), is_odd);
   for (const auto& one : sums_) {
+    if (findings_.count(one.first) != 0) continue;
     if (has_odd && !is_odd(one)) continue;  // odd only in what it is together with others
     const auto& [column, sum] = one;
     const auto usual = usual_.find(column);
@@ -107,26 +135,66 @@ std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> colum
   std::sort(out.begin(), out.end(), [](const trace::Evidence& a, const trace::Evidence& b) {
     return a.share != b.share ? a.share > b.share : a.feature < b.feature;
   });
+  std::vector<trace::Evidence> first;
+  std::vector<PeerFinding> findings;
+  for (const auto& [column, finding] : findings_)
+    findings.push_back(finding);
+  std::sort(findings.begin(), findings.end(), [](const PeerFinding& a, const PeerFinding& b) {
+    const double x = std::fabs(a.deviation), y = std::fabs(b.deviation);
+    return x != y ? x > y : a.column < b.column;
+  });
+  for (const PeerFinding& finding : findings) {
+    const auto sum = sums_.find(finding.column);
+    const Column& column = columns[finding.column];
+    first.push_back({column.name, column.unit, std::string(layer_name(column.layer)),
+                     finding.others, finding.seen,
+                     sum == sums_.end() ? 0 : sum->second.share / std::max(1.0, windows_)});
+  }
+  out.insert(out.begin(), first.begin(), first.end());
   if (out.size() > count) out.resize(count);
   return out;
 }
 
 double EvidenceSum::deviation(std::size_t column) const {
-  const auto found = deviations_.find(column);
-  return found == deviations_.end() || found->second.empty() ? 0 : stats::median(found->second);
+  const double own = deviations_.of(column);
+  const auto found = findings_.find(column);
+  if (found == findings_.end()) return own;
+  return std::fabs(own) > std::fabs(found->second.deviation) ? own : found->second.deviation;
 }
 
-double own_cost(const EvidenceSum& sum, std::span<const Column> columns) {
-  constexpr std::array kOwn{
-      Sign{"input_share", 1},     Sign{"forward_mean", 1},      Sign{"optimizer_share", 1},
-      Sign{"gc_share", 1},        Sign{"launch_mean", 1},       Sign{"copy_share", 1},
-      Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
-      Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
-      Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
-  return std::max(worst(sum, columns, kOwn), worst(sum, columns, kHardware));
+OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers,
+                 std::span<const Column> columns) {
+  const auto beyond_peers = [&](std::span<const Sign> signs) {
+    double out = 0;
+    for (const Sign& sign : signs) {
+      const std::size_t c = index_of(columns, sign.feature);
+      if (c == columns.size() || !own.has(c)) continue;
+      std::vector<double> others;
+      for (const Deviations* peer : peers)
+        if (peer->has(c)) others.push_back(peer->of(c));
+      out = std::max(out, sign.worse * (own.of(c) - (others.empty() ? 0 : stats::median(others))));
+    }
+    return out;
+  };
+  return {std::max(beyond_peers(kOwn), beyond_peers(kHardware)), beyond_peers(kWaiting)};
 }
 
-std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns) {
+bool is_between(std::span<const Deviations* const> all, std::span<const Column> columns) {
+  std::size_t suffering = 0, waiting = 0;
+  const std::size_t share = index_of(columns, "collective_share");
+  for (const Deviations* one : all) {
+    double most = 0;
+    for (const Sign& sign : kNetwork)
+      if (const std::size_t c = index_of(columns, sign.feature); c < columns.size())
+        most = std::max(most, one->of(c));
+    suffering += most > kNormal ? 1 : 0;
+    waiting += share < columns.size() && one->of(share) > kShown ? 1 : 0;
+  }
+  return !all.empty() && (2 * suffering >= all.size() || waiting == all.size());
+}
+
+std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns,
+                    bool is_of_single_ranks) {
   constexpr std::array kStopped{Sign{"stopped_share", 1}};
   if (worst(sum, columns, kStopped) > kOdd) return "resource_contention";
   if (worst(sum, columns, kHardware) > kOdd) return "hardware_fault";
@@ -135,14 +203,14 @@ std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns) {
                contention = worst(sum, columns, kContention);
   const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInput);
   const double collective = worst(sum, columns, kCollective);
-  if (growing > kOdd && growing >= std::max(contention, network)) return "memory_growth";
-  if (network > kOdd && network >= contention) return "communication_inefficiency";
+  if (growing > kNormal && growing >= std::max(contention, network)) return "memory_growth";
+  if (network > kNormal && network >= contention) return "communication_inefficiency";
   // A job that waits for its input runs less, so nobody takes its processors away.
   if (contention > kOdd && contention >= 0.5 * input) return "resource_contention";
   if (input > kOdd && input >= 0.5 * collective) return "input_starvation";
   if (disk > kOdd) return input > kNormal ? "input_starvation" : "resource_contention";
   if (contention > kOdd) return "resource_contention";
-  if (collective > kOdd) return "communication_inefficiency";
+  if (collective > kOdd && !is_of_single_ranks) return "communication_inefficiency";
   return worst(sum, columns, kLatency) > kNormal ? "latency_spike" : "unknown";
 }
 

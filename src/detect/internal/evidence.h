@@ -13,40 +13,72 @@
 
 namespace kansoku::detect {
 
+inline constexpr std::size_t kWindowsKept = 32;  // whose values an incident keeps
+
+/// How far columns are from their learnt centers, over the windows of an incident.
+class Deviations {
+ public:
+  void add(const JobModel::Parts& model, std::span<const double> row);
+  /// Median over the windows, in spreads; 0 if the column was not seen.
+  [[nodiscard]] double of(std::size_t column) const;
+  [[nodiscard]] bool has(std::size_t column) const { return kept_.count(column) != 0; }
+
+ private:
+  std::map<std::size_t, std::vector<double>> kept_;  // by column; none is empty
+};
+
+/// In which column a rank stands out of its peers.
+struct PeerFinding {
+  std::size_t column{0};
+  double deviation{0};        // from the median of the ranks, in the scales of the peer model
+  double others{0}, seen{0};  // medians over the last windows, in the column's unit
+};
+
 /// Sums up what the flagged windows of an incident show, column by column.
 class EvidenceSum {
  public:
   /// One flagged window of one rank: its explanation and its values.
   void add(const JobModel::Parts& model, std::span<const double> row,
            std::span<const Contribution> contributions);
-  /// Columns by their part of the score, at most `count`.
+  /// The rank stands out of its peers; the last word of a column holds.
+  void add(const PeerFinding& finding) { findings_[finding.column] = finding; }
+  /// Columns by their part of the score, at most `count`; before them those in which the rank
+  /// stands out of its peers, the one that does so most first.
   [[nodiscard]] std::vector<trace::Evidence> evidence(std::span<const Column> columns,
                                                       std::size_t count) const;
-  /// Median deviation of a column from its learnt center, in spreads; 0 if it was not seen.
+  /// From the learnt center or from the peers, whichever is more, in spreads.
   [[nodiscard]] double deviation(std::size_t column) const;
-  [[nodiscard]] bool has(std::size_t column) const {
-    const auto found = deviations_.find(column);
-    return found != deviations_.end() && !found->second.empty();
-  }
+  [[nodiscard]] bool has(std::size_t column) const { return deviations_.has(column); }
   [[nodiscard]] bool empty() const { return windows_ == 0; }
 
  private:
-  static constexpr std::size_t kKept = 32;  // windows whose values are kept
   struct Sum {
     double share{0};
     std::vector<double> seen;
   };
   std::map<std::size_t, Sum> sums_;
-  std::map<std::size_t, std::vector<double>> deviations_;
+  Deviations deviations_;
+  std::map<std::size_t, PeerFinding> findings_;
   std::map<std::size_t, double> usual_;  // the learnt center, in the column's unit
   double windows_{0};
 };
 
-/// What a process does itself, not what it suffers while it waits for others: the largest deviation
-/// to the worse, in spreads, among input, forward, processor, memory, disk and device features.
-[[nodiscard]] double own_cost(const EvidenceSum& sum, std::span<const Column> columns);
-/// The kind of incident that deviations of the columns speak for; see docs/detect.md.
-[[nodiscard]] std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns);
+/// What a process does itself, not what it suffers while it waits for others, beyond what its peers
+/// do: differences from their median, to the worse, in spreads.
+struct OwnCost {
+  double work{0};        // the largest among input, processor, memory, disk and device features
+  double waited_for{0};  // by how much less it waits in collectives
+};
+[[nodiscard]] OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers,
+                               std::span<const Column> columns);
+/// Whether what is wrong lies between the processes, so that none is to blame: all of them wait
+/// for each other more than they did, or the connections of at least half suffer.
+[[nodiscard]] bool is_between(std::span<const Deviations* const> all,
+                              std::span<const Column> columns);
+/// The kind of incident that deviations of the columns speak for; see docs/detect.md. Where single
+/// ranks are to blame, what others wait for is not the communication.
+[[nodiscard]] std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns,
+                                  bool is_of_single_ranks);
 /// "rank 2: collective p99 4.1 ms -> 38 ms, tcp retransmits 0/s -> 210/s; CPU and GPU normal".
 [[nodiscard]] std::string summary_of(const trace::IncidentRecord& incident, const EvidenceSum& sum,
                                      std::span<const Column> columns);

@@ -10,7 +10,7 @@
 
 #include "common/rng.h"
 #include "detect/internal/gaussian.h"
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -23,6 +23,8 @@ constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
 constexpr double kFitShare = 0.6, kCutShare = 0.8;
 constexpr double kMissedPromise = 1.5;
+constexpr double kCutMin = 4;    // spreads
+constexpr double kFarAbove = 3;  // times the threshold's distance from the median score
 constexpr int kIterationsMax = 60;
 constexpr double kTolerance = 1e-4;  // nats a row
 constexpr std::size_t kWarmUpMax = 50;
@@ -31,11 +33,6 @@ double least_of(const Column& column, double center, double spread_min) {
   if (column.scale == Scale::kLinear) return std::max(column.floor, 1e-12);
   // The slope of ln(x + floor) times the floor.
   return std::max(column.floor / std::exp(center), spread_min);
-}
-
-double transformed(double value, const Column& column) {
-  const Coordinate plain;
-  return plain.of(value, column);
 }
 
 }  // namespace
@@ -201,7 +198,7 @@ Result<JobModel> calibrate(JobModel::Parts parts, const Cube& cube, Range cut, R
   Scorer scorer(std::move(model));
   auto scores = scores_of(scorer, rows_of(cube, cut), cube.columns);
   if (scores.empty()) return Error{Code::kCorrupt, "fit job model: no row to set a threshold by"};
-  parts.threshold = fit_tail(scores).quantile(flag_rate);
+  parts.threshold = tail_level(scores, flag_rate);
   const auto later = scores_of(scorer, rows_of(cube, measure), cube.columns);
   const auto flags_above = [&](double threshold) {
     return static_cast<double>(
@@ -211,7 +208,7 @@ Result<JobModel> calibrate(JobModel::Parts parts, const Cube& cube, Range cut, R
   const auto n = static_cast<double>(later.size());
   // The later slice may show that the first promised too much.
   if (n > 0 && flags_above(parts.threshold) > kMissedPromise * flag_rate * n)
-    parts.threshold = std::max(parts.threshold, fit_tail(scores).quantile(flag_rate));
+    parts.threshold = std::max(parts.threshold, tail_level(scores, flag_rate));
   parts.flag_rate = flag_rate;
   parts.measured_points = n;
   parts.measured_flags = flags_above(parts.threshold);
@@ -219,16 +216,19 @@ Result<JobModel> calibrate(JobModel::Parts parts, const Cube& cube, Range cut, R
   return JobModel::from_parts(std::move(parts));
 }
 
-/// Share of flagged ranks in each step, summed over windows; and the windows' likelihood gaps.
+/// Flagged points of each rank and window; the windows' likelihood gaps.
 struct WindowScores {
-  std::vector<double> counts, gaps;
+  std::vector<stats::CountWindow> counts;
+  std::vector<double> gaps;
 };
 
 WindowScores window_scores(Scorer& scorer, const Cube& cube, std::span<const Range> windows) {
   WindowScores out;
   for (const Range& window : windows) {
     const ScoredWindow scored = score_window(scorer, cube, window);
-    out.counts.push_back(scored.flagged_steps);
+    const auto trials = static_cast<std::int64_t>(window.size());
+    for (const double share : scored.flag_shares)
+      out.counts.push_back({std::llround(share * static_cast<double>(trials)), trials});
     if (cube.ranks.size() >= 3) out.gaps.push_back(scored.gap);
   }
   return out;
@@ -249,6 +249,48 @@ std::vector<Pace> paces_of(const Cube& cube, std::span<const Range> windows) {
   return out;
 }
 
+/// A score that no healthy point reaches, by the windows' largest ones.
+void learn_far_cut(JobModel::Parts& parts, Scorer& scorer, const Cube& cube,
+                   std::span<const Range> windows, double alpha) {
+  std::vector<double> maxima;
+  for (const Range& window : windows) {
+    double most = 0;
+    for (std::size_t r = 0; r < cube.ranks.size(); ++r) {
+      for (std::size_t step = window.begin; step < window.end; ++step) {
+        const double score = scorer.score(cube.row(step, r)) - parts.level;
+        if (std::isnan(score)) continue;
+        most = std::max(most, score);
+        parts.far_points += 1;
+      }
+    }
+    maxima.push_back(most);
+  }
+  const double floor = kFarAbove * std::max(1.0, parts.threshold - parts.level);
+  parts.far_cut = parts.level + window_cut(maxima, alpha, floor);
+}
+
+/// How far single coordinates go in health. One feature of forty that leaves its place moves the
+/// whole density little; by itself it is plain.
+void learn_cuts(JobModel::Parts& parts, const Cube& cube, std::span<const Range> windows,
+                double alpha) {
+  parts.cuts.clear();
+  for (const Coordinate& coordinate : parts.coordinates) {
+    std::vector<double> maxima;
+    for (const Range& window : windows) {
+      double most = 0;
+      for (std::size_t r = 0; r < cube.ranks.size(); ++r) {
+        for (std::size_t step = window.begin; step < window.end; ++step) {
+          const double value =
+              coordinate.of(cube.at(step, r, coordinate.column), parts.columns[coordinate.column]);
+          if (!std::isnan(value)) most = std::max(most, std::fabs(value));
+        }
+      }
+      maxima.push_back(most);
+    }
+    parts.cuts.push_back(window_cut(maxima, alpha, kCutMin));
+  }
+}
+
 /// What is normal between windows: cuts between ranks, paces, how flags come together.
 void learn_windows(JobModel::Parts& parts, Scorer& scorer, const Cube& cube, Range steady,
                    Range held_out, const ModelOptions& options) {
@@ -259,7 +301,9 @@ void learn_windows(JobModel::Parts& parts, Scorer& scorer, const Cube& cube, Ran
   parts.window_steps = options.window_steps;
   parts.long_steps = options.long_steps;
   const auto scores = window_scores(scorer, cube, windows_of(held_out, length, length));
-  parts.correlation = fit_flags(scores.counts, static_cast<double>(length)).correlation;
+  parts.correlation = correlation_of(scores.counts);
+  learn_far_cut(parts, scorer, cube, windows_of(held_out, length, length), options.window_alpha);
+  learn_cuts(parts, cube, windows, options.window_alpha);
   parts.gap_cut = window_cut(scores.gaps, options.window_alpha, 1);
   if (cube.ranks.size() < 3) return;
   const auto scales = peer_scales(cube, parts.columns, steady);

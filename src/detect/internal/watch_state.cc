@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "detect/internal/tail.h"
+#include "detect/internal/thresholds.h"
 
 namespace kansoku::detect {
 namespace {
@@ -23,15 +23,15 @@ AlarmCounts choose_counts(double flags, double points, double correlation, doubl
   const double trials = std::max(1.0, members) * windows_per_day;
   const double alpha = budget * kShareOfBudget * kReserve / trials / 2;  // two spans
   const double share = (flags + 0.5) / (points + 1);
-  const auto count = [&](std::size_t windows, std::uint32_t least, std::uint32_t most) {
-    return std::clamp(smallest_k(static_cast<std::uint32_t>(windows), share, correlation, alpha),
-                      least, most);
+  const auto count = [&](std::uint32_t windows, std::uint32_t least, std::uint32_t most) {
+    return std::clamp(smallest_k({share, correlation}, windows, alpha), least, most);
   };
   out.of_short = count(kShortWindows, 3, kShortWindows);
   out.of_long = count(kLongWindows, 6, kLongWindows);
   const auto rate = [&](double p) {
-    return trials * (upper_share(out.of_short, kShortWindows, p, correlation) +
-                     upper_share(out.of_long, kLongWindows, p, correlation));
+    const stats::BetaBinomial flagged{p, correlation};
+    return trials * (upper_share(flagged, out.of_short, kShortWindows) +
+                     upper_share(flagged, out.of_long, kLongWindows));
   };
   const ShareInterval interval = share_interval(flags, points);
   out.per_day = rate(share);
@@ -47,13 +47,18 @@ OpenIncident::OpenIncident(const DetectorOptions& options, std::int64_t begin_ns
   record_.begin_ns = begin_ns;
 }
 
+OpenIncident::Part& OpenIncident::part_of(MemberKey key, const Member& member) {
+  Part& part = parts_[key];
+  part.rank = member.rank;
+  part.pid = member.pid;
+  return part;
+}
+
 void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent& recent,
                        Scorer& scorer) {
   const JobModel::Parts& parts = scorer.model().parts();
   const auto contributions = scorer.explain(recent.row, kEvidenceMax);
-  Part& part = seen_[key];
-  part.rank = member.rank;
-  part.pid = member.pid;
+  Part& part = part_of(key, member);
   part.sum.add(parts, recent.row, contributions);
   all_.add(parts, recent.row, contributions);
   if (!std::isnan(recent.score)) {
@@ -67,50 +72,65 @@ void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent
     rows.insert(rows.end(), recent.row.begin(), recent.row.end());
 }
 
-void OpenIncident::include(MemberKey key, const Member& member, bool is_peer) {
-  Part& part = members_[key];
-  part.rank = member.rank;
-  part.pid = member.pid;
-  part.peer_votes += is_peer ? 1 : 0;
-  part.is_alarmed = part.is_alarmed || !is_peer;
+void OpenIncident::include(MemberKey key, const Member& member) {
+  Part& part = part_of(key, member);
+  part.is_included = part.is_alarmed = true;
+}
+
+void OpenIncident::include(MemberKey key, const Member& member, const PeerFinding& finding) {
+  Part& part = part_of(key, member);
+  part.is_included = true;
+  ++part.peer_votes;
+  part.sum.add(finding);
 }
 
 // Where ranks wait for each other all of them are slow; the one that the others wait for is the one
-// whose own work costs more.
+// whose own work costs more than that of its peers.
 std::vector<MemberKey> OpenIncident::by_own_cost(std::span<const Column> columns,
                                                  std::size_t member_count) const {
-  std::vector<std::pair<MemberKey, double>> costs;
-  double most = 0;
-  for (const auto& [key, part] : seen_) {
-    costs.emplace_back(key, std::min(own_cost(part.sum, columns), kOwnCostMax));
-    most = std::max(most, costs.back().second);
+  std::vector<std::pair<MemberKey, OwnCost>> costs;
+  for (const auto& [key, part] : parts_) {
+    std::vector<const Deviations*> peers;
+    for (const auto& [other, peer] : parts_)
+      if (other != key) peers.push_back(&peer.level);
+    costs.emplace_back(key, own_cost(part.level, peers, columns));
   }
+  // What is seen directly comes before what others' waiting says.
+  for (const auto member : {&OwnCost::work, &OwnCost::waited_for}) {
+    const auto cost_of = [&](const auto& entry) {
+      return std::min(entry.second.*member, kOwnCostMax);
+    };
+    double most = 0;
+    for (const auto& entry : costs)
+      most = std::max(most, cost_of(entry));
+    if (most < kOwnCostMin) continue;
+    std::vector<MemberKey> out;
+    for (const auto& entry : costs)
+      if (2 * cost_of(entry) >= most) out.push_back(entry.first);
+    if (2 * out.size() <= member_count) return out;
+  }
+  return {};
+}
+
+std::vector<MemberKey> OpenIncident::by_votes() const {
   std::vector<MemberKey> out;
-  if (most < kOwnCostMin || member_count < 2) return out;
-  for (const auto& [key, cost] : costs)
-    if (2 * cost >= most) out.push_back(key);
-  if (2 * out.size() > member_count) out.clear();
+  int most = 0;
+  for (const auto& [key, part] : parts_)
+    most = std::max(most, part.peer_votes);
+  for (const auto& [key, part] : parts_)
+    if (most > 0 && 2 * part.peer_votes >= most) out.push_back(key);
   return out;
 }
 
-std::vector<MemberKey> OpenIncident::named(std::span<const Column> columns,
-                                           std::size_t member_count) const {
-  std::vector<MemberKey> out = by_own_cost(columns, member_count);
-  if (!out.empty()) return out;
-  int most = 0;
-  for (const auto& [key, part] : members_)
-    most = std::max(most, part.peer_votes);
-  for (const auto& [key, part] : members_)
-    if (most > 0 && 2 * part.peer_votes >= most) out.push_back(key);
-  if (!out.empty() || member_count < 2) return out;
-  const auto excess = [&](MemberKey key) {
-    const auto found = seen_.find(key);
-    if (found == seen_.end()) return 0.0;
-    return found->second.excess / std::max(1.0, found->second.windows);
-  };
-  for (const auto& [key, part] : members_)
+std::vector<MemberKey> OpenIncident::by_score(std::size_t member_count) const {
+  std::vector<MemberKey> out;
+  for (const auto& [key, part] : parts_)
     if (part.is_alarmed) out.push_back(key);
   if (member_count == 2 && out.size() == 2) {
+    const auto excess = [&](MemberKey key) {
+      const Part& part = parts_.at(key);
+      return part.excess / std::max(1.0, part.windows);
+    };
     const double first = excess(out[0]), second = excess(out[1]);
     if (first > kStrongest * second) return {out[0]};
     if (second > kStrongest * first) return {out[1]};
@@ -118,6 +138,18 @@ std::vector<MemberKey> OpenIncident::named(std::span<const Column> columns,
   }
   if (out.size() > std::max<std::size_t>(1, member_count / 4)) out.clear();
   return out;
+}
+
+std::vector<MemberKey> OpenIncident::named(std::span<const Column> columns,
+                                           std::size_t member_count) const {
+  if (member_count < 2) return by_votes();
+  if (auto out = by_own_cost(columns, member_count); !out.empty()) return out;
+  std::vector<const Deviations*> all;
+  for (const auto& [key, part] : parts_)
+    all.push_back(&part.level);
+  if (is_between(all, columns)) return {};
+  if (auto out = by_votes(); !out.empty()) return out;
+  return by_score(member_count);
 }
 
 bool OpenIncident::update(std::span<const Column> columns, std::size_t member_count) {
@@ -128,19 +160,17 @@ bool OpenIncident::update(std::span<const Column> columns, std::size_t member_co
   record_.pids.clear();
   EvidenceSum const* sum = &all_;
   for (const MemberKey key : keys) {
-    const auto alarmed = members_.find(key);
-    const Part& part = alarmed != members_.end() ? alarmed->second : seen_.at(key);
+    const Part& part = parts_.at(key);
     if (part.rank >= 0) record_.ranks.push_back(part.rank);
     record_.pids.push_back(part.pid);
-    const auto found = seen_.find(key);
-    if (found != seen_.end() && !found->second.sum.empty() && keys.size() == 1)
-      sum = &found->second.sum;
+    if (!part.sum.empty() && keys.size() == 1) sum = &part.sum;
   }
-  if (keys.empty() && member_count == 1 && !members_.empty())
-    record_.pids.push_back(members_.begin()->second.pid);
+  if (keys.empty() && member_count == 1)
+    for (const auto& [key, part] : parts_)
+      if (part.is_included && record_.pids.empty()) record_.pids.push_back(part.pid);
   record_.tests.assign(tests_.begin(), tests_.end());
   record_.evidence = sum->evidence(columns, kEvidenceMax);
-  record_.kind = kind_of(*sum, columns);
+  record_.kind = kind_of(*sum, columns, !keys.empty() && member_count > 1);
   if (record_.id.empty())
     record_.id = trace::incident_id(record_.host, record_.job, record_.begin_ns, record_.kind);
   record_.summary = summary_of(record_, *sum, columns);

@@ -37,6 +37,7 @@ struct Member {
   };
   std::int32_t rank{-1}, pid{0};
   std::int64_t last_ns{0};
+  std::uint64_t windows{0};                  // judged so far
   std::deque<Recent> recent;                 // the last kLongWindows
   std::map<std::size_t, GrowthTest> growth;  // by column
   double score{0};
@@ -64,11 +65,23 @@ class OpenIncident {
 
   /// Takes one flagged window of a process into the evidence.
   void add(MemberKey key, const Member& member, const Member::Recent& recent, Scorer& scorer);
-  /// The process belongs to it; `is_peer`: because it stands out of its peers.
-  void include(MemberKey key, const Member& member, bool is_peer);
+  /// One window of any process of the job, flagged or not: what its peers are compared with.
+  void look(MemberKey key, const Member& member, const Member::Recent& recent,
+            const JobModel::Parts& model) {
+    part_of(key, member).level.add(model, recent.row);
+  }
+  /// The process belongs to it.
+  void include(MemberKey key, const Member& member);
+  /// It does because it stands out of its peers.
+  void include(MemberKey key, const Member& member, const PeerFinding& finding);
   void add_test(const std::string& test) { tests_.insert(test); }
   [[nodiscard]] bool has_test(const std::string& test) const { return tests_.count(test) != 0; }
-  [[nodiscard]] bool has(MemberKey key) const { return members_.count(key) != 0; }
+  /// Single windows or ranks stand out, not only the pace of the job.
+  [[nodiscard]] bool is_sudden() const { return has_test("event") || has_test("rank"); }
+  [[nodiscard]] bool has(MemberKey key) const {
+    const auto found = parts_.find(key);
+    return found != parts_.end() && found->second.is_included;
+  }
 
   /// Brings the record up to date; true if it is worth telling again: more ranks,
   /// another kind or another test.
@@ -83,19 +96,22 @@ class OpenIncident {
  private:
   struct Part {
     std::int32_t rank{-1}, pid{0};
-    EvidenceSum sum;
+    Deviations level;  // of all windows
+    EvidenceSum sum;   // of those that speak for it
     double excess{0}, windows{0};
     int peer_votes{0};
-    bool is_alarmed{false};
+    bool is_included{false}, is_alarmed{false};
   };
+  Part& part_of(MemberKey key, const Member& member);
   [[nodiscard]] std::vector<MemberKey> named(std::span<const Column> columns,
                                              std::size_t member_count) const;
   [[nodiscard]] std::vector<MemberKey> by_own_cost(std::span<const Column> columns,
                                                    std::size_t member_count) const;
+  [[nodiscard]] std::vector<MemberKey> by_votes() const;
+  [[nodiscard]] std::vector<MemberKey> by_score(std::size_t member_count) const;
 
   trace::IncidentRecord record_;
-  std::map<MemberKey, Part> members_;
-  std::map<MemberKey, Part> seen_;
+  std::map<MemberKey, Part> parts_;  // of all processes of the job that were looked at
   EvidenceSum all_;
   std::set<std::string> tests_;
 };

@@ -220,8 +220,8 @@ TEST_F(NvmlTest, ProcessesThatHaveEndedAreForgotten) {
     mine->memory_bytes = 1 << 20;
     _exit(0);
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+  siginfo_t ended{};  // ended, but nobody has asked for its status
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
   unsigned count = 0;
   static_cast<void>(call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count,
                          static_cast<ProcessInfo*>(nullptr)));
@@ -229,6 +229,8 @@ TEST_F(NvmlTest, ProcessesThatHaveEndedAreForgotten) {
   MemoryInfo memory{};
   EXPECT_EQ(call("nvmlDeviceGetMemoryInfo", device, &memory), 0);
   EXPECT_EQ(memory.used, 0U);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
   // Their slot is taken over.
   EXPECT_NE(take_slot(*telemetry_), nullptr);
   EXPECT_EQ(telemetry_->slots_missing, 0U);

@@ -29,14 +29,16 @@ Error failed(std::string_view what, const std::string& path) {
                "set KANSOKU_SOFTGPU_DIR to a folder of your own"};
 }
 
-/// Of the process, in clock ticks since boot; 0 if it is not there.
+/// Of the process, in clock ticks since boot; 0 if it is not there, or has ended and nobody has
+/// asked for its status yet.
 std::uint64_t start_ticks_of(std::uint32_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(file, text);
   // The name, in parentheses, may hold anything: count from the last one.
   const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return 0;
+  if (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X') return 0;
   std::size_t at = name_end + 1;
   constexpr int kFieldsBefore = 19;  // from state, field 3, to starttime, field 22
   for (int i = 0; i < kFieldsBefore && at != std::string::npos; ++i)

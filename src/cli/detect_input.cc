@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/detect_input.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "cli/simulate_files.h"
+#include "cli/simulate_recording.h"
+#include "cli/sources.h"
+#include "diagnose/step_times.h"
+#include "store/parquet.h"
+#include "sys/fd.h"
+
+namespace kansoku::cli {
+namespace {
+
+constexpr std::string_view kParquetMagic = "PAR1";
+constexpr std::size_t kHeadBytes = 4096;
+
+/// The first bytes, which say what the file is.
+Result<std::string> head_of(const std::string& path) {
+  TRY(const sys::Fd file, sys::Fd::open_read(path));
+  std::string out(kHeadBytes, '\0');
+  const ssize_t count = ::pread(file.raw(), out.data(), out.size(), 0);
+  out.resize(count < 0 ? 0 : static_cast<std::size_t>(count));  // a pipe has no places to read at
+  return out;
+}
+
+Result<std::string> table_of_recording(const std::string& path) {
+  TRY(const Sources sources, read_sources({path}));
+  if (sources.kind == Sources::Kind::kDumps) {
+    return Error{Code::kUnsupported,
+                 fmt::format("{}: flight recorder dumps hold no times of steps", path),
+                 "`kansoku diagnose` looks at them"};
+  }
+  TRY(const auto steps, diagnose::step_times(sources.trace, {}));
+  if (steps.ranks.empty()) {
+    return Error{
+        Code::kUnsupported,
+        fmt::format("{}: no steps of a training job in this recording{}{}", path,
+                    steps.notes.empty() ? "" : ": ", steps.notes.empty() ? "" : steps.notes.back()),
+        "`kansoku diagnose` tells what it holds"};
+  }
+  std::string out = "step,rank,step_ms";
+  for (std::size_t phase = 0; phase < diagnose::kPhaseCount; ++phase)
+    out += fmt::format(",{}_ms", diagnose::phase_name(static_cast<diagnose::Phase>(phase)));
+  out += '\n';
+  for (const diagnose::RankStepTimes& rank : steps.ranks) {
+    for (std::size_t step = 0; step < rank.step_ms.size(); ++step) {
+      fmt::format_to(std::back_inserter(out), "{},{},{:.6f}", step, rank.rank, rank.step_ms[step]);
+      for (const auto& phase : rank.phase_ms)
+        fmt::format_to(std::back_inserter(out), ",{:.6f}", phase[step]);
+      out += '\n';
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> read_table_text(const std::string& path) {
+  struct stat info {};
+  if (path != "-" && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return table_of_recording(path);
+  if (path == "-") return read_text("/dev/stdin");
+  TRY(const std::string head, head_of(path));
+  if (head.starts_with(kParquetMagic)) return store::parquet_to_csv(path);
+  if (is_recording(head)) return table_of_recording(path);
+  return read_text(path);
+}
+
+}  // namespace kansoku::cli
