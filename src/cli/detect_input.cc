@@ -26,7 +26,7 @@ Result<std::string> head_of(const std::string& path) {
   TRY(const sys::Fd file, sys::Fd::open_read(path));
   std::string out(kHeadBytes, '\0');
   const ssize_t count = ::pread(file.raw(), out.data(), out.size(), 0);
-  out.resize(count < 0 ? 0 : static_cast<std::size_t>(count));  // a pipe has no places to read at
+  out.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
   return out;
 }
 
@@ -63,10 +63,11 @@ Result<std::string> table_of_recording(const std::string& path) {
 }  // namespace
 
 Result<std::string> read_table_text(const std::string& path) {
-  struct stat info {};
-  if (path != "-" && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
-    return table_of_recording(path);
   if (path == "-") return read_text("/dev/stdin");
+  struct stat info {};
+  const bool is_there = ::stat(path.c_str(), &info) == 0;
+  if (is_there && S_ISDIR(info.st_mode)) return table_of_recording(path);
+  if (!is_there || !S_ISREG(info.st_mode)) return read_text(path);  // a pipe is opened only once
   TRY(const std::string head, head_of(path));
   if (head.starts_with(kParquetMagic)) return store::parquet_to_csv(path);
   if (is_recording(head)) return table_of_recording(path);

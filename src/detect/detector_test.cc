@@ -460,5 +460,21 @@ TEST(Detector, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {
   EXPECT_EQ(job.ids().size(), 1U);
 }
 
+TEST(Detector, WhatIsLabelledFalseIsLearntThoughTheFeatureNeverMovedBefore) {
+  Job job(2);
+  const auto calm = [](int, Window& window) { window.values[at("gpu_ecc_errors")] = 0; };
+  const auto other = [](int, Window& window) { window.values[at("gpu_ecc_errors")] = 0.6; };
+  job.go(600, calm);
+  job.go(100, other);
+  job.go(30, calm);
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  const auto refreshes = job.detector.status().refreshes;
+  job.go(1500, calm);
+  ASSERT_GT(job.detector.status().refreshes, refreshes);
+  job.go(100, other);
+  EXPECT_EQ(job.ids().size(), 1U);
+}
+
 }  // namespace
 }  // namespace kansoku::detect

@@ -16,6 +16,7 @@
 namespace kansoku::detect {
 namespace {
 
+constexpr double kOften = 0.99, kAboveOften = 1.2;
 constexpr std::size_t kColumnsMax = 256;
 constexpr std::size_t kComponentsMax = 64;
 constexpr std::size_t kMergedComponentsMax = 8;
@@ -246,6 +247,18 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows, double share,
   // Upwards at once if healthy rows need it, downwards never by less data than set it.
   if (scores.size() >= 20)
     out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
+  // What health or the operator's word shows often enough is odd by itself no more.
+  for (std::size_t j = 0; j < out.cuts.size(); ++j) {
+    const Coordinate& coordinate = parts_.coordinates[j];
+    std::vector<double> sizes;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double value =
+          coordinate.of(rows[i * columns + coordinate.column], parts_.columns[coordinate.column]);
+      if (!std::isnan(value)) sizes.push_back(std::fabs(value));
+    }
+    if (sizes.size() >= kRefreshRowsMin)
+      out.cuts[j] = std::max(out.cuts[j], kAboveOften * stats::quantile(sizes, kOften));
+  }
   out.level += shift;
   out.far_cut = std::max(out.far_cut + shift, out.threshold);
   out.rows += static_cast<double>(n);
