@@ -125,6 +125,11 @@ void Agent::Impl::open_devices(BootTime now) {
     }
     devices_state = "none: " + opened.error().what;
     if (is_first) log(opened.error().what);
+    if (opened.error().code == Code::kTimeout) {  // each try leaves a thread that hangs behind
+      devices_retry = BootTime::max();
+      log("devices are not asked for again until the agent is started anew");
+      return;
+    }
   }
 }
 
@@ -197,7 +202,8 @@ void Agent::Impl::on_window(BootTime now) {
   if (devices) samples = devices->sample(now);
   rows = maker.make(window, host, samples);
   const std::int64_t wall_ns = rising_wall_ns();
-  tell(jobs->on_rows(wall_ns, now, rows));
+  // Without its calls a job is not the one that was learnt.
+  if (!is_paused) tell(jobs->on_rows(wall_ns, now, rows));
   outputs->on_window(wall_ns, now, rows, jobs->status(), figures());
   for (FeatureRow& row : rows)
     row.process = nullptr;  // it goes with the window
@@ -216,7 +222,10 @@ StatusView Agent::Impl::status() const {
   view.figures = figures();
   view.jobs = jobs->status();
   view.rows = &rows;
-  view.failed_writes = outputs->failed_writes();
+  const JobTable::Counters& judging = jobs->counters();
+  view.failed_writes = outputs->failed_writes() + judging.failed_writes;
+  view.jobs_over_limit = judging.over_limit;
+  view.refused_models = judging.refused_models;
   view.devices = devices_state;
   view.is_paused = is_paused;
   return view;
@@ -271,11 +280,12 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   out.version = given.version;
   out.state_folder = given.state_folder;
   out.log = [raw = impl.get()](const std::string& line) { raw->log(line); };
-  TRY(impl->outputs, Outputs::create(clock, std::move(out)));
+  // First: where another agent runs already, its files are not touched.
   if (!given.state_folder.empty()) {
     TRY(auto control, sys::UnixServer::listen(given.state_folder + "/control.sock"));
     impl->control.emplace(std::move(control));
   }
+  TRY(impl->outputs, Outputs::create(clock, std::move(out)));
   impl->started = clock.now();
   capture::WatcherOptions watching;
   watching.packs = given.packs;

@@ -113,6 +113,8 @@ Json status_json(const StatusView& view) {
       .set("lost", view.figures.lost)
       .set("failed_attachments", watching.failed)
       .set("failed_writes", view.failed_writes)
+      .set("jobs_over_limit", view.jobs_over_limit)
+      .set("refused_models", view.refused_models)
       .set("cpu_share", view.figures.own_share)
       .set("cpu_s", view.figures.cpu_s)
       .set("resident_bytes", view.figures.resident_bytes)

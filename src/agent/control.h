@@ -26,7 +26,7 @@ struct StatusView {
   AgentFigures figures;
   std::vector<JobTable::JobStatus> jobs;
   const std::vector<FeatureRow>* rows{nullptr};  // of the last window; borrowed; may be null
-  std::uint64_t failed_writes{0};
+  std::uint64_t failed_writes{0}, jobs_over_limit{0}, refused_models{0};
   std::string devices;  // "1 device" or why there is none
   bool is_paused{false};
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -155,6 +156,10 @@ std::optional<double> number(std::optional<std::uint64_t> value) {
   return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
 }
 
+std::string own_name(const capture::JobProcess& process) {
+  return fmt::format("{}/{}", process.name, process.pid);
+}
+
 std::optional<double> larger(std::optional<double> a, std::optional<double> b) {
   if (!a || !b) return a ? a : b;
   return std::max(*a, *b);
@@ -167,9 +172,51 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
 
 }  // namespace
 
-std::string job_name(const capture::JobProcess& process) {
-  if (!process.facts.job.empty()) return process.facts.job;
-  return fmt::format("{}/{}", process.name, process.pid);
+std::string JobNames::name_of(const capture::JobProcess& process) {
+  const std::string& told = process.facts.job;
+  if (told.empty()) return own_name(process);
+  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
+                       told.starts_with("::1:") || told.starts_with("[::1]:");
+  const Owner owner(told, process.owner.user, is_here ? process.owner.network : 0);
+  if (const auto known = names_.find(owner); known != names_.end()) {
+    known->second.is_used = true;
+    return known->second.name;
+  }
+  std::string name = told;
+  const auto is_taken = [&] {
+    return std::any_of(names_.begin(), names_.end(),
+                       [&](const auto& one) { return one.second.name == name; });
+  };
+  for (int number = 2; is_taken(); ++number)
+    name = fmt::format("{}#{}", told, number);
+  names_.emplace(owner, Named{name});
+  return name;
+}
+
+void JobNames::end_window() {
+  for (auto one = names_.begin(); one != names_.end();)
+    one = std::exchange(one->second.is_used, false) ? std::next(one) : names_.erase(one);
+}
+
+void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
+  std::map<std::pair<std::string, std::int32_t>, FeatureRow*> ranks;
+  const auto age_of = [](const FeatureRow& row) {
+    return std::pair(row.process->process.start_ticks, row.process->process.pid);
+  };
+  for (FeatureRow& row : rows) {
+    const capture::JobProcess& process = row.process->process;
+    row.job = names_.name_of(process);
+    row.window.pid = process.pid;
+    row.window.rank = process.facts.rank;
+    if (row.window.rank < 0) continue;
+    const auto [known, is_new] = ranks.try_emplace({row.job, row.window.rank}, &row);
+    if (is_new) continue;
+    FeatureRow& younger = age_of(row) < age_of(*known->second) ? *known->second : row;
+    if (&younger != &row) known->second = &row;
+    younger.job = own_name(younger.process->process);
+    younger.window.rank = -1;
+  }
+  names_.end_window();
 }
 
 void FeatureMaker::read_devices(const std::vector<DeviceSample>& devices) {
@@ -252,10 +299,7 @@ std::vector<FeatureRow> FeatureMaker::make(const capture::WatchWindow& window,
   std::vector<FeatureRow> rows;
   for (const ProcessWindow& process : window.processes) {
     FeatureRow row;
-    row.job = job_name(process.process);
     row.process = &process;
-    row.window.rank = process.process.facts.rank;
-    row.window.pid = process.process.pid;
     row.window.values.assign(detect::known_features().size(),
                              std::numeric_limits<double>::quiet_NaN());
     add_calls(row.window, process, window_s);
@@ -264,6 +308,7 @@ std::vector<FeatureRow> FeatureMaker::make(const capture::WatchWindow& window,
     add_devices(row.window, process, devices, window_s);
     rows.push_back(std::move(row));
   }
+  set_places(rows);
   last_memory_ = std::exchange(next_memory_, {});
   return rows;
 }

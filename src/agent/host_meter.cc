@@ -28,7 +28,7 @@ std::optional<double> grown(std::optional<std::uint64_t> now, std::optional<std:
 std::optional<double> resident(std::int32_t pid, std::optional<sys::ProcessSampler>& sampler) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (!sampler) {
-      auto opened = sys::ProcessSampler::open(pid);
+      auto opened = sys::ProcessSampler::open(pid, {.reads_storage = false});
       if (!opened) return std::nullopt;
       sampler.emplace(std::move(opened).value());
     }

@@ -36,7 +36,10 @@ std::optional<detect::JobModel> JobTable::read_model(const std::string& path) {
 JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
   if (const auto known = jobs_.find(row.job); known != jobs_.end()) return &known->second;
   if (jobs_.size() >= kJobsMax) {
-    ++counters_.over_limit;
+    if (counters_.over_limit++ == 0) {
+      options_.log(fmt::format("more than {} jobs at once: {} and others are measured, not judged",
+                               kJobsMax, row.job));
+    }
     return nullptr;
   }
   auto key = job_key(row.process->process, options_.hardware);

@@ -22,7 +22,7 @@ STAT(agent_refused_models, kNotice, kAnalysis,
 STAT(agent_failed_model_writes, kDataLoss, kAnalysis,
      "models that could not be written: what was learnt is lost at the next start");
 STAT(agent_jobs_over_limit, kDataLoss, kAnalysis,
-     "more jobs at once than the limit of 256; the rest is measured but not judged");
+     "windows of jobs beyond the limit of 256 at once; those are measured but not judged");
 
 struct JobTableOptions {
   std::string host, hardware;

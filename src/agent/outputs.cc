@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/internal/feature_log.h"
 #include "agent/internal/fleet_output.h"
@@ -25,6 +26,7 @@ using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
 constexpr Nanos kInheritFor = std::chrono::minutes{2};
+constexpr Nanos kRemindEvery = std::chrono::minutes{10};
 constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
 /// "127.0.0.1:9464" or "[::1]:9464" in its parts.
@@ -77,12 +79,12 @@ struct Outputs::Impl {
   std::optional<FeatureLog> feature_log;
   std::unique_ptr<sys::FileSink> incident_lines;
   std::unique_ptr<FleetOutput> fleet;
-  BootTime next_otlp{};
+  BootTime next_otlp{}, next_reminder{};
   std::map<std::string, std::uint64_t> opened;                  // by kind
   std::map<std::string, trace::IncidentRecord> open_incidents;  // by id
-  // Open, or just over, when the agent before this one ended; by job. What the new detector finds
-  // in the same job soon is the same incident, not another alarm.
-  std::map<std::string, trace::IncidentRecord> inherited;
+  // Open, or just over, when the agent before this one ended. What the new detector finds in the
+  // same job soon is the same incident, not another alarm.
+  std::vector<trace::IncidentRecord> inherited;
   std::map<std::string, trace::IncidentRecord> continued;  // by the id that the new detector gives
   BootTime inherits_until{};
   std::uint64_t failed_writes{0};
@@ -100,7 +102,10 @@ struct Outputs::Impl {
   void settle_inherited(BootTime now);
   [[nodiscard]] trace::IncidentRecord as_continued(const trace::IncidentRecord& incident,
                                                    bool& is_known);
+  [[nodiscard]] std::vector<trace::IncidentRecord>::iterator find_inherited(
+      const trace::IncidentRecord& incident);
   Result<void> open_network();
+  void remind_collector(BootTime now);
   void add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const;
   void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const;
   void add_agent(MetricSet& set, const AgentFigures& figures);
@@ -108,11 +113,11 @@ struct Outputs::Impl {
 
 Result<void> Outputs::Impl::open_files() {
   if (!options.features_csv.empty()) {
-    TRY(auto log, FeatureLog::create(options.features_csv));
+    TRY(auto log, FeatureLog::open(options.features_csv));
     feature_log.emplace(std::move(log));
   }
   if (!options.incidents_jsonl.empty()) {
-    TRY(incident_lines, sys::FileSink::create(options.incidents_jsonl, {.overwrite = true}));
+    TRY(incident_lines, sys::FileSink::create(options.incidents_jsonl, {.append = true}));
   }
   if (options.state_folder.empty()) return {};
   TRY(auto log, store::IncidentLog::open(options.state_folder + "/incidents.jsonl", {}));
@@ -142,14 +147,13 @@ void Outputs::Impl::inherit() {
     options.log(page.error().what);
     return;
   }
-  for (const trace::IncidentRecord& incident : page->incidents)
-    inherited.insert_or_assign(incident.job, incident);
+  inherited = page->incidents;
 }
 
 /// What nobody continued has ended when the agent before this one did, as far as is known.
 void Outputs::Impl::settle_inherited(BootTime now) {
   if (inherited.empty() || now < inherits_until) return;
-  for (auto& [job, incident] : inherited) {
+  for (trace::IncidentRecord& incident : inherited) {
     if (incident.end_ns != 0) continue;
     incident.end_ns = std::max(incident.begin_ns, sys::wall_time_ns() - kInheritFor.count());
     written(incident_log->put(incident));
@@ -158,13 +162,31 @@ void Outputs::Impl::settle_inherited(BootTime now) {
   inherited.clear();
 }
 
+/// The latest one that the incident may be the rest of, open ones first; or the end. Memory that
+/// grows is an incident beside others.
+std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
+    const trace::IncidentRecord& incident) {
+  const auto is_growth = [](const trace::IncidentRecord& one) {
+    return one.kind == "memory_growth";
+  };
+  auto best = inherited.end();
+  for (auto one = inherited.begin(); one != inherited.end(); ++one) {
+    if (one->job != incident.job || is_growth(*one) != is_growth(incident)) continue;
+    const auto order = [](const trace::IncidentRecord& record) {
+      return std::pair(record.end_ns == 0, record.begin_ns);
+    };
+    if (best == inherited.end() || order(*best) < order(*one)) best = one;
+  }
+  return best;
+}
+
 trace::IncidentRecord Outputs::Impl::as_continued(const trace::IncidentRecord& incident,
                                                   bool& is_known) {
   auto before = continued.find(incident.id);
   if (before == continued.end()) {
-    const auto found = inherited.find(incident.job);
+    const auto found = find_inherited(incident);
     if (found == inherited.end()) return incident;
-    before = continued.emplace(incident.id, found->second).first;
+    before = continued.emplace(incident.id, *found).first;
     inherited.erase(found);
     is_known = true;
   }
@@ -257,12 +279,22 @@ void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
   if (otlp) exporter::add_post_metrics(set, "otlp", otlp->counts());
 }
 
+/// What is open is told again: a collector forgets what it hears nothing of, and one that was
+/// started later never heard of it.
+void Outputs::Impl::remind_collector(BootTime now) {
+  if (!fleet || now < next_reminder) return;
+  next_reminder = now + kRemindEvery;
+  for (const auto& [id, incident] : open_incidents)
+    fleet->on_incident(incident);
+}
+
 void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
                         const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures) {
   Impl& impl = *impl_;
   impl.settle_inherited(now);
   if (impl.feature_log) impl.written(impl.feature_log->append(wall_ns, rows));
   if (impl.history) impl.history->add(wall_ns, rows);
+  impl.remind_collector(now);
   if (impl.fleet) impl.fleet->on_window(wall_ns, now, rows, jobs);
   if (!impl.server && !impl.otlp) return;
   MetricSet set;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "detect/feature.h"
 #include "sys/clock.h"
 
 namespace kansoku::agent {
@@ -75,6 +76,58 @@ TEST_F(OutputsTest, AnIncidentThatOutlivesTheAgentIsNotTold) {
   ASSERT_TRUE(kept.has_value());
   ASSERT_EQ(kept->size(), 1U);
   EXPECT_EQ(kept->front().end_ns, over.end_ns);
+}
+
+TEST_F(OutputsTest, OfSeveralIncidentsOfAJobEachIsContinuedOrClosed) {
+  const std::int64_t now = sys::wall_time_ns();
+  {
+    auto before = make(options());
+    auto growth = incident("aaaa", "job", now - 3);
+    growth.kind = "memory_growth";
+    before->on_incident(growth);
+    before->on_incident(incident("bbbb", "job", now - 2));
+    auto over = incident("cccc", "job", now - 1);
+    over.end_ns = now;
+    before->on_incident(over);
+  }
+  auto after = make(options());
+  after->on_incident(incident("dddd", "job", now));
+  EXPECT_EQ(told_.back().id, "bbbb") << "the one that is open and no growth";
+  clock_.advance(std::chrono::minutes{3});
+  after->on_window(now, clock_.now(), {}, {}, {});
+  store::IncidentFilter open;
+  open.only_open = true;
+  const auto left = after->incidents(open);
+  ASSERT_TRUE(left.has_value());
+  ASSERT_EQ(left->size(), 1U) << "the growth that nobody continued is closed";
+  EXPECT_EQ(left->front().id, "bbbb");
+}
+
+TEST_F(OutputsTest, FilesThatAreThereAreContinued) {
+  OutputOptions given = options();
+  given.features_csv = folder_ + "/features.csv";
+  given.incidents_jsonl = folder_ + "/lines.jsonl";
+  FeatureRow row;
+  row.job = "job";
+  row.window.values.assign(detect::known_features().size(), 1.0);
+  for (int run = 0; run < 2; ++run) {
+    auto outputs = make(given);
+    outputs->on_window(1, clock_.now(), {row}, {}, {});
+    outputs->on_incident(incident("aaaa", "job" + std::to_string(run), 1));
+  }
+  const auto lines_of = [](const std::string& path) {
+    std::ifstream file(path);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);)
+      lines.push_back(line);
+    return lines;
+  };
+  const auto rows = lines_of(given.features_csv);
+  ASSERT_EQ(rows.size(), 3U) << "one header and two windows";
+  EXPECT_EQ(rows[1], rows[2]);
+  EXPECT_EQ(lines_of(given.incidents_jsonl).size(), 2U);
+  std::ofstream(given.features_csv) << "time_s,job,rank,pid,something_else\n";
+  EXPECT_FALSE(Outputs::create(clock_, given).has_value());
 }
 
 TEST_F(OutputsTest, AnotherJobsIncidentIsItsOwn) {

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <set>
+#include <string_view>
 
 #include "common/parse.h"
+#include "common/text.h"
 
 namespace kansoku::capture {
 namespace {
@@ -20,7 +23,13 @@ using Environ = std::map<std::string, std::string>;
 
 std::string text_of(const Environ& environ, const char* key) {
   const auto found = environ.find(key);
-  return found == environ.end() ? std::string{} : found->second.substr(0, kNameCharsMax);
+  if (found == environ.end()) return {};
+  // Names of jobs are printed, and pasted into commands.
+  constexpr std::string_view kMarks = "._:/@+-=,%[]~";
+  std::string out = found->second.substr(0, kNameCharsMax);
+  for (char& c : out)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && kMarks.find(c) == kMarks.npos) c = '_';
+  return out;
 }
 
 std::int32_t number_of(const Environ& environ, const char* key) {
@@ -89,13 +98,15 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   out.pid = pid;
   out.parent_pid = stat.parent_pid;
   out.start_ticks = stat.start_ticks;
-  out.name = stat.comm;
+  out.name = printable(stat.comm);
+  out.owner = procfs.owner(pid);
   if (const auto words = procfs.cmdline(pid); words) {
     for (const std::string& word : *words) {
       if (out.cmdline.size() < kCmdlineCharsMax)
         out.cmdline += (out.cmdline.empty() ? "" : " ") + word;
     }
     out.cmdline.resize(std::min(out.cmdline.size(), kCmdlineCharsMax));
+    out.cmdline = printable(out.cmdline);
   }
   if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);
   return out;

@@ -21,7 +21,8 @@ struct RankFacts {
 };
 
 /// Reads RANK / WORLD_SIZE / LOCAL_RANK / MASTER_ADDR / MASTER_PORT, then OMPI_*, then SLURM_*. The
-/// values are untrusted: numbers out of 0 .. 1,048,575 are ignored, names cut to 128 characters.
+/// values are untrusted: numbers out of 0 .. 1,048,575 are ignored, names cut to 128 characters of
+/// which those that a shell or a terminal may obey are '_'.
 /// Pure.
 [[nodiscard]] RankFacts rank_facts(const std::map<std::string, std::string>& untrusted_environ);
 
@@ -29,9 +30,10 @@ struct RankFacts {
 struct JobProcess {
   std::int32_t pid{0}, parent_pid{0};
   std::uint64_t start_ticks{0};
-  std::string name;     // comm
-  std::string cmdline;  // joined with blanks, cut to 1,024 characters
+  std::string name;     // comm, printable
+  std::string cmdline;  // joined with blanks, cut to 1,024 characters, printable
   RankFacts facts;
+  sys::Procfs::Owner owner;
 };
 
 /// Everything /proc tells of one process; kNotFound if it is gone.

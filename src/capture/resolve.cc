@@ -14,6 +14,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
+constexpr std::size_t kDemangledNameBytesMax = std::size_t{4} << 20;
+constexpr std::size_t kDemangledBytesMax = std::size_t{64} << 20;  // of all names for one glob
+
 // True for words of a demangled name that its mangled form may not spell: numbers with a suffix,
 // types and operators of the language, and what the C++ ABI abbreviates.
 bool is_abbreviated(std::string_view word) {
@@ -70,15 +73,24 @@ bool is_fragment(std::string_view symbol) {
          symbol.find(".cold.") != std::string_view::npos;
 }
 
+/// The demangled name without its parameters. What names of a hostile file expand to is taken off
+/// `budget`; when it is used up they stay as they are.
+std::string bare_name_of(const std::string& symbol, std::size_t& budget) {
+  if (auto plain = sys::plain_function_name(symbol)) return std::move(*plain);
+  const std::string demangled = sys::demangle(symbol, std::min(budget, kDemangledNameBytesMax));
+  budget -= std::min(budget, demangled.size());
+  return std::string(bare_name(demangled));
+}
+
 std::vector<Match> find_matches(const FunctionProbes& probes, const std::string& glob,
                                 sys::ElfFile& file) {
+  std::size_t budget = kDemangledBytesMax;
   std::vector<Match> matches;
   const std::string_view word = longest_word(glob);
   for (const sys::Symbol& symbol : file.symbols()) {
     if (!symbol.is_function || symbol.name.find(word) == std::string::npos) continue;
     if (is_fragment(symbol.name)) continue;
-    const std::string demangled = sys::demangle(symbol.name);
-    const std::string name(bare_name(demangled));
+    const std::string name = bare_name_of(symbol.name, budget);
     std::string_view star;
     if (!glob_match(glob, name, &star)) continue;
     const bool excluded =

@@ -17,6 +17,7 @@ namespace {
 constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
 constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
 constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
+constexpr std::size_t kAncestorsMax = 16;
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
 constexpr std::array<std::pair<std::string_view, Metric>, 10> kMetricNames{
@@ -44,7 +45,12 @@ struct Reading {
   std::uint64_t least_open{0};  // since the last guess of `lost`
   std::uint32_t guesses{0};
   std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
+  // Calls that were missed while the probe was off: the metric is unknown until the window after
+  // the first call that is seen again, or for so many windows.
+  std::uint32_t blind_windows{0};
+  std::uint64_t blind_entries{0};
 };
+constexpr std::uint32_t kBlindWindows = 30;
 
 struct ThreadReading {
   std::uint64_t runtime_ns{0}, run_delay_ns{0}, voluntary{0}, involuntary{0}, minor{0}, major{0},
@@ -61,10 +67,12 @@ struct Target {
   JobProcess process;
   BootTime seen_at{}, next_scan{};
   std::uint64_t pages{0};
-  std::array<bool, kMetricCount> known{};
+  std::vector<std::int32_t> ancestors;  // nearest first
+  std::array<bool, kMetricCount> known{}, blind{};
   std::map<std::uint32_t, Reading> readings;  // by probe * 4 + kind
   std::map<std::uint32_t, ThreadReading> threads;
   bool has_baseline{false};  // threads were read once
+  bool is_stopped{true};     // as far as is known
 };
 
 /// How long the youngest open call of a total has been open; 0 if none is. Ends can be lost (a
@@ -84,6 +92,36 @@ double open_seconds(const bpf::ProbeTotal& seen, Reading& before, std::uint64_t 
   }
   if (open <= before.lost || now_ns <= total.last_entry_ns) return 0;
   return static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
+}
+
+/// Whether what a total says of this window leaves calls out, because its probe was off.
+bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
+  const wire_total& total = *seen.total;
+  if (!is_on) {
+    reading.blind_windows = kBlindWindows;
+    reading.blind_entries = total.entries;
+    // Whether those ended is not known.
+    reading.lost = total.entries - std::min(total.entries, total.count);
+    reading.guesses = 0;
+    return true;
+  }
+  if (reading.blind_windows == 0) return false;
+  --reading.blind_windows;
+  if (total.entries != reading.blind_entries) reading.blind_windows = 0;  // from the next one on
+  return true;
+}
+
+/// The metrics that a probe's totals are read under.
+std::span<const Metric> metrics_with(Metric metric) {
+  static constexpr std::array kSteps{Metric::kStep, Metric::kStepInterval, Metric::kStepGap};
+  static constexpr std::array<Metric, kMetricCount> kEach = [] {
+    std::array<Metric, kMetricCount> out{};
+    for (std::size_t i = 0; i < kMetricCount; ++i)
+      out.at(i) = static_cast<Metric>(i);
+    return out;
+  }();
+  if (metric == Metric::kStep) return kSteps;
+  return std::span(kEach).subspan(static_cast<std::size_t>(metric), 1);
 }
 
 struct Accumulated {
@@ -185,8 +223,10 @@ void Watcher::Impl::scan_all(BootTime now) {
   std::vector<std::int32_t> gone;
   for (const auto& [pid, target] : targets) {
     const auto stat = procfs.stat(pid);
-    if (!stat || stat->state == 'Z' || stat->start_ticks != target.process.start_ticks)
-      gone.push_back(pid);
+    const bool is_gone = stat
+                             ? stat->state == 'Z' || stat->start_ticks != target.process.start_ticks
+                             : stat.error().code == Code::kNotFound;
+    if (is_gone) gone.push_back(pid);
   }
   for (const std::int32_t pid : gone)
     remove_target(pid);
@@ -218,6 +258,12 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
   target.seen_at = now;
   target.next_scan = now + kRescanFloor;
   target.pages = address_space_pages(procfs, pid);
+  std::int32_t above = target.process.parent_pid;
+  while (above > 1 && target.ancestors.size() < kAncestorsMax) {
+    target.ancestors.push_back(above);
+    const auto stat = procfs.stat(above);
+    above = stat ? stat->parent_pid : 0;
+  }
 }
 
 void Watcher::Impl::remove_target(std::int32_t pid) {
@@ -262,7 +308,13 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     sum.window.sum_s += static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9;
     for (std::size_t i = 0; i < WIRE_BUCKETS; ++i)
       sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);
-    const double open_s = open_seconds(seen, before, calls, now_ns);
+    if (seen.kind == WIRE_TOTAL_CALL && is_blind(seen, before, attacher->is_probe_on(seen.probe))) {
+      for (const Metric each : metrics_with(*metric))
+        target->second.blind.at(static_cast<std::size_t>(each)) = true;
+    }
+    // A debugger lets go of what its SIGSTOP stopped without a SIGCONT.
+    const bool runs = seen.probe == bpf::Meter::kStops && !target->second.is_stopped;
+    const double open_s = runs ? 0 : open_seconds(seen, before, calls, now_ns);
     sum.window.open_s = std::max(sum.window.open_s, open_s);
     sum.window.busy_s +=
         std::max(0.0, static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9 + open_s -
@@ -297,7 +349,8 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
     ThreadReading& before = known->second;
     ++window.thread_count;
     window.blocked_threads += (thread.state & kDiskSleep) != 0 ? 1 : 0;
-    if (thread.tid == thread.tgid) window.is_stopped = (thread.state & (kStopped | kTraced)) != 0;
+    if (thread.tid == thread.tgid)
+      target.is_stopped = window.is_stopped = (thread.state & (kStopped | kTraced)) != 0;
     // A new thread's past belongs to this window, a new process's does not.
     if (!is_new || target.has_baseline) {
       window.runtime_s += 1e-9 * static_cast<double>(growth(thread.runtime_ns, before.runtime_ns));
@@ -327,9 +380,14 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
 // or the same program.
 std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
   for (int depth = 0; depth < 16; ++depth) {
-    const JobProcess& process = targets.at(pid).process;
-    const auto parent = targets.find(process.parent_pid);
-    if (parent == targets.end()) return pid;
+    const Target& target = targets.at(pid);
+    const JobProcess& process = target.process;
+    // What lies between (shells, launchers of tools) is no AI process.
+    const auto nearest =
+        std::find_if(target.ancestors.begin(), target.ancestors.end(),
+                     [&](std::int32_t ancestor) { return targets.contains(ancestor); });
+    if (nearest == target.ancestors.end()) return pid;
+    const auto parent = targets.find(*nearest);
     const JobProcess& above = parent->second.process;
     const bool is_same =
         process.facts.job.empty()
@@ -396,8 +454,10 @@ WatchWindow Watcher::take_window() {
   std::map<std::int32_t, std::array<Accumulated, kMetricCount>> totals;
   std::map<std::int32_t, ProcessWindow> windows;
   if (impl.meter) {
-    impl.read_totals(totals, out.end);
+    for (auto& [pid, target] : impl.targets)
+      target.blind.fill(false);
     impl.read_threads(windows);
+    impl.read_totals(totals, out.end);
   }
   for (auto& [pid, target] : impl.targets) {
     ProcessWindow& window = windows[pid];
@@ -405,6 +465,7 @@ WatchWindow Watcher::take_window() {
     auto& metrics = totals[pid];
     for (std::size_t i = 0; i < kMetricCount; ++i) {
       const auto& buckets = metrics.at(i).buckets;
+      if (target.blind.at(i)) continue;  // unknown
       window.metrics.at(i) = metrics.at(i).window;
       window.metrics.at(i).is_known = target.known.at(i);
       window.metrics.at(i).p99_s = bpf::bucket_quantile_ns(buckets, 0.99) * 1e-9;
@@ -452,7 +513,7 @@ Watcher::Status Watcher::status() const {
   const bpf::Meter::Counters counters = impl_->meter->counters();
   out.hits = counters.hits;
   out.ring_full = counters.ring_full;
-  out.totals_full = counters.totals_full;
+  out.totals_full = counters.totals_full + counters.process_table_full;
   out.probe_count = impl_->attacher->probe_count();
   out.file_count = impl_->attacher->file_count();
   out.failed = impl_->attacher->failed();

@@ -63,7 +63,6 @@ struct MetricWindow {
 /// use of the machine is added to its own.
 struct ProcessWindow {
   JobProcess process;
-  std::string container;  // "" = none
   std::uint32_t worker_count{0};
   std::array<MetricWindow, kMetricCount> metrics{};
   std::uint32_t thread_count{0}, blocked_threads{0};

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "common/text.h"
 #include "detect/feature.h"
 
 namespace kansoku::cli {
@@ -110,11 +111,15 @@ void add_groups(std::string& text, const fleet::FleetReport& report) {
   }
 }
 
-/// Terminals obey control characters; texts come from other hosts.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
-  return text;
+/// Texts come from other hosts.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    out += printable(text.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  return out;
 }
 
 }  // namespace
@@ -146,7 +151,7 @@ std::string collect_text(const fleet::FleetReport& report,
     if (count++ < kLinesMax) add_job(text, job, features);
   if (count > kLinesMax)
     fmt::format_to(std::back_inserter(text), "\nand {} more jobs\n", count - kLinesMax);
-  return printable(std::move(text));
+  return printable_lines(text);
 }
 
 }  // namespace kansoku::cli

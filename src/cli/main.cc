@@ -32,8 +32,8 @@ int exit_status(Code code) {
 }
 
 int report(const Error& error) {
-  fmt::print(stderr, "kansoku: {}\n", error.what);
-  if (!error.hint.empty()) fmt::print(stderr, "  hint: {}\n", error.hint);
+  say(stderr, "kansoku: " + error.what);
+  if (!error.hint.empty()) say(stderr, "  hint: " + error.hint);
   return exit_status(error.code);
 }
 
@@ -101,7 +101,8 @@ int main(int argc, char** argv) {
   try {
     return kansoku::cli::run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "kansoku: internal error: {}\n", error.what());
+    // Standard output may be closed, and so may be standard error.
+    kansoku::cli::say(stderr, std::string("kansoku: internal error: ") + error.what());
     return kansoku::cli::kExitFailed;
   }
 }

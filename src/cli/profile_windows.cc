@@ -75,6 +75,7 @@ class Watch {
   [[nodiscard]] Result<void> start();
   void on_call(const capture::CallMark& mark);
   [[nodiscard]] bool step();  // true: stop
+  void forget_gone(const std::map<std::int32_t, std::int32_t>& ranks);
   void want_window(Cause cause);
   [[nodiscard]] Result<void> open_window(Cause cause);
   [[nodiscard]] Result<void> close_window();
@@ -219,6 +220,15 @@ Result<void> Watch::close_window() {
   return {};
 }
 
+/// What ended stands still for ever, and is no incident.
+void Watch::forget_gone(const std::map<std::int32_t, std::int32_t>& ranks) {
+  std::vector<std::int32_t> gone;
+  for (const auto& [member, detector] : incidents_.detectors())
+    if (!ranks.contains(member)) gone.push_back(member);
+  for (const std::int32_t member : gone)
+    incidents_.forget(member);
+}
+
 /// Once each turn of the recorder's loop.
 bool Watch::step() {
   const BootTime now = clock_.now();
@@ -241,6 +251,7 @@ bool Watch::step() {
   }
   if (options_.every != Nanos{} && next_scheduled_ == BootTime::max())
     next_scheduled_ = now + options_.every;
+  forget_gone(ranks);
   const auto blocked = incidents_.on_time(now.time_since_epoch().count());
   if (blocked && !incident_) incident_ = blocked;
   if (incident_) {

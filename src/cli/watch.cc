@@ -13,6 +13,7 @@
 #include "cli/watch_client.h"
 #include "cli/wiring.h"
 #include "common/parse.h"
+#include "common/text.h"
 #include "sys/capabilities.h"
 #include "sys/clock.h"
 #include "sys/process.h"
@@ -40,11 +41,15 @@ class Watch final : public Command {
     app.add_option("--probes", probes_, "packs whose metrics are counted")->capture_default_str();
     app.add_option("-p,--pid", pids_, "watch only these processes and what they start");
     app.add_option("--job", job_, "watch only this job");
+    app.add_option(
+           "--host", options_.host,
+           "name of this host in what is told (default: KANSOKU_HOST, or the kernel's name)")
+        ->envname("KANSOKU_HOST");
     app.add_option("--features", options_.outputs.features_csv,
-                   "write every window's features here (CSV)");
+                   "append every window's features here (CSV)");
     app.add_option(
         "--incidents", options_.outputs.incidents_jsonl,
-        "also write incidents here, one JSON line each time one begins, changes or ends");
+        "also append incidents here, one JSON line each time one begins, changes or ends");
     app.add_option("--listen", options_.outputs.listen,
                    "serve metrics here, e.g. 127.0.0.1:9464 (Prometheus and OpenMetrics)");
     app.add_option("--otlp", options_.outputs.otlp, "send metrics to this OTLP/HTTP collector");
@@ -82,11 +87,12 @@ class Watch final : public Command {
     }
     if (const auto bad = read_options(); !bad) return report(bad.error());
     install_signal_counter();
+    sys::raise_descriptor_limit();
     if (const auto kept = give_up_rights(); !kept) return report(kept.error());
     const sys::RealClock clock;
     const sys::Procfs procfs;
     options_.log = [this](const std::string& line) {
-      if (!quiet_) fmt::print(stderr, "kansoku: {}\n", line);
+      if (!quiet_) say(stderr, "kansoku: " + printable(line));
     };
     options_.outputs.on_incident = [this](const trace::IncidentRecord& incident) {
       print(incident);
@@ -104,7 +110,8 @@ class Watch final : public Command {
     using sys::Capability;
     TRY(const std::uint64_t have, sys::effective_capabilities());
     for (const auto& missing : sys::missing_capabilities(have)) {
-      if (!quiet_) fmt::print(stderr, "kansoku: without {}: {}\n", missing.name, missing.purpose);
+      if (!quiet_)
+        say(stderr, fmt::format("kansoku: without {}: {}", missing.name, missing.purpose));
     }
     std::vector<Capability> kept{Capability::kBpf, Capability::kPerfmon, Capability::kSysPtrace,
                                  Capability::kDacReadSearch, Capability::kNetAdmin};
@@ -146,18 +153,15 @@ class Watch final : public Command {
     }
     const Json problems = status.at("problems");
     for (std::size_t i = 0; i < problems.size(); ++i)
-      fmt::print("problem  {}\n", problems.at(i).as_string());
+      fmt::print("problem  {}\n", printable(problems.at(i).as_string()));
     return kExitOk;
   }
 
   void print(const trace::IncidentRecord& incident) const {
-    if (json_) {
-      fmt::print("{}\n", incident.to_json().dump());
-    } else {
-      fmt::print("{} {} {} {}: {}\n", incident.id, incident.end_ns == 0 ? "open" : "over",
-                 incident.job, incident.kind, incident.summary);
-    }
-    std::fflush(stdout);
+    say(stdout,
+        json_ ? incident.to_json().dump()
+              : fmt::format("{} {} {} {}: {}", incident.id, incident.end_ns == 0 ? "open" : "over",
+                            incident.job, incident.kind, incident.summary));
   }
 
   Result<void> read_options() {
@@ -195,7 +199,7 @@ class Watch final : public Command {
     // Without a GPU the software device's figures serve, where a program uses it.
     if (const auto folder = softgpu_folder())
       options_.device_libraries.push_back(*folder + "/libnvidia-ml.so.1");
-    options_.host = sys::host_name();
+    if (options_.host.empty()) options_.host = sys::host_name();
     options_.version = version_text();
     if (!pids_.empty() || !job_.empty()) options_.wants = wanted();
     return {};

@@ -87,6 +87,12 @@ std::vector<std::string> pack_folders() {
   return folders;
 }
 
+void say(std::FILE* to, const std::string& line) {
+  static_cast<void>(std::fwrite(line.data(), 1, line.size(), to));
+  static_cast<void>(std::fputc('\n', to));
+  static_cast<void>(std::fflush(to));
+}
+
 void install_signal_counter() {
   struct sigaction action {};
   action.sa_handler = on_signal;

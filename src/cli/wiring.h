@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ namespace kansoku::cli {
 
 /// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
 [[nodiscard]] std::vector<std::string> pack_folders();
+
+/// Writes a line and flushes it. That it cannot be written (a closed pipe, a full disk) is nobody's
+/// error: what runs goes on.
+void say(std::FILE* to, const std::string& line);
 
 /// Counts SIGINT and SIGTERM from now on instead of dying of them.
 void install_signal_counter();

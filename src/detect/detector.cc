@@ -38,6 +38,12 @@ constexpr double kPaceSlower = 1.10, kPaceSpreads = 3;
 constexpr std::size_t kKeptIncidents = 16;
 constexpr double kNanosOfDay = 86400e9;
 
+/// Above it a job is slower than it was.
+double cut_of(const Pace& normal) {
+  return normal.median *
+         std::max(kPaceSlower, 1 + kPaceSpreads * (normal.high / normal.median - 1));
+}
+
 }  // namespace
 
 struct Detector::Impl {
@@ -69,7 +75,12 @@ struct Detector::Impl {
     std::vector<double> rows;
   };
   std::deque<Kept> kept;
-  std::map<std::size_t, trace::IncidentRecord> growth;  // by column
+  struct Growing {
+    trace::IncidentRecord record;
+    std::set<std::int32_t> pids;  // that still grow
+  };
+  std::map<std::size_t, Growing> growth;  // by column
+  std::vector<std::int32_t> left;         // processes that ended since the last window
 
   /// All ranks at one time, while it may yet turn out that they were ill.
   struct Pending {
@@ -101,13 +112,18 @@ struct Detector::Impl {
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
   void watch_growth(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
-  void tell_growth(std::int64_t wall_ns, std::size_t column, const Member& member,
-                   const std::optional<Growth>& found, std::vector<trace::IncidentRecord>& out);
+  void tell_growth(std::size_t column, const Member& member, const Growth& found,
+                   std::vector<trace::IncidentRecord>& out);
+  void end_growth(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
+                  std::vector<trace::IncidentRecord>& out);
+  void take_operators_word(std::vector<trace::IncidentRecord>& out);
+  void forget_flags();
   void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
   void end_incident(std::vector<trace::IncidentRecord>& out);
   void keep_healthy(const std::vector<MemberKey>& present);
   void forget_gone(std::int64_t wall_ns);
   void refresh();
+  void learn_pace(std::span<const double> rows, JobModel& model);
   [[nodiscard]] Cube recent_cube(const std::vector<MemberKey>& present) const;
 };
 
@@ -198,11 +214,7 @@ void Detector::Impl::start_watching(JobModel model) {
       if (columns[c].name == name && parts.paces.size() == columns.size() &&
           parts.paces[c].median > 0)
         pace = c;
-  if (pace < columns.size()) {
-    const Pace& normal = parts.paces[pace];
-    pace_cut =
-        normal.median * std::max(kPaceSlower, 1 + kPaceSpreads * (normal.high / normal.median - 1));
-  }
+  if (pace < columns.size()) pace_cut = cut_of(parts.paces[pace]);
   healthy_flags = parts.measured_flags;
   healthy_points = parts.measured_points;
   far_flags = 0;
@@ -253,7 +265,10 @@ bool Detector::Impl::is_beyond_cuts(std::span<const double> row) const {
 
 void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   Member& member = members[key_of(window)];
-  if (member.pid != window.pid) member = Member{};  // the rank was started anew
+  if (member.pid != window.pid) {  // the rank was started anew
+    if (member.pid != 0) left.push_back(member.pid);
+    member = Member{};
+  }
   member.rank = window.rank;
   member.pid = window.pid;
   member.last_ns = wall_ns;
@@ -385,25 +400,26 @@ bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
   return stats::quantile(last, 0.25) > pace_cut;
 }
 
-void Detector::Impl::tell_growth(std::int64_t wall_ns, std::size_t column, const Member& member,
-                                 const std::optional<Growth>& found,
-                                 std::vector<trace::IncidentRecord>& out) {
+void Detector::Impl::end_growth(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
+                                std::vector<trace::IncidentRecord>& out) {
   const auto known = growth.find(column);
-  if (!found) {
-    if (known == growth.end()) return;
-    auto& ranks = known->second.pids;
-    if (std::find(ranks.begin(), ranks.end(), member.pid) == ranks.end()) return;
-    known->second.end_ns = wall_ns;
-    out.push_back(known->second);
-    growth.erase(known);
-    return;
-  }
-  trace::IncidentRecord& record = growth[column];
+  if (known == growth.end() || known->second.pids.erase(pid) == 0) return;
+  if (!known->second.pids.empty()) return;  // others still grow
+  known->second.record.end_ns = std::max(wall_ns, known->second.record.begin_ns);
+  out.push_back(known->second.record);
+  growth.erase(known);
+}
+
+void Detector::Impl::tell_growth(std::size_t column, const Member& member, const Growth& found,
+                                 std::vector<trace::IncidentRecord>& out) {
+  Growing& growing = growth[column];
+  growing.pids.insert(member.pid);
+  trace::IncidentRecord& record = growing.record;
   const bool is_new = record.id.empty();
   if (is_new) {
     record.host = options.host;
     record.job = options.job;
-    record.begin_ns = found->begin_ns;
+    record.begin_ns = found.begin_ns;
     record.kind = "memory_growth";
     record.id = trace::incident_id(options.host, options.job, record.begin_ns,
                                    record.kind + "." + columns[column].name);
@@ -413,19 +429,20 @@ void Detector::Impl::tell_growth(std::int64_t wall_ns, std::size_t column, const
       std::find(record.pids.begin(), record.pids.end(), member.pid) != record.pids.end();
   if (!is_known) {
     record.pids.push_back(member.pid);
-    if (member.rank >= 0) record.ranks.push_back(member.rank);
+    const bool has_rank =
+        std::find(record.ranks.begin(), record.ranks.end(), member.rank) != record.ranks.end();
+    if (member.rank >= 0 && !has_rank) record.ranks.push_back(member.rank);
   }
   ++record.window_count;
   record.evidence = {{columns[column].name, columns[column].unit,
-                      std::string(layer_name(columns[column].layer)), found->before, found->now,
-                      1}};
+                      std::string(layer_name(columns[column].layer)), found.before, found.now, 1}};
   record.summary = fmt::format(
       "{}: {} {} -> {}, growing by {} a minute",
       record.ranks.empty() ? fmt::format("pid {}", fmt::join(record.pids, ", "))
                            : fmt::format("rank {}", fmt::join(record.ranks, ", ")),
       columns[column].name == "resident_bytes" ? "resident memory" : "memory on the device",
-      format_value(found->before, "bytes"), format_value(found->now, "bytes"),
-      format_value(found->bytes_per_second * 60, "bytes"));
+      format_value(found.before, "bytes"), format_value(found.now, "bytes"),
+      format_value(found.bytes_per_second * 60, "bytes"));
   record.suggestion = suggestion_of(record);
   if (is_new || !is_known) out.push_back(record);
 }
@@ -438,7 +455,12 @@ void Detector::Impl::watch_growth(std::int64_t wall_ns, MemberKey key,
     GrowthTest& test = member.growth.try_emplace(c, GrowthOptions{}).first->second;
     const std::uint64_t judged = test.judged();
     const auto found = test.add(wall_ns, member.recent.back().row[c]);
-    if (test.judged() != judged) tell_growth(wall_ns, c, member, found, out);
+    if (test.judged() == judged) continue;
+    if (found) {
+      tell_growth(c, member, *found, out);
+    } else {
+      end_growth(wall_ns, c, member.pid, out);
+    }
   }
 }
 
@@ -519,24 +541,45 @@ void Detector::Impl::forget_gone(std::int64_t wall_ns) {
   const std::int64_t limit = kGoneWindows * options.window.count();
   for (auto it = members.begin(); it != members.end();) {
     const bool is_gone = wall_ns - it->second.last_ns > limit;
+    if (is_gone) left.push_back(it->second.pid);
     it = is_gone ? members.erase(it) : std::next(it);
   }
+}
+
+/// A refresh leaves the job's speed alone, so that it cannot creep; what the operator calls normal
+/// is.
+void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
+  if (pace == columns.size()) return;
+  std::vector<double> values;
+  for (std::size_t i = 0; i + columns.size() <= rows.size(); i += columns.size())
+    if (const double value = rows[i + pace]; !std::isnan(value)) values.push_back(value);
+  if (values.empty() || stats::median(values) <= pace_cut / kPaceSlower) return;
+  JobModel::Parts parts = model.parts();
+  parts.paces[pace] = {stats::median(values), stats::quantile(values, 0.25),
+                       stats::quantile(values, 0.75)};
+  const double cut = cut_of(parts.paces[pace]);
+  auto changed = JobModel::from_parts(std::move(parts));
+  if (!changed) return;
+  model = std::move(*changed);
+  pace_cut = cut;
 }
 
 void Detector::Impl::refresh() {
   since_refresh = 0;
   refresh_after = std::min(2 * refresh_after, kRefreshLast);
   std::vector<double> rows;
-  for (Kept& one : kept) {
-    if (one.label != "false") continue;
-    rows.insert(rows.end(), one.rows.begin(), one.rows.end());
-    one.rows.clear();
-  }
+  for (const Kept& one : kept)
+    if (one.label == "false") rows.insert(rows.end(), one.rows.begin(), one.rows.end());
   for (const auto& row : healthy)
     rows.insert(rows.end(), row.begin(), row.end());
   if (rows.size() < kRefreshRowsMin * columns.size()) return;
   auto model = scorer->model().refresh(rows, kRefreshShare, options.seed + refreshes);
   if (!model) return;
+  for (Kept& one : kept) {
+    if (one.label != "false") continue;
+    learn_pace(one.rows, *model);
+    one.rows.clear();
+  }
   ++refreshes;
   scorer.emplace(std::move(*model), options.seed);
   choose_alarm_counts();
@@ -558,6 +601,10 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   present.erase(std::unique(present.begin(), present.end()), present.end());
   if (present.empty()) return out;
   forget_gone(wall_ns);
+  for (const std::int32_t pid : std::exchange(left, {}))
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      end_growth(wall_ns, c, pid, out);
+  take_operators_word(out);
   if (members.size() != counts_for) choose_alarm_counts();
   for (const MemberKey key : present)
     watch_growth(wall_ns, key, out);
@@ -604,12 +651,27 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
   if (open->quiet_windows < kQuietWindows) return out;
   end_incident(out);
-  for (auto& [key, member] : members) {  // what is told is not told again
+  forget_flags();
+  return out;
+}
+
+/// What is told is not told again.
+void Detector::Impl::forget_flags() {
+  for (auto& [key, member] : members) {
     for (Member::Recent& recent : member.recent)
       recent.is_flagged = recent.is_event = false;
     member.peer_streak = 0;
   }
-  return out;
+}
+
+/// What the operator calls normal while it lasts ends here and is learnt at once: it might last for
+/// ever.
+void Detector::Impl::take_operators_word(std::vector<trace::IncidentRecord>& out) {
+  if (!open || open->record().label != "false") return;
+  end_incident(out);
+  ended.reset();
+  forget_flags();
+  refresh();
 }
 
 Detector::Detector(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -682,9 +744,9 @@ std::vector<trace::IncidentRecord> Detector::finish(std::int64_t wall_ns) {
   Impl& self = *impl_;
   std::vector<trace::IncidentRecord> out;
   if (self.open) self.end_incident(out);
-  for (auto& [column, record] : self.growth) {
-    record.end_ns = std::max(wall_ns, record.begin_ns);
-    out.push_back(record);
+  for (auto& [column, growing] : self.growth) {
+    growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
+    out.push_back(growing.record);
   }
   self.growth.clear();
   return out;
@@ -697,9 +759,9 @@ bool Detector::label(std::string_view incident_id, std::string_view label) {
     self.open->record().label = label;
     is_known = true;
   }
-  for (auto& [column, record] : self.growth) {
-    if (record.id != incident_id) continue;
-    record.label = label;
+  for (auto& [column, growing] : self.growth) {
+    if (growing.record.id != incident_id) continue;
+    growing.record.label = label;
     is_known = true;
   }
   for (Impl::Kept& one : self.kept) {

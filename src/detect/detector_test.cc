@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <limits>
+#include <set>
 
 #include "common/rng.h"
 
@@ -474,6 +476,80 @@ TEST(Detector, WhatIsLabelledFalseIsLearntThoughTheFeatureNeverMovedBefore) {
   ASSERT_GT(job.detector.status().refreshes, refreshes);
   job.go(100, other);
   EXPECT_EQ(job.ids().size(), 1U);
+}
+
+// The other batch size that the job has from now on: it would never end by itself.
+TEST(Detector, WhatIsLabelledFalseWhileItLastsIsLearntAtOnce) {
+  Job job(2);
+  const auto other = [](int, Window& window) {
+    for (const auto feature : {"step_mean", "backward_mean", "collective_p99"})
+      window.values[at(feature)] *= 1.5;
+    window.values[at("step_rate")] /= 1.5;
+  };
+  job.go(900);
+  job.go(100, other);
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  const std::string id = job.detector.status().open->id;
+  const auto refreshes = job.detector.status().refreshes;
+  EXPECT_TRUE(job.detector.label(id, "false"));
+  job.go(1, other);
+  EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
+  EXPECT_NE(job.all.back().end_ns, 0);
+  EXPECT_EQ(job.all.back().id, id);
+  job.go(600, other);
+  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_LE(job.ids().size(), 2U) << "at most the job's pace is told once more";
+  job.go(30, [&](int second, Window& window) {
+    other(second, window);
+    if (window.rank == 1) window.values[at("cpu_wait")] = 3;
+  });
+  EXPECT_TRUE(job.detector.status().open.has_value()) << "what is odd still is";
+}
+
+TEST(Detector, MemoryThatGrowsInSeveralProcessesIsOneIncidentUntilTheLastOfThemStops) {
+  Job job(3);
+  job.go(600);
+  double grown[3] = {0, 0, 0};
+  const auto grow = [&](std::initializer_list<int> ranks) {
+    return [&, growing = std::set<int>(ranks)](int, Window& window) {
+      double& bytes = grown[window.rank];
+      if (growing.count(window.rank) != 0) bytes += 4e6;
+      window.values[at("resident_bytes")] += bytes;
+    };
+  };
+  const auto growth = [&] {
+    std::vector<trace::IncidentRecord> out;
+    for (const auto& one : job.all)
+      if (one.kind == "memory_growth") out.push_back(one);
+    return out;
+  };
+  job.go(900, grow({0, 2}));
+  ASSERT_FALSE(growth().empty());
+  const std::string id = growth().back().id;
+  EXPECT_THAT(growth().back().ranks, testing::UnorderedElementsAre(0, 2));
+  job.go(900, grow({2}));
+  EXPECT_EQ(growth().back().end_ns, 0) << "rank 2 grows on";
+  job.go(1200, grow({}));
+  EXPECT_NE(growth().back().end_ns, 0);
+  for (const auto& one : growth())
+    EXPECT_EQ(one.id, id);
+}
+
+TEST(Detector, MemoryOfAProcessThatEndedGrowsNoMore) {
+  Job job(3);
+  job.go(600);
+  double grown = 0;
+  job.go(900, [&](int, Window& window) {
+    if (window.rank == 1) window.values[at("resident_bytes")] += grown += 4e6;
+  });
+  ASSERT_FALSE(job.all.empty());
+  ASSERT_EQ(job.all.back().kind, "memory_growth");
+  const std::string id = job.all.back().id;
+  job.go(5, [](int, Window& window) {
+    if (window.rank == 1) window.pid = 777;
+  });
+  EXPECT_EQ(job.all.back().id, id);
+  EXPECT_NE(job.all.back().end_ns, 0);
 }
 
 }  // namespace

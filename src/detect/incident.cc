@@ -39,8 +39,13 @@ std::optional<Incident> IncidentWatch::on_time(std::int64_t now_ns) {
     const auto told = tell({.kind = Incident::Kind::kBlocked,
                             .member = member,
                             .time_ns = now_ns,
-                            .ratio = quiet / detector.mean_ns()});
-    if (told && !out) out = told;
+                            .ratio = quiet / detector.expected_ns()});
+    if (told) {
+      last_blocked_ns_ = now_ns;
+      if (!out) out = told;
+    } else if (detector.last_event_ns() > last_blocked_ns_) {
+      detector.rearm_blocked();  // no part of what was told last
+    }
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,8 +31,9 @@ struct Incident {
 
 /// One detector for each member of a job; in synchronous training all slow down together, so the
 /// first trigger is the incident and the others' in the refractory time are part of it. A blocked
-/// job ends a slow incident's pause: standing still is worse. Members come with their first event
-/// and leave by forget(). Bounded: at most `kMembersMax`. Not shared between threads.
+/// job ends a slow incident's pause: standing still is worse. One that stands still in another
+/// pause is told when that is over. Members come with their first event and leave by forget().
+/// Bounded: at most `kMembersMax`. Not shared between threads.
 class IncidentWatch {
  public:
   static constexpr std::size_t kMembersMax = 4096;
@@ -55,6 +57,7 @@ class IncidentWatch {
   std::map<std::int32_t, IterationDetector> detectors_;
   std::optional<Incident> last_;
   std::int64_t quiet_until_ns_{0};
+  std::int64_t last_blocked_ns_{std::numeric_limits<std::int64_t>::min()};  // the last one told
 };
 
 }  // namespace kansoku::detect

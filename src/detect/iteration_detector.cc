@@ -108,9 +108,11 @@ void IterationDetector::start_learning() {
   std::fill(run_.begin(), run_.end(), 0);
   word_.clear();
   forget_times();
+  forgotten_ns_ = 0;
 }
 
 void IterationDetector::forget_times() {
+  forgotten_ns_ = expected_ns();
   wall_.clear();
   inner_.clear();
   has_begin_ = false;
@@ -230,7 +232,7 @@ IterationSignal IterationDetector::on_event(std::uint32_t token, std::int64_t ti
 }
 
 IterationSignal IterationDetector::on_time(std::int64_t now_ns) {
-  const double mean = mean_ns();
+  const double mean = expected_ns();
   if (state_ != State::kTracking || has_told_blocked_ || !(mean > 0)) return IterationSignal::kNone;
   const auto quiet_ns = static_cast<double>(now_ns - last_event_ns_);
   if (quiet_ns < options_.blocked_multiple * mean ||

@@ -49,13 +49,18 @@ class IterationDetector {
   /// Time passes without an event.
   IterationSignal on_time(std::int64_t now_ns);
   /// Forgets how long iterations were, keeps the word: after a change that is known to be harmless.
+  /// Until the next iteration it is still known how long a silence is too long.
   void forget_times();
+  /// Nobody was told of the silence: on_time says kBlocked once more.
+  void rearm_blocked() { has_told_blocked_ = false; }
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::vector<std::uint32_t>& word() const { return word_; }
   [[nodiscard]] std::uint64_t iteration_count() const { return iterations_; }
   /// Mean wall period of the last iterations; 0 before the first.
   [[nodiscard]] double mean_ns() const { return wall_.mean(); }
+  /// The same; right after the times were forgotten, what it was before.
+  [[nodiscard]] double expected_ns() const { return mean_ns() > 0 ? mean_ns() : forgotten_ns_; }
   /// Smallest mean of the recent past; 0 if not known yet.
   [[nodiscard]] double baseline_ns() const { return wall_.baseline(); }
   [[nodiscard]] std::int64_t last_event_ns() const { return last_event_ns_; }
@@ -110,6 +115,7 @@ class IterationDetector {
   std::uint64_t iterations_{0};
   std::int64_t word_begin_ns_{0}, last_event_ns_{0};
   bool has_begin_{false}, has_told_blocked_{false};
+  double forgotten_ns_{0};
   Lengths wall_, inner_;
 };
 

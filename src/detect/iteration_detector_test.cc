@@ -222,5 +222,51 @@ TEST(IncidentWatch, BlockedComesThroughThePauseAfterSlow) {
   EXPECT_FALSE(watch.on_time(now + 4000 * kMs));
 }
 
+/// Two events an iteration of 20 ms each, from `now` on.
+std::int64_t iterate(IncidentWatch& watch, std::int32_t member, int count, std::int64_t now) {
+  for (int i = 0; i < count; ++i, now += 20 * kMs) {
+    static_cast<void>(watch.on_event(member, 1, now));
+    static_cast<void>(watch.on_event(member, 2, now + kMs));
+  }
+  return now;
+}
+
+/// Asked ten times a second; how often it says that somebody stands still.
+int blocked_between(IncidentWatch& watch, std::int64_t from, std::int64_t to) {
+  int count = 0;
+  for (std::int64_t now = from; now < to; now += 100 * kMs)
+    count += watch.on_time(now).has_value() ? 1 : 0;
+  return count;
+}
+
+TEST(IncidentWatch, AStandstillInThePauseIsToldAfterIt) {
+  IncidentWatch watch({});
+  std::int64_t now = iterate(watch, 1, 300, 1'000'000'000);
+  watch.settle(now);  // a window was taken: 60 s of pause
+  now = iterate(watch, 1, 100, now);
+  EXPECT_EQ(blocked_between(watch, now, now + 50'000 * kMs), 0);
+  EXPECT_EQ(blocked_between(watch, now + 50'000 * kMs, now + 300'000 * kMs), 1);
+}
+
+TEST(IncidentWatch, AStandstillThatBeganInAWindowIsToldAfterIt) {
+  IncidentWatch watch({});
+  const std::int64_t now = iterate(watch, 1, 300, 1'000'000'000);
+  watch.settle(now + 10'000 * kMs);  // no event since `now`
+  EXPECT_EQ(blocked_between(watch, now + 10'000 * kMs, now + 300'000 * kMs), 1);
+}
+
+TEST(IncidentWatch, RanksThatStandStillOneAfterTheOtherAreOneIncident) {
+  IncidentWatch watch({});
+  std::int64_t now = 1'000'000'000;
+  for (int i = 0; i < 300; ++i, now += 20 * kMs) {
+    for (const std::int32_t member : {1, 2}) {
+      static_cast<void>(watch.on_event(member, 1, now + member));
+      static_cast<void>(watch.on_event(member, 2, now + member + kMs));
+    }
+  }
+  iterate(watch, 2, 20, now);  // the second one goes on for a moment
+  EXPECT_EQ(blocked_between(watch, now, now + 300'000 * kMs), 1);
+}
+
 }  // namespace
 }  // namespace kansoku::detect

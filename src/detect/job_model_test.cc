@@ -103,6 +103,17 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
     ASSERT_FALSE(read.has_value()) << member;
     EXPECT_EQ(read.error().code, Code::kCorrupt) << member;
   }
+  auto json = *Json::parse(text.substr(0, text.find('\n')));
+  json.set("paces", Json::array());
+  const std::string line = json.dump();
+  EXPECT_FALSE(
+      JobModel::from_text(line + "\nfnv1a64:" + fmt::format("{:016x}", hash_of(line)) + "\n"));
+}
+
+TEST(JobModel, OneStepIsTooLittleHoweverManyRanksThereAre) {
+  const auto one = JobModel::fit(stream(1, 40, 3, 1), times(3), {}, {});
+  ASSERT_FALSE(one.has_value());
+  EXPECT_EQ(one.error().code, Code::kLimit);
 }
 
 TEST(JobModel, ClocksInHertzKeepTheirSize) {

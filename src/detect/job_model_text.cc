@@ -243,6 +243,7 @@ Result<JobModel> JobModel::from_text(std::string_view untrusted) {
   out.peers = read_peers(reader, json.at("peers"));
   out.long_peers = read_peers(reader, json.at("long_peers"));
   if (!reader.problem.empty()) return corrupt(reader.problem);
+  if (out.paces.size() != out.columns.size()) return corrupt("paces: not one a column");
   TRY(out.mixture, stats::Mixture::from_json(json.at("mixture")));
   return from_parts(std::move(out));
 }

@@ -114,7 +114,8 @@ void RunScorer::choose_cuts() {
   own_cut_ = std::max(kOwnSlower, 1 + kSpreads * (high - low) / reference_pace_);
   if (!scorer_) return;
   const Pace& pace = scorer_->model().parts().paces[pace_];
-  model_cut_ = std::max(kModelSlower, 1 + kSpreads * (pace.high / pace.median - 1));
+  if (pace.median > 0)
+    model_cut_ = std::max(kModelSlower, 1 + kSpreads * (pace.high / pace.median - 1));
 }
 
 void RunScorer::choose_peers() {
@@ -400,7 +401,8 @@ Result<RunVerdict> RunScorer::run() {
     const double middle =
         window_median(cube_, {std::min(reference_.end, cube_.steps() - 1), cube_.steps()}, pace_);
     if (is_steady_) verdict_.own_ratio = middle / reference_pace_;
-    if (scorer_) verdict_.model_ratio = middle / scorer_->model().parts().paces[pace_].median;
+    if (model_cut_ > 0)
+      verdict_.model_ratio = middle / scorer_->model().parts().paces[pace_].median;
   }
   find_incidents(windows);
   std::set<std::int32_t> named;

@@ -70,7 +70,11 @@ class BoundedQueue final : public httplib::TaskQueue {
 };
 
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+  if (host == "localhost" || host == "::1" || host == "[::1]") return true;
+  // The address itself, not a name that begins like one.
+  in_addr address{};
+  return ::inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 &&
+         (ntohl(address.s_addr) >> 24U) == 127;
 }
 
 /// A Host header without its port.

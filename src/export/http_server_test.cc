@@ -73,11 +73,13 @@ TEST_F(Server, RefusesOtherPagesHostsAndOrigins) {
   EXPECT_EQ(client_->Get("/metrics/x")->status, 404);
   EXPECT_EQ(client_->Post("/metrics", "", "text/plain")->status, 404);
   EXPECT_EQ(client_->Get("/metrics", {{"Host", "evil.example"}})->status, 403);
+  EXPECT_EQ(client_->Get("/metrics", {{"Host", "127.evil.example:9464"}})->status, 403);
+  EXPECT_EQ(client_->Get("/metrics", {{"Host", "127.0.0.9:9464"}})->status, 200);
   EXPECT_EQ(client_->Get("/metrics", {{"Host", "localhost:1"}})->status, 200);
   EXPECT_EQ(client_->Post("/label", {{"Origin", "http://evil.example"}}, "", "text/plain")->status,
             403);
-  EXPECT_EQ(server_->counts().refused, 5U);
-  EXPECT_EQ(server_->counts().served, 1U);
+  EXPECT_EQ(server_->counts().refused, 6U);
+  EXPECT_EQ(server_->counts().served, 2U);
 }
 
 TEST_F(Server, PassesQueryAndBodyToHandlers) {

@@ -161,18 +161,20 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now) {
   Host* const host = host_of(*summary);
   if (host == nullptr) return Error{Code::kLimit, "collect: more hosts than the collector keeps"};
   host->heard_at = std::max(host->heard_at, now.boot);
-  const Arrivals::Position position{summary->epoch_ns, summary->sequence};
-  const auto verdict = host->arrivals.add(position);
-  if (verdict == Arrivals::Verdict::kStale) ++loss.stale;
-  if (verdict != Arrivals::Verdict::kNew) return {};
-  note(*host, *summary, position);
-  // A period belongs to the slot in which its last moment lies.
-  const std::int64_t slot = slot_of(summary->end_ns - 1), now_slot = slot_of(now.wall_ns);
+  // A period belongs to the slot in which its last moment lies. What comes from a clock that is off
+  // is told from nothing: positions of the future would make all later ones stale.
+  const std::int64_t slot = slot_of(std::max(summary->end_ns, std::int64_t{1}) - 1),
+                     now_slot = slot_of(now.wall_ns);
   const auto slots = static_cast<std::int64_t>(options.slots);
   if (slot <= now_slot - slots || slot > now_slot + 1) {
     ++loss.out_of_window;
     return Error{Code::kLimit, "collect: message of another time; is a clock off?"};
   }
+  const Arrivals::Position position{summary->epoch_ns, summary->sequence};
+  const auto verdict = host->arrivals.add(position);
+  if (verdict == Arrivals::Verdict::kStale) ++loss.stale;
+  if (verdict != Arrivals::Verdict::kNew) return {};
+  note(*host, *summary, position);
   jobs.add(*summary, host->name, slot);
   add_parts(*summary, host->name, slot);
   return {};

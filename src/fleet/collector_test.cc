@@ -186,7 +186,28 @@ TEST(Collector, RefusesAndCounts) {
   EXPECT_EQ(report.loss.refused, 1U);
   EXPECT_EQ(report.loss.above_limits, 2U);  // a host and a job
   EXPECT_EQ(report.loss.out_of_window, 2U);
-  EXPECT_EQ(report.hosts[0].messages, 3U);
+  EXPECT_EQ(report.hosts[0].messages, 1U);
+}
+
+// Its clock was hours ahead when it started the first time.
+TEST(Collector, AnAgentWhoseClockWasAheadOnceIsHeardAgain) {
+  Collector collector;
+  const std::int64_t ahead_ns = 8 * 3'600'000'000'000;
+  for (int start = 0; start < 2; ++start) {
+    HostForTest ahead({.index = 0, .epoch = start, .begin_ns = kBeginNs + ahead_ns});
+    EXPECT_FALSE(collector.add(as_bytes(ahead.minute(1)), at(60)).has_value());
+  }
+  HostForTest right({.index = 0, .boot_id = "after"});
+  right.add_incident("i", 30, 0, 2);
+  ASSERT_TRUE(collector.add(as_bytes(right.minute(1)), at(60)).has_value());
+  right.add_incident("i", 30, 90, 2);
+  ASSERT_TRUE(collector.add(as_bytes(right.minute(2)), at(120)).has_value());
+  const FleetReport report = collector.report(at(120));
+  EXPECT_EQ(report.loss.stale, 0U);
+  EXPECT_EQ(report.loss.out_of_window, 2U);
+  EXPECT_EQ(report.hosts[0].boot_id, "after");
+  ASSERT_EQ(report.groups.size(), 1U);
+  EXPECT_NE(report.groups[0].end_ns, 0);
 }
 
 TEST(Collector, StaysWithinItsMemory) {

@@ -292,13 +292,19 @@ Result<void> History::Impl::retain_incidents(std::int64_t oldest_ns) {
   const std::uint64_t bytes = HistoryFiles::file_bytes(path);
   if (bytes == 0) return {};
   const bool is_large = bytes > options.bytes / 4;
-  return with_file(path, kIncidentsSql, [&](Database& database) {
-    std::vector<std::string> statements{
-        fmt::format("DELETE FROM incidents WHERE greatest(begin_ns, end_ns) < {}", oldest_ns)};
-    if (is_large)
-      statements.emplace_back(
-          "DELETE FROM incidents WHERE begin_ns < (SELECT median(begin_ns) FROM incidents)");
-    return run_all(database, statements);
+  return with_file(path, kIncidentsSql, [&](Database& database) -> Result<void> {
+    TRY_VOID(run_all(database, {fmt::format("DELETE FROM incidents WHERE "
+                                            "greatest(begin_ns, end_ns) < {}",
+                                            oldest_ns)}));
+    if (!is_large) return {};
+    // The file does not shrink, but what was deleted in it makes room. A record is about half of
+    // its row.
+    TRY(const Table lengths,
+        database.query("SELECT CAST(2 * sum(strlen(record)) AS BIGINT) FROM incidents"));
+    const bool has_rows = !lengths.rows.empty() && lengths.rows[0][0].has_value();
+    if (!has_rows || integer<std::uint64_t>(lengths.rows[0][0]) < options.bytes / 8) return {};
+    return run_all(database, {"DELETE FROM incidents WHERE begin_ns < "
+                              "(SELECT median(begin_ns) FROM incidents)"});
   });
 }
 
@@ -406,8 +412,7 @@ Result<IncidentRecord> History::incident(std::string_view id) {
     return known->second;
   if (HistoryFiles::file_bytes(impl_->files.incidents_path()) == 0) return none;
   TRY(Database database, impl_->open_to_read(impl_->files.incidents_path()));
-  TRY(const Table table,
-      database.query("SELECT record FROM incidents WHERE id = " + sql_any(std::string(id))));
+  TRY(const Table table, database.query("SELECT record FROM incidents WHERE id = " + sql_any(id)));
   std::move(database).close_and_release();
   if (table.rows.empty()) return none;
   TRY(const Json json, Json::parse(table.rows.back()[0].value_or("")));

@@ -22,9 +22,7 @@
 namespace kansoku::sys {
 namespace {
 
-constexpr std::size_t kSymbolsMax = std::size_t{4} << 20;
 constexpr std::size_t kNameBytesMax = 16384;                  // of one symbol
-constexpr std::size_t kNamesBytesMax = std::size_t{1} << 30;  // of all symbols of a file
 constexpr std::size_t kTableBytesMax = std::size_t{2} << 30;  // of one section we read
 constexpr std::size_t kSectionsMax = 65536;
 constexpr std::size_t kSegmentsMax = 4096;
@@ -137,6 +135,8 @@ struct ElfFile::Impl {
   std::optional<std::vector<Symbol>> symbols;
   std::optional<std::unordered_map<std::string_view, std::size_t>> by_name;
   std::size_t names_bytes{0};
+  ElfFile::Limits limits;
+  bool is_cut{false};  // symbols were left out for the limits
 
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -280,11 +280,16 @@ Elf_Data* ElfFile::Impl::data_of(std::size_t index, std::size_t bytes_max) const
 }
 
 void ElfFile::Impl::add_symbols(const SectionEntry& table, std::vector<Symbol>& into) {
-  Elf_Data* entries = data_of(table.index, kTableBytesMax);
-  const std::string_view names = view(data_of(table.header.sh_link, kTableBytesMax));
+  // Undefined symbols and those of other kinds lie between.
+  const std::size_t entry_bytes_max = 4 * limits.symbols * sizeof(Elf64_Sym);
+  Elf_Data* entries = data_of(table.index, std::min(kTableBytesMax, entry_bytes_max));
+  const std::string_view names =
+      view(data_of(table.header.sh_link, std::min(kTableBytesMax, 2 * limits.name_bytes)));
+  const bool is_large = entries == nullptr || names.empty();
+  is_cut = is_cut || (is_large && table.header.sh_size > sizeof(Elf64_Sym));
   if (entries == nullptr || names.empty()) return;
   const std::size_t count = entries->d_size / sizeof(Elf64_Sym);
-  for (std::size_t i = 1; i < count && into.size() < kSymbolsMax; ++i) {
+  for (std::size_t i = 1; i < count; ++i) {
     GElf_Sym raw{};
     if (::gelf_getsym(entries, static_cast<int>(i), &raw) == nullptr) return;
     const unsigned char type = GELF_ST_TYPE(raw.st_info);
@@ -295,7 +300,10 @@ void ElfFile::Impl::add_symbols(const SectionEntry& table, std::vector<Symbol>& 
       continue;
     const auto name = string_at(names, raw.st_name);
     names_bytes += name ? name->size() : kNameBytesMax;
-    if (names_bytes > kNamesBytesMax) return;
+    if (names_bytes > limits.name_bytes || into.size() >= limits.symbols) {
+      is_cut = true;
+      return;
+    }
     const std::string_view bare = name ? name->substr(0, name->find('@')) : std::string_view{};
     if (bare.empty()) continue;
     into.push_back(Symbol{.name = std::string(bare),
@@ -328,8 +336,13 @@ ElfFile::ElfFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ElfFile::~ElfFile() = default;
 
 Result<std::unique_ptr<ElfFile>> ElfFile::open(const std::string& path) {
+  return open(path, Limits{});
+}
+
+Result<std::unique_ptr<ElfFile>> ElfFile::open(const std::string& path, const Limits& limits) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  impl->limits = limits;
   TRY_VOID(impl->open_file());
   TRY_VOID(impl->read_header());
   TRY_VOID(impl->read_segments());
@@ -349,6 +362,10 @@ const std::string& ElfFile::build_id() const {
 const std::vector<Symbol>& ElfFile::symbols() {
   if (!impl_->symbols) impl_->read_symbols();
   return *impl_->symbols;
+}
+
+bool ElfFile::is_cut() const {
+  return impl_->is_cut;
 }
 
 const Symbol* ElfFile::find_symbol(std::string_view name) {
@@ -419,8 +436,68 @@ std::vector<std::byte> ElfFile::bytes_at(std::uint64_t address, std::size_t coun
   return bytes;
 }
 
-std::string demangle(const std::string& mangled) {
-  if (!mangled.starts_with("_Z") || mangled.size() > kDemangleBytesMax) return mangled;
+namespace {
+
+/// The number and the identifier after it, cut off; nothing if there is none.
+std::optional<std::string_view> cut_identifier(std::string_view& rest) {
+  std::size_t length = 0, digits = 0;
+  while (digits < rest.size() && digits < 5 && rest[digits] >= '0' && rest[digits] <= '9')
+    length = length * 10 + static_cast<std::size_t>(rest[digits++] - '0');
+  if (digits == 0 || length == 0 || length > rest.size() - digits) return std::nullopt;
+  const std::string_view identifier = rest.substr(digits, length);
+  rest.remove_prefix(digits + length);
+  return identifier;
+}
+
+/// No less than what a name expands to. A back reference (S_, T_) may repeat all that came before
+/// it, a pack expansion (Dp) what follows for each part of what came before.
+double expansion_bound(std::string_view rest) {
+  double size = 0, times = 1;
+  while (!rest.empty()) {
+    if (const auto identifier = cut_identifier(rest)) {
+      size += static_cast<double>(identifier->size()) * times;
+      continue;
+    }
+    const char next = rest.size() > 1 ? rest[1] : '\0';
+    const bool is_number = next == '_' || (next >= '0' && next <= '9');
+    if (rest[0] == 'S' && (is_number || (next >= 'A' && next <= 'Z'))) size *= 2;
+    if (rest[0] == 'T' && is_number) size *= 2;
+    if (rest[0] == 'D' && next == 'p') times *= 1 + size / 16;
+    const bool is_library_type = rest[0] == 'S' && next >= 'a' && next <= 'z';
+    size += (is_library_type ? 80 : 4) * times;  // abbreviations spelled out
+    rest.remove_prefix(1);
+  }
+  return size;
+}
+
+}  // namespace
+
+std::optional<std::string> plain_function_name(std::string_view mangled) {
+  if (!mangled.starts_with("_Z")) return std::nullopt;
+  std::string_view rest = mangled.substr(2);
+  const bool is_nested = rest.starts_with('N');
+  if (is_nested) rest.remove_prefix(1);
+  while (is_nested && !rest.empty() && std::string_view("KVROr").find(rest[0]) != rest.npos)
+    rest.remove_prefix(1);
+  std::string out;
+  do {
+    const auto identifier = cut_identifier(rest);
+    if (!identifier || identifier->starts_with("_GLOBAL_")) return std::nullopt;
+    out += (out.empty() ? "" : "::") + std::string(*identifier);
+  } while (is_nested && !rest.empty() && rest[0] != 'E');
+  if (is_nested) {
+    if (rest.empty()) return std::nullopt;
+    rest.remove_prefix(1);
+  }
+  // Template arguments, ABI tags; without parameters it is a variable.
+  if (rest.empty() || rest[0] == 'I' || rest[0] == 'B' || rest[0] == '.') return std::nullopt;
+  return out;
+}
+
+std::string demangle(const std::string& mangled, std::size_t bytes_max) {
+  if (!mangled.starts_with("_Z") || mangled.size() > kDemangleBytesMax ||
+      expansion_bound(std::string_view(mangled).substr(2)) > static_cast<double>(bytes_max))
+    return mangled;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);

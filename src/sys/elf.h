@@ -31,9 +31,15 @@ struct UsdtProbe {
 };
 
 /// One x86-64 ELF file, read through elfutils. The file is hostile: bad headers are errors, counts
-/// are capped (4 M symbols). Keeps the file open. Not shared between threads.
+/// are capped. Keeps the file open. Not shared between threads.
 class ElfFile {
  public:
+  struct Limits {
+    std::size_t symbols{std::size_t{4} << 20};
+    std::size_t name_bytes{std::size_t{1} << 30};  // of all symbols together
+  };
+  [[nodiscard]] static Result<std::unique_ptr<ElfFile>> open(const std::string& path,
+                                                             const Limits& limits);
   [[nodiscard]] static Result<std::unique_ptr<ElfFile>> open(const std::string& path);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
@@ -45,6 +51,8 @@ class ElfFile {
   /// Functions and objects of .dynsym, then of .symtab those not seen yet; in order of address,
   /// then name.
   [[nodiscard]] const std::vector<Symbol>& symbols();
+  /// True if symbols() left some out for the limits.
+  [[nodiscard]] bool is_cut() const;
   /// First symbol of that (mangled) name, or null. Valid as long as this file.
   [[nodiscard]] const Symbol* find_symbol(std::string_view name);
   [[nodiscard]] std::vector<UsdtProbe> usdt_probes();
@@ -74,8 +82,15 @@ class ElfFile {
 };
 
 /// "c10d::ProcessGroupGloo::nextTag()" for "_ZN4c10d16ProcessGroupGloo7nextTagEv"; `mangled` itself
-/// if it is not C++.
-[[nodiscard]] std::string demangle(const std::string& mangled);
+/// if it is not C++, or refers back to itself so often that its text might be longer than
+/// `bytes_max`.
+[[nodiscard]] std::string demangle(const std::string& mangled,
+                                   std::size_t bytes_max = std::size_t{256} << 20);
+
+/// "c10d::ProcessGroupGloo::nextTag" for the same, without demangling: of functions whose name is
+/// one of plain identifiers in plain scopes. Nothing for others (templates, operators,
+/// abbreviations of the C++ ABI).
+[[nodiscard]] std::optional<std::string> plain_function_name(std::string_view mangled);
 
 /// Load bias of a file in a process: what to add to the file's virtual addresses. `mappings`: those
 /// of this one file. 0 for a file that is not position independent; nothing if no mapping fits a

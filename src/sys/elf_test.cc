@@ -437,5 +437,36 @@ TEST(Demangle, LeavesOtherNamesAlone) {
   EXPECT_EQ(demangle(longest), longest);
 }
 
+// Each parameter names a template of the one before it, twice: the text doubles every time.
+TEST(Demangle, LeavesNamesAloneThatWouldBecomeEndless) {
+  std::string bomb = "_Z8autograd1AIiiE";
+  for (const char* const reference :
+       {"_",  "0_", "1_", "2_", "3_", "4_", "5_", "6_", "7_", "8_", "9_", "A_", "B_", "C_", "D_",
+        "E_", "F_", "G_", "H_", "I_", "J_", "K_", "L_", "M_", "N_", "O_", "P_", "Q_", "R_", "S_"})
+    bomb += std::string("S_IS") + reference + "S" + reference + "E";
+  EXPECT_EQ(demangle(bomb), bomb);
+  const std::string harmless =
+      "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_"
+      "EEbbbS8_";
+  EXPECT_THAT(demangle(harmless), testing::StartsWith("torch::autograd::Engine::execute("));
+  EXPECT_EQ(demangle(harmless, 100), harmless);
+}
+
+TEST(PlainFunctionName, IsWhatDemanglingSaysWithoutParameters) {
+  for (const char* const name :
+       {"_ZN4c10d16ProcessGroupGloo7nextTagEv", "_Z3fooi", "_ZNK2at6Tensor3addERKS0_",
+        "_ZN4gloo9allreduceERNS_16AllreduceOptionsE", "_ZNVKR1a1bEv", "_ZN1a2__Ev",
+        "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EEbb"}) {
+    const auto plain = plain_function_name(name);
+    ASSERT_TRUE(plain.has_value()) << name;
+    EXPECT_THAT(demangle(name), testing::StartsWith(*plain + "(")) << name;
+  }
+  for (const char* const name :
+       {"malloc", "_ZN1a1bIiEEvT_", "_ZN1aC1Ev", "_ZN1aplEi", "_ZNSt6vectorIiE3endEv", "_Z1fIiEvT_",
+        "_ZN12_GLOBAL__N_11fEv", "_ZN1a1bB5cxx11Ev", "_ZTV1a", "_Z", "_ZN", "_ZN1a", "_ZN9aE",
+        "_Z999999999999999999999a", "_ZN1a1bE", "_Z0v"})
+    EXPECT_FALSE(plain_function_name(name).has_value()) << name;
+}
+
 }  // namespace
 }  // namespace kansoku::sys

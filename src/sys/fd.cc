@@ -19,6 +19,18 @@ Result<Fd> Fd::open_read(const std::string& path) {
   return Fd(raw);
 }
 
+Result<Fd> Fd::open_regular(const std::string& untrusted_path) {
+  const int raw = ::open(untrusted_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (raw < 0) return errno_error(errno, "open", untrusted_path);
+  Fd fd(raw);
+  struct stat info {};
+  if (::fstat(raw, &info) != 0) return errno_error(errno, "stat", untrusted_path);
+  if (!S_ISREG(info.st_mode)) {
+    return Error{Code::kUnsupported, fmt::format("open {}: not a regular file", untrusted_path)};
+  }
+  return fd;
+}
+
 Fd::~Fd() {
   if (raw_ >= 0) ::close(raw_);
 }
@@ -59,7 +71,8 @@ MappedFile::~MappedFile() {
 }
 
 Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Options options) {
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (options.overwrite ? O_TRUNC : O_EXCL);
+  const int fresh = options.append ? 0 : options.overwrite ? O_TRUNC : O_EXCL;
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | fresh;
   const int raw = ::open(path.c_str(), flags, 0600);
   if (raw < 0 && errno == EEXIST) {
     return Error{Code::kUnsupported, fmt::format("create {}: the file exists", path),
@@ -71,27 +84,31 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
   // A device or a pipe keeps its mode: it is everybody's.
   struct stat status {};
   if (::fstat(raw, &status) != 0) return errno_error(errno, "stat", path);
-  if (S_ISREG(status.st_mode) && ::fchmod(raw, 0600) != 0 && errno != EPERM)
+  const bool is_regular = S_ISREG(status.st_mode);
+  if (is_regular && ::fchmod(raw, 0600) != 0 && errno != EPERM)
     return errno_error(errno, "set mode of", path);
-  return std::unique_ptr<FileSink>(new FileSink(std::move(fd), path, options));
+  const std::uint64_t offset =
+      is_regular && options.append ? static_cast<std::uint64_t>(status.st_size) : 0;
+  return std::unique_ptr<FileSink>(new FileSink(std::move(fd), path, options, offset, is_regular));
 }
 
 Result<void> FileSink::append(ByteSpan bytes) {
-  if (bytes.size() > options_.bytes_max - offset_) {
+  if (offset_ > options_.bytes_max || bytes.size() > options_.bytes_max - offset_) {
     return Error{Code::kLimit,
                  fmt::format("write {}: size limit of {} bytes reached", path_, options_.bytes_max),
                  "raise --max-size"};
   }
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t put = ::pwrite(fd_.raw(), bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(offset_ + done));
+    const ssize_t put = is_regular_ ? ::pwrite(fd_.raw(), bytes.data() + done, bytes.size() - done,
+                                               static_cast<off_t>(offset_ + done))
+                                    : ::write(fd_.raw(), bytes.data() + done, bytes.size() - done);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       const Error error = errno_error(errno, "write", path_);
       // Cutting the torn packet off keeps the file so far decodable; if even that fails, readers
       // see a torn tail.
-      if (::ftruncate(fd_.raw(), static_cast<off_t>(offset_)) != 0) return error;
+      if (is_regular_ && ::ftruncate(fd_.raw(), static_cast<off_t>(offset_)) != 0) return error;
       return error;
     }
     done += static_cast<std::size_t>(put);

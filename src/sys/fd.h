@@ -20,6 +20,9 @@ class Fd {
   /// Takes over `raw` (>= 0), a descriptor that somebody else opened.
   [[nodiscard]] static Fd adopt(int raw) { return Fd(raw); }
   [[nodiscard]] static Result<Fd> open_read(const std::string& path);
+  /// Of a path that others control: never waits (a FIFO, a terminal); kUnsupported if it is no
+  /// regular file.
+  [[nodiscard]] static Result<Fd> open_regular(const std::string& untrusted_path);
 
   Fd(Fd&& o) noexcept : raw_(std::exchange(o.raw_, -1)) {}
   Fd& operator=(Fd&& o) noexcept {
@@ -69,13 +72,14 @@ class MappedFile {
   std::size_t bytes_{0};
 };
 
-/// Appends to a file of mode 0600. A failed append cuts the file back to its last whole append, so
-/// what was written before stays readable.
+/// Appends to a file of mode 0600, a pipe or a device. A failed append cuts a file back to its last
+/// whole append, so what was written before stays readable.
 class FileSink final : public ByteSink {
  public:
   struct Options {
     bool overwrite{false};                // false: kUnsupported if the file exists
     std::uint64_t bytes_max{UINT64_MAX};  // an append beyond it fails with kLimit
+    bool append{false};                   // goes on behind what is there
   };
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> create(const std::string& path,
                                                                 Options options);
@@ -85,12 +89,17 @@ class FileSink final : public ByteSink {
   [[nodiscard]] std::uint64_t bytes_written() const { return offset_; }
 
  private:
-  FileSink(Fd fd, std::string path, Options options)
-      : fd_(std::move(fd)), path_(std::move(path)), options_(options) {}
+  FileSink(Fd fd, std::string path, Options options, std::uint64_t offset, bool is_regular)
+      : fd_(std::move(fd)),
+        path_(std::move(path)),
+        options_(options),
+        offset_(offset),
+        is_regular_(is_regular) {}
   Fd fd_;
   std::string path_;
   Options options_;
   std::uint64_t offset_{0};
+  bool is_regular_{true};  // false: a pipe or a device, which has no offsets
 };
 
 /// Writes a whole file of mode 0600, replacing what was there in one step (temporary file and

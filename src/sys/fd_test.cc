@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/fd.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -45,6 +47,32 @@ TEST_F(WriteFile, FollowsALink) {
   ASSERT_TRUE(write_file(folder_ + "link", "through"));
   EXPECT_TRUE(S_ISLNK(status("link").st_mode));
   EXPECT_EQ(read_file(folder_ + "file", 100).value(), "through");
+}
+
+TEST_F(WriteFile, AppendingGoesOnWhereTheFileEnds) {
+  for (const char* const part : {"one ", "two"}) {
+    auto sink = FileSink::create(folder_ + "file", {.append = true});
+    ASSERT_TRUE(sink.has_value());
+    ASSERT_TRUE((*sink)->append(as_bytes(std::string(part))).has_value());
+  }
+  EXPECT_EQ(read_file(folder_ + "file", 100).value(), "one two");
+}
+
+TEST_F(WriteFile, APipeIsWrittenTo) {
+  ASSERT_EQ(::mkfifo((folder_ + "link").c_str(), 0600), 0);
+  const int reader = ::open((folder_ + "link").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  {
+    auto sink = FileSink::create(folder_ + "link", {.append = true});
+    ASSERT_TRUE(sink.has_value()) << sink.error().what;
+    ASSERT_TRUE((*sink)->append(as_bytes(std::string("one "))).has_value());
+    ASSERT_TRUE((*sink)->append(as_bytes(std::string("two"))).has_value());
+  }
+  std::array<char, 16> text{};
+  EXPECT_EQ(::read(reader, text.data(), text.size()), 7);
+  EXPECT_STREQ(text.data(), "one two");
+  ::close(reader);
+  EXPECT_EQ(Fd::open_regular(folder_ + "link").error().code, Code::kUnsupported);
 }
 
 // Once renamed over: as root, `-o /dev/full` took the machine's device away.

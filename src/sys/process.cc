@@ -2,6 +2,7 @@
 #include "sys/process.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,6 +106,13 @@ Result<std::string> own_path() {
   const ssize_t bytes = ::readlink("/proc/self/exe", buffer.data(), buffer.size());
   if (bytes < 0) return errno_error(errno, "read link", "/proc/self/exe");
   return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 std::string host_name() {

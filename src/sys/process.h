@@ -47,6 +47,9 @@ class Child {
 /// Absolute path of the running program.
 [[nodiscard]] Result<std::string> own_path();
 
+/// Lets this process open as many files as it may: the soft limit becomes the hard one.
+void raise_descriptor_limit();
+
 /// The name of this host; empty if the kernel does not tell.
 [[nodiscard]] std::string host_name();
 

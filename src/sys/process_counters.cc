@@ -74,7 +74,9 @@ Result<ProcessSampler> ProcessSampler::open(std::int32_t pid, const Options& opt
   files->tick_ns = 1'000'000'000 / ticks_a_second();
   files->page_bytes = sys::page_bytes();
   TRY(files->stat, KeptFile::open("stat", at.raw()));
-  if (auto io = KeptFile::open("io", at.raw())) files->io = std::move(*io);
+  if (options.reads_storage) {
+    if (auto opened = KeptFile::open("io", at.raw())) files->io = std::move(*opened);
+  }
   if (options.main_schedule) {
     if (auto opened = KeptFile::open("schedstat", at.raw())) files->schedstat = std::move(*opened);
   }

@@ -39,6 +39,7 @@ class ProcessSampler {
   struct Options {
     std::string proc_root{"/proc"};
     bool main_schedule{false};  // reads schedstat as well
+    bool reads_storage{true};   // and io
   };
   /// kNotFound if there is no such process.
   [[nodiscard]] static Result<ProcessSampler> open(std::int32_t pid, const Options& options);

@@ -2,6 +2,7 @@
 #include "sys/procfs.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -181,6 +182,15 @@ Result<std::map<std::string, std::string>> Procfs::environ(std::int32_t pid) con
     variables.emplace(item.substr(0, equals), item.substr(equals + 1));  // getenv takes the first
   }
   return variables;
+}
+
+Procfs::Owner Procfs::owner(std::int32_t pid) const {
+  Owner out;
+  struct stat info {};
+  if (::stat(fmt::format("{}/{}", root_, pid).c_str(), &info) == 0) out.user = info.st_uid;
+  if (::stat(fmt::format("{}/{}/ns/net", root_, pid).c_str(), &info) == 0)
+    out.network = info.st_ino;
+  return out;
 }
 
 std::string Procfs::through_root(std::int32_t pid, std::string_view path) const {

@@ -56,6 +56,12 @@ class Procfs {
   [[nodiscard]] Result<ProcStat> thread_stat(std::int32_t pid, std::int32_t tid) const;
   [[nodiscard]] Result<std::vector<std::string>> cmdline(std::int32_t pid) const;
   [[nodiscard]] Result<std::map<std::string, std::string>> environ(std::int32_t pid) const;
+  /// Who runs a process, and where. Zeros where that may not be read.
+  struct Owner {
+    std::uint32_t user{0};     // effective user id
+    std::uint64_t network{0};  // inode of its network namespace
+  };
+  [[nodiscard]] Owner owner(std::int32_t pid) const;
   /// `path` of a mapping seen from here, through the target's root:
   /// "/proc/PID/root/usr/lib/libx.so".
   [[nodiscard]] std::string through_root(std::int32_t pid, std::string_view path) const;

@@ -15,7 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RELAY, LAUNCH = os.path.join(HERE, "relay.py"), os.path.join(HERE, "launch.py")
-REMOVE_TRIES = 100  # of 50 ms: the last process of a control group needs a moment to be gone
+REMOVE_TRIES = 400  # of 50 ms: a data-loader worker takes seconds to see that its rank is gone
 
 
 class Impossible(Exception):

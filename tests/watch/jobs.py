@@ -21,6 +21,7 @@ START_S = 90  # the longest time from the start to the first steps of all ranks
 LINK, RELAYED, HOME = "10.97.0", "10.98.0", "10.99.0"  # addresses of the veth ends, of the relay's devices, and of the hosts
 MTU = 60000  # few large packets: the relay shares the processors with the job
 MIB = 1 << 20
+JOB_NUMBERS = itertools.count()  # the groups of the job before may still be ending
 
 
 def cores():
@@ -93,7 +94,7 @@ class Job:
         self.process, self.ranks, self.workers = None, [], []
         self.cores = [cores()[rank % 2] for rank in range(world)]
         self.hosts = TwoHosts(guard)
-        mark = f"kansoku-watch-{os.getpid()}"
+        mark = f"kansoku-watch-{os.getpid()}-{next(JOB_NUMBERS)}"
         self.groups = {controller: [ControlGroup(controller, guard, f"{mark}-r{rank}") for rank in range(world)]
                        for controller in self.CONTROLLERS}
         # For data-loader workers alone, below the group of their rank.

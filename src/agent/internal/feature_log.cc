@@ -2,6 +2,7 @@
 #include "agent/internal/feature_log.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <iterator>
@@ -21,15 +22,30 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+/// Up to `bytes` of a regular file; "" if there is none, or a pipe.
+std::string begin_of(const std::string& path, std::size_t bytes) {
+  const auto fd = sys::Fd::open_regular(path);
+  if (!fd) return {};
+  std::string out(bytes, '\0');
+  const ssize_t got = ::pread(fd->raw(), out.data(), bytes, 0);
+  out.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return out;
+}
+
 }  // namespace
 
-Result<FeatureLog> FeatureLog::create(const std::string& path) {
-  TRY(auto sink, sys::FileSink::create(path, {.overwrite = true}));
+Result<FeatureLog> FeatureLog::open(const std::string& path) {
   std::string header = "time_s,job,rank,pid";
   for (const detect::Feature& feature : detect::known_features())
     header += fmt::format(",{}", feature.name);
   header += '\n';
-  TRY_VOID(sink->append(as_bytes(header)));
+  const std::string begin = begin_of(path, header.size());
+  if (!begin.empty() && begin != header) {
+    return Error{Code::kUnsupported, fmt::format("append to {}: it has other columns", path),
+                 "name another file: this one is no feature table, or another version's"};
+  }
+  TRY(auto sink, sys::FileSink::create(path, {.append = true}));
+  if (begin.empty()) TRY_VOID(sink->append(as_bytes(header)));
   return FeatureLog(std::move(sink));
 }
 

@@ -13,10 +13,11 @@
 namespace kansoku::agent {
 
 /// Feature rows as CSV: time_s, job, rank, pid, then one column a feature; an empty field is a
-/// missing value. What `kansoku detect` reads.
+/// missing value. What `kansoku detect` reads. Goes on behind what an earlier agent has written.
 class FeatureLog {
  public:
-  [[nodiscard]] static Result<FeatureLog> create(const std::string& path);
+  /// kUnsupported if the file has other columns.
+  [[nodiscard]] static Result<FeatureLog> open(const std::string& path);
   /// Appends the rows of one window, which ended at `wall_ns`.
   [[nodiscard]] Result<void> append(std::int64_t wall_ns, const std::vector<FeatureRow>& rows);
 

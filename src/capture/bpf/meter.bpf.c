@@ -74,6 +74,7 @@ struct {
 #define PROBE_STOPS 1
 #define SIGNAL_CONT 18 /* then SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU */
 #define SIGNAL_TTOU 22
+#define TRACE_SIGNAL_DELIVERED 0
 
 // Open calls of threads where no session keeps them; the oldest give way.
 struct open_key {
@@ -234,13 +235,15 @@ struct python_text {
   __u64 wide;
   char text[8];
 };
+#define PYTHON_TEXT 0xa0 /* ready, compact: of any characters */
 #define PYTHON_ASCII \
   0xe4 /* ready, ascii, compact, one byte a character; below: how it is interned */
 
 static __always_inline __u32 scope_class(__u64 object) {
   struct python_text text = {};
   if (bpf_probe_read_user(&text, sizeof(text), (void*)object)) return 0;
-  if ((text.state & 0xfc) != PYTHON_ASCII || text.length < 8) return 0;
+  if ((text.state & PYTHON_TEXT) != PYTHON_TEXT) return 0;
+  if ((text.state & 0xfc) != PYTHON_ASCII || text.length < 8) return 3;
   __u64 head = *(__u64*)text.text;
   if (head == 0x746172656d756e65ULL) return 1; /* "enumerat(e(DataLoader)...": its next() */
   if (head == 0x657a696d6974704fULL) return 2; /* "Optimize(r.step#..." */
@@ -379,11 +382,12 @@ int meter_exit(__u64* ctx) {
 }
 
 // Index 1 of the probes is being stopped by a signal: a call that SIGSTOP or one of its kind begins
-// and SIGCONT ends, whoever sends them.
+// and SIGCONT ends, whoever sends them. One that the process ignores does not stop it.
 SEC("tp_btf/signal_generate")
 int meter_signal(__u64* ctx) {
-  int number = (int)ctx[0];
+  int number = (int)ctx[0], result = (int)ctx[4];
   if (number < SIGNAL_CONT || number > SIGNAL_TTOU) return 0;
+  if (number != SIGNAL_CONT && result != TRACE_SIGNAL_DELIVERED) return 0;
   struct task_struct* task = (struct task_struct*)ctx[2];
   __u32 tgid = task->tgid;
   if (!is_observed(tgid)) return 0;

@@ -2,15 +2,23 @@
 #include "capture/internal/meter_attacher.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 #include "sys/elf.h"
 
 namespace kansoku::capture {
 namespace {
 
-constexpr std::size_t kProblemsMax = 200, kRefusedMax = 65536;
+constexpr std::size_t kProblemsMax = 200, kFilesMax = 512, kNamesMax = 4096;
+// libtorch has some 30,000 functions; whoever maps a file of that name may bring any number.
+constexpr sys::ElfFile::Limits kElfLimits{.symbols = 1U << 19U, .name_bytes = 64U << 20U};
+constexpr long kOverlayMagic = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC
+constexpr std::uint64_t kInodeOfLayer = (std::uint64_t{1} << 52) - 1;
 
 constexpr std::string_view kDeleted = " (deleted)";
 
@@ -56,6 +64,7 @@ void MeterAttacher::read_entries(const Pack& pack) {
 }
 
 void MeterAttacher::problem(std::string line) {
+  if (std::find(problems_.begin(), problems_.end(), line) != problems_.end()) return;
   ++failed_;
   if (problems_.size() >= kProblemsMax) return;
   if (log_) log_(line);
@@ -111,7 +120,10 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
 void MeterAttacher::add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out) {
   if (probe.end_offset == 0) return;  // without an end there is nothing to total
   const auto index = take_indexes(entry, false);
-  if (!index) return;
+  if (!index) {
+    problem(fmt::format("{}: more than {} probes", entries_[entry].name, bpf::Meter::kProbesMax));
+    return;
+  }
   out.indexes.push_back(*index);
   out.entry_only.push_back(
       {probe.begin_offset, probe.begin_semaphore, *index | WIRE_COOKIE_INSTANT});
@@ -132,40 +144,81 @@ void MeterAttacher::attach(const File& file, Attached& attached) {
   }
 }
 
-void MeterAttacher::add_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key) {
-  const std::string library = library_name(mapping.path);
-  const auto is_wanted = [&](const Entry& entry) {
+bool MeterAttacher::is_wanted(const std::string& library) {
+  if (const auto known = wanted_.find(library); known != wanted_.end()) return known->second;
+  if (wanted_.size() >= kNamesMax) wanted_.clear();
+  const bool is_wanted = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return any_glob_match(
         entry.functions != nullptr ? entry.functions->library : entry.usdt->library, library);
-  };
-  if (std::none_of(entries_.begin(), entries_.end(), is_wanted)) {
-    if (refused_.size() < kRefusedMax) refused_.insert(key);
-    return;
-  }
-  File file;
+  });
+  wanted_.emplace(library, is_wanted);
+  return is_wanted;
+}
+
+Result<sys::Fd> MeterAttacher::open_mapped(std::int32_t pid, const sys::Mapping& mapping) const {
   // A file that was replaced under a running process is still there, behind its mapping.
-  auto fd = sys::Fd::open_read(is_deleted(mapping.path)
+  return sys::Fd::open_regular(is_deleted(mapping.path)
                                    ? fmt::format("{}/{}/map_files/{:x}-{:x}", procfs_.root(), pid,
                                                  mapping.begin, mapping.end)
                                    : procfs_.through_root(pid, mapping.path));
-  if (fd) {
-    file.fd = std::move(fd).value();
-    file.path = fmt::format("/proc/self/fd/{}", file.fd.raw());
+}
+
+void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
+                               const std::string& library) {
+  MappedKey key{mapping.device_major, mapping.device_minor, mapping.inode, 0};
+  const auto refuse = [&](const Error& error) {
+    problem(fmt::format("meter {}: {}", mapping.path, error.what));
+    // What may be better next time (it is gone already, too many files are open) is tried again.
+    if (error.code == Code::kCorrupt || error.code == Code::kUnsupported)
+      mapped_[key].users.insert(pid);
+  };
+  auto fd = open_mapped(pid, mapping);
+  if (!fd) return refuse(fd.error());
+  struct stat info {};
+  struct statfs system {};
+  if (::fstat(fd->raw(), &info) != 0 || ::fstatfs(fd->raw(), &system) != 0)
+    return refuse(errno_error(errno, "stat", mapping.path));
+  // Another file may lie under the name meanwhile: it is not to stand for the one that others map.
+  if (info.st_ino != mapping.inode) std::get<3>(key) = pid;
+  FileIdentity identity{.device = info.st_dev, .inode = info.st_ino};
+  if (system.f_type == kOverlayMagic) {
+    // Its inode numbers are those of the layer below, with the number of the layer in front.
+    const auto nanoseconds = [](const timespec& time) {
+      return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+    };
+    identity = {.device = 0,
+                .inode = info.st_ino & kInodeOfLayer,
+                .bytes = info.st_size,
+                .modified_ns = nanoseconds(info.st_mtim),
+                .changed_ns = nanoseconds(info.st_ctim)};
   }
-  Result<std::unique_ptr<sys::ElfFile>> elf =
-      fd ? sys::ElfFile::open(file.path) : std::move(fd).error();
-  if (!elf) {
-    problem(fmt::format("meter {}: {}", mapping.path, elf.error().what));
-    if (refused_.size() < kRefusedMax) refused_.insert(key);
-    return;
+  if (!files_.contains(identity)) {
+    if (const auto added = add_file(identity, std::move(*fd), library); !added)
+      return refuse(added.error());
+    if (log_ && !files_.at(identity).attached.empty())
+      log_(fmt::format("metering {} of {}", library, pid));
   }
+  ++files_.at(identity).mapped_count;
+  mapped_[key] = {identity, {pid}};
+}
+
+Result<void> MeterAttacher::add_file(const FileIdentity& identity, sys::Fd fd,
+                                     const std::string& library) {
+  if (files_.size() >= kFilesMax)
+    return Error{Code::kLimit, fmt::format("more than {} library files", kFilesMax)};
+  File file;
+  file.fd = std::move(fd);
+  file.path = fmt::format("/proc/self/fd/{}", file.fd.raw());
+  TRY(const auto elf, sys::ElfFile::open(file.path, kElfLimits));
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (!is_wanted(entry)) continue;
+    const std::string& globs =
+        entry.functions != nullptr ? entry.functions->library : entry.usdt->library;
+    if (!any_glob_match(globs, library)) continue;
     Pack one;  // this entry alone
     if (entry.functions != nullptr) one.functions.push_back(*entry.functions);
     if (entry.usdt != nullptr) one.usdt.push_back(*entry.usdt);
-    const Resolution found = resolve_pack(one, **elf, library);
+    const Resolution found = resolve_pack(one, *elf, library);
     Attached attached{.entry = i};
     for (const ResolvedProbe& probe : found.probes)
       add_function(probe, i, attached);
@@ -176,32 +229,47 @@ void MeterAttacher::add_file(std::int32_t pid, const sys::Mapping& mapping, cons
     probe_count_ += attached.indexes.size();
     file.attached.push_back(std::move(attached));
   }
-  if (log_) log_(fmt::format("metering {} of {}", library, pid));
-  file.users.insert(pid);
-  files_.emplace(key, std::move(file));
+  if (elf->is_cut())
+    problem(fmt::format("meter {}: more than {} symbols; the rest was not looked at", library,
+                        kElfLimits.symbols));
+  if (file.attached.empty()) file.fd = sys::Fd();
+  files_.emplace(identity, std::move(file));
+  return {};
 }
 
 void MeterAttacher::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
-  std::set<FileKey> mapped;
+  std::set<MappedKey> here;
   for (const sys::Mapping& mapping : mappings) {
     if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
       continue;
-    const FileKey key(mapping.device_major, mapping.device_minor, mapping.inode);
-    if (!mapped.insert(key).second || refused_.contains(key)) continue;
-    if (const auto known = files_.find(key); known != files_.end()) {
+    const MappedKey key(mapping.device_major, mapping.device_minor, mapping.inode, 0);
+    if (!here.insert(key).second) continue;
+    const std::string library = library_name(mapping.path);
+    if (!is_wanted(library)) continue;
+    const MappedKey own(mapping.device_major, mapping.device_minor, mapping.inode, pid);
+    auto known = mapped_.find(key);
+    if (known == mapped_.end()) known = mapped_.find(own);
+    if (known != mapped_.end()) {
       known->second.users.insert(pid);
     } else {
-      add_file(pid, mapping, key);
+      add_mapped(pid, mapping, library);
     }
   }
-  for (auto file = files_.begin(); file != files_.end();) {
-    const auto here = file++;
-    if (!mapped.contains(here->first)) drop_user(here, pid);
+  for (auto mapped = mapped_.begin(); mapped != mapped_.end();) {
+    const auto next = mapped++;
+    MappedKey key = next->first;
+    std::get<3>(key) = 0;
+    if (!here.contains(key)) drop_user(next, pid);
   }
 }
 
-void MeterAttacher::drop_user(std::map<FileKey, File>::iterator file, std::int32_t pid) {
-  if (file->second.users.erase(pid) == 0 || !file->second.users.empty()) return;
+void MeterAttacher::drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid) {
+  if (mapped->second.users.erase(pid) == 0 || !mapped->second.users.empty()) return;
+  const auto identity = mapped->second.file;
+  mapped_.erase(mapped);
+  if (!identity) return;
+  const auto file = files_.find(*identity);
+  if (--file->second.mapped_count > 0) return;
   for (const Attached& attached : file->second.attached) {
     for (const bpf::Meter::Handle handle : attached.handles)
       meter_.detach(handle);
@@ -213,9 +281,9 @@ void MeterAttacher::drop_user(std::map<FileKey, File>::iterator file, std::int32
 }
 
 void MeterAttacher::forget_process(std::int32_t pid) {
-  for (auto file = files_.begin(); file != files_.end();) {
-    const auto here = file++;
-    drop_user(here, pid);
+  for (auto mapped = mapped_.begin(); mapped != mapped_.end();) {
+    const auto next = mapped++;
+    drop_user(next, pid);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,11 +24,10 @@ namespace kansoku::capture {
 
 /// Attaches the metered probes of packs to library files: one link for each entry of a pack and
 /// file, so that a costly entry can be taken off alone. A file's links go when the last process
-/// that maps it goes. Single-threaded.
+/// that maps it goes. Files are others': they are opened without waiting, read within bounds, and
+/// what cannot be opened now is tried again. Single-threaded.
 class MeterAttacher {
  public:
-  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
-
   /// Borrows everything; `packs` must not move while this lives.
   MeterAttacher(bpf::Meter& meter, const sys::Procfs& procfs, const std::vector<Pack>& packs,
                 std::function<void(const std::string&)> log);
@@ -48,6 +48,10 @@ class MeterAttacher {
   void set_entry_enabled(std::size_t entry, bool enabled);
   [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
     return entries_.at(entry).enabled;
+  }
+  /// Whether calls of this probe are counted at present.
+  [[nodiscard]] bool is_probe_on(std::uint32_t probe) const {
+    return probe < bpf::Meter::kFirstProbe || (enabled_ && entries_.at(entry_of(probe)).enabled);
   }
   /// All probes at once, whatever the entries say.
   void set_enabled(bool enabled);
@@ -72,19 +76,37 @@ class MeterAttacher {
     std::vector<bpf::Meter::Handle> handles{};  // empty: taken off
     std::vector<std::uint32_t> indexes{};
   };
+  /// Which file it is, whatever it is called and wherever it is mounted.
+  struct FileIdentity {
+    std::uint64_t device{0}, inode{0};
+    // Of files of overlay file systems, whose device is another one in each container.
+    std::int64_t bytes{0}, modified_ns{0}, changed_ns{0};
+    auto operator<=>(const FileIdentity&) const = default;
+  };
   struct File {
     sys::Fd fd;        // keeps what was mapped, whatever happens to its name and to its first user
     std::string path;  // "/proc/self/fd/N"
-    std::set<std::int32_t> users;
     std::vector<Attached> attached;
+    std::size_t mapped_count{0};
+  };
+  /// What mappings call a file: device, inode; and the process, if what was opened under the name
+  /// is not surely what it has mapped.
+  using MappedKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int32_t>;
+  struct Mapped {
+    std::optional<FileIdentity> file;  // nothing: it is no library that can be metered
+    std::set<std::int32_t> users;
   };
 
   void read_entries(const Pack& pack);
-  void add_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key);
+  [[nodiscard]] bool is_wanted(const std::string& library);
+  [[nodiscard]] Result<sys::Fd> open_mapped(std::int32_t pid, const sys::Mapping& mapping) const;
+  void add_mapped(std::int32_t pid, const sys::Mapping& mapping, const std::string& library);
+  [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
+                                      const std::string& library);
   void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
   void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
   void attach(const File& file, Attached& attached);
-  void drop_user(std::map<FileKey, File>::iterator file, std::int32_t pid);
+  void drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid);
   [[nodiscard]] std::optional<std::uint32_t> take_indexes(std::size_t entry, bool two);
   void problem(std::string line);
 
@@ -98,9 +120,10 @@ class MeterAttacher {
   const sys::Procfs& procfs_;
   std::function<void(const std::string&)> log_;
   std::vector<Entry> entries_;
-  std::map<FileKey, File> files_;
-  std::set<FileKey> refused_;  // files that no entry wants or that cannot be read; bounded
-  std::vector<Probe> probes_;  // by index
+  std::map<FileIdentity, File> files_;
+  std::map<MappedKey, Mapped> mapped_;  // of processes that live
+  std::map<std::string, bool> wanted_;  // by the name of a library; bounded
+  std::vector<Probe> probes_;           // by index
   std::size_t probe_count_{0};
   bool enabled_{true};
   std::vector<std::string> problems_;

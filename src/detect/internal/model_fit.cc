@@ -21,6 +21,7 @@ constexpr double kOutlier = 8;
 constexpr double kPresentMin = 0.1;
 constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
+constexpr std::size_t kStepsMin = 3;  // one each to fit, to calibrate and to measure
 constexpr double kFitShare = 0.6, kCutShare = 0.8;
 constexpr double kMissedPromise = 1.5;
 constexpr double kCutMin = 4;    // spreads
@@ -318,6 +319,10 @@ void learn_windows(JobModel::Parts& parts, Scorer& scorer, const Cube& cube, Ran
 Result<JobModel> JobModel::fit(const Cube& cube, std::span<const Column> columns,
                                const ModelOptions& options, Key key) {
   const Range steady = steady_steps(cube);
+  if (steady.size() < kStepsMin) {
+    return Error{Code::kLimit, fmt::format("fit job model: {} steps after warm-up, {} are needed",
+                                           steady.size(), kStepsMin)};
+  }
   if (steady.size() * cube.ranks.size() < kRowsMin) {
     return Error{Code::kLimit, fmt::format("fit job model: {} rows after warm-up, {} are needed",
                                            steady.size() * cube.ranks.size(), kRowsMin)};

@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t kSummaryTextBytes = 1024;
 constexpr std::string_view kSchema = "kansoku.watch_incident/1";
 
-/// A time that JSON carries as a string; 0 if it is none.
+/// A time that JSON carries as a string; 0 if it is none, or before 1970.
 std::int64_t time_of(const Json& json, std::string_view key) {
-  return parse_int<std::int64_t>(json.at(key).as_string()).value_or(0);
+  return std::max<std::int64_t>(0, parse_int<std::int64_t>(json.at(key).as_string()).value_or(0));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/text.h"
 #include "store/database.h"
 
 namespace kansoku::store::internal {
@@ -41,17 +42,11 @@ bool is_feature_name(std::string_view name) {
 }
 
 std::string kept_job(std::string_view job) {
-  std::string out(job.substr(0, kJobBytesMax));
-  // Json replaces what is no UTF-8, and its parser gives the text back.
-  const auto clean = Json::parse(Json(out).dump());
-  out = clean ? clean->as_string() : "unknown";
-  std::replace(out.begin(), out.end(), '\0', '?');
-  return out;
+  return printable(job.substr(0, kJobBytesMax));
 }
 
-std::string sql_any(std::string text) {
-  std::replace(text.begin(), text.end(), '\0', '?');
-  return sql_text(text);
+std::string sql_any(std::string_view text) {
+  return sql_text(printable(text));
 }
 
 std::string insert_sql(const IncidentRecord& one) {

@@ -26,7 +26,7 @@ inline constexpr std::string_view kIncidentsSql =
 /// appender takes. Names that differ beyond that are one.
 [[nodiscard]] std::string kept_job(std::string_view job);
 /// Any text as an SQL literal; zero bytes become "?".
-[[nodiscard]] std::string sql_any(std::string text);
+[[nodiscard]] std::string sql_any(std::string_view text);
 [[nodiscard]] std::string insert_sql(const trace::IncidentRecord& one);
 /// The filter as a condition, its count aside.
 [[nodiscard]] std::string where_sql(const IncidentFilter& filter);

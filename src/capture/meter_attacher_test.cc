@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/meter_attacher.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace kansoku::capture {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+std::string libc_path() {
+  Dl_info info{};
+  EXPECT_NE(::dladdr(reinterpret_cast<const void*>(&::qsort), &info), 0);
+  return std::filesystem::canonical(info.dli_fname).string();
+}
+
+class MeterAttacherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "kansoku_attacher_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = std::filesystem::canonical(pattern).string() + "/";
+    auto meter = bpf::Meter::create();
+    if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
+    meter_ = std::move(meter).value();
+    packs_.resize(1);
+    packs_[0].name = "test";
+    FunctionProbes& probes = packs_[0].functions.emplace_back();
+    probes.library = "libx.so*";
+    probes.symbols = {"qsort", "bsearch"};
+    probes.category = "c";
+    probes.metric = "alloc";
+    attacher_ = std::make_unique<MeterAttacher>(*meter_, procfs_, packs_, nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string library(const std::string& name) {
+    std::filesystem::copy_file(libc_path(), folder_ + name);
+    return folder_ + name;
+  }
+  /// As the maps of a process would show `path`.
+  static sys::Mapping mapping_of(const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0);
+    sys::Mapping out;
+    out.begin = 0x1000;
+    out.end = 0x2000;
+    out.inode = info.st_ino;
+    out.device_major = major(info.st_dev);
+    out.device_minor = minor(info.st_dev);
+    out.executable = true;
+    out.path = path;
+    return out;
+  }
+  void map(const std::vector<sys::Mapping>& mappings) {
+    attacher_->set_mappings(::getpid(), mappings);
+  }
+
+  std::string folder_;
+  sys::Procfs procfs_;
+  std::vector<Pack> packs_;
+  std::unique_ptr<bpf::Meter> meter_;
+  std::unique_ptr<MeterAttacher> attacher_;
+};
+
+TEST_F(MeterAttacherTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
+  const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
+  attacher_->set_mappings(1, mapped);
+  attacher_->set_mappings(2, mapped);
+  EXPECT_EQ(attacher_->file_count(), 1U);
+  EXPECT_EQ(attacher_->probe_count(), 2U);
+  const std::size_t links = meter_->link_count();
+  EXPECT_GT(links, 0U);
+  attacher_->forget_process(1);
+  EXPECT_EQ(meter_->link_count(), links);
+  attacher_->set_mappings(2, {});
+  EXPECT_EQ(attacher_->file_count(), 0U);
+  EXPECT_EQ(attacher_->probe_count(), 0U);
+  EXPECT_EQ(meter_->link_count(), 0U);
+}
+
+TEST_F(MeterAttacherTest, WhatCannotBeOpenedNowIsTriedAgain) {
+  const std::string path = library("libx.so.1");
+  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  std::filesystem::rename(path, path + ".away");
+  map(mapped);
+  map(mapped);
+  EXPECT_EQ(attacher_->file_count(), 0U);
+  EXPECT_THAT(attacher_->problems(), SizeIs(1)) << "told once";
+  std::filesystem::rename(path + ".away", path);
+  map(mapped);
+  EXPECT_EQ(attacher_->probe_count(), 2U);
+}
+
+TEST_F(MeterAttacherTest, AFifoInThePlaceOfALibraryHoldsNobodyUp) {
+  const std::string path = library("libx.so.1");
+  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  map(mapped);
+  EXPECT_EQ(attacher_->file_count(), 0U);
+  EXPECT_THAT(attacher_->problems(), ElementsAre(HasSubstr("not a regular file")));
+}
+
+// A process can mount what it likes over the library that it has mapped, in a namespace of its own.
+TEST_F(MeterAttacherTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
+  const std::string real = library("libx.so.1"), junk = folder_ + "libx.so.2";
+  std::ofstream(junk) << "no library";
+  sys::Mapping lie = mapping_of(real);
+  lie.path = junk;
+  attacher_->set_mappings(1, {lie});
+  EXPECT_EQ(attacher_->file_count(), 0U);
+  attacher_->set_mappings(2, {mapping_of(real)});
+  EXPECT_EQ(attacher_->probe_count(), 2U);
+  attacher_->forget_process(1);
+  EXPECT_EQ(attacher_->probe_count(), 2U);
+  attacher_->forget_process(2);
+  EXPECT_EQ(attacher_->probe_count(), 0U);
+}
+
+TEST_F(MeterAttacherTest, AFileThatIsNoLibraryIsRefusedUntilItsUsersAreGone) {
+  const std::string path = folder_ + "libx.so.3";
+  std::ofstream(path) << "no library";
+  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  map(mapped);
+  EXPECT_THAT(attacher_->problems(), SizeIs(1));
+  std::filesystem::copy_file(libc_path(), path, std::filesystem::copy_options::overwrite_existing);
+  map(mapped);
+  EXPECT_EQ(attacher_->file_count(), 0U) << "not read again and again";
+  attacher_->forget_process(::getpid());
+  map(mapped);
+  EXPECT_EQ(attacher_->probe_count(), 2U);
+}
+
+bool mount_overlay(const std::string& lower, const std::string& at) {
+  for (const char* const part : {"-upper", "-work", ""})
+    ::mkdir((at + part).c_str(), 0700);
+  const std::string options =
+      "lowerdir=" + lower + ",upperdir=" + at + "-upper,workdir=" + at + "-work";
+  return ::mount("overlay", at.c_str(), "overlay", 0, options.c_str()) == 0;
+}
+
+bool map_code(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  return fd >= 0 && ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) != MAP_FAILED;
+}
+
+/// A process with `lower` mounted twice, as two containers of one image have it, and the library in
+/// it mapped from both. Writes to `ready` whether that was possible, then waits.
+[[noreturn]] void be_two_containers(const std::string& folder, int ready) {
+  const bool can = ::unshare(CLONE_NEWNS) == 0 &&
+                   ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                   mount_overlay(folder + "image", folder + "a") &&
+                   mount_overlay(folder + "image", folder + "b") &&
+                   map_code(folder + "a/libx.so.1") && map_code(folder + "b/libx.so.1");
+  const char answer = can ? 'y' : 'n';
+  if (::write(ready, &answer, 1) == 1) ::pause();
+  ::_exit(0);
+}
+
+TEST_F(MeterAttacherTest, ContainersOfOneImageShareItsFiles) {
+  std::filesystem::create_directory(folder_ + "image");
+  static_cast<void>(library("image/libx.so.1"));
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) be_two_containers(folder_, ready[1]);
+  ASSERT_GT(child, 0);
+  char answer = 'n';
+  EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+  if (answer == 'y') {
+    const auto mappings = procfs_.maps(child);
+    ASSERT_TRUE(mappings.has_value());
+    std::set<std::uint32_t> devices;
+    for (const sys::Mapping& mapping : *mappings)
+      if (mapping.path.starts_with(folder_)) devices.insert(mapping.device_minor);
+    attacher_->set_mappings(child, *mappings);
+    EXPECT_EQ(attacher_->file_count(), 1U) << "seen on " << devices.size() << " devices";
+    EXPECT_EQ(attacher_->probe_count(), 2U);
+    attacher_->forget_process(child);
+    EXPECT_EQ(attacher_->file_count(), 0U);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  if (answer != 'y') GTEST_SKIP() << "overlay file systems cannot be mounted here";
+}
+
+}  // namespace
+}  // namespace kansoku::capture

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/text.h"
+
+#include <cstddef>
+
+namespace kansoku {
+namespace {
+
+unsigned byte_at(std::string_view text, std::size_t at) {
+  return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+}
+
+bool is_continuation(unsigned byte) {
+  return (byte & 0xc0U) == 0x80U;
+}
+
+/// Bytes of the UTF-8 character that `text` begins with; 0 if it begins with none (RFC 3629).
+std::size_t character_bytes(std::string_view text) {
+  const unsigned first = byte_at(text, 0), second = byte_at(text, 1);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4 || !is_continuation(second)) return 0;
+  if (first < 0xe0) return 2;
+  if (!is_continuation(byte_at(text, 2))) return 0;
+  if (first < 0xf0) {
+    const bool is_overlong = first == 0xe0 && second < 0xa0;
+    const bool is_surrogate = first == 0xed && second > 0x9f;
+    return is_overlong || is_surrogate ? 0 : 3;
+  }
+  if (!is_continuation(byte_at(text, 3))) return 0;
+  const bool is_out_of_range = (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return is_out_of_range ? 0 : 4;
+}
+
+}  // namespace
+
+std::string printable(std::string_view untrusted) {
+  std::string out;
+  out.reserve(untrusted.size());
+  while (!untrusted.empty()) {
+    const std::size_t bytes = character_bytes(untrusted);
+    const unsigned first = byte_at(untrusted, 0);
+    const bool is_control = (bytes == 1 && (first < 0x20 || first == 0x7f)) ||
+                            (bytes == 2 && first == 0xc2 && byte_at(untrusted, 1) < 0xa0);
+    if (bytes == 0 || is_control) {
+      out += '?';
+    } else {
+      out += untrusted.substr(0, bytes);
+    }
+    untrusted.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  return out;
+}
+
+}  // namespace kansoku

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/text.h"
+
+#include <gtest/gtest.h>
+
+namespace kansoku {
+namespace {
+
+TEST(Printable, KeepsWhatCanBeReadAndNothingThatATerminalObeys) {
+  EXPECT_EQ(printable("rank 3, 10.0.0.1:29500"), "rank 3, 10.0.0.1:29500");
+  EXPECT_EQ(printable("\x1b]0;x\a\x1b[2J"), "?]0;x??[2J");
+  EXPECT_EQ(printable("a\nb\x7f"), "a?b?");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m\xc2\xa0"),
+            "?31m\xc2\xa0");  // C1's CSI; a wide blank is none
+}
+
+TEST(Printable, ReplacesBytesThatAreNoUtf8) {
+  EXPECT_EQ(printable("\xd0\xbe\xd0"), "\xd0\xbe?");  // cut inside of a letter
+  EXPECT_EQ(printable("\xe2\x82\xac\xf0\x9f\x98\x80"), "\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("\xc0\xaf"), "??");  // overlong
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "???");
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???");       // half of a surrogate pair
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "????");  // beyond the last code point
+  EXPECT_EQ(printable("\xff"
+                      "a"),
+            "?a");
+}
+
+}  // namespace
+}  // namespace kansoku
