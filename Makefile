@@ -41,7 +41,7 @@ test: deps-test
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	tools/check --fast
-	ctest --test-dir build/release --output-on-failure --no-tests=error
+	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
 
 bench: deps-bench
 	cmake --preset release
