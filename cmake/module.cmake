@@ -34,6 +34,8 @@ function(kansoku_module path)
     target_compile_definitions(${target}_test PRIVATE KANSOKU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_link_libraries(${target}_test PRIVATE ${target} fmt::fmt GTest::gmock GTest::gtest_main)
     set_target_properties(${target}_test PROPERTIES ENABLE_EXPORTS ON)
+    # A fifth less to compile; what is tested is optimised as ever.
+    target_compile_options(${target}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     gtest_discover_tests(${target}_test TEST_PREFIX "${target}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
   endif()
   if(KANSOKU_TESTS)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--no-cache] [FILE...]
+"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--all] [--no-cache] [FILE...]
 
-Every header is included by an otherwise empty C++ file; those of src/wire also by a C file, for the host and for BPF. Passes are
+Every header is included by an otherwise empty C++ file, but for those that their own .cc includes first: the build compiles them alone.
+Those of src/wire are included by a C file too, for the host and for BPF. Passes are
 remembered in build/check/headers.json by the content of the header, of all that it includes from src/, and of the command, so a
 second run is quick. A header that needs a generated one, or a library that is not installed, is skipped with the reason.
 """
@@ -64,6 +65,15 @@ class Tree:
             found = INCLUDE.findall(source_text.strip(text, keep_strings=True))
             self.texts[path] = (hashlib.sha256(text.encode()).digest(), found)
         return self.texts[path]
+
+    def is_first_of_its_source(self, path):
+        """Whether foo.cc begins with foo.h, so that the build tells what foo.h lacks."""
+        source = os.path.join(self.root, path[:-len("h")] + "cc")
+        if not os.path.isfile(source):
+            return False
+        with open(source, encoding="utf-8", errors="replace") as file:
+            first = re.search(r'^[ \t]*#[ \t]*include[ \t]*(\S+)', file.read(), re.MULTILINE)
+        return first is not None and first.group(1) == f'"{path[len("src/"):]}"'
 
     def digest(self, path, command):
         """The hash for the cache, and an include of ours that is nowhere (it is generated) or None."""
@@ -135,6 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
     parser.add_argument("--build", default="build/release", help="build folder with generated headers, below the root [%(default)s]")
+    parser.add_argument("--all", action="store_true", help="also those that their own source includes first")
     parser.add_argument("--no-cache", action="store_true", help="compile every header anew")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("files", nargs="*", metavar="FILE", help="headers, as paths in the tree [all under src/]")
@@ -147,7 +158,8 @@ def main():
     ]
     headers = options.files or [path for path in source_text.tree_files(root) if path.startswith("src/") and path.endswith(".h") and not path.endswith(".bpf.h")]
     tree = Tree(root, options.build)
-    jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)]
+    jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)
+            if options.all or options.files or language is not languages[0] or not tree.is_first_of_its_source(path)]
     cache_path = os.path.join(root, "build", "check", "headers.json")
     cache = {} if options.no_cache else load_cache(cache_path)
     todo = [job for job in jobs if cache.get(job.key) != job.digest]
