@@ -19,6 +19,7 @@ class Check(CheckerTest):
         self.plant("src/third_party.txt", "fmt/: *\n")
         self.plant("src/common/README.md", "# common\n")
         self.plant("src/common/a.h", SPDX + "#pragma once\nint a();\n")
+        self.plant("src/common/alone.h", SPDX + "#pragma once\nint alone();\n")
         self.plant("src/common/a.cc", SPDX + '#include "common/a.h"\n\nint a() {\n  return 1;\n}\n')
         for name in TOOLS:
             with open(os.path.join(ROOT, "tools", name), encoding="utf-8") as file:
@@ -47,7 +48,7 @@ class Check(CheckerTest):
         done = self.check("format", "headers", path="/nowhere")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("clang-format-14 not found", done.stdout)
-        self.assertIn("a.h C++: skipped: c++ not found", done.stdout)
+        self.assertIn("alone.h C++: skipped: c++ not found", done.stdout)
 
     @unittest.skipUnless(shutil.which("clang-format-14"), "needs clang-format-14")
     def test_format(self):
