@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/feature_values.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -156,10 +153,6 @@ std::optional<double> number(std::optional<std::uint64_t> value) {
   return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
 }
 
-std::string own_name(const capture::JobProcess& process) {
-  return fmt::format("{}/{}", process.name, process.pid);
-}
-
 std::optional<double> larger(std::optional<double> a, std::optional<double> b) {
   if (!a || !b) return a ? a : b;
   return std::max(*a, *b);
@@ -171,32 +164,6 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
 }
 
 }  // namespace
-
-std::string JobNames::name_of(const capture::JobProcess& process) {
-  const std::string& told = process.facts.job;
-  if (told.empty()) return own_name(process);
-  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
-                       told.starts_with("::1:") || told.starts_with("[::1]:");
-  const Owner owner(told, process.owner.user, is_here ? process.owner.network : 0);
-  if (const auto known = names_.find(owner); known != names_.end()) {
-    known->second.is_used = true;
-    return known->second.name;
-  }
-  std::string name = told;
-  const auto is_taken = [&] {
-    return std::any_of(names_.begin(), names_.end(),
-                       [&](const auto& one) { return one.second.name == name; });
-  };
-  for (int number = 2; is_taken(); ++number)
-    name = fmt::format("{}#{}", told, number);
-  names_.emplace(owner, Named{name});
-  return name;
-}
-
-void JobNames::end_window() {
-  for (auto one = names_.begin(); one != names_.end();)
-    one = std::exchange(one->second.is_used, false) ? std::next(one) : names_.erase(one);
-}
 
 void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
   std::map<std::pair<std::string, std::int32_t>, FeatureRow*> ranks;
@@ -213,7 +180,7 @@ void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
     if (is_new) continue;
     FeatureRow& younger = age_of(row) < age_of(*known->second) ? *known->second : row;
     if (&younger != &row) known->second = &row;
-    younger.job = own_name(younger.process->process);
+    younger.job = own_job_name(younger.process->process);
     younger.window.rank = -1;
   }
   names_.end_window();

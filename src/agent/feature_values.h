@@ -5,10 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "agent/host_meter.h"
+#include "agent/job_names.h"
 #include "capture/nvml/counters.h"
 #include "capture/watcher.h"
 #include "detect/detector.h"
@@ -20,27 +20,6 @@ struct FeatureRow {
   std::string job;  // equal on all ranks of one job
   detect::Window window;
   const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
-};
-
-/// Names the jobs of this host so that different ones never have the same name: two containers may
-/// both have their rank 0 at 127.0.0.1:29500, and an environment is whatever a user writes into it.
-/// Single-threaded.
-class JobNames {
- public:
-  /// The name that the environment tells, or the program and its pid. If another user's processes,
-  /// or for loopback addresses those of another network namespace, have the name: with "#2" and so
-  /// on behind it.
-  [[nodiscard]] std::string name_of(const capture::JobProcess& process);
-  /// Names that nobody used since the last call are free again.
-  void end_window();
-
- private:
-  using Owner = std::tuple<std::string, std::uint32_t, std::uint64_t>;  // name, user, network
-  struct Named {
-    std::string name;
-    bool is_used{true};
-  };
-  std::map<Owner, Named> names_;
 };
 
 /// Makes feature rows of windows. Keeps the last counters of devices, so one object serves for the

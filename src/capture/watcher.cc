@@ -111,19 +111,6 @@ bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
   return true;
 }
 
-/// The metrics that a probe's totals are read under.
-std::span<const Metric> metrics_with(Metric metric) {
-  static constexpr std::array kSteps{Metric::kStep, Metric::kStepInterval, Metric::kStepGap};
-  static constexpr std::array<Metric, kMetricCount> kEach = [] {
-    std::array<Metric, kMetricCount> out{};
-    for (std::size_t i = 0; i < kMetricCount; ++i)
-      out.at(i) = static_cast<Metric>(i);
-    return out;
-  }();
-  if (metric == Metric::kStep) return kSteps;
-  return std::span(kEach).subspan(static_cast<std::size_t>(metric), 1);
-}
-
 struct Accumulated {
   MetricWindow window;
   std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
@@ -309,8 +296,11 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     for (std::size_t i = 0; i < WIRE_BUCKETS; ++i)
       sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);
     if (seen.kind == WIRE_TOTAL_CALL && is_blind(seen, before, attacher->is_probe_on(seen.probe))) {
-      for (const Metric each : metrics_with(*metric))
-        target->second.blind.at(static_cast<std::size_t>(each)) = true;
+      auto& blind = target->second.blind;
+      blind.at(index) = true;
+      if (*metric == Metric::kStep)  // its times come of the same calls
+        blind.at(static_cast<std::size_t>(Metric::kStepInterval)) =
+            blind.at(static_cast<std::size_t>(Metric::kStepGap)) = true;
     }
     // A debugger lets go of what its SIGSTOP stopped without a SIGCONT.
     const bool runs = seen.probe == bpf::Meter::kStops && !target->second.is_stopped;

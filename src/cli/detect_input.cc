@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <iterator>
 #include <string_view>
@@ -20,15 +19,6 @@ namespace {
 
 constexpr std::string_view kParquetMagic = "PAR1";
 constexpr std::size_t kHeadBytes = 4096;
-
-/// The first bytes, which say what the file is.
-Result<std::string> head_of(const std::string& path) {
-  TRY(const sys::Fd file, sys::Fd::open_read(path));
-  std::string out(kHeadBytes, '\0');
-  const ssize_t count = ::pread(file.raw(), out.data(), out.size(), 0);
-  out.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-  return out;
-}
 
 Result<std::string> table_of_recording(const std::string& path) {
   TRY(const Sources sources, read_sources({path}));
@@ -68,7 +58,7 @@ Result<std::string> read_table_text(const std::string& path) {
   const bool is_there = ::stat(path.c_str(), &info) == 0;
   if (is_there && S_ISDIR(info.st_mode)) return table_of_recording(path);
   if (!is_there || !S_ISREG(info.st_mode)) return read_text(path);  // a pipe is opened only once
-  TRY(const std::string head, head_of(path));
+  TRY(const std::string head, sys::read_begin(path, kHeadBytes));
   if (head.starts_with(kParquetMagic)) return store::parquet_to_csv(path);
   if (is_recording(head)) return table_of_recording(path);
   return read_text(path);

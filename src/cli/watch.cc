@@ -151,6 +151,8 @@ class Watch final : public Command {
           alarms.at("low").as_double(), alarms.at("high").as_double(),
           job.at("incident").is_object() ? ", an incident is open" : "");
     }
+    if (const auto count = status.at("jobs_over_limit").as_int(); count > 0)
+      fmt::print("problem  {} windows of jobs were not judged: too many jobs at once\n", count);
     const Json problems = status.at("problems");
     for (std::size_t i = 0; i < problems.size(); ++i)
       fmt::print("problem  {}\n", printable(problems.at(i).as_string()));

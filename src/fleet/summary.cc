@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 
+#include "common/text.h"
 #include "common/varint.h"
 #include "fleet/internal/wire_format.h"
 
@@ -178,16 +179,11 @@ Result<void> read_head(Fields& fields, Summary& summary) {
 namespace internal {
 
 bool is_clean_text(std::string_view text) {
-  return text.size() <= kSummaryTextMax && std::none_of(text.begin(), text.end(), [](char c) {
-           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-         });
+  return text.size() <= kSummaryTextMax && printable(text) == text;
 }
 
 std::string clean_text(std::string_view text) {
-  std::string clean(text.substr(0, kSummaryTextMax));
-  for (char& c : clean)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return clean;
+  return printable(text.substr(0, kSummaryTextMax));
 }
 
 std::size_t part_bytes(const SummaryPart& part) {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/rng.h"
 #include "sys/fd.h"
 
 namespace kansoku::store {
@@ -263,6 +264,37 @@ TEST_F(WithHistory, ManyIncidentsDoNotGrowItsFileForEver) {
   }
   EXPECT_THAT(*history.incidents({}), SizeIs(25));
   EXPECT_LE(bytes_max, 4U << 20U);
+}
+
+// The file does not shrink when rows go: its size alone must not let the rest go too.
+TEST_F(WithHistory, WhatIsLeftOfManyIncidentsStays) {
+  options_.bytes = History::kBytesMin;
+  History history = open();
+  RandomStream random(1, "test.incidents");
+  for (int i = 0; i < 40; ++i) {
+    IncidentRecord one = incident(kBegin + i * kSecond);
+    one.summary.assign(100'000, 'x');
+    for (char& c : one.summary)
+      c = static_cast<char>('!' + random.uniform() * 90);
+    ASSERT_TRUE(history.put_incident(one));
+  }
+  ASSERT_GT(history.size_bytes(), options_.bytes / 4);
+  for (int i = 0; i < 8; ++i)
+    ASSERT_TRUE(history.retain(kBegin + kDay));
+  const auto left = history.incidents({});
+  ASSERT_TRUE(left) << left.error().what;
+  EXPECT_LT(left->size(), 40U);
+  EXPECT_GE(left->size(), 8U);
+  EXPECT_EQ(left->back().begin_ns, kBegin + 39 * kSecond) << "the latest stay";
+}
+
+TEST_F(WithHistory, TextThatIsNoUtf8IsKeptPrintable) {
+  History history = open();
+  IncidentRecord one = incident(kBegin);
+  one.job = "\xd0\xbe\xd0";  // cut inside of a letter, as the kernel cuts names of programs
+  ASSERT_TRUE(history.put_incident(one));
+  EXPECT_EQ(history.counts().damaged_files, 0U);
+  EXPECT_THAT(*history.incidents({}), SizeIs(1));
 }
 
 TEST_F(WithHistory, ADamagedFileIsSetAsideAndANewOneBegun) {

@@ -2,7 +2,6 @@
 #include "sys/elf.h"
 
 #include <cxxabi.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gelf.h>
 #include <sys/stat.h>
@@ -166,15 +165,9 @@ struct ElfFile::Impl {
 };
 
 Result<void> ElfFile::Impl::open_file() {
-  // Non-blocking, so that a FIFO in the place of a library cannot hold us up.
-  const int raw = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (raw < 0) return errno_error(errno, "open", path);
-  fd = Fd::adopt(raw);
+  TRY(fd, Fd::open_regular(path));
   struct stat info {};
   if (::fstat(fd.raw(), &info) != 0) return errno_error(errno, "stat", path);
-  if (!S_ISREG(info.st_mode)) {
-    return Error{Code::kUnsupported, fmt::format("read ELF {}: not a regular file", path)};
-  }
   file_bytes = static_cast<std::uint64_t>(info.st_size);
   ::elf_version(EV_CURRENT);
   // Reads, not a mapping: a file that is truncated meanwhile must not raise SIGBUS.

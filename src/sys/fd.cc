@@ -51,6 +51,15 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
   }
 }
 
+Result<std::string> read_begin(const std::string& path, std::size_t bytes) {
+  TRY(const Fd fd, Fd::open_regular(path));
+  std::string text(bytes, '\0');
+  const ssize_t got = ::pread(fd.raw(), text.data(), text.size(), 0);
+  if (got < 0) return errno_error(errno, "read", path);
+  text.resize(static_cast<std::size_t>(got));
+  return text;
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
   TRY(const Fd fd, Fd::open_read(path));
   struct stat info {};

@@ -48,6 +48,9 @@ class Fd {
 /// block.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
 
+/// Up to the first `bytes` of a regular file, which say what it is; kUnsupported for what is none.
+[[nodiscard]] Result<std::string> read_begin(const std::string& path, std::size_t bytes);
+
 /// A read-only mapping of a whole file. Move-only. Reading it may raise SIGBUS if the file is
 /// truncated meanwhile, so it is for files that only we write; use read_file for others'.
 class MappedFile {

@@ -28,11 +28,11 @@ from faults import chosen  # noqa: E402
 from session import Agent, add_line, environment_of, fresh, pause, run_faults, start_job  # noqa: E402
 
 MINUTE = 60
-CLEAN_S, FAULTS_S, SOAK_S = 15 * MINUTE, 27 * MINUTE, 28 * MINUTE
+CLEAN_S, FAULTS_S, SOAK_S = 15 * MINUTE, 27 * MINUTE, 24 * MINUTE
 WARM_S, OFF_S = 60, 40  # before the first fault; between two
 EFFECT_ON_S, EFFECT_OFF_S = 10, 8
 FAULT_PARTS = {"ddp": 3, "gpu": 3}
-SOAK_PARTS = 4
+SOAK_PARTS = 5
 
 
 class Part:

@@ -2,7 +2,6 @@
 #include "agent/internal/feature_log.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <iterator>
@@ -22,16 +21,6 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-/// Up to `bytes` of a regular file; "" if there is none, or a pipe.
-std::string begin_of(const std::string& path, std::size_t bytes) {
-  const auto fd = sys::Fd::open_regular(path);
-  if (!fd) return {};
-  std::string out(bytes, '\0');
-  const ssize_t got = ::pread(fd->raw(), out.data(), bytes, 0);
-  out.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  return out;
-}
-
 }  // namespace
 
 Result<FeatureLog> FeatureLog::open(const std::string& path) {
@@ -39,7 +28,8 @@ Result<FeatureLog> FeatureLog::open(const std::string& path) {
   for (const detect::Feature& feature : detect::known_features())
     header += fmt::format(",{}", feature.name);
   header += '\n';
-  const std::string begin = begin_of(path, header.size());
+  // What is not there yet, or a pipe, begins with nothing.
+  const std::string begin = sys::read_begin(path, header.size()).value_or("");
   if (!begin.empty() && begin != header) {
     return Error{Code::kUnsupported, fmt::format("append to {}: it has other columns", path),
                  "name another file: this one is no feature table, or another version's"};

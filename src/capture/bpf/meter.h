@@ -32,8 +32,7 @@ struct ProbeTotal {
 
 /// The metering BPF programs: count calls and durations in the kernel, so that reading them costs
 /// the same whatever the rate. Probe 0 is the block layer, probe 1 being stopped by a signal: a
-/// call from SIGSTOP to SIGCONT. Destruction detaches everything. Not
-/// shared between threads.
+/// call from SIGSTOP to SIGCONT. Destruction detaches everything. Not shared between threads.
 class Meter {
  public:
   static constexpr std::uint32_t kProbesMax = 1024, kStops = 1, kFirstProbe = 2;

@@ -14,7 +14,7 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr std::size_t kProblemsMax = 200, kFilesMax = 512, kNamesMax = 4096;
+constexpr std::size_t kProblemsMax = 200, kFilesMax = 512, kMappedMax = 16384, kNamesMax = 4096;
 // libtorch has some 30,000 functions; whoever maps a file of that name may bring any number.
 constexpr sys::ElfFile::Limits kElfLimits{.symbols = 1U << 19U, .name_bytes = 64U << 20U};
 constexpr long kOverlayMagic = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC
@@ -172,6 +172,8 @@ void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
     if (error.code == Code::kCorrupt || error.code == Code::kUnsupported)
       mapped_[key].users.insert(pid);
   };
+  if (mapped_.size() >= kMappedMax)
+    return problem(fmt::format("more than {} mappings of libraries", kMappedMax));
   auto fd = open_mapped(pid, mapping);
   if (!fd) return refuse(fd.error());
   struct stat info {};

@@ -10,7 +10,7 @@
 
 namespace kansoku::fleet::internal {
 
-/// `text` as names may be: cut to kSummaryTextMax bytes, control characters as '?'.
+/// `text` as names may be: cut to kSummaryTextMax bytes, printable.
 [[nodiscard]] std::string clean_text(std::string_view text);
 /// Whether the decoder takes `text` as a name.
 [[nodiscard]] bool is_clean_text(std::string_view text);

@@ -22,10 +22,10 @@ inline constexpr std::string_view kIncidentsSql =
 
 /// True for a name that may stand between quotes in SQL: [a-z0-9_], 1 to 64 bytes.
 [[nodiscard]] bool is_feature_name(std::string_view name);
-/// A job's name as it is kept: at most 256 bytes of UTF-8 without zero bytes, which is what the
-/// appender takes. Names that differ beyond that are one.
+/// A job's name as it is kept: printable, of at most 256 bytes. Names that differ beyond that are
+/// one.
 [[nodiscard]] std::string kept_job(std::string_view job);
-/// Any text as an SQL literal; zero bytes become "?".
+/// Any text, made printable, as an SQL literal: DuckDB refuses what is no UTF-8.
 [[nodiscard]] std::string sql_any(std::string_view text);
 [[nodiscard]] std::string insert_sql(const trace::IncidentRecord& one);
 /// The filter as a condition, its count aside.

@@ -2,8 +2,10 @@
 #include "capture/nvml/internal/reader.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "sys/clock.h"
 
 namespace kansoku::capture::nvml {
@@ -14,14 +16,10 @@ constexpr unsigned kProcessesRoom = 64, kProcessesMax = 1024;
 constexpr std::uint64_t kAskAgain = 256;  // reads: MIG and ECC can be switched on later
 constexpr double kHertzPerMegahertz = 1e6;
 
-/// Text that a library wrote into a buffer: printable, ended.
+/// Text that a library wrote into a buffer, ended or not.
 std::string text_of(const std::array<char, kTextBytes>& buffer) {
-  std::string text;
-  for (const char c : buffer) {
-    if (c == '\0') break;
-    text += c >= ' ' && c <= '~' ? c : '?';
-  }
-  return text;
+  const std::string_view all(buffer.data(), buffer.size());
+  return printable(all.substr(0, all.find('\0')));
 }
 
 std::optional<double> rate(std::optional<std::uint64_t> before, std::optional<std::uint64_t> now,

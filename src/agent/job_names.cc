@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace kansoku::agent {
+
+std::string own_job_name(const capture::JobProcess& process) {
+  return fmt::format("{}/{}", process.name, process.pid);
+}
+
+std::string JobNames::name_of(const capture::JobProcess& process) {
+  const std::string& told = process.facts.job;
+  if (told.empty()) return own_job_name(process);
+  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
+                       told.starts_with("::1:") || told.starts_with("[::1]:");
+  const Owner owner(told, process.owner.user, is_here ? process.owner.network : 0);
+  if (const auto known = names_.find(owner); known != names_.end()) {
+    known->second.is_used = true;
+    return known->second.name;
+  }
+  std::string name = told;
+  const auto is_taken = [&] {
+    return std::any_of(names_.begin(), names_.end(),
+                       [&](const auto& one) { return one.second.name == name; });
+  };
+  for (int number = 2; is_taken(); ++number)
+    name = fmt::format("{}#{}", told, number);
+  names_.emplace(owner, Named{name});
+  return name;
+}
+
+void JobNames::end_window() {
+  for (auto one = names_.begin(); one != names_.end();)
+    one = std::exchange(one->second.is_used, false) ? std::next(one) : names_.erase(one);
+}
+
+}  // namespace kansoku::agent
