@@ -2,7 +2,7 @@
 #include "agent/host_meter.h"
 
 #include <algorithm>
-#include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,8 +14,6 @@
 namespace kansoku::agent {
 namespace {
 
-constexpr std::size_t kSocketsMax = 256;
-
 std::optional<double> grown(std::optional<std::uint64_t> now, std::optional<std::uint64_t>& before,
                             double unit) {
   const auto last = before;
@@ -24,22 +22,37 @@ std::optional<double> grown(std::optional<std::uint64_t> now, std::optional<std:
   return static_cast<double>(*now - *last) * unit;
 }
 
-/// Opens the sampler anew for another process of that pid.
-std::optional<double> resident(std::int32_t pid, std::optional<sys::ProcessSampler>& sampler) {
-  for (int attempt = 0; attempt < 2; ++attempt) {
+/// A sample; opens the sampler anew for another process of that pid.
+template <class Sampler, class Open>
+auto sample_of(std::optional<Sampler>& sampler, Open open) {
+  for (int attempt = 0;; ++attempt) {
     if (!sampler) {
-      auto opened = sys::ProcessSampler::open(pid, {.reads_storage = false});
-      if (!opened) return std::nullopt;
-      sampler.emplace(std::move(opened).value());
+      if (auto opened = open()) sampler.emplace(std::move(opened).value());
     }
-    if (const auto sample = sampler->sample()) return static_cast<double>(sample->resident_bytes);
+    using Sample = std::optional<std::decay_t<decltype(sampler->sample().value())>>;
+    if (!sampler) return Sample();
+    if (auto sample = sampler->sample()) return Sample(std::move(sample).value());
     sampler.reset();
+    if (attempt == 1) return Sample();
   }
-  return std::nullopt;
+}
+
+std::optional<double> resident(std::int32_t pid, std::optional<sys::ProcessSampler>& sampler) {
+  const auto sample =
+      sample_of(sampler, [&] { return sys::ProcessSampler::open(pid, {.reads_storage = false}); });
+  if (!sample) return std::nullopt;
+  return static_cast<double>(sample->resident_bytes);
+}
+
+std::optional<std::uint64_t> throttled(std::int32_t pid,
+                                       std::optional<sys::CgroupCpuSampler>& sampler) {
+  const auto sample = sample_of(sampler, [&] { return sys::CgroupCpuSampler::open(pid); });
+  return sample ? sample->throttled_ns : std::nullopt;
 }
 
 struct Readings {
   std::optional<sys::ProcessSampler> sampler;
+  std::optional<sys::CgroupCpuSampler> quota;
   std::optional<double> resident;
   std::optional<std::uint64_t> throttled_ns, tcp_bytes, retransmits;
   BootTime tcp_read_at{};
@@ -53,22 +66,6 @@ struct HostMeter::Impl {
   sys::TcpSampler tcp;
   std::map<std::int32_t, Readings> processes;
 
-  // Of a network namespace that may not be entered: socket by socket, which costs more.
-  void read_sockets(std::int32_t pid, const capture::WatchWindow& window, ProcessHostWindow& here) {
-    std::uint64_t bytes = 0;
-    std::uint64_t retransmits = 0;
-    double rtt_us = 0;
-    double used = 0;
-    for (const sys::TcpSocket& socket : sys::tcp_sockets(pid, kSocketsMax)) {
-      bytes += socket.bytes_sent + socket.bytes_received;
-      retransmits += socket.retransmits;
-      if (socket.bytes_sent == 0) continue;
-      rtt_us += socket.rtt_us;
-      used += 1;
-    }
-    take_totals(pid, bytes, retransmits, window, here);
-    if (used > 0) here.tcp_rtt_s = rtt_us / used * 1e-6;
-  }
   // Connections are not looked at in every window: what they moved since is told for one window.
   void take_totals(std::int32_t pid, std::uint64_t bytes, std::uint64_t retransmits,
                    const capture::WatchWindow& window, ProcessHostWindow& here) {
@@ -86,15 +83,11 @@ struct HostMeter::Impl {
     std::vector<std::int32_t> pids;
     for (const capture::ProcessWindow& process : window.processes)
       pids.push_back(process.process.pid);
-    std::set<std::int32_t> unseen(pids.begin(), pids.end());
     for (const sys::ProcessTcp& seen : tcp.sample(pids, window.end)) {
-      unseen.erase(seen.pid);
       ProcessHostWindow& here = out.processes[seen.pid];
       take_totals(seen.pid, seen.bytes_acked + seen.bytes_received, seen.retransmits, window, here);
       if (seen.active_connections > 0) here.tcp_rtt_s = seen.rtt_mean_us * 1e-6;
     }
-    for (const std::int32_t pid : unseen)
-      read_sockets(pid, window, out.processes[pid]);
   }
 };
 
@@ -122,8 +115,7 @@ HostWindow HostMeter::sample(const capture::WatchWindow& window, bool with_conne
     if (here.resident_bytes && before.resident)
       here.resident_growth = std::max(0.0, *here.resident_bytes - *before.resident);
     before.resident = here.resident_bytes;
-    // Not a kept handle: processes are moved between control groups while they run.
-    here.throttled_s = grown(sys::throttled_ns(pid), before.throttled_ns, 1e-9);
+    here.throttled_s = grown(throttled(pid, before.quota), before.throttled_ns, 1e-9);
   }
   impl_->processes = std::move(kept);
   if (with_connections) impl_->read_connections(window, out);

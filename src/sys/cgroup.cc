@@ -82,10 +82,6 @@ std::optional<std::uint64_t> times(std::optional<std::uint64_t> value, std::uint
   return *value * factor;
 }
 
-std::optional<std::uint64_t> whole_number(std::string_view text) {
-  return parse_int<std::uint64_t>(cut_line(text));
-}
-
 }  // namespace
 
 CgroupCpu parse_cpu_stat(std::string_view untrusted) {
@@ -99,89 +95,58 @@ CgroupCpu parse_cpu_stat(std::string_view untrusted) {
   return out;
 }
 
-struct CgroupSampler::Files {
-  std::string unified_folder;
+struct CgroupCpuSampler::Files {
+  Options options;
+  std::string groups_path;
+  KeptFile groups;
+  std::optional<std::string> groups_text;  // that `cpu` was opened for
   KeptFile cpu;
-  KeptFile memory, memory_limit, memory_events;
+
+  Result<void> follow(std::string_view groups_now);
 };
 
-CgroupSampler::CgroupSampler(std::unique_ptr<Files> files) : files_(std::move(files)) {}
-CgroupSampler::CgroupSampler(CgroupSampler&&) noexcept = default;
-CgroupSampler& CgroupSampler::operator=(CgroupSampler&&) noexcept = default;
-CgroupSampler::~CgroupSampler() = default;
+CgroupCpuSampler::CgroupCpuSampler(std::unique_ptr<Files> files) : files_(std::move(files)) {}
+CgroupCpuSampler::CgroupCpuSampler(CgroupCpuSampler&&) noexcept = default;
+CgroupCpuSampler& CgroupCpuSampler::operator=(CgroupCpuSampler&&) noexcept = default;
+CgroupCpuSampler::~CgroupCpuSampler() = default;
 
-const std::string& CgroupSampler::unified_folder() const {
-  return files_->unified_folder;
-}
-
-Result<CgroupSampler> CgroupSampler::open(std::int32_t pid) {
+Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid) {
   return open(pid, Options{});
 }
 
-Result<CgroupSampler> CgroupSampler::open(std::int32_t pid, const Options& options) {
-  TRY(const std::string groups,
-      read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kFileBytesMax));
-  const std::string& root = options.cgroup_root;
-  const auto unified = folders_of(groups, "", root);
+Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid, const Options& options) {
   auto files = std::make_unique<Files>();
+  files->options = options;
+  files->groups_path = fmt::format("{}/{}/cgroup", options.proc_root, pid);
+  TRY(files->groups, KeptFile::open(files->groups_path));
+  return CgroupCpuSampler(std::move(files));
+}
+
+/// `groups_now`: the begin of the text, which tells whether it is another one.
+Result<void> CgroupCpuSampler::Files::follow(std::string_view groups_now) {
+  groups_text.reset();
+  TRY(const std::string whole, read_file(groups_path, kFileBytesMax));
   // A host with both has the controllers on version 1.
-  const auto old_cpu = folders_of(groups, "cpu", root);
-  const auto old_memory = folders_of(groups, "memory", root);
-  files->cpu = open_first(old_cpu.empty() ? unified : old_cpu, "cpu.stat");
-  if (old_memory.empty()) {
-    files->memory = open_first(unified, "memory.current");
-    files->memory_limit = open_first(unified, "memory.max");
-    files->memory_events = open_first(unified, "memory.events");
-  } else {
-    files->memory = open_first(old_memory, "memory.usage_in_bytes");
-    files->memory_limit = open_first(old_memory, "memory.limit_in_bytes");
-    files->memory_events = open_first(old_memory, "memory.oom_control");
-  }
-  for (const std::string& folder : unified) {
-    if (!files->unified_folder.empty()) break;
-    if (KeptFile::open(fmt::format("{}/cgroup.procs", folder))) files->unified_folder = folder;
-  }
-  if (!files->cpu.is_open() && !files->memory.is_open()) {
+  const auto old = folders_of(whole, "cpu", options.cgroup_root);
+  cpu = open_first(old.empty() ? folders_of(whole, "", options.cgroup_root) : old, "cpu.stat");
+  groups_text = groups_now;
+  return {};
+}
+
+Result<CgroupCpu> CgroupCpuSampler::sample() {
+  KeptFile::Buffer buffer;
+  TRY(const std::string_view groups, files_->groups.read(buffer));
+  if (groups != files_->groups_text) TRY_VOID(files_->follow(groups));
+  if (!files_->cpu.is_open()) {
     return Error{Code::kUnavailable,
-                 fmt::format("control group of process {}: no figures under {}", pid, root),
+                 fmt::format("{}: no processor figures under {}", files_->groups_path,
+                             files_->options.cgroup_root),
                  "control groups have to be mounted there; in a container: those of the host"};
   }
-  return CgroupSampler(std::move(files));
-}
-
-Result<CgroupCpu> CgroupSampler::cpu() const {
-  if (!files_->cpu.is_open())
-    return Error{Code::kUnavailable, "control group: it has no processor controller"};
-  KeptFile::Buffer buffer;
-  TRY(const std::string_view text, files_->cpu.read(buffer));
-  return parse_cpu_stat(text);
-}
-
-Result<CgroupMemory> CgroupSampler::memory() const {
-  if (!files_->memory.is_open())
-    return Error{Code::kUnavailable, "control group: it has no memory controller"};
-  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;  // version 1 writes a huge number
-  CgroupMemory out;
-  KeptFile::Buffer buffer;
-  TRY(const std::string_view used, files_->memory.read(buffer));
-  out.used_bytes = whole_number(used);
-  if (files_->memory_limit.is_open()) {
-    if (const auto text = files_->memory_limit.read(buffer)) out.limit_bytes = whole_number(*text);
-    if (out.limit_bytes >= kNoLimit) out.limit_bytes.reset();
-  }
-  if (files_->memory_events.is_open()) {
-    if (const auto text = files_->memory_events.read(buffer))
-      out.oom_kills = value_of(*text, "oom_kill");
-  }
-  return out;
-}
-
-std::optional<std::uint64_t> throttled_ns(std::int32_t pid, const std::string& proc_root,
-                                          const std::string& cgroup_root) {
-  const auto group = CgroupSampler::open(pid, {.proc_root = proc_root, .cgroup_root = cgroup_root});
-  if (!group) return std::nullopt;
-  const auto cpu = group->cpu();
-  return cpu ? cpu->throttled_ns : std::nullopt;
+  const auto text = files_->cpu.read(buffer);
+  if (text) return parse_cpu_stat(*text);
+  files_->groups_text.reset();  // a group of the same name may take its place
+  return text.error();
 }
 
 }  // namespace kansoku::sys

@@ -11,13 +11,6 @@
 
 namespace kansoku::sys {
 
-/// Nanoseconds for which the processor quota of the control group of `pid` has held its members
-/// back so far (version 1 or 2); nothing if it has no quota controller or cannot be read.
-/// `cgroup_root` is where control groups are mounted.
-[[nodiscard]] std::optional<std::uint64_t> throttled_ns(
-    std::int32_t pid, const std::string& proc_root = "/proc",
-    const std::string& cgroup_root = "/sys/fs/cgroup");
-
 /// Of cpu.stat; all since the group was made. Only the quota of this group counts here, not that of
 /// groups around it.
 struct CgroupCpu {
@@ -28,37 +21,29 @@ struct CgroupCpu {
 /// `untrusted`: the text of a cpu.stat of either version.
 [[nodiscard]] CgroupCpu parse_cpu_stat(std::string_view untrusted);
 
-struct CgroupMemory {
-  std::optional<std::uint64_t> used_bytes;   // page cache included
-  std::optional<std::uint64_t> limit_bytes;  // nothing: no limit of its own
-  std::optional<std::uint64_t> oom_kills;    // since the group was made
-};
-
-/// Reads the control group that a process is in now again and again: one small read for cpu(),
-/// three for memory(). A process that moves to another group later is not followed. Version 1 or 2,
-/// or both as some hosts have them. Not shared between threads.
-class CgroupSampler {
+/// Reads cpu.stat of the control group that a process is in again and again: two small reads. A
+/// process that is moved to another group is followed. Version 1 or 2, or both as some hosts have
+/// them. Not shared between threads.
+class CgroupCpuSampler {
  public:
   struct Options {
     std::string proc_root{"/proc"};
-    std::string cgroup_root{"/sys/fs/cgroup"};
+    std::string cgroup_root{"/sys/fs/cgroup"};  // where control groups are mounted
   };
-  /// kNotFound without the process; kUnavailable if neither processor nor memory figures are there.
-  [[nodiscard]] static Result<CgroupSampler> open(std::int32_t pid, const Options& options);
-  [[nodiscard]] static Result<CgroupSampler> open(std::int32_t pid);
-  CgroupSampler(CgroupSampler&&) noexcept;
-  CgroupSampler& operator=(CgroupSampler&&) noexcept;
-  ~CgroupSampler();
+  /// kNotFound without the process.
+  [[nodiscard]] static Result<CgroupCpuSampler> open(std::int32_t pid, const Options& options);
+  [[nodiscard]] static Result<CgroupCpuSampler> open(std::int32_t pid);
+  CgroupCpuSampler(CgroupCpuSampler&&) noexcept;
+  CgroupCpuSampler& operator=(CgroupCpuSampler&&) noexcept;
+  ~CgroupCpuSampler();
 
-  /// kNotFound once the group is gone; kUnavailable if there is no such controller.
-  [[nodiscard]] Result<CgroupCpu> cpu() const;
-  [[nodiscard]] Result<CgroupMemory> memory() const;
-  /// Where pressure files are (pressure.h); "" on version 1.
-  [[nodiscard]] const std::string& unified_folder() const;
+  /// kNotFound once the process or its group is gone; kUnavailable if the group has no processor
+  /// figures or none that can be read.
+  [[nodiscard]] Result<CgroupCpu> sample();
 
  private:
   struct Files;
-  explicit CgroupSampler(std::unique_ptr<Files> files);
+  explicit CgroupCpuSampler(std::unique_ptr<Files> files);
   std::unique_ptr<Files> files_;
 };
 

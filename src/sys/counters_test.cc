@@ -32,6 +32,10 @@ class CounterFiles : public ::testing::Test {
     std::filesystem::create_directories(at.parent_path());
     std::ofstream(at) << text;
   }
+  [[nodiscard]] Result<CgroupCpuSampler> cpu_of(std::int32_t pid) const {
+    return CgroupCpuSampler::open(pid,
+                                  {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+  }
   std::string root_;
 };
 
@@ -155,58 +159,52 @@ TEST(Pressure, OfThisHost) {
 
 TEST_F(CounterFiles, CgroupOfVersionTwo) {
   file("proc/7/cgroup", "0::/user.slice/job\n");
-  file("fs/user.slice/job/cgroup.procs", "7\n");
   file("fs/user.slice/job/cpu.stat",
        "usage_usec 500\nuser_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 30\n");
-  file("fs/user.slice/job/memory.current", "1000\n");
-  file("fs/user.slice/job/memory.max", "max\n");
-  file("fs/user.slice/job/memory.events", "low 0\noom 1\noom_kill 2\noom_group_kill 3\n");
-  const auto group =
-      CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+  auto group = cpu_of(7);
   ASSERT_TRUE(group) << group.error().what;
-  EXPECT_EQ(group->unified_folder(), root_ + "/fs/user.slice/job");
-  const auto cpu = group->cpu();
+  const auto cpu = group->sample();
   EXPECT_EQ(cpu->used_ns, 500'000U);
   EXPECT_EQ(cpu->periods, 10U);
   EXPECT_EQ(cpu->throttled_periods, 4U);
   EXPECT_EQ(cpu->throttled_ns, 30'000U);
-  const auto memory = group->memory();
-  EXPECT_EQ(memory->used_bytes, 1000U);
-  EXPECT_EQ(memory->limit_bytes, std::nullopt);
-  EXPECT_EQ(memory->oom_kills, 2U);
-  file("fs/user.slice/job/memory.max", "4096\n");
-  EXPECT_EQ(group->memory()->limit_bytes, 4096U);
-  EXPECT_EQ(throttled_ns(7, root_ + "/proc", root_ + "/fs"), 30'000U);
+  file("fs/user.slice/job/cpu.stat", "usage_usec 700\n");
+  EXPECT_EQ(group->sample()->used_ns, 700'000U);
+}
+
+TEST_F(CounterFiles, AProcessThatIsMovedIsFollowed) {
+  file("proc/7/cgroup", "0::/one\n");
+  file("fs/one/cpu.stat", "usage_usec 1\n");
+  file("fs/other/cpu.stat", "usage_usec 20\n");
+  auto group = cpu_of(7);
+  EXPECT_EQ(group->sample()->used_ns, 1'000U);
+  file("proc/7/cgroup", "0::/other\n");
+  EXPECT_EQ(group->sample()->used_ns, 20'000U);
+  file("proc/7/cgroup", "0::/nowhere\n");
+  EXPECT_EQ(group->sample().error().code, Code::kUnavailable);
+  file("proc/7/cgroup", "0::/one\n");
+  EXPECT_EQ(group->sample()->used_ns, 1'000U);
 }
 
 TEST_F(CounterFiles, CgroupOfVersionOneAndBoth) {
   file("proc/7/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/x\n0::/other\n");
   file("fs/cpu,cpuacct/job/cpu.stat", "nr_periods 10\nnr_throttled 4\nthrottled_time 77\n");
-  file("fs/memory/job/memory.usage_in_bytes", "1000\n");
-  file("fs/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
-  file("fs/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
-  file("fs/unified/other/cgroup.procs", "7\n");
   file("fs/unified/other/cpu.stat", "usage_usec 500\n");
-  const auto group =
-      CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+  auto group = cpu_of(7);
   ASSERT_TRUE(group) << group.error().what;
-  EXPECT_EQ(group->cpu()->throttled_ns, 77U);
-  EXPECT_EQ(group->cpu()->used_ns, std::nullopt);
-  EXPECT_EQ(group->memory()->limit_bytes, std::nullopt);
-  EXPECT_EQ(group->memory()->oom_kills, 5U);
-  EXPECT_EQ(group->unified_folder(), root_ + "/fs/unified/other");
+  EXPECT_EQ(group->sample()->throttled_ns, 77U);
+  EXPECT_EQ(group->sample()->used_ns, std::nullopt);
 }
 
 TEST_F(CounterFiles, HostileGroups) {
   for (const char* const text : {"", "0", "0:", "0::", "::", "0::/../../etc", "\n\n:\n",
                                  "9:cpu:/../..\n9:memory:/..", "cpu,memory"}) {
     file("proc/7/cgroup", text);
-    const auto group =
-        CgroupSampler::open(7, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
-    ASSERT_FALSE(group) << text;
-    EXPECT_EQ(group.error().code, Code::kUnavailable) << text;
+    const auto cpu = cpu_of(7)->sample();
+    ASSERT_FALSE(cpu) << text;
+    EXPECT_EQ(cpu.error().code, Code::kUnavailable) << text;
   }
-  EXPECT_EQ(CgroupSampler::open(8, {.proc_root = root_ + "/proc"}).error().code, Code::kNotFound);
+  EXPECT_EQ(cpu_of(8).error().code, Code::kNotFound);
   EXPECT_EQ(parse_cpu_stat("throttled_usec 18446744073709551615").throttled_ns, std::nullopt);
   EXPECT_EQ(parse_cpu_stat("nr_periodsx 1\nnr_periods\nnr_throttled -1").periods, std::nullopt);
 }
@@ -224,17 +222,17 @@ TEST(Cgroup, AQuotaIsSeen) {
       turns = turns + 1;
   }
   std::ofstream(folder + "/cgroup.procs") << child;
-  const auto group = CgroupSampler::open(child);
+  auto group = CgroupCpuSampler::open(child);
   ASSERT_TRUE(group) << group.error().what;
   CgroupCpu seen;
   for (int i = 0; i < 10'000'000 && seen.throttled_ns.value_or(0) == 0; ++i)
-    seen = group->cpu().value();
+    seen = group->sample().value();
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_GT(seen.throttled_periods.value_or(0), 0U);
   EXPECT_GT(seen.throttled_ns.value_or(0), 0U);
   EXPECT_EQ(::rmdir(folder.c_str()), 0);
-  const auto gone = group->cpu();
+  const auto gone = group->sample();
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Code::kNotFound);
 }

@@ -41,19 +41,24 @@ struct ProcessTcp {
 };
 
 /// Reads the connections of many processes again and again through the kernel's socket diagnosis,
-/// 32 connections a question; nothing of a job is touched. New connections are looked for when a
-/// process has another number of open files than before or a connection has ended, and now and
-/// then: that takes a look at all connections of the network namespace. Not shared between threads.
+/// 32 connections a question. In a network namespace that may not be entered each connection is
+/// duplicated for the moment of asking instead, as tcp_sockets() does it. New connections are
+/// looked for when a process has another number of open files than before or a connection has
+/// ended, and now and then: that takes a look at all connections of the network namespace, or at
+/// all descriptors of the process. Not shared between threads.
 class TcpSampler {
  public:
   struct Options {
     Nanos map_again_after{std::chrono::seconds{30}};  // whose connections are whose, at the latest
     Nanos map_again_min{std::chrono::seconds{2}};  // and when there are new ones, at the earliest
     std::size_t sockets_max{65536};                // more of a namespace are not seen
+    std::size_t duplicated_max{256};               // more of a process are not duplicated
+    bool enters_namespaces{true};                  // others than ours
   };
   struct Stats {
     std::uint64_t maps{0};                   // times descriptors were looked at
-    std::uint64_t unreachable_processes{0};  // gone, or in a namespace we may not enter
+    std::uint64_t unreachable_processes{0};  // gone
+    std::uint64_t duplicated{0};             // connections, since the begin
     std::uint64_t failed_questions{0};
   };
   explicit TcpSampler(const Options& options);
@@ -63,8 +68,8 @@ class TcpSampler {
   ~TcpSampler();
 
   /// One entry a process of `pids` that can be looked at, in their order; a socket that several of
-  /// them share is the first one's. Forgets processes that are not in `pids`. A namespace that is
-  /// not ours takes CAP_SYS_ADMIN, processes of others take CAP_SYS_PTRACE.
+  /// them share is the first one's. Forgets processes that are not in `pids`. Processes of others
+  /// take CAP_SYS_PTRACE; to enter a namespace that is not ours takes CAP_SYS_ADMIN.
   [[nodiscard]] std::vector<ProcessTcp> sample(std::span<const std::int32_t> pids, BootTime now);
   [[nodiscard]] const Stats& stats() const;
 

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/netlink.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,10 +57,11 @@ constexpr std::size_t kClosedMax = 4096;
 
 /// A netlink socket in the network namespace of a process. It stays in there, so only a thread that
 /// ends right away has to enter it.
-Fd netlink_in_namespace_of(int process) {
+Fd netlink_in_namespace_of(int process, bool may_enter) {
   struct stat own {};
   const auto theirs = namespace_of(process);
   if (::stat("/proc/thread-self/ns/net", &own) == 0 && theirs == own.st_ino) return make_netlink();
+  if (!may_enter) return {};
   const Fd place = open_at(process, "ns/net", O_RDONLY);
   if (!place.is_open()) return {};
   Fd made;
@@ -78,7 +82,7 @@ std::optional<std::uint32_t> socket_inode(std::string_view link) {
   return parse_int<std::uint32_t>(link.substr(kBegin.size(), link.size() - kBegin.size() - 1));
 }
 
-/// Calls `each` with the inode of every socket of a process.
+/// Calls `each` with the descriptor and the inode of every socket of a process.
 template <class Each>
 void socket_inodes(int process, Each each) {
   Fd folder = open_at(process, "fd", O_RDONLY | O_DIRECTORY);
@@ -92,10 +96,39 @@ void socket_inodes(int process, Each each) {
     if (entry == nullptr) break;
     const ssize_t bytes = ::readlinkat(at, &entry->d_name[0], link.data(), link.size());
     if (bytes <= 0) continue;
-    if (const auto inode = socket_inode({link.data(), static_cast<std::size_t>(bytes)}))
-      each(*inode);
+    const auto inode = socket_inode({link.data(), static_cast<std::size_t>(bytes)});
+    const auto number = parse_int<int>(std::string_view(&entry->d_name[0]));
+    if (inode && number) each(*number, *inode);
   }
   ::closedir(listing);
+}
+
+/// A TCP socket of a process whose network namespace may not be entered.
+struct Duplicable {
+  int descriptor{-1};
+  std::uint64_t cookie{0};  // tells it from a later one with that number
+};
+
+/// Nothing if the descriptor is no TCP connection (any more); a family of 0: not established now.
+std::optional<DiagSocket> duplicate_and_ask(int process_handle, int descriptor) {
+  const auto raw = static_cast<int>(::syscall(SYS_pidfd_getfd, process_handle, descriptor, 0));
+  if (raw < 0) return std::nullopt;
+  const Fd duplicate = Fd::adopt(raw);
+  DiagSocket out;
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(raw, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return std::nullopt;
+  bytes = sizeof out.cookie;
+  if (::getsockopt(raw, SOL_SOCKET, SO_COOKIE, &out.cookie, &bytes) != 0) return std::nullopt;
+  constexpr std::uint8_t kEstablished = 1, kListening = 10;
+  if (info.tcpi_state == kListening) return std::nullopt;
+  if (info.tcpi_state != kEstablished) return out;
+  out.family = AF_INET;  // or AF_INET6, which makes no difference here
+  out.rtt_us = info.tcpi_rtt;
+  out.bytes_acked = info.tcpi_bytes_acked;
+  out.bytes_received = info.tcpi_bytes_received;
+  out.retransmits = info.tcpi_total_retrans;
+  return out;
 }
 
 struct Connection {
@@ -104,8 +137,10 @@ struct Connection {
 };
 
 struct Process {
-  Fd folder;  // /proc/PID of this process, not of a later one with its pid
-  std::uint64_t space{0};
+  Fd folder;               // /proc/PID of this process, not of a later one with its pid
+  std::uint64_t space{0};  // 0: its sockets are duplicated
+  Fd handle;               // a pidfd, to duplicate
+  std::vector<Duplicable> sockets;
   std::int64_t descriptors{0};  // when they were last looked at
   ProcessTcp totals;
   double rtt_sum_us{0};  // of this round
@@ -144,11 +179,15 @@ struct TcpSampler::State {
   std::uint64_t round{0};
 
   bool follow(std::span<const std::int32_t> pids);
+  bool take_up(std::int32_t pid);
   [[nodiscard]] bool is_map_due(BootTime now) const;
   void map(std::span<const std::int32_t> pids, BootTime now);
+  void map_duplicable(Process& process);
   void ask_for_all();
   void ask_for_known();
+  void ask_duplicates(Process& process);
   void add(const DiagSocket& socket);
+  void add(const DiagSocket& socket, Process& process);
 };
 
 TcpSampler::TcpSampler(const Options& options) : state_(std::make_unique<State>()) {
@@ -172,31 +211,43 @@ bool TcpSampler::State::follow(std::span<const std::int32_t> pids) {
   bool has_new_ones = false;
   for (const std::int32_t pid : pids) {
     if (processes.contains(pid)) continue;
-    Process process;
-    process.totals.pid = pid;
-    process.folder = open_at(AT_FDCWD, fmt::format("/proc/{}", pid).c_str(), O_PATH | O_DIRECTORY);
-    const auto space = process.folder.is_open() ? namespace_of(process.folder.raw()) : std::nullopt;
-    if (space && !spaces.contains(*space) && !closed.contains(*space)) {
-      if (Fd netlink = netlink_in_namespace_of(process.folder.raw()); netlink.is_open()) {
-        spaces.emplace(*space, Space{std::move(netlink), {}});
-      } else {
-        if (closed.size() >= kClosedMax) closed.clear();
-        closed.insert(*space);
-      }
-    }
-    if (!space || !spaces.contains(*space)) {
-      ++stats.unreachable_processes;
-      continue;
-    }
-    process.space = *space;
-    processes.emplace(pid, std::move(process));
-    has_new_ones = true;
+    const bool is_taken = take_up(pid);
+    has_new_ones = has_new_ones || is_taken;
+    stats.unreachable_processes += is_taken ? 0 : 1;
   }
   std::erase_if(spaces, [&](const auto& entry) {
     return std::none_of(processes.begin(), processes.end(),
                         [&](const auto& process) { return process.second.space == entry.first; });
   });
   return has_new_ones;
+}
+
+bool TcpSampler::State::take_up(std::int32_t pid) {
+  Process process;
+  process.totals.pid = pid;
+  process.folder = open_at(AT_FDCWD, fmt::format("/proc/{}", pid).c_str(), O_PATH | O_DIRECTORY);
+  const auto space = process.folder.is_open() ? namespace_of(process.folder.raw()) : std::nullopt;
+  if (!space) return false;
+  if (!spaces.contains(*space) && !closed.contains(*space)) {
+    Fd netlink = netlink_in_namespace_of(process.folder.raw(), options.enters_namespaces);
+    if (netlink.is_open()) {
+      spaces.emplace(*space, Space{std::move(netlink), {}});
+    } else {
+      if (closed.size() >= kClosedMax) closed.clear();
+      closed.insert(*space);
+    }
+  }
+  if (spaces.contains(*space)) {
+    process.space = *space;
+  } else {
+    const auto raw = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (raw < 0) return false;
+    process.handle = Fd::adopt(raw);
+    // Both are of one process if the first one is still there.
+    if (!namespace_of(process.folder.raw())) return false;
+  }
+  processes.emplace(pid, std::move(process));
+  return true;
 }
 
 /// Looks up whose the sockets are.
@@ -209,8 +260,21 @@ void TcpSampler::State::map(std::span<const std::int32_t> pids, BootTime now) {
     if (found == processes.end()) continue;
     const int folder = found->second.folder.raw();
     found->second.descriptors = count_descriptors(folder);
-    socket_inodes(folder, [&](std::uint32_t inode) { owners.try_emplace(inode, pid); });
+    if (found->second.space == 0) {
+      map_duplicable(found->second);
+    } else {
+      socket_inodes(folder, [&](int, std::uint32_t inode) { owners.try_emplace(inode, pid); });
+    }
   }
+}
+
+void TcpSampler::State::map_duplicable(Process& process) {
+  process.sockets.clear();
+  socket_inodes(process.folder.raw(), [&](int descriptor, std::uint32_t) {
+    if (process.sockets.size() >= options.duplicated_max) return;
+    if (const auto socket = duplicate_and_ask(process.handle.raw(), descriptor))
+      process.sockets.push_back({descriptor, socket->cookie});
+  });
 }
 
 /// The number of descriptors tells of new connections, where the kernel gives it.
@@ -251,25 +315,42 @@ void TcpSampler::State::ask_for_known() {
   }
 }
 
+void TcpSampler::State::ask_duplicates(Process& process) {
+  for (const Duplicable& known : process.sockets) {
+    const auto socket = duplicate_and_ask(process.handle.raw(), known.descriptor);
+    if (!socket || socket->cookie != known.cookie) {
+      has_ended_ones = true;
+      continue;
+    }
+    ++stats.duplicated;
+    const auto before = connections.find(socket->cookie);
+    const bool is_of_another = before != connections.end() && before->second.round == round;
+    if (socket->family != 0 && !is_of_another) add(*socket, process);
+  }
+}
+
 void TcpSampler::State::add(const DiagSocket& socket) {
   const auto owner = owners.find(socket.inode);
   if (owner == owners.end()) return;
   const auto process = processes.find(owner->second);
-  if (process == processes.end()) return;
+  if (process != processes.end()) add(socket, process->second);
+}
+
+void TcpSampler::State::add(const DiagSocket& socket, Process& process) {
   Connection& before = connections[socket.cookie];
   const auto change = [](std::uint64_t last, std::uint64_t now) {
     return now > last ? now - last : 0;
   };
   const std::uint64_t acked = change(before.acked, socket.bytes_acked);
   const std::uint64_t received = change(before.received, socket.bytes_received);
-  ProcessTcp& totals = process->second.totals;
+  ProcessTcp& totals = process.totals;
   ++totals.connections;
   totals.bytes_acked += acked;
   totals.bytes_received += received;
   totals.retransmits += change(before.retransmits, socket.retransmits);
   if (acked != 0 || received != 0) {
     ++totals.active_connections;
-    process->second.rtt_sum_us += socket.rtt_us;
+    process.rtt_sum_us += socket.rtt_us;
     totals.rtt_max_us = std::max(totals.rtt_max_us, socket.rtt_us);
   }
   before = {socket.bytes_acked, socket.bytes_received, socket.retransmits, round};
@@ -294,6 +375,11 @@ std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, B
   for (const auto& [number, space] : state.spaces) {
     for (const DiagSocket& socket : space.known)
       state.add(socket);
+  }
+  for (const std::int32_t pid : pids) {
+    const auto found = state.processes.find(pid);
+    if (found != state.processes.end() && found->second.space == 0)
+      state.ask_duplicates(found->second);
   }
   std::erase_if(state.connections,
                 [&](const auto& entry) { return entry.second.round != state.round; });

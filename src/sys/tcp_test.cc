@@ -9,6 +9,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -156,6 +157,8 @@ TEST(TcpSampler, AnotherNetworkNamespace) {
   ::close(ends[0]);
   TcpSampler sampler;
   const auto got = sampler.sample(std::vector<std::int32_t>{child, ::getpid()}, at(0));
+  TcpSampler outside(TcpSampler::Options{.enters_namespaces = false});
+  const auto seen = outside.sample(std::vector<std::int32_t>{child, ::getpid()}, at(0));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   if (!is_ready) GTEST_SKIP() << "may not make a network namespace";
@@ -163,6 +166,111 @@ TEST(TcpSampler, AnotherNetworkNamespace) {
   EXPECT_EQ(got[0].connections, 2U);
   EXPECT_EQ(got[1].connections, 0U);  // ours is another
   EXPECT_EQ(sampler.stats().failed_questions, 0U);
+  EXPECT_EQ(sampler.stats().duplicated, 0U);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[0].connections, 2U);
+  EXPECT_EQ(seen[0].bytes_acked, got[0].bytes_acked);
+  EXPECT_EQ(seen[1].connections, 0U);
+  EXPECT_EQ(outside.stats().duplicated, 2U);
+}
+
+/// Ends of connections in a process of another network namespace, made and moved by request: 'c'
+/// connects, 'm' moves 10,000 bytes over the last one, 'r' ends the last one and puts another in
+/// the place of its descriptors, 'f' leaves them to a child.
+class Talker {
+ public:
+  Talker() {
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) talk(ends_[1]);
+    ::close(ends_[1]);
+    is_ready_ = ask('?');
+  }
+  ~Talker() {
+    ::close(ends_[0]);
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Talker(const Talker&) = delete;
+  Talker& operator=(const Talker&) = delete;
+  [[nodiscard]] bool is_ready() const { return is_ready_; }
+  [[nodiscard]] std::int32_t pid() const { return pid_; }
+  /// The answer: 1, or the pid of a child.
+  std::int32_t ask(char what) const {
+    std::int32_t answer = 0;
+    if (::send(ends_[0], &what, 1, MSG_NOSIGNAL) != 1) return 0;
+    return ::recv(ends_[0], &answer, sizeof answer, 0) == sizeof answer ? answer : 0;
+  }
+
+ private:
+  [[noreturn]] static void talk(int end) {
+    if (::unshare(CLONE_NEWNET) != 0 || ::system("ip link set lo up") != 0) ::_exit(1);
+    std::vector<Pair> pairs;
+    char what = 0;
+    while (::recv(end, &what, 1, 0) == 1) {
+      std::int32_t answer = 1;
+      if (what == 'r') pairs.pop_back();
+      if (what == 'c' || what == 'r') pairs.push_back(connect_pair(AF_INET));
+      if (what == 'm') move_bytes(pairs.back(), 10'000);
+      if (what == 'f') answer = ::fork();
+      if (answer == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::pause();
+        ::_exit(0);
+      }
+      if (::send(end, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) break;
+    }
+    ::_exit(0);
+  }
+  int ends_[2]{-1, -1};
+  pid_t pid_{-1};
+  bool is_ready_{false};
+};
+
+/// Asks for `pids` at that time until the first one has so much acknowledged.
+std::vector<ProcessTcp> sample_all_until(TcpSampler& sampler, const std::vector<std::int32_t>& pids,
+                                         std::uint64_t acked, BootTime now) {
+  std::vector<ProcessTcp> got;
+  for (int i = 0; i < 1'000'000; ++i) {
+    got = sampler.sample(pids, now);
+    if (got.empty() || got[0].bytes_acked >= acked) break;
+  }
+  return got;
+}
+
+TEST(TcpSampler, ANamespaceThatMayNotBeEntered) {
+  const Talker talker;
+  if (!talker.is_ready()) GTEST_SKIP() << "may not make a network namespace";
+  TcpSampler sampler(TcpSampler::Options{.enters_namespaces = false});
+  const std::vector<std::int32_t> pids{talker.pid()};
+  talker.ask('c');
+  const auto first = sampler.sample(pids, at(0));
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].connections, 2U);
+  talker.ask('m');
+  const auto moved = sample_all_until(sampler, pids, first[0].bytes_acked + 10'000, at(1));
+  EXPECT_EQ(moved[0].bytes_acked, first[0].bytes_acked + 10'000);
+  EXPECT_EQ(moved[0].bytes_received, first[0].bytes_received + 10'000);
+  EXPECT_EQ(sampler.sample(pids, at(1))[0].active_connections, 0U);
+  EXPECT_EQ(sampler.stats().maps, 1U);
+  // Another connection in the place of the first one, with the same descriptors.
+  talker.ask('r');
+  talker.ask('m');
+  EXPECT_EQ(sampler.sample(pids, at(1))[0].connections, 0U);  // too early to look
+  EXPECT_EQ(sampler.stats().maps, 1U);
+  const auto replaced = sample_all_until(sampler, pids, moved[0].bytes_acked + 10'000, at(3));
+  EXPECT_EQ(replaced[0].connections, 2U);
+  EXPECT_GE(replaced[0].bytes_acked, moved[0].bytes_acked + 10'000);
+  EXPECT_LE(replaced[0].bytes_acked, moved[0].bytes_acked + 10'001);  // opening counts as one
+  EXPECT_EQ(sampler.stats().maps, 2U);
+  // What a child holds too is the first one's.
+  const std::int32_t child = talker.ask('f');
+  const auto both = sampler.sample(std::vector{talker.pid(), child}, at(40));
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0].connections, 2U);
+  EXPECT_EQ(both[1].connections, 0U);
+  TcpSampler narrow(TcpSampler::Options{.duplicated_max = 1, .enters_namespaces = false});
+  EXPECT_EQ(narrow.sample(pids, at(0))[0].connections, 1U);
 }
 
 /// One message of an answer.

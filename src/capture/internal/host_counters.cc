@@ -2,8 +2,8 @@
 #include "capture/internal/host_counters.h"
 
 #include <array>
+#include <utility>
 
-#include "sys/cgroup.h"
 #include "sys/tcp.h"
 
 namespace kansoku::capture {
@@ -26,14 +26,28 @@ void HostCounters::sample_sockets(const Observed& process, BootTime now) {
   }
 }
 
+void HostCounters::sample_quota(const Observed& process, BootTime now) {
+  Quota& quota = held_back_[process.facts.pid];
+  if (!quota.sampler) {
+    auto opened = sys::CgroupCpuSampler::open(process.facts.pid);
+    if (!opened) return;
+    quota.sampler.emplace(std::move(opened).value());
+  }
+  const auto seen = quota.sampler->sample();
+  if (!seen) {
+    quota.sampler.reset();
+    return;
+  }
+  if (!seen->throttled_ns) return;
+  if (!quota.track) quota.track = writer_.counter_track(process.track, "cpu throttled", "ns");
+  writer_.counter(*quota.track, now, static_cast<double>(*seen->throttled_ns));
+}
+
 void HostCounters::sample(const std::map<std::int32_t, Observed>& processes, BootTime now) {
+  std::erase_if(held_back_, [&](const auto& entry) { return !processes.contains(entry.first); });
   for (const auto& [pid, process] : processes) {
     if (process.role != "rank") continue;
-    if (const auto throttled = sys::throttled_ns(pid)) {
-      const auto [track, is_new] = tracks_.try_emplace(pid);
-      if (is_new) track->second = writer_.counter_track(process.track, "cpu throttled", "ns");
-      writer_.counter(track->second, now, static_cast<double>(*throttled));
-    }
+    sample_quota(process, now);
     sample_sockets(process, now);
   }
 }

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "capture/internal/roster.h"
 #include "common/time.h"
+#include "sys/cgroup.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
@@ -21,12 +23,17 @@ class HostCounters {
 
   void sample(const std::map<std::int32_t, Observed>& processes, BootTime now);
   /// After the writer was restarted.
-  void clear() { tracks_.clear(); }
+  void clear() { held_back_.clear(); }
 
  private:
   void sample_sockets(const Observed& process, BootTime now);
+  void sample_quota(const Observed& process, BootTime now);
   trace::Writer& writer_;
-  std::map<std::int32_t, trace::TrackHandle> tracks_;  // of "cpu throttled", by pid
+  struct Quota {
+    std::optional<sys::CgroupCpuSampler> sampler;
+    std::optional<trace::TrackHandle> track;
+  };
+  std::map<std::int32_t, Quota> held_back_;  // by pid
 };
 
 }  // namespace kansoku::capture
