@@ -173,9 +173,9 @@ class Job:
 
 
 def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all its threads, those that have ended too: its processor-time clock, whose number is made of the pid as clock_getcpuclockid(3) does it.
+    /proc tells it in hundredths of a second, too coarse for an agent that takes some of them in ten seconds."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def children(pid):
