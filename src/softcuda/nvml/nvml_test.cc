@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "softcuda/telemetry/telemetry.h"
 
@@ -235,6 +237,56 @@ TEST_F(NvmlTest, ProcessesThatHaveEndedAreForgotten) {
   EXPECT_NE(take_slot(*telemetry_), nullptr);
   EXPECT_EQ(telemetry_->slots_missing, 0U);
   EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+/// The slots that `count` processes took who all began at once; they have ended on return.
+std::vector<std::ptrdiff_t> slots_taken_at_once(Telemetry& telemetry, int count) {
+  int begin[2], taken[2], end[2];
+  if (pipe(begin) != 0 || pipe(taken) != 0 || pipe(end) != 0) return {};
+  std::vector<pid_t> children;
+  for (int i = 0; i < count; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    close(begin[1]);
+    close(end[1]);
+    char byte = 0;
+    static_cast<void>(read(begin[0], &byte, 1));  // until all are there
+    TelemetrySlot* const slot = take_slot(telemetry);
+    const std::ptrdiff_t number = slot == nullptr ? -1 : slot - telemetry.slots.data();
+    static_cast<void>(write(taken[1], &number, sizeof number));
+    static_cast<void>(read(end[0], &byte, 1));  // nobody ends before all have theirs
+    _exit(0);
+  }
+  close(begin[1]);
+  std::vector<std::ptrdiff_t> out;
+  std::ptrdiff_t number = 0;
+  for (int i = 0; i < count && read(taken[0], &number, sizeof number) == sizeof number; ++i)
+    out.push_back(number);
+  close(end[1]);
+  for (const int fd : {begin[0], taken[0], taken[1], end[0]})
+    close(fd);
+  for (const pid_t child : children)
+    waitpid(child, nullptr, 0);
+  return out;
+}
+
+TEST_F(NvmlTest, ProcessesThatBeginAtOnceHaveSlotsOfTheirOwn) {
+  constexpr int kProcesses = 8;
+  for (int round = 0; round < 50; ++round) {
+    const auto taken = slots_taken_at_once(*telemetry_, kProcesses);
+    ASSERT_EQ(taken.size(), std::size_t{kProcesses});
+    EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), std::size_t{kProcesses}) << round;
+    EXPECT_THAT(taken, ::testing::Each(::testing::Gt(0)));  // 0 is ours
+  }
+  EXPECT_EQ(telemetry_->slots_missing, 0U);
+}
+
+TEST_F(NvmlTest, ASlotThatIsBeingTakenIsNotFree) {
+  TelemetrySlot& next = telemetry_->slots[1];
+  next.pid = static_cast<std::uint32_t>(getppid());  // it runs, and has not written its time yet
+  EXPECT_EQ(take_slot(*telemetry_), &telemetry_->slots[2]);
+  next.pid = 0x7fffffff;  // there is no such process
+  EXPECT_EQ(take_slot(*telemetry_), &next);
 }
 
 }  // namespace

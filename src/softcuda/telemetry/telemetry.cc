@@ -126,17 +126,25 @@ bool is_alive(const TelemetrySlot& slot) {
   return pid != 0 && start_ticks_of(pid) == slot.start_ticks.load();
 }
 
+// A slot is taken in three steps, each of which only one of several processes can make: its time is
+// set to 0 if it still is the one of the process that has ended, then its pid to ours if it still
+// is that one's, then the time to ours. In between it is as good as taken.
 TelemetrySlot* take_slot(Telemetry& telemetry) {
   const auto self = static_cast<std::uint32_t>(getpid());
   for (TelemetrySlot& slot : telemetry.slots) {
+    std::uint64_t ticks = slot.start_ticks.load();
     std::uint32_t holder = slot.pid.load();
-    if (holder != 0 && is_alive(slot)) continue;
+    if (holder != 0) {
+      const std::uint64_t running = start_ticks_of(holder);
+      if (running != 0 && (ticks == 0 || ticks == running)) continue;
+    }
+    if (!slot.start_ticks.compare_exchange_strong(ticks, 0)) continue;
     if (!slot.pid.compare_exchange_strong(holder, self)) continue;
-    slot.start_ticks = start_ticks_of(self);
     for (auto* const value :
          {&slot.memory_bytes, &slot.busy_ns, &slot.busy_since_ns, &slot.memory_busy_ns,
           &slot.launches, &slot.copied_to_device_bytes, &slot.copied_to_host_bytes})
       *value = 0;
+    slot.start_ticks = start_ticks_of(self);
     return &slot;
   }
   ++telemetry.slots_missing;

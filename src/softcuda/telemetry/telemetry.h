@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kIdleCelsius = 35, kBusyCelsius = 70, kSlowdownCe
 struct TelemetrySlot {
   std::atomic<std::uint32_t> pid{0};  // 0: free
   std::uint32_t reserved{0};
-  std::atomic<std::uint64_t> start_ticks{0};     // of the process, from /proc/PID/stat
+  // Of the process, from /proc/PID/stat; 0 while it takes the slot.
+  std::atomic<std::uint64_t> start_ticks{0};
   std::atomic<std::uint64_t> memory_bytes{0};    // allocated on the device
   std::atomic<std::uint64_t> busy_ns{0};         // kernels and copies ran, at any time at least one
   std::atomic<std::uint64_t> busy_since_ns{0};   // CLOCK_BOOTTIME; 0: idle. Not yet in busy_ns
