@@ -19,7 +19,11 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMembersMax = 1024;
 constexpr std::size_t kLearnRowsMax = 200'000;
-constexpr std::int64_t kGapWindows = 30;           // without data: histories begin anew
+constexpr std::int64_t kGapWindows = 30;  // without data: histories begin anew
+// Another fault than the one that is told: in so many windows in a row a feature is so many times
+// its cut, and so many times as far from normal as it was at any time before in this incident.
+constexpr std::size_t kWindowsOfAnother = 2;
+constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
 constexpr std::size_t kQuietWindows = 10;          // that end an incident
 constexpr std::int64_t kPauseNs = 20'000'000'000;  // a restart within it is the same incident
 constexpr std::size_t kPendingWindows = 60;        // before a window counts as healthy
@@ -107,6 +111,9 @@ struct Detector::Impl {
   [[nodiscard]] bool has_event(std::span<const double> row) const;
   [[nodiscard]] bool is_for_the_worse(std::span<const double> row) const;
   [[nodiscard]] bool is_beyond_cuts(std::span<const double> row) const;
+  [[nodiscard]] std::vector<double> levels_of(std::span<const double> row) const;
+  [[nodiscard]] bool is_another(const OpenIncident& incident,
+                                const std::vector<MemberKey>& present) const;
   [[nodiscard]] bool is_far_out(const Member& member) const;
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
@@ -117,6 +124,7 @@ struct Detector::Impl {
   void end_growth(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
                   std::vector<trace::IncidentRecord>& out);
   void take_operators_word(std::vector<trace::IncidentRecord>& out);
+  void make_way(const std::vector<MemberKey>& present, std::vector<trace::IncidentRecord>& out);
   void forget_flags();
   void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
   void end_incident(std::vector<trace::IncidentRecord>& out);
@@ -259,6 +267,38 @@ bool Detector::Impl::is_beyond_cuts(std::span<const double> row) const {
     const std::size_t column = parts.coordinates[i].column;
     const double deviation = parts.coordinates[i].of(row[column], columns[column]);
     if (worse[column] * deviation > parts.cuts[i]) return true;
+  }
+  return false;
+}
+
+/// How far each coordinate is on its worse side, its cut being 1.
+std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const {
+  const JobModel::Parts& parts = scorer->model().parts();
+  std::vector<double> out(parts.cuts.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t column = parts.coordinates[i].column;
+    const double level =
+        worse[column] * parts.coordinates[i].of(row[column], columns[column]) / parts.cuts[i];
+    out[i] = level > 0 ? level : 0;  // nothing is known of a missing one
+  }
+  return out;
+}
+
+/// Whether the last windows of a process show what `incident` did not: one of them another fault.
+bool Detector::Impl::is_another(const OpenIncident& incident,
+                                const std::vector<MemberKey>& present) const {
+  for (const MemberKey key : present) {
+    const auto& recent = members.at(key).recent;
+    const std::vector<double>* const worst = incident.worst_of(key);
+    if (worst == nullptr || recent.size() < kWindowsOfAnother) continue;
+    std::vector<double> least(worst->size(), 1e300);
+    for (auto it = recent.end() - kWindowsOfAnother; it != recent.end(); ++it) {
+      const std::vector<double> levels = levels_of(it->row);
+      for (std::size_t i = 0; i < least.size(); ++i)
+        least[i] = std::min(least[i], levels[i]);
+    }
+    for (std::size_t i = 0; i < least.size(); ++i)
+      if (least[i] > kLevelOfAnother && least[i] > kTimesWorse * (*worst)[i]) return true;
   }
   return false;
 }
@@ -611,10 +651,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   const auto events = event_alarms(present);
   const auto peers = peer_alarms(present);
   const bool is_job_slow = job_alarm(present), is_sudden = !events.empty() || !peers.empty();
-  if (open && is_sudden && !open->is_sudden()) {  // more than a job that has become slower
-    end_incident(out);
-    ended.reset();
-  }
+  if (is_sudden) make_way(present, out);
   bool is_restart = false;
   if (!open && (is_sudden || is_job_slow)) {
     is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
@@ -631,6 +668,8 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   bool is_alive = !peers.empty() || (is_job_slow && !is_sudden && !open->is_sudden());
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
+    if (member.recent.size() >= kWindowsOfAnother)
+      open->saw(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
     open->look(key, member, member.recent.back(), scorer->model().parts());
     if (events.count(key) != 0) open->include(key, member);
     if (const auto found = peers.find(key); found != peers.end())
@@ -653,6 +692,25 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   end_incident(out);
   forget_flags();
   return out;
+}
+
+/// Ends the incident that is open, or forgets the last one, where what is seen now is another
+/// fault.
+void Detector::Impl::make_way(const std::vector<MemberKey>& present,
+                              std::vector<trace::IncidentRecord>& out) {
+  if (open && !open->is_sudden()) {  // more than a job that has become slower
+    end_incident(out);
+    ended.reset();
+  } else if (open && is_another(*open, present)) {
+    end_incident(out);
+    ended.reset();
+    for (auto& [key, member] : members) {  // what came before belongs to the other one
+      for (std::size_t i = 0; i + kWindowsOfAnother < member.recent.size(); ++i)
+        member.recent[i].is_flagged = member.recent[i].is_event = false;
+    }
+  } else if (!open && ended && is_another(*ended, present)) {
+    ended.reset();
+  }
 }
 
 /// What is told is not told again.

@@ -233,6 +233,26 @@ TEST(Detector, ASuddenFaultInAJobThatHasBecomeSlowerIsAnIncidentOfItsOwn) {
   EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
 }
 
+TEST(Detector, AWorseFaultInAnIncidentThatGoesOnIsOneOfItsOwn) {
+  Job job(2);
+  job.go(600);
+  const auto first = [](int, Window& window) { window.values[at("backward_mean")] *= 1.5; };
+  job.go(60, first);
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  const std::string id = job.detector.status().open->id;
+  job.go(60, first);
+  EXPECT_EQ(job.detector.status().open->id, id);  // the same for as long as it lasts
+  const std::int64_t begin_ns = job.now_ns;
+  job.go(5, [&](int second, Window& window) {
+    first(second, window);
+    if (window.rank == 1) window.values[at("collective_p99")] = 4;
+  });
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  EXPECT_NE(job.detector.status().open->id, id);
+  EXPECT_GE(job.detector.status().open->begin_ns, begin_ns - 1'000'000'000);
+  EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
+}
+
 TEST(Detector, AJobThatRunsFasterIsNoIncident) {
   Job job(2);
   job.go(600);

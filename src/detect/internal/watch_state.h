@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -74,6 +75,17 @@ class OpenIncident {
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
   void include(MemberKey key, const Member& member, const PeerFinding& finding);
+  /// How bad each coordinate of a window was: what is clearly worse later is another fault.
+  void saw(MemberKey key, const std::vector<double>& levels) {
+    auto& worst = worst_[key];
+    worst.resize(levels.size());
+    for (std::size_t i = 0; i < levels.size(); ++i)
+      worst[i] = std::max(worst[i], levels[i]);
+  }
+  [[nodiscard]] const std::vector<double>* worst_of(MemberKey key) const {
+    const auto found = worst_.find(key);
+    return found == worst_.end() ? nullptr : &found->second;
+  }
   void add_test(const std::string& test) { tests_.insert(test); }
   [[nodiscard]] bool has_test(const std::string& test) const { return tests_.count(test) != 0; }
   /// Single windows or ranks stand out, not only the pace of the job.
@@ -113,6 +125,7 @@ class OpenIncident {
   trace::IncidentRecord record_;
   std::map<MemberKey, Part> parts_;  // of all processes of the job that were looked at
   EvidenceSum all_;
+  std::map<MemberKey, std::vector<double>> worst_;
   std::set<std::string> tests_;
 };
 
