@@ -19,14 +19,15 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMembersMax = 1024;
 constexpr std::size_t kLearnRowsMax = 200'000;
-constexpr std::int64_t kGapWindows = 30;  // without data: histories begin anew
-// Another fault than the one that is told: in so many windows in a row a feature is so many times
-// its cut, and so many times as far from normal as it was at any time before in this incident.
-constexpr std::size_t kWindowsOfAnother = 2;
-constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
+constexpr std::int64_t kGapWindows = 30;           // without data: histories begin anew
 constexpr std::size_t kQuietWindows = 10;          // that end an incident
 constexpr std::int64_t kPauseNs = 20'000'000'000;  // a restart within it is the same incident
-constexpr std::size_t kPendingWindows = 60;        // before a window counts as healthy
+// Another fault than the one that is told: in so many windows in a row a feature is so many times
+// its cut, and so many times as far from normal as it was at any time before in this incident. What
+// an incident shows in its first windows is how it unfolds.
+constexpr std::size_t kWindowsOfAnother = 2, kWindowsToUnfold = 5;
+constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
+constexpr std::size_t kPendingWindows = 60;  // before a window counts as healthy
 constexpr std::size_t kRefreshFirst = 600, kRefreshLast = 4800;  // windows; doubling in between
 constexpr std::int64_t kGoneWindows = 300;
 constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200;
@@ -665,6 +666,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
     return out;
   }
   // A job that is slower than it was keeps no sudden incident open: it is one of its own.
+  ++open->windows;
   bool is_alive = !peers.empty() || (is_job_slow && !is_sudden && !open->is_sudden());
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
@@ -701,7 +703,7 @@ void Detector::Impl::make_way(const std::vector<MemberKey>& present,
   if (open && !open->is_sudden()) {  // more than a job that has become slower
     end_incident(out);
     ended.reset();
-  } else if (open && is_another(*open, present)) {
+  } else if (open && open->windows >= kWindowsToUnfold && is_another(*open, present)) {
     end_incident(out);
     ended.reset();
     for (auto& [key, member] : members) {  // what came before belongs to the other one

@@ -101,6 +101,7 @@ class OpenIncident {
   [[nodiscard]] trace::IncidentRecord& record() { return record_; }
   [[nodiscard]] const trace::IncidentRecord& record() const { return record_; }
 
+  std::size_t windows{0};  // it has been open
   std::size_t quiet_windows{0};
   std::int64_t last_ns{0};   // of the last flagged window
   std::vector<double> rows;  // of flagged windows, for the case that they were normal
