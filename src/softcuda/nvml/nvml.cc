@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "softcuda/telemetry/process_watch.h"
 #include "softcuda/telemetry/telemetry.h"
 
 namespace kansoku::softcuda {
@@ -75,7 +76,7 @@ struct EventData {
 constexpr int kCudaVersion = 13000;
 constexpr unsigned kNoInstance = 0xffffffff;
 constexpr unsigned long long kEventXid = 8;
-constexpr auto kSamplePeriod = std::chrono::milliseconds{50};
+constexpr auto kSamplePeriod = std::chrono::milliseconds{100};
 constexpr std::uint64_t kWindowNs = 1'000'000'000;  // that utilisation is an average over
 
 std::uint64_t now_ns() {
@@ -106,6 +107,7 @@ struct Sample {
 struct Device {
   int ordinal{0};
   Telemetry* telemetry{nullptr};
+  ProcessWatch* processes{nullptr};
   std::mutex mutex;
   std::deque<Sample> samples;   // guarded by mutex; of the last window and a bit
   double energy_millijoule{0};  // guarded by mutex; since nvmlInit
@@ -115,7 +117,7 @@ struct Device {
     Sample sample;
     sample.time_ns = now_ns();
     for (const TelemetrySlot& slot : telemetry->slots) {
-      if (!is_alive(slot)) continue;
+      if (!processes->is_alive(slot)) continue;
       Use use;
       use.start_ticks = slot.start_ticks;
       const std::uint64_t since = slot.busy_since_ns;
@@ -168,13 +170,17 @@ unsigned total_percent(const Sample& first, const Sample& last, std::uint64_t Us
   return percent(busy, last.time_ns - first.time_ns);
 }
 
-double milliwatts(Device& device) {
-  const auto [first, last] = device.window();
+double milliwatts(const Device& device, const Sample& first, const Sample& last) {
   const double load = total_percent(first, last, &Use::busy_ns) / 100.0;
   return kIdleMilliwatts + (kPowerLimitMilliwatts - kIdleMilliwatts) * load * device.speed();
 }
+double milliwatts(Device& device) {
+  const auto [first, last] = device.window();
+  return milliwatts(device, first, last);
+}
 
 struct Library {
+  ProcessWatch processes;
   std::vector<std::unique_ptr<Device>> devices;
   std::thread sampler;
   std::mutex mutex;
@@ -186,8 +192,8 @@ struct Library {
     std::unique_lock lock(mutex);
     while (!over.wait_for(lock, kSamplePeriod, [this] { return is_over; })) {
       for (const auto& device : devices) {
-        const double power = milliwatts(*device);
-        Sample sample = device->sample_now();
+        auto [first, sample] = device->window();
+        const double power = milliwatts(*device, first, sample);
         const std::scoped_lock mine(device->mutex);
         if (!device->samples.empty()) {
           device->energy_millijoule +=
@@ -220,6 +226,7 @@ int start() {
     auto device = std::make_unique<Device>();
     device->ordinal = i;
     device->telemetry = *telemetry;
+    device->processes = &library->processes;
     device->last_xid = (*telemetry)->last_xid;
     device->samples.push_back(device->sample_now());
     library->devices.push_back(std::move(device));
@@ -301,7 +308,7 @@ int answer(const void* handle, Value* out, Value (*value)(Device&)) {
 unsigned long long used_bytes(const Device& device) {
   unsigned long long used = 0;
   for (const TelemetrySlot& slot : device.telemetry->slots)
-    used += is_alive(slot) ? slot.memory_bytes.load() : 0;
+    used += device.processes->is_alive(slot) ? slot.memory_bytes.load() : 0;
   return used;
 }
 unsigned long long total_bytes(const Device& device) {
@@ -346,7 +353,7 @@ int running(const void* handle, unsigned* count, Info* infos) {
   if (count == nullptr) return kInvalidArgument;
   std::vector<const TelemetrySlot*> alive;
   for (const TelemetrySlot& slot : device->telemetry->slots) {
-    if (is_alive(slot)) alive.push_back(&slot);
+    if (device->processes->is_alive(slot)) alive.push_back(&slot);
   }
   const unsigned room = infos == nullptr ? 0 : *count;
   *count = static_cast<unsigned>(alive.size());

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "softcuda/telemetry/process_watch.h"
 #include "softcuda/telemetry/telemetry.h"
 
 namespace kansoku::softcuda {
@@ -258,12 +260,13 @@ std::vector<std::ptrdiff_t> slots_taken_at_once(Telemetry& telemetry, int count)
     _exit(0);
   }
   close(begin[1]);
+  close(taken[1]);  // so that reading ends if a child does
   std::vector<std::ptrdiff_t> out;
   std::ptrdiff_t number = 0;
   for (int i = 0; i < count && read(taken[0], &number, sizeof number) == sizeof number; ++i)
     out.push_back(number);
   close(end[1]);
-  for (const int fd : {begin[0], taken[0], taken[1], end[0]})
+  for (const int fd : {begin[0], taken[0], end[0]})
     close(fd);
   for (const pid_t child : children)
     waitpid(child, nullptr, 0);
@@ -283,10 +286,46 @@ TEST_F(NvmlTest, ProcessesThatBeginAtOnceHaveSlotsOfTheirOwn) {
 
 TEST_F(NvmlTest, ASlotThatIsBeingTakenIsNotFree) {
   TelemetrySlot& next = telemetry_->slots[1];
-  next.pid = static_cast<std::uint32_t>(getppid());  // it runs, and has not written its time yet
+  next.pid = static_cast<std::uint32_t>(getpid());  // runs, and has not written its time yet
   EXPECT_EQ(take_slot(*telemetry_), &telemetry_->slots[2]);
   next.pid = 0x7fffffff;  // there is no such process
   EXPECT_EQ(take_slot(*telemetry_), &next);
+}
+
+TEST_F(NvmlTest, AWatchedProcessIsAliveUntilItEnds) {
+  ProcessWatch watch;
+  EXPECT_TRUE(watch.is_alive(*slot_));
+  TelemetrySlot other;
+  EXPECT_FALSE(watch.is_alive(other)) << "nobody's";
+  other.pid = slot_->pid.load();
+  EXPECT_FALSE(watch.is_alive(other)) << "it is being taken";
+  other.start_ticks = slot_->start_ticks - 1;
+  EXPECT_FALSE(watch.is_alive(other)) << "of an earlier process with that pid";
+  EXPECT_TRUE(watch.is_alive(*slot_));
+  int end[2], taken[2];
+  ASSERT_EQ(pipe(end), 0);
+  ASSERT_EQ(pipe(taken), 0);
+  const pid_t child = fork();
+  char byte = 0;
+  if (child == 0) {
+    close(end[1]);
+    static_cast<void>(take_slot(*telemetry_));
+    static_cast<void>(write(taken[1], &byte, 1));
+    static_cast<void>(read(end[0], &byte, 1));
+    _exit(0);
+  }
+  ASSERT_EQ(read(taken[0], &byte, 1), 1);
+  const TelemetrySlot& theirs = telemetry_->slots[1];
+  EXPECT_TRUE(watch.is_alive(theirs));
+  EXPECT_TRUE(watch.is_alive(theirs)) << "by its descriptor";
+  close(end[1]);
+  siginfo_t ended{};  // ended, but nobody has asked for its status
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(watch.is_alive(theirs));
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(watch.is_alive(theirs));
+  for (const int fd : {end[0], taken[0], taken[1]})
+    close(fd);
 }
 
 }  // namespace
