@@ -31,9 +31,11 @@ auto sample_of(std::optional<Sampler>& sampler, Open open) {
     }
     using Sample = std::optional<std::decay_t<decltype(sampler->sample().value())>>;
     if (!sampler) return Sample();
-    if (auto sample = sampler->sample()) return Sample(std::move(sample).value());
+    auto sample = sampler->sample();
+    if (sample) return Sample(std::move(sample).value());
+    // Anything else than its end, such as a control group that says nothing, a new one shares.
+    if (sample.error().code != Code::kNotFound || attempt == 1) return Sample();
     sampler.reset();
-    if (attempt == 1) return Sample();
   }
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/netlink.h>
-#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -22,15 +20,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/parse.h"
 #include "sys/fd.h"
 #include "sys/internal/inet_diag.h"
+#include "sys/internal/process_sockets.h"
 #include "sys/tcp.h"
 
 namespace kansoku::sys {
 namespace {
-
-constexpr std::size_t kFdsMax = 65536;
 
 Fd open_at(int folder, const char* name, int flags) {
   const int raw = ::openat(folder, name, flags | O_CLOEXEC);
@@ -75,59 +71,33 @@ Fd netlink_in_namespace_of(int process, bool may_enter) {
   return made;
 }
 
-/// "socket:[12345]"
-std::optional<std::uint32_t> socket_inode(std::string_view link) {
-  constexpr std::string_view kBegin = "socket:[";
-  if (!link.starts_with(kBegin) || !link.ends_with(']')) return std::nullopt;
-  return parse_int<std::uint32_t>(link.substr(kBegin.size(), link.size() - kBegin.size() - 1));
-}
-
-/// Calls `each` with the descriptor and the inode of every socket of a process.
-template <class Each>
-void socket_inodes(int process, Each each) {
-  Fd folder = open_at(process, "fd", O_RDONLY | O_DIRECTORY);
-  if (!folder.is_open()) return;
-  DIR* const listing = ::fdopendir(folder.raw());
-  if (listing == nullptr) return;
-  const int at = folder.release();  // the listing owns it now
-  std::array<char, 64> link{};
-  for (std::size_t seen = 0; seen < kFdsMax; ++seen) {
-    const dirent* const entry = ::readdir(listing);
-    if (entry == nullptr) break;
-    const ssize_t bytes = ::readlinkat(at, &entry->d_name[0], link.data(), link.size());
-    if (bytes <= 0) continue;
-    const auto inode = socket_inode({link.data(), static_cast<std::size_t>(bytes)});
-    const auto number = parse_int<int>(std::string_view(&entry->d_name[0]));
-    if (inode && number) each(*number, *inode);
-  }
-  ::closedir(listing);
-}
-
 /// A TCP socket of a process whose network namespace may not be entered.
 struct Duplicable {
   int descriptor{-1};
   std::uint64_t cookie{0};  // tells it from a later one with that number
 };
 
-/// Nothing if the descriptor is no TCP connection (any more); a family of 0: not established now.
-std::optional<DiagSocket> duplicate_and_ask(int process_handle, int descriptor) {
-  const auto raw = static_cast<int>(::syscall(SYS_pidfd_getfd, process_handle, descriptor, 0));
-  if (raw < 0) return std::nullopt;
-  const Fd duplicate = Fd::adopt(raw);
-  DiagSocket out;
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(raw, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return std::nullopt;
-  bytes = sizeof out.cookie;
-  if (::getsockopt(raw, SOL_SOCKET, SO_COOKIE, &out.cookie, &bytes) != 0) return std::nullopt;
-  constexpr std::uint8_t kEstablished = 1, kListening = 10;
-  if (info.tcpi_state == kListening) return std::nullopt;
-  if (info.tcpi_state != kEstablished) return out;
-  out.family = AF_INET;  // or AF_INET6, which makes no difference here
-  out.rtt_us = info.tcpi_rtt;
-  out.bytes_acked = info.tcpi_bytes_acked;
-  out.bytes_received = info.tcpi_bytes_received;
-  out.retransmits = info.tcpi_total_retrans;
+struct Duplicated {
+  bool is_established{false};  // otherwise the socket has only a cookie
+  DiagSocket socket;
+};
+
+/// Nothing if the descriptor is no TCP connection (any more).
+std::optional<Duplicated> duplicate_and_ask(int process_handle, int descriptor) {
+  const Fd duplicate = duplicate_descriptor(process_handle, descriptor);
+  if (!duplicate.is_open()) return std::nullopt;
+  const auto info = tcp_info_of(duplicate.raw());
+  if (!info || info->tcpi_state == kTcpListening) return std::nullopt;
+  Duplicated out;
+  socklen_t bytes = sizeof out.socket.cookie;
+  if (::getsockopt(duplicate.raw(), SOL_SOCKET, SO_COOKIE, &out.socket.cookie, &bytes) != 0)
+    return std::nullopt;
+  out.is_established = info->tcpi_state == kTcpEstablished;
+  if (!out.is_established) return out;
+  out.socket.rtt_us = info->tcpi_rtt;
+  out.socket.bytes_acked = info->tcpi_bytes_acked;
+  out.socket.bytes_received = info->tcpi_bytes_received;
+  out.socket.retransmits = info->tcpi_total_retrans;
   return out;
 }
 
@@ -263,18 +233,19 @@ void TcpSampler::State::map(std::span<const std::int32_t> pids, BootTime now) {
     if (found->second.space == 0) {
       map_duplicable(found->second);
     } else {
-      socket_inodes(folder, [&](int, std::uint32_t inode) { owners.try_emplace(inode, pid); });
+      for (const ProcessSocket& theirs : process_sockets(folder))
+        owners.try_emplace(theirs.inode, pid);
     }
   }
 }
 
 void TcpSampler::State::map_duplicable(Process& process) {
   process.sockets.clear();
-  socket_inodes(process.folder.raw(), [&](int descriptor, std::uint32_t) {
+  for (const ProcessSocket& theirs : process_sockets(process.folder.raw())) {
     if (process.sockets.size() >= options.duplicated_max) return;
-    if (const auto socket = duplicate_and_ask(process.handle.raw(), descriptor))
-      process.sockets.push_back({descriptor, socket->cookie});
-  });
+    if (const auto seen = duplicate_and_ask(process.handle.raw(), theirs.descriptor))
+      process.sockets.push_back({theirs.descriptor, seen->socket.cookie});
+  }
 }
 
 /// The number of descriptors tells of new connections, where the kernel gives it.
@@ -317,15 +288,15 @@ void TcpSampler::State::ask_for_known() {
 
 void TcpSampler::State::ask_duplicates(Process& process) {
   for (const Duplicable& known : process.sockets) {
-    const auto socket = duplicate_and_ask(process.handle.raw(), known.descriptor);
-    if (!socket || socket->cookie != known.cookie) {
+    const auto seen = duplicate_and_ask(process.handle.raw(), known.descriptor);
+    if (!seen || seen->socket.cookie != known.cookie) {
       has_ended_ones = true;
       continue;
     }
     ++stats.duplicated;
-    const auto before = connections.find(socket->cookie);
+    const auto before = connections.find(known.cookie);
     const bool is_of_another = before != connections.end() && before->second.round == round;
-    if (socket->family != 0 && !is_of_another) add(*socket, process);
+    if (seen->is_established && !is_of_another) add(seen->socket, process);
   }
 }
 
