@@ -148,6 +148,7 @@ AgentFigures Agent::Impl::figures() const {
   out.process_count = watching.target_count;
   out.own_share = governor.own_share();
   out.lowered_probes = governor.lowered_count();
+  out.slowness = governor.slowness();
   return out;
 }
 

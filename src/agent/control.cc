@@ -116,6 +116,8 @@ Json status_json(const StatusView& view) {
       .set("jobs_over_limit", view.jobs_over_limit)
       .set("refused_models", view.refused_models)
       .set("cpu_share", view.figures.own_share)
+      .set("lowered_probes", static_cast<std::uint64_t>(view.figures.lowered_probes))
+      .set("look_every", view.figures.slowness)
       .set("cpu_s", view.figures.cpu_s)
       .set("resident_bytes", view.figures.resident_bytes)
       .set("entries", std::move(entries))

@@ -16,6 +16,8 @@ struct Fake {
       [] {
         StatusView view;
         view.host = "h";
+        view.figures.lowered_probes = 3;
+        view.figures.slowness = 4;
         return view;
       },
       [this](const store::IncidentFilter& filter) -> Result<std::vector<trace::IncidentRecord>> {
@@ -42,6 +44,8 @@ TEST(Control, AnswersStatusWithItsSchema) {
   EXPECT_TRUE(said.at("ok").as_bool());
   EXPECT_EQ(said.at("status").at("schema").as_string(), "kansoku.watch_status/1");
   EXPECT_EQ(said.at("status").at("host").as_string(), "h");
+  EXPECT_EQ(said.at("status").at("lowered_probes").as_int(), 3);
+  EXPECT_EQ(said.at("status").at("look_every").as_int(), 4);
 }
 
 TEST(Control, PassesOnWhatIsAskedAndBoundsIt) {

@@ -275,6 +275,8 @@ void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
   set.add(metrics::kProbeHits, {}, static_cast<double>(figures.probe_hits));
   set.add(metrics::kLostRecords, {}, static_cast<double>(figures.lost));
   set.add(metrics::kProcesses, {}, static_cast<double>(figures.process_count));
+  set.add(metrics::kLoweredProbes, {}, static_cast<double>(figures.lowered_probes));
+  set.add(metrics::kLookEvery, {}, figures.slowness);
   if (webhook) exporter::add_post_metrics(set, "webhook", webhook->poster().counts());
   if (otlp) exporter::add_post_metrics(set, "otlp", otlp->counts());
 }

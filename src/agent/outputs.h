@@ -44,8 +44,9 @@ struct AgentFigures {
   double cpu_s{0};
   std::uint64_t resident_bytes{0}, probe_hits{0}, lost{0};
   std::size_t process_count{0};
-  double own_share{0};
-  std::size_t lowered_probes{0};
+  double own_share{0};            // of a core, a moving mean
+  std::size_t lowered_probes{0};  // entries of the pack that are off for what they cost
+  int slowness{1};                // windows between two looks at what is costly
 };
 
 /// Everything that leaves the agent: metrics, incidents, history, summaries. What cannot be written

@@ -138,6 +138,10 @@ class Watch final : public Command {
     fmt::print("cost     {:.2f} % of a core, {:.0f} MB; {} failed writes\n",
                status.at("cpu_share").as_double() * 100,
                status.at("resident_bytes").as_double() * 1e-6, status.at("failed_writes").as_int());
+    const auto off = status.at("lowered_probes").as_int(), every = status.at("look_every").as_int();
+    if (off > 0 || every > 1)
+      fmt::print("lowered  {} probes are off, connections are looked at every {} windows\n", off,
+                 every);
     const Json jobs = status.at("jobs");
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const Json job = jobs.at(i);

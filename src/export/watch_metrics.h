@@ -28,10 +28,14 @@ inline constexpr MetricDef kLostRecords{"kansoku_agent_lost_records", "", Metric
                                         "Records that were lost before they were looked at."};
 inline constexpr MetricDef kProcesses{"kansoku_watched_processes", "", MetricType::kGauge,
                                       "Processes that are watched now."};
+inline constexpr MetricDef kLoweredProbes{"kansoku_agent_lowered_probes", "", MetricType::kGauge,
+                                          "Probes that are off for what they cost."};
+inline constexpr MetricDef kLookEvery{"kansoku_agent_look_every_windows", "", MetricType::kGauge,
+                                      "Windows between two looks at connections; 1 is normal."};
 
-inline constexpr std::array<MetricDef, 9> kAll{kScore,     kThreshold,   kIncidentOpen,
-                                               kIncidents, kAgentCpu,    kAgentResident,
-                                               kProbeHits, kLostRecords, kProcesses};
+inline constexpr std::array<MetricDef, 11> kAll{
+    kScore,     kThreshold,   kIncidentOpen, kIncidents,     kAgentCpu, kAgentResident,
+    kProbeHits, kLostRecords, kProcesses,    kLoweredProbes, kLookEvery};
 }  // namespace watch_metrics
 
 }  // namespace kansoku::exporter

@@ -29,7 +29,7 @@ class Agent:
         self.incidents, self.arrivals = os.path.join(folder, "incidents.jsonl"), os.path.join(folder, "arrivals.jsonl")
         need("watch" in subcommands(options.kansoku), f"{options.kansoku} has no `watch`")
         command = [options.kansoku, "watch", "--state", state, "--learn", f"{options.learn_s}s", "--for", f"{int(seconds)}s", "--features",
-                   os.path.join(folder, "features.csv"), "--incidents", self.incidents, "--listen", "127.0.0.1:0", "--quiet"]
+                   os.path.join(folder, "features.csv"), "--incidents", self.incidents, "--listen", "127.0.0.1:0"]
         self.log = os.path.join(folder, "agent.log")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(command + options.agent_options, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
