@@ -36,6 +36,7 @@ constexpr int kPeerStreak = 2;
 constexpr std::uint64_t kYoungWindows = 10;
 constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
 constexpr std::size_t kGapInAlarm = 2;
+constexpr double kClearlyOdd = 1.5;  // times the threshold's distance from the median score
 constexpr double kForTheWorse = 2;   // spreads
 constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
 constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
@@ -127,6 +128,8 @@ struct Detector::Impl {
   void take_operators_word(std::vector<trace::IncidentRecord>& out);
   void make_way(const std::vector<MemberKey>& present, std::vector<trace::IncidentRecord>& out);
   void forget_flags();
+  [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
+                                      const std::set<MemberKey>& alarmed) const;
   void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
   void end_incident(std::vector<trace::IncidentRecord>& out);
   void keep_healthy(const std::vector<MemberKey>& present);
@@ -285,11 +288,13 @@ std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const
   return out;
 }
 
-/// Whether the last windows of a process show what `incident` did not: one of them another fault.
+/// Whether the last windows of a process show another fault than `incident`: something far worse,
+/// or the first error that hardware reports.
 bool Detector::Impl::is_another(const OpenIncident& incident,
                                 const std::vector<MemberKey>& present) const {
   for (const MemberKey key : present) {
     const auto& recent = members.at(key).recent;
+    if (recent.back().is_event && !incident.has_event) return true;
     const std::vector<double>* const worst = incident.worst_of(key);
     if (worst == nullptr || recent.size() < kWindowsOfAnother) continue;
     std::vector<double> least(worst->size(), 1e300);
@@ -505,23 +510,35 @@ void Detector::Impl::watch_growth(std::int64_t wall_ns, MemberKey key,
   }
 }
 
+/// Back over the flagged windows, with one that fits between two of them: what lies farther apart
+/// may be chance, and so may what is hardly odd before the first that is clearly so.
+std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
+                                      const std::set<MemberKey>& alarmed) const {
+  const JobModel::Parts& parts = scorer->model().parts();
+  const double clear = parts.level + kClearlyOdd * (parts.threshold - parts.level);
+  std::int64_t first = wall_ns, first_clear = wall_ns;
+  for (const MemberKey key : alarmed) {
+    const auto& recent = members.at(key).recent;
+    std::size_t quiet = 0;
+    for (auto it = recent.rbegin(); it != recent.rend() && quiet < kGapInAlarm; ++it) {
+      quiet = it->is_flagged ? 0 : quiet + 1;
+      if (!it->is_flagged) continue;
+      const std::int64_t begin = it->wall_ns - options.window.count();
+      first = std::min(first, begin);
+      if (it->is_event || it->score > clear || is_beyond_cuts(it->row))
+        first_clear = std::min(first_clear, begin);
+    }
+  }
+  return first_clear < wall_ns ? first_clear : first;
+}
+
 void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed) {
   if (ended && wall_ns - ended->last_ns <= kPauseNs) {
     open = std::move(ended);
     open->record().end_ns = 0;
     open->quiet_windows = 0;
   } else {
-    std::int64_t begin = wall_ns;
-    for (const MemberKey key : alarmed) {
-      const auto& recent = members.at(key).recent;
-      // Back over the flagged windows, with one that fits between two of them: what lies farther
-      // apart may be chance.
-      std::size_t quiet = 0;
-      for (auto it = recent.rbegin(); it != recent.rend() && quiet < kGapInAlarm; ++it) {
-        quiet = it->is_flagged ? 0 : quiet + 1;
-        if (it->is_flagged) begin = std::min(begin, it->wall_ns - options.window.count());
-      }
-    }
+    const std::int64_t begin = begin_of(wall_ns, alarmed);
     open.emplace(options, begin);
     for (const auto& [key, member] : members) {
       for (const Member::Recent& recent : member.recent) {
@@ -673,6 +690,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
     if (member.recent.size() >= kWindowsOfAnother)
       open->saw(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
     open->look(key, member, member.recent.back(), scorer->model().parts());
+    open->has_event = open->has_event || member.recent.back().is_event;
     if (events.count(key) != 0) open->include(key, member);
     if (const auto found = peers.find(key); found != peers.end())
       open->include(key, member, found->second);

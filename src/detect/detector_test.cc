@@ -275,6 +275,28 @@ TEST(Detector, AnErrorThatHardwareReportsIsToldAtOnce) {
   EXPECT_THAT(job.all[0].ranks, testing::ElementsAre(1));
 }
 
+TEST(Detector, AnErrorThatHardwareReportsIsToldThoughAnIncidentIsOpen) {
+  Job job(2);
+  const auto slow = [](int, Window& window) {
+    window.values[at("gpu_xid")] = 0;
+    window.values[at("backward_mean")] *= 1.5;
+  };
+  const auto error = [&](int second, Window& window) {
+    slow(second, window);
+    if (window.rank == 1) window.values[at("gpu_xid")] = 1;
+  };
+  job.go(600, [](int, Window& window) { window.values[at("gpu_xid")] = 0; });
+  job.go(60, slow);
+  ASSERT_EQ(job.ids().size(), 1U);
+  job.go(1, error);
+  ASSERT_EQ(job.ids().size(), 2U);
+  EXPECT_EQ(job.all.back().kind, "hardware_fault");
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
+  job.go(9, slow);
+  job.go(1, error);  // the same again
+  EXPECT_EQ(job.ids().size(), 2U);
+}
+
 TEST(Detector, ARestartWithinThePauseIsTheSameIncidentALaterOneIsNot) {
   Job job(4);
   const auto fault = [](int, Window& window) {

@@ -259,7 +259,10 @@ def build_gpu_program(kansoku, folder):
     if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
         return program
     need(shutil.which(os.environ.get("CLANG", "clang++-19")), "clang 19 is missing (apt-get install clang-19)")
-    libraries = os.path.join(os.path.dirname(kansoku), "softgpu")
+    beside = os.path.dirname(kansoku)
+    libraries = next((path for path in (os.path.join(beside, "softgpu"), os.path.join(beside, "../lib/kansoku/softgpu"))
+                      if os.path.isdir(path)), None)
+    need(libraries, f"{kansoku} has no software device beside it")
     examples = [part for name in ("softgpu", "softgpu_ddp") for part in ("-I", os.path.join(ROOT, "examples", name))]
     command = [os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-o", program, source, *examples, "-L", libraries, "-l:libnccl.so.2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False,

@@ -103,6 +103,7 @@ class OpenIncident {
 
   std::size_t windows{0};  // it has been open
   std::size_t quiet_windows{0};
+  bool has_event{false};     // a Use::kEvent feature counted something in it
   std::int64_t last_ns{0};   // of the last flagged window
   std::vector<double> rows;  // of flagged windows, for the case that they were normal
 
