@@ -50,6 +50,45 @@ TEST(ContextProcessTest, CountOfDevicesIsASetting) {
   EXPECT_EQ(run_child("count_devices", {"KANSOKU_SOFTGPU_DEVICES=nonsense"}).exit_code, 1);
 }
 
+/// The machine's numbers of the devices that this process sees, from the right, as a number.
+int visible() {
+  int count = 0, out = 0;
+  if (cuInit(0) == CUDA_ERROR_NO_DEVICE) return 100;
+  if (cuDeviceGetCount(&count) != CUDA_SUCCESS) return 101;
+  for (CUdevice device = count - 1; device >= 0; --device) {
+    int bus = 0;
+    char text[32] = "";
+    CUdevice again = -1;
+    CUuuid uuid{};
+    const bool agrees =
+        cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
+        cuDeviceGetPCIBusId(&text[0], sizeof text, device) == CUDA_SUCCESS &&
+        cuDeviceGetByPCIBusId(&again, &text[0]) == CUDA_SUCCESS && again == device &&
+        cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS && uuid.bytes[15] == bus - 1;
+    if (!agrees) return 102;
+    out = out * 5 + bus;
+  }
+  return out;
+}
+const Child kVisible("visible", visible);
+
+TEST(ContextProcessTest, VisibleDevicesAreASetting) {
+  COVERS(cuDeviceGetCount, cuDeviceGetPCIBusId, cuDeviceGetByPCIBusId);
+  const auto of = [](const char* setting) {
+    return run_child("visible",
+                     {"KANSOKU_SOFTGPU_DEVICES=4", std::string("CUDA_VISIBLE_DEVICES=") + setting})
+        .exit_code;
+  };
+  EXPECT_EQ(of("1"), 2);
+  EXPECT_EQ(of("3, 0"), 4 + 5 * 1);
+  EXPECT_EQ(of("2,7,0"), 3) << "the first that is none ends the list";
+  EXPECT_EQ(of("2,1,2"), 3 + 5 * 2) << "and so does a second time";
+  EXPECT_EQ(of(""), 100);
+  EXPECT_EQ(of("-1"), 100);
+  EXPECT_EQ(of("GPU-4b414e53-4f4b-552d-534f-465400000001,0"), 2 + 5 * 1);
+  EXPECT_EQ(of("GPU-4b"), 100) << "which of them?";
+}
+
 TEST_F(ContextTest, Devices) {
   COVERS(cuDeviceGet, cuDeviceGetCount, cuDeviceGetName, cuDeviceTotalMem_v2, cuDeviceGetUuid,
          cuDeviceGetUuid_v2, cuDeviceComputeCapability, cuDeviceGetProperties);

@@ -167,6 +167,10 @@ CUresult create_context(CUcontext* handle, unsigned flags, CUdevice number) {
   return CUDA_SUCCESS;
 }
 
+std::string bus_text(const Device& device) {
+  return fmt::format("0000:{:02x}:00.0", device.machine_ordinal + 1);
+}
+
 CUresult uuid_of(CUuuid* uuid, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
@@ -255,7 +259,7 @@ KANSOKU_ENTRY cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
   if (value == nullptr || attribute <= 0 || attribute > CU_DEVICE_ATTRIBUTE_LAST)
     return CUDA_ERROR_INVALID_VALUE;
   *value = value_of(attribute);
-  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value += device->ordinal + 1;
+  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value += device->machine_ordinal + 1;
   return CUDA_SUCCESS;
 }
 
@@ -291,7 +295,7 @@ KANSOKU_ENTRY cuDeviceGetProperties(CUdevprop* properties, CUdevice number) {
 KANSOKU_ENTRY cuDeviceGetPCIBusId(char* text, int bytes, CUdevice number) {
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
-  const std::string id = fmt::format("0000:{:02x}:00.0", number + 1);
+  const std::string id = bus_text(*device);
   if (text == nullptr || bytes <= static_cast<int>(id.size())) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(text, id.c_str(), id.size() + 1);
   return CUDA_SUCCESS;
@@ -301,7 +305,7 @@ KANSOKU_ENTRY cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (device == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < runtime()->devices.size(); ++i) {
-    if (fmt::format("0000:{:02x}:00.0", i + 1) != text) continue;
+    if (bus_text(*runtime()->devices[i]) != text) continue;
     *device = static_cast<CUdevice>(i);
     return CUDA_SUCCESS;
   }

@@ -304,8 +304,9 @@ void Busy::end(std::uint64_t now_ns) {
   slot_->busy_ns += now_ns - since_ns_;
 }
 
-Device::Device(int number, gpu::exec::Memory device_memory, Telemetry* shared)
+Device::Device(int number, int machine_number, gpu::exec::Memory device_memory, Telemetry* shared)
     : ordinal(number),
+      machine_ordinal(machine_number),
       memory(std::move(device_memory)),
       telemetry(shared),
       slot(shared == nullptr ? nullptr : take_slot(*shared)),
@@ -385,16 +386,19 @@ CUresult start_runtime() {
       return;
     }
     made->host = std::move(*host);
-    for (int i = 0; i < device_count_setting(); ++i) {
+    const auto visible =
+        visible_devices(device_count_setting(), std::getenv("CUDA_VISIBLE_DEVICES"));
+    for (const int number : visible) {
       auto memory = gpu::exec::Memory::create(memory_setting());
       if (!memory) {
         log_line(memory.error().what);
         break;
       }
-      auto telemetry = map_telemetry(i);
+      auto telemetry = map_telemetry(number);
       if (!telemetry) log_line(telemetry.error().what);
-      made->devices.push_back(
-          std::make_unique<Device>(i, std::move(*memory), telemetry ? *telemetry : nullptr));
+      made->devices.push_back(std::make_unique<Device>(static_cast<int>(made->devices.size()),
+                                                       number, std::move(*memory),
+                                                       telemetry ? *telemetry : nullptr));
     }
     g_runtime.store(made.release(), std::memory_order_release);
   });

@@ -414,9 +414,10 @@ class Busy {
 
 class Device {
  public:
-  Device(int ordinal, gpu::exec::Memory memory, Telemetry* telemetry);
+  Device(int ordinal, int machine_ordinal, gpu::exec::Memory memory, Telemetry* telemetry);
 
-  const int ordinal;
+  const int ordinal;          // this process's number of it
+  const int machine_ordinal;  // NVML's, which CUDA_VISIBLE_DEVICES does not change
   gpu::exec::Memory memory;
   Telemetry* const telemetry;  // null: this process could not map it
   TelemetrySlot* const slot;   // null: nobody will see this process

@@ -284,14 +284,6 @@ int give(const std::string& text, char* out, unsigned bytes) {
   return kSuccess;
 }
 
-std::string uuid_text(const Device& device) {
-  std::string text = "GPU";
-  for (std::size_t i = 0; i < device.telemetry->uuid.size(); ++i) {
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(device.telemetry->uuid[i]));
-  }
-  return text;
-}
 std::string bus_text(const Device& device) {
   return fmt::format("00000000:{:02X}:00.0", device.ordinal + 1);
 }
@@ -443,7 +435,8 @@ NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
 }
 NVML nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
   if (uuid == nullptr) return kInvalidArgument;
-  return find_if(handle, [&](const Device& device) { return uuid_text(device) == uuid; });
+  return find_if(handle,
+                 [&](const Device& device) { return uuid_text(device.telemetry->uuid) == uuid; });
 }
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** handle) {
   if (bus == nullptr) return kInvalidArgument;
@@ -469,7 +462,7 @@ NVML nvmlDeviceGetName(const void* handle, char* text, unsigned bytes) {
 NVML nvmlDeviceGetUUID(const void* handle, char* text, unsigned bytes) {
   Device* device = nullptr;
   if (const int status = find(handle, device); status != kSuccess) return status;
-  return give(uuid_text(*device), text, bytes);
+  return give(uuid_text(device->telemetry->uuid), text, bytes);
 }
 NVML nvmlDeviceGetPciInfo_v3(const void* handle, PciInfo* info) {
   Device* device = nullptr;

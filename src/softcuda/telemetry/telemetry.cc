@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -69,6 +70,52 @@ std::string telemetry_folder() {
   return fmt::format("/dev/shm/kansoku-softgpu-{}", getuid());
 }
 
+std::array<char, 16> device_uuid(int ordinal) {
+  std::array<char, 16> uuid{'K', 'A', 'N', 'S', 'O', 'K', 'U', '-', 'S', 'O', 'F', 'T'};
+  uuid[15] = static_cast<char>(ordinal);
+  return uuid;
+}
+
+std::string uuid_text(const std::array<char, 16>& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid[i]));
+  }
+  return text;
+}
+
+std::vector<int> visible_devices(int count, const char* setting) {
+  std::vector<int> out;
+  if (setting == nullptr) {
+    for (int i = 0; i < count; ++i)
+      out.push_back(i);
+    return out;
+  }
+  constexpr std::string_view kUuid = "GPU-";
+  const auto device_of = [&](std::string_view word) {
+    word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+    word = word.substr(0, word.find_last_not_of(' ') + 1);
+    if (!word.starts_with(kUuid)) return parse_int<int>(word).value_or(-1);
+    int found = -1;
+    for (int i = 0; i < count; ++i) {
+      if (!uuid_text(device_uuid(i)).starts_with(word)) continue;
+      if (found >= 0) return -1;  // it means several
+      found = i;
+    }
+    return found;
+  };
+  for (std::string_view rest = setting;;) {
+    const std::size_t comma = rest.find(',');
+    const int device = device_of(rest.substr(0, comma));
+    const bool is_new = std::find(out.begin(), out.end(), device) == out.end();
+    if (device < 0 || device >= count || !is_new) return out;
+    out.push_back(device);
+    if (comma == std::string_view::npos) return out;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 int device_count_setting() {
   const char* const set = std::getenv("KANSOKU_SOFTGPU_DEVICES");
   if (set == nullptr) return 1;
@@ -108,9 +155,7 @@ Result<Telemetry*> map_telemetry(int ordinal) {
   std::uint32_t expected = 0;
   if (telemetry->magic.compare_exchange_strong(expected, kTelemetryMagic)) {
     telemetry->speed_permille = 1000;
-    std::array<char, 16> uuid{'K', 'A', 'N', 'S', 'O', 'K', 'U', '-', 'S', 'O', 'F', 'T'};
-    uuid[15] = static_cast<char>(ordinal);
-    telemetry->uuid = uuid;
+    telemetry->uuid = device_uuid(ordinal);
     telemetry->memory_bytes = memory_setting();
     telemetry->version = kTelemetryVersion;
   } else if (expected != kTelemetryMagic ||

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/result.h"
 
@@ -72,6 +73,15 @@ inline constexpr std::uint32_t kThrottleAuto = 0, kThrottleIdle = 0x1, kThrottle
                                kThrottleThermal = 0x20, kThrottleNone = 0x80000000;
 /// From "auto", "none", "idle", "power" or "thermal"; kCorrupt.
 [[nodiscard]] Result<std::uint32_t> throttle_reasons_of(std::string_view name);
+
+/// "GPU-4b414e53-...", as NVML and CUDA_VISIBLE_DEVICES write it.
+[[nodiscard]] std::string uuid_text(const std::array<char, 16>& uuid);
+[[nodiscard]] std::array<char, 16> device_uuid(int ordinal);
+
+/// The devices among 0 to `count` - 1 that a process sees, in the order in which it numbers them.
+/// `setting` is $CUDA_VISIBLE_DEVICES, or null: indices or begins of UUIDs, separated by commas.
+/// The first that is none, or is there already, ends the list, as with CUDA's driver.
+[[nodiscard]] std::vector<int> visible_devices(int count, const char* setting);
 
 /// Devices: $KANSOKU_SOFTGPU_DEVICES, 1 to 16 [1].
 [[nodiscard]] int device_count_setting();
