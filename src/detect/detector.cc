@@ -116,6 +116,11 @@ struct Detector::Impl {
   [[nodiscard]] std::vector<double> levels_of(std::span<const double> row) const;
   [[nodiscard]] bool is_another(const OpenIncident& incident,
                                 const std::vector<MemberKey>& present) const;
+  [[nodiscard]] bool goes_on(const OpenIncident& incident,
+                             const std::vector<MemberKey>& present) const;
+  [[nodiscard]] double excess_of(const Member::Recent& recent) const {
+    return recent.score - scorer->model().parts().threshold;
+  }
   [[nodiscard]] bool is_far_out(const Member& member) const;
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
@@ -325,8 +330,9 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   recent.is_event = has_event(window.values);
   // What starts is not yet as it will be: libraries load, the first windows are no whole ones.
   const bool is_settled = ++member.windows > kYoungWindows;
-  const bool is_odd = (scorer->is_flagged(recent.score) && is_for_the_worse(window.values)) ||
-                      is_beyond_cuts(window.values);
+  recent.is_beyond = is_beyond_cuts(window.values);
+  const bool is_odd =
+      recent.is_beyond || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
   recent.is_flagged = recent.is_event || (is_settled && is_odd);
   member.score = recent.score;
   member.is_flagged = recent.is_flagged;
@@ -525,7 +531,7 @@ std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
       if (!it->is_flagged) continue;
       const std::int64_t begin = it->wall_ns - options.window.count();
       first = std::min(first, begin);
-      if (it->is_event || it->score > clear || is_beyond_cuts(it->row))
+      if (it->is_event || it->is_beyond || it->score > clear)
         first_clear = std::min(first_clear, begin);
     }
   }
@@ -696,7 +702,9 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
       open->include(key, member, found->second);
     // Where single windows do not stand out, the tests over many speak for the last one.
     const bool is_event = open->has_test("event") || !events.empty();
-    const bool counts_here = member.is_flagged || (!is_event && peers.count(key) != 0) ||
+    const Member::Recent& last = member.recent.back();
+    const bool is_sign = member.is_flagged && open->speaks_for_it(last, excess_of(last));
+    const bool counts_here = is_sign || (!is_event && peers.count(key) != 0) ||
                              (is_job_slow && !is_event && peers.empty());
     if (!counts_here) continue;
     if (open->has(key)) is_alive = true;
@@ -714,6 +722,19 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   return out;
 }
 
+/// Whether what is flagged now may be the incident that ended a moment ago.
+bool Detector::Impl::goes_on(const OpenIncident& incident,
+                             const std::vector<MemberKey>& present) const {
+  bool has_flags = false;
+  for (const MemberKey key : present) {
+    const Member& member = members.at(key);
+    if (!member.is_flagged) continue;
+    has_flags = true;
+    if (incident.speaks_for_it(member.recent.back(), excess_of(member.recent.back()))) return true;
+  }
+  return !has_flags;  // a rank stands out of its peers
+}
+
 /// Ends the incident that is open, or forgets the last one, where what is seen now is another
 /// fault.
 void Detector::Impl::make_way(const std::vector<MemberKey>& present,
@@ -728,7 +749,7 @@ void Detector::Impl::make_way(const std::vector<MemberKey>& present,
       for (std::size_t i = 0; i + kWindowsOfAnother < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
-  } else if (!open && ended && is_another(*ended, present)) {
+  } else if (!open && ended && (is_another(*ended, present) || !goes_on(*ended, present))) {
     ended.reset();
   }
 }

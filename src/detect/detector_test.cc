@@ -253,6 +253,52 @@ TEST(Detector, AWorseFaultInAnIncidentThatGoesOnIsOneOfItsOwn) {
   EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
 }
 
+TEST(Detector, AFaultThatUnfoldsInItsFirstWindowsIsOneIncident) {
+  Job job(2);
+  job.go(600);
+  job.go(12, [](int second, Window& window) {
+    window.values[at("backward_mean")] *= 1.5;
+    if (second >= 4 && window.rank == 1) window.values[at("collective_p99")] = 4;
+  });
+  EXPECT_EQ(job.ids().size(), 1U);
+}
+
+TEST(Detector, WhatIsHardlyOddJustBeforeAFaultIsNotItsBegin) {
+  Job job(2);
+  const auto hardly = [](int, Window& window) { window.values[at("cpu_wait")] = 0.45; };
+  job.go(600);
+  job.go(1, hardly);
+  job.go(1);
+  job.go(1, hardly);
+  const std::int64_t begin_ns = job.now_ns;
+  job.go(5, [](int, Window& window) { window.values[at("backward_mean")] *= 8; });
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_EQ(job.all.back().begin_ns, begin_ns);
+}
+
+TEST(Detector, WhatIsHardlyOddKeepsNoSevereIncidentOpenAndIsNotPartOfIt) {
+  Job job(2);
+  job.go(600);
+  job.go(20, [](int, Window& window) {
+    window.values[at("backward_mean")] *= 8;
+    window.values[at("collective_p99")] *= 100;
+    window.values[at("cpu_wait")] = 5;
+  });
+  ASSERT_EQ(job.ids().size(), 1U);
+  const std::int64_t over_ns = job.now_ns;
+  const std::string severe = *job.ids().begin();
+  const auto hardly = [](int, Window& window) { window.values[at("cpu_wait")] = 0.45; };
+  job.go(60, hardly);
+  const auto told = std::find_if(job.all.rbegin(), job.all.rend(),
+                                 [&](const auto& one) { return one.id == severe; });
+  EXPECT_GT(told->end_ns, 0);
+  EXPECT_LE(told->end_ns, over_ns);
+  ASSERT_EQ(job.ids().size(), 2U);
+  EXPECT_TRUE(job.detector.status().open.has_value());
+  EXPECT_NE(job.detector.status().open->id, severe);
+  EXPECT_LE(job.detector.status().open->begin_ns, over_ns + 12'000'000'000) << "once it is over";
+}
+
 TEST(Detector, AJobThatRunsFasterIsNoIncident) {
   Job job(2);
   job.go(600);

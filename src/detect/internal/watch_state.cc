@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "detect/internal/thresholds.h"
+#include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
@@ -13,6 +14,8 @@ constexpr std::size_t kEvidenceMax = 8;
 constexpr std::size_t kRowsMax = 100;
 constexpr double kShareOfBudget = 0.5, kReserve = 0.1;
 constexpr double kOwnCostMin = 4, kOwnCostMax = 40;  // spreads; beyond it, more says no more
+constexpr std::size_t kExcessesMax = 128;
+constexpr double kShareOfStrength = 0.02;  // of the median excess of an incident's windows
 constexpr double kStrongest = 2;  // of two ranks one is named if its excess is so much larger
 
 }  // namespace
@@ -64,12 +67,18 @@ void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent
   if (!std::isnan(recent.score)) {
     part.excess += recent.score - parts.threshold;
     part.windows += 1;
+    if (excesses_.size() < kExcessesMax) excesses_.push_back(recent.score - parts.threshold);
   }
   record_.score = std::max(record_.score, part.excess / std::max(1.0, part.windows));
   ++record_.window_count;
   last_ns = std::max(last_ns, recent.wall_ns);
   if (rows.size() < kRowsMax * recent.row.size())
     rows.insert(rows.end(), recent.row.begin(), recent.row.end());
+}
+
+bool OpenIncident::speaks_for_it(const Member::Recent& recent, double excess) const {
+  if (recent.is_event || recent.is_beyond || excesses_.empty()) return true;
+  return excess >= kShareOfStrength * stats::median(excesses_);
 }
 
 void OpenIncident::include(MemberKey key, const Member& member) {
@@ -170,7 +179,8 @@ bool OpenIncident::update(std::span<const Column> columns, std::size_t member_co
       if (part.is_included && record_.pids.empty()) record_.pids.push_back(part.pid);
   record_.tests.assign(tests_.begin(), tests_.end());
   record_.evidence = sum->evidence(columns, kEvidenceMax);
-  record_.kind = kind_of(*sum, columns, !keys.empty() && member_count > 1);
+  record_.kind =
+      has_event ? "hardware_fault" : kind_of(*sum, columns, !keys.empty() && member_count > 1);
   if (record_.id.empty())
     record_.id = trace::incident_id(record_.host, record_.job, record_.begin_ns, record_.kind);
   record_.summary = summary_of(record_, *sum, columns);

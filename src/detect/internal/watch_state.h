@@ -33,7 +33,8 @@ struct Member {
     std::int64_t wall_ns{0};
     std::vector<double> row;
     bool is_flagged{false};
-    bool is_event{false};  // a Use::kEvent feature counted something
+    bool is_event{false};   // a Use::kEvent feature counted something
+    bool is_beyond{false};  // a single feature goes as far to the worse as it never does in health
     double score{0};
   };
   std::int32_t rank{-1}, pid{0};
@@ -75,6 +76,9 @@ class OpenIncident {
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
   void include(MemberKey key, const Member& member, const PeerFinding& finding);
+  /// Whether a flagged window is odd enough to be a sign of this incident: what is hardly odd says
+  /// nothing of one that was far out. `excess`: of its score over the threshold.
+  [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
   /// How bad each coordinate of a window was: what is clearly worse later is another fault.
   void saw(MemberKey key, const std::vector<double>& levels) {
     auto& worst = worst_[key];
@@ -129,6 +133,7 @@ class OpenIncident {
   EvidenceSum all_;
   std::map<MemberKey, std::vector<double>> worst_;
   std::set<std::string> tests_;
+  std::vector<double> excesses_;  // of flagged windows over the threshold, the first ones
 };
 
 }  // namespace kansoku::detect
