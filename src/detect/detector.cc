@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detect/detector.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "detect/internal/growth_watch.h"
 #include "detect/internal/thresholds.h"
 #include "detect/internal/watch_state.h"
 #include "detect/run_score.h"
@@ -81,12 +80,8 @@ struct Detector::Impl {
     std::vector<double> rows;
   };
   std::deque<Kept> kept;
-  struct Growing {
-    trace::IncidentRecord record;
-    std::set<std::int32_t> pids;  // that still grow
-  };
-  std::map<std::size_t, Growing> growth;  // by column
-  std::vector<std::int32_t> left;         // processes that ended since the last window
+  std::optional<GrowthWatch> growth;
+  std::vector<std::int32_t> left;  // processes that ended since the last window
 
   /// All ranks at one time, while it may yet turn out that they were ill.
   struct Pending {
@@ -96,6 +91,14 @@ struct Detector::Impl {
   std::deque<Pending> pending;
   std::deque<std::vector<double>> healthy;  // rows
   std::size_t since_refresh{0}, refresh_after{kRefreshFirst};
+
+  /// What the tests say of the last window.
+  struct Alarms {
+    std::set<MemberKey> events;  // that stand out of their own history
+    std::map<MemberKey, PeerFinding> peers;
+    bool is_job_slow{false};
+    [[nodiscard]] bool are_sudden() const { return !events.empty() || !peers.empty(); }
+  };
 
   [[nodiscard]] std::size_t learn_windows() const {
     const auto window = std::max<std::int64_t>(1, options.window.count());
@@ -125,13 +128,9 @@ struct Detector::Impl {
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
-  void watch_growth(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
-  void tell_growth(std::size_t column, const Member& member, const Growth& found,
-                   std::vector<trace::IncidentRecord>& out);
-  void end_growth(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
-                  std::vector<trace::IncidentRecord>& out);
   void take_operators_word(std::vector<trace::IncidentRecord>& out);
   void make_way(const std::vector<MemberKey>& present, std::vector<trace::IncidentRecord>& out);
+  bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
   void forget_flags();
   [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const;
@@ -452,70 +451,6 @@ bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
   return stats::quantile(last, 0.25) > pace_cut;
 }
 
-void Detector::Impl::end_growth(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
-                                std::vector<trace::IncidentRecord>& out) {
-  const auto known = growth.find(column);
-  if (known == growth.end() || known->second.pids.erase(pid) == 0) return;
-  if (!known->second.pids.empty()) return;  // others still grow
-  known->second.record.end_ns = std::max(wall_ns, known->second.record.begin_ns);
-  out.push_back(known->second.record);
-  growth.erase(known);
-}
-
-void Detector::Impl::tell_growth(std::size_t column, const Member& member, const Growth& found,
-                                 std::vector<trace::IncidentRecord>& out) {
-  Growing& growing = growth[column];
-  growing.pids.insert(member.pid);
-  trace::IncidentRecord& record = growing.record;
-  const bool is_new = record.id.empty();
-  if (is_new) {
-    record.host = options.host;
-    record.job = options.job;
-    record.begin_ns = found.begin_ns;
-    record.kind = "memory_growth";
-    record.id = trace::incident_id(options.host, options.job, record.begin_ns,
-                                   record.kind + "." + columns[column].name);
-    record.tests = {"growth"};
-  }
-  const bool is_known =
-      std::find(record.pids.begin(), record.pids.end(), member.pid) != record.pids.end();
-  if (!is_known) {
-    record.pids.push_back(member.pid);
-    const bool has_rank =
-        std::find(record.ranks.begin(), record.ranks.end(), member.rank) != record.ranks.end();
-    if (member.rank >= 0 && !has_rank) record.ranks.push_back(member.rank);
-  }
-  ++record.window_count;
-  record.evidence = {{columns[column].name, columns[column].unit,
-                      std::string(layer_name(columns[column].layer)), found.before, found.now, 1}};
-  record.summary = fmt::format(
-      "{}: {} {} -> {}, growing by {} a minute",
-      record.ranks.empty() ? fmt::format("pid {}", fmt::join(record.pids, ", "))
-                           : fmt::format("rank {}", fmt::join(record.ranks, ", ")),
-      columns[column].name == "resident_bytes" ? "resident memory" : "memory on the device",
-      format_value(found.before, "bytes"), format_value(found.now, "bytes"),
-      format_value(found.bytes_per_second * 60, "bytes"));
-  record.suggestion = suggestion_of(record);
-  if (is_new || !is_known) out.push_back(record);
-}
-
-void Detector::Impl::watch_growth(std::int64_t wall_ns, MemberKey key,
-                                  std::vector<trace::IncidentRecord>& out) {
-  Member& member = members.at(key);
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    if (columns[c].use != Use::kGrowth) continue;
-    GrowthTest& test = member.growth.try_emplace(c, GrowthOptions{}).first->second;
-    const std::uint64_t judged = test.judged();
-    const auto found = test.add(wall_ns, member.recent.back().row[c]);
-    if (test.judged() == judged) continue;
-    if (found) {
-      tell_growth(c, member, *found, out);
-    } else {
-      end_growth(wall_ns, c, member.pid, out);
-    }
-  }
-}
-
 /// Back over the flagged windows, with one that fits between two of them: what lies farther apart
 /// may be chance, and so may what is hardly odd before the first that is clearly so.
 std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
@@ -666,21 +601,19 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   if (present.empty()) return out;
   forget_gone(wall_ns);
   for (const std::int32_t pid : std::exchange(left, {}))
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      end_growth(wall_ns, c, pid, out);
+    growth->forget(wall_ns, pid, out);
   take_operators_word(out);
   if (members.size() != counts_for) choose_alarm_counts();
   for (const MemberKey key : present)
-    watch_growth(wall_ns, key, out);
-  const auto events = event_alarms(present);
-  const auto peers = peer_alarms(present);
-  const bool is_job_slow = job_alarm(present), is_sudden = !events.empty() || !peers.empty();
-  if (is_sudden) make_way(present, out);
+    growth->look(wall_ns, members.at(key).rank, members.at(key).pid,
+                 members.at(key).recent.back().row, out);
+  const Alarms alarms{event_alarms(present), peer_alarms(present), job_alarm(present)};
+  if (alarms.are_sudden()) make_way(present, out);
   bool is_restart = false;
-  if (!open && (is_sudden || is_job_slow)) {
+  if (!open && (alarms.are_sudden() || alarms.is_job_slow)) {
     is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
-    std::set<MemberKey> alarmed = events;
-    for (const auto& [key, finding] : peers)
+    std::set<MemberKey> alarmed = alarms.events;
+    for (const auto& [key, finding] : alarms.peers)
       alarmed.insert(key);
     begin_incident(wall_ns, alarmed);
   }
@@ -688,31 +621,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
     keep_healthy(present);
     return out;
   }
-  // A job that is slower than it was keeps no sudden incident open: it is one of its own.
-  ++open->windows;
-  bool is_alive = !peers.empty() || (is_job_slow && !is_sudden && !open->is_sudden());
-  for (const MemberKey key : present) {
-    const Member& member = members.at(key);
-    if (member.recent.size() >= kWindowsOfAnother)
-      open->saw(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
-    open->look(key, member, member.recent.back(), scorer->model().parts());
-    open->has_event = open->has_event || member.recent.back().is_event;
-    if (events.count(key) != 0) open->include(key, member);
-    if (const auto found = peers.find(key); found != peers.end())
-      open->include(key, member, found->second);
-    // Where single windows do not stand out, the tests over many speak for the last one.
-    const bool is_event = open->has_test("event") || !events.empty();
-    const Member::Recent& last = member.recent.back();
-    const bool is_sign = member.is_flagged && open->speaks_for_it(last, excess_of(last));
-    const bool counts_here = is_sign || (!is_event && peers.count(key) != 0) ||
-                             (is_job_slow && !is_event && peers.empty());
-    if (!counts_here) continue;
-    if (open->has(key)) is_alive = true;
-    open->add(key, member, member.recent.back(), *scorer);
-  }
-  if (!events.empty()) open->add_test("event");
-  if (!peers.empty()) open->add_test("rank");
-  if (is_job_slow) open->add_test("job");
+  const bool is_alive = take_evidence(present, alarms);
   const bool is_new = open->record().id.empty();
   if (open->update(columns, present.size()) || is_new || is_restart) out.push_back(open->record());
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
@@ -720,6 +629,38 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   end_incident(out);
   forget_flags();
   return out;
+}
+
+/// The last windows of all processes go into the open incident. True if they speak for it.
+bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms) {
+  ++open->windows;
+  // A job that is slower than it was keeps no sudden incident open: it is one of its own.
+  bool is_alive =
+      !alarms.peers.empty() || (alarms.is_job_slow && !alarms.are_sudden() && !open->is_sudden());
+  for (const MemberKey key : present) {
+    const Member& member = members.at(key);
+    const Member::Recent& last = member.recent.back();
+    if (member.recent.size() >= kWindowsOfAnother)
+      open->saw(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
+    open->look(key, member, last, scorer->model().parts());
+    open->has_event = open->has_event || last.is_event;
+    if (alarms.events.count(key) != 0) open->include(key, member);
+    const auto found = alarms.peers.find(key);
+    const bool is_peer = found != alarms.peers.end();
+    if (is_peer) open->include(key, member, found->second);
+    // Where single windows do not stand out, the tests over many speak for the last one.
+    const bool is_event = open->has_test("event") || !alarms.events.empty();
+    const bool is_sign = member.is_flagged && open->speaks_for_it(last, excess_of(last));
+    const bool counts_here = is_sign || (!is_event && is_peer) ||
+                             (alarms.is_job_slow && !is_event && alarms.peers.empty());
+    if (!counts_here) continue;
+    if (open->has(key)) is_alive = true;
+    open->add(key, member, last, *scorer);
+  }
+  if (!alarms.events.empty()) open->add_test("event");
+  if (!alarms.peers.empty()) open->add_test("rank");
+  if (alarms.is_job_slow) open->add_test("job");
+  return is_alive;
 }
 
 /// Whether what is flagged now may be the incident that ended a moment ago.
@@ -788,6 +729,7 @@ Result<Detector> Detector::create(std::span<const Feature> features, DetectorOpt
     impl->worse.push_back(feature.worse);
   }
   impl->options = std::move(options);
+  impl->growth.emplace(impl->columns, impl->options);
   if (!model) return Detector(std::move(impl));
   const auto& columns = model->parts().columns;
   const auto is_same = [](const Column& a, const Column& b) {
@@ -843,24 +785,15 @@ std::vector<trace::IncidentRecord> Detector::finish(std::int64_t wall_ns) {
   Impl& self = *impl_;
   std::vector<trace::IncidentRecord> out;
   if (self.open) self.end_incident(out);
-  for (auto& [column, growing] : self.growth) {
-    growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
-    out.push_back(growing.record);
-  }
-  self.growth.clear();
+  self.growth->finish(wall_ns, out);
   return out;
 }
 
 bool Detector::label(std::string_view incident_id, std::string_view label) {
   Impl& self = *impl_;
-  bool is_known = false;
+  bool is_known = self.growth->label(incident_id, label);
   if (self.open && self.open->record().id == incident_id) {
     self.open->record().label = label;
-    is_known = true;
-  }
-  for (auto& [column, growing] : self.growth) {
-    if (growing.record.id != incident_id) continue;
-    growing.record.label = label;
     is_known = true;
   }
   for (Impl::Kept& one : self.kept) {

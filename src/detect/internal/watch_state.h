@@ -14,7 +14,6 @@
 
 #include "detect/detector.h"
 #include "detect/internal/evidence.h"
-#include "detect/internal/growth.h"
 #include "detect/job_model.h"
 #include "detect/rank_tests.h"
 #include "trace/incident.h"
@@ -39,9 +38,8 @@ struct Member {
   };
   std::int32_t rank{-1}, pid{0};
   std::int64_t last_ns{0};
-  std::uint64_t windows{0};                  // judged so far
-  std::deque<Recent> recent;                 // the last kLongWindows
-  std::map<std::size_t, GrowthTest> growth;  // by column
+  std::uint64_t windows{0};   // judged so far
+  std::deque<Recent> recent;  // the last kLongWindows
   double score{0};
   bool is_flagged{false};
   int peer_streak{0};  // windows in a row in which it stood out of its peers

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "detect/detector.h"
+#include "detect/internal/growth.h"
+#include "trace/incident.h"
+
+namespace kansoku::detect {
+
+/// Incidents of steady growth in the processes of a job: one a feature of Use::kGrowth, from the
+/// first process that grows to the last one that stops. Not shared between threads.
+class GrowthWatch {
+ public:
+  GrowthWatch(std::vector<Column> columns, const DetectorOptions& options)
+      : columns_(std::move(columns)), options_(options) {}
+
+  /// One window of a process; `out` gets what begins, changes or ends by it.
+  void look(std::int64_t wall_ns, std::int32_t rank, std::int32_t pid, std::span<const double> row,
+            std::vector<trace::IncidentRecord>& out);
+  /// The process has ended: it grows no more.
+  void forget(std::int64_t wall_ns, std::int32_t pid, std::vector<trace::IncidentRecord>& out);
+  /// Ends all.
+  void finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
+  /// True if there is such an incident.
+  bool label(std::string_view incident_id, std::string_view label);
+
+ private:
+  struct Growing {
+    trace::IncidentRecord record;
+    std::set<std::int32_t> pids;  // that still grow
+  };
+  void tell(std::size_t column, std::int32_t rank, std::int32_t pid, const Growth& found,
+            std::vector<trace::IncidentRecord>& out);
+  void end(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
+           std::vector<trace::IncidentRecord>& out);
+
+  std::vector<Column> columns_;
+  DetectorOptions options_;
+  std::map<std::int32_t, std::map<std::size_t, GrowthTest>> tests_;  // by pid and column
+  std::map<std::size_t, Growing> growing_;                           // by column
+};
+
+}  // namespace kansoku::detect
