@@ -35,6 +35,9 @@ std::string libc_path() {
   return std::filesystem::canonical(info.dli_fname).string();
 }
 
+// Two processes that see the files of this one.
+const std::int32_t kSelf = ::getpid(), kParent = ::getppid();
+
 class MeterAttacherTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -86,15 +89,15 @@ class MeterAttacherTest : public ::testing::Test {
 
 TEST_F(MeterAttacherTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
   const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
-  attacher_->set_mappings(1, mapped);
-  attacher_->set_mappings(2, mapped);
+  attacher_->set_mappings(kSelf, mapped);
+  attacher_->set_mappings(kParent, mapped);
   EXPECT_EQ(attacher_->file_count(), 1U);
   EXPECT_EQ(attacher_->probe_count(), 2U);
   const std::size_t links = meter_->link_count();
   EXPECT_GT(links, 0U);
-  attacher_->forget_process(1);
+  attacher_->forget_process(kSelf);
   EXPECT_EQ(meter_->link_count(), links);
-  attacher_->set_mappings(2, {});
+  attacher_->set_mappings(kParent, {});
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_EQ(attacher_->probe_count(), 0U);
   EXPECT_EQ(meter_->link_count(), 0U);
@@ -129,13 +132,14 @@ TEST_F(MeterAttacherTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
   std::ofstream(junk) << "no library";
   sys::Mapping lie = mapping_of(real);
   lie.path = junk;
-  attacher_->set_mappings(1, {lie});
+  attacher_->set_mappings(kSelf, {lie});
   EXPECT_EQ(attacher_->file_count(), 0U);
-  attacher_->set_mappings(2, {mapping_of(real)});
+  EXPECT_THAT(attacher_->problems(), SizeIs(1)) << "it was looked at";
+  attacher_->set_mappings(kParent, {mapping_of(real)});
   EXPECT_EQ(attacher_->probe_count(), 2U);
-  attacher_->forget_process(1);
+  attacher_->forget_process(kSelf);
   EXPECT_EQ(attacher_->probe_count(), 2U);
-  attacher_->forget_process(2);
+  attacher_->forget_process(kParent);
   EXPECT_EQ(attacher_->probe_count(), 0U);
 }
 
