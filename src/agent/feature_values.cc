@@ -180,7 +180,7 @@ void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
     if (is_new) continue;
     FeatureRow& younger = age_of(row) < age_of(*known->second) ? *known->second : row;
     if (&younger != &row) known->second = &row;
-    younger.job = own_job_name(younger.process->process);
+    younger.job = capture::own_job_name(younger.process->process);
     younger.window.rank = -1;
   }
   names_.end_window();

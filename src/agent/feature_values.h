@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/host_meter.h"
-#include "agent/job_names.h"
+#include "capture/job_names.h"
 #include "capture/nvml/counters.h"
 #include "capture/watcher.h"
 #include "detect/detector.h"
@@ -42,7 +42,7 @@ class FeatureMaker {
   void add_devices(detect::Window& row, const capture::ProcessWindow& process,
                    const std::vector<capture::nvml::DeviceSample>& devices, double window_s);
 
-  JobNames names_;
+  capture::JobNames names_;
   std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
   std::map<std::uint32_t, DeviceChange> device_changes_;
   std::map<std::int32_t, double> last_memory_, next_memory_;  // on devices, by pid

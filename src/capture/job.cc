@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "capture/job_names.h"
 #include "common/parse.h"
 #include "common/text.h"
 
@@ -131,11 +132,13 @@ std::vector<std::pair<std::int32_t, std::int32_t>> Job::rank_pids() const {
 
 std::vector<Job> find_jobs(const sys::Procfs& procfs) {
   std::map<std::string, Job> jobs;
+  JobNames names;
   for (const std::int32_t pid : procfs.pids()) {
     auto process = describe_process(procfs, pid);
     if (!process || process->facts.job.empty()) continue;
-    Job& job = jobs[process->facts.job];
-    job.name = process->facts.job;
+    const std::string name = names.name_of(*process);
+    Job& job = jobs[name];
+    job.name = name;
     job.world_size = std::max(job.world_size, process->facts.world_size);
     job.processes.push_back(std::move(process).value());
   }

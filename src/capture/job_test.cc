@@ -208,6 +208,26 @@ TEST_F(FakeProc, FindsTheJobsAndTheirRanks) {
   EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 10), Pair(1, 12)));
 }
 
+TEST_F(FakeProc, TellsJobsOfTwoContainersApartThatHaveOneLoopbackAddress) {
+  for (const auto& [pid, number] : {std::pair(10, 0), {11, 1}, {20, 0}, {21, 1}}) {
+    add(pid, 1, "python", rank(number));
+    const std::string folder = fmt::format("{}/{}/ns", root_, pid);
+    std::filesystem::create_directories(folder);
+    if (pid % 10 == 0) {
+      EXPECT_TRUE(sys::write_file(folder + "/net", ""));
+    } else {
+      std::filesystem::create_hard_link(fmt::format("{}/{}/ns/net", root_, pid - 1),
+                                        folder + "/net");
+    }
+  }
+  const auto jobs = find_jobs(procfs());
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_EQ(jobs[0].name, "localhost:1");
+  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 10), Pair(1, 11)));
+  EXPECT_EQ(jobs[1].name, "localhost:1#2");
+  EXPECT_THAT(jobs[1].rank_pids(), ElementsAre(Pair(0, 20), Pair(1, 21)));
+}
+
 TEST_F(FakeProc, FindsARankBelowAShellThatCarriesItToo) {
   add(10, 1, "bash", rank(0));
   add(11, 10, "python", rank(0));

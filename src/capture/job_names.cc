@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/job_names.h"
+#include "capture/job_names.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include <iterator>
 #include <utility>
 
-namespace kansoku::agent {
+namespace kansoku::capture {
 
-std::string own_job_name(const capture::JobProcess& process) {
+std::string own_job_name(const JobProcess& process) {
   return fmt::format("{}/{}", process.name, process.pid);
 }
 
-std::string JobNames::name_of(const capture::JobProcess& process) {
+std::string JobNames::name_of(const JobProcess& process) {
   const std::string& told = process.facts.job;
   if (told.empty()) return own_job_name(process);
   const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
@@ -39,4 +39,4 @@ void JobNames::end_window() {
     one = std::exchange(one->second.is_used, false) ? std::next(one) : names_.erase(one);
 }
 
-}  // namespace kansoku::agent
+}  // namespace kansoku::capture

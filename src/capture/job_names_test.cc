@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/job_names.h"
+#include "capture/job_names.h"
 
 #include <gtest/gtest.h>
 
-namespace kansoku::agent {
+namespace kansoku::capture {
 namespace {
 
-capture::JobProcess rank_process(std::int32_t pid, std::int32_t rank, const std::string& job,
-                                 std::uint32_t user, std::uint64_t network) {
-  capture::JobProcess process;
+JobProcess rank_process(std::int32_t pid, std::int32_t rank, const std::string& job,
+                        std::uint32_t user, std::uint64_t network) {
+  JobProcess process;
   process.pid = pid;
   process.name = "python3";
   process.facts.job = job;
@@ -18,7 +18,7 @@ capture::JobProcess rank_process(std::int32_t pid, std::int32_t rank, const std:
 }
 
 TEST(JobNames, AreTheEnvironmentsOrTheProgramAndItsPid) {
-  capture::JobProcess process;
+  JobProcess process;
   process.pid = 12;
   process.name = "llama";
   JobNames names;
@@ -45,4 +45,4 @@ TEST(JobNames, TellContainersAndUsersApart) {
 }
 
 }  // namespace
-}  // namespace kansoku::agent
+}  // namespace kansoku::capture
