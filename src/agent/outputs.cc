@@ -162,12 +162,12 @@ void Outputs::Impl::settle_inherited(BootTime now) {
   inherited.clear();
 }
 
-/// The latest one that the incident may be the rest of, open ones first; or the end. Memory that
-/// grows is an incident beside others.
+/// The latest one that the incident may be the rest of, open ones first; or the end. Steady growth
+/// is an incident beside others.
 std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
     const trace::IncidentRecord& incident) {
   const auto is_growth = [](const trace::IncidentRecord& one) {
-    return one.kind == "memory_growth";
+    return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
   };
   auto best = inherited.end();
   for (auto one = inherited.begin(); one != inherited.end(); ++one) {

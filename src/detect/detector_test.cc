@@ -185,6 +185,7 @@ TEST(Detector, WhoWaitsLeastIsNamedThoughNothingElseShows) {
   WaitingJob job;
   job.go_on(20, [](int, Window& window) {
     WaitingJob::slow(window);
+    if (window.rank == 2) window.values[at("collective_share")] = 2.5;  // odd in how it waits
     if (window.rank == 3) window.values[at("collective_share")] = 0.1;
   });
   ASSERT_FALSE(job.all.empty());
@@ -231,6 +232,28 @@ TEST(Detector, ASuddenFaultInAJobThatHasBecomeSlowerIsAnIncidentOfItsOwn) {
   ASSERT_TRUE(job.detector.status().open.has_value());
   EXPECT_NE(job.detector.status().open->id, slow);
   EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
+}
+
+TEST(Detector, ASingleFeatureBeyondAllHealthIsEnoughWhateverTheMixtureSays) {
+  Job job(2);
+  RandomStream noise(3, "test.noise");  // the more features, the less a single one weighs
+  const auto never = [&](int, Window& window) {
+    window.values[at("gpu_throttled")] = 0;
+    for (const char* name : {"forward_mean", "launch_mean", "sync_mean", "switches", "preemptions",
+                             "minor_faults", "tcp_bytes", "read_bytes", "gpu_pcie_bytes"})
+      window.values[at(name)] = 1e6 * std::exp(0.5 * normal(noise));
+  };
+  job.go(600, never);
+  double score = 0;
+  job.go(10, [&](int, Window& window) {
+    never(0, window);
+    if (window.rank == 1) window.values[at("gpu_throttled")] = 0.085;
+  });
+  for (const auto& rank : job.detector.status().ranks)
+    if (rank.rank == 1) score = rank.score;
+  EXPECT_LT(score, job.detector.status().threshold);
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
 }
 
 TEST(Detector, AWorseFaultInAnIncidentThatGoesOnIsOneOfItsOwn) {

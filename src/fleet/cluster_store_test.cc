@@ -75,6 +75,25 @@ TEST(ClusterStore, IsBoundedInJobsAndInPartsOfASlot) {
   EXPECT_EQ(unlearnt, 2U * 3);
 }
 
+TEST(ClusterStore, AHostWithOtherFeaturesIsCountedAndLeftOut) {
+  Collector collector(CollectorOptions{});
+  std::vector<HostForTest> hosts;
+  for (int i = 0; i < 4; ++i)  // the last one's agent is of another version
+    hosts.emplace_back(
+        HostForTest::Options{.index = i, .features = i == 3 ? 9 : 8, .with_rows = true});
+  CollectorTime now{};
+  for (int minute = 1; minute <= 4; ++minute) {
+    const std::int64_t elapsed = minute * std::int64_t{60'000'000'000};
+    now = {boot_time(elapsed), kBeginNs + elapsed};
+    for (HostForTest& host : hosts)
+      ASSERT_TRUE(collector.add(as_bytes(host.minute(minute)), now).has_value());
+  }
+  const FleetReport report = collector.report(now);
+  EXPECT_EQ(report.loss.unlike, 4U);
+  ASSERT_TRUE(report.jobs.at(0).model.has_value());
+  EXPECT_EQ(report.jobs.at(0).model->hosts, 3U);
+}
+
 TEST(ClusterStore, ForgetsAJobThatIsOver) {
   CollectorOptions options;
   options.slots = 4;

@@ -121,6 +121,12 @@ TEST(TcpSampler, CountsTheBytesOfAProcess) {
   EXPECT_EQ(after[0].connections, 2U);
   EXPECT_GE(after[0].bytes_acked, begin + 10'000);
   EXPECT_EQ(tcp_sockets(self, 100).size(), 2U);  // as the other way sees it
+  EXPECT_EQ(tcp_sockets(self, 1).size(), 1U);
+  ASSERT_EQ(::shutdown(old.client.raw(), SHUT_WR), 0);
+  std::size_t left = 2;
+  for (int i = 0; i < 1'000'000 && left > 0; ++i)
+    left = tcp_sockets(self, 100).size();
+  EXPECT_EQ(left, 0U) << "half open is not established";
 }
 
 TEST(TcpSampler, ProcessesThatAreNotThere) {
@@ -176,7 +182,8 @@ TEST(TcpSampler, AnotherNetworkNamespace) {
 
 /// Ends of connections in a process of another network namespace, made and moved by request: 'c'
 /// connects, 'm' moves 10,000 bytes over the last one, 'r' ends the last one and puts another in
-/// the place of its descriptors, 'f' leaves them to a child.
+/// the place of its descriptors, 'h' says that no more will be sent over it, 'l' listens, 'f'
+/// leaves all to a child.
 class Talker {
  public:
   Talker() {
@@ -205,17 +212,24 @@ class Talker {
  private:
   [[noreturn]] static void talk(int end) {
     if (::unshare(CLONE_NEWNET) != 0 || ::system("ip link set lo up") != 0) ::_exit(1);
+    const pid_t self = ::getpid();
     std::vector<Pair> pairs;
+    Fd listener;
     char what = 0;
     while (::recv(end, &what, 1, 0) == 1) {
       std::int32_t answer = 1;
       if (what == 'r') pairs.pop_back();
       if (what == 'c' || what == 'r') pairs.push_back(connect_pair(AF_INET));
       if (what == 'm') move_bytes(pairs.back(), 10'000);
+      if (what == 'h') ::shutdown(pairs.back().client.raw(), SHUT_WR);
+      if (what == 'l') {
+        listener = Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ::listen(listener.raw(), 1);
+      }
       if (what == 'f') answer = ::fork();
       if (answer == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::pause();
+        // It ends with its parent, also if that one has ended already.
+        if (::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == self) ::pause();
         ::_exit(0);
       }
       if (::send(end, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) break;
@@ -271,6 +285,23 @@ TEST(TcpSampler, ANamespaceThatMayNotBeEntered) {
   EXPECT_EQ(both[1].connections, 0U);
   TcpSampler narrow(TcpSampler::Options{.duplicated_max = 1, .enters_namespaces = false});
   EXPECT_EQ(narrow.sample(pids, at(0))[0].connections, 1U);
+}
+
+TEST(TcpSampler, DuplicatesWhatIsOrWasAConnectionAndCountsWhatIsOne) {
+  const Talker talker;
+  if (!talker.is_ready()) GTEST_SKIP() << "may not make a network namespace";
+  TcpSampler sampler(TcpSampler::Options{.enters_namespaces = false});
+  const std::vector<std::int32_t> pids{talker.pid()};
+  talker.ask('c');
+  talker.ask('l');
+  EXPECT_EQ(sampler.sample(pids, at(0))[0].connections, 2U);
+  EXPECT_EQ(sampler.stats().duplicated, 2U) << "not what listens";
+  talker.ask('h');
+  std::uint32_t left = 2;
+  for (int i = 0; i < 1'000'000 && left > 0; ++i)
+    left = sampler.sample(pids, at(1))[0].connections;
+  EXPECT_EQ(left, 0U) << "half open is not established";
+  EXPECT_EQ(sampler.stats().maps, 1U) << "but it has not ended";
 }
 
 /// One message of an answer.
