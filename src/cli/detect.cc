@@ -117,7 +117,8 @@ class Detect final : public Command {
         ->capture_default_str();
     sub.add_option("--seed", replay_options_.seed, "seed of the fit")->capture_default_str();
     sub.add_flag("--json", replay_options_.json,
-                 "one JSON line each time an incident begins, changes or ends");
+                 "one JSON line each time an incident begins, changes or ends, one at the end "
+                 "(kansoku.watch_replay/1)");
   }
 
   Result<int> replay() {

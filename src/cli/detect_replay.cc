@@ -14,6 +14,7 @@
 #include "cli/detect_input.h"
 #include "cli/simulate_files.h"
 #include "cli/watch_client.h"
+#include "common/json.h"
 #include "detect/detector.h"
 #include "detect/feature.h"
 #include "sys/fd.h"
@@ -56,6 +57,28 @@ void print(const trace::IncidentRecord& incident, std::int64_t told_ns, bool jso
                  : fmt::format("{:.0f} s",
                                static_cast<double>(incident.end_ns - incident.begin_ns) * 1e-9),
              incident.kind, incident.summary);
+}
+
+void print_end(const detect::Detector::Status& status, std::size_t moments, bool json) {
+  if (json) {
+    fmt::print("{}\n", Json::object()
+                           .set("schema", "kansoku.watch_replay/1")
+                           .set("moments", static_cast<std::uint64_t>(moments))
+                           .set("windows", status.windows)
+                           .set("flagged", status.flagged)
+                           .set("threshold", status.threshold)
+                           .set("false_alarms_per_day", Json::object()
+                                                            .set("expected", status.alarms_per_day)
+                                                            .set("low", status.alarms_low)
+                                                            .set("high", status.alarms_high))
+                           .dump());
+    return;
+  }
+  fmt::print(stderr,
+             "kansoku: {} moments, {} windows judged, {} flagged; threshold {:.0f}; implied false "
+             "alarms a day {:.2g} [{:.2g}, {:.2g}]\n",
+             moments, status.windows, status.flagged, status.threshold, status.alarms_per_day,
+             status.alarms_low, status.alarms_high);
 }
 
 Result<detect::Detector> make_detector(const ReplayOptions& options) {
@@ -101,12 +124,7 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
     tell(detector.on_windows(wall_ns, windows));
   }
   tell(detector.finish(wall_ns));
-  const auto status = detector.status();
-  fmt::print(stderr,
-             "kansoku: {} moments, {} windows judged, {} flagged; threshold {:.0f}; implied false "
-             "alarms a day {:.2g} [{:.2g}, {:.2g}]\n",
-             by_time.size(), status.windows, status.flagged, status.threshold,
-             status.alarms_per_day, status.alarms_low, status.alarms_high);
+  print_end(detector.status(), by_time.size(), options.json);
   if (!options.save.empty()) {
     if (detector.model() == nullptr) {
       return Error{Code::kLimit, "replay: too few windows to learn a model",

@@ -6,7 +6,6 @@ A model of eight minutes of healthy windows, then 25 planted faults, in the orde
 very windows: this keeps what was reached, it does not measure it."""
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -15,18 +14,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
 import score  # noqa: E402
 from faults import kind_is_right  # noqa: E402
+from replay import replay  # noqa: E402
 
 DATA = os.path.join(os.path.dirname(HERE), "data/watch")
 LEARN, DELAY_MAX_S = "420s", 5.5
 # Three faults fall into incidents that go on: steps had been 15 % longer since the fault before, or pages were still read back.
 FOUND_MIN, KINDS_RIGHT_MIN = 22, 0.9
-
-
-def replay(kansoku, *arguments):
-    done = subprocess.run([kansoku, "detect", "replay", *arguments, "--job", "job", "--json"], capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 10):
-        raise SystemExit(f"kansoku detect replay: status {done.returncode}: {done.stderr}")
-    return [{"arrived_s": int(incident["told_ns"]) / 1e9, "incident": incident} for incident in map(json.loads, done.stdout.splitlines())]
 
 
 def main():
@@ -35,9 +28,10 @@ def main():
         faults = list(map(json.loads, file))
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model")
-        healthy = replay(kansoku, os.path.join(DATA, "ddp_clean.csv.gz"), "--learn", LEARN, "--save", model)
-        lines = replay(kansoku, os.path.join(DATA, "ddp_faults.csv.gz"), "--model", model)
-        again = replay(kansoku, os.path.join(DATA, "ddp_faults.csv.gz"), "--model", model)
+        clean, planted = (os.path.join(DATA, f"ddp_{name}.csv.gz") for name in ("clean", "faults"))
+        healthy, _ = replay(kansoku, clean, "--job", "job", "--learn", LEARN, "--save", model)
+        lines, _ = replay(kansoku, planted, "--job", "job", "--model", model)
+        again, _ = replay(kansoku, planted, "--job", "job", "--model", model)
     incidents = score.incidents_of(lines)
     answers = score.judge(faults, incidents, kind_is_right)
     for answer in answers:

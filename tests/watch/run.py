@@ -127,6 +127,12 @@ def list_parts(options, parts):
 def print_tables(options):
     from table import print_all  # numpy and scikit-learn, for the baselines only
     print_all(options.root, known_parts(), "replayed.jsonl" if options.replayed else "arrivals.jsonl")
+    from replay import clean_hours
+    for job, soaks, end, count in clean_hours(options, [part for part in known_parts().values() if is_done(options.root, part.name)]):
+        alarms = end["false_alarms_per_day"]
+        print(f"\n{job}, {len(soaks)} clean parts ({sum(part.seconds for part in soaks) / 3600:.1f} h) judged in one go: {count} incidents; "
+              f"{end['flagged']} of {end['windows']} windows flagged, by which {alarms['expected']:.2g} false alarms a day are to be "
+              f"expected (95 %: {alarms['low']:.2g} to {alarms['high']:.2g})")
 
 
 def interrupt(_number, _frame):
