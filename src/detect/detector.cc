@@ -35,7 +35,6 @@ constexpr int kPeerStreak = 2;
 constexpr std::uint64_t kYoungWindows = 10;
 constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
 constexpr std::size_t kGapInAlarm = 2;
-constexpr double kClearlyOdd = 1.5;  // times the threshold's distance from the median score
 constexpr double kForTheWorse = 2;   // spreads
 constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
 constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
@@ -67,7 +66,7 @@ struct Detector::Impl {
   std::map<MemberKey, std::vector<double>> offsets;  // by column
   AlarmCounts counts;
   std::size_t counts_for{0};  // members that they were chosen for
-  double healthy_flags{0}, healthy_points{0};
+  HealthyFlags healthy_flags;
   double far_flags{0}, far_points{0};  // the same of single windows above the model's far_cut
   std::size_t pace{0};
   std::deque<double> paces;
@@ -86,7 +85,8 @@ struct Detector::Impl {
   /// All ranks at one time, while it may yet turn out that they were ill.
   struct Pending {
     std::vector<double> rows;
-    double points{0}, flags{0}, far_flags{0};
+    HealthyFlags seen;
+    double far_flags{0};
   };
   std::deque<Pending> pending;
   std::deque<std::vector<double>> healthy;  // rows
@@ -231,8 +231,7 @@ void Detector::Impl::start_watching(JobModel model) {
           parts.paces[c].median > 0)
         pace = c;
   if (pace < columns.size()) pace_cut = cut_of(parts.paces[pace]);
-  healthy_flags = parts.measured_flags;
-  healthy_points = parts.measured_points;
+  healthy_flags = {parts.measured_points, parts.measured_flags, parts.measured_clear};
   far_flags = 0;
   far_points = parts.far_points;
   scorer.emplace(std::move(model), options.seed);
@@ -244,7 +243,7 @@ void Detector::Impl::start_watching(JobModel model) {
 void Detector::Impl::choose_alarm_counts() {
   const double per_day = kNanosOfDay / static_cast<double>(options.window.count());
   counts_for = members.size();
-  counts = choose_counts(healthy_flags, healthy_points, scorer->model().parts().correlation,
+  counts = choose_counts(healthy_flags, scorer->model().parts().correlation,
                          static_cast<double>(counts_for), per_day, options.alarms_per_day);
 }
 
@@ -297,10 +296,12 @@ std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const
 bool Detector::Impl::is_another(const OpenIncident& incident,
                                 const std::vector<MemberKey>& present) const {
   for (const MemberKey key : present) {
-    const auto& recent = members.at(key).recent;
+    const Member& member = members.at(key);
+    const auto& recent = member.recent;
     if (recent.back().is_event && !incident.has_event) return true;
     const std::vector<double>* const worst = incident.worst_of(key);
-    if (worst == nullptr || recent.size() < kWindowsOfAnother) continue;
+    const bool is_settled = member.windows > kYoungWindows + kWindowsOfAnother;
+    if (worst == nullptr || !is_settled || recent.size() < kWindowsOfAnother) continue;
     std::vector<double> least(worst->size(), 1e300);
     for (auto it = recent.end() - kWindowsOfAnother; it != recent.end(); ++it) {
       const std::vector<double> levels = levels_of(it->row);
@@ -333,6 +334,8 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   const bool is_odd =
       recent.is_beyond || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
   recent.is_flagged = recent.is_event || (is_settled && is_odd);
+  recent.is_clear = recent.is_flagged && (recent.is_event || recent.is_beyond ||
+                                          recent.score > scorer->model().parts().clear_cut());
   member.score = recent.score;
   member.is_flagged = recent.is_flagged;
   ++windows;
@@ -362,14 +365,17 @@ std::set<MemberKey> Detector::Impl::event_alarms(const std::vector<MemberKey>& p
   std::set<MemberKey> out;
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
-    std::size_t of_short = 0, of_long = 0;
+    std::size_t clear = 0, of_short = 0, of_long = 0;
     for (std::size_t i = 0; i < member.recent.size(); ++i) {
-      if (!member.recent[member.recent.size() - 1 - i].is_flagged) continue;
+      const Member::Recent& recent = member.recent[member.recent.size() - 1 - i];
+      if (!recent.is_flagged) continue;
+      clear += i < kShortWindows && recent.is_clear ? 1 : 0;
       of_short += i < kShortWindows ? 1 : 0;
       ++of_long;
     }
     const bool is_event = !member.recent.empty() && member.recent.back().is_event;
-    if (is_event || is_far_out(member) || of_short >= counts.of_short || of_long >= counts.of_long)
+    if (is_event || is_far_out(member) || clear >= counts.of_short || of_short == kShortWindows ||
+        of_long >= counts.of_long)
       out.insert(key);
   }
   return out;
@@ -455,8 +461,6 @@ bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
 /// may be chance, and so may what is hardly odd before the first that is clearly so.
 std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const {
-  const JobModel::Parts& parts = scorer->model().parts();
-  const double clear = parts.level + kClearlyOdd * (parts.threshold - parts.level);
   std::int64_t first = wall_ns, first_clear = wall_ns;
   for (const MemberKey key : alarmed) {
     const auto& recent = members.at(key).recent;
@@ -466,8 +470,7 @@ std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
       if (!it->is_flagged) continue;
       const std::int64_t begin = it->wall_ns - options.window.count();
       first = std::min(first, begin);
-      if (it->is_event || it->is_beyond || it->score > clear)
-        first_clear = std::min(first_clear, begin);
+      if (it->is_clear) first_clear = std::min(first_clear, begin);
     }
   }
   return first_clear < wall_ns ? first_clear : first;
@@ -515,17 +518,19 @@ void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
   for (const MemberKey key : present) {
     const Member::Recent& recent = members.at(key).recent.back();
     moment.rows.insert(moment.rows.end(), recent.row.begin(), recent.row.end());
-    moment.points += 1;
-    moment.flags += recent.is_flagged ? 1 : 0;
+    moment.seen.points += 1;
+    moment.seen.flags += recent.is_flagged ? 1 : 0;
+    moment.seen.clear += recent.is_clear ? 1 : 0;
     moment.far_flags += recent.is_flagged && recent.score > scorer->model().parts().far_cut ? 1 : 0;
   }
   pending.push_back(std::move(moment));
   if (pending.size() <= kPendingWindows) return;
   const Pending safe = std::move(pending.front());
   pending.pop_front();
-  healthy_points += safe.points;
-  healthy_flags += safe.flags;
-  far_points += safe.points;
+  healthy_flags.points += safe.seen.points;
+  healthy_flags.flags += safe.seen.flags;
+  healthy_flags.clear += safe.seen.clear;
+  far_points += safe.seen.points;
   far_flags += safe.far_flags;
   for (std::size_t i = 0; i + columns.size() <= safe.rows.size(); i += columns.size()) {
     const auto from = safe.rows.begin() + static_cast<std::ptrdiff_t>(i);

@@ -39,8 +39,9 @@ std::size_t at(std::string_view name) {
 /// A training job of some ranks: what one window of it looks like, second by second.
 class Job {
  public:
-  explicit Job(int ranks, std::uint64_t seed = 1)
-      : detector(*Detector::create(known_features(), {.host = "h", .job = "j", .seed = seed})),
+  explicit Job(int ranks, std::uint64_t seed = 1, Nanos learn_time = std::chrono::minutes{5})
+      : detector(*Detector::create(
+            known_features(), {.host = "h", .job = "j", .learn_time = learn_time, .seed = seed})),
         ranks_(ranks),
         random_(seed, "test.job") {}
 
@@ -297,6 +298,26 @@ TEST(Detector, WhatIsHardlyOddJustBeforeAFaultIsNotItsBegin) {
   job.go(5, [](int, Window& window) { window.values[at("backward_mean")] *= 8; });
   ASSERT_EQ(job.ids().size(), 1U);
   EXPECT_EQ(job.all.back().begin_ns, begin_ns);
+}
+
+TEST(Detector, AQuietWindowAmongFiveSavesOnlyWhatIsHardlyOdd) {
+  const auto incidents_of = [](double cpu_wait, bool has_quiet_one) {
+    const auto odd = [&](int, Window& window) { window.values[at("cpu_wait")] = cpu_wait; };
+    Job job(2, 1, std::chrono::minutes{30});  // long enough to know how rare odd windows are
+    job.go(1900);
+    job.go(1, odd);
+    if (has_quiet_one) {
+      job.go(1);
+    } else {
+      job.go(1, odd);
+    }
+    job.go(3, odd);
+    job.go(60);
+    return job.ids().size();
+  };
+  EXPECT_EQ(incidents_of(0.7, true), 0U);
+  EXPECT_EQ(incidents_of(0.7, false), 1U);
+  EXPECT_EQ(incidents_of(1.2, true), 1U);
 }
 
 TEST(Detector, WhatIsHardlyOddKeepsNoSevereIncidentOpenAndIsNotPartOfIt) {

@@ -156,7 +156,8 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
   if (!density) return corrupt("mixture: a covariance is not positive definite");
   for (const double number :
        {parts.threshold, parts.flag_rate, parts.measured_points, parts.measured_flags,
-        parts.correlation, parts.level, parts.far_cut, parts.far_points, parts.gap_cut, parts.rows})
+        parts.measured_clear, parts.correlation, parts.level, parts.far_cut, parts.far_points,
+        parts.gap_cut, parts.rows})
     if (!std::isfinite(number)) return corrupt("a threshold or count is no finite number");
   if (parts.window_steps == 0 || parts.window_steps > 1'000'000 || parts.long_steps == 0 ||
       parts.long_steps > 1'000'000)
@@ -191,6 +192,7 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
   out.threshold = std::max(a.parts_.threshold + shift_a, b.parts_.threshold + scaling + shift_b);
   out.measured_points += b.parts_.measured_points;
   out.measured_flags += b.parts_.measured_flags;
+  out.measured_clear += b.parts_.measured_clear;
   out.far_points += b.parts_.far_points;
   out.correlation = std::max(out.correlation, b.parts_.correlation);
   out.far_cut = std::max(a.parts_.far_cut + shift_a, b.parts_.far_cut + scaling + shift_b);

@@ -71,6 +71,7 @@ class JobModel {
     double threshold{0};                           // of the negative log-likelihood
     double flag_rate{0};                           // that the threshold was set for
     double measured_points{0}, measured_flags{0};  // on held-out points
+    double measured_clear{0};                      // of those flags: above clear_cut()
     double correlation{0};                         // of the flags in one window
     double level{0};           // median negative log-likelihood of held-out points
     double far_cut{0};         // two points of a rank in a row above it need no third one
@@ -80,7 +81,9 @@ class JobModel {
     PeerModel peers, long_peers;  // by column; empty: not learnt (fewer than three ranks)
     double gap_cut{0};            // of a window's likelihood gap
     std::vector<Pace> paces;      // by column
-    double rows{0};               // that it was learnt of
+    /// Half as far again from the median as the threshold: what lies between is hardly odd.
+    [[nodiscard]] double clear_cut() const { return level + 1.5 * (threshold - level); }
+    double rows{0};  // that it was learnt of
     std::uint64_t refreshes{0};
   };
 

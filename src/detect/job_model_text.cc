@@ -150,6 +150,9 @@ void read_numbers(Reader& reader, const Json& json, JobModel::Parts& out) {
   out.flag_rate = reader.number(json, "flag_rate");
   out.measured_points = reader.number(json, "measured_points");
   out.measured_flags = reader.number(json, "measured_flags");
+  // Older models do not tell: as many as there may be.
+  out.measured_clear = json.at("measured_clear").is_null() ? out.measured_flags
+                                                           : reader.number(json, "measured_clear");
   out.correlation = reader.number(json, "correlation");
   out.level = reader.number(json, "level");
   out.window_steps = reader.count(json, "window_steps");
@@ -195,6 +198,7 @@ std::string JobModel::to_text() const {
                                .set("flag_rate", parts_.flag_rate)
                                .set("measured_points", parts_.measured_points)
                                .set("measured_flags", parts_.measured_flags)
+                               .set("measured_clear", parts_.measured_clear)
                                .set("correlation", parts_.correlation)
                                .set("level", parts_.level)
                                .set("window_steps", static_cast<std::uint64_t>(parts_.window_steps))

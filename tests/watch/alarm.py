@@ -3,7 +3,8 @@
 a point. Plain Python.
 
 A rank alarms when k of its last 5 or of its last 30 seconds are flagged, with the smallest k that healthy data would reach by chance
-less often than the budget allows: flags are beta-binomial, with the share of flagged healthy seconds and their correlation. An
+less often than the budget allows: flags are beta-binomial, with the share of flagged healthy seconds and their correlation. Of the last
+5 only those count that are CLEAR, or all five are flagged; two in a row are enough where both are FAR. An
 incident is over after CLOSE_S without a flagged second of its ranks; an alarm within PAUSE_S of its last one is the same incident.
 """
 import collections
@@ -14,6 +15,8 @@ CLOSE_S, PAUSE_S = 10.0, 20.0
 WINDOWS_A_DAY = 86400
 SHARE_OF_BUDGET = 0.5 * 0.1  # what the product leaves to this test, and its reserve
 CORRELATION_MAX = 0.9
+FLAGGED, CLEAR, FAR = 1, 2, 3  # a flag is how far out its second is; 0: not flagged
+TIMES_CLEAR, TIMES_FAR = 1.5, 3.0  # the threshold's distance from the median score
 
 
 def log_beta(a, b):
@@ -48,25 +51,30 @@ def correlation_of(healthy):
 
 def needed(healthy, ranks, alarms_per_day=1.0):
     """The k of each span. `healthy`: for each rank (times, flags) of healthy data."""
-    flagged = sum(sum(map(bool, flags)) for _, flags in healthy)
-    total = sum(len(flags) for _, flags in healthy)
-    share, correlation = (flagged + 0.5) / (total + 1), correlation_of(healthy)
+    total, correlation = sum(len(flags) for _, flags in healthy), correlation_of(healthy)
+    shares = [(sum(flag >= least for _, flags in healthy for flag in flags) + 0.5) / (total + 1) for least in (CLEAR, FLAGGED)]
     alpha = alarms_per_day * SHARE_OF_BUDGET / (WINDOWS_A_DAY * max(1, ranks)) / len(SPANS)
-    return tuple(next((k for k in range(least, n) if upper_share(k, n, share, correlation) <= alpha), n) for n, least in SPANS)
+    return tuple(next((k for k in range(least, n) if upper_share(k, n, share, correlation) <= alpha), n)
+                 for share, (n, least) in zip(shares, SPANS))
 
 
 class Rank:
     """The flagged seconds that still count; what an incident has told counts no more."""
 
     def __init__(self):
-        self.flagged = collections.deque()
+        self.flagged = collections.deque()  # (time, flag)
+        self.last = 0
 
     def alarms(self, time_s, flag, counts):
         if flag:
-            self.flagged.append(time_s)
-        while self.flagged and self.flagged[0] <= time_s - SPANS[-1][0]:
+            self.flagged.append((time_s, flag))
+        while self.flagged and self.flagged[0][0] <= time_s - SPANS[-1][0]:
             self.flagged.popleft()
-        return any(sum(at > time_s - n for at in self.flagged) >= k for (n, _), k in zip(SPANS, counts))
+        is_far = min(flag, self.last) >= FAR
+        self.last = flag
+        short = [how for at, how in self.flagged if at > time_s - SPANS[0][0]]
+        return (is_far or len(short) >= SPANS[0][0] or sum(how >= CLEAR for how in short) >= counts[0]
+                or len(self.flagged) >= counts[1])
 
 
 def seconds_of(by_rank):
@@ -74,7 +82,7 @@ def seconds_of(by_rank):
     seconds = collections.defaultdict(dict)
     for rank, (times, flags) in by_rank.items():
         for time_s, flag in zip(times, flags):
-            seconds[time_s][rank] = bool(flag)
+            seconds[time_s][rank] = int(flag)
     return sorted(seconds.items())
 
 
@@ -91,7 +99,7 @@ def incidents(by_rank, counts):
         if alarmed and not is_open:
             is_open = True
             if not out or time_s - out[-1]["end_s"] > PAUSE_S:
-                begin_s = min(at for rank in alarmed for at in ranks[rank].flagged)
+                begin_s = min(at for rank in alarmed for at, _ in ranks[rank].flagged)
                 out.append({"begin_s": begin_s, "end_s": time_s, "first_s": time_s, "ranks": set(), "kind": None, "pids": [], "job": ""})
         if is_open:
             out[-1]["ranks"] |= alarmed

@@ -104,14 +104,17 @@ class Calibrated:
             raise ValueError(f"{len(clean.times)} rows of a clean run are too few")
         self.method, self.name = method, method.name
         method.fit(clean.slice(0, FIT).values)
-        self.cut = np.quantile(method.scores(clean.slice(FIT, CUT).values), 1 - CUT_SHARE)
+        scores = method.scores(clean.slice(FIT, CUT).values)
+        self.cut, self.middle = np.quantile(scores, 1 - CUT_SHARE), np.median(scores)
         healthy = clean.slice(CUT, 1)
         by_rank = healthy.by_rank(self.flags(healthy))
-        self.healthy_share = float(np.mean(self.flags(healthy)))
+        self.healthy_share = float(np.mean(self.flags(healthy) > 0))
         self.needed = alarm.needed(list(by_rank.values()), len(by_rank), alarms_per_day)
 
     def flags(self, rows):
-        return self.method.scores(rows.values) > self.cut
+        """0, or how far out: alarm.FLAGGED, CLEAR or FAR."""
+        scores, above = self.method.scores(rows.values), self.cut - self.middle
+        return sum((scores > self.middle + times * above).astype(int) for times in (1.0, alarm.TIMES_CLEAR, alarm.TIMES_FAR))
 
     def incidents(self, rows):
         return alarm.incidents(rows.by_rank(self.flags(rows)), self.needed) if len(rows.times) else []

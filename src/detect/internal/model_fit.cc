@@ -214,6 +214,7 @@ Result<JobModel> calibrate(JobModel::Parts parts, const Cube& cube, Range cut, R
   parts.measured_points = n;
   parts.measured_flags = flags_above(parts.threshold);
   parts.level = stats::median(scores);
+  parts.measured_clear = flags_above(parts.clear_cut());
   return JobModel::from_parts(std::move(parts));
 }
 

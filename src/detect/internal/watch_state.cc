@@ -20,26 +20,29 @@ constexpr double kStrongest = 2;  // of two ranks one is named if its excess is 
 
 }  // namespace
 
-AlarmCounts choose_counts(double flags, double points, double correlation, double members,
+AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation, double members,
                           double windows_per_day, double budget) {
   AlarmCounts out;
   const double trials = std::max(1.0, members) * windows_per_day;
   const double alpha = budget * kShareOfBudget * kReserve / trials / 2;  // two spans
-  const double share = (flags + 0.5) / (points + 1);
-  const auto count = [&](std::uint32_t windows, std::uint32_t least, std::uint32_t most) {
-    return std::clamp(smallest_k({share, correlation}, windows, alpha), least, most);
+  const auto count = [&](double flags, std::uint32_t windows, std::uint32_t least) {
+    const double share = (flags + 0.5) / (healthy.points + 1);
+    return std::clamp(smallest_k({share, correlation}, windows, alpha), least, windows);
   };
-  out.of_short = count(kShortWindows, 3, kShortWindows);
-  out.of_long = count(kLongWindows, 6, kLongWindows);
-  const auto rate = [&](double p) {
-    const stats::BetaBinomial flagged{p, correlation};
-    return trials * (upper_share(flagged, out.of_short, kShortWindows) +
+  out.of_short = count(healthy.clear, kShortWindows, 3);
+  out.of_long = count(healthy.flags, kLongWindows, 6);
+  const auto rate = [&](double flags, double clear) {
+    const stats::BetaBinomial flagged{flags, correlation};
+    return trials * (upper_share({clear, correlation}, out.of_short, kShortWindows) +
+                     upper_share(flagged, kShortWindows, kShortWindows) +
                      upper_share(flagged, out.of_long, kLongWindows));
   };
-  const ShareInterval interval = share_interval(flags, points);
-  out.per_day = rate(share);
-  out.low = rate(interval.low);
-  out.high = rate(interval.high);
+  const ShareInterval flags = share_interval(healthy.flags, healthy.points),
+                      clear = share_interval(healthy.clear, healthy.points);
+  out.per_day = rate((healthy.flags + 0.5) / (healthy.points + 1),
+                     (healthy.clear + 0.5) / (healthy.points + 1));
+  out.low = rate(flags.low, clear.low);
+  out.high = rate(flags.high, clear.high);
   return out;
 }
 

@@ -34,6 +34,7 @@ struct Member {
     bool is_flagged{false};
     bool is_event{false};   // a Use::kEvent feature counted something
     bool is_beyond{false};  // a single feature goes as far to the worse as it never does in health
+    bool is_clear{false};   // flagged, and more than hardly odd
     double score{0};
   };
   std::int32_t rank{-1}, pid{0};
@@ -47,15 +48,20 @@ struct Member {
 
 inline constexpr std::size_t kShortWindows = 5, kLongWindows = 30;
 
-/// How many flagged windows of five and of thirty make an alarm, within the budget.
+/// How many clearly odd windows of five, and flagged ones of thirty, make an alarm within the
+/// budget. Five flagged ones of five do anyway.
 struct AlarmCounts {
   std::uint32_t of_short{3}, of_long{6};
   double per_day{0}, low{0}, high{0};  // false alarms that this lets expect
 };
-/// `share`: of healthy windows flagged so far, with `correlation` between neighbours; `members`
-/// processes, `windows_per_day` each. Counts such that a tenth of half the budget is met: the rest
-/// is left to the other tests and to what the correlation does not tell.
-[[nodiscard]] AlarmCounts choose_counts(double flags, double points, double correlation,
+/// Flags of healthy windows so far.
+struct HealthyFlags {
+  double points{0}, flags{0}, clear{0};
+};
+/// `correlation` is that between neighbours; `members` processes, `windows_per_day` each. Counts
+/// such that a tenth of half the budget is met: the rest is left to the other tests and to what the
+/// correlation does not tell.
+[[nodiscard]] AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation,
                                         double members, double windows_per_day, double budget);
 
 /// The incident that is open, or that ended a moment ago.
