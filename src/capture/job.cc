@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -87,9 +89,10 @@ RankFacts rank_facts(const Environ& untrusted_environ) {
 }
 
 bool is_wrapper(std::string_view comm) {
-  static constexpr std::array<std::string_view, 14> kWrappers{
-      "bash", "sh",      "dash",    "zsh",      "env",    "nice",    "taskset",
-      "ip",   "numactl", "timeout", "torchrun", "mpirun", "orterun", "srun"};
+  static constexpr std::array<std::string_view, 22> kWrappers{
+      "bash",    "sh",      "dash",     "zsh",     "env",     "nice", "taskset", "ip",
+      "numactl", "timeout", "torchrun", "mpirun",  "orterun", "srun", "sudo",    "su",
+      "runuser", "setpriv", "chroot",   "unshare", "nsenter", "tini"};
   return std::find(kWrappers.begin(), kWrappers.end(), comm) != kWrappers.end();
 }
 
@@ -130,21 +133,52 @@ std::vector<std::pair<std::int32_t, std::int32_t>> Job::rank_pids() const {
   return {pid_of_rank.begin(), pid_of_rank.end()};
 }
 
+namespace {
+
+/// When the oldest rank began, in clock ticks.
+std::uint64_t first_rank_start(const Job& job) {
+  std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+  const auto ranks = job.rank_pids();
+  for (const JobProcess& process : job.processes) {
+    const bool is_rank = std::any_of(ranks.begin(), ranks.end(),
+                                     [&](const auto& rank) { return rank.second == process.pid; });
+    if (is_rank) first = std::min(first, process.start_ticks);
+  }
+  return first;
+}
+
+}  // namespace
+
 std::vector<Job> find_jobs(const sys::Procfs& procfs) {
-  std::map<std::string, Job> jobs;
-  JobNames names;
+  std::map<std::string, std::map<JobOwner, Job>> told;
   for (const std::int32_t pid : procfs.pids()) {
     auto process = describe_process(procfs, pid);
     if (!process || process->facts.job.empty()) continue;
-    const std::string name = names.name_of(*process);
-    Job& job = jobs[name];
-    job.name = name;
+    Job& job = told[process->facts.job][job_owner(*process)];
     job.world_size = std::max(job.world_size, process->facts.world_size);
     job.processes.push_back(std::move(process).value());
   }
   std::vector<Job> out;
-  for (auto& [name, job] : jobs) {
-    if (!job.rank_pids().empty()) out.push_back(std::move(job));
+  for (auto& [name, by_owner] : told) {
+    std::vector<Job> jobs;
+    std::vector<JobProcess> wrappers;  // of another user: what gave its rights up for the ranks
+    for (auto& [owner, job] : by_owner) {
+      if (job.rank_pids().empty())
+        std::move(job.processes.begin(), job.processes.end(), std::back_inserter(wrappers));
+      else
+        jobs.push_back(std::move(job));
+    }
+    if (jobs.empty()) continue;
+    std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+      return first_rank_start(a) < first_rank_start(b);
+    });
+    std::move(wrappers.begin(), wrappers.end(), std::back_inserter(jobs.front().processes));
+    std::sort(jobs.front().processes.begin(), jobs.front().processes.end(),
+              [](const JobProcess& a, const JobProcess& b) { return a.pid < b.pid; });
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      jobs[i].name = numbered_job(name, static_cast<int>(i) + 1);
+      out.push_back(std::move(jobs[i]));
+    }
   }
   return out;
 }

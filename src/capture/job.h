@@ -49,8 +49,9 @@ struct Job {
   [[nodiscard]] std::vector<std::pair<std::int32_t, std::int32_t>> rank_pids() const;
 };
 
-/// All jobs with at least one rank, by name, which is unique (JobNames). Scans /proc once;
-/// processes of others may be unreadable and are left out.
+/// All jobs with at least one rank, by name. Of jobs that tell the same name (job_owner tells them
+/// apart) the one whose ranks began first has it, the next one has "#2" behind it, and so on. Scans
+/// /proc once; processes of others may be unreadable and are left out.
 [[nodiscard]] std::vector<Job> find_jobs(const sys::Procfs& procfs);
 
 /// `pid` and all its descendants, ascending.

@@ -9,6 +9,17 @@
 
 namespace kansoku::capture {
 
+JobOwner job_owner(const JobProcess& process) {
+  const std::string& told = process.facts.job;
+  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
+                       told.starts_with("::1:") || told.starts_with("[::1]:");
+  return {process.owner.user, is_here ? process.owner.network : 0};
+}
+
+std::string numbered_job(const std::string& told, int number) {
+  return number == 1 ? told : fmt::format("{}#{}", told, number);
+}
+
 std::string own_job_name(const JobProcess& process) {
   return fmt::format("{}/{}", process.name, process.pid);
 }
@@ -16,9 +27,7 @@ std::string own_job_name(const JobProcess& process) {
 std::string JobNames::name_of(const JobProcess& process) {
   const std::string& told = process.facts.job;
   if (told.empty()) return own_job_name(process);
-  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
-                       told.starts_with("::1:") || told.starts_with("[::1]:");
-  const Owner owner(told, process.owner.user, is_here ? process.owner.network : 0);
+  const Owner owner(told, job_owner(process));
   if (const auto known = names_.find(owner); known != names_.end()) {
     known->second.is_used = true;
     return known->second.name;
@@ -29,7 +38,7 @@ std::string JobNames::name_of(const JobProcess& process) {
                        [&](const auto& one) { return one.second.name == name; });
   };
   for (int number = 2; is_taken(); ++number)
-    name = fmt::format("{}#{}", told, number);
+    name = numbered_job(told, number);
   names_.emplace(owner, Named{name});
   return name;
 }

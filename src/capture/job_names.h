@@ -4,18 +4,25 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "capture/job.h"
 
 namespace kansoku::capture {
 
+/// Whose a job of that name is: the user, and for loopback addresses the network namespace (else
+/// 0), since two containers may both have their rank 0 at 127.0.0.1:29500.
+using JobOwner = std::pair<std::uint32_t, std::uint64_t>;
+[[nodiscard]] JobOwner job_owner(const JobProcess& process);
+
+/// The name of the `number`-th job of one name, from 1.
+[[nodiscard]] std::string numbered_job(const std::string& told, int number);
+
 /// A process as a job of its own: its program and pid.
 [[nodiscard]] std::string own_job_name(const JobProcess& process);
 
-/// Names the jobs of this host so that different ones never have the same name: two containers may
-/// both have their rank 0 at 127.0.0.1:29500, and an environment is whatever a user writes into it.
-/// Single-threaded.
+/// Names jobs as they are met so that those of different owners never have the same name: an
+/// environment is whatever a user writes into it. Single-threaded.
 class JobNames {
  public:
   /// The name that the environment tells, or the program and its pid. If another user's processes,
@@ -26,7 +33,7 @@ class JobNames {
   void end_window();
 
  private:
-  using Owner = std::tuple<std::string, std::uint32_t, std::uint64_t>;  // name, user, network
+  using Owner = std::pair<std::string, JobOwner>;
   struct Named {
     std::string name;
     bool is_used{true};

@@ -228,6 +228,28 @@ TEST_F(FakeProc, TellsJobsOfTwoContainersApartThatHaveOneLoopbackAddress) {
   EXPECT_THAT(jobs[1].rank_pids(), ElementsAre(Pair(0, 20), Pair(1, 21)));
 }
 
+TEST_F(FakeProc, WhoGaveItsRightsUpForTheRanksIsOfTheirJob) {
+  add(10, 1, "runuser", rank(0));
+  add(11, 10, "python", rank(0));
+  add(12, 1, "python", rank(1));
+  if (::chown((root_ + "/10").c_str(), 1234, 0) != 0) GTEST_SKIP() << "needs root";
+  const auto jobs = find_jobs(procfs());
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0].name, "localhost:1");
+  EXPECT_EQ(jobs[0].processes.size(), 3U);
+  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 11), Pair(1, 12)));
+}
+
+TEST_F(FakeProc, TheJobWhoseRanksBeganFirstHasTheName) {
+  add(10, 1, "python", rank(0), 500);
+  add(20, 1, "python", rank(0), 300);
+  if (::chown((root_ + "/10").c_str(), 1234, 0) != 0) GTEST_SKIP() << "needs root";
+  const auto jobs = find_jobs(procfs());
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 20)));
+  EXPECT_EQ(jobs[1].name, "localhost:1#2");
+}
+
 TEST_F(FakeProc, FindsARankBelowAShellThatCarriesItToo) {
   add(10, 1, "bash", rank(0));
   add(11, 10, "python", rank(0));

@@ -35,8 +35,26 @@ std::string libc_path() {
   return std::filesystem::canonical(info.dli_fname).string();
 }
 
-// Two processes that see the files of this one.
-const std::int32_t kSelf = ::getpid(), kParent = ::getppid();
+/// Another process that sees the files of this one.
+class Sibling {
+ public:
+  Sibling() : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  ~Sibling() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Sibling(const Sibling&) = delete;
+  Sibling& operator=(const Sibling&) = delete;
+  [[nodiscard]] std::int32_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
 
 class MeterAttacherTest : public ::testing::Test {
  protected:
@@ -88,16 +106,17 @@ class MeterAttacherTest : public ::testing::Test {
 };
 
 TEST_F(MeterAttacherTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
+  const Sibling other;
   const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
-  attacher_->set_mappings(kSelf, mapped);
-  attacher_->set_mappings(kParent, mapped);
+  attacher_->set_mappings(::getpid(), mapped);
+  attacher_->set_mappings(other.pid(), mapped);
   EXPECT_EQ(attacher_->file_count(), 1U);
   EXPECT_EQ(attacher_->probe_count(), 2U);
   const std::size_t links = meter_->link_count();
   EXPECT_GT(links, 0U);
-  attacher_->forget_process(kSelf);
+  attacher_->forget_process(::getpid());
   EXPECT_EQ(meter_->link_count(), links);
-  attacher_->set_mappings(kParent, {});
+  attacher_->set_mappings(other.pid(), {});
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_EQ(attacher_->probe_count(), 0U);
   EXPECT_EQ(meter_->link_count(), 0U);
@@ -128,18 +147,19 @@ TEST_F(MeterAttacherTest, AFifoInThePlaceOfALibraryHoldsNobodyUp) {
 
 // A process can mount what it likes over the library that it has mapped, in a namespace of its own.
 TEST_F(MeterAttacherTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
+  const Sibling other;
   const std::string real = library("libx.so.1"), junk = folder_ + "libx.so.2";
   std::ofstream(junk) << "no library";
   sys::Mapping lie = mapping_of(real);
   lie.path = junk;
-  attacher_->set_mappings(kSelf, {lie});
+  attacher_->set_mappings(::getpid(), {lie});
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_THAT(attacher_->problems(), SizeIs(1)) << "it was looked at";
-  attacher_->set_mappings(kParent, {mapping_of(real)});
+  attacher_->set_mappings(other.pid(), {mapping_of(real)});
   EXPECT_EQ(attacher_->probe_count(), 2U);
-  attacher_->forget_process(kSelf);
+  attacher_->forget_process(::getpid());
   EXPECT_EQ(attacher_->probe_count(), 2U);
-  attacher_->forget_process(kParent);
+  attacher_->forget_process(other.pid());
   EXPECT_EQ(attacher_->probe_count(), 0U);
 }
 

@@ -211,10 +211,21 @@ class Watch final : public Command {
     return {};
   }
 
+  /// Of one of several jobs that tell the same name, as `kansoku jobs` numbers them.
+  [[nodiscard]] bool is_of_job(const sys::Procfs& procfs, std::int32_t pid) const {
+    const auto jobs = capture::find_jobs(procfs);
+    return std::any_of(jobs.begin(), jobs.end(), [&](const capture::Job& job) {
+      return job.name == job_ &&
+             std::any_of(job.processes.begin(), job.processes.end(),
+                         [&](const auto& process) { return process.pid == pid; });
+    });
+  }
+
   [[nodiscard]] std::function<bool(const capture::JobProcess&)> wanted() const {
     return [this](const capture::JobProcess& process) {
       if (!job_.empty() && process.facts.job == job_) return true;
       const sys::Procfs procfs;
+      if (job_.find('#') != std::string::npos && is_of_job(procfs, process.pid)) return true;
       std::int32_t pid = process.pid;
       for (int depth = 0; depth < 64 && pid > 1; ++depth) {
         if (std::find(pids_.begin(), pids_.end(), pid) != pids_.end()) return true;
