@@ -10,7 +10,7 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr std::size_t kProcessesMax = 2 * kTelemetrySlots;
+constexpr std::size_t kProcessesMax = 1024;
 
 /// A descriptor of a process can be read once the process has ended, waited for or not.
 bool has_ended(int handle) {

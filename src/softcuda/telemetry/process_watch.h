@@ -11,7 +11,7 @@ namespace kansoku::softcuda {
 
 /// Whether the processes of slots still run, for those who ask many times a second: /proc is read
 /// once for a process, after that its descriptor (pidfd) is asked, which costs one system call. Any
-/// thread. Holds at most a descriptor for every slot and as many for slots that have changed hands.
+/// thread. Holds a descriptor for each process that it was asked for, at most 1,024.
 class ProcessWatch {
  public:
   ProcessWatch() = default;

@@ -168,7 +168,8 @@ Result<Telemetry*> map_telemetry(int ordinal) {
 
 bool is_alive(const TelemetrySlot& slot) {
   const std::uint32_t pid = slot.pid.load();
-  return pid != 0 && start_ticks_of(pid) == slot.start_ticks.load();
+  const std::uint64_t ticks = slot.start_ticks.load();
+  return pid != 0 && ticks != 0 && start_ticks_of(pid) == ticks;
 }
 
 // A slot is taken in three steps, each of which only one of several processes can make: its time is
