@@ -26,6 +26,7 @@ using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
 constexpr Nanos kInheritFor = std::chrono::minutes{2};
+constexpr Nanos kResumeWithin = std::chrono::seconds{20};
 constexpr Nanos kRemindEvery = std::chrono::minutes{10};
 constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
@@ -162,8 +163,9 @@ void Outputs::Impl::settle_inherited(BootTime now) {
   inherited.clear();
 }
 
-/// The latest one that the incident may be the rest of, open ones first; or the end. Steady growth
-/// is an incident beside others.
+/// The latest one that the incident may be the rest of, open ones first, others if they ended as
+/// shortly before it as the detector lets one go on; or the end. Steady growth is an incident
+/// beside others.
 std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
     const trace::IncidentRecord& incident) {
   const auto is_growth = [](const trace::IncidentRecord& one) {
@@ -172,6 +174,7 @@ std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
   auto best = inherited.end();
   for (auto one = inherited.begin(); one != inherited.end(); ++one) {
     if (one->job != incident.job || is_growth(*one) != is_growth(incident)) continue;
+    if (one->end_ns != 0 && incident.begin_ns - one->end_ns > kResumeWithin.count()) continue;
     const auto order = [](const trace::IncidentRecord& record) {
       return std::pair(record.end_ns == 0, record.begin_ns);
     };

@@ -106,6 +106,19 @@ TEST_F(OutputsTest, OfSeveralIncidentsOfAJobEachIsContinuedOrClosed) {
   EXPECT_EQ(left->front().id, "bbbb");
 }
 
+TEST_F(OutputsTest, WhatWasOverForLongIsNotContinued) {
+  const std::int64_t now = sys::wall_time_ns();
+  {
+    auto before = make(options());
+    auto over = incident("aaaa", "job", now - 60'000'000'000);
+    over.end_ns = now - 30'000'000'000;
+    before->on_incident(over);
+  }
+  auto after = make(options());
+  after->on_incident(incident("bbbb", "job", now));
+  EXPECT_EQ(told_.back().id, "bbbb");
+}
+
 TEST_F(OutputsTest, FilesThatAreThereAreContinued) {
   OutputOptions given = options();
   given.features_csv = folder_ + "/features.csv";

@@ -80,7 +80,7 @@ struct Detector::Impl {
   };
   std::deque<Kept> kept;
   std::optional<GrowthWatch> growth;
-  std::vector<std::int32_t> left;  // processes that ended since the last window
+  std::vector<MemberKey> left;  // processes that ended since the last window
 
   /// All ranks at one time, while it may yet turn out that they were ill.
   struct Pending {
@@ -119,8 +119,7 @@ struct Detector::Impl {
   [[nodiscard]] std::vector<double> levels_of(std::span<const double> row) const;
   [[nodiscard]] bool is_another(const OpenIncident& incident,
                                 const std::vector<MemberKey>& present) const;
-  [[nodiscard]] bool goes_on(const OpenIncident& incident,
-                             const std::vector<MemberKey>& present) const;
+  [[nodiscard]] bool goes_on(const OpenIncident& incident, const Alarms& alarms) const;
   [[nodiscard]] double excess_of(const Member::Recent& recent) const {
     return recent.score - scorer->model().parts().threshold;
   }
@@ -129,7 +128,8 @@ struct Detector::Impl {
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
   void take_operators_word(std::vector<trace::IncidentRecord>& out);
-  void make_way(const std::vector<MemberKey>& present, std::vector<trace::IncidentRecord>& out);
+  void make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present, const Alarms& alarms,
+                std::vector<trace::IncidentRecord>& out);
   bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
   void forget_flags();
   [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
@@ -278,7 +278,7 @@ bool Detector::Impl::is_beyond_cuts(std::span<const double> row) const {
   return false;
 }
 
-/// How far each coordinate is on its worse side, its cut being 1.
+/// How far each coordinate is on its worse side, its cut being 1; NaN where it was not seen.
 std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const {
   const JobModel::Parts& parts = scorer->model().parts();
   std::vector<double> out(parts.cuts.size());
@@ -286,7 +286,7 @@ std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const
     const std::size_t column = parts.coordinates[i].column;
     const double level =
         worse[column] * parts.coordinates[i].of(row[column], columns[column]) / parts.cuts[i];
-    out[i] = level > 0 ? level : 0;  // nothing is known of a missing one
+    out[i] = std::isnan(level) ? kNan : std::max(level, 0.0);
   }
   return out;
 }
@@ -306,8 +306,9 @@ bool Detector::Impl::is_another(const OpenIncident& incident,
     for (auto it = recent.end() - kWindowsOfAnother; it != recent.end(); ++it) {
       const std::vector<double> levels = levels_of(it->row);
       for (std::size_t i = 0; i < least.size(); ++i)
-        least[i] = std::min(least[i], levels[i]);
+        least[i] = std::isnan(levels[i]) ? 0 : std::min(least[i], levels[i]);
     }
+    // What was not seen in this incident before may have been as bad all along.
     for (std::size_t i = 0; i < least.size(); ++i)
       if (least[i] > kLevelOfAnother && least[i] > kTimesWorse * (*worst)[i]) return true;
   }
@@ -317,7 +318,7 @@ bool Detector::Impl::is_another(const OpenIncident& incident,
 void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   Member& member = members[key_of(window)];
   if (member.pid != window.pid) {  // the rank was started anew
-    if (member.pid != 0) left.push_back(member.pid);
+    if (member.pid != 0) left.push_back(key_of(window));
     member = Member{};
   }
   member.rank = window.rank;
@@ -545,7 +546,7 @@ void Detector::Impl::forget_gone(std::int64_t wall_ns) {
   const std::int64_t limit = kGoneWindows * options.window.count();
   for (auto it = members.begin(); it != members.end();) {
     const bool is_gone = wall_ns - it->second.last_ns > limit;
-    if (is_gone) left.push_back(it->second.pid);
+    if (is_gone) left.push_back(it->first);
     it = is_gone ? members.erase(it) : std::next(it);
   }
 }
@@ -605,15 +606,14 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   present.erase(std::unique(present.begin(), present.end()), present.end());
   if (present.empty()) return out;
   forget_gone(wall_ns);
-  for (const std::int32_t pid : std::exchange(left, {}))
-    growth->forget(wall_ns, pid, out);
+  for (const MemberKey key : std::exchange(left, {}))
+    growth->forget(wall_ns, key, out);
   take_operators_word(out);
   if (members.size() != counts_for) choose_alarm_counts();
-  for (const MemberKey key : present)
-    growth->look(wall_ns, members.at(key).rank, members.at(key).pid,
-                 members.at(key).recent.back().row, out);
+  for (const Window& window : taken)
+    if (members.count(key_of(window)) != 0) growth->look(wall_ns, window, out);
   const Alarms alarms{event_alarms(present), peer_alarms(present), job_alarm(present)};
-  if (alarms.are_sudden()) make_way(present, out);
+  if (alarms.are_sudden()) make_way(wall_ns, present, alarms, out);
   bool is_restart = false;
   if (!open && (alarms.are_sudden() || alarms.is_job_slow)) {
     is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
@@ -668,34 +668,36 @@ bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const 
   return is_alive;
 }
 
-/// Whether what is flagged now may be the incident that ended a moment ago.
-bool Detector::Impl::goes_on(const OpenIncident& incident,
-                             const std::vector<MemberKey>& present) const {
-  bool has_flags = false;
-  for (const MemberKey key : present) {
-    const Member& member = members.at(key);
-    if (!member.is_flagged) continue;
-    has_flags = true;
-    if (incident.speaks_for_it(member.recent.back(), excess_of(member.recent.back()))) return true;
-  }
-  return !has_flags;  // a rank stands out of its peers
+/// Whether what is told now may be the incident that ended a moment ago: one of the processes whose
+/// windows alarm is as odd, or a rank stands out of its peers.
+bool Detector::Impl::goes_on(const OpenIncident& incident, const Alarms& alarms) const {
+  return !alarms.peers.empty() ||
+         std::any_of(alarms.events.begin(), alarms.events.end(), [&](const MemberKey key) {
+           const Member::Recent& last = members.at(key).recent.back();
+           return last.is_flagged && incident.speaks_for_it(last, excess_of(last));
+         });
 }
 
 /// Ends the incident that is open, or forgets the last one, where what is seen now is another
 /// fault.
-void Detector::Impl::make_way(const std::vector<MemberKey>& present,
-                              std::vector<trace::IncidentRecord>& out) {
+void Detector::Impl::make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present,
+                              const Alarms& alarms, std::vector<trace::IncidentRecord>& out) {
   if (open && !open->is_sudden()) {  // more than a job that has become slower
     end_incident(out);
     ended.reset();
   } else if (open && open->windows >= kWindowsToUnfold && is_another(*open, present)) {
+    // Its evidence may hold the first window of the other one, its time does not.
+    const auto windows_of_other = static_cast<std::int64_t>(kWindowsOfAnother);
+    open->last_ns =
+        std::max(open->record().begin_ns,
+                 std::min(open->last_ns, wall_ns - windows_of_other * options.window.count()));
     end_incident(out);
     ended.reset();
     for (auto& [key, member] : members) {  // what came before belongs to the other one
       for (std::size_t i = 0; i + kWindowsOfAnother < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
-  } else if (!open && ended && (is_another(*ended, present) || !goes_on(*ended, present))) {
+  } else if (!open && ended && (is_another(*ended, present) || !goes_on(*ended, alarms))) {
     ended.reset();
   }
 }

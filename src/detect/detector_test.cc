@@ -275,6 +275,27 @@ TEST(Detector, AWorseFaultInAnIncidentThatGoesOnIsOneOfItsOwn) {
   EXPECT_NE(job.detector.status().open->id, id);
   EXPECT_GE(job.detector.status().open->begin_ns, begin_ns - 1'000'000'000);
   EXPECT_THAT(job.detector.status().open->ranks, testing::ElementsAre(1));
+  const auto first_over = std::find_if(job.all.begin(), job.all.end(), [&](const auto& one) {
+    return one.id == id && one.end_ns != 0;
+  });
+  ASSERT_NE(first_over, job.all.end());
+  EXPECT_LE(first_over->end_ns, begin_ns) << "one after the other";
+}
+
+TEST(Detector, WhatWasNotSeenInAnIncidentIsNoOtherFault) {
+  Job job(2);
+  job.go(600);
+  const auto slow = [](int, Window& window) { window.values[at("backward_mean")] *= 1.5; };
+  job.go(30, [&](int second, Window& window) {
+    slow(second, window);
+    window.values[at("collective_p99")] = kNan;  // as of a process that stands still
+  });
+  ASSERT_EQ(job.ids().size(), 1U);
+  job.go(10, [&](int second, Window& window) {
+    slow(second, window);
+    window.values[at("collective_p99")] = 4;
+  });
+  EXPECT_EQ(job.ids().size(), 1U);
 }
 
 TEST(Detector, AFaultThatUnfoldsInItsFirstWindowsIsOneIncident) {
@@ -484,6 +505,19 @@ TEST(Detector, SteadyGrowthOfMemoryIsTold) {
   EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(1));
   EXPECT_THAT(job.all.back().summary, testing::HasSubstr("MB a minute"));
   EXPECT_GT(job.all.back().evidence.at(0).seen, job.all.back().evidence.at(0).normal + 64e6);
+}
+
+TEST(Detector, GrowthIsOfARankWhereNoPidIsKnown) {
+  Job job(2);
+  job.go(600);
+  job.go(800, [](int second, Window& window) {
+    window.pid = 0;  // as of recorded windows
+    if (window.rank == 0) window.values[at("resident_bytes")] += 2e5 * second;
+  });
+  const auto told = std::find_if(job.all.begin(), job.all.end(),
+                                 [](const auto& one) { return one.kind == "memory_growth"; });
+  ASSERT_NE(told, job.all.end());
+  EXPECT_THAT(told->ranks, testing::ElementsAre(0));
 }
 
 TEST(Detector, AStoppedProcessIsSaidToBeStopped) {

@@ -82,6 +82,17 @@ TEST(JobModel, HeldOutFlaggedShareIsNearTheNominalOne) {
   EXPECT_LE(flagged / points, 1.5 * 0.005);
 }
 
+TEST(JobModel, CountsTheClearlyOddAmongTheFlaggedHeldOutPoints) {
+  Cube cube = stream(10000, 1, 3, 1);
+  for (std::size_t step = 0; step < 10000; step += 500)
+    cube.values[step * 3] *= 4;
+  const auto model = JobModel::fit(cube, times(3), {}, {});
+  ASSERT_TRUE(model.has_value());
+  const auto& parts = model->parts();
+  EXPECT_GT(parts.measured_clear, 0);
+  EXPECT_LT(parts.measured_clear, parts.measured_flags);
+}
+
 TEST(JobModel, TextComesBackAndDamageIsNamed) {
   const auto model = JobModel::fit(stream(300, 4, 3, 1), times(3), {}, {.command = "train.py"});
   ASSERT_TRUE(model.has_value());
@@ -104,6 +115,12 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
     EXPECT_EQ(read.error().code, Code::kCorrupt) << member;
   }
   auto json = *Json::parse(text.substr(0, text.find('\n')));
+  json.set("measured_clear", Json());
+  const std::string older = json.dump();  // of a program that did not count them
+  const auto read =
+      JobModel::from_text(older + "\nfnv1a64:" + fmt::format("{:016x}", hash_of(older)) + "\n");
+  ASSERT_TRUE(read.has_value()) << read.error().what;
+  EXPECT_EQ(read->parts().measured_clear, read->parts().measured_flags);
   json.set("paces", Json::array());
   const std::string line = json.dump();
   EXPECT_FALSE(

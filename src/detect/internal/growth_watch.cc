@@ -10,20 +10,20 @@
 
 namespace kansoku::detect {
 
-void GrowthWatch::end(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
+void GrowthWatch::end(std::int64_t wall_ns, std::size_t column, MemberKey key,
                       std::vector<trace::IncidentRecord>& out) {
   const auto known = growing_.find(column);
-  if (known == growing_.end() || known->second.pids.erase(pid) == 0) return;
-  if (!known->second.pids.empty()) return;  // others still grow
+  if (known == growing_.end() || known->second.members.erase(key) == 0) return;
+  if (!known->second.members.empty()) return;  // others still grow
   known->second.record.end_ns = std::max(wall_ns, known->second.record.begin_ns);
   out.push_back(known->second.record);
   growing_.erase(known);
 }
 
-void GrowthWatch::tell(std::size_t column, std::int32_t rank, std::int32_t pid, const Growth& found,
+void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& found,
                        std::vector<trace::IncidentRecord>& out) {
   Growing& growing = growing_[column];
-  growing.pids.insert(pid);
+  growing.members.insert(key_of(window));
   trace::IncidentRecord& record = growing.record;
   const bool is_new = record.id.empty();
   if (is_new) {
@@ -35,12 +35,13 @@ void GrowthWatch::tell(std::size_t column, std::int32_t rank, std::int32_t pid, 
                                    record.kind + "." + columns_[column].name);
     record.tests = {"growth"};
   }
-  const bool is_known = std::find(record.pids.begin(), record.pids.end(), pid) != record.pids.end();
+  const bool is_known =
+      std::find(record.pids.begin(), record.pids.end(), window.pid) != record.pids.end();
   if (!is_known) {
-    record.pids.push_back(pid);
+    record.pids.push_back(window.pid);
     const bool has_rank =
-        std::find(record.ranks.begin(), record.ranks.end(), rank) != record.ranks.end();
-    if (rank >= 0 && !has_rank) record.ranks.push_back(rank);
+        std::find(record.ranks.begin(), record.ranks.end(), window.rank) != record.ranks.end();
+    if (window.rank >= 0 && !has_rank) record.ranks.push_back(window.rank);
   }
   ++record.window_count;
   record.evidence = {{columns_[column].name, columns_[column].unit,
@@ -56,27 +57,28 @@ void GrowthWatch::tell(std::size_t column, std::int32_t rank, std::int32_t pid, 
   if (is_new || !is_known) out.push_back(record);
 }
 
-void GrowthWatch::look(std::int64_t wall_ns, std::int32_t rank, std::int32_t pid,
-                       std::span<const double> row, std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::look(std::int64_t wall_ns, const Window& window,
+                       std::vector<trace::IncidentRecord>& out) {
+  const MemberKey key = key_of(window);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     if (columns_[c].use != Use::kGrowth) continue;
-    GrowthTest& test = tests_[pid].try_emplace(c, GrowthOptions{}).first->second;
+    GrowthTest& test = tests_[key].try_emplace(c, GrowthOptions{}).first->second;
     const std::uint64_t judged = test.judged();
-    const auto found = test.add(wall_ns, row[c]);
+    const auto found = test.add(wall_ns, window.values[c]);
     if (test.judged() == judged) continue;
     if (found) {
-      tell(c, rank, pid, *found, out);
+      tell(c, window, *found, out);
     } else {
-      end(wall_ns, c, pid, out);
+      end(wall_ns, c, key, out);
     }
   }
 }
 
-void GrowthWatch::forget(std::int64_t wall_ns, std::int32_t pid,
+void GrowthWatch::forget(std::int64_t wall_ns, MemberKey key,
                          std::vector<trace::IncidentRecord>& out) {
   for (std::size_t c = 0; c < columns_.size(); ++c)
-    end(wall_ns, c, pid, out);
-  tests_.erase(pid);
+    end(wall_ns, c, key, out);
+  tests_.erase(key);
 }
 
 void GrowthWatch::finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out) {

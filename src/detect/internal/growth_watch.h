@@ -12,6 +12,7 @@
 
 #include "detect/detector.h"
 #include "detect/internal/growth.h"
+#include "detect/internal/watch_state.h"
 #include "trace/incident.h"
 
 namespace kansoku::detect {
@@ -24,10 +25,9 @@ class GrowthWatch {
       : columns_(std::move(columns)), options_(options) {}
 
   /// One window of a process; `out` gets what begins, changes or ends by it.
-  void look(std::int64_t wall_ns, std::int32_t rank, std::int32_t pid, std::span<const double> row,
-            std::vector<trace::IncidentRecord>& out);
+  void look(std::int64_t wall_ns, const Window& window, std::vector<trace::IncidentRecord>& out);
   /// The process has ended: it grows no more.
-  void forget(std::int64_t wall_ns, std::int32_t pid, std::vector<trace::IncidentRecord>& out);
+  void forget(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
   /// Ends all.
   void finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
   /// True if there is such an incident.
@@ -36,17 +36,17 @@ class GrowthWatch {
  private:
   struct Growing {
     trace::IncidentRecord record;
-    std::set<std::int32_t> pids;  // that still grow
+    std::set<MemberKey> members;  // that still grow
   };
-  void tell(std::size_t column, std::int32_t rank, std::int32_t pid, const Growth& found,
+  void tell(std::size_t column, const Window& window, const Growth& found,
             std::vector<trace::IncidentRecord>& out);
-  void end(std::int64_t wall_ns, std::size_t column, std::int32_t pid,
+  void end(std::int64_t wall_ns, std::size_t column, MemberKey key,
            std::vector<trace::IncidentRecord>& out);
 
   std::vector<Column> columns_;
   DetectorOptions options_;
-  std::map<std::int32_t, std::map<std::size_t, GrowthTest>> tests_;  // by pid and column
-  std::map<std::size_t, Growing> growing_;                           // by column
+  std::map<MemberKey, std::map<std::size_t, GrowthTest>> tests_;  // by process and column
+  std::map<std::size_t, Growing> growing_;                        // by column
 };
 
 }  // namespace kansoku::detect

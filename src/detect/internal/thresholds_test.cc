@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/rng.h"
+#include "detect/internal/watch_state.h"
 
 namespace kansoku::detect {
 namespace {
@@ -34,6 +35,18 @@ TEST(TailLevel, GrossOutliersAreNoTail) {
 TEST(TailLevel, DegenerateSamples) {
   EXPECT_EQ(tail_level(std::vector<double>{3}, 0.01), 3);
   EXPECT_EQ(tail_level(std::vector<double>(50, 2.0), 0.01), 2);
+}
+
+TEST(ChooseCounts, ClearlyOddWindowsAndFlaggedOnesHaveTheirOwn) {
+  // A day of one process: alpha = 0.05 / 86400 / 2 = 2.9e-7.
+  const auto counts = choose_counts({1000, 10, 0.5}, 0, 1, 86400, 1);
+  EXPECT_EQ(counts.of_short, 3U);  // 10 (1/1001)^3 = 1e-8
+  EXPECT_EQ(counts.of_long, 7U);   // C(30,6) .0105^6 = 8e-7, C(30,7) .0105^7 = 3e-8
+  EXPECT_EQ(choose_counts({1000, 10, 10}, 0, 1, 86400, 1).of_short, 4U);  // 10 .0105^3 = 1.2e-5
+  EXPECT_EQ(choose_counts({1000, 10, 10}, 0, 1, 86400, 1e4).of_short, 3U);
+  EXPECT_GT(counts.per_day, counts.low);
+  EXPECT_LT(counts.per_day, counts.high);
+  EXPECT_LT(counts.per_day, 0.1);
 }
 
 TEST(SmallestK, OfBinomialAndBetaBinomialFlags) {

@@ -70,7 +70,8 @@ void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent
   if (!std::isnan(recent.score)) {
     part.excess += recent.score - parts.threshold;
     part.windows += 1;
-    if (excesses_.size() < kExcessesMax) excesses_.push_back(recent.score - parts.threshold);
+    if (recent.score > parts.threshold && excesses_.size() < kExcessesMax)
+      excesses_.push_back(recent.score - parts.threshold);
   }
   record_.score = std::max(record_.score, part.excess / std::max(1.0, part.windows));
   ++record_.window_count;

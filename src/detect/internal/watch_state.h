@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -83,12 +84,13 @@ class OpenIncident {
   /// Whether a flagged window is odd enough to be a sign of this incident: what is hardly odd says
   /// nothing of one that was far out. `excess`: of its score over the threshold.
   [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
-  /// How bad each coordinate of a window was: what is clearly worse later is another fault.
+  /// How bad each coordinate of a window was (NaN: not seen): what is clearly worse later is
+  /// another fault.
   void saw(MemberKey key, const std::vector<double>& levels) {
     auto& worst = worst_[key];
-    worst.resize(levels.size());
+    worst.resize(levels.size(), std::nan(""));
     for (std::size_t i = 0; i < levels.size(); ++i)
-      worst[i] = std::max(worst[i], levels[i]);
+      if (!(worst[i] >= levels[i]) && !std::isnan(levels[i])) worst[i] = levels[i];
   }
   [[nodiscard]] const std::vector<double>* worst_of(MemberKey key) const {
     const auto found = worst_.find(key);
