@@ -118,7 +118,11 @@ class Incidents(unittest.TestCase):
 
 
 class Alarm(unittest.TestCase):
-    HEALTHY = [(list(range(1000)), [i % 250 == 0 for i in range(1000)])]
+    HEALTHY = [(list(range(1000)), [alarm.CLEAR * (i % 250 == 0) for i in range(1000)])]
+    RULE = alarm.Counts(3, 6, True)
+
+    def alarms(self, *flags, rule=RULE):
+        return len(alarm.incidents({0: (list(range(len(flags))), flags)}, rule))
 
     def test_tail_of_the_counts(self):
         self.assertAlmostEqual(alarm.upper_share(2, 3, 0.5, 0), 0.5)
@@ -133,34 +137,50 @@ class Alarm(unittest.TestCase):
 
     def test_the_budget_sets_the_counts(self):
         # p0 = 4.5 / 1001, alpha = 0.05 / 86400 / 2 = 2.9e-7: of five, C(5,4) p0^4 = 2.0e-9 and C(5,3) p0^3 = 9e-7.
-        self.assertEqual(alarm.needed(self.HEALTHY, 1), (4, 6))
-        self.assertEqual(alarm.needed(self.HEALTHY, 1, 10), (3, 6))
+        self.assertEqual(alarm.needed(self.HEALTHY, 1), (4, 6, True))
+        self.assertEqual(alarm.needed(self.HEALTHY, 1, 10), (3, 6, True))
+        hardly = [(times, [alarm.FLAGGED * (flag > 0) for flag in flags]) for times, flags in self.HEALTHY]
+        self.assertEqual(alarm.needed(hardly, 1), (3, 6, True))  # what is hardly odd in health leaves what is clearly so rare
+
+    def test_far_seconds_that_health_has_are_not_trusted(self):
+        self.assertFalse(alarm.needed([(list(range(1000)), [alarm.FAR * (i % 100 == 0) for i in range(1000)])], 1).trusts_far)
+        self.assertFalse(alarm.needed([(list(range(100)), [0] * 100)], 1).trusts_far)  # too few to know
+
+    def test_how_far_out_counts(self):
+        one, two, far = alarm.FLAGGED, alarm.CLEAR, alarm.FAR
+        self.assertEqual(self.alarms(one, one, one, one), 0)
+        self.assertEqual(self.alarms(one, one, one, one, one), 1)
+        self.assertEqual(self.alarms(two, one, two, one), 0)
+        self.assertEqual(self.alarms(two, one, two, 0, two), 1)
+        self.assertEqual(self.alarms(far, 0, far), 0)
+        self.assertEqual(self.alarms(far, far), 1)
+        self.assertEqual(self.alarms(far, far, rule=self.RULE._replace(trusts_far=False)), 0)
 
     def test_flags_that_come_in_bursts_need_more(self):
-        burst = [(list(range(1000)), [500 <= i < 504 for i in range(1000)])]
-        self.assertEqual(alarm.needed(burst, 1)[0], 5)
+        burst = [(list(range(1000)), [alarm.CLEAR * (500 <= i < 504) for i in range(1000)])]
+        self.assertEqual(alarm.needed(burst, 1).short, 5)
 
     def test_a_point_is_no_alarm_a_share_is_one_and_names_its_rank(self):
         times = list(range(100))
-        quiet, loud = [i == 10 for i in times], [40 <= i < 50 for i in times]
-        told = alarm.incidents({0: (times, quiet), 1: (times, loud), 2: (times, quiet)}, (3, 6))
+        quiet, loud = [i == 10 for i in times], [alarm.CLEAR * (40 <= i < 50) for i in times]
+        told = alarm.incidents({0: (times, quiet), 1: (times, loud), 2: (times, quiet)}, self.RULE)
         self.assertEqual(len(told), 1)
         self.assertEqual((told[0]["begin_s"], told[0]["first_s"], told[0]["end_s"], told[0]["ranks"]), (40, 42, 49, [1]))
 
     def test_what_comes_slowly_is_found_by_the_long_span(self):
         times = list(range(60))
-        told = alarm.incidents({0: (times, [i % 4 == 0 for i in times])}, (3, 6))
+        told = alarm.incidents({0: (times, [i % 4 == 0 for i in times])}, self.RULE)
         self.assertEqual([(one["begin_s"], one["first_s"]) for one in told], [(0, 20)])
 
     def test_one_that_is_back_soon_is_the_same_and_later_another(self):
         times = list(range(120))
         for begin, count in ((35, 1), (60, 2)):
             loud = [10 <= i < 20 or begin <= i < begin + 10 for i in times]
-            self.assertEqual(len(alarm.incidents({0: (times, loud)}, (3, 6))), count)
+            self.assertEqual(len(alarm.incidents({0: (times, loud)}, self.RULE)), count)
 
     def test_all_ranks_at_once_name_nobody(self):
         times = list(range(20))
-        self.assertEqual(alarm.incidents({rank: (times, [True] * 20) for rank in range(4)}, (4, 6))[0]["ranks"], [])
+        self.assertEqual(alarm.incidents({rank: (times, [True] * 20) for rank in range(4)}, alarm.Counts(4, 6, True))[0]["ranks"], [])
 
 
 @unittest.skipIf(baselines is None, "python3-sklearn is missing")

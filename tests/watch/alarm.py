@@ -4,7 +4,8 @@ a point. Plain Python.
 
 A rank alarms when k of its last 5 or of its last 30 seconds are flagged, with the smallest k that healthy data would reach by chance
 less often than the budget allows: flags are beta-binomial, with the share of flagged healthy seconds and their correlation. Of the last
-5 only those count that are CLEAR, or all five are flagged; two in a row are enough where both are FAR. An
+5 only those count that are CLEAR, or all five are flagged; two in a row are enough where both are FAR, unless healthy data has such
+seconds so often that two would meet by chance. An
 incident is over after CLOSE_S without a flagged second of its ranks; an alarm within PAUSE_S of its last one is the same incident.
 """
 import collections
@@ -17,6 +18,8 @@ SHARE_OF_BUDGET = 0.5 * 0.1  # what the product leaves to this test, and its res
 CORRELATION_MAX = 0.9
 FLAGGED, CLEAR, FAR = 1, 2, 3  # a flag is how far out its second is; 0: not flagged
 TIMES_CLEAR, TIMES_FAR = 1.5, 3.0  # the threshold's distance from the median score
+FAR_POINTS_MIN, FAR_TOGETHER, FAR_SHARE_OF_BUDGET = 400, 10, 0.1
+Counts = collections.namedtuple("Counts", "short long trusts_far")  # the k of each span; whether two FAR seconds are enough
 
 
 def log_beta(a, b):
@@ -50,12 +53,16 @@ def correlation_of(healthy):
 
 
 def needed(healthy, ranks, alarms_per_day=1.0):
-    """The k of each span. `healthy`: for each rank (times, flags) of healthy data."""
+    """The rule for a budget. `healthy`: for each rank (times, flags) of healthy data."""
     total, correlation = sum(len(flags) for _, flags in healthy), correlation_of(healthy)
     shares = [(sum(flag >= least for _, flags in healthy for flag in flags) + 0.5) / (total + 1) for least in (CLEAR, FLAGGED)]
     alpha = alarms_per_day * SHARE_OF_BUDGET / (WINDOWS_A_DAY * max(1, ranks)) / len(SPANS)
-    return tuple(next((k for k in range(least, n) if upper_share(k, n, share, correlation) <= alpha), n)
-                 for share, (n, least) in zip(shares, SPANS))
+    short, long = (next((k for k in range(least, n) if upper_share(k, n, share, correlation) <= alpha), n)
+                   for share, (n, least) in zip(shares, SPANS))
+    far = sum(flag >= FAR for _, flags in healthy for flag in flags)
+    far_share = (far + 0.5) / (total + 1) if far else 0.0
+    chance = FAR_TOGETHER * far_share ** 2 * WINDOWS_A_DAY * max(1, ranks)
+    return Counts(short, long, total >= FAR_POINTS_MIN and chance <= FAR_SHARE_OF_BUDGET * alarms_per_day)
 
 
 class Rank:
@@ -63,18 +70,16 @@ class Rank:
 
     def __init__(self):
         self.flagged = collections.deque()  # (time, flag)
-        self.last = 0
 
     def alarms(self, time_s, flag, counts):
         if flag:
             self.flagged.append((time_s, flag))
         while self.flagged and self.flagged[0][0] <= time_s - SPANS[-1][0]:
             self.flagged.popleft()
-        is_far = min(flag, self.last) >= FAR
-        self.last = flag
         short = [how for at, how in self.flagged if at > time_s - SPANS[0][0]]
-        return (is_far or len(short) >= SPANS[0][0] or sum(how >= CLEAR for how in short) >= counts[0]
-                or len(self.flagged) >= counts[1])
+        is_far = counts.trusts_far and sum(at > time_s - 2 and how >= FAR for at, how in self.flagged) >= 2
+        return (is_far or len(short) >= SPANS[0][0] or sum(how >= CLEAR for how in short) >= counts.short
+                or len(self.flagged) >= counts.long)
 
 
 def seconds_of(by_rank):

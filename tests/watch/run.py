@@ -128,11 +128,14 @@ def print_tables(options):
     from table import print_all  # numpy and scikit-learn, for the baselines only
     print_all(options.root, known_parts(), "replayed.jsonl" if options.replayed else "arrivals.jsonl")
     from replay import clean_hours
-    for job, soaks, end, count in clean_hours(options, [part for part in known_parts().values() if is_done(options.root, part.name)]):
-        alarms = end["false_alarms_per_day"]
-        print(f"\n{job}, {len(soaks)} clean parts ({sum(part.seconds for part in soaks) / 3600:.1f} h) judged in one go: {count} incidents; "
-              f"{end['flagged']} of {end['windows']} windows flagged, by which {alarms['expected']:.2g} false alarms a day are to be "
-              f"expected (95 %: {alarms['low']:.2g} to {alarms['high']:.2g})")
+    try:
+        for job, soaks, end, count in clean_hours(options, [part for part in known_parts().values() if is_done(options.root, part.name)]):
+            alarms, windows = end["false_alarms_per_day"], f"{end['flagged']} of {end['windows']} windows flagged"
+            print(f"\n{job}, {len(soaks)} clean parts ({end['moments'] / 3600:.1f} h) as the present program judges them in one go: {count} "
+                  f"incidents; {windows}, by which {alarms['expected']:.2g} false alarms a day are to be expected (95 %: "
+                  f"{alarms['low']:.2g} to {alarms['high']:.2g})")
+    except (Impossible, ImportError, OSError) as reason:
+        print(f"\nclean parts are not judged in one go: {reason}")
 
 
 def interrupt(_number, _frame):
