@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/revision.h"
 #include "sys/process.h"
 
 namespace kansoku::cli {
@@ -37,7 +38,7 @@ std::string parent(const std::string& path) {
 }  // namespace
 
 std::string version_text() {
-  return KANSOKU_VERSION_TEXT;
+  return KANSOKU_VERSION " (" KANSOKU_REVISION ")";
 }
 
 Result<std::string> data_folder(const std::string& name) {
