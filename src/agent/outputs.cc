@@ -10,6 +10,7 @@
 #include "agent/internal/fleet_output.h"
 #include "agent/internal/history_thread.h"
 #include "common/parse.h"
+#include "detect/detector.h"
 #include "detect/feature.h"
 #include "export/http_post.h"
 #include "export/http_server.h"
@@ -26,7 +27,6 @@ using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
 constexpr Nanos kInheritFor = std::chrono::minutes{2};
-constexpr Nanos kResumeWithin = std::chrono::seconds{20};
 constexpr Nanos kRemindEvery = std::chrono::minutes{10};
 constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
@@ -174,7 +174,8 @@ std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
   auto best = inherited.end();
   for (auto one = inherited.begin(); one != inherited.end(); ++one) {
     if (one->job != incident.job || is_growth(*one) != is_growth(incident)) continue;
-    if (one->end_ns != 0 && incident.begin_ns - one->end_ns > kResumeWithin.count()) continue;
+    if (one->end_ns != 0 && incident.begin_ns - one->end_ns > detect::kIncidentPause.count())
+      continue;
     const auto order = [](const trace::IncidentRecord& record) {
       return std::pair(record.end_ns == 0, record.begin_ns);
     };

@@ -18,9 +18,8 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMembersMax = 1024;
 constexpr std::size_t kLearnRowsMax = 200'000;
-constexpr std::int64_t kGapWindows = 30;           // without data: histories begin anew
-constexpr std::size_t kQuietWindows = 10;          // that end an incident
-constexpr std::int64_t kPauseNs = 20'000'000'000;  // a restart within it is the same incident
+constexpr std::int64_t kGapWindows = 30;   // without data: histories begin anew
+constexpr std::size_t kQuietWindows = 10;  // that end an incident
 // Another fault than the one that is told: in so many windows in a row a feature is so many times
 // its cut, and so many times as far from normal as it was at any time before in this incident. What
 // an incident shows in its first windows is how it unfolds.
@@ -478,7 +477,7 @@ std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
 }
 
 void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed) {
-  if (ended && wall_ns - ended->last_ns <= kPauseNs) {
+  if (ended && wall_ns - ended->last_ns <= kIncidentPause.count()) {
     open = std::move(ended);
     open->record().end_ns = 0;
     open->quiet_windows = 0;
@@ -616,7 +615,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   if (alarms.are_sudden()) make_way(wall_ns, present, alarms, out);
   bool is_restart = false;
   if (!open && (alarms.are_sudden() || alarms.is_job_slow)) {
-    is_restart = ended && wall_ns - ended->last_ns <= kPauseNs;
+    is_restart = ended && wall_ns - ended->last_ns <= kIncidentPause.count();
     std::set<MemberKey> alarmed = alarms.events;
     for (const auto& [key, finding] : alarms.peers)
       alarmed.insert(key);

@@ -33,6 +33,9 @@ struct DetectorOptions {
   std::uint64_t seed{1};
 };
 
+/// An incident that is back so soon is the same one.
+inline constexpr Nanos kIncidentPause = std::chrono::seconds{20};
+
 /// Always-on detection for one job on one host: learns from its first windows (or starts with a
 /// stored model), then asks three questions of each window: is the job as it was (against its own
 /// past), is each rank as its peers, does each window fit a normal mode (mixture). What fits none

@@ -324,7 +324,7 @@ class Soak(unittest.TestCase):
         first, second = soak.halves(self.samples())
         self.assertAlmostEqual(soak.slope_per_hour(first, "resident_bytes") / 1e6, 36.0)
         self.assertAlmostEqual(soak.slope_per_hour(second, "resident_bytes"), 0.0, delta=1.0)
-        self.assertIn("| resident MB | 67.70 | 36.00 | 86.00 | 0.00 |", soak.report(self.samples()))
+        self.assertIn("| resident MB | 67.70 | 36.00 | 86.00 | 0.00 | 86.00 |", soak.report(self.samples()))
 
     def test_too_few_samples_are_no_soak(self):
         self.assertEqual(soak.report(self.samples()[:3]), "soak: not run yet")

@@ -150,12 +150,13 @@ def report(samples):
         return "soak: not run yet"
     first, second = halves(samples)
     lines = [f"{(samples[-1]['time_s'] - samples[0]['time_s']) / 3600:.2f} hours, {samples[-1]['processes']} short processes, "
-             f"{samples[-1]['jobs']} jobs\n", "| | first hour: mean | growth an hour | second hour: mean | growth an hour |",
-             "|---|---|---|---|---|"]
+             f"{samples[-1]['jobs']} jobs\n", "| | first hour: mean | growth an hour | second hour: mean | growth an hour | most |",
+             "|---|---|---|---|---|---|"]
     for name in MEASURES:
         unit, form = (1e6, "{:.2f}") if name == "resident_bytes" else (1, "{:.1f}")
         cells = [form.format(round(value / unit, 6) + 0.0) for half in (first, second)
                  for value in (sum(s[name] for s in half) / len(half), slope_per_hour(half, name))]
+        cells.append(form.format(max(s[name] for s in samples) / unit))
         lines.append(f"| {'resident MB' if name == 'resident_bytes' else name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
