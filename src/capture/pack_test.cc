@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "sys/fd.h"
 
@@ -494,6 +497,29 @@ TEST(Packs, OfThisRepositoryAreWhole) {
   }
   EXPECT_TRUE(names.contains("torch"));
   EXPECT_TRUE(names.contains("sched"));
+}
+
+/// A mapping has the name of the file, not that of the link by which it was loaded.
+TEST(Packs, OfThisRepositoryKnowLibrariesByTheNamesOfTheirFiles) {
+  const auto packs = load_packs({std::string(KANSOKU_SOURCE_DIR) + "/share/probes"});
+  ASSERT_TRUE(packs) << packs.error().what;
+  const auto knows = [&](std::string_view name, std::string_view file) {
+    return std::any_of(packs->begin(), packs->end(), [&](const Pack& pack) {
+      const auto is_of = [&](const auto& probes) { return any_glob_match(probes.library, file); };
+      return pack.name == name &&
+             (std::any_of(pack.functions.begin(), pack.functions.end(), is_of) ||
+              std::any_of(pack.usdt.begin(), pack.usdt.end(), is_of));
+    });
+  };
+  const std::vector<std::pair<const char*, const char*>> loaded{
+      {"watch", "libcuda.so.550.54.15"}, {"watch", "libcuda.so.1"},
+      {"watch", "libnccl.so.2.20.5"},    {"watch", "libgloo.so.0"},
+      {"watch", "libtorch_cpu.so"},      {"watch", "libtorch_cpu.so.1.13.1"},
+      {"watch", "libpython3.11.so.1.0"}, {"watch", "python3.11"},
+      {"watch", "libllama.so"},          {"cuda", "libcuda.so.550.54.15"},
+      {"cuda", "libcudart.so.12.4.127"}, {"nccl", "libnccl.so.2.20.5"}};
+  for (const auto& [pack, file] : loaded)
+    EXPECT_TRUE(knows(pack, file)) << pack << " " << file;
 }
 
 class SelectPacks : public ::testing::Test {
