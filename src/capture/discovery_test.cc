@@ -88,10 +88,38 @@ TEST(Discovery, ShortLivedProcessesLeaveNothing) {
   BootTime now = boot_time(0);
   for (int pid = 10; pid < 3010; ++pid)
     discovery.add(pid, now);
-  for (int i = 0; i < 3000 / static_cast<int>(Discovery::kLooksPerPoll) + 2; ++i)
+  for (int i = 0; i < 3000 / static_cast<int>(Discovery::kGlancesPerPoll) + 2; ++i)
     discovery.poll(now += milliseconds{200}, watched.on_found);
   EXPECT_EQ(discovery.size(), 0U);
   EXPECT_EQ(discovery.over_limit(), 0U);
+}
+
+TEST(Discovery, ThoseThatAreGoneDoNotDelayTheOneThatIsThere) {
+  FakeProc proc;
+  const sys::Procfs procfs(proc.root());
+  Discovery discovery(procfs, 16'384);
+  Watched watched;
+  BootTime now = boot_time(0);
+  for (int pid = 10; pid < 1510; ++pid)
+    discovery.add(pid, now);
+  proc.put(5'000, 900, "/usr/lib/libcuda.so.550.54.15");
+  discovery.add(5'000, now);
+  discovery.poll(now += milliseconds{200}, watched.on_found);
+  EXPECT_EQ(watched.found, std::vector<std::int32_t>{5'000});
+}
+
+TEST(Discovery, ReadsNoMoreMappingsAtOnceThanItMay) {
+  FakeProc proc;
+  const sys::Procfs procfs(proc.root());
+  Discovery discovery(procfs, 100);
+  Watched watched;
+  BootTime now = boot_time(0);
+  for (int pid = 1; pid <= 50; ++pid) {
+    proc.put(pid, 900, "/usr/lib/libcuda.so.1");
+    discovery.add(pid, now);
+  }
+  discovery.poll(now += milliseconds{200}, watched.on_found);
+  EXPECT_EQ(watched.found.size(), Discovery::kLooksPerPoll);
 }
 
 TEST(Discovery, IsBounded) {

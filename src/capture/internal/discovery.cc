@@ -36,14 +36,15 @@ void Discovery::add(std::int32_t pid, BootTime now) {
   due_.emplace(now + kFirstLook, pid);
 }
 
-bool Discovery::look(std::int32_t pid, Candidate& candidate, BootTime now,
-                     const OnFound& on_found) {
+bool Discovery::look(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found,
+                     std::size_t& looks) {
   const std::uint64_t pages = address_space_pages(procfs_, pid);
   if (pages == 0) return false;  // gone, or a kernel thread
   candidate.next_look = now + std::clamp(now - candidate.seen_at, kFirstLook, kLastLook);
   due_.emplace(candidate.next_look, pid);
   if (pages == candidate.pages) return true;
   candidate.pages = pages;
+  ++looks;
   const auto mappings = procfs_.maps(pid);
   if (!mappings) return mappings.error().code != Code::kNotFound;
   const bool is_ai =
@@ -56,14 +57,17 @@ bool Discovery::look(std::int32_t pid, Candidate& candidate, BootTime now,
 }
 
 void Discovery::poll(BootTime now, const OnFound& on_found) {
-  std::size_t looks = 0;
-  while (!due_.empty() && due_.begin()->first <= now && looks < kLooksPerPoll) {
+  // Those that are gone and kernel threads cost a glance only: on large hosts, or where processes
+  // come and go by the hundred, they are most.
+  std::size_t looks = 0, glances = 0;
+  while (!due_.empty() && due_.begin()->first <= now && looks < kLooksPerPoll &&
+         glances < kGlancesPerPoll) {
     const auto [time, pid] = *due_.begin();
     due_.erase(due_.begin());
     const auto candidate = candidates_.find(pid);
     if (candidate == candidates_.end() || candidate->second.next_look != time) continue;
-    ++looks;
-    if (!look(pid, candidate->second, now, on_found)) candidates_.erase(pid);
+    ++glances;
+    if (!look(pid, candidate->second, now, on_found, looks)) candidates_.erase(pid);
   }
 }
 

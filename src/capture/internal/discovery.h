@@ -16,7 +16,8 @@ namespace kansoku::capture {
 /// cost one table entry each. Single-threaded.
 class Discovery {
  public:
-  static constexpr std::size_t kLooksPerPoll = 24;  // mappings read in one poll
+  static constexpr std::size_t kLooksPerPoll = 24;       // mappings read in one poll
+  static constexpr std::size_t kGlancesPerPoll = 2'048;  // sizes of address spaces
 
   Discovery(const sys::Procfs& procfs, std::size_t candidates_max)
       : procfs_(procfs), candidates_max_(candidates_max) {}
@@ -39,8 +40,9 @@ class Discovery {
     BootTime seen_at{}, next_look{};
     std::uint64_t pages{0};  // of its address space at the last look
   };
-  /// True: keep it.
-  bool look(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found);
+  /// True: keep it. `looks` counts the mappings read.
+  bool look(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found,
+            std::size_t& looks);
 
   const sys::Procfs& procfs_;
   std::size_t candidates_max_;
