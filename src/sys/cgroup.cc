@@ -2,6 +2,7 @@
 #include "sys/cgroup.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "common/parse.h"
 #include "sys/fd.h"
+#include "sys/internal/cgroup_place.h"
 #include "sys/internal/kept_file.h"
 
 namespace kansoku::sys {
@@ -42,19 +44,28 @@ std::optional<Group> parse_group(std::string_view line) {
 /// Folders that may hold the files of `controller` for a process, the likeliest first; "" as
 /// controller: version 2.
 std::vector<std::string> folders_of(std::string_view groups, std::string_view controller,
-                                    const std::string& root) {
+                                    const CgroupCpuSampler::Options& options) {
   std::vector<std::string> folders;
+  const std::string& root = options.cgroup_root;
+  const auto add = [&](const std::string& folder, std::string_view untrusted_path) {
+    // ".." is a group outside of the namespace of this process, which begins somewhere in the tree.
+    const bool is_outside = untrusted_path.starts_with("/..");
+    const auto from = is_outside && controller.empty()
+                          ? internal::namespace_group(folder, options.proc_root, options.own_pid)
+                          : std::optional<std::string>("");
+    if (!from) return;
+    if (const auto path = internal::path_from_root(untrusted_path, *from))
+      folders.push_back(folder + *path);
+  };
   while (!groups.empty()) {
     const auto group = parse_group(cut_line(groups));
-    // ".." is a group outside of the namespace of this process.
-    if (!group || group->path.find("..") != std::string_view::npos) continue;
-    const std::string_view path = group->path == "/" ? "" : group->path;
+    if (!group) continue;
     if (controller.empty() && group->controllers.empty()) {
-      folders.push_back(fmt::format("{}{}", root, path));
-      folders.push_back(fmt::format("{}/unified{}", root, path));
+      add(root, group->path);
+      add(root + "/unified", group->path);
     } else if (!controller.empty() && has_controller(group->controllers, controller)) {
-      folders.push_back(fmt::format("{}/{}{}", root, controller, path));
-      folders.push_back(fmt::format("{}/{}{}", root, group->controllers, path));
+      add(fmt::format("{}/{}", root, controller), group->path);
+      add(fmt::format("{}/{}", root, group->controllers), group->path);
     }
   }
   return folders;
@@ -111,7 +122,7 @@ CgroupCpuSampler& CgroupCpuSampler::operator=(CgroupCpuSampler&&) noexcept = def
 CgroupCpuSampler::~CgroupCpuSampler() = default;
 
 Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid) {
-  return open(pid, Options{});
+  return open(pid, Options{.own_pid = ::getpid()});
 }
 
 Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid, const Options& options) {
@@ -127,8 +138,8 @@ Result<void> CgroupCpuSampler::Files::follow(std::string_view groups_now) {
   groups_text.reset();
   TRY(const std::string whole, read_file(groups_path, kFileBytesMax));
   // A host with both has the controllers on version 1.
-  const auto old = folders_of(whole, "cpu", options.cgroup_root);
-  cpu = open_first(old.empty() ? folders_of(whole, "", options.cgroup_root) : old, "cpu.stat");
+  const auto old = folders_of(whole, "cpu", options);
+  cpu = open_first(old.empty() ? folders_of(whole, "", options) : old, "cpu.stat");
   groups_text = groups_now;
   return {};
 }

@@ -28,7 +28,10 @@ class CgroupCpuSampler {
  public:
   struct Options {
     std::string proc_root{"/proc"};
-    std::string cgroup_root{"/sys/fs/cgroup"};  // where control groups are mounted
+    // Where control groups are mounted. In a container: those of the host, so that groups outside
+    // of its own are seen too (version 2 only).
+    std::string cgroup_root{"/sys/fs/cgroup"};
+    std::int32_t own_pid{0};  // of this process, as `proc_root` has it
   };
   /// kNotFound without the process.
   [[nodiscard]] static Result<CgroupCpuSampler> open(std::int32_t pid, const Options& options);

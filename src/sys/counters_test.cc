@@ -23,7 +23,9 @@ constexpr std::string_view kStat =
 
 class CounterFiles : public ::testing::Test {
  protected:
-  CounterFiles() : root_(::testing::TempDir() + "kansoku-counters-" + std::to_string(::getpid())) {
+  CounterFiles()
+      : root_(::testing::TempDir() + "kansoku-counters-" + std::to_string(::getpid()) + "-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
     std::filesystem::remove_all(root_);
   }
   ~CounterFiles() override { std::filesystem::remove_all(root_); }
@@ -33,8 +35,8 @@ class CounterFiles : public ::testing::Test {
     std::ofstream(at) << text;
   }
   [[nodiscard]] Result<CgroupCpuSampler> cpu_of(std::int32_t pid) const {
-    return CgroupCpuSampler::open(pid,
-                                  {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs"});
+    return CgroupCpuSampler::open(
+        pid, {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs", .own_pid = 3});
   }
   std::string root_;
 };
@@ -184,6 +186,37 @@ TEST_F(CounterFiles, AProcessThatIsMovedIsFollowed) {
   EXPECT_EQ(group->sample().error().code, Code::kUnavailable);
   file("proc/7/cgroup", "0::/one\n");
   EXPECT_EQ(group->sample()->used_ns, 1'000U);
+}
+
+TEST_F(CounterFiles, GroupsOutsideOfTheOwnNamespaceAreFoundInTheTreeOfTheHost) {
+  file("proc/3/cgroup", "0::/\n");
+  file("fs/cgroup.procs", "1\n2\n");
+  file("fs/pods/agent/main/cgroup.procs", "30\n3\n");
+  file("proc/7/cgroup", "0::/../../job/main\n");
+  file("fs/pods/job/main/cpu.stat", "usage_usec 500\n");
+  file("proc/8/cgroup", "0::/../../../system.slice\n");
+  file("fs/system.slice/cpu.stat", "usage_usec 7\n");
+  file("proc/9/cgroup", "0::/../../../../etc\n");
+  file("proc/10/cgroup", "0::/../../job/../../../etc\n");
+  EXPECT_EQ(cpu_of(7)->sample()->used_ns, 500'000U);
+  EXPECT_EQ(cpu_of(8)->sample()->used_ns, 7'000U);
+  for (const std::int32_t pid : {9, 10})
+    EXPECT_FALSE(cpu_of(pid)->sample()) << pid;
+}
+
+TEST_F(CounterFiles, AnAgentBelowTheGroupOfItsNamespaceKnowsWhereThatBegins) {
+  file("proc/3/cgroup", "0::/init\n");
+  file("fs/pods/agent/init/cgroup.procs", "3\n");
+  file("proc/7/cgroup", "0::/../job\n");
+  file("fs/pods/job/cpu.stat", "usage_usec 500\n");
+  EXPECT_EQ(cpu_of(7)->sample()->used_ns, 500'000U);
+}
+
+TEST_F(CounterFiles, WhereOnlyTheOwnPartOfTheTreeIsMountedNothingIsKnownOfTheRest) {
+  file("proc/3/cgroup", "0::/\n");
+  file("proc/7/cgroup", "0::/../job\n");
+  file("fs/job/cpu.stat", "usage_usec 500\n");  // another one of that name
+  EXPECT_FALSE(cpu_of(7)->sample());
 }
 
 TEST_F(CounterFiles, CgroupOfVersionOneAndBoth) {
