@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -130,9 +131,35 @@ TEST_F(MeterAttacherTest, WhatCannotBeOpenedNowIsTriedAgain) {
   map(mapped);
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_THAT(attacher_->problems(), SizeIs(1)) << "told once";
+  EXPECT_TRUE(attacher_->wants_again(::getpid()));
   std::filesystem::rename(path + ".away", path);
   map(mapped);
   EXPECT_EQ(attacher_->probe_count(), 2U);
+  EXPECT_FALSE(attacher_->wants_again(::getpid()));
+}
+
+TEST_F(MeterAttacherTest, WhatCannotBeAttachedNowIsTriedAgain) {
+  const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  // As many descriptors as opening the file takes, and none for attaching.
+  bool is_refused = false;
+  for (rlim_t more = 1; more < 8 && !is_refused; ++more) {
+    attacher_->forget_process(::getpid());
+    const rlimit narrow{static_cast<rlim_t>(next) + more, limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &narrow), 0);
+    map(mapped);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    is_refused = attacher_->file_count() == 1 && meter_->link_count() == 0;
+  }
+  ASSERT_TRUE(is_refused);
+  attacher_->retry();
+  const std::size_t links = meter_->link_count();
+  EXPECT_GT(links, 0U);
+  attacher_->retry();
+  EXPECT_EQ(meter_->link_count(), links);
 }
 
 TEST_F(MeterAttacherTest, AFifoInThePlaceOfALibraryHoldsNobodyUp) {

@@ -1,23 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "capture/job.h"
 #include "cli/commands.h"
 #include "common/json.h"
+#include "sys/cgroup.h"
 
 namespace kansoku::cli {
 namespace {
 
 Json to_json(const capture::Job& job) {
   Json ranks = Json::array();
-  for (const auto& [rank, pid] : job.rank_pids())
-    ranks.push(Json::object().set("rank", rank).set("pid", pid));
+  for (const auto& [rank, pid] : job.rank_pids()) {
+    Json entry = Json::object().set("rank", rank).set("pid", pid);
+    if (const auto container = sys::container_of(pid)) {
+      entry.set("container", Json::object()
+                                 .set("runtime", container->runtime)
+                                 .set("id", container->id)
+                                 .set("pod_uid", container->pod_uid));
+    }
+    ranks.push(std::move(entry));
+  }
   return Json::object()
       .set("name", job.name)
       .set("world_size", job.world_size)
       .set("ranks", std::move(ranks));
+}
+
+/// "docker 0123456789ab", "containerd 0123456789ab of pod 1111-...".
+std::string words(const sys::Container& container) {
+  constexpr std::size_t kDigits = 12;  // as their own tools show
+  return fmt::format("{} {}{}{}", container.runtime.empty() ? "container" : container.runtime,
+                     container.id.substr(0, kDigits), container.pod_uid.empty() ? "" : " of pod ",
+                     container.pod_uid);
 }
 
 class Jobs final : public Command {
@@ -48,10 +69,16 @@ class Jobs final : public Command {
     for (const capture::Job& job : jobs) {
       std::string pids;
       const auto ranks = job.rank_pids();
-      for (const auto& [rank, pid] : ranks)
+      std::map<std::string, std::vector<std::int32_t>> containers;  // by words, ranks
+      for (const auto& [rank, pid] : ranks) {
         pids += fmt::format("{}{}:{}", pids.empty() ? "" : " ", rank, pid);
+        if (const auto container = sys::container_of(pid))
+          containers[words(*container)].push_back(rank);
+      }
       fmt::print("{:<28} {:>10}  {}\n", job.name,
                  fmt::format("{} of {}", ranks.size(), job.world_size), pids);
+      for (const auto& [container, inside] : containers)
+        fmt::print("    in {}: ranks {}\n", container, fmt::join(inside, ", "));
     }
     return kExitOk;
   }

@@ -171,6 +171,8 @@ void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
     // What may be better next time (it is gone already, too many files are open) is tried again.
     if (error.code == Code::kCorrupt || error.code == Code::kUnsupported)
       mapped_[key].users.insert(pid);
+    else
+      refused_.insert(pid);
   };
   if (mapped_.size() >= kMappedMax)
     return problem(fmt::format("more than {} mappings of libraries", kMappedMax));
@@ -241,6 +243,7 @@ Result<void> MeterAttacher::add_file(const FileIdentity& identity, sys::Fd fd,
 
 void MeterAttacher::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
   std::set<MappedKey> here;
+  refused_.erase(pid);
   for (const sys::Mapping& mapping : mappings) {
     if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
       continue;
@@ -282,7 +285,15 @@ void MeterAttacher::drop_user(std::map<MappedKey, Mapped>::iterator mapped, std:
   files_.erase(file);
 }
 
+void MeterAttacher::retry() {
+  for (auto& [key, file] : files_) {
+    for (Attached& attached : file.attached)
+      attach(file, attached);
+  }
+}
+
 void MeterAttacher::forget_process(std::int32_t pid) {
+  refused_.erase(pid);
   for (auto mapped = mapped_.begin(); mapped != mapped_.end();) {
     const auto next = mapped++;
     drop_user(next, pid);

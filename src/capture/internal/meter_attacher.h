@@ -35,6 +35,10 @@ class MeterAttacher {
   /// The process maps these files now: attaches to new ones, lets go of those it no longer maps.
   void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
   void forget_process(std::int32_t pid);
+  /// Whether a file of this process could not be opened and may be now.
+  [[nodiscard]] bool wants_again(std::int32_t pid) const { return refused_.contains(pid); }
+  /// Attaches what could not be attached.
+  void retry();
 
   /// What a probe's totals count for; nothing for an index not in use.
   [[nodiscard]] std::optional<Metric> metric_of(std::uint32_t probe, wire_total_kind kind) const;
@@ -122,6 +126,7 @@ class MeterAttacher {
   std::vector<Entry> entries_;
   std::map<FileIdentity, File> files_;
   std::map<MappedKey, Mapped> mapped_;  // of processes that live
+  std::set<std::int32_t> refused_;      // processes with such files
   std::map<std::string, bool> wanted_;  // by the name of a library; bounded
   std::vector<Probe> probes_;           // by index
   std::size_t probe_count_{0};
