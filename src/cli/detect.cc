@@ -110,7 +110,8 @@ class Detect final : public Command {
     sub.add_option("--job", replay_options_.table.job, "this job of the file");
     sub.add_option("--model", replay_options_.model, "a stored model to start with");
     sub.add_option("--save", replay_options_.save, "store the model here at the end");
-    sub.add_option("--learn", learn_, "windows that are learnt, without a model")
+    sub.add_option("--learn", learn_, "how long is learnt, without a model")->capture_default_str();
+    sub.add_option("--window", window_, "length of a window, as `watch --window` had it")
         ->capture_default_str();
     sub.add_option("--alarms", replay_options_.alarms_per_day, "false alarms a day to aim at")
         ->check(CLI::Range(1e-3, 1000.0))
@@ -122,10 +123,14 @@ class Detect final : public Command {
   }
 
   Result<int> replay() {
+    const auto window = parse_duration(window_);
+    if (!window || window->count() <= 0)
+      return Error{Code::kUnsupported, fmt::format("read --window {}: not a time", window_)};
+    replay_options_.window = *window;
     const auto learn = parse_duration(learn_);
-    if (!learn || *learn < std::chrono::seconds{40}) {
+    if (!learn || *learn < 40 * *window) {
       return Error{Code::kUnsupported,
-                   fmt::format("read --learn {}: not a time of at least 40 s", learn_)};
+                   fmt::format("read --learn {}: not a time of at least 40 windows", learn_)};
     }
     replay_options_.learn_time = *learn;
     TRY(const std::size_t count, replay_windows(replay_options_));
@@ -194,7 +199,7 @@ class Detect final : public Command {
   CLI::App* score_{nullptr};
   CLI::App* replay_{nullptr};
   ReplayOptions replay_options_;
-  std::string learn_{"5m"};
+  std::string learn_{"5m"}, window_{"1s"};
   std::string file_, output_, merged_, model_, reference_;
   detect::TableOptions table_;
   detect::ModelOptions model_options_;

@@ -104,7 +104,7 @@ struct Detector::Impl {
     return static_cast<std::size_t>(
         std::max<std::int64_t>(40, options.learn_time.count() / window));
   }
-  void learn(std::int64_t wall_ns, std::span<const Window> taken);
+  void learn(std::span<const Window> taken);
   void finish_learning();
   void start_watching(JobModel model);
   void take_offsets(MemberKey key, std::span<const double> all, std::size_t index);
@@ -126,7 +126,7 @@ struct Detector::Impl {
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
-  void take_operators_word(std::vector<trace::IncidentRecord>& out);
+  void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
   void make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present, const Alarms& alarms,
                 std::vector<trace::IncidentRecord>& out);
   bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
@@ -142,9 +142,13 @@ struct Detector::Impl {
   [[nodiscard]] Cube recent_cube(const std::vector<MemberKey>& present) const;
 };
 
-void Detector::Impl::learn(std::int64_t wall_ns, std::span<const Window> taken) {
+void Detector::Impl::learn(std::span<const Window> taken) {
   for (const Window& window : taken) {
-    if (learning.rows() >= kLearnRowsMax) break;
+    const bool is_known = members.count(key_of(window)) != 0;
+    if (learning.rows() >= kLearnRowsMax || (!is_known && members.size() >= kMembersMax)) {
+      ++skipped;
+      continue;
+    }
     learning.times.push_back(static_cast<double>(learnt_windows));
     // Ranks of a table are 32 bits wide; a pid stands in where there is none.
     learning.ranks.push_back(window.rank >= 0 ? window.rank : window.pid);
@@ -154,7 +158,6 @@ void Detector::Impl::learn(std::int64_t wall_ns, std::span<const Window> taken) 
     member.pid = window.pid;
   }
   ++learnt_windows;
-  static_cast<void>(wall_ns);
   if (learnt_windows >= learn_windows() && learning.rows() >= 40) finish_learning();
 }
 
@@ -182,6 +185,7 @@ void Detector::Impl::finish_learning() {
   auto model = cube ? JobModel::fit(*cube, columns, fit, key) : Result<JobModel>(cube.error());
   if (!model) {  // too little, or nothing that holds still: look longer
     learning = Table{};
+    members.clear();
     learnt_windows = 0;
     return;
   }
@@ -607,7 +611,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   forget_gone(wall_ns);
   for (const MemberKey key : std::exchange(left, {}))
     growth->forget(wall_ns, key, out);
-  take_operators_word(out);
+  take_operators_word(wall_ns, out);
   if (members.size() != counts_for) choose_alarm_counts();
   for (const Window& window : taken)
     if (members.count(key_of(window)) != 0) growth->look(wall_ns, window, out);
@@ -712,7 +716,9 @@ void Detector::Impl::forget_flags() {
 
 /// What the operator calls normal while it lasts ends here and is learnt at once: it might last for
 /// ever.
-void Detector::Impl::take_operators_word(std::vector<trace::IncidentRecord>& out) {
+void Detector::Impl::take_operators_word(std::int64_t wall_ns,
+                                         std::vector<trace::IncidentRecord>& out) {
+  growth->take_operators_word(wall_ns, out);
   if (!open || open->record().label != "false") return;
   end_incident(out);
   ended.reset();
@@ -779,7 +785,7 @@ std::vector<trace::IncidentRecord> Detector::on_windows(std::int64_t wall_ns,
       if (!std::isfinite(value)) value = kNan;
   }
   if (self.state == State::kLearning) {
-    if (!taken.empty()) self.learn(wall_ns, taken);
+    if (!taken.empty()) self.learn(taken);
     return out;
   }
   auto told = self.watch(wall_ns, taken);
@@ -830,6 +836,7 @@ Detector::Status Detector::status() const {
   out.skipped = self.skipped;
   out.refreshes = self.refreshes;
   if (self.open) out.open = self.open->record();
+  out.growing = self.growth->open();
   return out;
 }
 

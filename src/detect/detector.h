@@ -62,7 +62,8 @@ class Detector {
   [[nodiscard]] std::vector<trace::IncidentRecord> finish(std::int64_t wall_ns);
 
   /// The operator's word on an incident of this job: "false" lets the next refresh learn its
-  /// windows as normal, "true" and "ack" keep them out. False if no such incident is kept.
+  /// windows as normal, and growth of that speed (until the agent ends); "true" and "ack" keep them
+  /// out. False if no such incident is kept: then nothing is learnt.
   bool label(std::string_view incident_id, std::string_view label);
 
   struct RankScore {
@@ -80,6 +81,7 @@ class Detector {
     double alarms_per_day{0}, alarms_low{0}, alarms_high{0};
     std::uint64_t windows{0}, flagged{0}, skipped{0}, refreshes{0};
     std::optional<trace::IncidentRecord> open;
+    std::vector<trace::IncidentRecord> growing;  // of steady growth, beside it
   };
   [[nodiscard]] Status status() const;
   /// The model in use, to be stored; null while learning.

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "common/rng.h"
+#include "detect/internal/evidence.h"
 
 namespace kansoku::detect {
 namespace {
@@ -507,6 +508,41 @@ TEST(Detector, SteadyGrowthOfMemoryIsTold) {
   EXPECT_GT(job.all.back().evidence.at(0).seen, job.all.back().evidence.at(0).normal + 64e6);
 }
 
+TEST(Detector, GrowthThatIsLabelledFalseIsNormalUntilItIsFaster) {
+  Job job(2);
+  job.go(600);
+  double bytes = 0, speed = 1e6;
+  const auto grow = [&](int, Window& window) {
+    if (window.rank == 1) window.values[at("resident_bytes")] += bytes += speed;
+  };
+  job.go(1200, grow);
+  ASSERT_FALSE(job.all.empty());
+  const std::string id = job.all.back().id;
+  ASSERT_EQ(job.detector.status().growing.size(), 1U);
+  EXPECT_EQ(job.detector.status().growing[0].id, id);
+  EXPECT_TRUE(job.detector.label(id, "false"));
+  job.go(1, grow);
+  EXPECT_EQ(job.all.back().id, id);
+  EXPECT_NE(job.all.back().end_ns, 0);
+  EXPECT_TRUE(job.detector.status().growing.empty());
+  const std::size_t told = job.all.size();
+  job.go(1200, grow);
+  EXPECT_EQ(job.all.size(), told) << "it is normal now";
+  speed = 4e6;
+  job.go(1200, grow);
+  EXPECT_GT(job.all.size(), told);
+}
+
+TEST(Detector, WhatToRunNextIsOfTheProcessWhereNoJobIsTold) {
+  trace::IncidentRecord incident;
+  incident.job = "python3/1234";
+  EXPECT_THAT(suggestion_of(incident), testing::HasSubstr("--pid 1234 "));
+  incident.job = "10.0.0.1:29500";
+  EXPECT_THAT(suggestion_of(incident), testing::HasSubstr("profile --job 10.0.0.1:29500 "));
+  incident.pids = {7};
+  EXPECT_THAT(suggestion_of(incident), testing::HasSubstr("--pid 7 "));
+}
+
 TEST(Detector, GrowthIsOfARankWhereNoPidIsKnown) {
   Job job(2);
   job.go(600);
@@ -555,6 +591,22 @@ TEST(Detector, OddInputIsCountedAndHarmless) {
   job.second += 100'000;  // the machine slept
   job.go(400);
   EXPECT_LE(job.detector.status().ranks.size(), 3U);
+}
+
+TEST(Detector, ProcessesThatComeAndGoWhileNothingCanBeLearntAreForgotten) {
+  Job job(1, 1, std::chrono::minutes{1});
+  job.go(600, [](int second, Window& window) {
+    window = {-1, 1000 + second, std::vector<double>(known_features().size(), kNan)};
+  });
+  EXPECT_EQ(job.detector.status().state, Detector::State::kLearning);
+  EXPECT_LE(job.detector.status().ranks.size(), 60U);
+}
+
+TEST(Detector, MoreProcessesThanItFollowsAreCountedWhileItLearns) {
+  Job job(1100, 1, std::chrono::minutes{1});
+  job.go(2);
+  EXPECT_EQ(job.detector.status().ranks.size(), 1024U);
+  EXPECT_EQ(job.detector.status().skipped, 2U * 76U);
 }
 
 TEST(Detector, SameWindowsSameBytes) {

@@ -18,8 +18,8 @@ namespace kansoku::detect {
 struct RunOptions {
   std::size_t window_steps{20};
   std::size_t long_steps{200};
-  // Steps that count as the run's own healthy past; none given: steps 50 to 97, or the second tenth
-  // of a shorter run. Times as in the table.
+  // Steps that count as the run's own healthy past; none given: steps 50 to 97, or of
+  // less than 150 steps those from 10 % to 30 %. Times as in the table.
   std::optional<double> reference_begin{}, reference_end{};
   std::uint64_t seed{1};
 };

@@ -249,6 +249,11 @@ std::string suggestion_of(const trace::IncidentRecord& incident) {
     return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace",
                        incident.pids.front());
   }
+  // A process that tells no job is one of its own, by its name: "python3/1234".
+  const std::string_view own = std::string_view(incident.job).substr(incident.job.rfind('/') + 1);
+  if (incident.job.find('/') != std::string::npos && !own.empty() &&
+      own.find_first_not_of("0123456789") == std::string_view::npos)
+    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", own);
   return fmt::format("kansoku profile --job {} --window 20s", incident.job);
 }
 

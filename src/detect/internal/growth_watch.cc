@@ -9,6 +9,11 @@
 #include "detect/internal/evidence.h"
 
 namespace kansoku::detect {
+namespace {
+
+constexpr double kFasterThanNormal = 1.5;
+
+}  // namespace
 
 void GrowthWatch::end(std::int64_t wall_ns, std::size_t column, MemberKey key,
                       std::vector<trace::IncidentRecord>& out) {
@@ -24,6 +29,7 @@ void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& f
                        std::vector<trace::IncidentRecord>& out) {
   Growing& growing = growing_[column];
   growing.members.insert(key_of(window));
+  growing.bytes_per_second = std::max(growing.bytes_per_second, found.bytes_per_second);
   trace::IncidentRecord& record = growing.record;
   const bool is_new = record.id.empty();
   if (is_new) {
@@ -66,7 +72,10 @@ void GrowthWatch::look(std::int64_t wall_ns, const Window& window,
     const std::uint64_t judged = test.judged();
     const auto found = test.add(wall_ns, window.values[c]);
     if (test.judged() == judged) continue;
-    if (found) {
+    const auto normal = normal_.find(c);
+    const bool is_normal = found && normal != normal_.end() &&
+                           found->bytes_per_second <= kFasterThanNormal * normal->second;
+    if (found && !is_normal) {
       tell(c, window, *found, out);
     } else {
       end(wall_ns, c, key, out);
@@ -97,6 +106,29 @@ bool GrowthWatch::label(std::string_view incident_id, std::string_view label) {
     is_known = true;
   }
   return is_known;
+}
+
+void GrowthWatch::take_operators_word(std::int64_t wall_ns,
+                                      std::vector<trace::IncidentRecord>& out) {
+  for (auto one = growing_.begin(); one != growing_.end();) {
+    auto& [column, growing] = *one;
+    if (growing.record.label != "false") {
+      ++one;
+      continue;
+    }
+    double& normal = normal_[column];
+    normal = std::max(normal, growing.bytes_per_second);
+    growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
+    out.push_back(growing.record);
+    one = growing_.erase(one);
+  }
+}
+
+std::vector<trace::IncidentRecord> GrowthWatch::open() const {
+  std::vector<trace::IncidentRecord> out;
+  for (const auto& [column, growing] : growing_)
+    out.push_back(growing.record);
+  return out;
 }
 
 }  // namespace kansoku::detect

@@ -32,11 +32,15 @@ class GrowthWatch {
   void finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
   /// True if there is such an incident.
   bool label(std::string_view incident_id, std::string_view label);
+  /// Ends what is labelled false: growth of that speed is normal from now on.
+  void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
+  [[nodiscard]] std::vector<trace::IncidentRecord> open() const;
 
  private:
   struct Growing {
     trace::IncidentRecord record;
     std::set<MemberKey> members;  // that still grow
+    double bytes_per_second{0};   // the fastest of them
   };
   void tell(std::size_t column, const Window& window, const Growth& found,
             std::vector<trace::IncidentRecord>& out);
@@ -47,6 +51,7 @@ class GrowthWatch {
   DetectorOptions options_;
   std::map<MemberKey, std::map<std::size_t, GrowthTest>> tests_;  // by process and column
   std::map<std::size_t, Growing> growing_;                        // by column
+  std::map<std::size_t, double> normal_;  // bytes a second that the operator calls so, by column
 };
 
 }  // namespace kansoku::detect
