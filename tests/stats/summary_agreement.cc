@@ -2,6 +2,8 @@
 // Many hosts send summaries of their rows instead of the rows: how far is a mixture fitted to the
 // merged summaries from one fitted to all rows, in mean log density of rows that neither has seen?
 //   summary_agreement [HOSTS[100]] [MINUTES[2]] [CLUSTERS[2000]] [THREADS[1]] [BIC_UP_TO[0]]
+//   [SENT[96]]
+// CLUSTERS are kept by the collector, SENT are in a summary.
 // A host has 8 ranks with a row a second each and sends a summary a minute, of at most 2 KB a
 // second covered. Hosts see different modes and are shifted a little against each other; three
 // features have tails of Student's t with 3 degrees of freedom. EM ends in different optima from
@@ -33,8 +35,7 @@ constexpr std::size_t kModes = 10;
 constexpr std::size_t kRanks = 8;
 constexpr std::size_t kSummarySeconds = 60;
 constexpr std::size_t kHeldOut = 100;  // rows a host
-constexpr std::size_t kClustersSent = 96;
-constexpr double kAllowed = 0.05;  // nat a row
+constexpr double kAllowed = 0.05;      // nat a row
 constexpr int kComponents = 8;
 // Starts are cheap on a summary.
 constexpr int kRowStarts = 3, kSummaryStarts = 20;
@@ -43,6 +44,7 @@ struct Size {
   std::size_t hosts{100};
   std::size_t minutes{2};
   std::size_t clusters{2000};
+  std::size_t sent{96};  // clusters a summary
   int threads{1};
   int bic_up_to{0};
   [[nodiscard]] std::size_t rows_a_host() const { return kRanks * kSummarySeconds * minutes; }
@@ -184,7 +186,7 @@ Result<Collected> collect(const Data& data, const Size& size, std::size_t bytes_
   constexpr std::size_t kRows = kRanks * kSummarySeconds;
   for (std::size_t first = 0; first < data.rows.size() / kFeatures; first += kRows) {
     const double began = seconds();
-    TRY(ClusterFeatures summary, ClusterFeatures::make(kFeatures, kClustersSent));
+    TRY(ClusterFeatures summary, ClusterFeatures::make(kFeatures, size.sent));
     for (std::size_t i = first; i < first + kRows; ++i)
       TRY_VOID(summary.add(std::span(data.rows).subspan(i * kFeatures, kFeatures)));
     summary.reduce_to_bytes(bytes_a_second * kSummarySeconds);
@@ -359,6 +361,7 @@ int main(int argc, char** argv) {
   if (argc > 3) size.clusters = parse_int<std::size_t>(argv[3]).value_or(size.clusters);
   if (argc > 4) size.threads = parse_int<int>(argv[4]).value_or(size.threads);
   if (argc > 5) size.bic_up_to = parse_int<int>(argv[5]).value_or(size.bic_up_to);
+  if (argc > 6) size.sent = parse_int<std::size_t>(argv[6]).value_or(size.sent);
   const auto within = kansoku::stats::run(size);
   if (!within) {
     fmt::print("summary_agreement failed: {}\n", within.error().what);
