@@ -8,6 +8,8 @@ build=${1:-$(dirname "$0")/../../build/release}
 port=${PORT:-14222}
 export PATH="$PATH:/usr/sbin"
 command -v nats-server > /dev/null || { echo "no nats-server: apt-get install nats-server" >&2; exit 77; }
+[ -x "$build/tests/fleet_hosts" ] ||
+  { echo "no $build/tests/fleet_hosts: cmake --build --preset release --target fleet_hosts" >&2; exit 77; }
 nats-server -a 127.0.0.1 -p "$port" > /dev/null 2>&1 &
 server=$!
 trap 'kill $server; wait' EXIT

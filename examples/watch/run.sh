@@ -15,7 +15,11 @@ echo "learning for a minute, then rank 2 is stopped for 8 s"
 "$kansoku" watch --state "$state/agent" --learn 60s --for 100s --no-history &
 agent=$!
 sleep 75
-rank=$("$kansoku" jobs --json | /usr/bin/python3 "$here/../../tests/cases/watch/pid_of_rank.py" "127.0.0.1:$port" 2)
+rank=$("$kansoku" jobs --json | /usr/bin/python3 -c '
+import json, sys
+jobs = [job for job in json.load(sys.stdin)["jobs"] if job["name"] == sys.argv[1]]
+print(*(rank["pid"] for job in jobs for rank in job["ranks"] if rank["rank"] == 2))' "127.0.0.1:$port")
+[ -n "$rank" ] || { echo "the job does not run; is PyTorch installed (make demo)?" >&2; exit 1; }
 kill -STOP "$rank"
 sleep 8
 kill -CONT "$rank"

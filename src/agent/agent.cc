@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "agent/control.h"
 #include "agent/feature_values.h"
@@ -71,6 +72,7 @@ struct Agent::Impl {
   AgentOptions options;
   std::unique_ptr<capture::Watcher> watcher;
   std::unique_ptr<capture::nvml::DeviceCounters> devices;
+  std::vector<capture::nvml::DeviceSample> samples;  // the last ones
   std::unique_ptr<JobTable> jobs;
   std::unique_ptr<Outputs> outputs;
   std::optional<sys::UnixServer> control;
@@ -98,11 +100,12 @@ struct Agent::Impl {
   void open_devices(BootTime now);
   void on_window(BootTime now);
   [[nodiscard]] std::int64_t rising_wall_ns();
+  void sample_devices(BootTime now, bool is_rare_turn);
   void govern(BootTime now, const capture::WatchWindow& window);
   void tell(const std::vector<trace::IncidentRecord>& incidents);
   [[nodiscard]] AgentFigures figures() const;
   [[nodiscard]] StatusView status() const;
-  Result<void> label(std::string_view id, std::string_view label);
+  Result<bool> label(std::string_view id, std::string_view label);
   [[nodiscard]] ControlActions actions();
   void serve(BootTime now);
   void wait(Nanos at_most) const;
@@ -130,6 +133,24 @@ void Agent::Impl::open_devices(BootTime now) {
       log("devices are not asked for again until the agent is started anew");
       return;
     }
+  }
+}
+
+/// When watching costs too much devices are asked less often, and their last figures stand. What
+/// they report of themselves is logged, whether or not a process is there to which it belongs.
+void Agent::Impl::sample_devices(BootTime now, bool is_rare_turn) {
+  if (!devices || (!is_rare_turn && !samples.empty())) return;
+  const auto before = std::exchange(samples, devices->sample(now));
+  for (const capture::nvml::DeviceSample& sample : samples) {
+    const auto last = std::find_if(before.begin(), before.end(),
+                                   [&](const auto& one) { return one.index == sample.index; });
+    if (last == before.end()) continue;
+    if (sample.xid_count > last->xid_count)
+      log(fmt::format("device {}: XID error {}, {} since the agent started", sample.index,
+                      sample.last_xid.value_or(0), sample.xid_count));
+    if (sample.is_lost != last->is_lost)
+      log(fmt::format("device {} {}", sample.index,
+                      sample.is_lost ? "is lost: its figures are missing from now on" : "is back"));
   }
 }
 
@@ -173,12 +194,11 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
   std::vector<Governor::Entry> seen;
   seen.reserve(entries.size());
   for (const auto& entry : entries)
-    seen.push_back({entry.name, entry.hits, entry.enabled});
+    seen.push_back({entry.name, entry.hits_of_one, entry.enabled});
   const double cpu = own_cpu_s();
   const double window_s = static_cast<double>((window.end - window.begin).count()) * 1e-9;
   const int slowness = governor.slowness();
-  for (const Governor::Change& change :
-       governor.on_window(now, window_s, seen, window.processes.size(), cpu - cpu_before)) {
+  for (const Governor::Change& change : governor.on_window(now, window_s, seen, cpu - cpu_before)) {
     watcher->set_entry_enabled(change.entry, change.enabled);
     log(change.reason);
   }
@@ -198,9 +218,9 @@ void Agent::Impl::on_window(BootTime now) {
   }
   open_devices(now);
   const auto rare = static_cast<std::uint64_t>(governor.slowness());
-  const HostWindow host = host_meter.sample(window, windows++ % rare == 0);
-  std::vector<capture::nvml::DeviceSample> samples;
-  if (devices) samples = devices->sample(now);
+  const bool is_rare_turn = windows++ % rare == 0;
+  const HostWindow host = host_meter.sample(window, is_rare_turn);
+  sample_devices(now, is_rare_turn);
   rows = maker.make(window, host, samples);
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
@@ -228,15 +248,17 @@ StatusView Agent::Impl::status() const {
   view.jobs_over_limit = judging.over_limit;
   view.refused_models = judging.refused_models;
   view.devices = devices_state;
+  if (devices) view.device_stats = devices->stats();
   view.is_paused = is_paused;
+  view.deliveries = outputs->deliveries();
   return view;
 }
 
-Result<void> Agent::Impl::label(std::string_view id, std::string_view label) {
+Result<bool> Agent::Impl::label(std::string_view id, std::string_view label) {
   const bool is_running = jobs->label(outputs->detector_id(id), label);
   const auto kept = outputs->label(id, label);
-  if (is_running) return {};
-  return kept;
+  if (!is_running && !kept) return kept.error();
+  return is_running;
 }
 
 ControlActions Agent::Impl::actions() {

@@ -37,7 +37,11 @@ Json job_json(const JobTable::JobStatus& job) {
                                                   .set("low", job.detector.alarms_low)
                                                   .set("high", job.detector.alarms_high))
                  .set("ranks", std::move(ranks));
-  out.set("incident", job.detector.open ? job.detector.open->to_json() : Json());
+  Json incidents = Json::array();
+  if (job.detector.open) incidents.push(job.detector.open->to_json());
+  for (const trace::IncidentRecord& growing : job.detector.growing)
+    incidents.push(growing.to_json());
+  out.set("incidents", std::move(incidents));
   return out;
 }
 
@@ -52,6 +56,23 @@ Json row_json(const FeatureRow& row) {
       .set("rank", row.window.rank)
       .set("pid", row.window.pid)
       .set("features", std::move(values));
+}
+
+Json delivery_json(const Delivery& delivery) {
+  return Json::object()
+      .set("target", delivery.target)
+      .set("sent", delivery.sent)
+      .set("queued", static_cast<std::uint64_t>(delivery.queued))
+      .set("failed", delivery.failed)
+      .set("dropped", delivery.dropped)
+      .set("problem", delivery.problem);
+}
+
+Json device_json(const capture::nvml::DeviceCounterStats& stats) {
+  return Json::object()
+      .set("failed_calls", stats.failed_calls)
+      .set("hung_calls", stats.hung_calls)
+      .set("lost", stats.lost);
 }
 
 std::string failure(const Error& error) {
@@ -95,6 +116,9 @@ Json status_json(const StatusView& view) {
     for (const FeatureRow& row : *view.rows)
       rows.push(row_json(row));
   }
+  Json deliveries = Json::array();
+  for (const Delivery& delivery : view.deliveries)
+    deliveries.push(delivery_json(delivery));
   const auto& watching = view.watching;
   return Json::object()
       .set("schema", "kansoku.watch_status/1")
@@ -120,6 +144,8 @@ Json status_json(const StatusView& view) {
       .set("look_every", view.figures.slowness)
       .set("cpu_s", view.figures.cpu_s)
       .set("resident_bytes", view.figures.resident_bytes)
+      .set("device_calls", device_json(view.device_stats))
+      .set("deliveries", std::move(deliveries))
       .set("entries", std::move(entries))
       .set("problems", std::move(problems))
       .set("jobs", std::move(jobs))
@@ -137,9 +163,9 @@ std::string answer(std::string_view untrusted_line, const ControlActions& action
     const std::string label = parsed->at("label").as_string();
     if (label != "ack" && label != "false" && label != "true")
       return failure({Code::kUnsupported, fmt::format("label {}: ack, false or true", label)});
-    if (const auto done = actions.label(parsed->at("id").as_string(), label); !done)
-      return failure(done.error());
-    return Json::object().set("ok", true).dump();
+    const auto is_learnt = actions.label(parsed->at("id").as_string(), label);
+    if (!is_learnt) return failure(is_learnt.error());
+    return Json::object().set("ok", true).set("learnt", *is_learnt).dump();
   }
   if (what == "pause" || what == "resume") {
     actions.pause(what == "pause");

@@ -9,6 +9,7 @@
 
 #include "agent/job_table.h"
 #include "agent/outputs.h"
+#include "capture/nvml/counters.h"
 #include "capture/watcher.h"
 #include "common/json.h"
 #include "common/result.h"
@@ -29,6 +30,8 @@ struct StatusView {
   std::uint64_t failed_writes{0}, jobs_over_limit{0}, refused_models{0};
   std::string devices;  // "1 device" or why there is none
   bool is_paused{false};
+  capture::nvml::DeviceCounterStats device_stats;
+  std::vector<Delivery> deliveries;
 };
 [[nodiscard]] Json status_json(const StatusView& view);
 
@@ -36,7 +39,8 @@ struct StatusView {
 struct ControlActions {
   std::function<StatusView()> status;
   std::function<Result<std::vector<trace::IncidentRecord>>(const store::IncidentFilter&)> incidents;
-  std::function<Result<void>(std::string_view id, std::string_view label)> label;
+  /// True if the job that the incident is of learns from it; false: it is over, the label is kept.
+  std::function<Result<bool>(std::string_view id, std::string_view label)> label;
   std::function<void(bool paused)> pause;  // takes all probes off, or puts them back
 };
 

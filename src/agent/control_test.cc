@@ -18,16 +18,19 @@ struct Fake {
         view.host = "h";
         view.figures.lowered_probes = 3;
         view.figures.slowness = 4;
+        view.deliveries.push_back({.target = "webhook", .failed = 2, .problem = "404"});
+        view.jobs.emplace_back().detector.growing.resize(2);
         return view;
       },
       [this](const store::IncidentFilter& filter) -> Result<std::vector<trace::IncidentRecord>> {
         asked = filter;
         return std::vector<trace::IncidentRecord>(2);
       },
-      [this](std::string_view id, std::string_view label) -> Result<void> {
+      [this](std::string_view id, std::string_view label) -> Result<bool> {
+        if (id == "over") return false;
         if (id != "known") return Error{Code::kNotFound, "no such incident"};
         labelled = std::string(label);
-        return {};
+        return true;
       },
       [this](bool is_paused) { ++(is_paused ? paused : resumed); }};
 };
@@ -46,6 +49,9 @@ TEST(Control, AnswersStatusWithItsSchema) {
   EXPECT_EQ(said.at("status").at("host").as_string(), "h");
   EXPECT_EQ(said.at("status").at("lowered_probes").as_int(), 3);
   EXPECT_EQ(said.at("status").at("look_every").as_int(), 4);
+  EXPECT_EQ(said.at("status").at("deliveries").at(0).at("failed").as_int(), 2);
+  EXPECT_EQ(said.at("status").at("deliveries").at(0).at("problem").as_string(), "404");
+  EXPECT_EQ(said.at("status").at("jobs").at(0).at("incidents").size(), 2U);
 }
 
 TEST(Control, PassesOnWhatIsAskedAndBoundsIt) {
@@ -65,6 +71,9 @@ TEST(Control, LabelsOnlyWithWordsThatItKnows) {
   const Fake fake;
   EXPECT_TRUE(ask(R"({"do": "label", "id": "known", "label": "false"})", fake).at("ok").as_bool());
   EXPECT_EQ(fake.labelled, "false");
+  const Json over = ask(R"({"do": "label", "id": "over", "label": "false"})", fake);
+  EXPECT_TRUE(over.at("ok").as_bool());
+  EXPECT_FALSE(over.at("learnt").as_bool());
   EXPECT_FALSE(ask(R"({"do": "label", "id": "known", "label": "x"})", fake).at("ok").as_bool());
   const Json unknown = ask(R"({"do": "label", "id": "z", "label": "ack"})", fake);
   EXPECT_FALSE(unknown.at("ok").as_bool());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/check.h"
@@ -167,21 +168,25 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
 
 void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
   std::map<std::pair<std::string, std::int32_t>, FeatureRow*> ranks;
-  const auto age_of = [](const FeatureRow& row) {
-    return std::pair(row.process->process.start_ticks, row.process->process.pid);
+  // A launcher has the environment of what it launches, and is older.
+  const auto place_of = [](const FeatureRow& row) {
+    return std::tuple(!capture::does_work(*row.process), row.process->process.start_ticks,
+                      row.process->process.pid);
   };
   for (FeatureRow& row : rows) {
     const capture::JobProcess& process = row.process->process;
     row.job = names_.name_of(process);
+    row.is_local_job = capture::is_local_job(process);
     row.window.pid = process.pid;
     row.window.rank = process.facts.rank;
     if (row.window.rank < 0) continue;
     const auto [known, is_new] = ranks.try_emplace({row.job, row.window.rank}, &row);
     if (is_new) continue;
-    FeatureRow& younger = age_of(row) < age_of(*known->second) ? *known->second : row;
-    if (&younger != &row) known->second = &row;
-    younger.job = capture::own_job_name(younger.process->process);
-    younger.window.rank = -1;
+    FeatureRow& other = place_of(row) < place_of(*known->second) ? *known->second : row;
+    if (&other != &row) known->second = &row;
+    other.job = capture::own_job_name(other.process->process);
+    other.is_local_job = true;
+    other.window.rank = -1;
   }
   names_.end_window();
 }
@@ -199,6 +204,8 @@ void FeatureMaker::read_devices(const std::vector<DeviceSample>& devices) {
       if (corrected || fatal) change.ecc = corrected.value_or(0) + fatal.value_or(0);
       change.replays = capture::nvml::counter_change(before.pcie_replays, now.pcie_replays);
       change.xid = device.xid_count - std::min(device.xid_count, last->second.xid_count);
+      // One that falls off the bus cannot always say so.
+      if (device.is_lost && !last->second.is_lost) ++change.xid;
       device_changes_.emplace(device.index, change);
     }
     last_devices_.insert_or_assign(device.index, device);
@@ -213,6 +220,12 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
   for (const DeviceSample& device : devices) {
     const auto* use = use_of(device, process.process.pid);
     if (use == nullptr || !device.read_at || is_unused(*use)) continue;
+    const auto change = device_changes_.find(device.index);
+    const auto rate = [&](std::optional<std::uint64_t> count) -> std::optional<double> {
+      return count ? std::optional(static_cast<double>(*count) / window_s) : std::nullopt;
+    };
+    if (change != device_changes_.end()) xid = plus(xid, rate(change->second.xid));
+    if (device.is_lost) continue;  // the other figures are old
     const auto& now = device.figures;
     busy = larger(busy, now.utilization);
     own_busy = larger(own_busy, use->utilization);
@@ -226,14 +239,9 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
       throttled = larger(throttled, (*now.throttle_reasons & ~kHarmlessThrottle) != 0 ? 1.0 : 0.0);
     pcie = plus(pcie, plus(now.pcie_sent_per_s, now.pcie_received_per_s));
     nvlink = plus(nvlink, plus(now.nvlink_sent_per_s, now.nvlink_received_per_s));
-    const auto change = device_changes_.find(device.index);
     if (change == device_changes_.end()) continue;
-    const auto rate = [&](std::optional<std::uint64_t> count) -> std::optional<double> {
-      return count ? std::optional(static_cast<double>(*count) / window_s) : std::nullopt;
-    };
     ecc = plus(ecc, rate(change->second.ecc));
     replays = plus(replays, rate(change->second.replays));
-    xid = plus(xid, rate(change->second.xid));
   }
   set(row, "gpu_utilization", busy);
   set(row, "gpu_process_utilization", own_busy);

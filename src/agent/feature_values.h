@@ -17,7 +17,8 @@ namespace kansoku::agent {
 
 /// One watched process in one window, as numbers: detect::known_features() in their order.
 struct FeatureRow {
-  std::string job;  // equal on all ranks of one job
+  std::string job;           // equal on all ranks of one job
+  bool is_local_job{false};  // the name means nothing on other hosts
   detect::Window window;
   const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
 };
@@ -27,7 +28,8 @@ struct FeatureRow {
 class FeatureMaker {
  public:
   /// Rows in the order of `window.processes`. `devices`: empty without a GPU. Of processes of a job
-  /// that say they are the same rank the oldest is; each other one is a job of its own.
+  /// that say they are the same rank the oldest of those that do its work is; each other one is a
+  /// job of its own.
   [[nodiscard]] std::vector<FeatureRow> make(
       const capture::WatchWindow& window, const HostWindow& host,
       const std::vector<capture::nvml::DeviceSample>& devices);

@@ -108,6 +108,50 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   EXPECT_TRUE(std::isnan(value(maker.make(window, {}, {mine}), "gpu_ecc_errors")));
 }
 
+TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
+  auto window = one_process(1);
+  capture::nvml::DeviceSample device;
+  device.read_at = window.end;
+  device.figures.power_watts = 100;
+  capture::nvml::ProcessFigures use;
+  use.pid = 7;
+  use.memory_bytes = 1000;
+  device.figures.processes.emplace().push_back(use);
+  FeatureMaker maker;
+  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_power"), 100);
+  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0);
+  device.is_lost = true;
+  auto rows = maker.make(window, {}, {device});
+  EXPECT_TRUE(std::isnan(value(rows, "gpu_power"))) << "the last figures are old";
+  EXPECT_EQ(value(rows, "gpu_xid"), 1);
+  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0) << "it is told once";
+  device.xid_count = 2;
+  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 2);
+}
+
+TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
+  capture::WatchWindow window;
+  window.end = window.begin + std::chrono::seconds{1};
+  for (const std::int32_t pid : {20, 30}) {
+    window.processes.emplace_back();
+    capture::JobProcess& process = window.processes.back().process;
+    process.pid = pid;
+    process.start_ticks = static_cast<std::uint64_t>(pid);
+    process.name = "python3";
+    process.facts.job = "a:1";
+    process.facts.rank = 3;
+  }
+  FeatureMaker maker;
+  EXPECT_EQ(maker.make(window, {}, {})[0].window.rank, 3) << "nobody works yet";
+  window.processes[1].metrics.at(static_cast<std::size_t>(Metric::kStep)).is_known = true;
+  const auto rows = maker.make(window, {}, {});
+  EXPECT_EQ(rows[0].job, "python3/20");
+  EXPECT_TRUE(rows[0].is_local_job);
+  EXPECT_EQ(rows[1].job, "a:1");
+  EXPECT_FALSE(rows[1].is_local_job);
+  EXPECT_EQ(rows[1].window.rank, 3);
+}
+
 TEST(FeatureMaker, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   capture::WatchWindow window;
   window.end = window.begin + std::chrono::seconds{1};

@@ -34,12 +34,10 @@ void Governor::judge_own(double window_s, double own_cpu_s) {
 
 std::vector<Governor::Change> Governor::on_window(BootTime now, double window_s,
                                                   std::span<const Entry> entries,
-                                                  std::size_t process_count, double own_cpu_s) {
+                                                  double own_cpu_s) {
   judge_own(window_s, own_cpu_s);
   states_.resize(entries.size());
   std::vector<Change> changes;
-  const double allowed =
-      options_.budget * static_cast<double>(std::max<std::size_t>(1, process_count));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     State& state = states_[i];
     if (state.is_off) {
@@ -49,16 +47,16 @@ std::vector<Governor::Change> Governor::on_window(BootTime now, double window_s,
       continue;
     }
     const double cost = static_cast<double>(entries[i].hits) * options_.hit_s / window_s;
-    if (cost <= allowed) continue;
+    if (cost <= options_.budget) continue;
     state.retry_after = std::clamp(state.retry_after * 2, options_.retry_first, options_.retry_max);
     state.retry_at = now + state.retry_after;
     state.is_off = true;
     changes.push_back(
         {i, false,
-         fmt::format("{}: {:.0f} hits/s cost {:.1f} % of a core in {} processes, budget {:.1f} % "
-                     "each; off for {} s",
+         fmt::format("{}: {:.0f} hits/s cost {:.1f} % of a core in one process, budget {:.1f} %; "
+                     "off for {} s",
                      entries[i].name, static_cast<double>(entries[i].hits) / window_s, cost * 100,
-                     process_count, options_.budget * 100,
+                     options_.budget * 100,
                      std::chrono::duration_cast<std::chrono::seconds>(state.retry_after).count())});
   }
   return changes;

@@ -23,23 +23,21 @@ class Governor {
   };
   struct Entry {
     std::string_view name;
-    std::uint64_t hits{0};  // in the window, of all processes
+    std::uint64_t hits{0};  // in the window, of the process that hit it most
     bool enabled{true};
   };
   struct Change {
     std::size_t entry{0};
     bool enabled{false};
     std::string
-        reason;  // "watch: cuLaunchKernel: 210,000 hits/s cost 25 % of a core in 2 processes"
+        reason;  // "watch: cuLaunchKernel: 210,000 hits/s cost 25 % of a core in one process"
   };
 
   explicit Governor(const Options& options) : options_(options) {}
 
-  /// One window: `process_count` watched processes share the probes' budget each; `own_cpu_s` is
-  /// the agent's own time.
+  /// One window; `own_cpu_s` is the agent's own time.
   [[nodiscard]] std::vector<Change> on_window(BootTime now, double window_s,
-                                              std::span<const Entry> entries,
-                                              std::size_t process_count, double own_cpu_s);
+                                              std::span<const Entry> entries, double own_cpu_s);
 
   /// How much rarer the agent should look than it would: 1, 2, 4, 8.
   [[nodiscard]] int slowness() const { return slowness_; }

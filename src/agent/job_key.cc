@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <vector>
 
 #include "common/rng.h"
@@ -44,8 +45,39 @@ bool is_run_option(std::string_view option) {
                      [&](std::string_view part) { return option.find(part) != option.npos; });
 }
 
+/// Names of what nobody else may see.
+bool is_secret_option(std::string_view option) {
+  static constexpr std::array<std::string_view, 12> kParts{
+      "key",  "token",  "secret",  "pass",   "pwd",   "auth",
+      "cred", "cookie", "session", "signat", "login", "private"};
+  std::string lower(option);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return lower.find(part) != std::string::npos; });
+}
+
 bool is_place(std::string_view value) {
   return value.find('/') != value.npos || value.find(':') != value.npos;
+}
+
+/// A word as the key may have it: what is long and holds letters and digits may be a secret, so its
+/// hash stands in for it.
+std::string veiled(std::string_view word) {
+  constexpr std::size_t kSecretChars = 16;
+  const auto count = [&](auto is) {
+    return std::count_if(word.begin(), word.end(), [&](unsigned char c) { return is(c) != 0; });
+  };
+  const bool may_be_secret =
+      word.size() >= kSecretChars && count(::isdigit) > 0 && count(::isalpha) > 0;
+  return may_be_secret ? fmt::format("~{:08x}", hash_of(word) & 0xffffffffU) : std::string(word);
+}
+
+/// "name=value" without a value that is a run's or nobody's business.
+std::string setting(std::string_view name, std::string_view value) {
+  const std::string shown = is_option(name) ? std::string(name) : veiled(name);
+  if (is_run_option(name) || is_secret_option(name) || is_place(value)) return shown;
+  return fmt::format("{}={}", shown, veiled(value));
 }
 
 }  // namespace
@@ -66,18 +98,23 @@ std::string command_key(std::string_view untrusted_cmdline) {
       add(fmt::format("-c {:016x}", hash_of(code)));
       break;
     }
-    if (is_option(word)) {
-      const auto equal = word.find('=');
-      option = word.substr(0, equal);
-      const bool keeps =
-          equal == word.npos || (!is_run_option(option) && !is_place(word.substr(equal + 1)));
-      add(keeps ? word : option);
-      if (equal != word.npos) option = {};
+    const bool is_value = !option.empty() && !is_option(word);
+    if (is_value && (is_run_option(option) || is_secret_option(option) || is_place(word))) {
+      option = {};
       continue;
     }
-    const bool is_value = !option.empty();
-    const bool drops = is_value && (is_run_option(option) || is_place(word));
-    if (!drops) add(is_value ? word : base_name(word));
+    const auto equal = word.find('=');
+    if (equal != word.npos) {
+      add(setting(word.substr(0, equal), word.substr(equal + 1)));
+      option = {};
+      continue;
+    }
+    if (is_option(word)) {
+      option = word;
+      add(word);
+      continue;
+    }
+    add(veiled(is_value ? word : base_name(word)));
     option = {};
   }
   if (key.size() > kKeyCharsMax) {
@@ -90,7 +127,8 @@ std::string command_key(std::string_view untrusted_cmdline) {
 
 detect::JobModel::Key job_key(const capture::JobProcess& process, const std::string& hardware) {
   detect::JobModel::Key key;
-  key.command = command_key(process.cmdline);
+  key.command = process.started_by.empty() ? command_key(process.cmdline)
+                                           : command_key(process.started_by) + " (spawned)";
   key.world_size = std::max(1, process.facts.world_size);
   key.hardware = hardware;
   return key;

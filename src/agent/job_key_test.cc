@@ -19,6 +19,35 @@ TEST(CommandKey, KeepsWhatMakesAJobAndDropsWhatMakesARun) {
   EXPECT_EQ(command_key("prog --lr -0.5 run"), "prog --lr -0.5 run");
 }
 
+TEST(CommandKey, SecretsStayOut) {
+  for (const char* line :
+       {"python3 serve.py --api-key sk-abc1 --model a", "python3 serve.py --hf_token=hf-abc1",
+        "prog --password hunter2", "prog api.SECRET=hunter2", "prog --wandb-key abc1",
+        "prog --Authorization Bearer", "prog sk-proj-0123456789abcdef",
+        "prog run 0123456789abcdef0", "prog --x=0123456789abcdef0", "prog --x 0123456789abcdef0",
+        "prog --password=hunter2 --secret a=hunter2", "prog 0123456789abcdef0=="}) {
+    const std::string key = command_key(line);
+    for (const char* secret : {"abc1", "hunter2", "Bearer", "0123456789abcdef"})
+      EXPECT_EQ(key.find(secret), std::string::npos) << key;
+  }
+  EXPECT_EQ(command_key("python3 serve.py --api-key sk-abc1 --model a"),
+            "python3 serve.py --api-key --model a");
+  EXPECT_EQ(command_key("prog model.name=tiny data.path=/x seed=7"),
+            "prog model.name=tiny data.path seed");
+  // Two models of long names are two jobs all the same.
+  EXPECT_NE(command_key("prog --model bert-base-uncased-2019"),
+            command_key("prog --model bert-base-uncased-2020"));
+}
+
+TEST(JobKey, AProcessThatWasSpawnedHasTheCommandOfWhoeverSpawnedIt) {
+  capture::JobProcess process;
+  process.cmdline =
+      "python3 -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, "
+      "pipe_handle=7) --multiprocessing-fork";
+  process.started_by = "/usr/bin/python3 /x/train.py --batch 32";
+  EXPECT_EQ(job_key(process, "").command, "python3 train.py --batch 32 (spawned)");
+}
+
 TEST(CommandKey, TwoRunsOfOneJobAreOneKey) {
   EXPECT_EQ(command_key("python3 train.py --out /tmp/a --steps 100"),
             command_key("/opt/bin/python3 /x/train.py --out /tmp/b --steps 999"));

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "agent/job_key.h"
 #include "common/rng.h"
@@ -16,6 +19,35 @@ namespace {
 constexpr std::size_t kModelBytesMax = 16U << 20;
 
 }  // namespace
+
+JobTable::JobTable(JobTableOptions options) : options_(std::move(options)) {
+  if (!options_.models_folder.empty()) prune_models();
+}
+
+/// Jobs of a sweep have a model each, and most are never run again.
+void JobTable::prune_models() const {
+  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.models_folder, error)) {
+    if (entry.path().extension() != ".model") continue;
+    if (const auto time = entry.last_write_time(error); !error)
+      files.emplace_back(time, entry.path());
+  }
+  if (files.size() <= kModelsMax) return;
+  std::sort(files.begin(), files.end());
+  const std::size_t count = files.size() - kModelsMax;
+  for (std::size_t i = 0; i < count; ++i)
+    std::filesystem::remove(files[i].second, error);
+  options_.log(fmt::format("{} models in {}: the {} oldest are deleted", files.size(),
+                           options_.models_folder, count));
+}
+
+bool JobTable::is_too_young(const FeatureRow& row, BootTime now) {
+  if (row.window.rank >= 0 || jobs_.contains(row.job)) return false;
+  Young& young = young_.try_emplace(row.job, Young{now, now}).first->second;
+  young.last = now;
+  return now - young.first < kLivesAtLeast;
+}
 
 std::optional<detect::JobModel> JobTable::read_model(const std::string& path) {
   const auto text = sys::read_file(path, kModelBytesMax);
@@ -71,6 +103,7 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
                            had_model ? "watching with the model of earlier runs" : "learning"));
   Job job{std::move(key), std::move(path), std::move(detector).value()};
   job.seen_at = now;
+  job.is_local = row.is_local_job;
   job.save_at = now + options_.save_every;
   return &jobs_.emplace(row.job, std::move(job)).first->second;
 }
@@ -100,6 +133,7 @@ std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootT
   };
   std::vector<detect::Window> windows;
   for (const auto& [name, members] : by_job) {
+    if (is_too_young(*members.front(), now)) continue;
     Job* job = find_or_create(*members.front(), now);
     if (job == nullptr) continue;
     windows.clear();
@@ -107,12 +141,15 @@ std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootT
       windows.push_back(row->window);
     take(job->detector.on_windows(wall_ns, windows));
     job->seen_at = now;
-    const bool is_first = !job->is_saved && job->detector.model() != nullptr;
+    const bool is_first = !job->has_tried_saving && job->detector.model() != nullptr;
     if (is_first || now >= job->save_at) {
       job->save_at = now + options_.save_every;
+      job->has_tried_saving = is_first || job->has_tried_saving;
       save(*job);
     }
   }
+  std::erase_if(
+      young_, [&](const auto& one) { return one.second.last != now || jobs_.contains(one.first); });
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     if (now - job->second.seen_at < kForgetAfter) {
       ++job;
@@ -144,8 +181,8 @@ bool JobTable::label(std::string_view incident_id, std::string_view label) {
 std::vector<JobTable::JobStatus> JobTable::status() const {
   std::vector<JobStatus> out;
   for (const auto& [name, job] : jobs_) {
-    out.push_back(
-        {name, job.key.text(), job.key.command, job.key.world_size, job.detector.status()});
+    out.push_back({name, job.key.text(), job.key.command, job.key.world_size, job.is_local,
+                   job.detector.status()});
   }
   return out;
 }

@@ -40,8 +40,11 @@ class JobTable {
  public:
   static constexpr std::size_t kJobsMax = 256;
   static constexpr Nanos kForgetAfter = std::chrono::seconds{30};  // without a window
+  // A process that is no rank is a job once it has lived so long: most do not.
+  static constexpr Nanos kLivesAtLeast = std::chrono::seconds{10};
+  static constexpr std::size_t kModelsMax = 1000;  // files; the oldest go
 
-  explicit JobTable(JobTableOptions options) : options_(std::move(options)) {}
+  explicit JobTable(JobTableOptions options);
 
   /// One window of all processes. Incidents that began, changed or ended.
   [[nodiscard]] std::vector<trace::IncidentRecord> on_rows(std::int64_t wall_ns, BootTime now,
@@ -54,6 +57,7 @@ class JobTable {
   struct JobStatus {
     std::string name, key, command;
     std::int32_t world_size{1};
+    bool is_local{false};  // the name means nothing on other hosts
     detect::Detector::Status detector;
   };
   [[nodiscard]] std::vector<JobStatus> status() const;
@@ -70,14 +74,20 @@ class JobTable {
     detect::Detector detector;
     BootTime seen_at{}, save_at{};
     std::uint64_t saved_refreshes{0};
-    bool is_saved{false};
+    bool is_saved{false}, is_local{false}, has_tried_saving{false};
   };
   Job* find_or_create(const FeatureRow& row, BootTime now);
+  [[nodiscard]] bool is_too_young(const FeatureRow& row, BootTime now);
+  void prune_models() const;
   [[nodiscard]] std::optional<detect::JobModel> read_model(const std::string& path);
   void save(Job& job);
 
   JobTableOptions options_;
   std::map<std::string, Job> jobs_;
+  struct Young {
+    BootTime first{}, last{};
+  };
+  std::map<std::string, Young> young_;  // not jobs yet, by name
   Counters counters_;
 };
 

@@ -2,15 +2,17 @@
 #include "agent/outputs.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "agent/internal/feature_log.h"
 #include "agent/internal/fleet_output.h"
 #include "agent/internal/history_thread.h"
+#include "agent/internal/incident_book.h"
 #include "common/parse.h"
-#include "detect/detector.h"
 #include "detect/feature.h"
 #include "export/http_post.h"
 #include "export/http_server.h"
@@ -27,6 +29,7 @@ using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
 constexpr Nanos kInheritFor = std::chrono::minutes{2};
+constexpr Nanos kAliveEvery = std::chrono::seconds{10};
 constexpr Nanos kRemindEvery = std::chrono::minutes{10};
 constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
@@ -81,14 +84,11 @@ struct Outputs::Impl {
   std::unique_ptr<sys::FileSink> incident_lines;
   std::unique_ptr<FleetOutput> fleet;
   BootTime next_otlp{}, next_reminder{};
-  std::map<std::string, std::uint64_t> opened;                  // by kind
-  std::map<std::string, trace::IncidentRecord> open_incidents;  // by id
-  // Open, or just over, when the agent before this one ended. What the new detector finds in the
-  // same job soon is the same incident, not another alarm.
-  std::vector<trace::IncidentRecord> inherited;
-  std::map<std::string, trace::IncidentRecord> continued;  // by the id that the new detector gives
-  BootTime inherits_until{};
+  IncidentBook book;
+  BootTime inherits_until{}, next_alive{};
+  std::int64_t alive_ns{0};  // when the agent before this one was last seen
   std::uint64_t failed_writes{0};
+  std::map<std::string, std::string> problems;  // the last of each target
 
   Impl(const Clock& clock_in, OutputOptions options_in)
       : clock(clock_in), options(std::move(options_in)) {}
@@ -101,15 +101,17 @@ struct Outputs::Impl {
   Result<void> open_files();
   void inherit();
   void settle_inherited(BootTime now);
-  [[nodiscard]] trace::IncidentRecord as_continued(const trace::IncidentRecord& incident,
-                                                   bool& is_known);
-  [[nodiscard]] std::vector<trace::IncidentRecord>::iterator find_inherited(
-      const trace::IncidentRecord& incident);
+  /// The time of a file says until when there was an agent.
+  void say_alive(BootTime now);
+  [[nodiscard]] std::string alive_path() const { return options.state_folder + "/alive"; }
+  void tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event);
   Result<void> open_network();
   void remind_collector(BootTime now);
   void add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const;
   void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const;
   void add_agent(MetricSet& set, const AgentFigures& figures);
+  [[nodiscard]] std::vector<Delivery> deliveries() const;
+  void log_problems();
 };
 
 Result<void> Outputs::Impl::open_files() {
@@ -141,65 +143,45 @@ Result<void> Outputs::Impl::open_files() {
 
 void Outputs::Impl::inherit() {
   inherits_until = clock.now() + kInheritFor;
+  const std::int64_t now_ns = sys::wall_time_ns();
+  struct stat file {};
+  alive_ns = ::stat(alive_path().c_str(), &file) == 0
+                 ? std::min(now_ns, file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec)
+                 : now_ns - kInheritFor.count();
+  // After a longer pause nobody knows whether it is the same job, or the same fault.
+  if (now_ns - alive_ns > kInheritFor.count()) inherits_until = clock.now();
   store::IncidentFilter recent;
-  recent.since_ns = sys::wall_time_ns() - kInheritFor.count();
+  recent.since_ns = now_ns - kInheritFor.count();
   const auto page = incident_log->incidents(recent);
   if (!page) {
     options.log(page.error().what);
     return;
   }
-  inherited = page->incidents;
+  book.inherit(page->incidents);
+}
+
+void Outputs::Impl::say_alive(BootTime now) {
+  if (options.state_folder.empty() || now < next_alive) return;
+  next_alive = now + kAliveEvery;
+  written(sys::write_file(alive_path(), ""));
 }
 
 /// What nobody continued has ended when the agent before this one did, as far as is known.
 void Outputs::Impl::settle_inherited(BootTime now) {
-  if (inherited.empty() || now < inherits_until) return;
-  for (trace::IncidentRecord& incident : inherited) {
-    if (incident.end_ns != 0) continue;
-    incident.end_ns = std::max(incident.begin_ns, sys::wall_time_ns() - kInheritFor.count());
-    written(incident_log->put(incident));
-    if (history) history->put(incident);
+  if (!book.has_inherited() || now < inherits_until) return;
+  for (trace::IncidentRecord& incident : book.take_unclaimed()) {
+    incident.end_ns = std::max(incident.begin_ns, alive_ns);
+    tell(incident, exporter::IncidentEvent::kClosed);
   }
-  inherited.clear();
 }
 
-/// The latest one that the incident may be the rest of, open ones first, others if they ended as
-/// shortly before it as the detector lets one go on; or the end. Steady growth is an incident
-/// beside others.
-std::vector<trace::IncidentRecord>::iterator Outputs::Impl::find_inherited(
-    const trace::IncidentRecord& incident) {
-  const auto is_growth = [](const trace::IncidentRecord& one) {
-    return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
-  };
-  auto best = inherited.end();
-  for (auto one = inherited.begin(); one != inherited.end(); ++one) {
-    if (one->job != incident.job || is_growth(*one) != is_growth(incident)) continue;
-    if (one->end_ns != 0 && incident.begin_ns - one->end_ns > detect::kIncidentPause.count())
-      continue;
-    const auto order = [](const trace::IncidentRecord& record) {
-      return std::pair(record.end_ns == 0, record.begin_ns);
-    };
-    if (best == inherited.end() || order(*best) < order(*one)) best = one;
-  }
-  return best;
-}
-
-trace::IncidentRecord Outputs::Impl::as_continued(const trace::IncidentRecord& incident,
-                                                  bool& is_known) {
-  auto before = continued.find(incident.id);
-  if (before == continued.end()) {
-    const auto found = find_inherited(incident);
-    if (found == inherited.end()) return incident;
-    before = continued.emplace(incident.id, *found).first;
-    inherited.erase(found);
-    is_known = true;
-  }
-  trace::IncidentRecord out = incident;
-  out.id = before->second.id;
-  out.begin_ns = before->second.begin_ns;
-  out.label = before->second.label;
-  out.window_count += before->second.window_count;
-  return out;
+void Outputs::Impl::tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event) {
+  if (options.on_incident) options.on_incident(incident);
+  if (incident_lines) written(incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
+  if (incident_log) written(incident_log->put(incident));
+  if (history) history->put(incident);
+  if (fleet) fleet->on_incident(incident);
+  if (webhook) webhook->send(event, incident);
 }
 
 Result<void> Outputs::Impl::open_network() {
@@ -216,12 +198,14 @@ Result<void> Outputs::Impl::open_network() {
   if (!options.webhook.empty()) {
     exporter::HttpPostOptions posting;
     posting.url = options.webhook;
+    posting.headers = options.webhook_headers;
     TRY(auto made, exporter::Webhook::create(posting, clock));
     webhook.emplace(std::move(made));
   }
   if (!options.otlp.empty()) {
     exporter::HttpPostOptions posting;
     posting.url = options.otlp;
+    posting.headers = options.otlp_headers;
     TRY(const auto url, exporter::parse_http_url(options.otlp));
     if (url.path == "/") {  // the address of a collector alone
       if (posting.url.back() == '/') posting.url.pop_back();
@@ -229,11 +213,13 @@ Result<void> Outputs::Impl::open_network() {
     }
     posting.queue_max = 16;  // a later snapshot says more than an old one
     TRY(otlp, exporter::HttpPoster::start(posting, clock));
-    otlp_source = {options.host, options.version, "", sys::wall_time_ns()};
+    const std::int64_t started = sys::wall_time_ns();
+    otlp_source = {options.host, options.version, fmt::format("{}-{}", options.host, started),
+                   started};
   }
-  if (!options.collector.empty()) {
+  if (options.collector) {
     TRY(fleet,
-        FleetOutput::create(options.host, options.collector, clock.now(), sys::wall_time_ns()));
+        FleetOutput::create(options.host, *options.collector, clock.now(), sys::wall_time_ns()));
   }
   return {};
 }
@@ -265,12 +251,16 @@ void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStat
       set.add(metrics::kScore, labels_of(job.name, rank.rank, rank.pid), rank.score);
   }
   std::map<std::pair<std::string, std::string>, int> open;
-  for (const auto& [id, incident] : open_incidents)
+  for (const auto& [id, incident] : book.open())
     ++open[{incident.job, incident.kind}];
   for (const auto& [what, count] : open)
     set.add(metrics::kIncidentOpen, {{"job", what.first}, {"kind", what.second}}, count);
-  for (const auto& [kind, count] : opened)
-    set.add(metrics::kIncidents, {{"kind", kind}}, static_cast<double>(count));
+  // From zero on, or the first of a kind would be no increase.
+  for (const JobTable::JobStatus& job : jobs) {
+    for (const std::string_view kind : trace::kIncidentKinds)
+      set.add(metrics::kIncidents, {{"job", job.name}, {"kind", std::string(kind)}},
+              static_cast<double>(book.opened(job.name, kind)));
+  }
 }
 
 void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
@@ -281,8 +271,41 @@ void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
   set.add(metrics::kProcesses, {}, static_cast<double>(figures.process_count));
   set.add(metrics::kLoweredProbes, {}, static_cast<double>(figures.lowered_probes));
   set.add(metrics::kLookEvery, {}, figures.slowness);
-  if (webhook) exporter::add_post_metrics(set, "webhook", webhook->poster().counts());
-  if (otlp) exporter::add_post_metrics(set, "otlp", otlp->counts());
+  for (const Delivery& one : deliveries()) {
+    exporter::HttpPoster::Counts counts;
+    counts.sent = one.sent;
+    counts.failed = one.failed;
+    counts.dropped = one.dropped;
+    counts.retries = one.retried;
+    counts.queued = one.queued;
+    exporter::add_post_metrics(set, one.target, counts);
+  }
+}
+
+std::vector<Delivery> Outputs::Impl::deliveries() const {
+  std::vector<Delivery> out;
+  const auto add = [&](const std::string& target, const exporter::HttpPoster::Counts& counts) {
+    out.push_back({target, counts.sent, counts.failed, counts.dropped, counts.retries,
+                   counts.queued, counts.last_error});
+  };
+  if (webhook) add("webhook", webhook->poster().counts());
+  if (otlp) add("otlp", otlp->counts());
+  if (fleet) {
+    const fleet::BusStatus bus = fleet->status();
+    out.push_back({"collector", bus.sent, 0, bus.dropped_outgoing, bus.failed_connects,
+                   bus.queued_messages, bus.is_connected ? "" : bus.last_error});
+  }
+  return out;
+}
+
+/// The first problem of a run of them is logged.
+void Outputs::Impl::log_problems() {
+  for (const Delivery& one : deliveries()) {
+    std::string& before = problems[one.target];
+    if (before.empty() && !one.problem.empty())
+      options.log(fmt::format("{}: {}", one.target, one.problem));
+    before = one.problem;
+  }
 }
 
 /// What is open is told again: a collector forgets what it hears nothing of, and one that was
@@ -290,7 +313,7 @@ void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
 void Outputs::Impl::remind_collector(BootTime now) {
   if (!fleet || now < next_reminder) return;
   next_reminder = now + kRemindEvery;
-  for (const auto& [id, incident] : open_incidents)
+  for (const auto& [id, incident] : book.open())
     fleet->on_incident(incident);
 }
 
@@ -298,10 +321,16 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
                         const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures) {
   Impl& impl = *impl_;
   impl.settle_inherited(now);
+  impl.say_alive(now);
   if (impl.feature_log) impl.written(impl.feature_log->append(wall_ns, rows));
   if (impl.history) impl.history->add(wall_ns, rows);
+  std::set<std::string> names;
+  for (const JobTable::JobStatus& job : jobs)
+    names.insert(job.name);
+  impl.book.count_only(names);
   impl.remind_collector(now);
   if (impl.fleet) impl.fleet->on_window(wall_ns, now, rows, jobs);
+  impl.log_problems();
   if (!impl.server && !impl.otlp) return;
   MetricSet set;
   impl.add_features(set, rows);
@@ -316,29 +345,8 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
 }
 
 void Outputs::on_incident(const trace::IncidentRecord& told) {
-  Impl& impl = *impl_;
-  bool is_known = false;
-  const trace::IncidentRecord incident = impl.as_continued(told, is_known);
-  is_known = is_known || impl.open_incidents.contains(incident.id);
-  const bool is_over = incident.end_ns != 0;
-  if (!is_known) ++impl.opened[incident.kind];
-  if (is_over) {
-    impl.open_incidents.erase(incident.id);
-  } else {
-    impl.open_incidents.insert_or_assign(incident.id, incident);
-  }
-  if (impl.options.on_incident) impl.options.on_incident(incident);
-  if (impl.incident_lines)
-    impl.written(impl.incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
-  if (impl.incident_log) impl.written(impl.incident_log->put(incident));
-  if (impl.history) impl.history->put(incident);
-  if (impl.fleet) impl.fleet->on_incident(incident);
-  if (impl.webhook) {
-    impl.webhook->send(is_over    ? exporter::IncidentEvent::kClosed
-                       : is_known ? exporter::IncidentEvent::kChanged
-                                  : exporter::IncidentEvent::kOpened,
-                       incident);
-  }
+  const auto [incident, event] = impl_->book.note(told);
+  impl_->tell(incident, event);
 }
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {
@@ -360,16 +368,17 @@ Result<void> Outputs::label(std::string_view id, std::string_view label) {
   if (!impl_->incident_log)
     return Error{Code::kNotFound, fmt::format("label incident {}: none are kept", id)};
   TRY_VOID(impl_->incident_log->label(id, label));
-  for (auto& [own_id, before] : impl_->continued)
-    if (before.id == id) before.label = label;
+  impl_->book.label(id, label);
   if (impl_->history) impl_->history->label(id, label);
   return {};
 }
 
 std::string Outputs::detector_id(std::string_view id) const {
-  for (const auto& [own_id, before] : impl_->continued)
-    if (before.id == id) return own_id;
-  return std::string(id);
+  return impl_->book.detector_id(id);
+}
+
+std::vector<Delivery> Outputs::deliveries() const {
+  return impl_->deliveries();
 }
 
 std::uint16_t Outputs::port() const {

@@ -14,6 +14,7 @@
 #include "common/result.h"
 #include "common/time.h"
 #include "export/metrics.h"
+#include "fleet/nats_bus.h"
 #include "store/history.h"
 #include "store/incident_log.h"
 #include "trace/incident.h"
@@ -33,8 +34,9 @@ struct OutputOptions {
   std::string incidents_jsonl;  // "" = none
   std::string listen;           // "ADDRESS:PORT" of the metrics endpoint; "" = none
   std::string webhook, otlp;    // addresses; "" = none
+  std::vector<std::pair<std::string, std::string>> webhook_headers, otlp_headers;
   Nanos otlp_every{std::chrono::seconds{15}};
-  std::string collector;  // "nats://..."; "" = none
+  std::optional<fleet::NatsOptions> collector;  // summaries go there
   std::function<void(const trace::IncidentRecord&)> on_incident;
   std::function<void(const std::string&)> log;
 };
@@ -47,6 +49,14 @@ struct AgentFigures {
   double own_share{0};            // of a core, a moving mean
   std::size_t lowered_probes{0};  // entries of the pack that are off for what they cost
   int slowness{1};                // windows between two looks at what is costly
+};
+
+/// What became of the messages to one target, since the agent started.
+struct Delivery {
+  std::string target;  // "webhook", "otlp", "collector"
+  std::uint64_t sent{0}, failed{0}, dropped{0}, retried{0};
+  std::size_t queued{0};
+  std::string problem;  // the latest, while there is one; never a secret
 };
 
 /// Everything that leaves the agent: metrics, incidents, history, summaries. What cannot be written
@@ -64,7 +74,7 @@ class Outputs {
   void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
                  const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures);
   void on_incident(const trace::IncidentRecord& incident);
-  /// Writes and sends what waits, for two seconds at most.
+  /// Writes what waits, and sends it, each target for two seconds at most.
   void finish(std::int64_t wall_ns, BootTime now);
 
   /// Incidents kept on disk, latest first; from the incident log, which needs no database.
@@ -76,6 +86,8 @@ class Outputs {
   /// outlived the agent before.
   [[nodiscard]] std::string detector_id(std::string_view id) const;
 
+  /// What became of what was to be sent, for each target there is.
+  [[nodiscard]] std::vector<Delivery> deliveries() const;
   /// The port that the metrics endpoint listens on; 0 = none.
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::uint64_t failed_writes() const;

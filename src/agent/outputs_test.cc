@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/outputs.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "detect/feature.h"
@@ -106,6 +112,23 @@ TEST_F(OutputsTest, OfSeveralIncidentsOfAJobEachIsContinuedOrClosed) {
   EXPECT_EQ(left->front().id, "bbbb");
 }
 
+TEST_F(OutputsTest, AfterALongPauseNothingIsContinued) {
+  const std::int64_t now = sys::wall_time_ns();
+  const std::int64_t begin = now - 3'600'000'000'000;
+  make(options())->on_incident(incident("aaaa", "job", begin));
+  const auto seen = std::filesystem::file_time_type::clock::now() - std::chrono::minutes{30};
+  std::ofstream(folder_ + "/alive").close();
+  std::filesystem::last_write_time(folder_ + "/alive", seen);
+  auto after = make(options());
+  after->on_window(now, clock_.now(), {}, {}, {});
+  ASSERT_EQ(told_.size(), 2U) << "closed with the first window";
+  EXPECT_EQ(told_.back().id, "aaaa");
+  EXPECT_NEAR(static_cast<double>(told_.back().end_ns), static_cast<double>(now) - 1800e9, 5e9)
+      << "when the agent before was last seen";
+  after->on_incident(incident("bbbb", "job", now));
+  EXPECT_EQ(told_.back().id, "bbbb");
+}
+
 TEST_F(OutputsTest, WhatWasOverForLongIsNotContinued) {
   const std::int64_t now = sys::wall_time_ns();
   {
@@ -160,9 +183,13 @@ TEST_F(OutputsTest, WhatNobodyContinuesIsClosed) {
   auto after = make(options());
   after->on_window(now, clock_.now(), {}, {}, {});
   EXPECT_EQ(after->incidents({})->front().end_ns, 0);
+  EXPECT_EQ(told_.size(), 1U);
   clock_.advance(std::chrono::minutes{3});
   after->on_window(now, clock_.now(), {}, {}, {});
   EXPECT_NE(after->incidents({})->front().end_ns, 0);
+  ASSERT_EQ(told_.size(), 2U) << "who was told that it is open is told that it is over";
+  EXPECT_EQ(told_.back().id, "aaaa");
+  EXPECT_NE(told_.back().end_ns, 0);
 }
 
 TEST_F(OutputsTest, LabelsAreKept) {
@@ -186,12 +213,65 @@ TEST_F(OutputsTest, TheLabelOfAnIncidentThatOutlivedTheAgentStays) {
   EXPECT_EQ(after->incidents({})->front().label, "false");
 }
 
+/// What `GET /metrics` answers on the loopback device.
+std::string scraped(std::uint16_t port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  const std::string request =
+      "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(::send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  std::string out;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;)
+    out.append(buffer.data(), static_cast<std::size_t>(got));
+  ::close(fd);
+  return out;
+}
+
+TEST_F(OutputsTest, IncidentsAreCountedByJobAndKindFromZeroOn) {
+  OutputOptions given = options();
+  given.listen = "127.0.0.1:0";
+  auto outputs = make(given);
+  JobTable::JobStatus job;
+  job.name = "job";
+  outputs->on_window(1, clock_.now(), {}, {job}, {});
+  EXPECT_THAT(scraped(outputs->port()),
+              testing::HasSubstr(R"(kansoku_incidents_total{job="job",kind="latency_spike"} 0)"));
+  outputs->on_incident(incident("aaaa", "job", 1));
+  outputs->on_window(2, clock_.now(), {}, {job}, {});
+  const std::string text = scraped(outputs->port());
+  EXPECT_THAT(text,
+              testing::HasSubstr(R"(kansoku_incidents_total{job="job",kind="latency_spike"} 1)"));
+  EXPECT_THAT(text,
+              testing::HasSubstr(R"(kansoku_incident_open{job="job",kind="latency_spike"} 1)"));
+}
+
+TEST_F(OutputsTest, WhatCannotBeSentIsNamed) {
+  OutputOptions given = options();
+  given.webhook = "http://127.0.0.1:1/hook";  // nobody listens there
+  auto outputs = make(given);
+  outputs->on_incident(incident("aaaa", "job", 1));
+  for (int i = 0; i < 20'000'000 && outputs->deliveries().at(0).problem.empty(); ++i)
+    std::this_thread::yield();
+  EXPECT_EQ(outputs->deliveries().at(0).target, "webhook");
+  EXPECT_THAT(outputs->deliveries().at(0).problem, testing::HasSubstr("127.0.0.1"));
+  outputs->on_window(1, clock_.now(), {}, {}, {});
+  outputs->on_window(2, clock_.now(), {}, {}, {});
+  ASSERT_EQ(log_.size(), 1U) << "told once";
+  EXPECT_THAT(log_[0], testing::HasSubstr("webhook"));
+  EXPECT_THAT(log_[0], testing::Not(testing::HasSubstr("/hook")));
+}
+
 TEST_F(OutputsTest, AddressesThatAreNoneAreRefused) {
   for (const auto set :
        {+[](OutputOptions& o) { o.listen = "nowhere"; },
         +[](OutputOptions& o) { o.listen = "127.0.0.1:x"; },
         +[](OutputOptions& o) { o.webhook = "ftp://x/"; }, +[](OutputOptions& o) { o.otlp = "x"; },
-        +[](OutputOptions& o) { o.collector = "http://x"; }}) {
+        +[](OutputOptions& o) { o.collector.emplace().url = "http://x"; }}) {
     OutputOptions given = options();
     set(given);
     EXPECT_FALSE(Outputs::create(clock_, given).has_value());

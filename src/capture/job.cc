@@ -96,6 +96,36 @@ bool is_wrapper(std::string_view comm) {
   return std::find(kWrappers.begin(), kWrappers.end(), comm) != kWrappers.end();
 }
 
+namespace {
+
+std::string command_line(const sys::Procfs& procfs, std::int32_t pid) {
+  const auto words = procfs.cmdline(pid);
+  if (!words) return {};
+  std::string out;
+  for (const std::string& word : *words) {
+    if (out.size() < kCmdlineCharsMax) out += (out.empty() ? "" : " ") + word;
+  }
+  out.resize(std::min(out.size(), kCmdlineCharsMax));
+  return printable(out);
+}
+
+bool is_multiprocessing(std::string_view cmdline) {
+  return cmdline.find(" -c from multiprocessing.") != std::string_view::npos;
+}
+
+std::string command_of_starter(const sys::Procfs& procfs, std::int32_t parent) {
+  constexpr int kAncestorsMax = 8;
+  for (int i = 0; i < kAncestorsMax && parent > 1; ++i) {
+    std::string cmdline = command_line(procfs, parent);
+    if (!cmdline.empty() && !is_multiprocessing(cmdline)) return cmdline;
+    const auto stat = procfs.stat(parent);
+    parent = stat ? stat->parent_pid : 0;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid) {
   TRY(const sys::ProcStat stat, procfs.stat(pid));
   JobProcess out;
@@ -104,14 +134,8 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   out.start_ticks = stat.start_ticks;
   out.name = printable(stat.comm);
   out.owner = procfs.owner(pid);
-  if (const auto words = procfs.cmdline(pid); words) {
-    for (const std::string& word : *words) {
-      if (out.cmdline.size() < kCmdlineCharsMax)
-        out.cmdline += (out.cmdline.empty() ? "" : " ") + word;
-    }
-    out.cmdline.resize(std::min(out.cmdline.size(), kCmdlineCharsMax));
-    out.cmdline = printable(out.cmdline);
-  }
+  out.cmdline = command_line(procfs, pid);
+  if (is_multiprocessing(out.cmdline)) out.started_by = command_of_starter(procfs, stat.parent_pid);
   if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);
   return out;
 }

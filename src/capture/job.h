@@ -32,6 +32,9 @@ struct JobProcess {
   std::uint64_t start_ticks{0};
   std::string name;     // comm, printable
   std::string cmdline;  // joined with blanks, cut to 1,024 characters, printable
+  // Of the nearest ancestor with a command of its own, where `cmdline` is only that of Python's
+  // multiprocessing, the same for all that it spawns; else empty.
+  std::string started_by;
   RankFacts facts;
   sys::Procfs::Owner owner;
 };

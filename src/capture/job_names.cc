@@ -9,11 +9,21 @@
 
 namespace kansoku::capture {
 
+namespace {
+
+bool is_loopback(std::string_view told) {
+  return told.starts_with("127.") || told.starts_with("localhost:") || told.starts_with("::1:") ||
+         told.starts_with("[::1]:");
+}
+
+}  // namespace
+
 JobOwner job_owner(const JobProcess& process) {
-  const std::string& told = process.facts.job;
-  const bool is_here = told.starts_with("127.") || told.starts_with("localhost:") ||
-                       told.starts_with("::1:") || told.starts_with("[::1]:");
-  return {process.owner.user, is_here ? process.owner.network : 0};
+  return {process.owner.user, is_loopback(process.facts.job) ? process.owner.network : 0};
+}
+
+bool is_local_job(const JobProcess& process) {
+  return process.facts.job.empty() || is_loopback(process.facts.job);
 }
 
 std::string numbered_job(const std::string& told, int number) {

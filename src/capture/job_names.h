@@ -15,6 +15,9 @@ namespace kansoku::capture {
 using JobOwner = std::pair<std::uint32_t, std::uint64_t>;
 [[nodiscard]] JobOwner job_owner(const JobProcess& process);
 
+/// Whether the name of its job means nothing on other hosts: none is told, or a loopback address.
+[[nodiscard]] bool is_local_job(const JobProcess& process);
+
 /// The name of the `number`-th job of one name, from 1.
 [[nodiscard]] std::string numbered_job(const std::string& told, int number);
 

@@ -158,6 +158,25 @@ TEST_F(FakeProc, DescribesAProcess) {
   EXPECT_EQ(describe_process(procfs(), 11).error().code, Code::kNotFound);
 }
 
+TEST_F(FakeProc, WhatMultiprocessingSpawnedIsKnownByWhoSpawnedIt) {
+  const auto spawned = [&](std::int32_t pid, std::string_view module) {
+    const std::string code =
+        fmt::format("from multiprocessing.{} import main; main({})", module, pid);
+    EXPECT_TRUE(sys::write_file(fmt::format("{}/{}/cmdline", root_, pid),
+                                std::string("python3") + '\0' + "-c" + '\0' + code + '\0'));
+  };
+  add(10, 1, "python3", "");
+  add(11, 10, "python3", "");
+  add(12, 11, "python3", "");
+  spawned(11, "forkserver");
+  spawned(12, "spawn");
+  EXPECT_EQ(describe_process(procfs(), 12)->started_by, "python3 -c x");
+  EXPECT_EQ(describe_process(procfs(), 10)->started_by, "");
+  add(13, 13, "python3", "");  // its own parent, as no process is
+  spawned(13, "spawn");
+  EXPECT_EQ(describe_process(procfs(), 13)->started_by, "");
+}
+
 TEST_F(FakeProc, DescribesAProcessThatHidesItsEnvironment) {
   add(10, 1, "python", rank(1));
   std::filesystem::remove(root_ + "/10/environ");

@@ -37,6 +37,10 @@ constexpr std::string_view kAiLibraries =
     "so*|"
     "libggml*.so*|libllama*.so*|libOpenCL*.so*";
 
+/// Calls that a helper of another process does not make.
+constexpr std::array kWork{Metric::kStep, Metric::kCollective, Metric::kLaunch, Metric::kSync,
+                           Metric::kCopy, Metric::kAlloc,      Metric::kDecode};
+
 /// The last reading of one total of one process.
 struct Reading {
   std::uint64_t count{0}, sum_ns{0}, bytes{0};
@@ -125,6 +129,12 @@ std::optional<Metric> metric_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+bool does_work(const ProcessWindow& process) {
+  return std::any_of(kWork.begin(), kWork.end(), [&](Metric metric) {
+    return process.metrics.at(static_cast<std::size_t>(metric)).is_known;
+  });
+}
+
 bool is_ai_library(std::string_view file_name) {
   return file_name.substr(0, 3) == "lib" && any_glob_match(kAiLibraries, file_name);
 }
@@ -142,7 +152,11 @@ struct Watcher::Impl {
   std::vector<std::string> own_problems;
   BootTime next_scan_all{}, window_begin{};
   std::uint64_t over_limit{0}, window_number{0}, hits_before{0};
-  std::vector<std::uint64_t> entry_hits;
+  struct EntryHits {
+    std::uint64_t all{0};
+    std::map<std::int32_t, std::uint64_t> of_process;
+  };
+  std::vector<EntryHits> entry_hits;
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, WatcherOptions options_in)
       : clock(clock_in),
@@ -202,6 +216,7 @@ void Watcher::Impl::handle_events(BootTime now) {
 void Watcher::Impl::scan_all(BootTime now) {
   if (now < next_scan_all) return;
   next_scan_all = now + kScanAllEvery;
+  if (attacher) attacher->retry();
   const std::vector<std::int32_t> pids = procfs.pids();
   for (const std::int32_t pid : pids) {
     if (!targets.contains(pid) && !discovery.contains(pid) && !unwanted.contains(pid))
@@ -266,7 +281,7 @@ void Watcher::Impl::rescan(BootTime now) {
     if (now < target.next_scan) continue;
     target.next_scan = now + std::clamp((now - target.seen_at) / 4, kRescanFloor, kRescanCeiling);
     const std::uint64_t pages = address_space_pages(procfs, pid);
-    if (pages == target.pages || !attacher) continue;
+    if (!attacher || (pages == target.pages && !attacher->wants_again(pid))) continue;
     target.pages = pages;
     if (const auto mappings = procfs.maps(pid)) attacher->set_mappings(pid, *mappings);
   }
@@ -274,7 +289,7 @@ void Watcher::Impl::rescan(BootTime now) {
 
 void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, kMetricCount>>& out,
                                 BootTime now) {
-  std::fill(entry_hits.begin(), entry_hits.end(), 0);
+  std::fill(entry_hits.begin(), entry_hits.end(), EntryHits{});
   const auto now_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
   const auto read = meter->read_totals([&](const bpf::ProbeTotal& seen) {
     const auto target = targets.find(static_cast<std::int32_t>(seen.tgid));
@@ -282,10 +297,14 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     if (seen.tgid == 0) return true;
     // Those of processes that went, or of probes that did; a young child may yet become a target.
     if (target == targets.end()) return discovery.contains(static_cast<std::int32_t>(seen.tgid));
-    if (!metric) return seen.probe < bpf::Meter::kFirstProbe || seen.kind != WIRE_TOTAL_CALL;
+    const std::uint32_t key = seen.probe * 4 + static_cast<std::uint32_t>(seen.kind);
+    if (!metric) {  // the next probe of that number begins anew
+      target->second.readings.erase(key);
+      return seen.probe < bpf::Meter::kFirstProbe || seen.kind != WIRE_TOTAL_CALL;
+    }
     const wire_total& total = *seen.total;
-    Reading& before =
-        target->second.readings[seen.probe * 4 + static_cast<std::uint32_t>(seen.kind)];
+    Reading& before = target->second.readings[key];
+    if (total.count < before.count || total.entries < before.blind_entries) before = Reading{};
     const auto index = static_cast<std::size_t>(*metric);
     target->second.known.at(index) = true;
     Accumulated& sum = out[target->first].at(index);
@@ -294,7 +313,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     sum.window.bytes += growth(total.bytes, before.bytes);
     sum.window.sum_s += static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9;
     for (std::size_t i = 0; i < WIRE_BUCKETS; ++i)
-      sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);
+      sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);  // 32 bits: wraps with them
     if (seen.kind == WIRE_TOTAL_CALL && is_blind(seen, before, attacher->is_probe_on(seen.probe))) {
       auto& blind = target->second.blind;
       blind.at(index) = true;
@@ -317,8 +336,11 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
           out[target->first].at(static_cast<std::size_t>(Metric::kStepInterval)).window;
       interval.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
     }
-    if (seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe)
-      entry_hits.at(attacher->entry_of(seen.probe)) += calls;
+    if (calls > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe) {
+      EntryHits& entry = entry_hits.at(attacher->entry_of(seen.probe));
+      entry.all += calls;
+      entry.of_process[target->first] += calls;
+    }
     before.count = total.count;
     before.sum_ns = total.sum_ns;
     before.bytes = total.bytes;
@@ -369,6 +391,10 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
 // The rank or program that a worker works for: the topmost target above it that is the same rank,
 // or the same program.
 std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
+  const auto& own = targets.at(pid).known;
+  if (std::any_of(kWork.begin(), kWork.end(),
+                  [&](Metric metric) { return own.at(static_cast<std::size_t>(metric)); }))
+    return pid;
   for (int depth = 0; depth < 16; ++depth) {
     const Target& target = targets.at(pid);
     const JobProcess& process = target.process;
@@ -483,8 +509,12 @@ void Watcher::set_enabled(bool enabled) {
 std::vector<Watcher::Entry> Watcher::entries() const {
   std::vector<Entry> out;
   for (std::size_t i = 0; i < impl_->entry_hits.size(); ++i) {
-    out.push_back({impl_->attacher->entry_name(i), impl_->entry_hits[i],
-                   impl_->attacher->is_entry_enabled(i)});
+    const Impl::EntryHits& hits = impl_->entry_hits[i];
+    std::uint64_t most = 0;
+    for (const auto& [pid, count] : hits.of_process)
+      most = std::max(most, count);
+    out.push_back(
+        {impl_->attacher->entry_name(i), hits.all, most, impl_->attacher->is_entry_enabled(i)});
   }
   return out;
 }

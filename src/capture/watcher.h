@@ -60,7 +60,8 @@ struct MetricWindow {
 };
 
 /// One watched process in one window: it and the workers that it started (data loaders), whose
-/// use of the machine is added to its own.
+/// use of the machine is added to its own. A process that makes calls of its own (does_work) is
+/// nobody's worker.
 struct ProcessWindow {
   JobProcess process;
   std::uint32_t worker_count{0};
@@ -72,6 +73,9 @@ struct ProcessWindow {
   std::uint64_t read_bytes{0}, written_bytes{0};
   bool has_threads{false};  // false: the process is too young, or there is no eBPF
 };
+
+/// Whether the process has ever computed or communicated, as a rank does.
+[[nodiscard]] bool does_work(const ProcessWindow& process);
 
 struct WatchWindow {
   BootTime begin{}, end{};
@@ -112,7 +116,8 @@ class Watcher {
   /// Groups of probes, to be lowered by a governor: the entries of the packs.
   struct Entry {
     std::string name;
-    std::uint64_t hits{0};  // since the last window
+    std::uint64_t hits{0};         // since the last window
+    std::uint64_t hits_of_one{0};  // of the process that hit it most
     bool enabled{true};
   };
   [[nodiscard]] std::vector<Entry> entries() const;

@@ -79,8 +79,8 @@ std::vector<Check> capability_checks() {
                              known.capability == sys::Capability::kPerfmon;
       check = {std::string(known.name), is_needed ? Verdict::kMissing : Verdict::kReduced,
                "not held", std::string(known.purpose),
-               "run as root, or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep "
-               "kansoku"};
+               "run as root, or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,"
+               "cap_net_admin,cap_checkpoint_restore+ep kansoku"};
     }
     checks.push_back(std::move(check));
   }

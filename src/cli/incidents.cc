@@ -44,7 +44,8 @@ class Incidents final : public Command {
     }
     app.footer(
         "The next refresh of a job's model learns the windows of a false incident as normal and\n"
-        "leaves out those of a true or acknowledged one.\n"
+        "leaves out those of a true or acknowledged one, as long as the job runs and is watched;\n"
+        "afterwards a label is kept, and nothing is learnt from it.\n"
         "Examples:\n"
         "  kansoku incidents list --since 1d\n"
         "  kansoku incidents show 3f2a\n"
@@ -65,9 +66,10 @@ class Incidents final : public Command {
     }
     for (const CLI::App* label : labels_) {
       if (!label->parsed()) continue;
-      if (const auto done = set_label(incident->id, label->get_name()); !done)
-        return report(done.error());
-      fmt::print("{} labelled {}\n", incident->id, label->get_name());
+      const auto is_learnt = set_label(incident->id, label->get_name());
+      if (!is_learnt) return report(is_learnt.error());
+      fmt::print("{} labelled {}{}\n", incident->id, label->get_name(),
+                 *is_learnt ? "" : "; its job is over or not watched: nothing is learnt from it");
     }
     return kExitOk;
   }
@@ -120,14 +122,16 @@ class Incidents final : public Command {
                  "`kansoku incidents list` shows them"};
   }
 
-  Result<void> set_label(const std::string& id, const std::string& label) const {
+  /// True if the job learns from it.
+  Result<bool> set_label(const std::string& id, const std::string& label) const {
     const auto answer =
         ask_agent(state_, Json::object().set("do", "label").set("id", id).set("label", label));
-    if (answer) return {};
+    if (answer) return answer->at("learnt").as_bool();
     if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
       return answer.error();
     TRY(auto log, store::IncidentLog::open(state_ + "/incidents.jsonl", {}));
-    return log.label(id, label);
+    TRY_VOID(log.label(id, label));
+    return false;
   }
 
   int run_list() {

@@ -17,14 +17,28 @@ constexpr std::size_t kCredentialsBytesMax = 4096;
 }  // namespace
 
 void NatsArguments::declare(CLI::App& app) {
+  url_ = "nats://127.0.0.1:4222";
   app.add_option("--nats", url_,
                  "NATS server: nats://HOST:PORT or tls://HOST:PORT, several with commas between; "
                  "user:password@ or token@ may stand before the host")
       ->envname("KANSOKU_NATS")
       ->capture_default_str();
+  declare_rights(app, "--nats");
+}
+
+void NatsArguments::declare_collector(CLI::App& app) {
+  app.add_option("--collector", url_,
+                 "send summaries to `kansoku collect` through this NATS server, e.g.\n"
+                 "nats://host:4222 or tls://host:4222; several with commas between")
+      ->envname("KANSOKU_COLLECTOR");
+  declare_rights(app, "--collector");
+}
+
+void NatsArguments::declare_rights(CLI::App& app, std::string_view url_option) {
   app.add_option("--nats-credentials", credentials_file_,
-                 "file with `user:password` or a token in its first line: what stands in --nats "
-                 "everybody on this host can read");
+                 fmt::format("file with `user:password` or a token in its first line: what stands "
+                             "in {} everybody on this host can read",
+                             url_option));
   app.add_option("--nats-ca", ca_file_, "certificates to trust (PEM); switches TLS on");
   app.add_option("--nats-cert", certificate_file_, "certificate of this client (PEM)");
   app.add_option("--nats-key", key_file_, "its key (PEM)");

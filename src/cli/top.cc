@@ -24,7 +24,7 @@ struct ColumnSpec {
   const char* title;
   const char* feature;
 };
-// The width of a terminal holds so many; the rest is in --json and in the metrics.
+// The width of a terminal holds so many; the rest is in the metrics.
 constexpr std::array<ColumnSpec, 10> kColumns{{{"STEP", "step_mean"},
                                                {"FORWARD", "forward_mean"},
                                                {"BACKWARD", "backward_mean"},
@@ -88,12 +88,14 @@ std::string screen(const Json& status) {
         out += fmt::format(" {:>9}", cell(row.at("features"), column.feature));
       out += '\n';
     }
-    const Json incident = job.at("incident");
-    if (incident.is_object())
+    const Json incidents = job.at("incidents");
+    for (std::size_t n = 0; n < incidents.size(); ++n) {
+      const Json incident = incidents.at(n);
       out += fmt::format(
           "  ! {} since {} UTC: {}\n", incident.at("kind").as_string(),
           wall_text(parse_int<std::int64_t>(incident.at("begin_ns").as_string()).value_or(0)),
           incident.at("summary").as_string());
+    }
   }
   if (jobs.size() == 0) out += "\nno AI process runs here\n";
   return out;

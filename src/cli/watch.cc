@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/agent.h"
 #include "cli/commands.h"
+#include "cli/nats_options.h"
 #include "cli/watch_client.h"
 #include "cli/wiring.h"
 #include "common/parse.h"
@@ -52,18 +54,19 @@ class Watch final : public Command {
         "also append incidents here, one JSON line each time one begins, changes or ends");
     app.add_option("--listen", options_.outputs.listen,
                    "serve metrics here, e.g. 127.0.0.1:9464 (Prometheus and OpenMetrics)");
-    app.add_option("--otlp", options_.outputs.otlp, "send metrics to this OTLP/HTTP collector");
-    app.add_option("--webhook", options_.outputs.webhook, "post incidents to this address");
-    app.add_option("--collector", options_.outputs.collector,
-                   "send summaries through this NATS server, e.g. nats://host:4222");
+    app.add_option("--otlp", options_.outputs.otlp, "send metrics to this OTLP/HTTP collector")
+        ->envname("KANSOKU_OTLP");
+    app.add_option("--webhook", options_.outputs.webhook,
+                   "post incidents to this address; one that is a secret goes into the environment")
+        ->envname("KANSOKU_WEBHOOK");
+    collector_.declare_collector(app);
     app.add_flag("!--no-history", options_.outputs.keeps_history, "keep no history of features");
     app.add_option("--history-age", history_age_, "delete history older than this")
         ->capture_default_str();
     app.add_option("--history-size", history_size_, "delete the oldest history above this")
         ->capture_default_str();
     app.add_flag("--keep-sys-admin", keeps_sys_admin_,
-                 "do not give up CAP_SYS_ADMIN: cheaper TCP figures of other network namespaces,\n"
-                 "libraries that were replaced under a running process, old kernels");
+                 "do not give up CAP_SYS_ADMIN: cheaper TCP figures of other network namespaces");
     app.add_flag("--status", status_, "say how the agent of that state folder is doing, and end");
     app.add_option("--control", control_,
                    "tell it: pause takes all probes off, resume puts them back")
@@ -113,8 +116,9 @@ class Watch final : public Command {
       if (!quiet_)
         say(stderr, fmt::format("kansoku: without {}: {}", missing.name, missing.purpose));
     }
-    std::vector<Capability> kept{Capability::kBpf, Capability::kPerfmon, Capability::kSysPtrace,
-                                 Capability::kDacReadSearch, Capability::kNetAdmin};
+    std::vector<Capability> kept{Capability::kBpf,       Capability::kPerfmon,
+                                 Capability::kSysPtrace, Capability::kDacReadSearch,
+                                 Capability::kNetAdmin,  Capability::kCheckpointRestore};
     if (keeps_sys_admin_) kept.push_back(Capability::kSysAdmin);
     return sys::keep_only(kept);
   }
@@ -142,6 +146,15 @@ class Watch final : public Command {
     if (off > 0 || every > 1)
       fmt::print("lowered  {} probes are off, connections are looked at every {} windows\n", off,
                  every);
+    const Json deliveries = status.at("deliveries");
+    for (std::size_t i = 0; i < deliveries.size(); ++i) {
+      const Json one = deliveries.at(i);
+      const std::string problem = one.at("problem").as_string();
+      fmt::print("sending  {}: {} messages sent, {} wait, {} failed, {} dropped{}{}\n",
+                 one.at("target").as_string(), one.at("sent").as_int(), one.at("queued").as_int(),
+                 one.at("failed").as_int(), one.at("dropped").as_int(), problem.empty() ? "" : "; ",
+                 printable(problem));
+    }
     const Json jobs = status.at("jobs");
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const Json job = jobs.at(i);
@@ -153,7 +166,7 @@ class Watch final : public Command {
           job.at("learned").as_double() * 100, job.at("flagged").as_int(),
           job.at("windows").as_int(), alarms.at("expected").as_double(),
           alarms.at("low").as_double(), alarms.at("high").as_double(),
-          job.at("incident").is_object() ? ", an incident is open" : "");
+          job.at("incidents").size() > 0 ? ", an incident is open" : "");
     }
     if (const auto count = status.at("jobs_over_limit").as_int(); count > 0)
       fmt::print("problem  {} windows of jobs were not judged: too many jobs at once\n", count);
@@ -168,6 +181,24 @@ class Watch final : public Command {
         json_ ? incident.to_json().dump()
               : fmt::format("{} {} {} {}: {}", incident.id, incident.end_ns == 0 ? "open" : "over",
                             incident.job, incident.kind, incident.summary));
+  }
+
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  /// "Authorization=Bearer x,Other=y" of the environment, as OpenTelemetry has it.
+  static Result<Headers> headers_of(const char* variable) {
+    Headers out;
+    const char* const text = std::getenv(variable);
+    std::string_view rest = text == nullptr ? "" : text;
+    while (!rest.empty()) {
+      const auto comma = rest.find(',');
+      const std::string_view one = rest.substr(0, comma);
+      const auto equal = one.find('=');
+      if (equal == 0 || equal == one.npos)
+        return Error{Code::kUnsupported, fmt::format("read {}: not NAME=VALUE,...", variable)};
+      out.emplace_back(one.substr(0, equal), one.substr(equal + 1));
+      rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    return out;
   }
 
   Result<void> read_options() {
@@ -202,9 +233,16 @@ class Watch final : public Command {
     options_.outputs.history_bytes = *size;
     TRY(const auto known, capture::load_packs(pack_folders()));
     TRY(options_.packs, capture::select_packs(known, probes_));
-    // Without a GPU the software device's figures serve, where a program uses it.
-    if (const auto folder = softgpu_folder())
+    // Without a GPU the software device's figures serve, where a program uses it. Where the
+    // kernel has a driver, calls are the driver's, whether or not its library is found here.
+    const auto folder = softgpu_folder();
+    if (folder && ::access("/proc/driver/nvidia/version", F_OK) != 0)
       options_.device_libraries.push_back(*folder + "/libnvidia-ml.so.1");
+    TRY(options_.outputs.otlp_headers, headers_of("OTEL_EXPORTER_OTLP_HEADERS"));
+    TRY(options_.outputs.webhook_headers, headers_of("KANSOKU_WEBHOOK_HEADERS"));
+    if (collector_.is_asked_for()) {
+      TRY(options_.outputs.collector, collector_.options());
+    }
     if (options_.host.empty()) options_.host = sys::host_name();
     options_.version = version_text();
     if (!pids_.empty() || !job_.empty()) options_.wants = wanted();
@@ -238,6 +276,7 @@ class Watch final : public Command {
   }
 
   agent::AgentOptions options_;
+  NatsArguments collector_;
   std::string duration_, window_{"1s"}, learn_{"5m"}, budget_{"1%"}, probes_{"watch"}, job_,
       history_age_{"720h"}, history_size_{"512M"};
   std::vector<std::int32_t> pids_;

@@ -27,8 +27,14 @@ std::optional<double> parse_with_unit(std::string_view text, const std::array<Un
   return std::nullopt;
 }
 
-constexpr std::array<Unit, 7> kTimeUnits{
-    {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}}};
+constexpr std::array<Unit, 8> kTimeUnits{{{"", 1e9},
+                                          {"s", 1e9},
+                                          {"ms", 1e6},
+                                          {"us", 1e3},
+                                          {"ns", 1},
+                                          {"m", 60e9},
+                                          {"h", 3600e9},
+                                          {"d", 86400e9}}};
 constexpr std::array<Unit, 14> kSizeUnits{{{"", 1},
                                            {"B", 1},
                                            {"k", 1024.0},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 #include "export/metrics.h"
 
@@ -17,7 +18,7 @@ inline constexpr MetricDef kThreshold{"kansoku_anomaly_threshold", "", MetricTyp
 inline constexpr MetricDef kIncidentOpen{"kansoku_incident_open", "", MetricType::kGauge,
                                          "Incidents that are open now, by kind."};
 inline constexpr MetricDef kIncidents{"kansoku_incidents", "", MetricType::kCounter,
-                                      "Incidents since the agent started, by kind."};
+                                      "Incidents of the jobs that run, by kind."};
 inline constexpr MetricDef kAgentCpu{"kansoku_agent_cpu_seconds", "seconds", MetricType::kCounter,
                                      "Processor time of the agent."};
 inline constexpr MetricDef kAgentResident{"kansoku_agent_resident_bytes", "bytes",
@@ -33,9 +34,21 @@ inline constexpr MetricDef kLoweredProbes{"kansoku_agent_lowered_probes", "", Me
 inline constexpr MetricDef kLookEvery{"kansoku_agent_look_every_windows", "", MetricType::kGauge,
                                       "Windows between two looks at connections; 1 is normal."};
 
-inline constexpr std::array<MetricDef, 11> kAll{
-    kScore,     kThreshold,   kIncidentOpen, kIncidents,     kAgentCpu, kAgentResident,
-    kProbeHits, kLostRecords, kProcesses,    kLoweredProbes, kLookEvery};
+struct Labelled {
+  MetricDef def;
+  std::array<std::string_view, 2> labels;  // their names; "" = none
+};
+inline constexpr std::array<Labelled, 11> kAll{{{kScore, {"job", "rank"}},
+                                                {kThreshold, {"job"}},
+                                                {kIncidentOpen, {"job", "kind"}},
+                                                {kIncidents, {"job", "kind"}},
+                                                {kAgentCpu, {}},
+                                                {kAgentResident, {}},
+                                                {kProbeHits, {}},
+                                                {kLostRecords, {}},
+                                                {kProcesses, {}},
+                                                {kLoweredProbes, {}},
+                                                {kLookEvery, {}}}};
 }  // namespace watch_metrics
 
 }  // namespace kansoku::exporter

@@ -8,7 +8,8 @@
 namespace kansoku::exporter {
 
 std::string webhook_body(IncidentEvent event, const trace::IncidentRecord& incident) {
-  static constexpr std::array<std::string_view, 3> kEvents{"opened", "changed", "closed"};
+  static constexpr std::array<std::string_view, 4> kEvents{"opened", "changed", "closed",
+                                                           "reopened"};
   const std::string_view name = kEvents.at(static_cast<std::size_t>(event));
   return Json::object()
       .set("schema", "kansoku.webhook/1")

@@ -10,7 +10,8 @@
 
 namespace kansoku::exporter {
 
-enum class IncidentEvent : std::uint8_t { kOpened, kChanged, kClosed };
+/// kReopened: it is back so soon after it was closed that it is the same incident.
+enum class IncidentEvent : std::uint8_t { kOpened, kChanged, kClosed, kReopened };
 
 /// {"schema": "kansoku.webhook/1", "event": "opened", "text": one sentence, "incident": the
 /// record}. `text` is what chat programs show.
@@ -23,7 +24,7 @@ class Webhook {
   void send(IncidentEvent event, const trace::IncidentRecord& incident) {
     poster_->post("application/json", webhook_body(event, incident));
   }
-  [[nodiscard]] HttpPoster& poster() { return *poster_; }
+  [[nodiscard]] HttpPoster& poster() const { return *poster_; }
 
  private:
   explicit Webhook(std::unique_ptr<HttpPoster> poster) : poster_(std::move(poster)) {}

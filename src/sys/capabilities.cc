@@ -23,10 +23,9 @@ constexpr std::array<CapabilityInfo, 7> kKnown{{
     {Capability::kDacReadSearch, "CAP_DAC_READ_SEARCH",
      "programs and libraries that only their owner may read"},
     {Capability::kNetAdmin, "CAP_NET_ADMIN", "figures of TCP connections of other users"},
-    {Capability::kSysResource, "CAP_SYS_RESOURCE",
-     "more locked memory and open files than the limits of this service allow"},
-    {Capability::kSysAdmin, "CAP_SYS_ADMIN",
-     "network namespaces of containers, and kernels before 5.8 that have no CAP_BPF"},
+    {Capability::kCheckpointRestore, "CAP_CHECKPOINT_RESTORE",
+     "libraries that were replaced under a running process"},
+    {Capability::kSysAdmin, "CAP_SYS_ADMIN", "network namespaces of containers"},
 }};
 
 constexpr std::uint64_t bit(Capability capability) {
@@ -96,7 +95,8 @@ Result<std::uint64_t> effective_capabilities() {
 }
 
 bool has_capability(std::uint64_t set, Capability capability) {
-  const bool is_included = capability == Capability::kBpf || capability == Capability::kPerfmon;
+  const bool is_included = capability == Capability::kBpf || capability == Capability::kPerfmon ||
+                           capability == Capability::kCheckpointRestore;
   return (set & bit(capability)) != 0 || (is_included && (set & bit(Capability::kSysAdmin)) != 0);
 }
 

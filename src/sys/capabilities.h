@@ -16,9 +16,9 @@ enum class Capability : std::uint8_t {
   kNetAdmin = 12,
   kSysPtrace = 19,
   kSysAdmin = 21,
-  kSysResource = 24,
   kPerfmon = 38,
   kBpf = 39,
+  kCheckpointRestore = 40,
 };
 
 /// What is known of a capability that Kansoku makes use of.
@@ -32,8 +32,8 @@ struct CapabilityInfo {
 
 /// Those of known_capabilities() that this thread has in effect: a bit each, by number.
 [[nodiscard]] Result<std::uint64_t> effective_capabilities();
-/// `set`: of effective_capabilities(). CAP_SYS_ADMIN counts for CAP_BPF and CAP_PERFMON, which it
-/// includes.
+/// `set`: of effective_capabilities(). CAP_SYS_ADMIN counts for CAP_BPF, CAP_PERFMON and
+/// CAP_CHECKPOINT_RESTORE, which it includes.
 [[nodiscard]] bool has_capability(std::uint64_t set, Capability capability);
 /// Those that are missing in `set`, with what they are for; CAP_SYS_ADMIN is never among them,
 /// since nothing needs it where the others are there.

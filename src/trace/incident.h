@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,14 @@
 #include "common/result.h"
 
 namespace kansoku::trace {
+
+inline constexpr std::array<std::string_view, 7> kIncidentKinds{"latency_spike",
+                                                                "hardware_fault",
+                                                                "communication_inefficiency",
+                                                                "resource_contention",
+                                                                "input_starvation",
+                                                                "memory_growth",
+                                                                "unknown"};
 
 /// One feature that makes an incident one. Values in the feature's unit.
 struct Evidence {
@@ -26,9 +35,8 @@ struct IncidentRecord {
   std::string id;  // 16 hex digits, the same whoever computes them: host, job, begin and kind
   std::string host, job;
   std::int64_t begin_ns{0};
-  std::int64_t end_ns{0};  // 0: still open
-  std::string kind;        // "latency_spike", "hardware_fault", "communication_inefficiency",
-                     // "resource_contention", "input_starvation", "memory_growth" or "unknown"
+  std::int64_t end_ns{0};           // 0: still open
+  std::string kind;                 // one of kIncidentKinds
   std::vector<std::int32_t> ranks;  // those that stand out; empty: no single rank, or a job of one
   std::vector<std::int32_t> pids;   // of these ranks
   std::vector<std::string> tests;   // which fired: "job", "rank", "event", "growth"

@@ -13,6 +13,7 @@ Exit status 77, with the reason, where the consumer is not installed.
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import socket
 import ssl
@@ -96,7 +97,7 @@ class Prometheus:
 
 def prometheus(exporter):
     tool = shutil.which("prometheus") or skip("prometheus not found (apt-get install prometheus)")
-    wanted = {line.split(b"{")[0].decode() for line in output(exporter, "openmetrics").splitlines() if line[:1] != b"#"}
+    wanted = {re.split(rb"[{ ]", line)[0].decode() for line in output(exporter, "openmetrics").splitlines() if line[:1] != b"#"}
     wanted.add("kansoku_export_dropped_series_total")  # what is published on a board has it
     with tempfile.TemporaryDirectory() as folder, \
             subprocess.Popen([exporter, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as served:

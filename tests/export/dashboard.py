@@ -13,12 +13,14 @@ import sys
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "share" / "dashboards"
 NAME = re.compile(r"\bkansoku_[a-zA-Z0-9_]+")
 LABELS = re.compile(r"([a-zA-Z_]\w*)\s*(?:=~|!~|!=|=)")
-EXPORTED_LABELS = {"job", "rank", "kind", "target", "outcome"}
+SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
 
 
 def exported(exporter):
+    """Names of metrics with the names of their labels."""
     text = subprocess.run([exporter, "text"], check=True, capture_output=True, text=True).stdout
-    return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if line and not line.startswith("#")}
+    samples = [SAMPLE.match(line) for line in text.splitlines() if line and not line.startswith("#")]
+    return {sample[1]: set(re.findall(r'(\w+)="', sample[2] or "")) for sample in samples}
 
 
 def targets(panels):
@@ -49,9 +51,9 @@ def problems(dashboard, names):
         if not found:
             out.append(f"{title}: {expression}: names no metric")
         out.extend(f"{title}: {name} is not exported" for name in found if name not in names)
-        for labels in re.findall(r"\{([^}]*)\}", expression):
-            wrong = set(LABELS.findall(labels)) - EXPORTED_LABELS
-            out.extend(f"{title}: no metric has the label {label}" for label in sorted(wrong))
+        for name, labels in re.findall(r"(\w+)\{([^}]*)\}", expression):
+            wrong = set(LABELS.findall(labels)) - names.get(name, set())
+            out.extend(f"{title}: {name} has no label {label}" for label in sorted(wrong))
     return out
 
 
@@ -70,8 +72,11 @@ def main():
         # The check itself can fail: without any one of its metrics the dashboard is refused.
         used = {name for _, expression in expressions(dashboard) for name in NAME.findall(expression)}
         for name in used:
-            if not problems(dashboard, names - {name}):
+            if not problems(dashboard, {key: labels for key, labels in names.items() if key != name}):
                 sys.exit(f"{path.name}: nobody would notice that {name} is gone")
+        for name in {name for _, expression in expressions(dashboard) for name in re.findall(r"(\w+)\{", expression)}:
+            if not problems(dashboard, names | {name: set()}):
+                sys.exit(f"{path.name}: nobody would notice that {name} has no labels")
     print(f"{len(paths)} dashboards, {count} expressions, {len(names)} exported names")
 
 

@@ -37,8 +37,13 @@ MetricSet everything() {
     for (const char* rank : {"0", "1"})
       set.add(def, {{"job", kJob}, {"rank", rank}}, value += 0.25);
   }
-  for (const MetricDef& def : watch_metrics::kAll)
-    set.add(def, {{"job", kJob}, {"kind", "latency_spike"}}, value += 0.25);
+  for (const auto& [def, names] : watch_metrics::kAll) {
+    Labels labels;
+    for (const std::string_view name : names) {
+      if (!name.empty()) labels.emplace_back(std::string(name), name == "job" ? kJob : "0");
+    }
+    set.add(def, std::move(labels), value += 0.25);
+  }
   set.add(kExample, {{"job", kJob}}, {.bounds = {0.1, 1}, .counts = {1, 2, 3}, .sum = 7.5});
   add_post_metrics(set, "webhook", {});
   return set;

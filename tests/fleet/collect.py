@@ -5,8 +5,10 @@
 A thousand hosts, a server that is killed and started again in mid-stream, refused credentials, nobody there. Exit status 77: no
 nats-server on this machine.
 """
+import ctypes
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -150,6 +152,38 @@ class Collect(unittest.TestCase):
         report = collector.wait_for(lambda report: report["messages"] == 13)
         self.assertEqual([host["messages"] for host in report["hosts"]], [6, 1, 6])
         self.assertEqual([host["state"] for host in report["hosts"]], ["up", "up", "up"])  # heard just now
+
+    def test_what_agents_tell(self):
+        """Two agents: one job with a rank on each host, and one on each that happens to have the same name."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        # Processes are found by the names of the files that they map.
+        library = pathlib.Path(folder.name) / "libtorch_cpu.so"
+        ctypes.CDLL("libm.so.6")
+        maths = next(line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line)
+        shutil.copy(maths, library)
+        program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(300)"
+
+        def rank(address, number):
+            environment = dict(os.environ, MASTER_ADDR=address, MASTER_PORT="29500", RANK=str(number), WORLD_SIZE="2")
+            process = subprocess.Popen(["/usr/bin/python3", "-c", program], env=environment, stdout=subprocess.PIPE)
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            process.stdout.readline()
+            return str(process.pid)
+
+        ranks = [[rank("127.0.0.1", 0), rank("10.9.8.7", number)] for number in (0, 1)]
+        collector = self.collector()
+        agents = [subprocess.Popen([KANSOKU, "watch", "-q", "--no-history", "--state", f"{folder.name}/{host}", "--host", host, "--for", "6s",
+                                    "--collector", self.server.url(), "--pid", *pids], stdout=subprocess.DEVNULL)
+                  for host, pids in zip(("one", "two"), ranks)]
+        for agent in agents:
+            self.assertEqual(agent.wait(PATIENCE_S), 0)
+        report = collector.wait_for(lambda report: report["messages"] >= 2)
+        self.assertEqual(report["host_count"], 2)
+        jobs = {job["key"]: (job["hosts"], job["ranks"]) for job in report["jobs"]}
+        self.assertEqual(jobs, {"10.9.8.7:29500": (2, 2), "one/127.0.0.1:29500": (1, 1), "two/127.0.0.1:29500": (1, 1)})
 
     def test_text(self):
         process = subprocess.Popen([KANSOKU, "collect", "--nats", self.server.url(), "--every", "200ms", "--feature", "feature_0"],

@@ -8,7 +8,6 @@
 
 #include "common/rng.h"
 #include "detect/feature.h"
-#include "fleet/nats_bus.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
 
@@ -61,13 +60,11 @@ std::string boot_id() {
 }  // namespace
 
 Result<std::unique_ptr<FleetOutput>> FleetOutput::create(const std::string& host,
-                                                         const std::string& collector, BootTime now,
+                                                         fleet::NatsOptions collector, BootTime now,
                                                          std::int64_t wall_ns) {
-  fleet::NatsOptions connecting;
-  connecting.url = collector;
-  connecting.client_name = "kansoku-watch";
-  connecting.seed = hash_of(host);
-  TRY(auto bus, fleet::connect_nats(connecting, real_clock()));
+  collector.client_name = "kansoku-watch";
+  collector.seed = hash_of(host);
+  TRY(auto bus, fleet::connect_nats(collector, real_clock()));
   fleet::SummaryOptions options;
   options.host = host.empty() ? "unknown" : host;
   options.boot_id = boot_id();
@@ -77,10 +74,10 @@ Result<std::unique_ptr<FleetOutput>> FleetOutput::create(const std::string& host
     options.features.emplace_back(feature.name);
     options.axes.push_back(axis_of(feature));
   }
-  const std::string subject =
-      fmt::format("{}.{}", fleet::kSummarySubject, fleet::subject_word(options.host));
+  std::string name = options.host;
   TRY(auto writer, fleet::SummaryWriter::create(std::move(options), now));
-  return std::unique_ptr<FleetOutput>(new FleetOutput(std::move(bus), std::move(writer), subject));
+  return std::unique_ptr<FleetOutput>(
+      new FleetOutput(std::move(name), std::move(bus), std::move(writer)));
 }
 
 void FleetOutput::on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
@@ -95,8 +92,10 @@ void FleetOutput::on_window(std::int64_t wall_ns, BootTime now, const std::vecto
     job.seen_at = now;
     if (job.id.raw != fleet::kNoIndex && job.ranks == here->second) continue;
     job.ranks = here->second;
-    // The name of a job that has none of its own holds a pid, which means nothing elsewhere.
-    const auto id = writer_.set_job({status.name, status.command, status.world_size, job.ranks});
+    // Two hosts may each have a job of their own at 127.0.0.1:29500.
+    const std::string key =
+        status.is_local ? fmt::format("{}/{}", host_, status.name) : status.name;
+    const auto id = writer_.set_job({key, status.command, status.world_size, job.ranks});
     if (id) job.id = *id;
   }
   std::vector<double> values(feature_order().size());
@@ -127,7 +126,9 @@ void FleetOutput::on_incident(const trace::IncidentRecord& incident) {
 
 void FleetOutput::send(std::int64_t wall_ns, BootTime now) {
   const std::string message = writer_.take(now, wall_ns);
-  if (!message.empty()) static_cast<void>(bus_->publish(subject_, message));
+  if (!message.empty())
+    static_cast<void>(bus_->publish(
+        fmt::format("{}.{}", fleet::kSummarySubject, fleet::subject_word(host_)), message));
 }
 
 void FleetOutput::finish(std::int64_t wall_ns, BootTime now) {

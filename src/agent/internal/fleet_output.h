@@ -11,6 +11,7 @@
 #include "agent/job_table.h"
 #include "common/result.h"
 #include "fleet/bus.h"
+#include "fleet/nats_bus.h"
 #include "fleet/summary_writer.h"
 
 namespace kansoku::agent {
@@ -20,22 +21,23 @@ namespace kansoku::agent {
 class FleetOutput {
  public:
   [[nodiscard]] static Result<std::unique_ptr<FleetOutput>> create(const std::string& host,
-                                                                   const std::string& collector,
+                                                                   fleet::NatsOptions collector,
                                                                    BootTime now,
                                                                    std::int64_t wall_ns);
   void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
                  const std::vector<JobTable::JobStatus>& jobs);
   void on_incident(const trace::IncidentRecord& incident);
   void finish(std::int64_t wall_ns, BootTime now);
+  [[nodiscard]] fleet::BusStatus status() const { return bus_->status(); }
 
  private:
-  FleetOutput(std::unique_ptr<fleet::Bus> bus, fleet::SummaryWriter writer, std::string subject)
-      : bus_(std::move(bus)), writer_(std::move(writer)), subject_(std::move(subject)) {}
+  FleetOutput(std::string host, std::unique_ptr<fleet::Bus> bus, fleet::SummaryWriter writer)
+      : host_(std::move(host)), bus_(std::move(bus)), writer_(std::move(writer)) {}
   void send(std::int64_t wall_ns, BootTime now);
 
+  std::string host_;
   std::unique_ptr<fleet::Bus> bus_;
   fleet::SummaryWriter writer_;
-  std::string subject_;
   struct Job {
     fleet::SummaryWriter::JobId id;
     std::vector<std::int32_t> ranks;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/internal/incident_book.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kansoku::agent {
+namespace {
+
+using exporter::IncidentEvent;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+trace::IncidentRecord incident(const std::string& id, std::int64_t begin_ns,
+                               std::int64_t end_ns = 0) {
+  trace::IncidentRecord out;
+  out.id = id;
+  out.job = "job";
+  out.kind = "latency_spike";
+  out.begin_ns = begin_ns;
+  out.end_ns = end_ns;
+  return out;
+}
+
+TEST(IncidentBook, TellsWhatBecomesOfAnIncidentAndCountsItOnce) {
+  IncidentBook book;
+  EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kOpened);
+  EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kChanged);
+  EXPECT_EQ(book.open().size(), 1U);
+  EXPECT_EQ(book.note(incident("a", 1, 9)).event, IncidentEvent::kClosed);
+  EXPECT_TRUE(book.open().empty());
+  EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kReopened);
+  EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kChanged);
+  EXPECT_EQ(book.note(incident("a", 1, 12)).event, IncidentEvent::kClosed);
+  EXPECT_EQ(book.note(incident("b", 20)).event, IncidentEvent::kOpened);
+  EXPECT_EQ(book.opened("job", "latency_spike"), 2U);
+  EXPECT_EQ(book.opened("job", "unknown"), 0U);
+  EXPECT_EQ(book.opened("other", "latency_spike"), 0U);
+}
+
+TEST(IncidentBook, WhatIsToldForTheFirstTimeWhenItIsOverIsCountedToo) {
+  IncidentBook book;
+  EXPECT_EQ(book.note(incident("a", 1, 9)).event, IncidentEvent::kClosed);
+  EXPECT_EQ(book.opened("job", "latency_spike"), 1U);
+}
+
+TEST(IncidentBook, CountsOfJobsThatAreOverAreForgotten) {
+  IncidentBook book;
+  book.note(incident("a", 1, 9));
+  book.count_only({"job", "other"});
+  EXPECT_EQ(book.opened("job", "latency_spike"), 1U);
+  book.count_only({"other"});
+  EXPECT_EQ(book.opened("job", "latency_spike"), 0U);
+}
+
+TEST(IncidentBook, WhatTheAgentBeforeToldIsGoneOnWithUnderItsId) {
+  IncidentBook book;
+  book.inherit({incident("open", 1), incident("over", 1, 5 * kSecond)});
+  const auto first = book.note(incident("x", 8 * kSecond));
+  EXPECT_EQ(first.incident.id, "open");
+  EXPECT_EQ(first.event, IncidentEvent::kChanged);
+  const auto second = book.note(incident("y", 9 * kSecond));
+  EXPECT_EQ(second.incident.id, "over");
+  EXPECT_EQ(second.event, IncidentEvent::kReopened);
+  EXPECT_EQ(book.detector_id("over"), "y");
+  EXPECT_EQ(book.opened("job", "latency_spike"), 0U) << "nothing began under this agent";
+  EXPECT_EQ(book.note(incident("z", 9 * kSecond)).incident.id, "z");
+}
+
+TEST(IncidentBook, OnlyWhatIsOpenAndNobodyContinuedIsUnclaimed) {
+  IncidentBook book;
+  book.inherit({incident("a", 1), incident("b", 2), incident("c", 1, 3)});
+  EXPECT_EQ(book.note(incident("x", 4)).incident.id, "b");
+  const auto left = book.take_unclaimed();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].id, "a");
+  EXPECT_FALSE(book.has_inherited());
+  EXPECT_EQ(book.note(incident("y", 5)).incident.id, "y");
+}
+
+TEST(IncidentBook, RemembersNoMoreThanTheLatestThatAreOver) {
+  IncidentBook book;
+  for (int i = 0; i < 300; ++i) {
+    book.note(incident(std::to_string(i), i));
+    book.note(incident(std::to_string(i), i, i + 1));
+  }
+  EXPECT_EQ(book.note(incident("299", 299)).event, IncidentEvent::kReopened);
+  EXPECT_EQ(book.note(incident("0", 0)).event, IncidentEvent::kOpened);
+}
+
+}  // namespace
+}  // namespace kansoku::agent

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "detect/feature.h"
+
+namespace kansoku::agent {
+namespace {
+
+using std::chrono::seconds;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+class JobTableTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "kansoku-job-table-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    process_.process.pid = 7;
+    process_.process.cmdline = "python3 train.py";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  JobTableOptions options() {
+    JobTableOptions out;
+    out.host = "h";
+    out.models_folder = folder_;
+    out.learn_time = seconds{200};
+    out.log = [this](const std::string& line) { log_.push_back(line); };
+    return out;
+  }
+  /// So many seconds of a job of one process, steady but for a little noise.
+  void go(JobTable& table, int count, std::int32_t rank) {
+    for (int i = 0; i < count; ++i, ++second_) {
+      FeatureRow row;
+      row.job = "job";
+      row.is_local_job = true;
+      row.process = &process_;
+      row.window = {rank, 7, std::vector<double>(detect::known_features().size(), kNan)};
+      const auto set = [&](std::string_view feature, double value) {
+        row.window.values.at(static_cast<std::size_t>(detect::feature_index(feature))) = value;
+      };
+      const auto t = static_cast<double>(second_);
+      set("step_mean", 0.2 + 0.002 * std::sin(1.7 * t));
+      set("cpu_cores", 1.1 + 0.02 * std::sin(2.9 * t));
+      set("collective_mean", 0.004 + 0.0002 * std::sin(0.7 * t));
+      static_cast<void>(table.on_rows(second_ * kSecond, boot_time(second_ * kSecond), {row}));
+    }
+  }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(folder_), {}));
+  }
+
+  static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  capture::ProcessWindow process_;
+  std::string folder_;
+  std::vector<std::string> log_;
+  std::int64_t second_{1};
+};
+
+TEST_F(JobTableTest, WhatIsLearntIsKeptAndTheNextRunIsWatchedWithIt) {
+  {
+    JobTable table(options());
+    go(table, 210, 0);
+    ASSERT_EQ(table.status().size(), 1U);
+    EXPECT_EQ(table.status()[0].detector.state, detect::Detector::State::kWatching);
+    EXPECT_TRUE(table.status()[0].is_local);
+  }
+  EXPECT_EQ(files(), 1U);
+  JobTable again(options());
+  go(again, 1, 0);
+  EXPECT_EQ(again.status()[0].detector.state, detect::Detector::State::kWatching);
+}
+
+TEST_F(JobTableTest, AModelThatCannotBeWrittenIsTriedAgainLaterNotEverySecond) {
+  std::filesystem::remove_all(folder_);
+  std::ofstream(folder_).close();  // no folder: nothing can be written below it
+  JobTable table(options());
+  go(table, 300, 0);
+  EXPECT_EQ(table.counters().failed_writes, 1U);
+  go(table, 600, 0);
+  EXPECT_EQ(table.counters().failed_writes, 2U);
+}
+
+TEST_F(JobTableTest, AProcessThatIsNoRankIsAJobOnceItHasLivedForSomeTime) {
+  JobTable table(options());
+  go(table, 10, -1);
+  EXPECT_TRUE(table.status().empty());
+  go(table, 1, -1);
+  EXPECT_EQ(table.status().size(), 1U);
+  JobTable other(options());
+  go(other, 1, 0);
+  EXPECT_EQ(other.status().size(), 1U) << "a rank is one at once";
+}
+
+TEST_F(JobTableTest, TheOldestModelsGo) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (std::size_t i = 0; i < JobTable::kModelsMax + 3; ++i) {
+    const std::string path = folder_ + "/" + std::to_string(i) + ".model";
+    std::ofstream(path).close();
+    std::filesystem::last_write_time(path, now - seconds{i});
+  }
+  std::ofstream(folder_ + "/other").close();
+  const JobTable table(options());
+  EXPECT_EQ(files(), JobTable::kModelsMax + 1);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/0.model"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/1002.model"));
+  ASSERT_EQ(log_.size(), 1U);
+}
+
+}  // namespace
+}  // namespace kansoku::agent
