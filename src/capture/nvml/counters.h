@@ -32,7 +32,8 @@ struct DeviceInfo {
   std::string name;
 };
 
-/// What one process does on a device. `pid` is that of the host, also for processes in containers.
+/// What one process does on a device. `pid` is that of the host, or of the namespace of who asks,
+/// as the driver has it.
 struct ProcessFigures {
   std::uint32_t pid{0};
   std::optional<std::uint64_t> memory_bytes;

@@ -98,7 +98,7 @@ TEST_F(Counters, GivesEveryFigure) {
   ASSERT_EQ(processes.size(), 2U);
   EXPECT_EQ(processes[0].pid, 199U);  // ascending
   EXPECT_EQ(processes[0].memory_bytes, std::nullopt);
-  EXPECT_EQ(processes[0].utilization, 0.0);  // not listed among those that used the device
+  EXPECT_EQ(processes[0].utilization, std::nullopt);  // no sample yet, and it is not alone
   EXPECT_EQ(processes[1].pid, 200U);
   EXPECT_EQ(processes[1].memory_bytes, 4096U);
   EXPECT_EQ(processes[1].utilization, 0.4);  // the latest of two
@@ -109,23 +109,49 @@ TEST_F(Counters, GivesEveryFigure) {
 
 TEST_F(Counters, RatesNeedTwoReadingsAndCountersThatGoOn) {
   const auto counters = open();
+  constexpr double kKib = 1024;
   set(fake_->counter, 1000);
-  EXPECT_EQ(counters->sample(at(0))[0].figures.pcie_sent_per_s, std::nullopt);
+  EXPECT_EQ(counters->sample(at(0))[0].figures.nvlink_sent_per_s, std::nullopt);
   set(fake_->counter, 3000);
   auto figures = counters->sample(at(2))[0].figures;
-  EXPECT_EQ(figures.pcie_sent_per_s, 1000.0);
-  EXPECT_EQ(figures.pcie_received_per_s, 1000.0);
-  EXPECT_EQ(figures.nvlink_sent_per_s, 1024'000.0);
+  EXPECT_EQ(figures.nvlink_sent_per_s, 1000 * kKib);
+  EXPECT_EQ(figures.nvlink_received_per_s, 1000 * kKib);
+  EXPECT_EQ(figures.pcie_sent_per_s, std::nullopt) << "it has no counters of PCIe";
   set(fake_->counter, 500);  // reset, or wrapped
   figures = counters->sample(at(3))[0].figures;
-  EXPECT_EQ(figures.pcie_sent_per_s, std::nullopt);
   EXPECT_EQ(figures.nvlink_received_per_s, std::nullopt);
   set(fake_->counter, 700);
-  EXPECT_EQ(counters->sample(at(4))[0].figures.pcie_sent_per_s, 200.0);
+  EXPECT_EQ(counters->sample(at(4))[0].figures.nvlink_sent_per_s, 200 * kKib);
   set(fake_->is_counter_narrow, 1);
   set(fake_->counter, 0x1'0000'0001);  // 32 bits of it are 1
-  EXPECT_EQ(counters->sample(at(5))[0].figures.pcie_sent_per_s, std::nullopt);
-  EXPECT_EQ(counters->sample(at(5))[0].figures.pcie_sent_per_s, std::nullopt);  // no time between
+  EXPECT_EQ(counters->sample(at(5))[0].figures.nvlink_sent_per_s, std::nullopt);
+  EXPECT_EQ(counters->sample(at(5))[0].figures.nvlink_sent_per_s, std::nullopt);  // no time between
+}
+
+TEST_F(Counters, RatesOfPcieAreOfTwoLooksThatAreSoCloseThatAWrapIsOne) {
+  const auto counters = open();
+  set(fake_->is_counter_narrow, 1);
+  set(fake_->pcie_counter, 0xffff'fff0);
+  set(fake_->pcie_step, 1'000'000);
+  for (int i = 0; i < 3; ++i) {
+    const auto figures = counters->sample(at(i))[0].figures;
+    // Two devices look twice at the same counter; 20 ms lie between the looks at least.
+    ASSERT_TRUE(figures.pcie_sent_per_s && figures.pcie_received_per_s);
+    EXPECT_GT(*figures.pcie_sent_per_s, 0);
+    EXPECT_LE(*figures.pcie_sent_per_s, 2e6 / 0.02);
+    EXPECT_GT(*figures.pcie_received_per_s, 0);
+    EXPECT_LE(*figures.pcie_received_per_s, 2e6 / 0.02);
+  }
+  EXPECT_EQ(counters->stats().odd_values, 0U);
+}
+
+TEST_F(Counters, AProcessAmongOthersKeepsItsLastShareUntilItIsOld) {
+  const auto counters = open();
+  EXPECT_EQ(counters->sample(at(0))[0].figures.processes->back().utilization, 0.4);
+  set(fake_->is_use_missing, 1);
+  const auto figures = counters->sample(at(1))[0].figures;
+  EXPECT_EQ(figures.processes->back().utilization, 0.4) << "its sample is a moment old";
+  EXPECT_EQ(figures.processes->front().utilization, std::nullopt) << "it never had one";
 }
 
 /// The Nth call fails, for every N: nothing but what that call gives is missing.
@@ -166,7 +192,7 @@ TEST_F(Counters, EveryCallMayFail) {
 
 TEST_F(Counters, WhatIsNotSupportedIsNeitherZeroNorAFailure) {
   const auto counters = open();
-  set(fake_->fail_at, get(fake_->calls) + 2);  // the first of device 0, after the wait for events
+  set(fake_->fail_at, get(fake_->calls) + 3);  // the first of device 0, after the waits for events
   set(fake_->fail_status, 3);
   EXPECT_EQ(counters->sample(at(0))[0].figures.utilization, std::nullopt);
   EXPECT_EQ(counters->stats().failed_calls, 0U);
@@ -211,7 +237,7 @@ TEST_F(Counters, ALostDeviceKeepsItsLastFiguresAndIsTriedAgain) {
   samples = counters->sample(at(16));
   EXPECT_FALSE(samples[0].is_lost);
   EXPECT_EQ(samples[0].read_at, at(16));
-  EXPECT_EQ(samples[0].figures.pcie_sent_per_s, std::nullopt);
+  EXPECT_EQ(samples[0].figures.nvlink_sent_per_s, std::nullopt);
   EXPECT_EQ(samples[1].xid_count, 1U);
 }
 
@@ -314,8 +340,6 @@ TEST_F(Counters, GarbageIsLeftOut) {
   ASSERT_EQ(figures.processes->size(), 100U);
   EXPECT_EQ(figures.processes->back().utilization, std::nullopt);
   EXPECT_EQ(figures.processes->back().memory_utilization, 0.1);
-  set(fake_->is_use_missing, 1);  // although the device is busy: no sample yet
-  EXPECT_EQ(counters->sample(at(3))[0].figures.processes->back().utilization, std::nullopt);
 }
 
 TEST_F(Counters, OddNumbersOfDevices) {

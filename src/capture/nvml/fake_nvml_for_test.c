@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 static struct fake_nvml control = {.devices = 2, .process_count = -1, .use_percent = 40};
-static char handles[64], event_set;
+static char handles[64], event_sets[64];
+static void* device_of_set[64];
+static unsigned set_count;
 
 struct fake_nvml* fake_nvml_control(void) {
   return &control;
@@ -152,6 +154,11 @@ int nvmlDeviceGetFieldValues(void* device, int count, struct field* fields) {
     fields[i].status = 0;
     fields[i].type = get(&control.is_counter_narrow) ? 1 : 3;
     fields[i].value = is_moving ? (unsigned long long)get(&control.counter) : fields[i].field;
+    if (fields[i].field == 197)
+      fields[i].value = (unsigned long long)__atomic_fetch_add(
+          &control.pcie_counter, get(&control.pcie_step), __ATOMIC_SEQ_CST);
+    if (fields[i].field == 198) fields[i].value = (unsigned long long)get(&control.pcie_counter);
+    if (fields[i].field >= 197 && get(&control.pcie_counter) == 0) fields[i].status = 3;
     if (fields[i].type == 1) fields[i].value &= 0xffffffff;
     /* All links together: asked for by the scope. */
     if ((fields[i].field == 138 || fields[i].field == 139) && fields[i].scope != 0xffffffff)
@@ -165,7 +172,7 @@ struct process {
   unsigned long long used;
   unsigned gpu_instance, compute_instance;
 };
-int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
+int nvmlDeviceGetComputeRunningProcesses_v2(void* device, unsigned* count,
                                             struct process* processes) {
   ENTER(device);
   const long claimed = get(&control.process_count);
@@ -178,6 +185,18 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
   }
   return 0;
 }
+/* As of some drivers: the entries are longer than those of _v2. */
+struct long_process {
+  struct process begin;
+  unsigned long long protected_memory;
+};
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
+                                            struct long_process* processes) {
+  ENTER(device);
+  for (unsigned i = 0; i < *count; ++i)
+    processes[i] = (struct long_process){{1 + i, 1, 1, 1}, 1};
+  return 0;
+}
 struct use {
   unsigned pid;
   unsigned long long time_us;
@@ -186,19 +205,18 @@ struct use {
 int nvmlDeviceGetProcessUtilization(void* device, struct use* uses, unsigned* count,
                                     unsigned long long since_us) {
   ENTER(device);
-  (void)since_us;
   if (get(&control.is_use_missing)) return 6;
   if (*count < 2) return 7;
   *count = 2;
   const unsigned percent = (unsigned)get(&control.use_percent);
-  uses[0] = (struct use){200, 20, percent, 10, 0, 0};
-  uses[1] = (struct use){200, 10, 99, 99, 0, 0}; /* older */
+  uses[0] = (struct use){200, since_us + 20, percent, 10, 0, 0};
+  uses[1] = (struct use){200, since_us + 10, 99, 99, 0, 0}; /* older */
   return 0;
 }
 
 int nvmlEventSetCreate(void** set) {
   ENTER(0);
-  *set = &event_set;
+  *set = event_sets + __atomic_fetch_add(&set_count, 1, __ATOMIC_SEQ_CST) % 64;
   return 0;
 }
 int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
@@ -208,7 +226,10 @@ int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
 }
 int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void* set) {
   ENTER(device);
-  return types == 8 && set == &event_set ? 0 : 2;
+  const long index = (char*)set - event_sets;
+  if (types != 8 || index < 0 || index >= 64) return 2;
+  __atomic_store_n(&device_of_set[index], device, __ATOMIC_SEQ_CST);
+  return 0;
 }
 struct event {
   void* device;
@@ -217,8 +238,10 @@ struct event {
 };
 int nvmlEventSetWait_v2(void* set, struct event* event, unsigned timeout_ms) {
   ENTER(0);
-  (void)set;
   (void)timeout_ms;
+  const long index = (char*)set - event_sets;
+  if (index < 0 || index >= 64) return 2;
+  if (__atomic_load_n(&device_of_set[index], __ATOMIC_SEQ_CST) != handles + 1) return 10;
   const long xid = __atomic_exchange_n(&control.pending_xid, 0, __ATOMIC_SEQ_CST);
   if (xid == 0) return 10;
   *event = (struct event){handles + 1, 8, (unsigned long long)xid, ~0U, ~0U};

@@ -20,7 +20,9 @@ struct fake_nvml {
   long process_count;     /* what the list of processes claims; -1: the true two */
   long use_percent;       /* of the processes [40] */
   long is_use_missing;    /* no process has used the device */
-  long counter;           /* of PCIe, bytes, and of NVLink, KiB */
+  long counter;           /* of NVLink, KiB */
+  long pcie_counter;      /* bytes; each look moves it; 0: there is none */
+  long pcie_step;         /* by so much */
   long is_counter_narrow; /* of type unsigned int */
   long pending_xid;       /* given once, for device 1; 0: none */
   long is_text_unended;   /* names without their end */

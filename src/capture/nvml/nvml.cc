@@ -44,6 +44,8 @@ struct Item {
 struct Device : Item {
   explicit Device(DeviceReader made) : reader(std::move(made)) {}
   DeviceReader reader;  // belongs to the thread that made is_busy true
+  api::Handle event_set{
+      nullptr};  // one each: a device that is lost makes every wait for its set fail
   DeviceSample sample;
 };
 
@@ -64,33 +66,34 @@ struct State {
   std::optional<Result<void>> opened;
   std::vector<DeviceInfo> infos;
   std::vector<std::unique_ptr<Device>> devices;
-  Item events;
-  api::Handle event_set{nullptr};
+  Item events;  // of all devices
   DeviceCounterStats stats;
 };
 
 using Shared = std::shared_ptr<State>;
 using Lock = std::unique_lock<std::mutex>;
 
-void make_event_set(State& state, const std::vector<std::unique_ptr<Device>>& devices,
-                    DeviceCounterStats& stats) {
-  const api::Api& api = state.api;
+void make_event_sets(const api::Api& api, const std::vector<std::unique_ptr<Device>>& devices,
+                     DeviceCounterStats& stats) {
   if (api.event_set == nullptr || api.register_events == nullptr || api.wait == nullptr) return;
-  api::Handle set = nullptr;
-  if (api.event_set(&set) != api::kSuccess || set == nullptr) {
-    ++stats.failed_calls;
-    return;
-  }
   for (const auto& device : devices) {
+    api::Handle set = nullptr;
+    if (api.event_set(&set) != api::kSuccess || set == nullptr) {
+      ++stats.failed_calls;
+      continue;
+    }
     const api::Handle handle = device->reader.device();
     unsigned long long types = api::kEventXid;
     int status = api::kSuccess;
     if (api.event_types != nullptr) status = api.event_types(handle, &types);
-    if (status == api::kSuccess && (types & api::kEventXid) != 0)
-      status = api.register_events(handle, api::kEventXid, set);
-    if (status != api::kSuccess && status != api::kNotSupported) ++stats.failed_calls;
+    if (status == api::kSuccess && (types & api::kEventXid) == 0) status = api::kNotSupported;
+    if (status == api::kSuccess) status = api.register_events(handle, api::kEventXid, set);
+    // After a failure a set is not to be used.
+    if (status == api::kSuccess)
+      device->event_set = set;
+    else if (status != api::kNotSupported)
+      ++stats.failed_calls;
   }
-  state.event_set = set;  // before anybody else knows of it
 }
 
 /// Starts the library and finds the devices; without the lock, before there is anything to share.
@@ -121,7 +124,10 @@ Result<void> start(State& state, std::vector<std::unique_ptr<Device>>& devices,
     return Error{Code::kNotFound, fmt::format("NVML {}: no device", state.options.library),
                  "nvidia-smi should show none either; in a container devices have to be given"};
   }
-  make_event_set(state, devices, stats);
+  // Two devices a round take 80 ms where the driver measures PCIe itself.
+  for (const auto& device : devices)
+    device->reader.measure_pcie_in_turns((devices.size() + 1) / 2);
+  make_event_sets(state.api, devices, stats);
   return {};
 }
 
@@ -138,21 +144,18 @@ void lose(State& state, Item& item) {
 
 /// Reads XIDs until there are none. Gives the lock up meanwhile.
 void take_events(State& state, Lock& lock) {
-  for (int i = 0; i < kEventsMax; ++i) {
-    api::Event event{};
-    lock.unlock();
-    const int status = state.api.wait(state.event_set, &event, 0);
-    lock.lock();
-    if (!state.events.is_given_up) state.events.is_lost = false;
-    if (status == api::kWaitTimeout) return;
-    if (status != api::kSuccess) {
-      // A device that is lost makes every wait fail: the others' events come again after a pause.
-      if (status != api::kGpuIsLost) ++state.stats.failed_calls;
-      return;
-    }
-    if (event.type != api::kEventXid) continue;
-    for (const auto& device : state.devices) {
-      if (device->reader.device() != event.device) continue;
+  for (const auto& device : state.devices) {
+    for (int i = 0; i < kEventsMax && device->event_set != nullptr; ++i) {
+      api::Event event{};
+      lock.unlock();
+      const int status = state.api.wait(device->event_set, &event, 0);
+      lock.lock();
+      if (!state.events.is_given_up) state.events.is_lost = false;
+      if (status != api::kSuccess) {
+        if (status != api::kWaitTimeout && status != api::kGpuIsLost) ++state.stats.failed_calls;
+        break;
+      }
+      if (event.type != api::kEventXid) continue;
       ++device->sample.xid_count;
       device->sample.last_xid = event.data;
     }
@@ -181,6 +184,20 @@ void read_device(State& state, Device& device, Lock& lock) {
   device.sample.read_at = now;
 }
 
+/// The rates of PCIe, when some time has passed since the devices were read.
+void look_again(State& state, Device& device, Lock& lock) {
+  if (!device.reader.wants_second_look() || device.is_lost) return;
+  DeviceFigures figures;
+  lock.unlock();
+  device.reader.second_look(figures);
+  const DeviceCounterStats stats = device.reader.take_stats();
+  lock.lock();
+  add(state.stats, stats);
+  if (device.is_given_up) return;
+  device.sample.figures.pcie_sent_per_s = figures.pcie_sent_per_s;
+  device.sample.figures.pcie_received_per_s = figures.pcie_received_per_s;
+}
+
 /// Work on one item with the flags around it. False: this thread was given up meanwhile.
 template <class Work>
 bool work_on(State& state, Item& item, std::uint64_t generation, Work work) {
@@ -199,11 +216,22 @@ void serve(State& state, std::uint64_t generation, Lock& lock) {
     });
     if (state.is_over || state.generation != generation) return;
     const std::uint64_t round = state.asked;
-    if (state.event_set != nullptr &&
-        !work_on(state, state.events, generation, [&] { take_events(state, lock); }))
-      return;
+    if (!work_on(state, state.events, generation, [&] { take_events(state, lock); })) return;
+    const auto begin = std::chrono::steady_clock::now();
+    bool has_counters = false;
     for (const auto& device : state.devices) {
       if (!work_on(state, *device, generation, [&] { read_device(state, *device, lock); })) return;
+      has_counters = has_counters || (!device->is_busy && device->reader.wants_second_look());
+    }
+    if (has_counters) {
+      state.wake.wait_until(lock, begin + DeviceReader::kSecondLookAfter,
+                            [&] { return state.is_over || state.generation != generation; });
+      if (state.is_over || state.generation != generation) return;
+    }
+    for (const auto& device : state.devices) {
+      if (has_counters &&
+          !work_on(state, *device, generation, [&] { look_again(state, *device, lock); }))
+        return;
     }
     state.finished = round;
     state.done.notify_all();

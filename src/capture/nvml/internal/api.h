@@ -25,6 +25,8 @@ enum Status : int {
   kGpuIsLost = 15,
   kResetRequired = 16,
   kVersionMismatch = 18,
+  kArgumentVersionMismatch = 25,
+  kDeprecated = 26,
 };
 
 struct Utilization {
@@ -42,7 +44,9 @@ struct Process1 {
   unsigned pid;
   unsigned long long used_bytes;
 };
-struct Process2 {  // of the functions _v2 and _v3
+// Of the functions _v2 and _v3. Drivers from 535.43 to 535.86 have 32 bytes in _v3 (second-hand),
+// so _v2 comes first, and there is room for more than was asked for.
+struct Process2 {
   unsigned pid;
   unsigned long long used_bytes;
   unsigned gpu_instance, compute_instance;
@@ -85,7 +89,7 @@ enum Field : unsigned {
   kNvlinkRecoveries = 59,
   kNvlinkSent = 138,  // KiB of data; scope: the link or kAllLinks
   kNvlinkReceived = 139,
-  kPcieSent = 197,  // bytes; drivers from 550 on
+  kPcieSent = 197,  // bytes; drivers from 555 on
   kPcieReceived = 198,
 };
 
@@ -114,8 +118,8 @@ enum Field : unsigned {
   X(pcie_throughput, (Handle, int, unsigned*), "nvmlDeviceGetPcieThroughput")                    \
   X(pcie_replays, (Handle, unsigned*), "nvmlDeviceGetPcieReplayCounter")                         \
   X(fields, (Handle, int, FieldValue*), "nvmlDeviceGetFieldValues")                              \
-  X(processes2, (Handle, unsigned*, Process2*), "nvmlDeviceGetComputeRunningProcesses_v3",       \
-    "nvmlDeviceGetComputeRunningProcesses_v2")                                                   \
+  X(processes2, (Handle, unsigned*, Process2*), "nvmlDeviceGetComputeRunningProcesses_v2",       \
+    "nvmlDeviceGetComputeRunningProcesses_v3")                                                   \
   X(processes1, (Handle, unsigned*, Process1*), "nvmlDeviceGetComputeRunningProcesses")          \
   X(process_use, (Handle, ProcessUse*, unsigned*, unsigned long long),                           \
     "nvmlDeviceGetProcessUtilization")                                                           \

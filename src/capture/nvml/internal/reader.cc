@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kTextBytes = 96;
 constexpr unsigned kProcessesRoom = 64, kProcessesMax = 1024;
+constexpr unsigned kUseRoom = 128;  // drivers ask for 72 or 100 whatever there is (second-hand)
 constexpr std::uint64_t kAskAgain = 256;  // reads: MIG and ECC can be switched on later
 constexpr double kHertzPerMegahertz = 1e6;
 
@@ -77,6 +78,9 @@ void DeviceReader::count_failure(Call which, int status) {
   switch (status) {
     case api::kNotSupported:
     case api::kFunctionNotFound:
+    case api::kNoPermission:  // these last
+    case api::kArgumentVersionMismatch:
+    case api::kDeprecated:
       unsupported_.set(which);
       has_answered_ = true;
       break;
@@ -218,9 +222,12 @@ void DeviceReader::read_links(BootTime now, DeviceFigures& figures) {
       fields[i].scope = api::kAllLinks;
   }
   Window last;
+  first_look_.reset();
   if (call(kFields, api_->fields, static_cast<int>(fields.size()), fields.data()) ==
       api::kSuccess) {
-    last = {now, counter(fields[0]), counter(fields[1]), counter(fields[2]), counter(fields[3])};
+    const PcieLook look{std::chrono::steady_clock::now(), counter(fields[0]), counter(fields[1])};
+    if (look.sent || look.received) first_look_ = look;
+    last = {now, counter(fields[2]), counter(fields[3])};
     figures.nvlink_replays = counter(fields[4]);
     figures.nvlink_recoveries = counter(fields[5]);
     const auto flits = counter(fields[6]), data = counter(fields[7]);
@@ -229,40 +236,66 @@ void DeviceReader::read_links(BootTime now, DeviceFigures& figures) {
   constexpr double kKib = 1024;
   if (last.at && before_.at) {
     const double seconds = std::chrono::duration<double>(*last.at - *before_.at).count();
-    figures.pcie_sent_per_s = rate(before_.pcie_sent, last.pcie_sent, seconds);
-    figures.pcie_received_per_s = rate(before_.pcie_received, last.pcie_received, seconds);
     figures.nvlink_sent_per_s = rate(before_.nvlink_sent, last.nvlink_sent, seconds / kKib);
     figures.nvlink_received_per_s =
         rate(before_.nvlink_received, last.nvlink_received, seconds / kKib);
   }
   before_ = last;
-  if (!last.pcie_sent && !last.pcie_received) read_pcie_throughput(figures);
+  if (!first_look_) read_pcie_throughput(figures);
+}
+
+void DeviceReader::second_look(DeviceFigures& figures) {
+  if (!first_look_) return;
+  const PcieLook first = *std::exchange(first_look_, std::nullopt);
+  std::array<api::FieldValue, 2> fields{};
+  fields[0].field = api::kPcieSent;
+  fields[1].field = api::kPcieReceived;
+  for (api::FieldValue& field : fields)
+    field.status = api::kNotSupported;
+  if (call(kFields, api_->fields, static_cast<int>(fields.size()), fields.data()) != api::kSuccess)
+    return;
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - first.at).count();
+  const auto per_s = [&](std::optional<std::uint64_t> before,
+                         std::optional<std::uint64_t> now) -> std::optional<double> {
+    if (!before || !now || seconds <= 0) return std::nullopt;
+    return static_cast<std::uint32_t>(*now - *before) / seconds;  // modulo 2^32
+  };
+  figures.pcie_sent_per_s = per_s(first.sent, counter(fields[0]));
+  figures.pcie_received_per_s = per_s(first.received, counter(fields[1]));
 }
 
 // Each of these calls measures for 20 ms (second-hand), so counters are better where there are any.
 void DeviceReader::read_pcie_throughput(DeviceFigures& figures) {
   constexpr double kKilobyte = 1024;
-  unsigned kilobytes = 0;
-  if (call(kPcieSent, api_->pcie_throughput, 0, &kilobytes) == api::kSuccess)
-    figures.pcie_sent_per_s = kilobytes * kKilobyte;
-  if (call(kPcieReceived, api_->pcie_throughput, 1, &kilobytes) == api::kSuccess)
-    figures.pcie_received_per_s = kilobytes * kKilobyte;
+  if ((reads_ + index_) % turns_ == 0) {
+    measured_ = {};
+    unsigned kilobytes = 0;
+    if (call(kPcieSent, api_->pcie_throughput, 0, &kilobytes) == api::kSuccess)
+      measured_.sent_per_s = kilobytes * kKilobyte;
+    if (call(kPcieReceived, api_->pcie_throughput, 1, &kilobytes) == api::kSuccess)
+      measured_.received_per_s = kilobytes * kKilobyte;
+  }
+  figures.pcie_sent_per_s = measured_.sent_per_s;
+  figures.pcie_received_per_s = measured_.received_per_s;
 }
 
 template <class Process>
 bool DeviceReader::list_processes(int (*function)(api::Handle, unsigned*, Process*),
                                   std::map<std::uint32_t, ProcessFigures>& processes) {
-  std::vector<Process> room(kProcessesRoom);
-  auto count = static_cast<unsigned>(room.size());
+  // A third more than is asked for: see api::Process2.
+  const auto with_slack = [](std::size_t count) { return count + count / 3 + 1; };
+  std::vector<Process> room(with_slack(kProcessesRoom));
+  unsigned asked = kProcessesRoom, count = asked;
   int status = call(kProcesses, function, &count, room.data());
   if (status == api::kInsufficientSize) {
     if (count > kProcessesMax) stats_.processes_cut += count - kProcessesMax;
-    room.assign(kProcessesMax, {});  // more may come between the two calls
-    count = kProcessesMax;
+    room.assign(with_slack(kProcessesMax), {});  // more may come between the two calls
+    asked = count = kProcessesMax;
     status = call(kProcesses, function, &count, room.data());
   }
   if (status != api::kSuccess) return false;
-  if (count > room.size()) {
+  if (count > asked) {
     ++stats_.odd_values;
     return false;
   }
@@ -288,12 +321,17 @@ void DeviceReader::read_processes(DeviceFigures& figures) {
 }
 
 /// Shares of the processes that are listed. The library tells only of those that used the device
-/// lately: the others have used nothing if there was a sample at all.
+/// lately. One alone has used nothing if there was a sample at all; of several each has samples of
+/// its own age, up to some seconds (second-hand), and its last one stands meanwhile.
 void DeviceReader::add_process_use(std::map<std::uint32_t, ProcessFigures>& processes,
                                    const DeviceFigures& figures) {
   constexpr std::int64_t kWindowUs = 1'500'000;  // it samples once a second or faster
-  const std::int64_t since_us = std::max<std::int64_t>(0, sys::wall_time_ns() / 1000 - kWindowUs);
-  std::vector<api::ProcessUse> room(kProcessesRoom);
+  constexpr std::int64_t kHoldUs = 10'000'000;
+  const std::int64_t now_us = sys::wall_time_ns() / 1000;
+  const bool is_alone = processes.size() <= 1;
+  const std::int64_t since_us = std::max<std::int64_t>(
+      0, is_alone ? now_us - kWindowUs : std::max(newest_use_us_, now_us - kHoldUs));
+  std::vector<api::ProcessUse> room(kUseRoom);
   auto count = static_cast<unsigned>(room.size());
   const auto since = static_cast<unsigned long long>(since_us);
   int status = call(kProcessUse, api_->process_use, room.data(), &count, since);
@@ -303,19 +341,36 @@ void DeviceReader::add_process_use(std::map<std::uint32_t, ProcessFigures>& proc
     status = call(kProcessUse, api_->process_use, room.data(), &count, since);
   }
   const bool is_idle = status == api::kNoneFound && figures.utilization == 0.0;
-  if (status != api::kSuccess && !is_idle) return;
-  if (status == api::kSuccess && count > room.size()) {
+  const bool is_told = status == api::kSuccess;
+  if (is_alone && !is_told && !is_idle) return;
+  if (is_told && count > room.size()) {
     ++stats_.odd_values;
     return;
   }
   std::map<std::uint32_t, const api::ProcessUse*> latest;
-  for (unsigned i = 0; status == api::kSuccess && i < count; ++i) {
+  for (unsigned i = 0; is_told && i < count; ++i) {
+    if (room[i].time_us <= since) continue;  // left over from earlier questions
     const api::ProcessUse*& use = latest[room[i].pid];
     if (use == nullptr || use->time_us <= room[i].time_us) use = &room[i];
   }
+  for (const auto& [pid, use] : latest) {
+    uses_[pid] = {*use, now_us};
+    newest_use_us_ =
+        std::max(newest_use_us_, static_cast<std::int64_t>(std::min<unsigned long long>(
+                                     use->time_us, static_cast<unsigned long long>(now_us))));
+  }
+  std::erase_if(uses_, [&](const auto& entry) {
+    return !processes.contains(entry.first) || now_us - entry.second.seen_us > kHoldUs;
+  });
   for (auto& [pid, process] : processes) {
-    const auto found = latest.find(pid);
-    const api::ProcessUse use = found == latest.end() ? api::ProcessUse{} : *found->second;
+    api::ProcessUse use{};
+    if (const auto found = latest.find(pid); found != latest.end()) {
+      use = *found->second;
+    } else if (!is_alone && !is_idle) {
+      const auto held = uses_.find(pid);
+      if (held == uses_.end()) continue;  // not known
+      use = held->second.use;
+    }
     process.utilization = share(use.sm);
     process.memory_utilization = share(use.memory);
     process.encoder_utilization = share(use.encoder);

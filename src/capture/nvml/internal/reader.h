@@ -3,8 +3,10 @@
 
 #include <array>
 #include <bitset>
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "capture/nvml/counters.h"
@@ -20,8 +22,20 @@ class DeviceReader {
   [[nodiscard]] DeviceInfo info();
   /// False: the device is lost, or answers nothing at all; `figures` are then of no use.
   [[nodiscard]] bool read(BootTime now, DeviceFigures& figures);
+  /// Whether there are counters of PCIe, to be looked at again kSecondLookAfter later.
+  [[nodiscard]] bool wants_second_look() const { return first_look_.has_value(); }
+  /// Adds the rates of PCIe since the first look to the figures of read(). The counters have 32
+  /// bits (by the driver's public sources), which a busy link fills in less than 0.1 s.
+  void second_look(DeviceFigures& figures);
+  static constexpr Nanos kSecondLookAfter = std::chrono::milliseconds{20};
+  /// Where the driver measures PCIe itself, which takes 40 ms, ask in every `turns`th reading only.
+  void measure_pcie_in_turns(std::uint64_t turns) { turns_ = turns; }
   /// The next rates have no window: time has passed that was not read.
-  void forget_window() { before_ = {}; }
+  void forget_window() {
+    before_ = {};
+    first_look_.reset();
+    measured_ = {};
+  }
   [[nodiscard]] api::Handle device() const { return device_; }
   /// Counts since the last call.
   [[nodiscard]] DeviceCounterStats take_stats();
@@ -52,7 +66,18 @@ class DeviceReader {
   };
   struct Window {
     std::optional<BootTime> at;
-    std::optional<std::uint64_t> pcie_sent, pcie_received, nvlink_sent, nvlink_received;
+    std::optional<std::uint64_t> nvlink_sent, nvlink_received;
+  };
+  struct PcieLook {
+    std::chrono::steady_clock::time_point at;
+    std::optional<std::uint64_t> sent, received;
+  };
+  struct PcieRates {
+    std::optional<double> sent_per_s, received_per_s;
+  };
+  struct Use {
+    api::ProcessUse use;
+    std::int64_t seen_us{0};
   };
 
   template <class... Parameters, class... Arguments>
@@ -81,6 +106,11 @@ class DeviceReader {
   std::uint64_t reads_{0};
   bool is_lost_{false}, has_asked_{false}, has_answered_{false};  // in this read
   Window before_;
+  std::optional<PcieLook> first_look_;
+  PcieRates measured_;  // by the driver, some readings ago
+  std::uint64_t turns_{1};
+  std::map<std::uint32_t, Use> uses_;  // the last of each process, where there are several
+  std::int64_t newest_use_us_{0};
   DeviceCounterStats stats_;
 };
 
