@@ -135,9 +135,10 @@ TEST(Discovery, IsBounded) {
 }
 
 TEST(AiLibrary, GoesByTheNameOfTheFile) {
-  for (const char* name : {"libcuda.so.1", "libcudart.so.12", "libnccl.so.2", "libtorch_cpu.so",
-                           "libtorch.so.2.4", "libgloo.so.0", "libpython3.11.so.1.0",
-                           "libggml-base.so", "libllama.v0.5.0.so", "libOpenCL.so.1"})
+  for (const char* name :
+       {"libcuda.so.1", "libcudart.so.12", "libnccl.so.2", "libtorch_cpu.so", "libtorch.so.2.4",
+        "libgloo.so.0", "libpython3.11.so.1.0", "libggml-base.so", "libllama.v0.5.0.so",
+        "libOpenCL.so.1", "libjax_common.so", "libtensorflow_cc.so.2", "libamdhip64.so.6"})
     EXPECT_TRUE(is_ai_library(name)) << name;
   for (const char* name : {"libc.so.6", "python3.11", "", "notlibtorch.so", "libtorch.txt"})
     EXPECT_FALSE(is_ai_library(name)) << name;

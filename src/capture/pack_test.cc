@@ -512,12 +512,23 @@ TEST(Packs, OfThisRepositoryKnowLibrariesByTheNamesOfTheirFiles) {
     });
   };
   const std::vector<std::pair<const char*, const char*>> loaded{
-      {"watch", "libcuda.so.550.54.15"}, {"watch", "libcuda.so.1"},
-      {"watch", "libnccl.so.2.20.5"},    {"watch", "libgloo.so.0"},
-      {"watch", "libtorch_cpu.so"},      {"watch", "libtorch_cpu.so.1.13.1"},
-      {"watch", "libpython3.11.so.1.0"}, {"watch", "python3.11"},
-      {"watch", "libllama.so"},          {"cuda", "libcuda.so.550.54.15"},
-      {"cuda", "libcudart.so.12.4.127"}, {"nccl", "libnccl.so.2.20.5"}};
+      {"watch", "libcuda.so.550.54.15"},
+      {"watch", "libcuda.so.1"},
+      {"watch", "libnccl.so.2.20.5"},
+      {"watch", "libgloo.so.0"},
+      {"watch", "libtorch_cpu.so"},
+      {"watch", "libtorch_cpu.so.1.13.1"},
+      {"watch", "libpython3.11.so.1.0"},
+      {"watch", "python3.11"},
+      {"watch", "libllama.so"},
+      {"cuda", "libcuda.so.550.54.15"},
+      {"cuda", "libcudart.so.12.4.127"},
+      {"nccl", "libnccl.so.2.20.5"},
+      {"cuda", "libcudart-80664282.so.10.2"},
+      {"gloo", "libtorch_cpu.so"},
+      {"nccl", "libtorch_cuda.so"},
+      {"watch", "libtorch_cuda.so"},
+      {"watch", "llama-server"}};
   for (const auto& [pack, file] : loaded)
     EXPECT_TRUE(knows(pack, file)) << pack << " " << file;
 }

@@ -35,7 +35,8 @@ constexpr std::array<std::pair<std::string_view, Metric>, 10> kMetricNames{
 constexpr std::string_view kAiLibraries =
     "libcuda.so*|libcudart*.so*|libcudart*.so|libnccl*.so*|libtorch*.so*|libgloo*.so*|libpython*."
     "so*|"
-    "libggml*.so*|libllama*.so*|libOpenCL*.so*";
+    "libggml*.so*|libllama*.so*|libOpenCL*.so*|libjax*.so*|libtensorflow*.so*|librccl*.so*|"
+    "libamdhip64*.so*";
 
 /// Calls that a helper of another process does not make.
 constexpr std::array kWork{Metric::kStep, Metric::kCollective, Metric::kLaunch, Metric::kSync,

@@ -138,7 +138,8 @@ class Watcher {
 };
 
 /// True if a file of that name makes a process an AI process: libcuda, libcudart, libnccl,
-/// libtorch*, libgloo, libpython, libggml, libllama, libOpenCL.
+/// libtorch*, libgloo, libpython, libggml, libllama, libOpenCL, libjax*, libtensorflow*, librccl,
+/// libamdhip64.
 [[nodiscard]] bool is_ai_library(std::string_view file_name);
 
 }  // namespace kansoku::capture

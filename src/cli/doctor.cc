@@ -141,7 +141,7 @@ Json job_report() {
       for (const sys::Mapping& mapping : mappings ? *mappings : std::vector<sys::Mapping>{}) {
         static constexpr std::string_view kKnown =
             "libtorch_cpu.so*|libtorch_cuda.so*|libtorch_python.so*|libgloo.so*|libnccl.so*|"
-            "libcudart.so*|libcuda.so*|"
+            "libcudart.so*|libcudart-*.so*|libcuda.so*|"
             "libpython3*|python3*|libllama*|libmpi.so*";
         const std::string library = mapping.path.substr(mapping.path.rfind('/') + 1);
         if (mapping.executable && capture::any_glob_match(kKnown, library))
