@@ -2,6 +2,7 @@
 #include "agent/agent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -52,6 +53,36 @@ bool has_device_calls(const capture::WatchWindow& window) {
       return process.metrics.at(static_cast<std::size_t>(metric)).is_known;
     });
   });
+}
+
+/// What no detector can tell: whoever it happened to is gone.
+trace::IncidentRecord incident_of(const OrphanedErrors& errors, const std::string& host,
+                                  std::int64_t begin_ns, std::int64_t end_ns) {
+  trace::IncidentRecord out;
+  out.host = host;
+  out.job = errors.users.front().job;
+  out.begin_ns = begin_ns;
+  out.end_ns = end_ns;
+  out.kind = "hardware_fault";
+  out.id = trace::incident_id(host, out.job, begin_ns,
+                              fmt::format("{}.device{}", out.kind, errors.device));
+  for (const OrphanedErrors::User& user : errors.users) {
+    if (user.job != out.job) continue;
+    out.pids.push_back(user.pid);
+    if (user.rank >= 0) out.ranks.push_back(user.rank);
+  }
+  out.tests = {"event"};
+  out.window_count = 1;
+  const double seen = static_cast<double>(errors.count) * 1e9 /
+                      static_cast<double>(std::max<std::int64_t>(1, end_ns - begin_ns));
+  out.evidence.push_back({"gpu_xid", "1/s", "gpu", 0, seen, 1});
+  out.summary =
+      fmt::format("device {}: {}; {} ended with it", errors.device,
+                  errors.last_xid ? fmt::format("XID error {}", *errors.last_xid) : "it is lost",
+                  out.ranks.empty() ? fmt::format("pid {}", fmt::join(out.pids, ", "))
+                                    : fmt::format("rank {}", fmt::join(out.ranks, ", ")));
+  out.suggestion = "dmesg --ctime | grep -i xid";
+  return out;
 }
 
 std::uint64_t own_resident_bytes() {
@@ -225,6 +256,9 @@ void Agent::Impl::on_window(BootTime now) {
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
   if (!is_paused) tell(jobs->on_rows(wall_ns, now, rows));
+  for (const OrphanedErrors& errors : maker.orphaned_errors())
+    outputs->on_incident(
+        incident_of(errors, options.host, wall_ns - options.window.count(), wall_ns));
   outputs->on_window(wall_ns, now, rows, jobs->status(), figures());
   for (FeatureRow& row : rows)
     row.process = nullptr;  // it goes with the window

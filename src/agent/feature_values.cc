@@ -19,8 +19,9 @@ using capture::MetricWindow;
 using capture::ProcessWindow;
 using capture::nvml::DeviceSample;
 
-// NVML's reasons that are no fault: idle, clocks set by the user, by sync boost or a display.
-constexpr std::uint64_t kHarmlessThrottle = 0x1 | 0x2 | 0x10 | 0x100;
+// NVML's reasons that are faults: slowed down by hardware, by heat (twice), by the power brake.
+// What keeps clocks below the power limit is at work on every busy device.
+constexpr std::uint64_t kHarmfulThrottle = 0x8 | 0x20 | 0x40 | 0x80;
 
 void set(detect::Window& row, std::string_view feature, std::optional<double> value) {
   const int index = detect::feature_index(feature);
@@ -212,6 +213,29 @@ void FeatureMaker::read_devices(const std::vector<DeviceSample>& devices) {
   }
 }
 
+void FeatureMaker::note_users(const std::vector<FeatureRow>& rows,
+                              const std::vector<DeviceSample>& devices) {
+  constexpr int kWindowsAgo = 10;  // an error that comes later is not theirs
+  orphaned_.clear();
+  for (const DeviceSample& device : devices) {
+    std::vector<OrphanedErrors::User> users;
+    for (const FeatureRow& row : rows) {
+      const auto* use = use_of(device, row.window.pid);
+      if (use != nullptr && !is_unused(*use))
+        users.push_back({row.job, row.window.rank, row.window.pid});
+    }
+    LastUsers& last = last_users_[device.index];
+    if (!users.empty()) {
+      last = {std::move(users), 0};
+      continue;
+    }
+    const auto change = device_changes_.find(device.index);
+    if (change != device_changes_.end() && change->second.xid > 0 && !last.users.empty())
+      orphaned_.push_back({device.index, change->second.xid, device.last_xid, last.users});
+    if (++last.windows_ago > kWindowsAgo) last.users.clear();
+  }
+}
+
 // A job that uses several devices is as hot as its hottest and as slow as its slowest.
 void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process,
                                const std::vector<DeviceSample>& devices, double window_s) {
@@ -236,7 +260,7 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
     power = plus(power, now.power_watts);
     heat = larger(heat, now.temperature_celsius);
     if (now.throttle_reasons)
-      throttled = larger(throttled, (*now.throttle_reasons & ~kHarmlessThrottle) != 0 ? 1.0 : 0.0);
+      throttled = larger(throttled, (*now.throttle_reasons & kHarmfulThrottle) != 0 ? 1.0 : 0.0);
     pcie = plus(pcie, plus(now.pcie_sent_per_s, now.pcie_received_per_s));
     nvlink = plus(nvlink, plus(now.nvlink_sent_per_s, now.nvlink_received_per_s));
     if (change == device_changes_.end()) continue;
@@ -284,6 +308,7 @@ std::vector<FeatureRow> FeatureMaker::make(const capture::WatchWindow& window,
     rows.push_back(std::move(row));
   }
   set_places(rows);
+  note_users(rows, devices);
   last_memory_ = std::exchange(next_memory_, {});
   return rows;
 }

@@ -23,6 +23,18 @@ struct FeatureRow {
   const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
 };
 
+/// Errors that a device reports when whoever used it has just ended: most of them end it.
+struct OrphanedErrors {
+  std::uint32_t device{0};
+  std::uint64_t count{0};
+  std::optional<std::uint64_t> last_xid;
+  struct User {
+    std::string job;
+    std::int32_t rank{-1}, pid{0};
+  };
+  std::vector<User> users;  // the last ones, in the order of their pids
+};
+
 /// Makes feature rows of windows. Keeps the last counters of devices, so one object serves for the
 /// life of the agent. Single-threaded.
 class FeatureMaker {
@@ -33,6 +45,8 @@ class FeatureMaker {
   [[nodiscard]] std::vector<FeatureRow> make(
       const capture::WatchWindow& window, const HostWindow& host,
       const std::vector<capture::nvml::DeviceSample>& devices);
+  /// Of the last window: errors that are in no row of it.
+  [[nodiscard]] const std::vector<OrphanedErrors>& orphaned_errors() const { return orphaned_; }
 
  private:
   struct DeviceChange {
@@ -41,6 +55,8 @@ class FeatureMaker {
   };
   void set_places(std::vector<FeatureRow>& rows);
   void read_devices(const std::vector<capture::nvml::DeviceSample>& devices);
+  void note_users(const std::vector<FeatureRow>& rows,
+                  const std::vector<capture::nvml::DeviceSample>& devices);
   void add_devices(detect::Window& row, const capture::ProcessWindow& process,
                    const std::vector<capture::nvml::DeviceSample>& devices, double window_s);
 
@@ -48,6 +64,12 @@ class FeatureMaker {
   std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
   std::map<std::uint32_t, DeviceChange> device_changes_;
   std::map<std::int32_t, double> last_memory_, next_memory_;  // on devices, by pid
+  struct LastUsers {
+    std::vector<OrphanedErrors::User> users;
+    int windows_ago{0};
+  };
+  std::map<std::uint32_t, LastUsers> last_users_;
+  std::vector<OrphanedErrors> orphaned_;
 };
 
 }  // namespace kansoku::agent

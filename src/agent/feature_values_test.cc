@@ -79,7 +79,7 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   mine.read_at = window.end;
   mine.figures.sm_clock_hz = 1.4e9;
   mine.figures.power_watts = 100;
-  mine.figures.throttle_reasons = 0x1;
+  mine.figures.throttle_reasons = 0x1 | 0x4;  // idle, below the power limit
   mine.figures.ecc_corrected = 5;
   capture::nvml::ProcessFigures use;
   use.pid = 7;
@@ -127,6 +127,42 @@ TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0) << "it is told once";
   device.xid_count = 2;
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 2);
+}
+
+TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
+  auto window = one_process(1);
+  capture::nvml::DeviceSample device;
+  device.index = 2;
+  device.read_at = window.end;
+  capture::nvml::ProcessFigures use;
+  use.pid = 7;
+  use.memory_bytes = 1000;
+  device.figures.processes.emplace().push_back(use);
+  FeatureMaker maker;
+  static_cast<void>(maker.make(window, {}, {device}));
+  auto hit = device;
+  hit.xid_count = 1;
+  hit.last_xid = 31;
+  EXPECT_EQ(value(maker.make(window, {}, {hit}), "gpu_xid"), 1);
+  EXPECT_TRUE(maker.orphaned_errors().empty()) << "it is in the row";
+  const capture::WatchWindow nobody{window.begin, window.end, {}};
+  hit.figures.processes->clear();
+  hit.xid_count = 3;
+  static_cast<void>(maker.make(nobody, {}, {hit}));
+  ASSERT_EQ(maker.orphaned_errors().size(), 1U);
+  const OrphanedErrors& errors = maker.orphaned_errors()[0];
+  EXPECT_EQ(errors.device, 2U);
+  EXPECT_EQ(errors.count, 2U);
+  EXPECT_EQ(errors.last_xid, 31U);
+  ASSERT_EQ(errors.users.size(), 1U);
+  EXPECT_EQ(errors.users[0].job, "job");
+  EXPECT_EQ(errors.users[0].rank, 3);
+  EXPECT_EQ(errors.users[0].pid, 7);
+  for (int i = 0; i < 20; ++i)
+    static_cast<void>(maker.make(nobody, {}, {hit}));
+  hit.xid_count = 4;
+  static_cast<void>(maker.make(nobody, {}, {hit}));
+  EXPECT_TRUE(maker.orphaned_errors().empty()) << "who knows whose it is";
 }
 
 TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {

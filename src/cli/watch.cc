@@ -60,6 +60,11 @@ class Watch final : public Command {
                    "post incidents to this address; one that is a secret goes into the environment")
         ->envname("KANSOKU_WEBHOOK");
     collector_.declare_collector(app);
+    app.add_option("--nvml", options_.device_libraries.front(),
+                   "the driver's management library, where the loader does not find it, e.g.\n"
+                   "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+        ->envname("KANSOKU_NVML")
+        ->capture_default_str();
     app.add_flag("!--no-history", options_.outputs.keeps_history, "keep no history of features");
     app.add_option("--history-age", history_age_, "delete history older than this")
         ->capture_default_str();

@@ -50,7 +50,7 @@ constexpr std::array kFeatures{
     Feature{"gpu_memory_clock", "hertz", kGpu, kLinear, kModelled, 2e7, -1, "clock of the device's memory"},
     Feature{"gpu_power", "watts", kGpu, kLinear, kModelled, 5, 0, "power drawn by the device"},
     Feature{"gpu_temperature", "celsius", kGpu, kLinear, kModelled, 2, 1, "temperature of the device"},
-    Feature{"gpu_throttled", "ratio", kGpu, kLinear, kModelled, .02, 1, "share of looks at which the clock was held down (power, heat, hardware)"},
+    Feature{"gpu_throttled", "ratio", kGpu, kLinear, kModelled, .02, 1, "share of looks at which heat or hardware held the clock down"},
     Feature{"gpu_ecc_errors", "1/s", kGpu, kLinear, kModelled, .1, 1, "memory errors of the device, corrected and not, a second"},
     Feature{"gpu_xid", "1/s", kGpu, kLinear, kEvent, .1, 1, "XID errors reported by the driver a second"},
     Feature{"gpu_pcie_bytes", "bytes/s", kGpu, kLog, kModelled, 1e6, 0, "traffic over PCIe, both directions"},
