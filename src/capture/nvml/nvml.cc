@@ -16,6 +16,7 @@
 #include "capture/nvml/counters.h"
 #include "capture/nvml/internal/api.h"
 #include "capture/nvml/internal/reader.h"
+#include "sys/clock.h"
 
 namespace kansoku::capture::nvml {
 namespace {
@@ -217,15 +218,17 @@ void serve(State& state, std::uint64_t generation, Lock& lock) {
     if (state.is_over || state.generation != generation) return;
     const std::uint64_t round = state.asked;
     if (!work_on(state, state.events, generation, [&] { take_events(state, lock); })) return;
-    const auto begin = std::chrono::steady_clock::now();
+    const sys::RealClock clock;  // the looks are so far apart whatever time the rounds are of
+    const BootTime begin = clock.now();
     bool has_counters = false;
     for (const auto& device : state.devices) {
       if (!work_on(state, *device, generation, [&] { read_device(state, *device, lock); })) return;
       has_counters = has_counters || (!device->is_busy && device->reader.wants_second_look());
     }
     if (has_counters) {
-      state.wake.wait_until(lock, begin + DeviceReader::kSecondLookAfter,
-                            [&] { return state.is_over || state.generation != generation; });
+      const Nanos left = begin + DeviceReader::kSecondLookAfter - clock.now();
+      state.wake.wait_for(lock, std::max(left, Nanos{}),
+                          [&] { return state.is_over || state.generation != generation; });
       if (state.is_over || state.generation != generation) return;
     }
     for (const auto& device : state.devices) {

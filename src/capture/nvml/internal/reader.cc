@@ -225,7 +225,7 @@ void DeviceReader::read_links(BootTime now, DeviceFigures& figures) {
   first_look_.reset();
   if (call(kFields, api_->fields, static_cast<int>(fields.size()), fields.data()) ==
       api::kSuccess) {
-    const PcieLook look{std::chrono::steady_clock::now(), counter(fields[0]), counter(fields[1])};
+    const PcieLook look{sys::RealClock().now(), counter(fields[0]), counter(fields[1])};
     if (look.sent || look.received) first_look_ = look;
     last = {now, counter(fields[2]), counter(fields[3])};
     figures.nvlink_replays = counter(fields[4]);
@@ -254,8 +254,7 @@ void DeviceReader::second_look(DeviceFigures& figures) {
     field.status = api::kNotSupported;
   if (call(kFields, api_->fields, static_cast<int>(fields.size()), fields.data()) != api::kSuccess)
     return;
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - first.at).count();
+  const double seconds = std::chrono::duration<double>(sys::RealClock().now() - first.at).count();
   const auto per_s = [&](std::optional<std::uint64_t> before,
                          std::optional<std::uint64_t> now) -> std::optional<double> {
     if (!before || !now || seconds <= 0) return std::nullopt;

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <bitset>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -69,7 +68,7 @@ class DeviceReader {
     std::optional<std::uint64_t> nvlink_sent, nvlink_received;
   };
   struct PcieLook {
-    std::chrono::steady_clock::time_point at;
+    BootTime at{};
     std::optional<std::uint64_t> sent, received;
   };
   struct PcieRates {
