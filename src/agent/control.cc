@@ -61,11 +61,11 @@ Json row_json(const FeatureRow& row) {
 Json delivery_json(const Delivery& delivery) {
   return Json::object()
       .set("target", delivery.target)
-      .set("sent", delivery.sent)
-      .set("queued", static_cast<std::uint64_t>(delivery.queued))
-      .set("failed", delivery.failed)
-      .set("dropped", delivery.dropped)
-      .set("problem", delivery.problem);
+      .set("sent", delivery.counts.sent)
+      .set("queued", static_cast<std::uint64_t>(delivery.counts.queued))
+      .set("failed", delivery.counts.failed)
+      .set("dropped", delivery.counts.dropped)
+      .set("problem", delivery.counts.last_error);
 }
 
 Json device_json(const capture::nvml::DeviceCounterStats& stats) {

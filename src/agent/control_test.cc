@@ -18,7 +18,10 @@ struct Fake {
         view.host = "h";
         view.figures.lowered_probes = 3;
         view.figures.slowness = 4;
-        view.deliveries.push_back({.target = "webhook", .failed = 2, .problem = "404"});
+        Delivery& webhook = view.deliveries.emplace_back();
+        webhook.target = "webhook";
+        webhook.counts.failed = 2;
+        webhook.counts.last_error = "404";
         view.jobs.emplace_back().detector.growing.resize(2);
         return view;
       },

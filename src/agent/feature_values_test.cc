@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 
 namespace kansoku::agent {
 namespace {
@@ -165,18 +166,23 @@ TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
   EXPECT_TRUE(maker.orphaned_errors().empty()) << "who knows whose it is";
 }
 
-TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
+/// Processes that say they are rank 3 of one job, the older the smaller their pid.
+capture::WatchWindow all_of_one_rank(std::initializer_list<std::int32_t> pids) {
   capture::WatchWindow window;
   window.end = window.begin + std::chrono::seconds{1};
-  for (const std::int32_t pid : {20, 30}) {
-    window.processes.emplace_back();
-    capture::JobProcess& process = window.processes.back().process;
+  for (const std::int32_t pid : pids) {
+    capture::JobProcess& process = window.processes.emplace_back().process;
     process.pid = pid;
     process.start_ticks = static_cast<std::uint64_t>(pid);
     process.name = "python3";
     process.facts.job = "a:1";
     process.facts.rank = 3;
   }
+  return window;
+}
+
+TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
+  capture::WatchWindow window = all_of_one_rank({20, 30});
   FeatureMaker maker;
   EXPECT_EQ(maker.make(window, {}, {})[0].window.rank, 3) << "nobody works yet";
   window.processes[1].metrics.at(static_cast<std::size_t>(Metric::kStep)).is_known = true;
@@ -189,17 +195,7 @@ TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
 }
 
 TEST(FeatureMaker, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
-  capture::WatchWindow window;
-  window.end = window.begin + std::chrono::seconds{1};
-  for (const std::int32_t pid : {30, 20, 40}) {
-    window.processes.emplace_back();
-    capture::JobProcess& process = window.processes.back().process;
-    process.pid = pid;
-    process.start_ticks = static_cast<std::uint64_t>(pid);
-    process.name = "python3";
-    process.facts.job = "a:1";
-    process.facts.rank = 3;
-  }
+  const capture::WatchWindow window = all_of_one_rank({30, 20, 40});
   FeatureMaker maker;
   const auto rows = maker.make(window, {}, {});
   ASSERT_EQ(rows.size(), 3U);

@@ -61,16 +61,29 @@ bool is_place(std::string_view value) {
   return value.find('/') != value.npos || value.find(':') != value.npos;
 }
 
-/// A word as the key may have it: what is long and holds letters and digits may be a secret, so its
-/// hash stands in for it.
+/// Letters and digits mixed in one long run, or many digits in a long word: keys and tokens are so,
+/// names of scripts and models are not.
+bool may_be_secret(std::string_view word) {
+  constexpr std::size_t kRunChars = 12, kLongChars = 24, kManyDigits = 10;
+  std::size_t digits = 0, run_letters = 0, run_digits = 0;
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) == 0) {
+      run_letters = run_digits = 0;
+      continue;
+    }
+    const bool is_digit = std::isdigit(byte) != 0;
+    digits += is_digit ? 1 : 0;
+    ++(is_digit ? run_digits : run_letters);
+    if (run_letters > 0 && run_digits > 0 && run_letters + run_digits >= kRunChars) return true;
+  }
+  return word.size() >= kLongChars && digits >= kManyDigits;
+}
+
+/// A word as the key may have it: of what may be a secret its hash.
 std::string veiled(std::string_view word) {
-  constexpr std::size_t kSecretChars = 16;
-  const auto count = [&](auto is) {
-    return std::count_if(word.begin(), word.end(), [&](unsigned char c) { return is(c) != 0; });
-  };
-  const bool may_be_secret =
-      word.size() >= kSecretChars && count(::isdigit) > 0 && count(::isalpha) > 0;
-  return may_be_secret ? fmt::format("~{:08x}", hash_of(word) & 0xffffffffU) : std::string(word);
+  return may_be_secret(word) ? fmt::format("~{:08x}", hash_of(word) & 0xffffffffU)
+                             : std::string(word);
 }
 
 /// "name=value" without a value that is a run's or nobody's business.

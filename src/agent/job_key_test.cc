@@ -34,9 +34,13 @@ TEST(CommandKey, SecretsStayOut) {
             "python3 serve.py --api-key --model a");
   EXPECT_EQ(command_key("prog model.name=tiny data.path=/x seed=7"),
             "prog model.name=tiny data.path seed");
-  // Two models of long names are two jobs all the same.
-  EXPECT_NE(command_key("prog --model bert-base-uncased-2019"),
-            command_key("prog --model bert-base-uncased-2020"));
+  EXPECT_EQ(command_key("prog 550e8400-e29b-41d4-a716-446655440000").find("550e8400"),
+            std::string::npos);
+  // Two secrets are two keys all the same; names of scripts and models are none.
+  EXPECT_NE(command_key("prog abcdef0123456789"), command_key("prog abcdef0123456780"));
+  for (const char* line : {"python3 train_gpt2_small_v3.py --model bert-base-uncased-2019",
+                           "prog --lr 0.000012345678901", "prog pretraining-configuration"})
+    EXPECT_EQ(command_key(line), line);
 }
 
 TEST(JobKey, AProcessThatWasSpawnedHasTheCommandOfWhoeverSpawnedIt) {

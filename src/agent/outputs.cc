@@ -271,30 +271,23 @@ void Outputs::Impl::add_agent(MetricSet& set, const AgentFigures& figures) {
   set.add(metrics::kProcesses, {}, static_cast<double>(figures.process_count));
   set.add(metrics::kLoweredProbes, {}, static_cast<double>(figures.lowered_probes));
   set.add(metrics::kLookEvery, {}, figures.slowness);
-  for (const Delivery& one : deliveries()) {
-    exporter::HttpPoster::Counts counts;
-    counts.sent = one.sent;
-    counts.failed = one.failed;
-    counts.dropped = one.dropped;
-    counts.retries = one.retried;
-    counts.queued = one.queued;
-    exporter::add_post_metrics(set, one.target, counts);
-  }
+  for (const Delivery& one : deliveries())
+    exporter::add_post_metrics(set, one.target, one.counts);
 }
 
 std::vector<Delivery> Outputs::Impl::deliveries() const {
   std::vector<Delivery> out;
-  const auto add = [&](const std::string& target, const exporter::HttpPoster::Counts& counts) {
-    out.push_back({target, counts.sent, counts.failed, counts.dropped, counts.retries,
-                   counts.queued, counts.last_error});
-  };
-  if (webhook) add("webhook", webhook->poster().counts());
-  if (otlp) add("otlp", otlp->counts());
-  if (fleet) {
-    const fleet::BusStatus bus = fleet->status();
-    out.push_back({"collector", bus.sent, 0, bus.dropped_outgoing, bus.failed_connects,
-                   bus.queued_messages, bus.is_connected ? "" : bus.last_error});
-  }
+  if (webhook) out.push_back({"webhook", webhook->poster().counts()});
+  if (otlp) out.push_back({"otlp", otlp->counts()});
+  if (!fleet) return out;
+  const fleet::BusStatus bus = fleet->status();
+  exporter::HttpPoster::Counts counts;
+  counts.sent = bus.sent;
+  counts.dropped = bus.dropped_outgoing;
+  counts.retries = bus.failed_connects;
+  counts.queued = bus.queued_messages;
+  if (!bus.is_connected) counts.last_error = bus.last_error;
+  out.push_back({"collector", std::move(counts)});
   return out;
 }
 
@@ -302,9 +295,9 @@ std::vector<Delivery> Outputs::Impl::deliveries() const {
 void Outputs::Impl::log_problems() {
   for (const Delivery& one : deliveries()) {
     std::string& before = problems[one.target];
-    if (before.empty() && !one.problem.empty())
-      options.log(fmt::format("{}: {}", one.target, one.problem));
-    before = one.problem;
+    const std::string& now = one.counts.last_error;
+    if (before.empty() && !now.empty()) options.log(fmt::format("{}: {}", one.target, now));
+    before = now;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "agent/job_table.h"
 #include "common/result.h"
 #include "common/time.h"
+#include "export/http_post.h"
 #include "export/metrics.h"
 #include "fleet/nats_bus.h"
 #include "store/history.h"
@@ -54,9 +55,7 @@ struct AgentFigures {
 /// What became of the messages to one target, since the agent started.
 struct Delivery {
   std::string target;  // "webhook", "otlp", "collector"
-  std::uint64_t sent{0}, failed{0}, dropped{0}, retried{0};
-  std::size_t queued{0};
-  std::string problem;  // the latest, while there is one; never a secret
+  exporter::HttpPoster::Counts counts;
 };
 
 /// Everything that leaves the agent: metrics, incidents, history, summaries. What cannot be written

@@ -255,10 +255,10 @@ TEST_F(OutputsTest, WhatCannotBeSentIsNamed) {
   given.webhook = "http://127.0.0.1:1/hook";  // nobody listens there
   auto outputs = make(given);
   outputs->on_incident(incident("aaaa", "job", 1));
-  for (int i = 0; i < 20'000'000 && outputs->deliveries().at(0).problem.empty(); ++i)
+  for (int i = 0; i < 20'000'000 && outputs->deliveries().at(0).counts.last_error.empty(); ++i)
     std::this_thread::yield();
   EXPECT_EQ(outputs->deliveries().at(0).target, "webhook");
-  EXPECT_THAT(outputs->deliveries().at(0).problem, testing::HasSubstr("127.0.0.1"));
+  EXPECT_THAT(outputs->deliveries().at(0).counts.last_error, testing::HasSubstr("127.0.0.1"));
   outputs->on_window(1, clock_.now(), {}, {}, {});
   outputs->on_window(2, clock_.now(), {}, {}, {});
   ASSERT_EQ(log_.size(), 1U) << "told once";
