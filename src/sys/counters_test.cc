@@ -197,6 +197,7 @@ TEST_F(CounterFiles, GroupsOutsideOfTheOwnNamespaceAreFoundInTheTreeOfTheHost) {
   file("proc/8/cgroup", "0::/../../../system.slice\n");
   file("fs/system.slice/cpu.stat", "usage_usec 7\n");
   file("proc/9/cgroup", "0::/../../../../etc\n");
+  file("fs/etc/cpu.stat", "usage_usec 9\n");
   file("proc/10/cgroup", "0::/../../job/../../../etc\n");
   EXPECT_EQ(cpu_of(7)->sample()->used_ns, 500'000U);
   EXPECT_EQ(cpu_of(8)->sample()->used_ns, 7'000U);
@@ -210,6 +211,14 @@ TEST_F(CounterFiles, AnAgentBelowTheGroupOfItsNamespaceKnowsWhereThatBegins) {
   file("proc/7/cgroup", "0::/../job\n");
   file("fs/pods/job/cpu.stat", "usage_usec 500\n");
   EXPECT_EQ(cpu_of(7)->sample()->used_ns, 500'000U);
+}
+
+TEST_F(CounterFiles, WhereTheTreeContradictsTheOwnPathNothingIsKnownOfTheRest) {
+  file("proc/3/cgroup", "0::/init\n");
+  file("fs/pods/agent/main/cgroup.procs", "3\n");
+  file("proc/7/cgroup", "0::/../job\n");
+  file("fs/pods/job/cpu.stat", "usage_usec 500\n");
+  EXPECT_FALSE(cpu_of(7)->sample());
 }
 
 TEST_F(CounterFiles, WhereOnlyTheOwnPartOfTheTreeIsMountedNothingIsKnownOfTheRest) {

@@ -154,6 +154,36 @@ TEST_F(Counters, AProcessAmongOthersKeepsItsLastShareUntilItIsOld) {
   EXPECT_EQ(figures.processes->front().utilization, std::nullopt) << "it never had one";
 }
 
+TEST_F(Counters, ASampleThatIsLeftFromAnEarlierQuestionTellsNothing) {
+  const auto counters = open();
+  set(fake_->use_age_us, 20);  // as old as the question asks for, which is for newer ones
+  EXPECT_EQ(counters->sample(at(0))[0].figures.processes->back().utilization, std::nullopt);
+  set(fake_->use_age_us, 19);
+  EXPECT_EQ(counters->sample(at(1))[0].figures.processes->back().utilization, 0.4);
+}
+
+TEST_F(Counters, ManyDevicesThatMeasurePcieThemselvesDoItInTurns) {
+  constexpr double kKib = 1024;
+  set(fake_->devices, 6);
+  set(fake_->pcie_throughput, 5);
+  const auto counters = open();
+  std::vector<int> known(6);
+  for (int i = 0; i < 3; ++i) {
+    const long before = get(fake_->pcie_measurements);
+    const auto samples = counters->sample(at(i));
+    ASSERT_EQ(samples.size(), 6U);
+    EXPECT_EQ(get(fake_->pcie_measurements) - before, 2 * 2) << "two devices, two directions";
+    for (const DeviceSample& sample : samples) {
+      if (!sample.figures.pcie_sent_per_s) continue;
+      EXPECT_EQ(sample.figures.pcie_sent_per_s, 5 * kKib);
+      EXPECT_EQ(sample.figures.pcie_received_per_s, 6 * kKib);
+      ++known[sample.index];
+    }
+  }
+  // Each has had its turn, and keeps its figure until the next.
+  EXPECT_THAT(known, ::testing::UnorderedElementsAre(1, 1, 2, 2, 3, 3));
+}
+
 /// The Nth call fails, for every N: nothing but what that call gives is missing.
 TEST_F(Counters, EveryCallMayFail) {
   set(fake_->fail_status, 999);

@@ -140,6 +140,14 @@ int nvmlDeviceGetPcieReplayCounter(void* device, unsigned* count) {
   *count = 9;
   return 0;
 }
+int nvmlDeviceGetPcieThroughput(void* device, int counter, unsigned* kilobytes) {
+  ENTER(device);
+  if (get(&control.pcie_throughput) == 0) return 3;
+  if (counter != 0 && counter != 1) return 2;
+  __atomic_add_fetch(&control.pcie_measurements, 1, __ATOMIC_SEQ_CST);
+  *kilobytes = (unsigned)get(&control.pcie_throughput) + (unsigned)counter;
+  return 0;
+}
 
 struct field {
   unsigned field, scope;
@@ -209,6 +217,7 @@ int nvmlDeviceGetProcessUtilization(void* device, struct use* uses, unsigned* co
   if (*count < 2) return 7;
   *count = 2;
   const unsigned percent = (unsigned)get(&control.use_percent);
+  since_us -= (unsigned long long)get(&control.use_age_us);
   uses[0] = (struct use){200, since_us + 20, percent, 10, 0, 0};
   uses[1] = (struct use){200, since_us + 10, 99, 99, 0, 0}; /* older */
   return 0;

@@ -20,9 +20,12 @@ struct fake_nvml {
   long process_count;     /* what the list of processes claims; -1: the true two */
   long use_percent;       /* of the processes [40] */
   long is_use_missing;    /* no process has used the device */
+  long use_age_us;        /* its samples are so much older */
   long counter;           /* of NVLink, KiB */
   long pcie_counter;      /* bytes; each look moves it; 0: there is none */
   long pcie_step;         /* by so much */
+  long pcie_throughput;   /* KiB/s that the driver measures; 0: it cannot */
+  long pcie_measurements; /* how often it did */
   long is_counter_narrow; /* of type unsigned int */
   long pending_xid;       /* given once, for device 1; 0: none */
   long is_text_unended;   /* names without their end */
