@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench_util.h"
 #include "capture/bpf/engine.h"
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/exits.h"
+#include "capture/bpf/sites.h"
 #include "sys/clock.h"
 #include "sys/elf.h"
 
@@ -26,6 +28,8 @@ BENCH_TARGET(bench_nop5, ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "");
 BENCH_TARGET(bench_jmp, "jmp 1f\n1:", "");
 BENCH_TARGET(bench_other, "xor %eax, %eax", "");
 BENCH_TARGET(bench_endbr_push, "endbr64\npush %rbx", "pop %rbx");
+// A branch that only its return follows, as the check of the stack's guard.
+BENCH_TARGET(bench_guard, "push %rbx\ntest %rsp, %rsp\nje 2f", "pop %rbx\nret\n2: ud2");
 
 namespace kansoku::bench {
 namespace {
@@ -40,7 +44,8 @@ struct Target {
 };
 constexpr Target kTargets[]{{"bench_push", bench_push},   {"bench_nop", bench_nop},
                             {"bench_nop5", bench_nop5},   {"bench_jmp", bench_jmp},
-                            {"bench_other", bench_other}, {"bench_endbr_push", bench_endbr_push}};
+                            {"bench_other", bench_other}, {"bench_endbr_push", bench_endbr_push},
+                            {"bench_guard", bench_guard}};
 constexpr int kPairs = 15;
 constexpr int kCallsOn = 3000;
 constexpr int kCallsOff = 200'000;
@@ -56,16 +61,27 @@ double ns_per_call(const Clock& clock, long (*function)(long), int calls) {
 }
 
 Result<double> hit_ns(Engine& engine, const Clock& clock, const Target& target,
-                      const UprobeSpec& spec, bool with_return) {
+                      std::span<const UprobeSpec> specs, bool with_return) {
   std::vector<double> differences;
   for (int pair = 0; pair < kPairs; ++pair) {
-    TRY_VOID(engine.attach_uprobes("/proc/self/exe", {&spec, 1}, with_return));
+    TRY_VOID(engine.attach_uprobes("/proc/self/exe", specs, with_return));
     const double on = ns_per_call(clock, target.function, kCallsOn);
     engine.detach_all();
     engine.drain([](std::span<const std::byte>) {});
     differences.push_back(on - ns_per_call(clock, target.function, kCallsOff));
   }
   return stats::median(differences);
+}
+
+/// Begin and end of a call at the function's own exits.
+std::vector<UprobeSpec> own_exits(const sys::ElfFile& file, const sys::Symbol& symbol,
+                                  const capture::bpf::Site& site) {
+  constexpr std::uint64_t kCookie = WIRE_COOKIE_AT_END;
+  std::vector<UprobeSpec> specs{{*file.file_offset(site.address), 0, kCookie | WIRE_COOKIE_CALL}};
+  for (const auto& exit :
+       capture::bpf::find_exits(file, symbol, {.entry_site = site.address}).exits)
+    specs.push_back({*file.file_offset(exit.address), 0, exit.cookie(kCookie)});
+  return specs;
 }
 
 Result<void> run_mode(AttachMode mode, const Clock& clock) {
@@ -81,15 +97,17 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
     const bool is_session = mode == AttachMode::kSession;
     const UprobeSpec call{entry.file_offset, 0, is_session ? std::uint64_t{WIRE_COOKIE_AT_END} : 0};
     const UprobeSpec naive{*file->file_offset(symbol->address), 0, WIRE_COOKIE_INSTANT};
-    TRY(const double entry_ns, hit_ns(*engine, clock, target, entry, false));
-    TRY(const double call_ns, hit_ns(*engine, clock, target, call, true));
-    TRY(const double naive_ns, hit_ns(*engine, clock, target, naive, false));
+    const auto exits = own_exits(*file, *symbol, site);
+    TRY(const double entry_ns, hit_ns(*engine, clock, target, {&entry, 1}, false));
+    TRY(const double call_ns, hit_ns(*engine, clock, target, {&call, 1}, true));
+    TRY(const double exits_ns, hit_ns(*engine, clock, target, exits, false));
+    TRY(const double naive_ns, hit_ns(*engine, clock, target, {&naive, 1}, false));
     fmt::print(
         "bench probe_hit mode={} function={} class={} offset={} entry_ns={:.0f} "
-        "entry_and_return_ns={:.0f} ratio_vs_probe_at_symbol={:.3f}\n",
+        "entry_and_return_ns={:.0f} entry_and_exit_ns={:.0f} ratio_vs_probe_at_symbol={:.3f}\n",
         capture::bpf::attach_mode_name(mode), target.symbol,
         capture::bpf::site_class_name(site.site_class), site.offset_bytes, entry_ns, call_ns,
-        entry_ns / naive_ns);
+        exits_ns, entry_ns / naive_ns);
   }
   return {};
 }

@@ -225,7 +225,7 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
   std::vector<Governor::Entry> seen;
   seen.reserve(entries.size());
   for (const auto& entry : entries)
-    seen.push_back({entry.name, entry.hits_of_one, entry.enabled});
+    seen.push_back({entry.name, entry.hits_of_one, entry.enabled, entry.call_s});
   const double cpu = own_cpu_s();
   const double window_s = static_cast<double>((window.end - window.begin).count()) * 1e-9;
   const int slowness = governor.slowness();

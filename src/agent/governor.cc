@@ -46,7 +46,7 @@ std::vector<Governor::Change> Governor::on_window(BootTime now, double window_s,
       changes.push_back({i, true, fmt::format("{}: tried again", entries[i].name)});
       continue;
     }
-    const double cost = static_cast<double>(entries[i].hits) * options_.hit_s / window_s;
+    const double cost = static_cast<double>(entries[i].hits) * entries[i].call_s / window_s;
     if (cost <= options_.budget) continue;
     state.retry_after = std::clamp(state.retry_after * 2, options_.retry_first, options_.retry_max);
     state.retry_at = now + state.retry_after;

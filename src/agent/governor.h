@@ -17,14 +17,14 @@ namespace kansoku::agent {
 class Governor {
  public:
   struct Options {
-    double budget{0.01};   // share of one core, of the agent and of the probes in each job
-    double hit_s{1.2e-6};  // what one call of a probe costs, entry and return
+    double budget{0.01};  // share of one core, of the agent and of the probes in each job
     Nanos retry_first{std::chrono::minutes{1}}, retry_max{std::chrono::hours{1}};
   };
   struct Entry {
     std::string_view name;
     std::uint64_t hits{0};  // in the window, of the process that hit it most
     bool enabled{true};
+    double call_s{0};  // what a call costs the process, begin and end
   };
   struct Change {
     std::size_t entry{0};

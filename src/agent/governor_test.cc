@@ -12,10 +12,10 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr double kBudget = 0.01;
-constexpr double kHitS = 1e-6;
+constexpr double kCallS = 1e-6;
 
 Governor make() {
-  return Governor({.budget = kBudget, .hit_s = kHitS});
+  return Governor({.budget = kBudget});
 }
 
 BootTime at(Nanos since_start) {
@@ -25,15 +25,15 @@ BootTime at(Nanos since_start) {
 TEST(Governor, LeavesWhatIsWithinTheBudget) {
   Governor governor = make();
   // 10,000 hits of 1 us are exactly 1 % of a second.
-  const std::array entries{Governor::Entry{"a", 10'000, true}};
+  const std::array entries{Governor::Entry{"a", 10'000, true, kCallS}};
   EXPECT_TRUE(governor.on_window(at(seconds{1}), 1, entries, 0).empty());
   EXPECT_EQ(governor.lowered_count(), 0U);
 }
 
 TEST(Governor, TakesOffOnlyTheCostlyOneAndSaysWhy) {
   Governor governor = make();
-  const std::array entries{Governor::Entry{"cheap", 100, true},
-                           Governor::Entry{"hot", 10'001, true}};
+  const std::array entries{Governor::Entry{"cheap", 100, true, kCallS},
+                           Governor::Entry{"hot", 10'001, true, kCallS}};
   const auto changes = governor.on_window(at(seconds{1}), 1, entries, 0);
   ASSERT_EQ(changes.size(), 1U);
   EXPECT_EQ(changes[0].entry, 1U);
@@ -42,10 +42,19 @@ TEST(Governor, TakesOffOnlyTheCostlyOneAndSaysWhy) {
   EXPECT_EQ(governor.lowered_count(), 1U);
 }
 
+TEST(Governor, WeighsAProbeByWhatItsCallsCost) {
+  Governor governor = make();
+  const std::array entries{Governor::Entry{"return probe", 2000, true, kCallS},
+                           Governor::Entry{"own exits", 2000, true, 10 * kCallS}};
+  const auto changes = governor.on_window(at(seconds{1}), 1, entries, 0);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].entry, 1U);
+}
+
 TEST(Governor, TriesAgainLaterEachTime) {
   Governor governor = make();
-  const std::array hot{Governor::Entry{"hot", 1'000'000, true}};
-  const std::array off{Governor::Entry{"hot", 0, false}};
+  const std::array hot{Governor::Entry{"hot", 1'000'000, true, kCallS}};
+  const std::array off{Governor::Entry{"hot", 0, false, kCallS}};
   Nanos now{seconds{1}};
   Nanos expected{minutes{1}};
   for (int round = 0; round < 8; ++round) {

@@ -11,6 +11,7 @@ namespace kansoku::capture {
 namespace {
 
 constexpr std::size_t kProbesMax = 8192;  // entries of the BPF map
+constexpr std::size_t kPartsMax = 3;      // of one function's probe
 constexpr std::size_t kProblemsMax = 1000;
 
 std::string base_name(const std::string& path) {
@@ -22,6 +23,17 @@ bool wants_library(const Pack& pack, std::string_view library) {
                      [&](const FunctionProbes& p) { return any_glob_match(p.library, library); }) ||
          std::any_of(pack.usdt.begin(), pack.usdt.end(),
                      [&](const UsdtProbes& p) { return any_glob_match(p.library, library); });
+}
+
+std::string how_it_ends(const ResolvedProbe& probe) {
+  if (probe.exits.empty()) return "return probe";
+  const auto slow =
+      std::count_if(probe.exits.begin(), probe.exits.end(),
+                    [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
+  std::string out =
+      fmt::format("{} exit{}", probe.exits.size(), probe.exits.size() == 1 ? "" : "s");
+  if (slow != 0) out += fmt::format(", {} slow", slow);
+  return out;
 }
 
 }  // namespace
@@ -172,6 +184,8 @@ void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string&
   const Resolution found = resolve_pack(pack, file, base_name(shown_path));
   for (const std::string& missing : found.missing)
     problem(missing, counters_.missing);
+  for (const std::string& refused : found.refused)
+    problem(refused, counters_.missing);
   for (const ResolvedProbe& probe : found.probes)
     add_function(pack, probe, shown_path, out);
   for (const ResolvedUsdt& probe : found.usdt)
@@ -183,7 +197,7 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   const std::pair place(out.key, probe.file_offset);
   if (options_.after != nullptr && options_.after->places_.contains(place)) return;
   places_.insert(place);
-  if (probes_.size() >= kProbesMax) {
+  if (probes_.size() + kPartsMax > kProbesMax) {
     problem(fmt::format("{}: more than {} probes", probe.title, kProbesMax), counters_.failed);
     return;
   }
@@ -196,9 +210,33 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   const std::uint32_t index = add_probe(std::move(info));
   std::uint64_t cookie = cookie_of(index);
   const bool with_return = (cookie & WIRE_COOKIE_INSTANT) == 0;
-  if (source.at_end && engine_.mode() == bpf::AttachMode::kSession) cookie |= WIRE_COOKIE_AT_END;
-  (with_return ? out.with_return : out.entry_only).push_back({probe.file_offset, 0, cookie});
-  attachments_.push_back({shown_path, probe.title, probe.symbol, pack.name, probe.site});
+  const bool has_exits = !probe.exits.empty();
+  if (source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession))
+    cookie |= WIRE_COOKIE_AT_END;
+  if (source.kind == ProbeKind::kScope) add_scope(probe, out);
+  if (with_return && has_exits) {
+    probe.add_specs(cookie, out.entry_only);
+  } else {
+    (with_return ? out.with_return : out.entry_only).push_back({probe.file_offset, 0, cookie});
+  }
+  attachments_.push_back({shown_path, probe.title, probe.symbol, pack.name, probe.site,
+                          with_return ? how_it_ends(probe) : std::string()});
+}
+
+void Attacher::add_scope(const ResolvedProbe& probe, FileProbes& out) {
+  for (const auto& [part, offsets] : {std::pair(ScopePart::kObject, &probe.object_offsets),
+                                      std::pair(ScopePart::kEnd, &probe.end_offsets)}) {
+    CaptureDef object{.name = "object"};
+    object.how.source = WIRE_ARG0;
+    object.how.size = sizeof(std::uint64_t);
+    const std::uint32_t index = add_probe({.title = probe.title,
+                                           .category = probe.source->category,
+                                           .kind = ProbeKind::kScope,
+                                           .part = part,
+                                           .captures = {std::move(object)}});
+    for (const std::uint64_t offset : *offsets)
+      out.entry_only.push_back({offset, 0, cookie_of(index)});
+  }
 }
 
 void Attacher::add_usdt(const ResolvedUsdt& probe, FileProbes& out) {

@@ -94,6 +94,7 @@ library = "l"
 symbols = ["f"]
 category = "c"
 record = "at_end"
+never_throws = true
 [[usdt]]
 library = "python3*"
 begin = "python:gc__start"
@@ -136,6 +137,8 @@ TEST(Pack, ReadsEveryPart) {
   EXPECT_EQ(pack.functions[1].kind, ProbeKind::kInstant);
   EXPECT_EQ(pack.functions[1].ordinal_by, "");
   EXPECT_TRUE(pack.functions[2].at_end);
+  EXPECT_TRUE(pack.functions[2].never_throws);
+  EXPECT_FALSE(first.never_throws);
   EXPECT_EQ(pack.functions[2].ordinal_by, std::nullopt);
   ASSERT_EQ(pack.usdt.size(), 1U);
   EXPECT_EQ(pack.usdt[0].begin, "python:gc__start");
@@ -164,7 +167,9 @@ TEST(Pack, KnowsTheKindsOfProbes) {
   EXPECT_EQ(kind("call"), ProbeKind::kCall);
   EXPECT_EQ(kind("instant"), ProbeKind::kInstant);
   EXPECT_EQ(kind("annotate"), ProbeKind::kAnnotate);
-  EXPECT_EQ(kind("scope"), ProbeKind::kScope);
+  EXPECT_EQ(
+      kind("scope\"\nobject = \"o\"\nend = \"e\"\nargs = { a = \"arg1->0->0:str\" }\ntitle = \"t"),
+      ProbeKind::kScope);
 }
 
 struct Refused {
@@ -201,6 +206,13 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("kind = \"calls\""),
               probe + "kind: expected call, instant, annotate or scope"},
       Refused{probe_with("kind = 1"), probe + "kind: expected a text"},
+      Refused{probe_with("end = \"f\""), probe + "object: only scopes have object and end"},
+      Refused{probe_with("kind = \"scope\"\nend = \"f\""), probe + "object: expected a text"},
+      Refused{probe_with("kind = \"scope\"\nobject = \"f\""), probe + "end: expected a text"},
+      Refused{probe_with("kind = \"scope\"\nobject = \"o\"\nend = \"e\"\n"
+                         "args = { a = \"arg1\" }"),
+              probe + "args: a scope takes one text, its name"},
+      Refused{probe_with("never_throws = 1"), probe + "never_throws: expected true or false"},
       Refused{probe_with("record = \"end\""), probe + "record: expected pair or at_end"},
       Refused{probe_with("record = \"at_end\"\nargs = { a = \"arg0\" }"),
               probe + "record: at_end takes no args"},

@@ -262,8 +262,9 @@ void Recorder::Impl::drain() {
 
 std::uint64_t Recorder::Impl::lost() const {
   std::uint64_t total = roster->over_limit() + decoder->counters().too_deep;
-  if (engine) total += engine->losses().ring_full + engine->losses().process_table_full;
-  return total;
+  if (!engine) return total;
+  const bpf::Engine::Losses losses = engine->losses();
+  return total + losses.ring_full + losses.process_table_full + losses.calls_too_deep;
 }
 
 void Recorder::Impl::write_losses(BootTime now) {
@@ -274,7 +275,8 @@ void Recorder::Impl::write_losses(BootTime now) {
   write(capture_unmatched_ends, decoded.unmatched_ends);
   write(capture_unread_args, decoded.unread_args);
   write(capture_bad_records, decoded.bad_records);
-  write(capture_open_calls_over_limit, decoded.too_deep);
+  const bpf::Engine::Losses losses = engine ? engine->losses() : bpf::Engine::Losses{};
+  write(capture_open_calls_over_limit, decoded.too_deep + losses.calls_too_deep);
   write(capture_unnamed_frames, decoder->unnamed_frames());
   write(capture_processes_over_limit, roster->over_limit());
   write(capture_without_bpf, without_bpf ? 1 : 0);
@@ -282,7 +284,6 @@ void Recorder::Impl::write_losses(BootTime now) {
   write(python::python_stacks_truncated, python_truncated);
   write(python::python_unreadable_processes, python_refused);
   if (!engine) return;
-  const bpf::Engine::Losses losses = engine->losses();
   write(bpf::ring_dropped_records, losses.ring_full);
   write(bpf::process_table_full, losses.process_table_full);
   write(capture_missing_symbols, attacher->counters().missing);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "capture/bpf/engine.h"
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/sites.h"
 #include "capture/decoder.h"
 #include "capture/pack.h"
 #include "common/bytes.h"
@@ -35,6 +35,7 @@ struct Attachment {
   std::string library;  // path as the target sees it
   std::string title, symbol, pack;
   bpf::Site site;
+  std::string end;  // how its end is seen: "", "return probe", "2 exits", "2 exits, 1 slow"
 };
 
 /// State of a recording, for the status line.

@@ -101,12 +101,16 @@ std::vector<Match> find_matches(const FunctionProbes& probes, const std::string&
   return matches;
 }
 
+bool wants_return(const FunctionProbes& probes) {
+  if (probes.kind == ProbeKind::kScope) return false;
+  return probes.kind != ProbeKind::kInstant || !probes.metric.empty();
+}
+
 bpf::SiteNeeds needs_of(const FunctionProbes& probes) {
   const bool reads_arguments =
       std::any_of(probes.captures.begin(), probes.captures.end(),
                   [](const CaptureDef& c) { return c.how.source != WIRE_RETURN; });
-  const bool wants_return = probes.kind == ProbeKind::kCall || probes.kind == ProbeKind::kAnnotate;
-  return {reads_arguments, wants_return};
+  return {reads_arguments, wants_return(probes)};
 }
 
 class Resolver {
@@ -141,21 +145,74 @@ class Resolver {
  private:
   void add_match(const FunctionProbes& probes, const Match& match) {
     if (match.symbol->is_ifunc) {
-      out_.missing.push_back(
+      out_.refused.push_back(
           fmt::format("{}: ifunc in {}, its code is chosen at run time and cannot be "
                       "probed by name",
                       match.name, library_));
       return;
     }
-    const bpf::Site site = bpf::pick_site(file_, *match.symbol, needs_of(probes));
-    const auto offset = file_.file_offset(site.address);
+    ResolvedProbe probe;
+    probe.title = match.title;
+    probe.source = &probes;
+    probe.symbol = match.symbol->name;
+    probe.site = bpf::pick_site(file_, *match.symbol, needs_of(probes));
+    const bool wants_exits = wants_return(probes) && !probes.never_throws;
+    if (wants_exits && !add_exits(match, probe)) return;
+    const auto offset = file_.file_offset(probe.site.address);
     if (!offset) {
-      out_.missing.push_back(
+      out_.refused.push_back(
           fmt::format("{}: its address is in no segment of {}", match.name, library_));
       return;
     }
+    probe.file_offset = *offset;
     if (!addresses_.insert(match.symbol->address).second) return;  // an alias: one event, not two
-    out_.probes.push_back({match.title, &probes, match.symbol->name, site, *offset});
+    const bool is_scope = probes.kind == ProbeKind::kScope;
+    if (is_scope && (!add_entries(probes, probes.object, probe.object_offsets) ||
+                     !add_entries(probes, probes.end, probe.end_offsets)))
+      return;
+    out_.probes.push_back(std::move(probe));
+  }
+
+  /// Where to probe the begins of all functions that `glob` matches.
+  bool add_entries(const FunctionProbes& probes, const std::string& glob,
+                   std::vector<std::uint64_t>& out) {
+    for (const Match& match : find_matches(probes, glob, file_)) {
+      const bpf::Site site = bpf::pick_site(file_, *match.symbol, {.arguments = true});
+      const auto offset = file_.file_offset(site.address);
+      if (!offset || match.symbol->is_ifunc) continue;
+      if (std::find(out.begin(), out.end(), *offset) == out.end()) out.push_back(*offset);
+    }
+    if (!out.empty()) return true;
+    out_.refused.push_back(
+        fmt::format("{}: no such function in {}, which scopes need", glob, library_));
+    return false;
+  }
+
+  bool add_exits(const Match& match, ResolvedProbe& out) {
+    const std::vector<CaptureDef>& captures = out.source->captures;
+    const bool reads_result =
+        std::any_of(captures.begin(), captures.end(),
+                    [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
+    const auto find = [&] {
+      return bpf::find_exits(file_, *match.symbol,
+                             {.entry_site = out.site.address, .returned_value = reads_result});
+    };
+    bpf::Exits found = find();
+    if (found.exits.empty() && out.site.offset_bytes != 0) {  // if an exit is where it begins
+      bpf::SiteNeeds needs = needs_of(*out.source);
+      needs.at_entry = true;
+      out.site = bpf::pick_site(file_, *match.symbol, needs);
+      found = find();
+    }
+    for (const bpf::Exit& exit : found.exits) {
+      if (const auto offset = file_.file_offset(exit.address)) out.exits.push_back({*offset, exit});
+    }
+    if (!found.exits.empty() && out.exits.size() == found.exits.size()) return true;
+    out_.refused.push_back(fmt::format(
+        "{}: its end cannot be observed safely in {}: {} (never_throws = true in the "
+        "pack, if that is so)",
+        match.name, library_, found.problem.empty() ? "an exit is in no segment" : found.problem));
+    return false;
   }
 
   bool find(const std::string& full_name, const std::vector<sys::UsdtProbe>& present,
@@ -218,6 +275,12 @@ std::string_view bare_name(std::string_view demangled) {
     if (name[i] == ' ' && angle == 0) return name.substr(i + 1);
   }
   return name;
+}
+
+void ResolvedProbe::add_specs(std::uint64_t cookie, std::vector<bpf::UprobeSpec>& out) const {
+  out.push_back({file_offset, 0, cookie | WIRE_COOKIE_CALL});
+  for (const ResolvedExit& exit : exits)
+    out.push_back({exit.file_offset, 0, exit.exit.cookie(cookie)});
 }
 
 Resolution resolve_pack(const Pack& pack, sys::ElfFile& file, std::string_view library) {

@@ -7,11 +7,19 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/engine.h"
+#include "capture/bpf/exits.h"
+#include "capture/bpf/sites.h"
 #include "capture/pack.h"
 #include "sys/elf.h"
 
 namespace kansoku::capture {
+
+/// An exit of a function, which gets a probe of its own.
+struct ResolvedExit {
+  std::uint64_t file_offset{0};
+  bpf::Exit exit;
+};
 
 /// One function of one file that a pack asks for, with the address chosen for its probe.
 struct ResolvedProbe {
@@ -20,6 +28,12 @@ struct ResolvedProbe {
   std::string symbol;                     // mangled
   bpf::Site site;
   std::uint64_t file_offset{0};
+  std::vector<ResolvedExit> exits;  // none: only its begin is wanted, or it never throws
+  std::vector<std::uint64_t> object_offsets, end_offsets;  // of scopes: where to probe those
+
+  /// Adds what has to be attached without the kernel's return probes, so that begin and end of the
+  /// calls are seen. `cookie`: of both. Wants exits.
+  void add_specs(std::uint64_t cookie, std::vector<bpf::UprobeSpec>& out) const;
 };
 
 /// A USDT pair (or single probe) of one file.
@@ -33,8 +47,8 @@ struct ResolvedUsdt {
 struct Resolution {
   std::vector<ResolvedProbe> probes;  // one an address: aliases are merged under the first name
   std::vector<ResolvedUsdt> usdt;
-  std::vector<std::string>
-      missing;  // "gloo::nope: no such symbol in libgloo.so.0", "x: ifunc, cannot be probed"
+  std::vector<std::string> missing;  // "gloo::nope: no such function in libgloo.so.0"
+  std::vector<std::string> refused;  // there, and not to be probed: "strlen: ifunc in libc.so.6..."
 };
 
 /// Finds the probes of `pack` in `file`, whose base name is `library`. Pure apart from reading the

@@ -51,6 +51,10 @@ struct Both : Base, Other {
   KEPT int call() override { return 1; }
   KEPT int poke() override { return 2; }  // called through a thunk as an Other
 };
+KEPT void run() {
+  for (;;)
+    asm volatile("");
+}
 KEPT int use() {
   Both both;
   Other& other = both;
@@ -225,6 +229,37 @@ TEST_F(ResolveTest, NeedsTheEntryOnlyForArguments) {
   EXPECT_EQ(found.probes[0].symbol, "_ZN3krt3BoxclEi");
 }
 
+TEST_F(ResolveTest, FindsTheEndsOfFunctionsThatMayThrow) {
+  FunctionProbes probes = function({"krt::Box::open"});
+  const Resolution found = resolve(probes);
+  ASSERT_EQ(found.probes.size(), 1U);
+  ASSERT_FALSE(found.probes[0].exits.empty());
+  std::vector<bpf::UprobeSpec> specs;
+  found.probes[0].add_specs(7, specs);
+  ASSERT_EQ(specs.size(), 1 + found.probes[0].exits.size());
+  EXPECT_EQ(specs[0].file_offset, found.probes[0].file_offset);
+  EXPECT_EQ(specs[0].cookie, 7 | WIRE_COOKIE_CALL);
+  EXPECT_GT(specs[1].file_offset, specs[0].file_offset);
+  EXPECT_EQ(specs[1].cookie, found.probes[0].exits[0].exit.cookie(7));
+  EXPECT_NE(specs[1].cookie & WIRE_COOKIE_EXIT, 0U);
+  probes.never_throws = true;
+  EXPECT_THAT(resolve(probes).probes.at(0).exits, IsEmpty());
+  probes.never_throws = false;
+  probes.kind = ProbeKind::kInstant;
+  EXPECT_THAT(resolve(probes).probes.at(0).exits, IsEmpty());
+  probes.metric = "alloc";  // metered calls have an end, whatever a recording shows
+  EXPECT_FALSE(resolve(probes).probes.at(0).exits.empty());
+}
+
+TEST_F(ResolveTest, RefusesAFunctionWhoseEndCannotBeFound) {
+  const Resolution found = resolve(function({"krt::run"}));
+  EXPECT_THAT(found.probes, IsEmpty());
+  EXPECT_THAT(found.missing, IsEmpty());
+  EXPECT_THAT(found.refused,
+              ElementsAre("krt::run: its end cannot be observed safely in self-1: it never returns "
+                          "(never_throws = true in the pack, if that is so)"));
+}
+
 class ResolveLibcTest : public ResolveTest {
  protected:
   ResolveLibcTest() {
@@ -257,7 +292,7 @@ TEST_F(ResolveLibcTest, NamesWhatCannotBeProbed) {
   if (symbol == nullptr || !symbol->is_ifunc) GTEST_SKIP() << "strlen is no ifunc here";
   const Resolution found = resolve(function({"strlen"}));
   EXPECT_THAT(found.probes, IsEmpty());
-  EXPECT_THAT(found.missing, Contains(StartsWith("strlen: ifunc in self-1, its code is chosen at "
+  EXPECT_THAT(found.refused, Contains(StartsWith("strlen: ifunc in self-1, its code is chosen at "
                                                  "run time")));
 }
 

@@ -81,13 +81,14 @@ struct Target {
 };
 
 /// How long the youngest open call of a total has been open; 0 if none is. Ends can be lost (a
-/// thread that was ended, an exception): what stays open for 30 windows in which others ended is.
+/// thread that was ended): what stays open for 30 windows in which others ended is.
 double open_seconds(const bpf::ProbeTotal& seen, Reading& before, std::uint64_t ended,
                     std::uint64_t now_ns) {
   constexpr std::uint32_t kWindowsOfGuess = 30;
   const wire_total& total = *seen.total;
-  if (seen.kind != WIRE_TOTAL_CALL || total.entries <= total.count) return 0;
-  const std::uint64_t open = total.entries - total.count;
+  const std::uint64_t over = total.count + total.dropped;
+  if (seen.kind != WIRE_TOTAL_CALL || total.entries <= over) return 0;
+  const std::uint64_t open = total.entries - over;
   if (ended > 0) {
     before.least_open = before.guesses == 0 ? open : std::min(before.least_open, open);
     if (++before.guesses == kWindowsOfGuess) {
@@ -106,7 +107,7 @@ bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
     reading.blind_windows = kBlindWindows;
     reading.blind_entries = total.entries;
     // Whether those ended is not known.
-    reading.lost = total.entries - std::min(total.entries, total.count);
+    reading.lost = total.entries - std::min(total.entries, total.count + total.dropped);
     reading.guesses = 0;
     return true;
   }
@@ -514,8 +515,8 @@ std::vector<Watcher::Entry> Watcher::entries() const {
     std::uint64_t most = 0;
     for (const auto& [pid, count] : hits.of_process)
       most = std::max(most, count);
-    out.push_back(
-        {impl_->attacher->entry_name(i), hits.all, most, impl_->attacher->is_entry_enabled(i)});
+    out.push_back({impl_->attacher->entry_name(i), hits.all, most,
+                   impl_->attacher->is_entry_enabled(i), impl_->attacher->call_seconds(i)});
   }
   return out;
 }

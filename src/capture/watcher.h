@@ -119,6 +119,7 @@ class Watcher {
     std::uint64_t hits{0};         // since the last window
     std::uint64_t hits_of_one{0};  // of the process that hit it most
     bool enabled{true};
+    double call_s{0};  // about what a call costs that process
   };
   [[nodiscard]] std::vector<Entry> entries() const;
   void set_entry_enabled(std::size_t entry, bool enabled);

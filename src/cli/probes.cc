@@ -60,8 +60,10 @@ Json plan_for(const capture::Pack& pack, std::int32_t pid, const sys::Procfs& pr
     for (const auto& probe : found.probes)
       cheap += capture::bpf::is_cheap(probe.site.site_class) ? 1 : 0;
     Json missing = Json::array();
-    for (const std::string& line : found.missing)
-      missing.push(line);
+    for (const auto* lines : {&found.missing, &found.refused}) {
+      for (const std::string& line : *lines)
+        missing.push(line);
+    }
     files.push(Json::object()
                    .set("library", mapping.path)
                    .set("probes", std::uint64_t{found.probes.size() + found.usdt.size()})

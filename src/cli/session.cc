@@ -83,10 +83,10 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options)
 
 void explain(const capture::Recorder& recorder) {
   for (const capture::Attachment& at : recorder.attachments()) {
-    fmt::print("{:<12} {:<48} +{:<3} {:<8} {:<5} {}  [{}]\n", at.pack, at.title,
+    fmt::print("{:<12} {:<48} +{:<3} {:<8} {:<5} {}{}{}  [{}]\n", at.pack, at.title,
                at.site.offset_bytes, capture::bpf::site_class_name(at.site.site_class),
                capture::bpf::is_cheap(at.site.site_class) ? "cheap" : "slow", at.site.reason,
-               at.library);
+               at.end.empty() ? "" : "; ", at.end, at.library);
   }
   for (const std::string& problem : recorder.problems())
     fmt::print("missing      {}\n", problem);

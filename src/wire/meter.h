@@ -29,12 +29,13 @@ struct wire_total {
   __u64 count;         /* durations added */
   __u64 sum_ns;        /* of them */
   __u64 bytes;         /* captured at the entries */
-  __u64 entries;       /* calls begun; at most `count` behind it those that are open */
+  __u64 entries;       /* calls begun; less `count` and `dropped` those that are open */
+  __u64 dropped;       /* calls that an exception or longjmp() ended; it is noticed late */
   __u64 last_entry_ns; /* CLOCK_BOOTTIME; 0: none yet */
   __u64 last_exit_ns;
   __u32 buckets[WIRE_BUCKETS];
 };
-WIRE_ASSERT(sizeof(struct wire_total) == 48 + 4 * WIRE_BUCKETS,
+WIRE_ASSERT(sizeof(struct wire_total) == 56 + 4 * WIRE_BUCKETS,
             "part of the ABI: bump WIRE_VERSION");
 
 /* One thread of an observed process, from the task iterator. Times in ns, counts since its start.
@@ -64,6 +65,10 @@ WIRE_ASSERT(sizeof(struct wire_meter_probe) == 76, "part of the ABI: bump WIRE_V
 /* Cookie of a metered probe, beside the flags of wire/ring.h. */
 #define WIRE_COOKIE_STEPS (1ULL << 36)     /* also intervals and gaps */
 #define WIRE_COOKIE_METER_END (1ULL << 37) /* ends the call that the same index begins (USDT) */
-#define WIRE_COOKIE_SCOPE                                                \
-  (1ULL << 38) /* record_function: a data loader's next() counts for the \
-                  index, an optimizer's step for index + 1 */
+#define WIRE_COOKIE_SCOPE                                              \
+  (1ULL << 38) /* begin of a scope, whose name the first capture is: a \
+                  data loader's next() counts for the index, an        \
+                  optimizer's step for index + 1 */
+#define WIRE_COOKIE_SCOPE_OBJECT (1ULL << 42) /* its object is the first argument */
+#define WIRE_COOKIE_SCOPE_END (1ULL << 43)    /* of the object that is the first argument */
+#define WIRE_COOKIE_TIMES_SHIFT 48 /* from there: how often it was attached, for scopes */

@@ -98,7 +98,19 @@ struct wire_probe {
 WIRE_ASSERT(sizeof(struct wire_probe) == 76, "part of the ABI: bump WIRE_VERSION");
 
 /* The cookie of an attached probe: low 32 bits = probe index, high bits = flags. */
-#define WIRE_COOKIE_INSTANT (1ULL << 32)  /* no return wanted */
-#define WIRE_COOKIE_AT_END (1ULL << 33)   /* session: one WIRE_SLICE at the return, no pair */
+#define WIRE_COOKIE_INSTANT (1ULL << 32) /* no return wanted */
+#define WIRE_COOKIE_AT_END                                                   \
+  (1ULL << 33) /* one WIRE_SLICE at the end, no pair; of the kernel's return \
+                  probes in sessions only */
 #define WIRE_COOKIE_CAPTURES (1ULL << 34) /* the probe has captures in the map */
 #define WIRE_COOKIE_HOST (1ULL << 35)     /* do not filter by process */
+#define WIRE_COOKIE_CALL (1ULL << 39)     /* entry of a call whose exits have probes of their own */
+#define WIRE_COOKIE_EXIT (1ULL << 40)     /* one of those */
+#define WIRE_COOKIE_JUMP (1ULL << 41)     /* it jumps on: nothing is returned yet */
+/* Of exits: whether a conditional jump has to be taken (1) or not (2) or does not matter (0), its
+ * condition as in the opcode, and where the return address lies: at rbp or else rsp, plus so many
+ * times 8 bytes. */
+#define WIRE_COOKIE_WHEN_SHIFT 44      /* 2 bits */
+#define WIRE_COOKIE_CONDITION_SHIFT 46 /* 4 bits */
+#define WIRE_COOKIE_FRAME_SHIFT 50     /* 1 bit */
+#define WIRE_COOKIE_STACK_SHIFT 51     /* 13 bits */

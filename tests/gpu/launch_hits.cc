@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "capture/bpf/engine.h"
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/sites.h"
 #include "cuda/abi.h"
 #include "softcuda/kernels_for_test.h"
 #include "sys/elf.h"

@@ -74,7 +74,7 @@ class Checker:
         self.tracks = {}
         self.labels = {}
         self.open = collections.defaultdict(list)
-        self.slices = collections.defaultdict(lambda: collections.defaultdict(lambda: {"count": 0, "unended": 0}))
+        self.slices = collections.defaultdict(lambda: collections.defaultdict(lambda: {"count": 0, "unended": 0, "deepest": 0}))
         self.tags = collections.defaultdict(list)  # sequence numbers of issued collectives, by thread
         self.instants = collections.Counter()
         self.native = collections.Counter()
@@ -165,9 +165,11 @@ class Checker:
         begin, end, instant, counter = 1, 2, 3, 4
         for track, time, _, kind, name, category, tag in sorted(self.events, key=lambda e: e[:3]):
             if kind == begin:
+                entry = self.slices[category][name]
+                entry["count"] += 1
+                entry["unended"] += 1
+                entry["deepest"] = max(entry["deepest"], len(self.open[track]))
                 self.open[track].append((category, name, time))
-                self.slices[category][name]["count"] += 1
-                self.slices[category][name]["unended"] += 1
             elif kind == end:
                 if self.open[track]:
                     opened_category, opened_name, _ = self.open[track].pop()

@@ -216,9 +216,9 @@ std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>&
 }
 
 Engine::Losses Engine::losses() const {
-  std::array<std::uint64_t, 2> totals{};
+  std::array<std::uint64_t, 3> totals{};
   read_losses(impl_->skeleton->maps.losses, totals);
-  return {totals[0], totals[1]};
+  return {totals[0], totals[1], totals[2]};
 }
 
 }  // namespace kansoku::capture::bpf

@@ -27,7 +27,8 @@ enum class AttachMode : std::uint8_t { kSession, kMulti, kPerf };
 [[nodiscard]] std::string_view attach_mode_name(AttachMode mode);  // "session", "multi", "perf"
 [[nodiscard]] std::optional<AttachMode> attach_mode_from_name(std::string_view name);
 
-/// One probe of a file.
+/// One probe of a file. Of a call whose exits are probed (WIRE_COOKIE_CALL) each exit is a spec of
+/// its own, all attached without return.
 struct UprobeSpec {
   std::uint64_t file_offset{0};
   std::uint64_t semaphore_offset{0};  // file offset of a USDT semaphore, or 0
@@ -62,7 +63,8 @@ class Engine {
   void forget_process(std::int32_t pid);
 
   /// Attaches all `specs` to one file (as seen from this process), in all processes that map it now
-  /// or later. Specs with and without return are separate calls. All or nothing.
+  /// or later. Specs with and without return are separate calls. All or nothing. With return, an
+  /// exception that leaves such a function ends the process: see find_exits().
   [[nodiscard]] Result<void> attach_uprobes(const std::string& path,
                                             std::span<const UprobeSpec> specs, bool with_return);
   [[nodiscard]] Result<void> attach_syscall(const std::string& name, std::uint64_t cookie);
@@ -88,6 +90,7 @@ class Engine {
 
   struct Losses {
     std::uint64_t ring_full{0}, process_table_full{0};
+    std::uint64_t calls_too_deep{0};  // more open calls of one thread than the programs remember
   };
   [[nodiscard]] Losses losses() const;
 

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <map>
+#include <stdexcept>
 
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/exits.h"
+#include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
 
@@ -35,6 +37,31 @@ PROBE_TARGET(target_red_zone,
 PROBE_TARGET(target_loop, "mov $4, %eax\n1: nop\ndec %eax\njnz 1b", "");
 // The first cheap instruction comes after an argument register was overwritten.
 PROBE_TARGET(target_clobber, "mov %rdi, %rsi\nxchg %rdi, %rsi\nnop", "");
+
+// Its second return value is that of a jump to another function.
+PROBE_TARGET(target_tail, "test %rdi, %rdi\njne 1f\njmp target_push\n1:", "");
+
+extern "C" {
+[[gnu::noinline, gnu::used]] long target_throws(long value) {
+  if (value < 0) throw std::invalid_argument("negative");
+  return value + 1;
+}
+[[gnu::noinline, gnu::used]] long target_catches(long value) {
+  try {
+    const long first = target_throws(-value);
+    return first + target_throws(value);
+  } catch (const std::invalid_argument&) {
+    return value + 1;
+  }
+}
+[[gnu::noinline, gnu::used]] long target_nested(long depth) {
+  if (depth == 0) throw std::invalid_argument("the bottom");
+  if (depth == 1) return 1;
+  long inner = target_nested(depth - 1);
+  asm volatile("" : "+r"(inner));  // no loop is made of it
+  return inner + 1;
+}
+}
 
 namespace kansoku::capture::bpf {
 namespace {
@@ -102,6 +129,8 @@ TEST_F(Prologue, StopsWhereArgumentsAreOverwritten) {
 }
 
 struct Counts {
+  std::vector<std::pair<char, std::uint32_t>> order;  // 'b' or 'e' and the probe
+  std::vector<std::uint64_t> returned;                // first argument of ends
   std::map<std::uint32_t, int> begins, ends, slices, instants;
   std::map<std::uint32_t, std::vector<std::uint64_t>> first_args;
 };
@@ -114,6 +143,10 @@ Counts drain(Engine& engine) {
     if (head->kind == WIRE_END) ++counts.ends[head->probe];
     if (head->kind == WIRE_SLICE) ++counts.slices[head->probe];
     if (head->kind == WIRE_INSTANT) ++counts.instants[head->probe];
+    if (head->kind == WIRE_BEGIN || head->kind == WIRE_END)
+      counts.order.emplace_back(head->kind == WIRE_BEGIN ? 'b' : 'e', head->probe);
+    if (head->kind == WIRE_END && head->layout != WIRE_PLAIN)
+      counts.returned.push_back(reinterpret_cast<const wire_args*>(record.data())->args[0]);
     if (head->kind == WIRE_BEGIN && head->layout != WIRE_PLAIN) {
       counts.first_args[head->probe].push_back(
           reinterpret_cast<const wire_args*>(record.data())->args[0]);
@@ -133,9 +166,106 @@ class EngineModes : public ::testing::TestWithParam<AttachMode> {
     ASSERT_TRUE(file.has_value());
     file_ = std::move(file).value();
   }
+  /// What has to be attached to see begin and end of the calls of a function at its own exits.
+  [[nodiscard]] std::vector<UprobeSpec> specs_of(const std::string& name, std::uint64_t cookie,
+                                                 bool wants_value = false) {
+    std::vector<UprobeSpec> specs{
+        {*file_->file_offset(site_of(*file_, name).address), 0, cookie | WIRE_COOKIE_CALL}};
+    const Exits found =
+        find_exits(*file_, *file_->find_symbol(name), {site_of(*file_, name).address, wants_value});
+    EXPECT_FALSE(found.exits.empty()) << name << ": " << found.problem;
+    for (const Exit& exit : found.exits)
+      specs.push_back({*file_->file_offset(exit.address), 0, exit.cookie(cookie)});
+    return specs;
+  }
+  void attach_exits(const std::string& name, std::uint64_t cookie, bool wants_value = false) {
+    const auto attached =
+        engine_->attach_uprobes("/proc/self/exe", specs_of(name, cookie, wants_value), false);
+    ASSERT_TRUE(attached.has_value()) << attached.error().what;
+  }
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<sys::ElfFile> file_;
 };
+
+/// Whether `function` threw what the targets throw.
+bool throws(Function function, long argument) {
+  try {
+    static_cast<void>(function(argument));
+    return false;
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+}
+
+TEST_P(EngineModes, AnExceptionComesThroughACallWhoseExitsAreProbed) {
+  attach_exits("target_throws", 5);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(throws(target_throws, i % 2 == 0 ? i : -i), i % 2 != 0) << i;
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[5], 10);
+  EXPECT_EQ(counts.ends[5], 9) << "the next call shows that one is over";
+  target_throws(1);
+  counts = drain(*engine_);
+  EXPECT_THAT(counts.order,
+              ::testing::ElementsAre(std::pair('e', 5U), std::pair('b', 5U), std::pair('e', 5U)));
+}
+
+TEST_P(EngineModes, WhatAnExceptionEndedEndsBeforeTheCallThatCaughtIt) {
+  attach_exits("target_throws", 5);
+  attach_exits("target_catches", 6);
+  EXPECT_EQ(target_catches(3), 4);
+  EXPECT_THAT(drain(*engine_).order,
+              ::testing::ElementsAre(std::pair('b', 6U), std::pair('b', 5U), std::pair('e', 5U),
+                                     std::pair('e', 6U)));
+}
+
+TEST_P(EngineModes, NestedCallsEndInsideOut) {
+  attach_exits("target_nested", 5);
+  EXPECT_EQ(target_nested(7), 7);
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[5], 7);
+  EXPECT_EQ(counts.ends[5], 7);
+  // One more than are remembered is not told at all.
+  constexpr int kRemembered = 16;
+  EXPECT_EQ(target_nested(kRemembered + 1), kRemembered + 1);
+  counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[5], kRemembered);
+  EXPECT_EQ(counts.ends[5], kRemembered);
+  EXPECT_EQ(engine_->losses().calls_too_deep, 1U);
+}
+
+TEST_P(EngineModes, AReturnedValueIsReadAtTheExitAndNotAtAJump) {
+  wire_probe returned{};
+  returned.capture_count = 1;
+  returned.captures[0] = {
+      .source = WIRE_RETURN, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
+  ASSERT_TRUE(engine_->describe_probe(5, returned).has_value());
+  attach_exits("target_tail", 5 | WIRE_COOKIE_CAPTURES, true);
+  EXPECT_EQ(target_tail(41), 42);
+  EXPECT_EQ(target_tail(0), 1);  // by a jump
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.ends[5], 2);
+  EXPECT_THAT(counts.returned, ::testing::ElementsAre(42));
+}
+
+TEST_P(EngineModes, ASliceIsWrittenAtTheExitOfACallThatReturned) {
+  attach_exits("target_throws", 5 | WIRE_COOKIE_AT_END);
+  for (int i = 0; i < 10; ++i)
+    throws(target_throws, i % 2 == 0 ? i : -i);
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.slices[5], 5);
+  EXPECT_TRUE(counts.order.empty());
+}
+
+TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
+  attach_exits("target_throws", 5);
+  engine_->detach_all();
+  std::vector<UprobeSpec> exits = specs_of("target_throws", 5);
+  exits.erase(exits.begin());
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", exits, false).has_value());
+  target_throws(1);
+  EXPECT_TRUE(drain(*engine_).order.empty());
+}
 
 TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
   constexpr int kCalls = 100;

@@ -13,7 +13,9 @@
 // Per-CPU totals: [0] records that found the ring full, [1] processes and [2] totals over the limit
 // of their maps, [3] probe hits.
 #define LOSS_COUNT 4
+#define CALLS_MAX 8
 #include "capture/bpf/internal/arguments.bpf.h"
+#include "capture/bpf/internal/calls.bpf.h"
 #include "capture/bpf/internal/observed.bpf.h"
 #include "wire/meter.h"
 #include "wire/ring.h"
@@ -79,12 +81,13 @@ struct {
 // Open calls of threads where no session keeps them; the oldest give way.
 struct open_key {
   __u64 pid_tgid;
-  __u32 probe, reserved;
+  __u32 probe, times;  // the latter of scopes: those that were open when it was taken off are lost
 };
 struct open_call {
   __u64 start_ns;
-  __u32 depth;
-  __u32 probe;  // what the outermost scope counts for
+  __u64 object;  // of a scope: ends it; 0: not known yet
+  __u32 probe;   // what the outermost scope counts for
+  __u32 reserved;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -216,7 +219,7 @@ static __always_inline void on_end(__u64 cookie, __u32 tgid, __u64 start, __u64 
 
 static __always_inline void open_call(__u64 pid_tgid, __u32 probe, __u64 now) {
   struct open_key key = {.pid_tgid = pid_tgid, .probe = probe};
-  struct open_call call = {.start_ns = now, .depth = 1, .probe = probe};
+  struct open_call call = {.start_ns = now, .probe = probe};
   bpf_map_update_elem(&open_calls, &key, &call, BPF_ANY);
 }
 
@@ -228,61 +231,107 @@ static __always_inline void close_call(__u64 pid_tgid, __u64 cookie, __u64 now) 
   bpf_map_delete_elem(&open_calls, &key);
 }
 
-// The head of a compact ASCII text of CPython 3.8 to 3.11, and the begin of its characters.
-struct python_text {
-  __u64 refcount, type, length, hash;
-  __u32 state, reserved;
-  __u64 wide;
-  char text[8];
-};
-#define PYTHON_TEXT 0xa0 /* ready, compact: of any characters */
-#define PYTHON_ASCII \
-  0xe4 /* ready, ascii, compact, one byte a character; below: how it is interned */
-
-static __always_inline __u32 scope_class(__u64 object) {
-  struct python_text text = {};
-  if (bpf_probe_read_user(&text, sizeof(text), (void*)object)) return 0;
-  if ((text.state & PYTHON_TEXT) != PYTHON_TEXT) return 0;
-  if ((text.state & 0xfc) != PYTHON_ASCII || text.length < 8) return 3;
-  __u64 head = *(__u64*)text.text;
+static __always_inline __u32 scope_class(struct pt_regs* regs, __u32 probe) {
+  const struct wire_meter_probe* config = bpf_map_lookup_elem(&probes, &probe);
+  if (!config) return 0;
+  struct sources sources;
+  read_sources(regs, &sources);
+  __u64 text = 0, head = 0;
+  if (follow(&config->captures[0], &sources, &text)) return 0;
+  if (bpf_probe_read_user(&head, sizeof(head), (void*)text)) return 0;
   if (head == 0x746172656d756e65ULL) return 1; /* "enumerat(e(DataLoader)...": its next() */
   if (head == 0x657a696d6974704fULL) return 2; /* "Optimize(r.step#..." */
-  return 3;
+  return 0;
 }
 
-// Enter and exit of record_function: enter has two arguments, a text first; exit has one. Scopes
-// nest; the outermost that has a class counts.
+// Scopes nest; the outermost that has a class counts.
 static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
                                      __u64 now) {
-  __u64 list = regs->rdx;
-  __u64 tuple = 0, count = 0, object = 0;
-  if (bpf_probe_read_user(&tuple, 8, (void*)list) ||
-      bpf_probe_read_user(&count, 8, (void*)(tuple + 16)))
-    return;
-  struct open_key key = {.pid_tgid = pid_tgid, .probe = (__u32)cookie};
-  struct open_call* call = bpf_map_lookup_elem(&open_calls, &key);
-  if (count == 1 && call) {
-    if (--call->depth > 0) return;
-    on_end(call->probe, pid_tgid >> 32, call->start_ns, now);
+  struct open_key key = {.pid_tgid = pid_tgid,
+                         .probe = (__u32)cookie,
+                         .times = (__u32)(cookie >> WIRE_COOKIE_TIMES_SHIFT)};
+  struct open_call* open = bpf_map_lookup_elem(&open_calls, &key);
+  __u64 object = regs->rdi;
+  if (cookie & WIRE_COOKIE_SCOPE_OBJECT) {
+    if (open && !open->object) open->object = object;
+  } else if (cookie & WIRE_COOKIE_SCOPE_END) {
+    if (!open || !object || open->object != object) return;
+    on_end(open->probe, pid_tgid >> 32, open->start_ns, now);
     bpf_map_delete_elem(&open_calls, &key);
-    return;
-  }
-  if (count != 2 || bpf_probe_read_user(&object, 8, (void*)(tuple + 24))) return;
-  __u32 class = scope_class(object);
-  if (class == 0) return;
-  if (call) {
-    ++call->depth;
-  } else if (class < 3) {
+  } else {
+    if (open && open->object) return;
+    __u32 class = scope_class(regs, (__u32)cookie);
+    if (class == 0) return;
     __u32 probe = (__u32)cookie + class - 1;
-    struct open_call fresh = {.start_ns = now, .depth = 1, .probe = probe};
+    struct open_call fresh = {.start_ns = now, .probe = probe};
     bpf_map_update_elem(&open_calls, &key, &fresh, BPF_ANY);
     on_begin(regs, probe, pid_tgid >> 32, now);
   }
 }
 
+// A call that nobody saw return: an exception, longjmp() or the end of its thread.
+static __always_inline void drop_call(struct calls* calls, const struct call* call,
+                                      __u64 pid_tgid) {
+  struct wire_total* total = total_of(pid_tgid >> 32, (__u32)call->cookie, WIRE_TOTAL_CALL);
+  if (total) __sync_fetch_and_add(&total->dropped, 1);
+  --calls->count;
+}
+
+static __always_inline void on_call(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid, __u64 now) {
+  struct calls* calls = calls_of(pid_tgid);
+  if (!calls) {
+    count_loss(2);
+    return;
+  }
+  __u64 stack = regs->rsp;
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || !is_over(last, stack)) break;
+    drop_call(calls, last, pid_tgid);
+  }
+  // What runs inside a call of the same function is part of it, as a backward pass inside another.
+  for (__u32 i = 0; i < CALLS_MAX; ++i)
+    if (i < calls->count && (__u32)calls->open[i].cookie == (__u32)cookie) return;
+  if (!add_call(calls, stack, cookie, now)) {
+    count_loss(2);
+    return;
+  }
+  on_begin(regs, cookie, pid_tgid >> 32, now);
+}
+
+static __always_inline void on_exit_of_call(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
+                                            __u64 now) {
+  __u64 stack = 0;
+  if (!ends_here(regs, cookie, &stack)) return;
+  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+  if (!calls) return;
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || last->stack >= stack) break;
+    drop_call(calls, last, pid_tgid);
+  }
+  struct call* last = last_call(calls);
+  if (!last || last->stack != stack || (__u32)last->cookie != (__u32)cookie) return;
+  on_end(cookie, pid_tgid >> 32, last->start_ns, now);
+  --calls->count;
+}
+
+// Of calls whose exits are probed: true if it was one.
+static __always_inline int on_own_exits(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
+                                        __u64 now) {
+  if (cookie & WIRE_COOKIE_EXIT) {
+    on_exit_of_call(regs, cookie, pid_tgid, now);
+  } else if (cookie & WIRE_COOKIE_CALL) {
+    on_call(regs, cookie, pid_tgid, now);
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
 static __always_inline void on_single(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
                                       __u64 now) {
-  if (cookie & WIRE_COOKIE_SCOPE) {
+  if (cookie & (WIRE_COOKIE_SCOPE | WIRE_COOKIE_SCOPE_OBJECT | WIRE_COOKIE_SCOPE_END)) {
     on_scope(regs, cookie, pid_tgid, now);
   } else if (cookie & WIRE_COOKIE_METER_END) {
     close_call(pid_tgid, cookie, now);
@@ -302,6 +351,7 @@ int meter_session(struct pt_regs* regs) {
   }
   if (!is_observed(pid_tgid >> 32)) return 1;
   __u64 now = bpf_ktime_get_boot_ns();
+  if (on_own_exits(regs, cookie, pid_tgid, now)) return 1;
   if (cookie & WIRE_COOKIE_INSTANT) {
     on_single(regs, cookie, pid_tgid, now);
     return 1;
@@ -317,6 +367,7 @@ int meter_entry(struct pt_regs* regs) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   if (!is_observed(pid_tgid >> 32)) return 0;
   __u64 now = bpf_ktime_get_boot_ns();
+  if (on_own_exits(regs, cookie, pid_tgid, now)) return 0;
   if (cookie & WIRE_COOKIE_INSTANT) {
     on_single(regs, cookie, pid_tgid, now);
     return 0;
@@ -367,6 +418,7 @@ int meter_fork(__u64* ctx) {
 SEC("tp_btf/sched_process_exec")
 int meter_exec(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
+  forget_calls(task->tgid, task->tgid);  // the thread is the process's first now, whoever it was
   emit(WIRE_EXEC, task->tgid, task->pid, 0);
   return 0;
 }
@@ -374,7 +426,9 @@ int meter_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int meter_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
+  if (!is_observed(task->tgid)) return 0;
+  forget_calls(task->tgid, task->pid);
+  if (task->pid != task->tgid) return 0;
   __u32 tgid = task->tgid;
   emit(WIRE_EXIT, tgid, tgid, task->exit_code);
   bpf_map_delete_elem(&processes, &tgid);

@@ -53,6 +53,7 @@ class Meter {
 
   /// Attached uprobes of one file, to be taken off one by one; 0 is none.
   using Handle = std::uint32_t;
+  /// As Engine::attach_uprobes.
   [[nodiscard]] Result<Handle> attach_uprobes(const std::string& path,
                                               std::span<const UprobeSpec> specs, bool with_return);
   void detach(Handle handle);

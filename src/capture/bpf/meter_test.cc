@@ -9,14 +9,35 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <stdexcept>
 
-#include "capture/bpf/prologue.h"
+#include "capture/bpf/exits.h"
+#include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
 
 extern "C" long metered_call(long value);
 asm(".text\n.globl metered_call\n.type metered_call, @function\nmetered_call:\npush %rbx\n"
     "lea 1(%rdi), %rax\npop %rbx\nret\n.size metered_call, . - metered_call\n");
+
+extern "C" {
+[[gnu::noinline, gnu::used]] long metered_nested(long depth) {
+  if (depth == 0) throw std::invalid_argument("the bottom");
+  if (depth == 1) return 1;
+  long inner = metered_nested(depth - 1);
+  asm volatile("" : "+r"(inner));  // no loop is made of it
+  return inner + 1;
+}
+[[gnu::noinline, gnu::used]] void scope_enter(void** out, const std::string* name) {
+  asm volatile("" : : "r"(out), "r"(name) : "memory");
+}
+[[gnu::noinline, gnu::used]] void scope_object(void* object) {
+  asm volatile("" : : "r"(object) : "memory");
+}
+[[gnu::noinline, gnu::used]] void scope_end(void* object) {
+  asm volatile("" : : "r"(object) : "memory");
+}
+}
 
 namespace kansoku::capture::bpf {
 namespace {
@@ -30,14 +51,15 @@ std::uint64_t target_offset() {
 }
 
 struct Seen {
-  std::uint64_t count{0}, sum_ns{0}, bytes{0}, entries{0}, in_buckets{0};
+  std::uint64_t count{0}, sum_ns{0}, bytes{0}, entries{0}, in_buckets{0}, dropped{0};
 };
 
 std::map<std::pair<std::uint32_t, int>, Seen> totals_of(Meter& meter, std::int32_t pid) {
   std::map<std::pair<std::uint32_t, int>, Seen> out;
   const auto read = meter.read_totals([&](const ProbeTotal& total) {
     if (total.tgid != static_cast<std::uint32_t>(pid)) return true;
-    Seen seen{total.total->count, total.total->sum_ns, total.total->bytes, total.total->entries, 0};
+    Seen seen{total.total->count,  total.total->sum_ns, total.total->bytes, total.total->entries, 0,
+              total.total->dropped};
     for (const std::uint32_t count : total.total->buckets)
       seen.in_buckets += count;
     out[{total.probe, total.kind}] = seen;
@@ -93,6 +115,92 @@ TEST_P(MeterModes, CountsEveryCallWithItsBytes) {
   EXPECT_EQ(gaps.count, kCalls - 1);
   EXPECT_GT(intervals.sum_ns, gaps.sum_ns);
   EXPECT_GE(meter_->counters().hits, kCalls);
+}
+
+TEST_P(MeterModes, CallsThatExceptionsEndAreNotOpenForEver) {
+  auto file = sys::ElfFile::open("/proc/self/exe");
+  ASSERT_TRUE(file.has_value());
+  const sys::Symbol* symbol = (*file)->find_symbol("metered_nested");
+  ASSERT_NE(symbol, nullptr);
+  const std::uint64_t begin = pick_site(**file, *symbol, {true, true}).address;
+  std::vector<UprobeSpec> specs{{*(*file)->file_offset(begin), 0, 3 | WIRE_COOKIE_CALL}};
+  for (const Exit& exit : find_exits(**file, *symbol, {.entry_site = begin}).exits)
+    specs.push_back({*(*file)->file_offset(exit.address), 0, exit.cookie(3)});
+  ASSERT_GT(specs.size(), 1U);
+  ASSERT_TRUE(meter_->attach_uprobes("/proc/self/exe", specs, false).has_value());
+  EXPECT_EQ(metered_nested(4), 4);
+  Seen seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
+  EXPECT_EQ(seen.entries, 1U) << "what runs inside of a call is part of it";
+  EXPECT_EQ(seen.count, 1U);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THROW(metered_nested(0), std::invalid_argument);
+  EXPECT_EQ(metered_nested(1), 1);
+  seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
+  EXPECT_EQ(seen.entries, 5U);
+  EXPECT_EQ(seen.count, 2U);
+  EXPECT_EQ(seen.dropped, 3U);
+  EXPECT_EQ(seen.in_buckets, 2U);
+}
+
+/// As PyTorch's record_function: enters a scope and gives it an object.
+void enter_scope(const std::string& name, void* object) {
+  scope_enter(nullptr, &name);
+  scope_object(object);
+}
+
+TEST_P(MeterModes, TheOutermostScopeOfAClassCounts) {
+  auto file = sys::ElfFile::open("/proc/self/exe");
+  ASSERT_TRUE(file.has_value());
+  wire_meter_probe name{};
+  name.capture_count = 1;  // arg1->0->0:str
+  name.captures[0] = {.source = 1, .step_count = 2, .size = 8, .is_text = 1, .offset = {}};
+  ASSERT_TRUE(meter_->describe_probe(3, name).has_value());
+  const auto attach_scope = [&](std::uint64_t times) {
+    std::vector<UprobeSpec> specs;
+    for (const auto& [function, flag] : {std::pair("scope_enter", WIRE_COOKIE_SCOPE),
+                                         {"scope_object", WIRE_COOKIE_SCOPE_OBJECT},
+                                         {"scope_end", WIRE_COOKIE_SCOPE_END}}) {
+      const Site site = pick_site(**file, *(*file)->find_symbol(function), {.arguments = true});
+      specs.push_back({*(*file)->file_offset(site.address), 0,
+                       3 | WIRE_COOKIE_INSTANT | flag | times << WIRE_COOKIE_TIMES_SHIFT});
+    }
+    return meter_->attach_uprobes("/proc/self/exe", specs, false);
+  };
+  const auto handle = attach_scope(1);
+  ASSERT_TRUE(handle.has_value()) << handle.error().what;
+  const std::string loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+  const std::string step = "Optimizer.step#SGD.step", other = "forward";
+  int a = 0, b = 0;
+  scope_end(&a);  // of something else
+  enter_scope(loader, &a);
+  enter_scope(step, &b);  // inside of the other
+  scope_end(&b);
+  scope_end(nullptr);
+  scope_end(&a);
+  scope_end(&a);
+  enter_scope(other, &a);
+  scope_end(&a);
+  for (int i = 0; i < 2; ++i) {
+    enter_scope(step, &b);
+    enter_scope(other, &a);
+    scope_end(&a);
+    scope_end(&b);
+  }
+  auto totals = totals_of(*meter_, ::getpid());
+  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].entries), 1U);
+  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].count), 1U);
+  EXPECT_EQ((totals[{4, WIRE_TOTAL_CALL}].entries), 2U);
+  EXPECT_EQ((totals[{4, WIRE_TOTAL_CALL}].count), 2U);
+  // One that was open when the probes were taken off hides none that comes after.
+  enter_scope(loader, &a);
+  meter_->detach(*handle);
+  scope_end(&a);
+  ASSERT_TRUE(attach_scope(2).has_value());
+  enter_scope(loader, &b);
+  scope_end(&b);
+  totals = totals_of(*meter_, ::getpid());
+  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].entries), 3U);
+  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].count), 2U);
 }
 
 TEST_P(MeterModes, DetachedProbesCountNothing) {

@@ -9,9 +9,12 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map.
-#define LOSS_COUNT 2
+// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map,
+// [2] calls nested too deeply.
+#define LOSS_COUNT 3
+#define CALLS_MAX 16
 #include "capture/bpf/internal/arguments.bpf.h"
+#include "capture/bpf/internal/calls.bpf.h"
 #include "capture/bpf/internal/observed.bpf.h"
 #include "wire/ring.h"
 
@@ -108,31 +111,97 @@ static __always_inline void emit(struct pt_regs* regs, __u64 cookie, __u16 kind,
   }
 }
 
+static __always_inline void emit_slice(__u64 start, __u64 now, __u32 probe) {
+  struct wire_slice* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(&record->head, start, probe, WIRE_SLICE, WIRE_PLAIN);
+  record->duration_ns = now - start;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+// Nobody saw it return: it ends where that is noticed. A slice would be one that never was.
+static __always_inline void drop_call(struct calls* calls, const struct call* call) {
+  if (!(call->cookie & WIRE_COOKIE_AT_END))
+    emit_plain(bpf_ktime_get_boot_ns(), (__u32)call->cookie, WIRE_END);
+  --calls->count;
+}
+
+// False: nothing is to be told of this call now.
+static __always_inline int on_call(struct pt_regs* regs, __u64 cookie) {
+  struct calls* calls = calls_of(bpf_get_current_pid_tgid());
+  if (!calls) {
+    count_loss(2);
+    return 0;
+  }
+  __u64 stack = regs->rsp;
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || !is_over(last, stack)) break;
+    drop_call(calls, last);
+  }
+  if (!add_call(calls, stack, cookie, bpf_ktime_get_boot_ns())) {
+    count_loss(2);
+    return 0;
+  }
+  return !(cookie & WIRE_COOKIE_AT_END);
+}
+
+// False: no call ends there, or its slice is written.
+static __always_inline int on_exit_of_call(struct pt_regs* regs, __u64 cookie) {
+  __u64 stack = 0;
+  if (!ends_here(regs, cookie, &stack)) return 0;
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+  if (!calls) return 0;
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || last->stack >= stack) break;
+    drop_call(calls, last);
+  }
+  struct call* last = last_call(calls);
+  if (!last || last->stack != stack || (__u32)last->cookie != (__u32)cookie) return 0;
+  __u64 start = last->start_ns;
+  --calls->count;
+  if (!(cookie & WIRE_COOKIE_AT_END)) return 1;
+  emit_slice(start, bpf_ktime_get_boot_ns(), (__u32)cookie);
+  return 0;
+}
+
+static __always_inline void on_probe(struct pt_regs* regs, __u64 cookie) {
+  __u16 kind = cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN;
+  int at_return = 0;
+  if (cookie & WIRE_COOKIE_EXIT) {
+    if (!on_exit_of_call(regs, cookie)) return;
+    kind = WIRE_END;
+    at_return = 1;
+    if (cookie & WIRE_COOKIE_JUMP) cookie &= ~WIRE_COOKIE_CAPTURES;
+  } else if (cookie & WIRE_COOKIE_CALL) {
+    if (!on_call(regs, cookie)) return;
+  }
+  emit(regs, cookie, kind, at_return);
+}
+
 // One program for entry and return of a call; 8 private bytes of the call hold its start time.
 SEC("uprobe")
 int on_session(struct pt_regs* regs) {
   __u64 cookie = bpf_get_attach_cookie(regs);
   if (!bpf_session_is_return()) {
     if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 1;
-    if (cookie & WIRE_COOKIE_AT_END) {
+    int has_return = !(cookie & (WIRE_COOKIE_INSTANT | WIRE_COOKIE_CALL | WIRE_COOKIE_EXIT));
+    if (has_return && cookie & WIRE_COOKIE_AT_END) {
       __u64* start = bpf_session_cookie();
       *start = bpf_ktime_get_boot_ns();
-      return 0;
+    } else {
+      on_probe(regs, cookie);
     }
-    emit(regs, cookie, cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN, 0);
-    return cookie & WIRE_COOKIE_INSTANT ? 1 : 0;
+    return !has_return;
   }
   if (!(cookie & WIRE_COOKIE_AT_END)) {
     emit(regs, cookie, WIRE_END, 1);
     return 0;
   }
-  __u64 now = bpf_ktime_get_boot_ns();
-  struct wire_slice* record = reserve(sizeof(*record));
-  if (!record) return 0;
   __u64* start = bpf_session_cookie();
-  fill_head(&record->head, *start, (__u32)cookie, WIRE_SLICE, WIRE_PLAIN);
-  record->duration_ns = now - *start;
-  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  emit_slice(*start, bpf_ktime_get_boot_ns(), (__u32)cookie);
   return 0;
 }
 
@@ -140,8 +209,7 @@ int on_session(struct pt_regs* regs) {
 SEC("uprobe")
 int on_entry(struct pt_regs* regs) {
   __u64 cookie = bpf_get_attach_cookie(regs);
-  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
-  emit(regs, cookie, cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN, 0);
+  if (is_observed(bpf_get_current_pid_tgid() >> 32)) on_probe(regs, cookie);
   return 0;
 }
 
@@ -284,6 +352,7 @@ SEC("tp_btf/sched_process_exec")
 int on_exec(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
   if (!is_observed(task->tgid)) return 0;
+  forget_calls(task->tgid, task->tgid);  // the thread is the process's first now, whoever it was
   emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXEC);
   return 0;
 }
@@ -291,7 +360,9 @@ int on_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
+  if (!is_observed(task->tgid)) return 0;
+  forget_calls(task->tgid, task->pid);
+  if (task->pid != task->tgid) return 0;
   emit_plain(bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT);
   __u32 tgid = task->tgid;
   bpf_map_delete_elem(&processes, &tgid);

@@ -53,6 +53,8 @@ class MeterAttacher {
   [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
     return entries_.at(entry).enabled;
   }
+  /// About what a call of an entry costs the process that makes it, begin and end.
+  [[nodiscard]] double call_seconds(std::size_t entry) const;
   /// Whether calls of this probe are counted at present.
   [[nodiscard]] bool is_probe_on(std::uint32_t probe) const {
     return probe < bpf::Meter::kFirstProbe || (enabled_ && entries_.at(entry_of(probe)).enabled);
@@ -73,12 +75,14 @@ class MeterAttacher {
     Metric metric{};
     std::string name{};  // "watch: gloo::allreduce"
     bool enabled{true};
+    bool is_slow{false};  // some probe of it is single-stepped
   };
   struct Attached {
     std::size_t entry{0};
     std::vector<bpf::UprobeSpec> with_return{}, entry_only{};
     std::vector<bpf::Meter::Handle> handles{};  // empty: taken off
     std::vector<std::uint32_t> indexes{};
+    std::uint64_t times{0};  // attached so far
   };
   /// Which file it is, whatever it is called and wherever it is mounted.
   struct FileIdentity {
@@ -108,7 +112,10 @@ class MeterAttacher {
   [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
                                       const std::string& library);
   void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
+  void add_scope(const ResolvedProbe& probe, std::uint32_t index, Attached& out);
   void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
+  /// Tells the BPF programs what to read of the arguments.
+  void describe(std::uint32_t index, const FunctionProbes& source);
   void attach(const File& file, Attached& attached);
   void drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid);
   [[nodiscard]] std::optional<std::uint32_t> take_indexes(std::size_t entry, bool two);

@@ -28,6 +28,7 @@ struct Site {
 struct SiteNeeds {
   bool arguments{false};     // the argument registers must still hold the call's arguments
   bool return_probe{false};  // the return address must still lie at [rsp]
+  bool at_entry{false};      // the function's first instruction, whatever it costs
 };
 
 /// The cheapest safe probe address of `function`: the first emulated instruction on the straight

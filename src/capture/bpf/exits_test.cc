@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/bpf/exits.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/bpf/engine.h"
+#include "sys/procfs.h"
+
+// Functions whose ends have known shapes. Those that are called return their argument plus one. The
+// symbols are exported (-rdynamic), so .dynsym has them.
+#define EXIT_TARGET(name, body)                                                                 \
+  extern "C" long name(long value);                                                             \
+  asm(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" body "\n.size " #name \
+      ", . - " #name "\n")
+
+EXIT_TARGET(exit_plain, "push %rbx\nlea 1(%rdi), %rax\npop %rbx\nret");
+// As the check of the stack's guard stands.
+EXIT_TARGET(exit_guard,
+            "push %rbx\nsub $16, %rsp\nlea 1(%rdi), %rax\ncmp $-1, %rdi\nje 2f\n"
+            "add $16, %rsp\npop %rbx\nret\n2: ud2");
+EXIT_TARGET(exit_frame,
+            "push %rbp\nmov %rsp, %rbp\npush %rbx\nsub $24, %rsp\nlea 1(%rdi), %rax\n"
+            "cmp $-1, %rdi\nje 2f\nlea -8(%rbp), %rsp\npop %rbx\npop %rbp\nret\n2: ud2");
+EXIT_TARGET(exit_leave,
+            "push %rbp\nmov %rsp, %rbp\nsub $24, %rsp\nlea 1(%rdi), %rax\ncmp $-1, %rdi\n"
+            "je 2f\nleave\nret\n2: ud2");
+// Three ways to one return.
+EXIT_TARGET(exit_arms,
+            "push %rbx\nlea 1(%rdi), %rax\ntest $1, %dil\njne 1f\nmov %rax, %rcx\njmp 3f\n"
+            "1: test $2, %dil\nje 3f\ncmp %rax, %rax\njne 4f\n3: pop %rbx\nret\n4: ud2");
+EXIT_TARGET(exit_nop, "push %rbx\nlea 1(%rdi), %rax\n.byte 0x0f, 0x1f, 0x40, 0x00\npop %rbx\nret");
+EXIT_TARGET(exit_after_call,
+            "push %rbx\nlea 1(%rdi), %rbx\ncall exit_helper\nmov %rbx, %rax\npop %rbx\nret");
+EXIT_TARGET(exit_helper, "push %rbx\npop %rbx\nret");
+// Both ways of one jump end the call.
+EXIT_TARGET(exit_both,
+            "push %rbx\nlea 1(%rdi), %rax\ntest %rdi, %rdi\nje 1f\npop %rbx\nret\n"
+            "1: pop %rbx\nret");
+// The jump to its return is its first cheap instruction, where the probe of its begin is.
+EXIT_TARGET(exit_at_entry, "lea 1(%rdi), %rax\njmp 1f\nud2\n1: ret");
+EXIT_TARGET(exit_jump, "test %rdi, %rdi\njne 1f\njmp exit_plain\n1: lea 1(%rdi), %rax\nret");
+// Its work is done by a function without a symbol, which others call too.
+EXIT_TARGET(exit_wrapper, "jmp hidden_work");
+asm(".text\n.type hidden_work, @function\nhidden_work:\n.cfi_startproc\npush %rbx\n"
+    ".cfi_adjust_cfa_offset 8\nlea 1(%rdi), %rax\ncmp $-1, %rdi\nje 2f\npop %rbx\nret\n2: ud2\n"
+    ".cfi_endproc\n.size hidden_work, . - hidden_work\n"
+    // The next function in the table of the unwinder.
+    "behind_hidden_work:\n.cfi_startproc\nret\n.cfi_endproc\n");
+EXIT_TARGET(exit_beside_wrapper, "push %rbx\ncall hidden_work\npop %rbx\nret");
+EXIT_TARGET(exit_indirect, "push %rbx\npop %rbx\nlea exit_plain(%rip), %rax\njmp *%rax");
+// Code behind a jump to which nothing leads stands for the landing pads of exceptions.
+EXIT_TARGET(exit_pad,
+            "push %rbx\njmp 1f\nmov %rax, %rdi\njmp exit_plain\n1: lea 1(%rdi), %rax\n"
+            "pop %rbx\nret\npop %rbx\nret");
+EXIT_TARGET(exit_switch,
+            "push %rbx\nlea 9f(%rip), %rdx\nmov %rdi, %rax\nand $1, %eax\n"
+            "movslq (%rdx,%rax,4), %rax\nadd %rdx, %rax\njmp *%rax\n"
+            "7: lea 1(%rdi), %rax\npop %rbx\nret\n8: lea 1(%rdi), %rax\npop %rbx\nret\n"
+            ".pushsection .rodata\n9: .long 7b - 9b, 8b - 9b\n.popsection");
+EXIT_TARGET(exit_marked,
+            "push %rbx\nlea 7f(%rip), %rax\nnotrack jmp *%rax\n7: lea 1(%rdi), %rax\n"
+            "pop %rbx\nret");
+// A branch over one byte, which with the next ones is another instruction.
+EXIT_TARGET(exit_overlap, "jmp 1f\n.byte 0x48\n1: nop\nret");
+EXIT_TARGET(exit_data, ".byte 0xeb, 0x01, 0x06\nret");
+EXIT_TARGET(exit_endless, "1: jmp 1b");
+EXIT_TARGET(exit_only_jump, "jmp exit_plain");
+
+// A function for each condition: where it does not hold the call ends at the jump, else behind
+// another call.
+#define CONDITION_TARGET(condition)                                                           \
+  EXIT_TARGET(exit_if_##condition, "push %rbx\nlea 1(%rdi), %rax\ncmp $5, %edi\nj" #condition \
+                                   " 2f\npop %rbx\nret\n"                                     \
+                                   "2: pop %rbx\ncall exit_helper\nret")
+CONDITION_TARGET(o);
+CONDITION_TARGET(no);
+CONDITION_TARGET(b);
+CONDITION_TARGET(ae);
+CONDITION_TARGET(e);
+CONDITION_TARGET(ne);
+CONDITION_TARGET(be);
+CONDITION_TARGET(a);
+CONDITION_TARGET(s);
+CONDITION_TARGET(ns);
+CONDITION_TARGET(p);
+CONDITION_TARGET(np);
+CONDITION_TARGET(l);
+CONDITION_TARGET(ge);
+CONDITION_TARGET(le);
+CONDITION_TARGET(g);
+
+namespace kansoku::capture::bpf {
+namespace {
+
+using Function = long (*)(long);
+using Targets = std::vector<std::pair<std::string, Function>>;
+
+const Targets kShapes{{"exit_plain", exit_plain},   {"exit_guard", exit_guard},
+                      {"exit_frame", exit_frame},   {"exit_leave", exit_leave},
+                      {"exit_arms", exit_arms},     {"exit_nop", exit_nop},
+                      {"exit_both", exit_both},     {"exit_at_entry", exit_at_entry},
+                      {"exit_jump", exit_jump},     {"exit_indirect", exit_indirect},
+                      {"exit_pad", exit_pad},       {"exit_switch", exit_switch},
+                      {"exit_marked", exit_marked}, {"exit_after_call", exit_after_call}};
+const Targets kConditions{
+    {"exit_if_o", exit_if_o},   {"exit_if_no", exit_if_no}, {"exit_if_b", exit_if_b},
+    {"exit_if_ae", exit_if_ae}, {"exit_if_e", exit_if_e},   {"exit_if_ne", exit_if_ne},
+    {"exit_if_be", exit_if_be}, {"exit_if_a", exit_if_a},   {"exit_if_s", exit_if_s},
+    {"exit_if_ns", exit_if_ns}, {"exit_if_p", exit_if_p},   {"exit_if_np", exit_if_np},
+    {"exit_if_l", exit_if_l},   {"exit_if_ge", exit_if_ge}, {"exit_if_le", exit_if_le},
+    {"exit_if_g", exit_if_g}};
+
+class FindExits : public ::testing::Test {
+ protected:
+  FindExits() : file_(sys::ElfFile::open("/proc/self/exe").value()) {}
+
+  [[nodiscard]] const sys::Symbol& symbol(const std::string& name) {
+    const sys::Symbol* found = file_->find_symbol(name);
+    EXPECT_NE(found, nullptr) << name;
+    return *found;
+  }
+  [[nodiscard]] Exits find(const std::string& name, bool returned_value = false) {
+    const std::uint64_t entry = pick_site(*file_, symbol(name), {true, true}).address;
+    return find_exits(*file_, symbol(name), {entry, returned_value});
+  }
+  /// "je not taken rsp+24, return": the exits in order; or why there are none.
+  [[nodiscard]] std::string text(const std::string& name, bool returned_value = false) {
+    const Exits found = find(name, returned_value);
+    std::string out(found.problem);
+    for (const Exit& exit : found.exits) {
+      out += out.empty() ? "" : ", ";
+      out += site_class_name(exit.site_class);
+      if (exit.is_jump) out += " away";
+      if (exit.when == Exit::When::kTaken) out += fmt::format(" {:x} taken", exit.condition);
+      if (exit.when == Exit::When::kNotTaken) out += fmt::format(" {:x} not taken", exit.condition);
+      if (exit.from_frame || exit.stack_bytes != 0)
+        out += fmt::format(" {}+{}", exit.from_frame ? "rbp" : "rsp", exit.stack_bytes);
+    }
+    return out;
+  }
+  std::unique_ptr<sys::ElfFile> file_;
+};
+
+TEST_F(FindExits, AreReturnsWhereNothingCheapLeadsToThem) {
+  const sys::Symbol& plain = symbol("exit_plain");
+  const Exits found = find("exit_plain");
+  ASSERT_EQ(found.exits.size(), 1U) << found.problem;
+  EXPECT_EQ(found.exits[0].address, plain.address + plain.bytes - 1);
+  EXPECT_EQ(text("exit_plain"), "other");
+  EXPECT_EQ(text("exit_after_call"), "other") << "the call may take long";
+  EXPECT_EQ(text("exit_both"), "other, other") << "one probe cannot stand for two returns";
+  EXPECT_EQ(text("exit_at_entry"), "other");
+}
+
+TEST_F(FindExits, AreTheBranchesThatLeadToAReturnAndNowhereElse) {
+  EXPECT_EQ(text("exit_guard"), "jcc 4 not taken rsp+24");
+  EXPECT_EQ(text("exit_frame"), "jcc 4 not taken rbp+8");
+  EXPECT_EQ(text("exit_leave"), "jcc 4 not taken rbp+8");
+  EXPECT_EQ(text("exit_arms"), "jmp rsp+8, jcc 4 taken rsp+8, jcc 5 not taken rsp+8");
+  EXPECT_EQ(text("exit_nop"), "nop rsp+8");
+  EXPECT_EQ(text("exit_if_le"), "jcc e not taken rsp+8, other");
+}
+
+TEST_F(FindExits, AreReturnsWhereTheReturnedValueIsWanted) {
+  EXPECT_EQ(text("exit_guard", true), "other");
+  EXPECT_EQ(text("exit_arms", true), "other");
+}
+
+TEST_F(FindExits, AreJumpsToOtherFunctions) {
+  EXPECT_EQ(text("exit_jump"), "jmp away, other");
+  EXPECT_EQ(text("exit_indirect"), "other away");
+}
+
+TEST_F(FindExits, OfAFunctionThatOnlyJumpsToAnotherAreThoseOfTheOther) {
+  EXPECT_EQ(text("exit_wrapper"), "jcc 4 not taken rsp+8");
+  EXPECT_LT(find("exit_wrapper").exits.at(0).address,
+            symbol("exit_beside_wrapper").address);  // behind which it lies
+}
+
+TEST_F(FindExits, AreNotInCodeThatOnlyExceptionsReachButForReturns) {
+  EXPECT_EQ(text("exit_pad"), "jmp rsp+8, other");
+}
+
+TEST_F(FindExits, AreNotTheJumpsOfASwitch) {
+  EXPECT_EQ(text("exit_switch"), "other, other");
+  EXPECT_EQ(text("exit_marked"), "other");
+}
+
+TEST_F(FindExits, AreNotLookedForInWhatMayBeNoCode) {
+  EXPECT_EQ(text("exit_overlap"), "a branch leads into the middle of an instruction");
+  EXPECT_EQ(text("exit_data"), "not all of its bytes are instructions");
+  EXPECT_EQ(text("exit_endless"), "it never returns");
+  EXPECT_EQ(text("exit_only_jump"), "it begins and ends with one instruction");
+  sys::Symbol one = symbol("exit_plain");
+  one.bytes = 0;
+  EXPECT_EQ(find_exits(*file_, one, {}).problem, "its size is not known");
+  one.bytes = 1U << 20;
+  EXPECT_EQ(find_exits(*file_, one, {}).problem, "it is too long to be looked through");
+  one = symbol("exit_plain");
+  one.address = 1ULL << 40;
+  EXPECT_TRUE(find_exits(*file_, one, {}).exits.empty()) << "in no segment";
+  one = symbol("exit_plain");
+  one.bytes -= 1;  // without its return
+  EXPECT_EQ(find_exits(*file_, one, {}).problem, "it never returns");
+}
+
+// Of every function of the C library that can be taken apart no exit is the begin, and none is
+// there twice.
+TEST_F(FindExits, OfRealCodeAreSane) {
+  std::string path;
+  const auto maps = sys::Procfs().maps(::getpid());
+  for (const sys::Mapping& mapping : *maps)
+    if (mapping.path.find("/libc.so.6") != std::string::npos) path = mapping.path;
+  if (path.empty()) GTEST_SKIP() << "no libc.so.6 in this process";
+  const auto libc = sys::ElfFile::open(path).value();
+  int with_exits = 0, cheap = 0;
+  for (const sys::Symbol& function : libc->symbols()) {
+    if (!function.is_function || function.is_ifunc) continue;
+    const Site entry = pick_site(*libc, function, {true, true});
+    const Exits found = find_exits(*libc, function, {entry.address, false});
+    ASSERT_EQ(found.exits.empty(), !found.problem.empty()) << function.name;
+    with_exits += found.exits.empty() ? 0 : 1;
+    std::uint64_t last = 0;
+    for (const Exit& exit : found.exits) {
+      ASSERT_TRUE(libc->file_offset(exit.address)) << function.name;
+      ASSERT_GT(exit.address, last) << function.name;
+      ASSERT_NE(exit.address, entry.address) << function.name;
+      last = exit.address;
+      cheap += is_cheap(exit.site_class) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(with_exits, 1000);
+  EXPECT_GT(cheap, 300);
+}
+
+class ExitsLive : public FindExits, public ::testing::WithParamInterface<AttachMode> {
+ protected:
+  void SetUp() override {
+    auto engine = Engine::create({1U << 20, GetParam()});
+    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+    engine_ = std::move(engine).value();
+    ASSERT_TRUE(engine_->observe_process(::getpid()).has_value());
+  }
+  void attach(const std::string& name, std::uint32_t probe) {
+    const std::uint64_t entry = pick_site(*file_, symbol(name), {true, true}).address;
+    std::vector<UprobeSpec> specs{{*file_->file_offset(entry), 0, probe | WIRE_COOKIE_CALL}};
+    const Exits found = find_exits(*file_, symbol(name), {entry, false});
+    ASSERT_FALSE(found.exits.empty()) << name << ": " << found.problem;
+    for (const Exit& exit : found.exits)
+      specs.push_back({*file_->file_offset(exit.address), 0, exit.cookie(probe)});
+    const auto attached = engine_->attach_uprobes("/proc/self/exe", specs, false);
+    ASSERT_TRUE(attached.has_value()) << attached.error().what;
+  }
+  /// "b1 e1 ": begins and ends with their probes, since the last time.
+  [[nodiscard]] std::string drain() {
+    std::string out;
+    engine_->drain([&](std::span<const std::byte> record) {
+      const auto* head = reinterpret_cast<const wire_event*>(record.data());
+      out += fmt::format("{}{} ", head->kind == WIRE_BEGIN ? 'b' : 'e', head->probe);
+    });
+    return out;
+  }
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(ExitsLive, EveryCallOfEveryShapeEndsOnce) {
+  for (const auto& [name, function] : kShapes) {
+    attach(name, 1);
+    for (long i = 0; i < 8; ++i) {
+      EXPECT_EQ(function(i), i + 1) << name;
+      EXPECT_EQ(drain(), "b1 e1 ") << name << " " << i;
+    }
+    engine_->detach_all();
+  }
+}
+
+TEST_P(ExitsLive, AnExitThatIsSharedEndsTheCallsOfItsOwnFunctionOnly) {
+  attach("exit_wrapper", 1);
+  EXPECT_EQ(exit_wrapper(3), 4);
+  EXPECT_EQ(drain(), "b1 e1 ");
+  EXPECT_EQ(exit_beside_wrapper(3), 4);
+  EXPECT_EQ(drain(), "");
+}
+
+TEST_P(ExitsLive, AConditionalJumpEndsACallWhereItsConditionSaysSo) {
+  constexpr std::array<int, 9> kArguments{0, 4, 5, 6, 8, -1, -128, -2147483647 - 1, 2147483647};
+  for (const auto& [name, function] : kConditions) {
+    attach(name, 1);
+    attach("exit_helper", 2);
+    int at_once = 0;
+    for (const int argument : kArguments) {
+      EXPECT_EQ(function(argument), argument + 1L) << name;
+      const std::string seen = drain();
+      if (seen == "b1 e1 ") {
+        ++at_once;
+      } else {
+        EXPECT_EQ(seen, "b1 b2 e2 e1 ") << name << " " << argument;
+      }
+    }
+    EXPECT_GT(at_once, 0) << name << " both ways are taken";
+    EXPECT_LT(at_once, static_cast<int>(kArguments.size())) << name;
+    engine_->detach_all();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllModes, ExitsLive,
+                         ::testing::Values(AttachMode::kSession, AttachMode::kMulti,
+                                           AttachMode::kPerf),
+                         [](const auto& mode) {
+                           return std::string(attach_mode_name(mode.param));
+                         });
+
+}  // namespace
+}  // namespace kansoku::capture::bpf

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+#pragma once
+
+/* Open calls of threads whose ends are probed at the functions' own exits. A call is known by its
+ * stack pointer, which at its exit is that of its entry; a nested one has a lower one. Calls that
+ * an exception or longjmp() has ended are noticed when the next probe of their thread fires. For
+ * BPF programs only; include after the kernel's and libbpf's headers. Define CALLS_MAX before, a
+ * power of two: how many calls of one thread may be open. */
+
+struct call {
+  __u64 stack, caller; /* stack pointer at the entry, and the return address that lies there */
+  __u64 start_ns;
+  __u64 cookie;
+};
+
+struct calls {
+  __u32 count, reserved;
+  struct call open[CALLS_MAX];
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 8192);
+  __type(key, __u64); /* process and thread */
+  __type(value, struct calls);
+} calls_of_threads SEC(".maps");
+
+/* Empty, to insert: too large for the stack. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct calls);
+} no_calls SEC(".maps");
+
+static __always_inline struct calls* calls_of(__u64 pid_tgid) {
+  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+  if (calls) return calls;
+  __u32 zero = 0;
+  struct calls* fresh = bpf_map_lookup_elem(&no_calls, &zero);
+  if (!fresh) return 0;
+  bpf_map_update_elem(&calls_of_threads, &pid_tgid, fresh, BPF_NOEXIST);
+  return bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+}
+
+static __always_inline void forget_calls(__u32 tgid, __u32 tid) {
+  __u64 key = (__u64)tgid << 32 | tid;
+  bpf_map_delete_elem(&calls_of_threads, &key);
+}
+
+/* The innermost open call. */
+static __always_inline struct call* last_call(struct calls* calls) {
+  __u32 count = calls->count;
+  if (count == 0 || count > CALLS_MAX) return 0;
+  return &calls->open[(count - 1) & (CALLS_MAX - 1)];
+}
+
+/* Whether the condition of a conditional jump holds; `condition` as in its opcode. */
+static __always_inline __u64 holds(__u64 flags, __u64 condition) {
+  __u64 carry = flags & 1, parity = flags >> 2 & 1, zero = flags >> 6 & 1;
+  __u64 sign = flags >> 7 & 1, overflow = flags >> 11 & 1;
+  __u64 kind = condition >> 1;
+  __u64 value = kind == 0   ? overflow
+                : kind == 1 ? carry
+                : kind == 2 ? zero
+                : kind == 3 ? carry | zero
+                : kind == 4 ? sign
+                : kind == 5 ? parity
+                : kind == 6 ? sign ^ overflow
+                            : zero | (sign ^ overflow);
+  return value ^ (condition & 1);
+}
+
+/* Whether the call ends at this exit, and where its return address lies. */
+static __always_inline int ends_here(struct pt_regs* regs, __u64 cookie, __u64* stack) {
+  __u64 when = cookie >> WIRE_COOKIE_WHEN_SHIFT & 3;
+  if (when && holds(regs->eflags, cookie >> WIRE_COOKIE_CONDITION_SHIFT & 15) != (when == 1))
+    return 0;
+  __u64 rsp = regs->rsp, rbp = regs->rbp;
+  /* Or the compiler makes one read at a computed place of both, which the verifier refuses. */
+  asm volatile("" : "+r"(rsp), "+r"(rbp));
+  *stack =
+      (cookie >> WIRE_COOKIE_FRAME_SHIFT & 1 ? rbp : rsp) + (cookie >> WIRE_COOKIE_STACK_SHIFT) * 8;
+  return 1;
+}
+
+/* Whether a call is over that nobody saw return, now that another one begins at `stack`: its place
+ * on the stack is used again, or its return address is gone. */
+static __always_inline int is_over(const struct call* call, __u64 stack) {
+  if (call->stack <= stack) return 1;
+  __u64 caller = 0;
+  if (bpf_probe_read_user(&caller, sizeof(caller), (void*)call->stack)) return 1;
+  return caller != call->caller;
+}
+
+/* False: too many are open. */
+static __always_inline int add_call(struct calls* calls, __u64 stack, __u64 cookie, __u64 now) {
+  __u32 count = calls->count;
+  if (count >= CALLS_MAX) return 0;
+  struct call* call = &calls->open[count & (CALLS_MAX - 1)];
+  call->caller = 0;
+  bpf_probe_read_user(&call->caller, sizeof(call->caller), (void*)stack);
+  call->stack = stack;
+  call->start_ns = now;
+  call->cookie = cookie;
+  calls->count = count + 1;
+  return 1;
+}

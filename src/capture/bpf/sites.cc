@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/bpf/sites.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "capture/bpf/internal/instructions.h"
+
+namespace kansoku::capture::bpf {
+namespace {
+
+constexpr std::size_t kScanBytes = 96;  // how far into the function a cheap address is looked for
+constexpr std::size_t kFunctionBytesMax =
+    65536;  // how much of it is searched for branches back to that address
+
+bool is_argument_register(ZydisRegister whole) {
+  static constexpr std::array kArguments{ZYDIS_REGISTER_RDI, ZYDIS_REGISTER_RSI, ZYDIS_REGISTER_RDX,
+                                         ZYDIS_REGISTER_RCX, ZYDIS_REGISTER_R8,  ZYDIS_REGISTER_R9};
+  return std::find(kArguments.begin(), kArguments.end(), whole) != kArguments.end();
+}
+
+bool moves_stack_pointer(const Instruction& instruction) {
+  return writes_register(instruction,
+                         [](ZydisRegister whole) { return whole == ZYDIS_REGISTER_RSP; });
+}
+
+bool leaves_straight_line(const Instruction& instruction) {
+  switch (instruction.info.meta.category) {
+    case ZYDIS_CATEGORY_RET:
+    case ZYDIS_CATEGORY_UNCOND_BR:
+    case ZYDIS_CATEGORY_COND_BR:  // behind it, some calls go another way
+    case ZYDIS_CATEGORY_CALL:     // behind it, the arguments are gone
+    case ZYDIS_CATEGORY_INTERRUPT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Offsets inside the function that some branch of it jumps to.
+std::vector<std::size_t> branch_targets(std::span<const std::byte> code) {
+  std::vector<std::size_t> targets;
+  InstructionReader reader(code);
+  Instruction instruction;
+  while (reader.next(instruction)) {
+    const auto target = branch_target(instruction, reader.offset());
+    if (target && *target >= 0 && static_cast<std::size_t>(*target) < code.size())
+      targets.push_back(static_cast<std::size_t>(*target));
+  }
+  std::sort(targets.begin(), targets.end());
+  return targets;
+}
+
+struct Found {
+  std::size_t offset{0};
+  SiteClass site_class{SiteClass::kOther};
+  std::string_view reason;
+};
+
+Found at_entry(std::span<const std::byte> code, std::string_view reason) {
+  InstructionReader reader(code);
+  Instruction first;
+  return {0, reader.next(first) ? classify(first) : SiteClass::kOther, reason};
+}
+
+// The first cheap instruction on the straight line; offset 0 and the entry's class if there is
+// none.
+Found scan(std::span<const std::byte> code, SiteNeeds needs) {
+  InstructionReader reader(code.first(std::min(code.size(), kScanBytes)));
+  Instruction instruction;
+  Found at_entry{0, SiteClass::kOther, "entry: not decodable"};
+  bool only_markers = true;  // nothing but endbr64 and nops so far: nothing can be live below rsp
+  for (std::size_t offset = 0; reader.next(instruction); offset = reader.offset()) {
+    const SiteClass site_class = classify(instruction);
+    if (offset == 0) at_entry = {0, site_class, "entry: no cheap instruction before the limit"};
+    if (site_class == SiteClass::kNop5 ? only_markers : is_cheap(site_class)) {
+      return {offset, site_class, offset == 0 ? "entry is cheap" : "first cheap instruction"};
+    }
+    if (leaves_straight_line(instruction)) {
+      at_entry.reason = "entry: control flow leaves the straight line first";
+      return at_entry;
+    }
+    if (needs.arguments && writes_register(instruction, is_argument_register)) {
+      at_entry.reason = "entry: an argument register is overwritten first";
+      return at_entry;
+    }
+    if (needs.return_probe && moves_stack_pointer(instruction)) {
+      at_entry.reason = "entry: the stack pointer moves first";
+      return at_entry;
+    }
+    only_markers =
+        only_markers && (site_class == SiteClass::kEndbr || site_class == SiteClass::kNop ||
+                         site_class == SiteClass::kNop5);
+  }
+  return at_entry;
+}
+
+}  // namespace
+
+std::string_view site_class_name(SiteClass site_class) {
+  static constexpr std::array<std::string_view, 8> kNames{"push", "nop",  "nop5",    "jmp",
+                                                          "jcc",  "call", "endbr64", "other"};
+  return kNames.at(static_cast<std::size_t>(site_class));
+}
+
+bool is_cheap(SiteClass site_class) {
+  return site_class != SiteClass::kEndbr && site_class != SiteClass::kOther;
+}
+
+Site pick_site(const sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs) {
+  const std::size_t wanted =
+      function.bytes == 0 ? kScanBytes : std::min<std::size_t>(function.bytes, kFunctionBytesMax);
+  const std::vector<std::byte> code = file.bytes_at(function.address, wanted);
+  Found found = scan(code, needs);
+  if (needs.at_entry) {
+    found = at_entry(code, "entry: the first cheap instruction is an exit");
+  } else if (found.offset != 0) {
+    const auto targets = branch_targets(code);
+    if (std::binary_search(targets.begin(), targets.end(), found.offset))
+      found = at_entry(code, "entry: the cheap instruction is a branch target");
+  }
+  return {function.address + found.offset, static_cast<std::uint32_t>(found.offset),
+          found.site_class, found.reason};
+}
+
+}  // namespace kansoku::capture::bpf
