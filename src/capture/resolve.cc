@@ -151,6 +151,7 @@ class Resolver {
                       match.name, library_));
       return;
     }
+    if (!addresses_.insert(match.symbol->address).second) return;  // an alias: one event, not two
     ResolvedProbe probe;
     probe.title = match.title;
     probe.source = &probes;
@@ -165,22 +166,26 @@ class Resolver {
       return;
     }
     probe.file_offset = *offset;
-    if (!addresses_.insert(match.symbol->address).second) return;  // an alias: one event, not two
+    probe.is_slow =
+        !bpf::is_cheap(probe.site.site_class) ||
+        std::any_of(probe.exits.begin(), probe.exits.end(),
+                    [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
     const bool is_scope = probes.kind == ProbeKind::kScope;
-    if (is_scope && (!add_entries(probes, probes.object, probe.object_offsets) ||
-                     !add_entries(probes, probes.end, probe.end_offsets)))
+    if (is_scope && (!add_entries(probes, probes.object, probe.object_offsets, probe.is_slow) ||
+                     !add_entries(probes, probes.end, probe.end_offsets, probe.is_slow)))
       return;
     out_.probes.push_back(std::move(probe));
   }
 
   /// Where to probe the begins of all functions that `glob` matches.
   bool add_entries(const FunctionProbes& probes, const std::string& glob,
-                   std::vector<std::uint64_t>& out) {
+                   std::vector<std::uint64_t>& out, bool& is_slow) {
     for (const Match& match : find_matches(probes, glob, file_)) {
       const bpf::Site site = bpf::pick_site(file_, *match.symbol, {.arguments = true});
       const auto offset = file_.file_offset(site.address);
       if (!offset || match.symbol->is_ifunc) continue;
       if (std::find(out.begin(), out.end(), *offset) == out.end()) out.push_back(*offset);
+      is_slow = is_slow || !bpf::is_cheap(site.site_class);
     }
     if (!out.empty()) return true;
     out_.refused.push_back(

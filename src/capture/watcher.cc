@@ -44,7 +44,7 @@ constexpr std::array kWork{Metric::kStep, Metric::kCollective, Metric::kLaunch, 
 
 /// The last reading of one total of one process.
 struct Reading {
-  std::uint64_t count{0}, sum_ns{0}, bytes{0};
+  std::uint64_t count{0}, sum_ns{0}, bytes{0}, entries{0}, dropped{0};
   double open_s{0};
   std::uint64_t lost{0};        // calls whose end was never seen: they are not open
   std::uint64_t least_open{0};  // since the last guess of `lost`
@@ -311,6 +311,8 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     target->second.known.at(index) = true;
     Accumulated& sum = out[target->first].at(index);
     const std::uint64_t calls = growth(total.count, before.count);
+    // Of the calls whose end was never seen some were noticed to be over.
+    before.lost -= std::min(before.lost, growth(total.dropped, before.dropped));
     sum.window.count += calls;
     sum.window.bytes += growth(total.bytes, before.bytes);
     sum.window.sum_s += static_cast<double>(growth(total.sum_ns, before.sum_ns)) * 1e-9;
@@ -338,11 +340,14 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
           out[target->first].at(static_cast<std::size_t>(Metric::kStepInterval)).window;
       interval.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
     }
-    if (calls > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe) {
+    const std::uint64_t hits = std::max(calls, growth(total.entries, before.entries));
+    if (hits > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe) {
       EntryHits& entry = entry_hits.at(attacher->entry_of(seen.probe));
-      entry.all += calls;
-      entry.of_process[target->first] += calls;
+      entry.all += hits;
+      entry.of_process[target->first] += hits;
     }
+    before.entries = total.entries;
+    before.dropped = total.dropped;
     before.count = total.count;
     before.sum_ns = total.sum_ns;
     before.bytes = total.bytes;

@@ -257,6 +257,18 @@ TEST_P(EngineModes, ASliceIsWrittenAtTheExitOfACallThatReturned) {
   EXPECT_TRUE(counts.order.empty());
 }
 
+TEST_P(EngineModes, TwoProbesOfOneFunctionSeeItsCallsBoth) {
+  attach_exits("target_throws", 5);
+  attach_exits("target_throws", 6);
+  for (int i = 0; i < 4; ++i)
+    throws(target_throws, i % 2 == 0 ? i : -i);
+  Counts counts = drain(*engine_);
+  for (const std::uint32_t probe : {5U, 6U}) {
+    EXPECT_EQ(counts.begins[probe], 4);
+    EXPECT_EQ(counts.ends[probe], 3) << "the last one was an exception";
+  }
+}
+
 TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
   attach_exits("target_throws", 5);
   engine_->detach_all();

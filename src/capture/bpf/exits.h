@@ -41,12 +41,12 @@ struct ExitNeeds {
 /// address. The kernel's return probes replace that: an exception that comes by finds no handler,
 /// and the process aborts (measured on Linux 6.18). Of every return the branches are taken that
 /// lead to it and nowhere else, as those of the check of the stack's guard, if they are emulated
-/// and no call lies between; else the return itself, which costs ten times as much. Left out are
-/// conditional jumps out of the function, and jumps at which no branch arrives, as those of the
-/// landing pads of exceptions: they lead to its cold part. Of a function that ends by jumps alone,
-/// as one that only calls another, the exits of those others in the same file are taken. None if
-/// the bytes may be something else than instructions: a probe in the middle of one would change
-/// what it does. Deterministic; any thread that owns `file`.
+/// and no call lies between; else the return itself, which costs ten times as much. Returns of the
+/// cold part, and of handlers of exceptions, are exits too; conditional jumps to other functions
+/// are not seen. Of a function that ends by jumps alone, as one that only calls another, the exits
+/// of those others in the same file are taken. None if the bytes may be something else than
+/// instructions: a probe in the middle of one would change what it does. Deterministic; any thread
+/// that owns `file`.
 [[nodiscard]] Exits find_exits(const sys::ElfFile& file, const sys::Symbol& function,
                                const ExitNeeds& needs);
 

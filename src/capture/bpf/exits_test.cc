@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,10 +56,25 @@ asm(".text\n.type hidden_work, @function\nhidden_work:\n.cfi_startproc\npush %rb
     // The next function in the table of the unwinder.
     "behind_hidden_work:\n.cfi_startproc\nret\n.cfi_endproc\n");
 EXIT_TARGET(exit_beside_wrapper, "push %rbx\ncall hidden_work\npop %rbx\nret");
-EXIT_TARGET(exit_indirect, "push %rbx\npop %rbx\nlea exit_plain(%rip), %rax\njmp *%rax");
+asm(".data\nexit_pointer: .quad exit_plain\n.text\n");
+EXIT_TARGET(exit_indirect, "push %rbx\npop %rbx\nmov exit_pointer(%rip), %rax\njmp *%rax");
+// As where a processor's check of branches has padding before a loop or a return.
+EXIT_TARGET(exit_padded,
+            "push %rbx\nlea 1(%rdi), %rax\ntest $1, %dil\njne 1f\njmp 2f\n"
+            ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0\n2: pop %rbx\nret\n"
+            "1: .byte 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0\npop %rbx\nret");
+EXIT_TARGET(exit_prefixed, "push %rbx\npop %rbx\nlea 1(%rdi), %rax\n.byte 0x2e\nret");
+// Its cold part jumps back behind the branch that leads to the return, and returns, too.
+EXIT_TARGET(exit_cold,
+            ".cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\nlea 1(%rdi), %rax\ncmp $3, %edi\n"
+            "je cold_begin\ncmp $4, %edi\nje cold_return\ntest %rax, %rax\nje 3f\n"
+            "cold_back: pop %rbx\nret\n3: ud2\n.cfi_endproc");
+asm(".text\n.type cold_begin, @function\ncold_begin:\n.cfi_startproc\nmov %rax, %rcx\njmp "
+    "cold_back\n"
+    "cold_return: pop %rbx\nret\n.cfi_endproc\n.size cold_begin, . - cold_begin\n");
 // Code behind a jump to which nothing leads stands for the landing pads of exceptions.
 EXIT_TARGET(exit_pad,
-            "push %rbx\njmp 1f\nmov %rax, %rdi\njmp exit_plain\n1: lea 1(%rdi), %rax\n"
+            "push %rbx\njmp 1f\nmov %rax, %rdi\njmp hidden_work\n1: lea 1(%rdi), %rax\n"
             "pop %rbx\nret\npop %rbx\nret");
 EXIT_TARGET(exit_switch,
             "push %rbx\nlea 9f(%rip), %rdx\nmov %rdi, %rax\nand $1, %eax\n"
@@ -158,6 +172,7 @@ TEST_F(FindExits, AreReturnsWhereNothingCheapLeadsToThem) {
   EXPECT_EQ(found.exits[0].address, plain.address + plain.bytes - 1);
   EXPECT_EQ(text("exit_plain"), "other");
   EXPECT_EQ(text("exit_after_call"), "other") << "the call may take long";
+  EXPECT_EQ(text("exit_cold"), "other, other") << "the cold part goes past the branch, or returns";
   EXPECT_EQ(text("exit_both"), "other, other") << "one probe cannot stand for two returns";
   EXPECT_EQ(text("exit_at_entry"), "other");
 }
@@ -168,6 +183,7 @@ TEST_F(FindExits, AreTheBranchesThatLeadToAReturnAndNowhereElse) {
   EXPECT_EQ(text("exit_leave"), "jcc 4 not taken rbp+8");
   EXPECT_EQ(text("exit_arms"), "jmp rsp+8, jcc 4 taken rsp+8, jcc 5 not taken rsp+8");
   EXPECT_EQ(text("exit_nop"), "nop rsp+8");
+  EXPECT_EQ(text("exit_padded"), "jcc 5 taken rsp+8, jmp rsp+8") << "no probes at padding";
   EXPECT_EQ(text("exit_if_le"), "jcc e not taken rsp+8, other");
 }
 
@@ -187,8 +203,8 @@ TEST_F(FindExits, OfAFunctionThatOnlyJumpsToAnotherAreThoseOfTheOther) {
             symbol("exit_beside_wrapper").address);  // behind which it lies
 }
 
-TEST_F(FindExits, AreNotInCodeThatOnlyExceptionsReachButForReturns) {
-  EXPECT_EQ(text("exit_pad"), "jmp rsp+8, other");
+TEST_F(FindExits, AreNotInCodeThatOnlyExceptionsReach) {
+  EXPECT_EQ(text("exit_pad"), "jmp rsp+8") << "nothing says that it has handlers that return";
 }
 
 TEST_F(FindExits, AreNotTheJumpsOfASwitch) {
@@ -197,8 +213,9 @@ TEST_F(FindExits, AreNotTheJumpsOfASwitch) {
 }
 
 TEST_F(FindExits, AreNotLookedForInWhatMayBeNoCode) {
-  EXPECT_EQ(text("exit_overlap"), "a branch leads into the middle of an instruction");
-  EXPECT_EQ(text("exit_data"), "not all of its bytes are instructions");
+  EXPECT_EQ(text("exit_overlap"), "its bytes may be something else than instructions");
+  EXPECT_EQ(text("exit_data"), "its bytes may be something else than instructions");
+  EXPECT_EQ(text("exit_prefixed"), "an exit cannot be probed");
   EXPECT_EQ(text("exit_endless"), "it never returns");
   EXPECT_EQ(text("exit_only_jump"), "it begins and ends with one instruction");
   sys::Symbol one = symbol("exit_plain");

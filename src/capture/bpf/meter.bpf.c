@@ -11,7 +11,7 @@
 #include <bpf/bpf_tracing.h>
 
 // Per-CPU totals: [0] records that found the ring full, [1] processes and [2] totals over the limit
-// of their maps, [3] probe hits.
+// of their maps (or open calls over that of a thread), [3] probe hits.
 #define LOSS_COUNT 4
 #define CALLS_MAX 8
 #include "capture/bpf/internal/arguments.bpf.h"
@@ -272,8 +272,10 @@ static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 p
 // A call that nobody saw return: an exception, longjmp() or the end of its thread.
 static __always_inline void drop_call(struct calls* calls, const struct call* call,
                                       __u64 pid_tgid) {
-  struct wire_total* total = total_of(pid_tgid >> 32, (__u32)call->cookie, WIRE_TOTAL_CALL);
-  if (total) __sync_fetch_and_add(&total->dropped, 1);
+  if (!(call->cookie & WIRE_COOKIE_EXIT)) {
+    struct wire_total* total = total_of(pid_tgid >> 32, (__u32)call->cookie, WIRE_TOTAL_CALL);
+    if (total) __sync_fetch_and_add(&total->dropped, 1);
+  }
   --calls->count;
 }
 
@@ -284,14 +286,17 @@ static __always_inline void on_call(struct pt_regs* regs, __u64 cookie, __u64 pi
     return;
   }
   __u64 stack = regs->rsp;
+  int is_again = begins_again(calls, stack, cookie);
   for (int i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
-    if (!last || !is_over(last, stack)) break;
+    if (!last || !is_over(last, stack, is_again)) break;
     drop_call(calls, last, pid_tgid);
   }
   // What runs inside a call of the same function is part of it, as a backward pass inside another.
   for (__u32 i = 0; i < CALLS_MAX; ++i)
-    if (i < calls->count && (__u32)calls->open[i].cookie == (__u32)cookie) return;
+    if (i < calls->count && (__u32)calls->open[i].cookie == (__u32)cookie &&
+        !(calls->open[i].cookie & WIRE_COOKIE_EXIT))
+      return;
   if (!add_call(calls, stack, cookie, now)) {
     count_loss(2);
     return;
@@ -310,10 +315,8 @@ static __always_inline void on_exit_of_call(struct pt_regs* regs, __u64 cookie, 
     if (!last || last->stack >= stack) break;
     drop_call(calls, last, pid_tgid);
   }
-  struct call* last = last_call(calls);
-  if (!last || last->stack != stack || (__u32)last->cookie != (__u32)cookie) return;
-  on_end(cookie, pid_tgid >> 32, last->start_ns, now);
-  --calls->count;
+  __u64 start = end_call(calls, stack, cookie);
+  if (start) on_end(cookie, pid_tgid >> 32, start, now);
 }
 
 // Of calls whose exits are probed: true if it was one.

@@ -20,7 +20,8 @@ namespace kansoku::capture::bpf {
 STAT(meter_dropped_records, kDataLoss, kCapture,
      "starts and ends of processes found the ring full; they are found by the next scan");
 STAT(meter_totals_full, kDataLoss, kCapture,
-     "more processes and probes than the table of totals holds; some calls were not counted");
+     "more processes and probes than the table of totals holds, or calls nested too deeply; some "
+     "calls were not counted");
 
 /// Totals of one probe in one process.
 struct ProbeTotal {

@@ -32,10 +32,10 @@ extern "C" {
   asm volatile("" : : "r"(out), "r"(name) : "memory");
 }
 [[gnu::noinline, gnu::used]] void scope_object(void* object) {
-  asm volatile("" : : "r"(object) : "memory");
+  asm volatile("# object" : : "r"(object) : "memory");
 }
 [[gnu::noinline, gnu::used]] void scope_end(void* object) {
-  asm volatile("" : : "r"(object) : "memory");
+  asm volatile("# end" : : "r"(object) : "memory");
 }
 }
 

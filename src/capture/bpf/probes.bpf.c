@@ -121,7 +121,7 @@ static __always_inline void emit_slice(__u64 start, __u64 now, __u32 probe) {
 
 // Nobody saw it return: it ends where that is noticed. A slice would be one that never was.
 static __always_inline void drop_call(struct calls* calls, const struct call* call) {
-  if (!(call->cookie & WIRE_COOKIE_AT_END))
+  if (!(call->cookie & (WIRE_COOKIE_AT_END | WIRE_COOKIE_EXIT)))
     emit_plain(bpf_ktime_get_boot_ns(), (__u32)call->cookie, WIRE_END);
   --calls->count;
 }
@@ -134,9 +134,10 @@ static __always_inline int on_call(struct pt_regs* regs, __u64 cookie) {
     return 0;
   }
   __u64 stack = regs->rsp;
+  int is_again = begins_again(calls, stack, cookie);
   for (int i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
-    if (!last || !is_over(last, stack)) break;
+    if (!last || !is_over(last, stack, is_again)) break;
     drop_call(calls, last);
   }
   if (!add_call(calls, stack, cookie, bpf_ktime_get_boot_ns())) {
@@ -158,10 +159,8 @@ static __always_inline int on_exit_of_call(struct pt_regs* regs, __u64 cookie) {
     if (!last || last->stack >= stack) break;
     drop_call(calls, last);
   }
-  struct call* last = last_call(calls);
-  if (!last || last->stack != stack || (__u32)last->cookie != (__u32)cookie) return 0;
-  __u64 start = last->start_ns;
-  --calls->count;
+  __u64 start = end_call(calls, stack, cookie);
+  if (!start) return 0;
   if (!(cookie & WIRE_COOKIE_AT_END)) return 1;
   emit_slice(start, bpf_ktime_get_boot_ns(), (__u32)cookie);
   return 0;

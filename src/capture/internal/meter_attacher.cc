@@ -93,6 +93,7 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
     return;
   }
   out.indexes.push_back(*index);
+  if (probe.is_slow) entries_[entry].is_slow = true;
   if (is_scope) {
     out.indexes.push_back(*index + 1);
     add_scope(probe, *index, out);
@@ -109,10 +110,6 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
   } else {
     probe.add_specs(cookie, out.entry_only);
   }
-  const bool has_slow_exit =
-      std::any_of(probe.exits.begin(), probe.exits.end(),
-                  [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
-  if (has_slow_exit || !bpf::is_cheap(probe.site.site_class)) entries_[entry].is_slow = true;
 }
 
 void MeterAttacher::describe(std::uint32_t index, const FunctionProbes& source) {

@@ -84,13 +84,30 @@ static __always_inline int ends_here(struct pt_regs* regs, __u64 cookie, __u64* 
   return 1;
 }
 
-/* Whether a call is over that nobody saw return, now that another one begins at `stack`: its place
- * on the stack is used again, or its return address is gone. */
-static __always_inline int is_over(const struct call* call, __u64 stack) {
-  if (call->stack <= stack) return 1;
+static __always_inline __u64 caller_at(__u64 stack) {
   __u64 caller = 0;
-  if (bpf_probe_read_user(&caller, sizeof(caller), (void*)call->stack)) return 1;
-  return caller != call->caller;
+  bpf_probe_read_user(&caller, sizeof(caller), (void*)stack);
+  return caller; /* 0: the page is not there, which says nothing */
+}
+
+/* Whether a call of the same probe is open at `stack`: it is over, or there could be no other. */
+static __always_inline int begins_again(const struct calls* calls, __u64 stack, __u64 cookie) {
+  for (__u32 i = 0; i < CALLS_MAX; ++i) {
+    if (i >= calls->count) break;
+    const struct call* call = &calls->open[(calls->count - 1 - i) & (CALLS_MAX - 1)];
+    if (call->stack > stack) break;
+    if (call->stack == stack && (__u32)call->cookie == (__u32)cookie) return 1;
+  }
+  return 0;
+}
+
+/* Whether a call is over that nobody saw return, now that another one begins at `stack`: its place
+ * on the stack is used again, or its return address is gone. Two probes of one function, and of one
+ * that only jumps to the other, have the same place and return address. */
+static __always_inline int is_over(const struct call* call, __u64 stack, int is_again) {
+  if (call->stack < stack || (call->stack == stack && is_again)) return 1;
+  __u64 caller = caller_at(call->stack);
+  return caller && call->caller && caller != call->caller;
 }
 
 /* False: too many are open. */
@@ -98,11 +115,31 @@ static __always_inline int add_call(struct calls* calls, __u64 stack, __u64 cook
   __u32 count = calls->count;
   if (count >= CALLS_MAX) return 0;
   struct call* call = &calls->open[count & (CALLS_MAX - 1)];
-  call->caller = 0;
-  bpf_probe_read_user(&call->caller, sizeof(call->caller), (void*)stack);
+  call->caller = caller_at(stack);
   call->stack = stack;
   call->start_ns = now;
   call->cookie = cookie;
   calls->count = count + 1;
   return 1;
+}
+
+/* Ends the call of a probe that lies at `stack` and gives its begin; 0: there is none. Those of
+ * other probes there stay open until their own exits, at the same instruction, have fired. */
+static __always_inline __u64 end_call(struct calls* calls, __u64 stack, __u64 cookie) {
+  __u64 start = 0;
+  for (__u32 i = 0; i < CALLS_MAX; ++i) {
+    if (i >= calls->count) break;
+    struct call* call = &calls->open[(calls->count - 1 - i) & (CALLS_MAX - 1)];
+    if (call->stack != stack) break;
+    if ((__u32)call->cookie != (__u32)cookie || call->cookie & WIRE_COOKIE_EXIT) continue;
+    start = call->start_ns;
+    call->cookie |= WIRE_COOKIE_EXIT; /* it has ended */
+    break;
+  }
+  for (__u32 i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || !(last->cookie & WIRE_COOKIE_EXIT)) break;
+    --calls->count;
+  }
+  return start;
 }

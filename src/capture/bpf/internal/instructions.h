@@ -41,6 +41,11 @@ class InstructionReader {
 /// What the kernel does with a probe there.
 [[nodiscard]] SiteClass classify(const Instruction& instruction);
 
+/// False where the kernel refuses a probe: behind prefixes for segments and locks, as padding
+/// before loops has them, and at branches with one for the operand's size. One such probe would
+/// have all others of the file refused.
+[[nodiscard]] bool is_probeable(const Instruction& instruction);
+
 /// Where a relative branch leads, from the begin of the code; `next`: the offset behind it.
 [[nodiscard]] std::optional<std::int64_t> branch_target(const Instruction& instruction,
                                                         std::size_t next);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/bpf/internal/unwind_table.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -25,10 +26,20 @@ std::optional<T> number_at(const sys::ElfFile& file, std::uint64_t address) {
   return out;
 }
 
+/// Whether the common part of what is described at `described` has a place for handlers: an L in
+/// the text behind its length, a zero and a version.
+bool has_handlers(const sys::ElfFile& file, std::uint64_t described) {
+  const auto back = number_at<std::uint32_t>(file, described + 4);
+  if (!back || *back > described + 4) return false;
+  constexpr std::size_t kTextAt = 9, kTextBytes = 8;
+  const std::vector<std::byte> text = file.bytes_at(described + 4 - *back + kTextAt, kTextBytes);
+  const auto end = std::find(text.begin(), text.end(), std::byte{0});
+  return std::find(text.begin(), end, std::byte{'L'}) != end;
+}
+
 }  // namespace
 
-std::optional<std::uint64_t> bytes_to_next_function(const sys::ElfFile& file,
-                                                    std::uint64_t function) {
+std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t address) {
   const auto table = file.section(".eh_frame_hdr");
   if (!table || table->bytes < kTableAt) return std::nullopt;
   const std::vector<std::byte> head = file.bytes_at(table->address, kHead.size());
@@ -36,27 +47,31 @@ std::optional<std::uint64_t> bytes_to_next_function(const sys::ElfFile& file,
     return std::nullopt;
   const auto count = number_at<std::uint32_t>(file, table->address + kCountAt);
   if (!count || *count > (table->bytes - kTableAt) / kEntryBytes) return std::nullopt;
-  const auto begin_of = [&](std::uint64_t i) -> std::optional<std::uint64_t> {
-    const auto distance =
-        number_at<std::int32_t>(file, table->address + kTableAt + i * kEntryBytes);
+  // An entry is where code begins and where it is described.
+  const auto entry = [&](std::uint64_t i, std::uint64_t part) -> std::optional<std::uint64_t> {
+    const auto distance = number_at<std::int32_t>(
+        file, table->address + kTableAt + i * kEntryBytes + part * sizeof(std::int32_t));
     if (!distance) return std::nullopt;
     return table->address + static_cast<std::uint64_t>(std::int64_t{*distance});
   };
-  std::uint64_t low = 0, high = *count;
+  std::uint64_t low = 0, high = *count;  // the first that begins behind `address`
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    const auto begin = begin_of(middle);
+    const auto begin = entry(middle, 0);
     if (!begin) return std::nullopt;
-    if (*begin < function) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+    (*begin <= address ? low : high) = *begin <= address ? middle + 1 : middle;
   }
-  if (low + 1 >= *count) return std::nullopt;
-  const auto begin = begin_of(low), next = begin_of(low + 1);
-  if (begin != function || !next || *next <= function) return std::nullopt;
-  return *next - function;
+  if (low == 0) return std::nullopt;
+  const auto begin = entry(low - 1, 0), described = entry(low - 1, 1);
+  if (!begin || !described) return std::nullopt;
+  // Length, distance of the common part, begin from its place, bytes.
+  const auto distance = number_at<std::int32_t>(file, *described + 8);
+  const auto bytes = number_at<std::uint32_t>(file, *described + 12);
+  if (!distance || !bytes) return std::nullopt;
+  if (*described + 8 + static_cast<std::uint64_t>(std::int64_t{*distance}) != *begin)
+    return std::nullopt;  // written in another way
+  if (address - *begin >= *bytes) return std::nullopt;
+  return CodeRange{*begin, *bytes, has_handlers(file, *described)};
 }
 
 }  // namespace kansoku::capture::bpf

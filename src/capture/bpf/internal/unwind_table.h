@@ -8,10 +8,15 @@
 
 namespace kansoku::capture::bpf {
 
-/// The bytes from `function` to the next function, by the sorted table of the section
-/// .eh_frame_hdr, which also has those without a symbol. Nothing if no function begins there, or
-/// the table is not of the form that linkers write. Source: Linux Standard Base, Core, 10.6.2.
-[[nodiscard]] std::optional<std::uint64_t> bytes_to_next_function(const sys::ElfFile& file,
-                                                                  std::uint64_t function);
+/// Code of one function, or of its cold part.
+struct CodeRange {
+  std::uint64_t begin{0}, bytes{0};
+  bool has_handlers{false};  // of exceptions, perhaps
+};
+
+/// The code that `address` lies in, by the tables of the unwinder (.eh_frame_hdr and .eh_frame),
+/// which also have functions without a symbol. Nothing if there is none, or the tables are not of
+/// the form that linkers write. Source: Linux Standard Base, Core, 10.6.
+[[nodiscard]] std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t address);
 
 }  // namespace kansoku::capture::bpf

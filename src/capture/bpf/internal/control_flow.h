@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "capture/bpf/sites.h"
+
+namespace kansoku::capture::bpf {
+
+enum class Flow : std::uint8_t {
+  kNext,
+  kCall,
+  kBranch,        // conditional
+  kJump,          // to a known place
+  kIndirectJump,  // to another function, through a pointer
+  kTableJump,     // of a switch
+  kReturn,
+  kStop  // a trap
+};
+
+/// What an instruction does to the stack pointer.
+struct StackEffect {
+  enum class Kind : std::uint8_t { kAdd, kFromFrame, kUnknown } kind{Kind::kAdd};
+  std::int64_t bytes{0};  // added to it, or to rbp
+};
+
+struct Step {
+  std::size_t offset{0};
+  std::int64_t target{0};  // of kBranch and kJump, from the begin
+  Flow flow{Flow::kNext};
+  SiteClass site_class{SiteClass::kOther};
+  std::uint8_t condition{0};  // of a conditional jump, as in its opcode
+  StackEffect stack;
+  bool writes_frame{false};  // rbp
+  bool is_probeable{true};
+
+  [[nodiscard]] bool has_target() const { return flow == Flow::kBranch || flow == Flow::kJump; }
+  [[nodiscard]] bool falls_through() const {
+    return flow == Flow::kNext || flow == Flow::kCall || flow == Flow::kBranch;
+  }
+};
+
+/// The instructions of a function and which leads to which.
+class ControlFlow {
+ public:
+  /// Nothing if the bytes may be something else than instructions: if some are none, or a branch
+  /// leads into the middle of one.
+  [[nodiscard]] static std::optional<ControlFlow> make(std::span<const std::byte> code);
+
+  [[nodiscard]] std::size_t size() const { return steps_.size(); }
+  [[nodiscard]] const Step& operator[](std::size_t i) const { return steps_[i]; }
+  /// Whether branches and falling through lead from the begin to it; true for all if there is a
+  /// jump whose targets are not known.
+  [[nodiscard]] bool is_reached(std::size_t i) const { return is_reached_[i]; }
+  [[nodiscard]] const std::vector<std::size_t>& branches_to(std::size_t i) const {
+    return branches_to_[i];
+  }
+  /// Whether it is a branch or jump to a known place out of this code.
+  [[nodiscard]] bool leaves(std::size_t i) const {
+    return steps_[i].has_target() && !is_inside(steps_[i].target);
+  }
+  [[nodiscard]] bool is_inside(std::int64_t offset) const {
+    return offset >= 0 && static_cast<std::size_t>(offset) < bytes_;
+  }
+  [[nodiscard]] bool has_table() const { return has_table_; }
+  /// The instruction at an offset; size() if none begins there.
+  [[nodiscard]] std::size_t index_at(std::int64_t offset) const;
+
+ private:
+  ControlFlow(std::vector<Step> steps, std::size_t bytes)
+      : steps_(std::move(steps)), bytes_(bytes), branches_to_(steps_.size()) {}
+  bool link();
+  void reach();
+
+  std::vector<Step> steps_;
+  std::size_t bytes_;
+  std::vector<std::vector<std::size_t>> branches_to_;
+  std::vector<bool> is_reached_;
+  bool has_table_{false};
+};
+
+}  // namespace kansoku::capture::bpf
