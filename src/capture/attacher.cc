@@ -25,6 +25,13 @@ bool wants_library(const Pack& pack, std::string_view library) {
                      [&](const UsdtProbes& p) { return any_glob_match(p.library, library); });
 }
 
+// A note whose begin tells nothing.
+bool reads_results_only(const FunctionProbes& probes) {
+  return probes.kind == ProbeKind::kAnnotate &&
+         std::all_of(probes.captures.begin(), probes.captures.end(),
+                     [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
+}
+
 std::string how_it_ends(const ResolvedProbe& probe) {
   if (probe.exits.empty()) return "return probe";
   const auto slow =
@@ -215,7 +222,13 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
     cookie |= WIRE_COOKIE_AT_END;
   if (source.kind == ProbeKind::kScope) add_scope(probe, out);
   if (with_return && has_exits) {
-    probe.add_specs(cookie, out.entry_only);
+    if (reads_results_only(source)) {
+      for (const ResolvedExit& exit : probe.exits)
+        out.entry_only.push_back(
+            {exit.file_offset, 0, exit.exit.cookie(cookie | WIRE_COOKIE_INSTANT)});
+    } else {
+      probe.add_specs(cookie, out.entry_only);
+    }
   } else {
     (with_return ? out.with_return : out.entry_only).push_back({probe.file_offset, 0, cookie});
   }

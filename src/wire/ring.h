@@ -105,7 +105,7 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 76, "part of the ABI: bump WIRE_VERSION
 #define WIRE_COOKIE_CAPTURES (1ULL << 34) /* the probe has captures in the map */
 #define WIRE_COOKIE_HOST (1ULL << 35)     /* do not filter by process */
 #define WIRE_COOKIE_CALL (1ULL << 39)     /* entry of a call whose exits have probes of their own */
-#define WIRE_COOKIE_EXIT (1ULL << 40)     /* one of those */
+#define WIRE_COOKIE_EXIT (1ULL << 40)     /* one of those; an INSTANT: its begin does not matter */
 #define WIRE_COOKIE_JUMP (1ULL << 41)     /* it jumps on: nothing is returned yet */
 /* Of exits: whether a conditional jump has to be taken (1) or not (2) or does not matter (0), its
  * condition as in the opcode, and where the return address lies: at rbp or else rsp, plus so many

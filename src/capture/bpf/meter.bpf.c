@@ -280,7 +280,7 @@ static __always_inline void drop_call(struct calls* calls, const struct call* ca
 }
 
 static __always_inline void on_call(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid, __u64 now) {
-  struct calls* calls = calls_of(pid_tgid);
+  struct calls* calls = calls_of_thread(1);
   if (!calls) {
     count_loss(2);
     return;
@@ -308,7 +308,7 @@ static __always_inline void on_exit_of_call(struct pt_regs* regs, __u64 cookie, 
                                             __u64 now) {
   __u64 stack = 0;
   if (!ends_here(regs, cookie, &stack)) return;
-  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+  struct calls* calls = calls_of_thread(0);
   if (!calls) return;
   for (int i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
@@ -421,7 +421,7 @@ int meter_fork(__u64* ctx) {
 SEC("tp_btf/sched_process_exec")
 int meter_exec(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  forget_calls(task->tgid, task->tgid);  // the thread is the process's first now, whoever it was
+  forget_calls();
   emit(WIRE_EXEC, task->tgid, task->pid, 0);
   return 0;
 }
@@ -429,9 +429,7 @@ int meter_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int meter_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (!is_observed(task->tgid)) return 0;
-  forget_calls(task->tgid, task->pid);
-  if (task->pid != task->tgid) return 0;
+  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
   __u32 tgid = task->tgid;
   emit(WIRE_EXIT, tgid, tgid, task->exit_code);
   bpf_map_delete_elem(&processes, &tgid);

@@ -128,7 +128,7 @@ static __always_inline void drop_call(struct calls* calls, const struct call* ca
 
 // False: nothing is to be told of this call now.
 static __always_inline int on_call(struct pt_regs* regs, __u64 cookie) {
-  struct calls* calls = calls_of(bpf_get_current_pid_tgid());
+  struct calls* calls = calls_of_thread(1);
   if (!calls) {
     count_loss(2);
     return 0;
@@ -151,8 +151,7 @@ static __always_inline int on_call(struct pt_regs* regs, __u64 cookie) {
 static __always_inline int on_exit_of_call(struct pt_regs* regs, __u64 cookie) {
   __u64 stack = 0;
   if (!ends_here(regs, cookie, &stack)) return 0;
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
-  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+  struct calls* calls = calls_of_thread(0);
   if (!calls) return 0;
   for (int i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
@@ -170,7 +169,9 @@ static __always_inline void on_probe(struct pt_regs* regs, __u64 cookie) {
   __u16 kind = cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN;
   int at_return = 0;
   if (cookie & WIRE_COOKIE_EXIT) {
-    if (!on_exit_of_call(regs, cookie)) return;
+    __u64 stack = 0;
+    int is_alone = (cookie & WIRE_COOKIE_INSTANT) != 0;
+    if (is_alone ? !ends_here(regs, cookie, &stack) : !on_exit_of_call(regs, cookie)) return;
     kind = WIRE_END;
     at_return = 1;
     if (cookie & WIRE_COOKIE_JUMP) cookie &= ~WIRE_COOKIE_CAPTURES;
@@ -351,7 +352,7 @@ SEC("tp_btf/sched_process_exec")
 int on_exec(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
   if (!is_observed(task->tgid)) return 0;
-  forget_calls(task->tgid, task->tgid);  // the thread is the process's first now, whoever it was
+  forget_calls();
   emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXEC);
   return 0;
 }
@@ -359,9 +360,7 @@ int on_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (!is_observed(task->tgid)) return 0;
-  forget_calls(task->tgid, task->pid);
-  if (task->pid != task->tgid) return 0;
+  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
   emit_plain(bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT);
   __u32 tgid = task->tgid;
   bpf_map_delete_elem(&processes, &tgid);

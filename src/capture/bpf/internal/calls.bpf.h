@@ -18,34 +18,24 @@ struct calls {
   struct call open[CALLS_MAX];
 };
 
+/* Comes with a thread's first call and goes with the thread. */
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 8192);
-  __type(key, __u64); /* process and thread */
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
   __type(value, struct calls);
 } calls_of_threads SEC(".maps");
 
-/* Empty, to insert: too large for the stack. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct calls);
-} no_calls SEC(".maps");
-
-static __always_inline struct calls* calls_of(__u64 pid_tgid) {
-  struct calls* calls = bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
-  if (calls) return calls;
-  __u32 zero = 0;
-  struct calls* fresh = bpf_map_lookup_elem(&no_calls, &zero);
-  if (!fresh) return 0;
-  bpf_map_update_elem(&calls_of_threads, &pid_tgid, fresh, BPF_NOEXIST);
-  return bpf_map_lookup_elem(&calls_of_threads, &pid_tgid);
+/* Those of this thread; 0: it has none, or with `create` no memory. */
+static __always_inline struct calls* calls_of_thread(int create) {
+  return bpf_task_storage_get(&calls_of_threads, bpf_get_current_task_btf(), 0,
+                              create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
-static __always_inline void forget_calls(__u32 tgid, __u32 tid) {
-  __u64 key = (__u64)tgid << 32 | tid;
-  bpf_map_delete_elem(&calls_of_threads, &key);
+/* At exec: its stack is gone. */
+static __always_inline void forget_calls(void) {
+  struct calls* calls = calls_of_thread(0);
+  if (calls) calls->count = 0;
 }
 
 /* The innermost open call. */
