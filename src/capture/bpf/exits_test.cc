@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/bpf/engine.h"
+#include "capture/bpf/internal/unwind_table.h"
 #include "sys/procfs.h"
 
 // Functions whose ends have known shapes. Those that are called return their argument plus one. The
@@ -89,6 +90,28 @@ EXIT_TARGET(exit_overlap, "jmp 1f\n.byte 0x48\n1: nop\nret");
 EXIT_TARGET(exit_data, ".byte 0xeb, 0x01, 0x06\nret");
 EXIT_TARGET(exit_endless, "1: jmp 1b");
 EXIT_TARGET(exit_only_jump, "jmp exit_plain");
+
+// At the limits, and one beyond.
+#define MANY_RETURNS(name, count)                                           \
+  EXIT_TARGET(name, "push %rbx\npop %rbx\nlea 1(%rdi), %rax\n.rept " #count \
+                    "\ntest %rdi, %rdi\nje 1f\nret\n1:\n.endr\nnop\nret")
+MANY_RETURNS(exit_64_places, 63);
+MANY_RETURNS(exit_65_places, 64);
+#define MANY_BRANCHES(name, count)                                          \
+  EXIT_TARGET(name, "push %rbx\npop %rbx\nlea 1(%rdi), %rax\n.rept " #count \
+                    "\ncmp $5, %rdi\nje 9f\n.endr\njmp 9f\nud2\n9: ret")
+MANY_BRANCHES(exit_8_branches, 7);
+MANY_BRANCHES(exit_9_branches, 8);
+#define FAR_BRANCH(name, count)                                                  \
+  EXIT_TARGET(name, "push %rbx\npop %rbx\ntest %rdi, %rdi\nje 2f\n.rept " #count \
+                    "\nlea 1(%rdi), %rax\n.endr\nret\n2: ud2")
+FAR_BRANCH(exit_near, 31);
+FAR_BRANCH(exit_far, 32);
+#define LARGE_FRAME(name, bytes)                                                             \
+  EXIT_TARGET(name, "push %rbx\nsub $" #bytes ", %rsp\ntest %rdi, %rdi\nje 2f\nadd $" #bytes \
+                    ", %rsp\npop %rbx\nret\n2: ud2")
+LARGE_FRAME(exit_large, 65520);
+LARGE_FRAME(exit_too_large, 65528);
 
 // A function for each condition: where it does not hold the call ends at the jump, else behind
 // another call.
@@ -185,6 +208,33 @@ TEST_F(FindExits, AreTheBranchesThatLeadToAReturnAndNowhereElse) {
   EXPECT_EQ(text("exit_nop"), "nop rsp+8");
   EXPECT_EQ(text("exit_padded"), "jcc 5 taken rsp+8, jmp rsp+8") << "no probes at padding";
   EXPECT_EQ(text("exit_if_le"), "jcc e not taken rsp+8, other");
+}
+
+TEST_F(FindExits, HaveLimits) {
+  EXPECT_EQ(find("exit_64_places").exits.size(), 64U);
+  EXPECT_EQ(text("exit_65_places"), "it ends in too many places");
+  EXPECT_EQ(find("exit_8_branches").exits.size(), 8U);
+  EXPECT_EQ(text("exit_9_branches"), "other");
+  EXPECT_EQ(text("exit_near"), "jcc 4 not taken");
+  EXPECT_EQ(text("exit_far"), "other");
+  EXPECT_EQ(text("exit_large"), "jcc 4 not taken rsp+65528");
+  EXPECT_EQ(text("exit_too_large"), "other");
+}
+
+TEST_F(FindExits, KnowCodeByTheTablesOfTheUnwinder) {
+  const sys::Symbol& cold = symbol("exit_cold");
+  for (const std::uint64_t at : {cold.address, cold.address + 1, cold.address + cold.bytes - 1}) {
+    const auto around = code_around(*file_, at);
+    ASSERT_TRUE(around) << at - cold.address;
+    EXPECT_EQ(around->begin, cold.address);
+    EXPECT_EQ(around->bytes, cold.bytes);
+    EXPECT_FALSE(around->has_handlers);
+  }
+  const auto behind = code_around(*file_, cold.address + cold.bytes);
+  EXPECT_TRUE(!behind || behind->begin == cold.address + cold.bytes);
+  EXPECT_FALSE(code_around(*file_, 0));
+  EXPECT_FALSE(code_around(*file_, ~0ULL));
+  EXPECT_FALSE(code_around(*file_, file_->section(".eh_frame_hdr")->address)) << "no code";
 }
 
 TEST_F(FindExits, AreReturnsWhereTheReturnedValueIsWanted) {
