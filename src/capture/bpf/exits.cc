@@ -123,6 +123,11 @@ bool is_same_place(const Exit& a, const Exit& b) {
   return a.address == b.address;
 }
 
+void sort_out(std::vector<Exit>& exits) {
+  std::sort(exits.begin(), exits.end(), is_below);
+  exits.erase(std::unique(exits.begin(), exits.end(), is_same_place), exits.end());
+}
+
 // An address that stands for two returns, or for both ways of a jump, would need two probes.
 bool has_address_twice(std::vector<Exit>& exits) {
   std::sort(exits.begin(), exits.end(), is_below);
@@ -162,7 +167,7 @@ class Finder {
     Exits out{exits_of(function, wants_cheap), {}};
     if (has_address_twice(out.exits)) out.exits = exits_of(function, false);
     out.exits.insert(out.exits.end(), cold.begin(), cold.end());
-    std::sort(out.exits.begin(), out.exits.end(), is_below);
+    sort_out(out.exits);
     if (out.exits.empty()) return {{}, "it never returns"};
     if (out.exits.size() > kExitsMax) return {{}, "it ends in too many places"};
     follow_jumps(jumps, out);
@@ -188,6 +193,8 @@ class Finder {
       if (!is_own_code(to)) continue;  // the stubs that lead into other files
       const auto range = code_around(file_, to);
       if (!range || range->bytes > kFunctionBytesMax) return false;
+      if (range->begin <= function.begin && function.begin - range->begin < range->bytes)
+        return false;  // its symbol names a part of it
       if (!seen.insert(range->begin).second) continue;
       const auto there = flow_of(*range);
       if (!there || !add_returns(function, *range, *there, to, cold)) return false;
@@ -269,8 +276,7 @@ class Finder {
         out.insert(out.end(), there.exits.begin(), there.exits.end());
       }
     }
-    std::sort(out.begin(), out.end(), is_below);
-    out.erase(std::unique(out.begin(), out.end(), is_same_place), out.end());
+    sort_out(out);
     if (out.size() <= kExitsMax) found.exits = std::move(out);
   }
 
