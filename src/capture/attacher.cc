@@ -220,7 +220,6 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   const bool has_exits = !probe.exits.empty();
   if (source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession))
     cookie |= WIRE_COOKIE_AT_END;
-  if (source.kind == ProbeKind::kScope) add_scope(probe, out);
   if (with_return && has_exits) {
     if (reads_results_only(source)) {
       for (const ResolvedExit& exit : probe.exits)
@@ -234,22 +233,6 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   }
   attachments_.push_back({shown_path, probe.title, probe.symbol, pack.name, probe.site,
                           with_return ? how_it_ends(probe) : std::string()});
-}
-
-void Attacher::add_scope(const ResolvedProbe& probe, FileProbes& out) {
-  for (const auto& [part, offsets] : {std::pair(ScopePart::kObject, &probe.object_offsets),
-                                      std::pair(ScopePart::kEnd, &probe.end_offsets)}) {
-    CaptureDef object{.name = "object"};
-    object.how.source = WIRE_ARG0;
-    object.how.size = sizeof(std::uint64_t);
-    const std::uint32_t index = add_probe({.title = probe.title,
-                                           .category = probe.source->category,
-                                           .kind = ProbeKind::kScope,
-                                           .part = part,
-                                           .captures = {std::move(object)}});
-    for (const std::uint64_t offset : *offsets)
-      out.entry_only.push_back({offset, 0, cookie_of(index)});
-  }
 }
 
 void Attacher::add_usdt(const ResolvedUsdt& probe, FileProbes& out) {

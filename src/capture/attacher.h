@@ -69,7 +69,6 @@ class Attacher {
                 FileProbes& out);
   void add_function(const Pack& pack, const ResolvedProbe& probe, const std::string& shown_path,
                     FileProbes& out);
-  void add_scope(const ResolvedProbe& probe, FileProbes& out);
   void add_usdt(const ResolvedUsdt& probe, FileProbes& out);
   void attach_now(const FileProbes& file);
   [[nodiscard]] std::uint32_t add_probe(ProbeInfo info);

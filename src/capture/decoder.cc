@@ -9,6 +9,7 @@ namespace kansoku::capture {
 namespace {
 
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
+constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
 constexpr std::uint64_t kTimeMax = (1ULL << 62) - 1;  // 146 years of uptime
 
 using trace::Arg;
@@ -157,6 +158,7 @@ void Decoder::forget_threads(const LifecycleEvent& event) {
   }
   threads_.erase(begin, end);
   last_thread_ = nullptr;
+  scope_enter_ops_.erase(pid);
   ordinals_.erase(ordinals_.lower_bound({pid, 0}), ordinals_.upper_bound({pid, UINT64_MAX}));
 }
 
@@ -372,45 +374,41 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
   writer_.instant(track, time, names.title, names.category, args_);
 }
 
-// A scope learns which object stands for it by the call that follows its begin, and ends with that
-// object, whatever else the thread begins and ends meanwhile.
+// Enter and exit of record_function come through one function: the operator's address tells them
+// apart once an enter with its two arguments and a printable name was seen; a one-argument call of
+// another operator on top of a scope is the exit.
 void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record) {
-  const ProbeInfo& probe = probes_[head.probe];
-  if (probe.part == ScopePart::kBegin) {
-    on_scope_begin(head, record);
-    return;
-  }
   const wire_args* values = with_args(head, record);
-  if (values == nullptr || values->args[0] == 0) return;
-  Thread& thread = thread_of(head);
-  if (probe.part == ScopePart::kObject) {
-    if (thread.open.empty()) return;
-    OpenCall& last = thread.open.back();
-    if (last.is_scope && last.object == 0) last.object = values->args[0];
-    return;
+  const ProbeInfo& probe = probes_[head.probe];
+  if (values == nullptr || probe.captures.size() < 3) return;
+  std::uint64_t op = 0;
+  std::uint64_t arg_count = 0;
+  std::size_t text_index = 0;
+  for (std::size_t i = 0; i < probe.captures.size(); ++i) {
+    if (probe.captures[i].name == "op") op = values->args[i];
+    if (probe.captures[i].name == "arg_count") arg_count = values->args[i];
+    if (probe.captures[i].how.is_text != 0) text_index = i;
   }
-  const auto open = std::find_if(
-      thread.open.rbegin(), thread.open.rend(),
-      [&](const OpenCall& call) { return call.is_scope && call.object == values->args[0]; });
-  if (open == thread.open.rend()) return;  // of something else that PyTorch records
-  close_until(thread, static_cast<std::size_t>(std::distance(open, thread.open.rend())) - 1,
-              boot_time(static_cast<std::int64_t>(head.t_boot_ns)));
-}
-
-void Decoder::on_scope_begin(const wire_event& head, std::span<const std::byte> record) {
   const wire_text* with = with_text(head, record);
-  if (with == nullptr || head.failed_args != 0) return;
-  const std::string_view text = bounded(with->text, sizeof(with->text));
-  Thread& thread = thread_of(head);
-  if (!is_scope_name(text) || thread.open.size() >= kOpenCallsMax) return;
+  const bool has_text = (head.failed_args >> text_index & 1) == 0 && with != nullptr;
+  const std::string_view text =
+      has_text ? bounded(with->text, sizeof(with->text)) : std::string_view{};
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
-  OpenCall call{.probe = head.probe, .is_scope = true, .begin = time};
-  call.name = writer_.name(text);
-  call.category = names_of(head.probe).category;
-  writer_.slice_begin(thread.track, time, call.name, call.category);
-  if (on_call_)
-    on_call_({as_pid(head.tgid), as_pid(head.tid), text, probes_[head.probe].category, time});
-  push_open(thread, std::move(call));
+  auto& enter_ops = scope_enter_ops_[as_pid(head.tgid)];
+  const bool is_enter = arg_count == 2 && is_scope_name(text);
+  Thread& thread = thread_of(head);
+  if (is_enter && thread.open.size() < kOpenCallsMax) {
+    if (enter_ops.size() < kScopeOpsMax) enter_ops.insert(op);
+    OpenCall call{.probe = head.probe, .is_scope = true, .begin = time};
+    call.name = writer_.name(text);
+    call.category = names_of(head.probe).category;
+    writer_.slice_begin(thread.track, time, call.name, call.category);
+    if (on_call_) on_call_({as_pid(head.tgid), as_pid(head.tid), text, probe.category, time});
+    push_open(thread, std::move(call));
+  } else if (!is_enter && arg_count == 1 && !enter_ops.contains(op) && !thread.open.empty() &&
+             thread.open.back().is_scope) {
+    close_until(thread, thread.open.size() - 1, time);
+  }
 }
 
 void Decoder::on_switch(const wire_switch& record) {

@@ -86,7 +86,6 @@ class Decoder {
   struct OpenCall {
     std::uint32_t probe{0};
     bool is_scope{false};
-    std::uint64_t object{0};          // of a scope: what stands for it
     std::vector<trace::Arg> notes{};  // numbers that arrived during the call
     BootTime begin{};
     trace::NameId name{};
@@ -105,7 +104,6 @@ class Decoder {
   void on_end(const wire_event& head, std::span<const std::byte> record);
   void on_instant(const wire_event& head, std::span<const std::byte> record);
   void on_scope(const wire_event& head, std::span<const std::byte> record);
-  void on_scope_begin(const wire_event& head, std::span<const std::byte> record);
   void on_annotation(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void on_switch(const wire_switch& record);
   void on_stack(const wire_stack& record);
@@ -124,6 +122,8 @@ class Decoder {
   std::uint64_t last_thread_key_{0};
   Thread* last_thread_{nullptr};  // of threads_; null once something was erased there
   std::map<std::pair<std::int32_t, std::uint64_t>, std::uint64_t> ordinals_;
+  std::map<std::int32_t, std::set<std::uint64_t>>
+      scope_enter_ops_;           // per process: operators that open a scope
   std::vector<trace::Arg> args_;  // scratch of the record in hand
   std::set<std::int32_t> collective_pids_;
   std::function<void(const CallMark&)> on_call_;

@@ -42,11 +42,8 @@ ProbeTable make_probes() {
   table.back().ordinal_by = "";
   add_probe(table, ProbeKind::kInstant, "mark", {{"t", "arg0:str"}, {"n", "arg1:i64"}});
   add_probe(table, ProbeKind::kAnnotate, "note", {{"x", "arg0:i32"}, {"seq", "ret:u32"}});
-  add_probe(table, ProbeKind::kScope, "step", {{"scope", "arg1->0->0:str"}});
-  for (const ScopePart part : {ScopePart::kObject, ScopePart::kEnd}) {
-    add_probe(table, ProbeKind::kScope, "step", {{"object", "arg0"}});
-    table.back().part = part;
-  }
+  add_probe(table, ProbeKind::kScope, "step",
+            {{"op", "arg0"}, {"scope", "arg1:str"}, {"arg_count", "arg2"}});
   add_probe(table, ProbeKind::kCall, "io", {});
   table.back().is_syscall = true;
   add_probe(table, ProbeKind::kInstant, "usdt", {});

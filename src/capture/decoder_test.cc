@@ -40,20 +40,6 @@ class DecoderTest : public ::testing::Test {
     return static_cast<std::uint32_t>(probes_.size() - 1);
   }
 
-  /// The three probes of a scope, as the attacher makes them.
-  struct ScopeProbes {
-    std::uint32_t begin{0}, object{0}, end{0};
-  };
-  ScopeProbes scopes() {
-    ScopeProbes out;
-    out.begin = probe("scope", ProbeKind::kScope, {capture("scope", "arg1->0->0:str")});
-    out.object = probe("scope", ProbeKind::kScope, {capture("object", "arg0")});
-    out.end = probe("scope", ProbeKind::kScope, {capture("object", "arg0")});
-    probes_[out.object].part = ScopePart::kObject;
-    probes_[out.end].part = ScopePart::kEnd;
-    return out;
-  }
-
   static wire_event head(int kind, std::uint64_t time, std::uint32_t probe = 0,
                          int layout = WIRE_PLAIN) {
     wire_event event{};
@@ -392,56 +378,43 @@ TEST_F(DecoderTest, CountsCallsOfEachProcess) {
 }
 
 TEST_F(DecoderTest, ReadsScopes) {
-  const ScopeProbes scope = scopes();
-  constexpr std::uint64_t kStep = 0x10, kInner = 0x20, kOther = 0x30;
-  const auto object = [&](std::uint64_t time, std::uint64_t address) {
-    feed(text(WIRE_INSTANT, time, scope.object, {address}));
-  };
-  const auto end_of = [&](std::uint64_t time, std::uint64_t address) {
-    feed(text(WIRE_INSTANT, time, scope.end, {address}));
-  };
-  end_of(1, kStep);  // no scope is open
-  object(1, kStep);
-  feed(text(WIRE_INSTANT, 2, scope.begin, {}, "step"));
-  object(2, kStep);
-  feed(text(WIRE_INSTANT, 3, scope.begin, {}, "Optimizer.step#SGD.step"));
-  object(3, kInner);
-  object(4, kOther);  // of something without a name
-  end_of(5, kOther);
-  feed(text(WIRE_INSTANT, 6, scope.begin, {}, "\x01\x02\x03"));  // not printable
-  object(6, kOther);
-  end_of(7, 0);
-  end_of(8, kInner);
-  end_of(8, kInner);
-  end_of(9, kStep);
-  wire_text unread = text(WIRE_INSTANT, 10, scope.begin, {}, "unread");
-  unread.head.failed_args = 1;
+  const auto scope =
+      probe("scope", ProbeKind::kScope,
+            {capture("op", "arg0"), capture("scope", "arg1:str"), capture("arg_count", "arg2")});
+  constexpr std::uint64_t kEnter = 0x10;
+  constexpr std::uint64_t kExit = 0x20;
+  feed(text(WIRE_INSTANT, 1, scope, {kExit, 0, 1}));  // no scope is open
+  feed(text(WIRE_INSTANT, 2, scope, {kEnter, 0, 2}, "step"));
+  feed(text(WIRE_INSTANT, 3, scope, {kEnter, 0, 2}, "Optimizer.step#SGD.step"));
+  feed(text(WIRE_INSTANT, 4, scope, {0x30, 0, 3}, "other op"));      // takes three arguments
+  feed(text(WIRE_INSTANT, 5, scope, {kEnter, 0, 1}));                // an enter is no exit
+  feed(text(WIRE_INSTANT, 6, scope, {0x40, 0, 2}, "\x01\x02\x03"));  // not printable
+  feed(text(WIRE_INSTANT, 7, scope, {0x40, 0, 2}, "ab"));            // too short
+  feed(text(WIRE_INSTANT, 8, scope, {kExit, 0, 1}));
+  feed(text(WIRE_INSTANT, 9, scope, {kExit, 0, 1}));
+  wire_text unread = text(WIRE_INSTANT, 10, scope, {kEnter, 0, 2}, "unread");
+  unread.head.failed_args = 0b010;
   feed(unread);
-  feed(head(WIRE_INSTANT, 11, scope.begin));  // without its name
-  feed(head(WIRE_INSTANT, 11, scope.end));
+  feed(head(WIRE_INSTANT, 11, scope));  // without its arguments
   EXPECT_THAT(slices(), ElementsAre("step 2+7", "Optimizer.step#SGD.step 3+5"));
   EXPECT_EQ(bad(), 0U);
 }
 
-TEST_F(DecoderTest, AScopeEndsWhatBeganInsideOfIt) {
-  const ScopeProbes scope = scopes();
-  feed(text(WIRE_INSTANT, 1, scope.begin, {}, "outer"));
-  feed(text(WIRE_INSTANT, 1, scope.object, {1}));
-  feed(text(WIRE_INSTANT, 2, scope.begin, {}, "inner"));
-  feed(text(WIRE_INSTANT, 2, scope.object, {2}));
-  feed(text(WIRE_INSTANT, 5, scope.end, {1}));
-  feed(text(WIRE_INSTANT, 6, scope.end, {2}));
-  EXPECT_THAT(slices(), ElementsAre("outer 1+4", "inner 2+3"));
+TEST_F(DecoderTest, IgnoresAScopeProbeThatDoesNotCaptureWhatItNeeds) {
+  const auto scope = probe("scope", ProbeKind::kScope, {capture("op", "arg0")});
+  feed(text(WIRE_INSTANT, 1, scope, {1, 0, 2}, "step"));
+  EXPECT_THAT(slices(), IsEmpty());
 }
 
 TEST_F(DecoderTest, EndsAScopeThatACallLeft) {
   const auto call = probe("call");
-  const ScopeProbes scope = scopes();
+  const auto scope =
+      probe("scope", ProbeKind::kScope,
+            {capture("op", "arg0"), capture("scope", "arg1:str"), capture("arg_count", "arg2")});
   begin(call, 1);
-  feed(text(WIRE_INSTANT, 2, scope.begin, {}, "scope"));
-  feed(text(WIRE_INSTANT, 2, scope.object, {1}));
+  feed(text(WIRE_INSTANT, 2, scope, {1, 0, 2}, "scope"));
   end(call, 5);
-  feed(text(WIRE_INSTANT, 6, scope.end, {1}));
+  feed(text(WIRE_INSTANT, 6, scope, {2, 0, 1}));
   EXPECT_THAT(slices(), ElementsAre("call 1+4", "scope 2+3"));
 }
 

@@ -116,8 +116,6 @@ void parse_args(Table& table, FunctionProbes& out) {
   }
   if (out.captures.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
   if (text_count > 1) table.fail("args", "at most one text");
-  if (out.kind == ProbeKind::kScope && (text_count != 1 || out.captures.size() != 1))
-    table.fail("args", "a scope takes one text, its name");
   if (out.kind == ProbeKind::kAnnotate && text_count != 0)
     table.fail("args", "annotate takes no text");
   if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
@@ -157,8 +155,8 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   if (!kind) table.fail("kind", "expected call, instant, annotate or scope");
   out.kind = kind.value_or(ProbeKind::kCall);
   const bool is_scope = out.kind == ProbeKind::kScope;
-  out.object = table.text("object", is_scope);
-  out.end = table.text("end", is_scope);
+  out.object = table.text("object", false);
+  out.end = table.text("end", false);
   if (!is_scope && !(out.object.empty() && out.end.empty()))
     table.fail("object", "only scopes have object and end");
   const std::string record = table.text("record", false);

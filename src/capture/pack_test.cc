@@ -207,11 +207,6 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
               probe + "kind: expected call, instant, annotate or scope"},
       Refused{probe_with("kind = 1"), probe + "kind: expected a text"},
       Refused{probe_with("end = \"f\""), probe + "object: only scopes have object and end"},
-      Refused{probe_with("kind = \"scope\"\nend = \"f\""), probe + "object: expected a text"},
-      Refused{probe_with("kind = \"scope\"\nobject = \"f\""), probe + "end: expected a text"},
-      Refused{probe_with("kind = \"scope\"\nobject = \"o\"\nend = \"e\"\n"
-                         "args = { a = \"arg1\" }"),
-              probe + "args: a scope takes one text, its name"},
       Refused{probe_with("never_throws = 1"), probe + "never_throws: expected true or false"},
       Refused{probe_with("record = \"end\""), probe + "record: expected pair or at_end"},
       Refused{probe_with("record = \"at_end\"\nargs = { a = \"arg0\" }"),

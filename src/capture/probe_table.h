@@ -11,15 +11,11 @@
 
 namespace kansoku::capture {
 
-/// Which of a scope's functions a probe is of: see FunctionProbes::object.
-enum class ScopePart : std::uint8_t { kBegin, kObject, kEnd };
-
 /// What the record of an attached probe means. The index in the table is the probe number of the
 /// ring records.
 struct ProbeInfo {
   std::string title, category;
   ProbeKind kind{ProbeKind::kCall};
-  ScopePart part{ScopePart::kBegin};  // of kScope
   bool is_syscall{false};
   bool is_host{false};    // belongs to no observed process
   bool ends_usdt{false};  // an END of the probe `begins`

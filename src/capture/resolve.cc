@@ -170,7 +170,7 @@ class Resolver {
         !bpf::is_cheap(probe.site.site_class) ||
         std::any_of(probe.exits.begin(), probe.exits.end(),
                     [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
-    const bool is_scope = probes.kind == ProbeKind::kScope;
+    const bool is_scope = probes.kind == ProbeKind::kScope && !probes.object.empty();
     if (is_scope && (!add_entries(probes, probes.object, probe.object_offsets, probe.is_slow) ||
                      !add_entries(probes, probes.end, probe.end_offsets, probe.is_slow)))
       return;

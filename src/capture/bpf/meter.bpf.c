@@ -85,7 +85,7 @@ struct open_key {
 };
 struct open_call {
   __u64 start_ns;
-  __u64 object;  // of a scope: ends it; 0: not known yet
+  __u32 depth, unused;
   __u32 probe;   // what the outermost scope counts for
   __u32 reserved;
 };
@@ -231,39 +231,53 @@ static __always_inline void close_call(__u64 pid_tgid, __u64 cookie, __u64 now) 
   bpf_map_delete_elem(&open_calls, &key);
 }
 
-static __always_inline __u32 scope_class(struct pt_regs* regs, __u32 probe) {
-  const struct wire_meter_probe* config = bpf_map_lookup_elem(&probes, &probe);
-  if (!config) return 0;
-  struct sources sources;
-  read_sources(regs, &sources);
-  __u64 text = 0, head = 0;
-  if (follow(&config->captures[0], &sources, &text)) return 0;
-  if (bpf_probe_read_user(&head, sizeof(head), (void*)text)) return 0;
+// The head of a compact ASCII text of CPython 3.8 to 3.11, and the begin of its characters.
+struct python_text {
+  __u64 refcount, type, length, hash;
+  __u32 state, reserved;
+  __u64 wide;
+  char text[8];
+};
+#define PYTHON_TEXT 0xa0 /* ready, compact: of any characters */
+#define PYTHON_ASCII \
+  0xe4 /* ready, ascii, compact, one byte a character; below: how it is interned */
+
+static __always_inline __u32 scope_class(__u64 object) {
+  struct python_text text = {};
+  if (bpf_probe_read_user(&text, sizeof(text), (void*)object)) return 0;
+  if ((text.state & PYTHON_TEXT) != PYTHON_TEXT) return 0;
+  if ((text.state & 0xfc) != PYTHON_ASCII || text.length < 8) return 3;
+  __u64 head = *(__u64*)text.text;
   if (head == 0x746172656d756e65ULL) return 1; /* "enumerat(e(DataLoader)...": its next() */
   if (head == 0x657a696d6974704fULL) return 2; /* "Optimize(r.step#..." */
-  return 0;
+  return 3;
 }
 
-// Scopes nest; the outermost that has a class counts.
+// Enter and exit of record_function: enter has two arguments, a text first; exit has one. Scopes
+// nest; the outermost that has a class counts.
 static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
                                      __u64 now) {
-  struct open_key key = {.pid_tgid = pid_tgid,
-                         .probe = (__u32)cookie,
-                         .times = (__u32)(cookie >> WIRE_COOKIE_TIMES_SHIFT)};
-  struct open_call* open = bpf_map_lookup_elem(&open_calls, &key);
-  __u64 object = regs->rdi;
-  if (cookie & WIRE_COOKIE_SCOPE_OBJECT) {
-    if (open && !open->object) open->object = object;
-  } else if (cookie & WIRE_COOKIE_SCOPE_END) {
-    if (!open || !object || open->object != object) return;
-    on_end(open->probe, pid_tgid >> 32, open->start_ns, now);
+  __u64 list = regs->rdx;
+  __u64 tuple = 0, count = 0, object = 0;
+  if (bpf_probe_read_user(&tuple, 8, (void*)list) ||
+      bpf_probe_read_user(&count, 8, (void*)(tuple + 16)))
+    return;
+  struct open_key key = {.pid_tgid = pid_tgid, .probe = (__u32)cookie};
+  struct open_call* call = bpf_map_lookup_elem(&open_calls, &key);
+  if (count == 1 && call) {
+    if (--call->depth > 0) return;
+    on_end(call->probe, pid_tgid >> 32, call->start_ns, now);
     bpf_map_delete_elem(&open_calls, &key);
-  } else {
-    if (open && open->object) return;
-    __u32 class = scope_class(regs, (__u32)cookie);
-    if (class == 0) return;
+    return;
+  }
+  if (count != 2 || bpf_probe_read_user(&object, 8, (void*)(tuple + 24))) return;
+  __u32 class = scope_class(object);
+  if (class == 0) return;
+  if (call) {
+    ++call->depth;
+  } else if (class < 3) {
     __u32 probe = (__u32)cookie + class - 1;
-    struct open_call fresh = {.start_ns = now, .probe = probe};
+    struct open_call fresh = {.start_ns = now, .depth = 1, .probe = probe};
     bpf_map_update_elem(&open_calls, &key, &fresh, BPF_ANY);
     on_begin(regs, probe, pid_tgid >> 32, now);
   }
@@ -334,7 +348,7 @@ static __always_inline int on_own_exits(struct pt_regs* regs, __u64 cookie, __u6
 
 static __always_inline void on_single(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
                                       __u64 now) {
-  if (cookie & (WIRE_COOKIE_SCOPE | WIRE_COOKIE_SCOPE_OBJECT | WIRE_COOKIE_SCOPE_END)) {
+  if (cookie & WIRE_COOKIE_SCOPE) {
     on_scope(regs, cookie, pid_tgid, now);
   } else if (cookie & WIRE_COOKIE_METER_END) {
     close_call(pid_tgid, cookie, now);

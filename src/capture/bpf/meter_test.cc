@@ -142,67 +142,6 @@ TEST_P(MeterModes, CallsThatExceptionsEndAreNotOpenForEver) {
   EXPECT_EQ(seen.in_buckets, 2U);
 }
 
-/// As PyTorch's record_function: enters a scope and gives it an object.
-void enter_scope(const std::string& name, void* object) {
-  scope_enter(nullptr, &name);
-  scope_object(object);
-}
-
-TEST_P(MeterModes, TheOutermostScopeOfAClassCounts) {
-  auto file = sys::ElfFile::open("/proc/self/exe");
-  ASSERT_TRUE(file.has_value());
-  wire_meter_probe name{};
-  name.capture_count = 1;  // arg1->0->0:str
-  name.captures[0] = {.source = 1, .step_count = 2, .size = 8, .is_text = 1, .offset = {}};
-  ASSERT_TRUE(meter_->describe_probe(3, name).has_value());
-  const auto attach_scope = [&](std::uint64_t times) {
-    std::vector<UprobeSpec> specs;
-    for (const auto& [function, flag] : {std::pair("scope_enter", WIRE_COOKIE_SCOPE),
-                                         {"scope_object", WIRE_COOKIE_SCOPE_OBJECT},
-                                         {"scope_end", WIRE_COOKIE_SCOPE_END}}) {
-      const Site site = pick_site(**file, *(*file)->find_symbol(function), {.arguments = true});
-      specs.push_back({*(*file)->file_offset(site.address), 0,
-                       3 | WIRE_COOKIE_INSTANT | flag | times << WIRE_COOKIE_TIMES_SHIFT});
-    }
-    return meter_->attach_uprobes("/proc/self/exe", specs, false);
-  };
-  const auto handle = attach_scope(1);
-  ASSERT_TRUE(handle.has_value()) << handle.error().what;
-  const std::string loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
-  const std::string step = "Optimizer.step#SGD.step", other = "forward";
-  int a = 0, b = 0;
-  scope_end(&a);  // of something else
-  enter_scope(loader, &a);
-  enter_scope(step, &b);  // inside of the other
-  scope_end(&b);
-  scope_end(nullptr);
-  scope_end(&a);
-  scope_end(&a);
-  enter_scope(other, &a);
-  scope_end(&a);
-  for (int i = 0; i < 2; ++i) {
-    enter_scope(step, &b);
-    enter_scope(other, &a);
-    scope_end(&a);
-    scope_end(&b);
-  }
-  auto totals = totals_of(*meter_, ::getpid());
-  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].entries), 1U);
-  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].count), 1U);
-  EXPECT_EQ((totals[{4, WIRE_TOTAL_CALL}].entries), 2U);
-  EXPECT_EQ((totals[{4, WIRE_TOTAL_CALL}].count), 2U);
-  // One that was open when the probes were taken off hides none that comes after.
-  enter_scope(loader, &a);
-  meter_->detach(*handle);
-  scope_end(&a);
-  ASSERT_TRUE(attach_scope(2).has_value());
-  enter_scope(loader, &b);
-  scope_end(&b);
-  totals = totals_of(*meter_, ::getpid());
-  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].entries), 3U);
-  EXPECT_EQ((totals[{3, WIRE_TOTAL_CALL}].count), 2U);
-}
-
 TEST_P(MeterModes, DetachedProbesCountNothing) {
   const auto handle = attach(3);
   ASSERT_TRUE(handle.has_value());
