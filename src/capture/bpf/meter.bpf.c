@@ -86,7 +86,7 @@ struct open_key {
 struct open_call {
   __u64 start_ns;
   __u32 depth, unused;
-  __u32 probe;   // what the outermost scope counts for
+  __u32 probe;  // what the outermost scope counts for
   __u32 reserved;
 };
 struct {
