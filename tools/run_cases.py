@@ -201,6 +201,13 @@ def file_holds(text):
     return kind == "exists"
 
 
+def number(text):
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def json_holds(out, text):
     path, kind, wanted = text.split(None, 2)
     try:
@@ -217,7 +224,7 @@ def json_holds(out, text):
     if kind == "within":
         percent, _, middle = wanted.partition("% of ")
         return isinstance(value, (int, float)) and abs(value - float(middle)) <= float(percent) / 100 * abs(float(middle))
-    return OPERATORS[kind](value, type(value)(wanted) if isinstance(value, (int, float)) and not isinstance(value, bool) else wanted)
+    return OPERATORS[kind](value, number(wanted) if isinstance(value, (int, float)) and not isinstance(value, bool) else wanted)
 
 
 def parse(path):

@@ -11,7 +11,6 @@ namespace kansoku::capture {
 namespace {
 
 constexpr std::size_t kProbesMax = 8192;  // entries of the BPF map
-constexpr std::size_t kPartsMax = 3;      // of one function's probe
 constexpr std::size_t kProblemsMax = 1000;
 
 std::string base_name(const std::string& path) {
@@ -204,7 +203,7 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   const std::pair place(out.key, probe.file_offset);
   if (options_.after != nullptr && options_.after->places_.contains(place)) return;
   places_.insert(place);
-  if (probes_.size() + kPartsMax > kProbesMax) {
+  if (probes_.size() >= kProbesMax) {
     problem(fmt::format("{}: more than {} probes", probe.title, kProbesMax), counters_.failed);
     return;
   }

@@ -154,11 +154,6 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   const auto kind = kind_from_name(table.text("kind", false));
   if (!kind) table.fail("kind", "expected call, instant, annotate or scope");
   out.kind = kind.value_or(ProbeKind::kCall);
-  const bool is_scope = out.kind == ProbeKind::kScope;
-  out.object = table.text("object", false);
-  out.end = table.text("end", false);
-  if (!is_scope && !(out.object.empty() && out.end.empty()))
-    table.fail("object", "only scopes have object and end");
   const std::string record = table.text("record", false);
   if (!record.empty() && record != "pair" && record != "at_end") {
     table.fail("record", "expected pair or at_end");

@@ -23,7 +23,7 @@ enum class ProbeKind : std::uint8_t {
   kCall,      // a slice from entry to return
   kInstant,   // a point at the entry
   kAnnotate,  // no event: its captures become arguments of the slice that encloses the call
-  kScope,     // a named scope: from a call that makes an object to the end of that object
+  kScope,     // enter and exit of a named scope, told apart by its captures op, scope, arg_count
 };
 
 /// Probes on functions of libraries.
@@ -34,9 +34,6 @@ struct FunctionProbes {
   std::string category;
   std::string title;  // "" = the demangled name; "{1}" is what the first * of the glob matched
   ProbeKind kind{ProbeKind::kCall};
-  // Of kScope, bare names: within a call of `symbols`, on its thread, `object` gets the object that
-  // stands for the scope as its first argument; the scope ends with a call of `end` for it.
-  std::string object, end;
   bool at_end{false};  // one record a call, at its return: half the cost, but a call that never
                        // returns is not seen
   bool never_throws{false};  // no exception ever leaves them: the kernel's return probes are safe

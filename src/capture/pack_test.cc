@@ -167,9 +167,7 @@ TEST(Pack, KnowsTheKindsOfProbes) {
   EXPECT_EQ(kind("call"), ProbeKind::kCall);
   EXPECT_EQ(kind("instant"), ProbeKind::kInstant);
   EXPECT_EQ(kind("annotate"), ProbeKind::kAnnotate);
-  EXPECT_EQ(
-      kind("scope\"\nobject = \"o\"\nend = \"e\"\nargs = { a = \"arg1->0->0:str\" }\ntitle = \"t"),
-      ProbeKind::kScope);
+  EXPECT_EQ(kind("scope"), ProbeKind::kScope);
 }
 
 struct Refused {
@@ -206,7 +204,6 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("kind = \"calls\""),
               probe + "kind: expected call, instant, annotate or scope"},
       Refused{probe_with("kind = 1"), probe + "kind: expected a text"},
-      Refused{probe_with("end = \"f\""), probe + "object: only scopes have object and end"},
       Refused{probe_with("never_throws = 1"), probe + "never_throws: expected true or false"},
       Refused{probe_with("record = \"end\""), probe + "record: expected pair or at_end"},
       Refused{probe_with("record = \"at_end\"\nargs = { a = \"arg0\" }"),

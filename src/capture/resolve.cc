@@ -170,27 +170,7 @@ class Resolver {
         !bpf::is_cheap(probe.site.site_class) ||
         std::any_of(probe.exits.begin(), probe.exits.end(),
                     [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
-    const bool is_scope = probes.kind == ProbeKind::kScope && !probes.object.empty();
-    if (is_scope && (!add_entries(probes, probes.object, probe.object_offsets, probe.is_slow) ||
-                     !add_entries(probes, probes.end, probe.end_offsets, probe.is_slow)))
-      return;
     out_.probes.push_back(std::move(probe));
-  }
-
-  /// Where to probe the begins of all functions that `glob` matches.
-  bool add_entries(const FunctionProbes& probes, const std::string& glob,
-                   std::vector<std::uint64_t>& out, bool& is_slow) {
-    for (const Match& match : find_matches(probes, glob, file_)) {
-      const bpf::Site site = bpf::pick_site(file_, *match.symbol, {.arguments = true});
-      const auto offset = file_.file_offset(site.address);
-      if (!offset || match.symbol->is_ifunc) continue;
-      if (std::find(out.begin(), out.end(), *offset) == out.end()) out.push_back(*offset);
-      is_slow = is_slow || !bpf::is_cheap(site.site_class);
-    }
-    if (!out.empty()) return true;
-    out_.refused.push_back(
-        fmt::format("{}: no such function in {}, which scopes need", glob, library_));
-    return false;
   }
 
   bool add_exits(const Match& match, ResolvedProbe& out) {
@@ -238,10 +218,6 @@ class Resolver {
   Resolution& out_;
   std::set<std::uint64_t> addresses_;
 };
-
-}  // namespace
-
-namespace {
 
 // Where "operator..." at the end of a name begins, or the size of the name.
 std::size_t operator_begin(std::string_view name) {

@@ -29,8 +29,7 @@ struct ResolvedProbe {
   bpf::Site site;
   std::uint64_t file_offset{0};
   std::vector<ResolvedExit> exits;  // none: only its begin is wanted, or it never throws
-  std::vector<std::uint64_t> object_offsets, end_offsets;  // of scopes: where to probe those
-  bool is_slow{false};  // whether one of all these is single-stepped
+  bool is_slow{false};              // whether one of all these is single-stepped
 
   /// Adds what has to be attached without the kernel's return probes, so that begin and end of the
   /// calls are seen. `cookie`: of both. Wants exits.

@@ -65,10 +65,7 @@ WIRE_ASSERT(sizeof(struct wire_meter_probe) == 76, "part of the ABI: bump WIRE_V
 /* Cookie of a metered probe, beside the flags of wire/ring.h. */
 #define WIRE_COOKIE_STEPS (1ULL << 36)     /* also intervals and gaps */
 #define WIRE_COOKIE_METER_END (1ULL << 37) /* ends the call that the same index begins (USDT) */
-#define WIRE_COOKIE_SCOPE                                              \
-  (1ULL << 38) /* begin of a scope, whose name the first capture is: a \
-                  data loader's next() counts for the index, an        \
-                  optimizer's step for index + 1 */
-#define WIRE_COOKIE_SCOPE_OBJECT (1ULL << 42) /* its object is the first argument */
-#define WIRE_COOKIE_SCOPE_END (1ULL << 43)    /* of the object that is the first argument */
-#define WIRE_COOKIE_TIMES_SHIFT 48 /* from there: how often it was attached, for scopes */
+/* record_function: a data loader's next() counts for the index, an optimizer's step for index + 1.
+ */
+#define WIRE_COOKIE_SCOPE (1ULL << 38)
+#define WIRE_COOKIE_TIMES_SHIFT 48 /* from there, of scopes: how often the probe was attached */

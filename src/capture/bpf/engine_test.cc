@@ -8,7 +8,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "capture/bpf/exits.h"
+#include "capture/bpf/calls_for_test.h"
 #include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
@@ -53,13 +53,6 @@ extern "C" {
   } catch (const std::invalid_argument&) {
     return value + 1;
   }
-}
-[[gnu::noinline, gnu::used]] long target_nested(long depth) {
-  if (depth == 0) throw std::invalid_argument("the bottom");
-  if (depth == 1) return 1;
-  long inner = target_nested(depth - 1);
-  asm volatile("" : "+r"(inner));  // no loop is made of it
-  return inner + 1;
 }
 }
 
@@ -158,29 +151,15 @@ Counts drain(Engine& engine) {
 class EngineModes : public ::testing::TestWithParam<AttachMode> {
  protected:
   void SetUp() override {
-    auto engine = Engine::create({1U << 20, GetParam()});
-    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
-    engine_ = std::move(engine).value();
-    ASSERT_TRUE(engine_->observe_process(::getpid()).has_value());
+    engine_ = engine_for_test(GetParam());
+    if (!engine_) GTEST_SKIP() << "needs root and bpf";
     auto file = sys::ElfFile::open("/proc/self/exe");
     ASSERT_TRUE(file.has_value());
     file_ = std::move(file).value();
   }
-  /// What has to be attached to see begin and end of the calls of a function at its own exits.
-  [[nodiscard]] std::vector<UprobeSpec> specs_of(const std::string& name, std::uint64_t cookie,
-                                                 bool wants_value = false) {
-    std::vector<UprobeSpec> specs{
-        {*file_->file_offset(site_of(*file_, name).address), 0, cookie | WIRE_COOKIE_CALL}};
-    const Exits found =
-        find_exits(*file_, *file_->find_symbol(name), {site_of(*file_, name).address, wants_value});
-    EXPECT_FALSE(found.exits.empty()) << name << ": " << found.problem;
-    for (const Exit& exit : found.exits)
-      specs.push_back({*file_->file_offset(exit.address), 0, exit.cookie(cookie)});
-    return specs;
-  }
   void attach_exits(const std::string& name, std::uint64_t cookie, bool wants_value = false) {
-    const auto attached =
-        engine_->attach_uprobes("/proc/self/exe", specs_of(name, cookie, wants_value), false);
+    const auto attached = engine_->attach_uprobes(
+        "/proc/self/exe", call_specs_for_test(*file_, name, cookie, wants_value), false);
     ASSERT_TRUE(attached.has_value()) << attached.error().what;
   }
   std::unique_ptr<Engine> engine_;
@@ -220,14 +199,14 @@ TEST_P(EngineModes, WhatAnExceptionEndedEndsBeforeTheCallThatCaughtIt) {
 }
 
 TEST_P(EngineModes, NestedCallsEndInsideOut) {
-  attach_exits("target_nested", 5);
-  EXPECT_EQ(target_nested(7), 7);
+  attach_exits("nested_for_test", 5);
+  EXPECT_EQ(nested_for_test(7), 7);
   Counts counts = drain(*engine_);
   EXPECT_EQ(counts.begins[5], 7);
   EXPECT_EQ(counts.ends[5], 7);
   // One more than are remembered is not told at all.
   constexpr int kRemembered = 16;
-  EXPECT_EQ(target_nested(kRemembered + 1), kRemembered + 1);
+  EXPECT_EQ(nested_for_test(kRemembered + 1), kRemembered + 1);
   counts = drain(*engine_);
   EXPECT_EQ(counts.begins[5], kRemembered);
   EXPECT_EQ(counts.ends[5], kRemembered);
@@ -272,7 +251,7 @@ TEST_P(EngineModes, TwoProbesOfOneFunctionSeeItsCallsBoth) {
 TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
   attach_exits("target_throws", 5);
   engine_->detach_all();
-  std::vector<UprobeSpec> exits = specs_of("target_throws", 5);
+  std::vector<UprobeSpec> exits = call_specs_for_test(*file_, "target_throws", 5);
   exits.erase(exits.begin());
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", exits, false).has_value());
   target_throws(1);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/bpf/engine.h"
+#include "capture/bpf/calls_for_test.h"
 #include "capture/bpf/internal/unwind_table.h"
 #include "sys/procfs.h"
 
@@ -313,19 +313,12 @@ TEST_F(FindExits, OfRealCodeAreSane) {
 class ExitsLive : public FindExits, public ::testing::WithParamInterface<AttachMode> {
  protected:
   void SetUp() override {
-    auto engine = Engine::create({1U << 20, GetParam()});
-    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
-    engine_ = std::move(engine).value();
-    ASSERT_TRUE(engine_->observe_process(::getpid()).has_value());
+    engine_ = engine_for_test(GetParam());
+    if (!engine_) GTEST_SKIP() << "needs root and bpf";
   }
   void attach(const std::string& name, std::uint32_t probe) {
-    const std::uint64_t entry = pick_site(*file_, symbol(name), {true, true}).address;
-    std::vector<UprobeSpec> specs{{*file_->file_offset(entry), 0, probe | WIRE_COOKIE_CALL}};
-    const Exits found = find_exits(*file_, symbol(name), {entry, false});
-    ASSERT_FALSE(found.exits.empty()) << name << ": " << found.problem;
-    for (const Exit& exit : found.exits)
-      specs.push_back({*file_->file_offset(exit.address), 0, exit.cookie(probe)});
-    const auto attached = engine_->attach_uprobes("/proc/self/exe", specs, false);
+    const auto attached =
+        engine_->attach_uprobes("/proc/self/exe", call_specs_for_test(*file_, name, probe), false);
     ASSERT_TRUE(attached.has_value()) << attached.error().what;
   }
   /// "b1 e1 ": begins and ends with their probes, since the last time.

@@ -81,13 +81,13 @@ struct {
 // Open calls of threads where no session keeps them; the oldest give way.
 struct open_key {
   __u64 pid_tgid;
-  __u32 probe, times;  // the latter of scopes: those that were open when it was taken off are lost
+  __u32 probe;
+  __u32 times;  // of scopes, from the cookie: what is open when a probe is taken off never ends
 };
 struct open_call {
   __u64 start_ns;
-  __u32 depth, unused;
+  __u32 depth;  // of scopes
   __u32 probe;  // what the outermost scope counts for
-  __u32 reserved;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -262,7 +262,9 @@ static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 p
   if (bpf_probe_read_user(&tuple, 8, (void*)list) ||
       bpf_probe_read_user(&count, 8, (void*)(tuple + 16)))
     return;
-  struct open_key key = {.pid_tgid = pid_tgid, .probe = (__u32)cookie};
+  struct open_key key = {.pid_tgid = pid_tgid,
+                         .probe = (__u32)cookie,
+                         .times = (__u32)(cookie >> WIRE_COOKIE_TIMES_SHIFT)};
   struct open_call* call = bpf_map_lookup_elem(&open_calls, &key);
   if (count == 1 && call) {
     if (--call->depth > 0) return;

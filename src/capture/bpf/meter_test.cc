@@ -9,9 +9,8 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <stdexcept>
 
-#include "capture/bpf/exits.h"
+#include "capture/bpf/calls_for_test.h"
 #include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
@@ -20,32 +19,18 @@ extern "C" long metered_call(long value);
 asm(".text\n.globl metered_call\n.type metered_call, @function\nmetered_call:\npush %rbx\n"
     "lea 1(%rdi), %rax\npop %rbx\nret\n.size metered_call, . - metered_call\n");
 
-extern "C" {
-[[gnu::noinline, gnu::used]] long metered_nested(long depth) {
-  if (depth == 0) throw std::invalid_argument("the bottom");
-  if (depth == 1) return 1;
-  long inner = metered_nested(depth - 1);
-  asm volatile("" : "+r"(inner));  // no loop is made of it
-  return inner + 1;
-}
-[[gnu::noinline, gnu::used]] void scope_enter(void** out, const std::string* name) {
-  asm volatile("" : : "r"(out), "r"(name) : "memory");
-}
-[[gnu::noinline, gnu::used]] void scope_object(void* object) {
-  asm volatile("# object" : : "r"(object) : "memory");
-}
-[[gnu::noinline, gnu::used]] void scope_end(void* object) {
-  asm volatile("# end" : : "r"(object) : "memory");
-}
-}
+// As PyTorch calls an operator for Python: the arguments are a tuple.
+extern "C" void metered_operator(const void* operators, const void* name, const void* arguments);
+asm(".text\n.globl metered_operator\n.type metered_operator, @function\nmetered_operator:\n"
+    "push %rbx\npop %rbx\nret\n.size metered_operator, . - metered_operator\n");
 
 namespace kansoku::capture::bpf {
 namespace {
 
-std::uint64_t target_offset() {
+std::uint64_t target_offset(const std::string& name = "metered_call") {
   auto file = sys::ElfFile::open("/proc/self/exe");
   EXPECT_TRUE(file.has_value());
-  const sys::Symbol* symbol = (*file)->find_symbol("metered_call");
+  const sys::Symbol* symbol = (*file)->find_symbol(name);
   EXPECT_NE(symbol, nullptr);
   return *(*file)->file_offset(pick_site(**file, *symbol, {true, true}).address);
 }
@@ -120,26 +105,116 @@ TEST_P(MeterModes, CountsEveryCallWithItsBytes) {
 TEST_P(MeterModes, CallsThatExceptionsEndAreNotOpenForEver) {
   auto file = sys::ElfFile::open("/proc/self/exe");
   ASSERT_TRUE(file.has_value());
-  const sys::Symbol* symbol = (*file)->find_symbol("metered_nested");
-  ASSERT_NE(symbol, nullptr);
-  const std::uint64_t begin = pick_site(**file, *symbol, {true, true}).address;
-  std::vector<UprobeSpec> specs{{*(*file)->file_offset(begin), 0, 3 | WIRE_COOKIE_CALL}};
-  for (const Exit& exit : find_exits(**file, *symbol, {.entry_site = begin}).exits)
-    specs.push_back({*(*file)->file_offset(exit.address), 0, exit.cookie(3)});
-  ASSERT_GT(specs.size(), 1U);
+  const auto specs = call_specs_for_test(**file, "nested_for_test", 3);
   ASSERT_TRUE(meter_->attach_uprobes("/proc/self/exe", specs, false).has_value());
-  EXPECT_EQ(metered_nested(4), 4);
+  EXPECT_EQ(nested_for_test(4), 4);
   Seen seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
   EXPECT_EQ(seen.entries, 1U) << "what runs inside of a call is part of it";
   EXPECT_EQ(seen.count, 1U);
   for (int i = 0; i < 3; ++i)
-    EXPECT_THROW(metered_nested(0), std::invalid_argument);
-  EXPECT_EQ(metered_nested(1), 1);
+    EXPECT_THROW(nested_for_test(0), std::invalid_argument);
+  EXPECT_EQ(nested_for_test(1), 1);
   seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
   EXPECT_EQ(seen.entries, 5U);
   EXPECT_EQ(seen.count, 2U);
   EXPECT_EQ(seen.dropped, 3U);
   EXPECT_EQ(seen.in_buckets, 2U);
+}
+
+/// The head of a text of CPython 3.11, and its characters.
+struct PythonText {
+  std::uint64_t references{1}, type{0}, length{0}, hash{0};
+  std::uint32_t state{0xe4}, padding{0};  // compact, ASCII, one byte a character
+  std::uint64_t wide{0};
+  std::array<char, 40> text{};
+};
+
+PythonText python_text(std::string_view text) {
+  PythonText out{.length = text.size()};
+  text.copy(out.text.data(), out.text.size());
+  return out;
+}
+
+/// A tuple of CPython, and the pointer to it that stands for pybind11's arguments.
+struct Arguments {
+  std::uint64_t references{1}, type{0}, count{0};
+  std::array<const void*, 3> items{};
+};
+
+class MeterScopes : public MeterModes {
+ protected:
+  static constexpr std::uint32_t kInput = 5, kOptimizer = 6;
+  void attach_scopes(std::uint64_t times) {
+    const UprobeSpec spec{
+        target_offset("metered_operator"), 0,
+        kInput | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE | times << WIRE_COOKIE_TIMES_SHIFT};
+    const auto handle = meter_->attach_uprobes("/proc/self/exe", {&spec, 1}, false);
+    ASSERT_TRUE(handle.has_value()) << handle.error().what;
+    handle_ = *handle;
+  }
+  static void call(const Arguments& arguments) {
+    const Arguments* pointer = &arguments;
+    metered_operator(nullptr, nullptr, &pointer);
+  }
+  static void enter(std::string_view name) {
+    const PythonText text = python_text(name);
+    call({.count = 2, .items = {&text, nullptr}});
+  }
+  static void leave() { call({.count = 1, .items = {&handle_object}}); }
+  static constexpr int handle_object = 0;
+  [[nodiscard]] Seen seen(std::uint32_t probe) {
+    return totals_of(*meter_, ::getpid())[{probe, WIRE_TOTAL_CALL}];
+  }
+  Meter::Handle handle_{0};
+};
+
+constexpr std::string_view kNext = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+constexpr std::string_view kStep = "Optimizer.step#SGD.step";
+
+TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
+  attach_scopes(1);
+  leave();  // of a scope that was entered before
+  for (int i = 0; i < 3; ++i) {
+    enter(kNext);
+    leave();
+  }
+  enter(kStep);
+  EXPECT_EQ(seen(kOptimizer).entries, 1U);
+  EXPECT_EQ(seen(kOptimizer).count, 0U) << "it is open";
+  leave();
+  for (const std::string_view other : {"DistributedDataParallel.forward", "short"}) {
+    enter(other);
+    leave();
+  }
+  call({.count = 3});  // another operator
+  EXPECT_EQ(seen(kInput).count, 3U);
+  EXPECT_EQ(seen(kInput).entries, 3U);
+  EXPECT_EQ(seen(kOptimizer).count, 1U);
+}
+
+TEST_P(MeterScopes, InsideOfOthersArePartOfThem) {
+  attach_scopes(1);
+  enter(kStep);
+  for (const std::string_view inner : {kNext, kStep, std::string_view("user's own")}) {
+    enter(inner);
+    leave();
+    EXPECT_EQ(seen(kOptimizer).count, 0U) << inner;
+  }
+  leave();
+  EXPECT_EQ(seen(kOptimizer).count, 1U);
+  EXPECT_EQ(seen(kInput).entries, 0U);
+}
+
+TEST_P(MeterScopes, ThatWereOpenWhenTheirProbeWasTakenOffHideNoOthers) {
+  attach_scopes(1);
+  enter(kNext);
+  meter_->detach(handle_);
+  leave();
+  attach_scopes(2);
+  enter(kNext);
+  leave();
+  EXPECT_EQ(seen(kInput).count, 1U);
+  EXPECT_EQ(seen(kInput).entries, 2U);
 }
 
 TEST_P(MeterModes, DetachedProbesCountNothing) {
@@ -162,12 +237,12 @@ TEST_P(MeterModes, ForgottenProcessesLeaveNothingBehind) {
   EXPECT_TRUE(totals_of(*meter_, ::getpid()).empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(AllModes, MeterModes,
-                         ::testing::Values(AttachMode::kSession, AttachMode::kMulti,
-                                           AttachMode::kPerf),
-                         [](const auto& mode) {
-                           return std::string(attach_mode_name(mode.param));
-                         });
+const auto kModes = ::testing::Values(AttachMode::kSession, AttachMode::kMulti, AttachMode::kPerf);
+std::string mode_name(const ::testing::TestParamInfo<AttachMode>& mode) {
+  return std::string(attach_mode_name(mode.param));
+}
+INSTANTIATE_TEST_SUITE_P(AllModes, MeterModes, kModes, mode_name);
+INSTANTIATE_TEST_SUITE_P(AllModes, MeterScopes, kModes, mode_name);
 
 TEST(Meter, ReadsTheThreadsOfObservedProcessesOnly) {
   auto meter = Meter::create();

@@ -96,7 +96,8 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
   if (probe.is_slow) entries_[entry].is_slow = true;
   if (is_scope) {
     out.indexes.push_back(*index + 1);
-    add_scope(probe, *index, out);
+    out.entry_only.push_back(
+        {probe.file_offset, 0, *index | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE});
     return;
   }
   std::uint64_t cookie = *index;
@@ -118,8 +119,7 @@ void MeterAttacher::describe(std::uint32_t index, const FunctionProbes& source) 
     const bool is_factor =
         std::find(source.bytes.begin(), source.bytes.end(), capture.name) != source.bytes.end();
     const bool is_type = capture.name == source.type;
-    const bool is_name = source.kind == ProbeKind::kScope;
-    if ((!is_factor && !is_type && !is_name) || description.capture_count == 3) continue;
+    if ((!is_factor && !is_type) || description.capture_count == 3) continue;
     if (is_factor)
       description.factors |= static_cast<std::uint8_t>(1U << description.capture_count);
     description.captures[description.capture_count++] = capture.how;
@@ -127,16 +127,6 @@ void MeterAttacher::describe(std::uint32_t index, const FunctionProbes& source) 
   }
   if (const auto described = meter_.describe_probe(index, description); !described)
     problem(described.error().what);
-}
-
-void MeterAttacher::add_scope(const ResolvedProbe& probe, std::uint32_t index, Attached& out) {
-  describe(index, *probe.source);
-  const std::uint64_t cookie = index | WIRE_COOKIE_INSTANT;
-  out.entry_only.push_back({probe.file_offset, 0, cookie | WIRE_COOKIE_SCOPE});
-  for (const std::uint64_t offset : probe.object_offsets)
-    out.entry_only.push_back({offset, 0, cookie | WIRE_COOKIE_SCOPE_OBJECT});
-  for (const std::uint64_t offset : probe.end_offsets)
-    out.entry_only.push_back({offset, 0, cookie | WIRE_COOKIE_SCOPE_END});
 }
 
 void MeterAttacher::add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out) {
@@ -155,12 +145,11 @@ void MeterAttacher::add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attac
 
 void MeterAttacher::attach(const File& file, Attached& attached) {
   if (!enabled_ || !entries_[attached.entry].enabled || !attached.handles.empty()) return;
+  // A scope that was open when its probe was taken off must not hide those that come after.
   constexpr std::uint64_t kTimes = std::uint64_t{0xffff} << WIRE_COOKIE_TIMES_SHIFT;
   ++attached.times;
   for (bpf::UprobeSpec& spec : attached.entry_only) {
-    constexpr std::uint64_t kScope =
-        WIRE_COOKIE_SCOPE | WIRE_COOKIE_SCOPE_OBJECT | WIRE_COOKIE_SCOPE_END;
-    if ((spec.cookie & kScope) == 0) continue;
+    if ((spec.cookie & WIRE_COOKIE_SCOPE) == 0) continue;
     spec.cookie = (spec.cookie & ~kTimes) | (attached.times << WIRE_COOKIE_TIMES_SHIFT & kTimes);
   }
   for (const auto& [specs, with_return] :

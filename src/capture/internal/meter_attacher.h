@@ -112,7 +112,6 @@ class MeterAttacher {
   [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
                                       const std::string& library);
   void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
-  void add_scope(const ResolvedProbe& probe, std::uint32_t index, Attached& out);
   void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
   /// Tells the BPF programs what to read of the arguments.
   void describe(std::uint32_t index, const FunctionProbes& source);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/bpf/engine.h"
+#include "capture/bpf/exits.h"
+#include "capture/bpf/sites.h"
+#include "sys/elf.h"
+
+extern "C" {
+/// Calls itself until `depth` is 1; throws std::invalid_argument where it is 0.
+[[gnu::noinline, gnu::used]] inline long nested_for_test(long depth) {
+  if (depth == 0) throw std::invalid_argument("the bottom");
+  if (depth == 1) return 1;
+  long inner = nested_for_test(depth - 1);
+  asm volatile("" : "+r"(inner));  // no loop is made of it
+  return inner + 1;
+}
+}
+
+namespace kansoku::capture::bpf {
+
+/// An engine that observes this process; nothing where BPF may not be used.
+inline std::unique_ptr<Engine> engine_for_test(AttachMode mode) {
+  auto engine = Engine::create({1U << 20, mode});
+  if (!engine) return nullptr;
+  EXPECT_TRUE((*engine)->observe_process(::getpid()).has_value());
+  return std::move(engine).value();
+}
+
+/// What has to be attached to see begin and end of the calls of a function at its own exits.
+inline std::vector<UprobeSpec> call_specs_for_test(sys::ElfFile& file, const std::string& name,
+                                                   std::uint64_t cookie, bool wants_value = false) {
+  const sys::Symbol* symbol = file.find_symbol(name);
+  EXPECT_NE(symbol, nullptr) << name;
+  if (symbol == nullptr) return {};
+  const std::uint64_t entry = pick_site(file, *symbol, {true, true}).address;
+  std::vector<UprobeSpec> specs{{*file.file_offset(entry), 0, cookie | WIRE_COOKIE_CALL}};
+  const Exits found = find_exits(file, *symbol, {entry, wants_value});
+  EXPECT_FALSE(found.exits.empty()) << name << ": " << found.problem;
+  for (const Exit& exit : found.exits)
+    specs.push_back({*file.file_offset(exit.address), 0, exit.cookie(cookie)});
+  return specs;
+}
+
+}  // namespace kansoku::capture::bpf
