@@ -23,7 +23,7 @@ namespace kansoku::fleet::internal {
 /// order of arrival.
 class ClusterStore {
  public:
-  static constexpr std::size_t kClusters = 128;  // kept of a job, twice
+  static constexpr std::size_t kClusters = 256;  // kept of a job, twice
 
   ClusterStore(const CollectorOptions& options, FleetLoss& loss) : options_(options), loss_(loss) {}
 
