@@ -25,9 +25,9 @@ bool wants_library(const Pack& pack, std::string_view library) {
 }
 
 // A note whose begin tells nothing.
-bool reads_results_only(const FunctionProbes& probes) {
-  return probes.kind == ProbeKind::kAnnotate &&
-         std::all_of(probes.captures.begin(), probes.captures.end(),
+bool reads_results_only(const ResolvedProbe& probe) {
+  return probe.source->kind == ProbeKind::kAnnotate &&
+         std::all_of(probe.captures->begin(), probe.captures->end(),
                      [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
 }
 
@@ -212,7 +212,7 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
                  .category = source.category,
                  .kind = source.kind,
                  .ordinal_by = source.ordinal_by,
-                 .captures = source.captures};
+                 .captures = *probe.captures};
   const std::uint32_t index = add_probe(std::move(info));
   std::uint64_t cookie = cookie_of(index);
   const bool with_return = (cookie & WIRE_COOKIE_INSTANT) == 0;
@@ -220,7 +220,7 @@ void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
   if (source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession))
     cookie |= WIRE_COOKIE_AT_END;
   if (with_return && has_exits) {
-    if (reads_results_only(source)) {
+    if (reads_results_only(probe)) {
       for (const ResolvedExit& exit : probe.exits)
         out.entry_only.push_back(
             {exit.file_offset, 0, exit.exit.cookie(cookie | WIRE_COOKIE_INSTANT)});

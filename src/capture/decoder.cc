@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
 constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
+constexpr std::string_view kUnnamedScope = "unnamed scope";
 constexpr std::uint64_t kTimeMax = (1ULL << 62) - 1;  // 146 years of uptime
 
 using trace::Arg;
@@ -375,8 +376,8 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
 }
 
 // Enter and exit of record_function come through one function: the operator's address tells them
-// apart once an enter with its two arguments and a printable name was seen; a one-argument call of
-// another operator on top of a scope is the exit.
+// apart once an enter with its two arguments and a printable name was seen; from then on its other
+// names may be anything. A one-argument call of another operator on top of a scope is the exit.
 void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record) {
   const wire_args* values = with_args(head, record);
   const ProbeInfo& probe = probes_[head.probe];
@@ -395,15 +396,17 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
       has_text ? bounded(with->text, sizeof(with->text)) : std::string_view{};
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
   auto& enter_ops = scope_enter_ops_[as_pid(head.tgid)];
-  const bool is_enter = arg_count == 2 && is_scope_name(text);
+  const bool has_name = is_scope_name(text);
+  const bool is_enter = arg_count == 2 && (has_name || enter_ops.contains(op));
   Thread& thread = thread_of(head);
   if (is_enter && thread.open.size() < kOpenCallsMax) {
     if (enter_ops.size() < kScopeOpsMax) enter_ops.insert(op);
     OpenCall call{.probe = head.probe, .is_scope = true, .begin = time};
-    call.name = writer_.name(text);
+    const std::string_view name = has_name ? text : kUnnamedScope;
+    call.name = writer_.name(name);
     call.category = names_of(head.probe).category;
     writer_.slice_begin(thread.track, time, call.name, call.category);
-    if (on_call_) on_call_({as_pid(head.tgid), as_pid(head.tid), text, probe.category, time});
+    if (on_call_) on_call_({as_pid(head.tgid), as_pid(head.tid), name, probe.category, time});
     push_open(thread, std::move(call));
   } else if (!is_enter && arg_count == 1 && !enter_ops.contains(op) && !thread.open.empty() &&
              thread.open.back().is_scope) {

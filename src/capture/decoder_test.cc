@@ -396,7 +396,9 @@ TEST_F(DecoderTest, ReadsScopes) {
   unread.head.failed_args = 0b010;
   feed(unread);
   feed(head(WIRE_INSTANT, 11, scope));  // without its arguments
-  EXPECT_THAT(slices(), ElementsAre("step 2+7", "Optimizer.step#SGD.step 3+5"));
+  feed(text(WIRE_INSTANT, 12, scope, {kExit, 0, 1}));
+  EXPECT_THAT(slices(),
+              ElementsAre("step 2+7", "Optimizer.step#SGD.step 3+5", "unnamed scope 10+2"));
   EXPECT_EQ(bad(), 0U);
 }
 

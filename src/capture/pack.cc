@@ -102,29 +102,55 @@ std::optional<ProbeKind> kind_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-void parse_args(Table& table, FunctionProbes& out) {
+bool is_text(const CaptureDef& capture) {
+  return capture.how.is_text != WIRE_TEXT_NONE;
+}
+
+std::vector<CaptureDef> parse_args(Table& table, ProbeKind kind) {
   const Json args = table.table("args");
-  std::size_t text_count = 0;
+  std::vector<CaptureDef> out;
   for (const std::string& name : args.keys()) {
     auto capture = parse_capture(name, args.at(name).as_string());
     if (!capture) {
       table.fail("args", capture.error().what);
-      return;
+      return {};
     }
-    text_count += capture->how.is_text;
-    out.captures.push_back(std::move(capture).value());
+    out.push_back(std::move(capture).value());
   }
-  if (out.captures.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
+  const auto text_count = std::count_if(out.begin(), out.end(), is_text);
+  if (out.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
   if (text_count > 1) table.fail("args", "at most one text");
-  if (out.kind == ProbeKind::kAnnotate && text_count != 0)
-    table.fail("args", "annotate takes no text");
-  if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
+  if (kind == ProbeKind::kAnnotate && text_count != 0) table.fail("args", "annotate takes no text");
+  return out;
+}
+
+// Whoever reads the records takes the captures of one form for those of the other.
+bool are_alike(const std::vector<CaptureDef>& a, const std::vector<CaptureDef>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const CaptureDef& one, const CaptureDef& other) {
+                      return one.name == other.name && one.how.size == other.how.size &&
+                             is_text(one) == is_text(other) && one.is_signed == other.is_signed;
+                    });
+}
+
+Result<void> parse_variants(Table& table, const std::string& where, FunctionProbes& out) {
+  const Json variants = table.tables("variant");
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    Table variant(variants.at(i), fmt::format("{} variant {}", where, i + 1));
+    CaptureVariant& made = out.variants.emplace_back();
+    made.parameters = variant.text("parameters", true);
+    made.captures = parse_args(variant, out.kind);
+    if (!are_alike(made.captures, out.captures))
+      variant.fail("args", "expected the names and types of the probe's args");
+    TRY_VOID(variant.finish());
+  }
+  return {};
 }
 
 bool has_capture(const FunctionProbes& probes, std::string_view name) {
   return std::any_of(
       probes.captures.begin(), probes.captures.end(),
-      [&](const CaptureDef& capture) { return capture.name == name && capture.how.is_text == 0; });
+      [&](const CaptureDef& capture) { return capture.name == name && !is_text(capture); });
 }
 
 void parse_metering(Table& table, FunctionProbes& out) {
@@ -162,7 +188,9 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   out.never_throws = table.flag("never_throws");
   const std::string ordinal = table.text("ordinal_by", false);
   if (table.sub("ordinal_by").is_string()) out.ordinal_by = ordinal;  // "" counts per process
-  parse_args(table, out);
+  out.captures = parse_args(table, out.kind);
+  if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
+  TRY_VOID(parse_variants(table, where, out));
   parse_metering(table, out);
   TRY_VOID(table.finish());
   return out;
@@ -208,15 +236,17 @@ Result<std::vector<T>> parse_all(const Json& array, const std::string& where, Pa
 struct TypeName {
   std::string_view name;
   std::uint8_t bytes;
-  bool is_signed, is_text;
+  bool is_signed;
+  wire_text_kind text{WIRE_TEXT_NONE};
 };
-constexpr std::array<TypeName, 7> kTypes{{{"u64", 8, false, false},
-                                          {"u32", 4, false, false},
-                                          {"u16", 2, false, false},
-                                          {"u8", 1, false, false},
-                                          {"i64", 8, true, false},
-                                          {"i32", 4, true, false},
-                                          {"str", 8, false, true}}};
+constexpr std::array<TypeName, 8> kTypes{{{"u64", 8, false},
+                                          {"u32", 4, false},
+                                          {"u16", 2, false},
+                                          {"u8", 1, false},
+                                          {"i64", 8, true},
+                                          {"i32", 4, true},
+                                          {"str", 8, false, WIRE_TEXT_C},
+                                          {"pystr", 8, false, WIRE_TEXT_PYTHON}}};
 
 Result<std::uint8_t> parse_source(std::string_view text) {
   if (text == "ret") return static_cast<std::uint8_t>(WIRE_RETURN);
@@ -241,10 +271,10 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.name == type; });
   if (known == kTypes.end()) {
     return Error{Code::kCorrupt, fmt::format("read argument {}: unknown type {}", name, type),
-                 "types are u8 u16 u32 u64 i32 i64 str"};
+                 "types are u8 u16 u32 u64 i32 i64 str pystr"};
   }
   out.how.size = known->bytes;
-  out.how.is_text = known->is_text;
+  out.how.is_text = static_cast<std::uint8_t>(known->text);
   out.is_signed = known->is_signed;
   auto arrow = path.find("->");
   TRY(out.how.source, parse_source(path.substr(0, arrow)));
@@ -260,7 +290,7 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
     }
     out.how.offset[out.how.step_count++] = *offset;
   }
-  if (out.how.is_text != 0 && out.how.step_count == 0) {
+  if (out.how.is_text == WIRE_TEXT_C && out.how.step_count == 0) {
     out.how.step_count = 1;  // "arg1:str": the text lies at the argument itself
   }
   return out;

@@ -26,6 +26,12 @@ enum class ProbeKind : std::uint8_t {
   kScope,     // enter and exit of a named scope, told apart by its captures op, scope, arg_count
 };
 
+/// Other captures of the same names, where a function has another form in some version.
+struct CaptureVariant {
+  std::string parameters;  // glob of the demangled parameter list, without its brackets
+  std::vector<CaptureDef> captures;
+};
+
 /// Probes on functions of libraries.
 struct FunctionProbes {
   std::string library;               // globs of the file name, separated by '|'
@@ -40,6 +46,7 @@ struct FunctionProbes {
   std::optional<std::string>
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
   std::vector<CaptureDef> captures;
+  std::vector<CaptureVariant> variants;  // the first that fits stands for `captures`
   // What `kansoku watch` makes of the calls; recordings take no notice.
   std::string metric;              // what they are totalled under; "" = not metered
   std::vector<std::string> bytes;  // captures whose product is the payload of a call
@@ -91,7 +98,7 @@ struct Pack {
 [[nodiscard]] Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known,
                                                      std::string_view list);
 
-/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->24->48:str". kCorrupt says what is wrong.
+/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->16:str". kCorrupt says what is wrong.
 [[nodiscard]] Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression);
 
 /// True if `text` matches `glob` (only * is special); `first_star`, if not null, gets what the

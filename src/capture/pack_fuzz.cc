@@ -26,9 +26,11 @@ void check_function(const FunctionProbes& probes, std::string_view text) {
     CHECK(capture.how.step_count <= WIRE_STEPS_MAX);
     CHECK(capture.how.size == 1 || capture.how.size == 2 || capture.how.size == 4 ||
           capture.how.size == 8);
-    text_count += capture.how.is_text;
+    text_count += capture.how.is_text != WIRE_TEXT_NONE ? 1 : 0;
   }
   CHECK(text_count <= 1);
+  for (const CaptureVariant& variant : probes.variants)
+    CHECK(variant.captures.size() == probes.captures.size());
   for (const std::string& glob : probes.symbols) {
     std::string_view star;
     const bool matches = glob_match(glob, text, &star);

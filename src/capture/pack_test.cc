@@ -82,6 +82,9 @@ category = "mine"
 title = "queue.{1}"
 ordinal_by = "pg"
 args = { size = "arg1:u32", text = "arg0->16->0:str", result = "ret:i32" }
+[[probe.variant]]
+parameters = "int, *"
+args = { size = "arg2:u32", text = "arg3:pystr", result = "ret:i32" }
 [[probe]]
 library = "l"
 symbols = ["f"]
@@ -134,6 +137,10 @@ TEST(Pack, ReadsEveryPart) {
   EXPECT_FALSE(first.at_end);
   EXPECT_EQ(first.ordinal_by, "pg");
   EXPECT_EQ(first.captures.size(), 3U);
+  ASSERT_EQ(first.variants.size(), 1U);
+  EXPECT_EQ(first.variants[0].parameters, "int, *");
+  ASSERT_EQ(first.variants[0].captures.size(), 3U);
+  EXPECT_EQ(first.variants[0].captures[1].how.source, 2);
   EXPECT_EQ(pack.functions[1].kind, ProbeKind::kInstant);
   EXPECT_EQ(pack.functions[1].ordinal_by, "");
   EXPECT_TRUE(pack.functions[2].at_end);
@@ -218,6 +225,8 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
               probe + "args: read argument a: unknown type f32"},
       Refused{probe_with("args = { a = \"arg0:str\", b = \"arg1:str\" }"),
               probe + "args: at most one text"},
+      Refused{probe_with("args = { a = \"arg0:str\", b = \"arg1:pystr\" }"),
+              probe + "args: at most one text"},
       Refused{probe_with("kind = \"annotate\"\nargs = { a = \"arg0:str\" }"),
               probe + "args: annotate takes no text"},
       Refused{probe_with("args = { a = \"arg0\", b = \"arg0\", c = \"arg0\", d = \"arg0\", "
@@ -226,6 +235,30 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("") + probe_with("kind = \"x\""),
               "read my.toml [[probe]] entry 2, key kind: expected call, instant, annotate or "
               "scope"},
+  };
+  for (const Refused& one : cases)
+    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+}
+
+TEST(Pack, RefusesMistakesInVariants) {
+  const std::string variant = "read my.toml [[probe]] entry 1 variant 1, key ";
+  const std::array cases{
+      Refused{probe_with("variant = 1"),
+              "read my.toml [[probe]] entry 1, key variant: expected a list of tables"},
+      Refused{probe_with("variant = [{ args = {} }]"), variant + "parameters: expected a text"},
+      Refused{probe_with("variant = [{ parameters = \"*\", arg = {} }]"),
+              variant + "arg: unknown key"},
+      Refused{probe_with("args = { a = \"arg0\" }\nvariant = [{ parameters = \"*\" }]"),
+              variant + "args: expected the names and types of the probe's args"},
+      Refused{probe_with("args = { a = \"arg0\" }\n"
+                         "variant = [{ parameters = \"*\", args = { b = \"arg0\" } }]"),
+              variant + "args: expected the names and types of the probe's args"},
+      Refused{probe_with("args = { a = \"arg0\" }\n"
+                         "variant = [{ parameters = \"*\", args = { a = \"arg0:u32\" } }]"),
+              variant + "args: expected the names and types of the probe's args"},
+      Refused{probe_with("args = { a = \"arg0\" }\n"
+                         "variant = [{ parameters = \"*\", args = { a = \"arg0:str\" } }]"),
+              variant + "args: expected the names and types of the probe's args"},
   };
   for (const Refused& one : cases)
     EXPECT_EQ(refusal(one.body), one.error) << one.body;
@@ -298,20 +331,23 @@ TEST(Capture, ReadsSourcesOffsetsAndTypes) {
   struct Case {
     const char* text;
     int source, size;
-    bool is_signed, is_text;
+    bool is_signed;
+    int kind_of_text;
     std::vector<int> offsets;
   };
   const std::array cases{
-      Case{"arg0", WIRE_ARG0, 8, false, false, {}},
-      Case{"arg5", WIRE_ARG5, 8, false, false, {}},
-      Case{"ret:u32", WIRE_RETURN, 4, false, false, {}},
-      Case{"ret:i32", WIRE_RETURN, 4, true, false, {}},
-      Case{"arg1:i64", 1, 8, true, false, {}},
-      Case{"arg1:u16", 1, 2, false, false, {}},
-      Case{"arg1->8->0:u8", 1, 1, false, false, {8, 0}},
-      Case{"arg2->0->24->48:str", 2, 8, false, true, {0, 24, 48}},
-      Case{"arg1:str", 1, 8, false, true, {0}},
-      Case{"arg1->65535->1->2->3:u64", 1, 8, false, false, {65535, 1, 2, 3}},
+      Case{"arg0", WIRE_ARG0, 8, false, WIRE_TEXT_NONE, {}},
+      Case{"arg5", WIRE_ARG5, 8, false, WIRE_TEXT_NONE, {}},
+      Case{"ret:u32", WIRE_RETURN, 4, false, WIRE_TEXT_NONE, {}},
+      Case{"ret:i32", WIRE_RETURN, 4, true, WIRE_TEXT_NONE, {}},
+      Case{"arg1:i64", 1, 8, true, WIRE_TEXT_NONE, {}},
+      Case{"arg1:u16", 1, 2, false, WIRE_TEXT_NONE, {}},
+      Case{"arg1->8->0:u8", 1, 1, false, WIRE_TEXT_NONE, {8, 0}},
+      Case{"arg2->0->24->48:str", 2, 8, false, WIRE_TEXT_C, {0, 24, 48}},
+      Case{"arg1:str", 1, 8, false, WIRE_TEXT_C, {0}},
+      Case{"arg2->0->24:pystr", 2, 8, false, WIRE_TEXT_PYTHON, {0, 24}},
+      Case{"arg1:pystr", 1, 8, false, WIRE_TEXT_PYTHON, {}},
+      Case{"arg1->65535->1->2->3:u64", 1, 8, false, WIRE_TEXT_NONE, {65535, 1, 2, 3}},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.text);
@@ -321,7 +357,7 @@ TEST(Capture, ReadsSourcesOffsetsAndTypes) {
     EXPECT_EQ(capture->how.source, one.source);
     EXPECT_EQ(capture->how.size, one.size);
     EXPECT_EQ(capture->is_signed, one.is_signed);
-    EXPECT_EQ(capture->how.is_text != 0, one.is_text);
+    EXPECT_EQ(capture->how.is_text, one.kind_of_text);
     ASSERT_EQ(capture->how.step_count, one.offsets.size());
     for (std::size_t i = 0; i < one.offsets.size(); ++i)
       EXPECT_EQ(capture->how.offset[i], one.offsets[i]);

@@ -106,11 +106,25 @@ bool wants_return(const FunctionProbes& probes) {
   return probes.kind != ProbeKind::kInstant || !probes.metric.empty();
 }
 
-bpf::SiteNeeds needs_of(const FunctionProbes& probes) {
-  const bool reads_arguments =
-      std::any_of(probes.captures.begin(), probes.captures.end(),
-                  [](const CaptureDef& c) { return c.how.source != WIRE_RETURN; });
-  return {reads_arguments, wants_return(probes)};
+bool reads_result(const CaptureDef& capture) {
+  return capture.how.source == WIRE_RETURN;
+}
+
+bpf::SiteNeeds needs_of(const ResolvedProbe& probe) {
+  const std::vector<CaptureDef>& captures = *probe.captures;
+  return {.arguments = !std::all_of(captures.begin(), captures.end(), reads_result),
+          .return_probe = wants_return(*probe.source)};
+}
+
+/// Those of the first variant whose parameter list is that of the function, or those of all others.
+const std::vector<CaptureDef>& captures_for(const FunctionProbes& probes,
+                                            const std::string& symbol) {
+  if (probes.variants.empty()) return probes.captures;
+  const std::string demangled = sys::demangle(symbol, kDemangledNameBytesMax);
+  const std::string_view parameters = parameter_list(demangled);
+  for (const CaptureVariant& variant : probes.variants)
+    if (glob_match(variant.parameters, parameters)) return variant.captures;
+  return probes.captures;
 }
 
 class Resolver {
@@ -155,8 +169,9 @@ class Resolver {
     ResolvedProbe probe;
     probe.title = match.title;
     probe.source = &probes;
+    probe.captures = &captures_for(probes, match.symbol->name);
     probe.symbol = match.symbol->name;
-    probe.site = bpf::pick_site(file_, *match.symbol, needs_of(probes));
+    probe.site = bpf::pick_site(file_, *match.symbol, needs_of(probe));
     const bool wants_exits = wants_return(probes) && !probes.never_throws;
     if (wants_exits && !add_exits(match, probe)) return;
     const auto offset = file_.file_offset(probe.site.address);
@@ -174,17 +189,14 @@ class Resolver {
   }
 
   bool add_exits(const Match& match, ResolvedProbe& out) {
-    const std::vector<CaptureDef>& captures = out.source->captures;
-    const bool reads_result =
-        std::any_of(captures.begin(), captures.end(),
-                    [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
+    const bool wants_result = std::any_of(out.captures->begin(), out.captures->end(), reads_result);
     const auto find = [&] {
       return bpf::find_exits(file_, *match.symbol,
-                             {.entry_site = out.site.address, .returned_value = reads_result});
+                             {.entry_site = out.site.address, .returned_value = wants_result});
     };
     bpf::Exits found = find();
     if (found.exits.empty() && out.site.offset_bytes != 0) {  // if an exit is where it begins
-      bpf::SiteNeeds needs = needs_of(*out.source);
+      bpf::SiteNeeds needs = needs_of(out);
       needs.at_entry = true;
       out.site = bpf::pick_site(file_, *match.symbol, needs);
       found = find();
@@ -256,6 +268,14 @@ std::string_view bare_name(std::string_view demangled) {
     if (name[i] == ' ' && angle == 0) return name.substr(i + 1);
   }
   return name;
+}
+
+std::string_view parameter_list(std::string_view demangled) {
+  const std::string_view name = bare_name(demangled);
+  const std::string_view rest =
+      demangled.substr(static_cast<std::size_t>(name.data() - demangled.data()) + name.size());
+  if (!rest.starts_with('(')) return {};
+  return rest.substr(1, rest.rfind(')') - 1);
 }
 
 void ResolvedProbe::add_specs(std::uint64_t cookie, std::vector<bpf::UprobeSpec>& out) const {

@@ -23,9 +23,10 @@ struct ResolvedExit {
 
 /// One function of one file that a pack asks for, with the address chosen for its probe.
 struct ResolvedProbe {
-  std::string title;                      // event name
-  const FunctionProbes* source{nullptr};  // borrowed from the pack
-  std::string symbol;                     // mangled
+  std::string title;                                 // event name
+  const FunctionProbes* source{nullptr};             // borrowed from the pack
+  const std::vector<CaptureDef>* captures{nullptr};  // of it, or of one of its variants
+  std::string symbol;                                // mangled
   bpf::Site site;
   std::uint64_t file_offset{0};
   std::vector<ResolvedExit> exits;  // none: only its begin is wanted, or it never throws
@@ -59,5 +60,7 @@ struct Resolution {
 /// "c10d::Reducer::finalize_backward" for "c10d::Reducer::finalize_backward()": a demangled name
 /// without parameter list, return type and "const".
 [[nodiscard]] std::string_view bare_name(std::string_view demangled);
+/// "int, char const*" for "f(int, char const*) const"; "" if there is none.
+[[nodiscard]] std::string_view parameter_list(std::string_view demangled);
 
 }  // namespace kansoku::capture

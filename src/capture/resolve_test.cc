@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +34,12 @@ template unsigned long twice<unsigned long>(unsigned long);
 template int twice<int>(int);
 KEPT bool contains(const std::string& text) {
   return !text.empty();
+}
+KEPT int taken(int first, int second) {
+  return first - second;
+}
+KEPT int taken(const std::string& text, int second) {
+  return static_cast<int>(text.size()) - second;
 }
 namespace {
 KEPT int hidden(int number) {
@@ -62,7 +69,7 @@ KEPT int use() {
   box.open();
   box.shut();
   const int sum = other.poke() + hidden(box(1)) + (box < Box{} ? 1 : 0) + (box ? 1 : 0);
-  return sum + (contains("x") ? twice<int>(2) : 0);
+  return sum + (contains("x") ? twice<int>(2) : 0) + taken(2, 1) + taken("x", 1);
 }
 }  // namespace krt
 
@@ -73,6 +80,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
@@ -186,6 +194,34 @@ TEST_F(ResolveTest, NamesWhatIsMissing) {
   EXPECT_THAT(found.missing, ElementsAre("krt::Box::nope: no such function in self-1",
                                          "no_such_thing::*: no such function in self-1"));
   EXPECT_EQ(found.probes.size(), 1U);
+}
+
+TEST(ParameterList, IsWhatTheNameIsCalledWith) {
+  EXPECT_EQ(parameter_list("f(int, char const*) const"), "int, char const*");
+  EXPECT_EQ(parameter_list("int a::f<int (*)(int)>(std::vector<int> const&)"),
+            "std::vector<int> const&");
+  EXPECT_EQ(parameter_list("a::operator()(int)"), "int");
+  EXPECT_EQ(parameter_list("f()"), "");
+  EXPECT_EQ(parameter_list("f() [clone .part.0]"), "");
+  EXPECT_EQ(parameter_list("plain"), "");
+  EXPECT_EQ(parameter_list(""), "");
+  EXPECT_EQ(parameter_list(")("), "");
+}
+
+TEST_F(ResolveTest, TakesTheCapturesThatAFormOfTheFunctionHas) {
+  FunctionProbes probes = function({"krt::taken"});
+  probes.captures = {parse_capture("second", "arg1").value()};
+  probes.variants = {{"*, int, int", {parse_capture("second", "arg4").value()}},
+                     {"std::*, int", {parse_capture("second", "arg2").value()}},
+                     {"*, int", {parse_capture("second", "arg3").value()}}};
+  std::map<std::string, int> sources;
+  for (const ResolvedProbe& probe : resolve(probes).probes)
+    sources[probe.symbol] = probe.captures->front().how.source;
+  EXPECT_THAT(sources,
+              UnorderedElementsAre(Pair("_ZN3krt5takenEii", 3), Pair(HasSubstr("7__cxx11"), 2)));
+  probes.variants.resize(1);
+  for (const ResolvedProbe& probe : resolve(probes).probes)
+    EXPECT_EQ(probe.captures, &pack_.functions.front().captures) << "no variant fits";
 }
 
 TEST_F(ResolveTest, LooksOnlyIntoTheLibraryOfThePack) {

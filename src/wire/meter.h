@@ -52,7 +52,9 @@ struct wire_thread {
 WIRE_ASSERT(sizeof(struct wire_thread) == 80, "part of the ABI: bump WIRE_VERSION");
 
 /* What a metered probe captures: product of the captures in `factors`, times the size of the NCCL
- * data type that capture `type_index` - 1 holds (0: no type). */
+ * data type that capture `type_index` - 1 holds (0: no type). Of a scope the name, an object of
+ * Python, and the count of its operator's arguments. */
+enum wire_scope_capture { WIRE_SCOPE_NAME = 0, WIRE_SCOPE_COUNT = 1 };
 struct wire_meter_probe {
   __u8 capture_count;
   __u8 factors; /* bit i: capture i is a factor */

@@ -79,12 +79,14 @@ WIRE_ASSERT(sizeof(struct wire_stack) == 32 + 8 * WIRE_STACK_MAX,
 enum wire_source { WIRE_ARG0 = 0, WIRE_ARG5 = 5, WIRE_RETURN = 6 };
 
 /* value = source; for each step: value = *(value + offset), the last with `size` bytes.
- * For text the last step only adds its offset: the characters lie there. */
+ * For a text of C the last step only adds its offset: the characters lie there. Of one of Python
+ * the value is the address of the object. */
+enum wire_text_kind { WIRE_TEXT_NONE = 0, WIRE_TEXT_C = 1, WIRE_TEXT_PYTHON = 2 };
 struct wire_capture {
   __u8 source;     /* enum wire_source */
   __u8 step_count; /* <= WIRE_STEPS_MAX */
   __u8 size;       /* 1, 2, 4 or 8 */
-  __u8 is_text;
+  __u8 is_text;    /* enum wire_text_kind */
   __u16 offset[WIRE_STEPS_MAX];
 };
 WIRE_ASSERT(sizeof(struct wire_capture) == 12, "part of the ABI: bump WIRE_VERSION");

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "capture/bpf/calls_for_test.h"
+#include "capture/bpf/python_str_for_test.h"
 #include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
@@ -289,6 +290,40 @@ TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
     ++index;
   }
   EXPECT_EQ(engine_->losses().ring_full, 0U);
+}
+
+TEST_P(EngineModes, ReadsTextsOfPython) {
+  using Kind = PythonStrForTest::Kind;
+  wire_probe text{};
+  text.capture_count = 1;
+  text.captures[0] = {
+      .source = 0, .step_count = 0, .size = 8, .is_text = WIRE_TEXT_PYTHON, .offset = {}};
+  ASSERT_TRUE(engine_->describe_probe(5, text).has_value());
+  const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
+                        5 | WIRE_COOKIE_INSTANT | WIRE_COOKIE_CAPTURES};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
+  const auto read = [&](const PythonStrForTest& str) {
+    target_push(static_cast<long>(reinterpret_cast<std::intptr_t>(str.object())));
+    std::string out;
+    engine_->drain([&](std::span<const std::byte> record) {
+      const auto* seen = reinterpret_cast<const wire_text*>(record.data());
+      out = seen->head.failed_args != 0 ? "failed" : seen->text;
+    });
+    return out;
+  };
+  for (const bool has_ready : {true, false}) {
+    EXPECT_EQ(read({"Optimizer.step#SGD.step", has_ready}), "Optimizer.step#SGD.step");
+    EXPECT_EQ(read({"ab", has_ready}), "ab");
+    EXPECT_EQ(read({"", has_ready}), "");
+    EXPECT_EQ(read({"a wide one", has_ready, Kind::kWide}), "failed");
+    EXPECT_EQ(read({"looks like one", has_ready, Kind::kNoStr}), "failed");
+  }
+  target_push(8);  // no address
+  std::uint8_t failed = 0;
+  engine_->drain([&](std::span<const std::byte> record) {
+    failed = reinterpret_cast<const wire_event*>(record.data())->failed_args;
+  });
+  EXPECT_EQ(failed, 1);
 }
 
 TEST_P(EngineModes, ForgetsAProcess) {

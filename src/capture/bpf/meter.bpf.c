@@ -231,23 +231,11 @@ static __always_inline void close_call(__u64 pid_tgid, __u64 cookie, __u64 now) 
   bpf_map_delete_elem(&open_calls, &key);
 }
 
-// The head of a compact ASCII text of CPython 3.8 to 3.11, and the begin of its characters.
-struct python_text {
-  __u64 refcount, type, length, hash;
-  __u32 state, reserved;
-  __u64 wide;
-  char text[8];
-};
-#define PYTHON_TEXT 0xa0 /* ready, compact: of any characters */
-#define PYTHON_ASCII \
-  0xe4 /* ready, ascii, compact, one byte a character; below: how it is interned */
-
+// Which kind of scope has this name; 0: it is no name.
 static __always_inline __u32 scope_class(__u64 object) {
-  struct python_text text = {};
-  if (bpf_probe_read_user(&text, sizeof(text), (void*)object)) return 0;
-  if ((text.state & PYTHON_TEXT) != PYTHON_TEXT) return 0;
-  if ((text.state & 0xfc) != PYTHON_ASCII || text.length < 8) return 3;
-  __u64 head = *(__u64*)text.text;
+  __u64 text = 0, head = 0;
+  if (python_text(object, &text)) return 0;
+  if (!text || bpf_probe_read_user(&head, sizeof(head), (void*)text)) return 3;
   if (head == 0x746172656d756e65ULL) return 1; /* "enumerat(e(DataLoader)...": its next() */
   if (head == 0x657a696d6974704fULL) return 2; /* "Optimize(r.step#..." */
   return 3;
@@ -257,11 +245,13 @@ static __always_inline __u32 scope_class(__u64 object) {
 // nest; the outermost that has a class counts.
 static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 pid_tgid,
                                      __u64 now) {
-  __u64 list = regs->rdx;
-  __u64 tuple = 0, count = 0, object = 0;
-  if (bpf_probe_read_user(&tuple, 8, (void*)list) ||
-      bpf_probe_read_user(&count, 8, (void*)(tuple + 16)))
-    return;
+  __u32 index = (__u32)cookie;
+  const struct wire_meter_probe* config = bpf_map_lookup_elem(&probes, &index);
+  if (!config) return;
+  struct sources sources;
+  read_sources(regs, &sources);
+  __u64 count = 0, object = 0;
+  if (follow_path(&config->captures[WIRE_SCOPE_COUNT], &sources, &count)) return;
   struct open_key key = {.pid_tgid = pid_tgid,
                          .probe = (__u32)cookie,
                          .times = (__u32)(cookie >> WIRE_COOKIE_TIMES_SHIFT)};
@@ -272,7 +262,7 @@ static __always_inline void on_scope(struct pt_regs* regs, __u64 cookie, __u64 p
     bpf_map_delete_elem(&open_calls, &key);
     return;
   }
-  if (count != 2 || bpf_probe_read_user(&object, 8, (void*)(tuple + 24))) return;
+  if (count != 2 || follow_path(&config->captures[WIRE_SCOPE_NAME], &sources, &object)) return;
   __u32 class = scope_class(object);
   if (class == 0) return;
   if (call) {

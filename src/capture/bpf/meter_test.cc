@@ -11,6 +11,7 @@
 #include <map>
 
 #include "capture/bpf/calls_for_test.h"
+#include "capture/bpf/python_str_for_test.h"
 #include "capture/bpf/sites.h"
 #include "sys/elf.h"
 #include "sys/process.h"
@@ -121,20 +122,6 @@ TEST_P(MeterModes, CallsThatExceptionsEndAreNotOpenForEver) {
   EXPECT_EQ(seen.in_buckets, 2U);
 }
 
-/// The head of a text of CPython 3.11, and its characters.
-struct PythonText {
-  std::uint64_t references{1}, type{0}, length{0}, hash{0};
-  std::uint32_t state{0xe4}, padding{0};  // compact, ASCII, one byte a character
-  std::uint64_t wide{0};
-  std::array<char, 40> text{};
-};
-
-PythonText python_text(std::string_view text) {
-  PythonText out{.length = text.size()};
-  text.copy(out.text.data(), out.text.size());
-  return out;
-}
-
 /// A tuple of CPython, and the pointer to it that stands for pybind11's arguments.
 struct Arguments {
   std::uint64_t references{1}, type{0}, count{0};
@@ -145,6 +132,13 @@ class MeterScopes : public MeterModes {
  protected:
   static constexpr std::uint32_t kInput = 5, kOptimizer = 6;
   void attach_scopes(std::uint64_t times) {
+    wire_meter_probe captures{};
+    captures.capture_count = 2;
+    captures.captures[WIRE_SCOPE_NAME] = {
+        .source = 2, .step_count = 2, .size = 8, .is_text = WIRE_TEXT_PYTHON, .offset = {0, 24}};
+    captures.captures[WIRE_SCOPE_COUNT] = {
+        .source = 2, .step_count = 2, .size = 8, .is_text = 0, .offset = {0, 16}};
+    ASSERT_TRUE(meter_->describe_probe(kInput, captures).has_value());
     const UprobeSpec spec{
         target_offset("metered_operator"), 0,
         kInput | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE | times << WIRE_COOKIE_TIMES_SHIFT};
@@ -156,9 +150,10 @@ class MeterScopes : public MeterModes {
     const Arguments* pointer = &arguments;
     metered_operator(nullptr, nullptr, &pointer);
   }
-  static void enter(std::string_view name) {
-    const PythonText text = python_text(name);
-    call({.count = 2, .items = {&text, nullptr}});
+  static void enter(std::string_view name, bool has_ready = true,
+                    PythonStrForTest::Kind kind = PythonStrForTest::Kind::kAscii) {
+    const PythonStrForTest text(name, has_ready, kind);
+    call({.count = 2, .items = {text.object(), nullptr}});
   }
   static void leave() { call({.count = 1, .items = {&handle_object}}); }
   static constexpr int handle_object = 0;
@@ -175,7 +170,7 @@ TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
   attach_scopes(1);
   leave();  // of a scope that was entered before
   for (int i = 0; i < 3; ++i) {
-    enter(kNext);
+    enter(kNext, i % 2 == 0);
     leave();
   }
   enter(kStep);
@@ -186,7 +181,10 @@ TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
     enter(other);
     leave();
   }
-  call({.count = 3});  // another operator
+  enter(kNext, true, PythonStrForTest::Kind::kWide);
+  leave();
+  enter(kNext, true, PythonStrForTest::Kind::kNoStr);  // another operator
+  call({.count = 3});                                  // and another
   EXPECT_EQ(seen(kInput).count, 3U);
   EXPECT_EQ(seen(kInput).entries, 3U);
   EXPECT_EQ(seen(kOptimizer).count, 1U);
@@ -200,6 +198,10 @@ TEST_P(MeterScopes, InsideOfOthersArePartOfThem) {
     leave();
     EXPECT_EQ(seen(kOptimizer).count, 0U) << inner;
   }
+  enter("one with other letters", true, PythonStrForTest::Kind::kWide);
+  leave();
+  EXPECT_EQ(seen(kOptimizer).count, 0U);
+  enter("no name", true, PythonStrForTest::Kind::kNoStr);
   leave();
   EXPECT_EQ(seen(kOptimizer).count, 1U);
   EXPECT_EQ(seen(kInput).entries, 0U);

@@ -96,14 +96,15 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
   if (probe.is_slow) entries_[entry].is_slow = true;
   if (is_scope) {
     out.indexes.push_back(*index + 1);
-    out.entry_only.push_back(
-        {probe.file_offset, 0, *index | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE});
+    if (describe_scope(*index, probe))
+      out.entry_only.push_back(
+          {probe.file_offset, 0, *index | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE});
     return;
   }
   std::uint64_t cookie = *index;
   if (source.steps) cookie |= WIRE_COOKIE_STEPS;
   if (!source.bytes.empty()) {
-    describe(*index, source);
+    describe(*index, probe);
     cookie |= WIRE_COOKIE_CAPTURES;
   }
   if (probe.exits.empty()) {
@@ -113,9 +114,32 @@ void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, 
   }
 }
 
-void MeterAttacher::describe(std::uint32_t index, const FunctionProbes& source) {
+bool MeterAttacher::describe_scope(std::uint32_t index, const ResolvedProbe& probe) {
   wire_meter_probe description{};
-  for (const CaptureDef& capture : source.captures) {
+  bool has_name = false, has_count = false;
+  for (const CaptureDef& capture : *probe.captures) {
+    if (capture.how.is_text == WIRE_TEXT_PYTHON) {
+      has_name = true;
+      description.captures[WIRE_SCOPE_NAME] = capture.how;
+    } else if (capture.name == "arg_count") {
+      has_count = true;
+      description.captures[WIRE_SCOPE_COUNT] = capture.how;
+    }
+  }
+  if (!has_name || !has_count) {
+    problem(fmt::format("{}: scopes are metered by a pystr and arg_count", probe.title));
+    return false;
+  }
+  description.capture_count = 2;
+  const auto described = meter_.describe_probe(index, description);
+  if (!described) problem(described.error().what);
+  return described.has_value();
+}
+
+void MeterAttacher::describe(std::uint32_t index, const ResolvedProbe& probe) {
+  const FunctionProbes& source = *probe.source;
+  wire_meter_probe description{};
+  for (const CaptureDef& capture : *probe.captures) {
     const bool is_factor =
         std::find(source.bytes.begin(), source.bytes.end(), capture.name) != source.bytes.end();
     const bool is_type = capture.name == source.type;

@@ -114,7 +114,9 @@ class MeterAttacher {
   void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
   void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
   /// Tells the BPF programs what to read of the arguments.
-  void describe(std::uint32_t index, const FunctionProbes& source);
+  void describe(std::uint32_t index, const ResolvedProbe& probe);
+  /// The same of a scope; false if its captures are not what they need.
+  [[nodiscard]] bool describe_scope(std::uint32_t index, const ResolvedProbe& probe);
   void attach(const File& file, Attached& attached);
   void drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid);
   [[nodiscard]] std::optional<std::uint32_t> take_indexes(std::size_t entry, bool two);

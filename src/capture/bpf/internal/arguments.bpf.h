@@ -23,17 +23,44 @@ static __always_inline void read_sources(struct pt_regs* regs, struct sources* o
   out->values[7] = 0;
 }
 
-/* Follows one capture. Returns 0 and the value (or the address of the text), or -1 if user memory
- * could not be read. */
-static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources,
-                                  __u64* out) {
+/* Head of a str of CPython 3.8 and later with a global lock; the characters of a compact ASCII one
+ * follow it, in versions that knew `ready` (to 3.11) behind another pointer. */
+struct python_str {
+  __u64 refcount, type, length, hash;
+  __u32 state; /* interned:2, kind:3, compact:1, ascii:1, then ready:1 or statically_allocated:1 */
+  __u32 reserved;
+};
+#define PYTHON_TYPE_FLAGS 168      /* tp_flags of a type */
+#define PYTHON_IS_STR (1ULL << 28) /* Py_TPFLAGS_UNICODE_SUBCLASS */
+#define PYTHON_ASCII_BITS 0x7c     /* of the state, without whether it is interned */
+#define PYTHON_ASCII 0x64          /* one byte a character, compact, ascii */
+#define PYTHON_READY 0x80          /* of no str made at run time since 3.12 */
+
+/* Where the characters of a str lie; 0: they are not all ASCII. -1 if it is no str. */
+static __always_inline int python_text(__u64 object, __u64* text) {
+  struct python_str head = {};
+  __u64 flags = 0;
+  if (bpf_probe_read_user(&head, sizeof(head), (void*)object) ||
+      bpf_probe_read_user(&flags, sizeof(flags), (void*)(head.type + PYTHON_TYPE_FLAGS)) ||
+      !(flags & PYTHON_IS_STR))
+    return -1;
+  *text = 0;
+  if ((head.state & PYTHON_ASCII_BITS) == PYTHON_ASCII)
+    *text = object + sizeof(head) + (head.state & PYTHON_READY ? 8 : 0);
+  return 0;
+}
+
+/* Follows one capture. Returns 0 and the value, the address of a text of C or of an object of
+ * Python; -1 if user memory could not be read. */
+static __always_inline int follow_path(const struct wire_capture* capture,
+                                       const struct sources* sources, __u64* out) {
   __u64 value = sources->values[capture->source & 7];
 #pragma unroll
   for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
     if (i >= capture->step_count) break;
     __u64 address = value + capture->offset[i];
     int last = i + 1 == capture->step_count;
-    if (last && capture->is_text) {
+    if (last && capture->is_text == WIRE_TEXT_C) {
       value = address;
       break;
     }
@@ -48,4 +75,12 @@ static __always_inline int follow(const struct wire_capture* capture, const stru
   }
   *out = value;
   return 0;
+}
+
+/* The same; of any text the address of its characters, -1 if there are none. */
+static __always_inline int follow(const struct wire_capture* capture, const struct sources* sources,
+                                  __u64* out) {
+  if (follow_path(capture, sources, out)) return -1;
+  if (capture->is_text != WIRE_TEXT_PYTHON) return 0;
+  return python_text(*out, out) || *out == 0 ? -1 : 0;
 }
