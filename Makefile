@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-store deps-otlp
+.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost kernel-check check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -20,12 +20,13 @@ help:
 	@echo "make watch-eval PART=...  always-on watching under planted faults, in parts of half an hour (PART=list, NAME, all, table)"
 	@echo "make watch-soak  two hours of watching while processes come and go, in the background (SOAK=start|status|report|stop)"
 	@echo "make watch-cost  what watching costs a job (COST=steps|rate|report; up to 20 minutes)"
+	@echo "make kernel-check  the unit tests of probing under Debian's kernel, in qemu (KERNEL=package for another)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-store deps-otlp: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -78,6 +79,10 @@ watch-soak: $(if $(filter start,$(SOAK)),deps-watch build)
 
 watch-cost: $(if $(filter report,$(COST)),,deps-watch build)
 	tests/watch/cost.py $(COST) $(WATCH)
+
+kernel-check: deps-kernels build
+	cmake --build build/release -j $(JOBS) --target capture_bpf_test
+	tests/kernels/run.py $(if $(KERNEL),--package $(KERNEL))
 
 check: deps-check
 	cmake --preset release

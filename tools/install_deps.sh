@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a goal needs, by name:
-# tools/install_deps.sh build|demo|test|bench|faults|watch|check|store|otlp
+# tools/install_deps.sh build|demo|test|bench|faults|watch|kernels|check|store|otlp
 # `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
 # any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
@@ -21,6 +21,7 @@ bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-thread
  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"
 watch="$faults python3-numpy python3-sklearn clang-19"
+kernels="qemu-system-x86 busybox-static cpio kmod libgtest-dev libgmock-dev"
 case $goal in
   build) wanted=$build ;;
   demo) wanted="$build $demo" ;;
@@ -28,9 +29,10 @@ case $goal in
   bench) wanted="$build $demo $tests $bench" ;;
   faults) wanted="$build $demo $faults" ;;
   watch) wanted="$build $demo $watch" ;;
+  kernels) wanted="$build $kernels" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
   store | otlp) wanted="$npm" ;;
-  *) echo "usage: $0 build|demo|test|bench|faults|watch|check|store|otlp" >&2; exit 2 ;;
+  *) echo "usage: $0 build|demo|test|bench|faults|watch|kernels|check|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64
