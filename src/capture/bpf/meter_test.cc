@@ -184,7 +184,8 @@ TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
   enter(kNext, true, PythonStrForTest::Kind::kWide);
   leave();
   enter(kNext, true, PythonStrForTest::Kind::kNoStr);  // another operator
-  call({.count = 3});                                  // and another
+  const PythonStrForTest name(kNext, true);
+  call({.count = 3, .items = {name.object(), nullptr, nullptr}});  // and another
   EXPECT_EQ(seen(kInput).count, 3U);
   EXPECT_EQ(seen(kInput).entries, 3U);
   EXPECT_EQ(seen(kOptimizer).count, 1U);
