@@ -55,7 +55,7 @@ class Collect final : public Command {
     const auto subscribed =
         (*bus)->subscribe(fleet::kSummarySubjects, [this](const fleet::BusMessage& message) {
           // What is refused is counted in the report.
-          static_cast<void>(collector_.add(as_bytes(message.bytes), now()));
+          static_cast<void>(collector_.add(as_bytes(message.bytes), now(), message.subject));
         });
     if (!subscribed) return report(subscribed.error());
     install_signal_counter();

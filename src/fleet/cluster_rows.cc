@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "common/varint.h"
@@ -93,18 +94,24 @@ Result<ClusterPart> decode_cluster_part(ByteSpan untrusted, std::size_t feature_
   return ClusterPart{std::move(features), std::move(axes), std::move(rows)};
 }
 
-void ClusterRows::choose(std::span<const ClusterAxis> axes) {
-  features_.clear();
+/// By what was there since the counts began; empty: too few.
+std::vector<std::uint32_t> ClusterRows::choice(std::span<const ClusterAxis> axes) const {
+  std::vector<std::uint32_t> out;
   const double least = kPresentShare * static_cast<double>(windows_);
-  for (std::size_t i = 0; i < axes.size() && features_.size() < kFeaturesMax; ++i) {
+  for (std::size_t i = 0; i < axes.size() && out.size() < kFeaturesMax; ++i) {
     const bool is_there = static_cast<double>(present_[i]) >= least;
     if (axes[i].scale != ClusterAxis::Scale::kNone && is_there)
-      features_.push_back(static_cast<std::uint32_t>(i));
+      out.push_back(static_cast<std::uint32_t>(i));
   }
+  if (out.size() < kFeaturesMin) out.clear();
+  return out;
+}
+
+void ClusterRows::choose(std::span<const ClusterAxis> axes) {
+  features_ = choice(axes);
   windows_ = incomplete_ = 0;
   present_.assign(axes.size(), 0);
   rows_.reset();
-  if (features_.size() < kFeaturesMin) features_.clear();
   if (features_.empty()) return;
   auto made = stats::ClusterFeatures::make(static_cast<int>(features_.size()), kClusters);
   if (made) rows_.emplace(std::move(*made));
@@ -139,9 +146,17 @@ std::string ClusterRows::encode(std::span<const ClusterAxis> axes, std::size_t b
   return out.size() <= bytes ? out : "";
 }
 
-void ClusterRows::end_period() {
+void ClusterRows::end_period(std::span<const ClusterAxis> axes) {
   if (!rows_) return;
   const bool is_unfit = 2 * incomplete_ > windows_;
+  if (!is_unfit && windows_ >= kChooseWindows && axes.size() == present_.size()) {
+    const auto also = choice(axes);
+    std::vector<std::uint32_t> both;
+    std::set_union(features_.begin(), features_.end(), also.begin(), also.end(),
+                   std::back_inserter(both));
+    both.resize(std::min(both.size(), kFeaturesMax));  // the most telling ones
+    features_ = std::move(both);
+  }
   windows_ = incomplete_ = 0;
   std::fill(present_.begin(), present_.end(), 0);
   rows_.reset();

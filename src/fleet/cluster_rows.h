@@ -44,7 +44,9 @@ struct ClusterPart {
 
 /// Cluster features of one job in the making. Chooses the features by what is there: of the first
 /// windows, the most telling ones (those that come first) that nine of ten windows have. Windows
-/// that lack one of them are left out; if most do, features are chosen anew.
+/// that lack one of them are left out; if most do, features are chosen anew. What nine of ten
+/// windows of a later period have is taken in for the next: the first windows of a job are of its
+/// start.
 /// Deterministic; not shared between threads.
 class ClusterRows {
  public:
@@ -58,9 +60,10 @@ class ClusterRows {
   [[nodiscard]] std::string encode(std::span<const ClusterAxis> axes, std::size_t bytes) const;
   [[nodiscard]] bool empty() const { return !rows_ || rows_->rows() == 0; }
   /// The next period begins.
-  void end_period();
+  void end_period(std::span<const ClusterAxis> axes);
 
  private:
+  [[nodiscard]] std::vector<std::uint32_t> choice(std::span<const ClusterAxis> axes) const;
   void choose(std::span<const ClusterAxis> axes);
 
   std::vector<std::uint64_t> present_;  // windows with a value, by axis

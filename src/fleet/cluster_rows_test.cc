@@ -51,13 +51,29 @@ TEST(ClusterRows, ChoosesAnewWhenMostWindowsLackAFeature) {
   RandomStream random(1, "rows");
   ClusterRows rows;
   add(rows, 60, 0.5, random);
-  rows.end_period();
+  rows.end_period(kAxes);
   add(rows, 60, kNan, random);
   EXPECT_TRUE(rows.empty());
-  rows.end_period();
+  rows.end_period(kAxes);
   add(rows, 60, kNan, random);
   const std::string bytes = rows.encode(kAxes, 10'000);
   EXPECT_THAT(decode_cluster_part(as_bytes(bytes), 4)->features, testing::ElementsAre(0, 3));
+}
+
+TEST(ClusterRows, TakesAMoreTellingFeatureThatTheStartOfTheJobDidNotHave) {
+  RandomStream random(1, "rows");
+  ClusterRows rows;
+  const auto features = [&] {
+    return decode_cluster_part(as_bytes(rows.encode(kAxes, 10'000)), 4)->features;
+  };
+  add(rows, 60, kNan, random);
+  EXPECT_THAT(features(), testing::ElementsAre(0, 3));
+  rows.end_period(kAxes);
+  add(rows, 60, 0.5, random);
+  EXPECT_THAT(features(), testing::ElementsAre(0, 3)) << "not within a period";
+  rows.end_period(kAxes);
+  add(rows, 20, 0.5, random);
+  EXPECT_THAT(features(), testing::ElementsAre(0, 1, 3));
 }
 
 TEST(ClusterRows, KeepsToItsRoomWithAllRows) {

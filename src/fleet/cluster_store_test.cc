@@ -94,6 +94,27 @@ TEST(ClusterStore, AHostWithOtherFeaturesIsCountedAndLeftOut) {
   EXPECT_EQ(report.jobs.at(0).model->hosts, 3U);
 }
 
+// Whoever is heard first in each slot.
+TEST(ClusterStore, WhatMostHostsHaveIsLearntThoughAnotherCameFirst) {
+  Collector collector(CollectorOptions{});
+  std::vector<HostForTest> hosts;
+  for (int i = 0; i < 4; ++i)
+    hosts.emplace_back(
+        HostForTest::Options{.index = i, .features = i == 0 ? 9 : 8, .with_rows = true});
+  CollectorTime now{};
+  for (int minute = 1; minute <= 6; ++minute) {
+    const std::int64_t elapsed = minute * std::int64_t{60'000'000'000};
+    now = {boot_time(elapsed), kBeginNs + elapsed};
+    for (HostForTest& host : hosts)
+      ASSERT_TRUE(collector.add(as_bytes(host.minute(minute)), now).has_value());
+  }
+  const FleetReport report = collector.report(now);
+  EXPECT_EQ(report.loss.unlike, 2U * 3 + 4) << "three in two minutes, then one a minute";
+  ASSERT_TRUE(report.jobs.at(0).model.has_value());
+  EXPECT_EQ(report.jobs.at(0).model->hosts, 3U);
+  EXPECT_EQ(report.jobs.at(0).model->features.size(), 8U);
+}
+
 TEST(ClusterStore, ForgetsAJobThatIsOver) {
   CollectorOptions options;
   options.slots = 4;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleet/collector.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "fleet/bus.h"
 #include "fleet/internal/arrivals.h"
 #include "fleet/internal/cluster_store.h"
 #include "fleet/internal/incident_store.h"
@@ -51,7 +54,7 @@ struct Collector::Impl {
         clusters(options, loss),
         counter_names(options.counters_max) {}
 
-  Result<void> add(ByteSpan untrusted, CollectorTime now);
+  Result<void> add(ByteSpan untrusted, CollectorTime now, std::string_view subject);
   Host* host_of(const Summary& summary);
   void note(Host& host, const Summary& summary, Arrivals::Position position);
   void add_parts(const Summary& summary, const internal::HostName& host, std::int64_t slot);
@@ -85,8 +88,8 @@ std::size_t Collector::sketch_bytes() const {
   return impl_->jobs.bytes();
 }
 
-Result<void> Collector::add(ByteSpan untrusted, CollectorTime now) {
-  return impl_->add(untrusted, now);
+Result<void> Collector::add(ByteSpan untrusted, CollectorTime now, std::string_view subject) {
+  return impl_->add(untrusted, now, subject);
 }
 
 Host* Collector::Impl::host_of(const Summary& summary) {
@@ -130,13 +133,17 @@ void Collector::Impl::add_counters(ByteSpan untrusted, std::int64_t slot) {
 
 void Collector::Impl::add_parts(const Summary& summary, const internal::HostName& host,
                                 std::int64_t slot) {
+  std::set<std::string_view> clustered;  // jobs: one part each
   for (std::uint32_t i = 0; i < summary.parts.size(); ++i) {
     const SummaryPart& part = summary.parts[i];
     switch (part.kind) {
       case PartKind::kSketch:  // JobStore has them
         break;
       case PartKind::kClusterFeatures:
-        clusters.add(summary, part, host, slot);
+        if (part.job == kNoIndex || clustered.insert(summary.jobs[part.job].key).second)
+          clusters.add(summary, part, host, slot);
+        else
+          ++loss.bad_parts;
         break;
       case PartKind::kIncident:
         incidents.add(as_text(part.bytes), summary,
@@ -149,7 +156,7 @@ void Collector::Impl::add_parts(const Summary& summary, const internal::HostName
   }
 }
 
-Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now) {
+Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now, std::string_view subject) {
   ++messages;
   bytes += untrusted.size();
   move_on(now);
@@ -157,6 +164,12 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now) {
   if (!summary) {
     ++loss.refused;
     return summary.error();
+  }
+  // A server may let each host publish by its own subject only.
+  if (!subject.empty() &&
+      subject != fmt::format("{}.{}", kSummarySubject, subject_word(summary->host))) {
+    ++loss.refused;
+    return Error{Code::kCorrupt, "collect: message of one host by the subject of another"};
   }
   Host* const host = host_of(*summary);
   if (host == nullptr) return Error{Code::kLimit, "collect: more hosts than the collector keeps"};
@@ -166,7 +179,9 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now) {
   const std::int64_t slot = slot_of(std::max(summary->end_ns, std::int64_t{1}) - 1),
                      now_slot = slot_of(now.wall_ns);
   const auto slots = static_cast<std::int64_t>(options.slots);
-  if (slot <= now_slot - slots || slot > now_slot + 1) {
+  const bool is_of_the_future =
+      slot > now_slot + 1 || summary->epoch_ns > summary->end_ns + options.slot.count();
+  if (slot <= now_slot - slots || is_of_the_future) {
     ++loss.out_of_window;
     return Error{Code::kLimit, "collect: message of another time; is a clock off?"};
   }

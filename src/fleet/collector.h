@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/bytes.h"
 #include "common/result.h"
@@ -55,7 +56,8 @@ class Collector {
   ~Collector();
 
   /// Takes a message in. An Error if it is refused as a whole (counted too); a duplicate is none.
-  Result<void> add(ByteSpan untrusted, CollectorTime now);
+  /// `subject`: that it came by, which has to be the host's; empty: by none.
+  Result<void> add(ByteSpan untrusted, CollectorTime now, std::string_view subject = {});
   /// The picture at `now`. Forgets what is too old.
   [[nodiscard]] FleetReport report(CollectorTime now);
   /// Memory of sketches, about what all the rest grows with.

@@ -10,6 +10,7 @@
 
 #include "common/rng.h"
 #include "fleet/hosts_for_test.h"
+#include "fleet/summary_writer.h"
 
 namespace kansoku::fleet {
 namespace {
@@ -167,6 +168,71 @@ TEST(Collector, IncidentsOfManyHostsAreOneGroup) {
   EXPECT_EQ(report.groups[2].incidents.size(), 1U);
   // After an hour nothing of them is left.
   EXPECT_TRUE(collector.report(at(660 + 3700)).groups.empty());
+}
+
+// Two hosts whose jobs have one name: each was told as the host's own while the job ran.
+TEST(Collector, AnIncidentStaysThatOfItsJobWhenTheJobIsOver) {
+  Collector collector;
+  for (int i = 0; i < 2; ++i) {
+    HostForTest host({.index = i, .hosts_a_job = 1});
+    host.add_incident("i", 30, 40, 1);
+    host.end_job();
+    for (int minute = 1; minute <= 3; ++minute)  // it is said three times
+      ASSERT_TRUE(collector.add(as_bytes(host.minute(minute)), at(60.0 * minute)).has_value());
+  }
+  const FleetReport report = collector.report(at(180));
+  ASSERT_EQ(report.groups.size(), 2U);
+  EXPECT_NE(report.groups[0].job, report.groups[1].job);
+}
+
+TEST(Collector, IncidentsOfTheFutureAreThoseOfTheirMessageAndMakeWay) {
+  CollectorOptions options;
+  options.incidents_max = 4;
+  Collector collector(options);
+  HostForTest liar({.index = 0, .hosts_a_job = 1}), honest({.index = 1, .hosts_a_job = 1});
+  for (int i = 0; i < 8; ++i)
+    liar.add_incident("lie " + std::to_string(i), 1'000'000'000, 1'000'000'000, 1);
+  ASSERT_TRUE(collector.add(as_bytes(liar.minute(1)), at(60)).has_value());
+  honest.add_incident("true", 30, 40, 1);
+  ASSERT_TRUE(collector.add(as_bytes(honest.minute(1)), at(60)).has_value());
+  const FleetReport report = collector.report(at(60));
+  EXPECT_TRUE(std::any_of(report.groups.begin(), report.groups.end(), [](const FleetGroup& group) {
+    return group.hosts == std::vector<std::string>{"node0001"};
+  }));
+  EXPECT_TRUE(collector.report(at(60 + 3700)).groups.empty());
+}
+
+TEST(Collector, AHostIsHeardByItsOwnSubjectOnly) {
+  Collector collector;
+  HostForTest host({.index = 7, .hosts_a_job = 1});
+  const std::string message = host.minute(1);
+  EXPECT_FALSE(collector.add(as_bytes(message), at(60), "kansoku.summary.node0001").has_value());
+  EXPECT_TRUE(collector.report(at(60)).hosts.empty());
+  EXPECT_TRUE(collector.add(as_bytes(message), at(60), "kansoku.summary.node0007").has_value());
+  const FleetReport report = collector.report(at(60));
+  EXPECT_EQ(report.hosts.size(), 1U);
+  EXPECT_EQ(report.loss.refused, 1U);
+}
+
+// A clock that was behind when the agent started: its epoch is that of an agent before the last.
+TEST(SummaryWriter, BeginsAnEpochWhenTheClockIsSetAhead) {
+  SummaryOptions options{.host = "node1", .boot_id = "b", .epoch_ns = 1'000'000'000};
+  auto writer = SummaryWriter::create(options, boot_time(0)).value();
+  const auto take = [&](double seconds, std::int64_t wall_ns) {
+    return decode_summary(
+               as_bytes(writer.take(boot_time(static_cast<std::int64_t>(seconds * 1e9)), wall_ns)))
+        .value();
+  };
+  const Summary before = take(60, 61'000'000'000);
+  EXPECT_EQ(before.epoch_ns, 1'000'000'000);
+  EXPECT_EQ(before.sequence, 0U);
+  const Summary after = take(120, kBeginNs);
+  EXPECT_EQ(after.epoch_ns, kBeginNs);
+  EXPECT_EQ(after.sequence, 0U);
+  EXPECT_EQ(after.begin_ns, kBeginNs - 60'000'000'000);
+  const Summary next = take(180, kBeginNs + 60'000'000'000);
+  EXPECT_EQ(next.epoch_ns, kBeginNs);
+  EXPECT_EQ(next.sequence, 1U);
 }
 
 TEST(Collector, RefusesAndCounts) {

@@ -35,6 +35,8 @@ class HostForTest {
   [[nodiscard]] std::string minute(int minute);
   /// An incident, in seconds after the beginning; `end_s` 0: open. Its summary is "score <score>".
   void add_incident(const std::string& id, int begin_s, int end_s, int score);
+  /// The job is in no later message.
+  void end_job() { writer_.remove_job(job_); }
 
  private:
   Options options_;

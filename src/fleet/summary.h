@@ -70,8 +70,9 @@ struct SummaryDropped {
 /// Format: docs/formats/fleet.md.
 struct Summary {
   std::string host, boot_id;
-  std::int64_t epoch_ns{0};   // wall clock when the writer began; a later one supersedes it
-  std::uint64_t sequence{0};  // from 0, one more each message of the epoch
+  std::int64_t epoch_ns{
+      0};  // wall clock when it began, or was set ahead; a later one supersedes it
+  std::uint64_t sequence{0};            // from 0, one more each message of the epoch
   std::int64_t begin_ns{0}, end_ns{0};  // the period, on the host's wall clock
   std::vector<std::string> features;    // most telling first
   std::vector<SummaryJob> jobs;

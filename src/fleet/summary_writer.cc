@@ -17,6 +17,7 @@ namespace {
 // Room kept free for what is written last: the number of parts and seven counts may each become
 // longer than the one byte of a zero.
 constexpr std::size_t kReserveBytes = 2 + 7 * 4;
+constexpr Nanos kClockStep = std::chrono::minutes{1};
 // A count in a message, of five bytes at most.
 constexpr std::uint64_t kCountMax = UINT32_MAX;
 constexpr std::uint64_t kIncrementMax = std::uint64_t{1} << 48;
@@ -324,6 +325,15 @@ void SummaryWriter::split_by_rank(Packing& packing) const {
 
 std::string SummaryWriter::take(BootTime now, std::int64_t wall_ns) {
   const std::size_t most = allowance(now);
+  // An agent that was started before its clock was right would always seem to be the one that ran
+  // before another one of its host; of an epoch that is still to come nothing is taken.
+  const std::int64_t elapsed_ns = (now - begin_).count();
+  if (wall_ns - begin_wall_ns_ > elapsed_ns + kClockStep.count() ||
+      options_.epoch_ns - wall_ns > 3 * kClockStep.count()) {
+    options_.epoch_ns = wall_ns;
+    sequence_ = 0;
+    begin_wall_ns_ = wall_ns - elapsed_ns;
+  }
   Packing packing;
   Summary& summary = packing.summary;
   summary.host = options_.host;
@@ -366,7 +376,7 @@ void SummaryWriter::end_period(const Packing& packing) {
                 [](const Incident& incident) { return incident.times_said >= kIncidentRepeats; });
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     job->second.ranks.clear();
-    job->second.rows.end_period();
+    job->second.rows.end_period(options_.axes);
     if (job->second.is_over) rank_count_ -= job->second.info.ranks.size();
     job = job->second.is_over ? jobs_.erase(job) : std::next(job);
   }

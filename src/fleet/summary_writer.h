@@ -92,6 +92,7 @@ class SummaryWriter {
   [[nodiscard]] std::size_t allowance(BootTime now) const;
   /// What was left out so far, in all messages.
   [[nodiscard]] const SummaryDropped& dropped() const { return dropped_total_; }
+  /// Since the epoch began: with the writer, or when the wall clock was set.
   [[nodiscard]] std::uint64_t message_count() const { return sequence_; }
   /// Memory of the sketches.
   [[nodiscard]] std::size_t memory_bytes() const;

@@ -18,6 +18,7 @@ constexpr std::size_t kHostsMin = 4;  // below it nobody is odd
 constexpr double kMadToSigma = 1.4826;
 constexpr double kOdd = 6;  // spreads from the median host, each at least what matters
 constexpr std::size_t kOddMax = 3;
+constexpr int kSlotsLost = 2;  // in a row, before a job is learnt of what other hosts have
 
 std::vector<double> mean_of(const stats::ClusterFeatures& rows) {
   std::vector<double> out(static_cast<std::size_t>(rows.dimensions()));
@@ -30,8 +31,35 @@ std::vector<double> mean_of(const stats::ClusterFeatures& rows) {
 
 }  // namespace
 
+/// Forgets what was learnt of other features. False: of so many none can be learnt.
+bool ClusterStore::begin(Job& job, std::vector<std::string> features, std::vector<ClusterAxis> axes,
+                         std::int64_t slot) {
+  auto made = stats::ClusterFeatures::make(static_cast<int>(features.size()), kClusters);
+  if (!made) return false;
+  job = Job{};
+  job.features = std::move(features);
+  job.axes = std::move(axes);
+  job.begin_slot = slot;
+  job.now.emplace(std::move(*made));
+  return true;
+}
+
+void ClusterStore::vote(Job& job, std::vector<std::string> features,
+                        std::vector<ClusterAxis> axes) {
+  if (job.votes == 0) {
+    job.rival_features = std::move(features);
+    job.rival_axes = std::move(axes);
+    job.votes = 1;
+  } else if (job.rival_features == features && job.rival_axes == axes) {
+    ++job.votes;
+  } else {
+    --job.votes;
+  }
+}
+
 ClusterStore::Job* ClusterStore::job_of(const std::string& key, const Summary& summary,
-                                        const ClusterPart& part, std::int64_t slot) {
+                                        const ClusterPart& part, const std::string& host,
+                                        std::int64_t slot) {
   std::vector<std::string> features;
   for (const std::uint32_t feature : part.features)
     features.push_back(summary.features[feature]);
@@ -44,18 +72,15 @@ ClusterStore::Job* ClusterStore::job_of(const std::string& key, const Summary& s
     found = jobs_.emplace(key, Job{}).first;
   }
   Job& job = found->second;
-  if (!job.now) {
-    auto made = stats::ClusterFeatures::make(static_cast<int>(features.size()), kClusters);
-    if (!made) return nullptr;
-    job = Job{};
-    job.features = features;
-    job.axes = part.axes;
-    job.begin_slot = slot;
-    job.now.emplace(std::move(*made));
-  }
+  if (!job.now && !begin(job, features, part.axes, slot)) return nullptr;
+  const bool is_first = job.heard.insert(host).second;
   // Hosts of one job see the same features, or another version of the agent runs on some.
-  if (job.features == features && job.axes == part.axes) return &job;
+  if (job.features == features && job.axes == part.axes) {
+    job.alike += is_first ? 1 : 0;
+    return &job;
+  }
   ++loss_.unlike;
+  if (is_first) vote(job, std::move(features), part.axes);
   return nullptr;
 }
 
@@ -70,7 +95,7 @@ void ClusterStore::add(const Summary& summary, const SummaryPart& part, const Ho
     ++loss_.bad_parts;
     return;
   }
-  Job* const job = job_of(summary.jobs[part.job].key, summary, *read, slot);
+  Job* const job = job_of(summary.jobs[part.job].key, summary, *read, *host, slot);
   if (job == nullptr) return;
   if (Host& known = job->hosts[*host]; slot >= known.slot) known = {slot, mean_of(read->rows)};
   if (parts_of_slot_ >= options_.cluster_parts_max || !job->now->merge(read->rows)) {
@@ -103,6 +128,13 @@ void ClusterStore::move_on(std::int64_t first, std::int64_t now_slot) {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(options_.slots) / 2);
   for (auto& [key, job] : jobs_) {
     if (!job.now) continue;
+    // The one that was heard first is the odd one out: the job is learnt of the others.
+    job.slots_lost = job.votes > job.alike ? job.slots_lost + 1 : 0;
+    if (job.slots_lost >= kSlotsLost &&
+        begin(job, std::move(job.rival_features), std::move(job.rival_axes), now_slot))
+      continue;
+    job.heard.clear();
+    job.alike = job.votes = 0;
     std::erase_if(job.hosts, [&](const auto& entry) { return entry.second.slot < first; });
     if (job.now->rows() > 0) fit(job);
     if (now_slot - job.begin_slot < half) continue;

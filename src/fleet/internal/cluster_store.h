@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,15 +46,25 @@ class ClusterStore {
   struct Job {
     std::vector<std::string> features;
     std::vector<ClusterAxis> axes;
-    std::int64_t begin_slot{0};                         // of `now`
+    std::int64_t begin_slot{0};  // of `now`
+    // Hosts of this slot that have these features, and of those with others, by Boyer's and Moore's
+    // votes, how many have the same at least; and for how many slots those have been more.
+    std::set<std::string, std::less<>> heard;
+    std::uint64_t alike{0}, votes{0};
+    int slots_lost{0};
+    std::vector<std::string> rival_features;
+    std::vector<ClusterAxis> rival_axes;
     std::optional<stats::ClusterFeatures> now, before;  // kClusters each
     int modes{0};                                       // of the latest mixture; 0: none yet
     std::map<std::string, Host, std::less<>> hosts;
   };
 
   [[nodiscard]] Job* job_of(const std::string& key, const Summary& summary, const ClusterPart& part,
-                            std::int64_t slot);
+                            const std::string& host, std::int64_t slot);
   static void fit(Job& job);
+  static void vote(Job& job, std::vector<std::string> features, std::vector<ClusterAxis> axes);
+  [[nodiscard]] static bool begin(Job& job, std::vector<std::string> features,
+                                  std::vector<ClusterAxis> axes, std::int64_t slot);
 
   const CollectorOptions& options_;
   FleetLoss& loss_;

@@ -11,6 +11,7 @@ namespace {
 
 // What a message costs beside its bytes, so that empty ones are bounded too.
 constexpr std::size_t kMessageOverheadBytes = 128;
+constexpr std::size_t kRunMax = 256;  // messages of one poll, so that a backlog holds nobody up
 
 std::size_t cost_of(const BusMessage& message) {
   return message.subject.size() + message.reply.size() + message.bytes.size() +
@@ -144,10 +145,15 @@ std::size_t Endpoint::expire() {
 std::size_t Endpoint::poll(Nanos wait) {
   for (const auto& [subject, request] : requests_)
     wait = std::min(wait, std::max(request.until - clock_.now(), Nanos{}));
+  if (waiting_.empty()) waiting_ = inbox_->take(wait);
   std::size_t count = 0;
-  for (const Arrival& arrival : inbox_->take(wait))
+  for (std::size_t left = kRunMax; left > 0 && !waiting_.empty(); --left) {
+    const Arrival arrival = std::move(waiting_.front());
+    waiting_.pop_front();
     count += run(arrival);
-  return count + expire();
+  }
+  // An answer that waits here came in time.
+  return waiting_.empty() ? count + expire() : count;
 }
 
 }  // namespace kansoku::fleet::internal

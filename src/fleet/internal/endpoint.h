@@ -80,6 +80,7 @@ class Endpoint : public Bus {
   const Clock& clock_;
   const std::string answers_;  // prefix of the subjects of answers
   std::shared_ptr<Inbox> inbox_;
+  std::deque<Arrival> waiting_;  // taken from it, not handled yet
   SubscriptionId next_subscription_{1}, answers_subscription_{0};
   std::map<SubscriptionId, std::shared_ptr<Handler>> handlers_;
   std::uint64_t next_request_{0};

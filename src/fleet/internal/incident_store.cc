@@ -30,11 +30,13 @@ void IncidentStore::add(std::string_view text, const Summary& message, std::stri
   }
   Incident incident;
   incident.host = message.host;
+  incident.is_job_told = !job_key.empty();
   incident.job = job_key.empty() ? clean_text(json->at("job").as_string()) : std::string(job_key);
   incident.kind = clean_text(json->at("kind").as_string());
   incident.summary = json->at("summary").as_string().substr(0, kSummaryTextBytes);
-  incident.begin_ns = time_of(*json, "begin_ns");
-  incident.end_ns = time_of(*json, "end_ns");
+  // Nothing that a message tells of lies behind it; such an incident would never be forgotten.
+  incident.begin_ns = std::min(time_of(*json, "begin_ns"), message.end_ns);
+  incident.end_ns = std::min(time_of(*json, "end_ns"), message.end_ns);
   incident.score = json->at("score").as_double();
   incident.news_ns = message.end_ns;
   incident.version = {{message.epoch_ns, message.sequence}, index};
@@ -42,20 +44,39 @@ void IncidentStore::add(std::string_view text, const Summary& message, std::stri
   const Key key{message.host, clean_text(json->at("id").as_string())};
   const auto known = incidents_.find(key);
   if (known != incidents_.end()) {
-    if (known->second.version >= incident.version) return;
+    // A job that is over is in no later message: whose incident it is stays as it was told.
+    Incident& before = known->second;
+    if (before.is_job_told != incident.is_job_told) {
+      (before.is_job_told ? incident : before).job = (before.is_job_told ? before : incident).job;
+      before.is_job_told = incident.is_job_told = true;
+    }
+    if (before.version >= incident.version) return;
     forget(key);
   }
   by_begin_.emplace(incident.begin_ns, key);
+  ++of_host_[key.first];
   incidents_.emplace(key, std::move(incident));
   if (incidents_.size() <= options_.incidents_max) return;
   ++loss_.above_limits;
-  forget(Key(by_begin_.begin()->second));
+  make_room();
+}
+
+void IncidentStore::make_room() {
+  const auto most =
+      std::max_element(of_host_.begin(), of_host_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto oldest = std::find_if(by_begin_.begin(), by_begin_.end(), [&](const auto& one) {
+    return of_host_.find(one.second.first)->second == most->second;
+  });
+  forget(Key(oldest->second));
 }
 
 void IncidentStore::forget(const Key& key) {
   const auto found = incidents_.find(key);
   if (found == incidents_.end()) return;
   by_begin_.erase({found->second.begin_ns, key});
+  const auto count = of_host_.find(key.first);
+  if (--count->second == 0) of_host_.erase(count);
   incidents_.erase(found);
 }
 

@@ -32,6 +32,8 @@ class IncidentStore {
  private:
   struct Incident {
     std::string host, job, kind, summary, json;
+    bool is_job_told{
+        false};  // `job` is the key of a job of the host, not what the incident calls it
     std::int64_t begin_ns{0}, end_ns{0};  // end 0: open
     double score{0};
     std::int64_t news_ns{0};  // end of the message that said it last
@@ -40,11 +42,14 @@ class IncidentStore {
   using Key = std::pair<std::string, std::string>;  // host, id: no host speaks for another
 
   void forget(const Key& key);
+  /// The oldest of those hosts that have the most: no host drives out the others' incidents.
+  void make_room();
 
   const CollectorOptions& options_;
   FleetLoss& loss_;
   std::map<Key, Incident> incidents_;
   std::set<std::pair<std::int64_t, Key>> by_begin_;
+  std::map<std::string, std::size_t, std::less<>> of_host_;  // how many
 };
 
 }  // namespace kansoku::fleet::internal
