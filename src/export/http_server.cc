@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -21,10 +22,11 @@ namespace kansoku::exporter {
 namespace {
 
 /// A fixed number of threads and a short line before them: with the line full, accepting waits, and
-/// the kernel's backlog bounds the rest.
+/// the kernel's backlog bounds the rest. `busy` counts the threads that serve.
 class BoundedQueue final : public httplib::TaskQueue {
  public:
-  BoundedQueue(std::size_t thread_count, std::size_t waiting_max) : waiting_max_(waiting_max) {
+  BoundedQueue(std::size_t thread_count, std::size_t waiting_max, std::atomic<int>& busy)
+      : waiting_max_(waiting_max), busy_(busy) {
     for (std::size_t i = 0; i < thread_count; ++i)
       threads_.emplace_back([this] { work(); });
   }
@@ -57,11 +59,14 @@ class BoundedQueue final : public httplib::TaskQueue {
         tasks_.pop_front();
       }
       room_.notify_one();
+      ++busy_;
       task();
+      --busy_;
     }
   }
 
   std::size_t waiting_max_;
+  std::atomic<int>& busy_;
   std::mutex mu_;
   std::condition_variable work_, room_;
   std::deque<std::function<void()>> tasks_;  // guarded by mu_
@@ -99,10 +104,7 @@ std::string as_pattern(std::string_view path) {
   return out;
 }
 
-std::uint16_t local_port(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+std::uint16_t port_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET)
     return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
   if (address.ss_family == AF_INET6)
@@ -110,17 +112,62 @@ std::uint16_t local_port(int socket) {
   return 0;
 }
 
-/// Ends what clients of `port` hold open. The library keeps its sockets to itself, and one client
-/// that sends a byte now and then would hold up the end for ever.
-void end_connections(std::uint16_t port) {
+std::uint16_t local_port(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? port_of(address)
+                                                                                  : 0;
+}
+
+/// 0 for a socket that listens.
+std::uint16_t peer_port(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? port_of(address)
+                                                                                  : 0;
+}
+
+/// The own sockets at `port`. The library keeps them to itself.
+std::vector<int> sockets_at(std::uint16_t port) {
+  std::vector<int> out;
   DIR* const folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return;
+  if (folder == nullptr) return out;
   while (const dirent* const entry = ::readdir(folder)) {
     const auto raw = parse_int<int>(entry->d_name);
-    if (raw && local_port(*raw) == port) ::shutdown(*raw, SHUT_RDWR);
+    if (raw && local_port(*raw) == port) out.push_back(*raw);
   }
   ::closedir(folder);
+  return out;
 }
+
+/// Ends what clients of `port` hold open: one that sends a byte now and then would hold up the end
+/// for ever.
+void end_connections(std::uint16_t port) {
+  for (const int socket : sockets_at(port))
+    ::shutdown(socket, SHUT_RDWR);
+}
+
+/// Ends connections that were there at more looks than `looks_max`, of looks that follow each
+/// other.
+class Overdue {
+ public:
+  void look(std::uint16_t port, int looks_max) {
+    std::map<std::pair<int, std::uint16_t>, int> now;  // descriptor, the peer's port
+    for (const int socket : sockets_at(port)) {
+      const std::uint16_t peer = peer_port(socket);
+      if (peer == 0) continue;
+      const auto before = seen_.find({socket, peer});
+      const int looks = before == seen_.end() ? 1 : before->second + 1;
+      if (looks > looks_max) ::shutdown(socket, SHUT_RDWR);
+      now[{socket, peer}] = looks;
+    }
+    seen_ = std::move(now);
+  }
+  void forget() { seen_.clear(); }
+
+ private:
+  std::map<std::pair<int, std::uint16_t>, int> seen_;
+};
 
 }  // namespace
 
@@ -132,8 +179,14 @@ struct HttpServer::Impl {
   std::atomic<bool> is_over{false};  // the accepting thread has ended
   std::uint16_t port{0};
   std::thread thread;
+  std::atomic<int> busy{0};  // threads that serve a connection
+  std::mutex mu;
+  std::condition_variable ending;
+  bool is_ending{false};  // guarded by mu
+  std::thread guard;      // ends connections that last too long
 
   [[nodiscard]] Result<void> start();
+  void end_overdue();
   void set_limits();
   [[nodiscard]] bool is_allowed(const httplib::Request& request) const;
   [[nodiscard]] bool is_known(const httplib::Request& request) const;
@@ -179,13 +232,15 @@ void HttpServer::Impl::answer(const HttpHandler& handler, const httplib::Request
 
 void HttpServer::Impl::set_limits() {
   server.new_task_queue = [this]() -> httplib::TaskQueue* {
-    return std::make_unique<BoundedQueue>(options.thread_count, options.waiting_max).release();
+    return std::make_unique<BoundedQueue>(options.thread_count, options.waiting_max, busy)
+        .release();
   };
   const auto timeout = std::chrono::duration_cast<std::chrono::microseconds>(options.timeout);
   server.set_read_timeout(timeout);
   server.set_write_timeout(timeout);
-  server.set_keep_alive_timeout(
+  server.set_keep_alive_timeout(  // until the first byte of the only request
       std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::seconds>(timeout).count()));
+  server.set_keep_alive_max_count(1);
   server.set_payload_max_length(options.body_bytes_max);
   server.set_tcp_nodelay(true);
   // The library's default shares the port with every process that asks for it.
@@ -231,14 +286,33 @@ Result<void> HttpServer::Impl::start() {
     server.listen_after_bind();
     is_over = true;
   });
+  guard = std::thread([this] { end_overdue(); });
   // stop() before the library is in its loop would be forgotten.
   while (!server.is_running() && !is_over)
     std::this_thread::yield();
   return {};
 }
 
+void HttpServer::Impl::end_overdue() {
+  constexpr int kLooks = 3;
+  Overdue overdue;
+  std::unique_lock lock(mu);
+  while (!ending.wait_for(lock, options.connection_timeout / kLooks, [&] { return is_ending; })) {
+    if (busy > 0)
+      overdue.look(port, kLooks);
+    else
+      overdue.forget();
+  }
+}
+
 void HttpServer::Impl::stop() {
   if (!thread.joinable()) return;
+  {
+    const std::lock_guard lock(mu);
+    is_ending = true;
+  }
+  ending.notify_all();
+  guard.join();
   server.stop();
   end_connections(port);
   thread.join();

@@ -52,7 +52,10 @@ struct HttpOptions {
   std::size_t thread_count{2};
   std::size_t waiting_max{8};  // accepted connections that wait for a thread
   std::size_t body_bytes_max{64 * 1024};
-  Nanos timeout{std::chrono::seconds{5}};  // of one read, one write and between two requests
+  Nanos timeout{std::chrono::seconds{5}};  // of one read and of one write
+  // Of a whole connection, which is for one request: who sends a byte now and then is cut off after
+  // this, at most a third later.
+  Nanos connection_timeout{std::chrono::seconds{15}};
 };
 
 /// A small HTTP/1.1 server for scrapers and local tools; no TLS, no accounts. A server on loopback

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
@@ -115,14 +117,42 @@ TEST_F(Server, ServesManyMoreClientsThanItHasThreads) {
   EXPECT_EQ(good, 24);
 }
 
-TEST_F(Server, EndsAlthoughAClientNeverFinishesItsRequest) {
-  const sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+/// A client that has sent the beginning of a request.
+sys::Fd slow_client(std::uint16_t port) {
+  sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(server_->port());
+  address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::connect(socket.raw(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::send(socket.raw(), "GET /met", 8, 0), 8);
+  EXPECT_EQ(::connect(socket.raw(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::send(socket.raw(), "GET /met", 8, 0), 8);
+  return socket;
+}
+
+// They hold all threads; each read comes in time.
+TEST_F(Server, CutsOffClientsThatSendAByteNowAndThen) {
+  HttpOptions options;
+  options.connection_timeout = std::chrono::milliseconds{300};
+  begin(options);
+  std::vector<sys::Fd> clients;
+  for (std::size_t i = 0; i < options.thread_count; ++i)
+    clients.push_back(slow_client(server_->port()));
+  for (const sys::Fd& client : clients) {
+    char byte = 0;
+    ssize_t got = -1;
+    errno = 0;
+    do {
+      (void)::send(client.raw(), "x", 1, MSG_NOSIGNAL);
+      pollfd ready{client.raw(), POLLIN, 0};
+      if (::poll(&ready, 1, 20) == 1) got = ::recv(client.raw(), &byte, 1, 0);
+    } while (got < 0 && errno != ECONNRESET);
+    EXPECT_LE(got, 0);
+  }
+  EXPECT_EQ(client_->Get("/healthz")->status, 200);
+}
+
+TEST_F(Server, EndsAlthoughAClientNeverFinishesItsRequest) {
+  const sys::Fd socket = slow_client(server_->port());
   EXPECT_EQ(client_->Get("/healthz")->status, 200);  // the other thread still serves
   server_.reset();
   char byte = 0;
