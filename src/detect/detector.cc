@@ -28,7 +28,8 @@ constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
 constexpr std::size_t kPendingWindows = 60;  // before a window counts as healthy
 constexpr std::size_t kRefreshFirst = 600, kRefreshLast = 4800;  // windows; doubling in between
 constexpr std::int64_t kGoneWindows = 300;
-constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200;
+constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200,
+                      kWordRowsMin = 75;  // with rows that the operator calls normal
 constexpr double kRefreshShare = 0.3;
 constexpr int kPeerStreak = 2;
 constexpr std::uint64_t kYoungWindows = 10;
@@ -137,6 +138,7 @@ struct Detector::Impl {
   void end_incident(std::vector<trace::IncidentRecord>& out);
   void keep_healthy(const std::vector<MemberKey>& present);
   void forget_gone(std::int64_t wall_ns);
+  [[nodiscard]] bool can_learn(std::size_t labelled_values) const;
   void refresh();
   void learn_pace(std::span<const double> rows, JobModel& model);
   [[nodiscard]] Cube recent_cube(const std::vector<MemberKey>& present) const;
@@ -572,15 +574,20 @@ void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
   pace_cut = cut;
 }
 
+/// Without the operator's word a refresh can wait until there is more to learn from.
+bool Detector::Impl::can_learn(std::size_t labelled_values) const {
+  const std::size_t least = labelled_values > 0 ? kWordRowsMin : kRefreshRowsMin;
+  return labelled_values + healthy.size() * columns.size() >= least * columns.size();
+}
+
 void Detector::Impl::refresh() {
   since_refresh = 0;
-  refresh_after = std::min(2 * refresh_after, kRefreshLast);
   std::vector<double> rows;
   for (const Kept& one : kept)
     if (one.label == "false") rows.insert(rows.end(), one.rows.begin(), one.rows.end());
+  if (!can_learn(rows.size())) return;
   for (const auto& row : healthy)
     rows.insert(rows.end(), row.begin(), row.end());
-  if (rows.size() < kRefreshRowsMin * columns.size()) return;
   auto model = scorer->model().refresh(rows, kRefreshShare, options.seed + refreshes);
   if (!model) return;
   for (Kept& one : kept) {
@@ -589,6 +596,7 @@ void Detector::Impl::refresh() {
     one.rows.clear();
   }
   ++refreshes;
+  refresh_after = std::min(2 * refresh_after, kRefreshLast);
   scorer.emplace(std::move(*model), options.seed);
   choose_alarm_counts();
 }
@@ -714,12 +722,12 @@ void Detector::Impl::forget_flags() {
   }
 }
 
-/// What the operator calls normal while it lasts ends here and is learnt at once: it might last for
-/// ever.
+/// What the operator calls normal while it lasts ends here and is learnt at once, or as soon as
+/// there is enough of it: it might last for ever.
 void Detector::Impl::take_operators_word(std::int64_t wall_ns,
                                          std::vector<trace::IncidentRecord>& out) {
   growth->take_operators_word(wall_ns, out);
-  if (!open || open->record().label != "false") return;
+  if (!open || open->record().label != "false" || !can_learn(open->rows.size())) return;
   end_incident(out);
   ended.reset();
   forget_flags();
@@ -806,6 +814,10 @@ bool Detector::label(std::string_view incident_id, std::string_view label) {
   bool is_known = self.growth->label(incident_id, label);
   if (self.open && self.open->record().id == incident_id) {
     self.open->record().label = label;
+    is_known = true;
+  }
+  if (self.ended && self.ended->record().id == incident_id) {  // it may go on
+    self.ended->record().label = label;
     is_known = true;
   }
   for (Impl::Kept& one : self.kept) {

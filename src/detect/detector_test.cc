@@ -724,6 +724,42 @@ TEST(Detector, WhatIsLabelledFalseWhileItLastsIsLearntAtOnce) {
   EXPECT_TRUE(job.detector.status().open.has_value()) << "what is odd still is";
 }
 
+// A stored model, and a run that differs from its first window on: nothing healthy is known yet.
+TEST(Detector, WhatIsLabelledFalseEarlyInARunIsLearntOnceThereIsEnoughOfIt) {
+  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
+  Job job(2);
+  job.go(600);
+  const JobModel model = *job.detector.model();
+  job.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  job.go(20, other);
+  ASSERT_EQ(job.ids().size(), 1U);
+  const std::string id = job.all.back().id;
+  EXPECT_TRUE(job.detector.label(id, "false"));
+  job.go(1, other);
+  EXPECT_TRUE(job.detector.status().open.has_value()) << "too few windows to learn from";
+  job.go(100, other);
+  EXPECT_EQ(job.detector.status().refreshes, 1U);
+  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_EQ(job.ids().size(), 1U);
+}
+
+TEST(Detector, ALabelGivenWhileAnIncidentPausesHoldsWhenItGoesOn) {
+  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
+  Job job(2);
+  job.go(900);
+  job.go(60, other);
+  ASSERT_TRUE(job.detector.status().open.has_value());
+  const std::string id = job.detector.status().open->id;
+  while (job.detector.status().open.has_value())
+    job.go(1);
+  EXPECT_TRUE(job.detector.label(id, "false"));
+  const auto refreshes = job.detector.status().refreshes;
+  job.go(10, other);
+  EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
+  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_EQ(job.ids().size(), 1U);
+}
+
 TEST(Detector, MemoryThatGrowsInSeveralProcessesIsOneIncidentUntilTheLastOfThemStops) {
   Job job(3);
   job.go(600);

@@ -22,6 +22,7 @@ constexpr std::size_t kComponentsMax = 64;
 constexpr std::size_t kMergedComponentsMax = 8;
 constexpr std::size_t kDraws = 512;
 constexpr std::size_t kRefreshRowsMin = 50;
+constexpr std::size_t kMemoryMin = 300;  // points that stand for the old modes in a refresh
 
 Error corrupt(std::string_view what) {
   return Error{Code::kCorrupt, fmt::format("job model: {}", what)};
@@ -228,7 +229,8 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows, double share,
   RandomStream random(seed, "detect.refresh");
   const double kept = std::clamp(1 / std::clamp(share, 0.05, 1.0) - 1, 0.0, 20.0);
   const auto memory =
-      drawn(old, static_cast<std::size_t>(kept * static_cast<double>(learnt)), random);
+      drawn(old, std::max(kMemoryMin, static_cast<std::size_t>(kept * static_cast<double>(learnt))),
+            random);
   fitted.insert(fitted.end(), memory.begin(), memory.end());
   stats::MixtureOptions options;
   options.components = parts_.mixture.components();
