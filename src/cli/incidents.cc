@@ -80,6 +80,14 @@ class Incidents final : public Command {
        {"false", "nothing was wrong: learn it as normal"},
        {"true", "something was wrong"}}};
 
+  [[nodiscard]] Result<store::IncidentLog> open_log() const {
+    auto log = store::IncidentLog::open(state_ + "/incidents.jsonl", {.create = false});
+    if (log || log.error().code != Code::kNotFound) return log;
+    return Error{Code::kNotFound,
+                 fmt::format("read incidents in {}: no agent kept any there", state_),
+                 "--state names the state folder of `kansoku watch`"};
+  }
+
   /// A log that nobody serves is read as it lies there.
   Result<std::vector<trace::IncidentRecord>> read(const store::IncidentFilter& filter) const {
     const auto answer =
@@ -101,7 +109,7 @@ class Incidents final : public Command {
     }
     if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
       return answer.error();
-    TRY(const auto log, store::IncidentLog::open(state_ + "/incidents.jsonl", {}));
+    TRY(const auto log, open_log());
     TRY(auto page, log.incidents(filter));
     return std::move(page.incidents);
   }
@@ -129,7 +137,7 @@ class Incidents final : public Command {
     if (answer) return answer->at("learnt").as_bool();
     if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
       return answer.error();
-    TRY(auto log, store::IncidentLog::open(state_ + "/incidents.jsonl", {}));
+    TRY(auto log, open_log());
     TRY_VOID(log.label(id, label));
     return false;
   }

@@ -318,6 +318,18 @@ TEST_F(WithHistory, ADamagedFileIsSetAsideAndANewOneBegun) {
             "no database at all");
 }
 
+// As file systems leave a file that was renamed in place shortly before the power failed.
+TEST_F(WithHistory, AnEmptySealSaysNothingOfItsFile) {
+  {
+    History history = open();
+    ASSERT_TRUE(history.put_incident(incident(kBegin)));
+  }
+  ASSERT_TRUE(sys::write_file(folder_ + "/incidents.duckdb.seal", ""));
+  History history = open();
+  EXPECT_THAT(*history.incidents({}), SizeIs(1));
+  EXPECT_EQ(history.counts().damaged_files, 0U);
+}
+
 TEST_F(WithHistory, AFileCutOrBentAnywhereNeverEndsDetection) {
   std::string whole;
   {

@@ -59,7 +59,11 @@ Result<IncidentLog> IncidentLog::open(std::string path, Options options) {
   if (options.bytes_max < kBytesMin)
     return Error{Code::kLimit, "incident log " + path + ": less than " + std::to_string(kBytesMin) +
                                    " bytes allowed"};
-  TRY(const sys::Fd file, open_to_append(path));
+  if (options.create) {
+    TRY(const sys::Fd file, open_to_append(path));
+  } else {
+    TRY(const sys::Fd file, sys::Fd::open_regular(path));
+  }
   return IncidentLog(std::move(path), options);
 }
 
@@ -88,8 +92,8 @@ Result<void> IncidentLog::put(const IncidentRecord& incident) {
   const std::string line = incident.to_json().dump() + "\n";
   auto done = line.size() <= std::min<std::uint64_t>(kLineBytesMax, options_.bytes_max / 2)
                   ? append(line)
-                  : Result<void>(Error{Code::kLimit, "incident log " + path_ + ": incident " +
-                                                         incident.id + " is too long"});
+                  : Result<void>(Error{Code::kUnsupported, "incident log " + path_ + ": incident " +
+                                                               incident.id + " is too long"});
   if (!done) ++failed_count_;
   return done;
 }

@@ -38,6 +38,7 @@ class IncidentLog {
 
   struct Options {
     std::uint64_t bytes_max{16U << 20U};  // of both files; at least kBytesMin
+    bool create{true};                    // false: kNotFound if there is no log
   };
   /// Opens or creates the file. kPermission, kNotFound: it cannot be.
   [[nodiscard]] static Result<IncidentLog> open(std::string path, Options options);

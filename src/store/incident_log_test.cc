@@ -108,6 +108,10 @@ TEST_F(Log, FailsWithoutItsFolderAndGoesOnWhenItIsBack) {
   EXPECT_TRUE(log.put(incident(2)));
   EXPECT_FALSE(IncidentLog::open(folder_ + "/none/a", {}));
   EXPECT_FALSE(IncidentLog::open(path_, {.bytes_max = 1}));
+  const auto none = IncidentLog::open(folder_ + "/b", {.create = false});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/b"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -79,6 +80,35 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
 }
 
+namespace {
+
+/// Up to and with the last line feed of the first `bytes` of a file; 0: there is none.
+Result<std::uint64_t> bytes_of_whole_lines(const std::string& path, std::uint64_t bytes) {
+  TRY(const Fd fd, Fd::open_regular(path));
+  std::array<char, 16384> buffer{};
+  while (bytes > 0) {
+    const std::size_t part = std::min<std::uint64_t>(bytes, buffer.size());
+    const ssize_t got = ::pread(fd.raw(), buffer.data(), part, static_cast<off_t>(bytes - part));
+    if (got != static_cast<ssize_t>(part)) return errno_error(got < 0 ? errno : EIO, "read", path);
+    const std::string_view text(buffer.data(), part);
+    if (const auto last = text.rfind('\n'); last != text.npos) return bytes - part + last + 1;
+    bytes -= part;
+  }
+  return std::uint64_t{0};
+}
+
+}  // namespace
+
+Result<void> FileSink::mend_torn_line() {
+  TRY(const std::uint64_t whole, bytes_of_whole_lines(path_, offset_));
+  if (whole == offset_) return {};
+  if (options_.torn_line == TornLine::kEnd) return append(as_bytes(std::string_view("\n")));
+  if (::ftruncate(fd_.raw(), static_cast<off_t>(whole)) != 0)
+    return errno_error(errno, "cut", path_);
+  offset_ = whole;
+  return {};
+}
+
 Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Options options) {
   const int fresh = options.append ? 0 : options.overwrite ? O_TRUNC : O_EXCL;
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | fresh;
@@ -98,7 +128,12 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
     return errno_error(errno, "set mode of", path);
   const std::uint64_t offset =
       is_regular && options.append ? static_cast<std::uint64_t>(status.st_size) : 0;
-  return std::unique_ptr<FileSink>(new FileSink(std::move(fd), path, options, offset, is_regular));
+  std::unique_ptr<FileSink> sink(new FileSink(std::move(fd), path, options, offset, is_regular));
+  if (offset == 0 || options.torn_line == TornLine::kKeep) return sink;
+  auto mended = sink->mend_torn_line();
+  // A disk that is full now may have room later.
+  if (!mended && options.torn_line == TornLine::kCut) return std::move(mended).error();
+  return sink;
 }
 
 Result<void> FileSink::append(ByteSpan bytes) {

@@ -79,10 +79,13 @@ class MappedFile {
 /// whole append, so what was written before stays readable.
 class FileSink final : public ByteSink {
  public:
+  /// What becomes of a line without its end in a file that is appended to: its writer was killed.
+  enum class TornLine { kKeep, kEnd, kCut };
   struct Options {
     bool overwrite{false};                // false: kUnsupported if the file exists
     std::uint64_t bytes_max{UINT64_MAX};  // an append beyond it fails with kLimit
     bool append{false};                   // goes on behind what is there
+    TornLine torn_line{TornLine::kKeep};
   };
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> create(const std::string& path,
                                                                 Options options);
@@ -98,6 +101,7 @@ class FileSink final : public ByteSink {
         options_(options),
         offset_(offset),
         is_regular_(is_regular) {}
+  [[nodiscard]] Result<void> mend_torn_line();
   Fd fd_;
   std::string path_;
   Options options_;

@@ -58,6 +58,28 @@ TEST_F(WriteFile, AppendingGoesOnWhereTheFileEnds) {
   EXPECT_EQ(read_file(folder_ + "file", 100).value(), "one two");
 }
 
+TEST_F(WriteFile, ATornLineIsEndedOrCut) {
+  using TornLine = FileSink::TornLine;
+  const std::string long_line(40'000, 'x');
+  const auto after = [&](const std::string& before, TornLine torn) {
+    EXPECT_TRUE(write_file(folder_ + "file", before));
+    auto sink = FileSink::create(folder_ + "file", {.append = true, .torn_line = torn});
+    EXPECT_TRUE(sink.has_value());
+    EXPECT_TRUE((*sink)->append(as_bytes(std::string("new\n"))).has_value());
+    return read_file(folder_ + "file", 1U << 20).value();
+  };
+  EXPECT_EQ(after("one\ntw", TornLine::kKeep), "one\ntwnew\n");
+  EXPECT_EQ(after("one\ntw", TornLine::kEnd), "one\ntw\nnew\n");
+  EXPECT_EQ(after("one\ntw", TornLine::kCut), "one\nnew\n");
+  EXPECT_EQ(after("tw", TornLine::kCut), "new\n");
+  EXPECT_EQ(after("one\n" + long_line, TornLine::kCut), "one\nnew\n");
+  EXPECT_EQ(after(long_line, TornLine::kCut), "new\n");
+  for (const TornLine torn : {TornLine::kEnd, TornLine::kCut}) {
+    EXPECT_EQ(after("one\n", torn), "one\nnew\n");
+    EXPECT_EQ(after("", torn), "new\n");
+  }
+}
+
 TEST_F(WriteFile, APipeIsWrittenTo) {
   ASSERT_EQ(::mkfifo((folder_ + "link").c_str(), 0600), 0);
   const int reader = ::open((folder_ + "link").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);

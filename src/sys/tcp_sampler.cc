@@ -50,6 +50,8 @@ Fd make_netlink() {
 }
 
 constexpr std::size_t kClosedMax = 4096;
+constexpr std::size_t kUnseenMax = 16'384;    // connections that are kept though some are unseen
+constexpr std::uint64_t kUnseenRounds = 600;  // then they have ended
 
 /// A netlink socket in the network namespace of a process. It stays in there, so only a thread that
 /// ends right away has to enter it.
@@ -352,8 +354,11 @@ std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, B
     if (found != state.processes.end() && found->second.space == 0)
       state.ask_duplicates(found->second);
   }
+  // One that is out of sight for a while (above a limit, an answer that failed) is not a new one
+  // when it is seen again. Cookies are never used twice.
+  const std::uint64_t rounds = state.connections.size() > kUnseenMax ? 0 : kUnseenRounds;
   std::erase_if(state.connections,
-                [&](const auto& entry) { return entry.second.round != state.round; });
+                [&](const auto& entry) { return state.round - entry.second.round > rounds; });
   std::vector<ProcessTcp> out;
   for (const std::int32_t pid : pids) {
     const auto found = state.processes.find(pid);

@@ -129,6 +129,25 @@ TEST(TcpSampler, CountsTheBytesOfAProcess) {
   EXPECT_EQ(left, 0U) << "half open is not established";
 }
 
+// What it carried in its life is not what it carried since.
+TEST(TcpSampler, AConnectionThatWasOutOfSightIsNoNewOne) {
+  const std::int32_t self = ::getpid();
+  TcpSampler sampler;
+  const Pair pair = connect_pair(AF_INET);
+  ASSERT_TRUE(pair.server.is_open());
+  ASSERT_NO_FATAL_FAILURE(move_bytes(pair, 10'000));
+  static_cast<void>(sampler.sample(std::vector{self}, at(0)));
+  if (sampler.stats().failed_questions > 0) GTEST_SKIP() << "no socket diagnosis here";
+  const ProcessTcp first = sample_until(sampler, self, 10'000, at(0));
+  ASSERT_GE(first.bytes_acked, 10'000U);
+  static_cast<void>(sampler.sample(std::vector<std::int32_t>{}, at(1)));
+  const auto again = sampler.sample(std::vector{self}, at(2));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].connections, 2U);
+  EXPECT_EQ(again[0].bytes_acked, 0U);
+  EXPECT_EQ(again[0].bytes_received, 0U);
+}
+
 TEST(TcpSampler, ProcessesThatAreNotThere) {
   TcpSampler sampler;
   const pid_t child = ::fork();

@@ -129,7 +129,8 @@ Result<std::string> HistoryFiles::set_aside(const std::string& path) {
 
 Result<void> HistoryFiles::check(const std::string& path) {
   const auto seal = sys::read_file(seal_path(path), 256);
-  if (!seal || !exists(path)) return {};
+  // An empty one was written as the power failed; what the file is worth DuckDB finds out.
+  if (!seal || seal->empty() || !exists(path)) return {};
   if (const auto count = open_count(*seal)) {
     if (*count < kOpenMax) return {};
     return Error{Code::kCorrupt,

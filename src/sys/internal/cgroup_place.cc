@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -72,11 +74,18 @@ std::optional<std::string> find_group(const std::string& cgroup_root, const std:
 std::optional<std::string> namespace_group(const std::string& cgroup_root,
                                            const std::string& proc_root, std::int32_t own_pid) {
   static std::mutex mu;
-  static std::map<std::string, std::optional<std::string>> known;
+  struct Known {
+    std::optional<std::string> group;
+    std::uint64_t asked{0};
+  };
+  static std::map<std::string, Known> known;
   const std::lock_guard lock(mu);
-  const auto [entry, is_new] = known.try_emplace(cgroup_root);
-  if (is_new) entry->second = find_group(cgroup_root, proc_root, own_pid);
-  return entry->second;
+  Known& entry = known[cgroup_root];
+  // A group that vanished ends the search: it is tried again, ever more rarely.
+  const std::uint64_t asked = ++entry.asked;
+  const bool is_turn = std::has_single_bit(asked) && std::countr_zero(asked) % 6 == 0;  // 1, 64 ...
+  if (!entry.group && is_turn) entry.group = find_group(cgroup_root, proc_root, own_pid);
+  return entry.group;
 }
 
 std::optional<std::string> path_from_root(std::string_view untrusted_path,
