@@ -21,6 +21,7 @@ function(kansoku_module path)
   list(APPEND shared ${M_TEST_SOURCES})
   foreach(excluded ${M_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "${excluded}")
+    list(FILTER tests EXCLUDE REGEX "${excluded}")
   endforeach()
 
   add_library(${target} STATIC ${sources} ${M_EXTRA_SOURCES})

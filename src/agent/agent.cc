@@ -186,8 +186,12 @@ void Agent::Impl::sample_devices(BootTime now, bool is_rare_turn) {
 }
 
 void Agent::Impl::tell(const std::vector<trace::IncidentRecord>& incidents) {
-  for (const trace::IncidentRecord& incident : incidents)
+  for (const trace::IncidentRecord& incident : incidents) {
     outputs->on_incident(incident);
+    // Labelled while the agent before this one watched it.
+    const std::string label = outputs->label_before(incident.id);
+    if (incident.label.empty() && !label.empty()) jobs->label(incident.id, label);
+  }
 }
 
 AgentFigures Agent::Impl::figures() const {

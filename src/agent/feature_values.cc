@@ -165,6 +165,10 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
   return std::min(*a, *b);
 }
 
+double seconds_between(BootTime from, BootTime to) {
+  return static_cast<double>((to - from).count()) * 1e-9;
+}
+
 }  // namespace
 
 void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
@@ -200,10 +204,16 @@ void FeatureMaker::read_devices(const std::vector<DeviceSample>& devices) {
       const auto& before = last->second.figures;
       const auto& now = device.figures;
       DeviceChange change;
-      const auto corrected = capture::nvml::counter_change(before.ecc_corrected, now.ecc_corrected);
-      const auto fatal = capture::nvml::counter_change(before.ecc_uncorrected, now.ecc_uncorrected);
-      if (corrected || fatal) change.ecc = corrected.value_or(0) + fatal.value_or(0);
-      change.replays = capture::nvml::counter_change(before.pcie_replays, now.pcie_replays);
+      if (device.read_at && last->second.read_at)
+        change.seconds = seconds_between(*last->second.read_at, *device.read_at);
+      if (change.seconds > 0) {  // else these are the figures of before
+        const auto corrected =
+            capture::nvml::counter_change(before.ecc_corrected, now.ecc_corrected);
+        const auto fatal =
+            capture::nvml::counter_change(before.ecc_uncorrected, now.ecc_uncorrected);
+        if (corrected || fatal) change.ecc = corrected.value_or(0) + fatal.value_or(0);
+        change.replays = capture::nvml::counter_change(before.pcie_replays, now.pcie_replays);
+      }
       change.xid = device.xid_count - std::min(device.xid_count, last->second.xid_count);
       // One that falls off the bus cannot always say so.
       if (device.is_lost && !last->second.is_lost) ++change.xid;
@@ -236,20 +246,29 @@ void FeatureMaker::note_users(const std::vector<FeatureRow>& rows,
   }
 }
 
+void FeatureMaker::add_growth(detect::Window& row, std::int32_t pid, const DeviceMemory& now) {
+  const auto before = last_memory_.find(pid);
+  const double seconds =
+      before == last_memory_.end() ? 0 : seconds_between(before->second.read_at, now.read_at);
+  if (seconds > 0)
+    set(row, "gpu_process_growth", std::max(0.0, now.bytes - before->second.bytes) / seconds);
+  next_memory_[pid] = now;
+}
+
 // A job that uses several devices is as hot as its hottest and as slow as its slowest.
 void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process,
                                const std::vector<DeviceSample>& devices, double window_s) {
   std::optional<double> busy, own_busy, memory, own_memory, sm_clock, memory_clock, power, heat,
       throttled, ecc, xid, pcie, replays, nvlink;
+  BootTime read_at{};
   for (const DeviceSample& device : devices) {
     const auto* use = use_of(device, process.process.pid);
     if (use == nullptr || !device.read_at || is_unused(*use)) continue;
     const auto change = device_changes_.find(device.index);
-    const auto rate = [&](std::optional<std::uint64_t> count) -> std::optional<double> {
-      return count ? std::optional(static_cast<double>(*count) / window_s) : std::nullopt;
-    };
-    if (change != device_changes_.end()) xid = plus(xid, rate(change->second.xid));
+    if (change != device_changes_.end())
+      xid = plus(xid, static_cast<double>(change->second.xid) / window_s);
     if (device.is_lost) continue;  // the other figures are old
+    read_at = std::max(read_at, *device.read_at);
     const auto& now = device.figures;
     busy = larger(busy, now.utilization);
     own_busy = larger(own_busy, use->utilization);
@@ -264,6 +283,10 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
     pcie = plus(pcie, plus(now.pcie_sent_per_s, now.pcie_received_per_s));
     nvlink = plus(nvlink, plus(now.nvlink_sent_per_s, now.nvlink_received_per_s));
     if (change == device_changes_.end()) continue;
+    const auto rate = [&](std::optional<std::uint64_t> count) -> std::optional<double> {
+      return count ? std::optional(static_cast<double>(*count) / change->second.seconds)
+                   : std::nullopt;
+    };
     ecc = plus(ecc, rate(change->second.ecc));
     replays = plus(replays, rate(change->second.replays));
   }
@@ -271,12 +294,7 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
   set(row, "gpu_process_utilization", own_busy);
   set(row, "gpu_memory_used", memory);
   set(row, "gpu_process_memory", own_memory);
-  if (own_memory) {
-    const auto before = last_memory_.find(process.process.pid);
-    if (before != last_memory_.end())
-      set(row, "gpu_process_growth", std::max(0.0, *own_memory - before->second) / window_s);
-    next_memory_[process.process.pid] = *own_memory;
-  }
+  if (own_memory) add_growth(row, process.process.pid, {read_at, *own_memory});
   set(row, "gpu_sm_clock", sm_clock);
   set(row, "gpu_memory_clock", memory_clock);
   set(row, "gpu_power", power);

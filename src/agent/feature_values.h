@@ -50,11 +50,17 @@ class FeatureMaker {
 
  private:
   struct DeviceChange {
+    double seconds{0};  // between the two times at which figures were asked for
     std::optional<std::uint64_t> ecc, replays;
     std::uint64_t xid{0};
   };
+  struct DeviceMemory {
+    BootTime read_at;
+    double bytes{0};
+  };
   void set_places(std::vector<FeatureRow>& rows);
   void read_devices(const std::vector<capture::nvml::DeviceSample>& devices);
+  void add_growth(detect::Window& row, std::int32_t pid, const DeviceMemory& now);
   void note_users(const std::vector<FeatureRow>& rows,
                   const std::vector<capture::nvml::DeviceSample>& devices);
   void add_devices(detect::Window& row, const capture::ProcessWindow& process,
@@ -63,7 +69,7 @@ class FeatureMaker {
   capture::JobNames names_;
   std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
   std::map<std::uint32_t, DeviceChange> device_changes_;
-  std::map<std::int32_t, double> last_memory_, next_memory_;  // on devices, by pid
+  std::map<std::int32_t, DeviceMemory> last_memory_, next_memory_;  // by pid
   struct LastUsers {
     std::vector<OrphanedErrors::User> users;
     int windows_ago{0};

@@ -101,12 +101,39 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   EXPECT_EQ(value(rows, "gpu_throttled"), 0) << "idle is no fault";
   EXPECT_TRUE(std::isnan(value(rows, "gpu_ecc_errors"))) << "one look gives no rate";
   mine.figures.ecc_corrected = 9;
+  *mine.read_at += std::chrono::seconds{1};
   mine.figures.throttle_reasons = 0x20;
   rows = maker.make(window, {}, {mine, other});
   EXPECT_EQ(value(rows, "gpu_ecc_errors"), 4);
   EXPECT_EQ(value(rows, "gpu_throttled"), 1);
   mine.figures.ecc_corrected = 2;  // the driver was loaded anew
+  *mine.read_at += std::chrono::seconds{1};
   EXPECT_TRUE(std::isnan(value(maker.make(window, {}, {mine}), "gpu_ecc_errors")));
+}
+
+// Devices are asked less often when watching costs too much.
+TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
+  auto window = one_process(1);
+  capture::nvml::DeviceSample device;
+  device.read_at = window.end;
+  device.figures.ecc_corrected = 10;
+  capture::nvml::ProcessFigures use;
+  use.pid = 7;
+  use.memory_bytes = 1000;
+  device.figures.processes.emplace().push_back(use);
+  FeatureMaker maker;
+  static_cast<void>(maker.make(window, {}, {device}));
+  for (int i = 0; i < 3; ++i) {
+    const auto rows = maker.make(window, {}, {device});
+    EXPECT_TRUE(std::isnan(value(rows, "gpu_ecc_errors"))) << "the figures of before";
+    EXPECT_TRUE(std::isnan(value(rows, "gpu_process_growth")));
+  }
+  *device.read_at += std::chrono::seconds{4};
+  device.figures.ecc_corrected = 30;
+  device.figures.processes->front().memory_bytes = 1800;
+  const auto rows = maker.make(window, {}, {device});
+  EXPECT_EQ(value(rows, "gpu_ecc_errors"), 5);
+  EXPECT_EQ(value(rows, "gpu_process_growth"), 200);
 }
 
 TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {

@@ -88,5 +88,22 @@ TEST(IncidentBook, RemembersNoMoreThanTheLatestThatAreOver) {
   EXPECT_EQ(book.note(incident("0", 0)).event, IncidentEvent::kOpened);
 }
 
+TEST(IncidentBook, WhatEndedInTheFutureByAWrongClockIsNotGoneOnWith) {
+  IncidentBook book;
+  book.inherit({incident("future", 900 * kSecond, 1000 * kSecond)});
+  EXPECT_EQ(book.note(incident("x", 8 * kSecond)).incident.id, "x");
+  book.inherit({incident("just over", 1 * kSecond, 9 * kSecond)});
+  EXPECT_EQ(book.note(incident("y", 8 * kSecond)).incident.id, "just over") << "dated back a bit";
+}
+
+TEST(IncidentBook, ALabelGivenBeforeTheIncidentGoesOnIsKnownWhenItDoes) {
+  IncidentBook book;
+  book.inherit({incident("open", 1)});
+  book.label("open", "false");
+  EXPECT_EQ(book.label_before("x"), "");
+  EXPECT_EQ(book.note(incident("x", 8 * kSecond)).incident.label, "false");
+  EXPECT_EQ(book.label_before("x"), "false");
+}
+
 }  // namespace
 }  // namespace kansoku::agent

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <vector>
+#include <string_view>
 
 #include "common/rng.h"
 #include "sys/fd.h"
@@ -16,16 +16,6 @@ namespace kansoku::agent {
 namespace {
 
 constexpr std::size_t kKeyCharsMax = 256;
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const auto blank = text.find(' ');
-    if (blank != 0) words.push_back(text.substr(0, blank));
-    text = blank == std::string_view::npos ? std::string_view{} : text.substr(blank + 1);
-  }
-  return words;
-}
 
 std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
@@ -80,56 +70,82 @@ bool may_be_secret(std::string_view word) {
   return word.size() >= kLongChars && digits >= kManyDigits;
 }
 
-/// A word as the key may have it: of what may be a secret its hash.
+/// A word as the key may have it: of what may be a secret its hash, or nothing but that it was
+/// there: a short password is easily found by its hash.
 std::string veiled(std::string_view word) {
+  if (word.find('@') != word.npos) return "~";  // name:password@host
+  if (const auto scheme = word.find("://"); scheme != word.npos)
+    return veiled(word.substr(0, scheme)) + "://";
   return may_be_secret(word) ? fmt::format("~{:08x}", hash_of(word) & 0xffffffffU)
                              : std::string(word);
 }
 
+bool is_address(std::string_view word) {
+  return word.find('@') != word.npos || word.find("://") != word.npos;
+}
+
 /// "name=value" without a value that is a run's or nobody's business.
 std::string setting(std::string_view name, std::string_view value) {
-  const std::string shown = is_option(name) ? std::string(name) : veiled(name);
-  if (is_run_option(name) || is_secret_option(name) || is_place(value)) return shown;
+  const std::string shown = is_option(name) && !is_address(name) ? std::string(name) : veiled(name);
+  if (is_run_option(name) || is_secret_option(name) || is_address(name) || is_place(value))
+    return shown;
   return fmt::format("{}={}", shown, veiled(value));
 }
 
+/// The words of a key, one after the other.
+class KeyWriter {
+ public:
+  void add(std::string_view word) {
+    const auto equal = word.find('=');
+    if (takes_value(word)) {
+      // A password may begin with a dash. If the word was an option after all, what follows it may
+      // be a secret of its own.
+      option_ = is_secret_option(option_) && is_option(word) ? word : std::string_view{};
+    } else if (equal != word.npos) {
+      put(setting(word.substr(0, equal), word.substr(equal + 1)));
+      option_ = {};
+    } else if (is_option(word)) {
+      put(is_address(word) ? veiled(word) : word);
+      option_ = word;
+    } else {
+      put(veiled(option_.empty() && !is_address(word) ? base_name(word) : word));
+      option_ = {};
+    }
+  }
+  void put(std::string_view text) {
+    if (!key_.empty()) key_ += ' ';
+    key_ += text;
+  }
+  [[nodiscard]] const std::string& key() const { return key_; }
+
+ private:
+  /// The word is the value of the option before it and no part of the key.
+  [[nodiscard]] bool takes_value(std::string_view word) const {
+    if (option_.empty()) return false;
+    if (is_secret_option(option_)) return !word.starts_with("--");
+    return !is_option(word) && (is_run_option(option_) || is_place(word));
+  }
+
+  std::string key_;
+  std::string_view option_;  // the word before, if it is one
+};
+
 }  // namespace
 
-std::string command_key(std::string_view untrusted_cmdline) {
-  const auto words = words_of(untrusted_cmdline);
-  std::string key;
-  const auto add = [&](std::string_view word) {
-    if (!key.empty()) key += ' ';
-    key += word;
-  };
-  std::string_view option;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i];
-    if (word == "-c") {  // what follows is code, cut into words
-      const auto code = untrusted_cmdline.substr(
-          static_cast<std::size_t>(word.data() + word.size() - untrusted_cmdline.data()));
-      add(fmt::format("-c {:016x}", hash_of(code)));
+std::string command_key(std::span<const std::string> untrusted_arguments) {
+  KeyWriter writer;
+  for (std::size_t i = 0; i < untrusted_arguments.size(); ++i) {
+    const std::string& word = untrusted_arguments[i];
+    if (word == "-c") {  // what follows is code
+      std::string code;
+      for (const std::string& part : untrusted_arguments.subspan(i + 1))
+        code += " " + part;
+      writer.put(fmt::format("-c {:016x}", hash_of(code)));
       break;
     }
-    const bool is_value = !option.empty() && !is_option(word);
-    if (is_value && (is_run_option(option) || is_secret_option(option) || is_place(word))) {
-      option = {};
-      continue;
-    }
-    const auto equal = word.find('=');
-    if (equal != word.npos) {
-      add(setting(word.substr(0, equal), word.substr(equal + 1)));
-      option = {};
-      continue;
-    }
-    if (is_option(word)) {
-      option = word;
-      add(word);
-      continue;
-    }
-    add(veiled(is_value ? word : base_name(word)));
-    option = {};
+    if (!word.empty()) writer.add(word);
   }
+  std::string key = writer.key();
   if (key.size() > kKeyCharsMax) {
     const std::string rest = fmt::format("~{:016x}", hash_of(key));
     key.resize(kKeyCharsMax - rest.size());
@@ -140,7 +156,7 @@ std::string command_key(std::string_view untrusted_cmdline) {
 
 detect::JobModel::Key job_key(const capture::JobProcess& process, const std::string& hardware) {
   detect::JobModel::Key key;
-  key.command = process.started_by.empty() ? command_key(process.cmdline)
+  key.command = process.started_by.empty() ? command_key(process.arguments)
                                            : command_key(process.started_by) + " (spawned)";
   key.world_size = std::max(1, process.facts.world_size);
   key.hardware = hardware;

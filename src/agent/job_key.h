@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "capture/job.h"
 #include "detect/job_model.h"
@@ -11,8 +12,9 @@ namespace kansoku::agent {
 
 /// What stays the same from run to run of a command line: program and script without folders,
 /// options and their values but for ports, addresses, seeds, paths, step counts and ranks; code
-/// given on the command line as its hash. At most 256 characters.
-[[nodiscard]] std::string command_key(std::string_view untrusted_cmdline);
+/// given on the command line as its hash. What may be a secret (values of options that are named
+/// so, accounts in addresses, keys by their looks) is left out or a hash. At most 256 characters.
+[[nodiscard]] std::string command_key(std::span<const std::string> untrusted_arguments);
 
 /// Key of the model of the job that a process belongs to, on this machine.
 [[nodiscard]] detect::JobModel::Key job_key(const capture::JobProcess& process,

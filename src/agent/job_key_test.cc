@@ -4,10 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kansoku::agent {
 namespace {
+
+std::vector<std::string> words(std::string_view line) {
+  std::vector<std::string> out;
+  while (!line.empty()) {
+    const auto blank = line.find(' ');
+    if (blank != 0) out.emplace_back(line.substr(0, blank));
+    line = blank == std::string_view::npos ? std::string_view{} : line.substr(blank + 1);
+  }
+  return out;
+}
+
+std::string command_key(std::string_view line) {
+  return agent::command_key(words(line));
+}
 
 TEST(CommandKey, KeepsWhatMakesAJobAndDropsWhatMakesARun) {
   EXPECT_EQ(command_key("/usr/bin/python3 /home/me/train.py --model gpt2 --batch 32"),
@@ -20,18 +35,45 @@ TEST(CommandKey, KeepsWhatMakesAJobAndDropsWhatMakesARun) {
 }
 
 TEST(CommandKey, SecretsStayOut) {
-  for (const char* line :
-       {"python3 serve.py --api-key sk-abc1 --model a", "python3 serve.py --hf_token=hf-abc1",
-        "prog --password hunter2", "prog api.SECRET=hunter2", "prog --wandb-key abc1",
-        "prog --Authorization Bearer", "prog sk-proj-0123456789abcdef",
-        "prog run 0123456789abcdef0", "prog --x=0123456789abcdef0", "prog --x 0123456789abcdef0",
-        "prog --password=hunter2 --secret a=hunter2", "prog 0123456789abcdef0=="}) {
+  for (const char* line : {"python3 serve.py --api-key sk-abc1 --model a",
+                           "python3 serve.py --hf_token=hf-abc1",
+                           "prog --password hunter2",
+                           "prog api.SECRET=hunter2",
+                           "prog --wandb-key abc1",
+                           "prog --Authorization Bearer",
+                           "prog sk-proj-0123456789abcdef",
+                           "prog run 0123456789abcdef0",
+                           "prog --x=0123456789abcdef0",
+                           "prog --x 0123456789abcdef0",
+                           "prog --password=hunter2 --secret a=hunter2",
+                           "prog 0123456789abcdef0==",
+                           "prog redis://:hunter2@redis:6379",
+                           "prog http://hunter2.example/",
+                           "prog me:hunter2@host",
+                           "prog postgres://me:hunter2@h/db?password=hunter2",
+                           "prog --password -hunter2",
+                           "prog --password --token hunter2",
+                           "prog --no-auth --token hunter2",
+                           "prog a/me:hunter2@h/db",
+                           "prog --user=me:hunter2@x",
+                           "prog --user=hunter2@x",
+                           "prog --user hunter2@x",
+                           "prog -umehunter2@x",
+                           "prog -umehunter2@x=1",
+                           "prog --login --pass -hunter2",
+                           "prog x=redis://hunter2"}) {
     const std::string key = command_key(line);
     for (const char* secret : {"abc1", "hunter2", "Bearer", "0123456789abcdef"})
       EXPECT_EQ(key.find(secret), std::string::npos) << key;
   }
   EXPECT_EQ(command_key("python3 serve.py --api-key sk-abc1 --model a"),
             "python3 serve.py --api-key --model a");
+  EXPECT_EQ(
+      agent::command_key(std::vector<std::string>{"prog", "--password", "correct horse", "a b"}),
+      "prog --password a b");
+  EXPECT_EQ(command_key("prog --add_special_tokens --batch=32 --no-auth --model a"),
+            "prog --add_special_tokens --batch=32 --no-auth --model a");
+  EXPECT_EQ(command_key("prog redis://:hunter2@redis:6379 s3://bucket/model"), "prog ~ s3://");
   EXPECT_EQ(command_key("prog model.name=tiny data.path=/x seed=7"),
             "prog model.name=tiny data.path seed");
   EXPECT_EQ(command_key("prog 550e8400-e29b-41d4-a716-446655440000").find("550e8400"),
@@ -45,10 +87,11 @@ TEST(CommandKey, SecretsStayOut) {
 
 TEST(JobKey, AProcessThatWasSpawnedHasTheCommandOfWhoeverSpawnedIt) {
   capture::JobProcess process;
-  process.cmdline =
-      "python3 -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, "
-      "pipe_handle=7) --multiprocessing-fork";
-  process.started_by = "/usr/bin/python3 /x/train.py --batch 32";
+  process.arguments = {"python3", "-c",
+                       "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, "
+                       "pipe_handle=7)",
+                       "--multiprocessing-fork"};
+  process.started_by = words("/usr/bin/python3 /x/train.py --batch 32");
   EXPECT_EQ(job_key(process, "").command, "python3 train.py --batch 32 (spawned)");
 }
 

@@ -2,6 +2,7 @@
 #include "agent/job_table.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,12 +25,20 @@ JobTable::JobTable(JobTableOptions options) : options_(std::move(options)) {
   if (!options_.models_folder.empty()) prune_models();
 }
 
-/// Jobs of a sweep have a model each, and most are never run again.
+/// Jobs of a sweep have a model each, and most are never run again. Half-written ones are of an
+/// agent that was killed.
 void JobTable::prune_models() const {
   std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options_.models_folder, error)) {
-    if (entry.path().extension() != ".model") continue;
+    if (entry.path().filename().string().find(".model.tmp") != std::string::npos) {
+      std::error_code ignored;
+      std::filesystem::remove(entry.path(), ignored);
+    }
+    const bool is_used = std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& job) {
+      return job.second.model_path == entry.path().string();
+    });
+    if (is_used || entry.path().extension() != ".model") continue;
     if (const auto time = entry.last_write_time(error); !error)
       files.emplace_back(time, entry.path());
   }
@@ -88,12 +97,13 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
                                           .learn_time = options_.learn_time,
                                           .alarms_per_day = options_.alarms_per_day,
                                           .seed = options_.seed};
-  const bool had_model = model.has_value();
+  bool had_model = model.has_value();
   auto detector = detect::Detector::create(detect::known_features(), detecting, std::move(model));
   if (!detector && had_model) {  // of other features: an older version's
     ++counters_.refused_models;
     options_.log(detector.error().what);
     detector = detect::Detector::create(detect::known_features(), detecting);
+    had_model = false;
   }
   if (!detector) {
     options_.log(detector.error().what);
@@ -113,6 +123,7 @@ void JobTable::save(Job& job) {
   if (job.model_path.empty() || model == nullptr) return;
   const std::uint64_t refreshes = job.detector.status().refreshes;
   if (job.is_saved && refreshes == job.saved_refreshes) return;
+  const bool is_new = !job.is_saved && ::access(job.model_path.c_str(), F_OK) != 0;
   if (const auto written = sys::write_file(job.model_path, model->to_text()); !written) {
     ++counters_.failed_writes;
     options_.log(written.error().what);
@@ -120,6 +131,7 @@ void JobTable::save(Job& job) {
   }
   job.is_saved = true;
   job.saved_refreshes = refreshes;
+  if (is_new) prune_models();
 }
 
 std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootTime now,

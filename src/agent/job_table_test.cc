@@ -27,7 +27,7 @@ class JobTableTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     process_.process.pid = 7;
-    process_.process.cmdline = "python3 train.py";
+    process_.process.arguments = {"python3", "train.py"};
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -112,11 +112,16 @@ TEST_F(JobTableTest, TheOldestModelsGo) {
     std::filesystem::last_write_time(path, now - seconds{i});
   }
   std::ofstream(folder_ + "/other").close();
-  const JobTable table(options());
+  std::ofstream(folder_ + "/0.model.tmp77").close();
+  JobTable table(options());
   EXPECT_EQ(files(), JobTable::kModelsMax + 1);
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/0.model"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/1002.model"));
   ASSERT_EQ(log_.size(), 1U);
+  std::ofstream(folder_ + "/late.model").close();
+  go(table, 210, 0);  // learns one, which is in use
+  EXPECT_EQ(files(), JobTable::kModelsMax + 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/999.model"));
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ struct Outputs::Impl {
   std::int64_t alive_ns{0};  // when the agent before this one was last seen
   std::uint64_t failed_writes{0};
   std::map<std::string, std::string> problems;  // the last of each target
+  // Of incidents whose last state could not be kept, by id; the log would call them open for ever.
+  std::map<std::string, trace::IncidentRecord> unkept;
 
   Impl(const Clock& clock_in, OutputOptions options_in)
       : clock(clock_in), options(std::move(options_in)) {}
@@ -105,9 +107,12 @@ struct Outputs::Impl {
   void say_alive(BootTime now);
   [[nodiscard]] std::string alive_path() const { return options.state_folder + "/alive"; }
   void tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event);
+  void keep(const trace::IncidentRecord& incident);
+  void keep_unkept();
   Result<void> open_network();
   void remind_collector(BootTime now);
-  void add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const;
+  void add_features(MetricSet& set, const std::vector<FeatureRow>& rows,
+                    const std::set<std::string>& jobs) const;
   void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const;
   void add_agent(MetricSet& set, const AgentFigures& figures);
   [[nodiscard]] std::vector<Delivery> deliveries() const;
@@ -120,7 +125,9 @@ Result<void> Outputs::Impl::open_files() {
     feature_log.emplace(std::move(log));
   }
   if (!options.incidents_jsonl.empty()) {
-    TRY(incident_lines, sys::FileSink::create(options.incidents_jsonl, {.append = true}));
+    TRY(incident_lines,
+        sys::FileSink::create(options.incidents_jsonl,
+                              {.append = true, .torn_line = sys::FileSink::TornLine::kEnd}));
   }
   if (options.state_folder.empty()) return {};
   TRY(auto log, store::IncidentLog::open(options.state_folder + "/incidents.jsonl", {}));
@@ -178,10 +185,30 @@ void Outputs::Impl::settle_inherited(BootTime now) {
 void Outputs::Impl::tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event) {
   if (options.on_incident) options.on_incident(incident);
   if (incident_lines) written(incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
-  if (incident_log) written(incident_log->put(incident));
+  keep(incident);
   if (history) history->put(incident);
   if (fleet) fleet->on_incident(incident);
   if (webhook) webhook->send(event, incident);
+}
+
+void Outputs::Impl::keep(const trace::IncidentRecord& incident) {
+  constexpr std::size_t kUnkeptMax = 256;
+  if (!incident_log) return;
+  const auto kept = incident_log->put(incident);
+  written(kept);
+  if (kept || kept.error().code == Code::kUnsupported) {  // too long: it will be so later
+    unkept.erase(incident.id);
+  } else if (unkept.size() < kUnkeptMax || unkept.contains(incident.id)) {
+    unkept.insert_or_assign(incident.id, incident);
+  }
+}
+
+/// Until one fails again.
+void Outputs::Impl::keep_unkept() {
+  while (!unkept.empty()) {
+    if (!incident_log->put(unkept.begin()->second)) return;
+    unkept.erase(unkept.begin());
+  }
 }
 
 Result<void> Outputs::Impl::open_network() {
@@ -234,9 +261,13 @@ Result<std::unique_ptr<Outputs>> Outputs::create(const Clock& clock, OutputOptio
   return std::unique_ptr<Outputs>(new Outputs(std::move(impl)));
 }
 
-void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& rows) const {
+/// Processes that are no job yet have none: each script of a second would leave series behind.
+void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& rows,
+                                 const std::set<std::string>& jobs) const {
   const auto& defs = feature_metrics();
+  const bool all_are_judged = jobs.size() < JobTable::kJobsMax;
   for (const FeatureRow& row : rows) {
+    if (all_are_judged && !jobs.contains(row.job)) continue;
     const auto labels = labels_of(row.job, row.window.rank, row.window.pid);
     for (std::size_t i = 0; i < defs.size(); ++i)
       set.add(defs[i].second, labels, row.window.values[i]);
@@ -315,6 +346,7 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   Impl& impl = *impl_;
   impl.settle_inherited(now);
   impl.say_alive(now);
+  impl.keep_unkept();
   if (impl.feature_log) impl.written(impl.feature_log->append(wall_ns, rows));
   if (impl.history) impl.history->add(wall_ns, rows);
   std::set<std::string> names;
@@ -326,9 +358,10 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   impl.log_problems();
   if (!impl.server && !impl.otlp) return;
   MetricSet set;
-  impl.add_features(set, rows);
-  impl.add_jobs(set, jobs);
+  // What comes first stays if there are more series than may be.
   impl.add_agent(set, figures);
+  impl.add_jobs(set, jobs);
+  impl.add_features(set, rows, names);
   impl.board.publish(std::move(set));
   if (impl.otlp && now >= impl.next_otlp) {
     impl.next_otlp = now + impl.options.otlp_every;
@@ -344,6 +377,7 @@ void Outputs::on_incident(const trace::IncidentRecord& told) {
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {
   Impl& impl = *impl_;
+  impl.keep_unkept();
   impl.history.reset();  // writes what waits
   if (impl.fleet) impl.fleet->finish(wall_ns, now);
   if (impl.webhook) static_cast<void>(impl.webhook->poster().drain(kFinishLimit));
@@ -362,8 +396,14 @@ Result<void> Outputs::label(std::string_view id, std::string_view label) {
     return Error{Code::kNotFound, fmt::format("label incident {}: none are kept", id)};
   TRY_VOID(impl_->incident_log->label(id, label));
   impl_->book.label(id, label);
+  if (const auto one = impl_->unkept.find(std::string(id)); one != impl_->unkept.end())
+    one->second.label = label;
   if (impl_->history) impl_->history->label(id, label);
   return {};
+}
+
+std::string Outputs::label_before(const std::string& detector_id) const {
+  return impl_->book.label_before(detector_id);
 }
 
 std::string Outputs::detector_id(std::string_view id) const {

@@ -84,6 +84,9 @@ class Outputs {
   /// The id by which the detector of this agent knows an incident: another one, if the incident
   /// outlived the agent before.
   [[nodiscard]] std::string detector_id(std::string_view id) const;
+  /// The label of an incident that outlived the agent before, by the id that the detector of this
+  /// one gave it; empty: none.
+  [[nodiscard]] std::string label_before(const std::string& detector_id) const;
 
   /// What became of what was to be sent, for each target there is.
   [[nodiscard]] std::vector<Delivery> deliveries() const;

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -248,6 +251,96 @@ TEST_F(OutputsTest, IncidentsAreCountedByJobAndKindFromZeroOn) {
               testing::HasSubstr(R"(kansoku_incidents_total{job="job",kind="latency_spike"} 1)"));
   EXPECT_THAT(text,
               testing::HasSubstr(R"(kansoku_incident_open{job="job",kind="latency_spike"} 1)"));
+}
+
+TEST_F(OutputsTest, JobsAndTheAgentAreToldBeforeFeaturesFillTheRoom) {
+  OutputOptions given = options();
+  given.listen = "127.0.0.1:0";
+  auto outputs = make(given);
+  JobTable::JobStatus job;
+  job.name = "job";
+  std::vector<FeatureRow> rows(1'500);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].job = "job";
+    rows[i].window.rank = static_cast<std::int32_t>(i);
+    rows[i].window.values.assign(detect::known_features().size(), 1.0);
+  }
+  outputs->on_window(1, clock_.now(), rows, {job}, {});
+  const std::string text = scraped(outputs->port());
+  EXPECT_THAT(text, testing::HasSubstr("\nkansoku_incidents_total{"));
+  EXPECT_THAT(text, testing::HasSubstr("\nkansoku_agent_cpu"));
+}
+
+TEST_F(OutputsTest, ProcessesThatAreNoJobYetHaveNoSeries) {
+  OutputOptions given = options();
+  given.listen = "127.0.0.1:0";
+  auto outputs = make(given);
+  JobTable::JobStatus job;
+  job.name = "job";
+  std::vector<FeatureRow> rows(2);
+  rows[0].job = "job";
+  rows[1].job = "python3/77";
+  for (FeatureRow& row : rows)
+    row.window.values.assign(detect::known_features().size(), 1.0);
+  outputs->on_window(1, clock_.now(), rows, {job}, {});
+  const std::string text = scraped(outputs->port());
+  EXPECT_THAT(text, testing::HasSubstr("job=\"job\",rank"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("python3/77")));
+}
+
+// As on a disk that is full: the log may not grow.
+TEST_F(OutputsTest, AStateThatCouldNotBeKeptIsKeptLater) {
+  auto outputs = make(options());
+  const std::int64_t now = sys::wall_time_ns();
+  auto told = incident("aaaa", "job", now);
+  outputs->on_incident(told);
+  const std::string path = folder_ + "/incidents.jsonl";
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{std::filesystem::file_size(path), limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  told.end_ns = now + 1;
+  outputs->on_incident(told);
+  outputs->on_window(now, clock_.now(), {}, {}, {});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(outputs->failed_writes(), 1U);
+  EXPECT_EQ(outputs->incidents({})->front().end_ns, 0);
+  outputs->on_window(now, clock_.now(), {}, {}, {});
+  const auto kept = outputs->incidents({});
+  ASSERT_TRUE(kept.has_value());
+  ASSERT_EQ(kept->size(), 1U);
+  EXPECT_EQ(kept->front().end_ns, now + 1);
+  const auto size = std::filesystem::file_size(path);
+  outputs->on_window(now, clock_.now(), {}, {}, {});
+  EXPECT_EQ(std::filesystem::file_size(path), size) << "once";
+}
+
+TEST_F(OutputsTest, LinesThatAKilledAgentLeftHalfWrittenSpoilNoOthers) {
+  OutputOptions given = options();
+  given.features_csv = folder_ + "/features.csv";
+  given.incidents_jsonl = folder_ + "/lines.jsonl";
+  FeatureRow row;
+  row.job = "job";
+  row.window.values.assign(detect::known_features().size(), 1.0);
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  make(given)->on_window(1, clock_.now(), {row}, {}, {});
+  const std::string whole = text_of(given.features_csv);
+  std::ofstream(given.features_csv, std::ios::app) << "2.000,\"jo";
+  std::ofstream(given.incidents_jsonl) << R"({"id":"aa)";
+  auto outputs = make(given);
+  EXPECT_EQ(text_of(given.features_csv), whole);
+  outputs->on_incident(incident("bbbb", "job", 1));
+  EXPECT_THAT(text_of(given.incidents_jsonl), testing::StartsWith("{\"id\":\"aa\n{"));
+  const std::string half_a_header = whole.substr(0, 30);
+  std::ofstream(given.features_csv) << half_a_header;
+  outputs = make(given);
+  outputs->on_window(1, clock_.now(), {row}, {}, {});
+  EXPECT_EQ(text_of(given.features_csv), whole);
 }
 
 TEST_F(OutputsTest, WhatCannotBeSentIsNamed) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "capture/internal/mapped_file.h"
 #include "sys/elf.h"
 
 namespace kansoku::capture {
@@ -12,10 +13,6 @@ namespace {
 
 constexpr std::size_t kProbesMax = 8192;  // entries of the BPF map
 constexpr std::size_t kProblemsMax = 1000;
-
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 bool wants_library(const Pack& pack, std::string_view library) {
   return std::any_of(pack.functions.begin(), pack.functions.end(),
@@ -156,38 +153,49 @@ void Attacher::attach_libraries(std::int32_t pid, const std::vector<sys::Mapping
     if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
       continue;
     const auto key = std::make_tuple(mapping.device_major, mapping.device_minor, mapping.inode);
-    if (seen_files_.insert(key).second) attach_file(pid, mapping);
+    if (!seen_files_.contains(key) && attach_file(pid, mapping, key)) seen_files_.insert(key);
   }
 }
 
-void Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping) {
-  const std::string library = base_name(mapping.path);
+bool Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key) {
+  const std::string library = library_name(mapping.path);
   const bool is_wanted = std::any_of(
       packs_.begin(), packs_.end(), [&](const Pack& pack) { return wants_library(pack, library); });
-  if (!is_wanted) return;
+  if (!is_wanted) return true;
   FileProbes file_probes;
-  file_probes.key = {mapping.device_major, mapping.device_minor, mapping.inode};
-  file_probes.path = procfs_.through_root(pid, mapping.path);
-  auto file = sys::ElfFile::open(file_probes.path);
+  file_probes.key = key;
+  const auto open = [&]() -> Result<std::unique_ptr<sys::ElfFile>> {
+    TRY(file_probes.fd, open_mapped(procfs_, pid, mapping));
+    file_probes.path = fmt::format("/proc/self/fd/{}", file_probes.fd.raw());
+    return sys::ElfFile::open(file_probes.path);
+  };
+  auto file = open();
   if (!file) {
-    problem(file.error().what, counters_.failed);
-    return;
+    if (failed_files_.insert(key).second)
+      problem(fmt::format("attach to {}: {}", mapping.path, file.error().what), counters_.failed);
+    const Code code = file.error().code;
+    return code == Code::kCorrupt || code == Code::kUnsupported ||
+           (code == Code::kLimit &&
+            file_probes.fd.is_open());  // the file's, not that of descriptors
   }
   const std::size_t before = attachments_.size();
   for (const Pack& pack : packs_) {
     if (wants_library(pack, library)) add_pack(pack, **file, mapping.path, file_probes);
   }
-  files_.push_back(std::move(file_probes));
-  attach_now(files_.back());
+  if (!file_probes.with_return.empty() || !file_probes.entry_only.empty()) {
+    files_.push_back(std::move(file_probes));
+    attach_now(files_.back());
+  }
   if (log_) {
     log_(fmt::format("{} {} probes {} {}", is_attached_ ? "attached" : "found",
                      attachments_.size() - before, is_attached_ ? "to" : "in", mapping.path));
   }
+  return true;
 }
 
 void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
                         FileProbes& out) {
-  const Resolution found = resolve_pack(pack, file, base_name(shown_path));
+  const Resolution found = resolve_pack(pack, file, library_name(shown_path));
   for (const std::string& missing : found.missing)
     problem(missing, counters_.missing);
   for (const std::string& refused : found.refused)

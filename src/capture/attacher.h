@@ -14,6 +14,7 @@
 #include "capture/probe_table.h"
 #include "capture/recorder.h"
 #include "capture/resolve.h"
+#include "sys/fd.h"
 #include "sys/procfs.h"
 
 namespace kansoku::capture {
@@ -28,7 +29,8 @@ struct AttacherOptions {
 
 /// Attaches the probes of the packs: tracepoints at once, library functions when a process maps the
 /// library. Each file (device, inode) is looked at once, since its probes fire in every process
-/// that maps it. Single-threaded.
+/// that maps it; one that cannot be opened now is tried again when it is seen again.
+/// Single-threaded.
 class Attacher {
  public:
   /// Borrows everything; `packs` must not move while this lives.
@@ -61,10 +63,12 @@ class Attacher {
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
   struct FileProbes {
     FileKey key;
-    std::string path;
+    sys::Fd fd;        // the first user may be gone when probes are attached again
+    std::string path;  // "/proc/self/fd/N"
     std::vector<bpf::UprobeSpec> with_return, entry_only;
   };
-  void attach_file(std::int32_t pid, const sys::Mapping& mapping);
+  /// False: it may work later.
+  bool attach_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key);
   void add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
                 FileProbes& out);
   void add_function(const Pack& pack, const ResolvedProbe& probe, const std::string& shown_path,
@@ -82,7 +86,7 @@ class Attacher {
   std::function<void(const std::string&)> log_;
   AttacherOptions options_;
   bool is_attached_;
-  std::set<FileKey> seen_files_;
+  std::set<FileKey> seen_files_, failed_files_;
   std::set<std::pair<FileKey, std::uint64_t>> places_;  // files and offsets with a probe of ours
   std::map<std::string, std::uint64_t> host_cookies_;   // by tracepoint name, for reattach()
   std::vector<FileProbes> files_;

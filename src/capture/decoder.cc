@@ -177,6 +177,8 @@ void Decoder::on_stack(const wire_stack& record) {
 
 void Decoder::on_slice(const wire_slice& record) {
   const auto start = static_cast<std::int64_t>(record.head.t_boot_ns);
+  const auto begin = group_begins_.find(probes_[record.head.probe].group);
+  if (begin != group_begins_.end() && boot_time(start) < begin->second) return;
   const ProbeNames& names = names_of(record.head.probe);
   const Thread& thread = thread_of(record.head);
   writer_.slice_begin(thread.track, boot_time(start), names.title, names.category);

@@ -63,6 +63,9 @@ class Decoder {
   void reopen_calls();
   /// Forgets the open calls of an attach group whose probes were taken off: their ends never come.
   void forget_open_calls(std::size_t group);
+  /// The probes of a group are put on at `now`: what began before is two calls, of which neither
+  /// end nor begin was seen.
+  void begin_group(std::size_t group, BootTime now) { group_begins_[group] = now; }
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
@@ -129,6 +132,7 @@ class Decoder {
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
   trace::TrackHandle host_track_{};
+  std::map<std::size_t, BootTime> group_begins_;
   Counters counters_;
 };
 

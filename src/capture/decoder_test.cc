@@ -17,6 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr std::uint32_t kPid = 100;
 constexpr std::uint32_t kTid = 101;
@@ -511,6 +512,16 @@ TEST_F(DecoderTest, ForgetsOpenCallsOfAGroupThatWasTakenOff) {
   EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
   end(kept, 40);
   EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
+}
+
+TEST_F(DecoderTest, ASliceThatBeganBeforeItsProbesWereOnIsNone) {
+  const auto taken = probe("addmm"), kept = probe("backward");
+  probes_[taken].group = 1;
+  decoder_.begin_group(1, boot_time(20));
+  feed(wire_slice{head(WIRE_SLICE, 10, taken), 50});
+  feed(wire_slice{head(WIRE_SLICE, 30, taken), 5});
+  feed(wire_slice{head(WIRE_SLICE, 11, kept), 60});
+  EXPECT_THAT(slices(), UnorderedElementsAre("addmm 30+5", "backward 11+60"));
 }
 
 TEST_F(DecoderTest, KnowsWhoTookPartInACollective) {

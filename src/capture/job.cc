@@ -98,26 +98,32 @@ bool is_wrapper(std::string_view comm) {
 
 namespace {
 
-std::string command_line(const sys::Procfs& procfs, std::int32_t pid) {
-  const auto words = procfs.cmdline(pid);
+std::vector<std::string> arguments_of(const sys::Procfs& procfs, std::int32_t pid) {
+  auto words = procfs.cmdline(pid);
   if (!words) return {};
-  std::string out;
-  for (const std::string& word : *words) {
-    if (out.size() < kCmdlineCharsMax) out += (out.empty() ? "" : " ") + word;
+  std::vector<std::string> out;
+  std::size_t left = kCmdlineCharsMax;
+  for (std::string& word : *words) {
+    const std::size_t blank = out.empty() ? 0 : 1;
+    if (left <= blank) break;
+    word.resize(std::min(word.size(), left - blank));
+    left -= blank + word.size();
+    out.push_back(printable(word));
   }
-  out.resize(std::min(out.size(), kCmdlineCharsMax));
-  return printable(out);
+  return out;
 }
 
-bool is_multiprocessing(std::string_view cmdline) {
-  return cmdline.find(" -c from multiprocessing.") != std::string_view::npos;
+bool is_multiprocessing(const std::vector<std::string>& arguments) {
+  const auto code = std::find(arguments.begin(), arguments.end(), "-c");
+  return code != arguments.end() && std::next(code) != arguments.end() &&
+         std::next(code)->starts_with("from multiprocessing.");
 }
 
-std::string command_of_starter(const sys::Procfs& procfs, std::int32_t parent) {
+std::vector<std::string> arguments_of_starter(const sys::Procfs& procfs, std::int32_t parent) {
   constexpr int kAncestorsMax = 8;
   for (int i = 0; i < kAncestorsMax && parent > 1; ++i) {
-    std::string cmdline = command_line(procfs, parent);
-    if (!cmdline.empty() && !is_multiprocessing(cmdline)) return cmdline;
+    auto arguments = arguments_of(procfs, parent);
+    if (!arguments.empty() && !is_multiprocessing(arguments)) return arguments;
     const auto stat = procfs.stat(parent);
     parent = stat ? stat->parent_pid : 0;
   }
@@ -134,8 +140,10 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   out.start_ticks = stat.start_ticks;
   out.name = printable(stat.comm);
   out.owner = procfs.owner(pid);
-  out.cmdline = command_line(procfs, pid);
-  if (is_multiprocessing(out.cmdline)) out.started_by = command_of_starter(procfs, stat.parent_pid);
+  out.arguments = arguments_of(procfs, pid);
+  out.cmdline = fmt::format("{}", fmt::join(out.arguments, " "));
+  if (is_multiprocessing(out.arguments))
+    out.started_by = arguments_of_starter(procfs, stat.parent_pid);
   if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);
   return out;
 }

@@ -30,11 +30,14 @@ struct RankFacts {
 struct JobProcess {
   std::int32_t pid{0}, parent_pid{0};
   std::uint64_t start_ticks{0};
-  std::string name;     // comm, printable
-  std::string cmdline;  // joined with blanks, cut to 1,024 characters, printable
-  // Of the nearest ancestor with a command of its own, where `cmdline` is only that of Python's
-  // multiprocessing, the same for all that it spawns; else empty.
-  std::string started_by;
+  std::string name;  // comm, printable
+  // Of the command line, printable, 1,024 characters of them with one blank between any two; may
+  // hold secrets.
+  std::vector<std::string> arguments;
+  std::string cmdline;  // `arguments` joined with blanks
+  // Arguments of the nearest ancestor with a command of its own, where the own ones are only those
+  // of Python's multiprocessing, the same for all that it spawns; else empty.
+  std::vector<std::string> started_by;
   RankFacts facts;
   sys::Procfs::Owner owner;
 };

@@ -153,6 +153,7 @@ TEST_F(FakeProc, DescribesAProcess) {
   EXPECT_EQ(process->start_ticks, 77U);
   EXPECT_EQ(process->name, "python");
   EXPECT_EQ(process->cmdline, "python -c x");
+  EXPECT_THAT(process->arguments, ElementsAre("python", "-c", "x"));
   EXPECT_EQ(process->facts.rank, 1);
   EXPECT_EQ(process->facts.job, "localhost:1");
   EXPECT_EQ(describe_process(procfs(), 11).error().code, Code::kNotFound);
@@ -170,11 +171,11 @@ TEST_F(FakeProc, WhatMultiprocessingSpawnedIsKnownByWhoSpawnedIt) {
   add(12, 11, "python3", "");
   spawned(11, "forkserver");
   spawned(12, "spawn");
-  EXPECT_EQ(describe_process(procfs(), 12)->started_by, "python3 -c x");
-  EXPECT_EQ(describe_process(procfs(), 10)->started_by, "");
+  EXPECT_THAT(describe_process(procfs(), 12)->started_by, ElementsAre("python3", "-c", "x"));
+  EXPECT_THAT(describe_process(procfs(), 10)->started_by, IsEmpty());
   add(13, 13, "python3", "");  // its own parent, as no process is
   spawned(13, "spawn");
-  EXPECT_EQ(describe_process(procfs(), 13)->started_by, "");
+  EXPECT_THAT(describe_process(procfs(), 13)->started_by, IsEmpty());
 }
 
 TEST_F(FakeProc, DescribesAProcessThatHidesItsEnvironment) {
@@ -209,6 +210,17 @@ TEST_F(FakeProc, CutsALongCommandLine) {
   add(10, 1, "python", "");
   EXPECT_TRUE(sys::write_file(root_ + "/10/cmdline", std::string(5000, 'x')));
   EXPECT_EQ(describe_process(procfs(), 10)->cmdline.size(), 1024U);
+}
+
+TEST_F(FakeProc, CutsTheArgumentsOfALongCommandLine) {
+  add(10, 1, "python", "");
+  const std::string word(1000, 'x');
+  EXPECT_TRUE(sys::write_file(root_ + "/10/cmdline",
+                              "two words" + std::string(1, '\0') + word + '\0' + word + '\0'));
+  const auto process = describe_process(procfs(), 10);
+  ASSERT_TRUE(process);
+  EXPECT_THAT(process->arguments, ElementsAre("two words", word, std::string(13, 'x')));
+  EXPECT_EQ(process->cmdline.size(), 1024U);
 }
 
 TEST_F(FakeProc, FindsTheJobsAndTheirRanks) {

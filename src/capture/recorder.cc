@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "capture/attacher.h"
 #include "capture/decoder.h"
@@ -70,7 +71,6 @@ struct Recorder::Impl {
   std::unique_ptr<HostCounters> counters;
   std::set<std::int32_t> roots;
   std::string bpf_state;
-  std::vector<std::string> no_problems;
   std::vector<Attachment> no_attachments;
   BootTime started{}, next_sample{}, next_flush{}, next_poll{}, next_count{};
   Nanos sample_every{};
@@ -175,8 +175,9 @@ void Recorder::Impl::poll_tree(BootTime now) {
   std::vector<std::int32_t> gone;
   for (auto& [pid, process] : roster->processes()) {
     const auto stat = procfs.stat(pid);
-    if (!stat || stat->state == 'Z' || stat->start_ticks != process.facts.start_ticks)
-      gone.push_back(pid);
+    // The main thread may have ended before the others.
+    const bool is_over = stat && stat->state == 'Z' && stat->threads <= 1;
+    if (!stat || is_over || stat->start_ticks != process.facts.start_ticks) gone.push_back(pid);
   }
   if (!gone.empty()) roster->guess_ranks(decoder->collective_pids());
   for (const std::int32_t pid : gone) {
@@ -286,9 +287,15 @@ void Recorder::Impl::write_losses(BootTime now) {
   if (!engine) return;
   write(bpf::ring_dropped_records, losses.ring_full);
   write(bpf::process_table_full, losses.process_table_full);
-  write(capture_missing_symbols, attacher->counters().missing);
-  write(capture_failed_attachments, attacher->counters().failed);
-  write(capture_without_scheduler, attacher->counters().scheduler_failed ? 1 : 0);
+  Attacher::Counters attaching = attacher->counters();
+  if (watcher) {
+    attaching.missing += watcher->counters().missing;
+    attaching.failed += watcher->counters().failed;
+    attaching.scheduler_failed |= watcher->counters().scheduler_failed;
+  }
+  write(capture_missing_symbols, attaching.missing);
+  write(capture_failed_attachments, attaching.failed);
+  write(capture_without_scheduler, attaching.scheduler_failed ? 1 : 0);
 }
 
 RecordStatus Recorder::Impl::status(BootTime now) const {
@@ -383,8 +390,24 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
     impl_->follow(pid, now);
     return {};
   }
-  for (const std::int32_t member : process_tree(impl_->procfs, pid))
+  // To look at the libraries of the first one takes seconds: whatever the others start meanwhile
+  // has to be seen already.
+  constexpr int kRounds = 8;  // those of a member that was seen already tell of themselves
+  std::set<std::int32_t> members;
+  std::size_t before = 0;
+  for (int round = 0; round < kRounds && (round == 0 || before != members.size()); ++round) {
+    before = members.size();
+    for (const std::int32_t member : process_tree(impl_->procfs, pid)) {
+      if (!members.insert(member).second || !impl_->engine) continue;
+      if (const auto observed = impl_->engine->observe_process(member); !observed)
+        impl_->log(observed.error().what);
+    }
+  }
+  for (const std::int32_t member : members) {
     impl_->follow(member, now);
+    if (impl_->engine && !impl_->roster->processes().contains(member))
+      impl_->engine->forget_process(member);  // gone already
+  }
   return {};
 }
 
@@ -423,6 +446,7 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
   impl.python_samples = impl.python_torn = impl.python_truncated = 0;
   impl.write_facts(now);
   impl.decoder->reopen_calls();
+  impl.decoder->begin_group(kWindowGroup, now);
   if (impl.attacher) impl.attacher->attach();
   for (auto& [pid, process] : impl.roster->processes()) {
     process.frames.clear();
@@ -470,8 +494,13 @@ void Recorder::set_probes_enabled(bool enabled) {
 const std::vector<Attachment>& Recorder::attachments() const {
   return impl_->attacher ? impl_->attacher->attachments() : impl_->no_attachments;
 }
-const std::vector<std::string>& Recorder::problems() const {
-  return impl_->attacher ? impl_->attacher->problems() : impl_->no_problems;
+std::vector<std::string> Recorder::problems() const {
+  std::vector<std::string> out;
+  for (const Attacher* attacher : {impl_->watcher.get(), impl_->attacher.get()}) {
+    if (attacher != nullptr)
+      out.insert(out.end(), attacher->problems().begin(), attacher->problems().end());
+  }
+  return out;
 }
 
 }  // namespace kansoku::capture

@@ -106,7 +106,7 @@ class Recorder {
 
   [[nodiscard]] const std::vector<Attachment>& attachments() const;
   /// What could not be found or attached, one line each.
-  [[nodiscard]] const std::vector<std::string>& problems() const;
+  [[nodiscard]] std::vector<std::string> problems() const;
 
  private:
   struct Impl;

@@ -174,6 +174,11 @@ class Resolver {
     probe.site = bpf::pick_site(file_, *match.symbol, needs_of(probe));
     const bool wants_exits = wants_return(probes) && !probes.never_throws;
     if (wants_exits && !add_exits(match, probe)) return;
+    if (!probe.site.is_probeable) {
+      out_.refused.push_back(fmt::format("{}: the kernel cannot probe its first instruction in {}",
+                                         match.name, library_));
+      return;
+    }
     const auto offset = file_.file_offset(probe.site.address);
     if (!offset) {
       out_.refused.push_back(

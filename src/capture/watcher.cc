@@ -151,6 +151,7 @@ struct Watcher::Impl {
   Discovery discovery;
   std::map<std::int32_t, Target> targets;
   std::set<std::int32_t> unwanted;  // AI processes that the filter refused
+  std::set<std::int32_t> renewed;   // targets that called exec since totals were read
   std::vector<std::string> own_problems;
   BootTime next_scan_all{}, window_begin{};
   std::uint64_t over_limit{0}, window_number{0}, hits_before{0};
@@ -186,12 +187,15 @@ void Watcher::Impl::start() {
   if (!created) {
     bpf_state = "none: " + created.error().what;
     own_problems.push_back(bpf_state);
-    log("no eBPF: processes are watched by what /proc tells, without calls (" +
-        created.error().what + ")");
+    log(fmt::format("no eBPF: processes are watched by what /proc tells, without calls ({}); {}",
+                    created.error().what, created.error().hint));
     return;
   }
   meter = std::move(created).value();
   bpf_state = std::string(bpf::attach_mode_name(meter->mode()));
+  for (const std::string& refusal : meter->refusals())
+    log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
+                    refusal, bpf_state));
   for (const auto& attached :
        {meter->attach_lifecycle(), meter->attach_block_layer(), meter->attach_signals()}) {
     if (attached) continue;
@@ -209,7 +213,10 @@ void Watcher::Impl::handle_events(BootTime now) {
       remove_target(event.pid);
       return;
     }
-    if (event.kind == bpf::Meter::Event::Kind::kExec) remove_target(event.pid);
+    if (event.kind == bpf::Meter::Event::Kind::kExec) {
+      if (targets.contains(event.pid) || discovery.contains(event.pid)) renewed.insert(event.pid);
+      remove_target(event.pid);
+    }
     unwanted.erase(event.pid);
     discovery.add(event.pid, now);
   });
@@ -227,9 +234,10 @@ void Watcher::Impl::scan_all(BootTime now) {
   std::vector<std::int32_t> gone;
   for (const auto& [pid, target] : targets) {
     const auto stat = procfs.stat(pid);
-    const bool is_gone = stat
-                             ? stat->state == 'Z' || stat->start_ticks != target.process.start_ticks
-                             : stat.error().code == Code::kNotFound;
+    // The main thread may have ended before the others.
+    const bool is_gone = stat ? (stat->state == 'Z' && stat->threads <= 1) ||
+                                    stat->start_ticks != target.process.start_ticks
+                              : stat.error().code == Code::kNotFound;
     if (is_gone) gone.push_back(pid);
   }
   for (const std::int32_t pid : gone)
@@ -283,6 +291,7 @@ void Watcher::Impl::rescan(BootTime now) {
     if (now < target.next_scan) continue;
     target.next_scan = now + std::clamp((now - target.seen_at) / 4, kRescanFloor, kRescanCeiling);
     const std::uint64_t pages = address_space_pages(procfs, pid);
+    if (pages == 0) continue;  // /proc shows nothing once its main thread has ended
     if (!attacher || (pages == target.pages && !attacher->wants_again(pid))) continue;
     target.pages = pages;
     if (const auto mappings = procfs.maps(pid)) attacher->set_mappings(pid, *mappings);
@@ -297,6 +306,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     const auto target = targets.find(static_cast<std::int32_t>(seen.tgid));
     const auto metric = attacher->metric_of(seen.probe, seen.kind);
     if (seen.tgid == 0) return true;
+    if (renewed.contains(static_cast<std::int32_t>(seen.tgid))) return false;
     // Those of processes that went, or of probes that did; a young child may yet become a target.
     if (target == targets.end()) return discovery.contains(static_cast<std::int32_t>(seen.tgid));
     const std::uint32_t key = seen.probe * 4 + static_cast<std::uint32_t>(seen.kind);
@@ -354,6 +364,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     std::copy(std::begin(total.buckets), std::end(total.buckets), before.buckets.begin());
     return true;
   });
+  renewed.clear();
   if (!read) log(read.error().what);
 }
 

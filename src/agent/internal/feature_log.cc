@@ -30,12 +30,15 @@ Result<FeatureLog> FeatureLog::open(const std::string& path) {
   header += '\n';
   // What is not there yet, or a pipe, begins with nothing.
   const std::string begin = sys::read_begin(path, header.size()).value_or("");
-  if (!begin.empty() && begin != header) {
+  const bool has_header = begin == header;
+  if (!has_header && !header.starts_with(begin)) {
     return Error{Code::kUnsupported, fmt::format("append to {}: it has other columns", path),
                  "name another file: this one is no feature table, or another version's"};
   }
-  TRY(auto sink, sys::FileSink::create(path, {.append = true}));
-  if (begin.empty()) TRY_VOID(sink->append(as_bytes(header)));
+  // A row that is cut off would spoil the whole table.
+  TRY(auto sink,
+      sys::FileSink::create(path, {.append = true, .torn_line = sys::FileSink::TornLine::kCut}));
+  if (!has_header) TRY_VOID(sink->append(as_bytes(header)));
   return FeatureLog(std::move(sink));
 }
 

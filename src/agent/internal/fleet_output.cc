@@ -102,9 +102,9 @@ void FleetOutput::on_window(std::int64_t wall_ns, BootTime now, const std::vecto
   for (const FeatureRow& row : rows) {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = row.window.values[feature_order()[i]];
+    // What is no job yet is not left out for want of room, and is not counted as that.
     const auto job = jobs_.find(row.job);
-    writer_.add_window(job == jobs_.end() ? fleet::SummaryWriter::JobId{} : job->second.id,
-                       row.window.rank, values);
+    if (job != jobs_.end()) writer_.add_window(job->second.id, row.window.rank, values);
   }
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     if (now - job->second.seen_at > kForgetAfter) {

@@ -2,6 +2,7 @@
 #include "agent/internal/incident_book.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "detect/detector.h"
@@ -35,7 +36,9 @@ std::vector<trace::IncidentRecord>::iterator IncidentBook::find_inherited(
   auto best = inherited_.end();
   for (auto one = inherited_.begin(); one != inherited_.end(); ++one) {
     if (one->job != incident.job || is_growth(*one) != is_growth(incident)) continue;
-    if (one->end_ns != 0 && incident.begin_ns - one->end_ns > detect::kIncidentPause.count())
+    // An end in the future was told while the clock was wrong.
+    if (one->end_ns != 0 &&
+        std::abs(incident.begin_ns - one->end_ns) > detect::kIncidentPause.count())
       continue;
     const auto order = [](const trace::IncidentRecord& record) {
       return std::pair(record.end_ns == 0, record.begin_ns);
@@ -107,6 +110,14 @@ void IncidentBook::count_only(const std::set<std::string>& jobs) {
 void IncidentBook::label(std::string_view id, std::string_view label) {
   for (auto& [own_id, before] : continued_)
     if (before.id == id) before.label = label;
+  for (trace::IncidentRecord& before : inherited_)
+    if (before.id == id) before.label = label;
+  if (const auto one = open_.find(std::string(id)); one != open_.end()) one->second.label = label;
+}
+
+std::string IncidentBook::label_before(const std::string& detector_id) const {
+  const auto before = continued_.find(detector_id);
+  return before == continued_.end() ? std::string() : before->second.label;
 }
 
 std::string IncidentBook::detector_id(std::string_view id) const {

@@ -33,6 +33,8 @@ class IncidentBook {
 
   /// So that the states that follow keep it.
   void label(std::string_view id, std::string_view label);
+  /// The label that an incident has of which this one, by the detector's id, is the rest.
+  [[nodiscard]] std::string label_before(const std::string& detector_id) const;
   /// The id by which the detector knows the incident that was told as `id`.
   [[nodiscard]] std::string detector_id(std::string_view id) const;
 

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "capture/bpf/internal/attach.h"
+#include "capture/bpf/internal/load_log.h"
 #include "capture/bpf/internal/maps.h"
 #include "capture/bpf/probes.skel.h"
 #include "sys/fd.h"
@@ -38,17 +39,13 @@ UprobePrograms programs_of(const probes_bpf& skeleton) {
 }
 
 Result<Skeleton> load(AttachMode mode, std::uint32_t ring_bytes) {
-  silence_libbpf();
+  LoadLog log;
   Skeleton skeleton(probes_bpf__open());
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, ring_bytes);
   prepare_uprobes(programs_of(*skeleton), mode);
-  if (const int failed = probes_bpf__load(skeleton.get()); failed != 0) {
-    Error error =
-        errno_error(-failed, "load", fmt::format("BPF programs ({})", attach_mode_name(mode)));
-    error.hint = "needs CAP_BPF and CAP_PERFMON; `kansoku doctor` shows what is missing";
-    return error;
-  }
+  if (const int failed = probes_bpf__load(skeleton.get()); failed != 0)
+    return log.error(-failed, fmt::format("BPF programs ({})", attach_mode_name(mode)));
   return skeleton;
 }
 

@@ -39,6 +39,9 @@ PROBE_TARGET(target_loop, "mov $4, %eax\n1: nop\ndec %eax\njnz 1b", "");
 // The first cheap instruction comes after an argument register was overwritten.
 PROBE_TARGET(target_clobber, "mov %rdi, %rsi\nxchg %rdi, %rsi\nnop", "");
 
+// The kernel refuses prefixed instructions of this kind.
+PROBE_TARGET(target_locked, "lock orl $0, -8(%rsp)", "");
+
 // Its second return value is that of a jump to another function.
 PROBE_TARGET(target_tail, "test %rdi, %rdi\njne 1f\njmp target_push\n1:", "");
 
@@ -120,6 +123,12 @@ TEST_F(Prologue, RefusesALoopHead) {
 TEST_F(Prologue, StopsWhereArgumentsAreOverwritten) {
   EXPECT_EQ(site_of(*file_, "target_clobber").offset_bytes, 0U);
   EXPECT_NE(site_of(*file_, "target_clobber", {false, true}).offset_bytes, 0U);
+}
+
+TEST_F(Prologue, SaysWhereTheKernelTakesNoProbe) {
+  EXPECT_TRUE(site_of(*file_, "target_slow").is_probeable);
+  EXPECT_FALSE(site_of(*file_, "target_locked").is_probeable);
+  EXPECT_FALSE(site_of(*file_, "target_locked", {.at_entry = true}).is_probeable);
 }
 
 struct Counts {
@@ -250,13 +259,35 @@ TEST_P(EngineModes, TwoProbesOfOneFunctionSeeItsCallsBoth) {
 }
 
 TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
-  attach_exits("target_throws", 5);
-  engine_->detach_all();
   std::vector<UprobeSpec> exits = call_specs_for_test(*file_, "target_throws", 5);
   exits.erase(exits.begin());
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", exits, false).has_value());
-  target_throws(1);
-  EXPECT_TRUE(drain(*engine_).order.empty());
+  attach_exits("target_catches", 6);  // calls it twice, and is open meanwhile
+  EXPECT_EQ(target_catches(0), 2);
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[6], 1);
+  EXPECT_EQ(counts.ends[6], 1);
+  EXPECT_EQ(counts.order.size(), 2U);
+}
+
+TEST_P(EngineModes, ReadsOfARegisterWhatItsTypeHolds) {
+  constexpr long kValue = 0x1122334455667788;
+  const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
+                        5 | WIRE_COOKIE_INSTANT | WIRE_COOKIE_CAPTURES};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
+  for (const auto& [size, expected] : std::map<std::uint8_t, std::uint64_t>{
+           {1, 0x88}, {2, 0x7788}, {4, 0x55667788}, {8, 0x1122334455667788}}) {
+    wire_probe argument{};
+    argument.capture_count = 1;
+    argument.captures[0] = {.source = 0, .step_count = 0, .size = size, .is_text = 0, .offset = {}};
+    ASSERT_TRUE(engine_->describe_probe(5, argument).has_value());
+    EXPECT_EQ(target_push(kValue), kValue + 1);
+    std::uint64_t read = 0;
+    engine_->drain([&](std::span<const std::byte> record) {
+      read = reinterpret_cast<const wire_args*>(record.data())->args[0];
+    });
+    EXPECT_EQ(read, expected) << int{size};
+  }
 }
 
 TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
@@ -399,6 +430,35 @@ TEST(Engine, ObservesChildrenFromTheirFirstInstruction) {
   EXPECT_GE(kinds[WIRE_FORK], 1);  // the shell runs its last command itself
   EXPECT_EQ(kinds[WIRE_EXEC], 3);
   EXPECT_EQ(kinds[WIRE_EXIT], kinds[WIRE_FORK] + 1);
+}
+
+// The kernel ends the main thread then; the process goes on under its pid.
+TEST(Engine, ExecByAnotherThreadEndsNoProcess) {
+  auto engine = Engine::create({1U << 20, std::nullopt});
+  if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+  ASSERT_TRUE((*engine)->attach_lifecycle().has_value());
+  auto child =
+      sys::Child::start({"/usr/bin/python3", "-c",
+                         "import os, threading\n"
+                         "threading.Thread(target=os.execv,\n"
+                         "                 args=('/bin/sh', ['sh', '-c', 'exit 7'])).start()\n"
+                         "while True: os.sched_yield()"},
+                        {});
+  ASSERT_TRUE(child.has_value());
+  ASSERT_TRUE((*engine)->observe_process(child->pid()).has_value());
+  child->release();
+  EXPECT_EQ(child->wait(), 7);
+  std::vector<int> kinds;
+  (*engine)->drain([&](std::span<const std::byte> record) {
+    const auto* head = reinterpret_cast<const wire_event*>(record.data());
+    kinds.push_back(head->kind);
+    EXPECT_EQ(head->tgid, static_cast<std::uint32_t>(child->pid()));
+    if (head->kind == WIRE_EXIT) {
+      EXPECT_EQ(head->tid, head->tgid);
+      EXPECT_EQ(head->probe, 7U << 8U) << "as wait() gives it";
+    }
+  });
+  EXPECT_THAT(kinds, ::testing::ElementsAre(WIRE_EXEC, WIRE_EXEC, WIRE_EXIT));
 }
 
 }  // namespace

@@ -33,11 +33,19 @@ struct task_io_accounting {
   __u64 read_bytes, write_bytes;
 } __attribute__((preserve_access_index));
 
+typedef struct {
+  int counter;
+} __attribute__((preserve_access_index)) atomic_t;
+struct signal_struct {
+  atomic_t live;  // threads
+} __attribute__((preserve_access_index));
+
 struct task_struct {
   int pid;
   int tgid;
   unsigned int __state;
   int exit_code;
+  struct signal_struct* signal;
   struct sched_entity se;
   struct sched_info sched_info;
   unsigned long nvcsw, nivcsw, min_flt, maj_flt;
@@ -438,10 +446,12 @@ int meter_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int meter_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
+  if (!IS_LAST_OF_OBSERVED(task)) return 0;
   __u32 tgid = task->tgid;
+  // One that is killed while it is stopped: its pid is used again.
+  struct open_key stop = {.pid_tgid = (__u64)tgid << 32 | tgid, .probe = PROBE_STOPS};
+  bpf_map_delete_elem(&open_calls, &stop);
   emit(WIRE_EXIT, tgid, tgid, task->exit_code);
-  bpf_map_delete_elem(&processes, &tgid);
   return 0;
 }
 

@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
 
 #include "capture/bpf/internal/attach.h"
+#include "capture/bpf/internal/load_log.h"
 #include "capture/bpf/internal/maps.h"
 #include "capture/bpf/meter.skel.h"
 #include "sys/fd.h"
@@ -34,17 +36,24 @@ UprobePrograms programs_of(const meter_bpf& skeleton) {
   return {skeleton.progs.meter_session, skeleton.progs.meter_entry, skeleton.progs.meter_return};
 }
 
+// Kernels before 6.17 set 128 entries of such a map aside for each processor; where that is all of
+// them, fresh entries are thrown out though there is room.
+std::uint32_t lru_entries(std::uint32_t wanted) {
+  constexpr std::uint32_t kOfEach = 256;
+  const int processors = libbpf_num_possible_cpus();
+  return processors > 0 ? std::max(wanted, kOfEach * static_cast<std::uint32_t>(processors))
+                        : wanted;
+}
+
 Result<Skeleton> load(AttachMode mode) {
-  silence_libbpf();
+  LoadLog log;
   Skeleton skeleton(meter_bpf__open());
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   prepare_uprobes(programs_of(*skeleton), mode);
-  if (const int failed = meter_bpf__load(skeleton.get()); failed != 0) {
-    Error error = errno_error(-failed, "load",
-                              fmt::format("metering BPF programs ({})", attach_mode_name(mode)));
-    error.hint = "needs CAP_BPF and CAP_PERFMON; `kansoku doctor` shows what is missing";
-    return error;
-  }
+  for (bpf_map* map : {skeleton->maps.open_calls, skeleton->maps.requests})
+    bpf_map__set_max_entries(map, lru_entries(bpf_map__max_entries(map)));
+  if (const int failed = meter_bpf__load(skeleton.get()); failed != 0)
+    return log.error(-failed, fmt::format("metering BPF programs ({})", attach_mode_name(mode)));
   return skeleton;
 }
 

@@ -18,12 +18,20 @@
 #include "capture/bpf/internal/observed.bpf.h"
 #include "wire/ring.h"
 
-// Only what is read of the kernel's task; CO-RE relocates the offsets.
+// Only what is read of the kernel's structures; CO-RE relocates the offsets.
+typedef struct {
+  int counter;
+} __attribute__((preserve_access_index)) atomic_t;
+struct signal_struct {
+  atomic_t live;  // threads
+} __attribute__((preserve_access_index));
+
 struct task_struct {
   int pid;
   int tgid;
   unsigned int __state;
   int exit_code;
+  struct signal_struct* signal;
   char comm[WIRE_COMM_BYTES];
 } __attribute__((preserve_access_index));
 
@@ -360,10 +368,12 @@ int on_exec(__u64* ctx) {
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (task->pid != task->tgid || !is_observed(task->tgid)) return 0;
-  emit_plain(bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT);
-  __u32 tgid = task->tgid;
-  bpf_map_delete_elem(&processes, &tgid);
+  if (!IS_LAST_OF_OBSERVED(task)) return 0;
+  struct wire_event* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  fill_head(record, bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT, WIRE_PLAIN);
+  record->tid = record->tgid;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }
 

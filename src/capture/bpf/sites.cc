@@ -57,12 +57,14 @@ struct Found {
   std::size_t offset{0};
   SiteClass site_class{SiteClass::kOther};
   std::string_view reason;
+  bool is_probeable{true};
 };
 
 Found at_entry(std::span<const std::byte> code, std::string_view reason) {
   InstructionReader reader(code);
   Instruction first;
-  return {0, reader.next(first) ? classify(first) : SiteClass::kOther, reason};
+  if (!reader.next(first)) return {0, SiteClass::kOther, reason};
+  return {0, classify(first), reason, is_probeable(first)};
 }
 
 // The first cheap instruction on the straight line; offset 0 and the entry's class if there is
@@ -74,7 +76,9 @@ Found scan(std::span<const std::byte> code, SiteNeeds needs) {
   bool only_markers = true;  // nothing but endbr64 and nops so far: nothing can be live below rsp
   for (std::size_t offset = 0; reader.next(instruction); offset = reader.offset()) {
     const SiteClass site_class = classify(instruction);
-    if (offset == 0) at_entry = {0, site_class, "entry: no cheap instruction before the limit"};
+    if (offset == 0)
+      at_entry = {0, site_class, "entry: no cheap instruction before the limit",
+                  is_probeable(instruction)};
     if (site_class == SiteClass::kNop5 ? only_markers : is_cheap(site_class)) {
       return {offset, site_class, offset == 0 ? "entry is cheap" : "first cheap instruction"};
     }
@@ -122,7 +126,7 @@ Site pick_site(const sys::ElfFile& file, const sys::Symbol& function, SiteNeeds 
       found = at_entry(code, "entry: the cheap instruction is a branch target");
   }
   return {function.address + found.offset, static_cast<std::uint32_t>(found.offset),
-          found.site_class, found.reason};
+          found.site_class, found.reason, found.is_probeable};
 }
 
 }  // namespace kansoku::capture::bpf

@@ -23,6 +23,7 @@ struct Site {
   std::uint32_t offset_bytes{0};  // from the function's entry
   SiteClass site_class{SiteClass::kOther};
   std::string_view reason;  // a literal: why the search ended here
+  bool is_probeable{true};  // false: the kernel refuses a probe there, and others beside it
 };
 
 struct SiteNeeds {

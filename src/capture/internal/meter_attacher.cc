@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "capture/internal/mapped_file.h"
 #include "sys/elf.h"
 
 namespace kansoku::capture {
@@ -19,20 +20,6 @@ constexpr std::size_t kProblemsMax = 200, kFilesMax = 512, kMappedMax = 16384, k
 constexpr sys::ElfFile::Limits kElfLimits{.symbols = 1U << 19U, .name_bytes = 64U << 20U};
 constexpr long kOverlayMagic = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC
 constexpr std::uint64_t kInodeOfLayer = (std::uint64_t{1} << 52) - 1;
-
-constexpr std::string_view kDeleted = " (deleted)";
-
-/// The file's name as it was mapped, whatever happened to the file since.
-std::string library_name(std::string_view path) {
-  if (path.size() > kDeleted.size() && path.substr(path.size() - kDeleted.size()) == kDeleted)
-    path.remove_suffix(kDeleted.size());
-  return std::string(path.substr(path.rfind('/') + 1));
-}
-
-bool is_deleted(const std::string& path) {
-  return path.size() > kDeleted.size() &&
-         path.compare(path.size() - kDeleted.size(), kDeleted.size(), kDeleted) == 0;
-}
 
 }  // namespace
 
@@ -198,14 +185,6 @@ bool MeterAttacher::is_wanted(const std::string& library) {
   return is_wanted;
 }
 
-Result<sys::Fd> MeterAttacher::open_mapped(std::int32_t pid, const sys::Mapping& mapping) const {
-  // A file that was replaced under a running process is still there, behind its mapping.
-  return sys::Fd::open_regular(is_deleted(mapping.path)
-                                   ? fmt::format("{}/{}/map_files/{:x}-{:x}", procfs_.root(), pid,
-                                                 mapping.begin, mapping.end)
-                                   : procfs_.through_root(pid, mapping.path));
-}
-
 void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
                                const std::string& library) {
   MappedKey key{mapping.device_major, mapping.device_minor, mapping.inode, 0};
@@ -219,7 +198,7 @@ void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
   };
   if (mapped_.size() >= kMappedMax)
     return problem(fmt::format("more than {} mappings of libraries", kMappedMax));
-  auto fd = open_mapped(pid, mapping);
+  auto fd = open_mapped(procfs_, pid, mapping);
   if (!fd) return refuse(fd.error());
   struct stat info {};
   struct statfs system {};

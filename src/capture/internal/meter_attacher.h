@@ -107,7 +107,6 @@ class MeterAttacher {
 
   void read_entries(const Pack& pack);
   [[nodiscard]] bool is_wanted(const std::string& library);
-  [[nodiscard]] Result<sys::Fd> open_mapped(std::int32_t pid, const sys::Mapping& mapping) const;
   void add_mapped(std::int32_t pid, const sys::Mapping& mapping, const std::string& library);
   [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
                                       const std::string& library);

@@ -26,7 +26,7 @@ answers = {
     "has_steps": steps > 0,
     "collectives_a_step": round(collectives / steps, 1) if steps else 0,
     "step_mean_is_inverse_of_rate": sum(0.5 < product < 2 for product in products) > 0.8 * len(products) > 0,
-    "shares_below_one": all(0 <= share <= 1.2 for share in shares),
+    "shares_below_one": bool(shares) and all(0 <= share <= 1.2 for share in shares),
     "has_cpu": max(numbers("cpu_cores"), default=0) > 0.05,
     "has_tcp": max(numbers("tcp_bytes"), default=0) > 0,
     "has_memory": min(numbers("resident_bytes"), default=0) > 1e7,

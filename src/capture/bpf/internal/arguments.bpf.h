@@ -73,6 +73,12 @@ static __always_inline int follow_path(const struct wire_capture* capture,
     if (failed) return -1;
     value = loaded;
   }
+  // Above its type the bits of a register are anything.
+  if (capture->step_count == 0 && !capture->is_text) {
+    if (capture->size == 4) value &= 0xffffffff;
+    if (capture->size == 2) value &= 0xffff;
+    if (capture->size == 1) value &= 0xff;
+  }
   *out = value;
   return 0;
 }

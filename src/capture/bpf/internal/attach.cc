@@ -16,10 +16,6 @@ namespace {
 constexpr std::array kModes{AttachMode::kSession, AttachMode::kMulti, AttachMode::kPerf};
 constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
 
-int silent(libbpf_print_level, const char*, va_list) {
-  return 0;
-}
-
 // A function of our own to try an attach mode on; never called.
 [[gnu::noinline, gnu::used]] int selftest_target(int value) {
   return value + 1;
@@ -98,10 +94,6 @@ std::optional<AttachMode> attach_mode_from_name(std::string_view name) {
     if (attach_mode_name(mode) == name) return mode;
   }
   return std::nullopt;
-}
-
-void silence_libbpf() {
-  libbpf_set_print(silent);
 }
 
 void prepare_uprobes(const UprobePrograms& programs, AttachMode mode) {

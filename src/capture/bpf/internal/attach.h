@@ -58,7 +58,4 @@ void prepare_uprobes(const UprobePrograms& programs, AttachMode mode);
     std::optional<AttachMode> forced, const std::function<Result<UprobePrograms>(AttachMode)>& load,
     std::vector<std::string>& refusals);
 
-/// Silences libbpf: its errors come back as values here.
-void silence_libbpf();
-
 }  // namespace kansoku::capture::bpf

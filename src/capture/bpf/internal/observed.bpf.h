@@ -29,3 +29,13 @@ static __always_inline void count_loss(__u32 which) {
 static __always_inline int is_observed(__u32 tgid) {
   return bpf_map_lookup_elem(&processes, &tgid) != 0;
 }
+
+/* For sched_process_exit: true once for a process, when its last thread ends. The main thread may
+ * end before the others, by itself or because another one calls exec, which makes that one the main
+ * thread. A macro: whoever includes this says what a task is. */
+#define IS_LAST_OF_OBSERVED(task)                                  \
+  ({                                                               \
+    __u32 last_tgid = (task)->tgid;                                \
+    is_observed(last_tgid) && (task)->signal->live.counter == 0 && \
+        bpf_map_delete_elem(&processes, &last_tgid) == 0;          \
+  })
