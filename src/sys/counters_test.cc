@@ -267,7 +267,10 @@ TEST(Cgroup, AQuotaIsSeen) {
   auto group = CgroupCpuSampler::open(child);
   ASSERT_TRUE(group) << group.error().what;
   CgroupCpu seen;
-  for (int i = 0; i < 10'000'000 && seen.throttled_ns.value_or(0) == 0; ++i)
+  const auto is_seen = [&] {  // the kernel counts one after the other
+    return seen.throttled_ns.value_or(0) != 0 && seen.throttled_periods.value_or(0) != 0;
+  };
+  for (int i = 0; i < 10'000'000 && !is_seen(); ++i)
     seen = group->sample().value();
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
