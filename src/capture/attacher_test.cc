@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/attacher.h"
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,16 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "capture/mapped_library_for_test.h"
+
 namespace kansoku::capture {
 namespace {
 
 using ::testing::SizeIs;
-
-std::string libc_path() {
-  Dl_info info{};
-  EXPECT_NE(::dladdr(reinterpret_cast<const void*>(&::qsort), &info), 0);
-  return std::filesystem::canonical(info.dli_fname).string();
-}
 
 class AttacherTest : public ::testing::Test {
  protected:
@@ -42,16 +35,8 @@ class AttacherTest : public ::testing::Test {
     probes.category = "c";
     attacher_ = std::make_unique<Attacher>(*engine_, procfs_, packs_, probes_, nullptr);
     path_ = folder_ + "libx.so";
-    std::filesystem::copy_file(libc_path(), path_);
-    struct stat info {};
-    ASSERT_EQ(::stat(path_.c_str(), &info), 0);
-    mapping_.begin = 0x1000;
-    mapping_.end = 0x2000;
-    mapping_.inode = info.st_ino;
-    mapping_.device_major = major(info.st_dev);
-    mapping_.device_minor = minor(info.st_dev);
-    mapping_.executable = true;
-    mapping_.path = path_;
+    std::filesystem::copy_file(libc_path_for_test(), path_);
+    mapping_ = mapping_for_test(path_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -97,7 +82,7 @@ TEST_F(AttacherTest, AFileThatIsNoLibraryIsRefusedForGood) {
   attacher_->attach_libraries(::getpid(), {mapping_});
   EXPECT_EQ(attacher_->counters().failed, 1U);
   std::filesystem::remove(path_);
-  std::filesystem::copy_file(libc_path(), path_);
+  std::filesystem::copy_file(libc_path_for_test(), path_);
   attacher_->attach_libraries(::getpid(), {mapping_});
   EXPECT_THAT(attacher_->attachments(), SizeIs(0));
 }

@@ -132,6 +132,10 @@ std::vector<std::string> arguments_of_starter(const sys::Procfs& procfs, std::in
 
 }  // namespace
 
+std::string JobProcess::cmdline() const {
+  return fmt::format("{}", fmt::join(arguments, " "));
+}
+
 Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid) {
   TRY(const sys::ProcStat stat, procfs.stat(pid));
   JobProcess out;
@@ -141,7 +145,6 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   out.name = printable(stat.comm);
   out.owner = procfs.owner(pid);
   out.arguments = arguments_of(procfs, pid);
-  out.cmdline = fmt::format("{}", fmt::join(out.arguments, " "));
   if (is_multiprocessing(out.arguments))
     out.started_by = arguments_of_starter(procfs, stat.parent_pid);
   if (const auto environ = procfs.environ(pid); environ) out.facts = rank_facts(*environ);

@@ -34,12 +34,14 @@ struct JobProcess {
   // Of the command line, printable, 1,024 characters of them with one blank between any two; may
   // hold secrets.
   std::vector<std::string> arguments;
-  std::string cmdline;  // `arguments` joined with blanks
   // Arguments of the nearest ancestor with a command of its own, where the own ones are only those
   // of Python's multiprocessing, the same for all that it spawns; else empty.
   std::vector<std::string> started_by;
   RankFacts facts;
   sys::Procfs::Owner owner;
+
+  /// `arguments` joined with blanks.
+  [[nodiscard]] std::string cmdline() const;
 };
 
 /// Everything /proc tells of one process; kNotFound if it is gone.

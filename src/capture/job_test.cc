@@ -152,7 +152,7 @@ TEST_F(FakeProc, DescribesAProcess) {
   EXPECT_EQ(process->parent_pid, 1);
   EXPECT_EQ(process->start_ticks, 77U);
   EXPECT_EQ(process->name, "python");
-  EXPECT_EQ(process->cmdline, "python -c x");
+  EXPECT_EQ(process->cmdline(), "python -c x");
   EXPECT_THAT(process->arguments, ElementsAre("python", "-c", "x"));
   EXPECT_EQ(process->facts.rank, 1);
   EXPECT_EQ(process->facts.job, "localhost:1");
@@ -185,7 +185,7 @@ TEST_F(FakeProc, DescribesAProcessThatHidesItsEnvironment) {
   const auto process = describe_process(procfs(), 10);
   ASSERT_TRUE(process);
   EXPECT_EQ(process->facts.rank, trace::kNoRank);
-  EXPECT_EQ(process->cmdline, "");
+  EXPECT_EQ(process->cmdline(), "");
 }
 
 TEST_F(FakeProc, IgnoresAnEnvironmentThatIsTooLarge) {
@@ -209,7 +209,7 @@ TEST_F(FakeProc, TakesTheFirstOfEqualVariables) {
 TEST_F(FakeProc, CutsALongCommandLine) {
   add(10, 1, "python", "");
   EXPECT_TRUE(sys::write_file(root_ + "/10/cmdline", std::string(5000, 'x')));
-  EXPECT_EQ(describe_process(procfs(), 10)->cmdline.size(), 1024U);
+  EXPECT_EQ(describe_process(procfs(), 10)->cmdline().size(), 1024U);
 }
 
 TEST_F(FakeProc, CutsTheArgumentsOfALongCommandLine) {
@@ -220,7 +220,7 @@ TEST_F(FakeProc, CutsTheArgumentsOfALongCommandLine) {
   const auto process = describe_process(procfs(), 10);
   ASSERT_TRUE(process);
   EXPECT_THAT(process->arguments, ElementsAre("two words", word, std::string(13, 'x')));
-  EXPECT_EQ(process->cmdline.size(), 1024U);
+  EXPECT_EQ(process->cmdline().size(), 1024U);
 }
 
 TEST_F(FakeProc, FindsTheJobsAndTheirRanks) {

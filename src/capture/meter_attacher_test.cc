@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/meter_attacher.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,18 +21,14 @@
 #include <string>
 #include <vector>
 
+#include "capture/mapped_library_for_test.h"
+
 namespace kansoku::capture {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
-
-std::string libc_path() {
-  Dl_info info{};
-  EXPECT_NE(::dladdr(reinterpret_cast<const void*>(&::qsort), &info), 0);
-  return std::filesystem::canonical(info.dli_fname).string();
-}
 
 /// Another process that sees the files of this one.
 class Sibling {
@@ -78,22 +72,8 @@ class MeterAttacherTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string library(const std::string& name) {
-    std::filesystem::copy_file(libc_path(), folder_ + name);
+    std::filesystem::copy_file(libc_path_for_test(), folder_ + name);
     return folder_ + name;
-  }
-  /// As the maps of a process would show `path`.
-  static sys::Mapping mapping_of(const std::string& path) {
-    struct stat info {};
-    EXPECT_EQ(::stat(path.c_str(), &info), 0);
-    sys::Mapping out;
-    out.begin = 0x1000;
-    out.end = 0x2000;
-    out.inode = info.st_ino;
-    out.device_major = major(info.st_dev);
-    out.device_minor = minor(info.st_dev);
-    out.executable = true;
-    out.path = path;
-    return out;
   }
   void map(const std::vector<sys::Mapping>& mappings) {
     attacher_->set_mappings(::getpid(), mappings);
@@ -108,7 +88,7 @@ class MeterAttacherTest : public ::testing::Test {
 
 TEST_F(MeterAttacherTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
   const Sibling other;
-  const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
+  const std::vector<sys::Mapping> mapped{mapping_for_test(library("libx.so.1"))};
   attacher_->set_mappings(::getpid(), mapped);
   attacher_->set_mappings(other.pid(), mapped);
   EXPECT_EQ(attacher_->file_count(), 1U);
@@ -125,7 +105,7 @@ TEST_F(MeterAttacherTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
 
 TEST_F(MeterAttacherTest, WhatCannotBeOpenedNowIsTriedAgain) {
   const std::string path = library("libx.so.1");
-  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  const std::vector<sys::Mapping> mapped{mapping_for_test(path)};
   std::filesystem::rename(path, path + ".away");
   map(mapped);
   map(mapped);
@@ -139,7 +119,7 @@ TEST_F(MeterAttacherTest, WhatCannotBeOpenedNowIsTriedAgain) {
 }
 
 TEST_F(MeterAttacherTest, WhatCannotBeAttachedNowIsTriedAgain) {
-  const std::vector<sys::Mapping> mapped{mapping_of(library("libx.so.1"))};
+  const std::vector<sys::Mapping> mapped{mapping_for_test(library("libx.so.1"))};
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   const int next = ::dup(0);
@@ -164,7 +144,7 @@ TEST_F(MeterAttacherTest, WhatCannotBeAttachedNowIsTriedAgain) {
 
 TEST_F(MeterAttacherTest, AFifoInThePlaceOfALibraryHoldsNobodyUp) {
   const std::string path = library("libx.so.1");
-  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  const std::vector<sys::Mapping> mapped{mapping_for_test(path)};
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   map(mapped);
@@ -177,12 +157,12 @@ TEST_F(MeterAttacherTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
   const Sibling other;
   const std::string real = library("libx.so.1"), junk = folder_ + "libx.so.2";
   std::ofstream(junk) << "no library";
-  sys::Mapping lie = mapping_of(real);
+  sys::Mapping lie = mapping_for_test(real);
   lie.path = junk;
   attacher_->set_mappings(::getpid(), {lie});
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_THAT(attacher_->problems(), SizeIs(1)) << "it was looked at";
-  attacher_->set_mappings(other.pid(), {mapping_of(real)});
+  attacher_->set_mappings(other.pid(), {mapping_for_test(real)});
   EXPECT_EQ(attacher_->probe_count(), 2U);
   attacher_->forget_process(::getpid());
   EXPECT_EQ(attacher_->probe_count(), 2U);
@@ -193,10 +173,11 @@ TEST_F(MeterAttacherTest, AnotherFileUnderTheNameStandsForItsProcessAlone) {
 TEST_F(MeterAttacherTest, AFileThatIsNoLibraryIsRefusedUntilItsUsersAreGone) {
   const std::string path = folder_ + "libx.so.3";
   std::ofstream(path) << "no library";
-  const std::vector<sys::Mapping> mapped{mapping_of(path)};
+  const std::vector<sys::Mapping> mapped{mapping_for_test(path)};
   map(mapped);
   EXPECT_THAT(attacher_->problems(), SizeIs(1));
-  std::filesystem::copy_file(libc_path(), path, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(libc_path_for_test(), path,
+                             std::filesystem::copy_options::overwrite_existing);
   map(mapped);
   EXPECT_EQ(attacher_->file_count(), 0U) << "not read again and again";
   attacher_->forget_process(::getpid());

@@ -425,7 +425,7 @@ std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
     const JobProcess& above = parent->second.process;
     const bool is_same =
         process.facts.job.empty()
-            ? above.facts.job.empty() && above.cmdline == process.cmdline
+            ? above.facts.job.empty() && above.arguments == process.arguments
             : above.facts.job == process.facts.job && above.facts.rank == process.facts.rank;
     if (!is_same || is_wrapper(above.name)) return pid;
     pid = parent->first;

@@ -33,13 +33,6 @@ struct task_io_accounting {
   __u64 read_bytes, write_bytes;
 } __attribute__((preserve_access_index));
 
-typedef struct {
-  int counter;
-} __attribute__((preserve_access_index)) atomic_t;
-struct signal_struct {
-  atomic_t live;  // threads
-} __attribute__((preserve_access_index));
-
 struct task_struct {
   int pid;
   int tgid;

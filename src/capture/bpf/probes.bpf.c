@@ -19,13 +19,6 @@
 #include "wire/ring.h"
 
 // Only what is read of the kernel's structures; CO-RE relocates the offsets.
-typedef struct {
-  int counter;
-} __attribute__((preserve_access_index)) atomic_t;
-struct signal_struct {
-  atomic_t live;  // threads
-} __attribute__((preserve_access_index));
-
 struct task_struct {
   int pid;
   int tgid;

@@ -28,10 +28,11 @@ void Roster::write_track(Observed& process) {
       facts.facts.rank == trace::kNoRank
           ? facts.name
           : fmt::format("{} {} {}", process.role, facts.facts.rank, facts.name);
+  const std::string cmdline = facts.cmdline();
   process.track = writer_.process_track({.pid = facts.pid,
                                          .parent_pid = facts.parent_pid,
                                          .name = shown,
-                                         .cmdline = facts.cmdline,
+                                         .cmdline = cmdline,
                                          .job = facts.facts.job,
                                          .role = process.role,
                                          .rank = facts.facts.rank,

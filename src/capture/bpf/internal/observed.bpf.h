@@ -30,9 +30,17 @@ static __always_inline int is_observed(__u32 tgid) {
   return bpf_map_lookup_elem(&processes, &tgid) != 0;
 }
 
+/* Only what is read of the kernel's structures; CO-RE relocates the offsets. */
+typedef struct {
+  int counter;
+} __attribute__((preserve_access_index)) atomic_t;
+struct signal_struct {
+  atomic_t live; /* threads */
+} __attribute__((preserve_access_index));
+
 /* For sched_process_exit: true once for a process, when its last thread ends. The main thread may
  * end before the others, by itself or because another one calls exec, which makes that one the main
- * thread. A macro: whoever includes this says what a task is. */
+ * thread. A macro: whoever includes this says what else a task has. */
 #define IS_LAST_OF_OBSERVED(task)                                  \
   ({                                                               \
     __u32 last_tgid = (task)->tgid;                                \
