@@ -74,18 +74,24 @@ TEST(FeatureMaker, AStandingCallIsNotMissing) {
   EXPECT_TRUE(std::isnan(value(rows, "forward_mean")));
 }
 
+/// Figures of `read_at`; process 7 holds 1,000 bytes of it.
+capture::nvml::DeviceSample used_device(BootTime read_at) {
+  capture::nvml::DeviceSample out;
+  out.read_at = read_at;
+  capture::nvml::ProcessFigures use;
+  use.pid = 7;
+  use.memory_bytes = 1000;
+  out.figures.processes.emplace().push_back(use);
+  return out;
+}
+
 TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   auto window = one_process(1);
-  capture::nvml::DeviceSample mine;
-  mine.read_at = window.end;
+  capture::nvml::DeviceSample mine = used_device(window.end);
   mine.figures.sm_clock_hz = 1.4e9;
   mine.figures.power_watts = 100;
   mine.figures.throttle_reasons = 0x1 | 0x4;  // idle, below the power limit
   mine.figures.ecc_corrected = 5;
-  capture::nvml::ProcessFigures use;
-  use.pid = 7;
-  use.memory_bytes = 1000;
-  mine.figures.processes.emplace().push_back(use);
   capture::nvml::DeviceSample other = mine;
   other.index = 1;
   other.figures.power_watts = 300;
@@ -114,13 +120,8 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
 // Devices are asked less often when watching costs too much.
 TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
   auto window = one_process(1);
-  capture::nvml::DeviceSample device;
-  device.read_at = window.end;
+  capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.ecc_corrected = 10;
-  capture::nvml::ProcessFigures use;
-  use.pid = 7;
-  use.memory_bytes = 1000;
-  device.figures.processes.emplace().push_back(use);
   FeatureMaker maker;
   static_cast<void>(maker.make(window, {}, {device}));
   for (int i = 0; i < 3; ++i) {
@@ -138,13 +139,8 @@ TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
 
 TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
   auto window = one_process(1);
-  capture::nvml::DeviceSample device;
-  device.read_at = window.end;
+  capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.power_watts = 100;
-  capture::nvml::ProcessFigures use;
-  use.pid = 7;
-  use.memory_bytes = 1000;
-  device.figures.processes.emplace().push_back(use);
   FeatureMaker maker;
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_power"), 100);
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0);
@@ -159,13 +155,8 @@ TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
 
 TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
   auto window = one_process(1);
-  capture::nvml::DeviceSample device;
+  capture::nvml::DeviceSample device = used_device(window.end);
   device.index = 2;
-  device.read_at = window.end;
-  capture::nvml::ProcessFigures use;
-  use.pid = 7;
-  use.memory_bytes = 1000;
-  device.figures.processes.emplace().push_back(use);
   FeatureMaker maker;
   static_cast<void>(maker.make(window, {}, {device}));
   auto hit = device;

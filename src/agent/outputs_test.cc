@@ -48,6 +48,20 @@ class OutputsTest : public ::testing::Test {
     EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().what);
     return made ? std::move(made).value() : nullptr;
   }
+  static FeatureRow row_of(const std::string& job, std::int32_t rank = -1) {
+    FeatureRow out;
+    out.job = job;
+    out.window.rank = rank;
+    out.window.values.assign(detect::known_features().size(), 1.0);
+    return out;
+  }
+  /// Options with both files that a killed agent may leave behind.
+  OutputOptions with_files() {
+    OutputOptions out = options();
+    out.features_csv = folder_ + "/features.csv";
+    out.incidents_jsonl = folder_ + "/lines.jsonl";
+    return out;
+  }
   static trace::IncidentRecord incident(const std::string& id, const std::string& job,
                                         std::int64_t begin_ns) {
     trace::IncidentRecord out;
@@ -146,12 +160,8 @@ TEST_F(OutputsTest, WhatWasOverForLongIsNotContinued) {
 }
 
 TEST_F(OutputsTest, FilesThatAreThereAreContinued) {
-  OutputOptions given = options();
-  given.features_csv = folder_ + "/features.csv";
-  given.incidents_jsonl = folder_ + "/lines.jsonl";
-  FeatureRow row;
-  row.job = "job";
-  row.window.values.assign(detect::known_features().size(), 1.0);
+  const OutputOptions given = with_files();
+  const FeatureRow row = row_of("job");
   for (int run = 0; run < 2; ++run) {
     auto outputs = make(given);
     outputs->on_window(1, clock_.now(), {row}, {}, {});
@@ -259,12 +269,9 @@ TEST_F(OutputsTest, JobsAndTheAgentAreToldBeforeFeaturesFillTheRoom) {
   auto outputs = make(given);
   JobTable::JobStatus job;
   job.name = "job";
-  std::vector<FeatureRow> rows(1'500);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].job = "job";
-    rows[i].window.rank = static_cast<std::int32_t>(i);
-    rows[i].window.values.assign(detect::known_features().size(), 1.0);
-  }
+  std::vector<FeatureRow> rows;
+  for (std::int32_t rank = 0; rank < 1'500; ++rank)
+    rows.push_back(row_of("job", rank));
   outputs->on_window(1, clock_.now(), rows, {job}, {});
   const std::string text = scraped(outputs->port());
   EXPECT_THAT(text, testing::HasSubstr("\nkansoku_incidents_total{"));
@@ -277,11 +284,7 @@ TEST_F(OutputsTest, ProcessesThatAreNoJobYetHaveNoSeries) {
   auto outputs = make(given);
   JobTable::JobStatus job;
   job.name = "job";
-  std::vector<FeatureRow> rows(2);
-  rows[0].job = "job";
-  rows[1].job = "python3/77";
-  for (FeatureRow& row : rows)
-    row.window.values.assign(detect::known_features().size(), 1.0);
+  const std::vector<FeatureRow> rows{row_of("job"), row_of("python3/77")};
   outputs->on_window(1, clock_.now(), rows, {job}, {});
   const std::string text = scraped(outputs->port());
   EXPECT_THAT(text, testing::HasSubstr("job=\"job\",rank"));
@@ -318,12 +321,8 @@ TEST_F(OutputsTest, AStateThatCouldNotBeKeptIsKeptLater) {
 }
 
 TEST_F(OutputsTest, LinesThatAKilledAgentLeftHalfWrittenSpoilNoOthers) {
-  OutputOptions given = options();
-  given.features_csv = folder_ + "/features.csv";
-  given.incidents_jsonl = folder_ + "/lines.jsonl";
-  FeatureRow row;
-  row.job = "job";
-  row.window.values.assign(detect::known_features().size(), 1.0);
+  const OutputOptions given = with_files();
+  const FeatureRow row = row_of("job");
   const auto text_of = [](const std::string& path) {
     std::ifstream file(path);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -376,9 +375,7 @@ TEST_F(OutputsTest, AFullDiskIsCountedAndStopsNothing) {
   given.features_csv = "/dev/full";
   auto outputs = Outputs::create(clock_, given);
   if (!outputs) return;  // refused at once is as good
-  FeatureRow row;
-  row.job = "job";
-  row.window.values.assign(detect::known_features().size(), 1.0);
+  const FeatureRow row = row_of("job");
   for (int i = 0; i < 3; ++i)
     (*outputs)->on_window(1, clock_.now(), {row}, {}, {});
   EXPECT_EQ((*outputs)->failed_writes(), 3U);
