@@ -199,6 +199,8 @@ TEST(Collector, IncidentsOfTheFutureAreThoseOfTheirMessageAndMakeWay) {
   EXPECT_TRUE(std::any_of(report.groups.begin(), report.groups.end(), [](const FleetGroup& group) {
     return group.hosts == std::vector<std::string>{"node0001"};
   }));
+  for (const FleetGroup& group : report.groups)
+    EXPECT_LE(group.begin_ns, at(60).wall_ns);
   EXPECT_TRUE(collector.report(at(60 + 3700)).groups.empty());
 }
 
