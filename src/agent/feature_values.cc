@@ -125,7 +125,7 @@ void add_host(detect::Window& row, const HostWindow& host, std::int32_t pid, dou
   if (found == host.processes.end()) return;
   const ProcessHostWindow& process = found->second;
   set(row, "resident_bytes", process.resident_bytes);
-  set(row, "resident_growth", per_s(process.resident_growth));
+  set(row, "resident_growth", process.resident_growth);
   set(row, "throttled_share", per_s(process.throttled_s));
   set(row, "tcp_bytes", per_s(process.tcp_bytes));
   set(row, "tcp_retransmits", per_s(process.tcp_retransmits));
@@ -246,15 +246,6 @@ void FeatureMaker::note_users(const std::vector<FeatureRow>& rows,
   }
 }
 
-void FeatureMaker::add_growth(detect::Window& row, std::int32_t pid, const DeviceMemory& now) {
-  const auto before = last_memory_.find(pid);
-  const double seconds =
-      before == last_memory_.end() ? 0 : seconds_between(before->second.read_at, now.read_at);
-  if (seconds > 0)
-    set(row, "gpu_process_growth", std::max(0.0, now.bytes - before->second.bytes) / seconds);
-  next_memory_[pid] = now;
-}
-
 // A job that uses several devices is as hot as its hottest and as slow as its slowest.
 void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process,
                                const std::vector<DeviceSample>& devices, double window_s) {
@@ -294,7 +285,11 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
   set(row, "gpu_process_utilization", own_busy);
   set(row, "gpu_memory_used", memory);
   set(row, "gpu_process_memory", own_memory);
-  if (own_memory) add_growth(row, process.process.pid, {read_at, *own_memory});
+  if (own_memory) {
+    PeakGrowth& growth = next_memory_[process.process.pid];
+    growth = std::move(last_memory_[process.process.pid]);
+    set(row, "gpu_process_growth", growth.add(read_at, *own_memory));
+  }
   set(row, "gpu_sm_clock", sm_clock);
   set(row, "gpu_memory_clock", memory_clock);
   set(row, "gpu_power", power);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/host_meter.h"
+#include "agent/internal/peak_growth.h"
 #include "capture/job_names.h"
 #include "capture/nvml/counters.h"
 #include "capture/watcher.h"
@@ -54,13 +55,8 @@ class FeatureMaker {
     std::optional<std::uint64_t> ecc, replays;
     std::uint64_t xid{0};
   };
-  struct DeviceMemory {
-    BootTime read_at;
-    double bytes{0};
-  };
   void set_places(std::vector<FeatureRow>& rows);
   void read_devices(const std::vector<capture::nvml::DeviceSample>& devices);
-  void add_growth(detect::Window& row, std::int32_t pid, const DeviceMemory& now);
   void note_users(const std::vector<FeatureRow>& rows,
                   const std::vector<capture::nvml::DeviceSample>& devices);
   void add_devices(detect::Window& row, const capture::ProcessWindow& process,
@@ -69,7 +65,7 @@ class FeatureMaker {
   capture::JobNames names_;
   std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
   std::map<std::uint32_t, DeviceChange> device_changes_;
-  std::map<std::int32_t, DeviceMemory> last_memory_, next_memory_;  // by pid
+  std::map<std::int32_t, PeakGrowth> last_memory_, next_memory_;  // by pid
   struct LastUsers {
     std::vector<OrphanedErrors::User> users;
     int windows_ago{0};

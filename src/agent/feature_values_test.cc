@@ -137,6 +137,21 @@ TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
   EXPECT_EQ(value(rows, "gpu_process_growth"), 200);
 }
 
+TEST(FeatureMaker, MemoryThatComesBackIsNoGrowth) {
+  auto window = one_process(1);
+  capture::nvml::DeviceSample device = used_device(window.end);
+  FeatureMaker maker;
+  const auto growth = [&](std::uint64_t bytes) {
+    *device.read_at += std::chrono::seconds{1};
+    device.figures.processes->front().memory_bytes = bytes;
+    return value(maker.make(window, {}, {device}), "gpu_process_growth");
+  };
+  EXPECT_TRUE(std::isnan(growth(1000)));
+  EXPECT_EQ(growth(400), 0);
+  EXPECT_EQ(growth(900), 0);
+  EXPECT_EQ(growth(1050), 50);
+}
+
 TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);

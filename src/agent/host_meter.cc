@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_meter.h"
 
-#include <algorithm>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "agent/internal/peak_growth.h"
 #include "sys/cgroup.h"
 #include "sys/pressure.h"
 #include "sys/process_counters.h"
@@ -55,7 +55,7 @@ std::optional<std::uint64_t> throttled(std::int32_t pid,
 struct Readings {
   std::optional<sys::ProcessSampler> sampler;
   std::optional<sys::CgroupCpuSampler> quota;
-  std::optional<double> resident;
+  PeakGrowth resident;
   std::optional<std::uint64_t> throttled_ns, tcp_bytes, retransmits;
   BootTime tcp_read_at{};
 };
@@ -114,9 +114,8 @@ HostWindow HostMeter::sample(const capture::WatchWindow& window, bool with_conne
     Readings& before = kept[pid] = std::move(impl_->processes[pid]);
     ProcessHostWindow& here = out.processes[pid];
     here.resident_bytes = resident(pid, before.sampler);
-    if (here.resident_bytes && before.resident)
-      here.resident_growth = std::max(0.0, *here.resident_bytes - *before.resident);
-    before.resident = here.resident_bytes;
+    if (here.resident_bytes)
+      here.resident_growth = before.resident.add(window.end, *here.resident_bytes);
     here.throttled_s = grown(throttled(pid, before.quota), before.throttled_ns, 1e-9);
   }
   impl_->processes = std::move(kept);
