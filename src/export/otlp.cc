@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "export/otlp.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <protozero/pbf_writer.hpp>
+#include <utility>
+#include <vector>
 
 #include "export/internal/utf8.h"
 
@@ -132,14 +136,39 @@ class Writer {
   std::int64_t now_wall_ns_;
 };
 
-void write_resource(pbf_writer& parent, const OtlpSource& source) {
+std::string take_label(Labels& labels, std::string_view name) {
+  const auto found = std::find_if(labels.begin(), labels.end(),
+                                  [&](const auto& label) { return label.first == name; });
+  if (found == labels.end()) return {};
+  std::string value = std::move(found->second);
+  labels.erase(found);
+  return value;
+}
+
+/// Families by the job that their samples are of, which then is no label of them any more; what is
+/// of no job, such as the agent's own, by "".
+std::map<std::string, std::vector<Family>> by_job(std::vector<Family> families) {
+  std::map<std::string, std::vector<Family>> out;
+  out[""];
+  for (Family& family : families) {
+    for (Sample& sample : family.samples) {
+      std::vector<Family>& own = out[take_label(sample.labels, "job")];
+      if (own.empty() || own.back().name != family.name)
+        own.push_back({family.name, family.unit, family.help, family.type, {}});
+      own.back().samples.push_back(std::move(sample));
+    }
+  }
+  return out;
+}
+
+void write_resource(pbf_writer& parent, const OtlpSource& source, std::string_view service) {
   pbf_writer out(parent, resource_metrics::kResource);
   const auto text = [&](std::string_view key, std::string_view value) {
     if (!value.empty())
       attribute(out, resource::kAttributes, key,
                 internal::clean_utf8(value, MetricSet::kLabelBytesMax));
   };
-  text("service.name", "kansoku");
+  text("service.name", service);
   text("host.name", source.host);
   text("service.version", source.version);
   text("service.instance.id", source.instance);
@@ -150,19 +179,21 @@ void write_resource(pbf_writer& parent, const OtlpSource& source) {
 std::string to_otlp(const MetricSet& set, const OtlpSource& source, std::int64_t now_wall_ns) {
   std::string bytes;
   pbf_writer message(bytes);
-  pbf_writer all(message, request::kResourceMetrics);
-  write_resource(all, source);
-  pbf_writer metrics(all, resource_metrics::kScopeMetrics);
-  {
-    pbf_writer scope(metrics, scope_metrics::kScope);
-    scope.add_string(scope::kName, "kansoku");
-    scope.add_string(scope::kVersion, source.version);
-  }
   const Writer writer(source, now_wall_ns);
-  for (const Family& family : set.families())
-    writer.write(metrics, family);
-  metrics.commit();
-  all.commit();
+  // Prometheus and OpenTelemetry's collector make the label "job" of the service's name, over one
+  // that a sample has: the job is the service.
+  for (const auto& [job, families] : by_job(set.families())) {
+    pbf_writer all(message, request::kResourceMetrics);
+    write_resource(all, source, job.empty() ? std::string_view("kansoku") : job);
+    pbf_writer metrics(all, resource_metrics::kScopeMetrics);
+    {
+      pbf_writer scope(metrics, scope_metrics::kScope);
+      scope.add_string(scope::kName, "kansoku");
+      scope.add_string(scope::kVersion, source.version);
+    }
+    for (const Family& family : families)
+      writer.write(metrics, family);
+  }
   return bytes;
 }
 

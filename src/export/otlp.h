@@ -12,7 +12,7 @@ namespace kansoku::exporter {
 /// Who sends, as OpenTelemetry's resource attributes.
 struct OtlpSource {
   std::string host;               // host.name
-  std::string version;            // service.version; service.name is "kansoku"
+  std::string version;            // service.version
   std::string instance;           // service.instance.id; may be empty
   std::int64_t start_wall_ns{0};  // since when counters count
 };
@@ -23,7 +23,9 @@ inline constexpr std::string_view kOtlpContentType = "application/x-protobuf";
 inline constexpr std::string_view kOtlpMetricsPath = "/v1/metrics";
 
 /// The snapshot as an ExportMetricsServiceRequest: gauges, monotonic cumulative sums and
-/// histograms, all at `now_wall_ns` unless they say otherwise. The same input gives the same bytes.
+/// histograms, all at `now_wall_ns` unless they say otherwise. The label "job" becomes the
+/// service.name of a resource of its own; what has none is of "kansoku". The same input gives the
+/// same bytes.
 /// Source: opentelemetry-proto 1.x, metrics.proto; field numbers only.
 [[nodiscard]] std::string to_otlp(const MetricSet& set, const OtlpSource& source,
                                   std::int64_t now_wall_ns);

@@ -77,6 +77,28 @@ TEST(ToOtlp, WritesResourceGaugesAndSums) {
       to_otlp(set, {.host = "node\xFF", .version = "1.2", .instance = "", .start_wall_ns = 7}, 42));
 }
 
+TEST(ToOtlp, AJobIsAServiceOfItsOwn) {
+  MetricSet set;
+  set.add(kStep, {{"job", "b"}, {"rank", "0"}}, 0.5);
+  set.add(kStep, {{"job", "a"}, {"rank", "0"}}, 0.25);
+  set.add(kIncidents, {{"job", "a"}}, 3);
+  set.add(kIncidents, {}, 5);
+  const std::string bytes =
+      to_otlp(set, {.host = "", .version = "", .instance = "", .start_wall_ns = 7}, 42);
+  const std::string text = fields(protozero::pbf_reader(bytes), "");
+  EXPECT_THAT(text, Not(HasSubstr("=job;"))) << "it would be one label twice";
+  const std::size_t own = text.find("1.1.1.2.1=kansoku;"), a = text.find("1.1.1.2.1=a;"),
+                    b = text.find("1.1.1.2.1=b;");
+  ASSERT_LT(own, a);
+  ASSERT_LT(a, b);
+  ASSERT_LT(b, text.size());
+  EXPECT_THAT(text.substr(own, a - own), HasSubstr("1.4=5;"));
+  EXPECT_THAT(text.substr(a, b - a), HasSubstr("1.2.2.5.1.7.1=rank;"));
+  EXPECT_THAT(text.substr(a, b - a), HasSubstr("1.4=0.25;"));
+  EXPECT_THAT(text.substr(a, b - a), HasSubstr("1.4=3;"));
+  EXPECT_THAT(text.substr(b), HasSubstr("1.4=0.5;"));
+}
+
 TEST(ToOtlp, WritesHistogramsWithTheirBuckets) {
   MetricSet set;
   set.add(kWait, {}, {.bounds = {0.5}, .counts = {2, 3}, .sum = 7.25});

@@ -138,14 +138,18 @@ def otlp(exporter):
     read = json.loads(done.stdout)
     # Fields that the decoder does not know would be lost on the way back.
     expect(read["bytes"] == len(bytes_out), f"{len(bytes_out)} bytes became {read['bytes']}")
-    resource = read["message"]["resourceMetrics"][0]
-    attributes = {one["key"]: one["value"]["stringValue"] for one in resource["resource"]["attributes"]}
-    expect(attributes == {"service.name": "kansoku", "host.name": "node1", "service.version": "1.2.3",
-                          "service.instance.id": "i"}, f"resource: {attributes}")
-    metrics = {metric["name"]: metric for metric in resource["scopeMetrics"][0]["metrics"]}
+    services = {}
+    for resource in read["message"]["resourceMetrics"]:
+        attributes = {one["key"]: one["value"]["stringValue"] for one in resource["resource"]["attributes"]}
+        service = attributes.pop("service.name")
+        expect(attributes == {"host.name": "node1", "service.version": "1.2.3", "service.instance.id": "i"}, f"resource: {attributes}")
+        services[service] = {metric["name"]: metric for metric in resource["scopeMetrics"][0]["metrics"]}
+    expect(sorted(services) == ["kansoku", JOB], f"services: {sorted(services)}")
+    metrics = {**services[JOB], **services["kansoku"]}
+    expect(len(metrics) == len(services[JOB]) + len(services["kansoku"]), "a metric is of the job and of the agent")
     points = metrics["kansoku_step_mean_seconds"]["gauge"]["dataPoints"]
     expect([{one["key"]: one["value"]["stringValue"] for one in point["attributes"]} for point in points] ==
-           [{"job": JOB, "rank": "0"}, {"job": JOB, "rank": "1"}], f"attributes: {points}")
+           [{"rank": "0"}, {"rank": "1"}], f"attributes: {points}")
     expect(points[0]["asDouble"] > 0, f"value: {points[0]}")
     total = metrics["kansoku_incidents"]["sum"]
     expect(total["isMonotonic"] and total["aggregationTemporality"] in (2, "AGGREGATION_TEMPORALITY_CUMULATIVE"), f"sum: {total}")
