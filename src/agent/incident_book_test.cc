@@ -24,7 +24,9 @@ trace::IncidentRecord incident(const std::string& id, std::int64_t begin_ns,
 
 TEST(IncidentBook, TellsWhatBecomesOfAnIncidentAndCountsItOnce) {
   IncidentBook book;
-  EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kOpened);
+  const auto first = book.note(incident("a", 1));
+  EXPECT_EQ(first.event, IncidentEvent::kOpened);
+  EXPECT_TRUE(first.is_first);
   EXPECT_EQ(book.note(incident("a", 1)).event, IncidentEvent::kChanged);
   EXPECT_EQ(book.open().size(), 1U);
   EXPECT_EQ(book.note(incident("a", 1, 9)).event, IncidentEvent::kClosed);
@@ -40,8 +42,11 @@ TEST(IncidentBook, TellsWhatBecomesOfAnIncidentAndCountsItOnce) {
 
 TEST(IncidentBook, WhatIsToldForTheFirstTimeWhenItIsOverIsCountedToo) {
   IncidentBook book;
-  EXPECT_EQ(book.note(incident("a", 1, 9)).event, IncidentEvent::kClosed);
+  const auto told = book.note(incident("a", 1, 9));
+  EXPECT_EQ(told.event, IncidentEvent::kClosed);
+  EXPECT_TRUE(told.is_first);
   EXPECT_EQ(book.opened("job", "latency_spike"), 1U);
+  EXPECT_FALSE(book.note(incident("a", 1, 9)).is_first);
 }
 
 TEST(IncidentBook, CountsOfJobsThatAreOverAreForgotten) {

@@ -113,7 +113,7 @@ struct Outputs::Impl {
   void remind_collector(BootTime now);
   void add_features(MetricSet& set, const std::vector<FeatureRow>& rows,
                     const std::set<std::string>& jobs) const;
-  void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const;
+  void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs, bool is_paused) const;
   void add_agent(MetricSet& set, const AgentFigures& figures);
   [[nodiscard]] std::vector<Delivery> deliveries() const;
   void log_problems();
@@ -274,10 +274,12 @@ void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& 
   }
 }
 
-void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs) const {
+void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs,
+                             bool is_paused) const {
   for (const JobTable::JobStatus& job : jobs) {
     if (job.detector.state != detect::Detector::State::kWatching) continue;
     set.add(metrics::kThreshold, {{"job", job.name}}, job.detector.threshold);
+    if (is_paused) continue;  // the scores are old
     for (const auto& rank : job.detector.ranks)
       set.add(metrics::kScore, labels_of(job.name, rank.rank, rank.pid), rank.score);
   }
@@ -360,7 +362,7 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   MetricSet set;
   // What comes first stays if there are more series than may be.
   impl.add_agent(set, figures);
-  impl.add_jobs(set, jobs);
+  impl.add_jobs(set, jobs, figures.is_paused);
   impl.add_features(set, rows, names);
   impl.board.publish(std::move(set));
   if (impl.otlp && now >= impl.next_otlp) {
@@ -371,8 +373,14 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
 }
 
 void Outputs::on_incident(const trace::IncidentRecord& told) {
-  const auto [incident, event] = impl_->book.note(told);
-  impl_->tell(incident, event);
+  const IncidentBook::Told noted = impl_->book.note(told);
+  // Who pages when one opens hears of one that is over already, too.
+  if (noted.is_first && noted.event == exporter::IncidentEvent::kClosed && impl_->webhook) {
+    trace::IncidentRecord begun = noted.incident;
+    begun.end_ns = 0;
+    impl_->webhook->send(exporter::IncidentEvent::kOpened, begun);
+  }
+  impl_->tell(noted.incident, noted.event);
 }
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {

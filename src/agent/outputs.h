@@ -50,6 +50,7 @@ struct AgentFigures {
   double own_share{0};            // of a core, a moving mean
   std::size_t lowered_probes{0};  // entries of the pack that are off for what they cost
   int slowness{1};                // windows between two looks at what is costly
+  bool is_paused{false};          // nothing is judged
 };
 
 /// What became of the messages to one target, since the agent started.

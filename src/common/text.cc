@@ -2,6 +2,9 @@
 #include "common/text.h"
 
 #include <cstddef>
+#include <cstdint>
+
+#include "common/parse.h"
 
 namespace kansoku {
 namespace {
@@ -49,6 +52,28 @@ std::string printable(std::string_view untrusted) {
     untrusted.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return out;
+}
+
+std::optional<std::string> percent_decoded(std::string_view untrusted) {
+  std::string decoded;
+  for (std::size_t i = 0; i < untrusted.size(); ++i) {
+    if (untrusted[i] != '%') {
+      decoded.push_back(untrusted[i]);
+      continue;
+    }
+    const auto byte = parse_int<std::uint8_t>(untrusted.substr(i + 1, 2), 16);
+    if (!byte || untrusted.size() - i < 3 || *byte == 0) return std::nullopt;
+    decoded.push_back(static_cast<char>(*byte));
+    i += 2;
+  }
+  return decoded;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 }  // namespace kansoku

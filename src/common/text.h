@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,5 +10,11 @@ namespace kansoku {
 /// `untrusted` with a '?' for what a terminal might obey or a reader of UTF-8 refuse: control
 /// characters (C0, DEL, C1; line feeds too) and bytes that are no UTF-8.
 [[nodiscard]] std::string printable(std::string_view untrusted);
+
+/// %XX as the byte it stands for; nothing if malformed or a byte that ends C strings.
+[[nodiscard]] std::optional<std::string> percent_decoded(std::string_view untrusted);
+
+/// Without the blanks and tabs at both ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
 
 }  // namespace kansoku

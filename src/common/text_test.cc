@@ -27,5 +27,18 @@ TEST(Printable, ReplacesBytesThatAreNoUtf8) {
             "?a");
 }
 
+TEST(PercentDecoded, GivesTheBytesOrNothing) {
+  EXPECT_EQ(percent_decoded("Basic%20aWQ6dG9rZW4%3D"), "Basic aWQ6dG9rZW4=");
+  EXPECT_EQ(percent_decoded(""), "");
+  for (const char* bad : {"100%", "%4", "%zz", "%00", "%-1"})
+    EXPECT_FALSE(percent_decoded(bad)) << bad;
+}
+
+TEST(Trimmed, TakesBlanksOffBothEnds) {
+  EXPECT_EQ(trimmed("  a b\t"), "a b");
+  EXPECT_EQ(trimmed(" \t"), "");
+  EXPECT_EQ(trimmed(""), "");
+}
+
 }  // namespace
 }  // namespace kansoku

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/parse.h"
+#include "common/text.h"
 #include "fleet/nats_bus.h"
 
 namespace kansoku::fleet {
@@ -17,22 +18,6 @@ constexpr std::size_t kServersMax = 64;
 Error bad(std::string_view why) {
   return Error{Code::kUnsupported, fmt::format("read NATS url: {}", why),
                "like nats://host:4222, tls://user:password@host:4222 or nats://token@host"};
-}
-
-/// %XX as the byte it stands for; nothing if malformed or a byte that ends C strings.
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded.push_back(text[i]);
-      continue;
-    }
-    const auto byte = parse_int<std::uint8_t>(text.substr(i + 1, 2), 16);
-    if (!byte || text.size() - i < 3 || *byte == 0) return std::nullopt;
-    decoded.push_back(static_cast<char>(*byte));
-    i += 2;
-  }
-  return decoded;
 }
 
 bool is_host_char(char c) {

@@ -110,7 +110,7 @@ Result<void> FileSink::mend_torn_line() {
 }
 
 Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Options options) {
-  const int fresh = options.append ? 0 : options.overwrite ? O_TRUNC : O_EXCL;
+  const int fresh = options.append ? O_APPEND : options.overwrite ? O_TRUNC : O_EXCL;
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | fresh;
   const int raw = ::open(path.c_str(), flags, 0600);
   if (raw < 0 && errno == EEXIST) {
@@ -124,7 +124,8 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
   struct stat status {};
   if (::fstat(raw, &status) != 0) return errno_error(errno, "stat", path);
   const bool is_regular = S_ISREG(status.st_mode);
-  if (is_regular && ::fchmod(raw, 0600) != 0 && errno != EPERM)
+  const bool is_continued = options.append && status.st_size > 0;  // its mode is its owner's choice
+  if (is_regular && !is_continued && ::fchmod(raw, 0600) != 0 && errno != EPERM)
     return errno_error(errno, "set mode of", path);
   const std::uint64_t offset =
       is_regular && options.append ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -137,6 +138,12 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
 }
 
 Result<void> FileSink::append(ByteSpan bytes) {
+  const bool is_shared = is_regular_ && options_.append;  // others append, rotate or cut it, too
+  if (is_shared) {
+    struct stat status {};
+    if (::fstat(fd_.raw(), &status) != 0) return errno_error(errno, "stat", path_);
+    offset_ = static_cast<std::uint64_t>(status.st_size);
+  }
   if (offset_ > options_.bytes_max || bytes.size() > options_.bytes_max - offset_) {
     return Error{Code::kLimit,
                  fmt::format("write {}: size limit of {} bytes reached", path_, options_.bytes_max),
@@ -144,9 +151,10 @@ Result<void> FileSink::append(ByteSpan bytes) {
   }
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t put = is_regular_ ? ::pwrite(fd_.raw(), bytes.data() + done, bytes.size() - done,
-                                               static_cast<off_t>(offset_ + done))
-                                    : ::write(fd_.raw(), bytes.data() + done, bytes.size() - done);
+    const ssize_t put = is_regular_ && !is_shared
+                            ? ::pwrite(fd_.raw(), bytes.data() + done, bytes.size() - done,
+                                       static_cast<off_t>(offset_ + done))
+                            : ::write(fd_.raw(), bytes.data() + done, bytes.size() - done);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       const Error error = errno_error(errno, "write", path_);

@@ -84,7 +84,7 @@ class FileSink final : public ByteSink {
   struct Options {
     bool overwrite{false};                // false: kUnsupported if the file exists
     std::uint64_t bytes_max{UINT64_MAX};  // an append beyond it fails with kLimit
-    bool append{false};                   // goes on behind what is there
+    bool append{false};                   // goes on behind what is there; that file keeps its mode
     TornLine torn_line{TornLine::kKeep};
   };
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> create(const std::string& path,

@@ -58,6 +58,21 @@ TEST_F(WriteFile, AppendingGoesOnWhereTheFileEnds) {
   EXPECT_EQ(read_file(folder_ + "file", 100).value(), "one two");
 }
 
+TEST_F(WriteFile, AppendingGoesBehindWhatOthersMadeOfTheFile) {
+  ASSERT_TRUE(write_file(folder_ + "file", "one "));
+  ASSERT_EQ(::chmod((folder_ + "file").c_str(), 0640), 0);
+  auto sink = FileSink::create(folder_ + "file", {.append = true});
+  auto other = FileSink::create(folder_ + "file", {.append = true});
+  ASSERT_TRUE(sink && other);
+  ASSERT_TRUE((*sink)->append(as_bytes(std::string("two "))).has_value());
+  ASSERT_TRUE((*other)->append(as_bytes(std::string("three "))).has_value());
+  EXPECT_EQ(read_file(folder_ + "file", 100).value(), "one two three ");
+  ASSERT_EQ(::truncate((folder_ + "file").c_str(), 0), 0);  // rotated by copying
+  ASSERT_TRUE((*sink)->append(as_bytes(std::string("four"))).has_value());
+  EXPECT_EQ(read_file(folder_ + "file", 100).value(), "four");
+  EXPECT_EQ(status("file").st_mode & 0777, 0640U);
+}
+
 TEST_F(WriteFile, ATornLineIsEndedOrCut) {
   using TornLine = FileSink::TornLine;
   const std::string long_line(40'000, 'x');

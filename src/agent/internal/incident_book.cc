@@ -76,11 +76,12 @@ void IncidentBook::remember_over(const std::string& id) {
 }
 
 IncidentBook::Told IncidentBook::note(const trace::IncidentRecord& told) {
-  Told out{as_continued(told), IncidentEvent::kOpened};
+  Told out{.incident = as_continued(told)};
   const std::string& id = out.incident.id;
   const bool is_open = open_.contains(id);
   const bool was_over = !is_open && std::find(over_.begin(), over_.end(), id) != over_.end();
-  if (!is_open && !was_over) ++opened_[out.incident.job][out.incident.kind];
+  out.is_first = !is_open && !was_over;
+  if (out.is_first) ++opened_[out.incident.job][out.incident.kind];
   if (out.incident.end_ns != 0) {
     out.event = IncidentEvent::kClosed;
     open_.erase(id);

@@ -27,6 +27,7 @@ class IncidentBook {
   struct Told {
     trace::IncidentRecord incident;  // under the id by which it was told first
     exporter::IncidentEvent event{exporter::IncidentEvent::kOpened};
+    bool is_first{false};  // nobody was told of it before
   };
   /// A state of an incident as a detector tells it.
   Told note(const trace::IncidentRecord& told);

@@ -6,7 +6,7 @@
 namespace kansoku::agent {
 namespace {
 
-constexpr Nanos kMemory = std::chrono::minutes{1};
+constexpr Nanos kMemory = std::chrono::seconds{30};
 
 }  // namespace
 

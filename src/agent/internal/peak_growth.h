@@ -9,8 +9,8 @@
 namespace kansoku::agent {
 
 /// Growth of a level that also falls, such as memory in use: only what rises above all of the last
-/// minute counts, since what was given back and is taken again is no growth. Keeps one value a
-/// reading of that minute at most. Single-threaded.
+/// half minute counts, since what was given back and is taken again is no growth. Keeps one value a
+/// reading of that time at most. Single-threaded.
 class PeakGrowth {
  public:
   /// Units of the level a second since the last reading, 0 if it is not above the peak. Times never
