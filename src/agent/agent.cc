@@ -205,6 +205,7 @@ AgentFigures Agent::Impl::figures() const {
   out.own_share = governor.own_share();
   out.lowered_probes = governor.lowered_count();
   out.slowness = governor.slowness();
+  out.is_paused = is_paused;
   return out;
 }
 
@@ -259,7 +260,7 @@ void Agent::Impl::on_window(BootTime now) {
   rows = maker.make(window, host, samples);
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
-  if (!is_paused) tell(jobs->on_rows(wall_ns, now, rows));
+  tell(is_paused ? jobs->pass(wall_ns, now, rows) : jobs->on_rows(wall_ns, now, rows));
   for (const OrphanedErrors& errors : maker.orphaned_errors())
     outputs->on_incident(
         incident_of(errors, options.host, wall_ns - options.window.count(), wall_ns));

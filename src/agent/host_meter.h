@@ -14,7 +14,7 @@ namespace kansoku::agent {
 /// What /proc, control groups and sockets tell of one process in one window.
 struct ProcessHostWindow {
   std::optional<double> resident_bytes;
-  std::optional<double> resident_growth;  // bytes/s, above the highest of the last minute
+  std::optional<double> resident_growth;  // bytes/s, above the highest of 30 s
   std::optional<double> throttled_s;
   std::optional<double> tcp_bytes, tcp_retransmits, tcp_rtt_s;  // in the window
 };

@@ -162,12 +162,26 @@ std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootT
   }
   std::erase_if(
       young_, [&](const auto& one) { return one.second.last != now || jobs_.contains(one.first); });
+  take(forget(wall_ns, now));
+  return incidents;
+}
+
+std::vector<trace::IncidentRecord> JobTable::pass(std::int64_t wall_ns, BootTime now,
+                                                  const std::vector<FeatureRow>& rows) {
+  for (const FeatureRow& row : rows)
+    if (const auto known = jobs_.find(row.job); known != jobs_.end()) known->second.seen_at = now;
+  return forget(wall_ns, now);
+}
+
+std::vector<trace::IncidentRecord> JobTable::forget(std::int64_t wall_ns, BootTime now) {
+  std::vector<trace::IncidentRecord> incidents;
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     if (now - job->second.seen_at < kForgetAfter) {
       ++job;
       continue;
     }
-    take(job->second.detector.finish(wall_ns));
+    auto ended = job->second.detector.finish(wall_ns);
+    std::move(ended.begin(), ended.end(), std::back_inserter(incidents));
     save(job->second);
     options_.log(fmt::format("job {} is over", job->first));
     job = jobs_.erase(job);

@@ -49,6 +49,9 @@ class JobTable {
   /// One window of all processes. Incidents that began, changed or ended.
   [[nodiscard]] std::vector<trace::IncidentRecord> on_rows(std::int64_t wall_ns, BootTime now,
                                                            const std::vector<FeatureRow>& rows);
+  /// The same of a window that is not to be judged: jobs that are over are forgotten, no more.
+  [[nodiscard]] std::vector<trace::IncidentRecord> pass(std::int64_t wall_ns, BootTime now,
+                                                        const std::vector<FeatureRow>& rows);
   /// Ends what is open and stores the models.
   [[nodiscard]] std::vector<trace::IncidentRecord> finish(std::int64_t wall_ns);
   /// The operator's label for an incident of a running job; false if no job knows it.
@@ -81,6 +84,8 @@ class JobTable {
   void prune_models() const;
   [[nodiscard]] std::optional<detect::JobModel> read_model(const std::string& path);
   void save(Job& job);
+  /// Jobs that were not seen for kForgetAfter; the ends of their incidents.
+  [[nodiscard]] std::vector<trace::IncidentRecord> forget(std::int64_t wall_ns, BootTime now);
 
   JobTableOptions options_;
   std::map<std::string, Job> jobs_;

@@ -104,6 +104,24 @@ TEST_F(JobTableTest, AProcessThatIsNoRankIsAJobOnceItHasLivedForSomeTime) {
   EXPECT_EQ(other.status().size(), 1U) << "a rank is one at once";
 }
 
+TEST_F(JobTableTest, WhileNothingIsJudgedJobsThatAreOverAreForgotten) {
+  JobTable table(options());
+  go(table, 1, 0);
+  FeatureRow row;
+  row.job = "job";
+  const auto pass = [&](const std::vector<FeatureRow>& rows, int seconds_later) {
+    second_ += seconds_later;
+    return table.pass(second_ * kSecond, boot_time(second_ * kSecond), rows);
+  };
+  EXPECT_TRUE(pass({row}, 3600).empty());
+  EXPECT_EQ(table.status().size(), 1U) << "it goes on, however long nobody judges it";
+  row.job = "other";
+  EXPECT_TRUE(pass({row}, 29).empty());
+  EXPECT_EQ(table.status().size(), 1U);
+  EXPECT_TRUE(pass({row}, 1).empty());
+  EXPECT_TRUE(table.status().empty()) << "and none begins";
+}
+
 TEST_F(JobTableTest, TheOldestModelsGo) {
   const auto now = std::filesystem::file_time_type::clock::now();
   for (std::size_t i = 0; i < JobTable::kModelsMax + 3; ++i) {

@@ -30,15 +30,15 @@ TEST(PeakGrowth, WhatWasGivenBackAndIsTakenAgainIsNone) {
   EXPECT_EQ(growths({10, 4, 12, 3, 15}), (std::vector<double>{-1, 0, 2, 0, 3}));
 }
 
-TEST(PeakGrowth, AHighLevelOfMoreThanAMinuteAgoIsForgotten) {
-  std::vector<double> levels(61, 100);
+TEST(PeakGrowth, AHighLevelOfMoreThanHalfAMinuteAgoIsForgotten) {
+  std::vector<double> levels(31, 100);
   levels.front() = 900;
-  levels.push_back(100);  // 61 seconds after the peak
+  levels.push_back(100);  // 31 seconds after the peak
   levels.push_back(108);
   auto counted = growths(levels);
   EXPECT_EQ(counted.back(), 8);
   levels.erase(levels.begin() + 1, levels.begin() + 3);
-  EXPECT_EQ(growths(levels).back(), 0) << "a minute after the peak it still counts";
+  EXPECT_EQ(growths(levels).back(), 0) << "half a minute after the peak it still counts";
 }
 
 TEST(PeakGrowth, AReadingAfterALongTimeIsComparedWithTheLastOne) {

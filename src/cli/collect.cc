@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cli/nats_options.h"
 #include "cli/wiring.h"
 #include "common/parse.h"
+#include "common/text.h"
 #include "fleet/collector.h"
 #include "sys/clock.h"
 
@@ -87,7 +90,7 @@ class Collect final : public Command {
                   fmt::format("collect from {}: {}", nats_.place(),
                               status.last_error.empty() ? "no answer" : status.last_error),
                   "is nats-server running there? see docs/collect.md"});
-      print(status);
+      if (const auto failed = print(status)) return *failed == EPIPE ? kExitOk : fail(*failed);
       if (is_over || once_) return kExitOk;
       next_report = std::max(next_report + every, clock_.now());
     }
@@ -107,9 +110,10 @@ class Collect final : public Command {
   /// On a terminal one line that is written over, else a line for each change of the connection.
   void progress(const fleet::BusStatus& status) {
     const std::string text =
-        status.is_connected ? fmt::format("connected to {}", nats_.place())
-                            : fmt::format("no connection to {}{}{}; trying again", nats_.place(),
-                                          status.last_error.empty() ? "" : ": ", status.last_error);
+        printable(status.is_connected
+                      ? fmt::format("connected to {}", nats_.place())
+                      : fmt::format("no connection to {}{}{}; trying again", nats_.place(),
+                                    status.last_error.empty() ? "" : ": ", status.last_error));
     if (isatty(STDERR_FILENO) == 1) {
       fmt::print(stderr, "\r\x1b[Kkansoku: {}, {} messages", text, status.received);
       std::fflush(stderr);
@@ -120,24 +124,31 @@ class Collect final : public Command {
     last_progress_ = text;
   }
 
-  void print(const fleet::BusStatus& status) {
+  int fail(int error) { return report(errno_error(error, "write to", "standard output")); }
+
+  /// The error's number if it could not be written: reports are all that this command is for.
+  std::optional<int> print(const fleet::BusStatus& status) {
     end_line();
+    std::string text;
     const fleet::FleetReport picture = collector_.report(now());
     if (json_) {
-      fmt::print("{}\n", picture.to_json()
-                             .set("bus", Json::object()
-                                             .set("connected", status.is_connected)
-                                             .set("connects", status.connects)
-                                             .set("received", status.received)
-                                             .set("dropped", status.dropped_incoming))
-                             .dump());
+      text = picture.to_json()
+                 .set("bus", Json::object()
+                                 .set("connected", status.is_connected)
+                                 .set("connects", status.connects)
+                                 .set("received", status.received)
+                                 .set("dropped", status.dropped_incoming))
+                 .dump();
     } else {
-      fmt::print("{}", collect_text(picture, features_));
+      text = collect_text(picture, features_);
       if (status.dropped_incoming > 0)
-        fmt::print("{} messages came faster than they were read\n", status.dropped_incoming);
-      fmt::print("\n");
+        text +=
+            fmt::format("{} messages came faster than they were read\n", status.dropped_incoming);
     }
-    std::fflush(stdout);
+    text += '\n';
+    const bool is_written =
+        std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    return is_written ? std::nullopt : std::optional(errno);
   }
 
   NatsArguments nats_;

@@ -22,6 +22,8 @@
 namespace kansoku::cli {
 namespace {
 
+constexpr double kSecondsMax = 9e9;  // that fit as nanoseconds
+
 /// Where each known feature stands in the table; -1: nowhere.
 std::vector<int> columns_of(const detect::Table& table) {
   std::vector<int> out;
@@ -105,8 +107,15 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
   TRY(auto detector, make_detector(options));
   const auto columns = columns_of(table);
   std::map<double, std::vector<std::size_t>> by_time;
-  for (std::size_t row = 0; row < table.rows(); ++row)
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (std::fabs(table.times[row]) > kSecondsMax) {
+      return Error{
+          Code::kUnsupported,
+          fmt::format("replay {}: {} is no time in seconds", options.path, table.times[row]),
+          "milliseconds or nanoseconds have to be divided"};
+    }
     by_time[table.times[row]].push_back(row);
+  }
   std::set<std::string> ids;
   std::int64_t wall_ns = 0;
   const auto tell = [&](const std::vector<trace::IncidentRecord>& incidents) {

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "sys/capabilities.h"
 #include "sys/fd.h"
 
@@ -217,7 +218,8 @@ class Doctor final : public Command {
 
   static void print_text(const std::vector<Check>& checks) {
     for (const Check& check : checks) {
-      fmt::print("{:<8} {:<22} {}\n", verdict_name(check.verdict), check.name, check.found);
+      fmt::print("{:<8} {:<22} {}\n", verdict_name(check.verdict), check.name,
+                 printable(check.found));
       if (!check.loses.empty())
         fmt::print("{:<9}lost: {}\n{:<9}mend: {}\n", "", check.loses, "", check.mend);
     }
@@ -225,10 +227,10 @@ class Doctor final : public Command {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const Json job = jobs.at(i);
       fmt::print("job      {} with {} ranks here, Python {}\n", job.at("name").as_string(),
-                 job.at("ranks").as_int(), job.at("python").as_string());
+                 job.at("ranks").as_int(), printable(job.at("python").as_string()));
       const Json libraries = job.at("libraries");
       for (std::size_t k = 0; k < libraries.size(); ++k)
-        fmt::print("{:<9}{}\n", "", libraries.at(k).as_string());
+        fmt::print("{:<9}{}\n", "", printable(libraries.at(k).as_string()));
     }
     if (jobs.size() == 0) fmt::print("job      none runs here now\n");
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/wiring.h"
+#include "common/text.h"
 
 namespace kansoku::cli {
 
@@ -31,9 +33,24 @@ int exit_status(Code code) {
   return kExitFailed;
 }
 
+namespace {
+
+/// Line by line, since a message may quote a file, a process or a server.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out += (at == 0 ? "" : "\n") + printable(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
 int report(const Error& error) {
-  say(stderr, "kansoku: " + error.what);
-  if (!error.hint.empty()) say(stderr, "  hint: " + error.hint);
+  say(stderr, "kansoku: " + printable_lines(error.what));
+  if (!error.hint.empty()) say(stderr, "  hint: " + printable_lines(error.hint));
   return exit_status(error.code);
 }
 

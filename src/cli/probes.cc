@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "sys/procfs.h"
 
 namespace kansoku::cli {
@@ -127,10 +128,10 @@ class Probes final : public Command {
       for (std::size_t i = 0; i < plan.size(); ++i) {
         const Json file = plan.at(i);
         fmt::print("{:<16}-> {} probes ({} cheap) in {}\n", "", file.at("probes").as_int(),
-                   file.at("cheap").as_int(), file.at("library").as_string());
+                   file.at("cheap").as_int(), printable(file.at("library").as_string()));
         const Json missing = file.at("missing");
         for (std::size_t k = 0; k < missing.size(); ++k)
-          fmt::print("{:<16}   missing {}\n", "", missing.at(k).as_string());
+          fmt::print("{:<16}   missing {}\n", "", printable(missing.at(k).as_string()));
       }
     }
     fmt::print("\n* = in the list \"default\"\n");

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +26,7 @@ struct ColumnSpec {
   const char* title;
   const char* feature;
 };
-// The width of a terminal holds so many; the rest is in the metrics.
+// Those that a job has are shown; the rest is in the metrics.
 constexpr std::array<ColumnSpec, 10> kColumns{{{"STEP", "step_mean"},
                                                {"FORWARD", "forward_mean"},
                                                {"BACKWARD", "backward_mean"},
@@ -44,60 +46,116 @@ std::string cell(const Json& features, const char* feature) {
 }
 
 /// The score of a rank of a job, or "-".
-std::string score_text(const Json& job, std::int64_t rank, std::int64_t pid, bool& is_flagged) {
+std::string score_text(const Json& job, std::int64_t rank, std::int64_t pid) {
   const Json ranks = job.at("ranks");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Json one = ranks.at(i);
     if (one.at("rank").as_int(-1) != rank || one.at("pid").as_int() != pid) continue;
-    is_flagged = one.at("flagged").as_bool();
     if (!one.at("score").is_number()) return "-";
-    return fmt::format("{:.0f}{}", one.at("score").as_double(), is_flagged ? "!" : "");
+    return fmt::format("{:.0f}{}", one.at("score").as_double(),
+                       one.at("flagged").as_bool() ? "!" : "");
   }
   return "-";
 }
 
-std::string screen(const Json& status) {
-  std::string out = fmt::format(
-      "kansoku top  {}  up {:.0f} s  {} processes  {} probes ({})  agent {:.2f} % of a core, {}\n",
-      status.at("host").as_string(), status.at("up_s").as_double(), status.at("processes").as_int(),
-      status.at("probes").as_int(), status.at("bpf").as_string(),
+using Lines = std::vector<std::string>;
+
+/// Rows of one job, and which columns any of them has.
+struct JobRows {
+  std::vector<Json> rows;
+  std::vector<ColumnSpec> columns;
+};
+JobRows rows_of(const Json& all, const std::string& job) {
+  JobRows out;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all.at(r).at("job").as_string() == job) out.rows.push_back(all.at(r));
+  for (const ColumnSpec& column : kColumns) {
+    const bool is_there = std::any_of(out.rows.begin(), out.rows.end(), [&](const Json& row) {
+      return row.at("features").contains(column.feature);
+    });
+    if (is_there || out.rows.empty()) out.columns.push_back(column);
+  }
+  return out;
+}
+
+void add_job(const Json& job, const Json& all_rows, Lines& out) {
+  const bool learns = job.at("state").as_string() == "learning";
+  const std::string name = job.at("name").as_string();
+  out.emplace_back();
+  out.push_back(fmt::format(
+      "{}  {}  {}", name, job.at("command").as_string(),
+      learns ? fmt::format("learning, {:.0f} %", job.at("learned").as_double() * 100)
+             : fmt::format("watching, threshold {:.0f}", job.at("threshold").as_double())));
+  const Json incidents = job.at("incidents");
+  for (std::size_t n = 0; n < incidents.size(); ++n) {
+    const Json incident = incidents.at(n);
+    out.push_back(fmt::format(
+        "  ! {} since {} UTC: {}", incident.at("kind").as_string(),
+        wall_text(parse_int<std::int64_t>(incident.at("begin_ns").as_string()).value_or(0)),
+        incident.at("summary").as_string()));
+  }
+  const JobRows shown = rows_of(all_rows, name);
+  std::string line = fmt::format("{:>6} {:>8} {:>7}", "RANK", "PID", "SCORE");
+  for (const ColumnSpec& column : shown.columns)
+    line += fmt::format(" {:>9}", column.title);
+  out.push_back(std::move(line));
+  for (const Json& row : shown.rows) {
+    const auto rank = row.at("rank").as_int(-1);
+    const auto pid = row.at("pid").as_int();
+    line = fmt::format("{:>6} {:>8} {:>7}", rank < 0 ? "-" : std::to_string(rank), pid,
+                       score_text(job, rank, pid));
+    for (const ColumnSpec& column : shown.columns)
+      line += fmt::format(" {:>9}", cell(row.at("features"), column.feature));
+    out.push_back(std::move(line));
+  }
+}
+
+/// Jobs with an open incident come first: there may be no room for all.
+Lines screen(const Json& status) {
+  Lines out{fmt::format(
+      "kansoku top  {}  up {:.0f} s{}  {} processes  {} probes ({})  agent {:.2f} % of a core, {}",
+      status.at("host").as_string(), status.at("up_s").as_double(),
+      status.at("paused").as_bool() ? "  PAUSED: nothing is judged" : "",
+      status.at("processes").as_int(), status.at("probes").as_int(), status.at("bpf").as_string(),
       status.at("cpu_share").as_double() * 100,
-      detect::format_value(status.at("resident_bytes").as_double(), "bytes"));
+      detect::format_value(status.at("resident_bytes").as_double(), "bytes"))};
   const Json jobs = status.at("jobs");
   const Json rows = status.at("rows");
-  for (std::size_t j = 0; j < jobs.size(); ++j) {
-    const Json job = jobs.at(j);
-    const bool learns = job.at("state").as_string() == "learning";
-    out += fmt::format(
-        "\n{}  {}  {}\n", job.at("name").as_string(), job.at("command").as_string(),
-        learns ? fmt::format("learning, {:.0f} %", job.at("learned").as_double() * 100)
-               : fmt::format("watching, threshold {:.0f}", job.at("threshold").as_double()));
-    out += fmt::format("{:>6} {:>8} {:>7}", "RANK", "PID", "SCORE");
-    for (const ColumnSpec& column : kColumns)
-      out += fmt::format(" {:>9}", column.title);
-    out += '\n';
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const Json row = rows.at(r);
-      if (row.at("job").as_string() != job.at("name").as_string()) continue;
-      const auto rank = row.at("rank").as_int(-1);
-      bool is_flagged = false;
-      const std::string score = score_text(job, rank, row.at("pid").as_int(), is_flagged);
-      out += fmt::format("{:>6} {:>8} {:>7}", rank < 0 ? "-" : std::to_string(rank),
-                         row.at("pid").as_int(), score);
-      for (const ColumnSpec& column : kColumns)
-        out += fmt::format(" {:>9}", cell(row.at("features"), column.feature));
-      out += '\n';
-    }
-    const Json incidents = job.at("incidents");
-    for (std::size_t n = 0; n < incidents.size(); ++n) {
-      const Json incident = incidents.at(n);
-      out += fmt::format(
-          "  ! {} since {} UTC: {}\n", incident.at("kind").as_string(),
-          wall_text(parse_int<std::int64_t>(incident.at("begin_ns").as_string()).value_or(0)),
-          incident.at("summary").as_string());
+  for (const bool has_incident : {true, false}) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      const Json job = jobs.at(j);
+      if ((job.at("incidents").size() > 0) == has_incident) add_job(job, rows, out);
     }
   }
-  if (jobs.size() == 0) out += "\nno AI process runs here\n";
+  if (jobs.size() == 0) {
+    out.emplace_back();
+    out.emplace_back("no AI process runs here");
+  }
+  return out;
+}
+
+/// The first `width` characters of UTF-8 text.
+std::string_view cut(std::string_view line, std::size_t width) {
+  std::size_t characters = 0, at = 0;
+  for (; at < line.size(); ++at) {
+    const bool begins_one = (static_cast<unsigned char>(line[at]) & 0xc0U) != 0x80U;
+    if (begins_one && ++characters > width) break;
+  }
+  return line.substr(0, at);
+}
+
+/// What fits a terminal, or everything where there is none or it does not tell its size.
+std::string fitted(const Lines& lines, const winsize& terminal) {
+  const std::size_t room = terminal.ws_row > 1 ? terminal.ws_row - 1U : lines.size();
+  const bool is_too_long = lines.size() > room;
+  const std::size_t count = is_too_long ? room - 1 : lines.size();
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out += terminal.ws_col > 0 ? cut(lines[i], terminal.ws_col) : std::string_view(lines[i]);
+    out += '\n';
+  }
+  if (is_too_long)
+    out += fmt::format("... {} more lines; --once prints all\n", lines.size() - count);
   return out;
 }
 
@@ -118,8 +176,12 @@ class Top final : public Command {
     for (;;) {
       const auto answer = ask_agent(state_, Json::object().set("do", "status"));
       if (!answer) return report(answer.error());
-      if (is_terminal && !once_) fmt::print("\x1b[H\x1b[2J");
-      fmt::print("{}", screen(answer->at("status")));
+      winsize terminal{};
+      if (is_terminal && !once_) {
+        static_cast<void>(::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal));
+        fmt::print("\x1b[H\x1b[2J");
+      }
+      fmt::print("{}", fitted(screen(answer->at("status")), terminal));
       std::fflush(stdout);
       if (once_ || !is_terminal) return kExitOk;
       sys::sleep_until(clock.now() + std::chrono::seconds{1});

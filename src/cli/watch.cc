@@ -124,7 +124,14 @@ class Watch final : public Command {
     std::vector<Capability> kept{Capability::kBpf,       Capability::kPerfmon,
                                  Capability::kSysPtrace, Capability::kDacReadSearch,
                                  Capability::kNetAdmin,  Capability::kCheckpointRestore};
-    if (keeps_sys_admin_) kept.push_back(Capability::kSysAdmin);
+    // Older runtimes know no CAP_BPF: then the one that includes it has to stay.
+    const auto stands_in = [&](Capability wanted) {
+      return sys::has_capability(have, wanted) && (have >> static_cast<unsigned>(wanted) & 1U) == 0;
+    };
+    const bool is_needed = stands_in(Capability::kBpf) || stands_in(Capability::kPerfmon);
+    if (is_needed && !keeps_sys_admin_ && !quiet_)
+      say(stderr, "kansoku: keeps CAP_SYS_ADMIN, since CAP_BPF or CAP_PERFMON are not given");
+    if (keeps_sys_admin_ || is_needed) kept.push_back(Capability::kSysAdmin);
     return sys::keep_only(kept);
   }
 
@@ -189,8 +196,9 @@ class Watch final : public Command {
   }
 
   using Headers = std::vector<std::pair<std::string, std::string>>;
-  /// "Authorization=Bearer x,Other=y" of the environment, as OpenTelemetry has it.
-  static Result<Headers> headers_of(const char* variable) {
+  /// "Authorization=Bearer x,Other=y" of the environment; `is_encoded`: with %XX in values, as
+  /// OpenTelemetry has it, where a value that is none as a whole stands for itself.
+  static Result<Headers> headers_of(const char* variable, bool is_encoded) {
     Headers out;
     const char* const text = std::getenv(variable);
     std::string_view rest = text == nullptr ? "" : text;
@@ -198,9 +206,11 @@ class Watch final : public Command {
       const auto comma = rest.find(',');
       const std::string_view one = rest.substr(0, comma);
       const auto equal = one.find('=');
-      if (equal == 0 || equal == one.npos)
+      const std::string_view name = trimmed(one.substr(0, equal));
+      if (name.empty() || equal == one.npos)
         return Error{Code::kUnsupported, fmt::format("read {}: not NAME=VALUE,...", variable)};
-      out.emplace_back(one.substr(0, equal), one.substr(equal + 1));
+      const std::string value(trimmed(one.substr(equal + 1)));
+      out.emplace_back(name, is_encoded ? percent_decoded(value).value_or(value) : value);
       rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
     }
     return out;
@@ -243,14 +253,29 @@ class Watch final : public Command {
     const auto folder = softgpu_folder();
     if (folder && ::access("/proc/driver/nvidia/version", F_OK) != 0)
       options_.device_libraries.push_back(*folder + "/libnvidia-ml.so.1");
-    TRY(options_.outputs.otlp_headers, headers_of("OTEL_EXPORTER_OTLP_HEADERS"));
-    TRY(options_.outputs.webhook_headers, headers_of("KANSOKU_WEBHOOK_HEADERS"));
+    TRY(options_.outputs.otlp_headers, headers_of("OTEL_EXPORTER_OTLP_HEADERS", true));
+    TRY(options_.outputs.webhook_headers, headers_of("KANSOKU_WEBHOOK_HEADERS", false));
     if (collector_.is_asked_for()) {
       TRY(options_.outputs.collector, collector_.options());
     }
     if (options_.host.empty()) options_.host = sys::host_name();
     options_.version = version_text();
+    TRY_VOID(find_processes());
     if (!pids_.empty() || !job_.empty()) options_.wants = wanted();
+    return {};
+  }
+
+  /// Processes that are asked for have to be there; a job may come later. A process that tells no
+  /// job is one by its name and pid: "python3/1234".
+  Result<void> find_processes() {
+    const sys::Procfs procfs;
+    for (const std::int32_t pid : pids_)
+      if (!procfs.stat(pid))
+        return Error{Code::kNotFound, fmt::format("watch process {}: no such process", pid)};
+    const auto slash = job_.rfind('/');
+    if (slash == job_.npos) return {};
+    const auto pid = parse_int<std::int32_t>(std::string_view(job_).substr(slash + 1));
+    if (pid && *pid > 0 && procfs.stat(*pid)) pids_.push_back(*pid);
     return {};
   }
 
