@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detect/detector.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "detect/internal/growth_watch.h"
+#include "detect/internal/detector_impl.h"
 #include "detect/internal/thresholds.h"
-#include "detect/internal/watch_state.h"
 #include "detect/run_score.h"
 #include "stats/summary.h"
 
@@ -16,8 +17,6 @@ namespace kansoku::detect {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kMembersMax = 1024;
-constexpr std::size_t kLearnRowsMax = 200'000;
 constexpr std::int64_t kGapWindows = 30;   // without data: histories begin anew
 constexpr std::size_t kQuietWindows = 10;  // that end an incident
 // Another fault than the one that is told: in so many windows in a row a feature is so many times
@@ -25,225 +24,15 @@ constexpr std::size_t kQuietWindows = 10;  // that end an incident
 // an incident shows in its first windows is how it unfolds.
 constexpr std::size_t kWindowsOfAnother = 2, kWindowsToUnfold = 5;
 constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
-constexpr std::size_t kPendingWindows = 60;  // before a window counts as healthy
-constexpr std::size_t kRefreshFirst = 600, kRefreshLast = 4800;  // windows; doubling in between
 constexpr std::int64_t kGoneWindows = 300;
-constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200,
-                      kWordRowsMin = 75;  // with rows that the operator calls normal
-constexpr double kRefreshShare = 0.3;
 constexpr int kPeerStreak = 2;
-constexpr std::uint64_t kYoungWindows = 10;
+constexpr std::uint64_t kStartWindows = 600;  // in which a process may take to begin its steps
 constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
 constexpr std::size_t kGapInAlarm = 2;
-constexpr double kForTheWorse = 2;   // spreads
-constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
-constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
-constexpr double kPaceSlower = 1.10, kPaceSpreads = 3;
+constexpr double kForTheWorse = 2;  // spreads
 constexpr std::size_t kKeptIncidents = 16;
-constexpr double kNanosOfDay = 86400e9;
-
-/// Above it a job is slower than it was.
-double cut_of(const Pace& normal) {
-  return normal.median *
-         std::max(kPaceSlower, 1 + kPaceSpreads * (normal.high / normal.median - 1));
-}
 
 }  // namespace
-
-struct Detector::Impl {
-  std::vector<Column> columns;
-  std::vector<int> worse;  // of each column, as in Feature
-  DetectorOptions options;
-  State state{State::kLearning};
-  std::int64_t last_ns{std::numeric_limits<std::int64_t>::min()};
-  std::uint64_t windows{0}, flagged{0}, skipped{0}, refreshes{0};
-
-  Table learning;
-  std::size_t learnt_windows{0};
-
-  std::optional<Scorer> scorer;
-  std::map<MemberKey, Member> members;
-  std::map<MemberKey, std::vector<double>> offsets;  // by column
-  AlarmCounts counts;
-  std::size_t counts_for{0};  // members that they were chosen for
-  HealthyFlags healthy_flags;
-  double far_flags{0}, far_points{0};  // the same of single windows above the model's far_cut
-  std::size_t pace{0};
-  std::deque<double> paces;
-  double pace_cut{0};
-
-  std::optional<OpenIncident> open;
-  std::optional<OpenIncident> ended;  // for the pause
-  struct Kept {
-    std::string id, label;
-    std::vector<double> rows;
-  };
-  std::deque<Kept> kept;
-  std::optional<GrowthWatch> growth;
-  std::vector<MemberKey> left;  // processes that ended since the last window
-
-  /// All ranks at one time, while it may yet turn out that they were ill.
-  struct Pending {
-    std::vector<double> rows;
-    HealthyFlags seen;
-    double far_flags{0};
-  };
-  std::deque<Pending> pending;
-  std::deque<std::vector<double>> healthy;  // rows
-  std::size_t since_refresh{0}, refresh_after{kRefreshFirst};
-
-  /// What the tests say of the last window.
-  struct Alarms {
-    std::set<MemberKey> events;  // that stand out of their own history
-    std::map<MemberKey, PeerFinding> peers;
-    bool is_job_slow{false};
-    [[nodiscard]] bool are_sudden() const { return !events.empty() || !peers.empty(); }
-  };
-
-  [[nodiscard]] std::size_t learn_windows() const {
-    const auto window = std::max<std::int64_t>(1, options.window.count());
-    return static_cast<std::size_t>(
-        std::max<std::int64_t>(40, options.learn_time.count() / window));
-  }
-  void learn(std::span<const Window> taken);
-  void finish_learning();
-  void start_watching(JobModel model);
-  void take_offsets(MemberKey key, std::span<const double> all, std::size_t index);
-  void choose_alarm_counts();
-
-  std::vector<trace::IncidentRecord> watch(std::int64_t wall_ns, std::span<const Window> taken);
-  void score(std::int64_t wall_ns, const Window& window);
-  [[nodiscard]] bool has_event(std::span<const double> row) const;
-  [[nodiscard]] bool is_for_the_worse(std::span<const double> row) const;
-  [[nodiscard]] bool is_beyond_cuts(std::span<const double> row) const;
-  [[nodiscard]] std::vector<double> levels_of(std::span<const double> row) const;
-  [[nodiscard]] bool is_another(const OpenIncident& incident,
-                                const std::vector<MemberKey>& present) const;
-  [[nodiscard]] bool goes_on(const OpenIncident& incident, const Alarms& alarms) const;
-  [[nodiscard]] double excess_of(const Member::Recent& recent) const {
-    return recent.score - scorer->model().parts().threshold;
-  }
-  [[nodiscard]] bool is_far_out(const Member& member) const;
-  std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
-  std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
-  bool job_alarm(const std::vector<MemberKey>& present);
-  void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
-  void make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present, const Alarms& alarms,
-                std::vector<trace::IncidentRecord>& out);
-  bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
-  void forget_flags();
-  [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
-                                      const std::set<MemberKey>& alarmed) const;
-  void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
-  void end_incident(std::vector<trace::IncidentRecord>& out);
-  void keep_healthy(const std::vector<MemberKey>& present);
-  void forget_gone(std::int64_t wall_ns);
-  [[nodiscard]] bool can_learn(std::size_t labelled_values) const;
-  void refresh();
-  void learn_pace(std::span<const double> rows, JobModel& model);
-  [[nodiscard]] Cube recent_cube(const std::vector<MemberKey>& present) const;
-};
-
-void Detector::Impl::learn(std::span<const Window> taken) {
-  for (const Window& window : taken) {
-    const bool is_known = members.count(key_of(window)) != 0;
-    if (learning.rows() >= kLearnRowsMax || (!is_known && members.size() >= kMembersMax)) {
-      ++skipped;
-      continue;
-    }
-    learning.times.push_back(static_cast<double>(learnt_windows));
-    // Ranks of a table are 32 bits wide; a pid stands in where there is none.
-    learning.ranks.push_back(window.rank >= 0 ? window.rank : window.pid);
-    learning.values.insert(learning.values.end(), window.values.begin(), window.values.end());
-    Member& member = members[key_of(window)];
-    member.rank = window.rank;
-    member.pid = window.pid;
-  }
-  ++learnt_windows;
-  if (learnt_windows >= learn_windows() && learning.rows() >= 40) finish_learning();
-}
-
-void Detector::Impl::finish_learning() {
-  ModelOptions fit;
-  fit.window_steps = kShortWindows;
-  fit.long_steps = kLongWindows;
-  fit.rows_max = 1500;
-  fit.components_max = 6;
-  fit.spread_min = kSpreadMin;
-  fit.blur = 1;
-  fit.seed = options.seed;
-  const double trials = kNanosOfDay / static_cast<double>(options.window.count()) *
-                        static_cast<double>(std::max<std::size_t>(1, members.size()));
-  // Ten in a thousand of five windows' triples: 10 p^3 a window of budget.
-  fit.flag_rate = std::clamp(std::cbrt(options.alarms_per_day / 2 / trials / 10), 5e-4, 5e-3);
-  fit.window_alpha = options.alarms_per_day / 4 / trials;
-  learning.columns = columns;
-  const auto cube = make_cube(learning);
-  JobModel::Key key = options.key;
-  if (key.command.empty()) {
-    key.command = options.job;
-    key.world_size = static_cast<std::int32_t>(members.size());
-  }
-  auto model = cube ? JobModel::fit(*cube, columns, fit, key) : Result<JobModel>(cube.error());
-  if (!model) {  // too little, or nothing that holds still: look longer
-    learning = Table{};
-    members.clear();
-    learnt_windows = 0;
-    return;
-  }
-  const Range steady{cube->steps() / 10, cube->steps()};
-  JobModel::Parts parts = model->parts();
-  if (cube->ranks.size() >= 3) {
-    auto scales = peer_scales(*cube, columns, steady);
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const double middle = std::fabs(window_median(*cube, steady, c));
-      if (middle > 0) scales[c] = std::max(scales[c], kPeerShare * middle);
-    }
-    const auto all = peer_offsets(*cube, steady);
-    parts.peers = learn_peers(*cube, scales, windows_of(steady, kShortWindows, kShortWindows),
-                              fit.window_alpha, all);
-    const bool have_ranks = std::all_of(members.begin(), members.end(),
-                                        [](const auto& member) { return member.second.rank >= 0; });
-    if (have_ranks) {
-      parts.peers.ranks = cube->ranks;
-      parts.peers.offsets = all;
-    }
-    for (const auto& [member_key, member] : members) {
-      const std::int32_t id = member.rank >= 0 ? member.rank : member.pid;
-      const auto found = std::lower_bound(cube->ranks.begin(), cube->ranks.end(), id);
-      if (found != cube->ranks.end() && *found == id)
-        take_offsets(member_key, all, static_cast<std::size_t>(found - cube->ranks.begin()));
-    }
-  }
-  auto whole = JobModel::from_parts(std::move(parts));
-  learning = Table{};
-  start_watching(whole ? std::move(*whole) : std::move(*model));
-}
-
-void Detector::Impl::take_offsets(MemberKey key, std::span<const double> all, std::size_t index) {
-  const auto own = all.subspan(index * columns.size(), columns.size());
-  offsets[key].assign(own.begin(), own.end());
-}
-
-void Detector::Impl::start_watching(JobModel model) {
-  const JobModel::Parts& parts = model.parts();
-  for (std::size_t i = 0; i < parts.peers.ranks.size(); ++i)
-    take_offsets(parts.peers.ranks[i], parts.peers.offsets, i);
-  pace = columns.size();
-  for (const std::string_view name : {"decode_mean", "step_mean"})
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      if (columns[c].name == name && parts.paces.size() == columns.size() &&
-          parts.paces[c].median > 0)
-        pace = c;
-  if (pace < columns.size()) pace_cut = cut_of(parts.paces[pace]);
-  healthy_flags = {parts.measured_points, parts.measured_flags, parts.measured_clear};
-  far_flags = 0;
-  far_points = parts.far_points;
-  scorer.emplace(std::move(model), options.seed);
-  members.clear();
-  counts_for = 0;
-  state = State::kWatching;
-}
 
 void Detector::Impl::choose_alarm_counts() {
   const double per_day = kNanosOfDay / static_cast<double>(options.window.count());
@@ -254,11 +43,15 @@ void Detector::Impl::choose_alarm_counts() {
 
 /// An error that hardware reports needs no statistics, unless it was there while all was well.
 bool Detector::Impl::has_event(std::span<const double> row) const {
-  const JobModel::Parts& parts = scorer->model().parts();
-  for (const Coordinate& coordinate : parts.coordinates) {
-    if (columns[coordinate.column].use != Use::kEvent) continue;
-    if (row[coordinate.column] > 0 && coordinate.value_of(0, columns[coordinate.column]) <= 0)
-      return true;
+  const auto& coordinates = scorer->model().parts().coordinates;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (columns[c].use != Use::kEvent || !(row[c] > 0)) continue;
+    const auto word = normal_events.find(c);
+    if (word != normal_events.end() && row[c] <= word->second) continue;
+    const auto known = std::find_if(coordinates.begin(), coordinates.end(),
+                                    [&](const Coordinate& one) { return one.column == c; });
+    // A device that the job took up later was never seen to be well.
+    if (known == coordinates.end() || known->value_of(0, columns[c]) <= 0) return true;
   }
   return false;
 }
@@ -334,8 +127,12 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   recent.row = window.values;
   recent.score = scorer->score(window.values);
   recent.is_event = has_event(window.values);
-  // What starts is not yet as it will be: libraries load, the first windows are no whole ones.
-  const bool is_settled = ++member.windows > kYoungWindows;
+  // What starts is not yet as it will be: libraries and weights load, the first windows are no
+  // whole ones.
+  const bool is_starting = pace < columns.size() && std::isnan(window.values[pace]) &&
+                           member.windows == 0 && ++member.start_windows <= kStartWindows;
+  if (!is_starting) ++member.windows;
+  const bool is_settled = member.windows > kYoungWindows;
   recent.is_beyond = is_beyond_cuts(window.values);
   const bool is_odd =
       recent.is_beyond || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
@@ -387,19 +184,19 @@ std::set<MemberKey> Detector::Impl::event_alarms(const std::vector<MemberKey>& p
   return out;
 }
 
-Cube Detector::Impl::recent_cube(const std::vector<MemberKey>& present) const {
+Cube Detector::Impl::recent_cube(const std::vector<MemberKey>& present, std::size_t length) const {
   Cube out;
   out.columns = columns.size();
   for (std::size_t i = 0; i < present.size(); ++i)
     out.ranks.push_back(static_cast<std::int32_t>(i));
-  out.values.assign(kShortWindows * present.size() * columns.size(), kNan);
-  for (std::size_t step = 0; step < kShortWindows; ++step)
+  out.values.assign(length * present.size() * columns.size(), kNan);
+  for (std::size_t step = 0; step < length; ++step)
     out.times.push_back(static_cast<double>(step));
   for (std::size_t r = 0; r < present.size(); ++r) {
     const auto& recent = members.at(present[r]).recent;
-    for (std::size_t back = 0; back < std::min(kShortWindows, recent.size()); ++back) {
+    for (std::size_t back = 0; back < std::min(length, recent.size()); ++back) {
       const auto& row = recent[recent.size() - 1 - back].row;
-      const std::size_t step = kShortWindows - 1 - back;
+      const std::size_t step = length - 1 - back;
       std::copy(row.begin(), row.end(),
                 out.values.begin() +
                     static_cast<std::ptrdiff_t>((step * present.size() + r) * columns.size()));
@@ -412,26 +209,25 @@ std::map<MemberKey, PeerFinding> Detector::Impl::peer_alarms(
     const std::vector<MemberKey>& present) {
   std::map<MemberKey, PeerFinding> out;
   const PeerModel& peers = scorer->model().parts().peers;
-  if (peers.empty() || present.size() < 3) return out;
-  const Cube cube = recent_cube(present);
+  if (peers.empty() || present.size() < 3 || !learn_offsets(present)) return out;
+  const Cube cube = recent_cube(present, kShortWindows);
   std::vector<double> taken_off;
   for (const MemberKey key : present) {
-    const auto found = offsets.find(key);
-    if (found == offsets.end()) {
-      taken_off.insert(taken_off.end(), columns.size(), 0.0);
-    } else {
-      taken_off.insert(taken_off.end(), found->second.begin(), found->second.end());
-    }
+    const std::vector<double>& own = offsets.at(key);
+    taken_off.insert(taken_off.end(), own.begin(), own.end());
   }
   PeerWindow entries = peer_window(cube, {0, kShortWindows}, peers.scales, taken_off);
+  std::vector<bool> is_judged(columns.size(), false);
+  for (const Coordinate& coordinate : scorer->model().parts().coordinates)
+    is_judged[coordinate.column] = true;
   for (std::size_t c = 0; c < columns.size(); ++c)
-    for (std::size_t r = 0; r < present.size() && !is_modelled(columns[c].use); ++r)
+    for (std::size_t r = 0; r < present.size() && !is_judged[c]; ++r)
       entries.entries[r * columns.size() + c] = {};
   const PeerVerdict verdict = judge_peers(entries, present.size(), peers, false);
   for (std::size_t r = 0; r < present.size(); ++r) {
     Member& member = members.at(present[r]);
     const bool stands_out =
-        member.recent.size() >= kShortWindows &&
+        member.recent.size() >= kShortWindows && member.windows >= kShortWindows &&
         std::find(verdict.ranks.begin(), verdict.ranks.end(), r) != verdict.ranks.end();
     member.peer_streak = stands_out ? member.peer_streak + 1 : 0;
     if (member.peer_streak < kPeerStreak) continue;
@@ -508,42 +304,16 @@ void Detector::Impl::end_incident(std::vector<trace::IncidentRecord>& out) {
   const std::string& id = open->record().id;
   const auto known =
       std::find_if(kept.begin(), kept.end(), [&](const Kept& one) { return one.id == id; });
+  Kept now{id, open->record().label, open->rows, open->peer_deviations};
   if (known == kept.end()) {
-    kept.push_back({id, open->record().label, open->rows});
+    kept.push_back(std::move(now));
   } else {
-    known->rows = open->rows;
+    *known = std::move(now);
   }
   if (kept.size() > kKeptIncidents) kept.pop_front();
   ended = std::move(open);
   open.reset();
   paces.clear();  // the steps of an incident are no measure of what comes after it
-}
-
-void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
-  Pending moment;
-  for (const MemberKey key : present) {
-    const Member::Recent& recent = members.at(key).recent.back();
-    moment.rows.insert(moment.rows.end(), recent.row.begin(), recent.row.end());
-    moment.seen.points += 1;
-    moment.seen.flags += recent.is_flagged ? 1 : 0;
-    moment.seen.clear += recent.is_clear ? 1 : 0;
-    moment.far_flags += recent.is_flagged && recent.score > scorer->model().parts().far_cut ? 1 : 0;
-  }
-  pending.push_back(std::move(moment));
-  if (pending.size() <= kPendingWindows) return;
-  const Pending safe = std::move(pending.front());
-  pending.pop_front();
-  healthy_flags.points += safe.seen.points;
-  healthy_flags.flags += safe.seen.flags;
-  healthy_flags.clear += safe.seen.clear;
-  far_points += safe.seen.points;
-  far_flags += safe.far_flags;
-  for (std::size_t i = 0; i + columns.size() <= safe.rows.size(); i += columns.size()) {
-    const auto from = safe.rows.begin() + static_cast<std::ptrdiff_t>(i);
-    healthy.emplace_back(from, from + static_cast<std::ptrdiff_t>(columns.size()));
-    if (healthy.size() > kHealthyRowsMax) healthy.pop_front();
-  }
-  if (++since_refresh >= refresh_after) refresh();
 }
 
 /// Processes that ended make room for others.
@@ -552,53 +322,9 @@ void Detector::Impl::forget_gone(std::int64_t wall_ns) {
   for (auto it = members.begin(); it != members.end();) {
     const bool is_gone = wall_ns - it->second.last_ns > limit;
     if (is_gone) left.push_back(it->first);
+    if (is_gone && it->first < 0) offsets.erase(it->first);  // no other process is that one
     it = is_gone ? members.erase(it) : std::next(it);
   }
-}
-
-/// A refresh leaves the job's speed alone, so that it cannot creep; what the operator calls normal
-/// is.
-void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
-  if (pace == columns.size()) return;
-  std::vector<double> values;
-  for (std::size_t i = 0; i + columns.size() <= rows.size(); i += columns.size())
-    if (const double value = rows[i + pace]; !std::isnan(value)) values.push_back(value);
-  if (values.empty() || stats::median(values) <= pace_cut / kPaceSlower) return;
-  JobModel::Parts parts = model.parts();
-  parts.paces[pace] = {stats::median(values), stats::quantile(values, 0.25),
-                       stats::quantile(values, 0.75)};
-  const double cut = cut_of(parts.paces[pace]);
-  auto changed = JobModel::from_parts(std::move(parts));
-  if (!changed) return;
-  model = std::move(*changed);
-  pace_cut = cut;
-}
-
-/// Without the operator's word a refresh can wait until there is more to learn from.
-bool Detector::Impl::can_learn(std::size_t labelled_values) const {
-  const std::size_t least = labelled_values > 0 ? kWordRowsMin : kRefreshRowsMin;
-  return labelled_values + healthy.size() * columns.size() >= least * columns.size();
-}
-
-void Detector::Impl::refresh() {
-  since_refresh = 0;
-  std::vector<double> rows;
-  for (const Kept& one : kept)
-    if (one.label == "false") rows.insert(rows.end(), one.rows.begin(), one.rows.end());
-  if (!can_learn(rows.size())) return;
-  for (const auto& row : healthy)
-    rows.insert(rows.end(), row.begin(), row.end());
-  auto model = scorer->model().refresh(rows, kRefreshShare, options.seed + refreshes);
-  if (!model) return;
-  for (Kept& one : kept) {
-    if (one.label != "false") continue;
-    learn_pace(one.rows, *model);
-    one.rows.clear();
-  }
-  ++refreshes;
-  refresh_after = std::min(2 * refresh_after, kRefreshLast);
-  scorer.emplace(std::move(*model), options.seed);
-  choose_alarm_counts();
 }
 
 std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
@@ -623,6 +349,10 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   if (members.size() != counts_for) choose_alarm_counts();
   for (const Window& window : taken)
     if (members.count(key_of(window)) != 0) growth->look(wall_ns, window, out);
+  if (sees_unknown_steps(present)) {
+    learn_anew(out);
+    return out;
+  }
   const Alarms alarms{event_alarms(present), peer_alarms(present), job_alarm(present)};
   if (alarms.are_sudden()) make_way(wall_ns, present, alarms, out);
   bool is_restart = false;
@@ -663,7 +393,11 @@ bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const 
     if (alarms.events.count(key) != 0) open->include(key, member);
     const auto found = alarms.peers.find(key);
     const bool is_peer = found != alarms.peers.end();
-    if (is_peer) open->include(key, member, found->second);
+    if (is_peer) {
+      open->include(key, member, found->second);
+      double& most = open->peer_deviations[found->second.column];
+      most = std::max(most, std::fabs(found->second.deviation));
+    }
     // Where single windows do not stand out, the tests over many speak for the last one.
     const bool is_event = open->has_test("event") || !alarms.events.empty();
     const bool is_sign = member.is_flagged && open->speaks_for_it(last, excess_of(last));
@@ -753,12 +487,20 @@ Result<Detector> Detector::create(std::span<const Feature> features, DetectorOpt
   if (!model) return Detector(std::move(impl));
   const auto& columns = model->parts().columns;
   const auto is_same = [](const Column& a, const Column& b) {
-    return a.name == b.name && a.unit == b.unit && a.scale == b.scale;
+    return a.name == b.name && a.unit == b.unit && a.scale == b.scale && a.floor == b.floor &&
+           a.use == b.use;
   };
   if (!std::equal(columns.begin(), columns.end(), impl->columns.begin(), impl->columns.end(),
                   is_same)) {
     return Error{Code::kUnsupported, "detector: the stored model is of other features",
                  "it was made by another version; let it be learnt anew"};
+  }
+  const double window_s = static_cast<double>(impl->options.window.count()) * 1e-9;
+  if (model->parts().window_s > 0 && model->parts().window_s != window_s) {
+    return Error{Code::kUnsupported,
+                 fmt::format("detector: the stored model is of windows of {} s, not of {} s",
+                             model->parts().window_s, window_s),
+                 "let it be learnt anew"};
   }
   impl->start_watching(std::move(*model));
   return Detector(std::move(impl));

@@ -5,92 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <set>
 
 #include "common/rng.h"
+#include "detect/detector_job_for_test.h"
 #include "detect/internal/evidence.h"
 
 namespace kansoku::detect {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t kStart = 1'700'000'000'000'000'000, kSecond = 1'000'000'000;
-
-double normal(RandomStream& random) {
-  const double radius = std::sqrt(-2 * std::log(random.uniform()));
-  return radius * std::cos(6.283185307179586 * random.uniform());
-}
-/// Tails of a Student distribution with about four degrees of freedom.
-double heavy(RandomStream& random) {
-  double sum = 0;
-  for (int i = 0; i < 4; ++i) {
-    const double one = normal(random);
-    sum += one * one;
-  }
-  return normal(random) / std::sqrt(sum / 4);
-}
-
-std::size_t at(std::string_view name) {
-  return static_cast<std::size_t>(feature_index(name));
-}
-
-/// A training job of some ranks: what one window of it looks like, second by second.
-class Job {
- public:
-  explicit Job(int ranks, std::uint64_t seed = 1, Nanos learn_time = std::chrono::minutes{5})
-      : detector(*Detector::create(
-            known_features(), {.host = "h", .job = "j", .learn_time = learn_time, .seed = seed})),
-        ranks_(ranks),
-        random_(seed, "test.job") {}
-
-  using Change = std::function<void(int second, Window& window)>;
-  /// `seconds` more; `change` may alter each window.
-  void go(int seconds, const Change& change = {}) {
-    for (int i = 0; i < seconds; ++i, ++second) {
-      const double pace = 0.2 * std::exp(0.01 * heavy(random_));
-      std::vector<Window> windows;
-      for (int r = 0; r < ranks_; ++r) {
-        windows.push_back(window_of(r, pace));
-        if (change) change(i, windows.back());
-      }
-      now_ns = kStart + second * kSecond;
-      for (trace::IncidentRecord& told : detector.on_windows(now_ns, windows))
-        all.push_back(std::move(told));
-    }
-  }
-  [[nodiscard]] std::set<std::string> ids() const {
-    std::set<std::string> out;
-    for (const trace::IncidentRecord& one : all)
-      out.insert(one.id);
-    return out;
-  }
-
-  Detector detector;
-  std::vector<trace::IncidentRecord> all;
-  std::int64_t second{0}, now_ns{0};
-
- private:
-  Window window_of(int rank, double pace) {
-    Window out{rank, 100 + rank, std::vector<double>(known_features().size(), kNan)};
-    auto& values = out.values;
-    values[at("step_mean")] = pace;
-    values[at("step_rate")] = 1 / pace;
-    values[at("backward_mean")] = 0.5 * pace * std::exp(0.02 * heavy(random_));
-    values[at("collective_p99")] = 0.004 * std::exp(0.1 * heavy(random_));
-    values[at("collective_mean")] = 0.002 * std::exp(0.05 * heavy(random_));
-    values[at("cpu_cores")] = 1.1 * std::exp(0.02 * heavy(random_));
-    values[at("cpu_wait")] = 0.02 * std::fabs(heavy(random_));
-    values[at("tcp_retransmits")] = random_.uniform() < 0.05 ? 1 : 0;
-    values[at("resident_bytes")] = 2e9 + 1e6 * normal(random_);
-    return out;
-  }
-
-  int ranks_;
-  RandomStream random_;
-};
 
 TEST(Detector, LearnsThenTellsAFaultOnOneRankWithinFiveSeconds) {
   Job job(4);
@@ -144,30 +68,6 @@ TEST(Detector, WhoTheOthersWaitForIsNamed) {
   EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(3));
   EXPECT_THAT(job.all.back().pids, testing::ElementsAre(103));
 }
-
-/// Shares of time as ranks have them that wait for each other.
-class WaitingJob : public Job {
- public:
-  WaitingJob() : Job(4) { go_on(600); }
-  void go_on(int seconds, const Change& change = {}) {
-    go(seconds, [&](int since, Window& window) {
-      window.values[at("collective_share")] = 0.5 + 0.02 * heavy(noise_);
-      window.values[at("input_share")] = 0.02 + 0.002 * heavy(noise_);
-      if (window.rank == 0) window.values[at("cpu_cores")] *= 1.5;  // it does more than its peers
-      window.values[at("tcp_rtt")] =
-          (window.rank == 0 ? 4e-3 : 1e-3) * std::exp(0.1 * heavy(noise_));
-      if (change) change(since, window);
-    });
-  }
-  static void slow(Window& window) {
-    window.values[at("step_mean")] = 1.2;
-    window.values[at("step_rate")] = 0.8;
-    window.values[at("collective_share")] = 0.95;
-  }
-
- private:
-  RandomStream noise_{3, "test.waiting"};
-};
 
 TEST(Detector, TheOneThatWaitsForItsInputIsNamedNotThoseThatWaitForIt) {
   WaitingJob job;
@@ -426,17 +326,6 @@ TEST(Detector, ARestartWithinThePauseIsTheSameIncidentALaterOneIsNot) {
   EXPECT_EQ(job.all.back().kind, "resource_contention");
 }
 
-TEST(Detector, AHealthyDayIsQuietWhateverItsTails) {
-  Job job(2);
-  job.go(86'400);
-  EXPECT_LE(job.ids().size(), 1U);
-  const auto status = job.detector.status();
-  EXPECT_GT(status.refreshes, 5U);
-  EXPECT_LE(status.alarms_per_day, 1);
-  EXPECT_LE(status.alarms_low, status.alarms_per_day);
-  EXPECT_GE(status.alarms_high, status.alarms_per_day);
-}
-
 TEST(Detector, RareOutliersMakeNoAlarmInAMillionWindows) {
   auto detector = *Detector::create(known_features(), {.host = "h", .job = "j"});
   RandomStream random(7, "test.outliers");
@@ -465,33 +354,6 @@ TEST(Detector, OutliersInThreeOfTenWindowsOfOneRankAreOneAlarm) {
     ASSERT_FALSE(job.all.empty());
     EXPECT_THAT(job.all.back().ranks, testing::ElementsAre(5)) << "seed " << seed;
   }
-}
-
-TEST(Detector, ARampOfOnePerMilleIsFoundThoughTheMixtureAdapts) {
-  Job job(2);
-  job.go(1200);
-  ASSERT_THAT(job.all, testing::IsEmpty());
-  job.go(500, [](int second, Window& window) {
-    const double factor = std::pow(1.001, second);
-    for (const char* name : {"step_mean", "backward_mean"})
-      window.values[at(name)] *= factor;
-    window.values[at("step_rate")] /= factor;
-  });
-  ASSERT_FALSE(job.all.empty());
-  EXPECT_THAT(job.all.back().tests, testing::Contains("job"));
-}
-
-TEST(Detector, PhasesOfTheLearningTimeAreNormalLater) {
-  Job job(2);
-  const auto evaluates = [&](int, Window& window) {
-    if (job.second % 100 >= 10) return;
-    window.values[at("step_mean")] = kNan;
-    window.values[at("step_rate")] = 0;
-    window.values[at("backward_mean")] = kNan;
-    window.values[at("cpu_cores")] *= 0.6;
-  };
-  job.go(4000, evaluates);
-  EXPECT_THAT(job.all, testing::IsEmpty());
 }
 
 TEST(Detector, SteadyGrowthOfMemoryIsTold) {
@@ -593,173 +455,6 @@ TEST(Detector, OddInputIsCountedAndHarmless) {
   EXPECT_LE(job.detector.status().ranks.size(), 3U);
 }
 
-TEST(Detector, ProcessesThatComeAndGoWhileNothingCanBeLearntAreForgotten) {
-  Job job(1, 1, std::chrono::minutes{1});
-  job.go(600, [](int second, Window& window) {
-    window = {-1, 1000 + second, std::vector<double>(known_features().size(), kNan)};
-  });
-  EXPECT_EQ(job.detector.status().state, Detector::State::kLearning);
-  EXPECT_LE(job.detector.status().ranks.size(), 60U);
-}
-
-TEST(Detector, MoreProcessesThanItFollowsAreCountedWhileItLearns) {
-  Job job(1100, 1, std::chrono::minutes{1});
-  job.go(2);
-  EXPECT_EQ(job.detector.status().ranks.size(), 1024U);
-  EXPECT_EQ(job.detector.status().skipped, 2U * 76U);
-}
-
-TEST(Detector, SameWindowsSameBytes) {
-  std::vector<std::string> texts;
-  for (int i = 0; i < 2; ++i) {
-    Job job(4, 9);
-    job.go(1500);
-    job.go(20, [](int, Window& window) {
-      if (window.rank == 0) window.values[at("cpu_wait")] = 2;
-    });
-    job.go(60);
-    std::string text = job.detector.model()->to_text();
-    for (const trace::IncidentRecord& one : job.all)
-      text += one.to_json().dump();
-    texts.push_back(text);
-    EXPECT_FALSE(job.all.empty());
-  }
-  EXPECT_EQ(texts[0], texts[1]);
-}
-
-TEST(Detector, AStoredModelWatchesFromTheFirstWindow) {
-  Job first(4);
-  first.go(400);
-  const auto stored = JobModel::from_text(first.detector.model()->to_text());
-  ASSERT_TRUE(stored.has_value()) << stored.error().what;
-  Job second(4, 2);
-  second.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
-  EXPECT_EQ(second.detector.status().state, Detector::State::kWatching);
-  second.go(10, [](int, Window& window) {
-    window.values[at("cpu_wait")] = 2;  // while its ranks start
-  });
-  EXPECT_THAT(second.all, testing::IsEmpty());
-  second.go(10, [](int, Window& window) {
-    if (window.rank == 2) window.values[at("cpu_wait")] = 2;
-  });
-  ASSERT_FALSE(second.all.empty());
-  EXPECT_THAT(second.all.back().ranks, testing::ElementsAre(2));
-  const auto other = Detector::create(known_features().first(5), {}, *stored);
-  ASSERT_FALSE(other.has_value());
-  EXPECT_EQ(other.error().code, Code::kUnsupported);
-}
-
-TEST(Detector, WhereARankAlwaysDiffersIsPartOfTheStoredModel) {
-  WaitingJob first;
-  const auto stored = JobModel::from_text(first.detector.model()->to_text());
-  ASSERT_TRUE(stored.has_value()) << stored.error().what;
-  EXPECT_THAT(stored->parts().peers.ranks, testing::ElementsAre(0, 1, 2, 3));
-  first.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
-  first.go_on(300);
-  EXPECT_THAT(first.all, testing::IsEmpty());
-  first.go_on(20, [](int, Window& window) {  // now as its peers always are
-    if (window.rank == 0) window.values[at("cpu_cores")] /= 1.5;
-  });
-  ASSERT_FALSE(first.all.empty());
-  EXPECT_THAT(first.all.back().tests, testing::Contains("rank"));
-}
-
-TEST(Detector, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {
-  Job job(2);
-  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
-  job.go(600);
-  job.go(100, other);
-  job.go(30);
-  ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_FALSE(job.detector.label("0000000000000000", "false"));
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
-  const auto refreshes = job.detector.status().refreshes;
-  job.go(1500);
-  ASSERT_GT(job.detector.status().refreshes, refreshes);
-  job.go(100, other);
-  EXPECT_EQ(job.ids().size(), 1U);
-}
-
-TEST(Detector, WhatIsLabelledFalseIsLearntThoughTheFeatureNeverMovedBefore) {
-  Job job(2);
-  const auto calm = [](int, Window& window) { window.values[at("gpu_ecc_errors")] = 0; };
-  const auto other = [](int, Window& window) { window.values[at("gpu_ecc_errors")] = 0.6; };
-  job.go(600, calm);
-  job.go(100, other);
-  job.go(30, calm);
-  ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
-  const auto refreshes = job.detector.status().refreshes;
-  job.go(1500, calm);
-  ASSERT_GT(job.detector.status().refreshes, refreshes);
-  job.go(100, other);
-  EXPECT_EQ(job.ids().size(), 1U);
-}
-
-// The other batch size that the job has from now on: it would never end by itself.
-TEST(Detector, WhatIsLabelledFalseWhileItLastsIsLearntAtOnce) {
-  Job job(2);
-  const auto other = [](int, Window& window) {
-    for (const auto feature : {"step_mean", "backward_mean", "collective_p99"})
-      window.values[at(feature)] *= 1.5;
-    window.values[at("step_rate")] /= 1.5;
-  };
-  job.go(900);
-  job.go(100, other);
-  ASSERT_TRUE(job.detector.status().open.has_value());
-  const std::string id = job.detector.status().open->id;
-  const auto refreshes = job.detector.status().refreshes;
-  EXPECT_TRUE(job.detector.label(id, "false"));
-  job.go(1, other);
-  EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
-  EXPECT_NE(job.all.back().end_ns, 0);
-  EXPECT_EQ(job.all.back().id, id);
-  job.go(600, other);
-  EXPECT_FALSE(job.detector.status().open.has_value());
-  EXPECT_LE(job.ids().size(), 2U) << "at most the job's pace is told once more";
-  job.go(30, [&](int second, Window& window) {
-    other(second, window);
-    if (window.rank == 1) window.values[at("cpu_wait")] = 3;
-  });
-  EXPECT_TRUE(job.detector.status().open.has_value()) << "what is odd still is";
-}
-
-// A stored model, and a run that differs from its first window on: nothing healthy is known yet.
-TEST(Detector, WhatIsLabelledFalseEarlyInARunIsLearntOnceThereIsEnoughOfIt) {
-  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
-  Job job(2);
-  job.go(600);
-  const JobModel model = *job.detector.model();
-  job.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
-  job.go(20, other);
-  ASSERT_EQ(job.ids().size(), 1U);
-  const std::string id = job.all.back().id;
-  EXPECT_TRUE(job.detector.label(id, "false"));
-  job.go(1, other);
-  EXPECT_TRUE(job.detector.status().open.has_value()) << "too few windows to learn from";
-  job.go(100, other);
-  EXPECT_EQ(job.detector.status().refreshes, 1U);
-  EXPECT_FALSE(job.detector.status().open.has_value());
-  EXPECT_EQ(job.ids().size(), 1U);
-}
-
-TEST(Detector, ALabelGivenWhileAnIncidentPausesHoldsWhenItGoesOn) {
-  const auto other = [](int, Window& window) { window.values[at("cpu_wait")] = 1.5; };
-  Job job(2);
-  job.go(900);
-  job.go(60, other);
-  ASSERT_TRUE(job.detector.status().open.has_value());
-  const std::string id = job.detector.status().open->id;
-  while (job.detector.status().open.has_value())
-    job.go(1);
-  EXPECT_TRUE(job.detector.label(id, "false"));
-  const auto refreshes = job.detector.status().refreshes;
-  job.go(10, other);
-  EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
-  EXPECT_FALSE(job.detector.status().open.has_value());
-  EXPECT_EQ(job.ids().size(), 1U);
-}
-
 TEST(Detector, MemoryThatGrowsInSeveralProcessesIsOneIncidentUntilTheLastOfThemStops) {
   Job job(3);
   job.go(600);
@@ -787,6 +482,70 @@ TEST(Detector, MemoryThatGrowsInSeveralProcessesIsOneIncidentUntilTheLastOfThemS
   EXPECT_NE(growth().back().end_ns, 0);
   for (const auto& one : growth())
     EXPECT_EQ(one.id, id);
+}
+
+TEST(Detector, GrowthThatHoldsItsBreathIsOneIncident) {
+  Job job(2);
+  job.go(600);
+  double grown = 0;
+  job.go(2400, [&](int second, Window& window) {
+    if (window.rank != 1) return;
+    // A fall now and then, as of a cache that is emptied.
+    grown += second % 500 < 440 ? 1e6 : -4e6;
+    window.values[at("resident_bytes")] += grown;
+  });
+  std::set<std::string> ids;
+  for (const auto& one : job.all)
+    if (one.kind == "memory_growth") ids.insert(one.id);
+  EXPECT_EQ(ids.size(), 1U);
+}
+
+TEST(Detector, GrowthThatIsOverCanStillBeLabelledFalse) {
+  Job job(2);
+  job.go(600);
+  double grown = 0;
+  const auto grow = [&](int, Window& window) {
+    if (window.rank == 1) window.values[at("resident_bytes")] += grown += 1e6;
+  };
+  const auto rest = [&](int, Window& window) {
+    if (window.rank == 1) window.values[at("resident_bytes")] += grown;
+  };
+  job.go(900, grow);
+  job.go(900, rest);
+  ASSERT_FALSE(job.all.empty());
+  const std::string id = job.all.back().id;
+  ASSERT_NE(job.all.back().end_ns, 0);
+  EXPECT_TRUE(job.detector.label(id, "false"));
+  const std::size_t told = job.all.size();
+  job.go(900, grow);
+  EXPECT_EQ(job.all.size(), told);
+}
+
+TEST(Detector, AnErrorOfADeviceThatWasTakenUpLaterIsToldToo) {
+  Job job(2);
+  job.go(900);
+  job.go(1, [](int, Window& window) { window.values[at("gpu_xid")] = window.rank == 1 ? 1 : 0; });
+  ASSERT_EQ(job.all.size(), 1U);
+  EXPECT_EQ(job.all[0].kind, "hardware_fault");
+}
+
+TEST(Detector, AnotherRankThatIsNamedLaterIsTold) {
+  WaitingJob job;
+  const auto of = [](int rank) {
+    return [rank](int, Window& window) {
+      WaitingJob::slow(window);
+      if (window.rank == rank) window.values[at("input_share")] = 0.85;
+    };
+  };
+  job.go_on(3, of(1));
+  ASSERT_THAT(job.all.back().ranks, testing::ElementsAre(1));
+  const std::string id = job.all.back().id;
+  job.go_on(60, of(3));
+  for (auto one = job.all.rbegin(); one != job.all.rend(); ++one) {
+    if (one->id != id || one->end_ns != 0) continue;
+    EXPECT_THAT(one->ranks, testing::ElementsAre(3)) << "the last that was told of it";
+    break;
+  }
 }
 
 TEST(Detector, MemoryOfAProcessThatEndedGrowsNoMore) {

@@ -16,7 +16,12 @@
 namespace kansoku::detect {
 namespace {
 
-constexpr double kOften = 0.99, kAboveOften = 1.2;
+constexpr double kWordShare = 0.25;  // weight of a mode that the operator calls normal
+constexpr double kWordMax = 1e3;     // spreads
+constexpr double kDescribed = 0.5;   // of the margin: rows whose median score is below it are known
+constexpr std::size_t kScoresMin = 20;  // that say where the median is
+constexpr double kCutLeast = 1e-3;  // spreads; learnt ones are larger, and others switch tests off
+constexpr double kCountMax = 1e18, kScoreMax = 1e30;
 constexpr std::size_t kColumnsMax = 256;
 constexpr std::size_t kComponentsMax = 64;
 constexpr std::size_t kMergedComponentsMax = 8;
@@ -55,7 +60,8 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
   if (!is_whole) return corrupt(fmt::format("{}: not one entry a column", name));
   for (std::size_t c = 0; c < columns; ++c) {
     if (!is_finite_and(peers.scales[c], 1e-300, 1e30) ||
-        !is_finite_and(peers.persistent[c], 0, 1e30) || !is_finite_and(peers.tail[c], 0, 1e30))
+        !is_finite_and(peers.persistent[c], kCutLeast, 1e30) ||
+        !is_finite_and(peers.tail[c], kCutLeast, 1e30))
       return corrupt(fmt::format("{}: an entry makes no sense", name));
   }
   if (peers.offsets.size() != peers.ranks.size() * columns)
@@ -64,6 +70,20 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
     return is_finite_and(value, -1e30, 1e30);
   });
   if (!is_finite) return corrupt(fmt::format("{}: an offset makes no sense", name));
+  return {};
+}
+
+Result<void> check_numbers(const JobModel::Parts& parts) {
+  for (const double score :
+       {parts.threshold, parts.level, parts.far_cut, parts.gap_cut, parts.margin, parts.far_margin})
+    if (!is_finite_and(score, -kScoreMax, kScoreMax))
+      return corrupt("a threshold is no finite number");
+  for (const double count : {parts.measured_points, parts.measured_flags, parts.measured_clear,
+                             parts.far_points, parts.rows})
+    if (!is_finite_and(count, 0, kCountMax)) return corrupt("a count makes no sense");
+  if (!is_finite_and(parts.flag_rate, 1e-9, 0.5)) return corrupt("flag_rate: out of bounds");
+  if (!is_finite_and(parts.blur, 0, 100)) return corrupt("blur: out of bounds");
+  if (!is_finite_and(parts.window_s, 0, 1e9)) return corrupt("window_s: out of bounds");
   return {};
 }
 
@@ -155,11 +175,7 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
     return corrupt("mixture: its dimensions are not the coordinates, or too many components");
   const auto density = stats::MixtureDensity::make(parts.mixture);
   if (!density) return corrupt("mixture: a covariance is not positive definite");
-  for (const double number :
-       {parts.threshold, parts.flag_rate, parts.measured_points, parts.measured_flags,
-        parts.measured_clear, parts.correlation, parts.level, parts.far_cut, parts.far_points,
-        parts.gap_cut, parts.rows})
-    if (!std::isfinite(number)) return corrupt("a threshold or count is no finite number");
+  TRY_VOID(check_numbers(parts));
   if (parts.window_steps == 0 || parts.window_steps > 1'000'000 || parts.long_steps == 0 ||
       parts.long_steps > 1'000'000)
     return corrupt("window_steps or long_steps: out of bounds");
@@ -169,9 +185,13 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
   if (!parts.cuts.empty() && parts.cuts.size() != parts.coordinates.size())
     return corrupt("cuts: not one a coordinate");
   for (const double cut : parts.cuts)
-    if (!is_finite_and(cut, 0, 1e30)) return corrupt("cuts: an entry makes no sense");
+    if (!is_finite_and(cut, kCutLeast, 1e30)) return corrupt("cuts: an entry makes no sense");
   if (!parts.paces.empty() && parts.paces.size() != parts.columns.size())
     return corrupt("paces: not one a column");
+  for (const Pace& pace : parts.paces)
+    if (!std::isfinite(pace.low + pace.high) || !(pace.low <= pace.median) ||
+        !(pace.median <= pace.high))
+      return corrupt("paces: a median is not between low and high");
   return JobModel(std::move(parts));
 }
 
@@ -201,6 +221,9 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
     out.cuts[i] = std::max(out.cuts[i], b.parts_.cuts[i]);
   out.gap_cut = std::max(out.gap_cut, b.parts_.gap_cut);
   out.level = (1 - share) * (out.level + shift_a) + share * (b.parts_.level + scaling + shift_b);
+  out.margin = out.threshold - out.level;
+  out.far_margin = out.far_cut - out.level;
+  out.blur = std::max(out.blur, b.parts_.blur);
   out.peers = looser(a.parts_.peers, b.parts_.peers);
   out.long_peers = looser(a.parts_.long_peers, b.parts_.long_peers);
   for (std::size_t c = 0; c < std::min(out.paces.size(), b.parts_.paces.size()); ++c) {
@@ -214,58 +237,141 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
   return from_parts(std::move(out));
 }
 
-Result<JobModel> JobModel::refresh(std::span<const double> rows, double share,
-                                   std::uint64_t seed) const {
-  const std::size_t columns = parts_.columns.size(), n = rows.size() / columns;
-  if (n < kRefreshRowsMin) {
-    return Error{Code::kLimit,
-                 fmt::format("refresh job model: {} rows, {} are needed", n, kRefreshRowsMin)};
+namespace {
+
+/// One mode of all `rows` (n x d): they vary as `mixture` does within its modes, and as much more
+/// as they do. A few rows alone would say that nothing else ever moves.
+stats::Mixture mode_of(std::span<const double> rows, const stats::Mixture& mixture) {
+  const auto d = static_cast<std::size_t>(mixture.dimensions);
+  const std::size_t n = rows.size() / d;
+  stats::Mixture out;
+  out.dimensions = mixture.dimensions;
+  out.weights = {1};
+  out.means.assign(d, 0);
+  out.covariances.assign(d * d, 0);
+  for (std::size_t k = 0; k < mixture.weights.size(); ++k)
+    for (std::size_t i = 0; i < d * d; ++i)
+      out.covariances[i] += mixture.weights[k] * mixture.covariances[k * d * d + i];
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t i = 0; i < d; ++i)
+      out.means[i] += rows[r * d + i] / static_cast<double>(n);
+  for (std::size_t r = 0; r < n; ++r) {
+    for (std::size_t i = 0; i < d; ++i) {
+      for (std::size_t j = 0; j < d; ++j) {
+        out.covariances[i * d + j] += (rows[r * d + i] - out.means[i]) *
+                                      (rows[r * d + j] - out.means[j]) / static_cast<double>(n);
+      }
+    }
   }
-  const std::size_t learnt = n * 2 / 3;
-  auto fitted =
-      fit_rows(rows.subspan(0, learnt * columns), parts_.columns, parts_.coordinates, seed);
+  return out;
+}
+
+/// What no mode may be narrower than, by coordinate.
+std::vector<double> widths_of(const JobModel::Parts& parts) {
+  std::vector<double> out;
+  for (const Coordinate& one : parts.coordinates)
+    out.push_back(parts.blur * one.least / one.spread);
+  return out;
+}
+
+/// A larger diagonal keeps a matrix positive definite.
+void hold_widths(stats::Mixture& mixture, std::span<const double> widths) {
+  const std::size_t d = widths.size();
+  for (std::size_t k = 0; k < mixture.weights.size(); ++k) {
+    for (std::size_t i = 0; i < d; ++i) {
+      double& variance = mixture.covariances[(k * d + i) * d + i];
+      variance = std::max(variance, widths[i] * widths[i]);
+    }
+  }
+}
+
+std::vector<double> scores_of(const JobModel& model, std::span<const double> rows,
+                              std::uint64_t seed) {
+  const std::size_t columns = model.parts().columns.size();
+  Scorer scorer(model, seed);
+  std::vector<double> out;
+  for (std::size_t i = 0; i + columns <= rows.size(); i += columns)
+    if (const double score = scorer.score(rows.subspan(i, columns)); !std::isnan(score))
+      out.push_back(score);
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+/// `old` after `rows` (m x columns), which weigh `share`.
+Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const double> rows,
+                               double share, std::uint64_t seed) {
+  auto fitted = fit_rows(rows, old.columns, old.coordinates, seed);
   // The old modes live on as points drawn from them.
-  TRY(const auto old, stats::MixtureDensity::make(parts_.mixture));
+  TRY(const auto density, stats::MixtureDensity::make(old.mixture));
   RandomStream random(seed, "detect.refresh");
   const double kept = std::clamp(1 / std::clamp(share, 0.05, 1.0) - 1, 0.0, 20.0);
+  const auto count = static_cast<double>(fitted.size() / old.coordinates.size());
   const auto memory =
-      drawn(old, std::max(kMemoryMin, static_cast<std::size_t>(kept * static_cast<double>(learnt))),
-            random);
+      drawn(density, std::max(kMemoryMin, static_cast<std::size_t>(kept * count)), random);
   fitted.insert(fitted.end(), memory.begin(), memory.end());
   stats::MixtureOptions options;
-  options.components = parts_.mixture.components();
+  options.components = old.mixture.components();
   options.iterations_max = 30;
   options.tolerance = 1e-4;
   options.ridge = 1e-3;
-  TRY(auto fit, stats::refine_mixture(fitted, parts_.mixture, options));
-  Parts out = parts_;
-  out.mixture = std::move(fit.mixture);
-  TRY(const double shift, score_shift(parts_.mixture, out.mixture, seed));
-  TRY(auto model, from_parts(out));
-  Scorer scorer(std::move(model), seed);
-  std::vector<double> scores;
-  for (std::size_t i = learnt; i < n; ++i)
-    if (const double score = scorer.score(rows.subspan(i * columns, columns)); !std::isnan(score))
-      scores.push_back(score);
-  out.threshold = parts_.threshold + shift;
-  // Upwards at once if healthy rows need it, downwards never by less data than set it.
-  if (scores.size() >= 20)
-    out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
-  // What health or the operator's word shows often enough is odd by itself no more.
-  for (std::size_t j = 0; j < out.cuts.size(); ++j) {
-    const Coordinate& coordinate = parts_.coordinates[j];
-    std::vector<double> sizes;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double value =
-          coordinate.of(rows[i * columns + coordinate.column], parts_.columns[coordinate.column]);
-      if (!std::isnan(value)) sizes.push_back(std::fabs(value));
-    }
-    if (sizes.size() >= kRefreshRowsMin)
-      out.cuts[j] = std::max(out.cuts[j], kAboveOften * stats::quantile(sizes, kOften));
+  TRY(auto fit, stats::refine_mixture(fitted, old.mixture, options));
+  hold_widths(fit.mixture, widths_of(old));
+  return std::move(fit.mixture);
+}
+
+/// Where the operator's word is of something that no mode describes, it becomes one: the nearest
+/// would grow until it hides faults.
+Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
+  TRY(const auto model, JobModel::from_parts(parts));
+  const auto scores = scores_of(model, rows, seed);
+  if (scores.empty() || stats::median(scores) < parts.level + kDescribed * parts.margin) return {};
+  const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, kWordMax);
+  parts.mixture = joined(parts.mixture, mode_of(points, parts.mixture), kWordShare);
+  return {};
+}
+
+}  // namespace
+
+Result<JobModel> JobModel::refresh(std::span<const double> rows,
+                                   std::span<const std::vector<double>> words, double share,
+                                   std::uint64_t seed) const {
+  const std::size_t columns = parts_.columns.size(), n = rows.size() / columns;
+  std::size_t said = 0;
+  for (const std::vector<double>& word : words)
+    said += word.size() / columns;
+  if (n + said < kRefreshRowsMin) {
+    return Error{Code::kLimit, fmt::format("refresh job model: {} rows, {} are needed", n + said,
+                                           kRefreshRowsMin)};
   }
-  out.level += shift;
-  out.far_cut = std::max(out.far_cut + shift, out.threshold);
-  out.rows += static_cast<double>(n);
+  const std::size_t learnt = n * 2 / 3;
+  Parts out = parts_;
+  if (learnt > 0) {
+    TRY(out.mixture, refined(parts_, rows.subspan(0, learnt * columns), share, seed));
+  }
+  for (const std::vector<double>& word : words)
+    TRY_VOID(take_word(out, word, seed));
+  TRY(const auto model, from_parts(out));
+  const auto scores = scores_of(model, rows.subspan(learnt * columns), seed);
+  if (scores.size() >= kScoresMin) {
+    out.level = stats::median(scores);
+    out.threshold = std::max(out.level + parts_.margin, tail_level(scores, parts_.flag_rate));
+  } else {
+    TRY(const double shift, score_shift(parts_.mixture, out.mixture, seed));
+    out.level += shift;
+    out.threshold += shift;
+  }
+  // Rows of a rare mode score higher: what is normal there is to stay below the threshold, too.
+  double above = 0;
+  for (const std::vector<double>& word : words)
+    if (const auto own = scores_of(model, word, seed); !own.empty())
+      above = std::max(above, stats::median(own) - out.level);
+  out.threshold = std::max(out.threshold,
+                           out.level + parts_.margin + std::min(above, kDescribed * parts_.margin));
+  out.far_cut = std::max(out.level + parts_.far_margin, out.threshold);
+  out.rows += static_cast<double>(n + said);
   ++out.refreshes;
   return from_parts(std::move(out));
 }

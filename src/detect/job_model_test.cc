@@ -115,12 +115,14 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
     EXPECT_EQ(read.error().code, Code::kCorrupt) << member;
   }
   auto json = *Json::parse(text.substr(0, text.find('\n')));
-  json.set("measured_clear", Json());
+  for (const char* member : {"measured_clear", "margin", "far_margin", "blur", "window_s"})
+    json.set(member, Json());
   const std::string older = json.dump();  // of a program that did not count them
   const auto read =
       JobModel::from_text(older + "\nfnv1a64:" + fmt::format("{:016x}", hash_of(older)) + "\n");
   ASSERT_TRUE(read.has_value()) << read.error().what;
   EXPECT_EQ(read->parts().measured_clear, read->parts().measured_flags);
+  EXPECT_NEAR(read->parts().margin, model->parts().margin, 1e-9);
   json.set("paces", Json::array());
   const std::string line = json.dump();
   EXPECT_FALSE(
@@ -237,14 +239,116 @@ TEST(JobModel, RefreshFollowsWhatIsHealthyNow) {
   Cube drifted = stream(500, 2, 3, 10);
   for (double& value : drifted.values)
     value *= 1.15;
-  const auto after = model->refresh(drifted.values, 0.5, 1);
+  const auto after = model->refresh(drifted.values, {}, 0.5, 1);
   ASSERT_TRUE(after.has_value()) << after.error().what;
   EXPECT_EQ(after->parts().refreshes, 1U);
   EXPECT_EQ(after->parts().paces[0].median, model->parts().paces[0].median);
   const std::vector<double> now(3, 0.115);
   Scorer before(*model), later(*after);
   EXPECT_LT(later.score(now), before.score(now));
-  EXPECT_EQ(model->refresh(std::span(drifted.values).first(30), 0.5, 1).error().code, Code::kLimit);
+  EXPECT_EQ(model->refresh(std::span(drifted.values).first(30), {}, 0.5, 1).error().code,
+            Code::kLimit);
+}
+
+/// A stream whose last column never moves in health.
+Cube still(std::size_t steps, std::uint64_t seed) {
+  Cube cube = stream(steps, 2, 4, seed);
+  for (std::size_t i = 3; i < cube.values.size(); i += 4)
+    cube.values[i] = 0;
+  return cube;
+}
+
+TEST(JobModel, RefreshedForDaysWithTheSameItStaysTheSame) {
+  std::vector<Column> columns = times(4);
+  columns[3] = {"gc_share", "ratio", Layer::kPython, Scale::kLinear, Use::kModelled, 0.02};
+  auto model = JobModel::fit(still(1000, 1), columns, {.blur = 1}, {});
+  ASSERT_TRUE(model.has_value()) << model.error().what;
+  const Cube later = still(2000, 2);
+  const auto flagged = [&](const JobModel& now) {
+    Scorer scorer(now);
+    double out = 0;
+    for (std::size_t step = 0; step < later.steps(); ++step)
+      out += scorer.is_flagged(scorer.score(later.row(step, 0))) ? 1 : 0;
+    return out / 2000;
+  };
+  const auto above_threshold = [](const JobModel& now, double share) {
+    Scorer scorer(now);
+    return scorer.score(std::vector<double>{0.1, 0.1, 0.1, share}) - now.parts().threshold;
+  };
+  EXPECT_LT(above_threshold(*model, 0.04), 0) << "two floors alone are nobody's concern";
+  EXPECT_GT(above_threshold(*model, 0.4), 0);
+  EXPECT_LT(flagged(*model), 0.015);
+  const double margin = model->parts().threshold - model->parts().level;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    auto next = model->refresh(still(750, 100 + i).values, {}, 0.3, i);
+    ASSERT_TRUE(next.has_value()) << next.error().what;
+    model = std::move(next);
+  }
+  EXPECT_LT(above_threshold(*model, 0.04), 0);
+  EXPECT_GT(above_threshold(*model, 0.4), 0);
+  EXPECT_LT(flagged(*model), 0.015);
+  EXPECT_GT(flagged(*model), 0.0005);
+  EXPECT_NEAR(model->parts().threshold - model->parts().level, margin, 0.5 * margin);
+  EXPECT_EQ(model->parts().cuts,
+            JobModel::fit(still(1000, 1), columns, {.blur = 1}, {})->parts().cuts)
+      << "what is far out in one feature does not follow";
+}
+
+TEST(JobModel, AFewRowsThatTheOperatorCallsNormalAreSo) {
+  const auto model = JobModel::fit(stream(1000, 2, 3, 9), times(3), {}, {});
+  ASSERT_TRUE(model.has_value());
+  std::vector<double> word;
+  for (int i = 0; i < 10; ++i)
+    for (const double value : {0.1, 0.13 + 0.001 * i, 0.1})
+      word.push_back(value);
+  const std::vector<double> labelled{0.1, 0.135, 0.1}, other{0.1, 0.1, 0.17};
+  Scorer before(*model);
+  ASSERT_TRUE(before.is_flagged(before.score(labelled)));
+  ASSERT_TRUE(before.is_flagged(before.score(other)));
+  auto now = *model;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    auto next = now.refresh(stream(750, 2, 3, 20 + i).values, std::span(&word, 1), 0.3, i);
+    ASSERT_TRUE(next.has_value()) << next.error().what;
+    now = std::move(*next);
+    Scorer after(now);
+    EXPECT_FALSE(after.is_flagged(after.score(labelled))) << i;
+    EXPECT_TRUE(after.is_flagged(after.score(other))) << i;
+    EXPECT_LE(now.parts().mixture.components(), model->parts().mixture.components() + 1);
+  }
+}
+
+TEST(JobModel, WhatTheOperatorCallsNormalMayBeFarOut) {
+  const auto model = JobModel::fit(stream(1000, 2, 3, 9), times(3), {}, {});
+  ASSERT_TRUE(model.has_value());
+  std::vector<double> word;
+  for (int i = 0; i < 60; ++i)
+    for (const double value : {3.0, 2.9 + 0.01 * i, 0.1})  // some 60 spreads
+      word.push_back(value);
+  const auto after = model->refresh(stream(750, 2, 3, 20).values, std::span(&word, 1), 0.3, 1);
+  ASSERT_TRUE(after.has_value()) << after.error().what;
+  Scorer scorer(*after);
+  EXPECT_FALSE(scorer.is_flagged(scorer.score(std::vector<double>{3.0, 3.2, 0.1})));
+  EXPECT_TRUE(scorer.is_flagged(scorer.score(std::vector<double>{0.3, 0.3, 0.1}))) << "in between";
+}
+
+TEST(JobModel, NumbersThatWouldSwitchATestOffAreRefused) {
+  const auto model = JobModel::fit(stream(400, 4, 2, 3), times(2), {}, {});
+  ASSERT_TRUE(model.has_value());
+  ASSERT_FALSE(model->parts().peers.empty());
+  const auto refused = [&](auto change) {
+    JobModel::Parts parts = model->parts();
+    change(parts);
+    const auto read = JobModel::from_parts(std::move(parts));
+    return !read && read.error().code == Code::kCorrupt;
+  };
+  EXPECT_FALSE(refused([](JobModel::Parts&) {}));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.peers.persistent[1] = 0; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.cuts[0] = 0; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.flag_rate = 0; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.measured_points = -1; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.rows = -1; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.blur = kNan; }));
+  EXPECT_TRUE(refused([](JobModel::Parts& parts) { parts.paces[0].high = 0; }));
 }
 
 TEST(JobModel, SameInputAndSeedSameBytes) {

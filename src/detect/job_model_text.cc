@@ -161,6 +161,14 @@ void read_numbers(Reader& reader, const Json& json, JobModel::Parts& out) {
   out.far_points = reader.number(json, "far_points");
   out.cuts = reader.numbers(json, "cuts");
   out.gap_cut = reader.number(json, "gap_cut");
+  // Older models do not tell these.
+  const auto number_or = [&](std::string_view key, double other) {
+    return json.at(key).is_null() ? other : reader.number(json, key);
+  };
+  out.margin = number_or("margin", out.threshold - out.level);
+  out.far_margin = number_or("far_margin", out.far_cut - out.level);
+  out.blur = number_or("blur", ModelOptions{}.blur);
+  out.window_s = number_or("window_s", 0);
   out.rows = reader.number(json, "rows");
   out.refreshes = reader.count(json, "refreshes");
 }
@@ -209,6 +217,10 @@ std::string JobModel::to_text() const {
                                .set("far_points", parts_.far_points)
                                .set("cuts", list_of(parts_.cuts))
                                .set("gap_cut", parts_.gap_cut)
+                               .set("margin", parts_.margin)
+                               .set("far_margin", parts_.far_margin)
+                               .set("blur", parts_.blur)
+                               .set("window_s", parts_.window_s)
                                .set("paces", paces)
                                .set("rows", parts_.rows)
                                .set("refreshes", parts_.refreshes)

@@ -12,6 +12,8 @@ namespace kansoku::detect {
 namespace {
 
 constexpr double kFasterThanNormal = 1.5;
+constexpr int kBlocksWithout = 3;  // growth: they end an incident; one of them may be chance
+constexpr std::size_t kEndedMax = 16;
 
 }  // namespace
 
@@ -19,16 +21,30 @@ void GrowthWatch::end(std::int64_t wall_ns, std::size_t column, MemberKey key,
                       std::vector<trace::IncidentRecord>& out) {
   const auto known = growing_.find(column);
   if (known == growing_.end() || known->second.members.erase(key) == 0) return;
-  if (!known->second.members.empty()) return;  // others still grow
-  known->second.record.end_ns = std::max(wall_ns, known->second.record.begin_ns);
-  out.push_back(known->second.record);
-  growing_.erase(known);
+  if (known->second.members.empty()) close(wall_ns, column, out);  // else others still grow
+}
+
+void GrowthWatch::close(std::int64_t wall_ns, std::size_t column,
+                        std::vector<trace::IncidentRecord>& out) {
+  Growing& growing = growing_.at(column);
+  growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
+  out.push_back(growing.record);
+  ended_.push_back({growing.record.id, column, growing.bytes_per_second});
+  if (ended_.size() > kEndedMax) ended_.pop_front();
+  growing_.erase(column);
+}
+
+bool GrowthWatch::goes_on_without(std::size_t column, MemberKey key) {
+  const auto known = growing_.find(column);
+  if (known == growing_.end()) return false;
+  const auto member = known->second.members.find(key);
+  return member != known->second.members.end() && ++member->second < kBlocksWithout;
 }
 
 void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& found,
                        std::vector<trace::IncidentRecord>& out) {
   Growing& growing = growing_[column];
-  growing.members.insert(key_of(window));
+  growing.members[key_of(window)] = 0;
   growing.bytes_per_second = std::max(growing.bytes_per_second, found.bytes_per_second);
   trace::IncidentRecord& record = growing.record;
   const bool is_new = record.id.empty();
@@ -77,7 +93,7 @@ void GrowthWatch::look(std::int64_t wall_ns, const Window& window,
                            found->bytes_per_second <= kFasterThanNormal * normal->second;
     if (found && !is_normal) {
       tell(c, window, *found, out);
-    } else {
+    } else if (is_normal || !goes_on_without(c, key)) {
       end(wall_ns, c, key, out);
     }
   }
@@ -91,11 +107,8 @@ void GrowthWatch::forget(std::int64_t wall_ns, MemberKey key,
 }
 
 void GrowthWatch::finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out) {
-  for (auto& [column, growing] : growing_) {
-    growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
-    out.push_back(growing.record);
-  }
-  growing_.clear();
+  while (!growing_.empty())
+    close(wall_ns, growing_.begin()->first, out);
 }
 
 bool GrowthWatch::label(std::string_view incident_id, std::string_view label) {
@@ -105,22 +118,27 @@ bool GrowthWatch::label(std::string_view incident_id, std::string_view label) {
     growing.record.label = label;
     is_known = true;
   }
+  for (const Ended& ended : ended_) {
+    if (ended.id != incident_id) continue;
+    if (label == "false") take_word(ended.column, ended.bytes_per_second);
+    is_known = true;
+  }
   return is_known;
+}
+
+void GrowthWatch::take_word(std::size_t column, double bytes_per_second) {
+  double& normal = normal_[column];
+  normal = std::max(normal, bytes_per_second);
 }
 
 void GrowthWatch::take_operators_word(std::int64_t wall_ns,
                                       std::vector<trace::IncidentRecord>& out) {
-  for (auto one = growing_.begin(); one != growing_.end();) {
-    auto& [column, growing] = *one;
-    if (growing.record.label != "false") {
-      ++one;
-      continue;
-    }
-    double& normal = normal_[column];
-    normal = std::max(normal, growing.bytes_per_second);
-    growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
-    out.push_back(growing.record);
-    one = growing_.erase(one);
+  std::vector<std::size_t> normal;
+  for (const auto& [column, growing] : growing_)
+    if (growing.record.label == "false") normal.push_back(column);
+  for (const std::size_t column : normal) {
+    take_word(column, growing_.at(column).bytes_per_second);
+    close(wall_ns, column, out);
   }
 }
 

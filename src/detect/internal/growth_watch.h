@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ class GrowthWatch {
   void forget(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
   /// Ends all.
   void finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
-  /// True if there is such an incident.
+  /// True if there is such an incident, or was not long ago.
   bool label(std::string_view incident_id, std::string_view label);
   /// Ends what is labelled false: growth of that speed is normal from now on.
   void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
@@ -39,9 +40,19 @@ class GrowthWatch {
  private:
   struct Growing {
     trace::IncidentRecord record;
-    std::set<MemberKey> members;  // that still grow
-    double bytes_per_second{0};   // the fastest of them
+    std::map<MemberKey, int> members;  // that still grow; blocks without growth in a row
+    double bytes_per_second{0};        // the fastest of them
   };
+  struct Ended {
+    std::string id;
+    std::size_t column{0};
+    double bytes_per_second{0};
+  };
+  /// A block of a process in which it did not grow: whether that may be chance.
+  [[nodiscard]] bool goes_on_without(std::size_t column, MemberKey key);
+  void take_word(std::size_t column, double bytes_per_second);
+  void close(std::int64_t wall_ns, std::size_t column, std::vector<trace::IncidentRecord>& out);
+
   void tell(std::size_t column, const Window& window, const Growth& found,
             std::vector<trace::IncidentRecord>& out);
   void end(std::int64_t wall_ns, std::size_t column, MemberKey key,
@@ -51,6 +62,7 @@ class GrowthWatch {
   DetectorOptions options_;
   std::map<MemberKey, std::map<std::size_t, GrowthTest>> tests_;  // by process and column
   std::map<std::size_t, Growing> growing_;                        // by column
+  std::deque<Ended> ended_;               // the latest, for the operator's word
   std::map<std::size_t, double> normal_;  // bytes a second that the operator calls so, by column
 };
 

@@ -17,7 +17,6 @@ namespace kansoku::detect {
 namespace {
 
 constexpr double kMadToSigma = 1.4826;
-constexpr double kOutlier = 8;
 constexpr double kPresentMin = 0.1;
 constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
@@ -64,7 +63,8 @@ std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
 }
 
 std::vector<double> fit_rows(std::span<const double> rows, std::span<const Column> columns,
-                             std::span<const Coordinate> coordinates, std::uint64_t seed) {
+                             std::span<const Coordinate> coordinates, std::uint64_t seed,
+                             double outlier) {
   const std::size_t n = rows.size() / columns.size(), d = coordinates.size();
   std::vector<double> out(n * d);
   RandomStream random(seed, "detect.missing");
@@ -75,7 +75,7 @@ std::vector<double> fit_rows(std::span<const double> rows, std::span<const Colum
     for (std::size_t i = 0; i < n; ++i) {
       const double value =
           coordinates[j].of(rows[i * columns.size() + coordinates[j].column], column);
-      out[i * d + j] = std::clamp(value, -kOutlier, kOutlier);
+      out[i * d + j] = std::clamp(value, -outlier, outlier);
       if (!std::isnan(value)) present.push_back(out[i * d + j]);
     }
     for (std::size_t i = 0; i < n; ++i) {
@@ -337,6 +337,8 @@ Result<JobModel> JobModel::fit(const Cube& cube, std::span<const Column> columns
   const Range measure{std::min(cut.end, steady.end), steady.end};
   Parts parts;
   parts.key = std::move(key);
+  parts.flag_rate = options.flag_rate;
+  parts.blur = options.blur;
   parts.columns.assign(columns.begin(), columns.end());
   parts.coordinates = choose_coordinates(rows_of(cube, first), columns, options.spread_min);
   if (parts.coordinates.empty())
@@ -347,6 +349,8 @@ Result<JobModel> JobModel::fit(const Cube& cube, std::span<const Column> columns
   Parts whole = model.parts();
   Scorer scorer(std::move(model));
   learn_windows(whole, scorer, cube, steady, {cut.begin, steady.end}, options);
+  whole.margin = whole.threshold - whole.level;
+  whole.far_margin = whole.far_cut - whole.level;
   return from_parts(std::move(whole));
 }
 

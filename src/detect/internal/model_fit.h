@@ -14,12 +14,13 @@ namespace kansoku::detect {
 [[nodiscard]] std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
                                                          std::span<const Column> columns,
                                                          double spread_min);
-/// Rows as coordinates, for fitting: outliers are drawn in to 8 spreads, and a missing value is
-/// replaced by one drawn from those of its column, so that it changes no margin.
+inline constexpr double kOutlier = 8;  // spreads
+/// Rows as coordinates, for fitting: outliers are drawn in to `outlier` spreads, and a missing
+/// value is replaced by one drawn from those of its column, so that it changes no margin.
 [[nodiscard]] std::vector<double> fit_rows(std::span<const double> rows,
                                            std::span<const Column> columns,
                                            std::span<const Coordinate> coordinates,
-                                           std::uint64_t seed);
+                                           std::uint64_t seed, double outlier = kOutlier);
 /// The mixture with the lowest BIC among up to `components_max` components, made with
 /// `ridge` and not widened.
 [[nodiscard]] Result<stats::Mixture> choose_mixture(std::span<const double> rows, int dimensions,

@@ -16,6 +16,7 @@ constexpr double kShareOfBudget = 0.5, kReserve = 0.1;
 constexpr double kOwnCostMin = 4, kOwnCostMax = 40;  // spreads; beyond it, more says no more
 constexpr std::size_t kExcessesMax = 128;
 constexpr double kShareOfStrength = 0.02;  // of the median excess of an incident's windows
+constexpr std::size_t kWindowsToRename = 3;
 constexpr double kStrongest = 2;  // of two ranks one is named if its excess is so much larger
 
 }  // namespace
@@ -189,8 +190,16 @@ bool OpenIncident::update(std::span<const Column> columns, std::size_t member_co
     record_.id = trace::incident_id(record_.host, record_.job, record_.begin_ns, record_.kind);
   record_.summary = summary_of(record_, *sum, columns);
   record_.suggestion = suggestion_of(record_);
-  return record_.kind != kind_before || record_.ranks.size() > ranks_before ||
-         record_.tests.size() > tests_before;
+  const bool is_same = record_.ranks == told_ranks_ && record_.pids == told_pids_;
+  windows_since_named_ = is_same ? 0 : windows_since_named_ + 1;
+  const bool is_told = record_.kind != kind_before || record_.ranks.size() > ranks_before ||
+                       record_.tests.size() > tests_before ||
+                       windows_since_named_ >= kWindowsToRename;
+  if (!is_told) return false;
+  told_ranks_ = record_.ranks;
+  told_pids_ = record_.pids;
+  windows_since_named_ = 0;
+  return true;
 }
 
 }  // namespace kansoku::detect

@@ -40,8 +40,9 @@ struct Member {
   };
   std::int32_t rank{-1}, pid{0};
   std::int64_t last_ns{0};
-  std::uint64_t windows{0};   // judged so far
-  std::deque<Recent> recent;  // the last kLongWindows
+  std::uint64_t windows{0};        // judged so far, from its first step on
+  std::uint64_t start_windows{0};  // before its first step
+  std::deque<Recent> recent;       // the last kLongWindows
   double score{0};
   bool is_flagged{false};
   int peer_streak{0};  // windows in a row in which it stood out of its peers
@@ -105,8 +106,8 @@ class OpenIncident {
     return found != parts_.end() && found->second.is_included;
   }
 
-  /// Brings the record up to date; true if it is worth telling again: more ranks,
-  /// another kind or another test.
+  /// Brings the record up to date; true if it is worth telling again: more ranks, another kind or
+  /// another test, or other ranks than were told for some windows.
   bool update(std::span<const Column> columns, std::size_t member_count);
   [[nodiscard]] trace::IncidentRecord& record() { return record_; }
   [[nodiscard]] const trace::IncidentRecord& record() const { return record_; }
@@ -116,6 +117,7 @@ class OpenIncident {
   bool has_event{false};     // a Use::kEvent feature counted something in it
   std::int64_t last_ns{0};   // of the last flagged window
   std::vector<double> rows;  // of flagged windows, for the case that they were normal
+  std::map<std::size_t, double> peer_deviations;  // the largest, by column, in scales
 
  private:
   struct Part {
@@ -140,6 +142,8 @@ class OpenIncident {
   std::map<MemberKey, std::vector<double>> worst_;
   std::set<std::string> tests_;
   std::vector<double> excesses_;  // of flagged windows over the threshold, the first ones
+  std::vector<std::int32_t> told_ranks_, told_pids_;
+  std::size_t windows_since_named_{0};  // that name others than those
 };
 
 }  // namespace kansoku::detect
