@@ -12,14 +12,14 @@
 namespace kansoku::agent {
 namespace {
 
-Json job_json(const JobTable::JobStatus& job) {
+Json job_json(const JobTable::JobStatus& job, bool is_paused) {
   Json ranks = Json::array();
   for (const auto& rank : job.detector.ranks) {
     ranks.push(Json::object()
                    .set("rank", rank.rank)
                    .set("pid", rank.pid)
-                   .set("score", rank.score)
-                   .set("flagged", rank.is_flagged));
+                   .set("score", is_paused ? std::nan("") : rank.score)  // an old one is none
+                   .set("flagged", !is_paused && rank.is_flagged));
   }
   const bool is_watching = job.detector.state == detect::Detector::State::kWatching;
   Json out = Json::object()
@@ -110,7 +110,7 @@ Json status_json(const StatusView& view) {
     problems.push(problem);
   Json jobs = Json::array();
   for (const auto& job : view.jobs)
-    jobs.push(job_json(job));
+    jobs.push(job_json(job, view.is_paused));
   Json rows = Json::array();
   if (view.rows != nullptr) {
     for (const FeatureRow& row : *view.rows)

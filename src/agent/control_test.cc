@@ -12,8 +12,9 @@ struct Fake {
   store::IncidentFilter asked;
   std::string labelled;
   int paused{0}, resumed{0};
+  bool asks_while_paused{false};
   ControlActions actions{
-      [] {
+      [this] {
         StatusView view;
         view.host = "h";
         view.figures.lowered_probes = 3;
@@ -22,7 +23,9 @@ struct Fake {
         webhook.target = "webhook";
         webhook.counts.failed = 2;
         webhook.counts.last_error = "404";
+        view.is_paused = asks_while_paused;
         view.jobs.emplace_back().detector.growing.resize(2);
+        view.jobs.back().detector.ranks.push_back({3, 7, 12.5, true});
         return view;
       },
       [this](const store::IncidentFilter& filter) -> Result<std::vector<trace::IncidentRecord>> {
@@ -55,6 +58,18 @@ TEST(Control, AnswersStatusWithItsSchema) {
   EXPECT_EQ(said.at("status").at("deliveries").at(0).at("failed").as_int(), 2);
   EXPECT_EQ(said.at("status").at("deliveries").at(0).at("problem").as_string(), "404");
   EXPECT_EQ(said.at("status").at("jobs").at(0).at("incidents").size(), 2U);
+}
+
+TEST(Control, ScoresOfBeforeAPauseAreNotTold) {
+  Fake fake;
+  const auto rank = [&] {
+    return ask(R"({"do": "status"})", fake).at("status").at("jobs").at(0).at("ranks").at(0);
+  };
+  EXPECT_EQ(rank().at("score").as_double(), 12.5);
+  EXPECT_TRUE(rank().at("flagged").as_bool());
+  fake.asks_while_paused = true;
+  EXPECT_FALSE(rank().at("score").is_number());
+  EXPECT_FALSE(rank().at("flagged").as_bool());
 }
 
 TEST(Control, PassesOnWhatIsAskedAndBoundsIt) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 namespace kansoku::agent {
@@ -52,10 +53,18 @@ TEST(IncidentBook, WhatIsToldForTheFirstTimeWhenItIsOverIsCountedToo) {
 TEST(IncidentBook, CountsOfJobsThatAreOverAreForgotten) {
   IncidentBook book;
   book.note(incident("a", 1, 9));
-  book.count_only({"job", "other"});
-  EXPECT_EQ(book.opened("job", "latency_spike"), 1U);
-  book.count_only({"other"});
-  EXPECT_EQ(book.opened("job", "latency_spike"), 0U);
+  const auto after = [&](const std::set<std::string>& jobs, std::int64_t second) {
+    book.count_only(jobs, boot_time(second * kSecond));
+    return book.opened("job", "latency_spike");
+  };
+  EXPECT_EQ(after({"job", "other"}, 1000), 1U);
+  EXPECT_EQ(after({"other"}, 1001), 1U);
+  EXPECT_EQ(after({"other"}, 1300), 1U) << "a scrape a minute is to see it";
+  EXPECT_EQ(after({"job"}, 1301), 1U) << "back again";
+  EXPECT_EQ(after({}, 1400), 1U);
+  EXPECT_EQ(book.counted_jobs(), std::set<std::string>{"job"});
+  EXPECT_EQ(after({}, 1700), 0U);
+  EXPECT_TRUE(book.counted_jobs().empty());
 }
 
 TEST(IncidentBook, WhatTheAgentBeforeToldIsGoneOnWithUnderItsId) {

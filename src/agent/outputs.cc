@@ -289,10 +289,13 @@ void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStat
   for (const auto& [what, count] : open)
     set.add(metrics::kIncidentOpen, {{"job", what.first}, {"kind", what.second}}, count);
   // From zero on, or the first of a kind would be no increase.
-  for (const JobTable::JobStatus& job : jobs) {
+  std::set<std::string> counted = book.counted_jobs();
+  for (const JobTable::JobStatus& job : jobs)
+    counted.insert(job.name);
+  for (const std::string& job : counted) {
     for (const std::string_view kind : trace::kIncidentKinds)
-      set.add(metrics::kIncidents, {{"job", job.name}, {"kind", std::string(kind)}},
-              static_cast<double>(book.opened(job.name, kind)));
+      set.add(metrics::kIncidents, {{"job", job}, {"kind", std::string(kind)}},
+              static_cast<double>(book.opened(job, kind)));
   }
 }
 
@@ -354,7 +357,7 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   std::set<std::string> names;
   for (const JobTable::JobStatus& job : jobs)
     names.insert(job.name);
-  impl.book.count_only(names);
+  impl.book.count_only(names, now);
   impl.remind_collector(now);
   if (impl.fleet) impl.fleet->on_window(wall_ns, now, rows, jobs);
   impl.log_problems();

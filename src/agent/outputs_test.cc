@@ -340,6 +340,9 @@ TEST_F(OutputsTest, LinesThatAKilledAgentLeftHalfWrittenSpoilNoOthers) {
   outputs = make(given);
   outputs->on_window(1, clock_.now(), {row}, {}, {});
   EXPECT_EQ(text_of(given.features_csv), whole);
+  std::filesystem::resize_file(given.features_csv, 0);  // rotated by copying
+  outputs->on_window(1, clock_.now(), {row}, {}, {});
+  EXPECT_EQ(text_of(given.features_csv), whole);
 }
 
 TEST_F(OutputsTest, WhatCannotBeSentIsNamed) {

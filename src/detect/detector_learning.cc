@@ -183,13 +183,16 @@ bool Detector::Impl::learn_offsets(const std::vector<MemberKey>& present) {
 void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
   Pending moment;
   for (const MemberKey key : present) {
-    const Member::Recent& recent = members.at(key).recent.back();
+    const Member& member = members.at(key);
+    if (member.windows <= kYoungWindows) continue;  // not judged: nobody knows that it is well
+    const Member::Recent& recent = member.recent.back();
     moment.rows.insert(moment.rows.end(), recent.row.begin(), recent.row.end());
     moment.seen.points += 1;
     moment.seen.flags += recent.is_flagged ? 1 : 0;
     moment.seen.clear += recent.is_clear ? 1 : 0;
     moment.far_flags += recent.is_flagged && recent.score > scorer->model().parts().far_cut ? 1 : 0;
   }
+  if (moment.rows.empty()) return;
   pending.push_back(std::move(moment));
   if (pending.size() <= kPendingWindows) return;
   const Pending safe = std::move(pending.front());
@@ -300,6 +303,10 @@ bool Detector::Impl::sees_unknown_steps(const std::vector<MemberKey>& present) {
 void Detector::Impl::learn_anew(std::vector<trace::IncidentRecord>& out) {
   if (open) end_incident(out);
   ended.reset();
+  for (const auto& [key, member] : members)
+    growth->forget(last_ns, key, out);
+  for (Kept& one : kept)
+    one.is_taken = false;  // the next model has to hear of it
   forget_learning();
   pending.clear();
   healthy.clear();

@@ -264,6 +264,17 @@ TEST(DetectorLearning, WhatLoadsBeforeTheFirstStepIsNeitherLearntNorAlarming) {
     window.values[at("cpu_wait")] = window.rank == 1 ? 2 : 0.02;
   });
   EXPECT_FALSE(next.all.empty());
+  // Nor is it taken for healthy when the model is refreshed.
+  Job later(2, 3);
+  later.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  later.go(500, loads);
+  later.go(900, runs);
+  ASSERT_GT(later.detector.status().refreshes, 0U);
+  const JobModel::Parts& before = model.parts();
+  const JobModel::Parts& after = later.detector.model()->parts();
+  const double distance = before.threshold - before.level;
+  EXPECT_NEAR(after.level, before.level, 0.5 * distance);
+  EXPECT_NEAR(after.threshold, before.threshold, distance);
 }
 
 TEST(DetectorLearning, StepsThatTheModelNeverSawAreLearntOnceThereAreEnoughOfThem) {

@@ -18,7 +18,9 @@ namespace {
 
 constexpr double kWordShare = 0.25;  // weight of a mode that the operator calls normal
 constexpr double kWordMax = 1e3;     // spreads
-constexpr double kDescribed = 0.5;   // of the margin: rows whose median score is below it are known
+constexpr std::size_t kOwnDraws = 4096;
+constexpr double kHigh = 0.95;      // a mode of so little weight is still seen
+constexpr double kDescribed = 0.5;  // of the margin: rows whose median score is below it are known
 constexpr std::size_t kScoresMin = 20;  // that say where the median is
 constexpr double kCutLeast = 1e-3;  // spreads; learnt ones are larger, and others switch tests off
 constexpr double kCountMax = 1e18, kScoreMax = 1e30;
@@ -74,8 +76,8 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
 }
 
 Result<void> check_numbers(const JobModel::Parts& parts) {
-  for (const double score :
-       {parts.threshold, parts.level, parts.far_cut, parts.gap_cut, parts.margin, parts.far_margin})
+  for (const double score : {parts.threshold, parts.level, parts.far_cut, parts.gap_cut,
+                             parts.margin, parts.level_margin})
     if (!is_finite_and(score, -kScoreMax, kScoreMax))
       return corrupt("a threshold is no finite number");
   for (const double count : {parts.measured_points, parts.measured_flags, parts.measured_clear,
@@ -131,6 +133,20 @@ double mean_log(const stats::MixtureDensity& density, std::span<const double> ro
   return stats::mean(logs);
 }
 
+/// What points drawn from a mixture score by it: median and 95th percentile.
+struct OwnScores {
+  double middle{0}, high{0};
+};
+OwnScores own_scores(const stats::Mixture& mixture) {
+  const auto density = stats::MixtureDensity::make(mixture);
+  if (!density) return {};
+  RandomStream random(1, "detect.own_scores");
+  const auto rows = drawn(*density, kOwnDraws, random);
+  std::vector<double> logs(kOwnDraws);
+  density->log_density(rows, logs);
+  return {-stats::median(logs), -stats::quantile(logs, 1 - kHigh)};
+}
+
 /// How much larger scores of `old`'s points are under `now`, on average.
 Result<double> score_shift(const stats::Mixture& old, const stats::Mixture& now,
                            std::uint64_t seed) {
@@ -162,6 +178,12 @@ bool have_same_axes(const JobModel::Parts& a, const JobModel::Parts& b) {
 }
 
 }  // namespace
+
+void take_margins(JobModel::Parts& parts) {
+  const OwnScores own = own_scores(parts.mixture);
+  parts.margin = parts.threshold - own.high;
+  parts.level_margin = parts.level - own.middle;
+}
 
 std::string JobModel::Key::text() const {
   return fmt::format("{} | {} ranks | {}", command, world_size, hardware);
@@ -221,8 +243,7 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
     out.cuts[i] = std::max(out.cuts[i], b.parts_.cuts[i]);
   out.gap_cut = std::max(out.gap_cut, b.parts_.gap_cut);
   out.level = (1 - share) * (out.level + shift_a) + share * (b.parts_.level + scaling + shift_b);
-  out.margin = out.threshold - out.level;
-  out.far_margin = out.far_cut - out.level;
+  take_margins(out);
   out.blur = std::max(out.blur, b.parts_.blur);
   out.peers = looser(a.parts_.peers, b.parts_.peers);
   out.long_peers = looser(a.parts_.long_peers, b.parts_.long_peers);
@@ -300,10 +321,21 @@ std::vector<double> scores_of(const JobModel& model, std::span<const double> row
 
 namespace {
 
+/// How far out a row may be to be of some mode: what the operator calls normal may be anywhere.
+std::vector<double> bounds_of(const stats::Mixture& mixture) {
+  const auto d = static_cast<std::size_t>(mixture.dimensions);
+  std::vector<double> out(d, 0.0);
+  for (std::size_t i = 0; i < mixture.means.size(); ++i)
+    out[i % d] = std::max(out[i % d], std::fabs(mixture.means[i]));
+  for (double& bound : out)
+    bound += kOutlier;
+  return out;
+}
+
 /// `old` after `rows` (m x columns), which weigh `share`.
 Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const double> rows,
                                double share, std::uint64_t seed) {
-  auto fitted = fit_rows(rows, old.columns, old.coordinates, seed);
+  auto fitted = fit_rows(rows, old.columns, old.coordinates, seed, bounds_of(old.mixture));
   // The old modes live on as points drawn from them.
   TRY(const auto density, stats::MixtureDensity::make(old.mixture));
   RandomStream random(seed, "detect.refresh");
@@ -327,8 +359,11 @@ Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const doubl
 Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
   TRY(const auto model, JobModel::from_parts(parts));
   const auto scores = scores_of(model, rows, seed);
-  if (scores.empty() || stats::median(scores) < parts.level + kDescribed * parts.margin) return {};
-  const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, kWordMax);
+  if (scores.empty() ||
+      stats::median(scores) < parts.level + kDescribed * (parts.threshold - parts.level))
+    return {};
+  const std::vector<double> bounds(parts.coordinates.size(), kWordMax);
+  const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, bounds);
   parts.mixture = joined(parts.mixture, mode_of(points, parts.mixture), kWordShare);
   return {};
 }
@@ -346,31 +381,29 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
     return Error{Code::kLimit, fmt::format("refresh job model: {} rows, {} are needed", n + said,
                                            kRefreshRowsMin)};
   }
-  const std::size_t learnt = n * 2 / 3;
+  std::vector<double> learnt, held_out;  // a third, from all of the time: it has phases
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto row = rows.subspan(i * columns, columns);
+    auto& part = i % 3 == 2 ? held_out : learnt;
+    part.insert(part.end(), row.begin(), row.end());
+  }
   Parts out = parts_;
-  if (learnt > 0) {
-    TRY(out.mixture, refined(parts_, rows.subspan(0, learnt * columns), share, seed));
+  if (!learnt.empty()) {
+    TRY(out.mixture, refined(parts_, learnt, share, seed));
   }
   for (const std::vector<double>& word : words)
     TRY_VOID(take_word(out, word, seed));
+  const OwnScores own = own_scores(out.mixture);
+  out.level = own.middle + parts_.level_margin;
+  out.threshold = own.high + parts_.margin;
   TRY(const auto model, from_parts(out));
-  const auto scores = scores_of(model, rows.subspan(learnt * columns), seed);
-  if (scores.size() >= kScoresMin) {
-    out.level = stats::median(scores);
-    out.threshold = std::max(out.level + parts_.margin, tail_level(scores, parts_.flag_rate));
-  } else {
-    TRY(const double shift, score_shift(parts_.mixture, out.mixture, seed));
-    out.level += shift;
-    out.threshold += shift;
-  }
-  // Rows of a rare mode score higher: what is normal there is to stay below the threshold, too.
-  double above = 0;
-  for (const std::vector<double>& word : words)
-    if (const auto own = scores_of(model, word, seed); !own.empty())
-      above = std::max(above, stats::median(own) - out.level);
-  out.threshold = std::max(out.threshold,
-                           out.level + parts_.margin + std::min(above, kDescribed * parts_.margin));
-  out.far_cut = std::max(out.level + parts_.far_margin, out.threshold);
+  const auto scores = scores_of(model, held_out, seed);
+  const auto flags = static_cast<double>(std::count_if(
+      scores.begin(), scores.end(), [&](double score) { return score > out.threshold; }));
+  const double promised = parts_.flag_rate * static_cast<double>(scores.size());
+  if (scores.size() >= kScoresMin && flags > kMissedPromise * promised)
+    out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
+  out.far_cut = std::max(parts_.far_cut + out.level - parts_.level, out.threshold);
   out.rows += static_cast<double>(n + said);
   ++out.refreshes;
   return from_parts(std::move(out));

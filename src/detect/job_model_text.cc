@@ -9,6 +9,7 @@
 
 #include "common/parse.h"
 #include "common/rng.h"
+#include "detect/internal/model_fit.h"
 #include "detect/job_model.h"
 
 namespace kansoku::detect {
@@ -161,16 +162,18 @@ void read_numbers(Reader& reader, const Json& json, JobModel::Parts& out) {
   out.far_points = reader.number(json, "far_points");
   out.cuts = reader.numbers(json, "cuts");
   out.gap_cut = reader.number(json, "gap_cut");
+  out.refreshes = reader.count(json, "refreshes");
   // Older models do not tell these.
   const auto number_or = [&](std::string_view key, double other) {
     return json.at(key).is_null() ? other : reader.number(json, key);
   };
-  out.margin = number_or("margin", out.threshold - out.level);
-  out.far_margin = number_or("far_margin", out.far_cut - out.level);
+  out.margin = number_or("margin", 0);
+  out.level_margin = number_or("level_margin", 0);
   out.blur = number_or("blur", ModelOptions{}.blur);
   out.window_s = number_or("window_s", 0);
+  if (json.at("margin").is_null() && out.refreshes > 0)
+    reader.complain("it was refreshed by an older version, which raised its thresholds: no margin");
   out.rows = reader.number(json, "rows");
-  out.refreshes = reader.count(json, "refreshes");
 }
 
 std::string checksum_line(std::string_view text) {
@@ -218,7 +221,7 @@ std::string JobModel::to_text() const {
                                .set("cuts", list_of(parts_.cuts))
                                .set("gap_cut", parts_.gap_cut)
                                .set("margin", parts_.margin)
-                               .set("far_margin", parts_.far_margin)
+                               .set("level_margin", parts_.level_margin)
                                .set("blur", parts_.blur)
                                .set("window_s", parts_.window_s)
                                .set("paces", paces)
@@ -261,6 +264,7 @@ Result<JobModel> JobModel::from_text(std::string_view untrusted) {
   if (!reader.problem.empty()) return corrupt(reader.problem);
   if (out.paces.size() != out.columns.size()) return corrupt("paces: not one a column");
   TRY(out.mixture, stats::Mixture::from_json(json.at("mixture")));
+  if (json.at("margin").is_null()) take_margins(out);
   return from_parts(std::move(out));
 }
 

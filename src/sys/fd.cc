@@ -124,8 +124,8 @@ Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Opti
   struct stat status {};
   if (::fstat(raw, &status) != 0) return errno_error(errno, "stat", path);
   const bool is_regular = S_ISREG(status.st_mode);
-  const bool is_continued = options.append && status.st_size > 0;  // its mode is its owner's choice
-  if (is_regular && !is_continued && ::fchmod(raw, 0600) != 0 && errno != EPERM)
+  // One that is continued has the mode that its owner chose.
+  if (is_regular && !options.append && ::fchmod(raw, 0600) != 0 && errno != EPERM)
     return errno_error(errno, "set mode of", path);
   const std::uint64_t offset =
       is_regular && options.append ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -167,6 +167,11 @@ Result<void> FileSink::append(ByteSpan bytes) {
   }
   offset_ += bytes.size();
   return {};
+}
+
+bool FileSink::is_empty() const {
+  struct stat status {};
+  return is_regular_ && ::fstat(fd_.raw(), &status) == 0 && status.st_size == 0;
 }
 
 Result<void> FileSink::finish() {

@@ -93,6 +93,8 @@ class FileSink final : public ByteSink {
   /// Forces the file to disk. May block.
   [[nodiscard]] Result<void> finish();
   [[nodiscard]] std::uint64_t bytes_written() const { return offset_; }
+  /// Whether it is a regular file with nothing in it: new, or emptied by who rotates it.
+  [[nodiscard]] bool is_empty() const;
 
  private:
   FileSink(Fd fd, std::string path, Options options, std::uint64_t offset, bool is_regular)

@@ -39,11 +39,11 @@ Result<FeatureLog> FeatureLog::open(const std::string& path) {
   TRY(auto sink,
       sys::FileSink::create(path, {.append = true, .torn_line = sys::FileSink::TornLine::kCut}));
   if (!has_header) TRY_VOID(sink->append(as_bytes(header)));
-  return FeatureLog(std::move(sink));
+  return FeatureLog(std::move(sink), std::move(header));
 }
 
 Result<void> FeatureLog::append(std::int64_t wall_ns, const std::vector<FeatureRow>& rows) {
-  std::string text;
+  std::string text = sink_->is_empty() ? header_ : "";  // rotated by copying and cutting
   for (const FeatureRow& row : rows) {
     fmt::format_to(std::back_inserter(text), "{}.{:09},{},{},{}", wall_ns / 1'000'000'000,
                    wall_ns % 1'000'000'000, quoted(row.job), row.window.rank, row.window.pid);

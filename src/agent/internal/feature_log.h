@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/feature_values.h"
@@ -22,8 +23,10 @@ class FeatureLog {
   [[nodiscard]] Result<void> append(std::int64_t wall_ns, const std::vector<FeatureRow>& rows);
 
  private:
-  explicit FeatureLog(std::unique_ptr<sys::FileSink> sink) : sink_(std::move(sink)) {}
+  FeatureLog(std::unique_ptr<sys::FileSink> sink, std::string header)
+      : sink_(std::move(sink)), header_(std::move(header)) {}
   std::unique_ptr<sys::FileSink> sink_;
+  std::string header_;
 };
 
 }  // namespace kansoku::agent

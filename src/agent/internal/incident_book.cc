@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "detect/detector.h"
@@ -13,6 +14,7 @@ namespace {
 using exporter::IncidentEvent;
 
 constexpr std::size_t kOverMax = 256;
+constexpr Nanos kCountFor = std::chrono::minutes{5};
 
 bool is_growth(const trace::IncidentRecord& one) {
   return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
@@ -81,7 +83,7 @@ IncidentBook::Told IncidentBook::note(const trace::IncidentRecord& told) {
   const bool is_open = open_.contains(id);
   const bool was_over = !is_open && std::find(over_.begin(), over_.end(), id) != over_.end();
   out.is_first = !is_open && !was_over;
-  if (out.is_first) ++opened_[out.incident.job][out.incident.kind];
+  if (out.is_first) ++opened_[out.incident.job].of_kind[out.incident.kind];
   if (out.incident.end_ns != 0) {
     out.event = IncidentEvent::kClosed;
     open_.erase(id);
@@ -100,12 +102,28 @@ IncidentBook::Told IncidentBook::note(const trace::IncidentRecord& told) {
 std::uint64_t IncidentBook::opened(const std::string& job, std::string_view kind) const {
   const auto of_job = opened_.find(job);
   if (of_job == opened_.end()) return 0;
-  const auto found = of_job->second.find(kind);
-  return found == of_job->second.end() ? 0 : found->second;
+  const auto found = of_job->second.of_kind.find(kind);
+  return found == of_job->second.of_kind.end() ? 0 : found->second;
 }
 
-void IncidentBook::count_only(const std::set<std::string>& jobs) {
-  std::erase_if(opened_, [&](const auto& one) { return !jobs.contains(one.first); });
+std::set<std::string> IncidentBook::counted_jobs() const {
+  std::set<std::string> out;
+  for (const auto& [job, counts] : opened_)
+    out.insert(job);
+  return out;
+}
+
+void IncidentBook::count_only(const std::set<std::string>& jobs, BootTime now) {
+  for (auto one = opened_.begin(); one != opened_.end();) {
+    std::optional<BootTime>& gone_since = one->second.gone_since;
+    if (jobs.contains(one->first)) {
+      gone_since.reset();
+    } else if (!gone_since) {
+      gone_since = now;
+    }
+    const bool is_over = gone_since && now - *gone_since >= kCountFor;
+    one = is_over ? opened_.erase(one) : std::next(one);
+  }
 }
 
 void IncidentBook::label(std::string_view id, std::string_view label) {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/time.h"
 #include "export/webhook.h"
 #include "trace/incident.h"
 
@@ -43,8 +45,11 @@ class IncidentBook {
   [[nodiscard]] const std::map<std::string, trace::IncidentRecord>& open() const { return open_; }
   /// How many a job had of a kind; one that is opened anew is not counted anew.
   [[nodiscard]] std::uint64_t opened(const std::string& job, std::string_view kind) const;
-  /// Counts of other jobs are forgotten.
-  void count_only(const std::set<std::string>& jobs);
+  /// Jobs that are counted for.
+  [[nodiscard]] std::set<std::string> counted_jobs() const;
+  /// Counts of jobs that were not among `jobs` for five minutes are forgotten: a scrape a minute
+  /// sees what was told of one that is over.
+  void count_only(const std::set<std::string>& jobs, BootTime now);
 
  private:
   [[nodiscard]] std::vector<trace::IncidentRecord>::iterator find_inherited(
@@ -54,7 +59,11 @@ class IncidentBook {
 
   std::map<std::string, trace::IncidentRecord> open_;
   std::deque<std::string> over_;  // ids of the latest; a detector goes on with what just ended
-  std::map<std::string, std::map<std::string, std::uint64_t, std::less<>>> opened_;  // job, kind
+  struct Counts {
+    std::map<std::string, std::uint64_t, std::less<>> of_kind;
+    std::optional<BootTime> gone_since;
+  };
+  std::map<std::string, Counts> opened_;  // by job
   std::vector<trace::IncidentRecord> inherited_;
   std::map<std::string, trace::IncidentRecord> continued_;  // by the id that the detector gives
 };

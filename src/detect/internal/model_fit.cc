@@ -22,7 +22,6 @@ constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
 constexpr std::size_t kStepsMin = 3;  // one each to fit, to calibrate and to measure
 constexpr double kFitShare = 0.6, kCutShare = 0.8;
-constexpr double kMissedPromise = 1.5;
 constexpr double kCutMin = 4;    // spreads
 constexpr double kFarAbove = 3;  // times the threshold's distance from the median score
 constexpr int kIterationsMax = 60;
@@ -64,18 +63,19 @@ std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
 
 std::vector<double> fit_rows(std::span<const double> rows, std::span<const Column> columns,
                              std::span<const Coordinate> coordinates, std::uint64_t seed,
-                             double outlier) {
+                             std::span<const double> bounds) {
   const std::size_t n = rows.size() / columns.size(), d = coordinates.size();
   std::vector<double> out(n * d);
   RandomStream random(seed, "detect.missing");
   std::vector<double> present;
   for (std::size_t j = 0; j < d; ++j) {
     const Column& column = columns[coordinates[j].column];
+    const double bound = bounds.empty() ? kOutlier : bounds[j];
     present.clear();
     for (std::size_t i = 0; i < n; ++i) {
       const double value =
           coordinates[j].of(rows[i * columns.size() + coordinates[j].column], column);
-      out[i * d + j] = std::clamp(value, -outlier, outlier);
+      out[i * d + j] = std::clamp(value, -bound, bound);
       if (!std::isnan(value)) present.push_back(out[i * d + j]);
     }
     for (std::size_t i = 0; i < n; ++i) {
@@ -168,15 +168,32 @@ std::vector<double> scores_of(Scorer& scorer, std::span<const double> rows, std:
   return out;
 }
 
+/// Outliers are drawn in to 8 spreads; what is there more often than they are is a phase of the
+/// job, however far out it is.
+std::vector<double> bounds_of(std::span<const double> rows, std::span<const Column> columns,
+                              std::span<const Coordinate> coordinates) {
+  constexpr double kPhase = 0.98;
+  std::vector<double> out, sizes;
+  for (const Coordinate& one : coordinates) {
+    sizes.clear();
+    for (std::size_t i = one.column; i < rows.size(); i += columns.size())
+      if (const double value = one.of(rows[i], columns[one.column]); !std::isnan(value))
+        sizes.push_back(std::fabs(value));
+    out.push_back(sizes.empty() ? kOutlier : std::max(kOutlier, stats::quantile(sizes, kPhase)));
+  }
+  return out;
+}
+
 /// Mixture from the first rows; the ridge that serves later rows best.
 Result<stats::Mixture> fit_part(const Cube& cube, Range range, Range later,
                                 std::span<const Column> columns,
                                 std::span<const Coordinate> coordinates,
                                 const ModelOptions& options) {
-  const auto rows = fit_rows(thinned(rows_of(cube, range), cube.columns, options.rows_max), columns,
-                             coordinates, options.seed);
+  const auto first = thinned(rows_of(cube, range), cube.columns, options.rows_max);
+  const auto bounds = bounds_of(first, columns, coordinates);
+  const auto rows = fit_rows(first, columns, coordinates, options.seed, bounds);
   const auto held_out = fit_rows(thinned(rows_of(cube, later), cube.columns, options.rows_max),
-                                 columns, coordinates, options.seed);
+                                 columns, coordinates, options.seed, bounds);
   const int d = static_cast<int>(coordinates.size());
   stats::Mixture best;
   double best_log = -std::numeric_limits<double>::infinity();
@@ -349,8 +366,7 @@ Result<JobModel> JobModel::fit(const Cube& cube, std::span<const Column> columns
   Parts whole = model.parts();
   Scorer scorer(std::move(model));
   learn_windows(whole, scorer, cube, steady, {cut.begin, steady.end}, options);
-  whole.margin = whole.threshold - whole.level;
-  whole.far_margin = whole.far_cut - whole.level;
+  take_margins(whole);
   return from_parts(std::move(whole));
 }
 

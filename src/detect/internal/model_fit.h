@@ -14,18 +14,21 @@ namespace kansoku::detect {
 [[nodiscard]] std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
                                                          std::span<const Column> columns,
                                                          double spread_min);
-inline constexpr double kOutlier = 8;  // spreads
+inline constexpr double kOutlier = 8;          // spreads
+inline constexpr double kMissedPromise = 1.5;  // times the promised share of flags: too many
 /// Rows as coordinates, for fitting: outliers are drawn in to `outlier` spreads, and a missing
 /// value is replaced by one drawn from those of its column, so that it changes no margin.
 [[nodiscard]] std::vector<double> fit_rows(std::span<const double> rows,
                                            std::span<const Column> columns,
                                            std::span<const Coordinate> coordinates,
-                                           std::uint64_t seed, double outlier = kOutlier);
+                                           std::uint64_t seed, std::span<const double> bounds = {});
 /// The mixture with the lowest BIC among up to `components_max` components, made with
 /// `ridge` and not widened.
 [[nodiscard]] Result<stats::Mixture> choose_mixture(std::span<const double> rows, int dimensions,
                                                     int components_max, double ridge,
                                                     std::uint64_t seed);
+/// Sets the margins by what stands in the other parts.
+void take_margins(JobModel::Parts& parts);
 /// Adds to each diagonal `blur` times what differences that mean nothing come to.
 void widen(stats::Mixture& mixture, std::span<const Coordinate> coordinates, double blur);
 
