@@ -19,7 +19,10 @@ namespace {
 constexpr double kWordShare = 0.25;  // weight of a mode that the operator calls normal
 constexpr double kWordMax = 1e3;     // spreads
 constexpr std::size_t kOwnDraws = 4096;
-constexpr double kHigh = 0.95;      // a mode of so little weight is still seen
+constexpr double kHigh = 0.95, kSeenShare = 0.1;  // a mode of a tenth is still seen
+constexpr double kWeightLeast = 0.02;             // so that a mode is there when its phase returns
+constexpr int kPasses = 3;
+constexpr double kSpreadsOfMode = 6;
 constexpr double kDescribed = 0.5;  // of the margin: rows whose median score is below it are known
 constexpr std::size_t kScoresMin = 20;  // that say where the median is
 constexpr double kCutLeast = 1e-3;  // spreads; learnt ones are larger, and others switch tests off
@@ -77,7 +80,7 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
 
 Result<void> check_numbers(const JobModel::Parts& parts) {
   for (const double score : {parts.threshold, parts.level, parts.far_cut, parts.gap_cut,
-                             parts.margin, parts.level_margin})
+                             parts.own_margin, parts.level_margin, parts.far_margin})
     if (!is_finite_and(score, -kScoreMax, kScoreMax))
       return corrupt("a threshold is no finite number");
   for (const double count : {parts.measured_points, parts.measured_flags, parts.measured_clear,
@@ -133,18 +136,36 @@ double mean_log(const stats::MixtureDensity& density, std::span<const double> ro
   return stats::mean(logs);
 }
 
-/// What points drawn from a mixture score by it: median and 95th percentile.
-struct OwnScores {
-  double middle{0}, high{0};
-};
-OwnScores own_scores(const stats::Mixture& mixture) {
+/// Weights of at least about `least`.
+stats::Mixture with_least(stats::Mixture mixture, double least) {
+  double sum = 0;
+  for (double& weight : mixture.weights) {
+    weight = std::max(weight, least);
+    sum += weight;
+  }
+  for (double& weight : mixture.weights)
+    weight /= sum;
+  return mixture;
+}
+
+/// What points of its modes score by a mixture: the 95th percentile, each mode being a tenth of
+/// them at least.
+double own_score(const stats::Mixture& mixture) {
   const auto density = stats::MixtureDensity::make(mixture);
-  if (!density) return {};
-  RandomStream random(1, "detect.own_scores");
-  const auto rows = drawn(*density, kOwnDraws, random);
+  const auto source = stats::MixtureDensity::make(with_least(mixture, kSeenShare));
+  if (!density || !source) return 0;
+  RandomStream random(1, "detect.own_score");
+  const auto rows = drawn(*source, kOwnDraws, random);
   std::vector<double> logs(kOwnDraws);
   density->log_density(rows, logs);
-  return {-stats::median(logs), -stats::quantile(logs, 1 - kHigh)};
+  return -stats::quantile(logs, 1 - kHigh);
+}
+
+/// Threshold, level and far_cut by the mixture as it is now.
+void set_levels(JobModel::Parts& parts) {
+  parts.threshold = own_score(parts.mixture) + parts.own_margin;
+  parts.level = parts.threshold - parts.level_margin;
+  parts.far_cut = parts.threshold + parts.far_margin;
 }
 
 /// How much larger scores of `old`'s points are under `now`, on average.
@@ -180,9 +201,9 @@ bool have_same_axes(const JobModel::Parts& a, const JobModel::Parts& b) {
 }  // namespace
 
 void take_margins(JobModel::Parts& parts) {
-  const OwnScores own = own_scores(parts.mixture);
-  parts.margin = parts.threshold - own.high;
-  parts.level_margin = parts.level - own.middle;
+  parts.own_margin = parts.threshold - own_score(parts.mixture);
+  parts.level_margin = parts.threshold - parts.level;
+  parts.far_margin = parts.far_cut - parts.threshold;
 }
 
 std::string JobModel::Key::text() const {
@@ -260,8 +281,8 @@ Result<JobModel> JobModel::merge(const JobModel& a, const JobModel& b, std::uint
 
 namespace {
 
-/// One mode of all `rows` (n x d): they vary as `mixture` does within its modes, and as much more
-/// as they do. A few rows alone would say that nothing else ever moves.
+/// One mode of all `rows` (n x d): they vary as `mixture` does within its modes, or more where they
+/// do. A few rows alone would say that nothing else ever moves.
 stats::Mixture mode_of(std::span<const double> rows, const stats::Mixture& mixture) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);
   const std::size_t n = rows.size() / d;
@@ -276,14 +297,18 @@ stats::Mixture mode_of(std::span<const double> rows, const stats::Mixture& mixtu
   for (std::size_t r = 0; r < n; ++r)
     for (std::size_t i = 0; i < d; ++i)
       out.means[i] += rows[r * d + i] / static_cast<double>(n);
-  for (std::size_t r = 0; r < n; ++r) {
-    for (std::size_t i = 0; i < d; ++i) {
-      for (std::size_t j = 0; j < d; ++j) {
-        out.covariances[i * d + j] += (rows[r * d + i] - out.means[i]) *
-                                      (rows[r * d + j] - out.means[j]) / static_cast<double>(n);
-      }
-    }
-  }
+  std::vector<double> own(d * d, 0.0), share(d, 0.0);
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t i = 0; i < d; ++i)
+      for (std::size_t j = 0; j < d; ++j)
+        own[i * d + j] += (rows[r * d + i] - out.means[i]) * (rows[r * d + j] - out.means[j]) /
+                          static_cast<double>(n);
+  for (std::size_t i = 0; i < d; ++i)
+    if (const double variance = own[i * d + i]; variance > out.covariances[i * d + i])
+      share[i] = std::sqrt(1 - out.covariances[i * d + i] / variance);
+  for (std::size_t i = 0; i < d; ++i)
+    for (std::size_t j = 0; j < d; ++j)
+      out.covariances[i * d + j] += share[i] * share[j] * own[i * d + j];
   return out;
 }
 
@@ -324,34 +349,86 @@ namespace {
 /// How far out a row may be to be of some mode: what the operator calls normal may be anywhere.
 std::vector<double> bounds_of(const stats::Mixture& mixture) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);
-  std::vector<double> out(d, 0.0);
-  for (std::size_t i = 0; i < mixture.means.size(); ++i)
-    out[i % d] = std::max(out[i % d], std::fabs(mixture.means[i]));
-  for (double& bound : out)
-    bound += kOutlier;
+  std::vector<double> out(d, kOutlier);
+  for (std::size_t k = 0; k < mixture.weights.size(); ++k) {
+    for (std::size_t i = 0; i < d; ++i) {
+      const double spread = std::sqrt(mixture.covariances[(k * d + i) * d + i]);
+      out[i] = std::max(out[i], std::fabs(mixture.means[k * d + i]) +
+                                    std::max(kOutlier, kSpreadsOfMode * spread));
+    }
+  }
   return out;
 }
 
-/// `old` after `rows` (m x columns), which weigh `share`.
+/// What rows say of each mode, about its old mean.
+struct Moments {
+  std::vector<double> mass, sums, products;  // k, k x d, k x d x d
+};
+Moments moments_of(std::span<const double> points, const stats::MixtureDensity& now,
+                   const stats::Mixture& old) {
+  const auto d = static_cast<std::size_t>(old.dimensions);
+  const std::size_t count = old.weights.size();
+  Moments out{std::vector<double>(count), std::vector<double>(count * d),
+              std::vector<double>(count * d * d)};
+  std::vector<double> terms(count), apart(d);
+  for (std::size_t r = 0; r + d <= points.size(); r += d) {
+    now.component_log_densities(points.subspan(r, d), terms);
+    const double most = *std::max_element(terms.begin(), terms.end());
+    double sum = 0;
+    for (double& term : terms) {
+      term = std::exp(term - most);
+      sum += term;
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+      const double part = terms[k] / sum;
+      if (part < 1e-9) continue;
+      out.mass[k] += part;
+      for (std::size_t i = 0; i < d; ++i)
+        apart[i] = points[r + i] - old.means[k * d + i];
+      for (std::size_t i = 0; i < d; ++i) {
+        out.sums[k * d + i] += part * apart[i];
+        for (std::size_t j = 0; j < d; ++j)
+          out.products[(k * d + i) * d + j] += part * apart[i] * apart[j];
+      }
+    }
+  }
+  return out;
+}
+
+/// `old` after `rows` (m x columns), which weigh `share`: expectation-maximisation in which each
+/// mode has so many points of the past, distributed as it is, beside those rows. What was not seen
+/// since stays as it was. Source: Gauvain and Lee 1994 (maximum a posteriori).
 Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const double> rows,
                                double share, std::uint64_t seed) {
-  auto fitted = fit_rows(rows, old.columns, old.coordinates, seed, bounds_of(old.mixture));
-  // The old modes live on as points drawn from them.
   TRY(const auto density, stats::MixtureDensity::make(old.mixture));
+  const std::size_t d = old.coordinates.size(), n = rows.size() / old.columns.size();
   RandomStream random(seed, "detect.refresh");
-  const double kept = std::clamp(1 / std::clamp(share, 0.05, 1.0) - 1, 0.0, 20.0);
-  const auto count = static_cast<double>(fitted.size() / old.coordinates.size());
-  const auto memory =
-      drawn(density, std::max(kMemoryMin, static_cast<std::size_t>(kept * count)), random);
-  fitted.insert(fitted.end(), memory.begin(), memory.end());
-  stats::MixtureOptions options;
-  options.components = old.mixture.components();
-  options.iterations_max = 30;
-  options.tolerance = 1e-4;
-  options.ridge = 1e-3;
-  TRY(auto fit, stats::refine_mixture(fitted, old.mixture, options));
-  hold_widths(fit.mixture, widths_of(old));
-  return std::move(fit.mixture);
+  const auto points = fit_rows(rows, old.columns, old.coordinates, seed, bounds_of(old.mixture),
+                               drawn(density, n, random));
+  const double memory = std::max(static_cast<double>(kMemoryMin),
+                                 (1 / std::clamp(share, 0.05, 0.95) - 1) * static_cast<double>(n));
+  const std::vector<double> widths = widths_of(old);
+  stats::Mixture out = old.mixture;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    TRY(const auto now, stats::MixtureDensity::make(out));
+    const Moments seen = moments_of(points, now, old.mixture);
+    for (std::size_t k = 0; k < out.weights.size(); ++k) {
+      const double past = memory * old.mixture.weights[k], all = past + seen.mass[k];
+      out.weights[k] = all / (memory + static_cast<double>(n));
+      if (!(past > 0)) continue;
+      for (std::size_t i = 0; i < d; ++i)
+        out.means[k * d + i] = old.mixture.means[k * d + i] + seen.sums[k * d + i] / all;
+      for (std::size_t i = 0; i < d; ++i) {
+        for (std::size_t j = 0; j < d; ++j) {
+          const std::size_t at = (k * d + i) * d + j;
+          out.covariances[at] = (past * old.mixture.covariances[at] + seen.products[at]) / all -
+                                seen.sums[k * d + i] / all * (seen.sums[k * d + j] / all);
+        }
+      }
+    }
+    hold_widths(out, widths);
+  }
+  return with_least(std::move(out), kWeightLeast);
 }
 
 /// Where the operator's word is of something that no mode describes, it becomes one: the nearest
@@ -365,6 +442,7 @@ Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std
   const std::vector<double> bounds(parts.coordinates.size(), kWordMax);
   const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, bounds);
   parts.mixture = joined(parts.mixture, mode_of(points, parts.mixture), kWordShare);
+  set_levels(parts);
   return {};
 }
 
@@ -391,11 +469,9 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
   if (!learnt.empty()) {
     TRY(out.mixture, refined(parts_, learnt, share, seed));
   }
+  set_levels(out);
   for (const std::vector<double>& word : words)
     TRY_VOID(take_word(out, word, seed));
-  const OwnScores own = own_scores(out.mixture);
-  out.level = own.middle + parts_.level_margin;
-  out.threshold = own.high + parts_.margin;
   TRY(const auto model, from_parts(out));
   const auto scores = scores_of(model, held_out, seed);
   const auto flags = static_cast<double>(std::count_if(
@@ -403,7 +479,7 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
   const double promised = parts_.flag_rate * static_cast<double>(scores.size());
   if (scores.size() >= kScoresMin && flags > kMissedPromise * promised)
     out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
-  out.far_cut = std::max(parts_.far_cut + out.level - parts_.level, out.threshold);
+  out.far_cut = std::max(out.far_cut, out.threshold);
   out.rows += static_cast<double>(n + said);
   ++out.refreshes;
   return from_parts(std::move(out));

@@ -80,10 +80,11 @@ class JobModel {
     std::size_t window_steps{20}, long_steps{200};
     PeerModel peers, long_peers;  // by column; empty: not learnt (fewer than three ranks)
     double gap_cut{0};            // of a window's likelihood gap
-    // As they were when the model was fitted, above what points drawn from its own mixture score:
-    // the threshold above their 95th percentile, the level above their median. A refreshed mixture
-    // keeps them, whatever phase the job was in when it was refreshed.
-    double margin{0}, level_margin{0};
+    // Distances as they were when the model was fitted, which a refreshed one keeps: of the
+    // threshold above what points of its own modes score (95th percentile, each mode being a tenth
+    // of them at least, so that it does not matter in which phase the job was lately), of the level
+    // below the threshold, of far_cut above it.
+    double own_margin{0}, level_margin{0}, far_margin{0};
     double blur{0};           // of ModelOptions
     double window_s{0};       // that a row tells of; 0: steps, or not known
     std::vector<Pace> paces;  // by column
@@ -105,11 +106,12 @@ class JobModel {
   [[nodiscard]] static Result<JobModel> merge(const JobModel& a, const JobModel& b,
                                               std::uint64_t seed = 1);
   /// The model after more healthy rows (n x columns, time order): they weigh `share`, the old modes
-  /// the rest. Of `words`, each m x columns and by the operator's word normal, each is a mode of
-  /// its own if no other describes it. No mode becomes narrower than what matters. Threshold and
-  /// level keep their distance from what the modes' own points score; the threshold rises if every
-  /// third row, which are not fitted to, needs it. Cuts, paces and scales stay: what drifts slowly
-  /// must not drag its own measure along. kLimit with fewer than 50 rows.
+  /// the rest; a mode that no row is of stays as it is. Of `words`, each m x columns and by the
+  /// operator's word normal, each is a mode of its own if no other describes it. No mode becomes
+  /// narrower than what matters. Threshold and level keep their distance from what the modes' own
+  /// points score; the threshold rises if every third row, which are not fitted to, needs it. Cuts,
+  /// paces and scales stay: what drifts slowly must not drag its own measure along. kLimit with
+  /// fewer than 50 rows.
   [[nodiscard]] Result<JobModel> refresh(std::span<const double> rows,
                                          std::span<const std::vector<double>> words, double share,
                                          std::uint64_t seed) const;

@@ -115,7 +115,8 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
     EXPECT_EQ(read.error().code, Code::kCorrupt) << member;
   }
   auto json = *Json::parse(text.substr(0, text.find('\n')));
-  for (const char* member : {"measured_clear", "margin", "level_margin", "blur", "window_s"})
+  for (const char* member :
+       {"measured_clear", "own_margin", "level_margin", "far_margin", "blur", "window_s"})
     json.set(member, Json());
   auto refreshed = json;
   refreshed.set("refreshes", 3);
@@ -128,7 +129,7 @@ TEST(JobModel, TextComesBackAndDamageIsNamed) {
       JobModel::from_text(older + "\nfnv1a64:" + fmt::format("{:016x}", hash_of(older)) + "\n");
   ASSERT_TRUE(read.has_value()) << read.error().what;
   EXPECT_EQ(read->parts().measured_clear, read->parts().measured_flags);
-  EXPECT_NEAR(read->parts().margin, model->parts().margin, 1e-9);
+  EXPECT_NEAR(read->parts().own_margin, model->parts().own_margin, 1e-9);
   json.set("paces", Json::array());
   const std::string line = json.dump();
   EXPECT_FALSE(
@@ -359,13 +360,60 @@ TEST(JobModel, APhaseThatWasNotSeenSinceIsKnownAllTheSame) {
     return out / 1000;
   };
   EXPECT_LT(flagged(*model), 0.02);
-  for (std::uint64_t i = 0; i < 4; ++i) {  // a night
+  for (std::uint64_t i = 0; i < 14; ++i) {  // a night and more
     model = model->refresh(phases(false, true, 30 + i).values, {}, 0.3, i);
     ASSERT_TRUE(model.has_value()) << model.error().what;
     EXPECT_LT(flagged(*model), 0.03) << i;
     Scorer scorer(*model);
     EXPECT_TRUE(scorer.is_flagged(scorer.score(std::vector<double>{0.05, 0.05, 0.05})));
   }
+}
+
+// In many dimensions a mode that is learnt anew of ever fewer points falls together.
+TEST(JobModel, AModeThatIsNotSeenKeepsItsShape) {
+  constexpr std::size_t kColumns = 30;
+  const auto phases = [](double share_of_other, std::uint64_t seed) {
+    Cube out = stream(600, 2, kColumns, seed);
+    for (std::size_t step = 0; step < out.steps(); ++step) {
+      const bool is_other = static_cast<double>(step % 10) < 10 * share_of_other;
+      for (std::size_t i = step * 2 * kColumns; is_other && i < (step + 1) * 2 * kColumns; ++i)
+        out.values[i] = 0.15 * std::pow(out.values[i] / 0.1, 2);  // wider, too
+    }
+    return out;
+  };
+  auto model = JobModel::fit(phases(0.3, 1), times(kColumns), {.spread_min = 0.1, .blur = 1}, {});
+  ASSERT_TRUE(model.has_value()) << model.error().what;
+  const double far = model->parts().far_cut - model->parts().threshold;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    model = model->refresh(phases(0, 50 + i).values, {}, 0.3, i);
+    ASSERT_TRUE(model.has_value()) << model.error().what;
+  }
+  const Cube back = phases(1, 99);
+  Scorer scorer(*model);
+  double flagged = 0;
+  for (std::size_t step = 0; step < back.steps(); ++step)
+    flagged += scorer.is_flagged(scorer.score(back.row(step, 0))) ? 1 : 0;
+  EXPECT_LT(flagged / 600, 0.05);
+  EXPECT_NEAR(model->parts().far_cut - model->parts().threshold, far, far);
+  EXPECT_TRUE(scorer.is_flagged(scorer.score(std::vector<double>(kColumns, 0.5))));
+}
+
+TEST(JobModel, AFeatureThatIsSeldomThereIsNotLearntOfTheFewTimes) {
+  Cube learnt = stream(1000, 2, 4, 5);
+  auto model = JobModel::fit(learnt, times(4), {}, {});
+  ASSERT_TRUE(model.has_value());
+  std::vector<double> slow{0.1, 0.1, 0.1, 0.16};
+  Scorer before(*model);
+  const double score = before.score(slow) - model->parts().level;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    Cube cached = stream(400, 2, 4, 60 + i);
+    for (std::size_t row = 0; row < 800; ++row)
+      cached.values[row * 4 + 3] = row == 0 ? 0.2 : kNan;
+    model = model->refresh(cached.values, {}, 0.3, i);
+    ASSERT_TRUE(model.has_value());
+  }
+  Scorer after(*model);
+  EXPECT_NEAR(after.score(slow) - model->parts().level, score, 0.4 * score);
 }
 
 TEST(JobModel, WhatTheOperatorCallsNormalStaysSoIfTheJobStaysThere) {

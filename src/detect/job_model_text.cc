@@ -167,12 +167,14 @@ void read_numbers(Reader& reader, const Json& json, JobModel::Parts& out) {
   const auto number_or = [&](std::string_view key, double other) {
     return json.at(key).is_null() ? other : reader.number(json, key);
   };
-  out.margin = number_or("margin", 0);
+  out.own_margin = number_or("own_margin", 0);
   out.level_margin = number_or("level_margin", 0);
+  out.far_margin = number_or("far_margin", 0);
   out.blur = number_or("blur", ModelOptions{}.blur);
   out.window_s = number_or("window_s", 0);
-  if (json.at("margin").is_null() && out.refreshes > 0)
-    reader.complain("it was refreshed by an older version, which raised its thresholds: no margin");
+  if (json.at("own_margin").is_null() && out.refreshes > 0)
+    reader.complain(
+        "it was refreshed by an older version, which raised its thresholds: no own_margin");
   out.rows = reader.number(json, "rows");
 }
 
@@ -220,8 +222,9 @@ std::string JobModel::to_text() const {
                                .set("far_points", parts_.far_points)
                                .set("cuts", list_of(parts_.cuts))
                                .set("gap_cut", parts_.gap_cut)
-                               .set("margin", parts_.margin)
+                               .set("own_margin", parts_.own_margin)
                                .set("level_margin", parts_.level_margin)
+                               .set("far_margin", parts_.far_margin)
                                .set("blur", parts_.blur)
                                .set("window_s", parts_.window_s)
                                .set("paces", paces)
@@ -264,7 +267,7 @@ Result<JobModel> JobModel::from_text(std::string_view untrusted) {
   if (!reader.problem.empty()) return corrupt(reader.problem);
   if (out.paces.size() != out.columns.size()) return corrupt("paces: not one a column");
   TRY(out.mixture, stats::Mixture::from_json(json.at("mixture")));
-  if (json.at("margin").is_null()) take_margins(out);
+  if (json.at("own_margin").is_null()) take_margins(out);
   return from_parts(std::move(out));
 }
 

@@ -63,7 +63,7 @@ std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
 
 std::vector<double> fit_rows(std::span<const double> rows, std::span<const Column> columns,
                              std::span<const Coordinate> coordinates, std::uint64_t seed,
-                             std::span<const double> bounds) {
+                             std::span<const double> bounds, std::span<const double> fill) {
   const std::size_t n = rows.size() / columns.size(), d = coordinates.size();
   std::vector<double> out(n * d);
   RandomStream random(seed, "detect.missing");
@@ -80,7 +80,10 @@ std::vector<double> fit_rows(std::span<const double> rows, std::span<const Colum
     }
     for (std::size_t i = 0; i < n; ++i) {
       double& value = out[i * d + j];
-      if (std::isnan(value)) value = present.empty() ? 0 : present[random.below(present.size())];
+      if (!std::isnan(value)) continue;
+      value = !fill.empty()     ? fill[i * d + j]
+              : present.empty() ? 0
+                                : present[random.below(present.size())];
     }
   }
   return out;

@@ -16,12 +16,14 @@ namespace kansoku::detect {
                                                          double spread_min);
 inline constexpr double kOutlier = 8;          // spreads
 inline constexpr double kMissedPromise = 1.5;  // times the promised share of flags: too many
-/// Rows as coordinates, for fitting: outliers are drawn in to `outlier` spreads, and a missing
-/// value is replaced by one drawn from those of its column, so that it changes no margin.
+/// Rows as coordinates, for fitting: outliers are drawn in to `bounds` (by coordinate, in spreads;
+/// empty: 8 each). A missing value is replaced by that of `fill` (n x d), or if it is empty by one
+/// drawn from those of its column, so that it changes no margin.
 [[nodiscard]] std::vector<double> fit_rows(std::span<const double> rows,
                                            std::span<const Column> columns,
                                            std::span<const Coordinate> coordinates,
-                                           std::uint64_t seed, std::span<const double> bounds = {});
+                                           std::uint64_t seed, std::span<const double> bounds = {},
+                                           std::span<const double> fill = {});
 /// The mixture with the lowest BIC among up to `components_max` components, made with
 /// `ridge` and not widened.
 [[nodiscard]] Result<stats::Mixture> choose_mixture(std::span<const double> rows, int dimensions,
