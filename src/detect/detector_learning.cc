@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "detect/internal/detector_impl.h"
+#include "detect/internal/model_fit.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -120,7 +121,6 @@ void Detector::Impl::forget_learning() {
 
 /// Whether a column is there at the end of the learning time and not in what modes are fitted to.
 bool Detector::Impl::begins_late(std::size_t column) const {
-  constexpr double kFitShare = 0.6, kLastShare = 0.8;
   double of_first = 0, in_first = 0, of_last = 0, in_last = 0;
   for (std::size_t row = 0; row < learning.rows(); ++row) {
     const double share = learning.times[row] / static_cast<double>(learnt_windows);
@@ -128,7 +128,7 @@ bool Detector::Impl::begins_late(std::size_t column) const {
     if (share < kFitShare) {
       of_first += 1;
       in_first += is_there ? 1 : 0;
-    } else if (share >= kLastShare) {
+    } else if (share >= kCutShare) {
       of_last += 1;
       in_last += is_there ? 1 : 0;
     }

@@ -342,10 +342,6 @@ std::vector<double> scores_of(const JobModel& model, std::span<const double> row
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 /// How far out a row may be to be of some mode: what the operator calls normal may be anywhere.
 std::vector<double> bounds_of(const stats::Mixture& mixture) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);

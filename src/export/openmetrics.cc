@@ -8,6 +8,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "common/text.h"
+
 namespace kansoku::exporter {
 namespace {
 
@@ -107,18 +109,12 @@ class Writer {
   std::string out_;
 };
 
-std::string_view trim(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 /// What stands before `separator`, which goes with it.
 std::string_view take(std::string_view& text, char separator) {
   const std::size_t end = text.find(separator);
   const std::string_view out = text.substr(0, end);
   text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return trim(out);
+  return trimmed(out);
 }
 
 /// The weight of a media range's parameters, 0 to 1; nonsense weighs nothing.

@@ -21,9 +21,8 @@ constexpr double kPresentMin = 0.1;
 constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
 constexpr std::size_t kStepsMin = 3;  // one each to fit, to calibrate and to measure
-constexpr double kFitShare = 0.6, kCutShare = 0.8;
-constexpr double kCutMin = 4;    // spreads
-constexpr double kFarAbove = 3;  // times the threshold's distance from the median score
+constexpr double kCutMin = 4;         // spreads
+constexpr double kFarAbove = 3;       // times the threshold's distance from the median score
 constexpr int kIterationsMax = 60;
 constexpr double kTolerance = 1e-4;  // nats a row
 constexpr std::size_t kWarmUpMax = 50;

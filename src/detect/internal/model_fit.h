@@ -14,6 +14,9 @@ namespace kansoku::detect {
 [[nodiscard]] std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
                                                          std::span<const Column> columns,
                                                          double spread_min);
+// Of the steady steps: the mixture is fitted to the first part, the threshold set by the second and
+// measured on the rest.
+inline constexpr double kFitShare = 0.6, kCutShare = 0.8;
 inline constexpr double kOutlier = 8;          // spreads
 inline constexpr double kMissedPromise = 1.5;  // times the promised share of flags: too many
 /// Rows as coordinates, for fitting: outliers are drawn in to `bounds` (by coordinate, in spreads;
