@@ -12,7 +12,8 @@ namespace kansoku::detect {
 namespace {
 
 constexpr double kFasterThanNormal = 1.5;
-constexpr int kBlocksWithout = 3;  // growth: they end an incident; one of them may be chance
+// Growth is over after so many blocks without: a pause is part of what is looked at for twelve.
+constexpr int kBlocksWithout = 12;
 constexpr std::size_t kEndedMax = 16;
 
 }  // namespace
