@@ -534,8 +534,7 @@ TEST(Detector, WhoIsNamedNoMoreIsTold) {
   WaitingJob job;
   const auto of = [](const std::set<int>& ranks) {
     return [ranks](int, Window& window) {
-      WaitingJob::slow(window);
-      if (ranks.count(window.rank) != 0) window.values[at("input_share")] = 0.85;
+      if (ranks.count(window.rank) != 0) window.values[at("cpu_wait")] = 2;
     };
   };
   job.go_on(4, of({1, 3}));
