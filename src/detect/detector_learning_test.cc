@@ -296,6 +296,34 @@ TEST(DetectorLearning, StepsThatTheModelNeverSawAreLearntOnceThereAreEnoughOfThe
   EXPECT_GT(job.all.size(), told);
 }
 
+TEST(DetectorLearning, AModelThatIsLearntAnewHearsOfLabelsToo) {
+  const auto idle = [](int, Window& window) {
+    for (const char* name : {"step_mean", "step_rate", "backward_mean"})
+      window.values[at(name)] = kNan;
+  };
+  Job job(2);
+  job.go(600, idle);
+  job.go(20, [&](int second, Window& window) {
+    idle(second, window);
+    window.values[at("cpu_wait")] = 3;
+  });
+  job.go(30, idle);
+  ASSERT_EQ(job.ids().size(), 1U);
+  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  job.go(900, idle);  // learnt
+  job.go(310);        // unknown steps
+  ASSERT_EQ(job.detector.status().state, Detector::State::kLearning);
+  const auto refreshes = job.detector.status().refreshes;
+  job.go(1200);
+  ASSERT_GT(job.detector.status().refreshes, refreshes);
+  const JobModel::Parts& parts = job.detector.model()->parts();
+  for (std::size_t i = 0; i < parts.coordinates.size(); ++i) {
+    const Coordinate& one = parts.coordinates[i];
+    if (one.column != at("cpu_wait")) continue;
+    EXPECT_GT(parts.cuts[i], one.of(3, parts.columns[one.column]));
+  }
+}
+
 TEST(DetectorLearning, ADifferenceBetweenRanksThatTheModelDoesNotKnowIsLearntFirst) {
   WaitingJob first;
   const JobModel model = *first.detector.model();
