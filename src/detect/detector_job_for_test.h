@@ -38,6 +38,12 @@ inline std::size_t at(std::string_view name) {
   return static_cast<std::size_t>(feature_index(name));
 }
 
+/// A change of windows: what only a job with steps has is missing.
+inline void without_steps(int /*second*/, Window& window) {
+  for (const char* name : {"step_mean", "step_rate", "backward_mean"})
+    window.values[at(name)] = kNan;
+}
+
 /// A training job of some ranks: what one window of it looks like, second by second.
 class Job {
  public:

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -278,12 +280,8 @@ TEST(DetectorLearning, WhatLoadsBeforeTheFirstStepIsNeitherLearntNorAlarming) {
 }
 
 TEST(DetectorLearning, StepsThatTheModelNeverSawAreLearntOnceThereAreEnoughOfThem) {
-  const auto idle = [](int, Window& window) {
-    for (const char* name : {"step_mean", "step_rate", "backward_mean"})
-      window.values[at(name)] = kNan;
-  };
   Job job(2);
-  job.go(600, idle);
+  job.go(600, without_steps);
   ASSERT_EQ(job.detector.status().state, Detector::State::kWatching);
   const auto refreshes = job.detector.status().refreshes;
   job.go(310);
@@ -297,31 +295,28 @@ TEST(DetectorLearning, StepsThatTheModelNeverSawAreLearntOnceThereAreEnoughOfThe
 }
 
 TEST(DetectorLearning, AModelThatIsLearntAnewHearsOfLabelsToo) {
-  const auto idle = [](int, Window& window) {
-    for (const char* name : {"step_mean", "step_rate", "backward_mean"})
-      window.values[at(name)] = kNan;
-  };
   Job job(2);
-  job.go(600, idle);
-  job.go(20, [&](int second, Window& window) {
-    idle(second, window);
+  job.go(600, without_steps);
+  job.go(20, [](int second, Window& window) {
+    without_steps(second, window);
     window.values[at("cpu_wait")] = 3;
   });
-  job.go(30, idle);
+  job.go(30, without_steps);
   ASSERT_EQ(job.ids().size(), 1U);
   EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
-  job.go(900, idle);  // learnt
-  job.go(310);        // unknown steps
+  job.go(900, without_steps);  // learnt
+  job.go(310);                 // unknown steps
   ASSERT_EQ(job.detector.status().state, Detector::State::kLearning);
   const auto refreshes = job.detector.status().refreshes;
   job.go(1200);
   ASSERT_GT(job.detector.status().refreshes, refreshes);
   const JobModel::Parts& parts = job.detector.model()->parts();
-  for (std::size_t i = 0; i < parts.coordinates.size(); ++i) {
-    const Coordinate& one = parts.coordinates[i];
-    if (one.column != at("cpu_wait")) continue;
-    EXPECT_GT(parts.cuts[i], one.of(3, parts.columns[one.column]));
-  }
+  const auto wait =
+      std::find_if(parts.coordinates.begin(), parts.coordinates.end(),
+                   [](const Coordinate& one) { return one.column == at("cpu_wait"); });
+  ASSERT_NE(wait, parts.coordinates.end());
+  EXPECT_GT(parts.cuts[static_cast<std::size_t>(wait - parts.coordinates.begin())],
+            wait->of(3, parts.columns[wait->column]));
 }
 
 TEST(DetectorLearning, ADifferenceBetweenRanksThatTheModelDoesNotKnowIsLearntFirst) {
