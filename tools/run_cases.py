@@ -5,20 +5,22 @@
 A case is a few lines of data; the first word of a line says what it is:
   case NAME                begins a case
   needs WORDS              root bpf torch tracefs chromium clang-19 gpu data duckdb: a gate that fails skips the case, with the reason
-  timeout SECONDS          for each command [60]
+  timeout SECONDS          for each command, and for each wait [120]: so long that only what is broken reaches it
   env NAME=VALUE
   setup COMMAND            a shell command that must succeed; cleanup COMMAND runs at the end whatever happens
-  before COMMAND           starts a command in the background; {{before_pid}} is its process
+  before COMMAND           starts a command in the background; {{before_pid}} is the process of the last one, {{before_log}} what it prints
+  wait COMMAND until EXPECTATION    runs it again and again until what would follow `expect` holds; a case never sleeps instead
   run COMMAND              a shell command; `kansoku` is the program under test
   expect exit N
-  expect stdout|stderr ~ REGEX      matches a line of the output
+  expect stdout|stderr ~ REGEX      matches a line of the output; !~ matches none
   expect stdout = TEXT              is the whole output
   expect file PATH exists | ~ REGEX | mode 0600
   expect none stdout | stderr | file PATH
   expect json PATH OP VALUE         on the output; OP is = != < <= > >= ~
   expect json PATH within P% of VALUE
-{{tmp}} is a fresh folder for each case, {{source}} the source tree. Every command runs in a process group of its own, which is
-ended at the time limit and at the end of the case. Exit status: 0 passed, 1 failed, 77 all skipped.
+{{tmp}} is a fresh folder for each case, {{source}} the source tree, {{port}} a port that nobody listened at when the case began. Every command runs in a process group of its own, which is
+ended at the time limit and at the end of the case. A case that needs root, bpf or torch looks at the whole machine and runs alone;
+all others run beside anything. Exit status: 0 passed, 1 failed, 77 all skipped.
 """
 import argparse
 import json
@@ -27,12 +29,17 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WORDS = {"case", "needs", "timeout", "env", "setup", "cleanup", "before", "run", "expect"}
+WORDS = {"case", "needs", "timeout", "env", "setup", "cleanup", "before", "wait", "run", "expect"}
+ALONE = {"root", "bpf", "torch"}  # gates of cases that share the machine with no other
+TIMEOUT_S = 120.0
+LOOK_EVERY_S = 0.1
 OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -87,13 +94,19 @@ class Gates:
         return None
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 class Run:
     """One case while it runs."""
 
     def __init__(self, lines, kansoku):
-        self.lines, self.timeout = lines, 60.0
+        self.lines, self.timeout = lines, TIMEOUT_S
         self.tmp = tempfile.mkdtemp(prefix="kansoku-case-")
-        self.values = {"tmp": self.tmp, "source": ROOT, "examples": os.path.join(ROOT, "examples")}
+        self.values = {"tmp": self.tmp, "source": ROOT, "examples": os.path.join(ROOT, "examples"), "port": str(free_port())}
         self.environment = dict(os.environ, PATH=os.path.dirname(kansoku) + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
         self.cleanups, self.background, self.result = [], [], None
 
@@ -139,17 +152,51 @@ class Run:
         elif word == "cleanup":
             self.cleanups.append(text)
         elif word == "before":
-            process = self.start(text, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.background.append(process)
-            self.values["before_pid"] = str(process.pid)
+            self.begin(text)
+        elif word == "wait":
+            self.wait(*text.rpartition(" until ")[::2])
         elif word == "run":
             self.result = self.shell(text)
         elif word == "expect":
             self.expect(text)
 
+    def begin(self, command):
+        path = os.path.join(self.tmp, f".before-{len(self.background)}")
+        with open(path, "wb") as log:
+            process = self.start(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.background.append(process)
+        self.values["before_pid"], self.values["before_log"] = str(process.pid), path
+
+    def wait(self, command, wanted):
+        end = time.monotonic() + self.timeout
+        while True:
+            for process in self.background:
+                process.poll()  # what has ended is no process any more
+            self.result = self.shell(command)
+            if self.holds(wanted):
+                return
+            if time.monotonic() > end:
+                raise CaseError(f"waited {self.timeout:.0f} s for {wanted} of {command}{self.shown()}{self.logs()}")
+            time.sleep(LOOK_EVERY_S)
+
+    def shown(self):
+        status, out, err = self.result
+        return f"\n  exit {status}\n  stdout: {out[-1500:]}\n  stderr: {err[-1500:]}"
+
+    def logs(self):
+        texts = []
+        for index in range(len(self.background)):
+            with open(os.path.join(self.tmp, f".before-{index}"), encoding="utf-8", errors="replace") as log:
+                texts.append(f"\n  before {index}: {log.read()[-1500:]}")
+        return "".join(texts)
+
     def expect(self, text):
         if self.result is None:
             raise CaseError("expect before run")
+        if not self.holds(text):
+            raise CaseError(f"expected {text}{self.shown()}{self.logs()}")
+
+    def holds(self, text):
         status, out, err = self.result
         what, _, rest = text.partition(" ")
         streams = {"stdout": out, "stderr": err}
@@ -168,8 +215,7 @@ class Run:
             holds = json_holds(out, rest)
         else:
             raise CaseError(f"unknown expectation: {text}")
-        if not holds:
-            raise CaseError(f"expected {text}\n  exit {status}\n  stdout: {out[-1500:]}\n  stderr: {err[-1500:]}")
+        return holds
 
     def close(self):
         for command in self.cleanups:
@@ -183,8 +229,8 @@ class Run:
 
 
 def matches(kind, wanted, text):
-    if kind == "~":
-        return re.search(wanted.strip(), text, re.MULTILINE) is not None
+    if kind in ("~", "!~"):
+        return (re.search(wanted.strip(), text, re.MULTILINE) is not None) == (kind == "~")
     return kind == "=" and text.strip() == wanted.strip()
 
 
@@ -245,8 +291,12 @@ def parse(path):
     return cases
 
 
+def needs_of(lines):
+    return [gate for word, text in lines if word == "needs" for gate in text.split()]
+
+
 def run_case(name, lines, gates, kansoku):
-    lacking = gates.missing([gate for word, text in lines if word == "needs" for gate in text.split()])
+    lacking = gates.missing(needs_of(lines))
     if lacking:
         print(f"skipped  {name}: needs {lacking}")
         return "skipped"
@@ -268,6 +318,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"))
     parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--alone", choices=("yes", "no"), help="only cases that have, or do not have, to run alone")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
     kansoku = os.path.abspath(options.kansoku)
@@ -275,7 +326,8 @@ def main():
     totals = {"passed": 0, "failed": 0, "skipped": 0}
     for path in options.files:
         for name, lines in parse(path):
-            if options.only in name:
+            runs_alone = "yes" if ALONE.intersection(needs_of(lines)) else "no"
+            if options.only in name and options.alone in (None, runs_alone):
                 totals[run_case(name, lines, gates, kansoku)] += 1
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     if totals["failed"] or not sum(totals.values()):

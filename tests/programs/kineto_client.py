@@ -25,14 +25,14 @@ def main():
             client.recv(4096)
             break
         except OSError:
-            time.sleep(0.1)  # the daemon is not there yet
+            time.sleep(0.1)  # allowed: the pause of a poll loop, until the daemon is there
     while time.monotonic() < deadline:
         client.send(message(b"req", struct.pack("<iiqi", 3, 1, 0, os.getpid())))
         config = client.recv(65536)[40:]
         if config:
             print(config.decode(), flush=True)
             return 0
-        time.sleep(0.2)
+        time.sleep(0.2)  # allowed: the pause of a poll loop; Kineto polls, too
     return 1
 
 

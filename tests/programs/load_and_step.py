@@ -17,7 +17,7 @@ def stay(place):
     path = os.path.join(sys.argv[2], place) if len(sys.argv) > 2 else ""
     while os.path.exists(path):
         open(os.path.join(sys.argv[2], f"is-{place}"), "w", encoding="utf-8").close()
-        time.sleep(LOAD_S)
+        time.sleep(LOAD_S)  # allowed: the pause of a poll loop
 
 
 class SlowRows(Dataset):
@@ -28,7 +28,7 @@ class SlowRows(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        time.sleep(LOAD_S)
+        time.sleep(LOAD_S)  # allowed: the data loader that is observed is slow
         stay("in")
         return torch.full((16,), float(index % 7))
 

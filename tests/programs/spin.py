@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works for some seconds in a function with a known name."""
+"""spin.py FILE: works in a function with a known name until FILE is there."""
+import os
 import sys
-import time
 
 
-def spin_in_known_function(seconds):
-    end = time.monotonic() + seconds
+def spin_in_known_function(path):
     total = 0
-    while time.monotonic() < end:
+    while not os.path.exists(path):
         total += sum(range(1000))
     return total
 
 
-spin_in_known_function(float(sys.argv[1]))
+spin_in_known_function(sys.argv[1])

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every second call of observed::work() ends by an exception, which its caller's caller catches.
-#include <unistd.h>
-
+// throws BREAKPOINTS: every second call of observed::work() ends by an exception, which its
+// caller's caller catches. Begins when its functions hold so many breakpoints.
+#include <algorithm>
 #include <cstdio>
 #include <stdexcept>
+
+#include "probed.h"
 
 namespace observed {
 [[gnu::noinline]] int work(int number) {
@@ -15,8 +17,11 @@ namespace observed {
 }
 }  // namespace observed
 
-int main() {
-  sleep(1);  // until it is found
+int main(int, char** arguments) {
+  const auto [first, last] = std::minmax({reinterpret_cast<const char*>(&observed::work),
+                                          reinterpret_cast<const char*>(&observed::outer)});
+  wait_until_probed(first, static_cast<std::size_t>(last - first) + 24,
+                    static_cast<std::size_t>(arguments[1][0] - '0'));
   int caught = 0, sum = 0;
   for (int i = 0; i < 100; ++i) {
     try {

@@ -16,12 +16,12 @@ with open(sys.argv[1], "rb") as file:
     unchanged = file.read()
 until = time.time() + 20
 while ctypes.string_at(library.operator_code(), CODE_BYTES) in unchanged and time.time() < until:
-    time.sleep(0.01)
+    time.sleep(0.01)  # allowed: the pause of a poll loop, until it is probed
 
 
 def in_scope(name, seconds):
     call(ENTER, (name, None))
-    time.sleep(seconds)
+    time.sleep(seconds)  # allowed: how long a scope lasts is what is observed
     call(EXIT, (object(),))
 
 

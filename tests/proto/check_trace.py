@@ -78,6 +78,7 @@ class Checker:
         self.tags = collections.defaultdict(list)  # sequence numbers of issued collectives, by thread
         self.instants = collections.Counter()
         self.native = collections.Counter()
+        self.python = collections.Counter()  # samples in which a function is on the stack
         self.samples = self.switches = self.wakes = self.counters = 0
         self.events = []  # (track, time, order, event)
 
@@ -102,6 +103,8 @@ class Checker:
                 self.problem("a sample of an undeclared call stack")
             elif stack and packet.perf_sample.HasField("cpu"):
                 self.native[stack[-1]] += 1
+            else:
+                self.python.update(set(stack))
         for event in packet.ftrace_events.event:
             self.switches += event.HasField("sched_switch")
             self.wakes += event.HasField("sched_wakeup") or event.HasField("sched_waking")
@@ -191,6 +194,7 @@ class Checker:
             "instants": dict(sorted(self.instants.items())),
             "samples": self.samples,
             "native_leaves": dict(self.native.most_common(20)),
+            "python_functions": dict(self.python.most_common(200)),
             "switches": self.switches,
             "wakes": self.wakes,
             "counters": self.counters,

@@ -1,33 +1,30 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_probes.py STATE FEATURES JOB: what the agent with that state folder tells of a job while its probes are off, and of a rank that
-a debugger stops and leaves.
+"""check_probes.py STATE FEATURES JOB: what the agent with that state folder tells of rank 0 of a job while its probes are off, and of a
+rank that a debugger stops and leaves.
 
-Pauses the agent for five seconds and resumes it, then attaches to rank 0 as a debugger does and lets go. Prints JSON about FEATURES."""
-import csv
+Pauses the agent for far longer than a step takes and resumes it, then attaches to rank 0 as a debugger does and lets go. Prints JSON
+about FEATURES."""
 import ctypes
 import json
 import os
-import subprocess
 import sys
 import time
 
+from features import control, known, rows_of, wait_until, windows_within
+
 PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
+WINDOWS = 4
+STEPS_OFF = 10  # of the longest so far: how long the probes are off at least
 state, path, job = sys.argv[1:4]
 
 
-def control(word):
-    subprocess.run(["kansoku", "watch", "--control", word, "--state", state], check=True, stdout=subprocess.DEVNULL)
-    return time.time()
+def windows(begin, end=float("inf")):
+    return windows_within([row for row in rows_of(path, "job", job) if row["rank"] == "0"], begin, end)
 
 
-def rows():
-    with open(path, encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["job"] == job]
-
-
-def between(begin, end, name):
-    return [float(row[name]) if row[name] else None for row in rows() if begin < float(row["time_s"]) <= end]
+def wait_for_windows(begin, feature):
+    wait_until(f"{WINDOWS} windows with {feature}", lambda: len(known(windows(begin), feature)) >= WINDOWS)
 
 
 def stop_as_a_debugger(pid):
@@ -40,27 +37,21 @@ def stop_as_a_debugger(pid):
             os.waitpid(pid, WALL)
 
 
-def known(values):
-    return [value for value in values if value is not None]
-
-
-begin = time.time()
-time.sleep(4)
-paused = control("pause")
-time.sleep(5)
-resumed = control("resume")
-time.sleep(4)
-rank0 = next(int(row["pid"]) for row in reversed(rows()) if row["rank"] == "0")
-stop_as_a_debugger(rank0)
+wait_for_windows(0, "step_mean")
+longest_before = max(known(windows(0), "step_max"))
+paused = control(state, "pause")
+wait_for_windows(paused, "cpu_cores")
+wait_until("a pause of many steps", lambda: time.time() > paused + STEPS_OFF * longest_before)
+off = windows(paused, time.time())
+resumed = control(state, "resume")
+wait_for_windows(resumed, "step_mean")
+stop_as_a_debugger(int(windows(resumed)[-1]["pid"]))
 debugged = time.time()
-time.sleep(4)
-usual = known(between(begin, paused, "step_mean"))
+wait_for_windows(debugged, "stopped_share")
 print(json.dumps({
-    "steps_before": len(usual),
-    "rates_while_off": len(known(between(paused + 1, resumed, "step_rate"))),
-    "means_while_off": len(known(between(paused + 1, resumed, "step_mean"))),
-    "cpu_while_off": len(known(between(paused + 1, resumed, "cpu_cores"))),
-    "steps_after": len(known(between(resumed, debugged, "step_mean"))),
-    "longest_after": max(known(between(resumed, debugged, "step_max")), default=99) / max(usual, default=1),
-    "stopped_after_debugger": max(known(between(debugged + 2, debugged + 9, "stopped_share")), default=9),
+    "rates_while_off": len(known(off, "step_rate")),
+    "means_while_off": len(known(off, "step_mean")),
+    "cpu_while_off": len(known(off, "cpu_cores")),
+    "longest_after_in_pauses": max(known(windows(resumed, debugged), "step_max")) / (resumed - paused),
+    "stopped_after_debugger": max(known(windows(debugged), "stopped_share")),
 }))

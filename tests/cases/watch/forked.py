@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A child computes, its parent waits: one program, two processes, no rank in the environment."""
+"""forked.py FILE: a child computes, its parent waits: one program, two processes, no rank in the environment. The child's pid goes
+into FILE."""
 import os
 import signal
-import time
+import sys
 
 import torch
 
@@ -12,6 +13,7 @@ if child == 0:
     while True:
         weights = torch.ones(64, requires_grad=True)
         (weights * weights).sum().backward()
-        time.sleep(0.01)
+with open(sys.argv[1], "w", encoding="utf-8") as file:
+    file.write(str(child))
 signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
 os.wait()

@@ -22,4 +22,4 @@ call("cuMemAlloc_v2", ctypes.byref(held), ctypes.c_size_t(64 << 20))
 while True:
     call("cuMemAlloc_v2", ctypes.byref(little), ctypes.c_size_t(4096))
     call("cuMemFree_v2", little)
-    time.sleep(0.05)
+    time.sleep(0.05)  # allowed: what it does, not a wait
