@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,10 +20,8 @@ using std::chrono::seconds;
 /// A folder laid out like /proc.
 class FakeProc {
  public:
-  FakeProc()
-      : root_(::testing::TempDir() + "kansoku-discovery-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(root_);
+  FakeProc() : root_(::testing::TempDir() + "kansoku-discovery-XXXXXX") {
+    EXPECT_NE(::mkdtemp(root_.data()), nullptr);
   }
   ~FakeProc() { std::filesystem::remove_all(root_); }
   void put(int pid, std::uint64_t pages, const std::string& library) {

@@ -12,11 +12,12 @@
 #include "fleet/nats_bus.h"
 #include "fleet/nats_server_for_test.h"
 #include "sys/clock.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::fleet {
 namespace {
 
-constexpr Nanos kWhile = std::chrono::seconds{20};  // longer than anything takes
+constexpr Nanos kWhile = sys::kPatienceForTest;  // longer than anything takes
 constexpr Nanos kTurn = std::chrono::milliseconds{50};
 
 class BusTest : public testing::TestWithParam<const char*> {
@@ -31,6 +32,7 @@ class BusTest : public testing::TestWithParam<const char*> {
     if (!uses_nats()) return hub_.connect(clock_, limits);
     NatsOptions options;
     options.url = server_->url();
+    options.connect_timeout = kWhile;
     options.limits = limits;
     return connect_nats(options, clock_).value();
   }

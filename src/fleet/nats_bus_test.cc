@@ -4,18 +4,32 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <set>
 #include <string>
 
 #include "fleet/nats_server_for_test.h"
 #include "sys/clock.h"
+#include "sys/fd.h"
+#include "sys/port_for_test.h"
 #include "sys/process.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::fleet {
 namespace {
 
-constexpr Nanos kWhile = std::chrono::seconds{30};  // longer than anything takes
+constexpr Nanos kWhile = sys::kPatienceForTest;  // longer than anything takes
+
+NatsOptions options_for(std::string url) {
+  NatsOptions options;
+  options.url = std::move(url);
+  options.connect_timeout = kWhile;
+  options.backoff_first = std::chrono::milliseconds{5};
+  options.backoff_max = std::chrono::milliseconds{50};
+  return options;
+}
 
 class NatsBusTest : public testing::Test {
  protected:
@@ -27,10 +41,7 @@ class NatsBusTest : public testing::Test {
     return server_ != nullptr;
   }
   std::unique_ptr<Bus> connect(const std::string& credentials = "", const BusLimits& limits = {}) {
-    NatsOptions options;
-    options.url = server_->url(credentials);
-    options.backoff_first = std::chrono::milliseconds{5};
-    options.backoff_max = std::chrono::milliseconds{50};
+    NatsOptions options = options_for(server_->url(credentials));
     options.limits = limits;
     return connect_nats(options, clock_).value();
   }
@@ -54,6 +65,8 @@ TEST_F(NatsBusTest, OutlivesTheServer) {
   ASSERT_TRUE(talker->publish("t", "before").has_value());
   ASSERT_TRUE(poll_until(*listener, [&] { return seen.contains("before"); }));
   for (int round = 1; round <= 2; ++round) {
+    ASSERT_TRUE(talker->flush(kWhile).has_value());  // nothing waits, of the last round neither
+    const std::uint64_t failed_before = talker->status().failed_connects;
     server_->kill();
     const auto both_know = [&] {
       return !talker->status().is_connected && !listener->status().is_connected;
@@ -63,6 +76,8 @@ TEST_F(NatsBusTest, OutlivesTheServer) {
     ASSERT_TRUE(talker->publish("t", text).has_value());
     EXPECT_EQ(talker->flush(std::chrono::milliseconds{20}).error().code, Code::kTimeout);
     EXPECT_EQ(talker->status().queued_messages, 1U);
+    const auto has_tried = [&] { return talker->status().failed_connects > failed_before; };
+    ASSERT_TRUE(poll_until(*listener, has_tried));
     ASSERT_TRUE(server_->restart());
     ASSERT_TRUE(poll_until(*listener, [&] { return listener->status().is_connected; }));
     ASSERT_TRUE(listener->flush(kWhile).has_value());
@@ -72,7 +87,6 @@ TEST_F(NatsBusTest, OutlivesTheServer) {
   }
   EXPECT_EQ(talker->status().connects, 3U);
   EXPECT_EQ(talker->status().dropped_outgoing, 0U);
-  EXPECT_GT(talker->status().failed_connects, 0U);
 }
 
 TEST_F(NatsBusTest, DropsTheOldestWhileTheServerIsAway) {
@@ -111,19 +125,42 @@ TEST_F(NatsBusTest, ConnectsWithCredentialsAndTellsNobody) {
   ASSERT_TRUE(start({"--user", "ann", "--pass", "s3cret/@:x"}));
   EXPECT_TRUE(connect("ann:s3cret%2F%40%3Ax@")->flush(kWhile).has_value());
   const auto refused = connect("ann:wr0ngpass@");
-  ASSERT_TRUE(poll_until(*refused, [&] { return refused->status().failed_connects > 2; }));
-  const std::string error = refused->status().last_error;
-  EXPECT_NE(error.find("Authorization"), std::string::npos) << error;
-  EXPECT_EQ(error.find("wr0ngpass"), std::string::npos);
+  std::string error;
+  const auto is_refused = [&] {
+    const BusStatus status = refused->status();
+    error = status.last_error;
+    EXPECT_EQ(error.find("wr0ngpass"), std::string::npos);
+    return status.failed_connects > 2 && error.find("Authorization") != std::string::npos;
+  };
+  ASSERT_TRUE(poll_until(*refused, is_refused)) << error;
+  EXPECT_EQ(refused->status().connects, 0U);
   EXPECT_EQ(refused->flush(std::chrono::milliseconds{10}).error().what.find("wr0ngpass"),
             std::string::npos);
   ASSERT_TRUE(start({"--auth", "t0ken"}));
   EXPECT_TRUE(connect("t0ken@")->flush(kWhile).has_value());
 }
 
+/// A folder of this test's own.
+class Folder {
+ public:
+  Folder() : path_(testing::TempDir() + "kansoku_nats_XXXXXX") {
+    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
 TEST_F(NatsBusTest, SpeaksTlsToServersItTrusts) {
-  const std::string folder = testing::TempDir(), certificate = folder + "kansoku_nats_cert.pem",
-                    key = folder + "kansoku_nats_key.pem";
+  const Folder folder;
+  const std::string certificate = folder.file("cert.pem"), key = folder.file("key.pem");
   auto openssl = sys::Child::start(
       {"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
@@ -133,31 +170,53 @@ TEST_F(NatsBusTest, SpeaksTlsToServersItTrusts) {
   openssl->release();
   if (openssl->wait() != 0) GTEST_SKIP() << "openssl not found (apt-get install openssl)";
   ASSERT_TRUE(start({"--tls", "--tlscert", certificate, "--tlskey", key}));
-  NatsOptions options;
-  options.url = server_->url();
+  NatsOptions options = options_for(server_->url());
   options.ca_file = certificate;
   const auto trusting = connect_nats(options, clock_).value();
   EXPECT_TRUE(trusting->flush(kWhile).has_value()) << trusting->status().last_error;
   options.ca_file.clear();
   options.url.replace(0, 4, "tls");
   const auto wary = connect_nats(options, clock_).value();
-  ASSERT_TRUE(poll_until(*wary, [&] { return wary->status().failed_connects > 0; }));
+  std::string error;
+  const auto is_wary = [&] {
+    error = wary->status().last_error;
+    return error.find("certificate") != std::string::npos;
+  };
+  ASSERT_TRUE(poll_until(*wary, is_wary)) << error;
   EXPECT_EQ(wary->status().connects, 0U);
-  options.ca_file = folder + "not there";
+  options.ca_file = folder.file("not there");
   EXPECT_EQ(connect_nats(options, clock_).error().code, Code::kUnsupported);
 }
 
-TEST_F(NatsBusTest, NeverWaitsForAServerThatIsNotThere) {
-  server_->kill();
-  const BootTime begin = clock_.now();
-  {
-    const auto bus = connect();
-    ASSERT_TRUE(bus->subscribe("t", [](const BusMessage&) {}).has_value());
-    ASSERT_TRUE(bus->publish("t", "x").has_value());
-    EXPECT_EQ(bus->poll(Nanos{}), 0U);
-    EXPECT_FALSE(bus->status().is_connected);
-  }
-  EXPECT_LT(clock_.now() - begin, std::chrono::seconds{10});
+/// Waiting would take as long as a connection may: whoever does it here does not come back.
+void expect_no_waiting(Bus& bus) {
+  EXPECT_TRUE(bus.subscribe("t", [](const BusMessage&) {}).has_value());
+  EXPECT_TRUE(bus.publish("t", "x").has_value());
+  EXPECT_EQ(bus.poll(Nanos{}), 0U);
+  EXPECT_FALSE(bus.status().is_connected);
+  EXPECT_EQ(bus.status().queued_messages, 1U);
+}
+
+TEST(NatsBus, NeverWaitsForAServerThatIsNotThere) {
+  const sys::RealClock clock;
+  const sys::PortForTest port;
+  NatsOptions options = options_for("nats://127.0.0.1:" + std::to_string(port.number()));
+  options.backoff_first = options.backoff_max = std::chrono::hours{10};
+  const auto bus = connect_nats(options, clock).value();
+  expect_no_waiting(*bus);
+  EXPECT_TRUE(sys::poll_for_test([&] { return bus->status().failed_connects == 1; }));
+  expect_no_waiting(*connect_nats(options, clock).value());  // one that ends at once
+}
+
+TEST(NatsBus, NeverWaitsForAServerThatSaysNothing) {
+  const sys::RealClock clock;
+  const sys::PortForTest port;
+  sys::Fd server = port.silent_server();
+  NatsOptions options = options_for("nats://127.0.0.1:" + std::to_string(port.number()));
+  options.connect_timeout = std::chrono::hours{10};
+  const auto bus = connect_nats(options, clock).value();
+  expect_no_waiting(*bus);
+  server = sys::Fd();  // or the bus would wait for it at its end
 }
 
 TEST(NatsUrl, TakenApartWithoutSecrets) {

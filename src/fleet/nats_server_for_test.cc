@@ -7,71 +7,56 @@
 
 #include <array>
 #include <csignal>
-#include <cstring>
 
-#include "sys/clock.h"
+#include "common/check.h"
 #include "sys/fd.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::fleet {
 namespace {
 
 constexpr std::array kPrograms{"/usr/sbin/nats-server", "/usr/bin/nats-server",
                                "/usr/local/bin/nats-server"};
-constexpr Nanos kStartDeadline = std::chrono::seconds{20};
 
-sockaddr_in loopback(int port) {
+/// Empty if there is none.
+std::string find_program() {
+  for (const char* path : kPrograms)
+    if (access(path, X_OK) == 0) return path;
+  return "";
+}
+
+bool accepts(std::uint16_t port) {
+  const sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-int free_port() {
-  const sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof(address);
-  auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket.raw(), raw, size) != 0 || getsockname(socket.raw(), raw, &size) != 0) return 0;
-  return ntohs(address.sin_port);
-}
-
-bool accepts(int port) {
-  const sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = loopback(port);
   return connect(socket.raw(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
 }  // namespace
 
-bool NatsServerForTest::run() {
-  const char* program = nullptr;
-  for (const char* path : kPrograms)
-    if (program == nullptr && access(path, X_OK) == 0) program = path;
-  if (program == nullptr) return false;
-  std::vector<std::string> argv{program, "-a", "127.0.0.1", "-p", std::to_string(port_)};
+bool NatsServerForTest::run(const std::string& program) {
+  std::vector<std::string> argv{program, "-a", "127.0.0.1", "-p", std::to_string(port_.number())};
   argv.insert(argv.end(), extra_.begin(), extra_.end());
   auto child = sys::Child::start(argv, {{}, "/dev/null"});
   if (!child) return false;
   child_ = *std::move(child);
   child_->release();
-  const sys::RealClock clock;
-  for (const BootTime until = clock.now() + kStartDeadline; clock.now() < until;) {
-    if (accepts(port_)) return true;
-    if (child_->poll()) return false;
-    sys::sleep_until(clock.now() + std::chrono::milliseconds{5});
-  }
-  return false;
+  bool is_up = false;
+  return sys::poll_for_test([&] {
+           is_up = accepts(port_.number());
+           return is_up || child_->poll().has_value();
+         }) &&
+         is_up;
 }
 
 std::unique_ptr<NatsServerForTest> NatsServerForTest::start(std::vector<std::string> extra) {
+  const std::string program = find_program();
+  if (program.empty()) return nullptr;
   std::unique_ptr<NatsServerForTest> server(new NatsServerForTest(std::move(extra)));
-  for (int tries = 0; tries < 3; ++tries) {  // another process may take the port meanwhile
-    server->port_ = free_port();
-    if (server->run()) return server;
-    server->kill();
-  }
-  return nullptr;
+  CHECK(server->run(program));  // it is installed, so it starts
+  return server;
 }
 
 void NatsServerForTest::kill() {
@@ -83,7 +68,7 @@ void NatsServerForTest::kill() {
 
 bool NatsServerForTest::restart() {
   kill();
-  return run();
+  return run(find_program());
 }
 
 NatsServerForTest::~NatsServerForTest() {

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "sys/port_for_test.h"
 #include "sys/process.h"
 
 namespace kansoku::fleet {
 
-/// A nats-server of our own on a free port of the loopback device, ended with the object.
+/// A nats-server of our own on a port of the loopback device that is its alone, also while it is
+/// away; ended with the object.
 class NatsServerForTest {
  public:
   /// Null if there is no nats-server on this machine. `extra`: more arguments.
@@ -18,9 +20,8 @@ class NatsServerForTest {
       std::vector<std::string> extra = {});
   ~NatsServerForTest();
 
-  [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::string url(const std::string& credentials = "") const {
-    return "nats://" + credentials + "127.0.0.1:" + std::to_string(port_);
+    return "nats://" + credentials + "127.0.0.1:" + std::to_string(port_.number());
   }
   /// Ends the server as a crash does, and starts it again on the same port.
   void kill();
@@ -28,10 +29,10 @@ class NatsServerForTest {
 
  private:
   explicit NatsServerForTest(std::vector<std::string> extra) : extra_(std::move(extra)) {}
-  [[nodiscard]] bool run();
+  [[nodiscard]] bool run(const std::string& program);
 
-  std::vector<std::string> extra_;
-  int port_{0};
+  const std::vector<std::string> extra_;
+  const sys::PortForTest port_;
   std::optional<sys::Child> child_;
 };
 

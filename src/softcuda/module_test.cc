@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images, modules, functions and the linker.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -27,7 +28,8 @@ class ModuleTest : public DriverTest {
     return value;
   }
   std::string write_file(const std::string& name, std::string_view bytes) {
-    const std::string path = (std::filesystem::temp_directory_path() / name).string();
+    const std::string path =
+        (std::filesystem::temp_directory_path() / (name + "_" + std::to_string(getpid()))).string();
     std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
     files_.push_back(path);
     return path;

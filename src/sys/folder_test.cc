@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -13,8 +14,8 @@ namespace {
 using testing::ElementsAre;
 
 TEST(Folder, ListsRegularFilesByName) {
-  const std::string root = testing::TempDir() + "kansoku_folder_test";
-  std::filesystem::remove_all(root);
+  std::string root = testing::TempDir() + "kansoku_folder_XXXXXX";
+  ASSERT_NE(::mkdtemp(root.data()), nullptr);
   std::filesystem::create_directories(root + "/inner");
   std::ofstream(root + "/b") << "b";
   std::ofstream(root + "/a") << "a";

@@ -22,6 +22,7 @@
 #include "common/rng.h"
 #include "sys/fd.h"
 #include "sys/internal/inet_diag.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::sys {
 namespace {
@@ -65,13 +66,13 @@ void move_bytes(const Pair& pair, std::size_t bytes) {
 ProcessTcp sample_until(TcpSampler& sampler, std::int32_t pid, std::uint64_t acked, BootTime now) {
   ProcessTcp last;
   std::uint32_t active = 0;
-  for (int i = 0; i < 1'000'000; ++i) {
+  EXPECT_TRUE(poll_for_test([&] {
     const auto got = sampler.sample(std::vector{pid}, now);
-    if (got.size() != 1) return {};
+    if (got.size() != 1) return false;
     last = got[0];
     active = std::max(active, last.active_connections);
-    if (last.bytes_acked >= acked) break;
-  }
+    return last.bytes_acked >= acked;
+  }));
   last.active_connections = active;
   return last;
 }
@@ -123,10 +124,8 @@ TEST(TcpSampler, CountsTheBytesOfAProcess) {
   EXPECT_EQ(tcp_sockets(self, 100).size(), 2U);  // as the other way sees it
   EXPECT_EQ(tcp_sockets(self, 1).size(), 1U);
   ASSERT_EQ(::shutdown(old.client.raw(), SHUT_WR), 0);
-  std::size_t left = 2;
-  for (int i = 0; i < 1'000'000 && left > 0; ++i)
-    left = tcp_sockets(self, 100).size();
-  EXPECT_EQ(left, 0U) << "half open is not established";
+  EXPECT_TRUE(poll_for_test([&] { return tcp_sockets(self, 100).empty(); }))
+      << "half open is not established";
 }
 
 // What it carried in its life is not what it carried since.
@@ -264,10 +263,10 @@ class Talker {
 std::vector<ProcessTcp> sample_all_until(TcpSampler& sampler, const std::vector<std::int32_t>& pids,
                                          std::uint64_t acked, BootTime now) {
   std::vector<ProcessTcp> got;
-  for (int i = 0; i < 1'000'000; ++i) {
+  EXPECT_TRUE(poll_for_test([&] {
     got = sampler.sample(pids, now);
-    if (got.empty() || got[0].bytes_acked >= acked) break;
-  }
+    return !got.empty() && got[0].bytes_acked >= acked;
+  }));
   return got;
 }
 
@@ -316,10 +315,8 @@ TEST(TcpSampler, DuplicatesWhatIsOrWasAConnectionAndCountsWhatIsOne) {
   EXPECT_EQ(sampler.sample(pids, at(0))[0].connections, 2U);
   EXPECT_EQ(sampler.stats().duplicated, 2U) << "not what listens";
   talker.ask('h');
-  std::uint32_t left = 2;
-  for (int i = 0; i < 1'000'000 && left > 0; ++i)
-    left = sampler.sample(pids, at(1))[0].connections;
-  EXPECT_EQ(left, 0U) << "half open is not established";
+  EXPECT_TRUE(poll_for_test([&] { return sampler.sample(pids, at(1))[0].connections == 0; }))
+      << "half open is not established";
   EXPECT_EQ(sampler.stats().maps, 1U) << "but it has not ended";
 }
 

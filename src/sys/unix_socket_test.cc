@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "common/rng.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::sys {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr Nanos kLong = 60s;  // reached only by a test that fails
+constexpr Nanos kLong = kPatienceForTest;
 
 BootTime at(int seconds) {
   return boot_time(std::int64_t{1'000'000'000} * (1000 + seconds));

@@ -12,10 +12,10 @@ Exit status 77, with the reason, where the consumer is not installed.
 """
 import http.server
 import json
+import os
 import pathlib
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -25,9 +25,13 @@ import time
 import urllib.parse
 import urllib.request
 
+sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../harness"))
+from ports import hold_port, number_of  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
-LIMIT_S = 60  # of waiting for another program; only a failing test waits so long
+LIMIT_S = 300  # of waiting for another program; only a failing test waits so long
 JOB = 'train "a\\b" ü\nx'
 
 
@@ -59,9 +63,8 @@ class Prometheus:
     """Debian's Prometheus with a data folder of its own, on loopback, scraping one target."""
 
     def __init__(self, tool, folder, target):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.port = hold_port()
+        self.address = f"127.0.0.1:{number_of(self.port)}"
         config = folder / "prometheus.yml"
         config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: kansoku\n  honor_labels: true\n"
                           f"  static_configs: [{{targets: ['{target}']}}]\n", encoding="utf-8")
@@ -71,7 +74,7 @@ class Prometheus:
 
     def get(self, path, **parameters):
         address = f"http://{self.address}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
             return json.load(answer)["data"]
 
     def wait_for(self, query):
@@ -82,7 +85,7 @@ class Prometheus:
                     return result
             except OSError:
                 pass  # not up yet
-            time.sleep(0.2)
+            time.sleep(0.2)  # allowed: the pause of a poll loop
         return []
 
     def end(self):
@@ -93,6 +96,7 @@ class Prometheus:
             self.process.kill()
             self.process.wait()
         self.log.close()
+        self.port.close()
 
 
 def prometheus(exporter):
@@ -179,18 +183,15 @@ class Target(http.server.BaseHTTPRequestHandler):
 
 
 def webhook(exporter):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     wanted = [json.dumps({"n": n}) for n in range(20)]
-    with subprocess.Popen([exporter, "post", f"http://127.0.0.1:{port}/hook"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as poster:
+    with hold_port() as held, subprocess.Popen([exporter, "post", f"http://127.0.0.1:{number_of(held)}/hook"], stdin=subprocess.PIPE,
+                                               stdout=subprocess.PIPE, text=True) as poster:
         # Nobody listens yet: every message is taken all the same.
         for body in wanted[:10]:
             poster.stdin.write(body + "\n")
             poster.stdin.flush()
             expect(poster.stdout.readline() == f"queued {body}\n", "the poster waits for its target")
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Target)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", number_of(held)), Target)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         for body in wanted[10:]:
@@ -220,7 +221,7 @@ def tls(exporter):
         thread.start()
         Target.failures_left = 0
         answers = []
-        for arguments in (["1"], ["60", certificate]):
+        for arguments in (["1"], ["600", certificate]):
             done = subprocess.run([exporter, "post", f"https://127.0.0.1:{server.server_port}/", *arguments], input="x\n",
                                   capture_output=True, text=True, check=False)
             answers.append(" ".join(done.stdout.splitlines()[-1].split()[:4]))

@@ -23,6 +23,8 @@ namespace {
 using namespace kansoku;
 using namespace kansoku::exporter;
 
+constexpr Nanos kPatience = std::chrono::minutes{10};  // only a broken program takes so long
+
 const std::string kJob = "train \"a\\b\" ü\nx";
 
 constexpr MetricDef kExample{"kansoku_example_seconds", "seconds", MetricType::kHistogram,
@@ -74,6 +76,7 @@ int post(const std::string& url, std::string_view seconds, const std::string& ca
   options.deadline = parse_duration(seconds).value_or(options.deadline);
   options.backoff_first = std::chrono::milliseconds{10};
   options.backoff_max = std::chrono::milliseconds{100};
+  options.timeout = kPatience;  // a message that is taken twice would fail the test
   const sys::RealClock clock;
   const auto poster = HttpPoster::start(options, clock);
   if (!poster) {
@@ -86,7 +89,7 @@ int post(const std::string& url, std::string_view seconds, const std::string& ca
     fmt::print("queued {}\n", line);
     std::fflush(stdout);
   }
-  const bool is_done = (*poster)->drain(std::chrono::seconds{30});
+  const bool is_done = (*poster)->drain(kPatience);
   const auto counts = (*poster)->counts();
   fmt::print("sent {} failed {} dropped {} queued {} retried {}\n", counts.sent, counts.failed,
              counts.dropped, counts.queued, counts.retries > 0 ? "yes" : "no");

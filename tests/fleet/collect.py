@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -19,39 +20,63 @@ import threading
 import time
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../harness"))
+from ports import hold_port, number_of  # noqa: E402
+
 KANSOKU = FLEET_HOSTS = ""
-PATIENCE_S = 60
+PATIENCE_S = 600  # of any wait: only a broken program takes so long
+SETTLE_S = 20  # until what may have got lost is sent again
 
 
 def nats_server():
     return shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
+def poll(condition):
+    """Looks until the condition is fulfilled; gives what it gave."""
+    until = time.monotonic() + PATIENCE_S
+    while not (seen := condition()):
+        if time.monotonic() > until:
+            raise AssertionError(f"not so for {PATIENCE_S} s")
+        time.sleep(0.02)  # allowed: the pause of a poll loop
+    return seen
+
+
 class Server:
-    """A nats-server of our own on a free port of the loopback device."""
+    """A nats-server of our own on a port of the loopback device that is its alone, also while it is away."""
 
     def __init__(self, *extra):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.held = hold_port()
+        self.port = number_of(self.held)
+        self.folder = tempfile.TemporaryDirectory()
+        self.config = pathlib.Path(self.folder.name) / "nats.conf"
+        self.config.write_text(f'write_deadline: "{PATIENCE_S}s"\n', encoding="ascii")  # a client that is slow loses nothing
         self.extra = extra
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([nats_server(), "-a", "127.0.0.1", "-p", str(self.port), *self.extra],
+        self.process = subprocess.Popen([nats_server(), "-c", str(self.config), "-a", "127.0.0.1", "-p", str(self.port), *self.extra],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        raise RuntimeError("nats-server did not start")
+        poll(self.is_up)
+
+    def is_up(self):
+        if self.process.poll() is not None:
+            raise RuntimeError("nats-server did not start")
+        try:
+            socket.create_connection(("127.0.0.1", self.port), PATIENCE_S).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def end(self):
+        self.kill()
+        self.folder.cleanup()
+        self.held.close()
 
     def url(self, credentials=""):
         return f"nats://{credentials}127.0.0.1:{self.port}"
@@ -76,14 +101,19 @@ class Collector:
                 lines.append(json.loads(line) if lines is self.reports else line)
                 self.changed.notify_all()
 
-    def wait_for(self, condition):
-        """The first report from now on that fulfils `condition`."""
+    def look_for(self, condition, limit_s):
+        """The first report from now on that fulfils `condition`, or None."""
         with self.changed:
             first = max(len(self.reports) - 1, 0)
             found = lambda: next((report for report in self.reports[first:] if condition(report)), None)
-            if not self.changed.wait_for(lambda: found() is not None, PATIENCE_S):
-                raise AssertionError(f"never seen; last: {str(self.reports[-1:])[:2000]} {self.errors}")
+            self.changed.wait_for(lambda: found() is not None, limit_s)
             return found()
+
+    def wait_for(self, condition):
+        report = self.look_for(condition, PATIENCE_S)
+        if report is None:
+            raise AssertionError(f"never seen; last: {str(self.reports[-1:])[:2000]} {self.errors}")
+        return report
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -99,10 +129,38 @@ def publish(url, *arguments):
     subprocess.run([FLEET_HOSTS, url, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
 
 
+def jobs_seen(state_folder):
+    """The jobs that the agent of that folder has had a window of."""
+    done = subprocess.run([KANSOKU, "watch", "--status", "--json", "--state", state_folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return set()  # not up yet, or busy
+    status = json.loads(done.stdout)
+    return {job["name"] for job in status["jobs"]} & {row["job"] for row in status["rows"]}
+
+
+def read_until(file, text):
+    """Lines up to one that holds `text`."""
+    lines = []
+    while not lines or text not in lines[-1]:
+        lines.append(file.readline())
+        if not lines[-1]:
+            raise AssertionError(f"no {text!r} in {lines}")
+    return "".join(lines)
+
+
 class Collect(unittest.TestCase):
     def setUp(self):
         self.server = Server()
-        self.addCleanup(self.server.kill)
+        self.addCleanup(self.server.end)
+
+    def start(self, *arguments):
+        """A program with pipes for what it says; one that hangs is ended."""
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
+        watchdog.start()
+        for cleanup in (process.stdout.close, process.stderr.close, process.wait, process.kill, watchdog.cancel):
+            self.addCleanup(cleanup)
+        return process
 
     def collector(self, *arguments):
         collector = Collector(self.server.url(), *arguments)
@@ -136,14 +194,15 @@ class Collect(unittest.TestCase):
             collector.wait_for(lambda report: not report["bus"]["connected"])
             self.server.start()
             collector.wait_for(lambda report: report["bus"]["connected"] and report["bus"]["connects"] == round + 1)
-            until = time.monotonic() + PATIENCE_S
             before = collector.reports[-1]["messages"]
-            # The subscription is sent behind the connection: what is published before it gets lost.
-            while collector.reports[-1]["messages"] == before and time.monotonic() < until:
+
+            def is_heard():
+                # The subscription is sent behind the connection: what is published before it gets lost.
                 publish(self.server.url(), 4, 3)
-                time.sleep(0.3)
-        report = collector.wait_for(lambda report: report["messages"] > 12)
-        self.assertEqual(report["host_count"], 4)
+                return collector.reports[-1]["messages"] > before
+
+            poll(is_heard)
+        self.assertEqual(collector.reports[-1]["host_count"], 4)
         self.assertEqual(collector.stop(), 0)
 
     def test_a_host_that_stops(self):
@@ -162,7 +221,7 @@ class Collect(unittest.TestCase):
         ctypes.CDLL("libm.so.6")
         maths = next(line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line)
         shutil.copy(maths, library)
-        program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(300)"
+        program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(36000)"  # allowed: it lives until it is killed
 
         def rank(address, number):
             environment = dict(os.environ, MASTER_ADDR=address, MASTER_PORT="29500", RANK=str(number), WORLD_SIZE="2")
@@ -175,51 +234,57 @@ class Collect(unittest.TestCase):
 
         ranks = [[rank("127.0.0.1", 0), rank("10.9.8.7", number)] for number in (0, 1)]
         collector = self.collector()
-        agents = [subprocess.Popen([KANSOKU, "watch", "-q", "--no-history", "--state", f"{folder.name}/{host}", "--host", host, "--for", "6s",
-                                    "--collector", self.server.url(), "--pid", *pids], stdout=subprocess.DEVNULL)
-                  for host, pids in zip(("one", "two"), ranks)]
-        for agent in agents:
-            self.assertEqual(agent.wait(PATIENCE_S), 0)
-        report = collector.wait_for(lambda report: report["messages"] >= 2)
-        self.assertEqual(report["host_count"], 2)
+
+        def run_agents():
+            """Each until it has seen both of its jobs. An agent that ends gives its last summary two seconds: it may get lost."""
+            agents = {f"{folder.name}/{host}": self.start(KANSOKU, "watch", "-q", "--no-history", "--state", f"{folder.name}/{host}", "--host",
+                                                          host, "--collector", self.server.url(), "--pid", *pids)
+                      for host, pids in zip(("one", "two"), ranks)}
+            for state_folder, agent in agents.items():
+                poll(lambda: jobs_seen(state_folder) >= {"10.9.8.7:29500", "127.0.0.1:29500"} or agent.poll() is not None)
+                agent.send_signal(signal.SIGTERM)
+            for agent in agents.values():
+                self.assertEqual(agent.wait(PATIENCE_S), 0, agent.stderr.read())
+            return collector.look_for(lambda report: report["host_count"] == 2, SETTLE_S)
+
+        report = poll(run_agents)
         jobs = {job["key"]: (job["hosts"], job["ranks"]) for job in report["jobs"]}
         self.assertEqual(jobs, {"10.9.8.7:29500": (2, 2), "one/127.0.0.1:29500": (1, 1), "two/127.0.0.1:29500": (1, 1)})
 
     def test_text(self):
-        process = subprocess.Popen([KANSOKU, "collect", "--nats", self.server.url(), "--every", "200ms", "--feature", "feature_0"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while "connected" not in process.stderr.readline():
-            pass
-        lines = []
-        for line in process.stdout:
+        wanted = [r"4 hosts \(0 lost\), 1 jobs, 1 incidents, \d+ messages \(0 missing\)", r"job train 0 \(key0000\): 16 of 16 ranks on 4 hosts",
+                  r"feature_0 .* \(rank 5, node0001\)", r"incident .*, job key0000: latency_spike on 4 of its hosts: score 3"]
+        process = self.start(KANSOKU, "collect", "--nats", self.server.url(), "--every", "200ms", "--feature", "feature_0")
+        read_until(process.stderr, "connected")
+        text = ""
+        while not all(re.search(pattern, text) for pattern in wanted):  # there are reports of a part of what is published, too
+            line = process.stdout.readline()
+            self.assertTrue(line, f"ended, and said: {text}")
             if " 0 messages" in line:  # until its subscription has arrived
                 publish(self.server.url(), 4, 3)
-            lines.append(line)
-            if line.startswith("incident"):
-                break
+            text += line
         process.send_signal(signal.SIGTERM)
-        text = "".join(lines) + process.communicate(timeout=PATIENCE_S)[0]
-        self.assertEqual(process.returncode, 0)
-        self.assertRegex(text, r"4 hosts \(0 lost\), 1 jobs, 1 incidents, \d+ messages \(0 missing\)")
-        self.assertRegex(text, r"job train 0 \(key0000\): 16 of 16 ranks on 4 hosts")
-        self.assertRegex(text, r"feature_0 .* \(rank 5, node0001\)")
+        text += process.stdout.read()
+        self.assertEqual(process.wait(PATIENCE_S), 0)
         self.assertNotIn("feature_1", text)
-        self.assertRegex(text, r"incident .*, job key0000: latency_spike on 4 of its hosts: score 3")
 
     def test_credentials_are_in_no_output(self):
         server = Server("--user", "ann", "--pass", "g00d")
-        self.addCleanup(server.kill)
-        refused = subprocess.run([KANSOKU, "collect", "--nats", server.url("ann:s3cret@"), "--for", "3s", "--json"],
-                                 capture_output=True, text=True, timeout=PATIENCE_S)
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn("Authorization", refused.stderr)
-        self.assertNotIn("s3cret", refused.stderr + refused.stdout)
+        self.addCleanup(server.end)
+        refused = self.start(KANSOKU, "collect", "--nats", server.url("ann:s3cret@"), "--json")
+        text = read_until(refused.stderr, "Authorization")
+        refused.send_signal(signal.SIGTERM)
+        text += refused.stderr.read() + refused.stdout.read()
+        self.assertEqual(refused.wait(PATIENCE_S), 1)
+        self.assertIn("collect from", text)
+        self.assertNotIn("s3cret", text)
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("ann:g00d\n")
             file.flush()
-            accepted = subprocess.run([KANSOKU, "collect", "--nats", server.url(), "--nats-credentials", file.name, "--for", "5s"],
-                                      capture_output=True, text=True, timeout=PATIENCE_S)
-        self.assertEqual(accepted.returncode, 0, accepted.stderr)
+            accepted = self.start(KANSOKU, "collect", "--nats", server.url(), "--nats-credentials", file.name)
+            read_until(accepted.stderr, "kansoku: connected")
+            accepted.send_signal(signal.SIGTERM)
+            self.assertEqual(accepted.wait(PATIENCE_S), 0)
 
     def test_nobody_there(self):
         self.server.kill()

@@ -22,7 +22,7 @@ using namespace kansoku;  // NOLINT(google-build-using-namespace)
 using fleet::test::HostForTest;
 
 constexpr std::int64_t kMinute = 60'000'000'000;
-constexpr Nanos kPatience = std::chrono::seconds{60};
+constexpr Nanos kPatience = std::chrono::minutes{10};  // only a broken program takes so long
 
 int number(char** argv, int argc, int index, int otherwise) {
   return index < argc ? parse_int<int>(argv[index]).value_or(otherwise) : otherwise;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <numeric>
@@ -34,6 +35,19 @@ std::string ptx(const std::string& name) {
 }
 
 class DeviceTest : public ::testing::TestWithParam<std::string> {
+ public:
+  /// Software devices that are this process's alone.
+  static void SetUpTestSuite() {
+    folder_ = (std::filesystem::temp_directory_path() / "kansoku-device-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    setenv("KANSOKU_SOFTGPU_DIR", folder_.c_str(), 1);
+    setenv("KANSOKU_SOFTGPU_MEMORY", "1G", 1);
+  }
+  static void TearDownTestSuite() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
  protected:
   void SetUp() override {
     const bool is_software = GetParam() == "software";
@@ -98,6 +112,9 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Device> device_;
+
+ private:
+  static inline std::string folder_;
 };
 
 TEST_P(DeviceTest, SaysWhatItIs) {

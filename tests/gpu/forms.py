@@ -8,6 +8,7 @@
 A case file: `ptx` the instruction with %d, %a, %b, %c as operands; `types` of these, destination first; `ulp` how far off a result may be;
 then a `row` for each thread: the operands' bits and the result's, in hexadecimal (`nan`: any pattern that is not a number).
 """
+import contextlib
 import math
 import os
 import sys
@@ -111,12 +112,22 @@ class Case:
         self.rows = rows
 
     def write(self, folder):
-        with open(os.path.join(folder, self.name + ".case"), "w", encoding="ascii") as file:
-            file.write(f"ptx {self.text}\ntypes {' '.join([self.dest, *self.sources])}\nulp {self.ulp}\n")
-            for row in self.rows or rows_for(self.name, self.sources):
-                result = self.function(*row)
-                shown = result if isinstance(result, str) else f"{result & mask(self.dest) if self.dest != 'pred' else int(result):x}"
-                file.write(f"row {' '.join(f'{value:x}' for value in row)} {shown}\n")
+        text = f"ptx {self.text}\ntypes {' '.join([self.dest, *self.sources])}\nulp {self.ulp}\n"
+        for row in self.rows or rows_for(self.name, self.sources):
+            result = self.function(*row)
+            shown = result if isinstance(result, str) else f"{result & mask(self.dest) if self.dest != 'pred' else int(result):x}"
+            text += f"row {' '.join(f'{value:x}' for value in row)} {shown}\n"
+        write_whole(os.path.join(folder, self.name + ".case"), text)
+
+
+def write_whole(path, text):
+    """Another run of the same test may be reading: what is there already stays, what is new is there as a whole."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as file:
+        if file.read() == text:
+            return
+    with open(f"{path}.{os.getpid()}", "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(file.name, path)
 
 
 CASES = []

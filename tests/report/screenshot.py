@@ -30,6 +30,7 @@ document.body.dataset.measured = JSON.stringify({
   background: getComputedStyle(document.body).backgroundColor,
 });
 </script>"""
+LIMIT_S = 600  # only a browser that hangs takes so long
 
 
 def read_png(path):
@@ -70,10 +71,12 @@ def read_png(path):
 
 
 def chromium(arguments):
-    return subprocess.run(
-        ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-         "--virtual-time-budget=3000", *arguments],
-        check=True, capture_output=True, text=True, timeout=120).stdout
+    # With a profile of its own: one that runs already would take the address over.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        return subprocess.run(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+             "--virtual-time-budget=3000", f"--user-data-dir={profile}", *arguments],
+            check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
 
 
 def warmth(rows, box, index):

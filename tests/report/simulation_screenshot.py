@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT_S = 600  # of one program; only one that hangs takes so long
 COLLECT = """<script>
 window.wrong = [];
 addEventListener("error", (event) => wrong.push(event.message));
@@ -66,7 +67,7 @@ FRAME = """<!doctype html><body style="margin:0"><iframe src="%s" style="border:
 
 
 def kansoku(program, *arguments):
-    subprocess.run([program, "simulate", *arguments], check=True, capture_output=True, text=True, timeout=200)
+    subprocess.run([program, "simulate", *arguments], check=True, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def trace(path):
@@ -100,10 +101,12 @@ def make_pages(program, folder):
 
 
 def chromium(*arguments):
-    done = subprocess.run(
-        ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-         "--enable-logging=stderr", "--virtual-time-budget=3000", *arguments],
-        check=True, capture_output=True, text=True, timeout=120)
+    # With a profile of its own: one that runs already would take the address over.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        done = subprocess.run(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+             "--enable-logging=stderr", "--virtual-time-budget=3000", f"--user-data-dir={profile}", *arguments],
+            check=True, capture_output=True, text=True, timeout=LIMIT_S)
     told = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not told, told
     return done.stdout

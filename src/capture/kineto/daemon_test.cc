@@ -113,15 +113,16 @@ TEST_F(DaemonTest, RegistersAndHandsEachWindowOutOnce) {
   client.send(Client::question({pid_, 1}, 2));
   daemon_->pump(at_s(2));
   EXPECT_EQ(client.receive(), "");  // no window is wanted
+  // It is not over before this test is.
   const std::int64_t start_ms = sys::wall_time_ns() / 1'000'000 + 2000;
-  daemon_->request({.start_unix_ms = start_ms, .duration_ms = 20'000, .folder = "/tmp/k"});
+  daemon_->request({.start_unix_ms = start_ms, .duration_ms = 36'000'000, .folder = "/tmp/k"});
   client.send(Client::question({pid_}, 1));
   client.send(Client::question({pid_}, 1));
   EXPECT_EQ(daemon_->pump(at_s(3)), 2U);
   const std::string config = client.receive();
   EXPECT_THAT(config, HasSubstr(fmt::format("ACTIVITIES_LOG_FILE=/tmp/k/kineto_{}.json\n", pid_)));
   EXPECT_THAT(config, HasSubstr(fmt::format("PROFILE_START_TIME={}\n", start_ms)));
-  EXPECT_THAT(config, HasSubstr("ACTIVITIES_DURATION_MSECS=20000\n"));
+  EXPECT_THAT(config, HasSubstr("ACTIVITIES_DURATION_MSECS=36000000\n"));
   EXPECT_EQ(client.receive(), "");  // once
   EXPECT_EQ(daemon_->handed_out(), 1U);
 }

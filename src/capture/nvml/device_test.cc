@@ -13,11 +13,10 @@
 #include "capture/nvml/counters.h"
 #include "softcuda/telemetry/telemetry.h"
 #include "sys/clock.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::capture::nvml {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::size_t kJobBytes = std::size_t{32} << 20;
 
@@ -51,7 +50,7 @@ class SoftwareDevice : public ::testing::Test {
     setenv("KANSOKU_SOFTGPU_MEMORY", "256M", 1);
     telemetry_ = softcuda::map_telemetry(0).value();
     options_.library = KANSOKU_SOFTGPU_LIBNVML;
-    options_.deadline = 60s;
+    options_.deadline = options_.open_deadline = sys::kPatienceForTest;
   }
   ~SoftwareDevice() override {
     if (job_ > 0) {
@@ -97,14 +96,13 @@ TEST_F(SoftwareDevice, ShowsWhatAProcessDoes) {
   EXPECT_TRUE(counters.devices()[0].uuid.starts_with("GPU-"));
   DeviceFigures seen;
   // The library needs time of its own until its window holds some of the job's work.
-  for (int i = 0; i < 1'000'000; ++i) {
+  ASSERT_TRUE(sys::poll_for_test([&] {
     seen = figures(counters);
-    ASSERT_TRUE(seen.processes);
-    if (seen.processes->size() == 1 && seen.processes->front().utilization.value_or(0) > 0 &&
-        seen.pcie_received_per_s.value_or(0) > 0)
-      break;
-  }
-  ASSERT_EQ(seen.processes->size(), 1U);
+    if (!seen.processes || seen.processes->size() != 1) return false;
+    const ProcessFigures& process = seen.processes->front();
+    return process.utilization.value_or(0) > 0 && process.memory_utilization.value_or(0) > 0 &&
+           seen.utilization.value_or(0) > 0 && seen.pcie_received_per_s.value_or(0) > 0;
+  }));
   const ProcessFigures& process = seen.processes->front();
   EXPECT_EQ(process.pid, static_cast<std::uint32_t>(job_));
   EXPECT_EQ(process.memory_bytes, kJobBytes);

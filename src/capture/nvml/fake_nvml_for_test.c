@@ -23,7 +23,7 @@ static int enter(const void* handle) {
   if (call == get(&control.hang_at)) {
     __atomic_add_fetch(&control.hung, 1, __ATOMIC_SEQ_CST);
     while (!get(&control.is_released))
-      usleep(100);
+      usleep(100); /* allowed: the pause of a poll loop */
     __atomic_sub_fetch(&control.hung, 1, __ATOMIC_SEQ_CST);
   }
   const long fail_at = get(&control.fail_at);

@@ -210,6 +210,18 @@ bool work_on(State& state, Item& item, std::uint64_t generation, Work work) {
   return state.generation == generation;
 }
 
+/// Until the device's counters of PCIe may be looked at again. False: this thread is of no use any
+/// more.
+bool await_second_look(State& state, const Device& device, std::uint64_t generation, Lock& lock) {
+  const auto is_over = [&] { return state.is_over || state.generation != generation; };
+  if (!device.is_busy && device.reader.wants_second_look()) {
+    const sys::RealClock clock;  // whatever time the rounds are of
+    const Nanos left = device.reader.second_look_at() - clock.now();
+    state.wake.wait_for(lock, std::max(left, Nanos{}), is_over);
+  }
+  return !is_over();
+}
+
 void serve(State& state, std::uint64_t generation, Lock& lock) {
   while (true) {
     state.wake.wait(lock, [&] {
@@ -218,21 +230,10 @@ void serve(State& state, std::uint64_t generation, Lock& lock) {
     if (state.is_over || state.generation != generation) return;
     const std::uint64_t round = state.asked;
     if (!work_on(state, state.events, generation, [&] { take_events(state, lock); })) return;
-    const sys::RealClock clock;  // the looks are so far apart whatever time the rounds are of
-    const BootTime begin = clock.now();
-    bool has_counters = false;
-    for (const auto& device : state.devices) {
+    for (const auto& device : state.devices)
       if (!work_on(state, *device, generation, [&] { read_device(state, *device, lock); })) return;
-      has_counters = has_counters || (!device->is_busy && device->reader.wants_second_look());
-    }
-    if (has_counters) {
-      const Nanos left = begin + DeviceReader::kSecondLookAfter - clock.now();
-      state.wake.wait_for(lock, std::max(left, Nanos{}),
-                          [&] { return state.is_over || state.generation != generation; });
-      if (state.is_over || state.generation != generation) return;
-    }
     for (const auto& device : state.devices) {
-      if (has_counters &&
+      if (!await_second_look(state, *device, generation, lock) ||
           !work_on(state, *device, generation, [&] { look_again(state, *device, lock); }))
         return;
     }

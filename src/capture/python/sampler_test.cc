@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "common/parse.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::capture::python {
 namespace {
@@ -33,8 +34,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using trace::SampleState;
-
-constexpr int kTriesMax = 200'000;  // of what must become true without us knowing when
 
 /// A Python program with pipes at both ends. Killed with the object.
 class Child {
@@ -139,12 +138,16 @@ class LivePython : public ::testing::TestWithParam<std::string> {
   /// Samples until `is_wanted(stacks)`; false if it never was.
   template <class IsWanted>
   [[nodiscard]] bool sample_until(Process& process, IsWanted is_wanted) {
-    for (int i = 0; i < kTriesMax; ++i) {
-      if (!process.sample(stacks_)) return false;
-      if (is_wanted(stacks_)) return true;
-      ::sched_yield();
-    }
-    return false;
+    bool is_there = true;
+    return sys::poll_for_test([&] {
+             is_there = process.sample(stacks_).has_value();
+             return !is_there || is_wanted(stacks_);
+           }) &&
+           is_there;
+  }
+  /// What a program of one thread that waits for its next command is like.
+  [[nodiscard]] static bool waits(const std::vector<PyStack>& stacks) {
+    return stacks.size() == 1 && stacks[0].state == SampleState::kSleeping;
   }
   sys::Procfs procfs_;
   std::vector<PyStack> stacks_;
@@ -202,41 +205,46 @@ TEST_P(LivePython, OneReadIsEnoughWhileNothingMoves) {
   static_cast<void>(child.read_to_end());
   const auto process = attach(child.pid());
   ASSERT_NE(process, nullptr);
-  EXPECT_TRUE(sample_until(*process, [&](const auto& stacks) {
-    return std::all_of(stacks.begin(), stacks.end(),
-                       [](const auto& stack) { return stack.state == SampleState::kSleeping; });
+  const auto keys_of = [](const std::vector<PyStack>& stacks) {
+    std::vector<std::uint64_t> keys;
+    for (const PyStack& stack : stacks) {
+      for (const PyFrame& frame : stack.frames)
+        keys.push_back(frame.cache_key);
+    }
+    return keys;
+  };
+  // When the last thread stands still nobody tells.
+  std::vector<std::uint64_t> last_keys;
+  Process::Counters last;
+  EXPECT_TRUE(sample_until(*process, [&](const std::vector<PyStack>& stacks) {
+    const auto now = process->counters();
+    const auto keys = keys_of(stacks);
+    const bool is_enough =
+        now.read_calls - last.read_calls == 1 && now.torn == last.torn && keys == last_keys;
+    last = now;
+    last_keys = keys;
+    return is_enough && stacks.size() == 6;
   }));
-  ASSERT_TRUE(process->sample(stacks_));
-  const std::vector<std::uint64_t> keys{stacks_[0].frames[0].cache_key,
-                                        stacks_[0].frames[1].cache_key};
-  const auto before = process->counters();
-  ASSERT_TRUE(process->sample(stacks_));
-  EXPECT_EQ(process->counters().read_calls - before.read_calls, 1U);
-  EXPECT_EQ(process->counters().torn, 0U);
-  EXPECT_EQ(stacks_[0].frames[0].cache_key, keys[0]);
-  EXPECT_NE(keys[0], keys[1]);
+  ASSERT_THAT(stacks_, SizeIs(6));
+  EXPECT_NE(stacks_[0].frames[0].cache_key, stacks_[0].frames[1].cache_key);
 }
 
-TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
-  const Child child(GetParam(), "busy.py");
-  static_cast<void>(child.read_to_end());
-  const auto process = attach(child.pid());
-  ASSERT_NE(process, nullptr);
-  const std::set<std::pair<std::string, std::string>> legal{
-      {"top", "left"}, {"top", "right"}, {"left", "leaf"}, {"right", "middle"}, {"middle", "leaf"}};
-  constexpr int kSamples = 3000;
-  int holders = 0, stacks = 0, impossible = 0, running = 0;
-  std::set<std::string> seen;
-  // On a busy machine the program may hardly run while we look: look on until it did.
-  const auto has_run = [&] {
-    return seen.contains("leaf") && seen.contains("middle") && running > kSamples / 10 &&
-           holders > kSamples / 10;
-  };
-  int samples = 0;
-  for (; samples < kSamples || (samples < kTriesMax && !has_run()); ++samples) {
-    ASSERT_TRUE(process->sample(stacks_));
+/// What samples of busy.py showed.
+struct Tally {
+  int samples{0}, stacks{0}, holders{0}, running{0}, impossible{0};
+  std::uint64_t torn{0};
+  std::set<std::string> seen;  // functions
+
+  void add(const std::vector<PyStack>& sampled, std::uint64_t newly_torn) {
+    static const std::set<std::pair<std::string, std::string>> kLegal{{"top", "left"},
+                                                                      {"top", "right"},
+                                                                      {"left", "leaf"},
+                                                                      {"right", "middle"},
+                                                                      {"middle", "leaf"}};
+    ++samples;
+    torn += newly_torn;
     int holders_now = 0;
-    for (const PyStack& stack : stacks_) {
+    for (const PyStack& stack : sampled) {
       ++stacks;
       holders_now += stack.holds_gil ? 1 : 0;
       running += stack.state == SampleState::kRunning ? 1 : 0;
@@ -245,20 +253,52 @@ TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
         seen.insert(callee);
         if (caller.find("top") != 0 && callee == "top") continue;
         if (!stack.frames[f].file.ends_with("busy.py")) continue;
-        impossible += legal.contains({caller, callee}) ? 0 : 1;
+        impossible += kLegal.contains({caller, callee}) ? 0 : 1;
       }
     }
     EXPECT_LE(holders_now, 1);
     holders += holders_now;
   }
-  const auto& counters = process->counters();
-  EXPECT_THAT(seen, Contains("leaf"));
-  EXPECT_THAT(seen, Contains("middle"));
-  EXPECT_GT(running, kSamples / 10);
-  EXPECT_GT(holders, kSamples / 10);
-  EXPECT_GE(stacks + static_cast<int>(counters.torn), samples);
-  EXPECT_LE(impossible, samples / 50) << "of " << stacks << " stacks";
-  EXPECT_LE(counters.torn, static_cast<std::uint64_t>(samples) / 20);
+};
+
+/// How often this thread has lost its processor to another one.
+long preemptions() {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_nivcsw;
+}
+
+TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
+  const Child child(GetParam(), "busy.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  constexpr int kSamples = 3000;
+  Tally tally;
+  // On a busy machine the program may hardly run while we look: look on until it did. A sample in
+  // the middle of which we were stopped has seen it at two times: how many those are is the
+  // machine's affair.
+  const auto has_run = [&] {
+    return tally.seen.contains("leaf") && tally.seen.contains("middle") &&
+           tally.running > kSamples / 10 && tally.holders > kSamples / 10;
+  };
+  bool is_there = true;
+  const auto look = [&] {
+    const long before = preemptions();
+    const std::uint64_t torn = process->counters().torn;
+    is_there = process->sample(stacks_).has_value();
+    if (is_there && preemptions() == before) tally.add(stacks_, process->counters().torn - torn);
+    return !is_there || (tally.samples >= kSamples && has_run());
+  };
+  EXPECT_TRUE(sys::poll_for_test(look, Nanos{}));
+  ASSERT_TRUE(is_there);
+  EXPECT_THAT(tally.seen, Contains("leaf"));
+  EXPECT_THAT(tally.seen, Contains("middle"));
+  EXPECT_GT(tally.running, kSamples / 10);
+  EXPECT_GT(tally.holders, kSamples / 10);
+  EXPECT_GE(tally.stacks + static_cast<int>(tally.torn), tally.samples);
+  EXPECT_LE(tally.impossible, tally.samples / 50) << "of " << tally.stacks << " stacks";
+  EXPECT_LE(tally.torn, static_cast<std::uint64_t>(tally.samples) / 20);
 }
 
 TEST_P(LivePython, KeepsTheInnermostFramesOfADeepStack) {
@@ -270,13 +310,13 @@ TEST_P(LivePython, KeepsTheInnermostFramesOfADeepStack) {
   const auto cut = attach(child.pid(), {.depth_max = 64});
   ASSERT_NE(deep, nullptr);
   ASSERT_NE(cut, nullptr);
-  ASSERT_TRUE(deep->sample(stacks_));
-  ASSERT_THAT(stacks_, SizeIs(1));
+  ASSERT_TRUE(sample_until(*deep, waits));
   EXPECT_THAT(stacks_[0].frames, SizeIs(604));  // <module>, main, obey, dive x 601
   EXPECT_EQ(stacks_[0].frames[0].function, "<module>");
   EXPECT_EQ(deep->counters().truncated, 0U);
   const auto before = cut->counters();
   ASSERT_TRUE(cut->sample(stacks_));
+  ASSERT_THAT(stacks_, SizeIs(1));
   EXPECT_THAT(stacks_[0].frames, SizeIs(64));
   for (const PyFrame& frame : stacks_[0].frames)
     EXPECT_EQ(frame.function, "dive");
@@ -334,6 +374,7 @@ TEST_P(LivePython, SeesThatAProcessIsStopped) {
   static_cast<void>(child.read_to_end());
   const auto process = attach(child.pid());
   ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(sample_until(*process, waits));
   ::kill(child.pid(), SIGSTOP);
   int status = 0;
   ASSERT_EQ(::waitpid(child.pid(), &status, WUNTRACED), child.pid());

@@ -8,6 +8,7 @@
 
 #include "softcuda/nccl/internal/signals.h"
 #include "sys/clock.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::softcuda::nccl {
 namespace {
@@ -15,10 +16,10 @@ namespace {
 /// Two ranks in this process.
 class LinkTest : public testing::Test {
  protected:
-  void connect(const std::string& host, Nanos timeout = std::chrono::seconds{30},
+  void connect(const std::string& host, Nanos timeout = sys::kPatienceForTest,
                std::uint64_t greeting = 5) {
     for (int rank = 0; rank < 2; ++rank) {
-      auto opened = Link::open({rank, 2, host, timeout}, clock_);
+      auto opened = Link::open({rank, 2, host, timeout, sys::kPatienceForTest}, clock_);
       if (!opened) GTEST_SKIP() << opened.error().what;
       links_.at(static_cast<std::size_t>(rank)) = *std::move(opened);
     }
@@ -116,11 +117,12 @@ TEST_F(LinkTest, ClosingInTheMiddle) {
 }
 
 TEST_F(LinkTest, StrangersAreNotRanks) {
-  connect("127.0.0.1", std::chrono::seconds{30}, 6);
+  connect("127.0.0.1", sys::kPatienceForTest, 6);
 }
 
 TEST_F(LinkTest, DamagedTableIsRefused) {
-  auto opened = Link::open({0, 2, "127.0.0.1", std::chrono::seconds{1}}, clock_);
+  auto opened =
+      Link::open({0, 2, "127.0.0.1", sys::kPatienceForTest, sys::kPatienceForTest}, clock_);
   ASSERT_TRUE(opened);
   EXPECT_EQ((*opened)->connect({}, 5).error().code, Code::kCorrupt);
   std::vector<std::byte> zeros(2 * (*opened)->address_bytes());
@@ -129,7 +131,8 @@ TEST_F(LinkTest, DamagedTableIsRefused) {
 
 TEST(Link, AddressMustBeOwn) {
   const sys::RealClock clock;
-  const auto opened = Link::open({0, 2, "192.0.2.1", std::chrono::seconds{1}}, clock);
+  const auto opened =
+      Link::open({0, 2, "192.0.2.1", sys::kPatienceForTest, sys::kPatienceForTest}, clock);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().what.find("open the network at 192.0.2.1: "), 0U);
 }

@@ -9,11 +9,14 @@
 
 #include "common/rng.h"
 #include "sys/clock.h"
+#include "sys/port_for_test.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::softcuda::nccl {
 namespace {
 
 constexpr std::uint32_t kAddressBytes = 8;
+constexpr std::uint32_t kLongMs = 600'000;
 
 class MeetingPlaceTest : public testing::Test {
  protected:
@@ -27,11 +30,9 @@ class MeetingPlaceTest : public testing::Test {
     EXPECT_TRUE(made);
     return *std::move(made);
   }
-  [[nodiscard]] Deadline deadline() const {
-    return {clock_, clock_.now() + std::chrono::seconds{30}};
-  }
+  [[nodiscard]] Deadline deadline() const { return {clock_, clock_.now() + sys::kPatienceForTest}; }
   Result<std::vector<std::byte>> join(const Invitation& invitation, std::uint32_t rank,
-                                      std::uint32_t ranks, std::uint32_t timeout_ms = 30000) {
+                                      std::uint32_t ranks, std::uint32_t timeout_ms = kLongMs) {
     const std::vector<std::byte> addresses(std::size_t{ranks} * kAddressBytes,
                                            static_cast<std::byte>(rank + 1));
     JoinHead head;
@@ -119,7 +120,7 @@ TEST_F(MeetingPlaceTest, WhoHangsUpIsMissed) {
     head.secret = invitation.secret;
     head.rank = 1;
     head.ranks = 3;
-    head.timeout_ms = 30000;
+    head.timeout_ms = kLongMs;
     head.address_bytes = kAddressBytes;
     std::vector<std::byte> bytes(sizeof(head) + std::size_t{3} * kAddressBytes);
     std::memcpy(bytes.data(), &head, sizeof(head));
@@ -136,15 +137,13 @@ TEST_F(MeetingPlaceTest, DestructionHangsUp) {
 
 TEST(MeetingPlace, NobodyListens) {
   const sys::RealClock clock;
-  const Deadline deadline{clock, clock.now() + std::chrono::seconds{30}};
-  auto listener = listen_at(loopback());
-  ASSERT_TRUE(listener);
-  const std::uint16_t port = listener->port;
-  EXPECT_TRUE(connect_to(loopback(), port, deadline));
-  listener->fd = sys::Fd();
-  const auto none = connect_to(loopback(), port, deadline);
+  const Deadline deadline{clock, clock.now() + sys::kPatienceForTest};
+  const sys::PortForTest port;
+  const auto none = connect_to(loopback(), port.number(), deadline);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::kUnavailable);
+  const sys::Fd server = port.silent_server();
+  EXPECT_TRUE(connect_to(loopback(), port.number(), deadline));
 }
 
 }  // namespace

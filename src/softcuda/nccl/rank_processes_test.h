@@ -86,7 +86,7 @@ class Rank {
 inline constexpr int kKilled = 128;
 
 /// Runs `body` as every one of `ranks` ranks, each in a process with the variables set; gives their
-/// exit statuses: 0 if no expectation failed. A rank that takes longer than five minutes is killed.
+/// exit statuses: 0 if no expectation failed. A rank that takes longer than ten minutes is killed.
 [[nodiscard]] std::vector<int> run_ranks(int ranks, const std::function<void(Rank&)>& body,
                                          const std::vector<std::string>& environment = {});
 

@@ -109,7 +109,7 @@ struct Device {
   Telemetry* telemetry{nullptr};
   ProcessWatch* processes{nullptr};
   std::mutex mutex;
-  std::deque<Sample> samples;   // guarded by mutex; of the last window and a bit
+  std::deque<Sample> samples;   // guarded by mutex; of the last window and a bit, never empty
   double energy_millijoule{0};  // guarded by mutex; since nvmlInit
   std::uint32_t last_xid{0};
 
@@ -131,14 +131,15 @@ struct Device {
     return sample;
   }
 
-  /// Now, and what was one window ago or as long as somebody has looked.
+  /// Now, and what was one window ago or as long as somebody has looked. Where the sampler had no
+  /// processor for a whole window: its latest sample, however old.
   std::pair<Sample, Sample> window() {
+    const std::scoped_lock lock(mutex);  // first: none of the samples is newer
     Sample last = sample_now();
-    const std::scoped_lock lock(mutex);
-    for (const Sample& sample : samples) {
-      if (sample.time_ns + kWindowNs >= last.time_ns) return {sample, std::move(last)};
-    }
-    Sample first = last;
+    const auto within = std::find_if(samples.begin(), samples.end(), [&](const Sample& sample) {
+      return sample.time_ns + kWindowNs >= last.time_ns;
+    });
+    Sample first = within != samples.end() ? *within : samples.back();
     return {std::move(first), std::move(last)};
   }
 

@@ -208,7 +208,7 @@ TEST_F(NvmlTest, TellsOfErrors) {
   EventData data{};
   EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 0U), 10);
   telemetry_->last_xid = 79;
-  EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 1000U), 0);
+  EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 600'000U), 0);
   EXPECT_EQ(data.device, device);
   EXPECT_EQ(data.data, 79U);
   EXPECT_EQ(call("nvmlEventSetWait_v2", set, &data, 0U), 10);

@@ -124,7 +124,7 @@ bool DeviceReader::read(BootTime now, DeviceFigures& figures) {
   read_state(figures);
   read_errors(figures);
   read_links(now, figures);
-  read_processes(figures);
+  read_processes(now, figures);
   const bool is_there = !is_lost_ && (has_answered_ || !has_asked_);
   if (!is_there) forget_window();
   return is_there;
@@ -308,12 +308,12 @@ bool DeviceReader::list_processes(int (*function)(api::Handle, unsigned*, Proces
   return true;
 }
 
-void DeviceReader::read_processes(DeviceFigures& figures) {
+void DeviceReader::read_processes(BootTime now, DeviceFigures& figures) {
   std::map<std::uint32_t, ProcessFigures> processes;
   const bool is_listed = api_->processes2 != nullptr ? list_processes(api_->processes2, processes)
                                                      : list_processes(api_->processes1, processes);
   if (!is_listed) return;
-  add_process_use(processes, figures);
+  add_process_use(now, processes, figures);
   figures.processes.emplace();
   for (const auto& [pid, process] : processes)
     figures.processes->push_back(process);
@@ -322,10 +322,11 @@ void DeviceReader::read_processes(DeviceFigures& figures) {
 /// Shares of the processes that are listed. The library tells only of those that used the device
 /// lately. One alone has used nothing if there was a sample at all; of several each has samples of
 /// its own age, up to some seconds (second-hand), and its last one stands meanwhile.
-void DeviceReader::add_process_use(std::map<std::uint32_t, ProcessFigures>& processes,
+void DeviceReader::add_process_use(BootTime now, std::map<std::uint32_t, ProcessFigures>& processes,
                                    const DeviceFigures& figures) {
   constexpr std::int64_t kWindowUs = 1'500'000;  // it samples once a second or faster
   constexpr std::int64_t kHoldUs = 10'000'000;
+  constexpr Nanos kHold = std::chrono::microseconds{kHoldUs};
   const std::int64_t now_us = sys::wall_time_ns() / 1000;
   const bool is_alone = processes.size() <= 1;
   const std::int64_t since_us = std::max<std::int64_t>(
@@ -353,13 +354,13 @@ void DeviceReader::add_process_use(std::map<std::uint32_t, ProcessFigures>& proc
     if (use == nullptr || use->time_us <= room[i].time_us) use = &room[i];
   }
   for (const auto& [pid, use] : latest) {
-    uses_[pid] = {*use, now_us};
+    uses_[pid] = {*use, now};
     newest_use_us_ =
         std::max(newest_use_us_, static_cast<std::int64_t>(std::min<unsigned long long>(
                                      use->time_us, static_cast<unsigned long long>(now_us))));
   }
   std::erase_if(uses_, [&](const auto& entry) {
-    return !processes.contains(entry.first) || now_us - entry.second.seen_us > kHoldUs;
+    return !processes.contains(entry.first) || now - entry.second.seen > kHold;
   });
   for (auto& [pid, process] : processes) {
     api::ProcessUse use{};

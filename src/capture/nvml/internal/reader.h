@@ -21,8 +21,10 @@ class DeviceReader {
   [[nodiscard]] DeviceInfo info();
   /// False: the device is lost, or answers nothing at all; `figures` are then of no use.
   [[nodiscard]] bool read(BootTime now, DeviceFigures& figures);
-  /// Whether there are counters of PCIe, to be looked at again kSecondLookAfter later.
+  /// Whether there are counters of PCIe, to be looked at again from second_look_at() (of the real
+  /// clock) on.
   [[nodiscard]] bool wants_second_look() const { return first_look_.has_value(); }
+  [[nodiscard]] BootTime second_look_at() const { return first_look_->at + kSecondLookAfter; }
   /// Adds the rates of PCIe since the first look to the figures of read(). The counters have 32
   /// bits (by the driver's public sources), which a busy link fills in less than 0.1 s.
   void second_look(DeviceFigures& figures);
@@ -76,7 +78,7 @@ class DeviceReader {
   };
   struct Use {
     api::ProcessUse use;
-    std::int64_t seen_us{0};
+    BootTime seen{};
   };
 
   template <class... Parameters, class... Arguments>
@@ -91,8 +93,8 @@ class DeviceReader {
   void read_links(BootTime now, DeviceFigures& figures);
   void read_pcie_throughput(DeviceFigures& figures);
   std::optional<std::uint64_t> counter(const api::FieldValue& field);
-  void read_processes(DeviceFigures& figures);
-  void add_process_use(std::map<std::uint32_t, ProcessFigures>& processes,
+  void read_processes(BootTime now, DeviceFigures& figures);
+  void add_process_use(BootTime now, std::map<std::uint32_t, ProcessFigures>& processes,
                        const DeviceFigures& figures);
   template <class Process>
   bool list_processes(int (*function)(api::Handle, unsigned*, Process*),

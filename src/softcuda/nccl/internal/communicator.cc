@@ -53,20 +53,22 @@ Status Communicator::create(const Options& options, const Invitation& invitation
                             std::shared_ptr<Communicator>& into) {
   auto made = std::make_shared<Communicator>(options, driver, clock);
   if (options.ranks > 1) {
-    const Deadline deadline{clock, clock.now() + options.timeout};
+    const Deadline deadline{clock, clock.now() + options.connect_timeout};
     auto connection = connect_to(invitation.host, invitation.port, deadline);
     if (!connection) return connection.error();
     auto host = options.interface_filter.empty() ? local_address(*connection)
                                                  : interface_address(options.interface_filter);
     if (!host) return host.error();
-    auto link = Link::open({options.rank, options.ranks, text_of(*host), options.timeout}, clock);
+    auto link = Link::open(
+        {options.rank, options.ranks, text_of(*host), options.timeout, options.connect_timeout},
+        clock);
     if (!link) return link.error();
     JoinHead head;
     head.secret = invitation.secret;
     head.rank = static_cast<std::uint32_t>(options.rank);
     head.ranks = static_cast<std::uint32_t>(options.ranks);
     head.timeout_ms = static_cast<std::uint32_t>(
-        std::chrono::ceil<std::chrono::milliseconds>(options.timeout).count());
+        std::chrono::ceil<std::chrono::milliseconds>(options.connect_timeout).count());
     head.address_bytes = static_cast<std::uint32_t>((*link)->address_bytes());
     auto table = join_meeting(*connection, head, (*link)->addresses(), clock);
     if (!table) return table.error();

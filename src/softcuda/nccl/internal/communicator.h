@@ -26,11 +26,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   struct Options {
     int rank{0}, ranks{1};
     DeviceContext at;
-    Nanos timeout{};
+    Nanos timeout{}, connect_timeout{};
     std::string interface_filter;  // as NCCL_SOCKET_IFNAME; empty: the way to the meeting
   };
-  /// Meets the other ranks and connects to them. Blocks, for the timeout at most. `driver` and
-  /// `clock` outlive it.
+  /// Meets the other ranks and connects to them. Blocks, for `connect_timeout` at most. `driver`
+  /// and `clock` outlive it.
   [[nodiscard]] static Status create(const Options& options, const Invitation& invitation,
                                      const Driver& driver, const Clock& clock,
                                      std::shared_ptr<Communicator>& into);

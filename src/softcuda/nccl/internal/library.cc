@@ -28,14 +28,14 @@ std::string_view setting(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-Status timeout_setting(Nanos& into) {
-  into = kTimeoutDefault;
-  const auto text = setting("KANSOKU_NCCL_TIMEOUT");
+/// Changes `into` if the variable is set.
+Status timeout_setting(const char* name, Nanos& into) {
+  const auto text = setting(name);
   if (text.empty()) return {};
   const auto parsed = parse_duration(text);
   if (!parsed || *parsed < kTimeoutMin || *parsed > kTimeoutMax) {
     return {ncclInvalidUsage,
-            fmt::format("KANSOKU_NCCL_TIMEOUT={}: a duration from 1ms to 24h is wanted", text)};
+            fmt::format("{}={}: a duration from 1ms to 24h is wanted", name, text)};
   }
   into = *parsed;
   return {};
@@ -130,8 +130,15 @@ Status Library::seat_all(ncclComm_t* into, int count, const int* devices, std::v
 
 Status Library::open_one(const Seat& seat, std::shared_ptr<Communicator>& into) {
   try {
-    Communicator::Options options{seat.rank, seat.ranks, seat.at, {}, interface_setting()};
-    KANSOKU_NCCL_TRY(timeout_setting(options.timeout));
+    Communicator::Options options;
+    options.rank = seat.rank;
+    options.ranks = seat.ranks;
+    options.at = seat.at;
+    options.timeout = kTimeoutDefault;
+    options.interface_filter = interface_setting();
+    KANSOKU_NCCL_TRY(timeout_setting("KANSOKU_NCCL_TIMEOUT", options.timeout));
+    options.connect_timeout = options.timeout;
+    KANSOKU_NCCL_TRY(timeout_setting("KANSOKU_NCCL_CONNECT_TIMEOUT", options.connect_timeout));
     const Driver* driver = nullptr;
     KANSOKU_NCCL_TRY(with_driver(driver));
     return Communicator::create(options, seat.invitation, *driver, clock_, into);

@@ -123,7 +123,7 @@ void Link::Impl::make_device() {
 
 void Link::Impl::make_pairs() {
   context = device->createContext(options.rank, options.ranks);
-  context->setTimeout(to_ms(options.timeout / kConnectFactor));
+  context->setTimeout(to_ms(options.connect_timeout / kConnectFactor));
   for (int peer = 0; peer < options.ranks; ++peer) {
     if (peer == options.rank) continue;
     const std::vector<char> address = context->createPair(peer)->address().bytes();
@@ -230,7 +230,7 @@ void Link::close() {
 Result<void> Link::greet(std::uint64_t greeting) {
   const auto ranks = static_cast<std::size_t>(impl_->options.ranks);
   std::vector<std::uint64_t> greetings(ranks, greeting);
-  Exchange exchange(this);
+  Exchange exchange(this, impl_->options.connect_timeout);
   for (int peer = 0; peer < impl_->options.ranks; ++peer) {
     if (peer == impl_->options.rank) continue;
     std::uint64_t& theirs = greetings[static_cast<std::size_t>(peer)];
@@ -278,7 +278,9 @@ struct Exchange::Transfer {
   int peer;
 };
 
-Exchange::Exchange(Link* link) : link_(link == nullptr ? nullptr : link->impl_.get()) {}
+Exchange::Exchange(Link* link, std::optional<Nanos> timeout)
+    : link_(link == nullptr ? nullptr : link->impl_.get()),
+      timeout_(timeout.value_or(link_ == nullptr ? Nanos{} : link_->options.timeout)) {}
 
 Exchange::~Exchange() {
   if (link_ == nullptr) return;
@@ -329,7 +331,7 @@ Result<void> Exchange::post_piece(bool is_send, int peer, std::uint64_t slot, st
 
 Result<void> Exchange::wait_for(Transfer& transfer) {
   const BootTime start = link_->clock.now();
-  const auto timeout = to_ms(link_->options.timeout);
+  const auto timeout = to_ms(timeout_);
   bool is_done = false;
   const auto wait_until = [&](std::chrono::milliseconds time) {
     return caught(
@@ -342,9 +344,8 @@ Result<void> Exchange::wait_for(Transfer& transfer) {
   };
   auto waited = wait_until(timeout);
   if (!waited && link_->clock.now() - start >= timeout) {
-    return Error{Code::kTimeout,
-                 fmt::format("rank {} did not take part within {} s", transfer.peer,
-                             std::chrono::duration<double>(link_->options.timeout).count())};
+    return Error{Code::kTimeout, fmt::format("rank {} did not take part within {} s", transfer.peer,
+                                             std::chrono::duration<double>(timeout_).count())};
   }
   if (!waited || is_done) return waited;
   // Woken. What was complete when its peer left is complete; nothing else comes any more.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ namespace kansoku::softcuda::nccl {
 class Link {
  public:
   struct Options {
-    int rank{0}, ranks{2};  // of at least two
-    std::string host;       // numeric address of this rank's interface
-    Nanos timeout{};        // a wait without progress ends after it
+    int rank{0}, ranks{2};    // of at least two
+    std::string host;         // numeric address of this rank's interface
+    Nanos timeout{};          // a wait without progress ends after it
+    Nanos connect_timeout{};  // and one for the connections
   };
   /// Listens for the others. kUnavailable and the like say what the network lacks.
   [[nodiscard]] static Result<std::unique_ptr<Link>> open(const Options& options,
@@ -35,7 +37,7 @@ class Link {
   [[nodiscard]] ByteSpan addresses() const;
   /// Connects to all others; `table` has for each rank in turn where it waits for this one,
   /// `greeting` is what only the ranks know. Blocks until all are connected with each other, for
-  /// the timeout at most.
+  /// `connect_timeout` at most.
   [[nodiscard]] Result<void> connect(ByteSpan table, std::uint64_t greeting);
   /// Closes hard, for good: what waits on the link fails, and what the peers wait for as well.
   void close();
@@ -54,8 +56,8 @@ class Link {
 /// successful wait() and after destruction no memory is touched any more. One thread.
 class Exchange {
  public:
-  /// `link` outlives it; null if there are no peers.
-  explicit Exchange(Link* link);
+  /// `link` outlives it; null if there are no peers. `timeout`: instead of the link's.
+  explicit Exchange(Link* link, std::optional<Nanos> timeout = std::nullopt);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
@@ -76,6 +78,7 @@ class Exchange {
                                         std::size_t bytes);
   [[nodiscard]] Result<void> wait_for(Transfer& transfer);
   Link::Impl* const link_;
+  const Nanos timeout_;
   std::vector<Transfer> transfers_;
 };
 

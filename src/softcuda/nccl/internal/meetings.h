@@ -14,10 +14,11 @@
 namespace kansoku::softcuda::nccl {
 
 inline constexpr std::uint32_t kRanksMax = 256;  // of a communicator: each is connected to each
-inline constexpr std::uint32_t kAddressBytesMax = 256;       // of one rank's address for another
-inline constexpr std::size_t kGuestsMax = 1024;              // connections at a time
-inline constexpr std::size_t kMeetingsMax = 4096;            // ids that wait for their ranks
-inline constexpr Nanos kManners = std::chrono::seconds{10};  // to say who one is, to take an answer
+inline constexpr std::uint32_t kAddressBytesMax = 256;  // of one rank's address for another
+inline constexpr std::size_t kGuestsMax = 1024;         // connections at a time
+inline constexpr std::size_t kMeetingsMax = 4096;       // ids that wait for their ranks
+// To say who one is, to take an answer: on a busy machine, too.
+inline constexpr Nanos kManners = std::chrono::minutes{2};
 
 // What a rank sends when it comes, and what it is answered. Fields are little-endian.
 inline constexpr std::uint64_t kJoinMagic = 0x314e494f4a4b534bULL;    // "KSKJOIN1"
