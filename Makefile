@@ -11,6 +11,7 @@ KANSOKU := build/release/kansoku
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
+	@echo "              FLAKY=1 first runs the tests that a change touches again and again, for three minutes"
 	@echo "make build    build $(KANSOKU)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
@@ -42,6 +43,7 @@ test: deps-test
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	tools/check --fast
+	$(if $(FLAKY),tools/check flaky --changed --minutes 3)
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
 
 bench: deps-bench

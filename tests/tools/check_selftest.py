@@ -9,7 +9,8 @@ import unittest
 
 from checker import ROOT, SPDX, CheckerTest
 
-TOOLS = ("check", "check_bans.py", "check_headers.py", "check_layers.py", "functions.py", "ratchet.py", "source_text.py")
+TOOLS = ("check", "changed_tests.py", "check_bans.py", "check_flaky.py", "check_headers.py", "check_layers.py", "check_waits.py",
+         "ctest_suite.py", "functions.py", "ratchet.py", "source_text.py")
 
 
 class Check(CheckerTest):
@@ -31,11 +32,11 @@ class Check(CheckerTest):
                               stderr=subprocess.STDOUT, text=True, check=False, env=environment)
 
     def test_every_step_passes_or_is_skipped(self):
-        done = self.check("layers", "bans", "ratchet", "tidy")
+        done = self.check("layers", "bans", "waits", "ratchet", "tidy")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("== bans: passed in ", done.stdout)
         self.assertIn("; alone: tools/check_bans.py\n", done.stdout)
-        self.assertTrue(done.stdout.endswith("check: 3 passed, 0 failed, 1 skipped\n"), done.stdout)  # nothing is built here
+        self.assertTrue(done.stdout.endswith("check: 4 passed, 0 failed, 1 skipped\n"), done.stdout)  # nothing is built here
 
     def test_a_failed_step_does_not_stop_the_others(self):
         self.plant("src/common/b.cc", SPDX + "std::regex r;\n")
@@ -62,13 +63,26 @@ class Check(CheckerTest):
     def test_fast_stops_before_tidy(self):
         done = self.check("--fast", path="/nowhere")
         self.assertNotIn("tidy", done.stdout)
-        self.assertIn("== headers: ", done.stdout)
+        self.assertNotIn("flaky", done.stdout)
+        for name in ("waits", "headers"):
+            self.assertIn(f"== {name}: ", done.stdout)
+
+    def test_flaky_runs_when_it_is_named_and_has_its_own_options(self):
+        self.assertNotIn("flaky", self.check(path="/nowhere").stdout)
+        done = self.check("waits", "flaky", "--minutes", "1")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("/build/release has no tests (make test)\n== flaky: failed in ", done.stdout)  # nothing is built here
+        self.assertIn("; alone: tools/check_flaky.py --minutes 1\n", done.stdout)
+        self.plant("build/release/CTestTestfile.cmake", "add_test(good true)\n")
+        done = self.check("flaky", "--rounds", "10", "--busy", "0")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("flaky: 1 tests, 20 runs, none failed\n== flaky: passed in ", done.stdout)
 
     def test_usage(self):
         self.assertEqual(self.check("--help").returncode, 0)
         done = self.check("nothing")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("unknown step nothing; steps are: format layers bans ratchet headers tidy", done.stdout)
+        self.assertIn("unknown step nothing; steps are: format layers bans waits ratchet headers tidy flaky", done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Finds tests that sleep: check_waits.py [--root FOLDER] [--list]
+
+A test waits for a state (`wait COMMAND until ...`, a pipe, a condition), never for a time: on a busy machine no time is long enough,
+on an idle one each is too long. Looked at are text cases and the files beside them, *_test.cc, *_for_test*, and the programs under
+tests/ that ctest runs. A line is excused where it stands, with a reason:  usleep(100);  // allowed: the pause of a poll loop
+(`#` begins such a comment as well), a line of a text case by the line above it:  # sleep allowed: what is watched, not a wait
+The last line says how many lines are excused; --list prints them.
+"""
+import argparse
+import io
+import re
+import sys
+import tokenize
+
+import source_text
+from check_bans import EXCUSE, line_of
+
+CASE_EXCUSE = re.compile(r"^#\s*sleep allowed:\s*(?P<reason>.*?)\s*$")
+HELPER = re.compile(r"_for_test\.\w+$")
+SCRIPTS = (".py", ".sh", ".case")
+CODE = source_text.SOURCE_SUFFIXES + (".cu", ".inc")
+# Evaluations, not tests: they plant faults and measure jobs for minutes and hours, and time is their subject. ctest runs of them only
+# what looks at tables and recordings.
+MEASURE = ("tests/eval/", "tests/faults/", "tests/watch/", "tests/harness/", "bench/")
+DATA = ("tests/corpus/", "tests/data/")
+NAME = r"(?:(?:u|nano|clock_nano)?sleep|sleep_(?:for|until))"
+CALL = re.compile(rf"\b{NAME}\s*\(|\b(?:poll|select)\s*\((?:\s*(?:nullptr|NULL|0)\s*,)+")
+PYTHON_CALL = re.compile(rf"\b{NAME}\s*\(|\bselect\s*\(\s*\[\]\s*,\s*\[\]\s*,\s*\[\]|\bEvent\(\)\s*\.\s*wait\s*\(")
+SHELL = re.compile(r"""(?<![\w.-])u?sleep(?:\s+|["']\s*,\s*["'])[\d.$]""")  # in a string: a command line, or the parts of one
+CASE = re.compile(rf"(?<![\w-]){NAME}(?=\s|\(|$)")
+WHY = "wait for a state, not for a time"
+
+
+def concerns(path):
+    """Whether a file is (part of) a test that ctest runs."""
+    if path.startswith(MEASURE + DATA):
+        return False
+    if path.startswith("tests/"):
+        return path.endswith(SCRIPTS + CODE)
+    return path.startswith("src/") and (path.endswith("_test.cc") or HELPER.search(path) is not None)
+
+
+def without_comments(text):
+    """Python text with its comments turned into spaces; as it is where it is no Python that this interpreter knows."""
+    lines = text.split("\n")
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+    except (tokenize.TokenError, SyntaxError):
+        return text
+    return "\n".join(lines)
+
+
+def sleeps(path, text):
+    """(line number, what was found) of every sleep in a file."""
+    if path.endswith((".case", ".sh")):
+        found = [(code, CASE) for code in [re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)]]
+    elif path.endswith(".py"):
+        code = without_comments(text)
+        found = [(code, PYTHON_CALL), (code, SHELL)]
+    else:
+        found = [(source_text.strip(text), CALL), (source_text.strip(text, keep_strings=True), SHELL)]
+        if re.search(r"\bsleep\s*=\s*\[", found[0][0]):  # a lambda of that name, of simulated time
+            found[0] = (re.sub(r"(?<![\w:.])sleep\b", "     ", found[0][0]), CALL)
+    by_line = {}
+    for code, pattern in found:
+        for match in pattern.finditer(code):
+            by_line.setdefault(line_of(code, match.start()), re.match(r"\w+", match.group(0)).group(0))
+    return sorted(by_line.items())
+
+
+class Scan:
+    """Problems and excuses of one run."""
+
+    def __init__(self):
+        self.problems, self.excused = [], []
+
+    def file(self, path, text):
+        lines = text.split("\n")
+        used = set()
+        for number, found in sleeps(path, text):
+            in_case = path.endswith(".case")
+            above = lines[number - 2] if in_case and number > 1 else ""
+            used.add(number - 1)
+            self.add(f"{path}:{number}: {found}", CASE_EXCUSE.search(above) if in_case else EXCUSE.search(lines[number - 1]))
+        for number, line in enumerate(lines, 1):
+            if path.endswith(".case") and CASE_EXCUSE.search(line) and number not in used:
+                self.problems.append(f"{path}:{number}: `sleep allowed:` above a line that does not sleep")
+
+    def add(self, place, excuse):
+        if excuse is None:
+            self.problems.append(f"{place}: {WHY}")
+        elif not excuse.group("reason"):
+            self.problems.append(f"{place}: `allowed:` without a reason")
+        else:
+            self.excused.append(f"{place}: allowed: {excuse.group('reason')}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
+    parser.add_argument("--list", action="store_true", help="also print every excused line")
+    options = parser.parse_args()
+    scan = Scan()
+    paths = [path for path in source_text.tree_files(options.root) if concerns(path)]
+    for path in paths:
+        scan.file(path, source_text.read(options.root, path))
+    if options.list:
+        print("\n".join(scan.excused))
+    return source_text.report("waits", scan.problems, f"{len(paths)} files, {len(scan.excused)} lines excused")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
