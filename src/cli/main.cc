@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/text.h"
+#include "sys/trust.h"
 
 namespace kansoku::cli {
 
@@ -85,6 +86,7 @@ constexpr Entry kCommands[]{
 };
 
 int run(int argc, char** argv) {
+  if (const auto checked = sys::check_environment(); !checked) return report(checked.error());
   CLI::App app{
       "Kansoku looks into AI training and inference jobs from outside, without touching their "
       "code.\n"

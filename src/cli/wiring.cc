@@ -13,6 +13,7 @@
 
 #include "cli/revision.h"
 #include "sys/process.h"
+#include "sys/trust.h"
 
 namespace kansoku::cli {
 namespace {
@@ -43,8 +44,8 @@ std::string version_text() {
 
 Result<std::string> data_folder(const std::string& name) {
   std::vector<std::string> places;
-  if (const char* share = std::getenv("KANSOKU_SHARE"); share != nullptr)
-    places.push_back(fmt::format("{}/{}", share, name));
+  if (const auto share = sys::path_from_environment("KANSOKU_SHARE"))
+    places.push_back(fmt::format("{}/{}", *share, name));
   if (const auto program = sys::own_path(); program) {
     const std::string prefix = parent(parent(*program));
     places.push_back(fmt::format("{}/share/kansoku/{}", prefix, name));
@@ -62,8 +63,7 @@ Result<std::string> data_folder(const std::string& name) {
 }
 
 Result<std::string> softgpu_folder() {
-  if (const char* const set = std::getenv("KANSOKU_SOFTGPU_LIBS"); set != nullptr)
-    return std::string(set);
+  if (auto set = sys::path_from_environment("KANSOKU_SOFTGPU_LIBS")) return *std::move(set);
   std::array<char, PATH_MAX> self{};
   const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
   const std::filesystem::path here =
@@ -83,8 +83,8 @@ std::vector<std::string> pack_folders() {
   std::vector<std::string> folders;
   if (auto shipped = data_folder("probes"); shipped) folders.push_back(*shipped);
   folders.emplace_back("/etc/kansoku/probes");
-  if (const char* home = std::getenv("HOME"); home != nullptr)
-    folders.push_back(fmt::format("{}/.config/kansoku/probes", home));
+  if (const auto home = sys::path_from_environment("HOME"))
+    folders.push_back(*home + "/.config/kansoku/probes");
   return folders;
 }
 

@@ -6,6 +6,7 @@
 
 #include "store/internal/duckdb.h"
 #include "sys/process.h"
+#include "sys/trust.h"
 
 namespace kansoku::store {
 namespace {
@@ -159,7 +160,7 @@ Result<Table> Database::Impl::read(DuckResult& result) const {
 }
 
 std::vector<std::string> library_places() {
-  if (const char* named = std::getenv("KANSOKU_DUCKDB"); named != nullptr) return {named};
+  if (const auto named = sys::path_from_environment("KANSOKU_DUCKDB")) return {*named};
   std::vector<std::string> places;
   if (const auto program = sys::own_path(); program) {
     const std::string prefix = parent(parent(*program));  // build/<preset>/kansoku: build
@@ -167,8 +168,8 @@ std::vector<std::string> library_places() {
     places.push_back(prefix + "/npm/" + std::string(kNpmPath));
     places.push_back(parent(prefix) + "/" + std::string(kNpmPath));
   }
-  if (const char* home = std::getenv("HOME"); home != nullptr)
-    places.push_back(std::string(home) + "/.local/share/kansoku/libduckdb.so");
+  if (const auto home = sys::path_from_environment("HOME"))
+    places.push_back(*home + "/.local/share/kansoku/libduckdb.so");
   return places;
 }
 

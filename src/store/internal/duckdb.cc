@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "sys/trust.h"
+
 namespace kansoku::store {
 namespace {
 
@@ -90,6 +92,7 @@ Result<DuckApi> load_duckdb(const std::vector<std::string>& places) {
       tried += (tried.empty() ? "" : ", ") + place;
       continue;
     }
+    if (const auto trusted = sys::check_loadable(place); !trusted) return trusted.error();
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* const why = ::dlerror();

@@ -6,6 +6,8 @@
 
 #include <initializer_list>
 
+#include "sys/trust.h"
+
 namespace kansoku::capture::nvml::api {
 namespace {
 
@@ -19,6 +21,7 @@ void* find(void* library, std::initializer_list<const char*> names) {
 }  // namespace
 
 Result<Api> load(const std::string& library) {
+  TRY_VOID(sys::check_loadable(library));
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char* const why = dlerror();
