@@ -10,6 +10,7 @@
 
 #include "capture/internal/discovery.h"
 #include "capture/internal/meter_attacher.h"
+#include "capture/internal/user_shares.h"
 
 namespace kansoku::capture {
 namespace {
@@ -150,6 +151,7 @@ struct Watcher::Impl {
   std::string bpf_state;
   Discovery discovery;
   std::map<std::int32_t, Target> targets;
+  UserShares shares{kTargetsMax};
   std::set<std::int32_t> unwanted;  // AI processes that the filter refused
   std::set<std::int32_t> renewed;   // targets that called exec since totals were read
   std::vector<std::string> own_problems;
@@ -256,8 +258,13 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
     if (meter) meter->forget_process(pid);  // as the child of a watched one it was observed
     return;
   }
-  if (targets.size() >= kTargetsMax) {
-    ++over_limit;
+  if (const auto known = targets.find(pid); known != targets.end())
+    shares.give(known->second.process.owner.user);
+  if (targets.size() >= kTargetsMax || !shares.take(process->owner.user)) {
+    if (over_limit++ == 0) {
+      log(fmt::format("more than {} AI processes, or {} of one user: the rest is not watched",
+                      kTargetsMax, shares.user_max()));
+    }
     return;
   }
   if (meter) {
@@ -280,7 +287,10 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
 
 void Watcher::Impl::remove_target(std::int32_t pid) {
   discovery.remove(pid);
-  if (targets.erase(pid) == 0) return;
+  const auto target = targets.find(pid);
+  if (target == targets.end()) return;
+  shares.give(target->second.process.owner.user);
+  targets.erase(target);
   if (!meter) return;
   attacher->forget_process(pid);
   meter->forget_process(pid);

@@ -26,7 +26,12 @@ constexpr std::uint64_t kInodeOfLayer = (std::uint64_t{1} << 52) - 1;
 MeterAttacher::MeterAttacher(bpf::Meter& meter, const sys::Procfs& procfs,
                              const std::vector<Pack>& packs,
                              std::function<void(const std::string&)> log)
-    : meter_(meter), procfs_(procfs), log_(std::move(log)), probes_(bpf::Meter::kFirstProbe) {
+    : meter_(meter),
+      procfs_(procfs),
+      log_(std::move(log)),
+      file_shares_(kFilesMax),
+      probe_shares_(bpf::Meter::kProbesMax),
+      probes_(bpf::Meter::kFirstProbe) {
   for (const Pack& pack : packs)
     read_entries(pack);
 }
@@ -58,25 +63,27 @@ void MeterAttacher::problem(std::string line) {
   problems_.push_back(std::move(line));
 }
 
-std::optional<std::uint32_t> MeterAttacher::take_indexes(std::size_t entry, bool two) {
+std::optional<std::uint32_t> MeterAttacher::take_indexes(const Attached& of, bool two) {
   const std::size_t wanted = two ? 2 : 1;
   std::size_t at = bpf::Meter::kFirstProbe;
   while (at < probes_.size() &&
          (probes_[at].used || (two && at + 1 < probes_.size() && probes_[at + 1].used)))
     ++at;
-  if (at + wanted > bpf::Meter::kProbesMax) return std::nullopt;
+  if (at + wanted > bpf::Meter::kProbesMax || !probe_shares_.take(of.user, wanted))
+    return std::nullopt;
   probes_.resize(std::max(probes_.size(), at + wanted));
-  probes_[at] = {true, false, entry};
-  if (two) probes_[at + 1] = {true, true, entry};
+  probes_[at] = {true, false, of.entry};
+  if (two) probes_[at + 1] = {true, true, of.entry};
   return static_cast<std::uint32_t>(at);
 }
 
 void MeterAttacher::add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out) {
   const FunctionProbes& source = *probe.source;
   const bool is_scope = source.kind == ProbeKind::kScope;
-  const auto index = take_indexes(entry, is_scope);
+  const auto index = take_indexes(out, is_scope);
   if (!index) {
-    problem(fmt::format("{}: more than {} probes", probe.title, bpf::Meter::kProbesMax));
+    problem(fmt::format("{}: more than {} probes, or {} of one user", probe.title,
+                        bpf::Meter::kProbesMax, probe_shares_.user_max()));
     return;
   }
   out.indexes.push_back(*index);
@@ -142,9 +149,10 @@ void MeterAttacher::describe(std::uint32_t index, const ResolvedProbe& probe) {
 
 void MeterAttacher::add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out) {
   if (probe.end_offset == 0) return;  // without an end there is nothing to total
-  const auto index = take_indexes(entry, false);
+  const auto index = take_indexes(out, false);
   if (!index) {
-    problem(fmt::format("{}: more than {} probes", entries_[entry].name, bpf::Meter::kProbesMax));
+    problem(fmt::format("{}: more than {} probes, or {} of one user", entries_[entry].name,
+                        bpf::Meter::kProbesMax, probe_shares_.user_max()));
     return;
   }
   out.indexes.push_back(*index);
@@ -219,7 +227,8 @@ void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
                 .changed_ns = nanoseconds(info.st_ctim)};
   }
   if (!files_.contains(identity)) {
-    if (const auto added = add_file(identity, std::move(*fd), library); !added)
+    if (const auto added = add_file(identity, std::move(*fd), library, procfs_.owner(pid).user);
+        !added)
       return refuse(added.error());
     if (log_ && !files_.at(identity).attached.empty())
       log_(fmt::format("metering {} of {}", library, pid));
@@ -229,13 +238,16 @@ void MeterAttacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping,
 }
 
 Result<void> MeterAttacher::add_file(const FileIdentity& identity, sys::Fd fd,
-                                     const std::string& library) {
-  if (files_.size() >= kFilesMax)
-    return Error{Code::kLimit, fmt::format("more than {} library files", kFilesMax)};
+                                     const std::string& library, std::uint32_t user) {
   File file;
+  file.user = user;
   file.fd = std::move(fd);
   file.path = fmt::format("/proc/self/fd/{}", file.fd.raw());
   TRY(const auto elf, sys::ElfFile::open(file.path, kElfLimits));
+  if (files_.size() >= kFilesMax || !file_shares_.take(user)) {
+    return Error{Code::kLimit, fmt::format("more than {} library files, or {} of one user",
+                                           kFilesMax, file_shares_.user_max())};
+  }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     const std::string& globs =
@@ -247,7 +259,7 @@ Result<void> MeterAttacher::add_file(const FileIdentity& identity, sys::Fd fd,
     const Resolution found = resolve_pack(one, *elf, library);
     for (const std::string& refused : found.refused)
       problem(refused);
-    Attached attached{.entry = i};
+    Attached attached{.entry = i, .user = user};
     for (const ResolvedProbe& probe : found.probes)
       add_function(probe, i, attached);
     for (const ResolvedUsdt& probe : found.usdt)
@@ -310,8 +322,10 @@ void MeterAttacher::drop_user(std::map<MappedKey, Mapped>::iterator mapped, std:
       meter_.detach(handle);
     for (const std::uint32_t index : attached.indexes)
       probes_[index].used = false;
+    probe_shares_.give(attached.user, attached.indexes.size());
     probe_count_ -= attached.indexes.size();
   }
+  file_shares_.give(file->second.user);
   files_.erase(file);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "capture/bpf/meter.h"
+#include "capture/internal/user_shares.h"
 #include "capture/pack.h"
 #include "capture/resolve.h"
 #include "capture/watcher.h"
@@ -83,6 +84,7 @@ class MeterAttacher {
     std::vector<bpf::Meter::Handle> handles{};  // empty: taken off
     std::vector<std::uint32_t> indexes{};
     std::uint64_t times{0};  // attached so far
+    std::uint32_t user{0};   // of whose share the indexes are
   };
   /// Which file it is, whatever it is called and wherever it is mounted.
   struct FileIdentity {
@@ -96,6 +98,7 @@ class MeterAttacher {
     std::string path;  // "/proc/self/fd/N"
     std::vector<Attached> attached;
     std::size_t mapped_count{0};
+    std::uint32_t user{0};  // who mapped it first: it is of that user's share
   };
   /// What mappings call a file: device, inode; and the process, if what was opened under the name
   /// is not surely what it has mapped.
@@ -109,7 +112,7 @@ class MeterAttacher {
   [[nodiscard]] bool is_wanted(const std::string& library);
   void add_mapped(std::int32_t pid, const sys::Mapping& mapping, const std::string& library);
   [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
-                                      const std::string& library);
+                                      const std::string& library, std::uint32_t user);
   void add_function(const ResolvedProbe& probe, std::size_t entry, Attached& out);
   void add_usdt(const ResolvedUsdt& probe, std::size_t entry, Attached& out);
   /// Tells the BPF programs what to read of the arguments.
@@ -118,7 +121,7 @@ class MeterAttacher {
   [[nodiscard]] bool describe_scope(std::uint32_t index, const ResolvedProbe& probe);
   void attach(const File& file, Attached& attached);
   void drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid);
-  [[nodiscard]] std::optional<std::uint32_t> take_indexes(std::size_t entry, bool two);
+  [[nodiscard]] std::optional<std::uint32_t> take_indexes(const Attached& of, bool two);
   void problem(std::string line);
 
   struct Probe {
@@ -132,6 +135,7 @@ class MeterAttacher {
   std::function<void(const std::string&)> log_;
   std::vector<Entry> entries_;
   std::map<FileIdentity, File> files_;
+  UserShares file_shares_, probe_shares_;
   std::map<MappedKey, Mapped> mapped_;  // of processes that live
   std::set<std::int32_t> refused_;      // processes with such files
   std::map<std::string, bool> wanted_;  // by the name of a library; bounded
