@@ -11,16 +11,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <set>
 #include <utility>
 
-#include "agent/control.h"
 #include "agent/feature_values.h"
 #include "agent/governor.h"
 #include "agent/host_meter.h"
 #include "agent/job_key.h"
 #include "agent/job_table.h"
+#include "agent/status.h"
 #include "capture/nvml/counters.h"
 #include "common/parse.h"
+#include "fleet/request.h"
+#include "incident/book.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
 #include "sys/unix_socket.h"
@@ -56,32 +59,29 @@ bool has_device_calls(const capture::WatchWindow& window) {
 }
 
 /// What no detector can tell: whoever it happened to is gone.
-trace::IncidentRecord incident_of(const OrphanedErrors& errors, const std::string& host,
-                                  std::int64_t begin_ns, std::int64_t end_ns) {
-  trace::IncidentRecord out;
-  out.host = host;
-  out.job = errors.users.front().job;
-  out.begin_ns = begin_ns;
-  out.end_ns = end_ns;
-  out.kind = "hardware_fault";
-  out.id = trace::incident_id(host, out.job, begin_ns,
-                              fmt::format("{}.device{}", out.kind, errors.device));
+incident::Observation observation_of(const OrphanedErrors& errors, std::uint64_t number,
+                                     std::int64_t begin_ns, std::int64_t end_ns) {
+  incident::Observation out{errors.users.front().job, incident::Source::kHardware, number, {}};
+  trace::IncidentFacts& facts = out.facts;
+  facts.begin_ns = begin_ns;
+  facts.end_ns = end_ns;
+  facts.kind = trace::IncidentKind::kHardwareFault;
   for (const OrphanedErrors::User& user : errors.users) {
     if (user.job != out.job) continue;
-    out.pids.push_back(user.pid);
-    if (user.rank >= 0) out.ranks.push_back(user.rank);
+    facts.pids.push_back(user.pid);
+    if (user.rank >= 0) facts.ranks.push_back(user.rank);
   }
-  out.tests = {"event"};
-  out.window_count = 1;
+  facts.tests = {"event"};
+  facts.window_count = 1;
   const double seen = static_cast<double>(errors.count) * 1e9 /
                       static_cast<double>(std::max<std::int64_t>(1, end_ns - begin_ns));
-  out.evidence.push_back({"gpu_xid", "1/s", "gpu", 0, seen, 1});
-  out.summary =
+  facts.evidence.push_back({"gpu_xid", "1/s", "gpu", 0, seen, 1});
+  facts.summary =
       fmt::format("device {}: {}; {} ended with it", errors.device,
                   errors.last_xid ? fmt::format("XID error {}", *errors.last_xid) : "it is lost",
-                  out.ranks.empty() ? fmt::format("pid {}", fmt::join(out.pids, ", "))
-                                    : fmt::format("rank {}", fmt::join(out.ranks, ", ")));
-  out.suggestion = "dmesg --ctime | grep -i xid";
+                  facts.ranks.empty() ? fmt::format("pid {}", fmt::join(facts.pids, ", "))
+                                      : fmt::format("rank {}", fmt::join(facts.ranks, ", ")));
+  facts.suggestion = "dmesg --ctime | grep -i xid";
   return out;
 }
 
@@ -105,8 +105,11 @@ struct Agent::Impl {
   std::unique_ptr<capture::nvml::DeviceCounters> devices;
   std::vector<capture::nvml::DeviceSample> samples;  // the last ones
   std::unique_ptr<JobTable> jobs;
+  std::optional<incident::Book> book;
+  std::uint64_t hardware_errors{0};
   std::unique_ptr<Outputs> outputs;
   std::optional<sys::UnixServer> control;
+  fleet::RequestTable requests;
   std::vector<FeatureRow> rows;  // of the last window; their processes are gone
   std::string devices_state{"none"};
   BootTime started{};
@@ -133,11 +136,12 @@ struct Agent::Impl {
   [[nodiscard]] std::int64_t rising_wall_ns();
   void sample_devices(BootTime now, bool is_rare_turn);
   void govern(BootTime now, const capture::WatchWindow& window);
-  void tell(const std::vector<trace::IncidentRecord>& incidents);
+  void observe(const std::vector<incident::Observation>& seen);
+  void tell(const incident::Told& told);
   [[nodiscard]] AgentFigures figures() const;
   [[nodiscard]] StatusView status() const;
-  Result<bool> label(std::string_view id, std::string_view label);
-  [[nodiscard]] ControlActions actions();
+  Result<bool> label(std::string_view id, trace::IncidentLabel label);
+  void take_requests();
   void serve(BootTime now);
   void wait(Nanos at_most) const;
 };
@@ -185,13 +189,17 @@ void Agent::Impl::sample_devices(BootTime now, bool is_rare_turn) {
   }
 }
 
-void Agent::Impl::tell(const std::vector<trace::IncidentRecord>& incidents) {
-  for (const trace::IncidentRecord& incident : incidents) {
-    outputs->on_incident(incident);
+void Agent::Impl::observe(const std::vector<incident::Observation>& seen) {
+  for (const incident::Observation& one : seen) {
+    const incident::Told told = book->observe(one);
+    tell(told);
     // Labelled while the agent before this one watched it.
-    const std::string label = outputs->label_before(incident.id);
-    if (incident.label.empty() && !label.empty()) jobs->label(incident.id, label);
+    if (told.word) jobs->take_word({one.job, one.source, one.episode}, *told.word);
   }
+}
+
+void Agent::Impl::tell(const incident::Told& told) {
+  outputs->on_incident(told);
 }
 
 AgentFigures Agent::Impl::figures() const {
@@ -260,11 +268,17 @@ void Agent::Impl::on_window(BootTime now) {
   rows = maker.make(window, host, samples);
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
-  tell(is_paused ? jobs->pass(wall_ns, now, rows) : jobs->on_rows(wall_ns, now, rows));
+  for (const incident::Told& told : book->tick(now))
+    tell(told);
+  observe(is_paused ? jobs->pass(wall_ns, now, rows) : jobs->on_rows(wall_ns, now, rows));
   for (const OrphanedErrors& errors : maker.orphaned_errors())
-    outputs->on_incident(
-        incident_of(errors, options.host, wall_ns - options.window.count(), wall_ns));
-  outputs->on_window(wall_ns, now, rows, jobs->status(), figures());
+    observe({observation_of(errors, ++hardware_errors, wall_ns - options.window.count(), wall_ns)});
+  const auto judged = jobs->status();
+  std::set<std::string> names;
+  for (const JobTable::JobStatus& job : judged)
+    names.insert(job.name);
+  book->count_only(names, now);
+  outputs->on_window(wall_ns, now, rows, judged, *book, figures());
   for (FeatureRow& row : rows)
     row.process = nullptr;  // it goes with the window
   govern(now, window);
@@ -281,9 +295,10 @@ StatusView Agent::Impl::status() const {
   view.problems = watcher->problems();
   view.figures = figures();
   view.jobs = jobs->status();
+  view.incidents = book->open_ones();
   view.rows = &rows;
   const JobTable::Counters& judging = jobs->counters();
-  view.failed_writes = outputs->failed_writes() + judging.failed_writes;
+  view.failed_writes = outputs->failed_writes() + book->failed_writes() + judging.failed_writes;
   view.jobs_over_limit = judging.over_limit;
   view.refused_models = judging.refused_models;
   view.devices = devices_state;
@@ -293,27 +308,43 @@ StatusView Agent::Impl::status() const {
   return view;
 }
 
-Result<bool> Agent::Impl::label(std::string_view id, std::string_view label) {
-  const bool is_running = jobs->label(outputs->detector_id(id), label);
-  const auto kept = outputs->label(id, label);
-  if (!is_running && !kept) return kept.error();
-  return is_running;
+Result<bool> Agent::Impl::label(std::string_view id, trace::IncidentLabel label) {
+  TRY(const incident::Book::Labelled done, book->label(id, label));
+  if (done.told) tell(*done.told);
+  return done.reporter && jobs->take_word(*done.reporter, label);
 }
 
-ControlActions Agent::Impl::actions() {
-  return {[this] { return status(); },
-          [this](const store::IncidentFilter& filter) { return outputs->incidents(filter); },
-          [this](std::string_view id, std::string_view text) { return label(id, text); },
-          [this](bool paused) {
-            is_paused = paused;
-            watcher->set_enabled(!paused);
-          }};
+void Agent::Impl::take_requests() {
+  requests.on<fleet::StatusRequest>([this](const auto&) -> Result<fleet::StatusRequest::Reply> {
+    return fleet::StatusRequest::Reply{status_json(status())};
+  });
+  requests.on<fleet::IncidentsRequest>(
+      [this](const auto& asked) -> Result<fleet::IncidentsRequest::Reply> {
+        store::IncidentFilter filter;
+        filter.since_ns = asked.since_ns;
+        filter.job = asked.job;
+        filter.kind = asked.kind;
+        filter.only_open = asked.only_open;
+        filter.count_max = static_cast<std::size_t>(asked.count);
+        TRY(auto found, book->incidents(filter));
+        return fleet::IncidentsRequest::Reply{std::move(found)};
+      });
+  requests.on<fleet::LabelRequest>([this](const auto& asked) -> Result<fleet::LabelRequest::Reply> {
+    TRY(const bool is_learnt, label(asked.id, asked.label));
+    return fleet::LabelRequest::Reply{is_learnt};
+  });
+  const auto pause = [this](bool paused) {
+    is_paused = paused;
+    watcher->set_enabled(!paused);
+    return fleet::PauseRequest::Reply{};
+  };
+  requests.on<fleet::PauseRequest>([pause](const auto&) { return pause(true); });
+  requests.on<fleet::ResumeRequest>([pause](const auto&) { return pause(false); });
 }
 
 void Agent::Impl::serve(BootTime now) {
   if (!control) return;
-  const ControlActions can = actions();
-  control->serve(now, [&](std::string_view line) { return answer(line, can); });
+  control->serve(now, [this](std::string_view line) { return requests.answer(line); });
 }
 
 // Until then, a request, or a signal.
@@ -347,6 +378,13 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
     TRY(auto control, sys::UnixServer::listen(given.state_folder + "/control.sock"));
     impl->control.emplace(std::move(control));
   }
+  incident::BookOptions keeping;
+  keeping.host = given.host;
+  keeping.folder = given.state_folder;
+  keeping.pause = detect::kEpisodePause;
+  keeping.log = [raw = impl.get()](const std::string& line) { raw->log(line); };
+  TRY(auto book, incident::Book::open(std::move(keeping), clock.now(), sys::wall_time_ns()));
+  impl->book.emplace(std::move(book));
   TRY(impl->outputs, Outputs::create(clock, std::move(out)));
   impl->started = clock.now();
   capture::WatcherOptions watching;
@@ -370,6 +408,7 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   judging.alarms_per_day = given.alarms_per_day;
   judging.log = [raw = impl.get()](const std::string& line) { raw->log(line); };
   impl->jobs = std::make_unique<JobTable>(std::move(judging));
+  impl->take_requests();
   return std::unique_ptr<Agent>(new Agent(std::move(impl)));
 }
 
@@ -395,7 +434,7 @@ Result<void> Agent::run(const std::function<bool()>& should_stop) {
     impl.wait(wake - now);
   }
   const std::int64_t wall_ns = impl.rising_wall_ns();
-  impl.tell(impl.jobs->finish(wall_ns));
+  impl.observe(impl.jobs->finish(wall_ns));
   impl.outputs->finish(wall_ns, impl.clock.now());
   return {};
 }

@@ -126,6 +126,7 @@ void add_host(detect::Window& row, const HostWindow& host, std::int32_t pid, dou
   const ProcessHostWindow& process = found->second;
   set(row, "resident_bytes", process.resident_bytes);
   set(row, "resident_growth", process.resident_growth);
+  set(row, "memory_room", process.memory_room);
   set(row, "throttled_share", per_s(process.throttled_s));
   set(row, "tcp_bytes", per_s(process.tcp_bytes));
   set(row, "tcp_retransmits", per_s(process.tcp_retransmits));
@@ -249,8 +250,8 @@ void FeatureMaker::note_users(const std::vector<FeatureRow>& rows,
 // A job that uses several devices is as hot as its hottest and as slow as its slowest.
 void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process,
                                const std::vector<DeviceSample>& devices, double window_s) {
-  std::optional<double> busy, own_busy, memory, own_memory, sm_clock, memory_clock, power, heat,
-      throttled, ecc, xid, pcie, replays, nvlink;
+  std::optional<double> busy, own_busy, memory, own_memory, room, sm_clock, memory_clock, power,
+      heat, throttled, ecc, xid, pcie, replays, nvlink;
   BootTime read_at{};
   for (const DeviceSample& device : devices) {
     const auto* use = use_of(device, process.process.pid);
@@ -265,6 +266,10 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
     own_busy = larger(own_busy, use->utilization);
     memory = plus(memory, number(now.memory_used_bytes));
     own_memory = plus(own_memory, number(use->memory_bytes));
+    if (now.memory_total_bytes && now.memory_used_bytes) {
+      const double total = static_cast<double>(*now.memory_total_bytes);
+      room = smaller(room, std::max(0.0, total - static_cast<double>(*now.memory_used_bytes)));
+    }
     sm_clock = smaller(sm_clock, now.sm_clock_hz);
     memory_clock = smaller(memory_clock, now.memory_clock_hz);
     power = plus(power, now.power_watts);
@@ -290,6 +295,7 @@ void FeatureMaker::add_devices(detect::Window& row, const ProcessWindow& process
     growth = std::move(last_memory_[process.process.pid]);
     set(row, "gpu_process_growth", growth.add(read_at, *own_memory));
   }
+  set(row, "gpu_memory_room", room);
   set(row, "gpu_sm_clock", sm_clock);
   set(row, "gpu_memory_clock", memory_clock);
   set(row, "gpu_power", power);

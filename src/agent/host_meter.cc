@@ -58,7 +58,17 @@ struct Readings {
   PeakGrowth resident;
   std::optional<std::uint64_t> throttled_ns, tcp_bytes, retransmits;
   BootTime tcp_read_at{};
+  std::optional<double> memory_room;
+  std::uint32_t room_age{0};  // windows
 };
+
+/// Limits hardly ever change, and are read from several files.
+void read_room(std::int32_t pid, Readings& before) {
+  constexpr std::uint32_t kEveryWindows = 10;
+  if (before.room_age++ % kEveryWindows != 0) return;
+  const auto room = sys::memory_room(pid);
+  before.memory_room = room ? std::optional(static_cast<double>(*room)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -116,6 +126,8 @@ HostWindow HostMeter::sample(const capture::WatchWindow& window, bool with_conne
     here.resident_bytes = resident(pid, before.sampler);
     if (here.resident_bytes)
       here.resident_growth = before.resident.add(window.end, *here.resident_bytes);
+    read_room(pid, before);
+    here.memory_room = before.memory_room;
     here.throttled_s = grown(throttled(pid, before.quota), before.throttled_ns, 1e-9);
   }
   impl_->processes = std::move(kept);

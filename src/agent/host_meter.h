@@ -15,6 +15,7 @@ namespace kansoku::agent {
 struct ProcessHostWindow {
   std::optional<double> resident_bytes;
   std::optional<double> resident_growth;  // bytes/s, above the highest of 30 s
+  std::optional<double> memory_room;      // bytes until a limit, of the last ten windows
   std::optional<double> throttled_s;
   std::optional<double> tcp_bytes, tcp_retransmits, tcp_rtt_s;  // in the window
 };

@@ -17,7 +17,24 @@
 namespace kansoku::agent {
 namespace {
 
+using incident::Observation;
+
 constexpr std::size_t kModelBytesMax = 16U << 20;
+
+constexpr int kGenerationBits = 32;
+
+/// The detectors of one job after the other number their episodes alike.
+std::uint64_t episode_of(std::uint32_t generation, std::uint64_t number) {
+  return static_cast<std::uint64_t>(generation) << kGenerationBits | number;
+}
+
+void report(const std::string& job, std::uint32_t generation, std::vector<detect::Observation> seen,
+            std::vector<Observation>& out) {
+  for (detect::Observation& one : seen) {
+    const auto source = one.is_growth ? incident::Source::kGrowth : incident::Source::kDetector;
+    out.push_back({job, source, episode_of(generation, one.episode), std::move(one.facts)});
+  }
+}
 
 }  // namespace
 
@@ -74,12 +91,21 @@ std::optional<detect::JobModel> JobTable::read_model(const std::string& path) {
   return std::nullopt;
 }
 
+/// One user's jobs leave room for those of others.
+bool JobTable::has_room_for(std::uint32_t user) const {
+  const auto of_user = std::count_if(jobs_.begin(), jobs_.end(),
+                                     [&](const auto& job) { return job.second.user == user; });
+  return jobs_.size() < kJobsMax && static_cast<std::size_t>(of_user) < kJobsOfUserMax;
+}
+
 JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
   if (const auto known = jobs_.find(row.job); known != jobs_.end()) return &known->second;
-  if (jobs_.size() >= kJobsMax) {
+  const std::uint32_t user = row.process->process.owner.user;
+  if (!has_room_for(user)) {
     if (counters_.over_limit++ == 0) {
-      options_.log(fmt::format("more than {} jobs at once: {} and others are measured, not judged",
-                               kJobsMax, row.job));
+      options_.log(fmt::format(
+          "more than {} jobs at once, or {} of one user: {} and others are measured, not judged",
+          kJobsMax, kJobsOfUserMax, row.job));
     }
     return nullptr;
   }
@@ -90,8 +116,7 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
     path = fmt::format("{}/{:016x}.model", options_.models_folder, hash_of(key.text()));
     model = read_model(path);
   }
-  const detect::DetectorOptions detecting{.host = options_.host,
-                                          .job = row.job,
+  const detect::DetectorOptions detecting{.job = row.job,
                                           .key = key,
                                           .window = options_.window,
                                           .learn_time = options_.learn_time,
@@ -113,6 +138,8 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
                            had_model ? "watching with the model of earlier runs" : "learning"));
   Job job{std::move(key), std::move(path), std::move(detector).value()};
   job.seen_at = now;
+  job.user = user;
+  job.generation = ++generations_;
   job.is_local = row.is_local_job;
   job.save_at = now + options_.save_every;
   return &jobs_.emplace(row.job, std::move(job)).first->second;
@@ -134,15 +161,12 @@ void JobTable::save(Job& job) {
   if (is_new) prune_models();
 }
 
-std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootTime now,
-                                                     const std::vector<FeatureRow>& rows) {
+std::vector<Observation> JobTable::on_rows(std::int64_t wall_ns, BootTime now,
+                                           const std::vector<FeatureRow>& rows) {
   std::map<std::string_view, std::vector<const FeatureRow*>> by_job;
   for (const FeatureRow& row : rows)
     by_job[row.job].push_back(&row);
-  std::vector<trace::IncidentRecord> incidents;
-  const auto take = [&](std::vector<trace::IncidentRecord> more) {
-    std::move(more.begin(), more.end(), std::back_inserter(incidents));
-  };
+  std::vector<Observation> out;
   std::vector<detect::Window> windows;
   for (const auto& [name, members] : by_job) {
     if (is_too_young(*members.front(), now)) continue;
@@ -151,8 +175,9 @@ std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootT
     windows.clear();
     for (const FeatureRow* row : members)
       windows.push_back(row->window);
-    take(job->detector.on_windows(wall_ns, windows));
+    report(std::string(name), job->generation, job->detector.on_windows(wall_ns, windows), out);
     job->seen_at = now;
+    job->has_run = true;
     const bool is_first = !job->has_tried_saving && job->detector.model() != nullptr;
     if (is_first || now >= job->save_at) {
       job->save_at = now + options_.save_every;
@@ -162,46 +187,52 @@ std::vector<trace::IncidentRecord> JobTable::on_rows(std::int64_t wall_ns, BootT
   }
   std::erase_if(
       young_, [&](const auto& one) { return one.second.last != now || jobs_.contains(one.first); });
-  take(forget(wall_ns, now));
-  return incidents;
+  forget(wall_ns, now, out);
+  return out;
 }
 
-std::vector<trace::IncidentRecord> JobTable::pass(std::int64_t wall_ns, BootTime now,
-                                                  const std::vector<FeatureRow>& rows) {
+std::vector<Observation> JobTable::pass(std::int64_t wall_ns, BootTime now,
+                                        const std::vector<FeatureRow>& rows) {
   for (const FeatureRow& row : rows)
     if (const auto known = jobs_.find(row.job); known != jobs_.end()) known->second.seen_at = now;
-  return forget(wall_ns, now);
+  std::vector<Observation> out;
+  forget(wall_ns, now, out);
+  return out;
 }
 
-std::vector<trace::IncidentRecord> JobTable::forget(std::int64_t wall_ns, BootTime now) {
-  std::vector<trace::IncidentRecord> incidents;
-  for (auto job = jobs_.begin(); job != jobs_.end();) {
-    if (now - job->second.seen_at < kForgetAfter) {
-      ++job;
+void JobTable::forget(std::int64_t wall_ns, BootTime now, std::vector<Observation>& out) {
+  for (auto one = jobs_.begin(); one != jobs_.end();) {
+    auto& [name, job] = *one;
+    if (job.has_run && now - job.seen_at >= kRunIsOverAfter * options_.window) {
+      report(name, job.generation, job.detector.finish(wall_ns), out);
+      job.has_run = false;
+    }
+    if (now - job.seen_at < kForgetAfter) {
+      ++one;
       continue;
     }
-    auto ended = job->second.detector.finish(wall_ns);
-    std::move(ended.begin(), ended.end(), std::back_inserter(incidents));
-    save(job->second);
-    options_.log(fmt::format("job {} is over", job->first));
-    job = jobs_.erase(job);
+    save(job);
+    options_.log(fmt::format("job {} is over", name));
+    one = jobs_.erase(one);
   }
-  return incidents;
 }
 
-std::vector<trace::IncidentRecord> JobTable::finish(std::int64_t wall_ns) {
-  std::vector<trace::IncidentRecord> incidents;
+std::vector<Observation> JobTable::finish(std::int64_t wall_ns) {
+  std::vector<Observation> out;
   for (auto& [name, job] : jobs_) {
-    auto more = job.detector.finish(wall_ns);
-    std::move(more.begin(), more.end(), std::back_inserter(incidents));
+    report(name, job.generation, job.detector.finish(wall_ns), out);
     save(job);
   }
-  return incidents;
+  return out;
 }
 
-bool JobTable::label(std::string_view incident_id, std::string_view label) {
-  return std::any_of(jobs_.begin(), jobs_.end(),
-                     [&](auto& job) { return job.second.detector.label(incident_id, label); });
+bool JobTable::take_word(const incident::Reporter& reporter, trace::IncidentLabel label) {
+  const auto job = jobs_.find(reporter.job);
+  if (job == jobs_.end() || reporter.source == incident::Source::kHardware ||
+      reporter.episode >> kGenerationBits != job->second.generation)
+    return false;
+  const std::uint64_t number = reporter.episode & ((std::uint64_t{1} << kGenerationBits) - 1);
+  return job->second.detector.take_word(number, label == trace::IncidentLabel::kFalse);
 }
 
 std::vector<JobTable::JobStatus> JobTable::status() const {

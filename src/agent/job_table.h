@@ -13,6 +13,7 @@
 #include "common/result.h"
 #include "common/time.h"
 #include "detect/detector.h"
+#include "incident/book.h"
 #include "trace/incident.h"
 
 namespace kansoku::agent {
@@ -38,24 +39,25 @@ struct JobTableOptions {
 /// is, so that its next run is judged from the start. Single-threaded.
 class JobTable {
  public:
-  static constexpr std::size_t kJobsMax = 256;
+  static constexpr std::size_t kJobsMax = 256, kJobsOfUserMax = kJobsMax / 2;
   static constexpr Nanos kForgetAfter = std::chrono::seconds{30};  // without a window
+  static constexpr int kRunIsOverAfter = 3;                        // windows without one
   // A process that is no rank is a job once it has lived so long: most do not.
   static constexpr Nanos kLivesAtLeast = std::chrono::seconds{10};
   static constexpr std::size_t kModelsMax = 1000;  // files; the oldest go
 
   explicit JobTable(JobTableOptions options);
 
-  /// One window of all processes. Incidents that began, changed or ended.
-  [[nodiscard]] std::vector<trace::IncidentRecord> on_rows(std::int64_t wall_ns, BootTime now,
+  /// One window of all processes. What begins, changes or ends to be wrong with their jobs.
+  [[nodiscard]] std::vector<incident::Observation> on_rows(std::int64_t wall_ns, BootTime now,
                                                            const std::vector<FeatureRow>& rows);
   /// The same of a window that is not to be judged: jobs that are over are forgotten, no more.
-  [[nodiscard]] std::vector<trace::IncidentRecord> pass(std::int64_t wall_ns, BootTime now,
+  [[nodiscard]] std::vector<incident::Observation> pass(std::int64_t wall_ns, BootTime now,
                                                         const std::vector<FeatureRow>& rows);
   /// Ends what is open and stores the models.
-  [[nodiscard]] std::vector<trace::IncidentRecord> finish(std::int64_t wall_ns);
-  /// The operator's label for an incident of a running job; false if no job knows it.
-  bool label(std::string_view incident_id, std::string_view label);
+  [[nodiscard]] std::vector<incident::Observation> finish(std::int64_t wall_ns);
+  /// The operator's word on what was reported; false if its job is over, or the episode long ago.
+  bool take_word(const incident::Reporter& reporter, trace::IncidentLabel label);
 
   struct JobStatus {
     std::string name, key, command;
@@ -77,15 +79,19 @@ class JobTable {
     detect::Detector detector;
     BootTime seen_at{}, save_at{};
     std::uint64_t saved_refreshes{0};
-    bool is_saved{false}, is_local{false}, has_tried_saving{false};
+    bool is_saved{false}, is_local{false}, has_tried_saving{false}, has_run{true};
+    std::uint32_t user{0};        // whose it is
+    std::uint32_t generation{0};  // of detectors here: each numbers its episodes from 1 on
   };
   Job* find_or_create(const FeatureRow& row, BootTime now);
+  [[nodiscard]] bool has_room_for(std::uint32_t user) const;
   [[nodiscard]] bool is_too_young(const FeatureRow& row, BootTime now);
   void prune_models() const;
   [[nodiscard]] std::optional<detect::JobModel> read_model(const std::string& path);
   void save(Job& job);
-  /// Jobs that were not seen for kForgetAfter; the ends of their incidents.
-  [[nodiscard]] std::vector<trace::IncidentRecord> forget(std::int64_t wall_ns, BootTime now);
+  /// Runs of jobs that were not seen for kRunIsOverAfter windows, and jobs that were not for
+  /// kForgetAfter; the ends of what was wrong.
+  void forget(std::int64_t wall_ns, BootTime now, std::vector<incident::Observation>& out);
 
   JobTableOptions options_;
   std::map<std::string, Job> jobs_;
@@ -94,6 +100,7 @@ class JobTable {
   };
   std::map<std::string, Young> young_;  // not jobs yet, by name
   Counters counters_;
+  std::uint32_t generations_{0};
 };
 
 }  // namespace kansoku::agent

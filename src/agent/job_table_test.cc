@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,10 +23,8 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 class JobTableTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "kansoku-job-table-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    folder_ = ::testing::TempDir() + "kansoku-job-table-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
     process_.process.pid = 7;
     process_.process.arguments = {"python3", "train.py"};
   }
@@ -41,21 +40,24 @@ class JobTableTest : public ::testing::Test {
   }
   /// So many seconds of a job of one process, steady but for a little noise.
   void go(JobTable& table, int count, std::int32_t rank) {
-    for (int i = 0; i < count; ++i, ++second_) {
-      FeatureRow row;
-      row.job = "job";
-      row.is_local_job = true;
-      row.process = &process_;
-      row.window = {rank, 7, std::vector<double>(detect::known_features().size(), kNan)};
-      const auto set = [&](std::string_view feature, double value) {
-        row.window.values.at(static_cast<std::size_t>(detect::feature_index(feature))) = value;
-      };
-      const auto t = static_cast<double>(second_);
-      set("step_mean", 0.2 + 0.002 * std::sin(1.7 * t));
-      set("cpu_cores", 1.1 + 0.02 * std::sin(2.9 * t));
-      set("collective_mean", 0.004 + 0.0002 * std::sin(0.7 * t));
-      static_cast<void>(table.on_rows(second_ * kSecond, boot_time(second_ * kSecond), {row}));
-    }
+    for (int i = 0; i < count; ++i, ++second_)
+      static_cast<void>(
+          table.on_rows(second_ * kSecond, boot_time(second_ * kSecond), {row_of(rank, 7)}));
+  }
+  [[nodiscard]] FeatureRow row_of(std::int32_t rank, std::int32_t pid) const {
+    FeatureRow row;
+    row.job = "job";
+    row.is_local_job = true;
+    row.process = &process_;
+    row.window = {rank, pid, std::vector<double>(detect::known_features().size(), kNan)};
+    const auto set = [&](std::string_view feature, double value) {
+      row.window.values.at(static_cast<std::size_t>(detect::feature_index(feature))) = value;
+    };
+    const auto t = static_cast<double>(second_);
+    set("step_mean", 0.2 + 0.002 * std::sin(1.7 * t));
+    set("cpu_cores", 1.1 + 0.02 * std::sin(2.9 * t));
+    set("collective_mean", 0.004 + 0.0002 * std::sin(0.7 * t));
+    return row;
   }
   [[nodiscard]] std::size_t files() const {
     return static_cast<std::size_t>(
@@ -81,6 +83,25 @@ TEST_F(JobTableTest, WhatIsLearntIsKeptAndTheNextRunIsWatchedWithIt) {
   JobTable again(options());
   go(again, 1, 0);
   EXPECT_EQ(again.status()[0].detector.state, detect::Detector::State::kWatching);
+}
+
+TEST_F(JobTableTest, AModelThatIsCorruptIsRefusedByNameAndItsJobLearntAnew) {
+  {
+    JobTable table(options());
+    go(table, 210, 0);
+  }
+  ASSERT_EQ(files(), 1U);
+  const auto path = std::filesystem::directory_iterator(folder_)->path();
+  std::fstream(path, std::ios::in | std::ios::out).seekp(500) << '7' << '8';
+  log_.clear();
+  JobTable again(options());
+  go(again, 1, 0);
+  EXPECT_EQ(again.status()[0].detector.state, detect::Detector::State::kLearning);
+  EXPECT_EQ(again.counters().refused_models, 1U);
+  ASSERT_FALSE(log_.empty());
+  EXPECT_NE(log_[0].find(path.string()), std::string::npos) << log_[0];
+  EXPECT_NE(log_[0].find("is refused, its job is learnt anew"), std::string::npos) << log_[0];
+  EXPECT_NE(log_[0].find("checksum"), std::string::npos) << log_[0];
 }
 
 TEST_F(JobTableTest, AModelThatCannotBeWrittenIsTriedAgainLaterNotEverySecond) {
@@ -120,6 +141,61 @@ TEST_F(JobTableTest, WhileNothingIsJudgedJobsThatAreOverAreForgotten) {
   EXPECT_EQ(table.status().size(), 1U);
   EXPECT_TRUE(pass({row}, 1).empty());
   EXPECT_TRUE(table.status().empty()) << "and none begins";
+}
+
+TEST_F(JobTableTest, WhatIsWrongEndsWithTheRunAndTheNextOneIsAnotherEpisode) {
+  JobTable table(options());
+  go(table, 250, 0);
+  std::vector<incident::Observation> told;
+  const auto slow = [&](int count, std::int32_t pid) {
+    for (int i = 0; i < count; ++i, ++second_) {
+      FeatureRow row = row_of(0, pid);
+      row.window.values.at(static_cast<std::size_t>(detect::feature_index("step_mean"))) = 2;
+      const auto more = table.on_rows(second_ * kSecond, boot_time(second_ * kSecond), {row});
+      told.insert(told.end(), more.begin(), more.end());
+    }
+  };
+  const auto idle = [&](int count) {
+    for (int i = 0; i < count; ++i, ++second_) {
+      const auto more = table.on_rows(second_ * kSecond, boot_time(second_ * kSecond), {});
+      told.insert(told.end(), more.begin(), more.end());
+    }
+  };
+  slow(10, 7);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().job, "job");
+  EXPECT_EQ(told.back().facts.end_ns, 0);
+  const std::uint64_t episode = told.back().episode;
+  EXPECT_TRUE(table.take_word({"job", incident::Source::kDetector, episode}, {}));
+  EXPECT_FALSE(table.take_word({"job", incident::Source::kHardware, episode}, {}));
+  EXPECT_FALSE(table.take_word({"other", incident::Source::kDetector, episode}, {}));
+  idle(2);
+  EXPECT_EQ(told.back().facts.end_ns, 0) << "a window or two may have missed it";
+  idle(1);
+  EXPECT_NE(told.back().facts.end_ns, 0);
+  idle(40);
+  EXPECT_TRUE(table.status().empty());
+  slow(20, 8);
+  EXPECT_NE(told.back().episode, episode) << "of another detector, which counts from one as well";
+  EXPECT_EQ(told.back().facts.end_ns, 0);
+  EXPECT_FALSE(table.take_word({"job", incident::Source::kDetector, episode}, {}));
+}
+
+TEST_F(JobTableTest, OneUsersJobsLeaveRoomForThoseOfOthers) {
+  JobTable table(options());
+  std::vector<FeatureRow> rows;
+  std::vector<capture::ProcessWindow> processes(JobTable::kJobsMax);
+  for (std::size_t i = 0; i < JobTable::kJobsMax; ++i) {
+    processes[i] = process_;
+    processes[i].process.owner.user = i + 1 < JobTable::kJobsMax ? 7 : 8;
+    rows.push_back(row_of(0, static_cast<std::int32_t>(i)));
+    rows.back().job = "job" + std::to_string(1000 + i);
+    rows.back().process = &processes[i];
+  }
+  static_cast<void>(table.on_rows(kSecond, boot_time(kSecond), rows));
+  EXPECT_EQ(table.status().size(), JobTable::kJobsOfUserMax + 1);
+  EXPECT_EQ(table.status().back().name, "job" + std::to_string(999 + JobTable::kJobsMax));
+  EXPECT_EQ(table.counters().over_limit, JobTable::kJobsOfUserMax - 1);
 }
 
 TEST_F(JobTableTest, TheOldestModelsGo) {

@@ -11,7 +11,6 @@
 #include "agent/internal/feature_log.h"
 #include "agent/internal/fleet_output.h"
 #include "agent/internal/history_thread.h"
-#include "agent/internal/incident_book.h"
 #include "common/parse.h"
 #include "detect/feature.h"
 #include "export/http_post.h"
@@ -28,8 +27,6 @@ namespace {
 using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
-constexpr Nanos kInheritFor = std::chrono::minutes{2};
-constexpr Nanos kAliveEvery = std::chrono::seconds{10};
 constexpr Nanos kRemindEvery = std::chrono::minutes{10};
 constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
@@ -78,19 +75,13 @@ struct Outputs::Impl {
   std::optional<exporter::Webhook> webhook;
   std::unique_ptr<exporter::HttpPoster> otlp;
   exporter::OtlpSource otlp_source;
-  std::optional<store::IncidentLog> incident_log;
   std::unique_ptr<HistoryThread> history;
   std::optional<FeatureLog> feature_log;
   std::unique_ptr<sys::FileSink> incident_lines;
   std::unique_ptr<FleetOutput> fleet;
   BootTime next_otlp{}, next_reminder{};
-  IncidentBook book;
-  BootTime inherits_until{}, next_alive{};
-  std::int64_t alive_ns{0};  // when the agent before this one was last seen
   std::uint64_t failed_writes{0};
   std::map<std::string, std::string> problems;  // the last of each target
-  // Of incidents whose last state could not be kept, by id; the log would call them open for ever.
-  std::map<std::string, trace::IncidentRecord> unkept;
 
   Impl(const Clock& clock_in, OutputOptions options_in)
       : clock(clock_in), options(std::move(options_in)) {}
@@ -101,19 +92,14 @@ struct Outputs::Impl {
     if (failed_writes++ % 100 == 0) options.log(result.error().what);
   }
   Result<void> open_files();
-  void inherit();
-  void settle_inherited(BootTime now);
-  /// The time of a file says until when there was an agent.
-  void say_alive(BootTime now);
-  [[nodiscard]] std::string alive_path() const { return options.state_folder + "/alive"; }
-  void tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event);
-  void keep(const trace::IncidentRecord& incident);
-  void keep_unkept();
   Result<void> open_network();
-  void remind_collector(BootTime now);
+  void remind_collector(BootTime now, const incident::Book& book);
   void add_features(MetricSet& set, const std::vector<FeatureRow>& rows,
                     const std::set<std::string>& jobs) const;
-  void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs, bool is_paused) const;
+  static void add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs,
+                       bool is_paused);
+  static void add_incidents(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs,
+                            const incident::Book& book);
   void add_agent(MetricSet& set, const AgentFigures& figures);
   [[nodiscard]] std::vector<Delivery> deliveries() const;
   void log_problems();
@@ -129,11 +115,7 @@ Result<void> Outputs::Impl::open_files() {
         sys::FileSink::create(options.incidents_jsonl,
                               {.append = true, .torn_line = sys::FileSink::TornLine::kEnd}));
   }
-  if (options.state_folder.empty()) return {};
-  TRY(auto log, store::IncidentLog::open(options.state_folder + "/incidents.jsonl", {}));
-  incident_log.emplace(std::move(log));
-  inherit();
-  if (!options.keeps_history) return {};
+  if (options.state_folder.empty() || !options.keeps_history) return {};
   store::HistoryOptions keeping;
   keeping.age = options.history_age;
   keeping.bytes = options.history_bytes;
@@ -146,69 +128,6 @@ Result<void> Outputs::Impl::open_files() {
     options.log(fmt::format("no history of features: {}", opened_history.error().what));
   }
   return {};
-}
-
-void Outputs::Impl::inherit() {
-  inherits_until = clock.now() + kInheritFor;
-  const std::int64_t now_ns = sys::wall_time_ns();
-  struct stat file {};
-  alive_ns = ::stat(alive_path().c_str(), &file) == 0
-                 ? std::min(now_ns, file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec)
-                 : now_ns - kInheritFor.count();
-  // After a longer pause nobody knows whether it is the same job, or the same fault.
-  if (now_ns - alive_ns > kInheritFor.count()) inherits_until = clock.now();
-  store::IncidentFilter recent;
-  recent.since_ns = now_ns - kInheritFor.count();
-  const auto page = incident_log->incidents(recent);
-  if (!page) {
-    options.log(page.error().what);
-    return;
-  }
-  book.inherit(page->incidents);
-}
-
-void Outputs::Impl::say_alive(BootTime now) {
-  if (options.state_folder.empty() || now < next_alive) return;
-  next_alive = now + kAliveEvery;
-  written(sys::write_file(alive_path(), ""));
-}
-
-/// What nobody continued has ended when the agent before this one did, as far as is known.
-void Outputs::Impl::settle_inherited(BootTime now) {
-  if (!book.has_inherited() || now < inherits_until) return;
-  for (trace::IncidentRecord& incident : book.take_unclaimed()) {
-    incident.end_ns = std::max(incident.begin_ns, alive_ns);
-    tell(incident, exporter::IncidentEvent::kClosed);
-  }
-}
-
-void Outputs::Impl::tell(const trace::IncidentRecord& incident, exporter::IncidentEvent event) {
-  if (options.on_incident) options.on_incident(incident);
-  if (incident_lines) written(incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
-  keep(incident);
-  if (history) history->put(incident);
-  if (fleet) fleet->on_incident(incident);
-  if (webhook) webhook->send(event, incident);
-}
-
-void Outputs::Impl::keep(const trace::IncidentRecord& incident) {
-  constexpr std::size_t kUnkeptMax = 256;
-  if (!incident_log) return;
-  const auto kept = incident_log->put(incident);
-  written(kept);
-  if (kept || kept.error().code == Code::kUnsupported) {  // too long: it will be so later
-    unkept.erase(incident.id);
-  } else if (unkept.size() < kUnkeptMax || unkept.contains(incident.id)) {
-    unkept.insert_or_assign(incident.id, incident);
-  }
-}
-
-/// Until one fails again.
-void Outputs::Impl::keep_unkept() {
-  while (!unkept.empty()) {
-    if (!incident_log->put(unkept.begin()->second)) return;
-    unkept.erase(unkept.begin());
-  }
 }
 
 Result<void> Outputs::Impl::open_network() {
@@ -275,7 +194,7 @@ void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& 
 }
 
 void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs,
-                             bool is_paused) const {
+                             bool is_paused) {
   for (const JobTable::JobStatus& job : jobs) {
     if (job.detector.state != detect::Detector::State::kWatching) continue;
     set.add(metrics::kThreshold, {{"job", job.name}}, job.detector.threshold);
@@ -283,19 +202,26 @@ void Outputs::Impl::add_jobs(MetricSet& set, const std::vector<JobTable::JobStat
     for (const auto& rank : job.detector.ranks)
       set.add(metrics::kScore, labels_of(job.name, rank.rank, rank.pid), rank.score);
   }
-  std::map<std::pair<std::string, std::string>, int> open;
-  for (const auto& [id, incident] : book.open())
-    ++open[{incident.job, incident.kind}];
-  for (const auto& [what, count] : open)
-    set.add(metrics::kIncidentOpen, {{"job", what.first}, {"kind", what.second}}, count);
+}
+
+void Outputs::Impl::add_incidents(MetricSet& set, const std::vector<JobTable::JobStatus>& jobs,
+                                  const incident::Book& book) {
+  std::map<std::pair<std::string, std::string_view>, int> open;
+  for (const trace::IncidentRecord& one : book.open_ones())
+    ++open[{one.job, word_of(one.kind)}];
+  for (const auto& [what, count] : open) {
+    set.add(metrics::kIncidentOpen, {{"job", what.first}, {"kind", std::string(what.second)}},
+            count);
+  }
   // From zero on, or the first of a kind would be no increase.
   std::set<std::string> counted = book.counted_jobs();
   for (const JobTable::JobStatus& job : jobs)
     counted.insert(job.name);
   for (const std::string& job : counted) {
-    for (const std::string_view kind : trace::kIncidentKinds)
-      set.add(metrics::kIncidents, {{"job", job}, {"kind", std::string(kind)}},
-              static_cast<double>(book.opened(job, kind)));
+    for (std::size_t kind = 0; kind < trace::kIncidentKinds.size(); ++kind)
+      set.add(metrics::kIncidents,
+              {{"job", job}, {"kind", std::string(trace::kIncidentKinds.at(kind))}},
+              static_cast<double>(book.opened(job, static_cast<trace::IncidentKind>(kind))));
   }
 }
 
@@ -339,33 +265,31 @@ void Outputs::Impl::log_problems() {
 
 /// What is open is told again: a collector forgets what it hears nothing of, and one that was
 /// started later never heard of it.
-void Outputs::Impl::remind_collector(BootTime now) {
+void Outputs::Impl::remind_collector(BootTime now, const incident::Book& book) {
   if (!fleet || now < next_reminder) return;
   next_reminder = now + kRemindEvery;
-  for (const auto& [id, incident] : book.open())
+  for (const trace::IncidentRecord& incident : book.open_ones())
     fleet->on_incident(incident);
 }
 
 void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
-                        const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures) {
+                        const std::vector<JobTable::JobStatus>& jobs, const incident::Book& book,
+                        const AgentFigures& figures) {
   Impl& impl = *impl_;
-  impl.settle_inherited(now);
-  impl.say_alive(now);
-  impl.keep_unkept();
   if (impl.feature_log) impl.written(impl.feature_log->append(wall_ns, rows));
   if (impl.history) impl.history->add(wall_ns, rows);
   std::set<std::string> names;
   for (const JobTable::JobStatus& job : jobs)
     names.insert(job.name);
-  impl.book.count_only(names, now);
-  impl.remind_collector(now);
+  impl.remind_collector(now, book);
   if (impl.fleet) impl.fleet->on_window(wall_ns, now, rows, jobs);
   impl.log_problems();
   if (!impl.server && !impl.otlp) return;
   MetricSet set;
   // What comes first stays if there are more series than may be.
   impl.add_agent(set, figures);
-  impl.add_jobs(set, jobs, figures.is_paused);
+  Impl::add_jobs(set, jobs, figures.is_paused);
+  Impl::add_incidents(set, jobs, book);
   impl.add_features(set, rows, names);
   impl.board.publish(std::move(set));
   if (impl.otlp && now >= impl.next_otlp) {
@@ -375,50 +299,32 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   }
 }
 
-void Outputs::on_incident(const trace::IncidentRecord& told) {
-  const IncidentBook::Told noted = impl_->book.note(told);
+void Outputs::on_incident(const incident::Told& told) {
+  Impl& impl = *impl_;
+  const trace::IncidentRecord& incident = told.incident;
+  using trace::IncidentEvent;
+  const bool is_news = told.event != IncidentEvent::kLabelled;
+  if (is_news && impl.options.on_incident) impl.options.on_incident(told);
+  if (is_news && impl.incident_lines)
+    impl.written(impl.incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
+  if (impl.history) impl.history->put(incident);
+  if (impl.fleet) impl.fleet->on_incident(incident);
+  if (!impl.webhook || !is_news || told.event == IncidentEvent::kNoted) return;
   // Who pages when one opens hears of one that is over already, too.
-  if (noted.is_first && noted.event == exporter::IncidentEvent::kClosed && impl_->webhook) {
-    trace::IncidentRecord begun = noted.incident;
+  if (told.is_first && told.event == IncidentEvent::kClosed) {
+    trace::IncidentRecord begun = incident;
     begun.end_ns = 0;
-    impl_->webhook->send(exporter::IncidentEvent::kOpened, begun);
+    impl.webhook->send(IncidentEvent::kOpened, begun);
   }
-  impl_->tell(noted.incident, noted.event);
+  impl.webhook->send(told.event, incident);
 }
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {
   Impl& impl = *impl_;
-  impl.keep_unkept();
   impl.history.reset();  // writes what waits
   if (impl.fleet) impl.fleet->finish(wall_ns, now);
   if (impl.webhook) static_cast<void>(impl.webhook->poster().drain(kFinishLimit));
   if (impl.otlp) static_cast<void>(impl.otlp->drain(kFinishLimit));
-}
-
-Result<std::vector<trace::IncidentRecord>> Outputs::incidents(
-    const store::IncidentFilter& filter) const {
-  if (!impl_->incident_log) return std::vector<trace::IncidentRecord>{};
-  TRY(auto page, impl_->incident_log->incidents(filter));
-  return std::move(page.incidents);
-}
-
-Result<void> Outputs::label(std::string_view id, std::string_view label) {
-  if (!impl_->incident_log)
-    return Error{Code::kNotFound, fmt::format("label incident {}: none are kept", id)};
-  TRY_VOID(impl_->incident_log->label(id, label));
-  impl_->book.label(id, label);
-  if (const auto one = impl_->unkept.find(std::string(id)); one != impl_->unkept.end())
-    one->second.label = label;
-  if (impl_->history) impl_->history->label(id, label);
-  return {};
-}
-
-std::string Outputs::label_before(const std::string& detector_id) const {
-  return impl_->book.label_before(detector_id);
-}
-
-std::string Outputs::detector_id(std::string_view id) const {
-  return impl_->book.detector_id(id);
 }
 
 std::vector<Delivery> Outputs::deliveries() const {

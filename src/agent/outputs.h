@@ -16,8 +16,8 @@
 #include "export/http_post.h"
 #include "export/metrics.h"
 #include "fleet/nats_bus.h"
+#include "incident/book.h"
 #include "store/history.h"
-#include "store/incident_log.h"
 #include "trace/incident.h"
 
 namespace kansoku::agent {
@@ -27,7 +27,7 @@ STAT(agent_failed_writes, kDataLoss, kAnalysis,
 
 struct OutputOptions {
   std::string host, version;
-  std::string state_folder;  // incident log and history; "" = neither
+  std::string state_folder;  // of the history; "" = none
   bool keeps_history{true};
   Nanos history_age{std::chrono::hours{24 * 30}};
   std::uint64_t history_bytes{512U << 20U};
@@ -38,7 +38,7 @@ struct OutputOptions {
   std::vector<std::pair<std::string, std::string>> webhook_headers, otlp_headers;
   Nanos otlp_every{std::chrono::seconds{15}};
   std::optional<fleet::NatsOptions> collector;  // summaries go there
-  std::function<void(const trace::IncidentRecord&)> on_incident;
+  std::function<void(const incident::Told&)> on_incident;
   std::function<void(const std::string&)> log;
 };
 
@@ -59,8 +59,9 @@ struct Delivery {
   exporter::HttpPoster::Counts counts;
 };
 
-/// Everything that leaves the agent: metrics, incidents, history, summaries. What cannot be written
-/// or sent is counted and never stops watching. One thread calls; sending has threads of its own.
+/// Everything that leaves the agent: metrics, what is told of incidents, history, summaries. What
+/// cannot be written or sent is counted and never stops watching. One thread calls; sending has
+/// threads of its own.
 class Outputs {
  public:
   /// Errors name the option that cannot be served: a port in use, an address that is none, a file
@@ -72,22 +73,11 @@ class Outputs {
   Outputs& operator=(const Outputs&) = delete;
 
   void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
-                 const std::vector<JobTable::JobStatus>& jobs, const AgentFigures& figures);
-  void on_incident(const trace::IncidentRecord& incident);
+                 const std::vector<JobTable::JobStatus>& jobs, const incident::Book& book,
+                 const AgentFigures& figures);
+  void on_incident(const incident::Told& told);
   /// Writes what waits, and sends it, each target for two seconds at most.
   void finish(std::int64_t wall_ns, BootTime now);
-
-  /// Incidents kept on disk, latest first; from the incident log, which needs no database.
-  [[nodiscard]] Result<std::vector<trace::IncidentRecord>> incidents(
-      const store::IncidentFilter& filter) const;
-  /// Stores the operator's label.
-  [[nodiscard]] Result<void> label(std::string_view id, std::string_view label);
-  /// The id by which the detector of this agent knows an incident: another one, if the incident
-  /// outlived the agent before.
-  [[nodiscard]] std::string detector_id(std::string_view id) const;
-  /// The label of an incident that outlived the agent before, by the id that the detector of this
-  /// one gave it; empty: none.
-  [[nodiscard]] std::string label_before(const std::string& detector_id) const;
 
   /// What became of what was to be sent, for each target there is.
   [[nodiscard]] std::vector<Delivery> deliveries() const;

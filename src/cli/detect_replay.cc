@@ -17,6 +17,7 @@
 #include "common/json.h"
 #include "detect/detector.h"
 #include "detect/feature.h"
+#include "incident/book.h"
 #include "sys/fd.h"
 
 namespace kansoku::cli {
@@ -58,7 +59,7 @@ void print(const trace::IncidentRecord& incident, std::int64_t told_ns, bool jso
                  ? "open"
                  : fmt::format("{:.0f} s",
                                static_cast<double>(incident.end_ns - incident.begin_ns) * 1e-9),
-             incident.kind, incident.summary);
+             word_of(incident.kind), incident.summary);
 }
 
 void print_end(const detect::Detector::Status& status, std::size_t moments, bool json) {
@@ -116,12 +117,16 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
     }
     by_time[table.times[row]].push_back(row);
   }
-  std::set<std::string> ids;
+  std::set<std::string> ids;  // of those that had an effect
   std::int64_t wall_ns = 0;
-  const auto tell = [&](const std::vector<trace::IncidentRecord>& incidents) {
-    for (const trace::IncidentRecord& incident : incidents) {
-      ids.insert(incident.id);
-      print(incident, wall_ns, options.json);
+  const std::string job = options.table.job.empty() ? "recorded" : options.table.job;
+  TRY(auto book, incident::Book::open({}, BootTime{}, 0));
+  const auto tell = [&](std::vector<detect::Observation> seen) {
+    for (detect::Observation& one : seen) {
+      const auto source = one.is_growth ? incident::Source::kGrowth : incident::Source::kDetector;
+      const auto told = book.observe({job, source, one.episode, std::move(one.facts)});
+      if (told.incident.has_effect) ids.insert(told.incident.id);
+      print(told.incident, wall_ns, options.json);
     }
   };
   std::vector<detect::Window> windows;

@@ -10,7 +10,8 @@
 #include "cli/watch_client.h"
 #include "common/parse.h"
 #include "detect/feature.h"
-#include "store/incident_log.h"
+#include "fleet/request.h"
+#include "incident/book.h"
 #include "sys/clock.h"
 #include "trace/incident.h"
 
@@ -30,7 +31,9 @@ class Incidents final : public Command {
     list_->add_option("--since", since_, "that ended no longer ago than this")
         ->capture_default_str();
     list_->add_option("--job", filter_.job, "of this job");
-    list_->add_option("--kind", filter_.kind, "of this kind");
+    list_->add_option("--kind", kind_, "of this kind")
+        ->check(CLI::IsMember(
+            std::vector<std::string>(trace::kIncidentKinds.begin(), trace::kIncidentKinds.end())));
     list_->add_flag("--open", filter_.only_open, "that are not over");
     list_->add_option("--count", filter_.count_max, "at most so many")->capture_default_str();
     list_->add_flag("--json", json_, "one JSON line each (kansoku.watch_incident/1)");
@@ -53,6 +56,7 @@ class Incidents final : public Command {
   }
 
   int run() override {
+    if (!kind_.empty()) filter_.kind = trace::incident_kind(kind_);
     if (list_->parsed()) return run_list();
     const auto incident = find();
     if (!incident) return report(incident.error());
@@ -80,36 +84,19 @@ class Incidents final : public Command {
        {"false", "nothing was wrong: learn it as normal"},
        {"true", "something was wrong"}}};
 
-  [[nodiscard]] Result<store::IncidentLog> open_log() const {
-    auto log = store::IncidentLog::open(state_ + "/incidents.jsonl", {.create = false});
-    if (log || log.error().code != Code::kNotFound) return log;
-    return Error{Code::kNotFound,
-                 fmt::format("read incidents in {}: no agent kept any there", state_),
-                 "--state names the state folder of `kansoku watch`"};
-  }
-
   /// A log that nobody serves is read as it lies there.
   Result<std::vector<trace::IncidentRecord>> read(const store::IncidentFilter& filter) const {
-    const auto answer =
-        ask_agent(state_, Json::object()
-                              .set("do", "incidents")
-                              .set("since_ns", std::to_string(filter.since_ns))
-                              .set("job", filter.job)
-                              .set("kind", filter.kind)
-                              .set("open", filter.only_open)
-                              .set("count", static_cast<std::uint64_t>(filter.count_max)));
-    std::vector<trace::IncidentRecord> out;
-    if (answer) {
-      const Json list = answer->at("incidents");
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        TRY(auto incident, trace::IncidentRecord::from_json(list.at(i)));
-        out.push_back(std::move(incident));
-      }
-      return out;
-    }
+    fleet::IncidentsRequest request;
+    request.since_ns = filter.since_ns;
+    request.job = filter.job;
+    request.kind = filter.kind;
+    request.only_open = filter.only_open;
+    request.count = filter.count_max;
+    auto answer = fleet::ask(fleet::local_socket(state_), request);
+    if (answer) return std::move(answer->incidents);
     if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
       return answer.error();
-    TRY(const auto log, open_log());
+    TRY(const auto log, incident::open_kept(state_));
     TRY(auto page, log.incidents(filter));
     return std::move(page.incidents);
   }
@@ -131,14 +118,13 @@ class Incidents final : public Command {
   }
 
   /// True if the job learns from it.
-  Result<bool> set_label(const std::string& id, const std::string& label) const {
-    const auto answer =
-        ask_agent(state_, Json::object().set("do", "label").set("id", id).set("label", label));
-    if (answer) return answer->at("learnt").as_bool();
+  Result<bool> set_label(const std::string& id, const std::string& word) const {
+    const auto label = trace::incident_label(word).value_or(trace::IncidentLabel::kNone);
+    const auto answer = fleet::ask(fleet::local_socket(state_), fleet::LabelRequest{id, label});
+    if (answer) return answer->is_learnt;
     if (answer.error().code != Code::kNotFound && answer.error().code != Code::kUnavailable)
       return answer.error();
-    TRY(auto log, open_log());
-    TRY_VOID(log.label(id, label));
+    TRY_VOID(incident::label_kept(state_, id, label));
     return false;
   }
 
@@ -162,15 +148,25 @@ class Incidents final : public Command {
               : fmt::format("{:.0f} s",
                             static_cast<double>(incident.end_ns - incident.begin_ns) * 1e-9);
       fmt::print("{}  {} UTC  {:>7}  {}  {}{}\n    {}\n", incident.id.substr(0, 8),
-                 wall_text(incident.begin_ns), length, incident.job, incident.kind,
-                 incident.label.empty() ? "" : " [" + incident.label + "]", incident.summary);
+                 wall_text(incident.begin_ns), length, incident.job, word_of(incident.kind),
+                 remarks_of(incident), incident.summary);
     }
     if (incidents->empty() && !json_) fmt::print("no incidents in the last {}\n", since_);
     return kExitOk;
   }
 
+  /// " [no effect] [false]"
+  static std::string remarks_of(const trace::IncidentRecord& incident) {
+    std::string out = incident.has_effect ? "" : " [no effect]";
+    if (incident.label != trace::IncidentLabel::kNone)
+      out += fmt::format(" [{}]", word_of(incident.label));
+    return out;
+  }
+
   static void show(const trace::IncidentRecord& incident) {
-    fmt::print("{} on {}: {}\n", incident.id, incident.host, incident.kind);
+    fmt::print("{} on {}: {}\n", incident.id, incident.host, word_of(incident.kind));
+    if (!incident.has_effect)
+      fmt::print("effect   none on the job, as far as can be seen: nobody was paged\n");
     fmt::print("job      {}\n", incident.job);
     fmt::print("begin    {} UTC\n", wall_text(incident.begin_ns));
     fmt::print("end      {}\n",
@@ -179,7 +175,8 @@ class Incidents final : public Command {
     fmt::print("tests    {}\n", fmt::join(incident.tests, ", "));
     fmt::print("score    {:.1f} nats above the threshold in {} windows\n", incident.score,
                incident.window_count);
-    if (!incident.label.empty()) fmt::print("label    {}\n", incident.label);
+    if (incident.label != trace::IncidentLabel::kNone)
+      fmt::print("label    {}\n", word_of(incident.label));
     fmt::print("\n{}\n\n", incident.summary);
     for (const trace::Evidence& evidence : incident.evidence) {
       fmt::print("  {:<24} {:>12} -> {:<12} {:>3.0f} % of the score ({})\n", evidence.feature,
@@ -190,7 +187,7 @@ class Incidents final : public Command {
     if (!incident.suggestion.empty()) fmt::print("\nnext: {}\n", incident.suggestion);
   }
 
-  std::string state_{kStateFolder}, since_{"24h"}, id_;
+  std::string state_{kStateFolder}, since_{"24h"}, id_, kind_;
   store::IncidentFilter filter_;
   CLI::App* list_{nullptr};
   CLI::App* show_{nullptr};

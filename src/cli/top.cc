@@ -17,6 +17,7 @@
 #include "cli/wiring.h"
 #include "common/parse.h"
 #include "detect/feature.h"
+#include "fleet/request.h"
 #include "sys/clock.h"
 
 namespace kansoku::cli {
@@ -174,14 +175,14 @@ class Top final : public Command {
     const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
     const sys::RealClock clock;
     for (;;) {
-      const auto answer = ask_agent(state_, Json::object().set("do", "status"));
+      const auto answer = fleet::ask(fleet::local_socket(state_), fleet::StatusRequest{});
       if (!answer) return report(answer.error());
       winsize terminal{};
       if (is_terminal && !once_) {
         static_cast<void>(::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal));
         fmt::print("\x1b[H\x1b[2J");
       }
-      fmt::print("{}", fitted(screen(answer->at("status")), terminal));
+      fmt::print("{}", fitted(screen(answer->status), terminal));
       std::fflush(stdout);
       if (once_ || !is_terminal) return kExitOk;
       sys::sleep_until(clock.now() + std::chrono::seconds{1});

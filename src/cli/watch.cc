@@ -16,6 +16,7 @@
 #include "cli/wiring.h"
 #include "common/parse.h"
 #include "common/text.h"
+#include "fleet/request.h"
 #include "sys/capabilities.h"
 #include "sys/clock.h"
 #include "sys/process.h"
@@ -90,7 +91,10 @@ class Watch final : public Command {
   int run() override {
     if (status_) return run_status();
     if (!control_.empty()) {
-      const auto done = ask_agent(options_.state_folder, Json::object().set("do", control_));
+      const auto agent = fleet::local_socket(options_.state_folder);
+      const auto done = control_ == fleet::PauseRequest::kName
+                            ? fleet::ask(agent, fleet::PauseRequest{})
+                            : fleet::ask(agent, fleet::ResumeRequest{});
       return done ? kExitOk : report(done.error());
     }
     if (const auto bad = read_options(); !bad) return report(bad.error());
@@ -102,9 +106,7 @@ class Watch final : public Command {
     options_.log = [this](const std::string& line) {
       if (!quiet_) say(stderr, "kansoku: " + printable(line));
     };
-    options_.outputs.on_incident = [this](const trace::IncidentRecord& incident) {
-      print(incident);
-    };
+    options_.outputs.on_incident = [this](const incident::Told& told) { print(told); };
     auto agent = agent::Agent::create(clock, procfs, options_);
     if (!agent) return report(agent.error());
     if (const auto ran = (*agent)->run([] { return signal_count() > 0; }); !ran)
@@ -136,9 +138,10 @@ class Watch final : public Command {
   }
 
   int run_status() const {
-    const auto answer = ask_agent(options_.state_folder, Json::object().set("do", "status"));
+    const auto answer =
+        fleet::ask(fleet::local_socket(options_.state_folder), fleet::StatusRequest{});
     if (!answer) return report(answer.error());
-    const Json status = answer->at("status");
+    const Json& status = answer->status;
     if (json_) {
       fmt::print("{}\n", status.dump(2));
       return kExitOk;
@@ -179,6 +182,9 @@ class Watch final : public Command {
           job.at("windows").as_int(), alarms.at("expected").as_double(),
           alarms.at("low").as_double(), alarms.at("high").as_double(),
           job.at("incidents").size() > 0 ? ", an incident is open" : "");
+      if (const auto problem = job.at("fit_problem").as_string(); !problem.empty())
+        fmt::print("problem  {}: no model could be made, {} times so far; it is tried again: {}\n",
+                   job.at("name").as_string(), job.at("failed_fits").as_int(), printable(problem));
     }
     if (const auto count = status.at("jobs_over_limit").as_int(); count > 0)
       fmt::print("problem  {} windows of jobs were not judged: too many jobs at once\n", count);
@@ -188,11 +194,14 @@ class Watch final : public Command {
     return kExitOk;
   }
 
-  void print(const trace::IncidentRecord& incident) const {
-    say(stdout,
-        json_ ? incident.to_json().dump()
-              : fmt::format("{} {} {} {}: {}", incident.id, incident.end_ns == 0 ? "open" : "over",
-                            incident.job, incident.kind, incident.summary));
+  void print(const incident::Told& told) const {
+    const trace::IncidentRecord& incident = told.incident;
+    const std::string_view state = told.event == trace::IncidentEvent::kNoted ? "noted"
+                                   : incident.end_ns == 0                     ? "open"
+                                                                              : "over";
+    say(stdout, json_ ? incident.to_json().dump()
+                      : fmt::format("{} {} {} {}: {}", incident.id, state, incident.job,
+                                    word_of(incident.kind), incident.summary));
   }
 
   using Headers = std::vector<std::pair<std::string, std::string>>;

@@ -30,6 +30,9 @@ constexpr std::uint64_t kStartWindows = 600;  // in which a process may take to 
 constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
 constexpr std::size_t kGapInAlarm = 2;
 constexpr double kForTheWorse = 2;  // spreads
+// Steps that are longer by so much cost the job something: less than healthy windows differ by
+// chance is nobody's concern, and of planted faults that slow a job the least does so by 15 %.
+constexpr double kEffectSlower = 1.10;
 constexpr std::size_t kKeptIncidents = 16;
 
 }  // namespace
@@ -89,10 +92,39 @@ std::vector<double> Detector::Impl::levels_of(std::span<const double> row) const
   return out;
 }
 
+/// From which pace on windows behind `begin_ns` are slower than before: than the job was in the
+/// half minute before it, or when it was learnt, whichever is faster.
+std::optional<SlowPace> Detector::Impl::slow_from(std::int64_t begin_ns) const {
+  if (pace == columns.size()) return std::nullopt;
+  std::vector<double> before;
+  for (const auto& [key, member] : members)
+    for (const Member::Recent& recent : member.recent)
+      if (recent.wall_ns <= begin_ns && !recent.is_flagged && !std::isnan(recent.row[pace]))
+        before.push_back(recent.row[pace]);
+  double normal = scorer->model().parts().paces[pace].median;
+  if (before.size() >= kShortWindows) normal = std::min(normal, stats::median(before));
+  return SlowPace{pace, kEffectSlower * normal};
+}
+
+/// Whether the last windows of a process say that the job has become slower.
+bool Detector::Impl::is_slower(const std::vector<MemberKey>& present,
+                               const std::optional<SlowPace>& slow) const {
+  return slow && std::any_of(present.begin(), present.end(), [&](const MemberKey key) {
+           std::vector<double> last;
+           const auto& recent = members.at(key).recent;
+           for (std::size_t i = 0; i < std::min(kShortWindows, recent.size()); ++i) {
+             const double value = recent[recent.size() - 1 - i].row[slow->column];
+             if (!std::isnan(value)) last.push_back(value);
+           }
+           return last.size() == kShortWindows && stats::median(last) > slow->from;
+         });
+}
+
 /// Whether the last windows of a process show another fault than `incident`: something far worse,
 /// or the first error that hardware reports.
-bool Detector::Impl::is_another(const OpenIncident& incident,
+bool Detector::Impl::is_another(const Episode& incident,
                                 const std::vector<MemberKey>& present) const {
+  if (!incident.has_effect() && is_slower(present, incident.slow())) return true;
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
     const auto& recent = member.recent;
@@ -279,13 +311,13 @@ std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
 }
 
 void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed) {
-  if (ended && wall_ns - ended->last_ns <= kIncidentPause.count()) {
+  if (ended && wall_ns - ended->last_ns <= kEpisodePause.count()) {
     open = std::move(ended);
-    open->record().end_ns = 0;
+    open->set_end(0);
     open->quiet_windows = 0;
   } else {
     const std::int64_t begin = begin_of(wall_ns, alarmed);
-    open.emplace(options, begin);
+    open.emplace(++last_episode, options.job, begin, slow_from(begin));
     for (const auto& [key, member] : members) {
       for (const Member::Recent& recent : member.recent) {
         if (recent.wall_ns <= begin || recent.wall_ns >= wall_ns) continue;
@@ -298,13 +330,12 @@ void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberK
   pending.clear();
 }
 
-void Detector::Impl::end_incident(std::vector<trace::IncidentRecord>& out) {
-  open->record().end_ns = open->last_ns;
-  out.push_back(open->record());
-  const std::string& id = open->record().id;
-  const auto known =
-      std::find_if(kept.begin(), kept.end(), [&](const Kept& one) { return one.id == id; });
-  Kept now{id, open->record().label, open->rows, open->peer_deviations};
+void Detector::Impl::end_incident(std::vector<Observation>& out) {
+  open->set_end(open->last_ns);
+  out.push_back(open->observed());
+  const auto known = std::find_if(kept.begin(), kept.end(),
+                                  [&](const Kept& one) { return one.episode == open->number(); });
+  Kept now{open->number(), open->is_normal, open->rows, open->peer_deviations};
   if (known == kept.end()) {
     kept.push_back(std::move(now));
   } else {
@@ -327,9 +358,31 @@ void Detector::Impl::forget_gone(std::int64_t wall_ns) {
   }
 }
 
-std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
-                                                         std::span<const Window> taken) {
-  std::vector<trace::IncidentRecord> out;
+/// Whether no process of the windows was there before: the job was started anew.
+bool Detector::Impl::is_another_run(std::span<const Window> taken) const {
+  return !members.empty() && !taken.empty() &&
+         std::all_of(taken.begin(), taken.end(), [&](const Window& window) {
+           const auto known = members.find(key_of(window));
+           return known == members.end() || known->second.pid != window.pid;
+         });
+}
+
+/// What is told of a run is over with it, and says nothing of the next one.
+void Detector::Impl::end_run(std::int64_t wall_ns, std::vector<Observation>& out) {
+  if (open) end_incident(out);
+  ended.reset();
+  growth->finish(wall_ns, out);
+  for (auto& [key, member] : members) {
+    member.recent.clear();
+    member.peer_streak = 0;
+  }
+  paces.clear();
+}
+
+std::vector<Observation> Detector::Impl::watch(std::int64_t wall_ns,
+                                               std::span<const Window> taken) {
+  std::vector<Observation> out;
+  if (is_another_run(taken)) end_run(wall_ns, out);
   std::vector<MemberKey> present;
   for (const Window& window : taken) {
     if (members.size() >= kMembersMax && members.count(key_of(window)) == 0) {
@@ -357,7 +410,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
   if (alarms.are_sudden()) make_way(wall_ns, present, alarms, out);
   bool is_restart = false;
   if (!open && (alarms.are_sudden() || alarms.is_job_slow)) {
-    is_restart = ended && wall_ns - ended->last_ns <= kIncidentPause.count();
+    is_restart = ended && wall_ns - ended->last_ns <= kEpisodePause.count();
     std::set<MemberKey> alarmed = alarms.events;
     for (const auto& [key, finding] : alarms.peers)
       alarmed.insert(key);
@@ -368,8 +421,7 @@ std::vector<trace::IncidentRecord> Detector::Impl::watch(std::int64_t wall_ns,
     return out;
   }
   const bool is_alive = take_evidence(present, alarms);
-  const bool is_new = open->record().id.empty();
-  if (open->update(columns, present.size()) || is_new || is_restart) out.push_back(open->record());
+  if (open->update(columns, present.size()) || is_restart) out.push_back(open->observed());
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
   if (open->quiet_windows < kQuietWindows) return out;
   end_incident(out);
@@ -415,7 +467,7 @@ bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const 
 
 /// Whether what is told now may be the incident that ended a moment ago: one of the processes whose
 /// windows alarm is as odd, or a rank stands out of its peers.
-bool Detector::Impl::goes_on(const OpenIncident& incident, const Alarms& alarms) const {
+bool Detector::Impl::goes_on(const Episode& incident, const Alarms& alarms) const {
   return !alarms.peers.empty() ||
          std::any_of(alarms.events.begin(), alarms.events.end(), [&](const MemberKey key) {
            const Member::Recent& last = members.at(key).recent.back();
@@ -426,7 +478,7 @@ bool Detector::Impl::goes_on(const OpenIncident& incident, const Alarms& alarms)
 /// Ends the incident that is open, or forgets the last one, where what is seen now is another
 /// fault.
 void Detector::Impl::make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present,
-                              const Alarms& alarms, std::vector<trace::IncidentRecord>& out) {
+                              const Alarms& alarms, std::vector<Observation>& out) {
   if (open && !open->is_sudden()) {  // more than a job that has become slower
     end_incident(out);
     ended.reset();
@@ -434,7 +486,7 @@ void Detector::Impl::make_way(std::int64_t wall_ns, const std::vector<MemberKey>
     // Its evidence may hold the first window of the other one, its time does not.
     const auto windows_of_other = static_cast<std::int64_t>(kWindowsOfAnother);
     open->last_ns =
-        std::max(open->record().begin_ns,
+        std::max(open->begin_ns(),
                  std::min(open->last_ns, wall_ns - windows_of_other * options.window.count()));
     end_incident(out);
     ended.reset();
@@ -458,10 +510,9 @@ void Detector::Impl::forget_flags() {
 
 /// What the operator calls normal while it lasts ends here and is learnt at once, or as soon as
 /// there is enough of it: it might last for ever.
-void Detector::Impl::take_operators_word(std::int64_t wall_ns,
-                                         std::vector<trace::IncidentRecord>& out) {
-  growth->take_operators_word(wall_ns, out);
-  if (!open || open->record().label != "false" || !can_learn(open->rows.size())) return;
+void Detector::Impl::take_operators_word(std::int64_t wall_ns, std::vector<Observation>& out) {
+  growth->end_normal(wall_ns, out);
+  if (!open || !open->is_normal || !can_learn(open->rows.size())) return;
   end_incident(out);
   ended.reset();
   forget_flags();
@@ -483,7 +534,7 @@ Result<Detector> Detector::create(std::span<const Feature> features, DetectorOpt
     impl->worse.push_back(feature.worse);
   }
   impl->options = std::move(options);
-  impl->growth.emplace(impl->columns, impl->options);
+  impl->growth.emplace(impl->columns, impl->options.job, impl->last_episode);
   if (!model) return Detector(std::move(impl));
   const auto& columns = model->parts().columns;
   const auto is_same = [](const Column& a, const Column& b) {
@@ -506,14 +557,14 @@ Result<Detector> Detector::create(std::span<const Feature> features, DetectorOpt
   return Detector(std::move(impl));
 }
 
-std::vector<trace::IncidentRecord> Detector::on_windows(std::int64_t wall_ns,
-                                                        std::span<const Window> windows) {
+std::vector<Observation> Detector::on_windows(std::int64_t wall_ns,
+                                              std::span<const Window> windows) {
   Impl& self = *impl_;
   if (wall_ns <= self.last_ns) {
     self.skipped += windows.size();
     return {};
   }
-  std::vector<trace::IncidentRecord> out;
+  std::vector<Observation> out;
   const bool has_past = self.last_ns != std::numeric_limits<std::int64_t>::min();
   if (has_past && wall_ns - self.last_ns > kGapWindows * self.options.window.count()) {
     if (self.open) self.end_incident(out);
@@ -543,28 +594,23 @@ std::vector<trace::IncidentRecord> Detector::on_windows(std::int64_t wall_ns,
   return out;
 }
 
-std::vector<trace::IncidentRecord> Detector::finish(std::int64_t wall_ns) {
-  Impl& self = *impl_;
-  std::vector<trace::IncidentRecord> out;
-  if (self.open) self.end_incident(out);
-  self.growth->finish(wall_ns, out);
+std::vector<Observation> Detector::finish(std::int64_t wall_ns) {
+  std::vector<Observation> out;
+  impl_->end_run(wall_ns, out);
   return out;
 }
 
-bool Detector::label(std::string_view incident_id, std::string_view label) {
+bool Detector::take_word(std::uint64_t episode, bool is_normal) {
   Impl& self = *impl_;
-  bool is_known = self.growth->label(incident_id, label);
-  if (self.open && self.open->record().id == incident_id) {
-    self.open->record().label = label;
-    is_known = true;
-  }
-  if (self.ended && self.ended->record().id == incident_id) {  // it may go on
-    self.ended->record().label = label;
+  bool is_known = self.growth->take_word(episode, is_normal);
+  for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // what has ended may go on
+    if (!*one || (*one)->number() != episode) continue;
+    (*one)->is_normal = is_normal;
     is_known = true;
   }
   for (Impl::Kept& one : self.kept) {
-    if (one.id != incident_id) continue;
-    one.label = label;
+    if (one.episode != episode) continue;
+    one.is_normal = is_normal;
     is_known = true;
   }
   return is_known;
@@ -589,8 +635,8 @@ Detector::Status Detector::status() const {
   out.flagged = self.flagged;
   out.skipped = self.skipped;
   out.refreshes = self.refreshes;
-  if (self.open) out.open = self.open->record();
-  out.growing = self.growth->open();
+  out.failed_fits = self.failed_fits;
+  out.fit_problem = self.fit_problem;
   return out;
 }
 

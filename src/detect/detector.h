@@ -25,21 +25,28 @@ struct Window {
 };
 
 struct DetectorOptions {
-  std::string host, job;  // for the incidents
-  JobModel::Key key{};    // of the model that is learnt
+  std::string job;      // for what is suggested
+  JobModel::Key key{};  // of the model that is learnt
   Nanos window{std::chrono::seconds{1}};
   Nanos learn_time{std::chrono::minutes{5}};  // of windows before the first model; no alarm before
   double alarms_per_day{1};                   // budget of all tests together, of one job
   std::uint64_t seed{1};
 };
 
-/// An incident that is back so soon is the same one.
-inline constexpr Nanos kIncidentPause = std::chrono::seconds{20};
+/// What is back so soon after it was over is the same episode.
+inline constexpr Nanos kEpisodePause = std::chrono::seconds{20};
+
+/// Something that is wrong with a job, as it is seen now.
+struct Observation {
+  std::uint64_t episode{0};  // its number among those of this detector, from 1 on
+  bool is_growth{false};     // of steady growth, which may go on beside others
+  trace::IncidentFacts facts;
+};
 
 /// Always-on detection for one job on one host: learns from its first windows (or starts with a
 /// stored model), then asks three questions of each window: is the job as it was (against its own
 /// past), is each rank as its peers, does each window fit a normal mode (mixture). What fits none
-/// becomes an incident, one for all ranks and features that belong together, with begin, end and
+/// becomes an episode, one for all ranks and features that belong together, with begin, end and
 /// words. Constant memory; not shared between threads; deterministic for a seed.
 class Detector {
  public:
@@ -54,17 +61,18 @@ class Detector {
   ~Detector();
 
   /// The windows of all ranks that ended at `wall_ns`, in any order; times must not go back (those
-  /// that do are counted and skipped). Returns incidents that began, got worse (more ranks, another
-  /// kind) or ended, each in its present form.
-  [[nodiscard]] std::vector<trace::IncidentRecord> on_windows(std::int64_t wall_ns,
-                                                              std::span<const Window> windows);
-  /// The job is over or the agent stops: ends what is open.
-  [[nodiscard]] std::vector<trace::IncidentRecord> finish(std::int64_t wall_ns);
+  /// that do are counted and skipped). Returns episodes that began, got worse (more ranks, another
+  /// kind) or ended, each in its present form. Those of a run end with it: where all processes are
+  /// others than before, the job was started anew.
+  [[nodiscard]] std::vector<Observation> on_windows(std::int64_t wall_ns,
+                                                    std::span<const Window> windows);
+  /// The run is over or the agent stops: ends what is open.
+  [[nodiscard]] std::vector<Observation> finish(std::int64_t wall_ns);
 
-  /// The operator's word on an incident of this job: "false" lets the next refresh learn its
-  /// windows as normal, and growth of that speed (until the agent ends); "true" and "ack" keep them
-  /// out. False if no such incident is kept: then nothing is learnt.
-  bool label(std::string_view incident_id, std::string_view label);
+  /// The operator's word on an episode: if it was normal, the next refresh learns its windows, and
+  /// growth of that speed (until the agent ends); if it was not, they are kept out. False if no
+  /// such episode is kept: then nothing is learnt.
+  bool take_word(std::uint64_t episode, bool is_normal);
 
   struct RankScore {
     std::int32_t rank{-1}, pid{0};
@@ -80,8 +88,8 @@ class Detector {
     // interval; 0 while learning.
     double alarms_per_day{0}, alarms_low{0}, alarms_high{0};
     std::uint64_t windows{0}, flagged{0}, skipped{0}, refreshes{0};
-    std::optional<trace::IncidentRecord> open;
-    std::vector<trace::IncidentRecord> growing;  // of steady growth, beside it
+    std::uint64_t failed_fits{0};  // of models, tried again later
+    std::string fit_problem;       // of the last try; empty after a good one
   };
   [[nodiscard]] Status status() const;
   /// The model in use, to be stored; null while learning.

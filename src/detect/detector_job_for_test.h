@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,8 +50,8 @@ inline void without_steps(int /*second*/, Window& window) {
 class Job {
  public:
   explicit Job(int ranks, std::uint64_t seed = 1, Nanos learn_time = std::chrono::minutes{5})
-      : detector(*Detector::create(
-            known_features(), {.host = "h", .job = "j", .learn_time = learn_time, .seed = seed})),
+      : detector(*Detector::create(known_features(),
+                                   {.job = "j", .learn_time = learn_time, .seed = seed})),
         ranks_(ranks),
         random_(seed, "test.job") {}
 
@@ -64,22 +66,47 @@ class Job {
         if (change) change(i, windows.back());
       }
       now_ns = kStart + second * kSecond;
-      for (trace::IncidentRecord& told : detector.on_windows(now_ns, windows))
-        all.push_back(std::move(told));
+      take(detector.on_windows(now_ns, windows));
     }
   }
-  [[nodiscard]] std::set<std::string> ids() const {
-    std::set<std::string> out;
-    for (const trace::IncidentRecord& one : all)
+  void finish() { take(detector.finish(now_ns)); }
+  [[nodiscard]] std::set<std::uint64_t> ids() const {
+    std::set<std::uint64_t> out;
+    for (const Told& one : all)
       out.insert(one.id);
     return out;
   }
 
+  /// What is told of an episode, and its number.
+  struct Told : trace::IncidentFacts {
+    std::uint64_t id{0};
+    bool is_growth{false};
+  };
+  /// The one that is open, other than steady growth, as it was told last.
+  [[nodiscard]] std::optional<Told> open() const {
+    const auto last =
+        std::find_if(all.rbegin(), all.rend(), [](const Told& told) { return !told.is_growth; });
+    return last == all.rend() || last->end_ns != 0 ? std::nullopt : std::optional(*last);
+  }
+  [[nodiscard]] std::vector<Told> growing() const {
+    std::vector<Told> out;
+    for (const Told& told : all) {
+      if (!told.is_growth) continue;
+      std::erase_if(out, [&](const Told& one) { return one.id == told.id; });
+      if (told.end_ns == 0) out.push_back(told);
+    }
+    return out;
+  }
+
   Detector detector;
-  std::vector<trace::IncidentRecord> all;
+  std::vector<Told> all;
   std::int64_t second{0}, now_ns{0};
 
  private:
+  void take(std::vector<Observation> seen) {
+    for (Observation& one : seen)
+      all.push_back({std::move(one.facts), one.episode, one.is_growth});
+  }
   Window window_of(int rank, double pace) {
     Window out{rank, 100 + rank, std::vector<double>(known_features().size(), kNan)};
     auto& values = out.values;

@@ -15,6 +15,7 @@ constexpr std::size_t kPendingWindows = 60;  // before a window counts as health
 constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200,
                       kWordRowsMin = 75;  // with rows that the operator calls normal
 constexpr double kRefreshShare = 0.3;
+constexpr std::size_t kRetryAfter = 60;                    // windows after a refresh that failed
 constexpr double kSeldom = 0.1, kOften = 0.5;              // of windows
 constexpr double kAboveWord = 1.2, kPeersAboveWord = 1.5;  // what the operator calls normal
 constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
@@ -80,6 +81,7 @@ void Detector::Impl::finish_learning() {
   }
   auto model = cube ? JobModel::fit(*cube, columns, fit, key) : Result<JobModel>(cube.error());
   if (!model) {  // too little, or nothing that holds still: look longer
+    note_failed_fit(model.error());
     forget_learning();
     return;
   }
@@ -157,6 +159,7 @@ void Detector::Impl::start_watching(JobModel model) {
   far_flags = 0;
   far_points = parts.far_points;
   scorer.emplace(std::move(model), options.seed);
+  fit_problem.clear();
   members.clear();
   counts_for = 0;
   state = State::kWatching;
@@ -265,7 +268,7 @@ void Detector::Impl::refresh() {
   std::vector<std::vector<double>> words;
   std::size_t said = 0;
   for (const Kept& one : kept) {
-    if (one.label != "false") continue;
+    if (!one.is_normal) continue;
     words.push_back(one.rows);
     said += one.rows.size();
   }
@@ -273,9 +276,14 @@ void Detector::Impl::refresh() {
   for (const auto& row : healthy)
     rows.insert(rows.end(), row.begin(), row.end());
   auto model = scorer->model().refresh(rows, words, kRefreshShare, options.seed + refreshes);
-  if (!model) return;
+  if (!model) {
+    note_failed_fit(model.error());
+    since_refresh = refresh_after - std::min(refresh_after, kRetryAfter);
+    return;
+  }
+  fit_problem.clear();
   for (Kept& one : kept) {
-    if (one.label != "false" || one.is_taken) continue;
+    if (!one.is_normal || one.is_taken) continue;
     learn_pace(one.rows, *model);
     learn_word(one, *model);
     one.is_taken = true;  // its rows stay, so that they are not forgotten
@@ -284,6 +292,11 @@ void Detector::Impl::refresh() {
   refresh_after = std::min(2 * refresh_after, kRefreshLast);
   scorer.emplace(std::move(*model), options.seed);
   choose_alarm_counts();
+}
+
+void Detector::Impl::note_failed_fit(const Error& error) {
+  ++failed_fits;
+  fit_problem = error.what;
 }
 
 /// Whether a job has had steps for as long as it takes to learn them, and none when it was learnt:
@@ -300,9 +313,8 @@ bool Detector::Impl::sees_unknown_steps(const std::vector<MemberKey>& present) {
   return late_windows >= learn_windows();
 }
 
-void Detector::Impl::learn_anew(std::vector<trace::IncidentRecord>& out) {
-  if (open) end_incident(out);
-  ended.reset();
+void Detector::Impl::learn_anew(std::vector<Observation>& out) {
+  end_run(last_ns, out);
   for (const auto& [key, member] : members)
     growth->forget(last_ns, key, out);
   for (Kept& one : kept)

@@ -95,8 +95,8 @@ TEST(DetectorLearning, SameWindowsSameBytes) {
     });
     job.go(60);
     std::string text = job.detector.model()->to_text();
-    for (const trace::IncidentRecord& one : job.all)
-      text += one.to_json().dump();
+    for (const Job::Told& one : job.all)
+      text += std::to_string(one.id) + one.summary + std::to_string(one.end_ns);
     texts.push_back(text);
     EXPECT_FALSE(job.all.empty());
   }
@@ -109,7 +109,7 @@ TEST(DetectorLearning, AStoredModelWatchesFromTheFirstWindow) {
   const auto stored = JobModel::from_text(first.detector.model()->to_text());
   ASSERT_TRUE(stored.has_value()) << stored.error().what;
   Job second(4, 2);
-  second.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
+  second.detector = *Detector::create(known_features(), {.job = "j"}, *stored);
   EXPECT_EQ(second.detector.status().state, Detector::State::kWatching);
   second.go(10, [](int, Window& window) {
     window.values[at("cpu_wait")] = 2;  // while its ranks start
@@ -130,7 +130,7 @@ TEST(DetectorLearning, WhereARankAlwaysDiffersIsPartOfTheStoredModel) {
   const auto stored = JobModel::from_text(first.detector.model()->to_text());
   ASSERT_TRUE(stored.has_value()) << stored.error().what;
   EXPECT_THAT(stored->parts().peers.ranks, testing::ElementsAre(0, 1, 2, 3));
-  first.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, *stored);
+  first.detector = *Detector::create(known_features(), {.job = "j"}, *stored);
   first.go_on(300);
   EXPECT_THAT(first.all, testing::IsEmpty());
   first.go_on(20, [](int, Window& window) {  // now as its peers always are
@@ -147,8 +147,8 @@ TEST(DetectorLearning, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {
   job.go(100, other);
   job.go(30);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_FALSE(job.detector.label("0000000000000000", "false"));
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  EXPECT_FALSE(job.detector.take_word(99, true));
+  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(1500);
   ASSERT_GT(job.detector.status().refreshes, refreshes);
@@ -164,7 +164,7 @@ TEST(DetectorLearning, WhatIsLabelledFalseIsLearntThoughTheFeatureNeverMovedBefo
   job.go(100, other);
   job.go(30, calm);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(1500, calm);
   ASSERT_GT(job.detector.status().refreshes, refreshes);
@@ -182,22 +182,22 @@ TEST(DetectorLearning, WhatIsLabelledFalseWhileItLastsIsLearntAtOnce) {
   };
   job.go(900);
   job.go(100, other);
-  ASSERT_TRUE(job.detector.status().open.has_value());
-  const std::string id = job.detector.status().open->id;
+  ASSERT_TRUE(job.open().has_value());
+  const std::uint64_t id = job.open()->id;
   const auto refreshes = job.detector.status().refreshes;
-  EXPECT_TRUE(job.detector.label(id, "false"));
+  EXPECT_TRUE(job.detector.take_word(id, true));
   job.go(1, other);
   EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
   EXPECT_NE(job.all.back().end_ns, 0);
   EXPECT_EQ(job.all.back().id, id);
   job.go(600, other);
-  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_FALSE(job.open().has_value());
   EXPECT_LE(job.ids().size(), 2U) << "at most the job's pace is told once more";
   job.go(30, [&](int second, Window& window) {
     other(second, window);
     if (window.rank == 1) window.values[at("cpu_wait")] = 3;
   });
-  EXPECT_TRUE(job.detector.status().open.has_value()) << "what is odd still is";
+  EXPECT_TRUE(job.open().has_value()) << "what is odd still is";
 }
 
 // A stored model, and a run that differs from its first window on: nothing healthy is known yet.
@@ -206,16 +206,16 @@ TEST(DetectorLearning, WhatIsLabelledFalseEarlyInARunIsLearntOnceThereIsEnoughOf
   Job job(2);
   job.go(600);
   const JobModel model = *job.detector.model();
-  job.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  job.detector = *Detector::create(known_features(), {.job = "j"}, model);
   job.go(20, other);
   ASSERT_EQ(job.ids().size(), 1U);
-  const std::string id = job.all.back().id;
-  EXPECT_TRUE(job.detector.label(id, "false"));
+  const std::uint64_t id = job.all.back().id;
+  EXPECT_TRUE(job.detector.take_word(id, true));
   job.go(1, other);
-  EXPECT_TRUE(job.detector.status().open.has_value()) << "too few windows to learn from";
+  EXPECT_TRUE(job.open().has_value()) << "too few windows to learn from";
   job.go(100, other);
   EXPECT_EQ(job.detector.status().refreshes, 1U);
-  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_FALSE(job.open().has_value());
   EXPECT_EQ(job.ids().size(), 1U);
 }
 
@@ -224,15 +224,15 @@ TEST(DetectorLearning, ALabelGivenWhileAnIncidentPausesHoldsWhenItGoesOn) {
   Job job(2);
   job.go(900);
   job.go(60, other);
-  ASSERT_TRUE(job.detector.status().open.has_value());
-  const std::string id = job.detector.status().open->id;
-  while (job.detector.status().open.has_value())
+  ASSERT_TRUE(job.open().has_value());
+  const std::uint64_t id = job.open()->id;
+  while (job.open().has_value())
     job.go(1);
-  EXPECT_TRUE(job.detector.label(id, "false"));
+  EXPECT_TRUE(job.detector.take_word(id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(10, other);
   EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
-  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_FALSE(job.open().has_value());
   EXPECT_EQ(job.ids().size(), 1U);
 }
 
@@ -256,7 +256,7 @@ TEST(DetectorLearning, WhatLoadsBeforeTheFirstStepIsNeitherLearntNorAlarming) {
   ASSERT_FALSE(job.all.empty()) << "steps are part of the model";
   const JobModel model = *job.detector.model();
   Job next(2, 2);
-  next.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  next.detector = *Detector::create(known_features(), {.job = "j"}, model);
   next.go(200, loads);
   EXPECT_THAT(next.all, testing::IsEmpty());
   next.go(60, runs);
@@ -268,7 +268,7 @@ TEST(DetectorLearning, WhatLoadsBeforeTheFirstStepIsNeitherLearntNorAlarming) {
   EXPECT_FALSE(next.all.empty());
   // Nor is it taken for healthy when the model is refreshed.
   Job later(2, 3);
-  later.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  later.detector = *Detector::create(known_features(), {.job = "j"}, model);
   later.go(500, loads);
   later.go(900, runs);
   ASSERT_GT(later.detector.status().refreshes, 0U);
@@ -303,7 +303,7 @@ TEST(DetectorLearning, AModelThatIsLearntAnewHearsOfLabelsToo) {
   });
   job.go(30, without_steps);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
   job.go(900, without_steps);  // learnt
   job.go(310);                 // unknown steps
   ASSERT_EQ(job.detector.status().state, Detector::State::kLearning);
@@ -322,7 +322,7 @@ TEST(DetectorLearning, AModelThatIsLearntAnewHearsOfLabelsToo) {
 TEST(DetectorLearning, ADifferenceBetweenRanksThatTheModelDoesNotKnowIsLearntFirst) {
   WaitingJob first;
   const JobModel model = *first.detector.model();
-  first.detector = *Detector::create(known_features(), {.host = "h", .job = "j"}, model);
+  first.detector = *Detector::create(known_features(), {.job = "j"}, model);
   const auto elsewhere = [](int, Window& window) { window.rank += 8; };  // this host's ranks now
   for (int i = 0; i < 300; ++i)
     first.go(1, [&](int second, Window& window) {
@@ -350,12 +350,12 @@ TEST(DetectorLearning, ARankThatStandsOutAndIsLabelledFalseIsNotToldAgain) {
     if (window.rank == 2) window.values[at("cpu_cores")] *= 2;
   };
   job.go_on(60, other);
-  ASSERT_TRUE(job.detector.status().open.has_value());
-  ASSERT_THAT(job.detector.status().open->tests, testing::Contains("rank"));
-  EXPECT_TRUE(job.detector.label(job.detector.status().open->id, "false"));
+  ASSERT_TRUE(job.open().has_value());
+  ASSERT_THAT(job.open()->tests, testing::Contains("rank"));
+  EXPECT_TRUE(job.detector.take_word(job.open()->id, true));
   const std::size_t ids = job.ids().size();
   job.go_on(300, other);
-  EXPECT_FALSE(job.detector.status().open.has_value());
+  EXPECT_FALSE(job.open().has_value());
   EXPECT_EQ(job.ids().size(), ids);
 }
 
@@ -368,7 +368,7 @@ TEST(DetectorLearning, AFewWindowsThatAreLabelledFalseAreLearntAndRemembered) {
   job.go(6, other);
   job.go(60);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
   job.go(1500);
   job.go(6, other);
   job.go(60);
@@ -387,7 +387,7 @@ TEST(DetectorLearning, AnErrorThatIsLabelledFalseIsNotToldAgainUnlessThereAreMor
   job.go(1, errors(1));
   job.go(30, errors(0));
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.label(job.all.back().id, "false"));
+  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
   job.go(1500, errors(0));
   job.go(1, errors(1));
   job.go(30, errors(0));
@@ -400,14 +400,14 @@ TEST(DetectorLearning, AModelOfOtherWindowsOrFloorsIsRefused) {
   Job job(2);
   job.go(400);
   const JobModel model = *job.detector.model();
-  const auto longer = Detector::create(
-      known_features(), {.host = "h", .job = "j", .window = std::chrono::seconds{5}}, model);
+  const auto longer =
+      Detector::create(known_features(), {.job = "j", .window = std::chrono::seconds{5}}, model);
   ASSERT_FALSE(longer.has_value());
   EXPECT_EQ(longer.error().code, Code::kUnsupported);
   JobModel::Parts parts = model.parts();
   parts.columns[at("cpu_wait")].floor *= 2;
-  EXPECT_FALSE(Detector::create(known_features(), {.host = "h", .job = "j"},
-                                *JobModel::from_parts(std::move(parts))));
+  EXPECT_FALSE(
+      Detector::create(known_features(), {.job = "j"}, *JobModel::from_parts(std::move(parts))));
 }
 
 }  // namespace

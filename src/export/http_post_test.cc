@@ -14,6 +14,8 @@
 
 #include "export/http_server.h"
 #include "export/webhook.h"
+#include "sys/port_for_test.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::exporter {
 namespace {
@@ -23,7 +25,11 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Nanos kLong{seconds{20}};  // only a failing test waits so long
+constexpr Nanos kLong = sys::kPatienceForTest;
+
+std::string hook_at(std::uint16_t port) {
+  return "http://127.0.0.1:" + std::to_string(port) + "/hook";
+}
 
 /// A target that answers as told and keeps what it got.
 class Target {
@@ -31,15 +37,13 @@ class Target {
   explicit Target(std::vector<int> answers, std::uint16_t port = 0) : answers_(std::move(answers)) {
     HttpOptions options;
     options.port = port;
+    options.timeout = options.connection_timeout = 10 * kLong;  // no client is cut off
     auto started = HttpServer::start(
         options, {{"POST", "/hook", [this](const HttpRequest& request) { return take(request); }}});
     EXPECT_TRUE(started) << started.error().what;
     server_ = std::move(started).value();
   }
-  [[nodiscard]] std::uint16_t port() const { return server_->port(); }
-  [[nodiscard]] std::string url() const {
-    return "http://127.0.0.1:" + std::to_string(port()) + "/hook";
-  }
+  [[nodiscard]] std::string url() const { return hook_at(server_->port()); }
   [[nodiscard]] std::vector<std::string> bodies() {
     const std::lock_guard lock(mu_);
     return bodies_;
@@ -94,7 +98,7 @@ HttpPostOptions quick(const std::string& url) {
   out.url = url;
   out.backoff_first = milliseconds{1};
   out.backoff_max = milliseconds{20};
-  out.timeout = seconds{5};
+  out.timeout = 10 * kLong;  // a target that is held answers in time
   return out;
 }
 
@@ -143,20 +147,14 @@ TEST(HttpPoster, TriesAgainWhatMayPassAndNothingElse) {
 }
 
 TEST(HttpPoster, KeepsWhatWasQueuedWhileTheTargetWasDown) {
-  std::uint16_t port = 0;
-  {
-    const Target gone({});
-    port = gone.port();
-  }
+  const sys::PortForTest port;
   const ManualClock clock;
-  auto poster =
-      HttpPoster::start(quick("http://127.0.0.1:" + std::to_string(port) + "/hook"), clock);
+  auto poster = HttpPoster::start(quick(hook_at(port.number())), clock);
   ASSERT_TRUE(poster);
   (*poster)->post("application/json", "early");
-  while ((*poster)->counts().retries < 3)  // until it was seen down
-    std::this_thread::yield();
+  ASSERT_TRUE(sys::poll_for_test([&] { return (*poster)->counts().retries >= 3; }));
   EXPECT_THAT((*poster)->counts().last_error, HasSubstr("127.0.0.1"));
-  Target back({}, port);
+  Target back({}, port.number());
   EXPECT_TRUE((*poster)->drain(kLong));
   EXPECT_THAT(back.bodies(), ElementsAre("early"));
 }
@@ -184,12 +182,8 @@ TEST(HttpPoster, LosesTheOldestOfAFullQueueAndNeverWaits) {
 }
 
 TEST(HttpPoster, GivesAMessageUpAtItsDeadline) {
-  std::uint16_t port = 0;
-  {
-    const Target gone({});
-    port = gone.port();
-  }
-  HttpPostOptions options = quick("http://127.0.0.1:" + std::to_string(port) + "/hook");
+  const sys::PortForTest port;
+  HttpPostOptions options = quick(hook_at(port.number()));
   options.deadline = seconds{10};
   SharedClock clock;
   auto poster = HttpPoster::start(options, clock);
@@ -197,8 +191,7 @@ TEST(HttpPoster, GivesAMessageUpAtItsDeadline) {
   (*poster)->post("application/json", "1");
   clock.set(seconds{9});
   const std::uint64_t before = (*poster)->counts().retries;
-  while ((*poster)->counts().retries < before + 3)
-    std::this_thread::yield();
+  ASSERT_TRUE(sys::poll_for_test([&] { return (*poster)->counts().retries >= before + 3; }));
   EXPECT_EQ((*poster)->counts().failed, 0U);
   clock.set(seconds{10});
   EXPECT_TRUE((*poster)->drain(kLong));
@@ -249,9 +242,9 @@ TEST(Webhook, SendsTheIncidentWithASentence) {
   trace::IncidentRecord incident;
   incident.job = "train";
   incident.host = "n1";
-  incident.kind = "latency_spike";
+  incident.kind = trace::IncidentKind::kLatencySpike;
   incident.summary = "rank 3 is slow";
-  webhook->send(IncidentEvent::kOpened, incident);
+  webhook->send(trace::IncidentEvent::kOpened, incident);
   EXPECT_TRUE(webhook->poster().drain(kLong));
   const auto bodies = target.bodies();
   ASSERT_EQ(bodies.size(), 1U);

@@ -3,19 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace kansoku::exporter {
 
-std::string webhook_body(IncidentEvent event, const trace::IncidentRecord& incident) {
-  static constexpr std::array<std::string_view, 4> kEvents{"opened", "changed", "closed",
-                                                           "reopened"};
-  const std::string_view name = kEvents.at(static_cast<std::size_t>(event));
+std::string webhook_body(trace::IncidentEvent event, const trace::IncidentRecord& incident) {
+  const std::string_view name = word_of(event);
   return Json::object()
       .set("schema", "kansoku.webhook/1")
       .set("event", name)
-      .set("text", fmt::format("{} on {}: {} {}: {}", incident.job, incident.host, incident.kind,
-                               name, incident.summary))
+      .set("text", fmt::format("{} on {}: {} {}: {}", incident.job, incident.host,
+                               word_of(incident.kind), name, incident.summary))
       .set("incident", incident.to_json())
       .dump();
 }

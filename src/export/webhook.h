@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "common/result.h"
@@ -10,18 +9,16 @@
 
 namespace kansoku::exporter {
 
-/// kReopened: it is back so soon after it was closed that it is the same incident.
-enum class IncidentEvent : std::uint8_t { kOpened, kChanged, kClosed, kReopened };
-
 /// {"schema": "kansoku.webhook/1", "event": "opened", "text": one sentence, "incident": the
 /// record}. `text` is what chat programs show.
-[[nodiscard]] std::string webhook_body(IncidentEvent event, const trace::IncidentRecord& incident);
+[[nodiscard]] std::string webhook_body(trace::IncidentEvent event,
+                                       const trace::IncidentRecord& incident);
 
 /// Tells an address of incidents as JSON. Any thread; never blocks.
 class Webhook {
  public:
   [[nodiscard]] static Result<Webhook> create(const HttpPostOptions& options, const Clock& clock);
-  void send(IncidentEvent event, const trace::IncidentRecord& incident) {
+  void send(trace::IncidentEvent event, const trace::IncidentRecord& incident) {
     poster_->post("application/json", webhook_body(event, incident));
   }
   [[nodiscard]] HttpPoster& poster() const { return *poster_; }

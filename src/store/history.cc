@@ -233,13 +233,8 @@ Result<void> History::Impl::write_incidents() {
   TRY_VOID(
       with_file(files.incidents_path(), kIncidentsSql, [this](Database& database) -> Result<void> {
         std::vector<std::string> statements{"BEGIN"};
-        for (auto& [id, incident] : pending) {
-          const std::string where = " FROM incidents WHERE id = " + sql_any(id);
-          if (incident.label.empty()) {
-            TRY(const Table known, database.query("SELECT label" + where));
-            if (!known.rows.empty()) incident.label = known.rows[0][0].value_or("");
-          }
-          statements.push_back("DELETE" + where);
+        for (const auto& [id, incident] : pending) {
+          statements.push_back("DELETE FROM incidents WHERE id = " + sql_any(id));
           statements.push_back(insert_sql(incident));
         }
         statements.emplace_back("COMMIT");
@@ -354,10 +349,7 @@ Result<void> History::add_windows(std::int64_t wall_ns, std::string_view job,
 }
 
 Result<void> History::put_incident(const IncidentRecord& incident) {
-  IncidentRecord& kept = impl_->pending[incident.id];
-  std::string label = incident.label.empty() ? std::move(kept.label) : incident.label;
-  kept = incident;
-  kept.label = std::move(label);
+  impl_->pending.insert_or_assign(incident.id, incident);
   auto done = impl_->note(impl_->write_incidents());
   if (impl_->pending.size() > kIncidentsPendingMax) {
     const auto oldest = std::min_element(
@@ -417,15 +409,6 @@ Result<IncidentRecord> History::incident(std::string_view id) {
   if (table.rows.empty()) return none;
   TRY(const Json json, Json::parse(table.rows.back()[0].value_or("")));
   return IncidentRecord::from_json(json);
-}
-
-Result<void> History::label(std::string_view id, std::string_view label) {
-  if (label != "ack" && label != "false" && label != "true")
-    return Error{Code::kCorrupt, "label " + std::string(label) + ": not known",
-                 "ack, false or true"};
-  TRY(IncidentRecord known, incident(id));
-  known.label = label;
-  return put_incident(known);
 }
 
 Result<std::vector<HistoryValue>> History::windows(std::string_view job, std::int64_t since_ns,

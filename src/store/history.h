@@ -82,7 +82,7 @@ class History {
   /// that of writing; the windows are kept for the next try all the same.
   [[nodiscard]] Result<void> add_windows(std::int64_t wall_ns, std::string_view job,
                                          std::span<const HistoryRow> rows);
-  /// Writes an incident, replacing that of the same id; one without a label keeps the label it had.
+  /// Writes an incident, replacing that of the same id.
   [[nodiscard]] Result<void> put_incident(const trace::IncidentRecord& incident);
   /// Writes all that was gathered.
   [[nodiscard]] Result<void> flush();
@@ -91,8 +91,6 @@ class History {
   [[nodiscard]] Result<std::vector<trace::IncidentRecord>> incidents(const IncidentFilter& filter);
   /// kNotFound if there is none.
   [[nodiscard]] Result<trace::IncidentRecord> incident(std::string_view id);
-  /// Sets the operator's label: "ack", "false" or "true". kNotFound if there is no such incident.
-  [[nodiscard]] Result<void> label(std::string_view id, std::string_view label);
   /// The values of one feature in [since_ns, until_ns), by time, rank and pid; kLimit above
   /// kValuesMax. Empty for a feature that was never kept.
   [[nodiscard]] Result<std::vector<HistoryValue>> windows(std::string_view job,

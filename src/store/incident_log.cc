@@ -52,7 +52,7 @@ bool matches(const IncidentFilter& filter, const IncidentRecord& incident) {
   if (incident.end_ns != 0 && (filter.only_open || incident.end_ns < filter.since_ns)) return false;
   return incident.begin_ns < filter.until_ns &&
          (filter.job.empty() || filter.job == incident.job) &&
-         (filter.kind.empty() || filter.kind == incident.kind);
+         (!filter.kind || *filter.kind == incident.kind);
 }
 
 Result<IncidentLog> IncidentLog::open(std::string path, Options options) {
@@ -98,8 +98,8 @@ Result<void> IncidentLog::put(const IncidentRecord& incident) {
   return done;
 }
 
-Result<void> IncidentLog::label(std::string_view id, std::string_view label) {
-  TRY(const Page page, incidents({.job = "", .kind = "", .count_max = SIZE_MAX}));
+Result<void> IncidentLog::label(std::string_view id, trace::IncidentLabel label) {
+  TRY(const Page page, incidents({.job = "", .kind = {}, .count_max = SIZE_MAX}));
   for (IncidentRecord incident : page.incidents) {
     if (incident.id != id) continue;
     incident.label = label;
@@ -137,8 +137,8 @@ IncidentLog::Page IncidentLog::parse(std::string_view untrusted) {
       continue;
     }
     IncidentRecord& kept = by_id[incident->id];
-    // Detection knows of no labels: its later states do not take them away.
-    if (incident->label.empty()) incident->label = kept.label;
+    // Earlier versions wrote states without the label that was there.
+    if (incident->label == trace::IncidentLabel::kNone) incident->label = kept.label;
     kept = std::move(incident).value();
   }
   for (auto& [id, incident] : by_id)

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ STAT(incident_log_bad_lines, kDataLoss, kImport,
 struct IncidentFilter {
   std::int64_t since_ns{0};          // those that ended at or after it, or are open
   std::int64_t until_ns{INT64_MAX};  // those that began before it
-  std::string job, kind;
+  std::string job;
+  std::optional<trace::IncidentKind> kind;
   bool only_open{false};
   std::size_t count_max{1000};  // the latest ones
 };
@@ -47,7 +49,7 @@ class IncidentLog {
   /// the file as it was, and the next one tries again. May block on the disk.
   [[nodiscard]] Result<void> put(const trace::IncidentRecord& incident);
   /// As put, with another label. kNotFound if the id is not in the log.
-  [[nodiscard]] Result<void> label(std::string_view id, std::string_view label);
+  [[nodiscard]] Result<void> label(std::string_view id, trace::IncidentLabel label);
 
   struct Page {
     std::vector<trace::IncidentRecord> incidents;  // by begin, then id

@@ -24,7 +24,6 @@ IncidentRecord incident(int n) {
   IncidentRecord out;
   out.id = "id" + std::to_string(n);
   out.job = "job";
-  out.kind = "unknown";
   out.begin_ns = 1'000'000'000 + n;
   return out;
 }
@@ -51,17 +50,17 @@ TEST_F(Log, KeepsTheLastStateOfEachIncident) {
   IncidentRecord one = incident(1);
   ASSERT_TRUE(log.put(one));
   ASSERT_TRUE(log.put(incident(2)));
-  ASSERT_TRUE(log.label("id1", "true"));
+  ASSERT_TRUE(log.label("id1", trace::IncidentLabel::kTrue));
   one.end_ns = 2'000'000'000;
   ASSERT_TRUE(log.put(one));
   const auto page = open().incidents();
   ASSERT_TRUE(page);
   ASSERT_THAT(page->incidents, SizeIs(2));
   EXPECT_EQ(page->incidents[0].end_ns, one.end_ns);
-  EXPECT_EQ(page->incidents[0].label, "true");  // later states without one keep it
-  EXPECT_EQ(log.label("id3", "ack").error().code, Code::kNotFound);
-  EXPECT_THAT(log.incidents({.job = "", .kind = "", .only_open = true})->incidents, SizeIs(1));
-  EXPECT_EQ(log.incidents({.job = "", .kind = "", .count_max = 1})->incidents.at(0).id, "id2");
+  EXPECT_EQ(page->incidents[0].label, trace::IncidentLabel::kTrue) << "a later state keeps it";
+  EXPECT_EQ(log.label("id3", trace::IncidentLabel::kTrue).error().code, Code::kNotFound);
+  EXPECT_THAT(log.incidents({.job = "", .kind = {}, .only_open = true})->incidents, SizeIs(1));
+  EXPECT_EQ(log.incidents({.job = "", .kind = {}, .count_max = 1})->incidents.at(0).id, "id2");
   struct stat status {};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0600U);

@@ -95,6 +95,67 @@ std::optional<std::uint64_t> times(std::optional<std::uint64_t> value, std::uint
 
 }  // namespace
 
+namespace {
+
+/// The number in a file of one line; none if it is a word, such as "max".
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  const auto text = read_file(path, kFileBytesMax);
+  if (!text) return std::nullopt;
+  std::string_view rest = *text;
+  return parse_int<std::uint64_t>(cut_line(rest));
+}
+
+/// What is left in a group and in those around it, up to where groups are mounted.
+std::optional<std::uint64_t> least_room(std::string folder, const std::string& root,
+                                        std::string_view limit_name, std::string_view used_name) {
+  std::optional<std::uint64_t> out;
+  while (folder.size() > root.size() && folder.starts_with(root)) {
+    const auto limit = number_in(fmt::format("{}/{}", folder, limit_name));
+    const auto used = number_in(fmt::format("{}/{}", folder, used_name));
+    if (limit && used) {
+      const std::uint64_t room = *limit - std::min(*limit, *used);
+      out = std::min(out.value_or(room), room);
+    }
+    folder.resize(folder.rfind('/'));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_available_bytes(std::string_view untrusted) {
+  constexpr std::string_view kKey = "MemAvailable:";
+  while (!untrusted.empty()) {
+    std::string_view line = cut_line(untrusted);
+    if (!line.starts_with(kKey)) continue;
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ', kKey.size())));
+    return times(parse_int<std::uint64_t>(line.substr(0, line.find(' '))), 1024);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> memory_room(std::int32_t pid,
+                                         const CgroupCpuSampler::Options& options) {
+  const auto info = read_file(options.proc_root + "/meminfo", kFileBytesMax);
+  auto out = info ? parse_available_bytes(*info) : std::nullopt;
+  const auto groups = read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kFileBytesMax);
+  if (!groups) return out;
+  const auto take = [&](std::string_view controller, std::string_view limit,
+                        std::string_view used) {
+    for (const std::string& folder : folders_of(*groups, controller, options)) {
+      const auto room = least_room(folder, options.cgroup_root, limit, used);
+      if (room) out = std::min(out.value_or(*room), *room);
+    }
+  };
+  take("memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+  take("", "memory.max", "memory.current");
+  return out;
+}
+
+std::optional<std::uint64_t> memory_room(std::int32_t pid) {
+  return memory_room(pid, {.own_pid = ::getpid()});
+}
+
 CgroupCpu parse_cpu_stat(std::string_view untrusted) {
   constexpr std::uint64_t kNsPerUs = 1000;
   CgroupCpu out;

@@ -50,6 +50,14 @@ class CgroupCpuSampler {
   std::unique_ptr<Files> files_;
 };
 
+/// Bytes that a process can still take until it, or a group around it, reaches its memory limit, or
+/// until the host has none available. None if nothing can be read. Some small reads a group.
+[[nodiscard]] std::optional<std::uint64_t> memory_room(std::int32_t pid,
+                                                       const CgroupCpuSampler::Options& options);
+[[nodiscard]] std::optional<std::uint64_t> memory_room(std::int32_t pid);
+/// `untrusted`: the text of /proc/meminfo.
+[[nodiscard]] std::optional<std::uint64_t> parse_available_bytes(std::string_view untrusted);
+
 /// The container that a process runs in, as the names of its control groups tell it.
 struct Container {
   std::string runtime;  // "docker", "containerd", "cri-o", "podman"; "" if only the id is known

@@ -14,6 +14,7 @@
 #include "sys/cgroup.h"
 #include "sys/pressure.h"
 #include "sys/process_counters.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::sys {
 namespace {
@@ -228,6 +229,31 @@ TEST_F(CounterFiles, WhereOnlyTheOwnPartOfTheTreeIsMountedNothingIsKnownOfTheRes
   EXPECT_FALSE(cpu_of(7)->sample());
 }
 
+TEST_F(CounterFiles, RoomForMemoryIsThatOfTheNarrowestGroupOrTheHost) {
+  const auto room = [this](std::int32_t pid) {
+    return memory_room(pid,
+                       {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs", .own_pid = 3});
+  };
+  EXPECT_FALSE(room(7).has_value());
+  file("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    4000 kB\nBuffers: 1 kB\n");
+  EXPECT_EQ(room(7), 4000U * 1024U) << "no group is known";
+  file("proc/7/cgroup", "0::/pod/job\n");
+  file("fs/pod/job/memory.max", "max\n");
+  file("fs/pod/job/memory.current", "500\n");
+  EXPECT_EQ(room(7), 4000U * 1024U) << "a group without limit";
+  file("fs/pod/memory.max", "3000\n");
+  file("fs/pod/memory.current", "1000\n");
+  EXPECT_EQ(room(7), 2000U) << "that of the group around it";
+  file("fs/pod/job/memory.max", "400\n");
+  EXPECT_EQ(room(7), 0U) << "above its limit already";
+  file("proc/8/cgroup", "5:memory:/old\n0::/\n");
+  file("fs/memory/old/memory.limit_in_bytes", "7000\n");
+  file("fs/memory/old/memory.usage_in_bytes", "6000\n");
+  EXPECT_EQ(room(8), 1000U) << "version 1";
+  file("proc/meminfo", "MemAvailable: many kB\n");
+  EXPECT_EQ(room(8), 1000U);
+}
+
 TEST_F(CounterFiles, CgroupOfVersionOneAndBoth) {
   file("proc/7/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/x\n0::/other\n");
   file("fs/cpu,cpuacct/job/cpu.stat", "nr_periods 10\nnr_throttled 4\nthrottled_time 77\n");
@@ -270,8 +296,10 @@ TEST(Cgroup, AQuotaIsSeen) {
   const auto is_seen = [&] {  // the kernel counts one after the other
     return seen.throttled_ns.value_or(0) != 0 && seen.throttled_periods.value_or(0) != 0;
   };
-  for (int i = 0; i < 10'000'000 && !is_seen(); ++i)
+  EXPECT_TRUE(poll_for_test([&] {
     seen = group->sample().value();
+    return is_seen();
+  }));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_GT(seen.throttled_periods.value_or(0), 0U);

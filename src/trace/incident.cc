@@ -60,6 +60,10 @@ class Members {
     }
     number(key, out);
   }
+  void flag(std::string_view key, bool& out) {
+    if (!object_.at(key).is_bool()) return complain(key, "is neither true nor false");
+    out = object_.at(key).as_bool();
+  }
   void count(std::string_view key, std::uint32_t& out) {
     const std::int64_t value = object_.at(key).as_int(-1);
     if (value < 0 || value > std::numeric_limits<std::uint32_t>::max())
@@ -134,6 +138,18 @@ Json evidence_json(const std::vector<Evidence>& evidence) {
 
 }  // namespace
 
+IncidentKind incident_kind(std::string_view untrusted) {
+  const auto found = std::find(kIncidentKinds.begin(), kIncidentKinds.end(), untrusted);
+  return found == kIncidentKinds.end() ? IncidentKind::kUnknown
+                                       : static_cast<IncidentKind>(found - kIncidentKinds.begin());
+}
+
+std::optional<IncidentLabel> incident_label(std::string_view untrusted) {
+  const auto found = std::find(kIncidentLabels.begin(), kIncidentLabels.end(), untrusted);
+  if (found == kIncidentLabels.end()) return std::nullopt;
+  return static_cast<IncidentLabel>(found - kIncidentLabels.begin());
+}
+
 Json IncidentRecord::to_json() const {
   return Json::object()
       .set("schema", kSchema)
@@ -142,7 +158,8 @@ Json IncidentRecord::to_json() const {
       .set("job", job)
       .set("begin_ns", std::to_string(begin_ns))
       .set("end_ns", std::to_string(end_ns))
-      .set("kind", kind)
+      .set("kind", word_of(kind))
+      .set("effect", has_effect)
       .set("ranks", numbers(ranks))
       .set("pids", numbers(pids))
       .set("tests", texts(tests))
@@ -151,7 +168,7 @@ Json IncidentRecord::to_json() const {
       .set("evidence", evidence_json(evidence))
       .set("summary", summary)
       .set("suggestion", suggestion)
-      .set("label", label);
+      .set("label", word_of(label));
 }
 
 Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
@@ -164,7 +181,10 @@ Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
   members.text("job", out.job);
   members.time("begin_ns", out.begin_ns);
   members.time("end_ns", out.end_ns);
-  members.text("kind", out.kind);
+  std::string kind, label;
+  members.text("kind", kind);
+  // Lines of earlier versions have none.
+  if (untrusted.contains("effect")) members.flag("effect", out.has_effect);
   members.numbers("ranks", out.ranks);
   members.numbers("pids", out.pids);
   members.texts("tests", out.tests);
@@ -172,8 +192,10 @@ Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
   members.count("window_count", out.window_count);
   members.text("summary", out.summary);
   members.text("suggestion", out.suggestion);
-  members.text("label", out.label);
+  members.text("label", label);
   TRY_VOID(members.done());
+  out.kind = incident_kind(kind);
+  out.label = incident_label(label).value_or(IncidentLabel::kNone);
   const Json list = untrusted.at("evidence");
   if (!list.is_array()) return Error{Code::kCorrupt, "read incident: evidence is no list"};
   for (std::size_t i = 0; i < std::min(list.size(), kEvidenceMax); ++i) {
@@ -184,10 +206,10 @@ Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
 }
 
 std::string incident_id(std::string_view host, std::string_view job, std::int64_t begin_ns,
-                        std::string_view kind) {
+                        std::string_view what) {
   std::uint64_t hash = fnv(0xcbf29ce484222325ULL, host);
   // The zero bytes keep "ab" + "c" apart from "a" + "bc".
-  for (const std::string& part : {std::string(job), std::to_string(begin_ns), std::string(kind)}) {
+  for (const std::string& part : {std::string(job), std::to_string(begin_ns), std::string(what)}) {
     hash = fnv(hash, std::string_view("\0", 1));
     hash = fnv(hash, part);
   }

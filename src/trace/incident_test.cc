@@ -10,22 +10,24 @@ namespace kansoku::trace {
 namespace {
 
 IncidentRecord example() {
-  return {.id = incident_id("h", "j", 1'700'000'000'123'456'789, "latency_spike"),
-          .host = "h",
-          .job = "j",
-          .begin_ns = 1'700'000'000'123'456'789,
-          .end_ns = 0,
-          .kind = "latency_spike",
-          .ranks = {2, 5},
-          .pids = {4711, 4712},
-          .tests = {"rank", "event"},
-          .score = 12.5,
-          .window_count = 3,
-          .evidence = {{"collective_p99", "s", "collective", 0.004, 0.038, 0.75},
-                       {"cpu_cores", "ratio", "host", std::nan(""), 1, 0.25}},
-          .summary = "rank 2: slow",
-          .suggestion = "kansoku record",
-          .label = "ack"};
+  IncidentRecord out;
+  out.id = incident_id("h", "j", 1'700'000'000'123'456'789, "latency_spike");
+  out.host = "h";
+  out.job = "j";
+  out.begin_ns = 1'700'000'000'123'456'789;
+  out.kind = IncidentKind::kLatencySpike;
+  out.has_effect = false;
+  out.ranks = {2, 5};
+  out.pids = {4711, 4712};
+  out.tests = {"rank", "event"};
+  out.score = 12.5;
+  out.window_count = 3;
+  out.evidence = {{"collective_p99", "s", "collective", 0.004, 0.038, 0.75},
+                  {"cpu_cores", "ratio", "host", std::nan(""), 1, 0.25}};
+  out.summary = "rank 2: slow";
+  out.suggestion = "kansoku record";
+  out.label = IncidentLabel::kAcknowledged;
+  return out;
 }
 
 TEST(Incident, RoundTrip) {
@@ -48,6 +50,7 @@ TEST(Incident, EveryMemberThatIsMissingOrOfAnotherTypeIsNamed) {
   const Json whole = example().to_json();
   for (const std::string& dropped : whole.keys()) {
     for (const bool has_wrong_type : {false, true}) {
+      if (dropped == "effect") continue;  // may be missing
       Json part = Json::object();
       for (const std::string& key : whole.keys())
         if (key != dropped) part.set(key, whole.at(key));
@@ -59,6 +62,28 @@ TEST(Incident, EveryMemberThatIsMissingOrOfAnotherTypeIsNamed) {
     }
   }
   EXPECT_FALSE(IncidentRecord::from_json(Json()).has_value());
+}
+
+TEST(Incident, EveryWordIsReadAgainAndOthersAreUnknown) {
+  for (std::size_t i = 0; i < kIncidentKinds.size(); ++i)
+    EXPECT_EQ(incident_kind(word_of(static_cast<IncidentKind>(i))), static_cast<IncidentKind>(i));
+  for (std::size_t i = 0; i < kIncidentLabels.size(); ++i)
+    EXPECT_EQ(incident_label(word_of(static_cast<IncidentLabel>(i))),
+              static_cast<IncidentLabel>(i));
+  EXPECT_EQ(incident_kind("of a later version"), IncidentKind::kUnknown);
+  EXPECT_FALSE(incident_label("of a later version").has_value());
+}
+
+TEST(Incident, LinesOfEarlierVersionsSayNothingOfAnEffectAndHadOne) {
+  Json json = Json::object();
+  const Json whole = example().to_json();
+  for (const std::string& key : whole.keys())
+    if (key != "effect") json.set(key, whole.at(key));
+  EXPECT_TRUE(IncidentRecord::from_json(json)->has_effect);
+  json.set("effect", false);
+  EXPECT_FALSE(IncidentRecord::from_json(json)->has_effect);
+  json.set("effect", 1);
+  EXPECT_FALSE(IncidentRecord::from_json(json).has_value());
 }
 
 TEST(Incident, NumbersBeyondTheirBoundsAreRefused) {

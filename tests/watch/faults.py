@@ -189,7 +189,7 @@ KINDS = {kind.name: kind for kind in (
     Kind("gpu_ecc", gpu_ecc, "one", (20,), "corrected errors a second", ("gpu",), HARDWARE),
     Kind("gpu_neighbour", gpu_neighbour, "one", (1, 3), "jobs on the device", ("gpu",), (*CONTENTION, *HARDWARE)),
 )}
-ANY_KIND = ("latency_spike",)  # right for every fault that makes steps longer
+ANY_KIND = ("latency_spike", "slow_forward", "slow_backward", "slow_optimizer")  # right for every fault that makes steps longer
 
 
 def kind_is_right(fault_kind, told):

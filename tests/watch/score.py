@@ -3,7 +3,7 @@
 
 A fault is found if an incident of its job overlaps [begin, end + FOUND_S] and is its own: it began and was told after the fault began
 (EARLY_S of slack, since windows end later than they begin). An incident left open by the fault before counts for nothing. An incident
-that overlaps no [begin, end + GRACE_S] is a false alarm.
+that overlaps no [begin, end + GRACE_S] is a false alarm. Lines that say of an incident that it has no effect page nobody: they do not count.
 """
 import math
 import statistics
@@ -16,7 +16,7 @@ def incidents_of(lines):
     out = {}
     for line in lines:
         said = line.get("incident", {})
-        if said.get("schema") != "kansoku.watch_incident/1":
+        if said.get("schema") != "kansoku.watch_incident/1" or said.get("effect") is False:
             continue
         one = out.setdefault(said["id"], {"first_s": line["arrived_s"]})
         ended = int(said["end_ns"])

@@ -99,12 +99,6 @@ void HistoryThread::put(const trace::IncidentRecord& incident) {
   queue([incident](store::History& history) { return history.put_incident(incident); });
 }
 
-void HistoryThread::label(std::string_view id, std::string_view label) {
-  queue([id = std::string(id), label = std::string(label)](store::History& history) {
-    return history.label(id, label);
-  });
-}
-
 std::uint64_t HistoryThread::dropped() const {
   const std::lock_guard lock(mu_);
   return dropped_;

@@ -35,7 +35,6 @@ class HistoryThread {
 
   void add(std::int64_t wall_ns, const std::vector<FeatureRow>& rows);
   void put(const trace::IncidentRecord& incident);
-  void label(std::string_view id, std::string_view label);
 
   [[nodiscard]] std::uint64_t dropped() const;
   /// Writes that failed. The words of the first of each run of failures go to `log`.

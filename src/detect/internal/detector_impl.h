@@ -54,10 +54,12 @@ struct Detector::Impl {
   std::size_t late_windows{0};                  // with steps that the model knows nothing of
   std::map<std::size_t, double> normal_events;  // by column: the most that the operator calls so
 
-  std::optional<OpenIncident> open;
-  std::optional<OpenIncident> ended;  // for the pause
+  std::uint64_t last_episode{0};
+  std::optional<Episode> open;
+  std::optional<Episode> ended;  // for the pause
   struct Kept {
-    std::string id, label;
+    std::uint64_t episode{0};
+    bool is_normal{false};  // by the operator's word
     std::vector<double> rows;
     std::map<std::size_t, double> peers;  // how far ranks stood out of their peers, by column
     bool is_taken{false};                 // its cuts and its pace are normal
@@ -76,6 +78,8 @@ struct Detector::Impl {
   std::deque<std::vector<double>> healthy;  // rows, spread over the time between two refreshes
   std::size_t healthy_moments{0};
   std::size_t since_refresh{0}, refresh_after{kRefreshFirst};
+  std::uint64_t failed_fits{0};
+  std::string fit_problem;  // of the last try
 
   /// What the tests say of the last window.
   struct Alarms {
@@ -95,21 +99,27 @@ struct Detector::Impl {
   void forget_learning();
   void start_watching(JobModel model);
   [[nodiscard]] bool begins_late(std::size_t column) const;
-  void learn_anew(std::vector<trace::IncidentRecord>& out);
+  void learn_anew(std::vector<Observation>& out);
   [[nodiscard]] bool sees_unknown_steps(const std::vector<MemberKey>& present);
   void take_offsets(MemberKey key, std::span<const double> all, std::size_t index);
   bool learn_offsets(const std::vector<MemberKey>& present);
   void choose_alarm_counts();
+  void note_failed_fit(const Error& error);
 
-  std::vector<trace::IncidentRecord> watch(std::int64_t wall_ns, std::span<const Window> taken);
+  std::vector<Observation> watch(std::int64_t wall_ns, std::span<const Window> taken);
+  [[nodiscard]] bool is_another_run(std::span<const Window> taken) const;
+  void end_run(std::int64_t wall_ns, std::vector<Observation>& out);
   void score(std::int64_t wall_ns, const Window& window);
   [[nodiscard]] bool has_event(std::span<const double> row) const;
   [[nodiscard]] bool is_for_the_worse(std::span<const double> row) const;
   [[nodiscard]] bool is_beyond_cuts(std::span<const double> row) const;
   [[nodiscard]] std::vector<double> levels_of(std::span<const double> row) const;
-  [[nodiscard]] bool is_another(const OpenIncident& incident,
+  [[nodiscard]] bool is_another(const Episode& incident,
                                 const std::vector<MemberKey>& present) const;
-  [[nodiscard]] bool goes_on(const OpenIncident& incident, const Alarms& alarms) const;
+  [[nodiscard]] std::optional<SlowPace> slow_from(std::int64_t begin_ns) const;
+  [[nodiscard]] bool is_slower(const std::vector<MemberKey>& present,
+                               const std::optional<SlowPace>& slow) const;
+  [[nodiscard]] bool goes_on(const Episode& incident, const Alarms& alarms) const;
   [[nodiscard]] double excess_of(const Member::Recent& recent) const {
     return recent.score - scorer->model().parts().threshold;
   }
@@ -117,15 +127,15 @@ struct Detector::Impl {
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
-  void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
+  void take_operators_word(std::int64_t wall_ns, std::vector<Observation>& out);
   void make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present, const Alarms& alarms,
-                std::vector<trace::IncidentRecord>& out);
+                std::vector<Observation>& out);
   bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
   void forget_flags();
   [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const;
   void begin_incident(std::int64_t wall_ns, const std::set<MemberKey>& alarmed);
-  void end_incident(std::vector<trace::IncidentRecord>& out);
+  void end_incident(std::vector<Observation>& out);
   void keep_healthy(const std::vector<MemberKey>& present);
   void forget_gone(std::int64_t wall_ns);
   [[nodiscard]] bool can_learn(std::size_t labelled_values) const;

@@ -6,17 +6,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
+#include <utility>
 
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
+using trace::IncidentKind;
+
 constexpr double kOdd = 4;  // spreads
 constexpr double kNormal = 3;
 constexpr double kShown = 2;  // below it a column is not named beside others
 constexpr double kStoppedShare = 0.5;
+constexpr double kRoomMinS = 3600;  // memory that lasts for so long is on its way to no limit
 
 struct Sign {
   std::string_view feature;
@@ -31,6 +36,10 @@ constexpr std::array kContention{Sign{"cpu_wait", 1},    Sign{"throttled_share",
                                  Sign{"preemptions", 1}, Sign{"major_faults", 1}};
 constexpr std::array kDisk{Sign{"block_latency", 1}, Sign{"psi_io", 1}, Sign{"disk_wait", 1}};
 constexpr std::array kGrowing{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+// What grows, and how much of it is left.
+constexpr std::array kRooms{
+    std::pair<std::string_view, std::string_view>{"resident_growth", "memory_room"},
+    std::pair<std::string_view, std::string_view>{"gpu_process_growth", "gpu_memory_room"}};
 constexpr std::array kInput{Sign{"input_share", 1}};
 constexpr std::array kCollective{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
                                  Sign{"collective_share", 1}};
@@ -48,6 +57,16 @@ constexpr std::array kOwn{
     Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
 // Who waits least is the one that is waited for.
 constexpr std::array kWaiting{Sign{"collective_share", -1}};
+// What a step consists of. Not input: it has a kind of its own above.
+struct Phase {
+  Sign sign;
+  IncidentKind kind;
+};
+constexpr std::array kPhases{Phase{{"forward_mean", 1}, IncidentKind::kSlowForward},
+                             Phase{{"backward_mean", 1}, IncidentKind::kSlowBackward},
+                             Phase{{"optimizer_share", 1}, IncidentKind::kSlowOptimizer},
+                             Phase{{"gc_share", 1}, IncidentKind::kGarbageCollection}};
+constexpr std::array kStopped{Sign{"stopped_share", 1}};
 constexpr std::array kCpu{Sign{"cpu_cores", 0}, Sign{"cpu_wait", 1}, Sign{"throttled_share", 1}};
 constexpr std::array kGpu{Sign{"gpu_utilization", 0}, Sign{"gpu_sm_clock", -1},
                           Sign{"gpu_throttled", 1}};
@@ -77,6 +96,19 @@ bool has_any(const EvidenceSum& sum, std::span<const Column> columns, std::strin
   for (std::size_t c = 0; c < columns.size(); ++c)
     if (columns[c].name.rfind(prefix, 0) == 0 && sum.has(c)) return true;
   return false;
+}
+
+/// The phase that is longer than it was by the most spreads, if one clearly is.
+IncidentKind phase_of(const EvidenceSum& sum, std::span<const Column> columns) {
+  IncidentKind out = IncidentKind::kLatencySpike;
+  double most = kOdd;
+  for (const Phase& phase : kPhases) {
+    const double deviation = worst(sum, columns, std::span(&phase.sign, 1));
+    if (deviation <= most) continue;
+    most = deviation;
+    out = phase.kind;
+  }
+  return out;
 }
 
 std::string words(std::string_view name) {
@@ -111,10 +143,27 @@ void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
     sum.share += one.share;
     if (sum.seen.size() < kWindowsKept) sum.seen.push_back(one.seen);
   }
+  note_room(model.columns, row);
   // What a window would be given its other features is no measure where those are odd too.
   for (const Coordinate& coordinate : model.coordinates)
     usual_[coordinate.column] = coordinate.value_of(0, model.columns[coordinate.column]);
   deviations_.add(model, row);
+}
+
+/// How long memory lasts if it grows on as in this window.
+void EvidenceSum::note_room(std::span<const Column> columns, std::span<const double> row) {
+  double least_s = std::numeric_limits<double>::infinity();
+  for (const auto& [growth, room] : kRooms) {
+    const std::size_t g = index_of(columns, growth), r = index_of(columns, room);
+    if (g == columns.size() || !(row[g] > 0)) continue;
+    if (r == columns.size() || std::isnan(row[r])) return;  // nobody knows how much there is
+    least_s = std::min(least_s, row[r] / row[g]);
+  }
+  if (std::isfinite(least_s) && room_s_.size() < kWindowsKept) room_s_.push_back(least_s);
+}
+
+bool EvidenceSum::has_room() const {
+  return !room_s_.empty() && stats::median(room_s_) > kRoomMinS;
 }
 
 std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> columns,
@@ -193,28 +242,35 @@ bool is_between(std::span<const Deviations* const> all, std::span<const Column> 
   return !all.empty() && (2 * suffering >= all.size() || waiting == all.size());
 }
 
-std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns,
-                    bool is_of_single_ranks) {
-  constexpr std::array kStopped{Sign{"stopped_share", 1}};
-  if (worst(sum, columns, kStopped) > kOdd) return "resource_contention";
-  if (worst(sum, columns, kHardware) > kOdd) return "hardware_fault";
+IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
+                     bool is_of_single_ranks, bool is_of_one) {
+  if (worst(sum, columns, kStopped) > kOdd) return IncidentKind::kResourceContention;
+  if (worst(sum, columns, kHardware) > kOdd) return IncidentKind::kHardwareFault;
   const double growing = worst(sum, columns, kGrowing);
   const double network = worst(sum, columns, kNetwork),
                contention = worst(sum, columns, kContention);
   const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInput);
   const double collective = worst(sum, columns, kCollective);
-  if (growing > kNormal && growing >= std::max(contention, network)) return "memory_growth";
-  if (network > kNormal && network >= contention) return "communication_inefficiency";
+  if (growing > kNormal && growing >= std::max(contention, network))
+    return IncidentKind::kMemoryGrowth;
+  if (network > kNormal && network >= contention) return IncidentKind::kCommunicationInefficiency;
   // A job that waits for its input runs less, so nobody takes its processors away.
-  if (contention > kOdd && contention >= 0.5 * input) return "resource_contention";
-  if (input > kOdd && input >= 0.5 * collective) return "input_starvation";
-  if (disk > kOdd) return input > kNormal ? "input_starvation" : "resource_contention";
-  if (contention > kOdd) return "resource_contention";
-  if (collective > kOdd && !is_of_single_ranks) return "communication_inefficiency";
-  return worst(sum, columns, kLatency) > kNormal ? "latency_spike" : "unknown";
+  if (contention > kOdd && contention >= 0.5 * input) return IncidentKind::kResourceContention;
+  if (input > kOdd && input >= 0.5 * collective) return IncidentKind::kInputStarvation;
+  if (disk > kOdd)
+    return input > kNormal ? IncidentKind::kInputStarvation : IncidentKind::kResourceContention;
+  if (contention > kOdd) return IncidentKind::kResourceContention;
+  if (collective > kOdd && !is_of_single_ranks) return IncidentKind::kCommunicationInefficiency;
+  if (worst(sum, columns, kLatency) <= kNormal) return IncidentKind::kUnknown;
+  return is_of_one ? phase_of(sum, columns) : IncidentKind::kLatencySpike;
 }
 
-std::string summary_of(const trace::IncidentRecord& incident, const EvidenceSum& sum,
+bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) {
+  return worst(sum, columns, kStopped) > kOdd || worst(sum, columns, kHardware) > kOdd ||
+         (worst(sum, columns, kGrowing) > kNormal && !sum.has_room());
+}
+
+std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& sum,
                        std::span<const Column> columns) {
   std::string out = "all ranks";
   if (!incident.ranks.empty()) {
@@ -243,18 +299,16 @@ std::string summary_of(const trace::IncidentRecord& incident, const EvidenceSum&
   return out;
 }
 
-std::string suggestion_of(const trace::IncidentRecord& incident) {
-  const bool is_one = incident.pids.size() == 1 && incident.pids.front() > 0;
-  if (is_one) {
-    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace",
-                       incident.pids.front());
-  }
+std::string suggestion_of(std::string_view job, const trace::IncidentFacts& facts) {
+  const bool is_one = facts.pids.size() == 1 && facts.pids.front() > 0;
+  if (is_one)
+    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", facts.pids.front());
   // A process that tells no job is one of its own, by its name: "python3/1234".
-  const std::string_view own = std::string_view(incident.job).substr(incident.job.rfind('/') + 1);
-  if (incident.job.find('/') != std::string::npos && !own.empty() &&
+  const std::string_view own = job.substr(job.rfind('/') + 1);
+  if (job.find('/') != std::string_view::npos && !own.empty() &&
       own.find_first_not_of("0123456789") == std::string_view::npos)
     return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", own);
-  return fmt::format("kansoku profile --job {} --window 20s", incident.job);
+  return fmt::format("kansoku profile --job {} --window 20s", job);
 }
 
 }  // namespace kansoku::detect

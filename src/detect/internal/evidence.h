@@ -50,13 +50,18 @@ class EvidenceSum {
   [[nodiscard]] double deviation(std::size_t column) const;
   [[nodiscard]] bool has(std::size_t column) const { return deviations_.has(column); }
   [[nodiscard]] bool empty() const { return windows_ == 0; }
+  /// Whether memory, growing on as in these windows, lasts for long. False if that is not known.
+  [[nodiscard]] bool has_room() const;
 
  private:
   struct Sum {
     double share{0};
     std::vector<double> seen;
   };
+  void note_room(std::span<const Column> columns, std::span<const double> row);
+
   std::map<std::size_t, Sum> sums_;
+  std::vector<double> room_s_;
   Deviations deviations_;
   std::map<std::size_t, PeerFinding> findings_;
   std::map<std::size_t, double> usual_;  // the learnt center, in the column's unit
@@ -76,13 +81,17 @@ struct OwnCost {
 [[nodiscard]] bool is_between(std::span<const Deviations* const> all,
                               std::span<const Column> columns);
 /// The kind of incident that deviations of the columns speak for; see docs/detect.md. Where single
-/// ranks are to blame, what others wait for is not the communication.
-[[nodiscard]] std::string kind_of(const EvidenceSum& sum, std::span<const Column> columns,
-                                  bool is_of_single_ranks);
+/// ranks are to blame, what others wait for is not the communication; of one process the phase that
+/// deviates most is told, since its peers' waiting does not hide it.
+[[nodiscard]] trace::IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
+                                          bool is_of_single_ranks, bool is_of_one);
+/// Whether what deviates is harm even to a job that is as fast as ever: hardware that fails, a
+/// process that is stopped, memory that runs out.
+[[nodiscard]] bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns);
 /// "rank 2: collective p99 4.1 ms -> 38 ms, tcp retransmits 0/s -> 210/s; CPU and GPU normal".
-[[nodiscard]] std::string summary_of(const trace::IncidentRecord& incident, const EvidenceSum& sum,
+[[nodiscard]] std::string summary_of(const trace::IncidentFacts& facts, const EvidenceSum& sum,
                                      std::span<const Column> columns);
 /// A command that looks closer.
-[[nodiscard]] std::string suggestion_of(const trace::IncidentRecord& incident);
+[[nodiscard]] std::string suggestion_of(std::string_view job, const trace::IncidentFacts& facts);
 
 }  // namespace kansoku::detect

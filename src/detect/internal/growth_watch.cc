@@ -19,18 +19,17 @@ constexpr std::size_t kEndedMax = 16;
 }  // namespace
 
 void GrowthWatch::end(std::int64_t wall_ns, std::size_t column, MemberKey key,
-                      std::vector<trace::IncidentRecord>& out) {
+                      std::vector<Observation>& out) {
   const auto known = growing_.find(column);
   if (known == growing_.end() || known->second.members.erase(key) == 0) return;
   if (known->second.members.empty()) close(wall_ns, column, out);  // else others still grow
 }
 
-void GrowthWatch::close(std::int64_t wall_ns, std::size_t column,
-                        std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::close(std::int64_t wall_ns, std::size_t column, std::vector<Observation>& out) {
   Growing& growing = growing_.at(column);
-  growing.record.end_ns = std::max(wall_ns, growing.record.begin_ns);
-  out.push_back(growing.record);
-  ended_.push_back({growing.record.id, column, growing.bytes_per_second});
+  growing.facts.end_ns = std::max(wall_ns, growing.facts.begin_ns);
+  out.push_back({growing.episode, true, growing.facts});
+  ended_.push_back({growing.episode, column, growing.bytes_per_second});
   if (ended_.size() > kEndedMax) ended_.pop_front();
   growing_.erase(column);
 }
@@ -43,45 +42,41 @@ bool GrowthWatch::goes_on_without(std::size_t column, MemberKey key) {
 }
 
 void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& found,
-                       std::vector<trace::IncidentRecord>& out) {
+                       std::vector<Observation>& out) {
   Growing& growing = growing_[column];
   growing.members[key_of(window)] = 0;
   growing.bytes_per_second = std::max(growing.bytes_per_second, found.bytes_per_second);
-  trace::IncidentRecord& record = growing.record;
-  const bool is_new = record.id.empty();
+  trace::IncidentFacts& facts = growing.facts;
+  const bool is_new = growing.episode == 0;
   if (is_new) {
-    record.host = options_.host;
-    record.job = options_.job;
-    record.begin_ns = found.begin_ns;
-    record.kind = "memory_growth";
-    record.id = trace::incident_id(options_.host, options_.job, record.begin_ns,
-                                   record.kind + "." + columns_[column].name);
-    record.tests = {"growth"};
+    growing.episode = ++last_episode_;
+    facts.begin_ns = found.begin_ns;
+    facts.kind = trace::IncidentKind::kMemoryGrowth;
+    facts.tests = {"growth"};
   }
   const bool is_known =
-      std::find(record.pids.begin(), record.pids.end(), window.pid) != record.pids.end();
+      std::find(facts.pids.begin(), facts.pids.end(), window.pid) != facts.pids.end();
   if (!is_known) {
-    record.pids.push_back(window.pid);
+    facts.pids.push_back(window.pid);
     const bool has_rank =
-        std::find(record.ranks.begin(), record.ranks.end(), window.rank) != record.ranks.end();
-    if (window.rank >= 0 && !has_rank) record.ranks.push_back(window.rank);
+        std::find(facts.ranks.begin(), facts.ranks.end(), window.rank) != facts.ranks.end();
+    if (window.rank >= 0 && !has_rank) facts.ranks.push_back(window.rank);
   }
-  ++record.window_count;
-  record.evidence = {{columns_[column].name, columns_[column].unit,
-                      std::string(layer_name(columns_[column].layer)), found.before, found.now, 1}};
-  record.summary = fmt::format(
+  ++facts.window_count;
+  facts.evidence = {{columns_[column].name, columns_[column].unit,
+                     std::string(layer_name(columns_[column].layer)), found.before, found.now, 1}};
+  facts.summary = fmt::format(
       "{}: {} {} -> {}, growing by {} a minute",
-      record.ranks.empty() ? fmt::format("pid {}", fmt::join(record.pids, ", "))
-                           : fmt::format("rank {}", fmt::join(record.ranks, ", ")),
+      facts.ranks.empty() ? fmt::format("pid {}", fmt::join(facts.pids, ", "))
+                          : fmt::format("rank {}", fmt::join(facts.ranks, ", ")),
       columns_[column].name == "resident_bytes" ? "resident memory" : "memory on the device",
       format_value(found.before, "bytes"), format_value(found.now, "bytes"),
       format_value(found.bytes_per_second * 60, "bytes"));
-  record.suggestion = suggestion_of(record);
-  if (is_new || !is_known) out.push_back(record);
+  facts.suggestion = suggestion_of(job_, facts);
+  if (is_new || !is_known) out.push_back({growing.episode, true, facts});
 }
 
-void GrowthWatch::look(std::int64_t wall_ns, const Window& window,
-                       std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::look(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out) {
   const MemberKey key = key_of(window);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     if (columns_[c].use != Use::kGrowth) continue;
@@ -100,54 +95,45 @@ void GrowthWatch::look(std::int64_t wall_ns, const Window& window,
   }
 }
 
-void GrowthWatch::forget(std::int64_t wall_ns, MemberKey key,
-                         std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::forget(std::int64_t wall_ns, MemberKey key, std::vector<Observation>& out) {
   for (std::size_t c = 0; c < columns_.size(); ++c)
     end(wall_ns, c, key, out);
   tests_.erase(key);
 }
 
-void GrowthWatch::finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::finish(std::int64_t wall_ns, std::vector<Observation>& out) {
   while (!growing_.empty())
     close(wall_ns, growing_.begin()->first, out);
 }
 
-bool GrowthWatch::label(std::string_view incident_id, std::string_view label) {
+bool GrowthWatch::take_word(std::uint64_t episode, bool is_normal) {
   bool is_known = false;
   for (auto& [column, growing] : growing_) {
-    if (growing.record.id != incident_id) continue;
-    growing.record.label = label;
+    if (growing.episode != episode) continue;
+    growing.is_normal = is_normal;
     is_known = true;
   }
   for (const Ended& ended : ended_) {
-    if (ended.id != incident_id) continue;
-    if (label == "false") take_word(ended.column, ended.bytes_per_second);
+    if (ended.episode != episode) continue;
+    if (is_normal) learn_speed(ended.column, ended.bytes_per_second);
     is_known = true;
   }
   return is_known;
 }
 
-void GrowthWatch::take_word(std::size_t column, double bytes_per_second) {
+void GrowthWatch::learn_speed(std::size_t column, double bytes_per_second) {
   double& normal = normal_[column];
   normal = std::max(normal, bytes_per_second);
 }
 
-void GrowthWatch::take_operators_word(std::int64_t wall_ns,
-                                      std::vector<trace::IncidentRecord>& out) {
+void GrowthWatch::end_normal(std::int64_t wall_ns, std::vector<Observation>& out) {
   std::vector<std::size_t> normal;
   for (const auto& [column, growing] : growing_)
-    if (growing.record.label == "false") normal.push_back(column);
+    if (growing.is_normal) normal.push_back(column);
   for (const std::size_t column : normal) {
-    take_word(column, growing_.at(column).bytes_per_second);
+    learn_speed(column, growing_.at(column).bytes_per_second);
     close(wall_ns, column, out);
   }
-}
-
-std::vector<trace::IncidentRecord> GrowthWatch::open() const {
-  std::vector<trace::IncidentRecord> out;
-  for (const auto& [column, growing] : growing_)
-    out.push_back(growing.record);
-  return out;
 }
 
 }  // namespace kansoku::detect

@@ -14,52 +14,55 @@
 #include "detect/detector.h"
 #include "detect/internal/growth.h"
 #include "detect/internal/watch_state.h"
-#include "trace/incident.h"
 
 namespace kansoku::detect {
 
-/// Incidents of steady growth in the processes of a job: one a feature of Use::kGrowth, from the
+/// Episodes of steady growth in the processes of a job: one a feature of Use::kGrowth, from the
 /// first process that grows to the last one that stops. Not shared between threads.
 class GrowthWatch {
  public:
-  GrowthWatch(std::vector<Column> columns, const DetectorOptions& options)
-      : columns_(std::move(columns)), options_(options) {}
+  /// `job`: for what is suggested. `last_episode`: the number of the last one of the detector; it
+  /// outlives this.
+  GrowthWatch(std::vector<Column> columns, std::string job, std::uint64_t& last_episode)
+      : columns_(std::move(columns)), job_(std::move(job)), last_episode_(last_episode) {}
 
   /// One window of a process; `out` gets what begins, changes or ends by it.
-  void look(std::int64_t wall_ns, const Window& window, std::vector<trace::IncidentRecord>& out);
+  void look(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out);
   /// The process has ended: it grows no more.
-  void forget(std::int64_t wall_ns, MemberKey key, std::vector<trace::IncidentRecord>& out);
+  void forget(std::int64_t wall_ns, MemberKey key, std::vector<Observation>& out);
   /// Ends all.
-  void finish(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
-  /// True if there is such an incident, or was not long ago.
-  bool label(std::string_view incident_id, std::string_view label);
-  /// Ends what is labelled false: growth of that speed is normal from now on.
-  void take_operators_word(std::int64_t wall_ns, std::vector<trace::IncidentRecord>& out);
-  [[nodiscard]] std::vector<trace::IncidentRecord> open() const;
+  void finish(std::int64_t wall_ns, std::vector<Observation>& out);
+  /// Growth of the speed of that episode is normal from now on, or is not. False if there is no
+  /// such episode, and was none not long ago.
+  bool take_word(std::uint64_t episode, bool is_normal);
+  /// Ends what is normal by the operator's word.
+  void end_normal(std::int64_t wall_ns, std::vector<Observation>& out);
 
  private:
   struct Growing {
-    trace::IncidentRecord record;
+    std::uint64_t episode{0};
+    trace::IncidentFacts facts;
     std::map<MemberKey, int> members;  // that still grow; blocks without growth in a row
     double bytes_per_second{0};        // the fastest of them
+    bool is_normal{false};             // by the operator's word
   };
   struct Ended {
-    std::string id;
+    std::uint64_t episode{0};
     std::size_t column{0};
     double bytes_per_second{0};
   };
   /// A block of a process in which it did not grow: whether that may be chance.
   [[nodiscard]] bool goes_on_without(std::size_t column, MemberKey key);
-  void take_word(std::size_t column, double bytes_per_second);
-  void close(std::int64_t wall_ns, std::size_t column, std::vector<trace::IncidentRecord>& out);
+  void learn_speed(std::size_t column, double bytes_per_second);
+  void close(std::int64_t wall_ns, std::size_t column, std::vector<Observation>& out);
 
   void tell(std::size_t column, const Window& window, const Growth& found,
-            std::vector<trace::IncidentRecord>& out);
-  void end(std::int64_t wall_ns, std::size_t column, MemberKey key,
-           std::vector<trace::IncidentRecord>& out);
+            std::vector<Observation>& out);
+  void end(std::int64_t wall_ns, std::size_t column, MemberKey key, std::vector<Observation>& out);
 
   std::vector<Column> columns_;
-  DetectorOptions options_;
+  std::string job_;
+  std::uint64_t& last_episode_;
   std::map<MemberKey, std::map<std::size_t, GrowthTest>> tests_;  // by process and column
   std::map<std::size_t, Growing> growing_;                        // by column
   std::deque<Ended> ended_;               // the latest, for the operator's word

@@ -47,22 +47,30 @@ AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation, doubl
   return out;
 }
 
-OpenIncident::OpenIncident(const DetectorOptions& options, std::int64_t begin_ns)
-    : last_ns(begin_ns) {
-  record_.host = options.host;
-  record_.job = options.job;
-  record_.begin_ns = begin_ns;
+Episode::Episode(std::uint64_t number, std::string job, std::int64_t begin_ns,
+                 std::optional<SlowPace> slow)
+    : last_ns(begin_ns), number_(number), job_(std::move(job)), slow_(slow) {
+  facts_.begin_ns = begin_ns;
+  facts_.has_effect = false;  // until one is seen
 }
 
-OpenIncident::Part& OpenIncident::part_of(MemberKey key, const Member& member) {
+Episode::Part& Episode::part_of(MemberKey key, const Member& member) {
   Part& part = parts_[key];
   part.rank = member.rank;
   part.pid = member.pid;
   return part;
 }
 
-void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent& recent,
-                       Scorer& scorer) {
+void Episode::look(MemberKey key, const Member& member, const Member::Recent& recent,
+                   const JobModel::Parts& model) {
+  Part& part = part_of(key, member);
+  part.level.add(model, recent.row);
+  if (!slow_ || part.paces.size() >= kWindowsKept) return;
+  if (const double pace = recent.row[slow_->column]; !std::isnan(pace)) part.paces.push_back(pace);
+}
+
+void Episode::add(MemberKey key, const Member& member, const Member::Recent& recent,
+                  Scorer& scorer) {
   const JobModel::Parts& parts = scorer.model().parts();
   const auto contributions = scorer.explain(recent.row, kEvidenceMax);
   Part& part = part_of(key, member);
@@ -74,24 +82,24 @@ void OpenIncident::add(MemberKey key, const Member& member, const Member::Recent
     if (recent.score > parts.threshold && excesses_.size() < kExcessesMax)
       excesses_.push_back(recent.score - parts.threshold);
   }
-  record_.score = std::max(record_.score, part.excess / std::max(1.0, part.windows));
-  ++record_.window_count;
+  facts_.score = std::max(facts_.score, part.excess / std::max(1.0, part.windows));
+  ++facts_.window_count;
   last_ns = std::max(last_ns, recent.wall_ns);
   if (rows.size() < kRowsMax * recent.row.size())
     rows.insert(rows.end(), recent.row.begin(), recent.row.end());
 }
 
-bool OpenIncident::speaks_for_it(const Member::Recent& recent, double excess) const {
+bool Episode::speaks_for_it(const Member::Recent& recent, double excess) const {
   if (recent.is_event || recent.is_beyond || excesses_.empty()) return true;
   return excess >= kShareOfStrength * stats::median(excesses_);
 }
 
-void OpenIncident::include(MemberKey key, const Member& member) {
+void Episode::include(MemberKey key, const Member& member) {
   Part& part = part_of(key, member);
   part.is_included = part.is_alarmed = true;
 }
 
-void OpenIncident::include(MemberKey key, const Member& member, const PeerFinding& finding) {
+void Episode::include(MemberKey key, const Member& member, const PeerFinding& finding) {
   Part& part = part_of(key, member);
   part.is_included = true;
   ++part.peer_votes;
@@ -100,8 +108,8 @@ void OpenIncident::include(MemberKey key, const Member& member, const PeerFindin
 
 // Where ranks wait for each other all of them are slow; the one that the others wait for is the one
 // whose own work costs more than that of its peers.
-std::vector<MemberKey> OpenIncident::by_own_cost(std::span<const Column> columns,
-                                                 std::size_t member_count) const {
+std::vector<MemberKey> Episode::by_own_cost(std::span<const Column> columns,
+                                            std::size_t member_count) const {
   std::vector<std::pair<MemberKey, OwnCost>> costs;
   for (const auto& [key, part] : parts_) {
     std::vector<const Deviations*> peers;
@@ -126,7 +134,7 @@ std::vector<MemberKey> OpenIncident::by_own_cost(std::span<const Column> columns
   return {};
 }
 
-std::vector<MemberKey> OpenIncident::by_votes() const {
+std::vector<MemberKey> Episode::by_votes() const {
   std::vector<MemberKey> out;
   int most = 0;
   for (const auto& [key, part] : parts_)
@@ -136,7 +144,7 @@ std::vector<MemberKey> OpenIncident::by_votes() const {
   return out;
 }
 
-std::vector<MemberKey> OpenIncident::by_score(std::size_t member_count) const {
+std::vector<MemberKey> Episode::by_score(std::size_t member_count) const {
   std::vector<MemberKey> out;
   for (const auto& [key, part] : parts_)
     if (part.is_alarmed) out.push_back(key);
@@ -154,8 +162,19 @@ std::vector<MemberKey> OpenIncident::by_score(std::size_t member_count) const {
   return out;
 }
 
-std::vector<MemberKey> OpenIncident::named(std::span<const Column> columns,
-                                           std::size_t member_count) const {
+/// Whether the job suffers: it is slower, stands still, loses memory or hardware. What cannot be
+/// seen, since the job's pace is not known, is taken for an effect.
+bool Episode::has_effect_on_job(std::span<const Column> columns, const EvidenceSum& sum) const {
+  if (has_event || has_test("job") || !slow_) return true;
+  if (is_harm_by_itself(sum, columns)) return true;
+  return std::any_of(parts_.begin(), parts_.end(), [&](const auto& entry) {
+    const std::vector<double>& paces = entry.second.paces;
+    return !paces.empty() && stats::median(paces) > slow_->from;
+  });
+}
+
+std::vector<MemberKey> Episode::named(std::span<const Column> columns,
+                                      std::size_t member_count) const {
   if (member_count < 2) return by_votes();
   if (auto out = by_own_cost(columns, member_count); !out.empty()) return out;
   std::vector<const Deviations*> all;
@@ -166,38 +185,42 @@ std::vector<MemberKey> OpenIncident::named(std::span<const Column> columns,
   return by_score(member_count);
 }
 
-bool OpenIncident::update(std::span<const Column> columns, std::size_t member_count) {
-  const std::string kind_before = record_.kind;
-  const std::size_t ranks_before = record_.ranks.size(), tests_before = record_.tests.size();
+bool Episode::update(std::span<const Column> columns, std::size_t member_count) {
+  const trace::IncidentKind kind_before = facts_.kind;
+  const bool had_effect = facts_.has_effect;
+  const std::size_t ranks_before = facts_.ranks.size(), tests_before = facts_.tests.size();
   const std::vector<MemberKey> keys = named(columns, member_count);
-  record_.ranks.clear();
-  record_.pids.clear();
+  facts_.ranks.clear();
+  facts_.pids.clear();
   EvidenceSum const* sum = &all_;
   for (const MemberKey key : keys) {
     const Part& part = parts_.at(key);
-    if (part.rank >= 0) record_.ranks.push_back(part.rank);
-    record_.pids.push_back(part.pid);
+    if (part.rank >= 0) facts_.ranks.push_back(part.rank);
+    facts_.pids.push_back(part.pid);
     if (!part.sum.empty() && keys.size() == 1) sum = &part.sum;
   }
   if (keys.empty() && member_count == 1)
     for (const auto& [key, part] : parts_)
-      if (part.is_included && record_.pids.empty()) record_.pids.push_back(part.pid);
-  record_.tests.assign(tests_.begin(), tests_.end());
-  record_.evidence = sum->evidence(columns, kEvidenceMax);
-  record_.kind =
-      has_event ? "hardware_fault" : kind_of(*sum, columns, !keys.empty() && member_count > 1);
-  if (record_.id.empty())
-    record_.id = trace::incident_id(record_.host, record_.job, record_.begin_ns, record_.kind);
-  record_.summary = summary_of(record_, *sum, columns);
-  record_.suggestion = suggestion_of(record_);
-  const bool is_same = record_.ranks == told_ranks_ && record_.pids == told_pids_;
+      if (part.is_included && facts_.pids.empty()) facts_.pids.push_back(part.pid);
+  facts_.tests.assign(tests_.begin(), tests_.end());
+  facts_.evidence = sum->evidence(columns, kEvidenceMax);
+  const bool is_of_one = keys.size() == 1 || member_count == 1;
+  facts_.kind = has_event ? trace::IncidentKind::kHardwareFault
+                          : kind_of(*sum, columns, !keys.empty() && member_count > 1, is_of_one);
+  // What was seen to cost something did, whatever later windows say.
+  facts_.has_effect = facts_.has_effect || has_effect_on_job(columns, *sum);
+  facts_.summary = summary_of(facts_, *sum, columns);
+  facts_.suggestion = suggestion_of(job_, facts_);
+  const bool is_same = facts_.ranks == told_ranks_ && facts_.pids == told_pids_;
   windows_since_named_ = is_same ? 0 : windows_since_named_ + 1;
-  const bool is_told = record_.kind != kind_before || record_.ranks.size() > ranks_before ||
-                       record_.tests.size() > tests_before ||
-                       windows_since_named_ >= kWindowsToRename;
-  if (!is_told) return false;
-  told_ranks_ = record_.ranks;
-  told_pids_ = record_.pids;
+  const bool is_worth_it = !is_told_ || facts_.kind != kind_before ||
+                           facts_.has_effect != had_effect || facts_.ranks.size() > ranks_before ||
+                           facts_.tests.size() > tests_before ||
+                           windows_since_named_ >= kWindowsToRename;
+  if (!is_worth_it) return false;
+  is_told_ = true;
+  told_ranks_ = facts_.ranks;
+  told_pids_ = facts_.pids;
   windows_since_named_ = 0;
   return true;
 }

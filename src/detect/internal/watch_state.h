@@ -21,6 +21,12 @@
 
 namespace kansoku::detect {
 
+/// When a job is slower than it was, by the times of its steps or decode calls.
+struct SlowPace {
+  std::size_t column{0};
+  double from{0};  // in the column's unit
+};
+
 /// A process by its rank; without one by its pid, which no rank can be.
 using MemberKey = std::int64_t;
 [[nodiscard]] inline MemberKey key_of(const Window& window) {
@@ -66,23 +72,23 @@ struct HealthyFlags {
 [[nodiscard]] AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation,
                                         double members, double windows_per_day, double budget);
 
-/// The incident that is open, or that ended a moment ago.
-class OpenIncident {
+/// Something wrong that goes on, or that ended a moment ago, and what speaks for it.
+class Episode {
  public:
-  OpenIncident(const DetectorOptions& options, std::int64_t begin_ns);
+  /// `job`: for what is suggested. `slow`: none if the job's pace is not known.
+  Episode(std::uint64_t number, std::string job, std::int64_t begin_ns,
+          std::optional<SlowPace> slow);
 
   /// Takes one flagged window of a process into the evidence.
   void add(MemberKey key, const Member& member, const Member::Recent& recent, Scorer& scorer);
   /// One window of any process of the job, flagged or not: what its peers are compared with.
   void look(MemberKey key, const Member& member, const Member::Recent& recent,
-            const JobModel::Parts& model) {
-    part_of(key, member).level.add(model, recent.row);
-  }
+            const JobModel::Parts& model);
   /// The process belongs to it.
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
   void include(MemberKey key, const Member& member, const PeerFinding& finding);
-  /// Whether a flagged window is odd enough to be a sign of this incident: what is hardly odd says
+  /// Whether a flagged window is odd enough to be a sign of this episode: what is hardly odd says
   /// nothing of one that was far out. `excess`: of its score over the threshold.
   [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
   /// How bad each coordinate of a window was (NaN: not seen): what is clearly worse later is
@@ -106,29 +112,38 @@ class OpenIncident {
     return found != parts_.end() && found->second.is_included;
   }
 
-  /// Brings the record up to date; true if it is worth telling again: more ranks, another kind or
-  /// another test, or other ranks than were told for some windows.
+  /// Brings the facts up to date; true if they are worth telling again: more ranks, another kind or
+  /// another test, an effect on the job, or other ranks than were told for some windows.
   bool update(std::span<const Column> columns, std::size_t member_count);
-  [[nodiscard]] trace::IncidentRecord& record() { return record_; }
-  [[nodiscard]] const trace::IncidentRecord& record() const { return record_; }
+  [[nodiscard]] Observation observed() const { return {number_, false, facts_}; }
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+  [[nodiscard]] bool is_told() const { return is_told_; }
+  [[nodiscard]] bool has_effect() const { return facts_.has_effect; }
+  [[nodiscard]] const std::optional<SlowPace>& slow() const { return slow_; }
+  [[nodiscard]] std::int64_t begin_ns() const { return facts_.begin_ns; }
+  void set_end(std::int64_t wall_ns) { facts_.end_ns = wall_ns; }
 
   std::size_t windows{0};  // it has been open
   std::size_t quiet_windows{0};
   bool has_event{false};     // a Use::kEvent feature counted something in it
   std::int64_t last_ns{0};   // of the last flagged window
   std::vector<double> rows;  // of flagged windows, for the case that they were normal
+  bool is_normal{false};     // by the operator's word
   std::map<std::size_t, double> peer_deviations;  // the largest, by column, in scales
 
  private:
   struct Part {
     std::int32_t rank{-1}, pid{0};
-    Deviations level;  // of all windows
-    EvidenceSum sum;   // of those that speak for it
+    Deviations level;           // of all windows
+    std::vector<double> paces;  // of the first ones, in the unit of the pace's column
+    EvidenceSum sum;            // of those that speak for it
     double excess{0}, windows{0};
     int peer_votes{0};
     bool is_included{false}, is_alarmed{false};
   };
   Part& part_of(MemberKey key, const Member& member);
+  [[nodiscard]] bool has_effect_on_job(std::span<const Column> columns,
+                                       const EvidenceSum& sum) const;
   [[nodiscard]] std::vector<MemberKey> named(std::span<const Column> columns,
                                              std::size_t member_count) const;
   [[nodiscard]] std::vector<MemberKey> by_own_cost(std::span<const Column> columns,
@@ -136,7 +151,11 @@ class OpenIncident {
   [[nodiscard]] std::vector<MemberKey> by_votes() const;
   [[nodiscard]] std::vector<MemberKey> by_score(std::size_t member_count) const;
 
-  trace::IncidentRecord record_;
+  std::uint64_t number_;
+  std::string job_;
+  std::optional<SlowPace> slow_;
+  trace::IncidentFacts facts_;
+  bool is_told_{false};              // at least once
   std::map<MemberKey, Part> parts_;  // of all processes of the job that were looked at
   EvidenceSum all_;
   std::map<MemberKey, std::vector<double>> worst_;

@@ -53,10 +53,10 @@ std::string insert_sql(const IncidentRecord& one) {
   return fmt::format(
       "INSERT INTO incidents VALUES ({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
       sql_any(one.id), sql_any(one.host), sql_any(one.job), one.begin_ns, one.end_ns,
-      sql_any(one.kind), sql_integers(one.ranks), sql_integers(one.pids),
+      sql_any(word_of(one.kind)), sql_integers(one.ranks), sql_integers(one.pids),
       sql_list(one.tests, "VARCHAR", [](const std::string& test) { return sql_any(test); }),
       sql_number(one.score), one.window_count, sql_any(one.summary), sql_any(one.suggestion),
-      sql_any(one.label), sql_any(one.to_json().dump()));
+      sql_any(word_of(one.label)), sql_any(one.to_json().dump()));
 }
 
 std::string where_sql(const IncidentFilter& filter) {
@@ -64,7 +64,7 @@ std::string where_sql(const IncidentFilter& filter) {
                                 filter.since_ns);
   if (filter.only_open) out += " AND end_ns = 0";
   if (!filter.job.empty()) out += " AND job = " + sql_any(filter.job);
-  if (!filter.kind.empty()) out += " AND kind = " + sql_any(filter.kind);
+  if (filter.kind) out += " AND kind = " + sql_any(word_of(*filter.kind));
   return out;
 }
 

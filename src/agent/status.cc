@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/control.h"
+#include "agent/status.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 
-#include "common/parse.h"
 #include "detect/feature.h"
 
 namespace kansoku::agent {
 namespace {
 
-Json job_json(const JobTable::JobStatus& job, bool is_paused) {
+Json job_json(const JobTable::JobStatus& job, const StatusView& view) {
+  const bool is_paused = view.is_paused;
   Json ranks = Json::array();
   for (const auto& rank : job.detector.ranks) {
     ranks.push(Json::object()
@@ -32,15 +29,16 @@ Json job_json(const JobTable::JobStatus& job, bool is_paused) {
                  .set("windows", job.detector.windows)
                  .set("flagged", job.detector.flagged)
                  .set("refreshes", job.detector.refreshes)
+                 .set("failed_fits", job.detector.failed_fits)
+                 .set("fit_problem", job.detector.fit_problem)
                  .set("false_alarms_per_day", Json::object()
                                                   .set("expected", job.detector.alarms_per_day)
                                                   .set("low", job.detector.alarms_low)
                                                   .set("high", job.detector.alarms_high))
                  .set("ranks", std::move(ranks));
   Json incidents = Json::array();
-  if (job.detector.open) incidents.push(job.detector.open->to_json());
-  for (const trace::IncidentRecord& growing : job.detector.growing)
-    incidents.push(growing.to_json());
+  for (const trace::IncidentRecord& incident : view.incidents)
+    if (incident.job == job.name) incidents.push(incident.to_json());
   out.set("incidents", std::move(incidents));
   return out;
 }
@@ -75,26 +73,6 @@ Json device_json(const capture::nvml::DeviceCounterStats& stats) {
       .set("lost", stats.lost);
 }
 
-std::string failure(const Error& error) {
-  return Json::object().set("ok", false).set("error", error.what).set("hint", error.hint).dump();
-}
-
-std::string incidents_answer(const Json& request, const ControlActions& actions) {
-  store::IncidentFilter filter;
-  filter.since_ns = parse_int<std::int64_t>(request.at("since_ns").as_string()).value_or(0);
-  filter.job = request.at("job").as_string();
-  filter.kind = request.at("kind").as_string();
-  filter.only_open = request.at("open").as_bool();
-  filter.count_max = static_cast<std::size_t>(
-      std::clamp<std::int64_t>(request.at("count").as_int(100), 1, 10'000));
-  const auto found = actions.incidents(filter);
-  if (!found) return failure(found.error());
-  Json list = Json::array();
-  for (const trace::IncidentRecord& incident : *found)
-    list.push(incident.to_json());
-  return Json::object().set("ok", true).set("incidents", std::move(list)).dump();
-}
-
 }  // namespace
 
 Json status_json(const StatusView& view) {
@@ -110,7 +88,7 @@ Json status_json(const StatusView& view) {
     problems.push(problem);
   Json jobs = Json::array();
   for (const auto& job : view.jobs)
-    jobs.push(job_json(job, view.is_paused));
+    jobs.push(job_json(job, view));
   Json rows = Json::array();
   if (view.rows != nullptr) {
     for (const FeatureRow& row : *view.rows)
@@ -150,29 +128,6 @@ Json status_json(const StatusView& view) {
       .set("problems", std::move(problems))
       .set("jobs", std::move(jobs))
       .set("rows", std::move(rows));
-}
-
-std::string answer(std::string_view untrusted_line, const ControlActions& actions) {
-  const auto parsed = Json::parse(untrusted_line);
-  if (!parsed) return failure(parsed.error());
-  const std::string what = parsed->at("do").as_string();
-  if (what == "status")
-    return Json::object().set("ok", true).set("status", status_json(actions.status())).dump();
-  if (what == "incidents") return incidents_answer(*parsed, actions);
-  if (what == "label") {
-    const std::string label = parsed->at("label").as_string();
-    if (label != "ack" && label != "false" && label != "true")
-      return failure({Code::kUnsupported, fmt::format("label {}: ack, false or true", label)});
-    const auto is_learnt = actions.label(parsed->at("id").as_string(), label);
-    if (!is_learnt) return failure(is_learnt.error());
-    return Json::object().set("ok", true).set("learnt", *is_learnt).dump();
-  }
-  if (what == "pause" || what == "resume") {
-    actions.pause(what == "pause");
-    return Json::object().set("ok", true).dump();
-  }
-  return failure({Code::kUnsupported, fmt::format("request {}: unknown", what),
-                  "status, incidents, label, pause or resume"});
 }
 
 }  // namespace kansoku::agent

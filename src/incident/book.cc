@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "incident/book.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+#include "sys/fd.h"
+
+namespace kansoku::incident {
+namespace {
+
+using trace::IncidentEvent;
+using trace::IncidentLabel;
+using trace::IncidentRecord;
+
+constexpr Nanos kAliveEvery = std::chrono::seconds{10};
+
+struct Transition {
+  State next;
+  IncidentEvent event;
+};
+// By state, then by what is seen: it goes on without and with an effect, it is over without and
+// with one. What was paged for once is never merely noted again.
+using S = State;
+using E = IncidentEvent;
+constexpr std::array<Transition, 4> kNotToldYet{{{S::kNoted, E::kNoted},
+                                                 {S::kOpen, E::kOpened},
+                                                 {S::kNotedOver, E::kNoted},
+                                                 {S::kOver, E::kClosed}}};
+constexpr std::array<Transition, 4> kIsOpen{{{S::kOpen, E::kChanged},
+                                             {S::kOpen, E::kChanged},
+                                             {S::kOver, E::kClosed},
+                                             {S::kOver, E::kClosed}}};
+constexpr std::array<Transition, 4> kIsOver{{{S::kOpen, E::kReopened},
+                                             {S::kOpen, E::kReopened},
+                                             {S::kOver, E::kClosed},
+                                             {S::kOver, E::kClosed}}};
+
+const std::array<Transition, 4>& transitions_of(State state) {
+  switch (state) {
+    case State::kNew:
+    case State::kNoted:
+    case State::kNotedOver:
+      return kNotToldYet;
+    case State::kOpen:
+    case State::kUnclaimed:
+      return kIsOpen;
+    case State::kOver:
+      break;
+  }
+  return kIsOver;
+}
+
+bool is_over(State state) {
+  return state == State::kOver || state == State::kNotedOver;
+}
+
+bool is_growth(const IncidentRecord& one) {
+  return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
+}
+
+constexpr std::array<std::string_view, 3> kSources{"detector", "growth", "hardware"};
+
+}  // namespace
+
+Result<Book> Book::open(BookOptions options, BootTime now, std::int64_t wall_ns) {
+  Book book(std::move(options));
+  if (book.options_.folder.empty()) return book;
+  TRY(auto log, store::IncidentLog::open(book.options_.folder + "/incidents.jsonl", {}));
+  book.log_.emplace(std::move(log));
+  book.inherit(now, wall_ns);
+  return book;
+}
+
+void Book::inherit(BootTime now, std::int64_t wall_ns) {
+  struct stat file {};
+  alive_ns_ = ::stat(alive_path().c_str(), &file) == 0
+                  ? std::min(wall_ns, file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec)
+                  : wall_ns - kInheritFor.count();
+  // After a longer pause nobody knows whether it is the same job, or the same fault.
+  const bool is_recent = wall_ns - alive_ns_ <= kInheritFor.count();
+  inherits_until_ = is_recent ? now + kInheritFor : now;
+  store::IncidentFilter recent;
+  recent.since_ns = wall_ns - kInheritFor.count();
+  auto page = log_->incidents(recent);
+  if (!page) {
+    options_.log(page.error().what);
+    return;
+  }
+  for (IncidentRecord& record : page->incidents) {
+    Entry entry;
+    entry.state = record.end_ns == 0  ? State::kUnclaimed
+                  : record.has_effect ? State::kOver
+                                      : State::kNotedOver;
+    entry.before = Entry::Before{record.begin_ns, record.window_count};
+    entry.record = std::move(record);
+    if (is_over(entry.state)) remember_over(entry.record.id);
+    entries_.insert_or_assign(entry.record.id, std::move(entry));
+  }
+}
+
+/// The latest of the agent before this one that the observation may be the rest of, open ones
+/// first, others if they ended as shortly before it as a source lets an episode go on. An error of
+/// hardware is over when it is seen.
+Book::Entries::iterator Book::find_inherited(const Observation& seen) {
+  auto best = entries_.end();
+  if (seen.source == Source::kHardware) return best;
+  for (auto one = entries_.begin(); one != entries_.end(); ++one) {
+    const Entry& entry = one->second;
+    const IncidentRecord& record = entry.record;
+    if (entry.reporter || record.job != seen.job ||
+        is_growth(record) != (seen.source == Source::kGrowth))
+      continue;
+    // An end in the future was told while the clock was wrong.
+    if (record.end_ns != 0 &&
+        std::abs(seen.facts.begin_ns - record.end_ns) > options_.pause.count())
+      continue;
+    const auto order = [](const IncidentRecord& of) {
+      return std::pair(of.end_ns == 0, of.begin_ns);
+    };
+    if (best == entries_.end() || order(best->second.record) < order(record)) best = one;
+  }
+  return best;
+}
+
+Book::Entries::iterator Book::claim(const Observation& seen, Told& told) {
+  if (const auto known = ids_.find({seen.job, seen.source, seen.episode}); known != ids_.end())
+    return entries_.find(known->second);
+  auto entry = inherits_until_ == BootTime{} ? entries_.end() : find_inherited(seen);
+  if (entry == entries_.end()) return begin(seen);
+  if (entry->second.record.label != IncidentLabel::kNone) told.word = entry->second.record.label;
+  entry->second.reporter = Reporter{seen.job, seen.source, seen.episode};
+  ids_.emplace(Key{seen.job, seen.source, seen.episode}, entry->first);
+  return entry;
+}
+
+Book::Entries::iterator Book::begin(const Observation& seen) {
+  Entry entry;
+  entry.reporter = Reporter{seen.job, seen.source, seen.episode};
+  entry.record.id = trace::incident_id(
+      options_.host, seen.job, seen.facts.begin_ns,
+      fmt::format("{}.{}.{}", word_of(seen.facts.kind),
+                  kSources.at(static_cast<std::size_t>(seen.source)), seen.episode));
+  entry.record.host = options_.host;
+  entry.record.job = seen.job;
+  ids_.insert_or_assign(Key{seen.job, seen.source, seen.episode}, entry.record.id);
+  std::string id = entry.record.id;
+  return entries_.insert_or_assign(std::move(id), std::move(entry)).first;
+}
+
+void Book::move(Entry& entry, Told& told) {
+  const std::size_t seen =
+      (entry.record.end_ns != 0 ? 2U : 0U) + (entry.record.has_effect ? 1U : 0U);
+  const State before = entry.state;
+  const Transition& transition = transitions_of(before).at(seen);
+  entry.state = transition.next;
+  told.event = transition.event;
+  const bool was_told =
+      before == State::kOpen || before == State::kUnclaimed || before == State::kOver;
+  told.is_first = !was_told && told.event != IncidentEvent::kNoted;
+  if (told.is_first) ++counts_[entry.record.job].of_kind[entry.record.kind];
+  if (is_over(entry.state) && !is_over(before)) remember_over(entry.record.id);
+  if (!is_over(entry.state) && is_over(before))
+    over_.erase(std::find(over_.begin(), over_.end(), entry.record.id));
+  keep(entry);
+  told.incident = entry.record;
+}
+
+Told Book::observe(const Observation& seen) {
+  Told told;
+  Entry& entry = claim(seen, told)->second;
+  const bool had_effect = entry.state != State::kNew && entry.record.has_effect;
+  static_cast<trace::IncidentFacts&>(entry.record) = seen.facts;
+  entry.record.has_effect = entry.record.has_effect || had_effect;
+  if (entry.before) {
+    entry.record.begin_ns = entry.before->begin_ns;
+    entry.record.window_count += entry.before->windows;
+  }
+  move(entry, told);
+  return told;
+}
+
+/// The oldest of those that are over go, whether or not the disk took them.
+void Book::remember_over(const std::string& id) {
+  over_.push_back(id);
+  if (over_.size() <= kOverMax) return;
+  const auto oldest = entries_.find(over_.front());
+  if (oldest != entries_.end()) {
+    if (const auto& of = oldest->second.reporter; of)
+      ids_.erase({of->job, of->source, of->episode});
+    entries_.erase(oldest);
+  }
+  over_.pop_front();
+}
+
+// The first failure of a run of failures is told, all are counted.
+void Book::written(const Result<void>& result) {
+  if (result) return;
+  if (failed_writes_++ % 100 == 0) options_.log(result.error().what);
+}
+
+void Book::keep(Entry& entry) {
+  if (!log_) return;
+  const auto kept = log_->put(entry.record);
+  written(kept);
+  entry.is_kept = kept || kept.error().code == Code::kUnsupported;  // too long: it will be so later
+}
+
+std::vector<Told> Book::tick(BootTime now) {
+  std::vector<Told> out;
+  if (inherits_until_ != BootTime{} && now >= inherits_until_) {
+    inherits_until_ = BootTime{};  // from now on nothing is continued
+    for (auto& [id, entry] : entries_) {
+      if (entry.state != State::kUnclaimed) continue;
+      // It ended when the agent before this one did, as far as is known.
+      entry.record.end_ns = std::max(entry.record.begin_ns, alive_ns_);
+      Told told;
+      move(entry, told);
+      if (!entry.record.has_effect) told.event = IncidentEvent::kNoted;
+      out.push_back(std::move(told));
+    }
+  }
+  if (!log_) return out;
+  for (auto& [id, entry] : entries_) {
+    if (entry.is_kept) continue;
+    entry.is_kept = log_->put(entry.record).has_value();
+    if (!entry.is_kept) break;  // until one fails again
+  }
+  if (now >= next_alive_) {
+    next_alive_ = now + kAliveEvery;
+    written(sys::write_file(alive_path(), ""));
+  }
+  return out;
+}
+
+Result<Book::Labelled> Book::label(std::string_view id, IncidentLabel label) {
+  const auto known = entries_.find(id);
+  if (log_) {
+    TRY_VOID(log_->label(id, label));
+  } else if (known == entries_.end()) {
+    return Error{Code::kNotFound, fmt::format("label incident {}: not known", id)};
+  }
+  Labelled out;
+  if (known == entries_.end()) return out;
+  Entry& entry = known->second;
+  entry.record.label = label;
+  out.told = Told{entry.record, IncidentEvent::kLabelled, false, std::nullopt};
+  out.reporter = entry.reporter;
+  return out;
+}
+
+std::vector<IncidentRecord> Book::open_ones(std::string_view job) const {
+  std::vector<IncidentRecord> out;
+  for (const auto& [id, entry] : entries_)
+    if (entry.state == State::kOpen && (job.empty() || entry.record.job == job))
+      out.push_back(entry.record);
+  return out;
+}
+
+Result<std::vector<IncidentRecord>> Book::incidents(const store::IncidentFilter& filter) const {
+  if (log_) {
+    TRY(auto page, log_->incidents(filter));
+    return std::move(page.incidents);
+  }
+  std::vector<IncidentRecord> out;
+  for (const auto& [id, entry] : entries_)
+    if (store::matches(filter, entry.record)) out.push_back(entry.record);
+  std::sort(out.begin(), out.end(), [](const IncidentRecord& a, const IncidentRecord& b) {
+    return std::tie(a.begin_ns, a.id) < std::tie(b.begin_ns, b.id);
+  });
+  return out;
+}
+
+std::uint64_t Book::opened(std::string_view job, trace::IncidentKind kind) const {
+  const auto of_job = counts_.find(job);
+  if (of_job == counts_.end()) return 0;
+  const auto found = of_job->second.of_kind.find(kind);
+  return found == of_job->second.of_kind.end() ? 0 : found->second;
+}
+
+std::set<std::string> Book::counted_jobs() const {
+  std::set<std::string> out;
+  for (const auto& [job, counts] : counts_)
+    out.insert(job);
+  return out;
+}
+
+void Book::count_only(const std::set<std::string>& jobs, BootTime now) {
+  for (auto one = counts_.begin(); one != counts_.end();) {
+    std::optional<BootTime>& gone_since = one->second.gone_since;
+    if (jobs.contains(one->first)) {
+      gone_since.reset();
+    } else if (!gone_since) {
+      gone_since = now;
+    }
+    const bool is_gone = gone_since && now - *gone_since >= kCountFor;
+    one = is_gone ? counts_.erase(one) : std::next(one);
+  }
+}
+
+Result<store::IncidentLog> open_kept(const std::string& folder) {
+  auto log = store::IncidentLog::open(folder + "/incidents.jsonl", {.create = false});
+  if (log || log.error().code != Code::kNotFound) return log;
+  return Error{Code::kNotFound,
+               fmt::format("read incidents in {}: no agent kept any there", folder),
+               "--state names the state folder of `kansoku watch`"};
+}
+
+Result<void> label_kept(const std::string& folder, std::string_view id, IncidentLabel label) {
+  TRY(auto log, open_kept(folder));
+  return log.label(id, label);
+}
+
+}  // namespace kansoku::incident

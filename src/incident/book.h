@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "common/result.h"
+#include "common/time.h"
+#include "store/incident_log.h"
+#include "trace/incident.h"
+
+namespace kansoku::incident {
+
+/// Who reports.
+enum class Source : std::uint8_t {
+  kDetector,  // one episode of a job at a time
+  kGrowth,    // steady growth, beside others
+  kHardware,  // an error that ended the process that it happened to
+};
+
+enum class State : std::uint8_t { kNew, kNoted, kOpen, kUnclaimed, kNotedOver, kOver };
+
+/// What a source says of something wrong, as it is now.
+struct Observation {
+  std::string job;
+  Source source{Source::kDetector};
+  std::uint64_t episode{0};  // of this source and job: the same number is the same thing
+  trace::IncidentFacts facts;
+};
+
+/// What there is to tell.
+struct Told {
+  trace::IncidentRecord incident;
+  trace::IncidentEvent event{trace::IncidentEvent::kOpened};
+  /// Nobody was paged before: whoever pages when one opens has to hear of one that is over already.
+  bool is_first{false};
+  /// The operator's word on what the agent before this one told: the source has not heard it.
+  std::optional<trace::IncidentLabel> word;
+};
+
+/// Whom the operator's word concerns.
+struct Reporter {
+  std::string job;
+  Source source{Source::kDetector};
+  std::uint64_t episode{0};
+};
+
+struct BookOptions {
+  std::string host;
+  std::string folder;  // of the log, and of what says until when there was an agent; "": none
+  /// So soon after its end an incident of the agent before this one goes on. As the sources have
+  /// it.
+  Nanos pause{std::chrono::seconds{20}};
+  std::function<void(const std::string&)> log;
+};
+
+/// The incidents of one host: which are open, which were told, and under what id; the one place
+/// that gives ids, changes labels and writes the log. Bounded. One thread.
+class Book {
+ public:
+  static constexpr std::size_t kOverMax = 256;  // remembered of those that are over
+  static constexpr Nanos kInheritFor = std::chrono::minutes{2};
+  static constexpr Nanos kCountFor = std::chrono::minutes{5};
+
+  /// Opens the log and takes over what the agent before this one left open. kPermission, kNotFound:
+  /// the log cannot be opened.
+  [[nodiscard]] static Result<Book> open(BookOptions options, BootTime now, std::int64_t wall_ns);
+
+  [[nodiscard]] Told observe(const Observation& seen);
+  /// To be called each window. Ends what nobody continued, writes what could not be written, says
+  /// that there is an agent.
+  [[nodiscard]] std::vector<Told> tick(BootTime now);
+
+  /// Sets the operator's label, here and in the log. Empty: nobody reports it any more, the label
+  /// is kept. kNotFound: there is no such incident.
+  struct Labelled {
+    std::optional<Told> told;
+    std::optional<Reporter> reporter;
+  };
+  [[nodiscard]] Result<Labelled> label(std::string_view id, trace::IncidentLabel label);
+
+  /// Those that are open, of one job or of all, by id; noted ones are not among them.
+  [[nodiscard]] std::vector<trace::IncidentRecord> open_ones(std::string_view job = {}) const;
+  /// Those that are on disk, latest first; without a folder, those that are remembered.
+  [[nodiscard]] Result<std::vector<trace::IncidentRecord>> incidents(
+      const store::IncidentFilter& filter) const;
+
+  /// How many a job had of a kind; one that is opened anew is not counted anew.
+  [[nodiscard]] std::uint64_t opened(std::string_view job, trace::IncidentKind kind) const;
+  /// Jobs that are counted for.
+  [[nodiscard]] std::set<std::string> counted_jobs() const;
+  /// Counts of jobs that were not among `jobs` for kCountFor are forgotten: a scrape a minute sees
+  /// what was told of one that is over.
+  void count_only(const std::set<std::string>& jobs, BootTime now);
+
+  [[nodiscard]] std::uint64_t failed_writes() const { return failed_writes_; }
+
+ private:
+  using Key = std::tuple<std::string, Source, std::uint64_t>;  // job, source, episode
+  struct Entry {
+    trace::IncidentRecord record;
+    State state{State::kNew};
+    std::optional<Reporter> reporter;  // none: of the agent before this one
+    struct Before {
+      std::int64_t begin_ns{0};
+      std::uint32_t windows{0};
+    };
+    std::optional<Before> before;  // as the agent before this one had it
+    bool is_kept{true};            // on disk as it is
+  };
+  using Entries = std::map<std::string, Entry, std::less<>>;  // by id
+
+  explicit Book(BookOptions options) : options_(std::move(options)) {}
+  void inherit(BootTime now, std::int64_t wall_ns);
+  [[nodiscard]] Entries::iterator find_inherited(const Observation& seen);
+  [[nodiscard]] Entries::iterator claim(const Observation& seen, Told& told);
+  [[nodiscard]] Entries::iterator begin(const Observation& seen);
+  /// What follows from an observation, or from its end; `told` says what there is to tell.
+  void move(Entry& entry, Told& told);
+  void remember_over(const std::string& id);
+  void keep(Entry& entry);
+  void written(const Result<void>& result);
+  [[nodiscard]] std::string alive_path() const { return options_.folder + "/alive"; }
+
+  BookOptions options_;
+  std::optional<store::IncidentLog> log_;
+  Entries entries_;
+  std::map<Key, std::string> ids_;  // of entries that a source of this agent reports
+  std::deque<std::string> over_;    // ids, the latest last
+  struct Counts {
+    std::map<trace::IncidentKind, std::uint64_t> of_kind;
+    std::optional<BootTime> gone_since;
+  };
+  std::map<std::string, Counts, std::less<>> counts_;  // by job
+  BootTime inherits_until_{}, next_alive_{};
+  std::int64_t alive_ns_{0};  // when the agent before this one was last seen
+  std::uint64_t failed_writes_{0};
+};
+
+/// Sets a label where no agent runs. kNotFound: no agent kept any there, or not this one.
+[[nodiscard]] Result<void> label_kept(const std::string& folder, std::string_view id,
+                                      trace::IncidentLabel label);
+/// The log of a folder in which no agent runs. kNotFound: there is none.
+[[nodiscard]] Result<store::IncidentLog> open_kept(const std::string& folder);
+
+}  // namespace kansoku::incident
