@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -217,6 +218,9 @@ parser.add_argument("--data", default=os.path.join(ROOT, "..", "shared", "data")
 parser.add_argument("--quick", action="store_true")
 OPTIONS = parser.parse_args()
 os.makedirs(OPTIONS.output, exist_ok=True)
+if OPTIONS.quick:  # another run of the same test may be under way
+    own_folder = tempfile.TemporaryDirectory(prefix="quick-", dir=OPTIONS.output)
+    OPTIONS.output = own_folder.name
 with_data = os.path.isdir(OPTIONS.data)
 if with_data:
     e1()
