@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes test data of a part of the evaluation: thin.py FOLDER OUT.csv.gz [SECONDS]
+"""Makes test data of a part of the evaluation: thin.py FOLDER OUT.csv.gz [SECONDS|whole]
 
 The rows of the job's ranks, columns that have values, four significant digits. Of a part with faults, the time from 20 s before each fault
-to 25 s behind it, and OUT.truth.jsonl with their times; else the first SECONDS [480] behind the first half minute."""
+to 25 s behind it, and OUT.truth.jsonl with their times; else the first SECONDS [480] behind the first half minute; `whole`: all of it."""
 import csv
 import gzip
 import json
@@ -19,7 +19,7 @@ def short(text):
 
 
 def main():
-    folder, out, seconds = sys.argv[1], sys.argv[2], float((sys.argv[3:] or ["480"])[0])
+    folder, out, wanted = sys.argv[1], sys.argv[2], (sys.argv[3:] or ["480"])[0]
     with open(os.path.join(folder, "part.json"), encoding="utf-8") as file:
         pids = {str(pid) for pid in json.load(file)["ranks"]}
     with open(os.path.join(folder, "features.csv"), encoding="utf-8", newline="") as file:
@@ -29,7 +29,11 @@ def main():
         with open(truth_path, encoding="utf-8") as file:
             truth = [fault for fault in map(json.loads, file) if "end_s" in fault]
     begin_s = min(float(row["time_s"]) for row in rows)
-    spans = [(f["begin_s"] - BEFORE_S, f["end_s"] + BEHIND_S) for f in truth] or [(begin_s + START_S, begin_s + START_S + seconds)]
+    spans = [(f["begin_s"] - BEFORE_S, f["end_s"] + BEHIND_S) for f in truth]
+    if wanted == "whole":
+        spans = [(begin_s, float("inf"))]
+    elif not truth:
+        spans = [(begin_s + START_S, begin_s + START_S + float(wanted))]
     rows = [row for row in rows if any(a <= float(row["time_s"]) <= b for a, b in spans)]
     columns = [name for name in rows[0] if name not in META and any(row[name] for row in rows)]
     with gzip.GzipFile(out, "wb", 9, mtime=0) as packed:
