@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Synthetic hosts that publish summaries, for tests and examples/collect:
 //   fleet_hosts URL HOSTS MINUTES [HOSTS_A_JOB] [LATE_HOST]
-// publishes what HOSTS hosts would have said in the last MINUTES minutes. Rank 5 of each job is
-// slower in feature_0; with MINUTES above 2 job 0 has an incident on all of its hosts; LATE_HOST
-// stops after its first minute. Ends once the server has everything.
+// publishes what HOSTS hosts would have said in MINUTES minutes, of which the present one is the
+// last: its ranks are told of until the next one is over. Rank 5 of each job is slower in
+// feature_0; with MINUTES above 2 job 0 has an incident on all of its hosts; LATE_HOST stops after
+// its first minute. Ends once the server has everything.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -49,13 +50,11 @@ int main(int argc, char** argv) {
   options.limits.outgoing_bytes = std::size_t{1} << 30;
   const auto bus = fleet::connect_nats(options, clock);
   if (!bus) return fail(bus.error());
+  const std::int64_t begin_ns = (sys::wall_time_ns() / kMinute - minutes + 1) * kMinute;
   std::vector<HostForTest> hosts;
   for (int i = 0; i < host_count; ++i)
     hosts.emplace_back(HostForTest::Options{
-        .index = i,
-        .hosts_a_job = hosts_a_job,
-        .begin_ns = sys::wall_time_ns() / kMinute * kMinute - minutes * kMinute,
-        .with_rows = true});
+        .index = i, .hosts_a_job = hosts_a_job, .begin_ns = begin_ns, .with_rows = true});
   std::uint64_t bytes = 0;
   for (int minute = 1; minute <= minutes; ++minute) {
     for (int i = 0; i < host_count; ++i) {

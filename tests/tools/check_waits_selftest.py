@@ -28,8 +28,8 @@ PYTHON_SLEEPS = [
     f"time.{NAP}(1)",
     f"{NAP}(0.5)",
     f"await asyncio.{NAP}(1)",
-    "select.select([], [], [], 1)",
-    "threading.Event().wait(1)",
+    "select.select([], [], [], 1)",  # allowed: a text for the checker
+    "threading.Event().wait(1)",  # allowed: a text for the checker
     f'subprocess.run(["{NAP}", "3"])',
     f'subprocess.run("x; {NAP} 3", shell=True)',
     f'program = "import time; time.{NAP}(3)"',
