@@ -3,9 +3,9 @@
 """Runs the tests that ctest may run in parallel over and over, under load: check_flaky.py [--minutes M] [--changed [--base COMMIT]]
 
 Every test runs in two copies side by side, each with a TMPDIR of its own, as many pairs at once as there are processors, beside two
-busy loops: what needs a fixed port, a fixed file or an idle machine fails here. Rounds alternate: in one every unit test has a
-process of its own, as under ctest, in the next many of one program share a process, in random order. Tests that take longer than
-10 s take part in three rounds of ten. Tests with RUN_SERIAL do not run; those with a RESOURCE_LOCK run one copy after the other;
+busy loops: what needs a fixed port, a fixed file or an idle machine fails here. In one round of five every unit test has a process of
+its own, as under ctest; in the others many of one program share a process, in random order. Tests that take longer than 10 s take
+part in three rounds of ten. Tests with RUN_SERIAL do not run; those with a RESOURCE_LOCK run one copy after the other;
 what sets up a fixture runs once, before. A test fails that takes longer than its TIMEOUT, or than half a minute and 20 times as long
 as it ever took. How long a test takes is its shortest run here, beside the load.
 
@@ -36,6 +36,7 @@ from ctest_suite import FAILED, PASSED, SKIPPED  # noqa: E402
 COPIES = ("A", "B")
 RUNS_MIN, RUNS_MIN_LONG = 20, 5
 ROUNDS, ROUNDS_LONG = 10, 3  # of so many rounds, tests that take long take part in so many: both minima are reached together
+ROUNDS_SINGLE = 5  # one of so many rounds starts a process for each test, which costs more than most tests do
 MINUTES, MINUTES_CHANGED = 20.0, 3.0
 TOGETHER_TESTS, TOGETHER_TEST_S, TOGETHER_S = 50, 1.0, 5.0  # what shares a process, at most
 HUNG_S, HUNG_TIMES = 30.0, 20
@@ -157,7 +158,8 @@ class Rounds:
         chance = random.Random(f"{self.options.seed} {self.number}")
         due = [record for record in self.records if self.due(record)]
         self.pairs.update(due)
-        sharing = {record for record in due if self.number % 2 == 0 and record.key and record.shortest < TOGETHER_TEST_S}
+        single = self.number % ROUNDS_SINGLE == 1
+        sharing = {record for record in due if not single and record.key and record.shortest < TOGETHER_TEST_S}
         units = list(self.together([record for record in due if record in sharing], chance))
         units += [Unit([record]) for record in due if record not in sharing]
         chance.shuffle(units)
@@ -403,17 +405,19 @@ def print_counts(what, records, with_times=False):
     print(f"   {what}: {len(records)} tests, {records[0].runs} to {records[-1].runs} runs each; fewest: {some(told)}")
 
 
-def missing_runs(records, options):
+def missing_runs(records, seconds, options):
     """What ran too rarely, as problems: a line for all tests that ran equally often."""
     if options.changed:
         return
     short = collections.defaultdict(list)
     for record in sorted(records, key=lambda record: record.runs):
         least = RUNS_MIN_LONG if record.takes_long(options.long) else RUNS_MIN
-        if record.runs < least and not record.always_skipped():
+        if record.runs < least:
             short[record.runs, least].append(record.test.name)
     for (runs, least), names in short.items():
         yield f"ran {runs} times, at least {least} are wanted: {some(names, NAMES_SHOWN_MISSING)}"
+    if short and min(short)[0]:
+        print(f"   for the runs that are wanted it takes about {max(least / runs for runs, least in short) * seconds / 60:.0f} minutes here")
 
 
 def failed_tests(tally):
@@ -439,7 +443,7 @@ def summary(choice, runner, seconds, options):
                         ("still running at the end, not counted", [text for text in runner.cut.values() if text])):
         if names:
             print(f"   {what}: {len(names)}: {some(names)}")
-    problems = [*failed_tests(runner.tally), *missing_runs(ran, options)] + ([runner.stopped] if runner.stopped else [])
+    problems = [*failed_tests(runner.tally), *missing_runs(ran, seconds, options)] + ([runner.stopped] if runner.stopped else [])
     return source_text.report("flaky", problems, f"{len(ran)} tests, {sum(record.runs for record in ran)} runs, none failed")
 
 
