@@ -93,7 +93,7 @@ class Unit:
         return hung_s if self.seed is not None else min(hung_s if self.expected_s else math.inf, self.test.timeout_s)
 
     def size(self):
-        """By which long ones are put first; similar ones have the same. What never ran is as long as its time limit lets guess."""
+        """By which a round is ordered; similar ones have the same. What never ran is as long as its time limit lets guess."""
         guess = 0.0 if self.test.timeout_s == ctest_suite.DEFAULT_TIMEOUT_S else self.test.timeout_s / 10
         return int(math.log2(max(self.expected_s or guess, 1.0)))
 
@@ -163,7 +163,8 @@ class Rounds:
         units = list(self.together([record for record in due if record in sharing], chance))
         units += [Unit([record]) for record in due if record not in sharing]
         chance.shuffle(units)
-        self.queue += sorted(units, key=Unit.size, reverse=True)
+        # Long ones first end together; in the few minutes for a change they would leave the many short ones no time.
+        self.queue += sorted(units, key=Unit.size, reverse=not self.options.changed)
 
     def may_run(self, unit, running):
         weight = sum(min(other.test.processors, self.options.jobs) for other in running)
