@@ -83,9 +83,6 @@ Json status_json(const StatusView& view) {
                      .set("hits", entry.hits)
                      .set("enabled", entry.enabled));
   }
-  Json problems = Json::array();
-  for (const std::string& problem : view.problems)
-    problems.push(problem);
   Json jobs = Json::array();
   for (const auto& job : view.jobs)
     jobs.push(job_json(job, view));
@@ -125,7 +122,7 @@ Json status_json(const StatusView& view) {
       .set("device_calls", device_json(view.device_stats))
       .set("deliveries", std::move(deliveries))
       .set("entries", std::move(entries))
-      .set("problems", std::move(problems))
+      .set("problems", Json::array_of(view.problems))
       .set("jobs", std::move(jobs))
       .set("rows", std::move(rows));
 }

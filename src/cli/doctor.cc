@@ -151,14 +151,11 @@ Json job_report() {
       const auto version = capture::python_version(pid, procfs);
       python = version ? *version : version.error().what;
     }
-    Json list = Json::array();
-    for (const std::string& library : libraries)
-      list.push(library);
     jobs.push(Json::object()
                   .set("name", job.name)
                   .set("ranks", std::uint64_t{job.rank_pids().size()})
                   .set("python", python)
-                  .set("libraries", std::move(list)));
+                  .set("libraries", Json::array_of(libraries)));
   }
   return jobs;
 }

@@ -47,6 +47,14 @@ class Json {
 
   [[nodiscard]] static Json object();
   [[nodiscard]] static Json array();
+  /// An array of what `elements` holds, in its order; each is a bool, a number or a text.
+  template <class Elements>
+  [[nodiscard]] static Json array_of(const Elements& elements) {
+    Json out = array();
+    for (const auto& element : elements)
+      out.push(element);
+    return out;
+  }
 
   /// Sets a member (this must be an object or null) and returns *this for chaining.
   Json& set(std::string_view key, Json value);

@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace kansoku {
 namespace {
@@ -39,6 +43,13 @@ TEST(Json, BuildsObjectsInTheOrderOfTheirKeys) {
   EXPECT_EQ(json.dump(), R"({"z":{"deep":-1},"a":"text","m":[true,null,0.5]})");
   EXPECT_THAT(json.keys(), ElementsAre("z", "a", "m"));
   EXPECT_EQ(Json::array().push(1).dump(1), "[\n 1\n]");
+}
+
+TEST(Json, IsMadeOfAnyList) {
+  EXPECT_EQ(Json::array_of(std::vector<std::string>{"b", "a"}).dump(), R"(["b","a"])");
+  EXPECT_EQ(Json::array_of(std::array{1.5, std::nan("")}).dump(), "[1.5,null]");
+  EXPECT_EQ(Json::array_of(std::vector<bool>{true, false}).dump(), "[true,false]");
+  EXPECT_EQ(Json::array_of(std::vector<std::string>{}).dump(), "[]");
 }
 
 TEST(Json, GrowsOutOfNull) {

@@ -25,24 +25,17 @@ Error corrupt(std::string_view what) {
                "learn it anew with `kansoku detect fit`"};
 }
 
-Json list_of(std::span<const double> values) {
-  Json out = Json::array();
-  for (const double value : values)
-    out.push(value);
-  return out;
-}
-
 Json peers_json(const PeerModel& peers) {
   Json ranks = Json::array(), offsets = Json::array();
   const std::size_t columns = peers.scales.size();
   for (std::size_t i = 0; i < std::min(peers.ranks.size(), kListMax); ++i) {
     ranks.push(peers.ranks[i]);
-    offsets.push(list_of(std::span(peers.offsets).subspan(i * columns, columns)));
+    offsets.push(Json::array_of(std::span(peers.offsets).subspan(i * columns, columns)));
   }
   return Json::object()
-      .set("scales", list_of(peers.scales))
-      .set("persistent", list_of(peers.persistent))
-      .set("tail", list_of(peers.tail))
+      .set("scales", Json::array_of(peers.scales))
+      .set("persistent", Json::array_of(peers.persistent))
+      .set("tail", Json::array_of(peers.tail))
       .set("windows", peers.windows)
       .set("ranks", ranks)
       .set("offsets", offsets);
@@ -220,7 +213,7 @@ std::string JobModel::to_text() const {
                                .set("long_peers", peers_json(parts_.long_peers))
                                .set("far_cut", parts_.far_cut)
                                .set("far_points", parts_.far_points)
-                               .set("cuts", list_of(parts_.cuts))
+                               .set("cuts", Json::array_of(parts_.cuts))
                                .set("gap_cut", parts_.gap_cut)
                                .set("own_margin", parts_.own_margin)
                                .set("level_margin", parts_.level_margin)

@@ -471,17 +471,9 @@ Result<RunVerdict> score_run(const Cube& cube, std::span<const Column> columns,
 }
 
 Json RunVerdict::to_json() const {
-  Json list = Json::array(), ranks_json = Json::array(), notes_json = Json::array();
-  for (const std::int32_t rank : named)
-    ranks_json.push(rank);
-  for (const std::string& note : notes)
-    notes_json.push(note);
+  Json list = Json::array();
   for (const RunIncident& incident : incidents) {
-    Json of = Json::array(), tests = Json::array(), evidence = Json::array();
-    for (const std::int32_t rank : incident.ranks)
-      of.push(rank);
-    for (const std::string& test : incident.tests)
-      tests.push(test);
+    Json evidence = Json::array();
     for (const trace::Evidence& one : incident.evidence) {
       evidence.push(Json::object()
                         .set("feature", one.feature)
@@ -493,8 +485,8 @@ Json RunVerdict::to_json() const {
     list.push(Json::object()
                   .set("begin", incident.begin)
                   .set("end", incident.end)
-                  .set("ranks", of)
-                  .set("tests", tests)
+                  .set("ranks", Json::array_of(incident.ranks))
+                  .set("tests", Json::array_of(incident.tests))
                   .set("windows", incident.windows)
                   .set("evidence", evidence)
                   .set("summary", incident.summary));
@@ -507,9 +499,9 @@ Json RunVerdict::to_json() const {
       .set("own_ratio", own_ratio > 0 ? Json(own_ratio) : Json())
       .set("model_ratio", model_ratio > 0 ? Json(model_ratio) : Json())
       .set("flagged_share", flagged_share)
-      .set("named_ranks", ranks_json)
+      .set("named_ranks", Json::array_of(named))
       .set("incidents", list)
-      .set("notes", notes_json);
+      .set("notes", Json::array_of(notes));
 }
 
 std::string RunVerdict::to_text() const {

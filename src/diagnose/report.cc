@@ -14,14 +14,6 @@ double rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
 
-template <class T>
-Json list(const std::vector<T>& values) {
-  Json out = Json::array();
-  for (const T& value : values)
-    out.push(value);
-  return out;
-}
-
 // Six decimals: ratios of step times are compared with published ones.
 Json optional_json(const std::optional<double>& value) {
   return value ? Json(std::round(*value * 1e6) / 1e6) : Json();
@@ -48,26 +40,26 @@ Json steps_json(const Diagnosis& diagnosis) {
       .set("p95_ms", rounded(diagnosis.steps.p95_ms))
       .set("mean_ms", rounded(diagnosis.steps.mean_ms))
       .set("found_by", diagnosis.steps.found_by)
-      .set("word", list(diagnosis.steps.word))
+      .set("word", Json::array_of(diagnosis.steps.word))
       .set("phases", phases);
 }
 
 Json finding_json(const Finding& finding) {
   return Json::object()
       .set("kind", finding.kind)
-      .set("ranks", list(finding.ranks))
+      .set("ranks", Json::array_of(finding.ranks))
       .set("phase", finding.phase)
       .set("function", finding.function)
       .set("file", finding.file)
       .set("line", finding.line)
-      .set("stack", list(finding.stack))
+      .set("stack", Json::array_of(finding.stack))
       .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
       .set("share", rounded(finding.share))
       .set("confidence", rounded(finding.confidence))
       .set("rank_confidence", rounded(finding.rank_confidence))
       .set("explained", optional_json(finding.explained))
       .set("verdict", finding.verdict)
-      .set("evidence", list(finding.evidence));
+      .set("evidence", Json::array_of(finding.evidence));
 }
 
 Json patterns_json(const std::vector<NamedPattern>& patterns) {
@@ -145,12 +137,12 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("verdict", diagnosis.findings.empty() ? "nothing_found" : "findings")
       .set("steps", steps_json(diagnosis))
       .set("findings", findings)
-      .set("victims", list(diagnosis.victims))
+      .set("victims", Json::array_of(diagnosis.victims))
       .set("loss_ms_per_step", rounded(diagnosis.loss_ms_per_step))
       .set("not_explained_share", rounded(diagnosis.not_explained_share))
       .set("slowdown", optional_json(diagnosis.slowdown))
       .set("losses", losses_json(diagnosis.losses))
-      .set("notes", list(diagnosis.notes));
+      .set("notes", Json::array_of(diagnosis.notes));
   if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
   if (!diagnosis.patterns.empty()) out.set("patterns", patterns_json(diagnosis.patterns));
   return out;

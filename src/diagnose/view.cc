@@ -61,15 +61,10 @@ Json worst_step(const Diagnosis& diagnosis) {
 Json hang_groups(const ViewData& view) {
   Json out = Json::array();
   for (const HangGroup& group : view.hang_groups) {
-    Json ranks = Json::array(), stack = Json::array();
-    for (const std::int32_t rank : group.ranks)
-      ranks.push(rank);
-    for (const std::string& frame : group.stack)
-      stack.push(frame);
     out.push(Json::object()
                  .set("place", group.place)
-                 .set("ranks", ranks)
-                 .set("stack", stack)
+                 .set("ranks", Json::array_of(group.ranks))
+                 .set("stack", Json::array_of(group.stack))
                  .set("culprit", group.is_culprit));
   }
   return out;

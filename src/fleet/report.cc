@@ -28,13 +28,6 @@ Json to_json(const std::vector<FleetRank>& ranks) {
   return list;
 }
 
-Json to_json(const std::vector<std::string>& texts) {
-  Json list = Json::array();
-  for (const std::string& text : texts)
-    list.push(text);
-  return list;
-}
-
 Json to_json(const FleetModel& model) {
   Json odd = Json::array();
   for (const FleetOddHost& one : model.odd) {
@@ -46,7 +39,7 @@ Json to_json(const FleetModel& model) {
                  .set("usual", one.usual));
   }
   return Json::object()
-      .set("features", to_json(model.features))
+      .set("features", Json::array_of(model.features))
       .set("rows", model.rows)
       .set("modes", model.modes)
       .set("hosts", static_cast<std::uint64_t>(model.hosts))
@@ -85,8 +78,8 @@ Json to_json(const FleetGroup& group) {
       .set("job", group.job)
       .set("begin_ns", std::to_string(group.begin_ns))
       .set("end_ns", std::to_string(group.end_ns))
-      .set("kinds", to_json(group.kinds))
-      .set("hosts", to_json(group.hosts))
+      .set("kinds", Json::array_of(group.kinds))
+      .set("hosts", Json::array_of(group.hosts))
       .set("summary", group.summary)
       .set("incidents", std::move(incidents));
 }

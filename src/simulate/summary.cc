@@ -166,10 +166,7 @@ Json sweep_json(const SweepPart& part) {
   Json axes = Json::array();
   std::size_t total = 1;
   for (const Axis& axis : part.axes) {
-    Json values = Json::array();
-    for (const std::string& value : axis.values)
-      values.push(value);
-    axes.push(Json::object().set("key", axis.key).set("values", std::move(values)));
+    axes.push(Json::object().set("key", axis.key).set("values", Json::array_of(axis.values)));
     total *= axis.values.size();
   }
   Json list = Json::array();

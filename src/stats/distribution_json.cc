@@ -79,10 +79,7 @@ Json Distribution::to_json() const {
   const auto arrays = array_keys(family_);
   for (std::size_t key = 0; key < arrays.size(); ++key) {
     const std::size_t count = parameters_.size() / arrays.size();
-    Json array = Json::array();
-    for (const double value : std::span(parameters_).subspan(key * count, count))
-      array.push(value);
-    json.set(arrays[key], std::move(array));
+    json.set(arrays[key], Json::array_of(std::span(parameters_).subspan(key * count, count)));
   }
   if (zero_share_ > 0) json.set("zero_share", zero_share_);
   if (cap_ < std::numeric_limits<double>::infinity()) json.set("cap", cap_);

@@ -39,13 +39,6 @@ Result<std::vector<double>> read_numbers(const Json& untrusted, std::string_view
   return values;
 }
 
-Json numbers(const std::vector<double>& values) {
-  Json array = Json::array();
-  for (const double value : values)
-    array.push(value);
-  return array;
-}
-
 Result<void> check_weights(const std::vector<double>& weights) {
   double sum = 0;
   for (std::size_t k = 0; k < weights.size(); ++k) {
@@ -78,9 +71,9 @@ Result<void> check_symmetry(const Mixture& mixture) {
 Json Mixture::to_json() const {
   return Json::object()
       .set("dimensions", dimensions)
-      .set("weights", numbers(weights))
-      .set("means", numbers(means))
-      .set("covariances", numbers(covariances));
+      .set("weights", Json::array_of(weights))
+      .set("means", Json::array_of(means))
+      .set("covariances", Json::array_of(covariances));
 }
 
 Result<Mixture> Mixture::from_json(const Json& untrusted) {

@@ -22,20 +22,6 @@ std::uint64_t fnv(std::uint64_t hash, std::string_view text) {
   return hash;
 }
 
-Json texts(const std::vector<std::string>& values) {
-  Json out = Json::array();
-  for (const std::string& value : values)
-    out.push(value);
-  return out;
-}
-
-Json numbers(const std::vector<std::int32_t>& values) {
-  Json out = Json::array();
-  for (const std::int32_t value : values)
-    out.push(value);
-  return out;
-}
-
 /// Members of one object, with the first complaint about any of them.
 class Members {
  public:
@@ -160,9 +146,9 @@ Json IncidentRecord::to_json() const {
       .set("end_ns", std::to_string(end_ns))
       .set("kind", word_of(kind))
       .set("effect", has_effect)
-      .set("ranks", numbers(ranks))
-      .set("pids", numbers(pids))
-      .set("tests", texts(tests))
+      .set("ranks", Json::array_of(ranks))
+      .set("pids", Json::array_of(pids))
+      .set("tests", Json::array_of(tests))
       .set("score", score)
       .set("window_count", window_count)
       .set("evidence", evidence_json(evidence))

@@ -129,13 +129,6 @@ Json compare(double source, double synthetic) {
   return Json::object().set("source", source).set("synthetic", synthetic).set("kept", kept);
 }
 
-Json numbers_of(const std::array<double, kHoursOfWeek>& values) {
-  Json out = Json::array();
-  for (const double value : values)
-    out.push(value);
-  return out;
-}
-
 Json describe_arrivals(const Workload& workload, const WorkloadModel& model, double span_s,
                        std::uint64_t seed) {
   const Workload synthetic = synthesize(model, internal::nanos_of(span_s), seed);
@@ -168,8 +161,8 @@ Json describe_arrivals(const Workload& workload, const WorkloadModel& model, dou
       .set("per_hour_of_week", workload.epoch_in_week_s < 0
                                    ? Json()
                                    : Json::object()
-                                         .set("source", numbers_of(a.hourly_profile))
-                                         .set("synthetic", numbers_of(b.hourly_profile)));
+                                         .set("source", Json::array_of(a.hourly_profile))
+                                         .set("synthetic", Json::array_of(b.hourly_profile)));
 }
 
 double censored_share(const Workload& workload) {
