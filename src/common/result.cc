@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -11,13 +12,10 @@
 
 namespace kansoku {
 
-const char* code_name(Code code) {
-  static constexpr std::array kNames{"not_found", "unavailable", "permission",  "corrupt",
-                                     "limit",     "timeout",     "unsupported", "internal"};
-  return kNames.at(static_cast<std::size_t>(code));
-}
-
 namespace {
+
+constexpr std::array kCodeNames{"not_found", "unavailable", "permission",  "corrupt",
+                                "limit",     "timeout",     "unsupported", "internal"};
 
 Code code_of_errno(int err) {
   switch (err) {
@@ -46,6 +44,16 @@ Code code_of_errno(int err) {
 }
 
 }  // namespace
+
+const char* code_name(Code code) {
+  return kCodeNames.at(static_cast<std::size_t>(code));
+}
+
+Code code_from_name(std::string_view untrusted) {
+  const auto found = std::find(kCodeNames.begin(), kCodeNames.end(), untrusted);
+  if (found == kCodeNames.end()) return Code::kUnsupported;
+  return static_cast<Code>(found - kCodeNames.begin());
+}
 
 Error errno_error(int err, std::string_view operation, std::string_view object) {
   std::array<char, 128> buffer{};

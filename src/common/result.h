@@ -26,6 +26,8 @@ enum class Code {
 
 /// Name of a code as printed in JSON and logs, e.g. "not_found". Never null; any thread.
 [[nodiscard]] const char* code_name(Code code);
+/// The code of that name; kUnsupported for a name that nobody knows.
+[[nodiscard]] Code code_from_name(std::string_view untrusted);
 
 /// A failure caused by the world outside. `what` names operation, object and cause in lower case
 /// without final period; `hint` (may be empty) names the next step for the user.

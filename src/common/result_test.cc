@@ -144,12 +144,15 @@ TEST(Try, MovesValuesAndAssignsToWhatIsThere) {
   EXPECT_EQ(use(false).error().what, "make: no");
 }
 
-TEST(Code, HasANameForEach) {
+TEST(Code, HasANameForEachThatGivesItBack) {
   constexpr std::array kNames{"not_found", "unavailable", "permission",  "corrupt",
                               "limit",     "timeout",     "unsupported", "internal"};
-  for (std::size_t i = 0; i < kNames.size(); ++i)
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
     EXPECT_STREQ(code_name(static_cast<Code>(i)), kNames.at(i));
+    EXPECT_EQ(code_from_name(kNames.at(i)), static_cast<Code>(i));
+  }
   EXPECT_STREQ(code_name(Code::kInternal), kNames.back());
+  EXPECT_EQ(code_from_name("no_such"), Code::kUnsupported) << "of another version";
 }
 
 TEST(ErrnoError, NamesOperationObjectAndCause) {

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/parse.h"
@@ -13,29 +11,6 @@
 
 namespace kansoku::fleet {
 namespace {
-
-constexpr std::array<std::pair<Code, std::string_view>, 8> kCodes{
-    {{Code::kNotFound, "not_found"},
-     {Code::kUnavailable, "unavailable"},
-     {Code::kPermission, "permission"},
-     {Code::kCorrupt, "corrupt"},
-     {Code::kLimit, "limit"},
-     {Code::kTimeout, "timeout"},
-     {Code::kUnsupported, "unsupported"},
-     {Code::kInternal, "internal"}}};
-
-std::string_view word_of(Code code) {
-  const auto found = std::find_if(kCodes.begin(), kCodes.end(),
-                                  [&](const auto& entry) { return entry.first == code; });
-  return found == kCodes.end() ? "internal" : found->second;
-}
-
-/// Agents of earlier versions tell no code.
-Code code_of(std::string_view untrusted) {
-  const auto found = std::find_if(kCodes.begin(), kCodes.end(),
-                                  [&](const auto& entry) { return entry.second == untrusted; });
-  return found == kCodes.end() ? Code::kUnsupported : found->first;
-}
 
 Error wrong(std::string_view request, const std::string& what, std::string hint = "") {
   return {Code::kUnsupported, fmt::format("{}: {}", request, what), std::move(hint)};
@@ -125,7 +100,7 @@ std::string RequestTable::answer(std::string_view untrusted_line) const {
       .set("ok", false)
       .set("error", error.what)
       .set("hint", error.hint)
-      .set("code", word_of(error.code))
+      .set("code", code_name(error.code))
       .dump();
 }
 
@@ -136,7 +111,7 @@ std::string request_line(std::string_view name, const Json& members) {
 Result<Json> reply_members(std::string_view untrusted_answer) {
   TRY(Json answer, Json::parse(untrusted_answer));
   if (answer.at("ok").as_bool()) return answer;
-  return Error{code_of(answer.at("code").as_string()),
+  return Error{code_from_name(answer.at("code").as_string()),
                answer.at("error").as_string("the agent refused"), answer.at("hint").as_string()};
 }
 
