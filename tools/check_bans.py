@@ -6,7 +6,6 @@ Bans look at code without comments and literals; the marks and paths also at com
 be excused where it stands, with a reason:  legacy_call();  // allowed: the reason
 (`#`, `/*` and `<!--` begin such a comment as well.) The last line says how many lines are excused.
 """
-import argparse
 import re
 import sys
 
@@ -14,7 +13,6 @@ import source_text
 
 MARKS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO)\b")
 WORKPLACE = re.compile(r"(?<![\w.~})$-])/(?:wor" + r"k|roo" + r"t)/\w")
-EXCUSE = re.compile(r"(?://|#|/\*|<!--)\s*allowed:\s*(?P<reason>.*?)\s*(?:\*/|-->)?\s*$")
 SPDX = re.compile(r"SPDX-License-Identifier: \S+")
 SPDX_SUFFIXES = source_text.SOURCE_SUFFIXES + (".py", ".sh", ".js", ".ts", ".tsx", ".css")
 SPDX_LINES = 3  # a script has its #! first
@@ -55,69 +53,49 @@ BANS = [
 OWNED_NEW = re.compile(r"\bunique_ptr<[^;(){}]*>\s*(?:\w+\s*)?[({]\s*new\b")
 
 
-def line_of(text, position):
-    return text.count("\n", 0, position) + 1
+def add(findings, path, lines, number, found, why):
+    findings.add(f"{path}:{number}: {found}", why, source_text.EXCUSE.search(lines[number - 1]))
 
 
-class Scan:
-    """Problems and excuses of one run."""
-
-    def __init__(self):
-        self.problems, self.excused = [], []
-
-    def add(self, path, lines, number, found, why):
-        excuse = EXCUSE.search(lines[number - 1])
-        if excuse is None:
-            self.problems.append(f"{path}:{number}: {found}: {why}")
-        elif not excuse.group("reason"):
-            self.problems.append(f"{path}:{number}: {found}: `allowed:` without a reason")
-        else:
-            self.excused.append(f"{path}:{number}: {found}: allowed: {excuse.group('reason')}")
-
-    def code(self, path, text, lines):
-        code = source_text.strip(text)
-        for owned in reversed(list(OWNED_NEW.finditer(code))):
-            code = code[:owned.end() - 3] + "   " + code[owned.end():]
-        for ban in BANS:
-            if ban.concerns(path):
-                for match in ban.pattern.finditer(code):
-                    found = " ".join(match.group(0).split())
-                    start = match.start() + len(match.group(0)) - len(match.group(0).lstrip())
-                    self.add(path, lines, line_of(code, start), found, ban.why)
-
-    def text(self, path, text, lines):
-        for match in MARKS.finditer(text):
-            self.add(path, lines, line_of(text, match.start()), match.group(0), "a known gap goes into docs/known-gaps.md")
-        for match in WORKPLACE.finditer(text):
-            self.add(path, lines, line_of(text, match.start()), match.group(0)[:-1], "a path of one machine; make it relative")
-
-    def licence(self, path, lines):
-        script = lines and lines[0].startswith("#!")
-        if (path.endswith(SPDX_SUFFIXES) or script) and not any(SPDX.search(line) for line in lines[:SPDX_LINES]):
-            self.problems.append(f"{path}:1: no SPDX-License-Identifier in the first {SPDX_LINES} lines")
+def code_problems(findings, path, text, lines):
+    code = source_text.strip(text)
+    for owned in reversed(list(OWNED_NEW.finditer(code))):
+        code = code[:owned.end() - 3] + "   " + code[owned.end():]
+    for ban in BANS:
+        if ban.concerns(path):
+            for match in ban.pattern.finditer(code):
+                found = " ".join(match.group(0).split())
+                start = match.start() + len(match.group(0)) - len(match.group(0).lstrip())
+                add(findings, path, lines, source_text.line_of(code, start), found, ban.why)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
-    parser.add_argument("--list", action="store_true", help="also print every excused line")
-    options = parser.parse_args()
-    scan = Scan()
+def mark_problems(findings, path, text, lines):
+    for match in MARKS.finditer(text):
+        add(findings, path, lines, source_text.line_of(text, match.start()), match.group(0), "a known gap goes into docs/known-gaps.md")
+    for match in WORKPLACE.finditer(text):
+        add(findings, path, lines, source_text.line_of(text, match.start()), match.group(0)[:-1], "a path of one machine; make it relative")
+
+
+def licence_problems(findings, path, lines):
+    script = lines and lines[0].startswith("#!")
+    if (path.endswith(SPDX_SUFFIXES) or script) and not any(SPDX.search(line) for line in lines[:SPDX_LINES]):
+        findings.problems.append(f"{path}:1: no SPDX-License-Identifier in the first {SPDX_LINES} lines")
+
+
+def scan(findings, root):
     count = 0
-    for path in source_text.tree_files(options.root):
-        if path.startswith(DATA) or not source_text.is_text(options.root, path):
+    for path in source_text.tree_files(root):
+        if path.startswith(DATA) or not source_text.is_text(root, path):
             continue
         count += 1
-        text = source_text.read(options.root, path)
+        text = source_text.read(root, path)
         lines = text.split("\n")
-        scan.text(path, text, lines)
-        scan.licence(path, lines)
+        mark_problems(findings, path, text, lines)
+        licence_problems(findings, path, lines)
         if path.endswith(source_text.SOURCE_SUFFIXES):
-            scan.code(path, text, lines)
-    if options.list:
-        print("\n".join(scan.excused))
-    return source_text.report("bans", scan.problems, f"{count} files, {len(scan.excused)} lines excused")
+            code_problems(findings, path, text, lines)
+    return count
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(source_text.check_lines("bans", __doc__, scan))

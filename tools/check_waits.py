@@ -8,14 +8,12 @@ tests/ that ctest runs. A line is excused where it stands, with a reason:  uslee
 (`#` begins such a comment as well), a line of a text case by the line above it:  # sleep allowed: what is watched, not a wait
 The last line says how many lines are excused; --list prints them.
 """
-import argparse
 import io
 import re
 import sys
 import tokenize
 
 import source_text
-from check_bans import EXCUSE, line_of
 
 CASE_EXCUSE = re.compile(r"^#\s*sleep allowed:\s*(?P<reason>.*?)\s*$")
 HELPER = re.compile(r"_for_test\.\w+$")
@@ -69,50 +67,30 @@ def sleeps(path, text):
     by_line = {}
     for code, pattern in found:
         for match in pattern.finditer(code):
-            by_line.setdefault(line_of(code, match.start()), re.match(r"\w+", match.group(0)).group(0))
+            by_line.setdefault(source_text.line_of(code, match.start()), re.match(r"\w+", match.group(0)).group(0))
     return sorted(by_line.items())
 
 
-class Scan:
-    """Problems and excuses of one run."""
-
-    def __init__(self):
-        self.problems, self.excused = [], []
-
-    def file(self, path, text):
-        lines = text.split("\n")
-        used = set()
-        for number, found in sleeps(path, text):
-            in_case = path.endswith(".case")
-            above = lines[number - 2] if in_case and number > 1 else ""
-            used.add(number - 1)
-            self.add(f"{path}:{number}: {found}", CASE_EXCUSE.search(above) if in_case else EXCUSE.search(lines[number - 1]))
-        for number, line in enumerate(lines, 1):
-            if path.endswith(".case") and CASE_EXCUSE.search(line) and number not in used:
-                self.problems.append(f"{path}:{number}: `sleep allowed:` above a line that does not sleep")
-
-    def add(self, place, excuse):
-        if excuse is None:
-            self.problems.append(f"{place}: {WHY}")
-        elif not excuse.group("reason"):
-            self.problems.append(f"{place}: `allowed:` without a reason")
-        else:
-            self.excused.append(f"{place}: allowed: {excuse.group('reason')}")
+def check_file(findings, path, text):
+    lines = text.split("\n")
+    used = set()
+    in_case = path.endswith(".case")
+    for number, found in sleeps(path, text):
+        above = lines[number - 2] if number > 1 else ""
+        used.add(number - 1)
+        excuse = CASE_EXCUSE.search(above) if in_case else source_text.EXCUSE.search(lines[number - 1])
+        findings.add(f"{path}:{number}: {found}", WHY, excuse)
+    for number, line in enumerate(lines, 1):
+        if in_case and CASE_EXCUSE.search(line) and number not in used:
+            findings.problems.append(f"{path}:{number}: `sleep allowed:` above a line that does not sleep")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
-    parser.add_argument("--list", action="store_true", help="also print every excused line")
-    options = parser.parse_args()
-    scan = Scan()
-    paths = [path for path in source_text.tree_files(options.root) if concerns(path)]
+def scan(findings, root):
+    paths = [path for path in source_text.tree_files(root) if concerns(path)]
     for path in paths:
-        scan.file(path, source_text.read(options.root, path))
-    if options.list:
-        print("\n".join(scan.excused))
-    return source_text.report("waits", scan.problems, f"{len(paths)} files, {len(scan.excused)} lines excused")
+        check_file(findings, path, source_text.read(root, path))
+    return len(paths)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(source_text.check_lines("waits", __doc__, scan))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checkers share: the list of files of the tree, and C and C++ text without comments and literals."""
+"""What the checkers share: the files of the tree, C and C++ text without comments and literals, and lines that are excused."""
+import argparse
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ CPP_SUFFIXES = (".cc", ".h")
 C_SUFFIXES = (".c",)
 SOURCE_SUFFIXES = CPP_SUFFIXES + C_SUFFIXES
 TEST_FILE = re.compile(r"_(test|bench|fuzz)\.(cc|h|c)$")  # also *_for_test.h
+EXCUSE = re.compile(r"(?://|#|/\*|<!--)\s*allowed:\s*(?P<reason>.*?)\s*(?:\*/|-->)?\s*$")
 SKIP_EXIT = 77  # a check that cannot run here; tools/check counts it as skipped
 
 _TOKEN = re.compile(
@@ -71,3 +73,36 @@ def report(name, problems, passed):
         return 1
     print(f"{name}: {passed}")
     return 0
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+class Findings:
+    """What a checker found: problems, and lines that are excused with a reason."""
+
+    def __init__(self):
+        self.problems, self.excused = [], []
+
+    def add(self, place, why, excuse):
+        """`excuse` is a match with a group `reason`, or None."""
+        if excuse is None:
+            self.problems.append(f"{place}: {why}")
+        elif not excuse.group("reason"):
+            self.problems.append(f"{place}: `allowed:` without a reason")
+        else:
+            self.excused.append(f"{place}: allowed: {excuse.group('reason')}")
+
+
+def check_lines(name, doc, scan):
+    """The program of a checker of lines: scan(findings, root) gives the number of files that it read. The exit status."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", default=repository_root(), help="tree to check [this one]")
+    parser.add_argument("--list", action="store_true", help="also print every excused line")
+    options = parser.parse_args()
+    findings = Findings()
+    count = scan(findings, options.root)
+    if options.list:
+        print("\n".join(findings.excused))
+    return report(name, findings.problems, f"{count} files, {len(findings.excused)} lines excused")
