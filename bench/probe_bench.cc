@@ -73,30 +73,45 @@ Result<double> hit_ns(Engine& engine, const Clock& clock, const Target& target,
   return stats::median(differences);
 }
 
+// Probes of both kinds: an instant, and one record a call where the attach mode can.
+constexpr std::uint32_t kInstant = 0, kCall = 1, kPair = 2;
+
+Result<void> describe_probes(Engine& engine) {
+  constexpr std::array<std::pair<std::uint32_t, int>, 3> kProbes{
+      {{kInstant, WIRE_PROBE_INSTANT}, {kCall, WIRE_PROBE_AT_END}, {kPair, 0}}};
+  for (const auto& [index, flags] : kProbes) {
+    wire_probe probe{};
+    probe.sinks = WIRE_SINK_RING;
+    probe.flags = static_cast<std::uint8_t>(flags);
+    TRY_VOID(engine.describe_probe(index, probe));
+  }
+  return {};
+}
+
 /// Begin and end of a call at the function's own exits.
 std::vector<UprobeSpec> own_exits(const sys::ElfFile& file, const sys::Symbol& symbol,
                                   const capture::bpf::Site& site) {
-  constexpr std::uint64_t kCookie = WIRE_COOKIE_AT_END;
-  std::vector<UprobeSpec> specs{{*file.file_offset(site.address), 0, kCookie | WIRE_COOKIE_CALL}};
+  std::vector<UprobeSpec> specs{{*file.file_offset(site.address), 0, kCall | WIRE_COOKIE_CALL}};
   for (const auto& exit :
        capture::bpf::find_exits(file, symbol, {.entry_site = site.address}).exits)
-    specs.push_back({*file.file_offset(exit.address), 0, exit.cookie(kCookie)});
+    specs.push_back({*file.file_offset(exit.address), 0, exit.cookie(kCall)});
   return specs;
 }
 
 Result<void> run_mode(AttachMode mode, const Clock& clock) {
-  TRY(const auto engine, Engine::create({16U << 20, mode}));
+  TRY(const auto engine, Engine::create({.forced = mode, .has_totals = false}));
   TRY_VOID(engine->observe_process(::getpid()));
+  TRY_VOID(describe_probes(*engine));
   TRY(const auto file, sys::ElfFile::open("/proc/self/exe"));
   for (const Target& target : kTargets) {
     const sys::Symbol* symbol = file->find_symbol(target.symbol);
     if (symbol == nullptr)
       return Error{Code::kNotFound, fmt::format("find {}: not exported", target.symbol)};
     const auto site = capture::bpf::pick_site(*file, *symbol, {true, true});
-    const UprobeSpec entry{*file->file_offset(site.address), 0, WIRE_COOKIE_INSTANT};
+    const UprobeSpec entry{*file->file_offset(site.address), 0, kInstant | WIRE_COOKIE_INSTANT};
     const bool is_session = mode == AttachMode::kSession;
-    const UprobeSpec call{entry.file_offset, 0, is_session ? std::uint64_t{WIRE_COOKIE_AT_END} : 0};
-    const UprobeSpec naive{*file->file_offset(symbol->address), 0, WIRE_COOKIE_INSTANT};
+    const UprobeSpec call{entry.file_offset, 0, is_session ? kCall : kPair};
+    const UprobeSpec naive{*file->file_offset(symbol->address), 0, kInstant | WIRE_COOKIE_INSTANT};
     const auto exits = own_exits(*file, *symbol, site);
     TRY(const double entry_ns, hit_ns(*engine, clock, target, {&entry, 1}, false));
     TRY(const double call_ns, hit_ns(*engine, clock, target, {&call, 1}, true));

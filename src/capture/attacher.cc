@@ -2,23 +2,30 @@
 #include "capture/attacher.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "capture/internal/mapped_file.h"
-#include "sys/elf.h"
+#include "common/check.h"
 
 namespace kansoku::capture {
 namespace {
 
-constexpr std::size_t kProbesMax = 8192;  // entries of the BPF map
-constexpr std::size_t kProblemsMax = 1000;
+constexpr std::size_t kProblemsMax = 1000, kFilesMax = 512, kMappedMax = 16384, kNamesMax = 4096;
+constexpr long kOverlayMagic = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC
+constexpr std::uint64_t kInodeOfLayer = (std::uint64_t{1} << 52) - 1;
 
-bool wants_library(const Pack& pack, std::string_view library) {
-  return std::any_of(pack.functions.begin(), pack.functions.end(),
-                     [&](const FunctionProbes& p) { return any_glob_match(p.library, library); }) ||
-         std::any_of(pack.usdt.begin(), pack.usdt.end(),
-                     [&](const UsdtProbes& p) { return any_glob_match(p.library, library); });
+/// The packs without the entries that are not metered.
+std::vector<Pack> metered(std::vector<Pack> packs) {
+  for (Pack& pack : packs) {
+    std::erase_if(pack.functions, [](const FunctionProbes& p) { return !p.is_metered(); });
+    // Without an end there is nothing to total.
+    std::erase_if(pack.usdt, [](const UsdtProbes& p) { return p.metric.empty() || p.end.empty(); });
+  }
+  return packs;
 }
 
 // A note whose begin tells nothing.
@@ -26,6 +33,12 @@ bool reads_results_only(const ResolvedProbe& probe) {
   return probe.source->kind == ProbeKind::kAnnotate &&
          std::all_of(probe.captures->begin(), probe.captures->end(),
                      [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
+}
+
+/// Whether a probe of it has only one place. Metering an instant takes its end, too.
+bool is_alone(const FunctionProbes& probes, std::uint8_t sinks) {
+  return probes.kind == ProbeKind::kScope ||
+         (probes.kind == ProbeKind::kInstant && (sinks & WIRE_SINK_TOTALS) == 0);
 }
 
 std::string how_it_ends(const ResolvedProbe& probe) {
@@ -39,237 +52,402 @@ std::string how_it_ends(const ResolvedProbe& probe) {
   return out;
 }
 
+ProbeInfo info_of(const ResolvedProbe& probe, std::size_t entry) {
+  const FunctionProbes& source = *probe.source;
+  return {.title = probe.title,
+          .category = source.category,
+          .kind = source.kind,
+          .ordinal_by = source.ordinal_by,
+          .captures = *probe.captures,
+          .bytes = source.bytes,
+          .type = source.type,
+          .type_values = source.type_values,
+          .metric = source.metric,
+          .entry = entry};
+}
+
 }  // namespace
+
+AttachPolicy recording_policy() {
+  return {};
+}
+
+AttachPolicy metering_policy() {
+  // libtorch has some 30,000 functions; whoever maps a file of that name may bring any number.
+  return {.sinks = WIRE_SINK_TOTALS,
+          .links_by_entry = true,
+          .keeps_files = false,
+          .tells_missing = false,  // a pack names what some version has
+          .is_shared = true,
+          .elf_limits = {.symbols = 1U << 19U, .name_bytes = 64U << 20U},
+          .probes_max = 1024};
+}
 
 Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
                    ProbeTable& probes, std::function<void(const std::string&)> log,
                    const AttacherOptions& options)
     : engine_(engine),
       procfs_(procfs),
-      packs_(packs),
+      packs_(options.policy.sinks == WIRE_SINK_TOTALS ? metered(packs) : packs),
       probes_(probes),
       log_(std::move(log)),
       options_(options),
-      is_attached_(options.starts_attached) {}
+      enabled_(options.starts_attached),
+      file_shares_(kFilesMax),
+      probe_shares_(options.policy.probes_max) {
+  for (std::size_t i = 0; i < packs_.size(); ++i) {
+    const auto add = [&](const void* source, const std::string& libraries,
+                         const std::string& what) {
+      entry_of_.emplace(source, entries_.size());
+      entries_.push_back(
+          {.pack = i, .libraries = libraries, .name = fmt::format("{}: {}", packs_[i].name, what)});
+    };
+    for (const FunctionProbes& functions : packs_[i].functions)
+      add(&functions, functions.library, functions.symbols.front());
+    for (const UsdtProbes& usdt : packs_[i].usdt)
+      add(&usdt, usdt.library, usdt.begin);
+  }
+}
 
 void Attacher::problem(std::string line, std::uint64_t& counter) {
+  if (problems_.size() >= kProblemsMax || !told_.insert(line).second) return;
   ++counter;
-  if (problems_.size() >= kProblemsMax) return;
   if (log_) log_(line);
   problems_.push_back(std::move(line));
 }
 
-std::uint32_t Attacher::add_probe(ProbeInfo info) {
-  const auto index = static_cast<std::uint32_t>(probes_.size());
-  if (!info.captures.empty()) {
-    wire_probe description{};
-    for (const CaptureDef& capture : info.captures) {
-      description.captures[description.capture_count++] = capture.how;
-    }
-    if (const auto described = engine_.describe_probe(index, description); !described) {
-      problem(described.error().what, counters_.failed);
-    }
+std::optional<std::uint32_t> Attacher::take_numbers(std::vector<ProbeInfo> probes,
+                                                    const std::string& title, File& file) {
+  const AttachPolicy& policy = options_.policy;
+  const std::size_t count = probes.size();
+  for (ProbeInfo& probe : probes)
+    probe.is_window = options_.is_window;
+  const bool has_share = !policy.is_shared || probe_shares_.take(file.user, count);
+  const auto first =
+      has_share ? add_probes(probes_, std::move(probes), policy.probes_max) : std::nullopt;
+  if (!first) {
+    if (has_share && policy.is_shared) probe_shares_.give(file.user, count);
+    problem(policy.is_shared ? fmt::format("{}: more than {} probes, or {} of one user", title,
+                                           policy.probes_max, probe_shares_.user_max())
+                             : fmt::format("{}: more than {} probes", title, policy.probes_max),
+            counters_.failed);
+    return std::nullopt;
   }
-  info.group = options_.group;
-  probes_.push_back(std::move(info));
-  return index;
+  for (std::size_t i = 0; i < count; ++i)
+    file.numbers.push_back(*first + static_cast<std::uint32_t>(i));
+  probe_count_ += count;
+  return first;
 }
 
-std::uint64_t Attacher::cookie_of(std::uint32_t index) const {
-  const ProbeInfo& info = probes_[index];
-  std::uint64_t cookie = index;
-  if (info.kind == ProbeKind::kInstant || info.kind == ProbeKind::kScope)
-    cookie |= WIRE_COOKIE_INSTANT;
-  if (info.is_host) cookie |= WIRE_COOKIE_HOST;
-  if (!info.captures.empty()) cookie |= WIRE_COOKIE_CAPTURES;
-  return cookie;
+Attacher::LinkSet& Attacher::links_of(File& file, std::size_t entry) const {
+  std::optional<std::size_t> key;
+  if (options_.policy.links_by_entry) key = entry;
+  const auto found = std::find_if(file.links.begin(), file.links.end(),
+                                  [&](const LinkSet& links) { return links.entry == key; });
+  return found != file.links.end() ? *found : file.links.emplace_back(LinkSet{.entry = key});
 }
 
-void Attacher::attach_host() {
-  for (const Pack& pack : packs_) {
-    for (const SyscallProbes& syscalls : pack.syscalls) {
-      for (const std::string& name : syscalls.names) {
-        ProbeInfo info{.title = name, .category = syscalls.category, .is_syscall = true};
-        host_cookies_.emplace("syscall " + name, cookie_of(add_probe(std::move(info))));
-      }
-    }
-    for (const TracepointProbes& tracepoints : pack.tracepoints) {
-      for (const std::string& name : tracepoints.names) {
-        ProbeInfo info{.title = name.substr(name.find(':') + 1),
-                       .category = tracepoints.category,
-                       .kind = ProbeKind::kInstant,
-                       .is_host = tracepoints.host};
-        host_cookies_.emplace(name, cookie_of(add_probe(std::move(info))));
-      }
-    }
+void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& identity, File& file) {
+  const FunctionProbes& source = *probe.source;
+  if (options_.after != nullptr) {
+    const auto other = options_.after->files_.find(identity);
+    if (other != options_.after->files_.end() && other->second.places.contains(probe.file_offset))
+      return;
   }
-  if (is_attached_) reattach();
+  file.places.insert(probe.file_offset);
+  const std::size_t entry = entry_of_.at(&source);
+  std::vector<ProbeInfo> infos{info_of(probe, entry)};
+  for (std::size_t i = 0; i < source.scopes.size(); ++i) {
+    if (i > 0) infos.push_back(infos.front());
+    infos[i].metric = source.scopes[i].metric;
+  }
+  const auto number = take_numbers(std::move(infos), probe.title, file);
+  if (!number) return;
+  if (probe.is_slow) entries_[entry].is_slow = true;
+  const bool has_exits = !probe.exits.empty();
+  const bool is_alone = capture::is_alone(source, options_.policy.sinks);
+  const bool at_end = source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession);
+  const wire_probe description = describe(source, *probe.captures, options_.policy.sinks, at_end);
+  if (const auto described = engine_.describe_probe(*number, description); !described)
+    problem(described.error().what, counters_.failed);
+  LinkSet& links = links_of(file, entry);
+  if (is_alone) {
+    links.entry_only.push_back({probe.file_offset, 0, *number | WIRE_COOKIE_INSTANT});
+  } else if (!has_exits) {
+    links.with_return.push_back({probe.file_offset, 0, *number});
+  } else if (reads_results_only(probe)) {
+    for (const ResolvedExit& exit : probe.exits)
+      links.entry_only.push_back(
+          {exit.file_offset, 0, exit.exit.cookie(*number | WIRE_COOKIE_INSTANT)});
+  } else {
+    probe.add_specs(*number, links.entry_only);
+  }
+  if (!options_.policy.keeps_files) return;
+  attachments_.push_back({file.shown_path, probe.title, probe.symbol,
+                          packs_[entries_[entry].pack].name, probe.site,
+                          is_alone ? std::string() : how_it_ends(probe)});
 }
 
-void Attacher::attach() {
-  is_attached_ = true;
-  reattach();
+void Attacher::add_usdt(const ResolvedUsdt& probe, File& file) {
+  const UsdtProbes& source = *probe.source;
+  const std::size_t entry = entry_of_.at(&source);
+  const bool is_pair = probe.end_offset != 0;
+  ProbeInfo info{.title = source.title,
+                 .category = source.category,
+                 .kind = is_pair ? ProbeKind::kCall : ProbeKind::kInstant,
+                 .metric = source.metric,
+                 .entry = entry};
+  const auto number = take_numbers({std::move(info)}, entries_[entry].name, file);
+  if (!number) return;
+  wire_probe description{};
+  description.sinks = options_.policy.sinks;
+  if (!is_pair) description.flags = WIRE_PROBE_INSTANT;
+  if (const auto described = engine_.describe_probe(*number, description); !described)
+    problem(described.error().what, counters_.failed);
+  LinkSet& links = links_of(file, entry);
+  links.entry_only.push_back({probe.begin_offset, probe.begin_semaphore,
+                              *number | (is_pair ? WIRE_COOKIE_PAIR_BEGIN : WIRE_COOKIE_INSTANT)});
+  if (is_pair)
+    links.entry_only.push_back(
+        {probe.end_offset, probe.end_semaphore, *number | WIRE_COOKIE_PAIR_END});
 }
 
-void Attacher::detach() {
-  is_attached_ = false;
-  engine_.detach_group(options_.group);
-}
-
-void Attacher::reattach() {
-  engine_.use_group(options_.group);
-  if (options_.follows_lifecycle) {
-    if (const auto attached = engine_.attach_lifecycle(); !attached) {
-      problem(attached.error().what + ": forks are followed by polling", counters_.failed);
-    }
+void Attacher::add_pack(std::size_t pack, sys::ElfFile& elf, const FileIdentity& identity,
+                        File& file) {
+  const Resolution found = resolve_pack(packs_[pack], elf, library_name(file.shown_path));
+  if (options_.policy.tells_missing) {
+    for (const std::string& missing : found.missing)
+      problem(missing, counters_.missing);
   }
-  for (const auto& [name, cookie] : host_cookies_) {
-    const auto colon = name.find(':');
-    const auto attached =
-        colon == std::string::npos
-            ? engine_.attach_syscall(name.substr(name.find(' ') + 1), cookie)
-            : engine_.attach_tracepoint(name.substr(0, colon), name.substr(colon + 1), cookie);
-    if (!attached) problem(attached.error().what, counters_.missing);
-  }
-  for (const Pack& pack : packs_) {
-    if (pack.scheduler) {
-      if (const auto attached = engine_.attach_scheduler(); !attached) {
-        counters_.scheduler_failed = true;
-        problem(attached.error().what, counters_.failed);
-      }
-    }
-    if (pack.cpu_hz != 0) {
-      if (const auto attached = engine_.attach_cpu_sampler(pack.cpu_hz); !attached) {
-        problem(attached.error().what, counters_.failed);
-      }
-    }
-  }
-  for (const FileProbes& file : files_)
-    attach_now(file);
-}
-
-void Attacher::attach_libraries(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
-  for (const sys::Mapping& mapping : mappings) {
-    if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
-      continue;
-    const auto key = std::make_tuple(mapping.device_major, mapping.device_minor, mapping.inode);
-    if (!seen_files_.contains(key) && attach_file(pid, mapping, key)) seen_files_.insert(key);
-  }
-}
-
-bool Attacher::attach_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key) {
-  const std::string library = library_name(mapping.path);
-  const bool is_wanted = std::any_of(
-      packs_.begin(), packs_.end(), [&](const Pack& pack) { return wants_library(pack, library); });
-  if (!is_wanted) return true;
-  FileProbes file_probes;
-  file_probes.key = key;
-  const auto open = [&]() -> Result<std::unique_ptr<sys::ElfFile>> {
-    TRY(file_probes.fd, open_mapped(procfs_, pid, mapping));
-    file_probes.path = fmt::format("/proc/self/fd/{}", file_probes.fd.raw());
-    return sys::ElfFile::open(file_probes.path);
-  };
-  auto file = open();
-  if (!file) {
-    if (failed_files_.insert(key).second)
-      problem(fmt::format("attach to {}: {}", mapping.path, file.error().what), counters_.failed);
-    const Code code = file.error().code;
-    return code == Code::kCorrupt || code == Code::kUnsupported ||
-           (code == Code::kLimit &&
-            file_probes.fd.is_open());  // the file's, not that of descriptors
-  }
-  const std::size_t before = attachments_.size();
-  for (const Pack& pack : packs_) {
-    if (wants_library(pack, library)) add_pack(pack, **file, mapping.path, file_probes);
-  }
-  if (!file_probes.with_return.empty() || !file_probes.entry_only.empty()) {
-    files_.push_back(std::move(file_probes));
-    attach_now(files_.back());
-  }
-  if (log_) {
-    log_(fmt::format("{} {} probes {} {}", is_attached_ ? "attached" : "found",
-                     attachments_.size() - before, is_attached_ ? "to" : "in", mapping.path));
-  }
-  return true;
-}
-
-void Attacher::add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
-                        FileProbes& out) {
-  const Resolution found = resolve_pack(pack, file, library_name(shown_path));
-  for (const std::string& missing : found.missing)
-    problem(missing, counters_.missing);
   for (const std::string& refused : found.refused)
     problem(refused, counters_.missing);
   for (const ResolvedProbe& probe : found.probes)
-    add_function(pack, probe, shown_path, out);
+    add_function(probe, identity, file);
   for (const ResolvedUsdt& probe : found.usdt)
-    add_usdt(probe, out);
+    add_usdt(probe, file);
 }
 
-void Attacher::add_function(const Pack& pack, const ResolvedProbe& probe,
-                            const std::string& shown_path, FileProbes& out) {
-  const std::pair place(out.key, probe.file_offset);
-  if (options_.after != nullptr && options_.after->places_.contains(place)) return;
-  places_.insert(place);
-  if (probes_.size() >= kProbesMax) {
-    problem(fmt::format("{}: more than {} probes", probe.title, kProbesMax), counters_.failed);
-    return;
+void Attacher::attach(const File& file, LinkSet& links) {
+  const bool is_on = !links.entry || entries_[*links.entry].enabled;
+  if (!enabled_ || !is_on || !links.handles.empty()) return;
+  // A scope that was open when its probe was taken off must not hide those that come after. Scopes
+  // alone have this part of the cookie to themselves.
+  constexpr std::uint64_t kTimes = std::uint64_t{0xffff} << WIRE_COOKIE_TIMES_SHIFT;
+  ++links.times;
+  for (bpf::UprobeSpec& spec : links.entry_only) {
+    const ProbeInfo& probe = probes_[static_cast<std::uint32_t>(spec.cookie)];
+    if (probe.kind != ProbeKind::kScope) continue;
+    spec.cookie = (spec.cookie & ~kTimes) | (links.times << WIRE_COOKIE_TIMES_SHIFT & kTimes);
   }
-  const FunctionProbes& source = *probe.source;
-  ProbeInfo info{.title = probe.title,
-                 .category = source.category,
-                 .kind = source.kind,
-                 .ordinal_by = source.ordinal_by,
-                 .captures = *probe.captures};
-  const std::uint32_t index = add_probe(std::move(info));
-  std::uint64_t cookie = cookie_of(index);
-  const bool with_return = (cookie & WIRE_COOKIE_INSTANT) == 0;
-  const bool has_exits = !probe.exits.empty();
-  if (source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession))
-    cookie |= WIRE_COOKIE_AT_END;
-  if (with_return && has_exits) {
-    if (reads_results_only(probe)) {
-      for (const ResolvedExit& exit : probe.exits)
-        out.entry_only.push_back(
-            {exit.file_offset, 0, exit.exit.cookie(cookie | WIRE_COOKIE_INSTANT)});
-    } else {
-      probe.add_specs(cookie, out.entry_only);
+  for (const auto& [specs, with_return] :
+       {std::pair(&links.with_return, true), std::pair(&links.entry_only, false)}) {
+    const auto handle = engine_.attach_uprobes(file.path, *specs, with_return);
+    if (!handle) {
+      problem(handle.error().what, counters_.failed);
+    } else if (*handle != 0) {
+      links.handles.push_back(*handle);
     }
-  } else {
-    (with_return ? out.with_return : out.entry_only).push_back({probe.file_offset, 0, cookie});
   }
-  attachments_.push_back({shown_path, probe.title, probe.symbol, pack.name, probe.site,
-                          with_return ? how_it_ends(probe) : std::string()});
 }
 
-void Attacher::add_usdt(const ResolvedUsdt& probe, FileProbes& out) {
-  const bool is_pair = probe.end_offset != 0;
-  ProbeInfo begin{.title = probe.source->title,
-                  .category = probe.source->category,
-                  .kind = is_pair ? ProbeKind::kCall : ProbeKind::kInstant};
-  const std::uint32_t begin_index = add_probe(std::move(begin));
-  out.entry_only.push_back(
-      {probe.begin_offset, probe.begin_semaphore, begin_index | WIRE_COOKIE_INSTANT});
-  if (!is_pair) return;
-  ProbeInfo end{.title = probe.source->title,
-                .category = probe.source->category,
-                .kind = ProbeKind::kInstant,
-                .ends_usdt = true,
-                .begins = begin_index};
-  const std::uint32_t end_index = add_probe(std::move(end));
-  out.entry_only.push_back(
-      {probe.end_offset, probe.end_semaphore, end_index | WIRE_COOKIE_INSTANT});
+void Attacher::detach(LinkSet& links) {
+  for (const bpf::Engine::Handle handle : links.handles)
+    engine_.detach(handle);
+  links.handles.clear();
 }
 
-void Attacher::attach_now(const FileProbes& file) {
-  if (!is_attached_) return;
-  engine_.use_group(options_.group);
-  if (const auto attached = engine_.attach_uprobes(file.path, file.with_return, true); !attached) {
-    problem(attached.error().what, counters_.failed);
+bool Attacher::is_wanted(const std::string& library) {
+  if (const auto known = wanted_.find(library); known != wanted_.end()) return known->second;
+  if (wanted_.size() >= kNamesMax) wanted_.clear();
+  const bool is_wanted = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return any_glob_match(entry.libraries, library);
+  });
+  wanted_.emplace(library, is_wanted);
+  return is_wanted;
+}
+
+Result<Attacher::FileIdentity> Attacher::identify(const sys::Fd& fd, const sys::Mapping& mapping,
+                                                  MappedKey& key) const {
+  struct stat info {};
+  struct statfs system {};
+  if (::fstat(fd.raw(), &info) != 0 || ::fstatfs(fd.raw(), &system) != 0)
+    return errno_error(errno, "stat", mapping.path);
+  // Another file may lie under the name meanwhile: it is not to stand for the one that others map.
+  if (info.st_ino == mapping.inode) std::get<3>(key) = 0;
+  if (system.f_type != kOverlayMagic)
+    return FileIdentity{.device = info.st_dev, .inode = info.st_ino};
+  // Its inode numbers are those of the layer below, with the number of the layer in front.
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return FileIdentity{.device = 0,
+                      .inode = info.st_ino & kInodeOfLayer,
+                      .bytes = info.st_size,
+                      .modified_ns = nanoseconds(info.st_mtim),
+                      .changed_ns = nanoseconds(info.st_ctim)};
+}
+
+void Attacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping) {
+  MappedKey key{mapping.device_major, mapping.device_minor, mapping.inode, pid};
+  const auto refuse = [&](const Error& error) {
+    problem(fmt::format("attach to {}: {}", mapping.path, error.what), counters_.failed);
+    // What may be better next time (it is gone already, too many files are open) is tried again.
+    if (error.code == Code::kCorrupt || error.code == Code::kUnsupported)
+      mapped_[key].users.insert(pid);
+    else
+      refused_.insert(pid);
+  };
+  if (mapped_.size() >= kMappedMax)
+    return problem(fmt::format("more than {} mappings of libraries", kMappedMax), counters_.failed);
+  auto fd = open_mapped(procfs_, pid, mapping);
+  if (!fd) {
+    std::get<3>(key) = 0;
+    return refuse(fd.error());
   }
-  if (const auto attached = engine_.attach_uprobes(file.path, file.entry_only, false); !attached) {
-    problem(attached.error().what, counters_.failed);
+  const auto identity = identify(*fd, mapping, key);
+  if (!identity) return refuse(identity.error());
+  if (!files_.contains(*identity)) {
+    const std::size_t before = probe_count_;
+    if (const auto added = add_file(*identity, std::move(*fd), mapping, procfs_.owner(pid).user);
+        !added)
+      return refuse(added.error());
+    if (log_ && (options_.policy.keeps_files || probe_count_ != before))
+      log_(fmt::format("{} {} probes {} {} of {}", enabled_ ? "attached" : "found",
+                       probe_count_ - before, enabled_ ? "to" : "in", mapping.path, pid));
   }
+  ++files_.at(*identity).mapped_count;
+  mapped_[key] = {*identity, {pid}};
+}
+
+Result<void> Attacher::add_file(const FileIdentity& identity, sys::Fd fd,
+                                const sys::Mapping& mapping, std::uint32_t user) {
+  const AttachPolicy& policy = options_.policy;
+  File file;
+  file.user = user;
+  file.fd = std::move(fd);
+  file.path = fmt::format("/proc/self/fd/{}", file.fd.raw());
+  file.shown_path = mapping.path;
+  TRY(const auto elf, sys::ElfFile::open(file.path, policy.elf_limits));
+  if (policy.is_shared && (files_.size() >= kFilesMax || !file_shares_.take(user))) {
+    return Error{Code::kLimit, fmt::format("more than {} library files, or {} of one user",
+                                           kFilesMax, file_shares_.user_max())};
+  }
+  const std::string library = library_name(mapping.path);
+  for (std::size_t pack = 0; pack < packs_.size(); ++pack) {
+    const bool is_wanted = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.pack == pack && any_glob_match(entry.libraries, library);
+    });
+    if (is_wanted) add_pack(pack, *elf, identity, file);
+  }
+  if (elf->is_cut())
+    problem(fmt::format("attach to {}: more than {} symbols; the rest was not looked at", library,
+                        policy.elf_limits.symbols),
+            counters_.failed);
+  if (file.links.empty()) file.fd = sys::Fd();
+  File& kept = files_.emplace(identity, std::move(file)).first->second;
+  for (LinkSet& links : kept.links)
+    attach(kept, links);
+  return {};
+}
+
+void Attacher::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
+  std::set<MappedKey> here;
+  refused_.erase(pid);
+  for (const sys::Mapping& mapping : mappings) {
+    if (!mapping.executable || mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/')
+      continue;
+    const MappedKey key(mapping.device_major, mapping.device_minor, mapping.inode, 0);
+    if (!here.insert(key).second || !is_wanted(library_name(mapping.path))) continue;
+    const MappedKey own(mapping.device_major, mapping.device_minor, mapping.inode, pid);
+    auto known = mapped_.find(key);
+    if (known == mapped_.end()) known = mapped_.find(own);
+    if (known == mapped_.end()) {
+      add_mapped(pid, mapping);
+    } else if (!options_.policy.keeps_files) {
+      known->second.users.insert(pid);
+    }
+  }
+  if (options_.policy.keeps_files) return;
+  for (auto mapped = mapped_.begin(); mapped != mapped_.end();) {
+    const auto next = mapped++;
+    MappedKey key = next->first;
+    std::get<3>(key) = 0;
+    if (!here.contains(key)) drop_user(next, pid);
+  }
+}
+
+void Attacher::drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid) {
+  if (mapped->second.users.erase(pid) == 0 || !mapped->second.users.empty()) return;
+  const auto identity = mapped->second.file;
+  mapped_.erase(mapped);
+  if (!identity) return;
+  if (--files_.at(*identity).mapped_count == 0) drop_file(*identity);
+}
+
+void Attacher::drop_file(const FileIdentity& identity) {
+  File& file = files_.at(identity);
+  for (LinkSet& links : file.links)
+    detach(links);
+  for (const std::uint32_t number : file.numbers) {
+    probes_[number] = ProbeInfo();
+    probes_[number].is_free = true;
+  }
+  probe_count_ -= file.numbers.size();
+  if (options_.policy.is_shared) {
+    probe_shares_.give(file.user, file.numbers.size());
+    file_shares_.give(file.user);
+  }
+  files_.erase(identity);
+}
+
+void Attacher::forget_process(std::int32_t pid) {
+  refused_.erase(pid);
+  if (options_.policy.keeps_files) return;
+  for (auto mapped = mapped_.begin(); mapped != mapped_.end();) {
+    const auto next = mapped++;
+    drop_user(next, pid);
+  }
+}
+
+void Attacher::retry() {
+  for (auto& [identity, file] : files_) {
+    for (LinkSet& links : file.links)
+      attach(file, links);
+  }
+}
+
+void Attacher::set_enabled(bool enabled) {
+  if (enabled_ == enabled) return;
+  enabled_ = enabled;
+  for (auto& [identity, file] : files_) {
+    for (LinkSet& links : file.links)
+      detach(links);
+  }
+  retry();
+}
+
+void Attacher::set_entry_enabled(std::size_t entry, bool enabled) {
+  CHECK(options_.policy.links_by_entry);
+  if (entry >= entries_.size() || entries_[entry].enabled == enabled) return;
+  entries_[entry].enabled = enabled;
+  for (auto& [identity, file] : files_) {
+    for (LinkSet& links : file.links) {
+      if (links.entry != entry) continue;
+      detach(links);
+      attach(file, links);
+    }
+  }
+}
+
+double Attacher::call_seconds(std::size_t entry) const {
+  // Measured in a VM with 2 cores; on bare metal the second is nearer to the first.
+  constexpr double kEmulated = 1.2e-6, kSingleStepped = 11e-6;
+  return entries_.at(entry).is_slow ? kSingleStepped : kEmulated;
+}
+
+bool Attacher::is_probe_on(std::uint32_t probe) const {
+  if (probe >= probes_.size()) return true;  // of the host: always
+  return enabled_ && entries_.at(probes_[probe].entry).enabled;
 }
 
 }  // namespace kansoku::capture

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -11,87 +13,177 @@
 #include <vector>
 
 #include "capture/bpf/engine.h"
+#include "capture/bpf/sites.h"
+#include "capture/internal/user_shares.h"
+#include "capture/pack.h"
 #include "capture/probe_table.h"
-#include "capture/recorder.h"
 #include "capture/resolve.h"
+#include "sys/elf.h"
 #include "sys/fd.h"
 #include "sys/procfs.h"
 
 namespace kansoku::capture {
 
-/// How an attacher shares an engine with another one.
+/// One attached probe, for `record --explain`.
+struct Attachment {
+  std::string library;  // path as the target sees it
+  std::string title, symbol, pack;
+  bpf::Site site;
+  std::string end;  // how its end is seen: "", "return probe", "2 exits", "2 exits, 1 slow"
+};
+
+/// What recording and watching ask of an attacher that differs.
+struct AttachPolicy {
+  std::uint8_t sinks{WIRE_SINK_RING};  // where the calls go
+  /// Each entry of a pack has links of its own, so that a costly one can be taken off alone;
+  /// otherwise a file has one set of them.
+  bool links_by_entry{false};
+  /// A file stays attached when its last user has gone, and is attached again though its name is
+  /// gone; otherwise its links and its probe numbers go with that user.
+  bool keeps_files{true};
+  bool tells_missing{true};  // a function that a file lacks is a problem
+  /// Of files of other users: limits of what is read, and no user may have more than half of the
+  /// files and probes.
+  bool is_shared{false};
+  sys::ElfFile::Limits elf_limits{};
+  std::size_t probes_max{bpf::Engine::kProbesMax};
+};
+/// Recordings: one user's job, all that was asked for, records.
+[[nodiscard]] AttachPolicy recording_policy();
+/// The always-on agent: everybody's jobs, totals.
+[[nodiscard]] AttachPolicy metering_policy();
+
 struct AttacherOptions {
-  std::size_t group{0};                  // of Engine::use_group()
-  bool starts_attached{true};            // false: only finds its probes until attach()
-  bool follows_lifecycle{true};          // fork, exec, exit: one attacher of an engine only
+  AttachPolicy policy{recording_policy()};
+  bool is_window{false};                 // its probes are attached during windows only
+  bool starts_attached{true};            // false: only finds its probes until set_enabled(true)
   const class Attacher* after{nullptr};  // functions that this one has are left out; borrowed
 };
 
-/// Attaches the probes of the packs: tracepoints at once, library functions when a process maps the
-/// library. Each file (device, inode) is looked at once, since its probes fire in every process
-/// that maps it; one that cannot be opened now is tried again when it is seen again.
-/// Single-threaded.
+/// Attaches the function and USDT probes of packs to library files. Each file is looked at once,
+/// since its probes fire in every process that maps it. Files are others': they are opened without
+/// waiting, read within bounds, and what cannot be opened now is tried again. Single-threaded.
 class Attacher {
  public:
-  /// Borrows everything; `packs` must not move while this lives.
+  /// Borrows engine, procfs and table. Metering takes the metered entries of the packs only.
   Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::vector<Pack>& packs,
            ProbeTable& probes, std::function<void(const std::string&)> log,
-           const AttacherOptions& options = {});
+           const AttacherOptions& options);
+  Attacher(const Attacher&) = delete;
+  Attacher& operator=(const Attacher&) = delete;
 
-  /// Tracepoints, system calls, scheduler and CPU sampler of the packs.
-  void attach_host();
-  /// Probes of all libraries that `pid` maps and that were not looked at before. An attacher that
-  /// comes after another one gets the same mappings after it: a library that appeared in between
-  /// would get both their probes.
-  void attach_libraries(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
-  /// After everything was detached: attaches all known probes again.
-  void reattach();
-  /// Switches its probes on and off, those of another group untouched.
-  void attach();
-  void detach();
+  /// The process maps these files now: attaches to new ones; lets go of those it no longer maps. An
+  /// attacher that comes after another one gets the same mappings after it: a library that appeared
+  /// in between would get both their probes.
+  void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
+  void forget_process(std::int32_t pid);
+  /// Whether a file of this process could not be opened and may be now.
+  [[nodiscard]] bool wants_again(std::int32_t pid) const { return refused_.contains(pid); }
+  /// Attaches what could not be attached.
+  void retry();
 
+  /// Takes all its probes off, or puts them back, but for those whose entries are off.
+  void set_enabled(bool enabled);
+  [[nodiscard]] std::size_t entry_count() const { return entries_.size(); }
+  [[nodiscard]] const std::string& entry_name(std::size_t entry) const {
+    return entries_.at(entry).name;
+  }
+  /// Takes an entry's probes off, or puts them back. Needs links by entry.
+  void set_entry_enabled(std::size_t entry, bool enabled);
+  [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
+    return entries_.at(entry).enabled;
+  }
+  /// About what a call of an entry costs the process that makes it, begin and end.
+  [[nodiscard]] double call_seconds(std::size_t entry) const;
+  /// Whether calls of this probe are seen at present.
+  [[nodiscard]] bool is_probe_on(std::uint32_t probe) const;
+
+  [[nodiscard]] std::size_t file_count() const { return files_.size(); }
+  [[nodiscard]] std::size_t probe_count() const { return probe_count_; }
   [[nodiscard]] const std::vector<Attachment>& attachments() const { return attachments_; }
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-
   struct Counters {
     std::uint64_t missing{0}, failed{0};
-    bool scheduler_failed{false};
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
-  using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // device, inode
-  struct FileProbes {
-    FileKey key;
-    sys::Fd fd;        // the first user may be gone when probes are attached again
-    std::string path;  // "/proc/self/fd/N"
-    std::vector<bpf::UprobeSpec> with_return, entry_only;
+  struct Entry {
+    std::size_t pack{0};
+    std::string libraries{};  // globs
+    std::string name{};       // "watch: gloo::allreduce"
+    bool enabled{true};
+    bool is_slow{false};  // some probe of it is single-stepped
   };
-  /// False: it may work later.
-  bool attach_file(std::int32_t pid, const sys::Mapping& mapping, const FileKey& key);
-  void add_pack(const Pack& pack, sys::ElfFile& file, const std::string& shown_path,
-                FileProbes& out);
-  void add_function(const Pack& pack, const ResolvedProbe& probe, const std::string& shown_path,
-                    FileProbes& out);
-  void add_usdt(const ResolvedUsdt& probe, FileProbes& out);
-  void attach_now(const FileProbes& file);
-  [[nodiscard]] std::uint32_t add_probe(ProbeInfo info);
-  [[nodiscard]] std::uint64_t cookie_of(std::uint32_t index) const;
+  /// Specs that are attached and taken off together.
+  struct LinkSet {
+    std::optional<std::size_t> entry{};  // nothing: those of all entries
+    std::vector<bpf::UprobeSpec> with_return{}, entry_only{};
+    std::vector<bpf::Engine::Handle> handles{};  // empty: taken off
+    std::uint64_t times{0};                      // attached so far
+  };
+  /// Which file it is, whatever it is called and wherever it is mounted.
+  struct FileIdentity {
+    std::uint64_t device{0}, inode{0};
+    // Of files of overlay file systems, whose device is another one in each container.
+    std::int64_t bytes{0}, modified_ns{0}, changed_ns{0};
+    auto operator<=>(const FileIdentity&) const = default;
+  };
+  struct File {
+    sys::Fd fd;        // keeps what was mapped, whatever happens to its name and to its first user
+    std::string path;  // "/proc/self/fd/N"
+    std::string shown_path;  // as its first user sees it
+    std::vector<LinkSet> links;
+    std::vector<std::uint32_t> numbers;  // of its probes
+    std::set<std::uint64_t> places;      // file offsets of functions with a probe
+    std::size_t mapped_count{0};
+    std::uint32_t user{0};  // who mapped it first: it is of that user's share
+  };
+  /// What mappings call a file: device, inode; and the process, if what was opened under the name
+  /// is not surely what it has mapped.
+  using MappedKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int32_t>;
+  struct Mapped {
+    std::optional<FileIdentity> file;  // nothing: it is no library that can be probed
+    std::set<std::int32_t> users;
+  };
+
+  void read_entries(const Pack& pack);
+  [[nodiscard]] bool is_wanted(const std::string& library);
+  void add_mapped(std::int32_t pid, const sys::Mapping& mapping);
+  [[nodiscard]] Result<FileIdentity> identify(const sys::Fd& fd, const sys::Mapping& mapping,
+                                              MappedKey& key) const;
+  [[nodiscard]] Result<void> add_file(const FileIdentity& identity, sys::Fd fd,
+                                      const sys::Mapping& mapping, std::uint32_t user);
+  void add_pack(std::size_t pack, sys::ElfFile& elf, const FileIdentity& identity, File& file);
+  void add_function(const ResolvedProbe& probe, const FileIdentity& identity, File& file);
+  void add_usdt(const ResolvedUsdt& probe, File& file);
+  [[nodiscard]] std::optional<std::uint32_t> take_numbers(std::vector<ProbeInfo> probes,
+                                                          const std::string& title, File& file);
+  [[nodiscard]] LinkSet& links_of(File& file, std::size_t entry) const;
+  void attach(const File& file, LinkSet& links);
+  void detach(LinkSet& links);
+  void drop_user(std::map<MappedKey, Mapped>::iterator mapped, std::int32_t pid);
+  void drop_file(const FileIdentity& identity);
   void problem(std::string line, std::uint64_t& counter);
 
   bpf::Engine& engine_;
   const sys::Procfs& procfs_;
-  const std::vector<Pack>& packs_;
+  std::vector<Pack> packs_;  // what is resolved points into them
   ProbeTable& probes_;
   std::function<void(const std::string&)> log_;
   AttacherOptions options_;
-  bool is_attached_;
-  std::set<FileKey> seen_files_, failed_files_;
-  std::set<std::pair<FileKey, std::uint64_t>> places_;  // files and offsets with a probe of ours
-  std::map<std::string, std::uint64_t> host_cookies_;   // by tracepoint name, for reattach()
-  std::vector<FileProbes> files_;
+  bool enabled_;
+  std::vector<Entry> entries_;
+  std::map<const void*, std::size_t> entry_of_;  // by the functions or USDT probes of packs_
+  std::map<FileIdentity, File> files_;
+  UserShares file_shares_, probe_shares_;
+  std::map<MappedKey, Mapped> mapped_;  // of processes that live
+  std::set<std::int32_t> refused_;      // processes with such files
+  std::map<std::string, bool> wanted_;  // by the name of a library; bounded
+  std::size_t probe_count_{0};
   std::vector<Attachment> attachments_;
   std::vector<std::string> problems_;
+  std::set<std::string> told_;  // problems, each once
   Counters counters_;
 };
 

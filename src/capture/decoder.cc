@@ -48,24 +48,6 @@ bool is_call(const wire_event& head) {
   return head.kind == WIRE_BEGIN || head.kind == WIRE_END || head.kind == WIRE_INSTANT;
 }
 
-struct NcclType {
-  std::string_view name;
-  std::uint64_t bytes;
-};
-// By the value of ncclDataType_t (nccl.h, 2.x).
-constexpr std::array<NcclType, 12> kNcclTypes{{{"int8", 1},
-                                               {"uint8", 1},
-                                               {"int32", 4},
-                                               {"uint32", 4},
-                                               {"int64", 8},
-                                               {"uint64", 8},
-                                               {"float16", 2},
-                                               {"float32", 4},
-                                               {"float64", 8},
-                                               {"bfloat16", 2},
-                                               {"float8e4m3", 1},
-                                               {"float8e5m2", 1}}};
-
 // A record_function name as PyTorch makes them: printable ASCII of some length.
 bool is_scope_name(std::string_view text) {
   return text.size() >= 3 &&
@@ -113,7 +95,6 @@ void Decoder::on_record(std::span<const std::byte> record) {
   }
   const auto* slice = view_as<wire_slice>(record);
   const auto* change = view_as<wire_switch>(record);
-  const BootTime time = boot_time(static_cast<std::int64_t>(head->t_boot_ns));
   if (head->kind == WIRE_SLICE && slice != nullptr && slice->duration_ns <= kTimeMax) {
     on_slice(*slice);
   } else if (head->kind == WIRE_BEGIN) {
@@ -124,13 +105,8 @@ void Decoder::on_record(std::span<const std::byte> record) {
     on_instant(*head, record);
   } else if ((head->kind == WIRE_SWITCH || head->kind == WIRE_WAKE) && change != nullptr) {
     on_switch(*change);
-  } else if (head->kind == WIRE_FORK && change != nullptr) {
-    on_lifecycle(
-        {LifecycleEvent::Kind::kFork, as_pid(change->next_tgid), as_pid(head->tgid), time, 0});
-  } else if (head->kind == WIRE_EXEC) {
-    on_lifecycle({LifecycleEvent::Kind::kExec, as_pid(head->tgid), 0, time, 0});
-  } else if (head->kind == WIRE_EXIT) {
-    on_lifecycle({LifecycleEvent::Kind::kExit, as_pid(head->tgid), 0, time, head->probe});
+  } else if (const auto lifecycle = lifecycle_event(record)) {
+    on_lifecycle(*lifecycle);
   } else if (const auto* stack = view_as<wire_stack>(record);
              head->kind == WIRE_STACK && stack != nullptr) {
     on_stack(*stack);
@@ -177,8 +153,7 @@ void Decoder::on_stack(const wire_stack& record) {
 
 void Decoder::on_slice(const wire_slice& record) {
   const auto start = static_cast<std::int64_t>(record.head.t_boot_ns);
-  const auto begin = group_begins_.find(probes_[record.head.probe].group);
-  if (begin != group_begins_.end() && boot_time(start) < begin->second) return;
+  if (probes_[record.head.probe].is_window && boot_time(start) < window_begin_) return;
   const ProbeNames& names = names_of(record.head.probe);
   const Thread& thread = thread_of(record.head);
   writer_.slice_begin(thread.track, boot_time(start), names.title, names.category);
@@ -215,29 +190,37 @@ void Decoder::collect_args(const wire_event& head, std::span<const std::byte> re
   }
 }
 
-void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
-  const auto value_of = [this](std::string_view key) -> const Arg* {
-    const trace::NameId id = writer_.name(key);
-    for (const Arg& arg : args_) {
-      if (arg.key == id) return &arg;
-    }
-    return nullptr;
-  };
-  const Arg* elements = value_of("elements");
-  const Arg* element_bytes = value_of("element_bytes");
-  const Arg* count = value_of("count");
-  const Arg* nccl_type = value_of("nccl_type");
-  if (elements != nullptr && element_bytes != nullptr) {
-    args_.push_back(Arg::uint(writer_.name("bytes"), elements->bits * element_bytes->bits));
+const Arg* Decoder::arg_of(std::string_view name) {
+  const trace::NameId id = writer_.name(name);
+  const auto found =
+      std::find_if(args_.begin(), args_.end(), [&](const Arg& arg) { return arg.key == id; });
+  return found == args_.end() ? nullptr : &*found;
+}
+
+// The product of what the pack says, if all of it could be read.
+std::optional<std::uint64_t> Decoder::bytes_of(const ProbeInfo& probe) {
+  if (probe.bytes.empty()) return std::nullopt;
+  std::uint64_t product = 1;
+  for (const std::string& name : probe.bytes) {
+    const Arg* factor = arg_of(name);
+    if (factor == nullptr) return std::nullopt;
+    product *= factor->bits;
   }
-  if (count != nullptr && nccl_type != nullptr && nccl_type->bits < kNcclTypes.size()) {
-    const NcclType& type = kNcclTypes.at(nccl_type->bits);
-    const std::uint64_t bytes = count->bits * type.bytes;
-    args_.push_back(Arg::uint(writer_.name("bytes"), bytes));
-    args_.push_back(Arg::str(writer_.name("dtype"), type.name));
+  if (probe.type.empty()) return product;
+  const Arg* type = arg_of(probe.type);
+  if (type == nullptr || type->bits >= probe.type_values.size()) return std::nullopt;
+  return product * probe.type_values[type->bits].bytes;
+}
+
+void Decoder::add_derived_args(const ProbeInfo& probe, std::int32_t pid) {
+  if (const auto bytes = bytes_of(probe)) {
+    args_.push_back(Arg::uint(writer_.name("bytes"), *bytes));
+    if (!probe.type.empty())
+      args_.push_back(
+          Arg::str(writer_.name("dtype"), probe.type_values[arg_of(probe.type)->bits].name));
   }
   if (probe.ordinal_by) {
-    const Arg* group = value_of(*probe.ordinal_by);
+    const Arg* group = arg_of(*probe.ordinal_by);
     const std::uint64_t seq = ordinals_[{pid, group == nullptr ? 0 : group->bits}]++;
     args_.push_back(Arg::uint(writer_.name("seq"), seq));
   }
@@ -294,10 +277,9 @@ void Decoder::reopen_calls() {
   }
 }
 
-void Decoder::forget_open_calls(std::size_t group) {
+void Decoder::end_window() {
   for (auto& [key, thread] : threads_)
-    std::erase_if(thread.open,
-                  [&](const OpenCall& call) { return probes_[call.probe].group == group; });
+    std::erase_if(thread.open, [&](const OpenCall& call) { return probes_[call.probe].is_window; });
 }
 
 // Ends calls above `depth` that never returned: an exception went through them, or their end was
@@ -358,20 +340,9 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
     on_scope(head, record);
     return;
   }
-  if (probe.kind == ProbeKind::kCall) {  // the begin of a USDT pair
-    on_begin(head, record);
-    return;
-  }
   collect_args(head, record, false);
   const ProbeNames& names = names_of(head.probe);
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
-  if (probe.ends_usdt) {
-    wire_event begin = head;
-    begin.probe = probe.begins;
-    begin.layout = WIRE_PLAIN;
-    on_end(begin, record.first(0));
-    return;
-  }
   if (probe.is_host && host_track_.raw == 0) host_track_ = writer_.custom_track({}, "host");
   const trace::TrackHandle track = probe.is_host ? host_track_ : thread_of(head).track;
   writer_.instant(track, time, names.title, names.category, args_);
@@ -389,7 +360,7 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
   std::size_t text_index = 0;
   for (std::size_t i = 0; i < probe.captures.size(); ++i) {
     if (probe.captures[i].name == "op") op = values->args[i];
-    if (probe.captures[i].name == "arg_count") arg_count = values->args[i];
+    if (probe.captures[i].name == kScopeArguments) arg_count = values->args[i];
     if (probe.captures[i].how.is_text != 0) text_index = i;
   }
   const wire_text* with = with_text(head, record);

@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "capture/internal/lifecycle.h"
 #include "capture/internal/native_symbols.h"
 #include "capture/probe_table.h"
 #include "common/stat.h"
@@ -28,16 +30,6 @@ STAT(capture_bad_records, kError, kCapture,
      "ring records of an unknown shape: recorder and BPF programs do not match");
 STAT(capture_open_calls_over_limit, kDataLoss, kCapture,
      "calls nested deeper than 512; the inner ones were left out");
-
-/// A process that appeared, changed or went, as the ring tells it.
-struct LifecycleEvent {
-  enum class Kind : std::uint8_t { kFork, kExec, kExit };
-  Kind kind{Kind::kFork};
-  std::int32_t pid{0};         // the child for kFork
-  std::int32_t parent_pid{0};  // kFork only
-  BootTime time{};
-  std::uint32_t exit_code{0};  // kExit only: as wait() gives it
-};
 
 /// The begin of a call or scope, for who listens while nothing is recorded.
 struct CallMark {
@@ -61,11 +53,11 @@ class Decoder {
   /// Writes the begins of all calls that are open now, with their own times: after the writer was
   /// restarted.
   void reopen_calls();
-  /// Forgets the open calls of an attach group whose probes were taken off: their ends never come.
-  void forget_open_calls(std::size_t group);
-  /// The probes of a group are put on at `now`: what began before is two calls, of which neither
-  /// end nor begin was seen.
-  void begin_group(std::size_t group, BootTime now) { group_begins_[group] = now; }
+  /// The probes of windows are put on at `now`: of what began before neither end nor begin was
+  /// seen.
+  void begin_window(BootTime now) { window_begin_ = now; }
+  /// Forgets the open calls of probes of windows, which were taken off: their ends never come.
+  void end_window();
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
@@ -115,6 +107,8 @@ class Decoder {
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
+  [[nodiscard]] const trace::Arg* arg_of(std::string_view name);
+  [[nodiscard]] std::optional<std::uint64_t> bytes_of(const ProbeInfo& probe);
   void close_until(Thread& thread, std::size_t depth, BootTime time);
 
   trace::Writer& writer_;
@@ -132,7 +126,7 @@ class Decoder {
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
   trace::TrackHandle host_track_{};
-  std::map<std::size_t, BootTime> group_begins_;
+  BootTime window_begin_{};
   Counters counters_;
 };
 

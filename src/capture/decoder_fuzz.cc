@@ -38,17 +38,18 @@ ProbeTable make_probes() {
       table, ProbeKind::kCall, "collective",
       {{"elements", "arg0"}, {"element_bytes", "arg1:u32"}, {"pg", "arg2"}, {"r", "ret:i32"}});
   table.back().ordinal_by = "pg";
+  table.back().bytes = {"elements", "element_bytes"};
   add_probe(table, ProbeKind::kCall, "nccl", {{"count", "arg0"}, {"nccl_type", "arg1:u32"}});
   table.back().ordinal_by = "";
+  table.back().bytes = {"count"};
+  table.back().type = "nccl_type";
+  table.back().type_values = {{"int8", 1}, {"float16", 2}};
   add_probe(table, ProbeKind::kInstant, "mark", {{"t", "arg0:str"}, {"n", "arg1:i64"}});
   add_probe(table, ProbeKind::kAnnotate, "note", {{"x", "arg0:i32"}, {"seq", "ret:u32"}});
   add_probe(table, ProbeKind::kScope, "step",
             {{"op", "arg0"}, {"scope", "arg1:str"}, {"arg_count", "arg2"}});
   add_probe(table, ProbeKind::kCall, "io", {});
   table.back().is_syscall = true;
-  add_probe(table, ProbeKind::kInstant, "usdt", {});
-  table.back().ends_usdt = true;
-  table.back().begins = 0;
   add_probe(table, ProbeKind::kInstant, "host", {});
   table.back().is_host = true;
   return table;

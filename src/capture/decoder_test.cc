@@ -347,21 +347,24 @@ TEST_F(DecoderTest, DerivesBytesAndCountsCalls) {
   const auto nccl =
       probe("nccl", ProbeKind::kCall,
             {capture("count", "arg0"), capture("nccl_type", "arg1:u32"), capture("pg", "arg2")});
+  probes_[gloo].bytes = {"elements", "element_bytes"};
+  probes_[nccl].bytes = {"count"};
+  probes_[nccl].type = "nccl_type";
+  probes_[nccl].type_values = {{"int8", 1}, {"float16", 2}};
   probes_[nccl].ordinal_by = "pg";
   const auto call = [&](std::uint32_t index, const std::vector<std::uint64_t>& values) {
     feed(text(WIRE_BEGIN, 1, index, values));
     end(index, 2);
   };
   call(gloo, {10, 8});
-  call(nccl, {10, 6, 0xa});
-  call(nccl, {10, 11, 0xb});
-  call(nccl, {10, 12, 0xa});  // a type we do not know
+  call(nccl, {10, 1, 0xa});
+  call(nccl, {10, 0, 0xb});
+  call(nccl, {10, 2, 0xa});  // a type that the pack does not know
   EXPECT_THAT(slices(),
               ElementsAre("gloo 1+1 elements=10u element_bytes=8u bytes=80u",
-                          "nccl 1+1 count=10u nccl_type=6u pg=10u bytes=20u dtype=float16 seq=0u",
-                          "nccl 1+1 count=10u nccl_type=11u pg=11u bytes=10u dtype=float8e5m2 "
-                          "seq=0u",
-                          "nccl 1+1 count=10u nccl_type=12u pg=10u seq=1u"));
+                          "nccl 1+1 count=10u nccl_type=1u pg=10u bytes=20u dtype=float16 seq=0u",
+                          "nccl 1+1 count=10u nccl_type=0u pg=11u bytes=10u dtype=int8 seq=0u",
+                          "nccl 1+1 count=10u nccl_type=2u pg=10u seq=1u"));
 }
 
 TEST_F(DecoderTest, CountsCallsOfEachProcess) {
@@ -436,21 +439,6 @@ TEST_F(DecoderTest, ReadsSystemCalls) {
   EXPECT_THAT(slices(), ElementsAre("read 1+8 arg0=3u arg2=4096u result=-11"));
 }
 
-TEST_F(DecoderTest, ReadsUsdtPairsAndInstants) {
-  const auto first = probe("gc");
-  const auto second = probe("gc", ProbeKind::kInstant);
-  probes_[second].ends_usdt = true;
-  probes_[second].begins = first;
-  const auto alone = probe("mark", ProbeKind::kInstant);
-  feed(head(WIRE_INSTANT, 1, first));
-  feed(head(WIRE_INSTANT, 3, alone));
-  feed(head(WIRE_INSTANT, 5, second));
-  feed(head(WIRE_INSTANT, 6, second));
-  EXPECT_THAT(slices(), ElementsAre("gc 1+4"));
-  EXPECT_THAT(instants(), ElementsAre("mark 3"));
-  EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
-}
-
 TEST_F(DecoderTest, PutsEventsOfTheHostOnATrackOfTheirOwn) {
   const auto host = probe("tcp_reset", ProbeKind::kInstant);
   probes_[host].is_host = true;
@@ -502,12 +490,12 @@ TEST_F(DecoderTest, ForgetsTheCallsOfAProcessWithIt) {
   EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
 }
 
-TEST_F(DecoderTest, ForgetsOpenCallsOfAGroupThatWasTakenOff) {
+TEST_F(DecoderTest, ForgetsOpenCallsOfProbesThatWereTakenOff) {
   const auto kept = probe("backward"), taken = probe("addmm");
-  probes_[taken].group = 1;
+  probes_[taken].is_window = true;
   begin(kept, 10);
   begin(taken, 20);
-  decoder_.forget_open_calls(1);
+  decoder_.end_window();
   end(taken, 30);
   EXPECT_EQ(decoder_.counters().unmatched_ends, 1U);
   end(kept, 40);
@@ -516,8 +504,8 @@ TEST_F(DecoderTest, ForgetsOpenCallsOfAGroupThatWasTakenOff) {
 
 TEST_F(DecoderTest, ASliceThatBeganBeforeItsProbesWereOnIsNone) {
   const auto taken = probe("addmm"), kept = probe("backward");
-  probes_[taken].group = 1;
-  decoder_.begin_group(1, boot_time(20));
+  probes_[taken].is_window = true;
+  decoder_.begin_window(boot_time(20));
   feed(wire_slice{head(WIRE_SLICE, 10, taken), 50});
   feed(wire_slice{head(WIRE_SLICE, 30, taken), 5});
   feed(wire_slice{head(WIRE_SLICE, 11, kept), 60});

@@ -7,7 +7,8 @@ namespace kansoku::capture {
 
 Result<void> try_attach_mode(bpf::AttachMode mode) {
   constexpr std::uint32_t kRingBytes = 1U << 16;  // nothing is recorded
-  TRY(const auto engine, bpf::Engine::create({kRingBytes, mode}));
+  TRY(const auto engine,
+      bpf::Engine::create({.ring_bytes = kRingBytes, .forced = mode, .has_totals = false}));
   return {};
 }
 

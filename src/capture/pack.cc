@@ -153,23 +153,71 @@ bool has_capture(const FunctionProbes& probes, std::string_view name) {
       [&](const CaptureDef& capture) { return capture.name == name && !is_text(capture); });
 }
 
-void parse_metering(Table& table, FunctionProbes& out) {
-  out.metric = table.text("metric", false);
+using Types = std::map<std::string, std::vector<TypeValue>>;
+
+Result<Types> parse_types(const Json& types, const std::string& path) {
+  Types out;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    Table table(types.at(i), fmt::format("{} [[type]] entry {}", path, i + 1));
+    std::vector<TypeValue>& values = out[table.text("name", true)];
+    for (const std::string& value : table.texts("values", true)) {
+      const auto colon = value.find(':');
+      const auto bytes = colon == std::string::npos
+                             ? std::nullopt
+                             : parse_int<std::uint8_t>(std::string_view(value).substr(colon + 1));
+      if (!bytes) table.fail("values", "expected name:bytes");
+      values.push_back({value.substr(0, colon), bytes.value_or(0)});
+    }
+    if (values.size() > WIRE_SIZES_MAX) table.fail("values", "at most 16");
+    TRY_VOID(table.finish());
+  }
+  return out;
+}
+
+void parse_bytes(Table& table, const Types& types, FunctionProbes& out) {
   out.bytes = table.texts("bytes", false);
-  out.type = table.text("type", false);
-  out.steps = table.flag("steps");
-  if (out.metric.empty() && (!out.bytes.empty() || !out.type.empty() || out.steps))
-    table.fail("metric", "bytes, type and steps need one");
   for (const std::string& name : out.bytes) {
     if (!has_capture(out, name)) table.fail("bytes", "expected names of args");
   }
-  if (!out.type.empty() && !has_capture(out, out.type))
-    table.fail("type", "expected the name of an arg");
-  if (!out.metric.empty() && out.kind == ProbeKind::kAnnotate)
-    table.fail("metric", "annotate counts no calls");
+  out.type = table.text("type", false);
+  if (out.type.empty()) return;
+  if (!has_capture(out, out.type)) table.fail("type", "expected the name of an arg");
+  const auto values = types.find(out.type);
+  if (values == types.end()) table.fail("type", "expected a [[type]] of that name");
+  if (values != types.end()) out.type_values = values->second;
 }
 
-Result<FunctionProbes> parse_function(const Json& json, const std::string& where) {
+Result<void> parse_metering(Table& table, const std::string& where, FunctionProbes& out) {
+  out.metric = table.text("metric", false);
+  out.steps = table.flag("steps");
+  if (out.metric.empty() && out.steps) table.fail("metric", "steps needs one");
+  if (!out.metric.empty() && out.kind == ProbeKind::kAnnotate)
+    table.fail("metric", "annotate counts no calls");
+  if (!out.metric.empty() && out.kind == ProbeKind::kScope)
+    table.fail("metric", "scopes have theirs in [[probe.scope]]");
+  const Json scopes = table.tables("scope");
+  for (std::size_t i = 0; i < scopes.size(); ++i) {
+    Table scope(scopes.at(i), fmt::format("{} scope {}", where, i + 1));
+    out.scopes.push_back({scope.text("prefix", true), scope.text("metric", true)});
+    const std::string& prefix = out.scopes.back().prefix;
+    if (prefix.empty() || prefix.size() > WIRE_PREFIX_BYTES)
+      scope.fail("prefix", "expected 1 to 16 characters");
+    TRY_VOID(scope.finish());
+  }
+  if (out.scopes.empty()) return {};
+  const auto is_name = [](const CaptureDef& capture) {
+    return capture.how.is_text == WIRE_TEXT_PYTHON;
+  };
+  if (out.kind != ProbeKind::kScope) table.fail("scope", "only kind scope has them");
+  if (out.scopes.size() > WIRE_SCOPES_MAX) table.fail("scope", "at most 4");
+  if (std::none_of(out.captures.begin(), out.captures.end(), is_name) ||
+      !has_capture(out, kScopeArguments))
+    table.fail("args", "scopes are metered by a pystr and arg_count");
+  return {};
+}
+
+Result<FunctionProbes> parse_function(const Json& json, const Types& types,
+                                      const std::string& where) {
   Table table(json, where);
   FunctionProbes out;
   out.library = table.text("library", true);
@@ -191,7 +239,8 @@ Result<FunctionProbes> parse_function(const Json& json, const std::string& where
   out.captures = parse_args(table, out.kind);
   if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
   TRY_VOID(parse_variants(table, where, out));
-  parse_metering(table, out);
+  parse_bytes(table, types, out);
+  TRY_VOID(parse_metering(table, where, out));
   TRY_VOID(table.finish());
   return out;
 }
@@ -319,8 +368,11 @@ Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path
   if (!is_pack_name(out.name)) table.fail("name", "expected letters, digits, - and _");
   out.description = table.text("description", true);
   out.is_default = table.flag("default");
-  TRY(out.functions,
-      parse_all<FunctionProbes>(table.tables("probe"), path + " [[probe]]", parse_function));
+  TRY(const Types types, parse_types(table.tables("type"), path));
+  TRY(out.functions, parse_all<FunctionProbes>(table.tables("probe"), path + " [[probe]]",
+                                               [&](const Json& one, const std::string& where) {
+                                                 return parse_function(one, types, where);
+                                               }));
   TRY(out.usdt, parse_all<UsdtProbes>(table.tables("usdt"), path + " [[usdt]]", parse_usdt));
   TRY(out.syscalls,
       parse_all<SyscallProbes>(table.tables("syscall"), path + " [[syscall]]", parse_syscalls));

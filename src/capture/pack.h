@@ -26,10 +26,25 @@ enum class ProbeKind : std::uint8_t {
   kScope,     // enter and exit of a named scope, told apart by its captures op, scope, arg_count
 };
 
+/// Of kScope: the capture that holds the count of arguments.
+inline constexpr std::string_view kScopeArguments = "arg_count";
+
 /// Other captures of the same names, where a function has another form in some version.
 struct CaptureVariant {
   std::string parameters;  // glob of the demangled parameter list, without its brackets
   std::vector<CaptureDef> captures;
+};
+
+/// One value of an enumeration that a captured argument holds.
+struct TypeValue {
+  std::string name;
+  std::uint8_t bytes{0};  // size of one element of that type
+};
+
+/// The scopes whose names begin so, and what they are totalled under.
+struct ScopeMetric {
+  std::string prefix;  // at most WIRE_PREFIX_BYTES characters
+  std::string metric;
 };
 
 /// Probes on functions of libraries.
@@ -47,11 +62,15 @@ struct FunctionProbes {
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
   std::vector<CaptureDef> captures;
   std::vector<CaptureVariant> variants;  // the first that fits stands for `captures`
+  std::vector<std::string> bytes;        // captures whose product is the payload of a call
+  std::string type;                      // capture that chooses another factor; "" = none does
+  std::vector<TypeValue> type_values;    // by the value of that capture
   // What `kansoku watch` makes of the calls; recordings take no notice.
-  std::string metric;              // what they are totalled under; "" = not metered
-  std::vector<std::string> bytes;  // captures whose product is the payload of a call
-  std::string type;                // capture that holds an ncclDataType_t, another factor; or ""
-  bool steps{false};               // also the times from call to call, and from return to call
+  std::string metric;               // what they are totalled under; "" = not metered
+  bool steps{false};                // also the times from call to call, and from return to call
+  std::vector<ScopeMetric> scopes;  // of kScope, in place of `metric`
+
+  [[nodiscard]] bool is_metered() const { return !metric.empty() || !scopes.empty(); }
 };
 
 struct UsdtProbes {

@@ -2,6 +2,7 @@
 #include "capture/pack.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -82,6 +83,10 @@ category = "mine"
 title = "queue.{1}"
 ordinal_by = "pg"
 args = { size = "arg1:u32", text = "arg0->16->0:str", result = "ret:i32" }
+bytes = ["size"]
+type = "size"
+metric = "step"
+steps = true
 [[probe.variant]]
 parameters = "int, *"
 args = { size = "arg2:u32", text = "arg3:pystr", result = "ret:i32" }
@@ -98,6 +103,16 @@ symbols = ["f"]
 category = "c"
 record = "at_end"
 never_throws = true
+[[probe]]
+library = "l"
+symbols = ["f"]
+category = "c"
+kind = "scope"
+args = { name = "arg1:pystr", arg_count = "arg2" }
+scope = [{ prefix = "enumerate(", metric = "input" }, { prefix = "Optimizer.", metric = "optimizer" }]
+[[type]]
+name = "size"
+values = ["int8:1", "float64:8"]
 [[usdt]]
 library = "python3*"
 begin = "python:gc__start"
@@ -126,7 +141,17 @@ TEST(Pack, ReadsEveryPart) {
   EXPECT_EQ(pack.description, "what it observes");
   EXPECT_EQ(pack.path, "dir/my.toml");
   EXPECT_TRUE(pack.is_default);
-  ASSERT_EQ(pack.functions.size(), 3U);
+  ASSERT_EQ(pack.functions.size(), 4U);
+  ASSERT_EQ(pack.functions[0].type_values.size(), 2U);
+  EXPECT_EQ(pack.functions[0].type_values[1].name, "float64");
+  EXPECT_EQ(pack.functions[0].type_values[1].bytes, 8);
+  EXPECT_THAT(pack.functions[0].bytes, ElementsAre("size"));
+  EXPECT_TRUE(pack.functions[0].is_metered());
+  EXPECT_FALSE(pack.functions[1].is_metered());
+  EXPECT_TRUE(pack.functions[3].is_metered());
+  ASSERT_EQ(pack.functions[3].scopes.size(), 2U);
+  EXPECT_EQ(pack.functions[3].scopes[1].prefix, "Optimizer.");
+  EXPECT_EQ(pack.functions[3].scopes[1].metric, "optimizer");
   const FunctionProbes& first = pack.functions[0];
   EXPECT_EQ(first.library, "libmine.so*|mine");
   EXPECT_THAT(first.symbols, ElementsAre("mine::Queue::*", "mine::stop"));
@@ -235,6 +260,45 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("") + probe_with("kind = \"x\""),
               "read my.toml [[probe]] entry 2, key kind: expected call, instant, annotate or "
               "scope"},
+  };
+  for (const Refused& one : cases)
+    EXPECT_EQ(refusal(one.body), one.error) << one.body;
+}
+
+TEST(Pack, RefusesMistakesInMetering) {
+  const std::string probe = "read my.toml [[probe]] entry 1, key ";
+  const std::string scope = "read my.toml [[probe]] entry 1 scope 1, key ";
+  const std::string scoped =
+      "kind = \"scope\"\nargs = { n = \"arg0:pystr\", arg_count = \"arg1\" }\n";
+  const std::array cases{
+      Refused{probe_with("bytes = [\"a\"]"), probe + "bytes: expected names of args"},
+      Refused{probe_with("args = { a = \"arg0:str\" }\nbytes = [\"a\"]"),
+              probe + "bytes: expected names of args"},
+      Refused{probe_with("type = \"a\""), probe + "type: expected the name of an arg"},
+      Refused{probe_with("args = { a = \"arg0\" }\ntype = \"a\""),
+              probe + "type: expected a [[type]] of that name"},
+      Refused{probe_with("steps = true"), probe + "metric: steps needs one"},
+      Refused{probe_with("kind = \"annotate\"\nmetric = \"m\""),
+              probe + "metric: annotate counts no calls"},
+      Refused{probe_with(scoped + "metric = \"m\""),
+              probe + "metric: scopes have theirs in [[probe.scope]]"},
+      Refused{probe_with("scope = [{ prefix = \"p\", metric = \"m\" }]"),
+              probe + "scope: only kind scope has them"},
+      Refused{probe_with("kind = \"scope\"\nscope = [{ prefix = \"p\", metric = \"m\" }]"),
+              probe + "args: scopes are metered by a pystr and arg_count"},
+      Refused{probe_with(scoped + "scope = [{ prefix = \"12345678901234567\", metric = \"m\" }]"),
+              scope + "prefix: expected 1 to 16 characters"},
+      Refused{probe_with(scoped + "scope = [{ prefix = \"\", metric = \"m\" }]"),
+              scope + "prefix: expected 1 to 16 characters"},
+      Refused{probe_with(scoped + "scope = [{ prefix = \"p\" }]"),
+              scope + "metric: expected a text"},
+      Refused{"[[type]]\nname = \"t\"\nvalues = [\"int8\"]",
+              "read my.toml [[type]] entry 1, key values: expected name:bytes"},
+      Refused{"[[type]]\nname = \"t\"\nvalues = [\"int8:300\"]",
+              "read my.toml [[type]] entry 1, key values: expected name:bytes"},
+      Refused{"[[type]]\nname = \"t\"\nvalues = [" +
+                  fmt::format("{}", fmt::join(std::vector<std::string>(17, "\"a:1\""), ", ")) + "]",
+              "read my.toml [[type]] entry 1, key values: at most 16"},
   };
   for (const Refused& one : cases)
     EXPECT_EQ(refusal(one.body), one.error) << one.body;

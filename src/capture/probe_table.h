@@ -6,26 +6,44 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "capture/pack.h"
+#include "wire/ring.h"
 
 namespace kansoku::capture {
 
-/// What the record of an attached probe means. The index in the table is the probe number of the
-/// ring records.
+/// What an attached probe means: to the decoder of records and to the reader of totals.
 struct ProbeInfo {
-  std::string title, category;
+  std::string title{}, category{};
   ProbeKind kind{ProbeKind::kCall};
   bool is_syscall{false};
   bool is_host{false};    // belongs to no observed process
-  bool ends_usdt{false};  // an END of the probe `begins`
-  std::uint32_t begins{0};
-  std::size_t group{0};  // of Engine::use_group()
+  bool is_window{false};  // attached during windows only
   std::optional<std::string> ordinal_by{};
   std::vector<CaptureDef> captures{};
+  std::vector<std::string> bytes{};      // as of FunctionProbes
+  std::string type{};                    // as of FunctionProbes
+  std::vector<TypeValue> type_values{};  // as of FunctionProbes
+  std::string metric{};                  // what its totals count for
+  std::size_t entry{0};                  // of Attacher
+  bool is_free{false};                   // the number may be given again
 };
 
-/// Attached probes by number. A deque: references stay valid while probes are added.
+/// Probes by number, that of ring records and of totals. A deque: references stay valid while
+/// probes are added.
 using ProbeTable = std::deque<ProbeInfo>;
+
+/// Adds probes with numbers that follow each other and gives the first; nothing if there are no
+/// more than `numbers_max`.
+[[nodiscard]] std::optional<std::uint32_t> add_probes(ProbeTable& table,
+                                                      std::vector<ProbeInfo> probes,
+                                                      std::size_t numbers_max);
+
+/// What the BPF programs have to know of a function's probe whose calls go to `sinks`.
+/// `at_end`: one record a call.
+[[nodiscard]] wire_probe describe(const FunctionProbes& probes,
+                                  const std::vector<CaptureDef>& captures, std::uint8_t sinks,
+                                  bool at_end);
 
 }  // namespace kansoku::capture

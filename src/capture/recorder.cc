@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "capture/attacher.h"
 #include "capture/decoder.h"
 #include "capture/internal/host_counters.h"
+#include "capture/internal/host_probes.h"
 #include "capture/internal/roster.h"
 #include "capture/job.h"
 #include "capture/python/sampler.h"
@@ -28,8 +30,7 @@ constexpr Nanos kCountEvery = std::chrono::seconds{1};  // quotas and connection
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
 constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
-constexpr std::size_t kWindowGroup = 1;  // of Engine::use_group(): the probes of a window
-constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};  // while the probes are switched off
+constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -64,13 +65,20 @@ struct Recorder::Impl {
   std::unique_ptr<trace::Writer> writer;
   ProbeTable probes;
   std::unique_ptr<bpf::Engine> engine;  // null: Python stacks only
-  std::unique_ptr<Attacher> watcher;    // the probes of watch_packs; null: not watching
-  std::unique_ptr<Attacher> attacher;   // the probes of packs
+  /// The probes of some packs.
+  struct Attached {
+    HostProbes host;
+    Attacher files;
+  };
+  std::unique_ptr<Attached> watching;  // those of watch_packs; null: not watching
+  std::unique_ptr<Attached> full;      // those of packs
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Roster> roster;
   std::unique_ptr<HostCounters> counters;
   std::set<std::int32_t> roots;
   std::string bpf_state;
+  bpf::Engine::Handle lifecycle{0};
+  std::uint64_t lifecycle_failed{0};
   std::vector<Attachment> no_attachments;
   BootTime started{}, next_sample{}, next_flush{}, next_poll{}, next_count{};
   Nanos sample_every{};
@@ -90,6 +98,11 @@ struct Recorder::Impl {
   }
 
   Result<void> start_bpf();
+  [[nodiscard]] std::unique_ptr<Attached> make_attached(const std::vector<Pack>& packs,
+                                                        const AttacherOptions& attaching);
+  void attach_lifecycle();
+  void set_attached(Attached& attached, bool is_on) const;
+  void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
   void follow(std::int32_t pid, BootTime now);
   void handle_lifecycle(BootTime now);
   void write_exit(const LifecycleEvent& event);
@@ -109,7 +122,8 @@ struct Recorder::Impl {
 };
 
 Result<void> Recorder::Impl::start_bpf() {
-  auto created = bpf::Engine::create({options.ring_bytes, options.attach_mode});
+  auto created = bpf::Engine::create(
+      {.ring_bytes = options.ring_bytes, .forced = options.attach_mode, .has_totals = false});
   if (!created) {
     if (options.attach_mode) return std::move(created).error();
     bpf_state = "none: " + created.error().what;
@@ -125,19 +139,42 @@ Result<void> Recorder::Impl::start_bpf() {
     log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
                     refusal, bpf_state));
   }
-  AttacherOptions attaching;
-  if (!options.watch_packs.empty()) {
-    watcher = std::make_unique<Attacher>(*engine, procfs, options.watch_packs, probes, options.log);
-    watcher->attach_host();
-    attaching = {.group = kWindowGroup,
-                 .starts_attached = false,
-                 .follows_lifecycle = false,
-                 .after = watcher.get()};
-  }
-  attacher =
-      std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log, attaching);
-  attacher->attach_host();
+  attach_lifecycle();
+  if (!options.watch_packs.empty()) watching = make_attached(options.watch_packs, {});
+  const bool is_window = watching != nullptr;
+  full = make_attached(options.packs, {.is_window = is_window,
+                                       .starts_attached = !is_window,
+                                       .after = is_window ? &watching->files : nullptr});
   return {};
+}
+
+std::unique_ptr<Recorder::Impl::Attached> Recorder::Impl::make_attached(
+    const std::vector<Pack>& packs, const AttacherOptions& attaching) {
+  auto made = std::unique_ptr<Attached>(
+      new Attached{HostProbes(*engine, packs, probes, attaching.is_window),
+                   Attacher(*engine, procfs, packs, probes, options.log, attaching)});
+  if (attaching.starts_attached) made->host.set_enabled(true, options.log);
+  return made;
+}
+
+void Recorder::Impl::attach_lifecycle() {
+  const auto attached = engine->attach_lifecycle();
+  if (attached) {
+    lifecycle = *attached;
+    return;
+  }
+  ++lifecycle_failed;
+  log(attached.error().what + ": forks are followed by polling");
+}
+
+void Recorder::Impl::set_attached(Attached& attached, bool is_on) const {
+  attached.host.set_enabled(is_on, options.log);
+  attached.files.set_enabled(is_on);
+}
+
+void Recorder::Impl::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
+  if (watching) watching->files.set_mappings(pid, mappings);
+  full->files.set_mappings(pid, mappings);
 }
 
 void Recorder::Impl::follow(std::int32_t pid, BootTime now) {
@@ -197,11 +234,9 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   // Young processes load libraries all the time, old ones hardly ever.
   const Nanos age = now - process.seen_at;
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
-  if (enabled && attacher) {
-    if (const auto mappings = procfs.maps(process.facts.pid)) {
-      if (watcher) watcher->attach_libraries(process.facts.pid, *mappings);
-      attacher->attach_libraries(process.facts.pid, *mappings);
-    }
+  if (enabled && full) {
+    if (const auto mappings = procfs.maps(process.facts.pid))
+      set_mappings(process.facts.pid, *mappings);
   }
   if (!is_open || sample_every == Nanos{} || process.python || process.python_refused) return;
   auto attached = python::Process::attach(process.facts.pid, procfs, {});
@@ -264,7 +299,7 @@ void Recorder::Impl::drain() {
 std::uint64_t Recorder::Impl::lost() const {
   std::uint64_t total = roster->over_limit() + decoder->counters().too_deep;
   if (!engine) return total;
-  const bpf::Engine::Losses losses = engine->losses();
+  const bpf::Engine::Counters losses = engine->counters();
   return total + losses.ring_full + losses.process_table_full + losses.calls_too_deep;
 }
 
@@ -276,7 +311,7 @@ void Recorder::Impl::write_losses(BootTime now) {
   write(capture_unmatched_ends, decoded.unmatched_ends);
   write(capture_unread_args, decoded.unread_args);
   write(capture_bad_records, decoded.bad_records);
-  const bpf::Engine::Losses losses = engine ? engine->losses() : bpf::Engine::Losses{};
+  const bpf::Engine::Counters losses = engine ? engine->counters() : bpf::Engine::Counters{};
   write(capture_open_calls_over_limit, decoded.too_deep + losses.calls_too_deep);
   write(capture_unnamed_frames, decoder->unnamed_frames());
   write(capture_processes_over_limit, roster->over_limit());
@@ -287,15 +322,17 @@ void Recorder::Impl::write_losses(BootTime now) {
   if (!engine) return;
   write(bpf::ring_dropped_records, losses.ring_full);
   write(bpf::process_table_full, losses.process_table_full);
-  Attacher::Counters attaching = attacher->counters();
-  if (watcher) {
-    attaching.missing += watcher->counters().missing;
-    attaching.failed += watcher->counters().failed;
-    attaching.scheduler_failed |= watcher->counters().scheduler_failed;
+  std::uint64_t missing = 0, failed = lifecycle_failed;
+  bool scheduler_failed = false;
+  for (const Attached* attached : {watching.get(), full.get()}) {
+    if (attached == nullptr) continue;
+    missing += attached->host.counters().missing + attached->files.counters().missing;
+    failed += attached->host.counters().failed + attached->files.counters().failed;
+    scheduler_failed = scheduler_failed || attached->host.counters().scheduler_failed;
   }
-  write(capture_missing_symbols, attaching.missing);
-  write(capture_failed_attachments, attaching.failed);
-  write(capture_without_scheduler, attaching.scheduler_failed ? 1 : 0);
+  write(capture_missing_symbols, missing);
+  write(capture_failed_attachments, failed);
+  write(capture_without_scheduler, scheduler_failed ? 1 : 0);
 }
 
 RecordStatus Recorder::Impl::status(BootTime now) const {
@@ -446,8 +483,8 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
   impl.python_samples = impl.python_torn = impl.python_truncated = 0;
   impl.write_facts(now);
   impl.decoder->reopen_calls();
-  impl.decoder->begin_group(kWindowGroup, now);
-  if (impl.attacher) impl.attacher->attach();
+  impl.decoder->begin_window(now);
+  if (impl.full) impl.set_attached(*impl.full, true);
   for (auto& [pid, process] : impl.roster->processes()) {
     process.frames.clear();
     impl.scan(process, now);
@@ -458,9 +495,9 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
 Result<void> Recorder::end_window() {
   Impl& impl = *impl_;
   CHECK(impl.is_open && !impl.options.watch_packs.empty());
-  if (impl.attacher) impl.attacher->detach();
+  if (impl.full) impl.set_attached(*impl.full, false);
   impl.drain();
-  impl.decoder->forget_open_calls(kWindowGroup);
+  impl.decoder->end_window();
   const BootTime now = impl.clock.now();
   impl.write_losses(now);
   auto flushed = impl.writer->flush();
@@ -483,22 +520,24 @@ void Recorder::set_probes_enabled(bool enabled) {
   if (impl_->enabled == enabled) return;
   impl_->enabled = enabled;
   if (!impl_->engine) return;
-  if (!enabled) {
-    impl_->engine->detach_all();
-    return;
+  if (enabled) {
+    impl_->attach_lifecycle();
+  } else {
+    impl_->engine->detach(std::exchange(impl_->lifecycle, 0));
   }
-  if (impl_->watcher) impl_->watcher->reattach();
-  if (impl_->is_open) impl_->attacher->reattach();
+  if (impl_->watching) impl_->set_attached(*impl_->watching, enabled);
+  if (impl_->is_open) impl_->set_attached(*impl_->full, enabled);
 }
 
 const std::vector<Attachment>& Recorder::attachments() const {
-  return impl_->attacher ? impl_->attacher->attachments() : impl_->no_attachments;
+  return impl_->full ? impl_->full->files.attachments() : impl_->no_attachments;
 }
 std::vector<std::string> Recorder::problems() const {
   std::vector<std::string> out;
-  for (const Attacher* attacher : {impl_->watcher.get(), impl_->attacher.get()}) {
-    if (attacher != nullptr)
-      out.insert(out.end(), attacher->problems().begin(), attacher->problems().end());
+  for (const Impl::Attached* attached : {impl_->watching.get(), impl_->full.get()}) {
+    if (attached == nullptr) continue;
+    for (const auto* problems : {&attached->host.problems(), &attached->files.problems()})
+      out.insert(out.end(), problems->begin(), problems->end());
   }
   return out;
 }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "capture/attacher.h"
 #include "capture/bpf/engine.h"
-#include "capture/bpf/sites.h"
 #include "capture/decoder.h"
 #include "capture/pack.h"
 #include "common/bytes.h"
@@ -29,14 +29,6 @@ STAT(capture_without_bpf, kDataLoss, kCapture,
 STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
 STAT(capture_processes_over_limit, kDataLoss, kCapture,
      "more processes than the limit of 4,096; the rest was not read");
-
-/// One attached probe, for `record --explain`.
-struct Attachment {
-  std::string library;  // path as the target sees it
-  std::string title, symbol, pack;
-  bpf::Site site;
-  std::string end;  // how its end is seen: "", "return probe", "2 exits", "2 exits, 1 slow"
-};
 
 /// State of a recording, for the status line.
 struct RecordStatus {

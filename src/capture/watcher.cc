@@ -8,8 +8,9 @@
 #include <set>
 #include <span>
 
+#include "capture/attacher.h"
 #include "capture/internal/discovery.h"
-#include "capture/internal/meter_attacher.h"
+#include "capture/internal/lifecycle.h"
 #include "capture/internal/user_shares.h"
 
 namespace kansoku::capture {
@@ -19,6 +20,7 @@ constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
 constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
 constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
 constexpr std::size_t kAncestorsMax = 16;
+constexpr std::uint32_t kRingBytes = 256 * 1024;                    // who comes and goes
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
 constexpr std::array<std::pair<std::string_view, Metric>, 10> kMetricNames{
@@ -118,6 +120,18 @@ bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
   return true;
 }
 
+/// What the totals of a probe count for; nothing for a number that is not in use.
+std::optional<Metric> metric_of(const ProbeTable& probes, std::uint32_t probe,
+                                wire_total_kind kind) {
+  if (probe == WIRE_TOTAL_STOPS) return Metric::kStop;
+  if (probe == WIRE_TOTAL_BLOCK) return Metric::kBlock;
+  if (probe >= probes.size() || probes[probe].is_free) return std::nullopt;
+  const auto metric = metric_from_name(probes[probe].metric);
+  if (kind == WIRE_TOTAL_CALL) return metric;
+  if (metric != Metric::kStep) return std::nullopt;
+  return kind == WIRE_TOTAL_INTERVAL ? Metric::kStepInterval : Metric::kStepGap;
+}
+
 struct Accumulated {
   MetricWindow window;
   std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
@@ -146,8 +160,9 @@ struct Watcher::Impl {
   const Clock& clock;
   const sys::Procfs& procfs;
   WatcherOptions options;
-  std::unique_ptr<bpf::Meter> meter;  // null: no eBPF
-  std::unique_ptr<MeterAttacher> attacher;
+  std::unique_ptr<bpf::Engine> engine;  // null: no eBPF
+  ProbeTable probes;
+  std::unique_ptr<Attacher> attacher;
   std::string bpf_state;
   Discovery discovery;
   std::map<std::int32_t, Target> targets;
@@ -185,7 +200,8 @@ struct Watcher::Impl {
 };
 
 void Watcher::Impl::start() {
-  auto created = bpf::Meter::create(options.attach_mode);
+  auto created = bpf::Engine::create(
+      {.ring_bytes = kRingBytes, .forced = options.attach_mode, .all_execs = true});
   if (!created) {
     bpf_state = "none: " + created.error().what;
     own_problems.push_back(bpf_state);
@@ -193,34 +209,38 @@ void Watcher::Impl::start() {
                     created.error().what, created.error().hint));
     return;
   }
-  meter = std::move(created).value();
-  bpf_state = std::string(bpf::attach_mode_name(meter->mode()));
-  for (const std::string& refusal : meter->refusals())
+  engine = std::move(created).value();
+  bpf_state = std::string(bpf::attach_mode_name(engine->mode()));
+  for (const std::string& refusal : engine->refusals())
     log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
                     refusal, bpf_state));
   for (const auto& attached :
-       {meter->attach_lifecycle(), meter->attach_block_layer(), meter->attach_signals()}) {
+       {engine->attach_lifecycle(), engine->attach_block_layer(), engine->attach_signals()}) {
     if (attached) continue;
     own_problems.push_back(attached.error().what);
     log(attached.error().what);
   }
-  attacher = std::make_unique<MeterAttacher>(*meter, procfs, options.packs, options.log);
+  attacher = std::make_unique<Attacher>(*engine, procfs, options.packs, probes, options.log,
+                                        AttacherOptions{.policy = metering_policy()});
   entry_hits.resize(attacher->entry_count());
 }
 
 void Watcher::Impl::handle_events(BootTime now) {
-  if (!meter) return;
-  meter->drain([&](const bpf::Meter::Event& event) {
-    if (event.kind == bpf::Meter::Event::Kind::kExit) {
-      remove_target(event.pid);
+  if (!engine) return;
+  engine->drain([&](std::span<const std::byte> record) {
+    const auto event = lifecycle_event(record);
+    if (!event) return;
+    if (event->kind == LifecycleEvent::Kind::kExit) {
+      remove_target(event->pid);
       return;
     }
-    if (event.kind == bpf::Meter::Event::Kind::kExec) {
-      if (targets.contains(event.pid) || discovery.contains(event.pid)) renewed.insert(event.pid);
-      remove_target(event.pid);
+    if (event->kind == LifecycleEvent::Kind::kExec) {
+      if (targets.contains(event->pid) || discovery.contains(event->pid))
+        renewed.insert(event->pid);
+      remove_target(event->pid);
     }
-    unwanted.erase(event.pid);
-    discovery.add(event.pid, now);
+    unwanted.erase(event->pid);
+    discovery.add(event->pid, now);
   });
 }
 
@@ -255,7 +275,7 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
   if (!process) return;
   if (options.wants && !options.wants(*process)) {
     unwanted.insert(pid);
-    if (meter) meter->forget_process(pid);  // as the child of a watched one it was observed
+    if (engine) engine->forget_process(pid);  // as the child of a watched one it was observed
     return;
   }
   if (const auto known = targets.find(pid); known != targets.end())
@@ -267,8 +287,8 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
     }
     return;
   }
-  if (meter) {
-    if (const auto observed = meter->observe_process(pid); !observed) log(observed.error().what);
+  if (engine) {
+    if (const auto observed = engine->observe_process(pid); !observed) log(observed.error().what);
     attacher->set_mappings(pid, mappings);
   }
   Target& target = targets[pid];
@@ -291,9 +311,9 @@ void Watcher::Impl::remove_target(std::int32_t pid) {
   if (target == targets.end()) return;
   shares.give(target->second.process.owner.user);
   targets.erase(target);
-  if (!meter) return;
+  if (!engine) return;
   attacher->forget_process(pid);
-  meter->forget_process(pid);
+  engine->forget_process(pid);
 }
 
 void Watcher::Impl::rescan(BootTime now) {
@@ -312,9 +332,9 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
                                 BootTime now) {
   std::fill(entry_hits.begin(), entry_hits.end(), EntryHits{});
   const auto now_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
-  const auto read = meter->read_totals([&](const bpf::ProbeTotal& seen) {
+  const auto read = engine->read_totals([&](const bpf::ProbeTotal& seen) {
     const auto target = targets.find(static_cast<std::int32_t>(seen.tgid));
-    const auto metric = attacher->metric_of(seen.probe, seen.kind);
+    const auto metric = metric_of(probes, seen.probe, seen.kind);
     if (seen.tgid == 0) return true;
     if (renewed.contains(static_cast<std::int32_t>(seen.tgid))) return false;
     // Those of processes that went, or of probes that did; a young child may yet become a target.
@@ -322,7 +342,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     const std::uint32_t key = seen.probe * 4 + static_cast<std::uint32_t>(seen.kind);
     if (!metric) {  // the next probe of that number begins anew
       target->second.readings.erase(key);
-      return seen.probe < bpf::Meter::kFirstProbe || seen.kind != WIRE_TOTAL_CALL;
+      return seen.probe >= WIRE_PROBES_MAX || seen.kind != WIRE_TOTAL_CALL;
     }
     const wire_total& total = *seen.total;
     Reading& before = target->second.readings[key];
@@ -346,7 +366,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
             blind.at(static_cast<std::size_t>(Metric::kStepGap)) = true;
     }
     // A debugger lets go of what its SIGSTOP stopped without a SIGCONT.
-    const bool runs = seen.probe == bpf::Meter::kStops && !target->second.is_stopped;
+    const bool runs = seen.probe == WIRE_TOTAL_STOPS && !target->second.is_stopped;
     const double open_s = runs ? 0 : open_seconds(seen, before, calls, now_ns);
     sum.window.open_s = std::max(sum.window.open_s, open_s);
     sum.window.busy_s +=
@@ -361,8 +381,8 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
       interval.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
     }
     const std::uint64_t hits = std::max(calls, growth(total.entries, before.entries));
-    if (hits > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe >= bpf::Meter::kFirstProbe) {
-      EntryHits& entry = entry_hits.at(attacher->entry_of(seen.probe));
+    if (hits > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe < probes.size()) {
+      EntryHits& entry = entry_hits.at(probes[seen.probe].entry);
       entry.all += hits;
       entry.of_process[target->first] += hits;
     }
@@ -380,7 +400,7 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
 
 void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
   ++window_number;
-  const auto read = meter->read_threads([&](const wire_thread& thread) {
+  const auto read = engine->read_threads([&](const wire_thread& thread) {
     const auto found = targets.find(static_cast<std::int32_t>(thread.tgid));
     if (found == targets.end()) return;
     Target& target = found->second;
@@ -497,7 +517,7 @@ WatchWindow Watcher::take_window() {
   out.end = impl.window_begin = impl.clock.now();
   std::map<std::int32_t, std::array<Accumulated, kMetricCount>> totals;
   std::map<std::int32_t, ProcessWindow> windows;
-  if (impl.meter) {
+  if (impl.engine) {
     for (auto& [pid, target] : impl.targets)
       target.blind.fill(false);
     impl.read_threads(windows);
@@ -557,15 +577,15 @@ Watcher::Status Watcher::status() const {
   out.target_count = impl_->targets.size();
   out.candidate_count = impl_->discovery.size();
   out.over_limit = impl_->over_limit + impl_->discovery.over_limit();
-  if (!impl_->meter) return out;
-  const bpf::Meter::Counters counters = impl_->meter->counters();
+  if (!impl_->engine) return out;
+  const bpf::Engine::Counters counters = impl_->engine->counters();
   out.hits = counters.hits;
   out.ring_full = counters.ring_full;
-  out.totals_full = counters.totals_full + counters.process_table_full;
+  out.totals_full = counters.totals_full + counters.process_table_full + counters.calls_too_deep;
   out.probe_count = impl_->attacher->probe_count();
   out.file_count = impl_->attacher->file_count();
-  out.failed = impl_->attacher->failed();
-  out.link_count = impl_->meter->link_count();
+  out.failed = impl_->attacher->counters().missing + impl_->attacher->counters().failed;
+  out.link_count = impl_->engine->link_count();
   return out;
 }
 

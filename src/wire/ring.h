@@ -91,24 +91,64 @@ struct wire_capture {
 };
 WIRE_ASSERT(sizeof(struct wire_capture) == 12, "part of the ABI: bump WIRE_VERSION");
 
-/* One probe, by index in the map `probes`. */
-struct wire_probe {
-  __u8 capture_count;
-  __u8 reserved[3];
-  struct wire_capture captures[WIRE_ARGS_MAX];
-};
-WIRE_ASSERT(sizeof(struct wire_probe) == 76, "part of the ABI: bump WIRE_VERSION");
+/* Where the calls of a probe go: records in the ring, totals in a map, or both. */
+enum wire_sink { WIRE_SINK_RING = 1, WIRE_SINK_TOTALS = 2 };
 
-/* The cookie of an attached probe: low 32 bits = probe index, high bits = flags. */
-#define WIRE_COOKIE_INSTANT (1ULL << 32) /* no return wanted */
-#define WIRE_COOKIE_AT_END                                                   \
-  (1ULL << 33) /* one WIRE_SLICE at the end, no pair; of the kernel's return \
-                  probes in sessions only */
-#define WIRE_COOKIE_CAPTURES (1ULL << 34) /* the probe has captures in the map */
-#define WIRE_COOKIE_HOST (1ULL << 35)     /* do not filter by process */
-#define WIRE_COOKIE_CALL (1ULL << 39)     /* entry of a call whose exits have probes of their own */
-#define WIRE_COOKIE_EXIT (1ULL << 40)     /* one of those; an INSTANT: its begin does not matter */
-#define WIRE_COOKIE_JUMP (1ULL << 41)     /* it jumps on: nothing is returned yet */
+enum wire_probe_flag {
+  WIRE_PROBE_INSTANT = 1, /* ring: a WIRE_INSTANT at the begin, nothing at the end */
+  WIRE_PROBE_AT_END = 2,  /* ring: one WIRE_SLICE at the end, no pair; of the kernel's return probes
+                             in sessions only */
+  WIRE_PROBE_TEXT = 4,    /* ring: one of the captures is a text */
+  WIRE_PROBE_HOST = 8,    /* not filtered by process */
+  WIRE_PROBE_STEPS = 16,  /* totals: also the times from call to call, and from return to call */
+  WIRE_PROBE_SCOPE = 32   /* enter and exit of named scopes, told apart by two of the captures */
+};
+
+#define WIRE_PROBES_MAX 8192
+#define WIRE_SIZES_MAX 16
+#define WIRE_SCOPES_MAX 4
+#define WIRE_PREFIX_BYTES 16
+
+/* The first bytes of the names of one kind of scope. */
+struct wire_scope {
+  __u64 prefix[2]; /* as the bytes lie in memory */
+  __u64 mask[2];   /* which of them count */
+};
+WIRE_ASSERT(sizeof(struct wire_scope) == 2 * WIRE_PREFIX_BYTES,
+            "part of the ABI: bump WIRE_VERSION");
+
+/* One probe, by index in the map `probes`. It may change while the probe is attached: a call is
+ * told to its end to those sinks that were told of its begin. */
+struct wire_probe {
+  __u8 sinks; /* enum wire_sink; 0: a hit does nothing */
+  __u8 flags; /* enum wire_probe_flag */
+  __u8 capture_count;
+  __u8 at_begin; /* ring: bit i: capture i is told with the begin */
+  __u8 at_end;   /* ring: bit i: with the end */
+  /* Totals: the bytes of a call are the product of the captures in `factors` (bit i: capture i),
+   * times the entry of `sizes` that capture `type` - 1 chooses (0: none does; beyond them: 1). */
+  __u8 factors;
+  __u8 type;
+  /* Of scopes: captures that hold the name, an object of Python, and the count of arguments: two
+   * enter, one leaves. Totals count those of scopes[i] for the index of the probe plus i. */
+  __u8 scope_name, scope_arguments, scope_count;
+  __u8 reserved[2];
+  struct wire_capture captures[WIRE_ARGS_MAX];
+  __u8 reserved_too[4];
+  __u8 sizes[WIRE_SIZES_MAX];
+  struct wire_scope scopes[WIRE_SCOPES_MAX];
+};
+WIRE_ASSERT(sizeof(struct wire_probe) == 232, "part of the ABI: bump WIRE_VERSION");
+
+/* The cookie of an attached place: low 32 bits = probe index, high bits = what this place is of it.
+ * Without one of the first five it is a begin that the kernel's return probe ends. */
+#define WIRE_COOKIE_INSTANT (1ULL << 32) /* alone */
+#define WIRE_COOKIE_CALL (1ULL << 33)    /* entry of a call whose exits have probes of their own */
+#define WIRE_COOKIE_EXIT (1ULL << 34)    /* one of those; an INSTANT: its begin does not matter */
+#define WIRE_COOKIE_PAIR_BEGIN (1ULL << 35) /* of a pair of USDT probes */
+#define WIRE_COOKIE_PAIR_END (1ULL << 36)
+#define WIRE_COOKIE_SINGLE (31ULL << 32) /* any of those: no return probe belongs to it */
+#define WIRE_COOKIE_JUMP (1ULL << 37)    /* an exit that jumps on: nothing is returned yet */
 /* Of exits: whether a conditional jump has to be taken (1) or not (2) or does not matter (0), its
  * condition as in the opcode, and where the return address lies: at rbp or else rsp, plus so many
  * times 8 bytes. */
@@ -116,3 +156,6 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 76, "part of the ABI: bump WIRE_VERSION
 #define WIRE_COOKIE_CONDITION_SHIFT 46 /* 4 bits */
 #define WIRE_COOKIE_FRAME_SHIFT 50     /* 1 bit */
 #define WIRE_COOKIE_STACK_SHIFT 51     /* 13 bits */
+/* Of scopes, from there: how often the probe was attached. What is open when it is taken off never
+ * ends. */
+#define WIRE_COOKIE_TIMES_SHIFT 48

@@ -112,6 +112,10 @@ Result<std::unique_ptr<capture::bpf::Engine>> attach(const std::string& path) {
     const auto offset =
         file->file_offset(capture::bpf::pick_site(*file, *symbol, {true, false}).address);
     if (!offset) return Error{Code::kNotFound, fmt::format("no offset of {}", kEntries[i])};
+    wire_probe instant{};
+    instant.sinks = WIRE_SINK_RING;
+    instant.flags = WIRE_PROBE_INSTANT;
+    TRY_VOID(engine->describe_probe(i, instant));
     specs.push_back({*offset, 0, i | WIRE_COOKIE_INSTANT});
   }
   TRY_VOID(engine->attach_uprobes(path, specs, false));
@@ -142,7 +146,7 @@ int run(const std::string& path) {
     fmt::print("  {}: {} of {}\n", kEntries[i], hits[i], kLaunches[i]);
     if (hits[i] != kLaunches[i]) return 1;
   }
-  return total == *launches && (*engine)->losses().ring_full == 0 ? 0 : 1;
+  return total == *launches && (*engine)->counters().ring_full == 0 ? 0 : 1;
 }
 
 }  // namespace

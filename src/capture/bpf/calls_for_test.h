@@ -30,10 +30,35 @@ namespace kansoku::capture::bpf {
 
 /// An engine that observes this process; nothing where BPF may not be used.
 inline std::unique_ptr<Engine> engine_for_test(AttachMode mode) {
-  auto engine = Engine::create({1U << 20, mode});
+  auto engine = Engine::create({.ring_bytes = 1U << 20, .forced = mode});
   if (!engine) return nullptr;
   EXPECT_TRUE((*engine)->observe_process(::getpid()).has_value());
   return std::move(engine).value();
+}
+
+/// The description of a probe that captures nothing.
+inline wire_probe probe_for_test(int sinks, int flags = 0) {
+  wire_probe out{};
+  out.sinks = static_cast<std::uint8_t>(sinks);
+  out.flags = static_cast<std::uint8_t>(flags);
+  return out;
+}
+
+/// Lets it capture one more, at the end what is returned: an argument (or WIRE_RETURN), and where
+/// it leads.
+inline void add_capture_for_test(wire_probe& probe, int source, int size = 8,
+                                 int is_text = WIRE_TEXT_NONE,
+                                 const std::vector<std::uint16_t>& offsets = {}) {
+  wire_capture capture{};
+  capture.source = static_cast<std::uint8_t>(source);
+  capture.size = static_cast<std::uint8_t>(size);
+  capture.is_text = static_cast<std::uint8_t>(is_text);
+  for (const std::uint16_t offset : offsets)
+    capture.offset[capture.step_count++] = offset;
+  const auto bit = static_cast<std::uint8_t>(1U << probe.capture_count);
+  probe.captures[probe.capture_count++] = capture;
+  (capture.source == WIRE_RETURN ? probe.at_end : probe.at_begin) |= bit;
+  if (capture.is_text != 0) probe.flags |= WIRE_PROBE_TEXT;
 }
 
 /// What has to be attached to see begin and end of the calls of a function at its own exits.

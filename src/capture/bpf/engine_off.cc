@@ -46,34 +46,47 @@ Result<void> Engine::observe_process(std::int32_t) {
   return unavailable();
 }
 void Engine::forget_process(std::int32_t) {}
-Result<void> Engine::attach_uprobes(const std::string&, std::span<const UprobeSpec>, bool) {
+Result<Engine::Handle> Engine::attach_uprobes(const std::string&, std::span<const UprobeSpec>,
+                                              bool) {
   return unavailable();
 }
-Result<void> Engine::attach_syscall(const std::string&, std::uint64_t) {
+Result<Engine::Handle> Engine::attach_syscall(const std::string&, std::uint64_t) {
   return unavailable();
 }
-Result<void> Engine::attach_tracepoint(const std::string&, const std::string&, std::uint64_t) {
+Result<Engine::Handle> Engine::attach_tracepoint(const std::string&, const std::string&,
+                                                 std::uint64_t) {
   return unavailable();
 }
-Result<void> Engine::attach_lifecycle() {
+Result<Engine::Handle> Engine::attach_lifecycle() {
   return unavailable();
 }
-Result<void> Engine::attach_scheduler() {
+Result<Engine::Handle> Engine::attach_scheduler() {
   return unavailable();
 }
-Result<void> Engine::attach_cpu_sampler(std::uint32_t) {
+Result<Engine::Handle> Engine::attach_cpu_sampler(std::uint32_t) {
   return unavailable();
 }
+Result<Engine::Handle> Engine::attach_block_layer() {
+  return unavailable();
+}
+Result<Engine::Handle> Engine::attach_signals() {
+  return unavailable();
+}
+void Engine::detach(Handle) {}
 void Engine::detach_all() {}
-void Engine::use_group(std::size_t) {}
-void Engine::detach_group(std::size_t) {}
 std::size_t Engine::link_count() const {
   return 0;
 }
 std::size_t Engine::drain(const std::function<void(std::span<const std::byte>)>&) {
   return 0;
 }
-Engine::Losses Engine::losses() const {
+Result<void> Engine::read_totals(const std::function<bool(const ProbeTotal&)>&) {
+  return unavailable();
+}
+Result<void> Engine::read_threads(const std::function<void(const wire_thread&)>&) {
+  return unavailable();
+}
+Engine::Counters Engine::counters() const {
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <map>
 #include <stdexcept>
 
@@ -48,6 +49,12 @@ PROBE_TARGET(target_tail, "test %rdi, %rdi\njne 1f\njmp target_push\n1:", "");
 extern "C" {
 [[gnu::noinline, gnu::used]] long target_throws(long value) {
   if (value < 0) throw std::invalid_argument("negative");
+  return value + 1;
+}
+void (*change_inside_for_test)(void*) = nullptr;
+void* change_argument_for_test = nullptr;
+[[gnu::noinline, gnu::used]] long target_changes(long value) {
+  change_inside_for_test(change_argument_for_test);
   return value + 1;
 }
 [[gnu::noinline, gnu::used]] long target_catches(long value) {
@@ -167,7 +174,15 @@ class EngineModes : public ::testing::TestWithParam<AttachMode> {
     ASSERT_TRUE(file.has_value());
     file_ = std::move(file).value();
   }
-  void attach_exits(const std::string& name, std::uint64_t cookie, bool wants_value = false) {
+  void describe(std::uint32_t index, const wire_probe& probe) {
+    const auto described = engine_->describe_probe(index, probe);
+    ASSERT_TRUE(described.has_value()) << described.error().what;
+  }
+  void attach_exits(const std::string& name, std::uint32_t index, int flags = 0) {
+    describe(index, probe_for_test(WIRE_SINK_RING, flags));
+    attach_described(name, index, false);
+  }
+  void attach_described(const std::string& name, std::uint64_t cookie, bool wants_value) {
     const auto attached = engine_->attach_uprobes(
         "/proc/self/exe", call_specs_for_test(*file_, name, cookie, wants_value), false);
     ASSERT_TRUE(attached.has_value()) << attached.error().what;
@@ -220,16 +235,14 @@ TEST_P(EngineModes, NestedCallsEndInsideOut) {
   counts = drain(*engine_);
   EXPECT_EQ(counts.begins[5], kRemembered);
   EXPECT_EQ(counts.ends[5], kRemembered);
-  EXPECT_EQ(engine_->losses().calls_too_deep, 1U);
+  EXPECT_EQ(engine_->counters().calls_too_deep, 1U);
 }
 
 TEST_P(EngineModes, AReturnedValueIsReadAtTheExitAndNotAtAJump) {
-  wire_probe returned{};
-  returned.capture_count = 1;
-  returned.captures[0] = {
-      .source = WIRE_RETURN, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
-  ASSERT_TRUE(engine_->describe_probe(5, returned).has_value());
-  attach_exits("target_tail", 5 | WIRE_COOKIE_CAPTURES, true);
+  wire_probe returned = probe_for_test(WIRE_SINK_RING);
+  add_capture_for_test(returned, WIRE_RETURN);
+  describe(5, returned);
+  attach_described("target_tail", 5, true);
   EXPECT_EQ(target_tail(41), 42);
   EXPECT_EQ(target_tail(0), 1);  // by a jump
   Counts counts = drain(*engine_);
@@ -238,7 +251,7 @@ TEST_P(EngineModes, AReturnedValueIsReadAtTheExitAndNotAtAJump) {
 }
 
 TEST_P(EngineModes, ASliceIsWrittenAtTheExitOfACallThatReturned) {
-  attach_exits("target_throws", 5 | WIRE_COOKIE_AT_END);
+  attach_exits("target_throws", 5, WIRE_PROBE_AT_END);
   for (int i = 0; i < 10; ++i)
     throws(target_throws, i % 2 == 0 ? i : -i);
   Counts counts = drain(*engine_);
@@ -259,6 +272,7 @@ TEST_P(EngineModes, TwoProbesOfOneFunctionSeeItsCallsBoth) {
 }
 
 TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
+  describe(5, probe_for_test(WIRE_SINK_RING));
   std::vector<UprobeSpec> exits = call_specs_for_test(*file_, "target_throws", 5);
   exits.erase(exits.begin());
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", exits, false).has_value());
@@ -273,14 +287,13 @@ TEST_P(EngineModes, AnExitOfACallThatBeganUnseenIsNone) {
 TEST_P(EngineModes, ReadsOfARegisterWhatItsTypeHolds) {
   constexpr long kValue = 0x1122334455667788;
   const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
-                        5 | WIRE_COOKIE_INSTANT | WIRE_COOKIE_CAPTURES};
+                        5 | WIRE_COOKIE_INSTANT};
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
   for (const auto& [size, expected] : std::map<std::uint8_t, std::uint64_t>{
            {1, 0x88}, {2, 0x7788}, {4, 0x55667788}, {8, 0x1122334455667788}}) {
-    wire_probe argument{};
-    argument.capture_count = 1;
-    argument.captures[0] = {.source = 0, .step_count = 0, .size = size, .is_text = 0, .offset = {}};
-    ASSERT_TRUE(engine_->describe_probe(5, argument).has_value());
+    wire_probe argument = probe_for_test(WIRE_SINK_RING, WIRE_PROBE_INSTANT);
+    add_capture_for_test(argument, 0, size);
+    describe(5, argument);
     EXPECT_EQ(target_push(kValue), kValue + 1);
     std::uint64_t read = 0;
     engine_->drain([&](std::span<const std::byte> record) {
@@ -294,15 +307,13 @@ TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
   constexpr int kCalls = 100;
   std::vector<UprobeSpec> specs;
   std::uint32_t index = 0;
-  wire_probe first_argument{};
-  first_argument.capture_count = 1;
-  first_argument.captures[0] = {
-      .source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
+  wire_probe first_argument = probe_for_test(WIRE_SINK_RING);
+  add_capture_for_test(first_argument, 0);
   for (const auto& [name, function] : kTargets) {
     ASSERT_TRUE(engine_->describe_probe(index, first_argument).has_value());
     const auto offset = file_->file_offset(site_of(*file_, name).address);
     ASSERT_TRUE(offset.has_value());
-    specs.push_back({*offset, 0, index++ | WIRE_COOKIE_CAPTURES});
+    specs.push_back({*offset, 0, index++});
   }
   const auto attached = engine_->attach_uprobes("/proc/self/exe", specs, true);
   ASSERT_TRUE(attached.has_value()) << attached.error().what;
@@ -320,18 +331,16 @@ TEST_P(EngineModes, CountsEveryCallOfEveryPrologueExactly) {
       EXPECT_EQ(counts.first_args.at(index)[i], i) << name;
     ++index;
   }
-  EXPECT_EQ(engine_->losses().ring_full, 0U);
+  EXPECT_EQ(engine_->counters().ring_full, 0U);
 }
 
 TEST_P(EngineModes, ReadsTextsOfPython) {
   using Kind = PythonStrForTest::Kind;
-  wire_probe text{};
-  text.capture_count = 1;
-  text.captures[0] = {
-      .source = 0, .step_count = 0, .size = 8, .is_text = WIRE_TEXT_PYTHON, .offset = {}};
-  ASSERT_TRUE(engine_->describe_probe(5, text).has_value());
+  wire_probe text = probe_for_test(WIRE_SINK_RING, WIRE_PROBE_INSTANT);
+  add_capture_for_test(text, 0, 8, WIRE_TEXT_PYTHON);
+  describe(5, text);
   const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
-                        5 | WIRE_COOKIE_INSTANT | WIRE_COOKIE_CAPTURES};
+                        5 | WIRE_COOKIE_INSTANT};
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
   const auto read = [&](const PythonStrForTest& str) {
     target_push(static_cast<long>(reinterpret_cast<std::intptr_t>(str.object())));
@@ -357,8 +366,101 @@ TEST_P(EngineModes, ReadsTextsOfPython) {
   EXPECT_EQ(failed, 1);
 }
 
+/// Totals of a probe in this process.
+wire_total total_of(Engine& engine, std::uint32_t probe) {
+  wire_total out{};
+  const auto read = engine.read_totals([&](const ProbeTotal& total) {
+    const bool is_it = total.tgid == static_cast<std::uint32_t>(::getpid()) &&
+                       total.probe == probe && total.kind == WIRE_TOTAL_CALL;
+    if (is_it) out = *total.total;
+    return true;
+  });
+  EXPECT_TRUE(read.has_value()) << read.error().what;
+  return out;
+}
+
+// At its own exits, by the kernel's return probe, and as a pair of places.
+TEST_P(EngineModes, OneProbeWithBothSinksTellsBothExactly) {
+  constexpr int kCalls = 50;
+  constexpr std::uint32_t kExits = 5, kReturn = 6, kPair = 7;
+  wire_probe both = probe_for_test(WIRE_SINK_RING | WIRE_SINK_TOTALS);
+  add_capture_for_test(both, 0);
+  both.factors = 1;
+  for (const std::uint32_t index : {kExits, kReturn})
+    describe(index, both);
+  describe(kPair, probe_for_test(WIRE_SINK_RING | WIRE_SINK_TOTALS));
+  attach_described("target_push", kExits, false);
+  const auto place = [&](const std::string& name) {
+    return *file_->file_offset(site_of(*file_, name).address);
+  };
+  const UprobeSpec by_return{place("target_nop"), 0, kReturn};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&by_return, 1}, true).has_value());
+  const std::array pair{UprobeSpec{place("target_jmp"), 0, kPair | WIRE_COOKIE_PAIR_BEGIN},
+                        UprobeSpec{place("target_jcc"), 0, kPair | WIRE_COOKIE_PAIR_END}};
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", pair, false).has_value());
+  for (long i = 0; i < kCalls; ++i) {
+    ASSERT_EQ(target_push(i), i + 1);
+    ASSERT_EQ(target_nop(i), i + 1);
+    target_jmp(i);
+    target_jcc(i);
+  }
+  Counts counts = drain(*engine_);
+  for (const std::uint32_t index : {kExits, kReturn, kPair}) {
+    EXPECT_EQ(counts.begins[index], kCalls) << index;
+    EXPECT_EQ(counts.ends[index], kCalls) << index;
+    const wire_total total = total_of(*engine_, index);
+    EXPECT_EQ(total.entries, static_cast<std::uint64_t>(kCalls)) << index;
+    EXPECT_EQ(total.count, static_cast<std::uint64_t>(kCalls)) << index;
+    EXPECT_EQ(total.bytes, index == kPair ? 0U : std::uint64_t{kCalls * (kCalls - 1) / 2}) << index;
+  }
+  EXPECT_EQ(engine_->counters().hits, std::uint64_t{3 * kCalls});
+}
+
+// Totals take a call inside of one of the same function for a part of it; records tell of each.
+TEST_P(EngineModes, BothSinksKeepTheirOwnCountOfNestedCalls) {
+  describe(5, probe_for_test(WIRE_SINK_RING | WIRE_SINK_TOTALS));
+  attach_described("nested_for_test", 5, false);
+  EXPECT_EQ(nested_for_test(7), 7);
+  EXPECT_THROW(nested_for_test(0), std::invalid_argument);
+  EXPECT_EQ(nested_for_test(2), 2);
+  Counts counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[5], 10);
+  EXPECT_EQ(counts.ends[5], 10);
+  const wire_total total = total_of(*engine_, 5);
+  EXPECT_EQ(total.entries, 3U);
+  EXPECT_EQ(total.count, 2U);
+  EXPECT_EQ(total.dropped, 1U);
+}
+
+TEST_P(EngineModes, AnEndGoesToWhomItsBeginWasTold) {
+  describe(5, probe_for_test(WIRE_SINK_TOTALS));
+  attach_described("target_changes", 5, false);
+  // While it is open, another sink is added and the first taken away.
+  static Engine* engine = nullptr;
+  engine = engine_.get();
+  const wire_probe ring_only = probe_for_test(WIRE_SINK_RING);
+  change_inside_for_test = [](void* probe) {
+    EXPECT_TRUE(engine->describe_probe(5, *static_cast<wire_probe*>(probe)).has_value());
+  };
+  wire_probe later = ring_only;
+  change_argument_for_test = &later;
+  EXPECT_EQ(target_changes(1), 2);
+  Counts counts = drain(*engine_);
+  EXPECT_TRUE(counts.order.empty()) << "its begin was not recorded";
+  EXPECT_EQ(total_of(*engine_, 5).count, 1U);
+  later = probe_for_test(0);
+  EXPECT_EQ(target_changes(1), 2);
+  counts = drain(*engine_);
+  EXPECT_EQ(counts.begins[5], 1);
+  EXPECT_EQ(counts.ends[5], 1);
+  EXPECT_EQ(target_changes(1), 2);
+  EXPECT_TRUE(drain(*engine_).order.empty()) << "nobody wants it";
+  EXPECT_EQ(total_of(*engine_, 5).entries, 1U);
+}
+
 TEST_P(EngineModes, ForgetsAProcess) {
   engine_->forget_process(::getpid());
+  describe(0, probe_for_test(WIRE_SINK_RING));
   const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0, 0};
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, true).has_value());
   target_push(1);
@@ -366,6 +468,7 @@ TEST_P(EngineModes, ForgetsAProcess) {
 }
 
 TEST_P(EngineModes, DetachedProbesAreSilent) {
+  describe(0, probe_for_test(WIRE_SINK_RING, WIRE_PROBE_INSTANT));
   const UprobeSpec spec{*file_->file_offset(site_of(*file_, "target_push").address), 0,
                         WIRE_COOKIE_INSTANT};
   ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
@@ -383,13 +486,14 @@ INSTANTIATE_TEST_SUITE_P(AllModes, EngineModes,
                          });
 
 TEST(Engine, WritesOneSliceAtTheReturn) {
-  auto engine = Engine::create({1U << 20, AttachMode::kSession});
+  auto engine = Engine::create({.ring_bytes = 1U << 20, .forced = AttachMode::kSession});
   if (!engine) GTEST_SKIP() << "needs root, bpf and uprobe sessions: " << engine.error().what;
   ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
   auto file = sys::ElfFile::open("/proc/self/exe");
   ASSERT_TRUE(file.has_value());
-  const UprobeSpec spec{*(*file)->file_offset(site_of(**file, "target_push").address), 0,
-                        WIRE_COOKIE_AT_END};
+  const UprobeSpec spec{*(*file)->file_offset(site_of(**file, "target_push").address), 0, 0};
+  ASSERT_TRUE(
+      (*engine)->describe_probe(0, probe_for_test(WIRE_SINK_RING, WIRE_PROBE_AT_END)).has_value());
   ASSERT_TRUE((*engine)->attach_uprobes("/proc/self/exe", {&spec, 1}, true).has_value());
   for (int i = 0; i < 7; ++i)
     target_push(i);
@@ -397,13 +501,15 @@ TEST(Engine, WritesOneSliceAtTheReturn) {
 }
 
 TEST(Engine, CountsWhatAFullRingDrops) {
-  auto engine = Engine::create({4096, std::nullopt});
+  auto engine = Engine::create({.ring_bytes = 4096});
   if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
   ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
   auto file = sys::ElfFile::open("/proc/self/exe");
   ASSERT_TRUE(file.has_value());
   const UprobeSpec spec{*(*file)->file_offset(site_of(**file, "target_push").address), 0,
                         WIRE_COOKIE_INSTANT};
+  ASSERT_TRUE(
+      (*engine)->describe_probe(0, probe_for_test(WIRE_SINK_RING, WIRE_PROBE_INSTANT)).has_value());
   ASSERT_TRUE((*engine)->attach_uprobes("/proc/self/exe", {&spec, 1}, false).has_value());
   constexpr std::uint64_t kCalls = 1000;
   for (std::uint64_t i = 0; i < kCalls; ++i)
@@ -411,11 +517,11 @@ TEST(Engine, CountsWhatAFullRingDrops) {
   (*engine)->detach_all();
   const auto received = static_cast<std::uint64_t>(drain(**engine).instants[0]);
   EXPECT_LT(received, kCalls);
-  EXPECT_EQ(received + (*engine)->losses().ring_full, kCalls);
+  EXPECT_EQ(received + (*engine)->counters().ring_full, kCalls);
 }
 
 TEST(Engine, ObservesChildrenFromTheirFirstInstruction) {
-  auto engine = Engine::create({1U << 20, std::nullopt});
+  auto engine = Engine::create({.ring_bytes = 1U << 20});
   if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
   ASSERT_TRUE((*engine)->attach_lifecycle().has_value());
   auto child = sys::Child::start({"/bin/sh", "-c", "/bin/true; /bin/true"}, {});
@@ -432,9 +538,28 @@ TEST(Engine, ObservesChildrenFromTheirFirstInstruction) {
   EXPECT_EQ(kinds[WIRE_EXIT], kinds[WIRE_FORK] + 1);
 }
 
+TEST(Engine, TellsOfEveryExecWhereThatIsWanted) {
+  for (const bool all_execs : {true, false}) {
+    auto engine = Engine::create({.ring_bytes = 1U << 20, .all_execs = all_execs});
+    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
+    ASSERT_TRUE((*engine)->attach_lifecycle().has_value());
+    auto child = sys::Child::start({"/bin/true"}, {});
+    ASSERT_TRUE(child.has_value());
+    child->release();
+    EXPECT_EQ(child->wait(), 0);
+    int execs = 0;
+    (*engine)->drain([&](std::span<const std::byte> record) {
+      const auto* head = reinterpret_cast<const wire_event*>(record.data());
+      const bool is_it = head->tgid == static_cast<std::uint32_t>(child->pid());
+      execs += is_it && head->kind == WIRE_EXEC ? 1 : 0;
+    });
+    EXPECT_EQ(execs, all_execs ? 1 : 0);
+  }
+}
+
 // The kernel ends the main thread then; the process goes on under its pid.
 TEST(Engine, ExecByAnotherThreadEndsNoProcess) {
-  auto engine = Engine::create({1U << 20, std::nullopt});
+  auto engine = Engine::create({.ring_bytes = 1U << 20});
   if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
   ASSERT_TRUE((*engine)->attach_lifecycle().has_value());
   auto child =

@@ -317,6 +317,7 @@ class ExitsLive : public FindExits, public ::testing::WithParamInterface<AttachM
     if (!engine_) GTEST_SKIP() << "needs root and bpf";
   }
   void attach(const std::string& name, std::uint32_t probe) {
+    ASSERT_TRUE(engine_->describe_probe(probe, probe_for_test(WIRE_SINK_RING)).has_value());
     const auto attached =
         engine_->attach_uprobes("/proc/self/exe", call_specs_for_test(*file_, name, probe), false);
     ASSERT_TRUE(attached.has_value()) << attached.error().what;

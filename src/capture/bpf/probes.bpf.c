@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// Generic slice and instant programs. What they record is decided by the attach cookie and the map
-// `probes`, not by code.
+// Generic programs: one for a place in a file, whatever comes of it. What a place is says its
+// cookie; what becomes of the calls, records in the ring, totals in a map or both, says the map
+// `probes`.
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <linux/types.h>
@@ -9,216 +10,236 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-// Per-CPU totals: [0] records that found the ring full, [1] processes over the limit of the map,
-// [2] calls nested too deeply.
-#define LOSS_COUNT 3
-#define CALLS_MAX 16
 #include "capture/bpf/internal/arguments.bpf.h"
 #include "capture/bpf/internal/calls.bpf.h"
 #include "capture/bpf/internal/observed.bpf.h"
-#include "wire/ring.h"
+#include "capture/bpf/internal/ring.bpf.h"
+#include "capture/bpf/internal/totals.bpf.h"
 
 // Only what is read of the kernel's structures; CO-RE relocates the offsets.
+struct sched_entity {
+  __u64 sum_exec_runtime;
+} __attribute__((preserve_access_index));
+
+struct sched_info {
+  unsigned long long run_delay;
+} __attribute__((preserve_access_index));
+
+struct task_io_accounting {
+  __u64 read_bytes, write_bytes;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
   int pid;
   int tgid;
   unsigned int __state;
   int exit_code;
   struct signal_struct* signal;
+  struct sched_entity se;
+  struct sched_info sched_info;
+  unsigned long nvcsw, nivcsw, min_flt, maj_flt;
+  struct task_io_accounting ioac;
   char comm[WIRE_COMM_BYTES];
 } __attribute__((preserve_access_index));
 
-struct {
-  __uint(type, BPF_MAP_TYPE_RINGBUF);
-  __uint(max_entries, 16 * 1024 * 1024);
-} ring SEC(".maps");
+struct seq_file;
+struct bpf_iter_meta {
+  struct seq_file* seq;
+} __attribute__((preserve_access_index));
+struct bpf_iter__task {
+  struct bpf_iter_meta* meta;
+  struct task_struct* task;
+} __attribute__((preserve_access_index));
+
+// Who looks for new processes wants every exec of the host.
+const volatile _Bool all_execs = 0;
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 8192);
+  __uint(max_entries, WIRE_PROBES_MAX);
   __type(key, __u32);
   __type(value, struct wire_probe);
 } probes SEC(".maps");
 
-static __always_inline void* reserve(__u64 bytes) {
-  void* record = bpf_ringbuf_reserve(&ring, bytes, 0);
-  if (!record) count_loss(0);
-  return record;
+static __always_inline const struct wire_probe* probe_of(__u64 cookie) {
+  __u32 index = (__u32)cookie;
+  return bpf_map_lookup_elem(&probes, &index);
 }
 
-static __always_inline void fill_head(struct wire_event* head, __u64 now, __u32 probe, __u16 kind,
-                                      __u8 layout) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
-  head->t_boot_ns = now;
-  head->tgid = pid_tgid >> 32;
-  head->tid = (__u32)pid_tgid;
-  head->probe = probe;
-  head->kind = kind;
-  head->layout = layout;
-  head->failed_args = 0;
+// Ends go to whom their begins were told, whoever wants begins now.
+static __always_inline int matters(const struct hit* hit) {
+  return hit->probe &&
+         (hit->probe->sinks || hit->cookie & (WIRE_COOKIE_EXIT | WIRE_COOKIE_PAIR_END));
 }
 
-static __always_inline void emit_plain(__u64 now, __u32 probe, __u16 kind) {
-  struct wire_event* record = reserve(sizeof(*record));
-  if (!record) return;
-  fill_head(record, now, probe, kind, WIRE_PLAIN);
-  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+// Who is told of a call that begins now.
+static __always_inline __u32 told_of(const struct wire_probe* probe) {
+  __u32 told = probe->sinks & WIRE_SINK_TOTALS ? TOLD_TOTALS : 0;
+  if (!(probe->sinks & WIRE_SINK_RING) || probe->flags & WIRE_PROBE_INSTANT) return told;
+  return told | (probe->flags & WIRE_PROBE_AT_END ? TOLD_SLICE : TOLD_RING);
 }
 
-static __always_inline void emit_captured(struct pt_regs* regs, __u64 now, __u32 probe, __u16 kind,
-                                          int at_return) {
-  const struct wire_probe* config = bpf_map_lookup_elem(&probes, &probe);
-  if (!config) {
-    emit_plain(now, probe, kind);
-    return;
-  }
-  struct wire_text* record = reserve(sizeof(*record));
-  if (!record) return;
-  fill_head(&record->head, now, probe, kind, WIRE_WITH_ARGS);
-  record->text[0] = 0;
+static __always_inline void read_captures(const struct hit* hit, __u8 wanted,
+                                          struct values* values) {
   struct sources sources;
-  read_sources(regs, &sources);
-  __u8 failed = 0;
-#pragma unroll
-  for (int i = 0; i < WIRE_ARGS_MAX; ++i) {
-    record->args[i] = 0;
-    if (i >= config->capture_count) continue;
-    const struct wire_capture* capture = &config->captures[i];
-    int from_return = capture->source == WIRE_RETURN;
-    if (from_return != at_return) continue;
-    __u64 value = 0;
-    if (follow(capture, &sources, &value)) {
-      failed |= 1 << i;
-      continue;
-    }
-    if (!capture->is_text) {
-      record->args[i] = value;
-      continue;
-    }
-    record->head.layout = WIRE_WITH_TEXT;
-    if (bpf_probe_read_user_str(record->text, sizeof(record->text), (void*)value) < 0)
-      failed |= 1 << i;
-  }
-  record->head.failed_args = failed;
-  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  read_sources(hit->regs, &sources);
+  read_values(hit->probe, &sources, wanted, values);
 }
 
-static __always_inline void emit(struct pt_regs* regs, __u64 cookie, __u16 kind, int at_return) {
-  __u64 now = bpf_ktime_get_boot_ns();
-  if (cookie & WIRE_COOKIE_CAPTURES) {
-    emit_captured(regs, now, (__u32)cookie, kind, at_return);
-  } else {
-    emit_plain(now, (__u32)cookie, kind);
-  }
+static __always_inline void tell_begin(const struct hit* hit, __u32 told) {
+  const struct wire_probe* probe = hit->probe;
+  int is_instant = probe->sinks & WIRE_SINK_RING && probe->flags & WIRE_PROBE_INSTANT;
+  int to_ring = told & TOLD_RING || is_instant;
+  __u8 of_ring = to_ring ? probe->at_begin : 0;
+  __u8 wanted = of_ring | (told & TOLD_TOTALS ? captures_of_bytes(probe) : 0);
+  struct values values = {};
+  if (wanted) read_captures(hit, wanted, &values);
+  if (to_ring) emit(hit, is_instant ? WIRE_INSTANT : WIRE_BEGIN, of_ring, &values);
+  if (told & TOLD_TOTALS)
+    total_begin((__u32)hit->cookie, hit->pid_tgid >> 32, hit->now, bytes_of(probe, &values),
+                probe->flags & WIRE_PROBE_STEPS);
 }
 
-static __always_inline void emit_slice(__u64 start, __u64 now, __u32 probe) {
-  struct wire_slice* record = reserve(sizeof(*record));
-  if (!record) return;
-  fill_head(&record->head, start, probe, WIRE_SLICE, WIRE_PLAIN);
-  record->duration_ns = now - start;
-  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+static __always_inline void tell_end(const struct hit* hit, __u32 told, __u64 start) {
+  if (told & TOLD_RING) {
+    __u8 of_ring = hit->cookie & WIRE_COOKIE_JUMP ? 0 : hit->probe->at_end;
+    struct values values = {};
+    if (of_ring) read_captures(hit, of_ring, &values);
+    emit(hit, WIRE_END, of_ring, &values);
+  }
+  if (told & TOLD_SLICE) emit_slice(start, hit->now, (__u32)hit->cookie);
+  if (told & TOLD_TOTALS) total_end((__u32)hit->cookie, hit->pid_tgid >> 32, start, hit->now);
 }
 
 // Nobody saw it return: it ends where that is noticed. A slice would be one that never was.
-static __always_inline void drop_call(struct calls* calls, const struct call* call) {
-  if (!(call->cookie & (WIRE_COOKIE_AT_END | WIRE_COOKIE_EXIT)))
-    emit_plain(bpf_ktime_get_boot_ns(), (__u32)call->cookie, WIRE_END);
+static __noinline int drop_call(const struct hit* hit, struct calls* calls,
+                                const struct call* call) {
+  if (!(call->told & TOLD_END)) {
+    if (call->told & TOLD_RING) emit_plain(hit->now, call->probe, WIRE_END);
+    if (call->told & TOLD_TOTALS) total_drop(call->probe, hit->pid_tgid >> 32);
+  }
   --calls->count;
-}
-
-// False: nothing is to be told of this call now.
-static __always_inline int on_call(struct pt_regs* regs, __u64 cookie) {
-  struct calls* calls = calls_of_thread(1);
-  if (!calls) {
-    count_loss(2);
-    return 0;
-  }
-  __u64 stack = regs->rsp;
-  int is_again = begins_again(calls, stack, cookie);
-  for (int i = 0; i < CALLS_MAX; ++i) {
-    struct call* last = last_call(calls);
-    if (!last || !is_over(last, stack, is_again)) break;
-    drop_call(calls, last);
-  }
-  if (!add_call(calls, stack, cookie, bpf_ktime_get_boot_ns())) {
-    count_loss(2);
-    return 0;
-  }
-  return !(cookie & WIRE_COOKIE_AT_END);
-}
-
-// False: no call ends there, or its slice is written.
-static __always_inline int on_exit_of_call(struct pt_regs* regs, __u64 cookie) {
-  __u64 stack = 0;
-  if (!ends_here(regs, cookie, &stack)) return 0;
-  struct calls* calls = calls_of_thread(0);
-  if (!calls) return 0;
-  for (int i = 0; i < CALLS_MAX; ++i) {
-    struct call* last = last_call(calls);
-    if (!last || last->stack >= stack) break;
-    drop_call(calls, last);
-  }
-  __u64 start = end_call(calls, stack, cookie);
-  if (!start) return 0;
-  if (!(cookie & WIRE_COOKIE_AT_END)) return 1;
-  emit_slice(start, bpf_ktime_get_boot_ns(), (__u32)cookie);
   return 0;
 }
 
-static __always_inline void on_probe(struct pt_regs* regs, __u64 cookie) {
-  __u16 kind = cookie & WIRE_COOKIE_INSTANT ? WIRE_INSTANT : WIRE_BEGIN;
-  int at_return = 0;
-  if (cookie & WIRE_COOKIE_EXIT) {
-    __u64 stack = 0;
-    int is_alone = (cookie & WIRE_COOKIE_INSTANT) != 0;
-    if (is_alone ? !ends_here(regs, cookie, &stack) : !on_exit_of_call(regs, cookie)) return;
-    kind = WIRE_END;
-    at_return = 1;
-    if (cookie & WIRE_COOKIE_JUMP) cookie &= ~WIRE_COOKIE_CAPTURES;
-  } else if (cookie & WIRE_COOKIE_CALL) {
-    if (!on_call(regs, cookie)) return;
+static __always_inline void on_call(const struct hit* hit) {
+  struct calls* calls = calls_of_thread(1);
+  if (!calls) {
+    count_one(COUNT_TOO_DEEP);
+    return;
   }
-  emit(regs, cookie, kind, at_return);
+  __u32 index = (__u32)hit->cookie;
+  __u64 stack = hit->regs->rsp;
+  int is_again = begins_again(calls, stack, index);
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || !is_over(last, stack, is_again)) break;
+    drop_call(hit, calls, last);
+  }
+  __u32 told = told_of(hit->probe);
+  // For the totals, what runs inside a call of the same function is part of it, as a backward pass
+  // inside another.
+  if (told & TOLD_TOTALS && is_nested(calls, index)) told &= ~TOLD_TOTALS;
+  if (told && !add_call(calls, stack, index, told, hit->now)) {
+    count_one(COUNT_TOO_DEEP);
+    return;
+  }
+  tell_begin(hit, told);
 }
 
-// One program for entry and return of a call; 8 private bytes of the call hold its start time.
+static __always_inline void on_exit_of_call(const struct hit* hit) {
+  __u64 stack = 0, start = 0;
+  if (!ends_here(hit->regs, hit->cookie, &stack)) return;
+  if (hit->cookie & WIRE_COOKIE_INSTANT) {
+    tell_end(hit, hit->probe->sinks & WIRE_SINK_RING ? TOLD_RING : 0, 0);
+    return;
+  }
+  struct calls* calls = calls_of_thread(0);
+  if (!calls) return;
+  for (int i = 0; i < CALLS_MAX; ++i) {
+    struct call* last = last_call(calls);
+    if (!last || last->stack >= stack) break;
+    drop_call(hit, calls, last);
+  }
+  __u32 told = end_call(calls, stack, (__u32)hit->cookie, &start);
+  if (told) tell_end(hit, told, start);
+}
+
+// A place that no return probe belongs to.
+static __always_inline void on_single(const struct hit* hit) {
+  __u32 index = (__u32)hit->cookie, sinks = hit->probe->sinks;
+  if (hit->cookie & WIRE_COOKIE_EXIT) {
+    on_exit_of_call(hit);
+  } else if (hit->cookie & WIRE_COOKIE_CALL) {
+    on_call(hit);
+  } else if (hit->cookie & WIRE_COOKIE_PAIR_END) {
+    tell_end(hit, sinks & WIRE_SINK_RING ? TOLD_RING : 0, 0);
+    if (sinks & WIRE_SINK_TOTALS) close_call(hit->pid_tgid, index, hit->now);
+  } else if (hit->cookie & WIRE_COOKIE_PAIR_BEGIN) {
+    __u32 told = told_of(hit->probe);
+    tell_begin(hit, told);
+    if (told & TOLD_TOTALS) open_call(hit->pid_tgid, index, hit->now);
+  } else {
+    tell_begin(hit, 0);
+    if (hit->probe->flags & WIRE_PROBE_SCOPE && sinks & WIRE_SINK_TOTALS) total_scope(hit);
+  }
+}
+
+#define TOLD_SHIFT 60 /* of a session's 8 bytes; below lies the begin: 36 years of uptime */
+
+// One program for entry and return of a call; 8 private bytes of the call hold its begin and who
+// was told.
 SEC("uprobe")
 int on_session(struct pt_regs* regs) {
-  __u64 cookie = bpf_get_attach_cookie(regs);
-  if (!bpf_session_is_return()) {
-    if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 1;
-    int has_return = !(cookie & (WIRE_COOKIE_INSTANT | WIRE_COOKIE_CALL | WIRE_COOKIE_EXIT));
-    if (has_return && cookie & WIRE_COOKIE_AT_END) {
-      __u64* start = bpf_session_cookie();
-      *start = bpf_ktime_get_boot_ns();
-    } else {
-      on_probe(regs, cookie);
-    }
-    return !has_return;
-  }
-  if (!(cookie & WIRE_COOKIE_AT_END)) {
-    emit(regs, cookie, WIRE_END, 1);
+  struct hit hit = {.regs = regs, .cookie = bpf_get_attach_cookie(regs)};
+  int is_return = bpf_session_is_return();
+  hit.probe = probe_of(hit.cookie);
+  if (!is_return && !matters(&hit)) return 1;
+  hit.pid_tgid = bpf_get_current_pid_tgid();
+  if (!is_return && !is_observed(hit.pid_tgid >> 32)) return 1;
+  hit.now = bpf_ktime_get_boot_ns();
+  if (is_return) {
+    __u64 begin = *bpf_session_cookie();
+    if (hit.probe) tell_end(&hit, begin >> TOLD_SHIFT, begin & ((1ULL << TOLD_SHIFT) - 1));
     return 0;
   }
-  __u64* start = bpf_session_cookie();
-  emit_slice(*start, bpf_ktime_get_boot_ns(), (__u32)cookie);
+  if (hit.cookie & WIRE_COOKIE_SINGLE) {
+    on_single(&hit);
+    return 1;
+  }
+  __u32 told = told_of(hit.probe);
+  tell_begin(&hit, told);
+  *bpf_session_cookie() = hit.now | (__u64)told << TOLD_SHIFT;
   return 0;
 }
 
 // The pair for kernels without sessions: uprobe_multi links, or perf-event uprobes on older ones.
 SEC("uprobe")
 int on_entry(struct pt_regs* regs) {
-  __u64 cookie = bpf_get_attach_cookie(regs);
-  if (is_observed(bpf_get_current_pid_tgid() >> 32)) on_probe(regs, cookie);
+  struct hit hit = {.regs = regs, .cookie = bpf_get_attach_cookie(regs)};
+  hit.probe = probe_of(hit.cookie);
+  hit.pid_tgid = bpf_get_current_pid_tgid();
+  if (!matters(&hit) || !is_observed(hit.pid_tgid >> 32)) return 0;
+  hit.now = bpf_ktime_get_boot_ns();
+  if (hit.cookie & WIRE_COOKIE_SINGLE) {
+    on_single(&hit);
+    return 0;
+  }
+  __u32 told = told_of(hit.probe);
+  tell_begin(&hit, told);
+  if (told & TOLD_TOTALS) open_call(hit.pid_tgid, (__u32)hit.cookie, hit.now);
   return 0;
 }
 
 SEC("uretprobe")
 int on_return(struct pt_regs* regs) {
-  __u64 cookie = bpf_get_attach_cookie(regs);
-  if (!is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
-  emit(regs, cookie, WIRE_END, 1);
+  struct hit hit = {.regs = regs, .cookie = bpf_get_attach_cookie(regs)};
+  hit.probe = probe_of(hit.cookie);
+  hit.pid_tgid = bpf_get_current_pid_tgid();
+  if (!hit.probe || !is_observed(hit.pid_tgid >> 32)) return 0;
+  hit.now = bpf_ktime_get_boot_ns();
+  tell_end(&hit, told_of(hit.probe) & TOLD_RING, 0);
+  if (hit.probe->sinks & WIRE_SINK_TOTALS) close_call(hit.pid_tgid, (__u32)hit.cookie, hit.now);
   return 0;
 }
 
@@ -278,7 +299,9 @@ int on_syscall_exit(struct sys_exit* ctx) {
 SEC("tp")
 int on_tracepoint(void* ctx) {
   __u64 cookie = bpf_get_attach_cookie(ctx);
-  if (!(cookie & WIRE_COOKIE_HOST) && !is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
+  const struct wire_probe* probe = probe_of(cookie);
+  if (!probe) return 0;
+  if (!(probe->flags & WIRE_PROBE_HOST) && !is_observed(bpf_get_current_pid_tgid() >> 32)) return 0;
   emit_plain(bpf_ktime_get_boot_ns(), (__u32)cookie, WIRE_INSTANT);
   return 0;
 }
@@ -342,7 +365,7 @@ int on_fork(__u64* ctx) {
   if (child->pid != child->tgid || !is_observed(parent->tgid)) return 0;
   __u32 tgid = child->tgid;
   __u8 one = 1;
-  if (bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY)) count_loss(1);
+  if (bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY)) count_one(COUNT_PROCESSES);
   struct wire_switch* record = reserve_switch(WIRE_FORK, parent, child);
   if (!record) return 0;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -352,8 +375,8 @@ int on_fork(__u64* ctx) {
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
-  if (!is_observed(task->tgid)) return 0;
   forget_calls();
+  if (!all_execs && !is_observed(task->tgid)) return 0;
   emit_plain(bpf_ktime_get_boot_ns(), 0, WIRE_EXEC);
   return 0;
 }
@@ -362,6 +385,10 @@ SEC("tp_btf/sched_process_exit")
 int on_exit(__u64* ctx) {
   struct task_struct* task = (struct task_struct*)ctx[0];
   if (!IS_LAST_OF_OBSERVED(task)) return 0;
+  // One that is killed while it is stopped: its pid is used again.
+  __u32 tgid = task->tgid;
+  struct open_key stop = {.pid_tgid = (__u64)tgid << 32 | tgid, .probe = WIRE_TOTAL_STOPS};
+  bpf_map_delete_elem(&open_calls, &stop);
   struct wire_event* record = reserve(sizeof(*record));
   if (!record) return 0;
   fill_head(record, bpf_ktime_get_boot_ns(), task->exit_code, WIRE_EXIT, WIRE_PLAIN);
@@ -381,6 +408,84 @@ int on_cpu_sample(void* ctx) {
   long bytes = bpf_get_stack(ctx, record->frames, sizeof(record->frames), BPF_F_USER_STACK);
   record->frame_count = bytes > 0 ? (__u32)bytes / 8 : 0;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 8192);
+  __type(key, __u64);               // address of the request
+  __type(value, struct open_call);  // probe: process
+} requests SEC(".maps");
+
+#define SIGNAL_CONT 18 /* then SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU */
+#define SIGNAL_TTOU 22
+#define TRACE_SIGNAL_DELIVERED 0
+
+// Being stopped by a signal is a call that SIGSTOP or one of its kind begins and SIGCONT ends,
+// whoever sends them. One that the process ignores does not stop it.
+SEC("tp_btf/signal_generate")
+int on_signal(__u64* ctx) {
+  int number = (int)ctx[0], result = (int)ctx[4];
+  if (number < SIGNAL_CONT || number > SIGNAL_TTOU) return 0;
+  if (number != SIGNAL_CONT && result != TRACE_SIGNAL_DELIVERED) return 0;
+  struct task_struct* task = (struct task_struct*)ctx[2];
+  __u32 tgid = task->tgid;
+  if (!is_observed(tgid)) return 0;
+  __u64 process = (__u64)tgid << 32 | tgid, now = bpf_ktime_get_boot_ns();
+  if (number == SIGNAL_CONT) {
+    close_call(process, WIRE_TOTAL_STOPS, now);
+    return 0;
+  }
+  struct open_key key = {.pid_tgid = process, .probe = WIRE_TOTAL_STOPS};
+  struct wire_total* total = total_of(tgid, WIRE_TOTAL_STOPS, WIRE_TOTAL_CALL);
+  if (!total || bpf_map_lookup_elem(&open_calls, &key)) return 0;
+  __sync_fetch_and_add(&total->entries, 1);
+  total->last_entry_ns = now;
+  open_call(process, WIRE_TOTAL_STOPS, now);
+  return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int on_block_issue(__u64* ctx) {
+  __u64 request = ctx[0];
+  __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  struct open_call call = {.start_ns = bpf_ktime_get_boot_ns(),
+                           .probe = is_observed(tgid) ? tgid : 0};
+  bpf_map_update_elem(&requests, &request, &call, BPF_ANY);
+  return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int on_block_complete(__u64* ctx) {
+  __u64 request = ctx[0];
+  struct open_call* call = bpf_map_lookup_elem(&requests, &request);
+  if (!call) return 0;
+  add_to(call->probe, WIRE_TOTAL_BLOCK, WIRE_TOTAL_CALL, bpf_ktime_get_boot_ns() - call->start_ns);
+  bpf_map_delete_elem(&requests, &request);
+  return 0;
+}
+
+SEC("iter/task")
+int on_thread(struct bpf_iter__task* ctx) {
+  struct task_struct* task = ctx->task;
+  if (!task) return 0;
+  __u32 tgid = task->tgid;
+  if (!is_observed(tgid)) return 0;
+  struct wire_thread thread = {
+      .tgid = tgid,
+      .tid = task->pid,
+      .state = task->__state,
+      .runtime_ns = task->se.sum_exec_runtime,
+      .run_delay_ns = task->sched_info.run_delay,
+      .voluntary = task->nvcsw,
+      .involuntary = task->nivcsw,
+      .minor_faults = task->min_flt,
+      .major_faults = task->maj_flt,
+      .read_bytes = task->ioac.read_bytes,
+      .written_bytes = task->ioac.write_bytes,
+  };
+  bpf_seq_write(ctx->meta->seq, &thread, sizeof(thread));
   return 0;
 }
 

@@ -90,3 +90,34 @@ static __always_inline int follow(const struct wire_capture* capture, const stru
   if (capture->is_text != WIRE_TEXT_PYTHON) return 0;
   return python_text(*out, out) || *out == 0 ? -1 : 0;
 }
+
+/* A place of a probe that was hit. */
+struct hit {
+  struct pt_regs* regs;
+  const struct wire_probe* probe;
+  __u64 cookie, pid_tgid, now;
+};
+
+/* The captures of a probe that were read: an address for a text. */
+struct values {
+  __u64 value[WIRE_ARGS_MAX];
+  __u8 failed; /* bit i: capture i could not be read */
+};
+
+/* Reads those in `wanted` into `out`, which is zero. A function of its own for the verifier, which
+ * looks at it once. */
+__noinline int read_values(const struct wire_probe* probe, const struct sources* sources,
+                           __u8 wanted, struct values* out) {
+  if (!probe || !sources || !out) return 0;
+#pragma unroll
+  for (int i = 0; i < WIRE_ARGS_MAX; ++i) {
+    if (!(wanted >> i & 1)) continue;
+    __u64 value = 0;
+    if (follow(&probe->captures[i], sources, &value)) {
+      out->failed |= 1 << i;
+    } else {
+      out->value[i] = value;
+    }
+  }
+  return 0;
+}

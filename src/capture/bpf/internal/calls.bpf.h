@@ -4,13 +4,23 @@
 /* Open calls of threads whose ends are probed at the functions' own exits. A call is known by its
  * stack pointer, which at its exit is that of its entry; a nested one has a lower one. Calls that
  * an exception or longjmp() has ended are noticed when the next probe of their thread fires. For
- * BPF programs only; include after the kernel's and libbpf's headers. Define CALLS_MAX before, a
- * power of two: how many calls of one thread may be open. */
+ * BPF programs only; include after the kernel's and libbpf's headers. */
+
+#define CALLS_MAX 16 /* of one thread; a power of two */
 
 struct call {
   __u64 stack, caller; /* stack pointer at the entry, and the return address that lies there */
   __u64 start_ns;
-  __u64 cookie;
+  __u32 probe;
+  __u32 told; /* enum told: who heard of its begin */
+};
+
+/* Who was told of the begin of a call, and hears of its end. */
+enum told {
+  TOLD_RING = 1,  /* a WIRE_BEGIN, which wants a WIRE_END */
+  TOLD_SLICE = 2, /* nothing yet: its end writes both */
+  TOLD_TOTALS = 4,
+  TOLD_END = 8 /* all: it has ended, and others at its place have not */
 };
 
 struct calls {
@@ -81,12 +91,22 @@ static __always_inline __u64 caller_at(__u64 stack) {
 }
 
 /* Whether a call of the same probe is open at `stack`: it is over, or there could be no other. */
-static __always_inline int begins_again(const struct calls* calls, __u64 stack, __u64 cookie) {
+static __always_inline int begins_again(const struct calls* calls, __u64 stack, __u32 probe) {
   for (__u32 i = 0; i < CALLS_MAX; ++i) {
     if (i >= calls->count) break;
     const struct call* call = &calls->open[(calls->count - 1 - i) & (CALLS_MAX - 1)];
     if (call->stack > stack) break;
-    if (call->stack == stack && (__u32)call->cookie == (__u32)cookie) return 1;
+    if (call->stack == stack && call->probe == probe) return 1;
+  }
+  return 0;
+}
+
+/* Whether the totals know of an open call of the same probe. */
+static __always_inline int is_nested(const struct calls* calls, __u32 probe) {
+  for (__u32 i = 0; i < CALLS_MAX; ++i) {
+    if (i >= calls->count) break;
+    const struct call* call = &calls->open[i];
+    if (call->probe == probe && call->told & TOLD_TOTALS && !(call->told & TOLD_END)) return 1;
   }
   return 0;
 }
@@ -101,35 +121,39 @@ static __always_inline int is_over(const struct call* call, __u64 stack, int is_
 }
 
 /* False: too many are open. */
-static __always_inline int add_call(struct calls* calls, __u64 stack, __u64 cookie, __u64 now) {
+static __always_inline int add_call(struct calls* calls, __u64 stack, __u32 probe, __u32 told,
+                                    __u64 now) {
   __u32 count = calls->count;
   if (count >= CALLS_MAX) return 0;
   struct call* call = &calls->open[count & (CALLS_MAX - 1)];
   call->caller = caller_at(stack);
   call->stack = stack;
   call->start_ns = now;
-  call->cookie = cookie;
+  call->probe = probe;
+  call->told = told;
   calls->count = count + 1;
   return 1;
 }
 
-/* Ends the call of a probe that lies at `stack` and gives its begin; 0: there is none. Those of
- * other probes there stay open until their own exits, at the same instruction, have fired. */
-static __always_inline __u64 end_call(struct calls* calls, __u64 stack, __u64 cookie) {
-  __u64 start = 0;
+/* Ends the call of a probe that lies at `stack` and gives its begin, and who heard of it; 0: there
+ * is none. Those of other probes there stay open until their own exits, at the same instruction,
+ * have fired. */
+static __always_inline __u32 end_call(struct calls* calls, __u64 stack, __u32 probe, __u64* start) {
+  __u32 told = 0;
   for (__u32 i = 0; i < CALLS_MAX; ++i) {
     if (i >= calls->count) break;
     struct call* call = &calls->open[(calls->count - 1 - i) & (CALLS_MAX - 1)];
     if (call->stack != stack) break;
-    if ((__u32)call->cookie != (__u32)cookie || call->cookie & WIRE_COOKIE_EXIT) continue;
-    start = call->start_ns;
-    call->cookie |= WIRE_COOKIE_EXIT; /* it has ended */
+    if (call->probe != probe || call->told & TOLD_END) continue;
+    *start = call->start_ns;
+    told = call->told;
+    call->told |= TOLD_END;
     break;
   }
   for (__u32 i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
-    if (!last || !(last->cookie & WIRE_COOKIE_EXIT)) break;
+    if (!last || !(last->told & TOLD_END)) break;
     --calls->count;
   }
-  return start;
+  return told;
 }

@@ -2,7 +2,17 @@
 #pragma once
 
 /* Which processes are observed, and per-CPU counts of what was lost. For BPF programs only; include
- * after the kernel's and libbpf's headers. Define LOSS_COUNT before: how many counts there are. */
+ * after the kernel's and libbpf's headers. */
+
+/* In the order of Engine::Counters. */
+enum count {
+  COUNT_RING_FULL = 0, /* records that found the ring full */
+  COUNT_PROCESSES = 1, /* processes over the limit of their map */
+  COUNT_TOO_DEEP = 2,  /* calls over that of a thread */
+  COUNT_TOTALS = 3,    /* totals over that of their map */
+  COUNT_HITS = 4,      /* begins that the totals were told of */
+  COUNTS = 5
+};
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -13,16 +23,16 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, LOSS_COUNT);
+  __uint(max_entries, COUNTS);
   __type(key, __u32);
   __type(value, __u64);
-} losses SEC(".maps");
+} counts SEC(".maps");
 
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 extern __u64* bpf_session_cookie(void) __ksym __weak;
 
-static __always_inline void count_loss(__u32 which) {
-  __u64* total = bpf_map_lookup_elem(&losses, &which);
+static __always_inline void count_one(__u32 which) {
+  __u64* total = bpf_map_lookup_elem(&counts, &which);
   if (total) ++*total;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/bpf/meter.h"
+#include "capture/bpf/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "capture/bpf/calls_for_test.h"
 #include "capture/bpf/python_str_for_test.h"
 #include "capture/bpf/sites.h"
 #include "sys/elf.h"
-#include "sys/process.h"
-#include "sys/wait_for_test.h"
 
 extern "C" long metered_call(long value);
 asm(".text\n.globl metered_call\n.type metered_call, @function\nmetered_call:\npush %rbx\n"
@@ -41,9 +40,9 @@ struct Seen {
   std::uint64_t count{0}, sum_ns{0}, bytes{0}, entries{0}, in_buckets{0}, dropped{0};
 };
 
-std::map<std::pair<std::uint32_t, int>, Seen> totals_of(Meter& meter, std::int32_t pid) {
+std::map<std::pair<std::uint32_t, int>, Seen> totals_of(Engine& engine, std::int32_t pid) {
   std::map<std::pair<std::uint32_t, int>, Seen> out;
-  const auto read = meter.read_totals([&](const ProbeTotal& total) {
+  const auto read = engine.read_totals([&](const ProbeTotal& total) {
     if (total.tgid != static_cast<std::uint32_t>(pid)) return true;
     Seen seen{total.total->count,  total.total->sum_ns, total.total->bytes, total.total->entries, 0,
               total.total->dropped};
@@ -56,40 +55,42 @@ std::map<std::pair<std::uint32_t, int>, Seen> totals_of(Meter& meter, std::int32
   return out;
 }
 
-class MeterModes : public ::testing::TestWithParam<AttachMode> {
+class TotalsModes : public ::testing::TestWithParam<AttachMode> {
  protected:
   void SetUp() override {
-    auto meter = Meter::create(GetParam());
-    if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
-    meter_ = std::move(meter).value();
-    ASSERT_TRUE(meter_->observe_process(::getpid()).has_value());
+    engine_ = engine_for_test(GetParam());
+    if (!engine_) GTEST_SKIP() << "needs root and bpf";
   }
-  Result<Meter::Handle> attach(std::uint64_t cookie) {
+  void describe(std::uint32_t index, const wire_probe& probe) {
+    const auto described = engine_->describe_probe(index, probe);
+    ASSERT_TRUE(described.has_value()) << described.error().what;
+  }
+  Result<Engine::Handle> attach(std::uint64_t cookie) {
     const UprobeSpec spec{target_offset(), 0, cookie};
-    return meter_->attach_uprobes("/proc/self/exe", {&spec, 1}, true);
+    return engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, true);
   }
-  std::unique_ptr<Meter> meter_;
+  std::unique_ptr<Engine> engine_;
 };
 
-TEST_P(MeterModes, CountsEveryCallWithItsBytes) {
-  wire_meter_probe probe{};
-  probe.capture_count = 2;
+TEST_P(TotalsModes, CountsEveryCallWithItsBytes) {
+  wire_probe probe = probe_for_test(WIRE_SINK_TOTALS, WIRE_PROBE_STEPS);
+  add_capture_for_test(probe, 0);
+  add_capture_for_test(probe, 0);
   probe.factors = 1;
-  probe.type_index = 2;
-  probe.captures[0] = {.source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
-  probe.captures[1] = {.source = 0, .step_count = 0, .size = 8, .is_text = 0, .offset = {}};
-  ASSERT_TRUE(meter_->describe_probe(7, probe).has_value());
-  const auto attached = attach(7 | WIRE_COOKIE_CAPTURES | WIRE_COOKIE_STEPS);
+  probe.type = 2;
+  constexpr std::array<std::uint8_t, 10> kTypeBytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  std::copy(kTypeBytes.begin(), kTypeBytes.end(), std::begin(probe.sizes));
+  describe(7, probe);
+  const auto attached = attach(7);
   ASSERT_TRUE(attached.has_value()) << attached.error().what;
   constexpr std::uint64_t kCalls = 200;
   std::uint64_t bytes = 0;
-  constexpr std::array<std::uint64_t, 10> kTypeBytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
   for (std::uint64_t i = 0; i < kCalls; ++i) {
     const std::uint64_t type = i % kTypeBytes.size();
     ASSERT_EQ(metered_call(static_cast<long>(type)), static_cast<long>(type) + 1);
     bytes += type * kTypeBytes.at(type);
   }
-  auto totals = totals_of(*meter_, ::getpid());
+  auto totals = totals_of(*engine_, ::getpid());
   const Seen calls = totals[{7, WIRE_TOTAL_CALL}];
   EXPECT_EQ(calls.count, kCalls);
   EXPECT_EQ(calls.entries, kCalls);
@@ -101,22 +102,23 @@ TEST_P(MeterModes, CountsEveryCallWithItsBytes) {
   EXPECT_EQ(intervals.count, kCalls - 1);
   EXPECT_EQ(gaps.count, kCalls - 1);
   EXPECT_GT(intervals.sum_ns, gaps.sum_ns);
-  EXPECT_GE(meter_->counters().hits, kCalls);
+  EXPECT_GE(engine_->counters().hits, kCalls);
 }
 
-TEST_P(MeterModes, CallsThatExceptionsEndAreNotOpenForEver) {
+TEST_P(TotalsModes, CallsThatExceptionsEndAreNotOpenForEver) {
   auto file = sys::ElfFile::open("/proc/self/exe");
   ASSERT_TRUE(file.has_value());
+  describe(3, probe_for_test(WIRE_SINK_TOTALS));
   const auto specs = call_specs_for_test(**file, "nested_for_test", 3);
-  ASSERT_TRUE(meter_->attach_uprobes("/proc/self/exe", specs, false).has_value());
+  ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", specs, false).has_value());
   EXPECT_EQ(nested_for_test(4), 4);
-  Seen seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
+  Seen seen = totals_of(*engine_, ::getpid())[{3, WIRE_TOTAL_CALL}];
   EXPECT_EQ(seen.entries, 1U) << "what runs inside of a call is part of it";
   EXPECT_EQ(seen.count, 1U);
   for (int i = 0; i < 3; ++i)
     EXPECT_THROW(nested_for_test(0), std::invalid_argument);
   EXPECT_EQ(nested_for_test(1), 1);
-  seen = totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}];
+  seen = totals_of(*engine_, ::getpid())[{3, WIRE_TOTAL_CALL}];
   EXPECT_EQ(seen.entries, 5U);
   EXPECT_EQ(seen.count, 2U);
   EXPECT_EQ(seen.dropped, 3U);
@@ -129,21 +131,24 @@ struct Arguments {
   std::array<const void*, 3> items{};
 };
 
-class MeterScopes : public MeterModes {
+class TotalsScopes : public TotalsModes {
  protected:
   static constexpr std::uint32_t kInput = 5, kOptimizer = 6;
   void attach_scopes(std::uint64_t times) {
-    wire_meter_probe captures{};
-    captures.capture_count = 2;
-    captures.captures[WIRE_SCOPE_NAME] = {
-        .source = 2, .step_count = 2, .size = 8, .is_text = WIRE_TEXT_PYTHON, .offset = {0, 24}};
-    captures.captures[WIRE_SCOPE_COUNT] = {
-        .source = 2, .step_count = 2, .size = 8, .is_text = 0, .offset = {0, 16}};
-    ASSERT_TRUE(meter_->describe_probe(kInput, captures).has_value());
-    const UprobeSpec spec{
-        target_offset("metered_operator"), 0,
-        kInput | WIRE_COOKIE_INSTANT | WIRE_COOKIE_SCOPE | times << WIRE_COOKIE_TIMES_SHIFT};
-    const auto handle = meter_->attach_uprobes("/proc/self/exe", {&spec, 1}, false);
+    wire_probe scopes = probe_for_test(WIRE_SINK_TOTALS, WIRE_PROBE_SCOPE | WIRE_PROBE_INSTANT);
+    scopes.scope_name = 0;
+    scopes.scope_arguments = 1;
+    add_capture_for_test(scopes, 2, 8, WIRE_TEXT_PYTHON, {0, 24});
+    add_capture_for_test(scopes, 2, 8, WIRE_TEXT_NONE, {0, 16});
+    for (const std::string_view prefix : {"enumerate(DataLo", "Optimize"}) {
+      wire_scope& scope = scopes.scopes[scopes.scope_count++];
+      std::memcpy(scope.prefix, prefix.data(), prefix.size());
+      std::memset(scope.mask, 0xff, prefix.size());
+    }
+    describe(kInput, scopes);
+    const UprobeSpec spec{target_offset("metered_operator"), 0,
+                          kInput | WIRE_COOKIE_INSTANT | times << WIRE_COOKIE_TIMES_SHIFT};
+    const auto handle = engine_->attach_uprobes("/proc/self/exe", {&spec, 1}, false);
     ASSERT_TRUE(handle.has_value()) << handle.error().what;
     handle_ = *handle;
   }
@@ -159,15 +164,15 @@ class MeterScopes : public MeterModes {
   static void leave() { call({.count = 1, .items = {&handle_object}}); }
   static constexpr int handle_object = 0;
   [[nodiscard]] Seen seen(std::uint32_t probe) {
-    return totals_of(*meter_, ::getpid())[{probe, WIRE_TOTAL_CALL}];
+    return totals_of(*engine_, ::getpid())[{probe, WIRE_TOTAL_CALL}];
   }
-  Meter::Handle handle_{0};
+  Engine::Handle handle_{0};
 };
 
 constexpr std::string_view kNext = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
 constexpr std::string_view kStep = "Optimizer.step#SGD.step";
 
-TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
+TEST_P(TotalsScopes, TellDataLoadersFromOptimizers) {
   attach_scopes(1);
   leave();  // of a scope that was entered before
   for (int i = 0; i < 3; ++i) {
@@ -192,7 +197,7 @@ TEST_P(MeterScopes, TellDataLoadersFromOptimizers) {
   EXPECT_EQ(seen(kOptimizer).count, 1U);
 }
 
-TEST_P(MeterScopes, InsideOfOthersArePartOfThem) {
+TEST_P(TotalsScopes, InsideOfOthersArePartOfThem) {
   attach_scopes(1);
   enter(kStep);
   for (const std::string_view inner : {kNext, kStep, std::string_view("user's own")}) {
@@ -209,10 +214,10 @@ TEST_P(MeterScopes, InsideOfOthersArePartOfThem) {
   EXPECT_EQ(seen(kInput).entries, 0U);
 }
 
-TEST_P(MeterScopes, ThatWereOpenWhenTheirProbeWasTakenOffHideNoOthers) {
+TEST_P(TotalsScopes, ThatWereOpenWhenTheirProbeWasTakenOffHideNoOthers) {
   attach_scopes(1);
   enter(kNext);
-  meter_->detach(handle_);
+  engine_->detach(handle_);
   leave();
   attach_scopes(2);
   enter(kNext);
@@ -221,83 +226,50 @@ TEST_P(MeterScopes, ThatWereOpenWhenTheirProbeWasTakenOffHideNoOthers) {
   EXPECT_EQ(seen(kInput).entries, 2U);
 }
 
-TEST_P(MeterModes, DetachedProbesCountNothing) {
+TEST_P(TotalsModes, DetachedProbesCountNothing) {
+  describe(3, probe_for_test(WIRE_SINK_TOTALS));
   const auto handle = attach(3);
   ASSERT_TRUE(handle.has_value());
   metered_call(1);
-  meter_->detach(*handle);
-  EXPECT_EQ(meter_->link_count(), 0U);
+  engine_->detach(*handle);
+  EXPECT_EQ(engine_->link_count(), 0U);
   metered_call(1);
-  EXPECT_EQ((totals_of(*meter_, ::getpid())[{3, WIRE_TOTAL_CALL}]).count, 1U);
+  EXPECT_EQ((totals_of(*engine_, ::getpid())[{3, WIRE_TOTAL_CALL}]).count, 1U);
 }
 
-TEST_P(MeterModes, ForgottenProcessesLeaveNothingBehind) {
+TEST_P(TotalsModes, ForgottenProcessesLeaveNothingBehind) {
+  describe(3, probe_for_test(WIRE_SINK_TOTALS));
   ASSERT_TRUE(attach(3).has_value());
   metered_call(1);
-  EXPECT_FALSE(totals_of(*meter_, ::getpid()).empty());
-  meter_->forget_process(::getpid());
-  ASSERT_TRUE(meter_->read_totals([](const ProbeTotal&) { return false; }).has_value());
+  EXPECT_FALSE(totals_of(*engine_, ::getpid()).empty());
+  engine_->forget_process(::getpid());
+  ASSERT_TRUE(engine_->read_totals([](const ProbeTotal&) { return false; }).has_value());
   metered_call(1);
-  EXPECT_TRUE(totals_of(*meter_, ::getpid()).empty());
+  EXPECT_TRUE(totals_of(*engine_, ::getpid()).empty());
 }
 
 const auto kModes = ::testing::Values(AttachMode::kSession, AttachMode::kMulti, AttachMode::kPerf);
 std::string mode_name(const ::testing::TestParamInfo<AttachMode>& mode) {
   return std::string(attach_mode_name(mode.param));
 }
-INSTANTIATE_TEST_SUITE_P(AllModes, MeterModes, kModes, mode_name);
-INSTANTIATE_TEST_SUITE_P(AllModes, MeterScopes, kModes, mode_name);
+INSTANTIATE_TEST_SUITE_P(AllModes, TotalsModes, kModes, mode_name);
+INSTANTIATE_TEST_SUITE_P(AllModes, TotalsScopes, kModes, mode_name);
 
-TEST(Meter, ReadsTheThreadsOfObservedProcessesOnly) {
-  auto meter = Meter::create();
-  if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
+TEST(Totals, ReadTheThreadsOfObservedProcessesOnly) {
+  auto engine = Engine::create({});
+  if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
   std::vector<wire_thread> threads;
   const auto add = [&](const wire_thread& thread) { threads.push_back(thread); };
-  ASSERT_TRUE((*meter)->read_threads(add).has_value());
+  ASSERT_TRUE((*engine)->read_threads(add).has_value());
   EXPECT_TRUE(threads.empty());
-  ASSERT_TRUE((*meter)->observe_process(::getpid()).has_value());
-  ASSERT_TRUE((*meter)->read_threads(add).has_value());
+  ASSERT_TRUE((*engine)->observe_process(::getpid()).has_value());
+  ASSERT_TRUE((*engine)->read_threads(add).has_value());
   ASSERT_EQ(threads.size(), 1U);
   EXPECT_EQ(threads[0].tgid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(threads[0].tid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_GT(threads[0].runtime_ns, 0U);
   EXPECT_GT(threads[0].minor_faults, 0U);
   EXPECT_EQ(threads[0].state, 0U);  // this one runs
-}
-
-TEST(Meter, TellsWhoComesAndGoes) {
-  auto meter = Meter::create();
-  if (!meter) GTEST_SKIP() << "needs root and bpf: " << meter.error().what;
-  ASSERT_TRUE((*meter)->attach_lifecycle().has_value());
-  auto child = sys::Child::start({"/bin/sh", "-c", "/bin/true; /bin/true"}, {});
-  ASSERT_TRUE(child.has_value());
-  ASSERT_TRUE((*meter)->observe_process(child->pid()).has_value());
-  int forks = 0;
-  int execs = 0;
-  int exits = 0;
-  std::vector<std::int32_t> family{child->pid()};
-  const auto is_family = [&](std::int32_t pid) {
-    return std::find(family.begin(), family.end(), pid) != family.end();
-  };
-  const auto note = [&](const Meter::Event& event) {
-    if (event.kind == Meter::Event::Kind::kFork && is_family(event.parent_pid)) {
-      family.push_back(event.pid);
-      ++forks;
-    }
-    execs += event.kind == Meter::Event::Kind::kExec && is_family(event.pid) ? 1 : 0;
-    exits += event.kind == Meter::Event::Kind::kExit && is_family(event.pid) ? 1 : 0;
-  };
-  child->release();
-  // The ring is shared with all processes of the machine, which must not fill it meanwhile.
-  EXPECT_TRUE(sys::poll_for_test([&] {
-    (*meter)->drain(note);
-    return child->poll().has_value();
-  }));
-  EXPECT_EQ(child->wait(), 0);
-  (*meter)->drain(note);
-  EXPECT_GE(forks, 1);
-  EXPECT_EQ(execs, 3);
-  EXPECT_EQ(exits, forks + 1);
 }
 
 TEST(Buckets, QuantilesAreWithinABucketOfTheTruth) {

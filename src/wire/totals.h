@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 #pragma once
 
-/* What the metering BPF programs keep in their maps: totals instead of events, so that cost and
- * memory do not grow with the rate of calls. Plain C, as wire/ring.h. */
+/* What the BPF programs keep in their maps: totals instead of events, so that cost and memory do
+ * not grow with the rate of calls. Plain C, as wire/ring.h. */
 
 #include <linux/types.h>
 
@@ -17,6 +17,11 @@
 /* The same probe may feed three totals: of its calls, of the times from entry to entry in a
  * process, and of the times from return to the next entry. */
 enum wire_total_kind { WIRE_TOTAL_CALL = 0, WIRE_TOTAL_INTERVAL = 1, WIRE_TOTAL_GAP = 2 };
+
+/* Totals that belong to no probe of the map: requests of the block layer, and being stopped by a
+ * signal, a call from SIGSTOP to SIGCONT. */
+#define WIRE_TOTAL_BLOCK WIRE_PROBES_MAX
+#define WIRE_TOTAL_STOPS (WIRE_PROBES_MAX + 1)
 
 struct wire_total_key {
   __u32 tgid;       /* 0: the host */
@@ -50,24 +55,3 @@ struct wire_thread {
   __u64 read_bytes, written_bytes; /* block devices */
 };
 WIRE_ASSERT(sizeof(struct wire_thread) == 80, "part of the ABI: bump WIRE_VERSION");
-
-/* What a metered probe captures: product of the captures in `factors`, times the size of the NCCL
- * data type that capture `type_index` - 1 holds (0: no type). Of a scope the name, an object of
- * Python, and the count of its operator's arguments. */
-enum wire_scope_capture { WIRE_SCOPE_NAME = 0, WIRE_SCOPE_COUNT = 1 };
-struct wire_meter_probe {
-  __u8 capture_count;
-  __u8 factors; /* bit i: capture i is a factor */
-  __u8 type_index;
-  __u8 reserved;
-  struct wire_capture captures[WIRE_ARGS_MAX];
-};
-WIRE_ASSERT(sizeof(struct wire_meter_probe) == 76, "part of the ABI: bump WIRE_VERSION");
-
-/* Cookie of a metered probe, beside the flags of wire/ring.h. */
-#define WIRE_COOKIE_STEPS (1ULL << 36)     /* also intervals and gaps */
-#define WIRE_COOKIE_METER_END (1ULL << 37) /* ends the call that the same index begins (USDT) */
-/* record_function: a data loader's next() counts for the index, an optimizer's step for index + 1.
- */
-#define WIRE_COOKIE_SCOPE (1ULL << 38)
-#define WIRE_COOKIE_TIMES_SHIFT 48 /* from there, of scopes: how often the probe was attached */

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "capture/bpf/meter.h"
+#include "capture/bpf/engine.h"
 
 namespace kansoku::capture::bpf {
 namespace {
