@@ -48,14 +48,13 @@ double own_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-bool has_device_calls(const capture::WatchWindow& window) {
-  constexpr std::array kOfDevices{capture::Metric::kLaunch, capture::Metric::kSync,
-                                  capture::Metric::kCopy, capture::Metric::kAlloc};
-  return std::any_of(window.processes.begin(), window.processes.end(), [&](const auto& process) {
-    return std::any_of(kOfDevices.begin(), kOfDevices.end(), [&](capture::Metric metric) {
-      return process.metrics.at(static_cast<std::size_t>(metric)).is_known;
-    });
-  });
+bool has_device_calls(const capture::WatchWindow& window, const capture::MetricTable& metrics) {
+  constexpr std::string_view kOfDevices = "cuda";  // the category of probes
+  for (const capture::ProcessWindow& process : window.processes) {
+    for (std::size_t i = 0; i < process.metrics.size(); ++i)
+      if (process.metrics[i].is_known && metrics.category(i) == kOfDevices) return true;
+  }
+  return false;
 }
 
 /// What no detector can tell: whoever it happened to is gone.
@@ -256,7 +255,7 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
 
 void Agent::Impl::on_window(BootTime now) {
   const capture::WatchWindow window = watcher->take_window();
-  if (!uses_devices && has_device_calls(window)) {
+  if (!uses_devices && has_device_calls(window, watcher->metrics())) {
     uses_devices = true;
     devices_retry = now;
   }
@@ -362,6 +361,9 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
                                              AgentOptions options) {
   auto impl = std::make_unique<Impl>(clock, std::move(options));
   const AgentOptions& given = impl->options;
+  // Before anything asks which features there are.
+  TRY(const auto rules, metric_features(given.packs, capture::MetricTable(given.packs)));
+  impl->maker = FeatureMaker(rules);
   std::string models;
   if (!given.state_folder.empty()) {
     TRY_VOID(make_folder(given.state_folder));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/feature_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +16,7 @@
 namespace kansoku::agent {
 namespace {
 
-using capture::Metric;
+using capture::MetricTable;
 using capture::MetricWindow;
 using capture::ProcessWindow;
 using capture::nvml::DeviceSample;
@@ -60,46 +62,33 @@ struct Calls {
   }
 };
 
-Calls calls_of(const ProcessWindow& process, Metric metric, double window_s) {
-  return {process.metrics.at(static_cast<std::size_t>(metric)), window_s};
+Calls calls_of(const ProcessWindow& process, std::size_t metric, double window_s) {
+  static const MetricWindow kUnknown;
+  return {metric < process.metrics.size() ? process.metrics[metric] : kUnknown, window_s};
 }
 
-void add_calls(detect::Window& row, const ProcessWindow& process, double s) {
-  const Calls step = calls_of(process, Metric::kStep, s);
-  const Calls interval = calls_of(process, Metric::kStepInterval, s);
-  const Calls collective = calls_of(process, Metric::kCollective, s);
-  const Calls launch = calls_of(process, Metric::kLaunch, s);
-  const Calls sync = calls_of(process, Metric::kSync, s);
-  const Calls decode = calls_of(process, Metric::kDecode, s);
-  set(row, "gc_share", calls_of(process, Metric::kGc, s).share());
-  set(row, "step_rate", step.rate());
-  set(row, "step_mean", interval.mean());
-  set(row, "step_max", interval.max());
-  set(row, "backward_mean", step.mean());
-  set(row, "forward_mean", calls_of(process, Metric::kStepGap, s).mean());
-  set(row, "input_share", calls_of(process, Metric::kInput, s).share());
-  set(row, "optimizer_share", calls_of(process, Metric::kOptimizer, s).share());
-  set(row, "launch_rate", launch.rate());
-  set(row, "launch_mean", launch.mean());
-  set(row, "sync_share", sync.share());
-  set(row, "sync_mean", sync.mean());
-  set(row, "copy_share", calls_of(process, Metric::kCopy, s).share());
-  set(row, "alloc_rate", calls_of(process, Metric::kAlloc, s).rate());
-  set(row, "collective_rate", collective.rate());
-  set(row, "collective_mean", collective.mean());
-  set(row, "collective_p99", collective.p99());
-  set(row, "collective_share", collective.share());
-  set(row, "collective_bytes", collective.bytes());
-  set(row, "decode_rate", decode.rate());
-  set(row, "decode_mean", decode.mean());
-  set(row, "decode_p99", decode.p99());
+std::optional<double> value_of(const Calls& calls, capture::Statistic statistic) {
+  switch (statistic) {
+    case capture::Statistic::kRate:
+      return calls.rate();
+    case capture::Statistic::kMean:
+      return calls.mean();
+    case capture::Statistic::kP99:
+      return calls.p99();
+    case capture::Statistic::kMax:
+      return calls.max();
+    case capture::Statistic::kShare:
+      return calls.share();
+    case capture::Statistic::kBytes:
+      return calls.bytes();
+  }
+  return std::nullopt;
 }
 
 void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
   // What signals say; else what a look saw (under a debugger, or stopped before it was watched).
-  const auto stopped = calls_of(process, Metric::kStop, s).share();
-  set(row, "stopped_share", stopped ? std::min(*stopped, 1.0) : process.is_stopped ? 1.0 : 0.0);
-  set(row, "block_latency", calls_of(process, Metric::kBlock, s).mean());
+  double& stopped = row.values[static_cast<std::size_t>(detect::feature_index("stopped_share"))];
+  stopped = std::isnan(stopped) ? (process.is_stopped ? 1.0 : 0.0) : std::min(stopped, 1.0);
   if (!process.has_threads) return;
   const auto rate = [&](std::uint64_t count) { return static_cast<double>(count) / s; };
   set(row, "cpu_cores", process.runtime_s / s);
@@ -172,11 +161,59 @@ double seconds_between(BootTime from, BootTime to) {
 
 }  // namespace
 
+Result<std::vector<MetricFeature>> metric_features(const std::vector<capture::Pack>& packs,
+                                                   const MetricTable& metrics) {
+  std::vector<MetricFeature> out;
+  const auto add = [&](std::size_t metric, capture::Statistic statistic, std::string_view feature) {
+    const int index = detect::feature_index(feature);
+    CHECK(index >= 0);
+    out.push_back({metric, statistic, static_cast<std::size_t>(index)});
+  };
+  add(*metrics.index(MetricTable::kBlock), capture::Statistic::kMean, "block_latency");
+  add(*metrics.index(MetricTable::kStop), capture::Statistic::kShare, "stopped_share");
+  for (const capture::Pack& pack : packs) {
+    for (const capture::FeatureRule& rule : pack.features) {
+      const auto refuse = [&](std::string_view why) {
+        return Error{Code::kCorrupt,
+                     fmt::format("read {} [[feature]] {}: {}", pack.path, rule.name, why),
+                     "docs/probes.md describes the format"};
+      };
+      if (rule.definition) {
+        const auto layer = detect::layer_from_name(rule.definition->layer);
+        if (!layer) return refuse("no such layer");
+        detect::Feature feature{.name = rule.name,
+                                .unit = capture::unit_of(rule.statistic),
+                                .layer = *layer,
+                                .floor = rule.definition->floor,
+                                .worse = rule.definition->worse,
+                                .meaning = rule.definition->meaning};
+        if (rule.statistic == capture::Statistic::kShare) feature.scale = detect::Scale::kLinear;
+        if (const auto added = detect::add_feature(feature); !added)
+          return refuse(added.error().what);
+      }
+      if (detect::feature_index(rule.name) < 0)
+        return refuse("it is not known, and layer, floor and meaning are missing");
+      const auto metric = metrics.index(rule.metric);
+      if (!metric) return refuse(fmt::format("no probe counts for the metric {}", rule.metric));
+      add(*metric, rule.statistic, rule.name);
+    }
+  }
+  return out;
+}
+
+void FeatureMaker::add_calls(detect::Window& row, const ProcessWindow& process,
+                             double window_s) const {
+  for (const MetricFeature& rule : rules_) {
+    if (const auto value = value_of(calls_of(process, rule.metric, window_s), rule.statistic))
+      row.values.at(rule.feature) = *value;
+  }
+}
+
 void FeatureMaker::set_places(std::vector<FeatureRow>& rows) {
   std::map<std::pair<std::string, std::int32_t>, FeatureRow*> ranks;
   // A launcher has the environment of what it launches, and is older.
   const auto place_of = [](const FeatureRow& row) {
-    return std::tuple(!capture::does_work(*row.process), row.process->process.start_ticks,
+    return std::tuple(!row.process->does_work, row.process->process.start_ticks,
                       row.process->process.pid);
   };
   for (FeatureRow& row : rows) {

@@ -10,7 +10,9 @@
 #include "agent/host_meter.h"
 #include "agent/internal/peak_growth.h"
 #include "capture/job_names.h"
+#include "capture/metric.h"
 #include "capture/nvml/counters.h"
+#include "capture/pack.h"
 #include "capture/watcher.h"
 #include "detect/detector.h"
 
@@ -36,10 +38,23 @@ struct OrphanedErrors {
   std::vector<User> users;  // the last ones, in the order of their pids
 };
 
+/// A feature that is made of a metric.
+struct MetricFeature {
+  std::size_t metric{0};  // of the watcher's table
+  capture::Statistic statistic{};
+  std::size_t feature{0};  // index in detect::known_features()
+};
+/// The features that packs make of their metrics. Adds to detect::known_features() what packs
+/// define. An error names the pack and the feature.
+[[nodiscard]] Result<std::vector<MetricFeature>> metric_features(
+    const std::vector<capture::Pack>& packs, const capture::MetricTable& metrics);
+
 /// Makes feature rows of windows. Keeps the last counters of devices, so one object serves for the
 /// life of the agent. Single-threaded.
 class FeatureMaker {
  public:
+  /// `rules`: what is made of the metrics.
+  explicit FeatureMaker(const std::vector<MetricFeature>& rules = {}) : rules_(rules) {}
   /// Rows in the order of `window.processes`. `devices`: empty without a GPU. Of processes of a job
   /// that say they are the same rank the oldest of those that do its work is; each other one is a
   /// job of its own.
@@ -62,6 +77,9 @@ class FeatureMaker {
   void add_devices(detect::Window& row, const capture::ProcessWindow& process,
                    const std::vector<capture::nvml::DeviceSample>& devices, double window_s);
 
+  void add_calls(detect::Window& row, const capture::ProcessWindow& process, double window_s) const;
+
+  std::vector<MetricFeature> rules_;
   capture::JobNames names_;
   std::map<std::uint32_t, capture::nvml::DeviceSample> last_devices_;
   std::map<std::uint32_t, DeviceChange> device_changes_;

@@ -9,7 +9,18 @@
 namespace kansoku::agent {
 namespace {
 
-using capture::Metric;
+const std::vector<capture::Pack>& packs() {
+  static const auto chosen = capture::select_packs(
+      capture::load_packs({KANSOKU_SOURCE_DIR "/share/probes"}).value(), "watch");
+  return *chosen;
+}
+const capture::MetricTable& metrics() {
+  static const capture::MetricTable table(packs());
+  return table;
+}
+FeatureMaker watch_maker() {
+  return FeatureMaker(metric_features(packs(), metrics()).value());
+}
 
 capture::WatchWindow one_process(double window_s = 2) {
   capture::WatchWindow window;
@@ -24,8 +35,9 @@ capture::WatchWindow one_process(double window_s = 2) {
   return window;
 }
 
-capture::MetricWindow& metric(capture::WatchWindow& window, Metric which) {
-  auto& calls = window.processes[0].metrics.at(static_cast<std::size_t>(which));
+capture::MetricWindow& metric(capture::WatchWindow& window, std::string_view name) {
+  window.processes[0].metrics.resize(metrics().size());
+  auto& calls = window.processes[0].metrics.at(*metrics().index(name));
   calls.is_known = true;
   return calls;
 }
@@ -36,7 +48,7 @@ double value(const std::vector<FeatureRow>& rows, std::string_view feature) {
 
 TEST(FeatureMaker, WhatAProcessNeverDidIsMissing) {
   const auto window = one_process();
-  const auto rows = FeatureMaker().make(window, {}, {});
+  const auto rows = watch_maker().make(window, {}, {});
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].job, "job");
   EXPECT_EQ(rows[0].window.rank, 3);
@@ -47,15 +59,15 @@ TEST(FeatureMaker, WhatAProcessNeverDidIsMissing) {
 
 TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
   auto window = one_process(2);
-  metric(window, Metric::kCollective) = {.is_known = true,
-                                         .count = 10,
-                                         .bytes = 4000,
-                                         .sum_s = 0.5,
-                                         .busy_s = 0.6,
-                                         .p99_s = 0.09,
-                                         .max_s = 0.1,
-                                         .open_s = 0};
-  const auto rows = FeatureMaker().make(window, {}, {});
+  metric(window, "collective") = {.is_known = true,
+                                  .count = 10,
+                                  .bytes = 4000,
+                                  .sum_s = 0.5,
+                                  .busy_s = 0.6,
+                                  .p99_s = 0.09,
+                                  .max_s = 0.1,
+                                  .open_s = 0};
+  const auto rows = watch_maker().make(window, {}, {});
   EXPECT_DOUBLE_EQ(value(rows, "collective_rate"), 5);
   EXPECT_DOUBLE_EQ(value(rows, "collective_bytes"), 2000);
   EXPECT_DOUBLE_EQ(value(rows, "collective_mean"), 0.05);
@@ -65,9 +77,9 @@ TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
 
 TEST(FeatureMaker, AStandingCallIsNotMissing) {
   auto window = one_process(1);
-  metric(window, Metric::kStep) = {.is_known = true, .busy_s = 1, .open_s = 4};
-  metric(window, Metric::kStepInterval) = {.is_known = true, .open_s = 5};
-  const auto rows = FeatureMaker().make(window, {}, {});
+  metric(window, "step") = {.is_known = true, .busy_s = 1, .open_s = 4};
+  metric(window, "step_interval") = {.is_known = true, .open_s = 5};
+  const auto rows = watch_maker().make(window, {}, {});
   EXPECT_EQ(value(rows, "step_rate"), 0);
   EXPECT_EQ(value(rows, "backward_mean"), 4);
   EXPECT_EQ(value(rows, "step_max"), 5);
@@ -100,7 +112,7 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   idle.pid = 7;
   idle.memory_bytes = 0;
   other.figures.processes->push_back(idle);
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   auto rows = maker.make(window, {}, {mine, other});
   EXPECT_EQ(value(rows, "gpu_power"), 100);
   EXPECT_EQ(value(rows, "gpu_process_memory"), 1000);
@@ -122,7 +134,7 @@ TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.ecc_corrected = 10;
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   static_cast<void>(maker.make(window, {}, {device}));
   for (int i = 0; i < 3; ++i) {
     const auto rows = maker.make(window, {}, {device});
@@ -140,7 +152,7 @@ TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
 TEST(FeatureMaker, MemoryThatComesBackIsNoGrowth) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   const auto growth = [&](std::uint64_t bytes) {
     *device.read_at += std::chrono::seconds{1};
     device.figures.processes->front().memory_bytes = bytes;
@@ -156,7 +168,7 @@ TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.power_watts = 100;
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_power"), 100);
   EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0);
   device.is_lost = true;
@@ -172,7 +184,7 @@ TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.index = 2;
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   static_cast<void>(maker.make(window, {}, {device}));
   auto hit = device;
   hit.xid_count = 1;
@@ -216,9 +228,9 @@ capture::WatchWindow all_of_one_rank(std::initializer_list<std::int32_t> pids) {
 
 TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
   capture::WatchWindow window = all_of_one_rank({20, 30});
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   EXPECT_EQ(maker.make(window, {}, {})[0].window.rank, 3) << "nobody works yet";
-  window.processes[1].metrics.at(static_cast<std::size_t>(Metric::kStep)).is_known = true;
+  window.processes[1].does_work = true;
   const auto rows = maker.make(window, {}, {});
   EXPECT_EQ(rows[0].job, "python3/20");
   EXPECT_TRUE(rows[0].is_local_job);
@@ -229,7 +241,7 @@ TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
 
 TEST(FeatureMaker, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   const capture::WatchWindow window = all_of_one_rank({30, 20, 40});
-  FeatureMaker maker;
+  FeatureMaker maker = watch_maker();
   const auto rows = maker.make(window, {}, {});
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0].job, "python3/30");
@@ -238,6 +250,79 @@ TEST(FeatureMaker, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   EXPECT_EQ(rows[1].window.rank, 3);
   EXPECT_EQ(rows[1].window.pid, 20);
   EXPECT_EQ(rows[2].job, "python3/40");
+}
+
+// What somebody has to write who adds a metric: nothing but this.
+constexpr std::string_view kPackOfAQueue = R"(
+schema = 1
+name = "queue"
+description = "a queue of requests"
+[[probe]]
+library = "libqueue.so*"
+symbols = ["queue::push"]
+category = "inference"
+metric = "push"
+bytes = ["size"]
+args = { size = "arg1" }
+[[feature]]
+name = "push_p99"
+metric = "push"
+statistic = "p99"
+layer = "inference"
+floor = 1e-4
+worse = 1
+meaning = "99th percentile of the time to get into the queue"
+[[feature]]
+name = "push_bytes"
+metric = "push"
+statistic = "bytes"
+layer = "inference"
+floor = 1000
+meaning = "what was put into the queue"
+)";
+
+TEST(MetricFeatures, APackBringsAMetricAndItsFeatures) {
+  std::vector<capture::Pack> with = packs();
+  with.push_back(capture::parse_pack(kPackOfAQueue, "queue.toml").value());
+  const capture::MetricTable table(with);
+  const std::size_t before = detect::known_features().size();
+  const auto rules = metric_features(with, table);
+  ASSERT_TRUE(rules.has_value()) << rules.error().what;
+  ASSERT_EQ(detect::known_features().size(), before + 2);
+  const detect::Feature& feature = detect::known_features()[before];
+  EXPECT_EQ(feature.name, "push_p99");
+  EXPECT_EQ(feature.unit, "s");
+  EXPECT_EQ(feature.layer, detect::Layer::kInference);
+  EXPECT_EQ(feature.scale, detect::Scale::kLog);
+  EXPECT_EQ(feature.floor, 1e-4);
+  EXPECT_EQ(feature.worse, 1);
+  auto window = one_process(2);
+  window.processes[0].metrics.resize(table.size());
+  window.processes[0].metrics.at(*table.index("push")) = {
+      .is_known = true, .count = 8, .bytes = 1000, .sum_s = 0.8, .p99_s = 0.3};
+  const auto rows = FeatureMaker(*rules).make(window, {}, {});
+  EXPECT_EQ(value(rows, "push_p99"), 0.3);
+  EXPECT_EQ(value(rows, "push_bytes"), 500);
+  // The same again is the same; another one of the name is refused.
+  EXPECT_TRUE(metric_features(with, table).has_value());
+  with.back().features[0].definition->floor = 1;
+  const auto other = metric_features(with, table);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_NE(other.error().what.find("push_p99"), std::string::npos) << other.error().what;
+}
+
+TEST(MetricFeatures, SayWhatIsMissing) {
+  auto pack = capture::parse_pack(kPackOfAQueue, "queue.toml").value();
+  const auto refusal = [&] {
+    const auto rules = metric_features({pack}, capture::MetricTable({pack}));
+    return rules ? std::string() : rules.error().what;
+  };
+  pack.features = {{.name = "unheard_of", .metric = "push"}};
+  EXPECT_NE(refusal().find("unheard_of: it is not known"), std::string::npos) << refusal();
+  pack.features = {{.name = "step_rate", .metric = "pull"}};
+  EXPECT_NE(refusal().find("no probe counts for the metric pull"), std::string::npos) << refusal();
+  pack.features = {{.name = "odd", .metric = "push", .definition = {{"roof", "x", 1, 0}}}};
+  EXPECT_NE(refusal().find("no such layer"), std::string::npos) << refusal();
 }
 
 }  // namespace

@@ -190,6 +190,7 @@ void parse_bytes(Table& table, const Types& types, FunctionProbes& out) {
 Result<void> parse_metering(Table& table, const std::string& where, FunctionProbes& out) {
   out.metric = table.text("metric", false);
   out.steps = table.flag("steps");
+  out.is_helper = table.flag("helper");
   if (out.metric.empty() && out.steps) table.fail("metric", "steps needs one");
   if (!out.metric.empty() && out.kind == ProbeKind::kAnnotate)
     table.fail("metric", "annotate counts no calls");
@@ -249,7 +250,55 @@ Result<UsdtProbes> parse_usdt(const Json& json, const std::string& where) {
   Table table(json, where);
   UsdtProbes out{table.text("library", true),  table.text("begin", true),
                  table.text("end", false),     table.text("title", true),
-                 table.text("category", true), table.text("metric", false)};
+                 table.text("category", true), table.text("metric", false),
+                 table.flag("helper")};
+  TRY_VOID(table.finish());
+  return out;
+}
+
+struct StatisticName {
+  std::string_view name, unit;
+};
+// By Statistic.
+constexpr std::array<StatisticName, 6> kStatistics{{{"rate", "1/s"},
+                                                    {"mean", "s"},
+                                                    {"p99", "s"},
+                                                    {"max", "s"},
+                                                    {"share", "ratio"},
+                                                    {"bytes", "bytes/s"}}};
+
+bool is_feature_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && name.front() >= 'a' && name.front() <= 'z' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
+Result<FeatureRule> parse_feature(const Json& json, const std::string& where) {
+  Table table(json, where);
+  FeatureRule out;
+  out.name = table.text("name", true);
+  if (!is_feature_name(out.name)) table.fail("name", "expected a-z, 0-9 and _, at most 64");
+  out.metric = table.text("metric", true);
+  const std::string statistic = table.text("statistic", true);
+  const auto known = std::find_if(kStatistics.begin(), kStatistics.end(),
+                                  [&](const StatisticName& one) { return one.name == statistic; });
+  if (known == kStatistics.end())
+    table.fail("statistic", "expected rate, mean, p99, max, share or bytes");
+  else
+    out.statistic = static_cast<Statistic>(known - kStatistics.begin());
+  const std::string layer = table.text("layer", false), meaning = table.text("meaning", false);
+  const Json floor = table.sub("floor"), worse = table.sub("worse");
+  if (layer.empty() && meaning.empty() && floor.is_null() && worse.is_null()) {
+    TRY_VOID(table.finish());
+    return out;
+  }
+  if (layer.empty() || meaning.empty()) table.fail("layer", "layer, meaning and floor go together");
+  if (!floor.is_number() || !(floor.as_double() > 0))
+    table.fail("floor", "expected a number above 0");
+  const std::int64_t direction = worse.as_int();
+  if (direction < -1 || direction > 1) table.fail("worse", "expected -1, 0 or 1");
+  out.definition = {layer, meaning, floor.as_double(), static_cast<int>(direction)};
   TRY_VOID(table.finish());
   return out;
 }
@@ -306,6 +355,10 @@ Result<std::uint8_t> parse_source(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view unit_of(Statistic statistic) {
+  return kStatistics.at(static_cast<std::size_t>(statistic)).unit;
+}
 
 Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression) {
   CaptureDef out;
@@ -378,6 +431,8 @@ Result<Pack> parse_pack(std::string_view untrusted_toml, const std::string& path
       parse_all<SyscallProbes>(table.tables("syscall"), path + " [[syscall]]", parse_syscalls));
   TRY(out.tracepoints, parse_all<TracepointProbes>(table.tables("tracepoint"),
                                                    path + " [[tracepoint]]", parse_tracepoints));
+  TRY(out.features,
+      parse_all<FeatureRule>(table.tables("feature"), path + " [[feature]]", parse_feature));
   const Json scheduler = table.table("scheduler");
   out.scheduler = scheduler.is_object();
   TRY_VOID(Table(scheduler, path + " [scheduler]").finish());

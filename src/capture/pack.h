@@ -68,6 +68,7 @@ struct FunctionProbes {
   // What `kansoku watch` makes of the calls; recordings take no notice.
   std::string metric;               // what they are totalled under; "" = not metered
   bool steps{false};                // also the times from call to call, and from return to call
+  bool is_helper{false};            // calls that helpers of other processes make, too
   std::vector<ScopeMetric> scopes;  // of kScope, in place of `metric`
 
   [[nodiscard]] bool is_metered() const { return !metric.empty() || !scopes.empty(); }
@@ -77,7 +78,28 @@ struct UsdtProbes {
   std::string library;
   std::string begin, end;  // "provider:name"; `end` empty = instant
   std::string title, category;
-  std::string metric;  // as of FunctionProbes
+  std::string metric;     // as of FunctionProbes
+  bool is_helper{false};  // as of FunctionProbes
+};
+
+/// What of a metric's calls in a window.
+enum class Statistic : std::uint8_t { kRate, kMean, kP99, kMax, kShare, kBytes };
+/// "1/s", "s", "s", "s", "ratio", "bytes/s".
+[[nodiscard]] std::string_view unit_of(Statistic statistic);
+
+/// A feature that is made of a metric: a column of tables, an axis of detection, a series of the
+/// exporters.
+struct FeatureRule {
+  std::string name;  // snake_case
+  std::string metric;
+  Statistic statistic{Statistic::kRate};
+  /// Of a feature that detection does not know by itself.
+  struct Definition {
+    std::string layer, meaning;
+    double floor{0};  // in the unit: differences below it mean nothing
+    int worse{0};     // +1: more is worse; -1: less is; 0: it follows from what the job does
+  };
+  std::optional<Definition> definition{};
 };
 
 struct SyscallProbes {
@@ -99,6 +121,7 @@ struct Pack {
   std::vector<UsdtProbes> usdt;
   std::vector<SyscallProbes> syscalls;
   std::vector<TracepointProbes> tracepoints;
+  std::vector<FeatureRule> features;
   bool scheduler{false};
   std::uint32_t python_hz{0};
   std::uint32_t cpu_hz{0};

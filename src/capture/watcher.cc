@@ -23,27 +23,11 @@ constexpr std::size_t kAncestorsMax = 16;
 constexpr std::uint32_t kRingBytes = 256 * 1024;                    // who comes and goes
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
-constexpr std::array<std::pair<std::string_view, Metric>, 10> kMetricNames{
-    {{"step", Metric::kStep},
-     {"input", Metric::kInput},
-     {"optimizer", Metric::kOptimizer},
-     {"gc", Metric::kGc},
-     {"collective", Metric::kCollective},
-     {"launch", Metric::kLaunch},
-     {"sync", Metric::kSync},
-     {"copy", Metric::kCopy},
-     {"alloc", Metric::kAlloc},
-     {"decode", Metric::kDecode}}};
-
 constexpr std::string_view kAiLibraries =
     "libcuda.so*|libcudart*.so*|libcudart*.so|libnccl*.so*|libtorch*.so*|libgloo*.so*|libpython*."
     "so*|"
     "libggml*.so*|libllama*.so*|libOpenCL*.so*|libjax*.so*|libtensorflow*.so*|librccl*.so*|"
     "libamdhip64*.so*";
-
-/// Calls that a helper of another process does not make.
-constexpr std::array kWork{Metric::kStep, Metric::kCollective, Metric::kLaunch, Metric::kSync,
-                           Metric::kCopy, Metric::kAlloc,      Metric::kDecode};
 
 /// The last reading of one total of one process.
 struct Reading {
@@ -75,8 +59,8 @@ struct Target {
   JobProcess process;
   BootTime seen_at{}, next_scan{};
   std::uint64_t pages{0};
-  std::vector<std::int32_t> ancestors;  // nearest first
-  std::array<bool, kMetricCount> known{}, blind{};
+  std::vector<std::int32_t> ancestors;        // nearest first
+  std::vector<bool> known, blind;             // by metric
   std::map<std::uint32_t, Reading> readings;  // by probe * 4 + kind
   std::map<std::uint32_t, ThreadReading> threads;
   bool has_baseline{false};  // threads were read once
@@ -120,37 +104,12 @@ bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
   return true;
 }
 
-/// What the totals of a probe count for; nothing for a number that is not in use.
-std::optional<Metric> metric_of(const ProbeTable& probes, std::uint32_t probe,
-                                wire_total_kind kind) {
-  if (probe == WIRE_TOTAL_STOPS) return Metric::kStop;
-  if (probe == WIRE_TOTAL_BLOCK) return Metric::kBlock;
-  if (probe >= probes.size() || probes[probe].is_free) return std::nullopt;
-  const auto metric = metric_from_name(probes[probe].metric);
-  if (kind == WIRE_TOTAL_CALL) return metric;
-  if (metric != Metric::kStep) return std::nullopt;
-  return kind == WIRE_TOTAL_INTERVAL ? Metric::kStepInterval : Metric::kStepGap;
-}
-
 struct Accumulated {
   MetricWindow window;
   std::array<std::uint32_t, WIRE_BUCKETS> buckets{};
 };
 
 }  // namespace
-
-std::optional<Metric> metric_from_name(std::string_view name) {
-  for (const auto& [text, metric] : kMetricNames) {
-    if (text == name) return metric;
-  }
-  return std::nullopt;
-}
-
-bool does_work(const ProcessWindow& process) {
-  return std::any_of(kWork.begin(), kWork.end(), [&](Metric metric) {
-    return process.metrics.at(static_cast<std::size_t>(metric)).is_known;
-  });
-}
 
 bool is_ai_library(std::string_view file_name) {
   return file_name.substr(0, 3) == "lib" && any_glob_match(kAiLibraries, file_name);
@@ -163,6 +122,7 @@ struct Watcher::Impl {
   std::unique_ptr<bpf::Engine> engine;  // null: no eBPF
   ProbeTable probes;
   std::unique_ptr<Attacher> attacher;
+  MetricTable metrics;
   std::string bpf_state;
   Discovery discovery;
   std::map<std::int32_t, Target> targets;
@@ -182,6 +142,7 @@ struct Watcher::Impl {
       : clock(clock_in),
         procfs(procfs_in),
         options(std::move(options_in)),
+        metrics(options.packs),
         discovery(procfs_in, kCandidatesMax) {}
 
   void log(const std::string& line) const {
@@ -193,9 +154,11 @@ struct Watcher::Impl {
   void rescan(BootTime now);
   void add_target(std::int32_t pid, const std::vector<sys::Mapping>& mappings, BootTime now);
   void remove_target(std::int32_t pid);
-  void read_totals(std::map<std::int32_t, std::array<Accumulated, kMetricCount>>& out,
-                   BootTime now);
+  using Totals = std::map<std::int32_t, std::vector<Accumulated>>;  // by process and metric
+  void read_totals(Totals& out, BootTime now);
+  [[nodiscard]] std::optional<std::size_t> metric_of(const bpf::ProbeTotal& seen) const;
   void read_threads(std::map<std::int32_t, ProcessWindow>& out);
+  [[nodiscard]] bool does_work(const Target& target) const;
   [[nodiscard]] std::int32_t owner_of(std::int32_t pid) const;
 };
 
@@ -293,6 +256,8 @@ void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>
   }
   Target& target = targets[pid];
   target = Target{};
+  target.known.assign(metrics.size(), false);
+  target.blind.assign(metrics.size(), false);
   target.process = std::move(process).value();
   target.seen_at = now;
   target.next_scan = now + kRescanFloor;
@@ -328,13 +293,22 @@ void Watcher::Impl::rescan(BootTime now) {
   }
 }
 
-void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, kMetricCount>>& out,
-                                BootTime now) {
+// What totals count for; nothing for a probe that is not in use, or a name beyond the limit.
+std::optional<std::size_t> Watcher::Impl::metric_of(const bpf::ProbeTotal& seen) const {
+  if (seen.probe == WIRE_TOTAL_STOPS) return metrics.index(MetricTable::kStop);
+  if (seen.probe == WIRE_TOTAL_BLOCK) return metrics.index(MetricTable::kBlock);
+  if (seen.probe >= probes.size() || probes[seen.probe].is_free) return std::nullopt;
+  const auto metric = metrics.index(probes[seen.probe].metric);
+  if (!metric || seen.kind == WIRE_TOTAL_CALL) return metric;
+  return seen.kind == WIRE_TOTAL_INTERVAL ? metrics.interval_of(*metric) : metrics.gap_of(*metric);
+}
+
+void Watcher::Impl::read_totals(Totals& out, BootTime now) {
   std::fill(entry_hits.begin(), entry_hits.end(), EntryHits{});
   const auto now_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
   const auto read = engine->read_totals([&](const bpf::ProbeTotal& seen) {
     const auto target = targets.find(static_cast<std::int32_t>(seen.tgid));
-    const auto metric = metric_of(probes, seen.probe, seen.kind);
+    const auto metric = metric_of(seen);
     if (seen.tgid == 0) return true;
     if (renewed.contains(static_cast<std::int32_t>(seen.tgid))) return false;
     // Those of processes that went, or of probes that did; a young child may yet become a target.
@@ -347,9 +321,10 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     const wire_total& total = *seen.total;
     Reading& before = target->second.readings[key];
     if (total.count < before.count || total.entries < before.blind_entries) before = Reading{};
-    const auto index = static_cast<std::size_t>(*metric);
-    target->second.known.at(index) = true;
-    Accumulated& sum = out[target->first].at(index);
+    target->second.known.at(*metric) = true;
+    std::vector<Accumulated>& sums = out[target->first];
+    sums.resize(metrics.size());
+    Accumulated& sum = sums[*metric];
     const std::uint64_t calls = growth(total.count, before.count);
     // Of the calls whose end was never seen some were noticed to be over.
     before.lost -= std::min(before.lost, growth(total.dropped, before.dropped));
@@ -359,11 +334,9 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
     for (std::size_t i = 0; i < WIRE_BUCKETS; ++i)
       sum.buckets.at(i) += total.buckets[i] - before.buckets.at(i);  // 32 bits: wraps with them
     if (seen.kind == WIRE_TOTAL_CALL && is_blind(seen, before, attacher->is_probe_on(seen.probe))) {
-      auto& blind = target->second.blind;
-      blind.at(index) = true;
-      if (*metric == Metric::kStep)  // its times come of the same calls
-        blind.at(static_cast<std::size_t>(Metric::kStepInterval)) =
-            blind.at(static_cast<std::size_t>(Metric::kStepGap)) = true;
+      // The times between come of the same calls.
+      for (const auto& one : {metric, metrics.interval_of(*metric), metrics.gap_of(*metric)})
+        if (one) target->second.blind.at(*one) = true;
     }
     // A debugger lets go of what its SIGSTOP stopped without a SIGCONT.
     const bool runs = seen.probe == WIRE_TOTAL_STOPS && !target->second.is_stopped;
@@ -374,12 +347,10 @@ void Watcher::Impl::read_totals(std::map<std::int32_t, std::array<Accumulated, k
                           before.open_s);
     before.open_s = open_s;
     // Between two steps: how long the next one has been waited for.
-    if (seen.kind == WIRE_TOTAL_CALL && *metric == Metric::kStep && total.last_entry_ns != 0 &&
-        now_ns > total.last_entry_ns) {
-      MetricWindow& interval =
-          out[target->first].at(static_cast<std::size_t>(Metric::kStepInterval)).window;
-      interval.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
-    }
+    const auto interval = metrics.interval_of(*metric);
+    if (seen.kind == WIRE_TOTAL_CALL && interval && total.last_entry_ns != 0 &&
+        now_ns > total.last_entry_ns)
+      sums[*interval].window.open_s = static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
     const std::uint64_t hits = std::max(calls, growth(total.entries, before.entries));
     if (hits > 0 && seen.kind == WIRE_TOTAL_CALL && seen.probe < probes.size()) {
       EntryHits& entry = entry_hits.at(probes[seen.probe].entry);
@@ -436,13 +407,16 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
   }
 }
 
+bool Watcher::Impl::does_work(const Target& target) const {
+  for (std::size_t metric = 0; metric < metrics.size(); ++metric)
+    if (target.known.at(metric) && metrics.is_work(metric)) return true;
+  return false;
+}
+
 // The rank or program that a worker works for: the topmost target above it that is the same rank,
 // or the same program.
 std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
-  const auto& own = targets.at(pid).known;
-  if (std::any_of(kWork.begin(), kWork.end(),
-                  [&](Metric metric) { return own.at(static_cast<std::size_t>(metric)); }))
-    return pid;
+  if (does_work(targets.at(pid))) return pid;
   for (int depth = 0; depth < 16; ++depth) {
     const Target& target = targets.at(pid);
     const JobProcess& process = target.process;
@@ -486,7 +460,7 @@ void Watcher::poll() {
 
 namespace {
 
-void add_use(ProcessWindow& owner, const ProcessWindow& worker) {
+void add_use(ProcessWindow& owner, const ProcessWindow& worker, std::size_t block) {
   owner.runtime_s += worker.runtime_s;
   owner.run_delay_s += worker.run_delay_s;
   owner.voluntary += worker.voluntary;
@@ -497,7 +471,6 @@ void add_use(ProcessWindow& owner, const ProcessWindow& worker) {
   owner.written_bytes += worker.written_bytes;
   owner.thread_count += worker.thread_count;
   owner.blocked_threads += worker.blocked_threads;
-  const auto block = static_cast<std::size_t>(Metric::kBlock);
   MetricWindow& requests = owner.metrics.at(block);
   const MetricWindow& more = worker.metrics.at(block);
   requests.is_known = requests.is_known || more.is_known;
@@ -515,19 +488,22 @@ WatchWindow Watcher::take_window() {
   WatchWindow out;
   out.begin = impl.window_begin;
   out.end = impl.window_begin = impl.clock.now();
-  std::map<std::int32_t, std::array<Accumulated, kMetricCount>> totals;
+  Impl::Totals totals;
   std::map<std::int32_t, ProcessWindow> windows;
   if (impl.engine) {
     for (auto& [pid, target] : impl.targets)
-      target.blind.fill(false);
+      target.blind.assign(impl.metrics.size(), false);
     impl.read_threads(windows);
     impl.read_totals(totals, out.end);
   }
   for (auto& [pid, target] : impl.targets) {
     ProcessWindow& window = windows[pid];
     window.process = target.process;
-    auto& metrics = totals[pid];
-    for (std::size_t i = 0; i < kMetricCount; ++i) {
+    window.does_work = impl.does_work(target);
+    window.metrics.resize(impl.metrics.size());
+    std::vector<Accumulated>& metrics = totals[pid];
+    metrics.resize(impl.metrics.size());
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
       const auto& buckets = metrics.at(i).buckets;
       if (target.blind.at(i)) continue;  // unknown
       window.metrics.at(i) = metrics.at(i).window;
@@ -540,7 +516,7 @@ WatchWindow Watcher::take_window() {
     if (!impl.targets.contains(pid)) continue;
     const std::int32_t owner = impl.owner_of(pid);
     if (owner == pid) continue;
-    add_use(windows.at(owner), window);
+    add_use(windows.at(owner), window, *impl.metrics.index(MetricTable::kBlock));
     ++windows.at(owner).worker_count;
     window.process.pid = 0;  // told with its owner
   }
@@ -552,6 +528,10 @@ WatchWindow Watcher::take_window() {
 
 void Watcher::set_enabled(bool enabled) {
   if (impl_->attacher) impl_->attacher->set_enabled(enabled);
+}
+
+const MetricTable& Watcher::metrics() const {
+  return impl_->metrics;
 }
 
 std::vector<Watcher::Entry> Watcher::entries() const {

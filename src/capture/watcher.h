@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "capture/bpf/engine.h"
 #include "capture/job.h"
+#include "capture/metric.h"
 #include "capture/pack.h"
 #include "common/result.h"
 #include "common/time.h"
@@ -26,28 +26,6 @@ STAT(watch_candidates_over_limit, kNotice, kCapture,
 STAT(watch_failed_attachments, kDataLoss, kCapture,
      "files whose probes could not be attached; the log names them");
 
-/// What metered calls are totalled under. The names are those of packs.
-enum class Metric : std::uint8_t {
-  kStep,          // "step": backward passes
-  kStepInterval,  // from one to the next
-  kStepGap,       // from the end of one to the begin of the next
-  kInput,         // "input": data loaders
-  kOptimizer,     // the scope's other class
-  kGc,            // "gc"
-  kCollective,    // "collective"
-  kLaunch,        // "launch"
-  kSync,          // "sync"
-  kCopy,          // "copy"
-  kAlloc,         // "alloc"
-  kDecode,        // "decode"
-  kBlock,         // block requests, by the process that issued them
-  kStop,          // being stopped by a signal
-  kCount,
-};
-inline constexpr std::size_t kMetricCount = static_cast<std::size_t>(Metric::kCount);
-/// The metric that a pack names so, or nothing.
-[[nodiscard]] std::optional<Metric> metric_from_name(std::string_view name);
-
 /// The calls of one metric in one window.
 struct MetricWindow {
   bool is_known{false};  // the process has made such calls at some time
@@ -60,12 +38,12 @@ struct MetricWindow {
 };
 
 /// One watched process in one window: it and the workers that it started (data loaders), whose
-/// use of the machine is added to its own. A process that makes calls of its own (does_work) is
-/// nobody's worker.
+/// use of the machine is added to its own. A process that does work of its own is nobody's worker.
 struct ProcessWindow {
   JobProcess process;
   std::uint32_t worker_count{0};
-  std::array<MetricWindow, kMetricCount> metrics{};
+  std::vector<MetricWindow> metrics{};  // by number of Watcher::metrics()
+  bool does_work{false};                // it has ever computed or communicated, as a rank does
   std::uint32_t thread_count{0}, blocked_threads{0};
   bool is_stopped{false};
   double runtime_s{0}, run_delay_s{0};
@@ -73,9 +51,6 @@ struct ProcessWindow {
   std::uint64_t read_bytes{0}, written_bytes{0};
   bool has_threads{false};  // false: the process is too young, or there is no eBPF
 };
-
-/// Whether the process has ever computed or communicated, as a rank does.
-[[nodiscard]] bool does_work(const ProcessWindow& process);
 
 struct WatchWindow {
   BootTime begin{}, end{};
@@ -112,6 +87,9 @@ class Watcher {
 
   /// Takes all probes off or puts them back: to measure what they cost.
   void set_enabled(bool enabled);
+
+  /// What is counted: fixed from the start.
+  [[nodiscard]] const MetricTable& metrics() const;
 
   /// Groups of probes, to be lowered by a governor: the entries of the packs.
   struct Entry {

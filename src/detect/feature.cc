@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace kansoku::detect {
 namespace {
@@ -88,14 +92,53 @@ std::string_view layer_name(Layer layer) {
   return kLayerNames.at(static_cast<std::size_t>(layer));
 }
 
+std::optional<Layer> layer_from_name(std::string_view name) {
+  const auto found = std::find(kLayerNames.begin(), kLayerNames.end(), name);
+  if (found == kLayerNames.end()) return std::nullopt;
+  return static_cast<Layer>(found - kLayerNames.begin());
+}
+
+namespace {
+
+std::vector<Feature>& all_features() {
+  static std::vector<Feature> features(kFeatures.begin(), kFeatures.end());
+  return features;
+}
+
+bool operator==(const Feature& a, const Feature& b) {
+  return std::tie(a.name, a.unit, a.layer, a.scale, a.use, a.floor, a.worse, a.meaning) ==
+         std::tie(b.name, b.unit, b.layer, b.scale, b.use, b.floor, b.worse, b.meaning);
+}
+
+}  // namespace
+
 std::span<const Feature> known_features() {
-  return kFeatures;
+  return all_features();
+}
+
+Result<void> add_feature(const Feature& feature) {
+  static std::deque<std::string> texts;
+  std::vector<Feature>& all = all_features();
+  if (const int known = feature_index(feature.name); known >= 0) {
+    if (all[static_cast<std::size_t>(known)] == feature) return {};
+    return Error{Code::kCorrupt,
+                 fmt::format("add feature {}: one of that name is there", feature.name)};
+  }
+  if (all.size() >= kFeaturesMax)
+    return Error{Code::kLimit,
+                 fmt::format("add feature {}: more than {}", feature.name, kFeaturesMax)};
+  Feature owned = feature;
+  for (std::string_view* text : {&owned.name, &owned.unit, &owned.meaning})
+    *text = texts.emplace_back(*text);
+  all.push_back(owned);
+  return {};
 }
 
 int feature_index(std::string_view name) {
-  const auto found = std::find_if(kFeatures.begin(), kFeatures.end(),
+  const std::vector<Feature>& all = all_features();
+  const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const Feature& feature) { return feature.name == name; });
-  return found == kFeatures.end() ? -1 : static_cast<int>(found - kFeatures.begin());
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
 namespace {

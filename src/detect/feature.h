@@ -3,16 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/result.h"
 
 namespace kansoku::detect {
 
 enum class Layer : std::uint8_t { kPython, kTorch, kCuda, kCollective, kInference, kGpu, kHost };
 /// "python", "torch", "cuda", "collective", "inference", "gpu", "host".
 [[nodiscard]] std::string_view layer_name(Layer layer);
+[[nodiscard]] std::optional<Layer> layer_from_name(std::string_view name);
 
 /// How a value becomes a coordinate, before robust scaling.
 enum class Scale : std::uint8_t {
@@ -46,8 +50,15 @@ struct Feature {
   return use == Use::kModelled || use == Use::kEvent;
 }
 
-/// All features that watching makes, the one table of them. Order is the order of columns.
+/// All features that watching makes, the one table of them. Order is the order of columns. Spans
+/// end with the next add_feature().
 [[nodiscard]] std::span<const Feature> known_features();
+/// Adds a feature to the table, of which the texts are copied; one that is there already as it is
+/// is left. kCorrupt if one of that name is there and is another; kLimit beyond kFeaturesMax. For
+/// the whole process, before anything else has asked for the table: not to be called beside other
+/// threads.
+inline constexpr std::size_t kFeaturesMax = 200;
+[[nodiscard]] Result<void> add_feature(const Feature& feature);
 /// Index in known_features(), or -1.
 [[nodiscard]] int feature_index(std::string_view name);
 
