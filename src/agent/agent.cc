@@ -107,6 +107,7 @@ struct Agent::Impl {
   std::optional<incident::Book> book;
   std::uint64_t hardware_errors{0};
   std::unique_ptr<Outputs> outputs;
+  std::unique_ptr<IncidentRecorder> recorder;  // null: incidents are not recorded
   std::optional<sys::UnixServer> control;
   fleet::RequestTable requests;
   std::vector<FeatureRow> rows;  // of the last window; their processes are gone
@@ -199,6 +200,12 @@ void Agent::Impl::observe(const std::vector<incident::Observation>& seen) {
 
 void Agent::Impl::tell(const incident::Told& told) {
   outputs->on_incident(told);
+  const bool has_begun = told.event == trace::IncidentEvent::kOpened && told.incident.end_ns == 0;
+  if (!recorder || !has_begun) return;
+  std::vector<std::int32_t> pids;
+  for (const FeatureRow& row : rows)
+    if (row.job == told.incident.job) pids.push_back(row.window.pid);
+  recorder->on_opened(told.incident, std::move(pids), clock.now());
 }
 
 AgentFigures Agent::Impl::figures() const {
@@ -238,7 +245,7 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
   seen.reserve(entries.size());
   for (const auto& entry : entries)
     seen.push_back({entry.name, entry.hits_of_one, entry.enabled, entry.call_s});
-  const double cpu = own_cpu_s();
+  const double cpu = own_cpu_s() - (recorder ? recorder->cpu_s() : 0);
   const double window_s = static_cast<double>((window.end - window.begin).count()) * 1e-9;
   const int slowness = governor.slowness();
   for (const Governor::Change& change : governor.on_window(now, window_s, seen, cpu - cpu_before)) {
@@ -280,6 +287,7 @@ void Agent::Impl::on_window(BootTime now) {
   outputs->on_window(wall_ns, now, rows, judged, *book, figures());
   for (FeatureRow& row : rows)
     row.process = nullptr;  // it goes with the window
+  if (recorder) recorder->poll();
   govern(now, window);
 }
 
@@ -304,6 +312,7 @@ StatusView Agent::Impl::status() const {
   if (devices) view.device_stats = devices->stats();
   view.is_paused = is_paused;
   view.deliveries = outputs->deliveries();
+  if (recorder) view.recordings = recorder->counters();
   return view;
 }
 
@@ -388,6 +397,13 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   TRY(auto book, incident::Book::open(std::move(keeping), clock.now(), sys::wall_time_ns()));
   impl->book.emplace(std::move(book));
   TRY(impl->outputs, Outputs::create(clock, std::move(out)));
+  if (given.recording.duration != Nanos{}) {
+    if (given.state_folder.empty())
+      return Error{Code::kUnsupported, "record incidents: there is no state folder"};
+    impl->recorder = std::make_unique<IncidentRecorder>(
+        clock, procfs, given.recording, given.state_folder,
+        [raw = impl.get()](const std::string& line) { raw->log(line); });
+  }
   impl->started = clock.now();
   capture::WatcherOptions watching;
   watching.packs = given.packs;

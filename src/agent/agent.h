@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/incident_recorder.h"
 #include "agent/outputs.h"
 #include "capture/watcher.h"
 #include "common/result.h"
@@ -28,6 +29,7 @@ struct AgentOptions {
   double budget{0.01};
   double alarms_per_day{1};
   std::vector<std::string> device_libraries{"libnvidia-ml.so.1"};  // the first that has devices
+  IncidentRecording recording;                                     // needs a state folder
   OutputOptions outputs;  // host, version, state folder and log are filled in from here
   std::function<void(const std::string&)> log;
 };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/incident_recorder.h"
 #include "agent/job_table.h"
 #include "agent/outputs.h"
 #include "capture/nvml/counters.h"
@@ -30,6 +31,7 @@ struct StatusView {
   bool is_paused{false};
   capture::nvml::DeviceCounterStats device_stats;
   std::vector<Delivery> deliveries;
+  IncidentRecorder::Counters recordings;
 };
 [[nodiscard]] Json status_json(const StatusView& view);
 

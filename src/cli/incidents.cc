@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "agent/incident_recorder.h"
+#include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/watch_client.h"
 #include "common/parse.h"
@@ -61,10 +65,13 @@ class Incidents final : public Command {
     const auto incident = find();
     if (!incident) return report(incident.error());
     if (show_->parsed()) {
+      const std::string recording = agent::recording_path(state_, incident->id);
+      const bool is_recorded = ::access(recording.c_str(), R_OK) == 0;
       if (json_) {
-        fmt::print("{}\n", incident->to_json().dump(2));
+        fmt::print("{}\n", json_of(*incident, is_recorded ? recording : "").dump(2));
       } else {
         show(*incident);
+        if (is_recorded) show_recording(recording);
       }
       return kExitOk;
     }
@@ -185,6 +192,23 @@ class Incidents final : public Command {
                  evidence.layer);
     }
     if (!incident.suggestion.empty()) fmt::print("\nnext: {}\n", incident.suggestion);
+  }
+
+  static constexpr std::uint64_t kSeed = 1;  // of the diagnosis
+
+  static Json json_of(const trace::IncidentRecord& incident, const std::string& recording) {
+    Json out = incident.to_json();
+    if (recording.empty()) return out;
+    out.set("recording", recording);
+    const auto analysis = analyse({recording}, kSeed);
+    if (analysis) out.set("diagnosis", analysis->json);
+    return out;
+  }
+
+  static void show_recording(const std::string& path) {
+    fmt::print("\nrecording {}\n", path);
+    const auto analysis = analyse({path}, kSeed);
+    fmt::print("{}\n", analysis ? analysis->text : analysis.error().what);
   }
 
   std::string state_{kStateFolder}, since_{"24h"}, id_, kind_;

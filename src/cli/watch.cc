@@ -42,6 +42,13 @@ class Watch final : public Command {
         ->check(CLI::Range(1e-3, 1000.0))
         ->capture_default_str();
     app.add_option("--probes", probes_, "packs whose metrics are counted")->capture_default_str();
+    app.add_option("--record-on-incident", record_,
+                   "record all ranks of a job for this long when an incident begins, e.g. 20s;\n"
+                   "`kansoku incidents show ID` then names the file and diagnoses it");
+    app.add_option("--record-probes", record_probes_, "packs of those recordings")
+        ->capture_default_str();
+    app.add_option("--record-size", record_size_, "what all recordings may take; the oldest go")
+        ->capture_default_str();
     app.add_option("-p,--pid", pids_, "watch only these processes and what they start");
     app.add_option("--job", job_, "watch only this job");
     app.add_option(
@@ -161,6 +168,12 @@ class Watch final : public Command {
     if (off > 0 || every > 1)
       fmt::print("lowered  {} probes are off, connections are looked at every {} windows\n", off,
                  every);
+    const Json recordings = status.at("recordings");
+    if (recordings.at("made").as_int() + recordings.at("failed").as_int() +
+            recordings.at("skipped").as_int() >
+        0)
+      fmt::print("recorded {} incidents; {} failed, {} skipped\n", recordings.at("made").as_int(),
+                 recordings.at("failed").as_int(), recordings.at("skipped").as_int());
     const Json deliveries = status.at("deliveries");
     for (std::size_t i = 0; i < deliveries.size(); ++i) {
       const Json one = deliveries.at(i);
@@ -257,6 +270,9 @@ class Watch final : public Command {
     options_.outputs.history_bytes = *size;
     TRY(const auto known, capture::load_packs(pack_folders()));
     TRY(options_.packs, capture::select_packs(known, probes_));
+    if (!record_.empty()) {
+      TRY_VOID(read_recording(known));
+    }
     // Without a GPU the software device's figures serve, where a program uses it. Where the
     // kernel has a driver, calls are the driver's, whether or not its library is found here.
     const auto folder = softgpu_folder();
@@ -271,6 +287,24 @@ class Watch final : public Command {
     options_.version = version_text();
     TRY_VOID(find_processes());
     if (!pids_.empty() || !job_.empty()) options_.wants = wanted();
+    return {};
+  }
+
+  Result<void> read_recording(const std::vector<capture::Pack>& known) {
+    agent::IncidentRecording& recording = options_.recording;
+    const auto duration = parse_duration(record_);
+    if (!duration || *duration < std::chrono::seconds{1} || *duration > std::chrono::minutes{10})
+      return Error{Code::kUnsupported,
+                   fmt::format("read --record-on-incident {}: not a time from 1s to 10m", record_),
+                   "e.g. 20s"};
+    recording.duration = *duration;
+    TRY(recording.packs, capture::select_packs(known, record_probes_));
+    const auto size = parse_bytes(record_size_);
+    if (!size || *size < recording.file_bytes_max)
+      return Error{Code::kUnsupported,
+                   fmt::format("read --record-size {}: not a size of at least {}M, that of one",
+                               record_size_, recording.file_bytes_max >> 20U)};
+    recording.bytes_max = *size;
     return {};
   }
 
@@ -317,7 +351,8 @@ class Watch final : public Command {
   agent::AgentOptions options_;
   NatsArguments collector_;
   std::string duration_, window_{"1s"}, learn_{"5m"}, budget_{"1%"}, probes_{"watch"}, job_,
-      history_age_{"720h"}, history_size_{"512M"};
+      history_age_{"720h"}, history_size_{"512M"}, record_, record_probes_{"default"},
+      record_size_{"1G"};
   std::vector<std::int32_t> pids_;
   std::string control_;
   bool json_{false}, quiet_{false}, status_{false}, keeps_sys_admin_{false};
