@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "capture/internal/mapped_file.h"
 #include "common/check.h"
 
 namespace kansoku::capture {
@@ -93,6 +92,7 @@ Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::ve
       log_(std::move(log)),
       options_(options),
       enabled_(options.starts_attached),
+      opener_(procfs),
       file_shares_(kFilesMax),
       probe_shares_(options.policy.probes_max) {
   for (std::size_t i = 0; i < packs_.size(); ++i) {
@@ -299,7 +299,7 @@ void Attacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping) {
   };
   if (mapped_.size() >= kMappedMax)
     return problem(fmt::format("more than {} mappings of libraries", kMappedMax), counters_.failed);
-  auto fd = open_mapped(procfs_, pid, mapping);
+  auto fd = opener_.open(pid, mapping);
   if (!fd) {
     std::get<3>(key) = 0;
     return refuse(fd.error());

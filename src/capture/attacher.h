@@ -14,6 +14,7 @@
 
 #include "capture/bpf/engine.h"
 #include "capture/bpf/sites.h"
+#include "capture/internal/mapped_file.h"
 #include "capture/internal/user_shares.h"
 #include "capture/pack.h"
 #include "capture/probe_table.h"
@@ -176,6 +177,7 @@ class Attacher {
   std::vector<Entry> entries_;
   std::map<const void*, std::size_t> entry_of_;  // by the functions or USDT probes of packs_
   std::map<FileIdentity, File> files_;
+  MappedFiles opener_;
   UserShares file_shares_, probe_shares_;
   std::map<MappedKey, Mapped> mapped_;  // of processes that live
   std::set<std::int32_t> refused_;      // processes with such files

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -152,6 +153,63 @@ TEST_F(MeteringTest, AFifoInThePlaceOfALibraryHoldsNobodyUp) {
   map(mapped);
   EXPECT_EQ(attacher_->file_count(), 0U);
   EXPECT_THAT(attacher_->problems(), ElementsAre(HasSubstr("not a regular file")));
+}
+
+/// A file system in user space whose server is this test, which never answers. Ends with it.
+class SilentFileSystem {
+ public:
+  explicit SilentFileSystem(const std::string& at) : at_(at) {
+    std::filesystem::create_directory(at);
+    server_ = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    const std::string options =
+        "fd=" + std::to_string(server_) + ",rootmode=40000,user_id=0,group_id=0";
+    is_mounted_ = server_ >= 0 &&
+                  ::mount("silent", at.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0;
+  }
+  ~SilentFileSystem() {
+    if (server_ >= 0) ::close(server_);  // whoever waits gets an error now
+    if (is_mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  SilentFileSystem(const SilentFileSystem&) = delete;
+  SilentFileSystem& operator=(const SilentFileSystem&) = delete;
+  [[nodiscard]] bool is_mounted() const { return is_mounted_; }
+
+  /// As the maps of a process would show a library in it. Nobody may look at the path.
+  [[nodiscard]] sys::Mapping mapping() const {
+    sys::Mapping out;
+    std::ifstream mounts("/proc/self/mountinfo");
+    for (std::string line; std::getline(mounts, line);) {
+      if (line.find(" " + at_ + " ") == std::string::npos) continue;
+      char colon = 0;
+      int id = 0, parent = 0;
+      std::istringstream(line) >> id >> parent >> out.device_major >> colon >> out.device_minor;
+    }
+    out.end = 0x1000;
+    out.inode = 2;
+    out.executable = true;
+    out.path = at_ + "/libx.so.1";
+    return out;
+  }
+
+ private:
+  std::string at_;
+  int server_{-1};
+  bool is_mounted_{false};
+};
+
+TEST_F(MeteringTest, AFileSystemThatDoesNotAnswerCostsItsFileOnly) {
+  const SilentFileSystem silent(folder_ + "silent");
+  if (!silent.is_mounted()) GTEST_SKIP() << "file systems in user space cannot be mounted here";
+  const Sibling other;
+  map({silent.mapping()});
+  EXPECT_EQ(attacher_->file_count(), 0U);
+  EXPECT_THAT(attacher_->problems(), ElementsAre(HasSubstr("its file system does not answer")));
+  EXPECT_EQ(attacher_->counters().failed, 1U);
+  EXPECT_TRUE(attacher_->wants_again(::getpid()));
+  attacher_->set_mappings(other.pid(), {mapping_for_test(library("libx.so.2"))});
+  EXPECT_EQ(attacher_->probe_count(), 2U) << "others are metered meanwhile";
+  map({silent.mapping()});
+  EXPECT_EQ(attacher_->counters().failed, 1U) << "told once, and no second thread";
 }
 
 // A process can mount what it likes over the library that it has mapped, in a namespace of its own.

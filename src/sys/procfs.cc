@@ -153,6 +153,31 @@ std::vector<std::int32_t> Procfs::tids(std::int32_t pid) const {
   return numeric_entries(fmt::format("{}/{}/task", root_, pid));
 }
 
+std::string parse_file_system(std::string_view untrusted, std::uint32_t device_major,
+                              std::uint32_t device_minor) {
+  // 36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/sda1 rw
+  const std::string wanted = fmt::format(" {}:{} ", device_major, device_minor);
+  while (!untrusted.empty()) {
+    const std::string_view line = untrusted.substr(0, untrusted.find('\n'));
+    untrusted.remove_prefix(std::min(untrusted.size(), line.size() + 1));
+    const auto device = line.find(wanted);
+    // The third word: no path may stand for it.
+    if (device == line.npos || std::count(line.begin(), line.begin() + device, ' ') != 1) continue;
+    const auto dash = line.find(" - ", device);
+    if (dash == line.npos) continue;
+    const std::string_view rest = line.substr(dash + 3);
+    return std::string(rest.substr(0, rest.find(' ')));
+  }
+  return {};
+}
+
+std::string Procfs::file_system(std::int32_t pid, std::uint32_t device_major,
+                                std::uint32_t device_minor) const {
+  constexpr std::size_t kMountsBytesMax = 4U << 20;
+  const auto text = read_file(fmt::format("{}/{}/mountinfo", root_, pid), kMountsBytesMax);
+  return text ? parse_file_system(*text, device_major, device_minor) : std::string();
+}
+
 Result<std::vector<Mapping>> Procfs::maps(std::int32_t pid) const {
   TRY(const std::string text, read_file(fmt::format("{}/{}/maps", root_, pid), kMapsBytesMax));
   return parse_maps(text);

@@ -27,6 +27,11 @@ struct Mapping {
 /// read.
 [[nodiscard]] std::vector<Mapping> parse_maps(std::string_view untrusted);
 
+/// From the text of a mountinfo file: the type of the file system with that device number; "" if
+/// there is none.
+[[nodiscard]] std::string parse_file_system(std::string_view untrusted, std::uint32_t device_major,
+                                            std::uint32_t device_minor);
+
 /// From /proc/PID/stat or task/TID/stat.
 struct ProcStat {
   std::string comm;
@@ -52,6 +57,10 @@ class Procfs {
   [[nodiscard]] std::vector<std::int32_t> pids() const;                  // ascending
   [[nodiscard]] std::vector<std::int32_t> tids(std::int32_t pid) const;  // ascending; empty if gone
   [[nodiscard]] Result<std::vector<Mapping>> maps(std::int32_t pid) const;
+  /// Type of the file system with that device number in the process's mount namespace, e.g.
+  /// "overlay" or "fuse.sshfs"; "" if that is not known. Asks the kernel, not that file system.
+  [[nodiscard]] std::string file_system(std::int32_t pid, std::uint32_t device_major,
+                                        std::uint32_t device_minor) const;
   [[nodiscard]] Result<ProcStat> stat(std::int32_t pid) const;
   [[nodiscard]] Result<ProcStat> thread_stat(std::int32_t pid, std::int32_t tid) const;
   [[nodiscard]] Result<std::vector<std::string>> cmdline(std::int32_t pid) const;

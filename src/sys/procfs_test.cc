@@ -79,6 +79,20 @@ TEST_F(ProcfsTest, RefusesAMalformedOrEndlessStat) {
   EXPECT_EQ(procfs.stat(2).error().code, Code::kLimit);
 }
 
+TEST(ParseFileSystem, FindsTheTypeByTheDeviceNumber) {
+  constexpr std::string_view kMounts =
+      "21 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+      "30 21 0:26 / /mnt/my\\040files rw,nosuid - fuse.sshfs host:/x rw,user_id=0\n"
+      "31 21 0:27 / /a\\04031:0 rw master:1 propagate_from:2 - overlay overlay rw,lowerdir=/x\n"
+      "cut 21 0:28";
+  EXPECT_EQ(parse_file_system(kMounts, 254, 1), "ext4");
+  EXPECT_EQ(parse_file_system(kMounts, 0, 26), "fuse.sshfs");
+  EXPECT_EQ(parse_file_system(kMounts, 0, 27), "overlay");
+  EXPECT_EQ(parse_file_system(kMounts, 0, 28), "");
+  EXPECT_EQ(parse_file_system(kMounts, 31, 0), "");
+  EXPECT_EQ(parse_file_system("", 0, 0), "");
+}
+
 TEST(ParseStat, RefusesEveryCutBeforeTheStartTime) {
   const std::size_t needed = kStat.find(" 1000 50");
   for (std::size_t length = 0; length < needed - 5; ++length) {
