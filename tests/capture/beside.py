@@ -67,7 +67,7 @@ def until_attached(recorder, library):
 
 def compare_records(programs, packs, library, categories):
     with tempfile.TemporaryDirectory() as folder:
-        job = subprocess.Popen([sys.executable, "-c", JOB, folder], stdout=subprocess.PIPE, text=True)
+        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder], stdout=subprocess.PIPE, text=True)
         wait_for(folder + "/ready", job)
         recorders = record(folder, job, programs, packs)
         for recorder in recorders:
