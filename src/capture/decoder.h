@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/internal/lifecycle.h"
 #include "capture/internal/native_symbols.h"
+#include "capture/lifecycle.h"
 #include "capture/probe_table.h"
 #include "common/stat.h"
 #include "trace/writer.h"

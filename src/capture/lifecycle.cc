@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/internal/lifecycle.h"
+#include "capture/lifecycle.h"
 
 #include <cstring>
 

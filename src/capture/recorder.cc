@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <set>
 #include <utility>
 
-#include "capture/attacher.h"
-#include "capture/decoder.h"
+#include "capture/internal/bpf_source.h"
 #include "capture/internal/host_counters.h"
-#include "capture/internal/host_probes.h"
+#include "capture/internal/python_stacks.h"
 #include "capture/internal/roster.h"
 #include "capture/job.h"
-#include "capture/python/sampler.h"
 #include "common/check.h"
 #include "sys/clock.h"
 #include "trace/writer.h"
@@ -22,15 +21,10 @@
 namespace kansoku::capture {
 namespace {
 
-// Each wake takes a processor from a rank; the ring holds seconds of every operator.
-constexpr Nanos kDrainEvery = std::chrono::milliseconds{40};
 constexpr Nanos kFlushEvery =
-    std::chrono::milliseconds{500};                     // the trace promises at least each second
-constexpr Nanos kCountEvery = std::chrono::seconds{1};  // quotas and connections
+    std::chrono::milliseconds{500};  // the trace promises at least each second
 constexpr Nanos kScanFloor = std::chrono::milliseconds{20};
 constexpr Nanos kScanCeiling = std::chrono::seconds{5};
-constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
-constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
 constexpr Nanos kPollEvery =
     std::chrono::milliseconds{250};  // of the process tree, without lifecycle tracepoints
 
@@ -56,6 +50,13 @@ class Nowhere final : public ByteSink {
   Result<void> append(ByteSpan) override { return {}; }
 };
 
+/// Processor time of this thread, in seconds.
+double thread_cpu_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 struct Recorder::Impl {
@@ -63,32 +64,21 @@ struct Recorder::Impl {
   const sys::Procfs& procfs;
   RecorderOptions options;
   std::unique_ptr<trace::Writer> writer;
-  ProbeTable probes;
-  std::unique_ptr<bpf::Engine> engine;  // null: Python stacks only
-  /// The probes of some packs.
-  struct Attached {
-    HostProbes host;
-    Attacher files;
+  struct Asked {
+    std::unique_ptr<Source> source;
+    std::uint64_t polls{0};
+    double cpu_s{0};
   };
-  std::unique_ptr<Attached> watching;  // those of watch_packs; null: not watching
-  std::unique_ptr<Attached> full;      // those of packs
-  std::unique_ptr<Decoder> decoder;
+  std::vector<Asked> sources;
+  const BpfSource* bpf{nullptr};        // of sources; null: none
+  const PythonStacks* stacks{nullptr};  // of sources; null: none
   std::unique_ptr<Roster> roster;
-  std::unique_ptr<HostCounters> counters;
   std::set<std::int32_t> roots;
   std::string bpf_state;
-  bpf::Engine::Handle lifecycle{0};
-  std::uint64_t lifecycle_failed{0};
-  std::vector<Attachment> no_attachments;
-  BootTime started{}, next_sample{}, next_flush{}, next_poll{}, next_count{};
-  Nanos sample_every{};
+  BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
-  bool enabled{true};
   bool is_open{true};  // false: watching, no window
   bool without_bpf{false};
-  std::uint64_t python_samples{0}, python_torn{0}, python_truncated{0}, python_refused{0};
-  std::vector<python::PyStack> stacks;        // scratch
-  std::vector<trace::FrameHandle> frame_ids;  // scratch
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
       : clock(clock_in), procfs(procfs_in), options(std::move(options_in)) {}
@@ -97,33 +87,36 @@ struct Recorder::Impl {
     if (options.log) options.log(line);
   }
 
-  Result<void> start_bpf();
-  [[nodiscard]] std::unique_ptr<Attached> make_attached(const std::vector<Pack>& packs,
-                                                        const AttacherOptions& attaching);
-  void attach_lifecycle();
-  void set_attached(Attached& attached, bool is_on) const;
-  void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
+  Result<void> add_bpf();
+  Result<void> add_sources();
   void follow(std::int32_t pid, BootTime now);
+  void forget(std::int32_t pid, const Source* reporter = nullptr);
+  void guess_ranks();
   void handle_lifecycle(BootTime now);
   void write_exit(const LifecycleEvent& event);
   void poll_tree(BootTime now);
   void scan(Observed& process, BootTime now);
   void scan_due(BootTime now);
-  void sample_all(BootTime now);
-  void sample_one(Observed& process, BootTime now);
-  void write_stack(Observed& process, const python::PyStack& stack, BootTime now);
+  void poll_sources(BootTime now);
   void drain();
   void write_losses(BootTime now);
+  void write_costs(BootTime now);
   [[nodiscard]] std::uint64_t lost() const;
   [[nodiscard]] RecordStatus status(BootTime now) const;
+  [[nodiscard]] BootTime wake_after(BootTime now, BootTime end) const;
   void tick(BootTime now);
   void write_facts(BootTime now);
   Result<bool> flush_and_report(BootTime now, const OnStatus& on_status);
 };
 
-Result<void> Recorder::Impl::start_bpf() {
-  auto created = bpf::Engine::create(
-      {.ring_bytes = options.ring_bytes, .forced = options.attach_mode, .has_totals = false});
+Result<void> Recorder::Impl::add_bpf() {
+  auto created = BpfSource::create(*writer, procfs,
+                                   {.packs = options.packs,
+                                    .watch_packs = options.watch_packs,
+                                    .attach_mode = options.attach_mode,
+                                    .ring_bytes = options.ring_bytes,
+                                    .on_call = options.on_call,
+                                    .log = options.log});
   if (!created) {
     if (options.attach_mode) return std::move(created).error();
     bpf_state = "none: " + created.error().what;
@@ -133,67 +126,66 @@ Result<void> Recorder::Impl::start_bpf() {
         created.error().what));
     return {};
   }
-  engine = std::move(created).value();
-  bpf_state = std::string(bpf::attach_mode_name(engine->mode()));
-  for (const std::string& refusal : engine->refusals()) {
+  bpf = created->get();
+  bpf_state = std::string(bpf::attach_mode_name(bpf->mode()));
+  for (const std::string& refusal : bpf->refusals()) {
     log(fmt::format("attach mode refused: {} (falling back to {}; each probe hit costs more)",
                     refusal, bpf_state));
   }
-  attach_lifecycle();
-  if (!options.watch_packs.empty()) watching = make_attached(options.watch_packs, {});
-  const bool is_window = watching != nullptr;
-  full = make_attached(options.packs, {.is_window = is_window,
-                                       .starts_attached = !is_window,
-                                       .after = is_window ? &watching->files : nullptr});
+  sources.push_back({std::move(created).value()});
   return {};
 }
 
-std::unique_ptr<Recorder::Impl::Attached> Recorder::Impl::make_attached(
-    const std::vector<Pack>& packs, const AttacherOptions& attaching) {
-  auto made = std::unique_ptr<Attached>(
-      new Attached{HostProbes(*engine, packs, probes, attaching.is_window),
-                   Attacher(*engine, procfs, packs, probes, options.log, attaching)});
-  if (attaching.starts_attached) made->host.set_enabled(true, options.log);
-  return made;
-}
-
-void Recorder::Impl::attach_lifecycle() {
-  const auto attached = engine->attach_lifecycle();
-  if (attached) {
-    lifecycle = *attached;
-    return;
+Result<void> Recorder::Impl::add_sources() {
+  bpf_state = "off";
+  if (wants_bpf(options)) {
+    TRY_VOID(add_bpf());
   }
-  ++lifecycle_failed;
-  log(attached.error().what + ": forks are followed by polling");
-}
-
-void Recorder::Impl::set_attached(Attached& attached, bool is_on) const {
-  attached.host.set_enabled(is_on, options.log);
-  attached.files.set_enabled(is_on);
-}
-
-void Recorder::Impl::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
-  if (watching) watching->files.set_mappings(pid, mappings);
-  full->files.set_mappings(pid, mappings);
+  if (const std::uint32_t hz = python_rate(options); hz != 0) {
+    auto made = std::make_unique<PythonStacks>(*writer, procfs, clock, hz, options.log);
+    stacks = made.get();
+    sources.push_back({std::move(made)});
+  }
+  sources.push_back({std::make_unique<HostCounters>(*writer)});
+  for (const SourceMaker& make : options.sources)
+    sources.push_back({make(*writer)});
+  return {};
 }
 
 void Recorder::Impl::follow(std::int32_t pid, BootTime now) {
   if (!roster->add(pid, now)) return;
-  if (engine) {
-    if (const auto observed = engine->observe_process(pid); !observed) log(observed.error().what);
+  for (const Asked& asked : sources) {
+    asked.source->renew(pid);
+    asked.source->observe(pid);
   }
   scan(roster->processes().at(pid), now);
 }
 
+// Who reports that it has ended knows: by now the number may be another process's there.
+void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
+  roster->remove(pid);
+  for (const Asked& asked : sources)
+    if (asked.source.get() != reporter) asked.source->forget(pid);
+}
+
+void Recorder::Impl::guess_ranks() {
+  std::set<std::int32_t> communicating;
+  for (const Asked& asked : sources)
+    asked.source->add_communicating(communicating);
+  roster->guess_ranks(communicating);
+}
+
 void Recorder::Impl::handle_lifecycle(BootTime now) {
-  for (const LifecycleEvent& event : decoder->take_lifecycle()) {
-    if (event.kind == LifecycleEvent::Kind::kExit) {
-      // A job shorter than the flush interval must not leave before its ranks are told.
-      roster->guess_ranks(decoder->collective_pids());
-      if (roster->processes().contains(event.pid)) write_exit(event);
-      roster->remove(event.pid);
-    } else {
-      follow(event.pid, now);
+  for (const Asked& asked : sources) {
+    for (const LifecycleEvent& event : asked.source->take_lifecycle()) {
+      if (event.kind == LifecycleEvent::Kind::kExit) {
+        // A job shorter than the flush interval must not leave before its ranks are told.
+        guess_ranks();
+        if (roster->processes().contains(event.pid)) write_exit(event);
+        forget(event.pid, asked.source.get());
+      } else {
+        follow(event.pid, now);
+      }
     }
   }
 }
@@ -208,7 +200,7 @@ void Recorder::Impl::write_exit(const LifecycleEvent& event) {
 // The fall-back without lifecycle tracepoints, and the way to notice that everything is gone.
 void Recorder::Impl::poll_tree(BootTime now) {
   if (now < next_poll) return;
-  next_poll = now + (engine ? 4 * kPollEvery : kPollEvery);
+  next_poll = now + (bpf != nullptr ? 4 * kPollEvery : kPollEvery);
   std::vector<std::int32_t> gone;
   for (auto& [pid, process] : roster->processes()) {
     const auto stat = procfs.stat(pid);
@@ -216,12 +208,10 @@ void Recorder::Impl::poll_tree(BootTime now) {
     const bool is_over = stat && stat->state == 'Z' && stat->threads <= 1;
     if (!stat || is_over || stat->start_ticks != process.facts.start_ticks) gone.push_back(pid);
   }
-  if (!gone.empty()) roster->guess_ranks(decoder->collective_pids());
-  for (const std::int32_t pid : gone) {
-    roster->remove(pid);
-    if (engine) engine->forget_process(pid);
-  }
-  if (engine) return;
+  if (!gone.empty()) guess_ranks();
+  for (const std::int32_t pid : gone)
+    forget(pid);
+  if (bpf != nullptr) return;
   for (const std::int32_t root : roots) {
     for (const std::int32_t pid : process_tree(procfs, root)) {
       const auto known = roster->processes().find(pid);
@@ -234,20 +224,8 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   // Young processes load libraries all the time, old ones hardly ever.
   const Nanos age = now - process.seen_at;
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
-  if (enabled && full) {
-    if (const auto mappings = procfs.maps(process.facts.pid))
-      set_mappings(process.facts.pid, *mappings);
-  }
-  if (!is_open || sample_every == Nanos{} || process.python || process.python_refused) return;
-  auto attached = python::Process::attach(process.facts.pid, procfs, {});
-  if (attached) {
-    process.python = std::move(attached).value();
-  } else if (attached.error().code == Code::kUnsupported ||
-             attached.error().code == Code::kPermission) {
-    process.python_refused = true;
-    ++python_refused;
-    log(attached.error().what);
-  }
+  for (const Asked& asked : sources)
+    asked.source->look_at(process, now);
 }
 
 void Recorder::Impl::scan_due(BootTime now) {
@@ -256,83 +234,41 @@ void Recorder::Impl::scan_due(BootTime now) {
   }
 }
 
-void Recorder::Impl::write_stack(Observed& process, const python::PyStack& stack, BootTime now) {
-  frame_ids.clear();
-  for (const python::PyFrame& frame : stack.frames) {
-    const auto [known, is_new] = process.frames.try_emplace(frame.cache_key);
-    if (is_new) known->second = writer->frame(frame.function, frame.file, frame.line);
-    frame_ids.push_back(known->second);
-  }
-  writer->sample(process.facts.pid, stack.tid == 0 ? process.facts.pid : stack.tid, now,
-                 writer->stack(frame_ids), stack.state, stack.holds_gil);
-  ++python_samples;
-}
-
-void Recorder::Impl::sample_one(Observed& process, BootTime now) {
-  const auto before = process.python->counters();
-  const auto sampled = process.python->sample(stacks);
-  const auto& after = process.python->counters();
-  python_torn += after.torn - before.torn;
-  python_truncated += after.truncated - before.truncated;
-  if (!sampled) {
-    process.python.reset();  // gone, or exec: the next scan looks again
-    return;
-  }
-  for (const python::PyStack& stack : stacks)
-    write_stack(process, stack, now);
-}
-
-void Recorder::Impl::sample_all(BootTime now) {
-  if (sample_every == Nanos{} || now < next_sample) return;
-  // Skipped ticks are not made up for: a late sampler must not hammer the job.
-  next_sample = std::max(next_sample + sample_every, now + sample_every / 2);
-  for (auto& [pid, process] : roster->processes()) {
-    if (process.python) sample_one(process, clock.now());
+void Recorder::Impl::poll_sources(BootTime now) {
+  for (Asked& asked : sources) {
+    if (asked.source->due() > now) continue;
+    const double before = thread_cpu_s();
+    asked.source->poll(roster->processes(), now);
+    asked.cpu_s += thread_cpu_s() - before;
+    ++asked.polls;
   }
 }
 
 void Recorder::Impl::drain() {
-  if (!engine) return;
-  engine->drain([this](std::span<const std::byte> record) { decoder->on_record(record); });
+  for (const Asked& asked : sources)
+    asked.source->drain();
 }
 
 std::uint64_t Recorder::Impl::lost() const {
-  std::uint64_t total = roster->over_limit() + decoder->counters().too_deep;
-  if (!engine) return total;
-  const bpf::Engine::Counters losses = engine->counters();
-  return total + losses.ring_full + losses.process_table_full + losses.calls_too_deep;
+  return roster->over_limit() + (bpf != nullptr ? bpf->lost() : 0);
 }
 
 void Recorder::Impl::write_losses(BootTime now) {
-  const auto write = [&](const StatDef& stat, std::uint64_t total) {
-    if (total != 0) writer->loss(stat, total, now);
-  };
-  const Decoder::Counters& decoded = decoder->counters();
-  write(capture_unmatched_ends, decoded.unmatched_ends);
-  write(capture_unread_args, decoded.unread_args);
-  write(capture_bad_records, decoded.bad_records);
-  const bpf::Engine::Counters losses = engine ? engine->counters() : bpf::Engine::Counters{};
-  write(capture_open_calls_over_limit, decoded.too_deep + losses.calls_too_deep);
-  write(capture_unnamed_frames, decoder->unnamed_frames());
-  write(capture_processes_over_limit, roster->over_limit());
-  write(capture_without_bpf, without_bpf ? 1 : 0);
-  write(python::python_torn_reads, python_torn);
-  write(python::python_stacks_truncated, python_truncated);
-  write(python::python_unreadable_processes, python_refused);
-  if (!engine) return;
-  write(bpf::ring_dropped_records, losses.ring_full);
-  write(bpf::process_table_full, losses.process_table_full);
-  std::uint64_t missing = 0, failed = lifecycle_failed;
-  bool scheduler_failed = false;
-  for (const Attached* attached : {watching.get(), full.get()}) {
-    if (attached == nullptr) continue;
-    missing += attached->host.counters().missing + attached->files.counters().missing;
-    failed += attached->host.counters().failed + attached->files.counters().failed;
-    scheduler_failed = scheduler_failed || attached->host.counters().scheduler_failed;
+  Losses losses;
+  for (const Asked& asked : sources)
+    asked.source->add_losses(losses);
+  losses.add(capture_processes_over_limit, roster->over_limit());
+  losses.add(capture_without_bpf, without_bpf ? 1 : 0);
+  for (const auto& [stat, total] : losses.all()) {
+    if (total != 0) writer->loss(*stat, total, now);
   }
-  write(capture_missing_symbols, missing);
-  write(capture_failed_attachments, failed);
-  write(capture_without_scheduler, scheduler_failed ? 1 : 0);
+}
+
+void Recorder::Impl::write_costs(BootTime now) {
+  for (const Asked& asked : sources) {
+    writer->metadata(fmt::format("kansoku.source.{}", asked.source->name()),
+                     fmt::format("cpu_s={:.6f} polls={}", asked.cpu_s, asked.polls), now);
+  }
 }
 
 RecordStatus Recorder::Impl::status(BootTime now) const {
@@ -341,24 +277,28 @@ RecordStatus Recorder::Impl::status(BootTime now) const {
   out.events = writer->events_written();
   out.bytes = writer->bytes_written();
   out.lost = lost();
-  out.python_samples = python_samples;
+  out.python_samples = stacks != nullptr ? stacks->samples() : 0;
   out.ranks.assign(roster->ranks_seen().begin(), roster->ranks_seen().end());
   out.process_count = roster->processes().size();
-  out.probe_count = probes.size();
+  out.probe_count = bpf != nullptr ? bpf->probe_count() : 0;
   out.bpf = bpf_state;
   return out;
 }
 
 void Recorder::Impl::tick(BootTime now) {
-  drain();
+  poll_sources(now);
   handle_lifecycle(now);
   poll_tree(now);
   scan_due(now);
-  if (!enabled || !is_open) return;
-  sample_all(now);
-  if (now < next_count) return;
-  next_count = now + kCountEvery;
-  counters->sample(roster->processes(), now);
+}
+
+BootTime Recorder::Impl::wake_after(BootTime now, BootTime end) const {
+  BootTime wake = std::min(std::max(next_flush, now), end);
+  for (const Asked& asked : sources)
+    wake = std::min(wake, asked.source->due());
+  for (const auto& [pid, process] : roster->processes())
+    wake = std::min(wake, std::max(process.next_scan, now + kScanFloor));
+  return wake;
 }
 
 void Recorder::Impl::write_facts(BootTime now) {
@@ -383,7 +323,7 @@ void Recorder::Impl::write_facts(BootTime now) {
 Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_status) {
   if (now < next_flush) return true;
   next_flush = now + kFlushEvery;
-  roster->guess_ranks(decoder->collective_pids());
+  guess_ranks();
   write_losses(now);
   TRY_VOID(writer->flush());
   return !on_status || on_status(status(now));
@@ -401,16 +341,11 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   impl->is_open = !watches;
   TRY(impl->writer, trace::Writer::create(watches ? impl->nowhere : sink, impl->started,
                                           trace::WriterOptions{.can_restart = watches}));
-  impl->decoder = std::make_unique<Decoder>(*impl->writer, impl->probes, procfs);
-  impl->decoder->set_on_call(impl->options.on_call);
   impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
-  impl->counters = std::make_unique<HostCounters>(*impl->writer);
-  if (const std::uint32_t hz = python_rate(impl->options); hz != 0)
-    impl->sample_every = Nanos{1'000'000'000 / hz};
-  if (wants_bpf(impl->options)) {
-    TRY_VOID(impl->start_bpf());
-  } else {
-    impl->bpf_state = "off";
+  TRY_VOID(impl->add_sources());
+  if (!watches) {
+    for (const Impl::Asked& asked : impl->sources)
+      asked.source->begin_trace(impl->started);
   }
   impl->write_facts(impl->started);
   TRY_VOID(impl->writer->flush());
@@ -435,15 +370,14 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
   for (int round = 0; round < kRounds && (round == 0 || before != members.size()); ++round) {
     before = members.size();
     for (const std::int32_t member : process_tree(impl_->procfs, pid)) {
-      if (!members.insert(member).second || !impl_->engine) continue;
-      if (const auto observed = impl_->engine->observe_process(member); !observed)
-        impl_->log(observed.error().what);
+      if (!members.insert(member).second) continue;
+      for (const Impl::Asked& asked : impl_->sources)
+        asked.source->observe(member);
     }
   }
   for (const std::int32_t member : members) {
     impl_->follow(member, now);
-    if (impl_->engine && !impl_->roster->processes().contains(member))
-      impl_->engine->forget_process(member);  // gone already
+    if (!impl_->roster->processes().contains(member)) impl_->forget(member);  // gone already
   }
   return {};
 }
@@ -451,23 +385,23 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
 Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_stop,
                            const OnStatus& on_status) {
   const BootTime end = duration == Nanos{} ? BootTime::max() : impl_->clock.now() + duration;
-  impl_->next_sample = impl_->clock.now();
   for (BootTime now = impl_->clock.now(); now < end && !should_stop(); now = impl_->clock.now()) {
     impl_->tick(now);
     TRY(const bool go_on, impl_->flush_and_report(now, on_status));
     if (!go_on || impl_->roster->processes().empty()) break;
-    const Nanos every = !impl_->is_open ? kWatchEvery : impl_->enabled ? kDrainEvery : kIdleEvery;
-    BootTime wake = std::min({now + every, std::max(impl_->next_flush, now), end});
-    if (impl_->enabled && impl_->is_open && impl_->sample_every != Nanos{})
-      wake = std::min(wake, impl_->next_sample);
-    for (const auto& [pid, process] : impl_->roster->processes())
-      wake = std::min(wake, std::max(process.next_scan, now + kScanFloor));
-    sys::sleep_until(wake);
+    sys::sleep_until(impl_->wake_after(now, end));
   }
-  if (impl_->engine) impl_->engine->detach_all();
-  impl_->tick(impl_->clock.now());
+  if (impl_->is_open) {
+    for (const Impl::Asked& asked : impl_->sources)
+      asked.source->end_trace(impl_->clock.now());
+    impl_->is_open = false;
+  }
+  impl_->drain();
+  const BootTime now = impl_->clock.now();
+  impl_->handle_lifecycle(now);
   impl_->next_flush = {};
-  TRY(const bool ignored, impl_->flush_and_report(impl_->clock.now(), on_status));
+  impl_->write_costs(now);
+  TRY(const bool ignored, impl_->flush_and_report(now, on_status));
   static_cast<void>(ignored);
   return {};
 }
@@ -479,31 +413,26 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
   const BootTime now = impl.clock.now();
   TRY_VOID(impl.writer->restart(sink, now));
   impl.is_open = true;
-  impl.started = impl.next_sample = impl.next_count = now;
-  impl.python_samples = impl.python_torn = impl.python_truncated = 0;
+  impl.started = now;
   impl.write_facts(now);
-  impl.decoder->reopen_calls();
-  impl.decoder->begin_window(now);
-  if (impl.full) impl.set_attached(*impl.full, true);
-  for (auto& [pid, process] : impl.roster->processes()) {
-    process.frames.clear();
+  for (const Impl::Asked& asked : impl.sources)
+    asked.source->begin_trace(now);
+  for (auto& [pid, process] : impl.roster->processes())
     impl.scan(process, now);
-  }
   return impl.writer->flush();
 }
 
 Result<void> Recorder::end_window() {
   Impl& impl = *impl_;
   CHECK(impl.is_open && !impl.options.watch_packs.empty());
-  if (impl.full) impl.set_attached(*impl.full, false);
+  for (const Impl::Asked& asked : impl.sources)
+    asked.source->end_trace(impl.clock.now());
   impl.drain();
-  impl.decoder->end_window();
   const BootTime now = impl.clock.now();
   impl.write_losses(now);
+  impl.write_costs(now);
   auto flushed = impl.writer->flush();
   impl.is_open = false;
-  for (auto& [pid, process] : impl.roster->processes())
-    process.python.reset();
   TRY_VOID(impl.writer->restart(impl.nowhere, now));
   return flushed;
 }
@@ -517,28 +446,18 @@ std::map<std::int32_t, std::int32_t> Recorder::ranks_by_pid() const {
 }
 
 void Recorder::set_probes_enabled(bool enabled) {
-  if (impl_->enabled == enabled) return;
-  impl_->enabled = enabled;
-  if (!impl_->engine) return;
-  if (enabled) {
-    impl_->attach_lifecycle();
-  } else {
-    impl_->engine->detach(std::exchange(impl_->lifecycle, 0));
-  }
-  if (impl_->watching) impl_->set_attached(*impl_->watching, enabled);
-  if (impl_->is_open) impl_->set_attached(*impl_->full, enabled);
+  for (const Impl::Asked& asked : impl_->sources)
+    asked.source->set_enabled(enabled);
 }
 
 const std::vector<Attachment>& Recorder::attachments() const {
-  return impl_->full ? impl_->full->files.attachments() : impl_->no_attachments;
+  static const std::vector<Attachment> kNone;
+  return impl_->bpf != nullptr ? impl_->bpf->attachments() : kNone;
 }
 std::vector<std::string> Recorder::problems() const {
   std::vector<std::string> out;
-  for (const Impl::Attached* attached : {impl_->watching.get(), impl_->full.get()}) {
-    if (attached == nullptr) continue;
-    for (const auto* problems : {&attached->host.problems(), &attached->files.problems()})
-      out.insert(out.end(), problems->begin(), problems->end());
-  }
+  for (const Impl::Asked& asked : impl_->sources)
+    asked.source->add_problems(out);
   return out;
 }
 

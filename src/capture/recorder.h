@@ -13,20 +13,15 @@
 #include "capture/bpf/engine.h"
 #include "capture/decoder.h"
 #include "capture/pack.h"
+#include "capture/source.h"
 #include "common/bytes.h"
 #include "common/time.h"
 #include "sys/procfs.h"
 
 namespace kansoku::capture {
 
-STAT(capture_missing_symbols, kNotice, kCapture,
-     "functions or tracepoints a pack names and this system lacks; `kansoku record --explain` "
-     "lists them");
-STAT(capture_failed_attachments, kDataLoss, kCapture,
-     "files whose probes could not be attached; the log names them");
 STAT(capture_without_bpf, kDataLoss, kCapture,
      "no eBPF: only Python stacks were recorded, without calls, collectives and scheduler");
-STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
 STAT(capture_processes_over_limit, kDataLoss, kCapture,
      "more processes than the limit of 4,096; the rest was not read");
 
@@ -51,6 +46,7 @@ struct RecorderOptions {
   std::vector<Pack> watch_packs;
   /// Told each call of a probe, and each scope, as it is read from the ring.
   std::function<void(const CallMark&)> on_call;
+  std::vector<SourceMaker> sources;             // more than those that the packs ask for
   std::map<std::string, std::string> metadata;  // more facts for the trace, by key
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty

@@ -10,8 +10,8 @@
 
 #include "capture/attacher.h"
 #include "capture/internal/discovery.h"
-#include "capture/internal/lifecycle.h"
 #include "capture/internal/user_shares.h"
+#include "capture/lifecycle.h"
 
 namespace kansoku::capture {
 namespace {

@@ -10,6 +10,10 @@ namespace kansoku::capture {
 
 using trace::Arg;
 
+namespace {
+constexpr Nanos kEvery = std::chrono::seconds{1};
+}  // namespace
+
 void HostCounters::sample_sockets(const Observed& process, BootTime now) {
   for (const sys::TcpSocket& socket : sys::tcp_sockets(process.facts.pid, kSocketsMax)) {
     const std::array args{Arg::str(writer_.name("local"), socket.local),
@@ -43,8 +47,15 @@ void HostCounters::sample_quota(const Observed& process, BootTime now) {
   writer_.counter(*quota.track, now, static_cast<double>(*seen->throttled_ns));
 }
 
-void HostCounters::sample(const std::map<std::int32_t, Observed>& processes, BootTime now) {
-  std::erase_if(held_back_, [&](const auto& entry) { return !processes.contains(entry.first); });
+void HostCounters::begin_trace(BootTime now) {
+  is_open_ = true;
+  next_ = now;
+  for (auto& [pid, quota] : held_back_)
+    quota.track.reset();
+}
+
+void HostCounters::poll(const Processes& processes, BootTime now) {
+  next_ = now + kEvery;
   for (const auto& [pid, process] : processes) {
     if (process.role != "rank") continue;
     sample_quota(process, now);

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "capture/internal/roster.h"
+#include "capture/source.h"
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "trace/writer.h"
@@ -16,14 +16,21 @@ namespace kansoku::capture {
 /// quota (counter "cpu throttled", ns), and the state of its TCP connections (instants "tcp" of
 /// category "net": local, peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only;
 /// single-threaded.
-class HostCounters {
+class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time
   explicit HostCounters(trace::Writer& writer) : writer_(writer) {}
 
-  void sample(const std::map<std::int32_t, Observed>& processes, BootTime now);
-  /// After the writer was restarted.
-  void clear() { held_back_.clear(); }
+  [[nodiscard]] std::string_view name() const override { return "host_counters"; }
+  void forget(std::int32_t pid) override { held_back_.erase(pid); }
+  [[nodiscard]] BootTime due() const override {
+    return is_enabled_ && is_open_ ? next_ : BootTime::max();
+  }
+  void poll(const Processes& processes, BootTime now) override;
+  void begin_trace(BootTime now) override;
+  void end_trace(BootTime /*now*/) override { is_open_ = false; }
+  void set_enabled(bool enabled) override { is_enabled_ = enabled; }
+  void add_losses(Losses& /*out*/) const override {}
 
  private:
   void sample_sockets(const Observed& process, BootTime now);
@@ -34,6 +41,8 @@ class HostCounters {
     std::optional<trace::TrackHandle> track;
   };
   std::map<std::int32_t, Quota> held_back_;  // by pid
+  bool is_enabled_{true}, is_open_{false};
+  BootTime next_{};
 };
 
 }  // namespace kansoku::capture

@@ -3,30 +3,15 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "capture/job.h"
-#include "capture/python/sampler.h"
+#include "capture/source.h"
 #include "common/time.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
-
-/// One observed process.
-struct Observed {
-  JobProcess facts;
-  BootTime seen_at{};
-  BootTime next_scan{};        // when to look at its mappings again
-  bool python_refused{false};  // an unknown Python: do not try again until it execs
-  std::unique_ptr<python::Process> python;
-  std::unordered_map<std::uint64_t, trace::FrameHandle> frames;  // by PyFrame::cache_key
-  trace::TrackHandle track{};
-  std::string role;
-};
 
 /// The observed processes and what is known of them. Writes process tracks. Single-threaded.
 class Roster {

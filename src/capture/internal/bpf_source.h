@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "capture/attacher.h"
+#include "capture/bpf/engine.h"
+#include "capture/decoder.h"
+#include "capture/internal/host_probes.h"
+#include "capture/pack.h"
+#include "capture/probe_table.h"
+#include "capture/source.h"
+#include "common/stat.h"
+#include "trace/writer.h"
+
+namespace kansoku::capture {
+
+STAT(capture_missing_symbols, kNotice, kCapture,
+     "functions or tracepoints a pack names and this system lacks; `kansoku record --explain` "
+     "lists them");
+STAT(capture_failed_attachments, kDataLoss, kCapture,
+     "files whose probes could not be attached; the log names them");
+STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
+
+/// Calls, scheduler, system calls and CPU samples, and who comes and goes: what BPF programs put
+/// into the ring.
+class BpfSource final : public Source {
+ public:
+  struct Options {
+    std::vector<Pack> packs;
+    /// Not empty: these are attached all the time, `packs` during traces only.
+    std::vector<Pack> watch_packs;
+    std::optional<bpf::AttachMode> attach_mode;  // only this one
+    std::uint32_t ring_bytes{16U << 20};
+    std::function<void(const CallMark&)> on_call;
+    std::function<void(const std::string&)> log;
+  };
+
+  /// Loads the programs and attaches what belongs to no file. Borrows writer and procfs. Errors as
+  /// of Engine::create().
+  [[nodiscard]] static Result<std::unique_ptr<BpfSource>> create(trace::Writer& writer,
+                                                                 const sys::Procfs& procfs,
+                                                                 Options options);
+
+  [[nodiscard]] std::string_view name() const override { return "bpf"; }
+  void observe(std::int32_t pid) override;
+  void look_at(const Observed& process, BootTime now) override;
+  void forget(std::int32_t pid) override { engine_->forget_process(pid); }
+  [[nodiscard]] BootTime due() const override { return next_; }
+  void poll(const Processes& processes, BootTime now) override;
+  void drain() override;
+  [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle() override {
+    return decoder_.take_lifecycle();
+  }
+  void add_communicating(std::set<std::int32_t>& out) const override;
+  void begin_trace(BootTime now) override;
+  void end_trace(BootTime now) override;
+  void set_enabled(bool enabled) override;
+  void add_losses(Losses& out) const override;
+  void add_problems(std::vector<std::string>& out) const override;
+
+  [[nodiscard]] bpf::AttachMode mode() const { return engine_->mode(); }
+  [[nodiscard]] const std::vector<std::string>& refusals() const { return engine_->refusals(); }
+  [[nodiscard]] const std::vector<Attachment>& attachments() const {
+    return full_->files.attachments();
+  }
+  [[nodiscard]] std::size_t probe_count() const { return probes_.size(); }
+  /// Records and calls that were lost.
+  [[nodiscard]] std::uint64_t lost() const;
+
+ private:
+  /// The probes of some packs.
+  struct Attached {
+    HostProbes host;
+    Attacher files;
+  };
+  BpfSource(trace::Writer& writer, const sys::Procfs& procfs, Options options,
+            std::unique_ptr<bpf::Engine> engine);
+  [[nodiscard]] std::unique_ptr<Attached> make_attached(const std::vector<Pack>& packs,
+                                                        const AttacherOptions& attaching);
+  void attach_lifecycle();
+  void set_attached(Attached& attached, bool is_on) const;
+
+  const sys::Procfs& procfs_;
+  Options options_;
+  std::unique_ptr<bpf::Engine> engine_;
+  ProbeTable probes_;
+  Decoder decoder_;
+  std::unique_ptr<Attached> watching_;  // null: there are no watch packs
+  std::unique_ptr<Attached> full_;
+  bpf::Engine::Handle lifecycle_{0};
+  std::uint64_t lifecycle_failed_{0};
+  bool is_enabled_{true}, is_open_{false};
+  BootTime next_{};
+};
+
+}  // namespace kansoku::capture

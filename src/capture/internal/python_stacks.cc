@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/python_stacks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kansoku::capture {
+
+PythonStacks::PythonStacks(trace::Writer& writer, const sys::Procfs& procfs, const Clock& clock,
+                           std::uint32_t hz, std::function<void(const std::string&)> log)
+    : writer_(writer),
+      procfs_(procfs),
+      clock_(clock),
+      every_(1'000'000'000 / hz),
+      log_(std::move(log)) {}
+
+void PythonStacks::look_at(const Observed& process, BootTime /*now*/) {
+  if (!is_open_) return;
+  const std::int32_t pid = process.facts.pid;
+  Sampled& known = processes_[pid];
+  if (known.python || known.is_refused) return;
+  auto attached = python::Process::attach(pid, procfs_, {});
+  if (attached) {
+    known.python = std::move(attached).value();
+  } else if (attached.error().code == Code::kUnsupported ||
+             attached.error().code == Code::kPermission) {
+    known.is_refused = true;
+    ++refused_;
+    if (log_) log_(attached.error().what);
+  }
+}
+
+BootTime PythonStacks::due() const {
+  return is_enabled_ && is_open_ ? next_ : BootTime::max();
+}
+
+void PythonStacks::poll(const Processes& /*processes*/, BootTime now) {
+  // Skipped ticks are not made up for: a late sampler must not hammer the job.
+  next_ = std::max(next_ + every_, now + every_ / 2);
+  for (auto& [pid, process] : processes_) {
+    if (process.python) sample(pid, process, clock_.now());
+  }
+}
+
+void PythonStacks::sample(std::int32_t pid, Sampled& process, BootTime now) {
+  const auto before = process.python->counters();
+  const auto sampled = process.python->sample(stacks_);
+  const auto& after = process.python->counters();
+  torn_ += after.torn - before.torn;
+  truncated_ += after.truncated - before.truncated;
+  if (!sampled) {
+    process.python.reset();  // gone, or exec: the next look tells
+    return;
+  }
+  for (const python::PyStack& stack : stacks_)
+    write(pid, process, stack, now);
+}
+
+void PythonStacks::write(std::int32_t pid, Sampled& process, const python::PyStack& stack,
+                         BootTime now) {
+  frame_ids_.clear();
+  for (const python::PyFrame& frame : stack.frames) {
+    const auto [known, is_new] = process.frames.try_emplace(frame.cache_key);
+    if (is_new) known->second = writer_.frame(frame.function, frame.file, frame.line);
+    frame_ids_.push_back(known->second);
+  }
+  writer_.sample(pid, stack.tid == 0 ? pid : stack.tid, now, writer_.stack(frame_ids_), stack.state,
+                 stack.holds_gil);
+  ++samples_;
+}
+
+void PythonStacks::begin_trace(BootTime now) {
+  is_open_ = true;
+  next_ = now;
+  samples_ = torn_ = truncated_ = 0;
+  for (auto& [pid, process] : processes_)
+    process.frames.clear();
+}
+
+void PythonStacks::end_trace(BootTime /*now*/) {
+  is_open_ = false;
+  for (auto& [pid, process] : processes_)
+    process.python.reset();
+}
+
+void PythonStacks::add_losses(Losses& out) const {
+  out.add(python::python_torn_reads, torn_);
+  out.add(python::python_stacks_truncated, truncated_);
+  out.add(python::python_unreadable_processes, refused_);
+}
+
+}  // namespace kansoku::capture

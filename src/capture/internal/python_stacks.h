@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/python/sampler.h"
+#include "capture/source.h"
+#include "trace/writer.h"
+
+namespace kansoku::capture {
+
+/// The Python stacks of all processes that have some, at a fixed rate.
+class PythonStacks final : public Source {
+ public:
+  /// Borrows everything. `hz` > 0.
+  PythonStacks(trace::Writer& writer, const sys::Procfs& procfs, const Clock& clock,
+               std::uint32_t hz, std::function<void(const std::string&)> log);
+
+  [[nodiscard]] std::string_view name() const override { return "python_stacks"; }
+  void look_at(const Observed& process, BootTime now) override;
+  void renew(std::int32_t pid) override { processes_.erase(pid); }
+  void forget(std::int32_t pid) override { processes_.erase(pid); }
+  [[nodiscard]] BootTime due() const override;
+  void poll(const Processes& processes, BootTime now) override;
+  void begin_trace(BootTime now) override;
+  void end_trace(BootTime now) override;
+  void set_enabled(bool enabled) override { is_enabled_ = enabled; }
+  void add_losses(Losses& out) const override;
+
+  /// Of the present trace.
+  [[nodiscard]] std::uint64_t samples() const { return samples_; }
+
+ private:
+  struct Sampled {
+    std::unique_ptr<python::Process> python;
+    bool is_refused{false};  // an unknown Python: not tried again until it execs
+    std::unordered_map<std::uint64_t, trace::FrameHandle> frames;  // by PyFrame::cache_key
+  };
+  void sample(std::int32_t pid, Sampled& process, BootTime now);
+  void write(std::int32_t pid, Sampled& process, const python::PyStack& stack, BootTime now);
+
+  trace::Writer& writer_;
+  const sys::Procfs& procfs_;
+  const Clock& clock_;
+  Nanos every_;
+  std::function<void(const std::string&)> log_;
+  bool is_enabled_{true}, is_open_{false};
+  BootTime next_{};
+  std::map<std::int32_t, Sampled> processes_;  // by pid
+  std::uint64_t samples_{0}, torn_{0}, truncated_{0}, refused_{0};
+  std::vector<python::PyStack> stacks_;        // scratch
+  std::vector<trace::FrameHandle> frame_ids_;  // scratch
+};
+
+}  // namespace kansoku::capture

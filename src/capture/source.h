@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/job.h"
+#include "capture/lifecycle.h"
+#include "common/stat.h"
+#include "common/time.h"
+#include "trace/writer.h"
+
+namespace kansoku::capture {
+
+/// One observed process.
+struct Observed {
+  JobProcess facts;
+  BootTime seen_at{};
+  BootTime next_scan{};  // when to look at its mappings again
+  trace::TrackHandle track{};
+  std::string role;
+};
+
+using Processes = std::map<std::int32_t, Observed>;  // by pid
+
+/// Something that tells of the observed processes and writes what it hears into the trace: what a
+/// recorder is made of. It owns its counters. All calls come from one thread.
+class Source {
+ public:
+  Source() = default;
+  virtual ~Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  /// "python_stacks": for people and metadata.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// The process is observed from now on, even before it was looked at.
+  virtual void observe(std::int32_t /*pid*/) {}
+  /// Looks at a process: a new one, or one that may have loaded libraries since.
+  virtual void look_at(const Observed& /*process*/, BootTime /*now*/) {}
+  /// It called exec: what was known of its program is void.
+  virtual void renew(std::int32_t /*pid*/) {}
+  virtual void forget(std::int32_t /*pid*/) {}
+
+  /// When it wants to be asked next; BootTime::max(): not at all.
+  [[nodiscard]] virtual BootTime due() const = 0;
+  virtual void poll(const Processes& processes, BootTime now) = 0;
+  /// Takes in what waits, as it stands: before a trace begins or ends.
+  virtual void drain() {}
+  /// Processes that came and went, as it heard; empty if it is not told of that.
+  [[nodiscard]] virtual std::vector<LifecycleEvent> take_lifecycle() { return {}; }
+  /// Adds the processes that took part in collectives.
+  virtual void add_communicating(std::set<std::int32_t>& /*out*/) const {}
+
+  /// A trace begins, anew in the writer: declarations of the one before are gone. Until end_trace()
+  /// what is heard is written.
+  virtual void begin_trace(BootTime now) = 0;
+  virtual void end_trace(BootTime now) = 0;
+  /// Off: costs the processes nothing, hears nothing.
+  virtual void set_enabled(bool enabled) = 0;
+
+  /// What it lost or could not do since the beginning.
+  virtual void add_losses(Losses& out) const = 0;
+  virtual void add_problems(std::vector<std::string>& /*out*/) const {}
+};
+
+/// Makes a source that writes there. The writer outlives it.
+using SourceMaker = std::function<std::unique_ptr<Source>(trace::Writer&)>;
+
+}  // namespace kansoku::capture

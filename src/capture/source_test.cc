@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "capture/recorder.h"
+#include "sys/clock.h"
+#include "trace/reader.h"
+
+namespace kansoku::capture {
+namespace {
+
+using ::testing::StartsWith;
+
+STAT(lost_beats_for_test, kDataLoss, kCapture, "nobody listened");
+
+/// What somebody has to write who adds a source: one class, its losses among it.
+class Beats final : public Source {
+ public:
+  explicit Beats(trace::Writer& writer) : writer_(writer) {}
+  [[nodiscard]] std::string_view name() const override { return "beats"; }
+  [[nodiscard]] BootTime due() const override { return is_open_ ? next_ : BootTime::max(); }
+  void poll(const Processes& processes, BootTime now) override {
+    next_ = now + std::chrono::milliseconds{1};
+    for (const auto& [pid, process] : processes)
+      writer_.instant(process.track, now, writer_.name("beat"), writer_.category("beats"));
+  }
+  void begin_trace(BootTime now) override {
+    is_open_ = true;
+    next_ = now;
+  }
+  void end_trace(BootTime /*now*/) override { is_open_ = false; }
+  void set_enabled(bool /*enabled*/) override {}
+  void add_losses(Losses& out) const override { out.add(lost_beats_for_test, 3); }
+  void add_problems(std::vector<std::string>& out) const override {
+    out.emplace_back("beats: none at night");
+  }
+
+ private:
+  trace::Writer& writer_;
+  bool is_open_{false};
+  BootTime next_{};
+};
+
+TEST(Source, IsAskedWhenItWantsAndItsLossesAndCostAreWritten) {
+  MemorySink sink;
+  const sys::RealClock clock;
+  const sys::Procfs procfs;
+  RecorderOptions options;
+  options.use_bpf = false;
+  options.sources.emplace_back(
+      [](trace::Writer& writer) { return std::make_unique<Beats>(writer); });
+  const auto recorder = Recorder::create(sink, clock, procfs, std::move(options));
+  ASSERT_TRUE(recorder.has_value()) << recorder.error().what;
+  ASSERT_TRUE((*recorder)->observe(::getpid(), false).has_value());
+  ASSERT_TRUE((*recorder)
+                  ->run(
+                      std::chrono::milliseconds{20}, [] { return false; }, nullptr)
+                  .has_value());
+  const auto trace = trace::read_trace(as_bytes(sink.data()));
+  ASSERT_TRUE(trace.has_value()) << trace.error().what;
+  EXPECT_GT(trace->instants.size(), 0U);
+  ASSERT_TRUE(trace->losses.contains("lost_beats_for_test"));
+  EXPECT_EQ(trace->losses.at("lost_beats_for_test").count, 3U);
+  EXPECT_THAT(trace->metadata.at("kansoku.source.beats"), StartsWith("cpu_s="));
+  EXPECT_THAT((*recorder)->problems(), ::testing::Contains("beats: none at night"));
+}
+
+TEST(Losses, OfOneCounterAreAddedUp) {
+  Losses losses;
+  losses.add(lost_beats_for_test, 3);
+  losses.add(lost_beats_for_test, 4);
+  ASSERT_EQ(losses.all().size(), 1U);
+  EXPECT_EQ(losses.all()[0].total, 7U);
+  EXPECT_EQ(losses.all()[0].stat, &lost_beats_for_test);
+}
+
+}  // namespace
+}  // namespace kansoku::capture
