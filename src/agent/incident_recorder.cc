@@ -141,7 +141,8 @@ Result<void> IncidentRecorder::make_room() const {
     return std::filesystem::remove(one.path, error);
   };
   // None is being made: what was begun is of an agent that was killed.
-  std::erase_if(kept, [&](const Kept& one) { return one.path.extension() == kPart && remove(one); });
+  std::erase_if(kept,
+                [&](const Kept& one) { return one.path.extension() == kPart && remove(one); });
   std::uint64_t bytes = 0;
   for (const Kept& one : kept)
     bytes += one.bytes;

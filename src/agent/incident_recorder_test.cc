@@ -32,7 +32,7 @@ class IncidentRecorderTest : public ::testing::Test {
     options_.packs[0].name = "stacks";
     options_.packs[0].python_hz = 100;  // needs no eBPF
     options_.file_bytes_max = 1U << 20;
-    auto child = sys::Child::start({"/bin/sleep", "1000"}, {});
+    auto child = sys::Child::start({"/usr/bin/tail", "-f", "/dev/null"}, {});
     ASSERT_TRUE(child.has_value());
     child_.emplace(std::move(child).value());
     child_->release();
