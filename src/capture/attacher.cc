@@ -110,7 +110,11 @@ Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::ve
 }
 
 void Attacher::problem(std::string line, std::uint64_t& counter) {
-  if (problems_.size() >= kProblemsMax || !told_.insert(line).second) return;
+  if (problems_.size() >= kProblemsMax) {
+    ++counter;
+    return;
+  }
+  if (!told_.insert(line).second) return;
   ++counter;
   if (log_) log_(line);
   problems_.push_back(std::move(line));
