@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "capture/device_clock.h"
 #include "capture/recorder.h"
 #include "sys/clock.h"
 #include "trace/reader.h"
@@ -16,7 +17,7 @@ using ::testing::StartsWith;
 
 STAT(lost_beats_for_test, kDataLoss, kCapture, "nobody listened");
 
-/// What somebody has to write who adds a source: one class, its losses among it.
+/// What somebody has to write who adds a source: one class, with its losses and its clock.
 class Beats final : public Source {
  public:
   explicit Beats(trace::Writer& writer) : writer_(writer) {}
@@ -24,14 +25,20 @@ class Beats final : public Source {
   [[nodiscard]] BootTime due() const override { return is_open_ ? next_ : BootTime::max(); }
   void poll(const Processes& processes, BootTime now) override {
     next_ = now + std::chrono::milliseconds{1};
+    const std::int64_t device_ns = 7'000 + now.time_since_epoch().count();  // as a device tells it
+    clock_.add(device_ns, now, now + Nanos{10});
     for (const auto& [pid, process] : processes)
-      writer_.instant(process.track, now, writer_.name("beat"), writer_.category("beats"));
+      writer_.instant(process.track, clock_.to_boot(device_ns)->time, writer_.name("beat"),
+                      writer_.category("beats"));
   }
   void begin_trace(BootTime now) override {
     is_open_ = true;
     next_ = now;
   }
-  void end_trace(BootTime /*now*/) override { is_open_ = false; }
+  void end_trace(BootTime now) override {
+    is_open_ = false;
+    clock_.write(writer_, now);
+  }
   void set_enabled(bool /*enabled*/) override {}
   void add_losses(Losses& out) const override { out.add(lost_beats_for_test, 3); }
   void add_problems(std::vector<std::string>& out) const override {
@@ -40,6 +47,7 @@ class Beats final : public Source {
 
  private:
   trace::Writer& writer_;
+  DeviceClock clock_{"beats"};
   bool is_open_{false};
   BootTime next_{};
 };
@@ -65,6 +73,7 @@ TEST(Source, IsAskedWhenItWantsAndItsLossesAndCostAreWritten) {
   ASSERT_TRUE(trace->losses.contains("lost_beats_for_test"));
   EXPECT_EQ(trace->losses.at("lost_beats_for_test").count, 3U);
   EXPECT_THAT(trace->metadata.at("kansoku.source.beats"), StartsWith("cpu_s="));
+  EXPECT_THAT(trace->metadata.at("kansoku.clock.beats"), StartsWith("offset_ns=-69"));
   EXPECT_THAT((*recorder)->problems(), ::testing::Contains("beats: none at night"));
 }
 
