@@ -92,7 +92,7 @@ Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::ve
       log_(std::move(log)),
       options_(options),
       enabled_(options.starts_attached),
-      opener_(procfs),
+      opener_(procfs, options.policy.elf_limits),
       file_shares_(kFilesMax),
       probe_shares_(options.policy.probes_max) {
   for (std::size_t i = 0; i < packs_.size(); ++i) {

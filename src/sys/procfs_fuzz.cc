@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(mapping.begin < mapping.end);
     CHECK(mapping.path.size() <= size);
   }
+  CHECK(parse_file_system(text, 8, 1).size() <= size);
   const auto stat = parse_stat(text);
   CHECK(!stat || stat->comm.size() < size);
   static_cast<void>(parse_pressure(text));

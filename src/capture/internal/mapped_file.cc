@@ -2,7 +2,6 @@
 #include "capture/internal/mapped_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +10,6 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace kansoku::capture {
 namespace {
@@ -38,16 +36,13 @@ Result<sys::Fd> open_now(const sys::Procfs& procfs, std::int32_t pid, const sys:
           : procfs.through_root(pid, mapping.path));
 }
 
-/// Reads a file once, so that who reads it next finds it in memory.
-void read_through(const sys::Fd& file) {
-  constexpr off_t kBytesMax = off_t{4} << 30;
-  std::vector<char> buffer(std::size_t{1} << 20);
-  off_t at = 0;
-  while (at < kBytesMax) {
-    const ssize_t got = ::pread(file.raw(), buffer.data(), buffer.size(), at);
-    if (got <= 0) return;
-    at += got;
-  }
+/// Reads what resolving functions reads of a library, so that it is found in memory next time. Of
+/// its code there are the pages that the job runs.
+void read_tables(const sys::Fd& file, const sys::ElfFile::Limits& limits) {
+  const auto elf = sys::ElfFile::open(fmt::format("/proc/self/fd/{}", file.raw()), limits);
+  if (!elf) return;
+  static_cast<void>((*elf)->symbols().size());
+  static_cast<void>((*elf)->usdt_probes().size());
 }
 
 }  // namespace
@@ -85,9 +80,9 @@ Result<sys::Fd> MappedFiles::ask(std::int32_t pid, const sys::Mapping& mapping) 
   const Key key{mapping.device_major, mapping.device_minor, mapping.inode, pid};
   const auto waiting = waiting_.emplace(key, answer).first;
   // It may never return: it owns everything that it uses.
-  std::thread([answer, procfs = procfs_, pid, mapping] {
+  std::thread([answer, procfs = procfs_, limits = limits_, pid, mapping] {
     auto file = open_now(procfs, pid, mapping);
-    if (file) read_through(*file);
+    if (file) read_tables(*file, limits);
     const std::lock_guard lock(answer->mutex);
     answer->file.emplace(std::move(file));
     answer->has_come.notify_all();

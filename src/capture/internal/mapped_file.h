@@ -11,6 +11,7 @@
 
 #include "common/result.h"
 #include "common/time.h"
+#include "sys/elf.h"
 #include "sys/fd.h"
 #include "sys/procfs.h"
 
@@ -27,7 +28,9 @@ class MappedFiles {
   static constexpr std::size_t kWaitingMax = 8;  // threads that wait for such file systems
   static constexpr Nanos kPatience = std::chrono::milliseconds{100};
 
-  explicit MappedFiles(const sys::Procfs& procfs) : procfs_(procfs) {}
+  /// `limits`: of what will be read of libraries.
+  MappedFiles(const sys::Procfs& procfs, const sys::ElfFile::Limits& limits)
+      : procfs_(procfs), limits_(limits) {}
 
   /// kNotFound if file or process are gone already; kUnsupported for what is no regular file;
   /// kTimeout: no answer so far, ask again later; it is also the answer while too many wait.
@@ -42,6 +45,7 @@ class MappedFiles {
                                      Nanos patience);
 
   const sys::Procfs& procfs_;
+  sys::ElfFile::Limits limits_;
   std::map<Key, std::shared_ptr<Answer>> waiting_;  // by device, inode and process
 };
 
