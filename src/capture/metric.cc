@@ -36,7 +36,10 @@ std::optional<std::size_t> MetricTable::add(const std::string& name, const std::
     metrics_[*known].is_work = metrics_[*known].is_work || is_work;
     return known;
   }
-  if (metrics_.size() >= kMetricsMax) return std::nullopt;
+  if (metrics_.size() >= kMetricsMax) {
+    ++left_out_;
+    return std::nullopt;
+  }
   metrics_.push_back({.name = name, .category = category, .is_work = is_work});
   return metrics_.size() - 1;
 }

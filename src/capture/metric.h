@@ -26,6 +26,8 @@ class MetricTable {
     return metrics_.at(metric).name;
   }
   [[nodiscard]] std::optional<std::size_t> index(std::string_view name) const;
+  /// Names beyond the limit.
+  [[nodiscard]] std::size_t left_out() const { return left_out_; }
   /// Of the probes that it comes of; "" for those of the host.
   [[nodiscard]] const std::string& category(std::size_t metric) const {
     return metrics_.at(metric).category;
@@ -51,6 +53,7 @@ class MetricTable {
   void add_steps(std::size_t metric);
 
   std::vector<Metric> metrics_;
+  std::size_t left_out_{0};
 };
 
 }  // namespace kansoku::capture

@@ -163,6 +163,11 @@ struct Watcher::Impl {
 };
 
 void Watcher::Impl::start() {
+  if (metrics.left_out() > 0) {
+    own_problems.push_back(
+        fmt::format("packs name more than {} metrics: the rest is not counted", metrics.size()));
+    log(own_problems.back());
+  }
   auto created = bpf::Engine::create(
       {.ring_bytes = kRingBytes, .forced = options.attach_mode, .all_execs = true});
   if (!created) {
