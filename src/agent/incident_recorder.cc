@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <thread>
 
 #include "capture/recorder.h"
+#include "sys/clock.h"
 #include "sys/fd.h"
 
 namespace kansoku::agent {
@@ -75,12 +75,7 @@ struct IncidentRecorder::Running {
     is_over.store(true, std::memory_order_release);
   }
 
-  void note_cpu() {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    cpu_ns.store(std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec,
-                 std::memory_order_relaxed);
-  }
+  void note_cpu() { cpu_ns.store(sys::thread_cpu_time().count(), std::memory_order_relaxed); }
 
   Result<void> make(const Clock& clock, const sys::Procfs& procfs,
                     const IncidentRecording& options) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <set>
 #include <utility>
 
@@ -50,13 +49,6 @@ class Nowhere final : public ByteSink {
   Result<void> append(ByteSpan) override { return {}; }
 };
 
-/// Processor time of this thread, in seconds.
-double thread_cpu_s() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 }  // namespace
 
 struct Recorder::Impl {
@@ -67,7 +59,7 @@ struct Recorder::Impl {
   struct Asked {
     std::unique_ptr<Source> source;
     std::uint64_t polls{0};
-    double cpu_s{0};
+    Nanos cpu{};
   };
   std::vector<Asked> sources;
   const BpfSource* bpf{nullptr};        // of sources; null: none
@@ -237,9 +229,9 @@ void Recorder::Impl::scan_due(BootTime now) {
 void Recorder::Impl::poll_sources(BootTime now) {
   for (Asked& asked : sources) {
     if (asked.source->due() > now) continue;
-    const double before = thread_cpu_s();
+    const Nanos before = sys::thread_cpu_time();
     asked.source->poll(roster->processes(), now);
-    asked.cpu_s += thread_cpu_s() - before;
+    asked.cpu += sys::thread_cpu_time() - before;
     ++asked.polls;
   }
 }
@@ -267,7 +259,9 @@ void Recorder::Impl::write_losses(BootTime now) {
 void Recorder::Impl::write_costs(BootTime now) {
   for (const Asked& asked : sources) {
     writer->metadata(fmt::format("kansoku.source.{}", asked.source->name()),
-                     fmt::format("cpu_s={:.6f} polls={}", asked.cpu_s, asked.polls), now);
+                     fmt::format("cpu_s={:.6f} polls={}",
+                                 1e-9 * static_cast<double>(asked.cpu.count()), asked.polls),
+                     now);
   }
 }
 

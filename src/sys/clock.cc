@@ -27,4 +27,8 @@ std::int64_t wall_time_ns() {
   return read_clock(CLOCK_REALTIME);
 }
 
+Nanos thread_cpu_time() {
+  return Nanos{read_clock(CLOCK_THREAD_CPUTIME_ID)};
+}
+
 }  // namespace kansoku::sys

@@ -17,4 +17,7 @@ void sleep_until(BootTime wake);
 /// Seconds since the Unix epoch in nanoseconds, for naming and metadata only; it may jump.
 [[nodiscard]] std::int64_t wall_time_ns();
 
+/// Processor time that the calling thread has used so far.
+[[nodiscard]] Nanos thread_cpu_time();
+
 }  // namespace kansoku::sys

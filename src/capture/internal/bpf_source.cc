@@ -70,7 +70,7 @@ void BpfSource::observe(std::int32_t pid) {
 }
 
 void BpfSource::look_at(const Observed& process, BootTime /*now*/) {
-  if (!is_enabled_) return;
+  if (!is_enabled_ || (!is_open_ && !watching_)) return;
   const auto mappings = procfs_.maps(process.facts.pid);
   if (!mappings) return;
   if (watching_) watching_->files.set_mappings(process.facts.pid, *mappings);

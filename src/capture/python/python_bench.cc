@@ -20,6 +20,7 @@
 
 #include "capture/python/sampler.h"
 #include "common/parse.h"
+#include "sys/clock.h"
 #include "sys/procfs.h"
 
 namespace {
@@ -52,12 +53,6 @@ sys.stdout.flush()
 loop()
 )";
 
-std::int64_t thread_cpu_ns() {
-  timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
-
 /// Starts `python` and waits for its "ready". Returns the pid, or 0.
 pid_t start(const char* python) {
   std::array<int, 2> out{};
@@ -81,9 +76,9 @@ struct Cost {
 };
 
 bool sample(Process& process, std::vector<PyStack>& stacks, Cost& cost) {
-  const std::int64_t before = thread_cpu_ns();
+  const std::int64_t before = kansoku::sys::thread_cpu_time().count();
   if (!process.sample(stacks)) return false;
-  cost.cpu_ns += thread_cpu_ns() - before;
+  cost.cpu_ns += kansoku::sys::thread_cpu_time().count() - before;
   ++cost.samples;
   cost.stacks += stacks.size();
   for (const PyStack& stack : stacks)
