@@ -75,6 +75,18 @@ TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
   EXPECT_DOUBLE_EQ(value(rows, "collective_share"), 0.3);
 }
 
+TEST(FeatureMaker, BeingStoppedIsWhatSignalsSayOrWhatALookSaw) {
+  auto window = one_process(2);
+  window.processes[0].is_stopped = true;
+  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 1);
+  metric(window, "stop") = {.is_known = true, .busy_s = 0.5};
+  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 0.25);
+  metric(window, "stop").busy_s = 2.5;  // it began before the window
+  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 1);
+  metric(window, "block") = {.is_known = true, .count = 4, .sum_s = 0.02};
+  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "block_latency"), 0.005);
+}
+
 TEST(FeatureMaker, AStandingCallIsNotMissing) {
   auto window = one_process(1);
   metric(window, "step") = {.is_known = true, .busy_s = 1, .open_s = 4};

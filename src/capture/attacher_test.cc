@@ -52,9 +52,10 @@ class Sibling {
   pid_t pid_;
 };
 
-class MeteringTest : public ::testing::Test {
+/// An engine, a folder for libraries, and a pack that wants two functions of them.
+class AttacherTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void start(const AttachPolicy& policy) {
     std::string pattern = ::testing::TempDir() + "kansoku_attacher_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = std::filesystem::canonical(pattern).string() + "/";
@@ -68,11 +69,13 @@ class MeteringTest : public ::testing::Test {
     probes.symbols = {"qsort", "bsearch"};
     probes.category = "c";
     probes.metric = "alloc";
-    attacher_ = std::make_unique<Attacher>(*engine_, procfs_, packs_, probes_, nullptr,
-                                           AttacherOptions{.policy = metering_policy()});
+    attacher_ = make({.policy = policy});
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
+  [[nodiscard]] std::unique_ptr<Attacher> make(const AttacherOptions& options) {
+    return std::make_unique<Attacher>(*engine_, procfs_, packs_, probes_, nullptr, options);
+  }
   std::string library(const std::string& name) {
     std::filesystem::copy_file(libc_path_for_test(), folder_ + name);
     return folder_ + name;
@@ -87,6 +90,11 @@ class MeteringTest : public ::testing::Test {
   ProbeTable probes_;
   std::unique_ptr<bpf::Engine> engine_;
   std::unique_ptr<Attacher> attacher_;
+};
+
+class MeteringTest : public AttacherTest {
+ protected:
+  void SetUp() override { start(metering_policy()); }
 };
 
 TEST_F(MeteringTest, AFileIsAttachedOnceAndLetGoWithItsLastUser) {
@@ -300,35 +308,15 @@ TEST_F(MeteringTest, ContainersOfOneImageShareItsFiles) {
   if (answer != 'y') GTEST_SKIP() << "overlay file systems cannot be mounted here";
 }
 
-class RecordingTest : public ::testing::Test {
+class RecordingTest : public AttacherTest {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "kansoku_attacher_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = std::filesystem::canonical(pattern).string() + "/";
-    auto engine = bpf::Engine::create({.ring_bytes = 1U << 20, .has_totals = false});
-    if (!engine) GTEST_SKIP() << "needs root and bpf: " << engine.error().what;
-    engine_ = std::move(engine).value();
-    packs_.resize(1);
-    packs_[0].name = "test";
-    FunctionProbes& probes = packs_[0].functions.emplace_back();
-    probes.library = "libx.so";
-    probes.symbols = {"qsort", "bsearch"};
-    probes.category = "c";
-    attacher_ =
-        std::make_unique<Attacher>(*engine_, procfs_, packs_, probes_, nullptr, AttacherOptions{});
-    path_ = folder_ + "libx.so";
-    std::filesystem::copy_file(libc_path_for_test(), path_);
+    start(recording_policy());
+    if (!engine_) return;
+    path_ = library("libx.so");
     mapping_ = mapping_for_test(path_);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_, path_;
-  sys::Procfs procfs_;
-  std::vector<Pack> packs_;
-  ProbeTable probes_;
-  std::unique_ptr<bpf::Engine> engine_;
-  std::unique_ptr<Attacher> attacher_;
+  std::string path_;
   sys::Mapping mapping_;
 };
 
@@ -368,6 +356,17 @@ TEST_F(RecordingTest, AFileThatIsNoLibraryIsRefusedForGood) {
   std::filesystem::copy_file(libc_path_for_test(), path_);
   attacher_->set_mappings(::getpid(), {mapping_});
   EXPECT_THAT(attacher_->attachments(), SizeIs(0));
+}
+
+TEST_F(RecordingTest, WhatAnotherAttacherHasIsLeftOut) {
+  map({mapping_});
+  packs_[0].functions[0].symbols = {"qsort", "lsearch"};
+  const auto second = make({.is_window = true, .after = attacher_.get()});
+  second->set_mappings(::getpid(), {mapping_});
+  ASSERT_THAT(second->attachments(), SizeIs(1));
+  EXPECT_EQ(second->attachments()[0].title, "lsearch");
+  EXPECT_TRUE(probes_.back().is_window);
+  EXPECT_FALSE(probes_.front().is_window);
 }
 
 }  // namespace

@@ -46,6 +46,13 @@ TEST(MetricTable, HasWhatPacksNameAndWhatFollowsFromSteps) {
     EXPECT_FALSE(table.is_work(*table.index(name))) << name;
 }
 
+TEST(MetricTable, WhatOneProbeCallsWorkIsWork) {
+  FunctionProbes helper = probes_of("copy", "c");
+  helper.is_helper = true;
+  const MetricTable table({pack_of({helper, probes_of("copy", "c")})});
+  EXPECT_TRUE(table.is_work(*table.index("copy")));
+}
+
 TEST(MetricTable, LeavesOutAndCountsWhatIsBeyondTheLimit) {
   Pack pack;
   for (std::size_t i = 0; i < MetricTable::kMetricsMax; ++i)

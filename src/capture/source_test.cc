@@ -8,6 +8,7 @@
 #include "capture/device_clock.h"
 #include "capture/recorder.h"
 #include "sys/clock.h"
+#include "sys/process.h"
 #include "trace/reader.h"
 
 namespace kansoku::capture {
@@ -20,7 +21,9 @@ STAT(lost_beats_for_test, kDataLoss, kCapture, "nobody listened");
 /// What somebody has to write who adds a source: one class, with its losses and its clock.
 class Beats final : public Source {
  public:
-  explicit Beats(trace::Writer& writer) : writer_(writer) {}
+  Beats(trace::Writer& writer, std::vector<std::int32_t>& forgotten)
+      : writer_(writer), forgotten_(forgotten) {}
+  void forget(std::int32_t pid) override { forgotten_.push_back(pid); }
   [[nodiscard]] std::string_view name() const override { return "beats"; }
   [[nodiscard]] BootTime due() const override { return is_open_ ? next_ : BootTime::max(); }
   void poll(const Processes& processes, BootTime now) override {
@@ -47,6 +50,7 @@ class Beats final : public Source {
 
  private:
   trace::Writer& writer_;
+  std::vector<std::int32_t>& forgotten_;
   DeviceClock clock_{"beats"};
   bool is_open_{false};
   BootTime next_{};
@@ -58,8 +62,9 @@ TEST(Source, IsAskedWhenItWantsAndItsLossesAndCostAreWritten) {
   const sys::Procfs procfs;
   RecorderOptions options;
   options.use_bpf = false;
+  std::vector<std::int32_t> forgotten;
   options.sources.emplace_back(
-      [](trace::Writer& writer) { return std::make_unique<Beats>(writer); });
+      [&](trace::Writer& writer) { return std::make_unique<Beats>(writer, forgotten); });
   const auto recorder = Recorder::create(sink, clock, procfs, std::move(options));
   ASSERT_TRUE(recorder.has_value()) << recorder.error().what;
   ASSERT_TRUE((*recorder)->observe(::getpid(), false).has_value());
