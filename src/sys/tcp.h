@@ -42,7 +42,8 @@ struct ProcessTcp {
 
 /// Reads the connections of many processes again and again through the kernel's socket diagnosis,
 /// 32 connections a question. In a network namespace that may not be entered each connection is
-/// duplicated for the moment of asking instead, as tcp_sockets() does it. New connections are
+/// duplicated for the moment of asking instead (pidfd_getfd, needs the right to trace the process);
+/// nothing of it is changed. New connections are
 /// looked for when a process has another number of open files than before or a connection has
 /// ended, and now and then: that takes a look at all connections of the network namespace, or at
 /// all descriptors of the process. Not shared between threads.
@@ -71,6 +72,9 @@ class TcpSampler {
   /// them share is the first one's. Forgets processes that are not in `pids`. Processes of others
   /// take CAP_SYS_PTRACE; to enter a namespace that is not ours takes CAP_SYS_ADMIN.
   [[nodiscard]] std::vector<ProcessTcp> sample(std::span<const std::int32_t> pids, BootTime now);
+  /// The connections of a process as the last sample saw them, by their addresses; at most so many.
+  /// One that was opened since connections were looked for is missing.
+  [[nodiscard]] std::vector<TcpSocket> sockets(std::int32_t pid, std::size_t sockets_max) const;
   [[nodiscard]] const Stats& stats() const;
 
  private:

@@ -17,6 +17,7 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -96,10 +97,14 @@ std::optional<Duplicated> duplicate_and_ask(int process_handle, int descriptor) 
     return std::nullopt;
   out.is_established = info->tcpi_state == kTcpEstablished;
   if (!out.is_established) return out;
-  out.socket.rtt_us = info->tcpi_rtt;
-  out.socket.bytes_acked = info->tcpi_bytes_acked;
-  out.socket.bytes_received = info->tcpi_bytes_received;
-  out.socket.retransmits = info->tcpi_total_retrans;
+  set_figures(out.socket, *info);
+  sockaddr_storage local{}, peer{};
+  socklen_t local_length = sizeof local, peer_length = sizeof peer;
+  const bool has_ends =
+      ::getsockname(duplicate.raw(), reinterpret_cast<sockaddr*>(&local), &local_length) == 0 &&
+      ::getpeername(duplicate.raw(), reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
+      set_ends(out.socket, local, peer);
+  out.is_established = has_ends;
   return out;
 }
 
@@ -115,7 +120,8 @@ struct Process {
   std::vector<Duplicable> sockets;
   std::int64_t descriptors{0};  // when they were last looked at
   ProcessTcp totals;
-  double rtt_sum_us{0};  // of this round
+  double rtt_sum_us{0};                 // of this round
+  std::vector<DiagSocket> established;  // in this round
 };
 
 /// How many descriptors a process has, or 0 before Linux 6.2.
@@ -327,6 +333,7 @@ void TcpSampler::State::add(const DiagSocket& socket, Process& process) {
     totals.rtt_max_us = std::max(totals.rtt_max_us, socket.rtt_us);
   }
   before = {socket.bytes_acked, socket.bytes_received, socket.retransmits, round};
+  process.established.push_back(socket);
 }
 
 std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, BootTime now) {
@@ -344,6 +351,7 @@ std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, B
     process.rtt_sum_us = 0;
     process.totals.connections = process.totals.active_connections = 0;
     process.totals.rtt_max_us = 0;
+    process.established.clear();
   }
   for (const auto& [number, space] : state.spaces) {
     for (const DiagSocket& socket : space.known)
@@ -368,6 +376,29 @@ std::vector<ProcessTcp> TcpSampler::sample(std::span<const std::int32_t> pids, B
         totals.active_connections == 0 ? 0 : found->second.rtt_sum_us / totals.active_connections;
     out.push_back(totals);
   }
+  return out;
+}
+
+std::vector<TcpSocket> TcpSampler::sockets(std::int32_t pid, std::size_t sockets_max) const {
+  const auto process = state_->processes.find(pid);
+  if (process == state_->processes.end()) return {};
+  std::vector<TcpSocket> out;
+  for (const DiagSocket& socket : process->second.established) {
+    out.push_back({.local = local_end(socket),
+                   .peer = peer_end(socket),
+                   .rtt_us = socket.rtt_us,
+                   .min_rtt_us = socket.min_rtt_us,
+                   .bytes_sent = socket.bytes_acked,
+                   .bytes_received = socket.bytes_received,
+                   .retransmits = socket.retransmits,
+                   .delivery_rate = socket.delivery_rate,
+                   .busy_us = socket.busy_us,
+                   .limited_us = socket.limited_us});
+  }
+  std::sort(out.begin(), out.end(), [](const TcpSocket& a, const TcpSocket& b) {
+    return std::tie(a.local, a.peer) < std::tie(b.local, b.peer);
+  });
+  if (out.size() > sockets_max) out.resize(sockets_max);
   return out;
 }
 

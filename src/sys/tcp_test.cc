@@ -121,11 +121,43 @@ TEST(TcpSampler, CountsTheBytesOfAProcess) {
   const auto after = sampler.sample(std::vector{self}, at(41));
   EXPECT_EQ(after[0].connections, 2U);
   EXPECT_GE(after[0].bytes_acked, begin + 10'000);
-  EXPECT_EQ(tcp_sockets(self, 100).size(), 2U);  // as the other way sees it
-  EXPECT_EQ(tcp_sockets(self, 1).size(), 1U);
   ASSERT_EQ(::shutdown(old.client.raw(), SHUT_WR), 0);
-  EXPECT_TRUE(poll_for_test([&] { return tcp_sockets(self, 100).empty(); }))
-      << "half open is not established";
+  EXPECT_TRUE(poll_for_test([&] {
+    return sampler.sample(std::vector{self}, at(42))[0].connections == 0;
+  })) << "half open is not established";
+}
+
+/// "127.0.0.1:PORT" of one end of a connection.
+std::string address_of(int socket) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+TEST(TcpSampler, TellsEachConnectionWithItsEnds) {
+  const std::int32_t self = ::getpid();
+  const Pair pair = connect_pair(AF_INET);
+  ASSERT_TRUE(pair.server.is_open());
+  ASSERT_NO_FATAL_FAILURE(move_bytes(pair, 10'000));
+  TcpSampler sampler;
+  EXPECT_TRUE(sampler.sockets(self, 10).empty()) << "nobody has looked yet";
+  static_cast<void>(sample_until(sampler, self, 10'000, at(0)));
+  if (sampler.stats().failed_questions > 0) GTEST_SKIP() << "no socket diagnosis here";
+  const auto sockets = sampler.sockets(self, 10);
+  ASSERT_EQ(sockets.size(), 2U);
+  const std::string client = address_of(pair.client.raw()), server = address_of(pair.server.raw());
+  const TcpSocket& sender = sockets[sockets[0].local == client ? 0 : 1];
+  const TcpSocket& receiver = sockets[sockets[0].local == client ? 1 : 0];
+  EXPECT_EQ(sender.local, client);
+  EXPECT_EQ(sender.peer, server);
+  EXPECT_EQ(receiver.local, server);
+  EXPECT_EQ(receiver.peer, client);
+  EXPECT_GE(sender.bytes_sent, 10'000U);
+  EXPECT_EQ(receiver.bytes_received, 10'000U);
+  EXPECT_GT(sender.rtt_us, 0U);
+  EXPECT_EQ(sampler.sockets(self, 1).size(), 1U);
+  EXPECT_TRUE(sampler.sockets(1, 10).empty());
 }
 
 // What it carried in its life is not what it carried since.
@@ -196,6 +228,13 @@ TEST(TcpSampler, AnotherNetworkNamespace) {
   EXPECT_EQ(seen[0].bytes_acked, got[0].bytes_acked);
   EXPECT_EQ(seen[1].connections, 0U);
   EXPECT_EQ(outside.stats().duplicated, 2U);
+  const auto by_question = sampler.sockets(child, 10), by_duplicate = outside.sockets(child, 10);
+  ASSERT_EQ(by_question.size(), 2U);
+  ASSERT_EQ(by_duplicate.size(), 2U);
+  for (std::size_t i = 0; i < by_question.size(); ++i) {
+    EXPECT_EQ(by_question[i].local, by_duplicate[i].local);
+    EXPECT_EQ(by_question[i].peer, by_duplicate[i].peer);
+  }
 }
 
 /// Ends of connections in a process of another network namespace, made and moved by request: 'c'

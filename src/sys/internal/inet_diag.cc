@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/internal/inet_diag.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -47,10 +47,7 @@ void add_socket(ByteSpan body, std::size_t sockets_max, std::vector<DiagSocket>&
       DiagSocket socket;
       socket.cookie = std::uint64_t{who.id.idiag_cookie[1]} << 32 | who.id.idiag_cookie[0];
       socket.inode = who.idiag_inode;
-      socket.rtt_us = info.tcpi_rtt;
-      socket.bytes_acked = info.tcpi_bytes_acked;
-      socket.bytes_received = info.tcpi_bytes_received;
-      socket.retransmits = info.tcpi_total_retrans;
+      set_figures(socket, info);
       socket.family = who.idiag_family;
       static_assert(sizeof socket.id == sizeof who.id);
       std::memcpy(socket.id.data(), &who.id, sizeof who.id);
@@ -70,7 +67,72 @@ Error refused(ByteSpan body) {
   return error;
 }
 
+/// An address as the kernel's diagnosis has it, with its port.
+std::string end_text(std::uint8_t family, const __be32* address, __be16 port) {
+  in6_addr v6{};
+  static_assert(sizeof v6 == 4 * sizeof *address);
+  std::memcpy(&v6, address, sizeof v6);
+  const bool is_mapped = family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6);
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (family == AF_INET || is_mapped) {
+    ::inet_ntop(AF_INET, is_mapped ? &v6.s6_addr[12] : &v6.s6_addr[0], text.data(), text.size());
+    return fmt::format("{}:{}", text.data(), ntohs(port));
+  }
+  ::inet_ntop(AF_INET6, &v6, text.data(), text.size());
+  return fmt::format("[{}]:{}", text.data(), ntohs(port));
+}
+
+/// False if it is no internet address.
+bool set_end(const sockaddr_storage& from, __be32* address, __be16& port) {
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    std::memcpy(address, &v4.sin_addr, sizeof v4.sin_addr);
+    port = v4.sin_port;
+    return true;
+  }
+  if (from.ss_family != AF_INET6) return false;
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+  std::memcpy(address, &v6.sin6_addr, sizeof v6.sin6_addr);
+  port = v6.sin6_port;
+  return true;
+}
+
+inet_diag_sockid id_of(const DiagSocket& socket) {
+  return plain_at<inet_diag_sockid>(socket.id);
+}
+
 }  // namespace
+
+void set_figures(DiagSocket& socket, const tcp_info& info) {
+  socket.rtt_us = info.tcpi_rtt;
+  socket.min_rtt_us = info.tcpi_min_rtt;
+  socket.bytes_acked = info.tcpi_bytes_acked;
+  socket.bytes_received = info.tcpi_bytes_received;
+  socket.retransmits = info.tcpi_total_retrans;
+  socket.delivery_rate = info.tcpi_delivery_rate;
+  socket.busy_us = info.tcpi_busy_time;
+  socket.limited_us = info.tcpi_rwnd_limited + info.tcpi_sndbuf_limited;
+}
+
+bool set_ends(DiagSocket& socket, const sockaddr_storage& local, const sockaddr_storage& peer) {
+  inet_diag_sockid id{};
+  if (!set_end(local, &id.idiag_src[0], id.idiag_sport) ||
+      !set_end(peer, &id.idiag_dst[0], id.idiag_dport))
+    return false;
+  socket.family = static_cast<std::uint8_t>(local.ss_family);
+  std::memcpy(socket.id.data(), &id, sizeof id);
+  return true;
+}
+
+std::string local_end(const DiagSocket& socket) {
+  const inet_diag_sockid id = id_of(socket);
+  return end_text(socket.family, &id.idiag_src[0], id.idiag_sport);
+}
+
+std::string peer_end(const DiagSocket& socket) {
+  const inet_diag_sockid id = id_of(socket);
+  return end_text(socket.family, &id.idiag_dst[0], id.idiag_dport);
+}
 
 Result<DiagEnd> parse_diag(ByteSpan untrusted, std::size_t sockets_max,
                            std::vector<DiagSocket>& out) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <linux/tcp.h>
+#include <sys/socket.h>
+
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/bytes.h"
@@ -15,12 +19,24 @@ namespace kansoku::sys {
 struct DiagSocket {
   std::uint64_t cookie{0};  // names the connection for ever
   std::uint32_t inode{0};
-  std::uint32_t rtt_us{0};
+  std::uint32_t rtt_us{0}, min_rtt_us{0};
   std::uint64_t bytes_acked{0}, bytes_received{0};
-  std::uint64_t retransmits{0};    // segments
-  std::uint8_t family{0};          // AF_INET or AF_INET6
+  std::uint64_t retransmits{0};             // segments
+  std::uint64_t delivery_rate{0};           // bytes a second
+  std::uint64_t busy_us{0}, limited_us{0};  // as of TcpSocket
+  std::uint8_t family{0};                   // AF_INET or AF_INET6
   std::array<std::byte, 48> id{};  // addresses, ports and cookie, as the kernel wants them back
 };
+
+/// Takes over what the kernel says of a connection, in either way of asking.
+void set_figures(DiagSocket& socket, const tcp_info& info);
+/// Says whose ends they are: as the kernel's answers do, from the addresses of a socket that we
+/// hold. False if they are no internet addresses.
+[[nodiscard]] bool set_ends(DiagSocket& socket, const sockaddr_storage& local,
+                            const sockaddr_storage& peer);
+/// "127.0.0.1:40712", "[::1]:40712".
+[[nodiscard]] std::string local_end(const DiagSocket& socket);
+[[nodiscard]] std::string peer_end(const DiagSocket& socket);
 
 enum class DiagEnd { kMore, kDone };
 
