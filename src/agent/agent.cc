@@ -2,7 +2,6 @@
 #include "agent/agent.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,13 +13,14 @@
 #include <set>
 #include <utility>
 
-#include "agent/feature_values.h"
+#include "agent/call_source.h"
+#include "agent/device_source.h"
 #include "agent/governor.h"
-#include "agent/host_meter.h"
+#include "agent/host_source.h"
 #include "agent/job_key.h"
 #include "agent/job_table.h"
 #include "agent/status.h"
-#include "capture/nvml/counters.h"
+#include "agent/window_source.h"
 #include "common/parse.h"
 #include "fleet/request.h"
 #include "incident/book.h"
@@ -32,7 +32,6 @@ namespace kansoku::agent {
 namespace {
 
 constexpr Nanos kPollEvery = std::chrono::milliseconds{400};
-constexpr Nanos kDevicesRetry = std::chrono::minutes{1};
 
 Result<void> make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
@@ -46,42 +45,6 @@ double own_cpu_s() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-bool has_device_calls(const capture::WatchWindow& window, const capture::MetricTable& metrics) {
-  constexpr std::string_view kOfDevices = "cuda";  // the category of probes
-  for (const capture::ProcessWindow& process : window.processes) {
-    for (std::size_t i = 0; i < process.metrics.size(); ++i)
-      if (process.metrics[i].is_known && metrics.category(i) == kOfDevices) return true;
-  }
-  return false;
-}
-
-/// What no detector can tell: whoever it happened to is gone.
-incident::Observation observation_of(const OrphanedErrors& errors, std::uint64_t number,
-                                     std::int64_t begin_ns, std::int64_t end_ns) {
-  incident::Observation out{errors.users.front().job, incident::Source::kHardware, number, {}};
-  trace::IncidentFacts& facts = out.facts;
-  facts.begin_ns = begin_ns;
-  facts.end_ns = end_ns;
-  facts.kind = trace::IncidentKind::kHardwareFault;
-  for (const OrphanedErrors::User& user : errors.users) {
-    if (user.job != out.job) continue;
-    facts.pids.push_back(user.pid);
-    if (user.rank >= 0) facts.ranks.push_back(user.rank);
-  }
-  facts.tests = {"event"};
-  facts.window_count = 1;
-  const double seen = static_cast<double>(errors.count) * 1e9 /
-                      static_cast<double>(std::max<std::int64_t>(1, end_ns - begin_ns));
-  facts.evidence.push_back({"gpu_xid", "1/s", "gpu", 0, seen, 1});
-  facts.summary =
-      fmt::format("device {}: {}; {} ended with it", errors.device,
-                  errors.last_xid ? fmt::format("XID error {}", *errors.last_xid) : "it is lost",
-                  facts.ranks.empty() ? fmt::format("pid {}", fmt::join(facts.pids, ", "))
-                                      : fmt::format("rank {}", fmt::join(facts.ranks, ", ")));
-  facts.suggestion = "dmesg --ctime | grep -i xid";
-  return out;
 }
 
 std::uint64_t own_resident_bytes() {
@@ -101,24 +64,21 @@ struct Agent::Impl {
   const Clock& clock;
   AgentOptions options;
   std::unique_ptr<capture::Watcher> watcher;
-  std::unique_ptr<capture::nvml::DeviceCounters> devices;
-  std::vector<capture::nvml::DeviceSample> samples;  // the last ones
+  struct Asked {
+    std::unique_ptr<WindowSource> source;
+    Nanos cpu{};
+  };
+  std::vector<Asked> sources;  // what rows are made of
   std::unique_ptr<JobTable> jobs;
   std::optional<incident::Book> book;
-  std::uint64_t hardware_errors{0};
   std::unique_ptr<Outputs> outputs;
   std::unique_ptr<IncidentRecorder> recorder;  // null: incidents are not recorded
   std::optional<sys::UnixServer> control;
   fleet::RequestTable requests;
   std::vector<FeatureRow> rows;  // of the last window; their processes are gone
-  std::string devices_state{"none"};
   BootTime started{};
   bool is_paused{false};
-  HostMeter host_meter;
-  FeatureMaker maker;
   Governor governor;
-  BootTime devices_retry{};
-  bool uses_devices{false};
   double cpu_before{own_cpu_s()};
   std::int64_t last_wall_ns{0}, ahead_ns{0};
   std::uint64_t windows{0}, clock_jumps{0};
@@ -131,10 +91,10 @@ struct Agent::Impl {
   void log(const std::string& line) const {
     if (options.log) options.log(line);
   }
-  void open_devices(BootTime now);
   void on_window(BootTime now);
   [[nodiscard]] std::int64_t rising_wall_ns();
-  void sample_devices(BootTime now, bool is_rare_turn);
+  void add_sources(const std::vector<MetricFeature>& rules);
+  void make_rows(const capture::WatchWindow& window);
   void govern(BootTime now, const capture::WatchWindow& window);
   void observe(const std::vector<incident::Observation>& seen);
   void tell(const incident::Told& told);
@@ -145,49 +105,6 @@ struct Agent::Impl {
   void serve(BootTime now);
   void wait(Nanos at_most) const;
 };
-
-// A library that has devices on every host (the software device's) is opened only for a process
-// that uses one.
-void Agent::Impl::open_devices(BootTime now) {
-  if (devices || now < devices_retry) return;
-  const bool is_first = devices_retry == BootTime{};
-  devices_retry = now + kDevicesRetry;
-  for (const std::string& library : options.device_libraries) {
-    if (!uses_devices && &library != &options.device_libraries.front()) break;
-    auto opened = capture::nvml::open_nvml({.library = library});
-    if (opened) {
-      devices = std::move(opened).value();
-      devices_state = fmt::format("{} by {}", devices->devices().size(), library);
-      log("devices: " + devices_state);
-      return;
-    }
-    devices_state = "none: " + opened.error().what;
-    if (is_first) log(opened.error().what);
-    if (opened.error().code == Code::kTimeout) {  // each try leaves a thread that hangs behind
-      devices_retry = BootTime::max();
-      log("devices are not asked for again until the agent is started anew");
-      return;
-    }
-  }
-}
-
-/// When watching costs too much devices are asked less often, and their last figures stand. What
-/// they report of themselves is logged, whether or not a process is there to which it belongs.
-void Agent::Impl::sample_devices(BootTime now, bool is_rare_turn) {
-  if (!devices || (!is_rare_turn && !samples.empty())) return;
-  const auto before = std::exchange(samples, devices->sample(now));
-  for (const capture::nvml::DeviceSample& sample : samples) {
-    const auto last = std::find_if(before.begin(), before.end(),
-                                   [&](const auto& one) { return one.index == sample.index; });
-    if (last == before.end()) continue;
-    if (sample.xid_count > last->xid_count)
-      log(fmt::format("device {}: XID error {}, {} since the agent started", sample.index,
-                      sample.last_xid.value_or(0), sample.xid_count));
-    if (sample.is_lost != last->is_lost)
-      log(fmt::format("device {} {}", sample.index,
-                      sample.is_lost ? "is lost: its figures are missing from now on" : "is back"));
-  }
-}
 
 void Agent::Impl::observe(const std::vector<incident::Observation>& seen) {
   for (const incident::Observation& one : seen) {
@@ -260,25 +177,36 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
   }
 }
 
+void Agent::Impl::add_sources(const std::vector<MetricFeature>& rules) {
+  sources.push_back({std::make_unique<CallSource>(rules)});
+  sources.push_back({std::make_unique<HostSource>()});
+  sources.push_back({std::make_unique<DeviceSource>(
+      clock, watcher->metrics(),
+      DeviceSource::Options{.libraries = options.device_libraries, .log = options.log})});
+}
+
+// When watching costs too much whatever is dear is read less often.
+void Agent::Impl::make_rows(const capture::WatchWindow& window) {
+  const auto rare = static_cast<std::uint64_t>(governor.slowness());
+  const bool is_full = windows++ % rare == 0;
+  rows = rows_of(window);
+  for (Asked& asked : sources) {
+    const Nanos before = sys::thread_cpu_time();
+    asked.source->fill(window, is_full, rows);
+    asked.cpu += sys::thread_cpu_time() - before;
+  }
+}
+
 void Agent::Impl::on_window(BootTime now) {
   const capture::WatchWindow window = watcher->take_window();
-  if (!uses_devices && has_device_calls(window, watcher->metrics())) {
-    uses_devices = true;
-    devices_retry = now;
-  }
-  open_devices(now);
-  const auto rare = static_cast<std::uint64_t>(governor.slowness());
-  const bool is_rare_turn = windows++ % rare == 0;
-  const HostWindow host = host_meter.sample(window, is_rare_turn);
-  sample_devices(now, is_rare_turn);
-  rows = maker.make(window, host, samples);
+  make_rows(window);
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
   for (const incident::Told& told : book->tick(now))
     tell(told);
   observe(is_paused ? jobs->pass(wall_ns, now, rows) : jobs->on_rows(wall_ns, now, rows));
-  for (const OrphanedErrors& errors : maker.orphaned_errors())
-    observe({observation_of(errors, ++hardware_errors, wall_ns - options.window.count(), wall_ns)});
+  for (const Asked& asked : sources)
+    observe(asked.source->observations(wall_ns - options.window.count(), wall_ns));
   const auto judged = jobs->status();
   std::set<std::string> names;
   for (const JobTable::JobStatus& job : judged)
@@ -308,8 +236,13 @@ StatusView Agent::Impl::status() const {
   view.failed_writes = outputs->failed_writes() + book->failed_writes() + judging.failed_writes;
   view.jobs_over_limit = judging.over_limit;
   view.refused_models = judging.refused_models;
-  view.devices = devices_state;
-  if (devices) view.device_stats = devices->stats();
+  for (const Asked& asked : sources) {
+    SourceStatus& told = view.sources.emplace_back();
+    told.name = asked.source->name();
+    told.state = asked.source->state();
+    told.cpu_s = static_cast<double>(asked.cpu.count()) * 1e-9;
+    asked.source->add_losses(told.losses);
+  }
   view.is_paused = is_paused;
   view.deliveries = outputs->deliveries();
   if (recorder) view.recordings = recorder->counters();
@@ -372,7 +305,6 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   const AgentOptions& given = impl->options;
   // Before anything asks which features there are.
   TRY(const auto rules, metric_features(given.packs, capture::MetricTable(given.packs)));
-  impl->maker = FeatureMaker(rules);
   std::string models;
   if (!given.state_folder.empty()) {
     TRY_VOID(make_folder(given.state_folder));
@@ -411,15 +343,15 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   watching.wants = given.wants;
   watching.log = given.log;
   TRY(impl->watcher, capture::Watcher::create(clock, procfs, std::move(watching)));
-  impl->open_devices(clock.now());
-  std::vector<std::string> device_names;
-  if (impl->devices) {
-    for (const auto& device : impl->devices->devices())
-      device_names.push_back(device.name);
+  impl->add_sources(rules);
+  std::vector<std::string> hardware;
+  for (const Impl::Asked& asked : impl->sources) {
+    const auto more = asked.source->hardware();
+    hardware.insert(hardware.end(), more.begin(), more.end());
   }
   JobTableOptions judging;
   judging.host = given.host;
-  judging.hardware = hardware_text(device_names);
+  judging.hardware = hardware_text(hardware);
   judging.models_folder = models;
   judging.window = given.window;
   judging.learn_time = given.learn_time;

@@ -154,11 +154,12 @@ std::string command_key(std::span<const std::string> untrusted_arguments) {
   return key;
 }
 
-detect::JobModel::Key job_key(const capture::JobProcess& process, const std::string& hardware) {
+detect::JobModel::Key job_key(const capture::JobProcess& process, std::int32_t world_size,
+                              const std::string& hardware) {
   detect::JobModel::Key key;
   key.command = process.started_by.empty() ? command_key(process.arguments)
                                            : command_key(process.started_by) + " (spawned)";
-  key.world_size = std::max(1, process.facts.world_size);
+  key.world_size = std::max(1, world_size);
   key.hardware = hardware;
   return key;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,9 +17,10 @@ namespace kansoku::agent {
 /// so, accounts in addresses, keys by their looks) is left out or a hash. At most 256 characters.
 [[nodiscard]] std::string command_key(std::span<const std::string> untrusted_arguments);
 
-/// Key of the model of the job that a process belongs to, on this machine.
+/// Key of the model of the job that a process belongs to, on this machine. `world_size`: of the
+/// job; what is no rank's is 1.
 [[nodiscard]] detect::JobModel::Key job_key(const capture::JobProcess& process,
-                                            const std::string& hardware);
+                                            std::int32_t world_size, const std::string& hardware);
 
 /// "2 x Intel(R) Xeon(R) Processor; NVIDIA H200": processors and devices of this host.
 [[nodiscard]] std::string hardware_text(const std::vector<std::string>& device_names);

@@ -92,7 +92,7 @@ TEST(JobKey, AProcessThatWasSpawnedHasTheCommandOfWhoeverSpawnedIt) {
                        "pipe_handle=7)",
                        "--multiprocessing-fork"};
   process.started_by = words("/usr/bin/python3 /x/train.py --batch 32");
-  EXPECT_EQ(job_key(process, "").command, "python3 train.py --batch 32 (spawned)");
+  EXPECT_EQ(job_key(process, 1, "").command, "python3 train.py --batch 32 (spawned)");
 }
 
 TEST(CommandKey, TwoRunsOfOneJobAreOneKey) {

@@ -109,7 +109,7 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
     }
     return nullptr;
   }
-  auto key = job_key(row.process->process, options_.hardware);
+  auto key = job_key(row.process->process, row.process->place.world_size, options_.hardware);
   std::string path;
   std::optional<detect::JobModel> model;
   if (!options_.models_folder.empty()) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/feature_values.h"
+#include "agent/feature_row.h"
 #include "common/result.h"
 #include "common/time.h"
 #include "detect/detector.h"

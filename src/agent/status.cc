@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/status.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "detect/feature.h"
 
@@ -66,11 +68,31 @@ Json delivery_json(const Delivery& delivery) {
       .set("problem", delivery.counts.last_error);
 }
 
-Json device_json(const capture::nvml::DeviceCounterStats& stats) {
+Json losses_json(const Losses& losses) {
+  Json out = Json::object();
+  for (const auto& [stat, total] : losses.all())
+    out.set(stat->name, total);
+  return out;
+}
+
+Json source_json(const SourceStatus& source) {
   return Json::object()
-      .set("failed_calls", stats.failed_calls)
-      .set("hung_calls", stats.hung_calls)
-      .set("lost", stats.lost);
+      .set("name", source.name)
+      .set("state", source.state)
+      .set("cpu_s", source.cpu_s)
+      .set("losses", losses_json(source.losses));
+}
+
+// Members of the time when devices were the only source that told of itself.
+void set_devices(Json& out, const std::vector<SourceStatus>& sources) {
+  const auto devices = std::find_if(sources.begin(), sources.end(),
+                                    [](const SourceStatus& one) { return one.name == "devices"; });
+  if (devices == sources.end()) return;
+  constexpr std::string_view kPrefix = "device_";
+  Json calls = Json::object();
+  for (const auto& [stat, total] : devices->losses.all())
+    if (stat->name.starts_with(kPrefix)) calls.set(stat->name.substr(kPrefix.size()), total);
+  out.set("devices", devices->state).set("device_calls", std::move(calls));
 }
 
 }  // namespace
@@ -94,41 +116,45 @@ Json status_json(const StatusView& view) {
   Json deliveries = Json::array();
   for (const Delivery& delivery : view.deliveries)
     deliveries.push(delivery_json(delivery));
+  Json sources = Json::array();
+  for (const SourceStatus& source : view.sources)
+    sources.push(source_json(source));
   const auto& watching = view.watching;
-  return Json::object()
-      .set("schema", "kansoku.watch_status/1")
-      .set("host", view.host)
-      .set("version", view.version)
-      .set("up_s", static_cast<double>((view.now - view.started).count()) * 1e-9)
-      .set("paused", view.is_paused)
-      .set("bpf", watching.bpf)
-      .set("devices", view.devices)
-      .set("processes", static_cast<std::uint64_t>(watching.target_count))
-      .set("candidates", static_cast<std::uint64_t>(watching.candidate_count))
-      .set("probes", static_cast<std::uint64_t>(watching.probe_count))
-      .set("links", static_cast<std::uint64_t>(watching.link_count))
-      .set("files", static_cast<std::uint64_t>(watching.file_count))
-      .set("probe_hits", watching.hits)
-      .set("lost", view.figures.lost)
-      .set("failed_attachments", watching.failed)
-      .set("failed_writes", view.failed_writes)
-      .set("jobs_over_limit", view.jobs_over_limit)
-      .set("refused_models", view.refused_models)
-      .set("cpu_share", view.figures.own_share)
-      .set("lowered_probes", static_cast<std::uint64_t>(view.figures.lowered_probes))
-      .set("look_every", view.figures.slowness)
-      .set("cpu_s", view.figures.cpu_s)
-      .set("resident_bytes", view.figures.resident_bytes)
-      .set("device_calls", device_json(view.device_stats))
-      .set("deliveries", std::move(deliveries))
-      .set("recordings", Json::object()
-                             .set("made", view.recordings.made)
-                             .set("failed", view.recordings.failed)
-                             .set("skipped", view.recordings.skipped))
-      .set("entries", std::move(entries))
-      .set("problems", Json::array_of(view.problems))
-      .set("jobs", std::move(jobs))
-      .set("rows", std::move(rows));
+  Json out = Json::object()
+                 .set("schema", "kansoku.watch_status/1")
+                 .set("host", view.host)
+                 .set("version", view.version)
+                 .set("up_s", static_cast<double>((view.now - view.started).count()) * 1e-9)
+                 .set("paused", view.is_paused)
+                 .set("bpf", watching.bpf)
+                 .set("processes", static_cast<std::uint64_t>(watching.target_count))
+                 .set("candidates", static_cast<std::uint64_t>(watching.candidate_count))
+                 .set("probes", static_cast<std::uint64_t>(watching.probe_count))
+                 .set("links", static_cast<std::uint64_t>(watching.link_count))
+                 .set("files", static_cast<std::uint64_t>(watching.file_count))
+                 .set("probe_hits", watching.hits)
+                 .set("lost", view.figures.lost)
+                 .set("failed_attachments", watching.failed)
+                 .set("failed_writes", view.failed_writes)
+                 .set("jobs_over_limit", view.jobs_over_limit)
+                 .set("refused_models", view.refused_models)
+                 .set("cpu_share", view.figures.own_share)
+                 .set("lowered_probes", static_cast<std::uint64_t>(view.figures.lowered_probes))
+                 .set("look_every", view.figures.slowness)
+                 .set("cpu_s", view.figures.cpu_s)
+                 .set("resident_bytes", view.figures.resident_bytes)
+                 .set("sources", std::move(sources))
+                 .set("deliveries", std::move(deliveries))
+                 .set("recordings", Json::object()
+                                        .set("made", view.recordings.made)
+                                        .set("failed", view.recordings.failed)
+                                        .set("skipped", view.recordings.skipped))
+                 .set("entries", std::move(entries))
+                 .set("problems", Json::array_of(view.problems))
+                 .set("jobs", std::move(jobs))
+                 .set("rows", std::move(rows));
+  set_devices(out, view.sources);
+  return out;
 }
 
 }  // namespace kansoku::agent

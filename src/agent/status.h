@@ -7,7 +7,7 @@
 #include "agent/incident_recorder.h"
 #include "agent/job_table.h"
 #include "agent/outputs.h"
-#include "capture/nvml/counters.h"
+#include "agent/window_source.h"
 #include "capture/watcher.h"
 #include "common/json.h"
 #include "common/time.h"
@@ -27,9 +27,8 @@ struct StatusView {
   std::vector<trace::IncidentRecord> incidents;  // that are open
   const std::vector<FeatureRow>* rows{nullptr};  // of the last window; borrowed; may be null
   std::uint64_t failed_writes{0}, jobs_over_limit{0}, refused_models{0};
-  std::string devices;  // "1 device" or why there is none
   bool is_paused{false};
-  capture::nvml::DeviceCounterStats device_stats;
+  std::vector<SourceStatus> sources;
   std::vector<Delivery> deliveries;
   IncidentRecorder::Counters recordings;
 };

@@ -39,6 +39,25 @@ TEST(Status, HasItsSchemaAndWhatThereIsToTell) {
   EXPECT_EQ(job.at("fit_problem").as_string(), "too few rows");
 }
 
+STAT(device_lost_for_test, kDataLoss, kCapture, "fell off the bus");
+
+TEST(Status, SourcesTellOfThemselves) {
+  StatusView asked = view();
+  SourceStatus& devices = asked.sources.emplace_back();
+  devices.name = "devices";
+  devices.state = "2 by libgpu.so";
+  devices.cpu_s = 0.5;
+  devices.losses.add(device_lost_for_test, 3);
+  const Json said = status_json(asked);
+  const Json source = said.at("sources").at(0);
+  EXPECT_EQ(source.at("name").as_string(), "devices");
+  EXPECT_EQ(source.at("cpu_s").as_double(), 0.5);
+  EXPECT_EQ(source.at("losses").at("device_lost_for_test").as_int(), 3);
+  // As they were told before there were sources.
+  EXPECT_EQ(said.at("devices").as_string(), "2 by libgpu.so");
+  EXPECT_EQ(said.at("device_calls").at("lost_for_test").as_int(), 3);
+}
+
 TEST(Status, ScoresOfBeforeAPauseAreNotTold) {
   StatusView asked = view();
   const auto rank = [&] { return status_json(asked).at("jobs").at(0).at("ranks").at(0); };

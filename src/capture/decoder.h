@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capture/internal/native_symbols.h"
@@ -61,8 +62,10 @@ class Decoder {
 
   /// Lifecycle events since the last call, in order.
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle();
-  /// Processes that took part in a collective.
-  [[nodiscard]] const std::set<std::int32_t>& collective_pids() const { return collective_pids_; }
+  /// Processes that began a collective since the last call.
+  [[nodiscard]] std::set<std::int32_t> take_collective_pids() {
+    return std::exchange(collective_pids_, {});
+  }
 
   /// Native frames that no symbol names, so far.
   [[nodiscard]] std::uint64_t unnamed_frames() const { return symbols_.unnamed(); }

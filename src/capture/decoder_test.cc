@@ -515,11 +515,12 @@ TEST_F(DecoderTest, ASliceThatBeganBeforeItsProbesWereOnIsNone) {
 TEST_F(DecoderTest, KnowsWhoTookPartInACollective) {
   const auto call = probe("allreduce");
   begin(call, 1);
-  EXPECT_THAT(decoder_.collective_pids(), IsEmpty());
+  EXPECT_THAT(decoder_.take_collective_pids(), IsEmpty());
   const auto other = probe("allreduce");
   probes_[other].category = "collective";
   begin(other, 2);
-  EXPECT_THAT(decoder_.collective_pids(), ElementsAre(static_cast<std::int32_t>(kPid)));
+  EXPECT_THAT(decoder_.take_collective_pids(), ElementsAre(static_cast<std::int32_t>(kPid)));
+  EXPECT_THAT(decoder_.take_collective_pids(), IsEmpty());
 }
 
 TEST_F(DecoderTest, BelievesOnlySoManyFramesOfAStack) {

@@ -7,11 +7,10 @@
 #include <array>
 #include <cctype>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <string_view>
 
-#include "capture/job_names.h"
+#include "capture/internal/process_table.h"
 #include "common/parse.h"
 #include "common/text.h"
 
@@ -151,69 +150,48 @@ Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid)
   return out;
 }
 
-std::vector<std::pair<std::int32_t, std::int32_t>> Job::rank_pids() const {
-  // A rank's workers carry its environment too: the rank is the one whose parent does not carry the
-  // same rank.
-  std::map<std::int32_t, const JobProcess*> by_pid;
-  for (const JobProcess& process : processes)
-    by_pid[process.pid] = &process;
-  std::map<std::int32_t, std::int32_t> pid_of_rank;
-  for (const JobProcess& process : processes) {
-    if (is_wrapper(process.name)) continue;
-    const auto parent = by_pid.find(process.parent_pid);
-    const bool is_child = parent != by_pid.end() && !is_wrapper(parent->second->name) &&
-                          parent->second->facts.rank == process.facts.rank;
-    if (!is_child) pid_of_rank.try_emplace(process.facts.rank, process.pid);
-  }
-  return {pid_of_rank.begin(), pid_of_rank.end()};
-}
-
 namespace {
 
-/// When the oldest rank began, in clock ticks.
-std::uint64_t first_rank_start(const Job& job) {
-  std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
-  const auto ranks = job.rank_pids();
-  for (const JobProcess& process : job.processes) {
-    const bool is_rank = std::any_of(ranks.begin(), ranks.end(),
-                                     [&](const auto& rank) { return rank.second == process.pid; });
-    if (is_rank) first = std::min(first, process.start_ticks);
-  }
-  return first;
+bool is_loopback(std::string_view told) {
+  return told.starts_with("127.") || told.starts_with("localhost:") || told.starts_with("::1:") ||
+         told.starts_with("[::1]:");
 }
 
 }  // namespace
 
+JobOwner job_owner(const JobProcess& process) {
+  return {process.owner.user, is_loopback(process.facts.job) ? process.owner.network : 0};
+}
+
+bool is_local_job(const JobProcess& process) {
+  return process.facts.job.empty() || is_loopback(process.facts.job);
+}
+
+std::string own_job_name(const JobProcess& process) {
+  return fmt::format("{}/{}", process.name, process.pid);
+}
+
 std::vector<Job> find_jobs(const sys::Procfs& procfs) {
-  std::map<std::string, std::map<JobOwner, Job>> told;
-  for (const std::int32_t pid : procfs.pids()) {
+  const std::vector<std::int32_t> pids = procfs.pids();
+  ProcessTable table(procfs, {.processes_max = pids.size()});
+  for (const std::int32_t pid : pids) {
     auto process = describe_process(procfs, pid);
-    if (!process || process->facts.job.empty()) continue;
-    Job& job = told[process->facts.job][job_owner(*process)];
-    job.world_size = std::max(job.world_size, process->facts.world_size);
-    job.processes.push_back(std::move(process).value());
+    if (process && !process->facts.job.empty()) table.add(std::move(process).value(), {});
+  }
+  static_cast<void>(table.settle());
+  std::map<std::string, Job> jobs;
+  for (const auto& [pid, process] : table.processes()) {
+    Job& job = jobs[table.told_job(process.facts)];
+    job.world_size = std::max(job.world_size, process.facts.facts.world_size);
+    job.processes.push_back(process.facts);
+    if (process.place.role == Role::kRank) job.rank_pids.emplace_back(process.place.rank, pid);
   }
   std::vector<Job> out;
-  for (auto& [name, by_owner] : told) {
-    std::vector<Job> jobs;
-    std::vector<JobProcess> wrappers;  // of another user: what gave its rights up for the ranks
-    for (auto& [owner, job] : by_owner) {
-      if (job.rank_pids().empty())
-        std::move(job.processes.begin(), job.processes.end(), std::back_inserter(wrappers));
-      else
-        jobs.push_back(std::move(job));
-    }
-    if (jobs.empty()) continue;
-    std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return first_rank_start(a) < first_rank_start(b);
-    });
-    std::move(wrappers.begin(), wrappers.end(), std::back_inserter(jobs.front().processes));
-    std::sort(jobs.front().processes.begin(), jobs.front().processes.end(),
-              [](const JobProcess& a, const JobProcess& b) { return a.pid < b.pid; });
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      jobs[i].name = numbered_job(name, static_cast<int>(i) + 1);
-      out.push_back(std::move(jobs[i]));
-    }
+  for (auto& [name, job] : jobs) {
+    if (job.rank_pids.empty()) continue;
+    job.name = name;
+    std::sort(job.rank_pids.begin(), job.rank_pids.end());
+    out.push_back(std::move(job));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sys/procfs.h"
@@ -47,19 +48,29 @@ struct JobProcess {
 /// Everything /proc tells of one process; kNotFound if it is gone.
 [[nodiscard]] Result<JobProcess> describe_process(const sys::Procfs& procfs, std::int32_t pid);
 
+/// Whose a job of that name is: the user, and for loopback addresses the network namespace (else
+/// 0), since two containers may both have their rank 0 at 127.0.0.1:29500.
+using JobOwner = std::pair<std::uint32_t, std::uint64_t>;
+[[nodiscard]] JobOwner job_owner(const JobProcess& process);
+
+/// Whether the name of its job means nothing on other hosts: none is told, or a loopback address.
+[[nodiscard]] bool is_local_job(const JobProcess& process);
+
+/// A process as a job of its own: its program and pid.
+[[nodiscard]] std::string own_job_name(const JobProcess& process);
+
 /// A job that runs on this host.
 struct Job {
   std::string name;
   std::int32_t world_size{trace::kNoRank};
   std::vector<JobProcess>
       processes;  // by pid; ranks, their children and launchers that carry the environment
-  /// Ranks in ascending order with the pid of the topmost process of each that is no shell.
-  [[nodiscard]] std::vector<std::pair<std::int32_t, std::int32_t>> rank_pids() const;
+  std::vector<std::pair<std::int32_t, std::int32_t>> rank_pids;  // rank and pid, by rank
 };
 
-/// All jobs with at least one rank, by name. Of jobs that tell the same name (job_owner tells them
-/// apart) the one whose ranks began first has it, the next one has "#2" behind it, and so on. Scans
-/// /proc once; processes of others may be unreadable and are left out.
+/// All jobs with at least one rank, by name; ProcessTable says which processes those are, and how
+/// jobs of one name are told apart. Scans /proc once; processes of others may be unreadable and are
+/// left out.
 [[nodiscard]] std::vector<Job> find_jobs(const sys::Procfs& procfs);
 
 /// `pid` and all its descendants, ascending.

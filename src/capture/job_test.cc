@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <map>
 
-#include "capture/internal/roster.h"
+#include "capture/fake_proc_for_test.h"
 #include "sys/fd.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
@@ -113,37 +113,6 @@ TEST(Wrapper, IsWhatStartsRanks) {
     EXPECT_FALSE(is_wrapper(name)) << name;
 }
 
-// A folder laid out like /proc.
-class FakeProc : public ::testing::Test {
- protected:
-  FakeProc() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kansoku_proc_XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  ~FakeProc() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
-  }
-  void add(std::int32_t pid, std::int32_t parent, const std::string& comm,
-           const std::string& environ, std::uint64_t start_ticks = 100) const {
-    const std::string folder = fmt::format("{}/{}", root_, pid);
-    std::filesystem::create_directories(folder);
-    const std::string stat =
-        fmt::format("{} ({}) S {} 1 1 0 -1 4194304 1 0 0 0 5 6 0 0 20 0 1 0 {} 1 2 3\n", pid, comm,
-                    parent, start_ticks);
-    EXPECT_TRUE(sys::write_file(folder + "/stat", stat));
-    EXPECT_TRUE(sys::write_file(folder + "/cmdline", comm + std::string("\0-c\0x", 5)));
-    EXPECT_TRUE(sys::write_file(folder + "/environ", environ));
-  }
-  static std::string rank(int rank, int world_size = 2) {
-    return fmt::format("PATH=/bin{0}RANK={1}{0}WORLD_SIZE={2}{0}MASTER_PORT=1{0}", '\0', rank,
-                       world_size);
-  }
-  [[nodiscard]] sys::Procfs procfs() const { return sys::Procfs(root_); }
-  std::string root_;
-};
-
 TEST_F(FakeProc, DescribesAProcess) {
   add(10, 1, "python", rank(1), 77);
   const auto process = describe_process(procfs(), 10);
@@ -236,7 +205,7 @@ TEST_F(FakeProc, FindsTheJobsAndTheirRanks) {
   EXPECT_EQ(jobs[0].name, "localhost:1");
   EXPECT_EQ(jobs[0].world_size, 2);
   EXPECT_EQ(jobs[0].processes.size(), 4U);
-  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 10), Pair(1, 12)));
+  EXPECT_THAT(jobs[0].rank_pids, ElementsAre(Pair(0, 10), Pair(1, 12)));
 }
 
 TEST_F(FakeProc, TellsJobsOfTwoContainersApartThatHaveOneLoopbackAddress) {
@@ -254,9 +223,9 @@ TEST_F(FakeProc, TellsJobsOfTwoContainersApartThatHaveOneLoopbackAddress) {
   const auto jobs = find_jobs(procfs());
   ASSERT_EQ(jobs.size(), 2U);
   EXPECT_EQ(jobs[0].name, "localhost:1");
-  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 10), Pair(1, 11)));
+  EXPECT_THAT(jobs[0].rank_pids, ElementsAre(Pair(0, 10), Pair(1, 11)));
   EXPECT_EQ(jobs[1].name, "localhost:1#2");
-  EXPECT_THAT(jobs[1].rank_pids(), ElementsAre(Pair(0, 20), Pair(1, 21)));
+  EXPECT_THAT(jobs[1].rank_pids, ElementsAre(Pair(0, 20), Pair(1, 21)));
 }
 
 TEST_F(FakeProc, WhoGaveItsRightsUpForTheRanksIsOfTheirJob) {
@@ -268,7 +237,7 @@ TEST_F(FakeProc, WhoGaveItsRightsUpForTheRanksIsOfTheirJob) {
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_EQ(jobs[0].name, "localhost:1");
   EXPECT_EQ(jobs[0].processes.size(), 3U);
-  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 11), Pair(1, 12)));
+  EXPECT_THAT(jobs[0].rank_pids, ElementsAre(Pair(0, 11), Pair(1, 12)));
 }
 
 TEST_F(FakeProc, TheJobWhoseRanksBeganFirstHasTheName) {
@@ -277,7 +246,7 @@ TEST_F(FakeProc, TheJobWhoseRanksBeganFirstHasTheName) {
   if (::chown((root_ + "/10").c_str(), 1234, 0) != 0) GTEST_SKIP() << "needs root";
   const auto jobs = find_jobs(procfs());
   ASSERT_EQ(jobs.size(), 2U);
-  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 20)));
+  EXPECT_THAT(jobs[0].rank_pids, ElementsAre(Pair(0, 20)));
   EXPECT_EQ(jobs[1].name, "localhost:1#2");
 }
 
@@ -287,7 +256,7 @@ TEST_F(FakeProc, FindsARankBelowAShellThatCarriesItToo) {
   add(12, 11, "python", rank(0));
   const auto jobs = find_jobs(procfs());
   ASSERT_EQ(jobs.size(), 1U);
-  EXPECT_THAT(jobs[0].rank_pids(), ElementsAre(Pair(0, 11)));
+  EXPECT_THAT(jobs[0].rank_pids, ElementsAre(Pair(0, 11)));
 }
 
 TEST_F(FakeProc, WalksTheTreeOfAProcess) {
@@ -306,78 +275,6 @@ TEST_F(FakeProc, WalksTheTreeOfAProcess) {
 TEST_F(FakeProc, ListsNoJobsWhereThereIsNothing) {
   EXPECT_THAT(find_jobs(procfs()), IsEmpty());
   EXPECT_THAT(find_jobs(sys::Procfs("/no/such/folder")), IsEmpty());
-}
-
-class RosterTest : public FakeProc {
- protected:
-  RosterTest() : writer_(trace::Writer::create(sink_, boot_time(0)).value()) {}
-  [[nodiscard]] trace::Trace trace() {
-    EXPECT_TRUE(writer_->flush());
-    return trace::read_trace(as_bytes(sink_.data())).value();
-  }
-  MemorySink sink_;
-  std::unique_ptr<trace::Writer> writer_;
-};
-
-TEST_F(RosterTest, TellsRanksWorkersAndLaunchersApart) {
-  add(5, 1, "torchrun", rank(0));
-  add(10, 5, "python", rank(0));
-  add(11, 10, "python", rank(0));
-  add(20, 1, "sshd", "");
-  const sys::Procfs proc = procfs();
-  Roster roster(*writer_, proc);
-  for (const std::int32_t pid : {5, 10, 11, 20})
-    EXPECT_TRUE(roster.add(pid, boot_time(1)));
-  EXPECT_FALSE(roster.add(99, boot_time(1)));
-  const trace::Trace read = trace();
-  std::vector<std::string> roles;
-  for (const trace::Process& process : read.processes)
-    roles.push_back(fmt::format("{} {}", read.str(process.role), read.str(process.name)));
-  EXPECT_THAT(roles, ElementsAre("launcher launcher 0 torchrun", "rank rank 0 python",
-                                 "worker worker 0 python", " sshd"));
-  EXPECT_THAT(roster.ranks_seen(), ElementsAre(0));
-  EXPECT_FALSE(roster.has_guessed());
-}
-
-TEST_F(RosterTest, GuessesRanksByTheOrderOfStart) {
-  add(5, 1, "python", "");
-  add(30, 5, "python", "", 200);
-  add(31, 5, "python", "", 100);
-  add(32, 5, "python", "", 200);
-  add(40, 5, "python", rank(1));  // says its rank itself
-  const sys::Procfs proc = procfs();
-  Roster roster(*writer_, proc);
-  for (const std::int32_t pid : {5, 30, 31, 32, 40})
-    roster.add(pid, boot_time(1));
-  roster.guess_ranks({30, 31, 32, 40, 77});
-  EXPECT_TRUE(roster.has_guessed());
-  const auto rank_of = [&](std::int32_t pid) {
-    return roster.processes().at(pid).facts.facts.rank;
-  };
-  EXPECT_EQ(rank_of(31), 0);
-  EXPECT_EQ(rank_of(30), 1);
-  EXPECT_EQ(rank_of(32), 2);
-  EXPECT_EQ(rank_of(40), 1);
-  EXPECT_EQ(rank_of(5), trace::kNoRank);
-  EXPECT_EQ(roster.processes().at(30).facts.facts.job, "pid-5");
-  EXPECT_EQ(roster.processes().at(30).facts.facts.world_size, 3);
-}
-
-TEST_F(RosterTest, StopsAtItsLimit) {
-  constexpr std::int32_t kProcessesMax = 4096;
-  for (std::int32_t pid = 1; pid <= kProcessesMax + 2; ++pid)
-    add(pid, 1, "x", "");
-  const sys::Procfs proc = procfs();
-  Roster roster(*writer_, proc);
-  for (std::int32_t pid = 1; pid <= kProcessesMax; ++pid)
-    ASSERT_TRUE(roster.add(pid, boot_time(1)));
-  EXPECT_EQ(roster.over_limit(), 0U);
-  EXPECT_FALSE(roster.add(kProcessesMax + 1, boot_time(1)));
-  EXPECT_FALSE(roster.add(kProcessesMax + 2, boot_time(1)));
-  EXPECT_EQ(roster.over_limit(), 2U);
-  EXPECT_TRUE(roster.add(1, boot_time(2)));  // read again after an exec
-  roster.remove(1);
-  EXPECT_TRUE(roster.add(kProcessesMax + 1, boot_time(1)));
 }
 
 }  // namespace

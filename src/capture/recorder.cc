@@ -10,8 +10,8 @@
 
 #include "capture/internal/bpf_source.h"
 #include "capture/internal/host_counters.h"
+#include "capture/internal/process_table.h"
 #include "capture/internal/python_stacks.h"
-#include "capture/internal/roster.h"
 #include "capture/job.h"
 #include "common/check.h"
 #include "sys/clock.h"
@@ -64,8 +64,8 @@ struct Recorder::Impl {
   std::vector<Asked> sources;
   const BpfSource* bpf{nullptr};        // of sources; null: none
   const PythonStacks* stacks{nullptr};  // of sources; null: none
-  std::unique_ptr<Roster> roster;
-  std::set<std::int32_t> roots;
+  ProcessTable table;
+  std::set<std::int32_t> roots, ranks_seen;
   std::string bpf_state;
   BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
@@ -73,7 +73,7 @@ struct Recorder::Impl {
   bool without_bpf{false};
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
-      : clock(clock_in), procfs(procfs_in), options(std::move(options_in)) {}
+      : clock(clock_in), procfs(procfs_in), options(std::move(options_in)), table(procfs_in, {}) {}
 
   void log(const std::string& line) const {
     if (options.log) options.log(line);
@@ -81,9 +81,11 @@ struct Recorder::Impl {
 
   Result<void> add_bpf();
   Result<void> add_sources();
-  void follow(std::int32_t pid, BootTime now);
+  [[nodiscard]] bool follow(std::int32_t pid, BootTime now);
+  void follow_all(const std::set<std::int32_t>& pids, BootTime now);
   void forget(std::int32_t pid, const Source* reporter = nullptr);
-  void guess_ranks();
+  void settle();
+  void write_place(Observed& process);
   void handle_lifecycle(BootTime now);
   void write_exit(const LifecycleEvent& event);
   void poll_tree(BootTime now);
@@ -144,42 +146,83 @@ Result<void> Recorder::Impl::add_sources() {
   return {};
 }
 
-void Recorder::Impl::follow(std::int32_t pid, BootTime now) {
-  if (!roster->add(pid, now)) return;
+// False: it is gone, or there is no room.
+bool Recorder::Impl::follow(std::int32_t pid, BootTime now) {
+  auto facts = describe_process(procfs, pid);
+  if (!facts || table.add(std::move(facts).value(), now) == nullptr) return false;
   for (const Asked& asked : sources) {
     asked.source->renew(pid);
     asked.source->observe(pid);
   }
-  scan(roster->processes().at(pid), now);
+  return true;
+}
+
+void Recorder::Impl::follow_all(const std::set<std::int32_t>& pids, BootTime now) {
+  std::vector<std::int32_t> fresh;
+  for (const std::int32_t pid : pids)
+    if (follow(pid, now)) fresh.push_back(pid);
+  settle();
+  for (const std::int32_t pid : fresh)
+    scan(table.processes().at(pid), now);
 }
 
 // Who reports that it has ended knows: by now the number may be another process's there.
 void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
-  roster->remove(pid);
+  table.remove(pid);
   for (const Asked& asked : sources)
     if (asked.source.get() != reporter) asked.source->forget(pid);
 }
 
-void Recorder::Impl::guess_ranks() {
-  std::set<std::int32_t> communicating;
-  for (const Asked& asked : sources)
-    asked.source->add_communicating(communicating);
-  roster->guess_ranks(communicating);
+// Writes where the processes belong, as far as it is news.
+void Recorder::Impl::settle() {
+  for (const Asked& asked : sources) {
+    for (const std::int32_t pid : asked.source->take_communicating())
+      table.saw_work(pid, ProcessTable::Work::kCommunicates);
+  }
+  for (const std::int32_t pid : table.settle())
+    write_place(table.processes().at(pid));
+}
+
+void Recorder::Impl::write_place(Observed& process) {
+  const JobProcess& facts = process.facts;
+  const Place& place = process.place;
+  const bool has_rank = place.rank != trace::kNoRank;
+  const std::string_view role = has_rank ? role_name(place.role) : "";
+  if (place.role == Role::kRank) ranks_seen.insert(place.rank);
+  const std::string shown =
+      has_rank ? fmt::format("{} {} {}", role, place.rank, facts.name) : facts.name;
+  const std::string cmdline = facts.cmdline();
+  process.track = writer->process_track({.pid = facts.pid,
+                                         .parent_pid = facts.parent_pid,
+                                         .name = shown,
+                                         .cmdline = cmdline,
+                                         .job = has_rank ? std::string_view(place.job) : "",
+                                         .role = role,
+                                         .rank = place.rank,
+                                         .local_rank = place.local_rank,
+                                         .world_size = place.world_size});
+  writer->thread_track(facts.pid, facts.pid, facts.name);
 }
 
 void Recorder::Impl::handle_lifecycle(BootTime now) {
+  std::set<std::int32_t> fresh;  // whose place is not written yet
   for (const Asked& asked : sources) {
     for (const LifecycleEvent& event : asked.source->take_lifecycle()) {
-      if (event.kind == LifecycleEvent::Kind::kExit) {
-        // A job shorter than the flush interval must not leave before its ranks are told.
-        guess_ranks();
-        if (roster->processes().contains(event.pid)) write_exit(event);
-        forget(event.pid, asked.source.get());
-      } else {
-        follow(event.pid, now);
+      if (event.kind != LifecycleEvent::Kind::kExit) {
+        if (follow(event.pid, now)) fresh.insert(event.pid);
+        continue;
       }
+      // A job shorter than the flush interval must not leave before its ranks are told.
+      settle();
+      if (table.contains(event.pid)) write_exit(event);
+      forget(event.pid, asked.source.get());
+      fresh.erase(event.pid);
     }
   }
+  if (fresh.empty()) return;
+  settle();
+  for (const std::int32_t pid : fresh)
+    scan(table.processes().at(pid), now);
 }
 
 void Recorder::Impl::write_exit(const LifecycleEvent& event) {
@@ -194,22 +237,22 @@ void Recorder::Impl::poll_tree(BootTime now) {
   if (now < next_poll) return;
   next_poll = now + (bpf != nullptr ? 4 * kPollEvery : kPollEvery);
   std::vector<std::int32_t> gone;
-  for (auto& [pid, process] : roster->processes()) {
+  for (auto& [pid, process] : table.processes()) {
     const auto stat = procfs.stat(pid);
     // The main thread may have ended before the others.
     const bool is_over = stat && stat->state == 'Z' && stat->threads <= 1;
     if (!stat || is_over || stat->start_ticks != process.facts.start_ticks) gone.push_back(pid);
   }
-  if (!gone.empty()) guess_ranks();
+  if (!gone.empty()) settle();
   for (const std::int32_t pid : gone)
     forget(pid);
   if (bpf != nullptr) return;
+  std::set<std::int32_t> fresh;
   for (const std::int32_t root : roots) {
-    for (const std::int32_t pid : process_tree(procfs, root)) {
-      const auto known = roster->processes().find(pid);
-      if (known == roster->processes().end() && procfs.stat(pid)) follow(pid, now);
-    }
+    for (const std::int32_t pid : process_tree(procfs, root))
+      if (!table.contains(pid)) fresh.insert(pid);
   }
+  if (!fresh.empty()) follow_all(fresh, now);
 }
 
 void Recorder::Impl::scan(Observed& process, BootTime now) {
@@ -221,7 +264,7 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
 }
 
 void Recorder::Impl::scan_due(BootTime now) {
-  for (auto& [pid, process] : roster->processes()) {
+  for (auto& [pid, process] : table.processes()) {
     if (now >= process.next_scan) scan(process, now);
   }
 }
@@ -230,7 +273,7 @@ void Recorder::Impl::poll_sources(BootTime now) {
   for (Asked& asked : sources) {
     if (asked.source->due() > now) continue;
     const Nanos before = sys::thread_cpu_time();
-    asked.source->poll(roster->processes(), now);
+    asked.source->poll(table.processes(), now);
     asked.cpu += sys::thread_cpu_time() - before;
     ++asked.polls;
   }
@@ -242,14 +285,14 @@ void Recorder::Impl::drain() {
 }
 
 std::uint64_t Recorder::Impl::lost() const {
-  return roster->over_limit() + (bpf != nullptr ? bpf->lost() : 0);
+  return table.over_limit() + (bpf != nullptr ? bpf->lost() : 0);
 }
 
 void Recorder::Impl::write_losses(BootTime now) {
   Losses losses;
   for (const Asked& asked : sources)
     asked.source->add_losses(losses);
-  losses.add(capture_processes_over_limit, roster->over_limit());
+  losses.add(capture_processes_over_limit, table.over_limit());
   losses.add(capture_without_bpf, without_bpf ? 1 : 0);
   for (const auto& [stat, total] : losses.all()) {
     if (total != 0) writer->loss(*stat, total, now);
@@ -272,8 +315,8 @@ RecordStatus Recorder::Impl::status(BootTime now) const {
   out.bytes = writer->bytes_written();
   out.lost = lost();
   out.python_samples = stacks != nullptr ? stacks->samples() : 0;
-  out.ranks.assign(roster->ranks_seen().begin(), roster->ranks_seen().end());
-  out.process_count = roster->processes().size();
+  out.ranks.assign(ranks_seen.begin(), ranks_seen.end());
+  out.process_count = table.processes().size();
   out.probe_count = bpf != nullptr ? bpf->probe_count() : 0;
   out.bpf = bpf_state;
   return out;
@@ -290,7 +333,7 @@ BootTime Recorder::Impl::wake_after(BootTime now, BootTime end) const {
   BootTime wake = std::min(std::max(next_flush, now), end);
   for (const Asked& asked : sources)
     wake = std::min(wake, asked.source->due());
-  for (const auto& [pid, process] : roster->processes())
+  for (const auto& [pid, process] : table.processes())
     wake = std::min(wake, std::max(process.next_scan, now + kScanFloor));
   return wake;
 }
@@ -317,7 +360,7 @@ void Recorder::Impl::write_facts(BootTime now) {
 Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_status) {
   if (now < next_flush) return true;
   next_flush = now + kFlushEvery;
-  guess_ranks();
+  settle();
   write_losses(now);
   TRY_VOID(writer->flush());
   return !on_status || on_status(status(now));
@@ -335,7 +378,6 @@ Result<std::unique_ptr<Recorder>> Recorder::create(ByteSink& sink, const Clock& 
   impl->is_open = !watches;
   TRY(impl->writer, trace::Writer::create(watches ? impl->nowhere : sink, impl->started,
                                           trace::WriterOptions{.can_restart = watches}));
-  impl->roster = std::make_unique<Roster>(*impl->writer, procfs);
   TRY_VOID(impl->add_sources());
   if (!watches) {
     for (const Impl::Asked& asked : impl->sources)
@@ -353,7 +395,7 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
   const BootTime now = impl_->clock.now();
   impl_->roots.insert(pid);
   if (!with_children) {
-    impl_->follow(pid, now);
+    impl_->follow_all({pid}, now);
     return {};
   }
   // To look at the libraries of the first one takes seconds: whatever the others start meanwhile
@@ -369,10 +411,9 @@ Result<void> Recorder::observe(std::int32_t pid, bool with_children) {
         asked.source->observe(member);
     }
   }
-  for (const std::int32_t member : members) {
-    impl_->follow(member, now);
-    if (!impl_->roster->processes().contains(member)) impl_->forget(member);  // gone already
-  }
+  impl_->follow_all(members, now);
+  for (const std::int32_t member : members)
+    if (!impl_->table.contains(member)) impl_->forget(member);  // gone already
   return {};
 }
 
@@ -382,7 +423,7 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
   for (BootTime now = impl_->clock.now(); now < end && !should_stop(); now = impl_->clock.now()) {
     impl_->tick(now);
     TRY(const bool go_on, impl_->flush_and_report(now, on_status));
-    if (!go_on || impl_->roster->processes().empty()) break;
+    if (!go_on || impl_->table.processes().empty()) break;
     sys::sleep_until(impl_->wake_after(now, end));
   }
   if (impl_->is_open) {
@@ -411,7 +452,7 @@ Result<void> Recorder::begin_window(ByteSink& sink) {
   impl.write_facts(now);
   for (const Impl::Asked& asked : impl.sources)
     asked.source->begin_trace(now);
-  for (auto& [pid, process] : impl.roster->processes())
+  for (auto& [pid, process] : impl.table.processes())
     impl.scan(process, now);
   return impl.writer->flush();
 }
@@ -431,10 +472,10 @@ Result<void> Recorder::end_window() {
   return flushed;
 }
 
-std::map<std::int32_t, std::int32_t> Recorder::ranks_by_pid() const {
-  std::map<std::int32_t, std::int32_t> out;
-  for (const auto& [pid, process] : impl_->roster->processes()) {
-    if (process.role == "rank") out.emplace(pid, process.facts.facts.rank);
+std::map<std::int32_t, Place> Recorder::ranks() const {
+  std::map<std::int32_t, Place> out;
+  for (const auto& [pid, process] : impl_->table.processes()) {
+    if (process.place.role == Role::kRank) out.emplace(pid, process.place);
   }
   return out;
 }

@@ -86,7 +86,7 @@ class Recorder {
   /// write error of the window comes back.
   [[nodiscard]] Result<void> end_window();
   /// The observed processes that stand for a rank, by pid.
-  [[nodiscard]] std::map<std::int32_t, std::int32_t> ranks_by_pid() const;
+  [[nodiscard]] std::map<std::int32_t, Place> ranks() const;
 
   /// Switches all probes and the Python sampler off or on again during a recording (used to measure
   /// their cost).

@@ -3,31 +3,19 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "capture/job.h"
 #include "capture/lifecycle.h"
+#include "capture/observed.h"
 #include "common/stat.h"
 #include "common/time.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
-
-/// One observed process.
-struct Observed {
-  JobProcess facts;
-  BootTime seen_at{};
-  BootTime next_scan{};  // when to look at its mappings again
-  trace::TrackHandle track{};
-  std::string role;
-};
-
-using Processes = std::map<std::int32_t, Observed>;  // by pid
 
 /// Something that tells of the observed processes and writes what it hears into the trace: what a
 /// recorder is made of. It owns its counters. All calls come from one thread.
@@ -55,8 +43,8 @@ class Source {
   virtual void drain() {}
   /// Processes that came and went, as it heard; empty if it is not told of that.
   [[nodiscard]] virtual std::vector<LifecycleEvent> take_lifecycle() { return {}; }
-  /// Adds the processes that took part in collectives.
-  virtual void add_communicating(std::set<std::int32_t>& /*out*/) const {}
+  /// Processes that took part in collectives since the last call.
+  [[nodiscard]] virtual std::set<std::int32_t> take_communicating() { return {}; }
 
   /// A trace begins, anew in the writer: declarations of the one before are gone. Until end_trace()
   /// what is heard is written.

@@ -10,7 +10,7 @@
 
 #include "capture/attacher.h"
 #include "capture/internal/discovery.h"
-#include "capture/internal/user_shares.h"
+#include "capture/internal/process_table.h"
 #include "capture/lifecycle.h"
 
 namespace kansoku::capture {
@@ -19,7 +19,6 @@ namespace {
 constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
 constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
 constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
-constexpr std::size_t kAncestorsMax = 16;
 constexpr std::uint32_t kRingBytes = 256 * 1024;                    // who comes and goes
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
@@ -55,11 +54,9 @@ std::uint64_t growth(std::uint64_t now, std::uint64_t before) {
   return now >= before ? now - before : now;
 }
 
+/// What is metered of a process of the table.
 struct Target {
-  JobProcess process;
-  BootTime seen_at{}, next_scan{};
   std::uint64_t pages{0};
-  std::vector<std::int32_t> ancestors;        // nearest first
   std::vector<bool> known, blind;             // by metric
   std::map<std::uint32_t, Reading> readings;  // by probe * 4 + kind
   std::map<std::uint32_t, ThreadReading> threads;
@@ -125,13 +122,13 @@ struct Watcher::Impl {
   MetricTable metrics;
   std::string bpf_state;
   Discovery discovery;
-  std::map<std::int32_t, Target> targets;
-  UserShares shares{kTargetsMax};
-  std::set<std::int32_t> unwanted;  // AI processes that the filter refused
-  std::set<std::int32_t> renewed;   // targets that called exec since totals were read
+  ProcessTable table;
+  std::map<std::int32_t, Target> targets;  // those of the table
+  std::set<std::int32_t> unwanted;         // AI processes that the filter refused
+  std::set<std::int32_t> renewed;          // targets that called exec since totals were read
   std::vector<std::string> own_problems;
   BootTime next_scan_all{}, window_begin{};
-  std::uint64_t over_limit{0}, window_number{0}, hits_before{0};
+  std::uint64_t window_number{0}, hits_before{0};
   struct EntryHits {
     std::uint64_t all{0};
     std::map<std::int32_t, std::uint64_t> of_process;
@@ -143,7 +140,8 @@ struct Watcher::Impl {
         procfs(procfs_in),
         options(std::move(options_in)),
         metrics(options.packs),
-        discovery(procfs_in, kCandidatesMax) {}
+        discovery(procfs_in, kCandidatesMax),
+        table(procfs_in, {.processes_max = kTargetsMax, .is_shared = true}) {}
 
   void log(const std::string& line) const {
     if (options.log) options.log(line);
@@ -158,8 +156,10 @@ struct Watcher::Impl {
   void read_totals(Totals& out, BootTime now);
   [[nodiscard]] std::optional<std::size_t> metric_of(const bpf::ProbeTotal& seen) const;
   void read_threads(std::map<std::int32_t, ProcessWindow>& out);
-  [[nodiscard]] bool does_work(const Target& target) const;
-  [[nodiscard]] std::int32_t owner_of(std::int32_t pid) const;
+  void settle();
+  void add_metrics(Target& target, std::vector<Accumulated>& sums, ProcessWindow& window) const;
+  [[nodiscard]] std::vector<ProcessWindow> with_their_workers(
+      std::map<std::int32_t, ProcessWindow> windows) const;
 };
 
 void Watcher::Impl::start() {
@@ -222,11 +222,11 @@ void Watcher::Impl::scan_all(BootTime now) {
       discovery.add(pid, now);
   }
   std::vector<std::int32_t> gone;
-  for (const auto& [pid, target] : targets) {
+  for (const auto& [pid, process] : table.processes()) {
     const auto stat = procfs.stat(pid);
     // The main thread may have ended before the others.
     const bool is_gone = stat ? (stat->state == 'Z' && stat->threads <= 1) ||
-                                    stat->start_ticks != target.process.start_ticks
+                                    stat->start_ticks != process.facts.start_ticks
                               : stat.error().code == Code::kNotFound;
     if (is_gone) gone.push_back(pid);
   }
@@ -239,57 +239,49 @@ void Watcher::Impl::scan_all(BootTime now) {
 
 void Watcher::Impl::add_target(std::int32_t pid, const std::vector<sys::Mapping>& mappings,
                                BootTime now) {
-  auto process = describe_process(procfs, pid);
-  if (!process) return;
-  if (options.wants && !options.wants(*process)) {
+  auto facts = describe_process(procfs, pid);
+  if (!facts) return;
+  if (options.wants && !options.wants(*facts)) {
     unwanted.insert(pid);
     if (engine) engine->forget_process(pid);  // as the child of a watched one it was observed
     return;
   }
-  if (const auto known = targets.find(pid); known != targets.end())
-    shares.give(known->second.process.owner.user);
-  if (targets.size() >= kTargetsMax || !shares.take(process->owner.user)) {
-    if (over_limit++ == 0) {
+  targets.erase(pid);
+  Observed* process = table.add(std::move(facts).value(), now);
+  if (process == nullptr) {
+    if (table.over_limit() == 1) {
       log(fmt::format("more than {} AI processes, or {} of one user: the rest is not watched",
-                      kTargetsMax, shares.user_max()));
+                      kTargetsMax, table.user_max()));
     }
     return;
   }
+  process->next_scan = now + kRescanFloor;
   if (engine) {
     if (const auto observed = engine->observe_process(pid); !observed) log(observed.error().what);
     attacher->set_mappings(pid, mappings);
   }
   Target& target = targets[pid];
-  target = Target{};
   target.known.assign(metrics.size(), false);
   target.blind.assign(metrics.size(), false);
-  target.process = std::move(process).value();
-  target.seen_at = now;
-  target.next_scan = now + kRescanFloor;
   target.pages = address_space_pages(procfs, pid);
-  std::int32_t above = target.process.parent_pid;
-  while (above > 1 && target.ancestors.size() < kAncestorsMax) {
-    target.ancestors.push_back(above);
-    const auto stat = procfs.stat(above);
-    above = stat ? stat->parent_pid : 0;
-  }
 }
 
 void Watcher::Impl::remove_target(std::int32_t pid) {
   discovery.remove(pid);
   const auto target = targets.find(pid);
   if (target == targets.end()) return;
-  shares.give(target->second.process.owner.user);
   targets.erase(target);
+  table.remove(pid);
   if (!engine) return;
   attacher->forget_process(pid);
   engine->forget_process(pid);
 }
 
 void Watcher::Impl::rescan(BootTime now) {
-  for (auto& [pid, target] : targets) {
-    if (now < target.next_scan) continue;
-    target.next_scan = now + std::clamp((now - target.seen_at) / 4, kRescanFloor, kRescanCeiling);
+  for (auto& [pid, process] : table.processes()) {
+    if (now < process.next_scan) continue;
+    process.next_scan = now + std::clamp((now - process.seen_at) / 4, kRescanFloor, kRescanCeiling);
+    Target& target = targets.at(pid);
     const std::uint64_t pages = address_space_pages(procfs, pid);
     if (pages == 0) continue;  // /proc shows nothing once its main thread has ended
     if (!attacher || (pages == target.pages && !attacher->wants_again(pid))) continue;
@@ -412,34 +404,18 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
   }
 }
 
-bool Watcher::Impl::does_work(const Target& target) const {
-  for (std::size_t metric = 0; metric < metrics.size(); ++metric)
-    if (target.known.at(metric) && metrics.is_work(metric)) return true;
-  return false;
-}
-
-// The rank or program that a worker works for: the topmost target above it that is the same rank,
-// or the same program.
-std::int32_t Watcher::Impl::owner_of(std::int32_t pid) const {
-  if (does_work(targets.at(pid))) return pid;
-  for (int depth = 0; depth < 16; ++depth) {
-    const Target& target = targets.at(pid);
-    const JobProcess& process = target.process;
-    // What lies between (shells, launchers of tools) is no AI process.
-    const auto nearest =
-        std::find_if(target.ancestors.begin(), target.ancestors.end(),
-                     [&](std::int32_t ancestor) { return targets.contains(ancestor); });
-    if (nearest == target.ancestors.end()) return pid;
-    const auto parent = targets.find(*nearest);
-    const JobProcess& above = parent->second.process;
-    const bool is_same =
-        process.facts.job.empty()
-            ? above.facts.job.empty() && above.arguments == process.arguments
-            : above.facts.job == process.facts.job && above.facts.rank == process.facts.rank;
-    if (!is_same || is_wrapper(above.name)) return pid;
-    pid = parent->first;
+// Whose each process is, by what it has ever done.
+void Watcher::Impl::settle() {
+  constexpr std::string_view kCommunication = "collective";  // the category of probes
+  for (const auto& [pid, target] : targets) {
+    for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
+      if (!target.known.at(metric) || !metrics.is_work(metric)) continue;
+      table.saw_work(pid, metrics.category(metric) == kCommunication
+                              ? ProcessTable::Work::kCommunicates
+                              : ProcessTable::Work::kComputes);
+    }
   }
-  return pid;
+  static_cast<void>(table.settle());
 }
 
 Watcher::Watcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -488,6 +464,36 @@ void add_use(ProcessWindow& owner, const ProcessWindow& worker, std::size_t bloc
 
 }  // namespace
 
+void Watcher::Impl::add_metrics(Target& target, std::vector<Accumulated>& sums,
+                                ProcessWindow& window) const {
+  window.metrics.resize(metrics.size());
+  sums.resize(metrics.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (target.blind.at(i)) continue;  // unknown
+    MetricWindow& metric = window.metrics.at(i);
+    metric = sums.at(i).window;
+    metric.is_known = target.known.at(i);
+    metric.p99_s = bpf::bucket_quantile_ns(sums.at(i).buckets, 0.99) * 1e-9;
+    metric.max_s = bpf::bucket_quantile_ns(sums.at(i).buckets, 1) * 1e-9;
+  }
+}
+
+std::vector<ProcessWindow> Watcher::Impl::with_their_workers(
+    std::map<std::int32_t, ProcessWindow> windows) const {
+  const std::size_t block = *metrics.index(MetricTable::kBlock);
+  for (auto& [pid, window] : windows) {
+    if (window.place.role != Role::kWorker) continue;
+    const auto owner = windows.find(window.place.owner);
+    if (owner == windows.end()) continue;  // it has ended
+    add_use(owner->second, window, block);
+    ++owner->second.worker_count;
+  }
+  std::vector<ProcessWindow> out;
+  for (auto& [pid, window] : windows)
+    if (window.place.role != Role::kWorker) out.push_back(std::move(window));
+  return out;
+}
+
 WatchWindow Watcher::take_window() {
   Impl& impl = *impl_;
   WatchWindow out;
@@ -501,33 +507,15 @@ WatchWindow Watcher::take_window() {
     impl.read_threads(windows);
     impl.read_totals(totals, out.end);
   }
+  impl.settle();
   for (auto& [pid, target] : impl.targets) {
+    const Observed& process = impl.table.processes().at(pid);
     ProcessWindow& window = windows[pid];
-    window.process = target.process;
-    window.does_work = impl.does_work(target);
-    window.metrics.resize(impl.metrics.size());
-    std::vector<Accumulated>& metrics = totals[pid];
-    metrics.resize(impl.metrics.size());
-    for (std::size_t i = 0; i < metrics.size(); ++i) {
-      const auto& buckets = metrics.at(i).buckets;
-      if (target.blind.at(i)) continue;  // unknown
-      window.metrics.at(i) = metrics.at(i).window;
-      window.metrics.at(i).is_known = target.known.at(i);
-      window.metrics.at(i).p99_s = bpf::bucket_quantile_ns(buckets, 0.99) * 1e-9;
-      window.metrics.at(i).max_s = bpf::bucket_quantile_ns(buckets, 1) * 1e-9;
-    }
+    window.process = process.facts;
+    window.place = process.place;
+    impl.add_metrics(target, totals[pid], window);
   }
-  for (auto& [pid, window] : windows) {
-    if (!impl.targets.contains(pid)) continue;
-    const std::int32_t owner = impl.owner_of(pid);
-    if (owner == pid) continue;
-    add_use(windows.at(owner), window, *impl.metrics.index(MetricTable::kBlock));
-    ++windows.at(owner).worker_count;
-    window.process.pid = 0;  // told with its owner
-  }
-  for (auto& [pid, window] : windows) {
-    if (window.process.pid == pid) out.processes.push_back(std::move(window));
-  }
+  out.processes = impl.with_their_workers(std::move(windows));
   return out;
 }
 
@@ -561,7 +549,7 @@ Watcher::Status Watcher::status() const {
   out.bpf = impl_->bpf_state;
   out.target_count = impl_->targets.size();
   out.candidate_count = impl_->discovery.size();
-  out.over_limit = impl_->over_limit + impl_->discovery.over_limit();
+  out.over_limit = impl_->table.over_limit() + impl_->discovery.over_limit();
   if (!impl_->engine) return out;
   const bpf::Engine::Counters counters = impl_->engine->counters();
   out.hits = counters.hits;

@@ -12,6 +12,7 @@
 #include "capture/bpf/engine.h"
 #include "capture/job.h"
 #include "capture/metric.h"
+#include "capture/observed.h"
 #include "capture/pack.h"
 #include "common/result.h"
 #include "common/time.h"
@@ -38,12 +39,12 @@ struct MetricWindow {
 };
 
 /// One watched process in one window: it and the workers that it started (data loaders), whose
-/// use of the machine is added to its own. A process that does work of its own is nobody's worker.
+/// use of the machine is added to its own.
 struct ProcessWindow {
   JobProcess process;
+  Place place;
   std::uint32_t worker_count{0};
   std::vector<MetricWindow> metrics{};  // by number of Watcher::metrics()
-  bool does_work{false};                // it has ever computed or communicated, as a rank does
   std::uint32_t thread_count{0}, blocked_threads{0};
   bool is_stopped{false};
   double runtime_s{0}, run_delay_s{0};

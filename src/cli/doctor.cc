@@ -137,7 +137,7 @@ Json job_report() {
   for (const capture::Job& job : capture::find_jobs(procfs)) {
     std::set<std::string> libraries;
     std::string python = "none";
-    for (const auto& [rank, pid] : job.rank_pids()) {
+    for (const auto& [rank, pid] : job.rank_pids) {
       const auto mappings = procfs.maps(pid);
       for (const sys::Mapping& mapping : mappings ? *mappings : std::vector<sys::Mapping>{}) {
         static constexpr std::string_view kKnown =
@@ -153,7 +153,7 @@ Json job_report() {
     }
     jobs.push(Json::object()
                   .set("name", job.name)
-                  .set("ranks", std::uint64_t{job.rank_pids().size()})
+                  .set("ranks", std::uint64_t{job.rank_pids.size()})
                   .set("python", python)
                   .set("libraries", Json::array_of(libraries)));
   }

@@ -17,7 +17,7 @@ namespace {
 
 Json to_json(const capture::Job& job) {
   Json ranks = Json::array();
-  for (const auto& [rank, pid] : job.rank_pids()) {
+  for (const auto& [rank, pid] : job.rank_pids) {
     Json entry = Json::object().set("rank", rank).set("pid", pid);
     if (const auto container = sys::container_of(pid)) {
       entry.set("container", Json::object()
@@ -68,7 +68,7 @@ class Jobs final : public Command {
     fmt::print("{:<28} {:>10}  {}\n", "JOB", "RANKS", "PIDS (rank:pid)");
     for (const capture::Job& job : jobs) {
       std::string pids;
-      const auto ranks = job.rank_pids();
+      const auto ranks = job.rank_pids;
       std::map<std::string, std::vector<std::int32_t>> containers;  // by words, ranks
       for (const auto& [rank, pid] : ranks) {
         pids += fmt::format("{}{}:{}", pids.empty() ? "" : " ", rank, pid);

@@ -75,7 +75,7 @@ class Watch {
   [[nodiscard]] Result<void> start();
   void on_call(const capture::CallMark& mark);
   [[nodiscard]] bool step();  // true: stop
-  void forget_gone(const std::map<std::int32_t, std::int32_t>& ranks);
+  void forget_gone(const std::map<std::int32_t, capture::Place>& ranks);
   void want_window(Cause cause);
   [[nodiscard]] Result<void> open_window(Cause cause);
   [[nodiscard]] Result<void> close_window();
@@ -221,7 +221,7 @@ Result<void> Watch::close_window() {
 }
 
 /// What ended stands still for ever, and is no incident.
-void Watch::forget_gone(const std::map<std::int32_t, std::int32_t>& ranks) {
+void Watch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
   std::vector<std::int32_t> gone;
   for (const auto& [member, detector] : incidents_.detectors())
     if (!ranks.contains(member)) gone.push_back(member);
@@ -243,7 +243,7 @@ bool Watch::step() {
     if (now >= window_begin_) keep(open_window(*std::exchange(wanted_, std::nullopt)));
     return failure_.has_value();
   }
-  const auto ranks = recorder_->ranks_by_pid();
+  const auto ranks = recorder_->ranks();
   if (ranks.empty()) return false;
   if (!options_.watches) {
     want_window({.kind = "manual", .at = now});
@@ -258,7 +258,7 @@ bool Watch::step() {
     const auto rank = ranks.find(incident_->member);
     want_window({.kind = std::string(detect::incident_name(incident_->kind)),
                  .ratio = incident_->ratio,
-                 .rank = rank == ranks.end() ? -1 : rank->second,
+                 .rank = rank == ranks.end() ? -1 : rank->second.rank,
                  .at = now});
     incident_.reset();
   } else if (now >= next_scheduled_) {

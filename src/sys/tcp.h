@@ -22,11 +22,6 @@ struct TcpSocket {
   std::uint64_t busy_us{0}, limited_us{0};  // sending, and of that held up by window or buffer
 };
 
-/// The connections of `pid`, at most `sockets_max`, in whatever network namespace it lives: each
-/// socket is duplicated for the moment of asking (pidfd_getfd, needs the right to trace the
-/// process), nothing of it is changed. Empty if the process is gone or may not be looked at.
-[[nodiscard]] std::vector<TcpSocket> tcp_sockets(std::int32_t pid, std::size_t sockets_max);
-
 /// The connections of one process together. Totals only grow: what a connection moved between the
 /// last sample and its end is missing in them.
 struct ProcessTcp {

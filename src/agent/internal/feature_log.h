@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/feature_values.h"
+#include "agent/feature_row.h"
 #include "common/result.h"
 #include "sys/fd.h"
 

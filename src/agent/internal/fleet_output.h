@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/feature_values.h"
+#include "agent/feature_row.h"
 #include "agent/job_table.h"
 #include "common/result.h"
 #include "fleet/bus.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/feature_values.h"
+#include "agent/feature_row.h"
 #include "common/result.h"
 #include "store/history.h"
 #include "trace/incident.h"

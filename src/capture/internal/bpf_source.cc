@@ -86,11 +86,6 @@ void BpfSource::poll(const Processes& /*processes*/, BootTime now) {
   next_ = now + (!is_open_ ? kWatchEvery : is_enabled_ ? kDrainEvery : kIdleEvery);
 }
 
-void BpfSource::add_communicating(std::set<std::int32_t>& out) const {
-  const auto& pids = decoder_.collective_pids();
-  out.insert(pids.begin(), pids.end());
-}
-
 void BpfSource::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;

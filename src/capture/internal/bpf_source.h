@@ -58,7 +58,9 @@ class BpfSource final : public Source {
   [[nodiscard]] std::vector<LifecycleEvent> take_lifecycle() override {
     return decoder_.take_lifecycle();
   }
-  void add_communicating(std::set<std::int32_t>& out) const override;
+  [[nodiscard]] std::set<std::int32_t> take_communicating() override {
+    return decoder_.take_collective_pids();
+  }
   void begin_trace(BootTime now) override;
   void end_trace(BootTime now) override;
   void set_enabled(bool enabled) override;

@@ -2,9 +2,7 @@
 #include "capture/internal/host_counters.h"
 
 #include <array>
-#include <utility>
-
-#include "sys/tcp.h"
+#include <vector>
 
 namespace kansoku::capture {
 
@@ -14,8 +12,8 @@ namespace {
 constexpr Nanos kEvery = std::chrono::seconds{1};
 }  // namespace
 
-void HostCounters::sample_sockets(const Observed& process, BootTime now) {
-  for (const sys::TcpSocket& socket : sys::tcp_sockets(process.facts.pid, kSocketsMax)) {
+void HostCounters::write_sockets(const Observed& process, BootTime now) {
+  for (const sys::TcpSocket& socket : reader_.sockets(process.facts.pid, kSocketsMax)) {
     const std::array args{Arg::str(writer_.name("local"), socket.local),
                           Arg::str(writer_.name("peer"), socket.peer),
                           Arg::uint(writer_.name("rtt_us"), socket.rtt_us),
@@ -30,36 +28,29 @@ void HostCounters::sample_sockets(const Observed& process, BootTime now) {
   }
 }
 
-void HostCounters::sample_quota(const Observed& process, BootTime now) {
-  Quota& quota = held_back_[process.facts.pid];
-  if (!quota.sampler) {
-    auto opened = sys::CgroupCpuSampler::open(process.facts.pid);
-    if (!opened) return;
-    quota.sampler.emplace(std::move(opened).value());
-  }
-  const auto seen = quota.sampler->sample();
-  if (!seen) {
-    quota.sampler.reset();
-    return;
-  }
-  if (!seen->throttled_ns) return;
-  if (!quota.track) quota.track = writer_.counter_track(process.track, "cpu throttled", "ns");
-  writer_.counter(*quota.track, now, static_cast<double>(*seen->throttled_ns));
+void HostCounters::write_throttled(const Observed& process, std::uint64_t throttled_ns,
+                                   BootTime now) {
+  const auto [track, is_new] = throttled_tracks_.try_emplace(process.facts.pid);
+  if (is_new) track->second = writer_.counter_track(process.track, "cpu throttled", "ns");
+  writer_.counter(track->second, now, static_cast<double>(throttled_ns));
 }
 
 void HostCounters::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;
-  for (auto& [pid, quota] : held_back_)
-    quota.track.reset();
+  throttled_tracks_.clear();
 }
 
 void HostCounters::poll(const Processes& processes, BootTime now) {
   next_ = now + kEvery;
-  for (const auto& [pid, process] : processes) {
-    if (process.role != "rank") continue;
-    sample_quota(process, now);
-    sample_sockets(process, now);
+  std::vector<std::int32_t> ranks;
+  for (const auto& [pid, process] : processes)
+    if (process.place.role == Role::kRank) ranks.push_back(pid);
+  for (const auto& [pid, reading] :
+       reader_.read(ranks, now, {.quota = true, .connections = true})) {
+    const Observed& process = processes.at(pid);
+    if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
+    write_sockets(process, now);
   }
 }
 

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 
+#include "capture/host_reader.h"
 #include "capture/source.h"
 #include "common/time.h"
-#include "sys/cgroup.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
@@ -22,7 +21,7 @@ class HostCounters final : public Source {
   explicit HostCounters(trace::Writer& writer) : writer_(writer) {}
 
   [[nodiscard]] std::string_view name() const override { return "host_counters"; }
-  void forget(std::int32_t pid) override { held_back_.erase(pid); }
+  void forget(std::int32_t pid) override { throttled_tracks_.erase(pid); }
   [[nodiscard]] BootTime due() const override {
     return is_enabled_ && is_open_ ? next_ : BootTime::max();
   }
@@ -33,14 +32,11 @@ class HostCounters final : public Source {
   void add_losses(Losses& /*out*/) const override {}
 
  private:
-  void sample_sockets(const Observed& process, BootTime now);
-  void sample_quota(const Observed& process, BootTime now);
+  void write_sockets(const Observed& process, BootTime now);
+  void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
   trace::Writer& writer_;
-  struct Quota {
-    std::optional<sys::CgroupCpuSampler> sampler;
-    std::optional<trace::TrackHandle> track;
-  };
-  std::map<std::int32_t, Quota> held_back_;  // by pid
+  HostReader reader_;
+  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;  // by pid
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};
 };

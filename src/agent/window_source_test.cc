@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/feature_values.h"
+#include "agent/window_source.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <initializer_list>
+
+#include "agent/call_source.h"
+#include "agent/device_source.h"
+#include "detect/feature.h"
 
 namespace kansoku::agent {
 namespace {
@@ -18,8 +21,28 @@ const capture::MetricTable& metrics() {
   static const capture::MetricTable table(packs());
   return table;
 }
-FeatureMaker watch_maker() {
-  return FeatureMaker(metric_features(packs(), metrics()).value());
+
+/// Rows as an agent makes them, of devices that the test tells of.
+class Maker {
+ public:
+  explicit Maker(const std::vector<MetricFeature>& rules) : calls_(rules) {}
+  std::vector<FeatureRow> make(const capture::WatchWindow& window,
+                               const std::vector<capture::nvml::DeviceSample>& devices = {}) {
+    std::vector<FeatureRow> rows = rows_of(window);
+    calls_.fill(window, true, rows);
+    devices_.fill(window, devices, rows);
+    return rows;
+  }
+  [[nodiscard]] const std::vector<OrphanedErrors>& orphaned_errors() const {
+    return devices_.orphaned_errors();
+  }
+
+ private:
+  CallSource calls_;
+  DeviceFeatures devices_;
+};
+Maker watch_maker() {
+  return Maker(metric_features(packs(), metrics()).value());
 }
 
 capture::WatchWindow one_process(double window_s = 2) {
@@ -29,8 +52,9 @@ capture::WatchWindow one_process(double window_s = 2) {
   capture::ProcessWindow process;
   process.process.pid = 7;
   process.process.name = "prog";
-  process.process.facts.rank = 3;
-  process.process.facts.job = "job";
+  process.place.rank = 3;
+  process.place.role = capture::Role::kRank;
+  process.place.job = "job";
   window.processes.push_back(std::move(process));
   return window;
 }
@@ -46,9 +70,9 @@ double value(const std::vector<FeatureRow>& rows, std::string_view feature) {
   return rows.at(0).window.values.at(static_cast<std::size_t>(detect::feature_index(feature)));
 }
 
-TEST(FeatureMaker, WhatAProcessNeverDidIsMissing) {
+TEST(FeatureRows, WhatAProcessNeverDidIsMissing) {
   const auto window = one_process();
-  const auto rows = watch_maker().make(window, {}, {});
+  const auto rows = watch_maker().make(window);
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].job, "job");
   EXPECT_EQ(rows[0].window.rank, 3);
@@ -57,7 +81,7 @@ TEST(FeatureMaker, WhatAProcessNeverDidIsMissing) {
   EXPECT_EQ(value(rows, "stopped_share"), 0);
 }
 
-TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
+TEST(FeatureRows, CallsBecomeRatesMeansAndShares) {
   auto window = one_process(2);
   metric(window, "collective") = {.is_known = true,
                                   .count = 10,
@@ -67,7 +91,7 @@ TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
                                   .p99_s = 0.09,
                                   .max_s = 0.1,
                                   .open_s = 0};
-  const auto rows = watch_maker().make(window, {}, {});
+  const auto rows = watch_maker().make(window);
   EXPECT_DOUBLE_EQ(value(rows, "collective_rate"), 5);
   EXPECT_DOUBLE_EQ(value(rows, "collective_bytes"), 2000);
   EXPECT_DOUBLE_EQ(value(rows, "collective_mean"), 0.05);
@@ -75,23 +99,23 @@ TEST(FeatureMaker, CallsBecomeRatesMeansAndShares) {
   EXPECT_DOUBLE_EQ(value(rows, "collective_share"), 0.3);
 }
 
-TEST(FeatureMaker, BeingStoppedIsWhatSignalsSayOrWhatALookSaw) {
+TEST(FeatureRows, BeingStoppedIsWhatSignalsSayOrWhatALookSaw) {
   auto window = one_process(2);
   window.processes[0].is_stopped = true;
-  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 1);
+  EXPECT_EQ(value(watch_maker().make(window), "stopped_share"), 1);
   metric(window, "stop") = {.is_known = true, .busy_s = 0.5};
-  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 0.25);
+  EXPECT_EQ(value(watch_maker().make(window), "stopped_share"), 0.25);
   metric(window, "stop").busy_s = 2.5;  // it began before the window
-  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "stopped_share"), 1);
+  EXPECT_EQ(value(watch_maker().make(window), "stopped_share"), 1);
   metric(window, "block") = {.is_known = true, .count = 4, .sum_s = 0.02};
-  EXPECT_EQ(value(watch_maker().make(window, {}, {}), "block_latency"), 0.005);
+  EXPECT_EQ(value(watch_maker().make(window), "block_latency"), 0.005);
 }
 
-TEST(FeatureMaker, AStandingCallIsNotMissing) {
+TEST(FeatureRows, AStandingCallIsNotMissing) {
   auto window = one_process(1);
   metric(window, "step") = {.is_known = true, .busy_s = 1, .open_s = 4};
   metric(window, "step_interval") = {.is_known = true, .open_s = 5};
-  const auto rows = watch_maker().make(window, {}, {});
+  const auto rows = watch_maker().make(window);
   EXPECT_EQ(value(rows, "step_rate"), 0);
   EXPECT_EQ(value(rows, "backward_mean"), 4);
   EXPECT_EQ(value(rows, "step_max"), 5);
@@ -109,7 +133,7 @@ capture::nvml::DeviceSample used_device(BootTime read_at) {
   return out;
 }
 
-TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
+TEST(FeatureRows, DevicesThatAProcessUsesCount) {
   auto window = one_process(1);
   capture::nvml::DeviceSample mine = used_device(window.end);
   mine.figures.sm_clock_hz = 1.4e9;
@@ -124,8 +148,8 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   idle.pid = 7;
   idle.memory_bytes = 0;
   other.figures.processes->push_back(idle);
-  FeatureMaker maker = watch_maker();
-  auto rows = maker.make(window, {}, {mine, other});
+  Maker maker = watch_maker();
+  auto rows = maker.make(window, {mine, other});
   EXPECT_EQ(value(rows, "gpu_power"), 100);
   EXPECT_EQ(value(rows, "gpu_process_memory"), 1000);
   EXPECT_EQ(value(rows, "gpu_throttled"), 0) << "idle is no fault";
@@ -133,42 +157,42 @@ TEST(FeatureMaker, DevicesThatAProcessUsesCount) {
   mine.figures.ecc_corrected = 9;
   *mine.read_at += std::chrono::seconds{1};
   mine.figures.throttle_reasons = 0x20;
-  rows = maker.make(window, {}, {mine, other});
+  rows = maker.make(window, {mine, other});
   EXPECT_EQ(value(rows, "gpu_ecc_errors"), 4);
   EXPECT_EQ(value(rows, "gpu_throttled"), 1);
   mine.figures.ecc_corrected = 2;  // the driver was loaded anew
   *mine.read_at += std::chrono::seconds{1};
-  EXPECT_TRUE(std::isnan(value(maker.make(window, {}, {mine}), "gpu_ecc_errors")));
+  EXPECT_TRUE(std::isnan(value(maker.make(window, {mine}), "gpu_ecc_errors")));
 }
 
 // Devices are asked less often when watching costs too much.
-TEST(FeatureMaker, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
+TEST(FeatureRows, RatesOfADeviceAreOverTheTimeBetweenItsFigures) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.ecc_corrected = 10;
-  FeatureMaker maker = watch_maker();
-  static_cast<void>(maker.make(window, {}, {device}));
+  Maker maker = watch_maker();
+  static_cast<void>(maker.make(window, {device}));
   for (int i = 0; i < 3; ++i) {
-    const auto rows = maker.make(window, {}, {device});
+    const auto rows = maker.make(window, {device});
     EXPECT_TRUE(std::isnan(value(rows, "gpu_ecc_errors"))) << "the figures of before";
     EXPECT_TRUE(std::isnan(value(rows, "gpu_process_growth")));
   }
   *device.read_at += std::chrono::seconds{4};
   device.figures.ecc_corrected = 30;
   device.figures.processes->front().memory_bytes = 1800;
-  const auto rows = maker.make(window, {}, {device});
+  const auto rows = maker.make(window, {device});
   EXPECT_EQ(value(rows, "gpu_ecc_errors"), 5);
   EXPECT_EQ(value(rows, "gpu_process_growth"), 200);
 }
 
-TEST(FeatureMaker, MemoryThatComesBackIsNoGrowth) {
+TEST(FeatureRows, MemoryThatComesBackIsNoGrowth) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
-  FeatureMaker maker = watch_maker();
+  Maker maker = watch_maker();
   const auto growth = [&](std::uint64_t bytes) {
     *device.read_at += std::chrono::seconds{1};
     device.figures.processes->front().memory_bytes = bytes;
-    return value(maker.make(window, {}, {device}), "gpu_process_growth");
+    return value(maker.make(window, {device}), "gpu_process_growth");
   };
   EXPECT_TRUE(std::isnan(growth(1000)));
   EXPECT_EQ(growth(400), 0);
@@ -176,37 +200,37 @@ TEST(FeatureMaker, MemoryThatComesBackIsNoGrowth) {
   EXPECT_EQ(growth(1050), 50);
 }
 
-TEST(FeatureMaker, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
+TEST(FeatureRows, ADeviceThatIsLostHasNoFiguresAndThatItIsLostIsAnError) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.figures.power_watts = 100;
-  FeatureMaker maker = watch_maker();
-  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_power"), 100);
-  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0);
+  Maker maker = watch_maker();
+  EXPECT_EQ(value(maker.make(window, {device}), "gpu_power"), 100);
+  EXPECT_EQ(value(maker.make(window, {device}), "gpu_xid"), 0);
   device.is_lost = true;
-  auto rows = maker.make(window, {}, {device});
+  auto rows = maker.make(window, {device});
   EXPECT_TRUE(std::isnan(value(rows, "gpu_power"))) << "the last figures are old";
   EXPECT_EQ(value(rows, "gpu_xid"), 1);
-  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 0) << "it is told once";
+  EXPECT_EQ(value(maker.make(window, {device}), "gpu_xid"), 0) << "it is told once";
   device.xid_count = 2;
-  EXPECT_EQ(value(maker.make(window, {}, {device}), "gpu_xid"), 2);
+  EXPECT_EQ(value(maker.make(window, {device}), "gpu_xid"), 2);
 }
 
-TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
+TEST(FeatureRows, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
   auto window = one_process(1);
   capture::nvml::DeviceSample device = used_device(window.end);
   device.index = 2;
-  FeatureMaker maker = watch_maker();
-  static_cast<void>(maker.make(window, {}, {device}));
+  Maker maker = watch_maker();
+  static_cast<void>(maker.make(window, {device}));
   auto hit = device;
   hit.xid_count = 1;
   hit.last_xid = 31;
-  EXPECT_EQ(value(maker.make(window, {}, {hit}), "gpu_xid"), 1);
+  EXPECT_EQ(value(maker.make(window, {hit}), "gpu_xid"), 1);
   EXPECT_TRUE(maker.orphaned_errors().empty()) << "it is in the row";
   const capture::WatchWindow nobody{window.begin, window.end, {}};
   hit.figures.processes->clear();
   hit.xid_count = 3;
-  static_cast<void>(maker.make(nobody, {}, {hit}));
+  static_cast<void>(maker.make(nobody, {hit}));
   ASSERT_EQ(maker.orphaned_errors().size(), 1U);
   const OrphanedErrors& errors = maker.orphaned_errors()[0];
   EXPECT_EQ(errors.device, 2U);
@@ -217,50 +241,34 @@ TEST(FeatureMaker, AnErrorThatEndedItsProcessIsKnownToBeOfIt) {
   EXPECT_EQ(errors.users[0].rank, 3);
   EXPECT_EQ(errors.users[0].pid, 7);
   for (int i = 0; i < 20; ++i)
-    static_cast<void>(maker.make(nobody, {}, {hit}));
+    static_cast<void>(maker.make(nobody, {hit}));
   hit.xid_count = 4;
-  static_cast<void>(maker.make(nobody, {}, {hit}));
+  static_cast<void>(maker.make(nobody, {hit}));
   EXPECT_TRUE(maker.orphaned_errors().empty()) << "who knows whose it is";
 }
 
-/// Processes that say they are rank 3 of one job, the older the smaller their pid.
-capture::WatchWindow all_of_one_rank(std::initializer_list<std::int32_t> pids) {
+TEST(FeatureRows, WhatIsNoRankIsAJobOfItsOwn) {
   capture::WatchWindow window;
   window.end = window.begin + std::chrono::seconds{1};
-  for (const std::int32_t pid : pids) {
-    capture::JobProcess& process = window.processes.emplace_back().process;
-    process.pid = pid;
-    process.start_ticks = static_cast<std::uint64_t>(pid);
-    process.name = "python3";
-    process.facts.job = "a:1";
-    process.facts.rank = 3;
-  }
-  return window;
-}
-
-TEST(FeatureMaker, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
-  capture::WatchWindow window = all_of_one_rank({20, 30});
-  FeatureMaker maker = watch_maker();
-  EXPECT_EQ(maker.make(window, {}, {})[0].window.rank, 3) << "nobody works yet";
-  window.processes[1].does_work = true;
-  const auto rows = maker.make(window, {}, {});
+  const auto add = [&](std::int32_t pid, capture::Role role, std::int32_t rank) {
+    capture::ProcessWindow& process = window.processes.emplace_back();
+    process.process.pid = pid;
+    process.process.name = "python3";
+    process.place = {.role = role, .job = "a:1", .is_local_job = false, .rank = rank};
+  };
+  add(20, capture::Role::kLauncher, 3);
+  add(30, capture::Role::kRank, 3);
+  add(40, capture::Role::kNone, -1);
+  Maker maker = watch_maker();
+  const auto rows = maker.make(window);
+  ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0].job, "python3/20");
+  EXPECT_EQ(rows[0].window.rank, -1);
   EXPECT_TRUE(rows[0].is_local_job);
   EXPECT_EQ(rows[1].job, "a:1");
+  EXPECT_EQ(rows[1].window.rank, 3);
+  EXPECT_EQ(rows[1].window.pid, 30);
   EXPECT_FALSE(rows[1].is_local_job);
-  EXPECT_EQ(rows[1].window.rank, 3);
-}
-
-TEST(FeatureMaker, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
-  const capture::WatchWindow window = all_of_one_rank({30, 20, 40});
-  FeatureMaker maker = watch_maker();
-  const auto rows = maker.make(window, {}, {});
-  ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0].job, "python3/30");
-  EXPECT_EQ(rows[0].window.rank, -1);
-  EXPECT_EQ(rows[1].job, "a:1");
-  EXPECT_EQ(rows[1].window.rank, 3);
-  EXPECT_EQ(rows[1].window.pid, 20);
   EXPECT_EQ(rows[2].job, "python3/40");
 }
 
@@ -312,7 +320,7 @@ TEST(MetricFeatures, APackBringsAMetricAndItsFeatures) {
   window.processes[0].metrics.resize(table.size());
   window.processes[0].metrics.at(*table.index("push")) = {
       .is_known = true, .count = 8, .bytes = 1000, .sum_s = 0.8, .p99_s = 0.3};
-  const auto rows = FeatureMaker(*rules).make(window, {}, {});
+  const auto rows = Maker(*rules).make(window);
   EXPECT_EQ(value(rows, "push_p99"), 0.3);
   EXPECT_EQ(value(rows, "push_bytes"), 500);
   // The same again is the same; another one of the name is refused.

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/host_reader.h"
+
+#include <type_traits>
+#include <utility>
+
+namespace kansoku::capture {
+namespace {
+
+/// A sample; opens the sampler anew for another process of that pid.
+template <class Sampler, class Open>
+auto sample_of(std::optional<Sampler>& sampler, Open open) {
+  for (int attempt = 0;; ++attempt) {
+    if (!sampler) {
+      if (auto opened = open()) sampler.emplace(std::move(opened).value());
+    }
+    using Sample = std::optional<std::decay_t<decltype(sampler->sample().value())>>;
+    if (!sampler) return Sample();
+    auto sample = sampler->sample();
+    if (sample) return Sample(std::move(sample).value());
+    // Anything else than its end, such as a control group that says nothing, a new one shares.
+    if (sample.error().code != Code::kNotFound || attempt == 1) return Sample();
+    sampler.reset();
+  }
+}
+
+}  // namespace
+
+void HostReader::read_memory(std::int32_t pid, Kept& kept, HostReading& out) {
+  const auto sample = sample_of(
+      kept.sampler, [&] { return sys::ProcessSampler::open(pid, {.reads_storage = false}); });
+  if (sample) out.resident_bytes = sample->resident_bytes;
+  constexpr std::uint32_t kRoomEvery = 10;  // limits hardly ever change, and are in several files
+  if (kept.room_age++ % kRoomEvery == 0) kept.memory_room = sys::memory_room(pid);
+  out.memory_room = kept.memory_room;
+}
+
+void HostReader::read_quota(std::int32_t pid, Kept& kept, HostReading& out) {
+  const auto sample = sample_of(kept.quota, [&] { return sys::CgroupCpuSampler::open(pid); });
+  if (sample) out.throttled_ns = sample->throttled_ns;
+}
+
+std::map<std::int32_t, HostReading> HostReader::read(std::span<const std::int32_t> pids,
+                                                     BootTime now, const Wanted& wanted) {
+  std::map<std::int32_t, HostReading> out;
+  std::map<std::int32_t, Kept> kept;
+  for (const std::int32_t pid : pids) {
+    Kept& here = kept[pid] = std::move(kept_[pid]);
+    HostReading& reading = out[pid];
+    if (wanted.memory) read_memory(pid, here, reading);
+    if (wanted.quota) read_quota(pid, here, reading);
+  }
+  kept_ = std::move(kept);
+  if (!wanted.connections) return out;
+  for (const sys::ProcessTcp& seen : tcp_.sample(pids, now))
+    out[seen.pid].tcp = seen;
+  return out;
+}
+
+}  // namespace kansoku::capture

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/time.h"
+#include "sys/cgroup.h"
+#include "sys/process_counters.h"
+#include "sys/tcp.h"
+
+namespace kansoku::capture {
+
+/// What /proc, control groups and sockets tell of one process now. Totals are since its beginning,
+/// or that of its group. Nothing: it was not asked for, or cannot be read.
+struct HostReading {
+  std::optional<std::uint64_t> resident_bytes;
+  std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings
+  std::optional<std::uint64_t> throttled_ns;  // held back by a processor quota
+  std::optional<sys::ProcessTcp> tcp;
+};
+
+/// Reads what the kernel counts for processes anyway, each counter in this one place. Keeps files
+/// open from reading to reading. Single-threaded.
+class HostReader {
+ public:
+  struct Wanted {
+    bool memory{false}, quota{false};
+    bool connections{false};  // cost most
+  };
+  /// One entry a process of `pids`; others are forgotten.
+  [[nodiscard]] std::map<std::int32_t, HostReading> read(std::span<const std::int32_t> pids,
+                                                         BootTime now, const Wanted& wanted);
+  /// The connections of a process as the last reading with connections saw them.
+  [[nodiscard]] std::vector<sys::TcpSocket> sockets(std::int32_t pid,
+                                                    std::size_t sockets_max) const {
+    return tcp_.sockets(pid, sockets_max);
+  }
+
+ private:
+  struct Kept {
+    std::optional<sys::ProcessSampler> sampler;
+    std::optional<sys::CgroupCpuSampler> quota;
+    std::optional<std::uint64_t> memory_room;
+    std::uint32_t room_age{0};  // readings
+  };
+  static void read_memory(std::int32_t pid, Kept& kept, HostReading& out);
+  static void read_quota(std::int32_t pid, Kept& kept, HostReading& out);
+
+  std::map<std::int32_t, Kept> kept_;
+  sys::TcpSampler tcp_;
+};
+
+}  // namespace kansoku::capture

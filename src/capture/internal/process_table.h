@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/internal/user_shares.h"
+#include "capture/job.h"
+#include "capture/observed.h"
+#include "common/time.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+/// The observed processes of this host, and where each belongs: the one place that decides which
+/// process is a rank, which one a worker, of whom, and how its job is called. Single-threaded.
+class ProcessTable {
+ public:
+  struct Options {
+    std::size_t processes_max{4096};
+    bool is_shared{false};  // one user may have half of them at most
+  };
+  /// What a process has been seen doing. A process that works is nobody's worker; one that
+  /// communicates without a rank in its environment is given one.
+  enum class Work : std::uint8_t { kComputes, kCommunicates };
+
+  ProcessTable(const sys::Procfs& procfs, const Options& options);
+
+  /// Adds a process, or takes it anew after an exec. Null: the table is full, which is counted.
+  Observed* add(JobProcess facts, BootTime now);
+  void remove(std::int32_t pid);
+  void saw_work(std::int32_t pid, Work work);
+
+  /// Decides the places of all, of what is known now:
+  ///   * A process works for the nearest process above it that is the same rank of the same job, or
+  ///     the same command without any, unless it has been seen working itself. A rank's worker that
+  ///     outlives it does not become the rank.
+  ///   * Of several that say they are one rank the oldest of those that work is it. Who started it
+  ///     is its launcher, others are programs of their own.
+  ///   * Siblings that communicate, tell no rank and have one command but for numbers are ranks in
+  ///     the order of their start, as torch.multiprocessing starts them.
+  ///   * A job has the name that its ranks tell. If others (job_owner) have it already, or began
+  ///     first, then with "#2" behind it, and so on. A name stays while its job has processes.
+  /// Returns the processes whose place is another one now, ascending.
+  std::vector<std::int32_t> settle();
+
+  [[nodiscard]] Processes& processes() { return processes_; }
+  [[nodiscard]] const Processes& processes() const { return processes_; }
+  [[nodiscard]] bool contains(std::int32_t pid) const { return processes_.contains(pid); }
+  /// The name of the job that the environment of a process tells, as of the last settle(): also of
+  /// one that is no rank of it. "" if it tells none.
+  [[nodiscard]] std::string told_job(const JobProcess& process) const;
+  /// Times that there was no room.
+  [[nodiscard]] std::uint64_t over_limit() const { return over_limit_; }
+  [[nodiscard]] std::size_t user_max() const { return shares_.user_max(); }
+
+ private:
+  using Told = std::pair<std::string, JobOwner>;  // a name and whose it is
+  struct Guess {
+    std::int32_t rank{0}, world_size{0};
+  };
+  struct Clues {
+    std::vector<std::int32_t> ancestors{};  // nearest first, as they were when it was added
+    bool works{false}, communicates{false};
+    std::optional<Guess> guess{};
+  };
+  [[nodiscard]] std::vector<std::int32_t> ancestors_of(const JobProcess& process) const;
+  [[nodiscard]] const Observed* nearest_above(const Observed& process) const;
+  [[nodiscard]] std::int32_t owner_of(std::int32_t pid) const;
+  void guess_ranks();
+  [[nodiscard]] Place claim_of(std::int32_t pid) const;
+  void leave_one_a_rank(std::map<std::int32_t, Place>& places) const;
+  void name_jobs(const std::map<std::int32_t, Place>& places);
+  [[nodiscard]] std::string free_name(const std::string& told) const;
+
+  const sys::Procfs& procfs_;
+  Options options_;
+  Processes processes_;
+  std::map<std::int32_t, Clues> clues_;
+  std::map<Told, std::string> names_;
+  UserShares shares_;
+  std::uint64_t over_limit_{0};
+};
+
+}  // namespace kansoku::capture

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/process_table.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "capture/fake_proc_for_test.h"
+#include "capture/job.h"
+
+namespace kansoku::capture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Work = ProcessTable::Work;
+
+/// A process as the test tells of it.
+struct Told {
+  std::int32_t pid{0}, parent{1};
+  std::string job{};  // "" = no rank
+  std::int32_t rank{trace::kNoRank};
+  std::string name{"python"}, command{"python train.py"};
+  std::uint32_t user{0};
+  std::uint64_t network{1};
+  std::uint64_t start_ticks{100};
+};
+
+class ProcessTableTest : public FakeProc {
+ protected:
+  Observed* add(const Told& told) {
+    FakeProc::add(told.pid, told.parent, told.name, "", told.start_ticks);
+    JobProcess process;
+    process.pid = told.pid;
+    process.parent_pid = told.parent;
+    process.start_ticks = told.start_ticks;
+    process.name = told.name;
+    process.arguments = {told.command};
+    process.owner = {told.user, told.network};
+    if (!told.job.empty()) process.facts = {told.job, told.rank, told.rank, 2};
+    return table_.add(std::move(process), boot_time(1));
+  }
+  /// "rank 1 of job"; of workers also whose.
+  std::string place(std::int32_t pid) {
+    table_.settle();
+    const Place& place = table_.processes().at(pid).place;
+    const std::string rank = place.rank < 0 ? "" : fmt::format(" {}", place.rank);
+    const std::string owner =
+        place.role == Role::kWorker ? fmt::format(" for {}", place.owner) : std::string();
+    return fmt::format("{}{} of {}{}", role_name(place.role), rank, place.job, owner);
+  }
+  std::string job_of(std::int32_t pid) {
+    table_.settle();
+    return table_.processes().at(pid).place.job;
+  }
+
+  const sys::Procfs proc_{procfs()};
+  ProcessTable table_{proc_, {}};
+};
+
+TEST_F(ProcessTableTest, TellsRanksWorkersLaunchersAndOthersApart) {
+  add({.pid = 5, .job = "a:1", .rank = 0, .name = "torchrun"});
+  add({.pid = 10, .parent = 5, .job = "a:1", .rank = 0});
+  add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
+  add({.pid = 20, .name = "sshd", .command = "sshd"});
+  EXPECT_THAT(table_.settle(), ElementsAre(5, 10, 11, 20));
+  EXPECT_THAT(table_.settle(), IsEmpty()) << "no news";
+  EXPECT_EQ(place(5), "launcher 0 of a:1");
+  EXPECT_EQ(place(10), "rank 0 of a:1");
+  EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
+  EXPECT_EQ(place(20), " of sshd/20");
+  const Place& rank = table_.processes().at(10).place;
+  EXPECT_EQ(rank.world_size, 2);
+  EXPECT_FALSE(rank.is_local_job);
+}
+
+TEST_F(ProcessTableTest, LooksThroughShellsAndToolsBetweenAWorkerAndItsRank) {
+  add({.pid = 10, .job = "a:1", .rank = 3});
+  add({.pid = 11, .parent = 10, .job = "a:1", .rank = 3, .name = "sh"});
+  add({.pid = 12, .parent = 11, .job = "a:1", .rank = 3, .name = "ffmpeg"});
+  FakeProc::add(13, 10, "make", "");  // not observed
+  add({.pid = 14, .parent = 13, .job = "a:1", .rank = 3});
+  add({.pid = 15, .parent = 10, .job = "b:1", .rank = 3});
+  EXPECT_EQ(place(11), "worker 3 of a:1 for 10");
+  EXPECT_EQ(place(12), "worker 3 of a:1 for 10");
+  EXPECT_EQ(table_.processes().at(12).place.world_size, 2);
+  EXPECT_EQ(place(14), "worker 3 of a:1 for 10");
+  EXPECT_EQ(place(15), "rank 3 of b:1") << "a job that a rank started";
+}
+
+TEST_F(ProcessTableTest, AProgramsForksWorkForIt) {
+  add({.pid = 10});
+  add({.pid = 11, .parent = 10});
+  add({.pid = 12, .parent = 10, .command = "python other.py"});
+  EXPECT_EQ(place(11), "worker of python/10 for 10");
+  EXPECT_EQ(place(12), " of python/12");
+  table_.saw_work(11, Work::kComputes);
+  EXPECT_EQ(place(11), " of python/11") << "it works itself";
+}
+
+TEST_F(ProcessTableTest, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
+  add({.pid = 20, .job = "a:1", .rank = 3});
+  add({.pid = 30, .parent = 20, .job = "a:1", .rank = 3});
+  add({.pid = 31, .parent = 30, .job = "a:1", .rank = 3});
+  EXPECT_EQ(place(20), "rank 3 of a:1") << "nobody works yet";
+  EXPECT_EQ(place(31), "worker 3 of a:1 for 20");
+  table_.saw_work(30, Work::kComputes);
+  EXPECT_EQ(place(20), "launcher 3 of a:1");
+  EXPECT_EQ(place(30), "rank 3 of a:1");
+  EXPECT_EQ(place(31), "worker 3 of a:1 for 30");
+}
+
+TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
+  add({.pid = 30, .job = "a:1", .rank = 3, .start_ticks = 7});
+  add({.pid = 20, .job = "a:1", .rank = 3, .start_ticks = 5});
+  add({.pid = 40, .job = "a:1", .rank = 3, .start_ticks = 9});
+  EXPECT_EQ(place(20), "rank 3 of a:1");
+  EXPECT_EQ(place(30), " of python/30");
+  EXPECT_EQ(place(40), " of python/40");
+  EXPECT_EQ(table_.told_job(table_.processes().at(40).facts), "a:1");
+  table_.remove(20);
+  EXPECT_EQ(place(30), "rank 3 of a:1");
+}
+
+TEST_F(ProcessTableTest, AWorkerThatOutlivesItsRankIsNotTheRank) {
+  add({.pid = 10, .job = "a:1", .rank = 0});
+  add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
+  EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
+  table_.remove(10);
+  EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
+  add({.pid = 10, .start_ticks = 900});  // another one of that number
+  EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
+  add({.pid = 11, .job = "a:1", .rank = 0});  // exec
+  EXPECT_EQ(place(11), "rank 0 of a:1");
+}
+
+TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
+  const auto spawned = [&](std::int32_t pid, std::uint64_t start_ticks) {
+    add({.pid = pid,
+         .parent = 5,
+         .command = fmt::format("python -c spawn_main(pipe_handle={})", pid),
+         .start_ticks = start_ticks});
+  };
+  add({.pid = 5, .start_ticks = 50});
+  spawned(30, 200);
+  EXPECT_EQ(place(30), " of python/30");
+  table_.saw_work(30, Work::kCommunicates);
+  EXPECT_EQ(place(30), " of python/30") << "with whom";
+  spawned(31, 100);
+  spawned(32, 200);
+  spawned(33, 300);
+  add({.pid = 40, .parent = 5, .job = "b:1", .rank = 1});  // says its rank itself
+  add({.pid = 41, .parent = 5, .command = "python serve.py"});
+  for (const std::int32_t pid : {31, 32, 40, 41, 77})
+    table_.saw_work(pid, Work::kCommunicates);
+  table_.saw_work(33, Work::kComputes);
+  EXPECT_EQ(place(31), "rank 0 of pid-5");
+  EXPECT_EQ(place(30), "rank 1 of pid-5");
+  EXPECT_EQ(place(32), "rank 2 of pid-5");
+  EXPECT_EQ(place(33), " of python/33");
+  EXPECT_EQ(place(40), "rank 1 of b:1");
+  EXPECT_EQ(place(41), " of python/41") << "another program of the same shell";
+  EXPECT_EQ(place(5), " of python/5");
+  const Place& rank = table_.processes().at(30).place;
+  EXPECT_EQ(rank.world_size, 3);
+  EXPECT_TRUE(rank.is_local_job);
+  table_.remove(31);
+  EXPECT_EQ(place(30), "rank 1 of pid-5") << "the others keep theirs";
+}
+
+TEST_F(ProcessTableTest, ForkedRanksAndTheirForks) {
+  add({.pid = 5});
+  add({.pid = 30, .parent = 5});
+  add({.pid = 31, .parent = 5});
+  add({.pid = 32, .parent = 30});
+  EXPECT_EQ(place(30), "worker of python/5 for 5");
+  table_.saw_work(30, Work::kCommunicates);
+  table_.saw_work(31, Work::kCommunicates);
+  EXPECT_EQ(place(30), "rank 0 of pid-5");
+  EXPECT_EQ(place(31), "rank 1 of pid-5");
+  EXPECT_EQ(place(32), "worker 0 of pid-5 for 30");
+}
+
+TEST_F(ProcessTableTest, TellsContainersAndUsersApart) {
+  const std::string here = "127.0.0.1:29500", there = "10.0.0.7:29500";
+  add({.pid = 1, .job = here, .rank = 0, .network = 100});
+  add({.pid = 2, .job = here, .rank = 1, .network = 100});
+  EXPECT_EQ(job_of(2), here);
+  add({.pid = 3, .job = here, .rank = 0, .network = 200});
+  EXPECT_EQ(job_of(3), here + "#2");
+  add({.pid = 4, .job = here, .rank = 0, .user = 1000, .network = 100});
+  EXPECT_EQ(job_of(4), here + "#3");
+  // Ranks of one job may well be in several namespaces of one host.
+  add({.pid = 5, .job = there, .rank = 0, .network = 100});
+  add({.pid = 6, .job = there, .rank = 1, .network = 200});
+  EXPECT_EQ(job_of(5), there);
+  EXPECT_EQ(job_of(6), there);
+  table_.remove(1);
+  table_.remove(2);
+  EXPECT_EQ(job_of(3), here + "#2") << "a name stays";
+  add({.pid = 7, .job = here, .rank = 0, .network = 300});
+  EXPECT_EQ(job_of(7), here) << "nobody is left that has it";
+}
+
+TEST_F(ProcessTableTest, TheJobWhoseRanksBeganFirstHasTheName) {
+  add({.pid = 10, .job = "a:1", .rank = 0, .user = 7, .start_ticks = 500});
+  add({.pid = 20, .job = "a:1", .rank = 0, .start_ticks = 300});
+  add({.pid = 30, .job = "a:1", .rank = 0, .name = "runuser", .user = 9, .start_ticks = 1});
+  EXPECT_EQ(job_of(20), "a:1");
+  EXPECT_EQ(job_of(10), "a:1#2");
+  EXPECT_EQ(job_of(30), "a:1") << "it gave its rights up for those ranks";
+}
+
+TEST_F(ProcessTableTest, StopsAtItsLimit) {
+  ProcessTable table(proc_, {.processes_max = 3});
+  const auto add_to = [&](std::int32_t pid) {
+    JobProcess process;
+    process.pid = pid;
+    return table.add(std::move(process), boot_time(1)) != nullptr;
+  };
+  for (const std::int32_t pid : {1, 2, 3})
+    EXPECT_TRUE(add_to(pid));
+  EXPECT_EQ(table.over_limit(), 0U);
+  EXPECT_FALSE(add_to(4));
+  EXPECT_FALSE(add_to(5));
+  EXPECT_EQ(table.over_limit(), 2U);
+  EXPECT_TRUE(add_to(1)) << "anew, after an exec";
+  table.remove(1);
+  EXPECT_TRUE(add_to(4));
+}
+
+TEST_F(ProcessTableTest, OneUserHasHalfOfASharedOneAtMost) {
+  ProcessTable table(proc_, {.processes_max = 4, .is_shared = true});
+  const auto add_to = [&](std::int32_t pid, std::uint32_t user) {
+    JobProcess process;
+    process.pid = pid;
+    process.owner.user = user;
+    return table.add(std::move(process), boot_time(1)) != nullptr;
+  };
+  EXPECT_TRUE(add_to(1, 7));
+  EXPECT_TRUE(add_to(2, 7));
+  EXPECT_TRUE(add_to(2, 7)) << "anew";
+  EXPECT_FALSE(add_to(3, 7));
+  EXPECT_TRUE(add_to(4, 8));
+  table.remove(1);
+  EXPECT_TRUE(add_to(3, 7));
+}
+
+}  // namespace
+}  // namespace kansoku::capture

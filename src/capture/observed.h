@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "capture/job.h"
+#include "common/time.h"
+#include "trace/model.h"
+#include "trace/writer.h"
+
+namespace kansoku::capture {
+
+/// What a process is in its job.
+enum class Role : std::uint8_t {
+  kNone,      // a program of its own
+  kLauncher,  // has the environment of the rank that it starts
+  kRank,
+  kWorker,  // works for another process: a data loader, a tool
+};
+/// "", "launcher", "rank", "worker".
+[[nodiscard]] std::string_view role_name(Role role);
+
+/// Where a process belongs, by what it and the processes around it tell and do.
+struct Place {
+  Role role{Role::kNone};
+  std::string job{};        // equal for all members, of no other job of this host
+  bool is_local_job{true};  // the name means nothing on other hosts
+  std::int32_t rank{trace::kNoRank}, local_rank{trace::kNoRank}, world_size{trace::kNoRank};
+  std::int32_t owner{0};  // whom it works for: itself but for workers; 0: who has ended
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// One observed process.
+struct Observed {
+  JobProcess facts;
+  Place place;
+  BootTime seen_at{};
+  BootTime next_scan{};        // when to look at its mappings again
+  trace::TrackHandle track{};  // in the trace of a recorder
+};
+
+using Processes = std::map<std::int32_t, Observed>;  // by pid
+
+}  // namespace kansoku::capture
