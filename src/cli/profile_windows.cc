@@ -15,6 +15,7 @@
 #include "capture/recorder.h"
 #include "cli/analysis.h"
 #include "cli/kineto_server.h"
+#include "cli/profile_incidents.h"
 #include "cli/targets.h"
 #include "cli/wiring.h"
 #include "common/json.h"
@@ -57,12 +58,18 @@ const TokenRow* token_of(std::string_view name) {
   return nullptr;
 }
 
+std::string headline_of(const Analysis& analysis) {
+  if (!analysis.has_findings) return "its profile names no rank";
+  return analysis.text.substr(0, analysis.text.find('\n'));
+}
+
 /// Why a window was opened.
 struct Cause {
   std::string kind;  // "manual", "schedule", "slow", "blocked"
   double ratio{0};
   std::int32_t rank{-1};
   BootTime at{};
+  std::string incident{};  // its id, of "slow" and "blocked"
 };
 
 class Watch {
@@ -76,6 +83,8 @@ class Watch {
   void on_call(const capture::CallMark& mark);
   [[nodiscard]] bool step();  // true: stop
   void forget_gone(const std::map<std::int32_t, capture::Place>& ranks);
+  [[nodiscard]] Cause cause_of(const detect::Incident& incident, const capture::Place& place,
+                               BootTime now);
   void want_window(Cause cause);
   [[nodiscard]] Result<void> open_window(Cause cause);
   [[nodiscard]] Result<void> close_window();
@@ -88,6 +97,7 @@ class Watch {
   sys::Procfs procfs_;
   sys::RealClock clock_;
   detect::IncidentWatch incidents_;
+  std::optional<ProfileIncidents> book_;  // nothing: watches nothing
   std::unique_ptr<capture::Recorder> recorder_;
   std::optional<sys::Child> child_;
   std::unique_ptr<sys::FileSink> sink_;
@@ -128,6 +138,9 @@ Result<void> Watch::start() {
     if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
   };
   recorder.on_call = [this](const capture::CallMark& mark) { on_call(mark); };
+  if (options_.watches) {
+    TRY(book_, ProfileIncidents::open(options_.folder, clock_.now(), recorder.log));
+  }
   if (options_.serves_kineto) {
     TRY(kineto_, KinetoServer::start());
   }
@@ -182,6 +195,7 @@ void Watch::tell(const Analysis& analysis, const std::string& trace, const std::
     line.set("schema", "kansoku.incident/1")
         .set("window", static_cast<std::uint64_t>(result_.window_count))
         .set("cause", open_->kind)
+        .set("incident", open_->incident)
         .set("ratio", open_->ratio)
         .set("first_rank", open_->rank)
         .set("seconds_to_report", seconds)
@@ -190,8 +204,10 @@ void Watch::tell(const Analysis& analysis, const std::string& trace, const std::
         .set("diagnosis", analysis.json);
     fmt::print("{}\n", line.dump());
   } else {
-    fmt::print("window {}, {}:\n{}trace:  {}\nreport: {}\n\n", result_.window_count, open_->kind,
-               analysis.text, trace, report);
+    const std::string incident =
+        open_->incident.empty() ? "" : fmt::format(" (incident {})", open_->incident.substr(0, 8));
+    fmt::print("window {}, {}{}:\n{}trace:  {}\nreport: {}\n\n", result_.window_count, open_->kind,
+               incident, analysis.text, trace, report);
   }
   std::fflush(stdout);
   if (kineto_ && kineto_->handed_out() > 0) {
@@ -212,6 +228,7 @@ Result<void> Watch::close_window() {
   TRY(const auto analysis, analyse({trace}, 1));
   TRY_VOID(write_report(analysis, report));
   tell(analysis, trace, report);
+  if (book_) book_->end(headline_of(analysis), trace);
   if (analysis.has_findings) ++result_.finding_count;
   incidents_.settle(clock_.now().time_since_epoch().count());
   is_done_ = !options_.watches || (options_.once && analysis.has_findings);
@@ -227,6 +244,17 @@ void Watch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
     if (!ranks.contains(member)) gone.push_back(member);
   for (const std::int32_t member : gone)
     incidents_.forget(member);
+}
+
+Cause Watch::cause_of(const detect::Incident& incident, const capture::Place& place, BootTime now) {
+  Cause out{.kind = std::string(detect::incident_name(incident.kind)),
+            .ratio = incident.ratio,
+            .rank = place.rank,
+            .at = now};
+  const auto detector = incidents_.detectors().find(incident.member);
+  const bool is_known = detector != incidents_.detectors().end();
+  out.incident = book_->begin(incident, place, is_known ? detector->second.expected_ns() : 0);
+  return out;
 }
 
 /// Once each turn of the recorder's loop.
@@ -256,10 +284,7 @@ bool Watch::step() {
   if (blocked && !incident_) incident_ = blocked;
   if (incident_) {
     const auto rank = ranks.find(incident_->member);
-    want_window({.kind = std::string(detect::incident_name(incident_->kind)),
-                 .ratio = incident_->ratio,
-                 .rank = rank == ranks.end() ? -1 : rank->second.rank,
-                 .at = now});
+    want_window(cause_of(*incident_, rank == ranks.end() ? capture::Place{} : rank->second, now));
     incident_.reset();
   } else if (now >= next_scheduled_) {
     next_scheduled_ = now + options_.every;
@@ -282,6 +307,7 @@ Result<WatchResult> Watch::run() {
   if (open_ && !failure_) {
     if (const auto closed = close_window(); !closed) failure_ = closed.error();
   }
+  if (book_) book_->end("", "");  // its window never came
   if (failure_) return *failure_;
   if (child_) {
     if (is_done_ && !child_->poll()) child_->send(SIGTERM);

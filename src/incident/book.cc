@@ -65,7 +65,8 @@ bool is_growth(const IncidentRecord& one) {
   return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
 }
 
-constexpr std::array<std::string_view, 3> kSources{"detector", "growth", "hardware"};
+constexpr std::array<std::string_view, 4> kSources{"detector", "growth", "hardware",
+                                                   "iterations"};
 
 }  // namespace
 

@@ -21,9 +21,10 @@ namespace kansoku::incident {
 
 /// Who reports.
 enum class Source : std::uint8_t {
-  kDetector,  // one episode of a job at a time
-  kGrowth,    // steady growth, beside others
-  kHardware,  // an error that ended the process that it happened to
+  kDetector,    // one episode of a job at a time
+  kGrowth,      // steady growth, beside others
+  kHardware,    // an error that ended the process that it happened to
+  kIterations,  // the length of iterations, as `kansoku profile --watch` follows it
 };
 
 enum class State : std::uint8_t { kNew, kNoted, kOpen, kUnclaimed, kNotedOver, kOver };
