@@ -65,8 +65,7 @@ bool is_growth(const IncidentRecord& one) {
   return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
 }
 
-constexpr std::array<std::string_view, 4> kSources{"detector", "growth", "hardware",
-                                                   "iterations"};
+constexpr std::array<std::string_view, 4> kSources{"detector", "growth", "hardware", "iterations"};
 
 }  // namespace
 
