@@ -25,9 +25,8 @@ def shares(begin):
     return {name: statistics.median(known(windows(begin), f"{name}_share")) for name in ("input", "optimizer")}
 
 
-def hold(*places):
-    for place in places:
-        open(os.path.join(folder, place), "w", encoding="utf-8").close()
+def hold(place):
+    open(os.path.join(folder, place), "w", encoding="utf-8").close()
 
 
 def wait_for_place(place):
@@ -35,8 +34,9 @@ def wait_for_place(place):
 
 
 before = shares(0)
-hold("in", "out")
+hold("in")
 wait_for_place("in")
+hold("out")  # now: a job that stands outside first would never come in
 control(state, "pause")
 os.remove(os.path.join(folder, "in"))
 wait_for_place("out")
