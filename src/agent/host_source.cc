@@ -76,6 +76,10 @@ HostSource::HostSource() : impl_(std::make_unique<Impl>()) {
 }
 HostSource::~HostSource() = default;
 
+void HostSource::add_losses(Losses& out) const {
+  impl_->reader.add_losses(out);
+}
+
 void HostSource::fill(const capture::WatchWindow& window, bool is_full,
                       std::vector<FeatureRow>& rows) {
   const double window_s = seconds_of(window);

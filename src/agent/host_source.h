@@ -19,6 +19,7 @@ class HostSource final : public WindowSource {
   /// Looks at TCP connections, which costs most, in full windows only.
   void fill(const capture::WatchWindow& window, bool is_full,
             std::vector<FeatureRow>& rows) override;
+  void add_losses(Losses& out) const override;
 
  private:
   struct Impl;

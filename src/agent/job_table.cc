@@ -109,7 +109,8 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
     }
     return nullptr;
   }
-  auto key = job_key(row.process->process, row.process->place.world_size, options_.hardware);
+  auto key = job_key(row.process->process, row.window.rank < 0 ? 1 : row.process->place.world_size,
+                     options_.hardware);
   std::string path;
   std::optional<detect::JobModel> model;
   if (!options_.models_folder.empty()) {

@@ -8,12 +8,17 @@
 #include <span>
 #include <vector>
 
+#include "common/stat.h"
 #include "common/time.h"
 #include "sys/cgroup.h"
 #include "sys/process_counters.h"
 #include "sys/tcp.h"
 
 namespace kansoku::capture {
+
+STAT(host_failed_questions, kNotice, kCapture,
+     "times the kernel did not say which TCP connections there are; figures of connections are "
+     "missing there");
 
 /// What /proc, control groups and sockets tell of one process now. Totals are since its beginning,
 /// or that of its group. Nothing: it was not asked for, or cannot be read.
@@ -28,6 +33,9 @@ struct HostReading {
 /// open from reading to reading. Single-threaded.
 class HostReader {
  public:
+  /// `connections`: how they are read.
+  explicit HostReader(const sys::TcpSampler::Options& connections) : tcp_(connections) {}
+  HostReader() = default;
   struct Wanted {
     bool memory{false}, quota{false};
     bool connections{false};  // cost most
@@ -35,6 +43,9 @@ class HostReader {
   /// One entry a process of `pids`; others are forgotten.
   [[nodiscard]] std::map<std::int32_t, HostReading> read(std::span<const std::int32_t> pids,
                                                          BootTime now, const Wanted& wanted);
+  void add_losses(Losses& out) const {
+    out.add(host_failed_questions, tcp_.stats().failed_questions);
+  }
   /// The connections of a process as the last reading with connections saw them.
   [[nodiscard]] std::vector<sys::TcpSocket> sockets(std::int32_t pid,
                                                     std::size_t sockets_max) const {

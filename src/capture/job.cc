@@ -178,13 +178,14 @@ std::vector<Job> find_jobs(const sys::Procfs& procfs) {
     auto process = describe_process(procfs, pid);
     if (process && !process->facts.job.empty()) table.add(std::move(process).value(), {});
   }
-  static_cast<void>(table.settle());
+  static_cast<void>(table.settle({}));
   std::map<std::string, Job> jobs;
   for (const auto& [pid, process] : table.processes()) {
     Job& job = jobs[table.told_job(process.facts)];
-    job.world_size = std::max(job.world_size, process.facts.facts.world_size);
     job.processes.push_back(process.facts);
-    if (process.place.role == Role::kRank) job.rank_pids.emplace_back(process.place.rank, pid);
+    if (process.place.role != Role::kRank) continue;
+    job.world_size = std::max(job.world_size, process.place.world_size);
+    job.rank_pids.emplace_back(process.place.rank, pid);
   }
   std::vector<Job> out;
   for (auto& [name, job] : jobs) {

@@ -26,7 +26,7 @@ enum class Role : std::uint8_t {
 /// Where a process belongs, by what it and the processes around it tell and do.
 struct Place {
   Role role{Role::kNone};
-  std::string job{};        // equal for all members, of no other job of this host
+  std::string job{};        // equal for all members, and of no other ranks of this host
   bool is_local_job{true};  // the name means nothing on other hosts
   std::int32_t rank{trace::kNoRank}, local_rank{trace::kNoRank}, world_size{trace::kNoRank};
   std::int32_t owner{0};  // whom it works for: itself but for workers; 0: who has ended

@@ -66,6 +66,7 @@ struct Recorder::Impl {
   const PythonStacks* stacks{nullptr};  // of sources; null: none
   ProcessTable table;
   std::set<std::int32_t> roots, ranks_seen;
+  std::set<std::int32_t> early;  // communicated before they were in the table
   std::string bpf_state;
   BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
@@ -84,7 +85,8 @@ struct Recorder::Impl {
   [[nodiscard]] bool follow(std::int32_t pid, BootTime now);
   void follow_all(const std::set<std::int32_t>& pids, BootTime now);
   void forget(std::int32_t pid, const Source* reporter = nullptr);
-  void settle();
+  void note_work();
+  void settle(BootTime now);
   void write_place(Observed& process);
   void handle_lifecycle(BootTime now);
   void write_exit(const LifecycleEvent& event);
@@ -161,7 +163,7 @@ void Recorder::Impl::follow_all(const std::set<std::int32_t>& pids, BootTime now
   std::vector<std::int32_t> fresh;
   for (const std::int32_t pid : pids)
     if (follow(pid, now)) fresh.push_back(pid);
-  settle();
+  settle(now);
   for (const std::int32_t pid : fresh)
     scan(table.processes().at(pid), now);
 }
@@ -173,13 +175,23 @@ void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
     if (asked.source.get() != reporter) asked.source->forget(pid);
 }
 
-// Writes where the processes belong, as far as it is news.
-void Recorder::Impl::settle() {
+void Recorder::Impl::note_work() {
+  std::set<std::int32_t> seen = std::exchange(early, {});
   for (const Asked& asked : sources) {
     for (const std::int32_t pid : asked.source->take_communicating())
-      table.saw_work(pid, ProcessTable::Work::kCommunicates);
+      if (!table.contains(pid))
+        early.insert(pid);
+      else
+        seen.insert(pid);
   }
-  for (const std::int32_t pid : table.settle())
+  for (const std::int32_t pid : seen)
+    table.saw_work(pid, ProcessTable::Work::kCommunicates);
+}
+
+// Writes where the processes belong, as far as it is another place than before.
+void Recorder::Impl::settle(BootTime now) {
+  note_work();
+  for (const std::int32_t pid : table.settle(now))
     write_place(table.processes().at(pid));
 }
 
@@ -213,14 +225,15 @@ void Recorder::Impl::handle_lifecycle(BootTime now) {
         continue;
       }
       // A job shorter than the flush interval must not leave before its ranks are told.
-      settle();
+      note_work();
+      if (table.has_news()) settle(now);
       if (table.contains(event.pid)) write_exit(event);
       forget(event.pid, asked.source.get());
       fresh.erase(event.pid);
     }
   }
   if (fresh.empty()) return;
-  settle();
+  settle(now);
   for (const std::int32_t pid : fresh)
     scan(table.processes().at(pid), now);
 }
@@ -243,7 +256,7 @@ void Recorder::Impl::poll_tree(BootTime now) {
     const bool is_over = stat && stat->state == 'Z' && stat->threads <= 1;
     if (!stat || is_over || stat->start_ticks != process.facts.start_ticks) gone.push_back(pid);
   }
-  if (!gone.empty()) settle();
+  if (!gone.empty()) settle(now);
   for (const std::int32_t pid : gone)
     forget(pid);
   if (bpf != nullptr) return;
@@ -360,7 +373,7 @@ void Recorder::Impl::write_facts(BootTime now) {
 Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_status) {
   if (now < next_flush) return true;
   next_flush = now + kFlushEvery;
-  settle();
+  settle(now);
   write_losses(now);
   TRY_VOID(writer->flush());
   return !on_status || on_status(status(now));

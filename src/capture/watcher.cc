@@ -156,7 +156,7 @@ struct Watcher::Impl {
   void read_totals(Totals& out, BootTime now);
   [[nodiscard]] std::optional<std::size_t> metric_of(const bpf::ProbeTotal& seen) const;
   void read_threads(std::map<std::int32_t, ProcessWindow>& out);
-  void settle();
+  void settle(BootTime now);
   void add_metrics(Target& target, std::vector<Accumulated>& sums, ProcessWindow& window) const;
   [[nodiscard]] std::vector<ProcessWindow> with_their_workers(
       std::map<std::int32_t, ProcessWindow> windows) const;
@@ -405,7 +405,7 @@ void Watcher::Impl::read_threads(std::map<std::int32_t, ProcessWindow>& out) {
 }
 
 // Whose each process is, by what it has ever done.
-void Watcher::Impl::settle() {
+void Watcher::Impl::settle(BootTime now) {
   constexpr std::string_view kCommunication = "collective";  // the category of probes
   for (const auto& [pid, target] : targets) {
     for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
@@ -415,7 +415,7 @@ void Watcher::Impl::settle() {
                               : ProcessTable::Work::kComputes);
     }
   }
-  static_cast<void>(table.settle());
+  static_cast<void>(table.settle(now));
 }
 
 Watcher::Watcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -507,7 +507,7 @@ WatchWindow Watcher::take_window() {
     impl.read_threads(windows);
     impl.read_totals(totals, out.end);
   }
-  impl.settle();
+  impl.settle(out.end);
   for (auto& [pid, target] : impl.targets) {
     const Observed& process = impl.table.processes().at(pid);
     ProcessWindow& window = windows[pid];

@@ -37,6 +37,7 @@ Result<ProfileIncidents> ProfileIncidents::open(const std::string& folder, BootT
   options.pause = Nanos{};  // an earlier watch looked into its incidents as they began
   options.log = log;
   TRY(auto book, incident::Book::open(std::move(options), now, sys::wall_time_ns()));
+  static_cast<void>(book.tick(now + incident::Book::kInheritFor));  // nothing is continued
   return ProfileIncidents(folder, std::move(book), std::move(log));
 }
 
@@ -64,7 +65,7 @@ std::string ProfileIncidents::begin(const detect::Incident& incident, const capt
 }
 
 void ProfileIncidents::end(const std::string& summary, const std::string& trace) {
-  if (!is_open()) return;
+  if (id_.empty()) return;
   if (!trace.empty()) {
     const std::string recording = agent::recording_path(folder_, id_);
     std::error_code error;

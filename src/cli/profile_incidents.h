@@ -28,8 +28,8 @@ class ProfileIncidents {
   /// It is over as far as this watch goes: `summary` says what was found; `trace` is its recording,
   /// which gets a second name. Both may be empty. Does nothing if none is open.
   void end(const std::string& summary, const std::string& trace);
-  [[nodiscard]] bool is_open() const { return !id_.empty(); }
-  [[nodiscard]] const std::string& id() const { return id_; }
+  /// To be called now and then: writes what could not be written, says that there is a watch.
+  void tick(BootTime now) { static_cast<void>(book_.tick(now)); }
 
  private:
   ProfileIncidents(std::string folder, incident::Book book,

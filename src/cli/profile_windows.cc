@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -175,6 +177,8 @@ void Watch::want_window(Cause cause) {
 Result<void> Watch::open_window(Cause cause) {
   const std::string path =
       fmt::format("{}/window-{}.pftrace", options_.folder, result_.window_count + 1);
+  // An earlier watch's window of that number may be the recording of an incident.
+  ::unlink(path.c_str());
   TRY(sink_, sys::FileSink::create(path, {true, kWindowBytesMax}));
   TRY_VOID(recorder_->begin_window(*sink_));
   const Nanos length = cause.kind == "blocked" ? options_.hang_window : options_.window;
@@ -260,6 +264,7 @@ Cause Watch::cause_of(const detect::Incident& incident, const capture::Place& pl
 /// Once each turn of the recorder's loop.
 bool Watch::step() {
   const BootTime now = clock_.now();
+  if (book_) book_->tick(now);
   const auto keep = [this](const Result<void>& result) {
     if (!result) failure_ = result.error();
   };
@@ -280,6 +285,7 @@ bool Watch::step() {
   if (options_.every != Nanos{} && next_scheduled_ == BootTime::max())
     next_scheduled_ = now + options_.every;
   forget_gone(ranks);
+  if (incident_ && !ranks.contains(incident_->member)) incident_.reset();
   const auto blocked = incidents_.on_time(now.time_since_epoch().count());
   if (blocked && !incident_) incident_ = blocked;
   if (incident_) {
@@ -303,11 +309,11 @@ Result<WatchResult> Watch::run() {
     return step();
   };
   const auto recorded = recorder_->run(options_.duration, should_stop, {});
-  if (!recorded) return recorded.error();
-  if (open_ && !failure_) {
+  if (recorded && open_ && !failure_) {
     if (const auto closed = close_window(); !closed) failure_ = closed.error();
   }
   if (book_) book_->end("", "");  // its window never came
+  if (!recorded) return recorded.error();
   if (failure_) return *failure_;
   if (child_) {
     if (is_done_ && !child_->poll()) child_->send(SIGTERM);

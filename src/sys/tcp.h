@@ -36,12 +36,12 @@ struct ProcessTcp {
 };
 
 /// Reads the connections of many processes again and again through the kernel's socket diagnosis,
-/// 32 connections a question. In a network namespace that may not be entered each connection is
-/// duplicated for the moment of asking instead (pidfd_getfd, needs the right to trace the process);
-/// nothing of it is changed. New connections are
-/// looked for when a process has another number of open files than before or a connection has
-/// ended, and now and then: that takes a look at all connections of the network namespace, or at
-/// all descriptors of the process. Not shared between threads.
+/// 32 connections a question. In a network namespace that may not be entered, or whose kernel
+/// refuses to answer from the first question on, each connection is duplicated for the moment of
+/// asking instead (pidfd_getfd, needs the right to trace the process); nothing of it is changed.
+/// New connections are looked for when a process has another number of open files than before or a
+/// connection has ended, and now and then: that takes a look at all connections of the network
+/// namespace, or at all descriptors of the process. Not shared between threads.
 class TcpSampler {
  public:
   struct Options {
@@ -50,6 +50,7 @@ class TcpSampler {
     std::size_t sockets_max{65536};                // more of a namespace are not seen
     std::size_t duplicated_max{256};               // more of a process are not duplicated
     bool enters_namespaces{true};                  // others than ours
+    int netlink{4};  // NETLINK_SOCK_DIAG; a family that does not answer stands for a kernel without
   };
   struct Stats {
     std::uint64_t maps{0};                   // times descriptors were looked at

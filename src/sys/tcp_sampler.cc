@@ -41,8 +41,8 @@ std::optional<std::uint64_t> namespace_of(int process) {
   return status.st_ino;
 }
 
-Fd make_netlink() {
-  const int raw = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+Fd make_netlink(int family) {
+  const int raw = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family);
   if (raw < 0) return {};
   // The kernel answers at once; should it ever not, nobody waits for long.
   const timeval limit{1, 0};
@@ -56,17 +56,18 @@ constexpr std::uint64_t kUnseenRounds = 600;  // then they have ended
 
 /// A netlink socket in the network namespace of a process. It stays in there, so only a thread that
 /// ends right away has to enter it.
-Fd netlink_in_namespace_of(int process, bool may_enter) {
+Fd netlink_in_namespace_of(int process, const TcpSampler::Options& options) {
   struct stat own {};
   const auto theirs = namespace_of(process);
-  if (::stat("/proc/thread-self/ns/net", &own) == 0 && theirs == own.st_ino) return make_netlink();
-  if (!may_enter) return {};
+  if (::stat("/proc/thread-self/ns/net", &own) == 0 && theirs == own.st_ino)
+    return make_netlink(options.netlink);
+  if (!options.enters_namespaces) return {};
   const Fd place = open_at(process, "ns/net", O_RDONLY);
   if (!place.is_open()) return {};
   Fd made;
   try {
     std::thread([&] {
-      if (::setns(place.raw(), CLONE_NEWNET) == 0) made = make_netlink();
+      if (::setns(place.raw(), CLONE_NEWNET) == 0) made = make_netlink(options.netlink);
     }).join();
   } catch (const std::system_error&) {
     return {};
@@ -139,7 +140,8 @@ void drain(int netlink) {
 
 struct Space {
   Fd netlink;
-  std::vector<DiagSocket> known;  // of processes that we look at
+  std::vector<DiagSocket> known{};  // of processes that we look at
+  bool has_answered{false};
 };
 
 }  // namespace
@@ -207,9 +209,9 @@ bool TcpSampler::State::take_up(std::int32_t pid) {
   const auto space = process.folder.is_open() ? namespace_of(process.folder.raw()) : std::nullopt;
   if (!space) return false;
   if (!spaces.contains(*space) && !closed.contains(*space)) {
-    Fd netlink = netlink_in_namespace_of(process.folder.raw(), options.enters_namespaces);
+    Fd netlink = netlink_in_namespace_of(process.folder.raw(), options);
     if (netlink.is_open()) {
-      spaces.emplace(*space, Space{std::move(netlink), {}});
+      spaces.emplace(*space, Space{std::move(netlink)});
     } else {
       if (closed.size() >= kClosedMax) closed.clear();
       closed.insert(*space);
@@ -270,13 +272,21 @@ void TcpSampler::State::ask_for_all() {
     space.known.clear();
     for (const int family : {AF_INET, AF_INET6}) {
       const std::size_t room = space.known.size() + options.sockets_max;
-      if (!dump_connections(space.netlink.raw(), static_cast<std::uint8_t>(family), room,
-                            space.known))
-        ++stats.failed_questions;
+      const auto answered = dump_connections(space.netlink.raw(), static_cast<std::uint8_t>(family),
+                                             room, space.known);
+      space.has_answered = space.has_answered || answered.has_value();
+      stats.failed_questions += answered ? 0 : 1;
     }
     std::erase_if(space.known,
                   [this](const DiagSocket& socket) { return !owners.contains(socket.inode); });
   }
+  std::erase_if(spaces, [&](const auto& entry) {
+    if (entry.second.has_answered) return false;
+    closed.insert(entry.first);
+    // Taken up anew with the next sample, to be duplicated.
+    std::erase_if(processes, [&](const auto& of) { return of.second.space == entry.first; });
+    return true;
+  });
 }
 
 void TcpSampler::State::ask_for_known() {

@@ -344,6 +344,21 @@ TEST(TcpSampler, ANamespaceThatMayNotBeEntered) {
   EXPECT_EQ(narrow.sample(pids, at(0))[0].connections, 1U);
 }
 
+TEST(TcpSampler, AKernelThatDoesNotAnswerIsAskedNoMore) {
+  const Pair pair = connect_pair(AF_INET);
+  ASSERT_TRUE(pair.server.is_open());
+  TcpSampler sampler(TcpSampler::Options{.netlink = NETLINK_USERSOCK});
+  const std::vector<std::int32_t> self{::getpid()};
+  EXPECT_TRUE(sampler.sample(self, at(0)).empty());
+  const std::uint64_t failed = sampler.stats().failed_questions;
+  EXPECT_GT(failed, 0U);
+  const auto seen = sampler.sample(self, at(1));
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].connections, 2U);
+  EXPECT_EQ(sampler.stats().duplicated, 2U);
+  EXPECT_EQ(sampler.stats().failed_questions, failed);
+}
+
 TEST(TcpSampler, DuplicatesWhatIsOrWasAConnectionAndCountsWhatIsOne) {
   const Talker talker;
   if (!talker.is_ready()) GTEST_SKIP() << "may not make a network namespace";

@@ -29,13 +29,14 @@ class HostCounters final : public Source {
   void begin_trace(BootTime now) override;
   void end_trace(BootTime /*now*/) override { is_open_ = false; }
   void set_enabled(bool enabled) override { is_enabled_ = enabled; }
-  void add_losses(Losses& /*out*/) const override {}
+  void add_losses(Losses& out) const override { reader_.add_losses(out); }
 
  private:
   void write_sockets(const Observed& process, BootTime now);
   void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
   trace::Writer& writer_;
-  HostReader reader_;
+  // A recording may be over before the kernel tells of new connections by itself (before 6.2).
+  HostReader reader_{{.map_again_after = std::chrono::seconds{2}}};
   std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;  // by pid
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};

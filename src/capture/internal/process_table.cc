@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -73,6 +74,7 @@ Observed* ProcessTable::add(JobProcess facts, BootTime now) {
     return nullptr;
   }
   clues_[pid].ancestors = ancestors_of(facts);
+  has_news_ = true;
   Observed& process = processes_[pid];
   process.facts = std::move(facts);
   process.seen_at = process.next_scan = now;
@@ -90,8 +92,11 @@ void ProcessTable::remove(std::int32_t pid) {
 void ProcessTable::saw_work(std::int32_t pid, Work work) {
   const auto known = clues_.find(pid);
   if (known == clues_.end()) return;
-  known->second.works = true;
-  if (work == Work::kCommunicates) known->second.communicates = true;
+  Clues& clues = known->second;
+  const bool communicates = work == Work::kCommunicates;
+  has_news_ = has_news_ || !clues.works || (communicates && !clues.communicates);
+  clues.works = true;
+  clues.communicates = clues.communicates || communicates;
 }
 
 // Shells and tools in between are looked through. A younger one has the number of an ancestor that
@@ -105,50 +110,81 @@ const Observed* ProcessTable::nearest_above(const Observed& process) const {
   return nullptr;
 }
 
-std::int32_t ProcessTable::owner_of(std::int32_t pid) const {
-  const Observed* process = &processes_.at(pid);
-  while (!clues_.at(process->facts.pid).works) {
-    const Observed* above = nearest_above(*process);
-    if (above == nullptr || !is_same_work(process->facts, above->facts)) break;
-    process = above;
+// By process, the older ones first: whoever is above has its owner already.
+std::map<std::int32_t, std::int32_t> ProcessTable::owners() const {
+  std::vector<const Observed*> by_age;
+  by_age.reserve(processes_.size());
+  for (const auto& [pid, process] : processes_)
+    by_age.push_back(&process);
+  std::sort(by_age.begin(), by_age.end(), [](const Observed* a, const Observed* b) {
+    return age_of(a->facts) < age_of(b->facts);
+  });
+  std::map<std::int32_t, std::int32_t> out;
+  for (const Observed* process : by_age) {
+    const std::int32_t pid = process->facts.pid;
+    const Observed* above = clues_.at(pid).works ? nullptr : nearest_above(*process);
+    const bool is_worker = above != nullptr && is_same_work(process->facts, above->facts);
+    out.emplace(pid, is_worker ? out.at(above->facts.pid) : pid);
   }
-  return process->facts.pid;
+  return out;
 }
 
-void ProcessTable::guess_ranks() {
-  std::map<std::pair<std::int32_t, std::string>, std::vector<const JobProcess*>> siblings;
+// What a shell starts, or nobody, has only its command in common.
+bool ProcessTable::may_be_spawned(const JobProcess& process) const {
+  if (process.facts.rank != trace::kNoRank) return false;
+  const auto parent = processes_.find(process.parent_pid);
+  return parent != processes_.end() && !is_wrapper(parent->second.facts.name);
+}
+
+void ProcessTable::guess_ranks(BootTime now) {
+  constexpr Nanos kSteadyFor = std::chrono::seconds{1};
+  std::map<Siblings, Group> groups;
   for (const auto& [pid, clues] : clues_) {
     const JobProcess& process = processes_.at(pid).facts;
-    if (clues.communicates && process.facts.rank == trace::kNoRank)
-      siblings[{process.parent_pid, without_numbers(process)}].push_back(&process);
+    if (!may_be_spawned(process)) continue;
+    const JobOwner owner{process.owner.user, process.owner.network};
+    Group& group = groups[{process.parent_pid, owner, without_numbers(process)}];
+    ++group.count;
+    if (clues.communicates) group.communicating.push_back(&process);
   }
-  for (auto& [parent, group] : siblings) {
+  std::map<Siblings, Growth> growing;
+  for (auto& [siblings, group] : groups) {
+    auto& ranks = group.communicating;
     // One that communicates alone does so with processes of other hosts: nobody here knows its
     // rank. Those that were told theirs keep them when others end.
-    const bool is_settled = std::all_of(group.begin(), group.end(), [&](const JobProcess* one) {
+    const bool is_settled = std::all_of(ranks.begin(), ranks.end(), [&](const JobProcess* one) {
       return clues_.at(one->pid).guess.has_value();
     });
-    if (group.size() < 2 || is_settled) continue;
-    std::sort(group.begin(), group.end(),
+    if (ranks.size() < 2 || is_settled) continue;
+    const auto before = growing_.find(siblings);
+    const bool has_grown = before == growing_.end() || before->second.size != ranks.size();
+    const Growth growth = has_grown ? Growth{ranks.size(), now} : before->second;
+    if (ranks.size() < group.count && now - growth.since < kSteadyFor) {
+      growing.emplace(siblings, growth);
+      continue;
+    }
+    std::sort(ranks.begin(), ranks.end(),
               [](const JobProcess* a, const JobProcess* b) { return age_of(*a) < age_of(*b); });
-    const auto world_size = static_cast<std::int32_t>(group.size());
+    const auto world_size = static_cast<std::int32_t>(ranks.size());
     for (std::int32_t rank = 0; rank < world_size; ++rank)
-      clues_.at(group[static_cast<std::size_t>(rank)]->pid).guess = Guess{rank, world_size};
+      clues_.at(ranks[static_cast<std::size_t>(rank)]->pid).guess = Guess{rank, world_size};
   }
+  growing_ = std::move(growing);
 }
 
 // What a process is by itself and those above it. Jobs have no names yet.
-Place ProcessTable::claim_of(std::int32_t pid) const {
+Place ProcessTable::claim_of(std::int32_t pid, std::int32_t owner) const {
   const JobProcess& process = processes_.at(pid).facts;
-  Place out{.job = own_job_name(process), .owner = owner_of(pid)};
+  const Clues& clues = clues_.at(pid);
+  Place out{.job = own_job_name(process), .owner = owner};
   Place before = processes_.at(pid).place;
-  const bool is_orphan = before.role == Role::kWorker && out.owner == pid &&
-                         !clues_.at(pid).works && !process.facts.job.empty();
+  const bool is_orphan = before.role == Role::kWorker && owner == pid && !clues.works &&
+                         clues.has_owner_worked && !process.facts.job.empty();
   if (is_orphan) {
     before.owner = 0;
     return before;
   }
-  if (const auto& guess = clues_.at(pid).guess) {
+  if (const auto& guess = clues.guess) {
     out.role = Role::kRank;
     out.job = fmt::format("pid-{}", process.parent_pid);
     out.rank = out.local_rank = guess->rank;
@@ -193,15 +229,6 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
   }
 }
 
-std::string ProcessTable::free_name(const std::string& told) const {
-  for (int number = 1;; ++number) {
-    std::string name = numbered_job(told, number);
-    const bool is_taken = std::any_of(names_.begin(), names_.end(),
-                                      [&](const auto& one) { return one.second == name; });
-    if (!is_taken) return name;
-  }
-}
-
 void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
   constexpr std::uint64_t kNoRankYet = std::numeric_limits<std::uint64_t>::max();
   std::map<Told, std::uint64_t> begun;  // when the oldest rank did
@@ -218,8 +245,19 @@ void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
     if (first != kNoRankYet && !names_.contains(told)) fresh.emplace_back(first, &told);
   std::stable_sort(fresh.begin(), fresh.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [first, told] : fresh)
-    names_.emplace(*told, free_name(told->first));
+  if (fresh.empty()) return;
+  std::set<std::string> taken;
+  for (const auto& [told, name] : names_)
+    taken.insert(name);
+  std::map<std::string_view, int> numbers;  // of each name, those that were tried
+  for (const auto& [first, told] : fresh) {
+    int& number = numbers[told->first];
+    std::string name;
+    do
+      name = numbered_job(told->first, ++number);
+    while (!taken.insert(name).second);
+    names_.emplace(*told, std::move(name));
+  }
 }
 
 std::string ProcessTable::told_job(const JobProcess& process) const {
@@ -230,11 +268,12 @@ std::string ProcessTable::told_job(const JobProcess& process) const {
   return known != names_.end() ? known->second : told;
 }
 
-std::vector<std::int32_t> ProcessTable::settle() {
-  guess_ranks();
+std::vector<std::int32_t> ProcessTable::settle(BootTime now) {
+  has_news_ = false;
+  guess_ranks(now);
   std::map<std::int32_t, Place> places;
-  for (const auto& [pid, process] : processes_)
-    places.emplace(pid, claim_of(pid));
+  for (const auto& [pid, owner] : owners())
+    places.emplace(pid, claim_of(pid, owner));
   leave_one_a_rank(places);
   name_jobs(places);
   for (auto& [pid, place] : places) {
@@ -247,10 +286,12 @@ std::vector<std::int32_t> ProcessTable::settle() {
   std::vector<std::int32_t> changed;
   for (auto& [pid, place] : places) {
     const std::int32_t owner = place.owner;
-    if (place.role == Role::kWorker && places.contains(owner)) {  // an owner is no worker
+    // An owner is no worker, but for one that has outlived its own.
+    if (place.role == Role::kWorker && places.contains(owner)) {
       place = places.at(owner);
       place.role = Role::kWorker;
       place.owner = owner;
+      clues_.at(pid).has_owner_worked = clues_.at(owner).works;
     }
     Place& known = processes_.at(pid).place;
     if (known == place) continue;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,19 +36,24 @@ class ProcessTable {
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
   void saw_work(std::int32_t pid, Work work);
+  /// Whether a process was added, or seen working for the first time, since the last settle().
+  [[nodiscard]] bool has_news() const { return has_news_; }
 
   /// Decides the places of all, of what is known now:
-  ///   * A process works for the nearest process above it that is the same rank of the same job, or
-  ///     the same command without any, unless it has been seen working itself. A rank's worker that
-  ///     outlives it does not become the rank.
+  ///   * A process works for the process above it that is the same rank of the same job, or the
+  ///   same
+  ///     command without any, and that one for the next, up to the topmost or the first that has
+  ///     been seen working itself. The worker of a rank that worked does not become the rank when
+  ///     that one ends.
   ///   * Of several that say they are one rank the oldest of those that work is it. Who started it
   ///     is its launcher, others are programs of their own.
-  ///   * Siblings that communicate, tell no rank and have one command but for numbers are ranks in
-  ///     the order of their start, as torch.multiprocessing starts them.
+  ///   * Siblings that communicate, tell no rank, have one command but for numbers, one user and an
+  ///     observed program as parent are ranks in the order of their start, as torch.multiprocessing
+  ///     starts them; once all of them communicate, or no more have begun to for a second.
   ///   * A job has the name that its ranks tell. If others (job_owner) have it already, or began
   ///     first, then with "#2" behind it, and so on. A name stays while its job has processes.
   /// Returns the processes whose place is another one now, ascending.
-  std::vector<std::int32_t> settle();
+  std::vector<std::int32_t> settle(BootTime now);
 
   [[nodiscard]] Processes& processes() { return processes_; }
   [[nodiscard]] const Processes& processes() const { return processes_; }
@@ -67,24 +73,36 @@ class ProcessTable {
   struct Clues {
     std::vector<std::int32_t> ancestors{};  // nearest first, as they were when it was added
     bool works{false}, communicates{false};
+    bool has_owner_worked{false};  // of a worker
     std::optional<Guess> guess{};
+  };
+  using Siblings = std::tuple<std::int32_t, JobOwner, std::string>;  // parent, user, command
+  struct Group {
+    std::vector<const JobProcess*> communicating{};
+    std::size_t count{0};  // with those that do not
+  };
+  struct Growth {
+    std::size_t size{0};
+    BootTime since{};
   };
   [[nodiscard]] std::vector<std::int32_t> ancestors_of(const JobProcess& process) const;
   [[nodiscard]] const Observed* nearest_above(const Observed& process) const;
-  [[nodiscard]] std::int32_t owner_of(std::int32_t pid) const;
-  void guess_ranks();
-  [[nodiscard]] Place claim_of(std::int32_t pid) const;
+  [[nodiscard]] std::map<std::int32_t, std::int32_t> owners() const;
+  [[nodiscard]] bool may_be_spawned(const JobProcess& process) const;
+  void guess_ranks(BootTime now);
+  [[nodiscard]] Place claim_of(std::int32_t pid, std::int32_t owner) const;
   void leave_one_a_rank(std::map<std::int32_t, Place>& places) const;
   void name_jobs(const std::map<std::int32_t, Place>& places);
-  [[nodiscard]] std::string free_name(const std::string& told) const;
 
   const sys::Procfs& procfs_;
   Options options_;
   Processes processes_;
   std::map<std::int32_t, Clues> clues_;
   std::map<Told, std::string> names_;
+  std::map<Siblings, Growth> growing_;  // groups whose ranks are not guessed yet
   UserShares shares_;
   std::uint64_t over_limit_{0};
+  bool has_news_{false};
 };
 
 }  // namespace kansoku::capture

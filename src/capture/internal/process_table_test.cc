@@ -46,7 +46,7 @@ class ProcessTableTest : public FakeProc {
   }
   /// "rank 1 of job"; of workers also whose.
   std::string place(std::int32_t pid) {
-    table_.settle();
+    table_.settle(boot_time(now_ns_));
     const Place& place = table_.processes().at(pid).place;
     const std::string rank = place.rank < 0 ? "" : fmt::format(" {}", place.rank);
     const std::string owner =
@@ -54,12 +54,13 @@ class ProcessTableTest : public FakeProc {
     return fmt::format("{}{} of {}{}", role_name(place.role), rank, place.job, owner);
   }
   std::string job_of(std::int32_t pid) {
-    table_.settle();
+    table_.settle(boot_time(now_ns_));
     return table_.processes().at(pid).place.job;
   }
 
   const sys::Procfs proc_{procfs()};
   ProcessTable table_{proc_, {}};
+  std::int64_t now_ns_{1};
 };
 
 TEST_F(ProcessTableTest, TellsRanksWorkersLaunchersAndOthersApart) {
@@ -67,8 +68,8 @@ TEST_F(ProcessTableTest, TellsRanksWorkersLaunchersAndOthersApart) {
   add({.pid = 10, .parent = 5, .job = "a:1", .rank = 0});
   add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
   add({.pid = 20, .name = "sshd", .command = "sshd"});
-  EXPECT_THAT(table_.settle(), ElementsAre(5, 10, 11, 20));
-  EXPECT_THAT(table_.settle(), IsEmpty()) << "no news";
+  EXPECT_THAT(table_.settle(boot_time(now_ns_)), ElementsAre(5, 10, 11, 20));
+  EXPECT_THAT(table_.settle(boot_time(now_ns_)), IsEmpty()) << "no news";
   EXPECT_EQ(place(5), "launcher 0 of a:1");
   EXPECT_EQ(place(10), "rank 0 of a:1");
   EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
@@ -129,12 +130,21 @@ TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
 TEST_F(ProcessTableTest, AWorkerThatOutlivesItsRankIsNotTheRank) {
   add({.pid = 10, .job = "a:1", .rank = 0});
   add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
+  table_.saw_work(10, Work::kComputes);
   EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
   table_.remove(10);
   EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
   add({.pid = 10, .start_ticks = 900});  // another one of that number
   EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
   add({.pid = 11, .job = "a:1", .rank = 0});  // exec
+  EXPECT_EQ(place(11), "rank 0 of a:1");
+}
+
+TEST_F(ProcessTableTest, WhoOutlivesALauncherIsTheRank) {
+  add({.pid = 10, .job = "a:1", .rank = 0});
+  add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
+  EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
+  table_.remove(10);
   EXPECT_EQ(place(11), "rank 0 of a:1");
 }
 
@@ -158,6 +168,8 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   for (const std::int32_t pid : {31, 32, 40, 41, 77})
     table_.saw_work(pid, Work::kCommunicates);
   table_.saw_work(33, Work::kComputes);
+  EXPECT_EQ(place(31), " of python/31") << "there may be more";
+  now_ns_ += 1'000'000'000;
   EXPECT_EQ(place(31), "rank 0 of pid-5");
   EXPECT_EQ(place(30), "rank 1 of pid-5");
   EXPECT_EQ(place(32), "rank 2 of pid-5");
@@ -170,6 +182,63 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   EXPECT_TRUE(rank.is_local_job);
   table_.remove(31);
   EXPECT_EQ(place(30), "rank 1 of pid-5") << "the others keep theirs";
+}
+
+TEST_F(ProcessTableTest, RanksAreGuessedOfOneUserBelowOneProgramOnly) {
+  add({.pid = 5});
+  add({.pid = 6, .name = "bash"});
+  const auto communicates = [&](std::int32_t pid, std::int32_t parent, std::uint32_t user) {
+    add({.pid = pid, .parent = parent, .command = "python run.py", .user = user});
+    table_.saw_work(pid, Work::kCommunicates);
+  };
+  communicates(30, 5, 0);
+  communicates(31, 5, 7);
+  communicates(40, 6, 0);
+  communicates(41, 6, 0);
+  communicates(50, 1, 0);
+  communicates(51, 1, 0);
+  table_.settle(boot_time(now_ns_));
+  now_ns_ += 5'000'000'000;
+  EXPECT_EQ(place(30), " of python/30") << "the other is another user's";
+  EXPECT_EQ(place(40), " of python/40") << "a shell starts what it is told";
+  EXPECT_EQ(place(50), " of python/50") << "who started it is gone";
+}
+
+TEST_F(ProcessTableTest, ALongChainWorksForItsFirstOne) {
+  constexpr std::int32_t kLast = 300;
+  for (std::int32_t pid = 10; pid <= kLast; ++pid)
+    add({.pid = pid, .parent = pid == 10 ? 1 : pid - 1, .job = "a:1", .rank = 0});
+  EXPECT_EQ(place(kLast), "worker 0 of a:1 for 10");
+  table_.saw_work(200, Work::kComputes);
+  EXPECT_EQ(place(kLast), "worker 0 of a:1 for 200");
+  EXPECT_EQ(place(200), "rank 0 of a:1");
+}
+
+TEST_F(ProcessTableTest, ManyOwnersOfOneNameHaveANumberEach) {
+  constexpr std::int32_t kLast = 400;
+  for (std::int32_t pid = 1; pid <= kLast; ++pid)
+    add({.pid = pid,
+         .job = "127.0.0.1:1",
+         .rank = 0,
+         .network = static_cast<std::uint64_t>(pid),
+         .start_ticks = static_cast<std::uint64_t>(1000 - pid)});
+  EXPECT_EQ(job_of(kLast), "127.0.0.1:1");
+  EXPECT_EQ(job_of(1), "127.0.0.1:1#400");
+}
+
+TEST_F(ProcessTableTest, NewsAreWhoCameAndWhoBeganToWork) {
+  EXPECT_FALSE(table_.has_news());
+  add({.pid = 5});
+  EXPECT_TRUE(table_.has_news());
+  table_.settle(boot_time(now_ns_));
+  EXPECT_FALSE(table_.has_news());
+  table_.saw_work(5, Work::kComputes);
+  EXPECT_TRUE(table_.has_news());
+  table_.settle(boot_time(now_ns_));
+  table_.saw_work(5, Work::kComputes);
+  EXPECT_FALSE(table_.has_news());
+  table_.saw_work(5, Work::kCommunicates);
+  EXPECT_TRUE(table_.has_news());
 }
 
 TEST_F(ProcessTableTest, ForkedRanksAndTheirForks) {

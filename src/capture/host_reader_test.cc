@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/host_reader.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
+
+namespace kansoku::capture {
+namespace {
+
+TEST(HostReader, ReadsWhatIsAskedForOfWhoIsThere) {
+  HostReader reader;
+  const std::int32_t self = ::getpid();
+  const std::vector<std::int32_t> pids{self, -1};
+  const auto memory = reader.read(pids, boot_time(1), {.memory = true});
+  ASSERT_EQ(memory.size(), 2U);
+  EXPECT_GT(memory.at(self).resident_bytes.value_or(0), 1U << 20);
+  EXPECT_TRUE(memory.at(self).memory_room.has_value());
+  EXPECT_FALSE(memory.at(self).throttled_ns || memory.at(self).tcp);
+  EXPECT_FALSE(memory.at(-1).resident_bytes.has_value());
+  const auto connections = reader.read(pids, boot_time(2), {.connections = true});
+  EXPECT_FALSE(connections.at(self).resident_bytes.has_value());
+  ASSERT_TRUE(connections.at(self).tcp.has_value());
+  EXPECT_EQ(connections.at(self).tcp->pid, self);
+  EXPECT_FALSE(connections.at(-1).tcp.has_value());
+}
+
+TEST(HostReader, LimitsAreReadAnewEachTenthTime) {
+  HostReader reader;
+  const std::vector<std::int32_t> pids{::getpid()};
+  const auto room = [&](const std::vector<std::int32_t>& asked) {
+    return reader.read(asked, boot_time(1), {.memory = true});
+  };
+  const auto first = room(pids).at(pids[0]).memory_room;
+  for (int i = 1; i < 10; ++i)
+    EXPECT_EQ(room(pids).at(pids[0]).memory_room, first);
+  EXPECT_TRUE(room({}).empty()) << "others are forgotten";
+}
+
+}  // namespace
+}  // namespace kansoku::capture
