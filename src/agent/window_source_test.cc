@@ -2,12 +2,19 @@
 #include "agent/window_source.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <string>
 
 #include "agent/call_source.h"
 #include "agent/device_source.h"
+#include "agent/host_source.h"
 #include "detect/feature.h"
+#include "sys/fd.h"
+#include "sys/wait_for_test.h"
 
 namespace kansoku::agent {
 namespace {
@@ -270,6 +277,58 @@ TEST(FeatureRows, WhatIsNoRankIsAJobOfItsOwn) {
   EXPECT_EQ(rows[1].window.pid, 30);
   EXPECT_FALSE(rows[1].is_local_job);
   EXPECT_EQ(rows[2].job, "python3/40");
+}
+
+/// Two ends of a connection of this process.
+struct Connection {
+  sys::Fd client, server;
+};
+Connection connect_to_self() {
+  const sys::Fd listener = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Connection out{sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), {}};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(listener.raw(), raw, bytes) != 0 || ::listen(listener.raw(), 1) != 0 ||
+      ::getsockname(listener.raw(), raw, &bytes) != 0 ||
+      ::connect(out.client.raw(), raw, bytes) != 0)
+    return {};
+  out.server = sys::Fd::adopt(::accept4(listener.raw(), nullptr, nullptr, SOCK_CLOEXEC));
+  return out;
+}
+
+TEST(HostSource, TellsWhatTheKernelCountsAndConnectionsInFullWindowsOnly) {
+  const Connection connection = connect_to_self();
+  ASSERT_TRUE(connection.server.is_open());
+  HostSource source;
+  capture::WatchWindow window = one_process(1);
+  window.processes[0].process.pid = ::getpid();
+  const auto fill = [&](bool is_full) {
+    window.begin = window.end;
+    window.end += std::chrono::seconds{1};
+    std::vector<FeatureRow> rows = rows_of(window);
+    source.fill(window, is_full, rows);
+    return rows;
+  };
+  auto rows = fill(true);
+  EXPECT_GT(value(rows, "resident_bytes"), 1 << 20);
+  EXPECT_GT(value(rows, "memory_room"), 0);
+  for (const char* rate : {"tcp_bytes", "tcp_retransmits", "throttled_share", "psi_cpu"})
+    EXPECT_TRUE(std::isnan(value(rows, rate))) << rate << ": one look gives no rate";
+  const std::string text(10'000, 'x');
+  ASSERT_EQ(::send(connection.client.raw(), text.data(), text.size(), 0), 10'000);
+  EXPECT_TRUE(std::isnan(value(fill(false), "tcp_bytes")));
+  // Over the two windows since the last look; what the kernel counts late comes in a later one.
+  double bytes = 2 * value(fill(true), "tcp_bytes");
+  EXPECT_TRUE(sys::poll_for_test([&] {
+    if (bytes >= 20'000) return true;
+    bytes += value(fill(true), "tcp_bytes");
+    return false;
+  })) << bytes;
+  EXPECT_EQ(bytes, 20'000) << "acknowledged here, received there";
+  EXPECT_EQ(value(fill(true), "tcp_bytes"), 0);
 }
 
 // What somebody has to write who adds a metric: nothing but this.

@@ -176,21 +176,17 @@ void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
 }
 
 void Recorder::Impl::note_work() {
-  std::set<std::int32_t> seen = std::exchange(early, {});
-  for (const Asked& asked : sources) {
-    for (const std::int32_t pid : asked.source->take_communicating())
-      if (!table.contains(pid))
-        early.insert(pid);
-      else
-        seen.insert(pid);
-  }
-  for (const std::int32_t pid : seen)
+  for (const Asked& asked : sources)
+    early.merge(asked.source->take_communicating());
+  for (const std::int32_t pid : early)
     table.saw_work(pid, ProcessTable::Work::kCommunicates);
+  std::erase_if(early, [&](std::int32_t pid) { return table.contains(pid); });
 }
 
 // Writes where the processes belong, as far as it is another place than before.
 void Recorder::Impl::settle(BootTime now) {
   note_work();
+  early.clear();
   for (const std::int32_t pid : table.settle(now))
     write_place(table.processes().at(pid));
 }

@@ -36,8 +36,10 @@ Result<ProfileIncidents> ProfileIncidents::open(const std::string& folder, BootT
   options.folder = folder;
   options.pause = Nanos{};  // an earlier watch looked into its incidents as they began
   options.log = log;
-  TRY(auto book, incident::Book::open(std::move(options), now, sys::wall_time_ns()));
-  static_cast<void>(book.tick(now + incident::Book::kInheritFor));  // nothing is continued
+  // As if it had been opened so long ago that nothing is continued any more.
+  TRY(auto book, incident::Book::open(std::move(options), now - incident::Book::kInheritFor,
+                                      sys::wall_time_ns()));
+  static_cast<void>(book.tick(now));
   return ProfileIncidents(folder, std::move(book), std::move(log));
 }
 
@@ -72,7 +74,7 @@ void ProfileIncidents::end(const std::string& summary, const std::string& trace)
     std::filesystem::create_directories(std::filesystem::path(recording).parent_path(), error);
     std::filesystem::create_hard_link(trace, recording, error);
     if (error) log_(fmt::format("link {} to {}: {}", recording, trace, error.message()));
-    seen_.facts.suggestion = fmt::format("kansoku diagnose {}", trace);
+    seen_.facts.suggestion = fmt::format("kansoku diagnose {}", error ? trace : recording);
   }
   if (!summary.empty()) seen_.facts.summary += "; " + summary;
   seen_.facts.end_ns = sys::wall_time_ns();

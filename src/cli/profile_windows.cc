@@ -60,11 +60,6 @@ const TokenRow* token_of(std::string_view name) {
   return nullptr;
 }
 
-std::string headline_of(const Analysis& analysis) {
-  if (!analysis.has_findings) return "its profile names no rank";
-  return analysis.text.substr(0, analysis.text.find('\n'));
-}
-
 /// Why a window was opened.
 struct Cause {
   std::string kind;  // "manual", "schedule", "slow", "blocked"
@@ -232,7 +227,10 @@ Result<void> Watch::close_window() {
   TRY(const auto analysis, analyse({trace}, 1));
   TRY_VOID(write_report(analysis, report));
   tell(analysis, trace, report);
-  if (book_) book_->end(headline_of(analysis), trace);
+  if (book_) {
+    const std::string found = diagnose::headline(analysis.diagnosis);
+    book_->end(found.empty() ? "its profile names no rank" : found, trace);
+  }
   if (analysis.has_findings) ++result_.finding_count;
   incidents_.settle(clock_.now().time_since_epoch().count());
   is_done_ = !options_.watches || (options_.once && analysis.has_findings);

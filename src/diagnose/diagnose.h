@@ -173,6 +173,8 @@ struct Diagnosis {
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
 /// Schema "kansoku.view/1": what the HTML report draws.
 [[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);
+/// The first finding in one line, "" if there is none.
+[[nodiscard]] std::string headline(const Diagnosis& diagnosis);
 /// A few plain lines for a terminal, each ended by a newline.
 [[nodiscard]] std::string verdict_text(const Diagnosis& diagnosis);
 

@@ -512,12 +512,16 @@ TEST(DiagnoseJson, ViewHoldsThePictures) {
 }
 
 TEST(DiagnoseText, NamesRankFunctionAndCost) {
-  const std::string text = verdict_text(run(with_fault(Fault::Kind::kForwardBusy, 2, 20)));
+  const auto found = run(with_fault(Fault::Kind::kForwardBusy, 2, 20));
+  const std::string text = verdict_text(found);
   EXPECT_THAT(text, HasSubstr("rank 2: slow_forward"));
   EXPECT_THAT(text, HasSubstr("slow_block (/app/train.py:33)"));
   EXPECT_THAT(text, HasSubstr("held up: rank 0, 1, 3"));
+  EXPECT_EQ(headline(found).find("rank 2: slow_forward"), 0U);
+  EXPECT_THAT(text, HasSubstr("\n" + headline(found) + "\n"));
   EXPECT_THAT(text, HasSubstr("the thread computes"));
   EXPECT_THAT(verdict_text(run({})), HasSubstr("nothing found"));
+  EXPECT_EQ(headline(run({})), "");
 }
 
 }  // namespace

@@ -148,6 +148,12 @@ Json to_json(const Diagnosis& diagnosis) {
   return out;
 }
 
+std::string headline(const Diagnosis& diagnosis) {
+  if (diagnosis.findings.empty()) return {};
+  const std::string text = finding_text(diagnosis.findings.front(), diagnosis.ranks.size());
+  return text.substr(0, text.find('\n'));
+}
+
 std::string verdict_text(const Diagnosis& diagnosis) {
   std::string text;
   if (diagnosis.steps.count > 0) {

@@ -137,7 +137,7 @@ bool ProcessTable::may_be_spawned(const JobProcess& process) const {
 }
 
 void ProcessTable::guess_ranks(BootTime now) {
-  constexpr Nanos kSteadyFor = std::chrono::seconds{1};
+  constexpr Nanos kSteadyFor = std::chrono::seconds{30};  // one may prepare what others wait for
   std::map<Siblings, Group> groups;
   for (const auto& [pid, clues] : clues_) {
     const JobProcess& process = processes_.at(pid).facts;
@@ -163,13 +163,41 @@ void ProcessTable::guess_ranks(BootTime now) {
       growing.emplace(siblings, growth);
       continue;
     }
-    std::sort(ranks.begin(), ranks.end(),
-              [](const JobProcess* a, const JobProcess* b) { return age_of(*a) < age_of(*b); });
-    const auto world_size = static_cast<std::int32_t>(ranks.size());
-    for (std::int32_t rank = 0; rank < world_size; ++rank)
-      clues_.at(ranks[static_cast<std::size_t>(rank)]->pid).guess = Guess{rank, world_size};
+    number(std::move(ranks));
   }
   growing_ = std::move(growing);
+}
+
+// Who has a number already keeps it.
+void ProcessTable::number(std::vector<const JobProcess*> ranks) {
+  std::sort(ranks.begin(), ranks.end(),
+            [](const JobProcess* a, const JobProcess* b) { return age_of(*a) < age_of(*b); });
+  std::string job;
+  std::set<std::int32_t> numbers;
+  for (const JobProcess* one : ranks) {
+    const auto& guess = clues_.at(one->pid).guess;
+    if (!guess) continue;
+    job = guess->job;
+    numbers.insert(guess->rank);
+  }
+  if (job.empty()) {  // one program may start several groups
+    std::set<std::string> taken;
+    for (const auto& [pid, clues] : clues_)
+      if (clues.guess) taken.insert(clues.guess->job);
+    const std::string told = fmt::format("pid-{}", ranks.front()->parent_pid);
+    for (int i = 1; job.empty() || taken.contains(job); ++i)
+      job = numbered_job(told, i);
+  }
+  std::int32_t next = 0;
+  for (const JobProcess* one : ranks) {
+    auto& guess = clues_.at(one->pid).guess;
+    if (!guess) {
+      while (numbers.contains(next))
+        ++next;
+      guess = Guess{job, next++, 0};
+    }
+    guess->world_size = static_cast<std::int32_t>(ranks.size());
+  }
 }
 
 // What a process is by itself and those above it. Jobs have no names yet.
@@ -186,7 +214,7 @@ Place ProcessTable::claim_of(std::int32_t pid, std::int32_t owner) const {
   }
   if (const auto& guess = clues.guess) {
     out.role = Role::kRank;
-    out.job = fmt::format("pid-{}", process.parent_pid);
+    out.job = guess->job;
     out.rank = out.local_rank = guess->rank;
     out.world_size = guess->world_size;
   } else if (out.owner != pid) {
@@ -291,7 +319,9 @@ std::vector<std::int32_t> ProcessTable::settle(BootTime now) {
       place = places.at(owner);
       place.role = Role::kWorker;
       place.owner = owner;
-      clues_.at(pid).has_owner_worked = clues_.at(owner).works;
+      const Clues& of_owner = clues_.at(owner);
+      const bool is_orphan = places.at(owner).role == Role::kWorker;
+      clues_.at(pid).has_owner_worked = of_owner.works || (is_orphan && of_owner.has_owner_worked);
     }
     Place& known = processes_.at(pid).place;
     if (known == place) continue;

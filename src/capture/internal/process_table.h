@@ -49,7 +49,8 @@ class ProcessTable {
   ///     is its launcher, others are programs of their own.
   ///   * Siblings that communicate, tell no rank, have one command but for numbers, one user and an
   ///     observed program as parent are ranks in the order of their start, as torch.multiprocessing
-  ///     starts them; once all of them communicate, or no more have begun to for a second.
+  ///     starts them; once all of them communicate, or no more have begun to for half a minute.
+  ///     Those that come later get the numbers that are free.
   ///   * A job has the name that its ranks tell. If others (job_owner) have it already, or began
   ///     first, then with "#2" behind it, and so on. A name stays while its job has processes.
   /// Returns the processes whose place is another one now, ascending.
@@ -68,6 +69,7 @@ class ProcessTable {
  private:
   using Told = std::pair<std::string, JobOwner>;  // a name and whose it is
   struct Guess {
+    std::string job{};
     std::int32_t rank{0}, world_size{0};
   };
   struct Clues {
@@ -90,6 +92,7 @@ class ProcessTable {
   [[nodiscard]] std::map<std::int32_t, std::int32_t> owners() const;
   [[nodiscard]] bool may_be_spawned(const JobProcess& process) const;
   void guess_ranks(BootTime now);
+  void number(std::vector<const JobProcess*> ranks);
   [[nodiscard]] Place claim_of(std::int32_t pid, std::int32_t owner) const;
   void leave_one_a_rank(std::map<std::int32_t, Place>& places) const;
   void name_jobs(const std::map<std::int32_t, Place>& places);

@@ -134,8 +134,12 @@ TEST_F(ProcessTableTest, AWorkerThatOutlivesItsRankIsNotTheRank) {
   EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
   table_.remove(10);
   EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
+  add({.pid = 12, .parent = 11, .job = "a:1", .rank = 0});
+  EXPECT_EQ(place(12), "worker 0 of a:1 for 11");
   add({.pid = 10, .start_ticks = 900});  // another one of that number
   EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
+  table_.remove(11);
+  EXPECT_EQ(place(12), "worker 0 of a:1 for 0") << "nor does a worker's";
   add({.pid = 11, .job = "a:1", .rank = 0});  // exec
   EXPECT_EQ(place(11), "rank 0 of a:1");
 }
@@ -169,7 +173,7 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
     table_.saw_work(pid, Work::kCommunicates);
   table_.saw_work(33, Work::kComputes);
   EXPECT_EQ(place(31), " of python/31") << "there may be more";
-  now_ns_ += 1'000'000'000;
+  now_ns_ += 30'000'000'000;
   EXPECT_EQ(place(31), "rank 0 of pid-5");
   EXPECT_EQ(place(30), "rank 1 of pid-5");
   EXPECT_EQ(place(32), "rank 2 of pid-5");
@@ -181,7 +185,23 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   EXPECT_EQ(rank.world_size, 3);
   EXPECT_TRUE(rank.is_local_job);
   table_.remove(31);
+  table_.remove(33);
   EXPECT_EQ(place(30), "rank 1 of pid-5") << "the others keep theirs";
+  spawned(34, 900);
+  table_.saw_work(34, Work::kCommunicates);
+  EXPECT_EQ(place(34), "rank 0 of pid-5") << "what is free";
+  EXPECT_EQ(place(30), "rank 1 of pid-5");
+  EXPECT_EQ(place(32), "rank 2 of pid-5");
+}
+
+TEST_F(ProcessTableTest, TwoGroupsOfOneProgramAreTwoJobs) {
+  add({.pid = 5});
+  for (const std::int32_t pid : {30, 31, 40, 41}) {
+    add({.pid = pid, .parent = 5, .command = pid < 40 ? "python train.py" : "python serve.py"});
+    table_.saw_work(pid, Work::kCommunicates);
+  }
+  EXPECT_EQ(place(30) + place(31), "rank 0 of pid-5#2rank 1 of pid-5#2");
+  EXPECT_EQ(place(40) + place(41), "rank 0 of pid-5rank 1 of pid-5");
 }
 
 TEST_F(ProcessTableTest, RanksAreGuessedOfOneUserBelowOneProgramOnly) {
