@@ -152,6 +152,13 @@ TEST_F(ProcessTableTest, WhoOutlivesALauncherIsTheRank) {
   EXPECT_EQ(place(11), "rank 0 of a:1");
 }
 
+TEST_F(ProcessTableTest, AYoungerOneWithTheNumberOfAnAncestorIsAnother) {
+  FakeProc::add(10, 1, "python", "");
+  add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
+  add({.pid = 10, .job = "a:1", .rank = 0, .start_ticks = 900});
+  EXPECT_EQ(place(11), "rank 0 of a:1");
+}
+
 TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   const auto spawned = [&](std::int32_t pid, std::uint64_t start_ticks) {
     add({.pid = pid,
