@@ -191,13 +191,14 @@ void ProcessTable::number(std::vector<const JobProcess*> ranks) {
   std::int32_t next = 0;
   for (const JobProcess* one : ranks) {
     auto& guess = clues_.at(one->pid).guess;
-    if (!guess) {
-      while (numbers.contains(next))
-        ++next;
-      guess = Guess{job, next++, 0};
-    }
-    guess->world_size = static_cast<std::int32_t>(ranks.size());
+    if (guess) continue;
+    while (numbers.contains(next))
+      ++next;
+    guess = Guess{job, next, 0};
+    numbers.insert(next);
   }
+  for (const JobProcess* one : ranks)
+    clues_.at(one->pid).guess->world_size = *numbers.rbegin() + 1;  // with those that have ended
 }
 
 // What a process is by itself and those above it. Jobs have no names yet.

@@ -199,6 +199,12 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   EXPECT_EQ(place(34), "rank 0 of pid-5") << "what is free";
   EXPECT_EQ(place(30), "rank 1 of pid-5");
   EXPECT_EQ(place(32), "rank 2 of pid-5");
+  table_.remove(30);
+  table_.remove(34);
+  spawned(35, 901);
+  table_.saw_work(35, Work::kCommunicates);
+  EXPECT_EQ(place(35), "rank 0 of pid-5");
+  EXPECT_EQ(table_.processes().at(35).place.world_size, 3) << "above every rank";
 }
 
 TEST_F(ProcessTableTest, TwoGroupsOfOneProgramAreTwoJobs) {
