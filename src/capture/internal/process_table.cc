@@ -34,8 +34,9 @@ std::string without_numbers(const JobProcess& process) {
   return out;
 }
 
-/// In this order processes were started.
-std::pair<std::uint64_t, std::int32_t> age_of(const JobProcess& process) {
+/// In this order processes were started: several may start within one tick.
+using Age = std::pair<std::uint64_t, std::int32_t>;
+Age age_of(const JobProcess& process) {
   return {process.start_ticks, process.pid};
 }
 
@@ -259,21 +260,19 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
 }
 
 void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
-  constexpr std::uint64_t kNoRankYet = std::numeric_limits<std::uint64_t>::max();
-  std::map<Told, std::uint64_t> begun;  // when the oldest rank did
+  constexpr Age kNoRankYet{std::numeric_limits<std::uint64_t>::max(), 0};
+  std::map<Told, Age> begun;  // when the oldest rank did
   for (const auto& [pid, place] : places) {
     const JobProcess& process = processes_.at(pid).facts;
     if (process.facts.job.empty()) continue;
-    std::uint64_t& first =
+    Age& first =
         begun.try_emplace(Told(process.facts.job, job_owner(process)), kNoRankYet).first->second;
-    if (place.role == Role::kRank) first = std::min(first, process.start_ticks);
+    if (place.role == Role::kRank) first = std::min(first, age_of(process));
   }
   std::erase_if(names_, [&](const auto& one) { return !begun.contains(one.first); });
-  std::vector<std::pair<std::uint64_t, const Told*>> fresh;
+  std::map<Age, const Told*> fresh;
   for (const auto& [told, first] : begun)
-    if (first != kNoRankYet && !names_.contains(told)) fresh.emplace_back(first, &told);
-  std::stable_sort(fresh.begin(), fresh.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (first != kNoRankYet && !names_.contains(told)) fresh.emplace(first, &told);
   if (fresh.empty()) return;
   std::set<std::string> taken;
   for (const auto& [told, name] : names_)

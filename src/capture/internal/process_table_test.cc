@@ -317,6 +317,13 @@ TEST_F(ProcessTableTest, TheJobWhoseRanksBeganFirstHasTheName) {
   EXPECT_EQ(job_of(30), "a:1") << "it gave its rights up for those ranks";
 }
 
+TEST_F(ProcessTableTest, JobsThatBeganWithinOneTickAreNamedInTheOrderOfTheirNumbers) {
+  add({.pid = 10, .job = "127.0.0.1:1", .rank = 0, .network = 900});
+  add({.pid = 20, .job = "127.0.0.1:1", .rank = 0, .network = 100});
+  EXPECT_EQ(job_of(10), "127.0.0.1:1");
+  EXPECT_EQ(job_of(20), "127.0.0.1:1#2");
+}
+
 TEST_F(ProcessTableTest, StopsAtItsLimit) {
   ProcessTable table(proc_, {.processes_max = 3});
   const auto add_to = [&](std::int32_t pid) {
