@@ -138,7 +138,10 @@ Result<void> Recorder::Impl::add_sources() {
     TRY_VOID(add_bpf());
   }
   if (const std::uint32_t hz = python_rate(options); hz != 0) {
-    auto made = std::make_unique<PythonStacks>(*writer, procfs, clock, hz, options.log);
+    const auto attach = [this](std::int32_t pid) {
+      return python::Process::attach(pid, procfs, {});
+    };
+    auto made = std::make_unique<PythonStacks>(*writer, clock, hz, attach, options.log);
     stacks = made.get();
     sources.push_back({std::move(made)});
   }

@@ -5,29 +5,42 @@
 #include <utility>
 
 namespace kansoku::capture {
+namespace {
 
-PythonStacks::PythonStacks(trace::Writer& writer, const sys::Procfs& procfs, const Clock& clock,
-                           std::uint32_t hz, std::function<void(const std::string&)> log)
+// An interpreter that starts looks for a moment like a build with a layout of its own.
+constexpr Nanos kDoubtedFor = std::chrono::seconds{10};
+
+}  // namespace
+
+PythonStacks::PythonStacks(trace::Writer& writer, const Clock& clock, std::uint32_t hz,
+                           Attach attach, std::function<void(const std::string&)> log)
     : writer_(writer),
-      procfs_(procfs),
+      attach_(std::move(attach)),
       clock_(clock),
       every_(1'000'000'000 / hz),
       log_(std::move(log)) {}
 
-void PythonStacks::look_at(const Observed& process, BootTime /*now*/) {
+void PythonStacks::look_at(const Observed& process, BootTime now) {
   if (!is_open_) return;
   const std::int32_t pid = process.facts.pid;
   Sampled& known = processes_[pid];
   if (known.python || known.is_refused) return;
-  auto attached = python::Process::attach(pid, procfs_, {});
+  auto attached = attach_(pid);
   if (attached) {
     known.python = std::move(attached).value();
-  } else if (attached.error().code == Code::kUnsupported ||
-             attached.error().code == Code::kPermission) {
-    known.is_refused = true;
-    ++refused_;
-    if (log_) log_(attached.error().what);
+    known.doubted_since.reset();
+    return;
   }
+  const Code code = attached.error().code;
+  const bool is_in_doubt = code == Code::kUnavailable;
+  if (is_in_doubt && !known.doubted_since) known.doubted_since = now;
+  if (code == Code::kNotFound) known.doubted_since.reset();
+  known.is_refused = code == Code::kUnsupported || code == Code::kPermission ||
+                     (is_in_doubt && now - *known.doubted_since >= kDoubtedFor);
+  if (!known.is_refused) return;
+  known.doubted_since.reset();
+  ++refused_;
+  if (log_) log_(attached.error().what);
 }
 
 BootTime PythonStacks::due() const {
@@ -86,7 +99,10 @@ void PythonStacks::end_trace(BootTime /*now*/) {
 void PythonStacks::add_losses(Losses& out) const {
   out.add(python::python_torn_reads, torn_);
   out.add(python::python_stacks_truncated, truncated_);
-  out.add(python::python_unreadable_processes, refused_);
+  const auto doubted = std::count_if(processes_.begin(), processes_.end(), [](const auto& one) {
+    return one.second.doubted_since.has_value();
+  });
+  out.add(python::python_unreadable_processes, refused_ + static_cast<std::uint64_t>(doubted));
 }
 
 }  // namespace kansoku::capture

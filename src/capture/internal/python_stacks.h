@@ -5,12 +5,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "capture/python/sampler.h"
 #include "capture/source.h"
+#include "common/result.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
@@ -18,9 +20,12 @@ namespace kansoku::capture {
 /// The Python stacks of all processes that have some, at a fixed rate.
 class PythonStacks final : public Source {
  public:
-  /// Borrows everything. `hz` > 0.
-  PythonStacks(trace::Writer& writer, const sys::Procfs& procfs, const Clock& clock,
-               std::uint32_t hz, std::function<void(const std::string&)> log);
+  /// python::Process::attach of a process.
+  using Attach = std::function<Result<std::unique_ptr<python::Process>>(std::int32_t pid)>;
+
+  /// Borrows writer and clock. `hz` > 0.
+  PythonStacks(trace::Writer& writer, const Clock& clock, std::uint32_t hz, Attach attach,
+               std::function<void(const std::string&)> log);
 
   [[nodiscard]] std::string_view name() const override { return "python_stacks"; }
   void look_at(const Observed& process, BootTime now) override;
@@ -39,14 +44,15 @@ class PythonStacks final : public Source {
  private:
   struct Sampled {
     std::unique_ptr<python::Process> python;
-    bool is_refused{false};  // an unknown Python: not tried again until it execs
+    bool is_refused{false};                   // an unknown Python: not tried again until it execs
+    std::optional<BootTime> doubted_since{};  // that it is a known one
     std::unordered_map<std::uint64_t, trace::FrameHandle> frames;  // by PyFrame::cache_key
   };
   void sample(std::int32_t pid, Sampled& process, BootTime now);
   void write(std::int32_t pid, Sampled& process, const python::PyStack& stack, BootTime now);
 
   trace::Writer& writer_;
-  const sys::Procfs& procfs_;
+  Attach attach_;
   const Clock& clock_;
   Nanos every_;
   std::function<void(const std::string&)> log_;

@@ -109,7 +109,7 @@ Result<std::unique_ptr<Process>> Process::attach(std::int32_t pid, const sys::Pr
     if (!why) return std::unique_ptr<Process>(new Process(std::move(impl)));  // NOLINT
   }
   return Error{
-      Code::kUnsupported,
+      Code::kUnavailable,
       fmt::format("read stacks of Python {} in pid {} ({}): {}", version, pid, found.path, *why),
       "this build of CPython does not have the layout of its release"};
 }

@@ -70,7 +70,9 @@ class Process {
 
   /// Finds the interpreter in `pid` (libpython3.* or the executable, through the target's own mount
   /// namespace). kNotFound: no Python in this process (yet). kUnsupported: a Python it does not
-  /// know, named in the error. kPermission: may not read its memory.
+  /// know, named in the error. kUnavailable: what lies there does not look like stacks now: so it
+  /// does for moments of its start and of a fork, and for good in a build with a layout of its own.
+  /// kPermission: may not read its memory.
   [[nodiscard]] static Result<std::unique_ptr<Process>> attach(std::int32_t pid,
                                                                const sys::Procfs& procfs,
                                                                Options options);
