@@ -15,7 +15,7 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
  librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev libboost-math-dev libnlopt-dev
  libcpp-httplib-dev libnats-dev"
 demo="python3-torch libopenblas0-serial"
-tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf binutils
+tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf python3-pil binutils
  iproute2 procps util-linux gcc prometheus nats-server $npm"
 bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-threadpoolctl
  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"

@@ -10,11 +10,11 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
+
+import PIL.Image
 
 MEASURE = """<script>
 document.body.dataset.measured = JSON.stringify({
@@ -33,43 +33,6 @@ document.body.dataset.measured = JSON.stringify({
 LIMIT_S = 600  # only a browser that hangs takes so long
 
 
-def read_png(path):
-    """Width, height and rows of (r, g, b) of an 8-bit RGB or RGBA picture without interlacing."""
-    with open(path, "rb") as file:
-        data = file.read()
-    width, height, depth, colour, _, _, interlace = struct.unpack(">IIBBBBB", data[16:29])
-    assert depth == 8 and colour in (2, 6) and interlace == 0, (depth, colour, interlace)
-    channels = 3 if colour == 2 else 4
-    body, at = b"", 8
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at:at + 8])
-        if kind == b"IDAT":
-            body += data[at + 8:at + 8 + length]
-        at += 12 + length
-    raw, stride = zlib.decompress(body), width * channels
-    rows, previous = [], bytearray(stride)
-    for y in range(height):
-        method = raw[y * (stride + 1)]
-        line = bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
-        for x in range(stride):
-            left = line[x - channels] if x >= channels else 0
-            up = previous[x]
-            corner = previous[x - channels] if x >= channels else 0
-            if method == 1:
-                line[x] = (line[x] + left) & 255
-            elif method == 2:
-                line[x] = (line[x] + up) & 255
-            elif method == 3:
-                line[x] = (line[x] + (left + up) // 2) & 255
-            elif method == 4:
-                guess = left + up - corner
-                near = min((left, up, corner), key=lambda v: abs(guess - v))  # ties: left, up, corner
-                line[x] = (line[x] + near) & 255
-        rows.append([tuple(line[x:x + 3]) for x in range(0, stride, channels)])
-        previous = line
-    return width, height, rows
-
-
 def chromium(arguments):
     # With a profile of its own: one that runs already would take the address over.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -79,10 +42,10 @@ def chromium(arguments):
             check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
 
 
-def warmth(rows, box, index):
+def warmth(image, box, index):
     """How much redder than blue the middle of one row of the heat map is, on average."""
     y = int(box["top"] + (index + 0.45) * 34)
-    pixels = [rows[y][x] for x in range(int(box["left"]) + 80, int(box["right"]) - 10, 3)]
+    pixels = [image.getpixel((x, y)) for x in range(int(box["left"]) + 80, int(box["right"]) - 10, 3)]
     return sum(p[0] - p[2] for p in pixels) / len(pixels)
 
 
@@ -108,11 +71,12 @@ def check(page, folder, width, theme, culprit):
     want(seen["spans"] >= 8, f"{seen['spans']} spans in the worst step")
     want(seen["rows"] >= 1, "no functions")
     want(seen["heading"].startswith(f"Rank {culprit} slows"), f"heading {seen['heading']!r}")
-    _, _, rows = read_png(picture)
-    warm = [warmth(rows, seen["heat"], rank) for rank in range(ranks)]
+    with PIL.Image.open(picture) as file:
+        image = file.convert("RGB")
+    warm = [warmth(image, seen["heat"], rank) for rank in range(ranks)]
     others = [value for rank, value in enumerate(warm) if rank != culprit]
     want(warm[culprit] > max(others) + 40, f"rank {culprit} does not stand out in the heat map: {warm}")
-    corner = sum(rows[2][2]) / 3
+    corner = sum(image.getpixel((2, 2))) / 3
     want(corner > 200 if theme == "light" else corner < 60, f"background brightness {corner}")
     print(f"{name}: {seen['cells']} cells, {seen['spans']} spans, warmth by rank {[round(w) for w in warm]}")
     return wrong

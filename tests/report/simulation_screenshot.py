@@ -61,9 +61,19 @@ document.querySelector(".tip").style.display = "none";
 document.body.dataset.measured = measured;
 if (parent !== window) parent.postMessage(measured, "*");
 </script>"""
-# Chromium opens no window narrower than 500 pixels; a frame in one may be as narrow as a phone.
-FRAME = """<!doctype html><body style="margin:0"><iframe src="%s" style="border:0;width:%dpx;height:%dpx"></iframe>
-<script>addEventListener("message", (event) => { document.body.dataset.measured = event.data; });</script></body>"""
+# All views of all pages in one window: a browser starts for seconds, and opens no window narrower than 500 pixels. One upon the other,
+# since what lies outside of the window is not drawn.
+FRAMES = """<!doctype html><body style="margin:0"><script>
+const seen = {};
+addEventListener("message", (event) => {
+  for (const frame of document.querySelectorAll("iframe"))
+    if (frame.contentWindow === event.source) seen[frame.name] = JSON.parse(event.data);
+  document.body.dataset.measured = JSON.stringify(seen);
+});
+</script>%s</body>"""
+FRAME = '<iframe name="%s" src="%s" style="border:0;position:absolute;top:0;left:0;width:%dpx;height:%dpx"></iframe>'
+VIEWS = ((1280, "light"), (1280, "dark"), (400, "light"))
+HEIGHT = 2000
 
 
 def kansoku(program, *arguments):
@@ -112,27 +122,29 @@ def chromium(*arguments):
     return done.stdout
 
 
-def measure(page, folder, width, theme, with_picture):
-    """The name of the view and what MEASURE found in it."""
-    name = os.path.splitext(os.path.basename(page))[0] + f"-{theme}-{width}"
-    own = os.path.join(folder, name + ".measured.html")
-    with open(page, encoding="utf-8") as source, open(own, "w", encoding="utf-8") as out:
-        text = source.read()
-        out.write(text.replace("<title>", COLLECT + "<title>", 1).replace("</body>", MEASURE + "</body>"))
+def draw(folder, frames, *arguments):
+    """Draws views of pages, each (name, address, width, height), in one window; returns its document."""
+    path = os.path.join(folder, "frames.html")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(FRAMES % "".join(FRAME % frame for frame in frames))
+    width, height = max(frame[2] for frame in frames), max(frame[3] for frame in frames)
+    return chromium(f"--window-size={max(width, 500)},{height}", *arguments, f"file://{path}")
 
-    def draw(height, *arguments):
-        address = f"file://{own}#{theme}"
-        if width < 500:
-            frame = os.path.join(folder, name + ".frame.html")
-            with open(frame, "w", encoding="utf-8") as out:
-                out.write(FRAME % (address, width, height))
-            address = f"file://{frame}"
-        return chromium(f"--window-size={max(width, 500)},{height}", *arguments, address)
 
-    seen = json.loads(html.unescape(re.search(r'data-measured="([^"]*)"', draw(2000, "--dump-dom")).group(1)))
-    if with_picture:
-        draw(min(seen["height"], 12000), "--screenshot=" + os.path.join(folder, name + ".png"))
-    return name, seen
+def measure(pages, folder, with_pictures):
+    """What MEASURE found in each view of each page, by kind, width and theme."""
+    frames = {}
+    for kind, page in pages.items():
+        own = os.path.join(folder, kind + ".measured.html")
+        with open(page, encoding="utf-8") as source, open(own, "w", encoding="utf-8") as out:
+            text = source.read()
+            out.write(text.replace("<title>", COLLECT + "<title>", 1).replace("</body>", MEASURE + "</body>"))
+        for width, theme in VIEWS:
+            frames[kind, width, theme] = (f"{kind}-{theme}-{width}", f"file://{own}#{theme}", width, HEIGHT)
+    seen = json.loads(html.unescape(re.search(r'data-measured="([^"]*)"', draw(folder, frames.values(), "--dump-dom")).group(1)))
+    for name, address, width, _ in frames.values() if with_pictures else ():
+        draw(folder, [(name, address, width, min(seen[name]["height"], 12000))], f"--screenshot={os.path.join(folder, name)}.png")
+    return {view: seen[frame[0]] for view, frame in frames.items()}
 
 
 def check_layout(name, seen, width, want):
@@ -185,14 +197,14 @@ def main():
     with tempfile.TemporaryDirectory() as own:
         folder = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else own
         os.makedirs(folder, exist_ok=True)
-        for kind, page in make_pages(sys.argv[1], folder).items():
-            for width, theme in ((1280, "light"), (1280, "dark"), (400, "light")):
-                name, seen = measure(page, folder, width, theme, len(sys.argv) > 2)
-                check_layout(name, seen, width, want)
-                CHECKS[kind](seen, want)
-                red = int(re.search(r"\d+", seen["background"]).group())
-                want(red > 200 if theme == "light" else red < 60, f"{name}: background {seen['background']}")
-                print(f"{name}: {len(seen['charts'])} charts, tables of {seen['rows']} rows, {seen['height']} pixels high")
+        pages = make_pages(sys.argv[1], folder)
+        for (kind, width, theme), seen in measure(pages, folder, len(sys.argv) > 2).items():
+            name = f"{kind}-{theme}-{width}"
+            check_layout(name, seen, width, want)
+            CHECKS[kind](seen, want)
+            red = int(re.search(r"\d+", seen["background"]).group())
+            want(red > 200 if theme == "light" else red < 60, f"{name}: background {seen['background']}")
+            print(f"{name}: {len(seen['charts'])} charts, tables of {seen['rows']} rows, {seen['height']} pixels high")
     for text in wrong:
         print(f"wrong: {text}", file=sys.stderr)
     return 1 if wrong else 0
