@@ -364,7 +364,8 @@ int compare(double share) {
     for (std::size_t i = 0; i < cell.exact.size(); ++i)
       judge(cell, i, jobs, verdict);
   const double outside = 100.0 * verdict.outside / verdict.intervals;
-  const bool same = same_bits(jobs, run_all(all, 2));
+  const std::vector<Cell> shorter = cells(share / 10);
+  const bool same = same_bits(run_all(shorter, 1), run_all(shorter, 2));
   fmt::print(
       "largest |z| {:.2f} (at most 4); {} of {} intervals miss the closed form: {:.1f} % "
       "(2 to 10); one and two threads: {}\n",
