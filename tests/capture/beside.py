@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""beside.py OTHER [NEW]: two versions of Kansoku record one process at the same time, each with its own probes, and what they tell is
-compared: the chosen addresses, the calls with their arguments and times (compare_recordings). For whoever changes capture: OTHER is the program of before. Needs root and Debian's python3-torch; takes a minute. Results are
+"""beside.py OTHER [NEW]: two versions of Kansoku observe one process at the same time, each with its own probes, and what they tell is
+compared: the chosen addresses, the calls with their arguments and times (compare_recordings), and what two agents counted in their
+windows. For whoever changes capture: OTHER is the program of before. Needs root and Debian's python3-torch; takes a minute. Results are
 in docs/evaluation.md."""
+import csv
 import os
 import pathlib
 import re
@@ -14,24 +16,42 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 BUILD = SOURCE / "build/release"
+# It waits, or trains while it waits, until the file `go` is there, then trains so many steps of two batches.
+STEPS = 60
 JOB = """
 import os, sys, time
 import torch
 from torch import nn
+folder, warms_up, steps = sys.argv[1], sys.argv[2] == "warm", int(sys.argv[3])
 torch.manual_seed(1)
 torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method="file://" + folder + "/store", rank=0, world_size=1)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(torch.randn(32, 64), torch.randn(32, 8))
-open(sys.argv[1] + "/ready", "w").close()
-while not os.path.exists(sys.argv[1] + "/go"):
-    time.sleep(0.01)  # allowed: the pause of a poll loop
-for step in range(60):
+
+def train():
     for x, y in torch.utils.data.DataLoader(data, batch_size=16):
         optimizer.zero_grad()
-        nn.functional.mse_loss(model(x), y).backward()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        torch.distributed.all_reduce(loss.detach())
         optimizer.step()
-print("done")
+
+open(folder + "/ready", "w").close()
+while not os.path.exists(folder + "/go"):
+    if warms_up:
+        train()
+    time.sleep(0.01)  # allowed: the pause of a poll loop
+if warms_up:
+    open(folder + "/quiet", "w").close()
+    while not os.path.exists(folder + "/count"):
+        time.sleep(0.01)  # allowed: the pause of a poll loop
+for step in range(steps):
+    train()
+open(folder + "/done", "w").close()
+while warms_up and not os.path.exists(folder + "/leave"):
+    time.sleep(0.01)  # allowed: the pause of a poll loop
 """
 
 
@@ -67,13 +87,13 @@ def until_attached(recorder, library):
 
 def compare_records(programs, packs, library, categories):
     with tempfile.TemporaryDirectory() as folder:
-        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder], stdout=subprocess.PIPE, text=True)
+        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder, "wait", str(STEPS)])
         wait_for(folder + "/ready", job)
         recorders = record(folder, job, programs, packs)
         for recorder in recorders:
             until_attached(recorder, library)
         open(folder + "/go", "w").close()
-        job.communicate()
+        job.wait()
         texts = [recorder.communicate()[0] for recorder in recorders]
         one, other = sites(texts[0]), sites(texts[1])
         print("%s: %d probes, %s" % (packs, len(one), "sites are equal" if one == other and one else "SITES DIFFER"))
@@ -83,12 +103,73 @@ def compare_records(programs, packs, library, categories):
         return result.returncode == 0 and one == other and len(one) > 0
 
 
+def rows_of(path, pid):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["pid"] == str(pid) and None not in row.values()]
+
+
+def until_windows(path, job, holds):
+    """Until three windows in a row hold; the time of the last."""
+    until = time.time() + 120
+    while True:
+        rows = rows_of(path, job.pid)[-3:]
+        if len(rows) == 3 and all(map(holds, rows)):
+            return float(rows[-1]["time_s"])
+        if job.poll() is not None or time.time() > until:
+            sys.exit("no such windows in " + path)
+        time.sleep(0.1)  # allowed: the pause of a poll loop
+
+
+def total(rows, begin, name):
+    """Of a rate or share, over the windows behind `begin`: a count, or seconds."""
+    times = [float(row["time_s"]) for row in rows]
+    return sum(float(row[name] or 0) * (end - start) for row, start, end in zip(rows[1:], times, times[1:]) if start >= begin)
+
+
+def compare_windows(programs):
+    """Two agents watch one process, which is quiet, trains, and is quiet again: what each counted in between."""
+    def is_busy(row):
+        return float(row["step_rate"] or 0) > 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        job = subprocess.Popen(["/usr/bin/python3", "-c", JOB, folder, "warm", str(10 * STEPS)])
+        wait_for(folder + "/ready", job)
+        paths = {name: folder + "/" + name + ".csv" for name, _ in programs}
+        agents = [subprocess.Popen([program, "watch", "-q", "--no-history", "--state", folder + "/" + name, "--features", paths[name]])
+                  for name, program in programs]
+        for path in paths.values():
+            until_windows(path, job, is_busy)
+        open(folder + "/go", "w").close()
+        wait_for(folder + "/quiet", job)
+        begins = {name: until_windows(path, job, lambda row: not is_busy(row)) for name, path in paths.items()}
+        open(folder + "/count", "w").close()
+        wait_for(folder + "/done", job)
+        for path in paths.values():
+            until_windows(path, job, lambda row: not is_busy(row))
+        rows = {name: rows_of(path, job.pid) for name, path in paths.items()}
+        open(folder + "/leave", "w").close()
+        job.wait()
+        for agent in agents:
+            agent.terminate()
+            agent.wait()
+        fine = True
+        for feature in ("step_rate", "collective_rate", "collective_bytes", "input_share", "optimizer_share", "collective_share"):
+            told = [total(rows[name], begins[name], feature) for name, _ in programs]
+            is_count = not feature.endswith("_share")
+            fine = fine and told[0] > 0 and (not is_count or abs(told[0] - told[1]) < 0.001 * told[0])
+            print("windows, %s: %.4g and %.4g%s" % (feature, *told, "" if is_count else " s"))
+        return fine
+
+
 def main():
     other = os.path.abspath(sys.argv[1])
     new = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else str(BUILD / "kansoku")
     programs = [("other", other), ("new", new)]
     fine = compare_records(programs, "default,-sched,-python", "libtorch_python", ["backward", "step", "collective"])
     fine = compare_records(programs, "torch-ops", "libtorch_cpu", ["torch-ops"]) and fine
+    fine = compare_windows(programs) and fine
     sys.exit(0 if fine else 1)
 
 
