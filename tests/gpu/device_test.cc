@@ -2,6 +2,7 @@
 // The same cases on every device that there is: the software device always, a GPU through NVIDIA's
 // driver where one is found (needs gpu). Each example kernel is compared with a plain
 // double-precision computation, every element of it.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -308,6 +309,20 @@ TEST_P(DeviceTest, ThreadsShareADevice) {
   for (std::thread& thread : threads)
     thread.join();
   EXPECT_EQ(good, 4);
+}
+
+TEST_P(DeviceTest, StaysMappedWhenItIsClosed) {
+  if (GetParam() != "software") GTEST_SKIP() << "how NVIDIA's driver does it is its own business";
+  // This thread does not use the driver: what a thread has of a library keeps it, too.
+  std::thread([&] {
+    const auto stream = make_stream(*device_);
+    const auto memory = make_memory(*device_, 16);
+    ASSERT_TRUE(stream && memory);
+    EXPECT_TRUE(device_->fill(memory->get(), 1, 16, stream->get()));
+  }).join();
+  device_.reset();
+  // The closed stream's own thread may not have ended yet.
+  EXPECT_NE(dlopen(KANSOKU_SOFTGPU_LIBCUDA, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("software", "gpu"),
