@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost kernel-check check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp
+.PHONY: help build demo test bench eval probe-eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost kernel-check check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -15,6 +15,7 @@ help:
 	@echo "make build    build $(KANSOKU)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
+	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
@@ -56,6 +57,9 @@ eval: deps-demo build
 	tests/eval/evaluate.py kinds
 	tests/eval/evaluate.py clean
 	tests/eval/evaluate.py plain
+
+probe-eval: deps-test build
+	tests/capture/bodies/evaluate.py $(PROBES)
 
 simulate-eval: deps-test
 	@cmake --preset release > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log

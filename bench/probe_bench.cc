@@ -89,7 +89,7 @@ Result<void> describe_probes(Engine& engine) {
 }
 
 /// Begin and end of a call at the function's own exits.
-std::vector<UprobeSpec> own_exits(const sys::ElfFile& file, const sys::Symbol& symbol,
+std::vector<UprobeSpec> own_exits(sys::ElfFile& file, const sys::Symbol& symbol,
                                   const capture::bpf::Site& site) {
   std::vector<UprobeSpec> specs{{*file.file_offset(site.address), 0, kCall | WIRE_COOKIE_CALL}};
   for (const auto& exit :

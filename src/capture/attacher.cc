@@ -42,11 +42,12 @@ bool is_alone(const FunctionProbes& probes, std::uint8_t sinks) {
 
 std::string how_it_ends(const ResolvedProbe& probe) {
   if (probe.exits.empty()) return "return probe";
+  const std::string_view counted = probe.by_exits ? "counted by " : "";
   const auto slow =
       std::count_if(probe.exits.begin(), probe.exits.end(),
                     [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
   std::string out =
-      fmt::format("{} exit{}", probe.exits.size(), probe.exits.size() == 1 ? "" : "s");
+      fmt::format("{}{} exit{}", counted, probe.exits.size(), probe.exits.size() == 1 ? "" : "s");
   if (slow != 0) out += fmt::format(", {} slow", slow);
   return out;
 }
@@ -55,7 +56,7 @@ ProbeInfo info_of(const ResolvedProbe& probe, std::size_t entry) {
   const FunctionProbes& source = *probe.source;
   return {.title = probe.title,
           .category = source.category,
-          .kind = source.kind,
+          .kind = probe.by_exits ? ProbeKind::kInstant : source.kind,
           .ordinal_by = source.ordinal_by,
           .captures = *probe.captures,
           .bytes = source.bytes,
@@ -158,6 +159,10 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
     if (other != options_.after->files_.end() && other->second.places.contains(probe.file_offset))
       return;
   }
+  if (probe.by_exits && (options_.policy.sinks & WIRE_SINK_TOTALS) != 0)
+    return problem(fmt::format("{}: the times of its calls cannot be told in {}: {}", probe.title,
+                               file.shown_path, probe.site.reason),
+                   counters_.missing);
   file.places.insert(probe.file_offset);
   const std::size_t entry = entry_of_.at(&source);
   std::vector<ProbeInfo> infos{info_of(probe, entry)};
@@ -171,15 +176,19 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
   const bool has_exits = !probe.exits.empty();
   const bool is_alone = capture::is_alone(source, options_.policy.sinks);
   const bool at_end = source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession);
-  const wire_probe description = describe(source, *probe.captures, options_.policy.sinks, at_end);
+  wire_probe description = describe(source, *probe.captures, options_.policy.sinks, at_end);
+  if (probe.by_exits) {
+    description.flags |= WIRE_PROBE_INSTANT;
+    description.at_begin = 0;  // arguments are gone where it ends
+  }
   if (const auto described = engine_.describe_probe(*number, description); !described)
     problem(described.error().what, counters_.failed);
   LinkSet& links = links_of(file, entry);
-  if (is_alone) {
+  if (is_alone && !probe.by_exits) {
     links.entry_only.push_back({probe.file_offset, 0, *number | WIRE_COOKIE_INSTANT});
   } else if (!has_exits) {
     links.with_return.push_back({probe.file_offset, 0, *number});
-  } else if (reads_results_only(probe)) {
+  } else if (probe.by_exits || reads_results_only(probe)) {
     for (const ResolvedExit& exit : probe.exits)
       links.entry_only.push_back(
           {exit.file_offset, 0, exit.exit.cookie(*number | WIRE_COOKIE_INSTANT)});
@@ -189,7 +198,7 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
   if (!options_.policy.keeps_files) return;
   attachments_.push_back({file.shown_path, probe.title, probe.symbol,
                           packs_[entries_[entry].pack].name, probe.site,
-                          is_alone ? std::string() : how_it_ends(probe)});
+                          is_alone && !probe.by_exits ? std::string() : how_it_ends(probe)});
 }
 
 void Attacher::add_usdt(const ResolvedUsdt& probe, File& file) {
@@ -315,7 +324,7 @@ void Attacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping) {
     if (const auto added = add_file(*identity, std::move(*fd), mapping, procfs_.owner(pid).user);
         !added)
       return refuse(added.error());
-    if (log_ && (options_.policy.keeps_files || probe_count_ != before))
+    if (log_ && probe_count_ != before)
       log_(fmt::format("{} {} probes {} {} of {}", enabled_ ? "attached" : "found",
                        probe_count_ - before, enabled_ ? "to" : "in", mapping.path, pid));
   }

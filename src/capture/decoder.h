@@ -25,6 +25,9 @@ namespace kansoku::capture {
 
 STAT(capture_unmatched_ends, kNotice, kCapture,
      "returns of calls that began before the recording or were lost");
+STAT(capture_calls_begun_again, kNotice, kCapture,
+     "calls that began where one of the same function had not been seen to end: an exception ended "
+     "that one, or the probe is hit more than once a call");
 STAT(capture_unread_args, kNotice, kCapture,
      "arguments that lay in memory which could not be read");
 STAT(capture_bad_records, kError, kCapture,

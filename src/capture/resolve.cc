@@ -172,6 +172,7 @@ class Resolver {
     probe.captures = &captures_for(probes, match.symbol->name);
     probe.symbol = match.symbol->name;
     probe.site = bpf::pick_site(file_, *match.symbol, needs_of(probe));
+    if (!probe.site.is_once) return add_by_exits(match, std::move(probe));
     const bool wants_exits = wants_return(probes) && !probes.never_throws;
     if (wants_exits && !add_exits(match, probe)) return;
     if (!probe.site.is_probeable) {
@@ -186,18 +187,51 @@ class Resolver {
       return;
     }
     probe.file_offset = *offset;
-    probe.is_slow =
-        !bpf::is_cheap(probe.site.site_class) ||
-        std::any_of(probe.exits.begin(), probe.exits.end(),
-                    [](const ResolvedExit& exit) { return !bpf::is_cheap(exit.exit.site_class); });
+    probe.is_slow = !bpf::is_cheap(probe.site.site_class) || has_slow_exit(probe);
     out_.probes.push_back(std::move(probe));
   }
 
+  // The function's begin lies in a loop, or may: each call is told once where it ends, by an
+  // instant. What is told by its begin, or with others, cannot be.
+  void add_by_exits(const Match& match, ResolvedProbe probe) {
+    const ProbeKind kind = probe.source->kind;
+    bpf::Exits found;
+    if (kind == ProbeKind::kCall || kind == ProbeKind::kInstant) {
+      found = bpf::find_exits(file_, *match.symbol,
+                              {.returned_value = wants_result(probe), .counts = true});
+      probe.by_exits = take_exits(found, probe);
+    }
+    if (!probe.by_exits) {
+      out_.refused.push_back(fmt::format(
+          "{}: its calls cannot be told from rounds of a loop in {}: {}{}{}", match.name, library_,
+          probe.site.reason, found.problem.empty() ? "" : ", and by its exits: ", found.problem));
+      return;
+    }
+    probe.file_offset = probe.exits.front().file_offset;
+    probe.is_slow = has_slow_exit(probe);
+    out_.probes.push_back(std::move(probe));
+  }
+
+  static bool has_slow_exit(const ResolvedProbe& probe) {
+    return std::any_of(probe.exits.begin(), probe.exits.end(), [](const ResolvedExit& exit) {
+      return !bpf::is_cheap(exit.exit.site_class);
+    });
+  }
+  static bool wants_result(const ResolvedProbe& probe) {
+    return std::any_of(probe.captures->begin(), probe.captures->end(), reads_result);
+  }
+  // False: none, or not all of them lie in segments.
+  bool take_exits(const bpf::Exits& found, ResolvedProbe& out) const {
+    for (const bpf::Exit& exit : found.exits) {
+      if (const auto offset = file_.file_offset(exit.address)) out.exits.push_back({*offset, exit});
+    }
+    return !found.exits.empty() && out.exits.size() == found.exits.size();
+  }
+
   bool add_exits(const Match& match, ResolvedProbe& out) {
-    const bool wants_result = std::any_of(out.captures->begin(), out.captures->end(), reads_result);
     const auto find = [&] {
       return bpf::find_exits(file_, *match.symbol,
-                             {.entry_site = out.site.address, .returned_value = wants_result});
+                             {.entry_site = out.site.address, .returned_value = wants_result(out)});
     };
     bpf::Exits found = find();
     if (found.exits.empty() && out.site.offset_bytes != 0) {  // if an exit is where it begins
@@ -206,10 +240,7 @@ class Resolver {
       out.site = bpf::pick_site(file_, *match.symbol, needs);
       found = find();
     }
-    for (const bpf::Exit& exit : found.exits) {
-      if (const auto offset = file_.file_offset(exit.address)) out.exits.push_back({*offset, exit});
-    }
-    if (!found.exits.empty() && out.exits.size() == found.exits.size()) return true;
+    if (take_exits(found, out)) return true;
     out_.refused.push_back(fmt::format(
         "{}: its end cannot be observed safely in {}: {} (never_throws = true in the "
         "pack, if that is so)",

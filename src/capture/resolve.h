@@ -30,6 +30,7 @@ struct ResolvedProbe {
   bpf::Site site;
   std::uint64_t file_offset{0};
   std::vector<ResolvedExit> exits;  // none: only its begin is wanted, or it never throws
+  bool by_exits{false};             // its begin tells nothing: a call is seen where it ends, alone
   bool is_slow{false};              // whether one of all these is single-stepped
 
   /// Adds what has to be attached without the kernel's return probes, so that begin and end of the

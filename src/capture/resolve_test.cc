@@ -59,6 +59,7 @@ struct Both : Base, Other {
   KEPT int poke() override { return 2; }  // called through a thunk as an Other
 };
 KEPT void run() {
+  asm volatile("nop");  // before the loop
   for (;;)
     asm volatile("");
 }
@@ -72,6 +73,12 @@ KEPT int use() {
   return sum + (contains("x") ? twice<int>(2) : 0) + taken(2, 1) + taken("x", 1);
 }
 }  // namespace krt
+
+// They begin with the first instruction of a loop; the second one never returns.
+asm(".text\n.globl resolve_loop\n.type resolve_loop, @function\nresolve_loop:\ndec %rdi\n"
+    "jg resolve_loop\nret\n.size resolve_loop, . - resolve_loop\n"
+    ".globl resolve_endless\n.type resolve_endless, @function\nresolve_endless:\n"
+    "jmp resolve_endless\n.size resolve_endless, . - resolve_endless\n");
 
 namespace kansoku::capture {
 namespace {
@@ -294,6 +301,28 @@ TEST_F(ResolveTest, RefusesAFunctionWhoseEndCannotBeFound) {
   EXPECT_THAT(found.refused,
               ElementsAre("krt::run: its end cannot be observed safely in self-1: it never returns "
                           "(never_throws = true in the pack, if that is so)"));
+}
+
+TEST_F(ResolveTest, CountsByTheExitsWhereTheBeginLiesInALoop) {
+  FunctionProbes probes = function({"resolve_loop"});
+  const Resolution found = resolve(probes);
+  ASSERT_EQ(found.probes.size(), 1U);
+  EXPECT_TRUE(found.probes[0].by_exits);
+  ASSERT_EQ(found.probes[0].exits.size(), 1U);
+  EXPECT_EQ(found.probes[0].file_offset, found.probes[0].exits[0].file_offset);
+  EXPECT_EQ(found.probes[0].site.reason, "its first instruction lies in a loop");
+  probes.kind = ProbeKind::kInstant;
+  EXPECT_TRUE(resolve(probes).probes.at(0).by_exits);
+  for (const ProbeKind kind : {ProbeKind::kAnnotate, ProbeKind::kScope}) {
+    probes.kind = kind;
+    EXPECT_THAT(resolve(probes).refused,
+                ElementsAre("resolve_loop: its calls cannot be told from rounds of a loop in "
+                            "self-1: its first instruction lies in a loop"));
+  }
+  EXPECT_THAT(resolve(function({"resolve_endless"})).refused,
+              ElementsAre("resolve_endless: its calls cannot be told from rounds of a loop in "
+                          "self-1: its first instruction lies in a loop, and by its exits: it "
+                          "never returns"));
 }
 
 class ResolveLibcTest : public ResolveTest {

@@ -144,7 +144,7 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 232, "part of the ABI: bump WIRE_VERSIO
  * Without one of the first five it is a begin that the kernel's return probe ends. */
 #define WIRE_COOKIE_INSTANT (1ULL << 32) /* alone */
 #define WIRE_COOKIE_CALL (1ULL << 33)    /* entry of a call whose exits have probes of their own */
-#define WIRE_COOKIE_EXIT (1ULL << 34)    /* one of those; an INSTANT: its begin does not matter */
+#define WIRE_COOKIE_EXIT (1ULL << 34)    /* one of those; an INSTANT: its begin is not probed */
 #define WIRE_COOKIE_PAIR_BEGIN (1ULL << 35) /* of a pair of USDT probes */
 #define WIRE_COOKIE_PAIR_END (1ULL << 36)
 #define WIRE_COOKIE_SINGLE (31ULL << 32) /* any of those: no return probe belongs to it */

@@ -76,7 +76,8 @@ class Checker:
         self.open = collections.defaultdict(list)
         self.slices = collections.defaultdict(lambda: collections.defaultdict(lambda: {"count": 0, "unended": 0, "deepest": 0}))
         self.tags = collections.defaultdict(list)  # sequence numbers of issued collectives, by thread
-        self.instants = collections.Counter()
+        self.instants = collections.Counter()  # by category
+        self.instant_names = collections.Counter()
         self.native = collections.Counter()
         self.python = collections.Counter()  # samples in which a function is on the stack
         self.samples = self.switches = self.wakes = self.counters = 0
@@ -181,6 +182,7 @@ class Checker:
                     self.slices[opened_category][opened_name]["unended"] -= 1
             elif kind == instant:
                 self.instants[category] += 1
+                self.instant_names[name] += 1
             elif kind == counter:
                 self.counters += 1
             else:
@@ -192,6 +194,7 @@ class Checker:
             "slices": {c: dict(sorted(names.items())) for c, names in sorted(self.slices.items())},
             "sequences": [{"first": min(t), "last": max(t), "count": len(t), "distinct": len(set(t))} for t in self.tags.values()],
             "instants": dict(sorted(self.instants.items())),
+            "instant_names": dict(sorted(self.instant_names.items())),
             "samples": self.samples,
             "native_leaves": dict(self.native.most_common(20)),
             "python_functions": dict(self.python.most_common(200)),

@@ -330,14 +330,14 @@ Result<void> Engine::read_threads(const std::function<void(const wire_thread&)>&
 }
 
 Engine::Counters Engine::counters() const {
-  std::array<std::uint64_t, 5> counts{};
+  std::array<std::uint64_t, 6> counts{};
   std::vector<std::uint64_t> per_cpu(static_cast<std::size_t>(libbpf_num_possible_cpus()));
   for (std::uint32_t which = 0; which < counts.size(); ++which) {
     if (bpf_map__lookup_elem(impl_->skeleton->maps.counts, &which, sizeof(which), per_cpu.data(),
                              per_cpu.size() * sizeof(std::uint64_t), 0) == 0)
       counts.at(which) = std::accumulate(per_cpu.begin(), per_cpu.end(), std::uint64_t{0});
   }
-  return {counts[0], counts[1], counts[2], counts[3], counts[4]};
+  return {counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]};
 }
 
 }  // namespace kansoku::capture::bpf

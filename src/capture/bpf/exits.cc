@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "capture/bpf/internal/control_flow.h"
+#include "capture/bpf/internal/function_code.h"
 #include "capture/bpf/internal/unwind_table.h"
 #include "wire/ring.h"
 
 namespace kansoku::capture::bpf {
 namespace {
 
-constexpr std::size_t kFunctionBytesMax = 65536;
 constexpr std::size_t kExitsMax = 64;
 constexpr int kJumpsFollowed = 2;          // one after the other
 constexpr std::size_t kBranchesMax = 8;    // that may stand for one return
@@ -40,34 +40,19 @@ struct Place {
   }
 };
 
-/// A function as its exits are looked for.
-struct Function {
-  std::uint64_t begin{0};
-  ControlFlow flow;
-  bool has_handlers{false};       // of exceptions
-  std::set<std::size_t> entered;  // instructions to which its cold part jumps back
-  std::vector<CodeRange> cold;    // that part
-
-  [[nodiscard]] bool is_cold(std::uint64_t address) const {
-    return std::any_of(cold.begin(), cold.end(), [&](const CodeRange& range) {
-      return address >= range.begin && address - range.begin < range.bytes;
-    });
-  }
-};
-
 /// Looks for cheap instructions that lead to one return and nowhere else.
 class Backwards {
  public:
-  Backwards(const Function& function, std::uint64_t entry_site)
+  Backwards(const FunctionCode& function, std::uint64_t entry_site)
       : function_(function), entry_site_(entry_site) {}
 
   /// Nothing if some way to the return `i` has none.
   [[nodiscard]] std::optional<std::vector<Exit>> ways_to(std::size_t i) {
-    const ControlFlow& flow = function_.flow;
+    const ControlFlow& flow = function_.flow();
     out_.clear();
     std::optional<Place> place{Place{}};
     for (std::size_t left = kBackwardsMax; left > 0; --left) {
-      if (function_.entered.contains(i)) return std::nullopt;
+      if (function_.entered().contains(i)) return std::nullopt;
       for (const std::size_t branch : flow.branches_to(i))
         if (!add_branch(branch, *place, Exit::When::kTaken)) return std::nullopt;
       if (i == 0) return std::nullopt;
@@ -91,14 +76,14 @@ class Backwards {
 
  private:
   bool add_branch(std::size_t i, const Place& place, Exit::When when) {
-    const Step& step = function_.flow[i];
+    const Step& step = function_.flow()[i];
     if (step.flow == Flow::kJump) return add(i, place, Exit::When::kAlways);
     return step.site_class == SiteClass::kBranch && add(i, place, when);
   }
 
   bool add(std::size_t i, const Place& place, Exit::When when) {
-    const Step& step = function_.flow[i];
-    const std::uint64_t address = function_.begin + step.offset;
+    const Step& step = function_.flow()[i];
+    const std::uint64_t address = function_.range().begin + step.offset;
     if (address == entry_site_ || !is_cheap(step.site_class) || out_.size() == kBranchesMax)
       return false;
     if (place.bytes < 0 || place.bytes > kStackBytesMax || place.bytes % 8 != 0) return false;
@@ -111,7 +96,7 @@ class Backwards {
     return true;
   }
 
-  const Function& function_;
+  const FunctionCode& function_;
   std::uint64_t entry_site_;
   std::vector<Exit> out_;
 };
@@ -148,128 +133,124 @@ bool has_probeable_exits(const ControlFlow& flow) {
 /// The search through one file.
 class Finder {
  public:
-  Finder(const sys::ElfFile& file, const ExitNeeds& needs)
-      : file_(file), needs_(needs), text_(file.section(".text")) {}
+  Finder(sys::ElfFile& file, const ExitNeeds& needs) : file_(file), needs_(needs) {}
 
   /// `jumps`: how many are followed one after the other.
   [[nodiscard]] Exits find(CodeRange range, int jumps) const {
-    if (range.bytes > kFunctionBytesMax) return {{}, "it is too long to be looked through"};
-    auto flow = flow_of(range);
-    if (!flow) return {{}, "its bytes may be something else than instructions"};
-    Function function{range.begin, std::move(*flow), false, {}, {}};
-    if (const auto around = code_around(file_, range.begin))
-      function.has_handlers = around->has_handlers;
-    if (!has_probeable_exits(function.flow)) return {{}, "an exit cannot be probed"};
-    std::vector<Exit> cold;
-    const bool is_whole = add_cold_part(function, cold);
+    const FunctionCode function(file_, range);
+    if (!function.problem().empty()) return {{}, function.problem()};
+    if (!has_probeable_exits(function.flow())) return {{}, "an exit cannot be probed"};
+    if (const auto problem = counting_problem(function); needs_.counts && !problem.empty())
+      return {{}, problem};
     // Where a switch jumps to is not known, so neither is what leads to a return.
-    const bool wants_cheap = is_whole && !needs_.returned_value && !function.flow.has_table();
+    const bool wants_cheap =
+        function.is_whole() && !needs_.returned_value && !function.flow().has_table();
     Exits out{exits_of(function, wants_cheap), {}};
     if (has_address_twice(out.exits)) out.exits = exits_of(function, false);
-    out.exits.insert(out.exits.end(), cold.begin(), cold.end());
+    for (const FunctionCode::Part& part : function.parts())
+      add_exits(function, part, out.exits);
     sort_out(out.exits);
     if (out.exits.empty()) return {{}, "it never returns"};
     if (out.exits.size() > kExitsMax) return {{}, "it ends in too many places"};
-    follow_jumps(jumps, out);
+    if (!needs_.counts) follow_jumps(function, jumps, out);
     return out;
   }
 
  private:
-  [[nodiscard]] std::optional<ControlFlow> flow_of(CodeRange range) const {
-    const std::vector<std::byte> code = file_.bytes_at(range.begin, range.bytes);
-    return code.size() == range.bytes ? ControlFlow::make(code) : std::nullopt;
+  /// Why the exits would not count the calls; empty: they do.
+  [[nodiscard]] static std::string_view counting_problem(const FunctionCode& function) {
+    if (!function.is_whole()) return "not all of its code is found";
+    const auto is_clear = [&](const ControlFlow& flow, std::uint64_t begin) {
+      bool out = !flow.jumps_by_pointer();
+      for (std::size_t i = 0; i < flow.size(); ++i)
+        out = out && !is_doubtful(function, begin, flow[i], flow.leaves(i));
+      return out;
+    };
+    const bool is_all_clear =
+        is_clear(function.flow(), function.range().begin) &&
+        std::all_of(function.parts().begin(), function.parts().end(),
+                    [&](const auto& part) { return is_clear(part.flow, part.range.begin); });
+    return is_all_clear ? "" : "where a jump in it leads to is not known";
   }
-  [[nodiscard]] bool is_own_code(std::uint64_t address) const {
-    return text_ && address >= text_->address && address - text_->address < text_->bytes;
-  }
-
-  /// Looks through what branches out of the function lead to: where its cold part jumps back, and
-  /// the returns there. False if that is not known of some.
-  [[nodiscard]] bool add_cold_part(Function& function, std::vector<Exit>& cold) const {
-    std::set<std::uint64_t> seen;
-    for (std::size_t i = 0; i < function.flow.size(); ++i) {
-      if (!function.flow.leaves(i)) continue;
-      const std::uint64_t to = function.begin + static_cast<std::uint64_t>(function.flow[i].target);
-      if (!is_own_code(to)) continue;  // the stubs that lead into other files
-      const auto range = code_around(file_, to);
-      if (!range || range->bytes > kFunctionBytesMax) return false;
-      if (range->begin <= function.begin && function.begin - range->begin < range->bytes)
-        return false;  // its symbol names a part of it
-      if (!seen.insert(range->begin).second) continue;
-      const auto there = flow_of(*range);
-      if (!there || !add_returns(function, *range, *there, to, cold)) return false;
-    }
-    return true;
+  /// Whether it cannot be told if the call ends by this jump, or that may stay unseen.
+  [[nodiscard]] static bool is_doubtful(const FunctionCode& function, std::uint64_t begin,
+                                        const Step& step, bool leaves) {
+    if (step.flow == Flow::kIndirectJump) return !step.is_bare;
+    if (step.flow != Flow::kBranch || !leaves) return false;
+    return !function.is_own(begin + static_cast<std::uint64_t>(step.target)) &&
+           !jump_out(function, begin, step, leaves);
   }
 
-  /// `to`: where the function jumps to in `range`.
-  [[nodiscard]] static bool add_returns(Function& function, CodeRange range,
-                                        const ControlFlow& there, std::uint64_t to,
-                                        std::vector<Exit>& cold) {
-    bool is_part = to != range.begin;
-    for (std::size_t i = 0; i < there.size(); ++i) {
-      if (!there.leaves(i)) continue;
-      const std::uint64_t back = range.begin + static_cast<std::uint64_t>(there[i].target);
-      const auto offset = static_cast<std::int64_t>(back - function.begin);
-      if (offset <= 0 || !function.flow.is_inside(offset)) continue;
-      const std::size_t entered = function.flow.index_at(offset);
-      if (entered == function.flow.size()) return false;
-      function.entered.insert(entered);
-      is_part = true;
-    }
-    if (is_part) function.cold.push_back(range);
-    for (std::size_t i = 0; is_part && i < there.size(); ++i) {
-      if (there[i].flow == Flow::kReturn && there[i].is_probeable)
-        cold.push_back(
-            {.address = range.begin + there[i].offset, .site_class = there[i].site_class});
-    }
-    return true;
+  /// The jump out of the function that `step` is, if it is one.
+  [[nodiscard]] static std::optional<Exit> jump_out(const FunctionCode& function,
+                                                    std::uint64_t begin, const Step& step,
+                                                    bool leaves) {
+    Exit out{.address = begin + step.offset, .site_class = step.site_class, .is_jump = true};
+    if (step.flow == Flow::kIndirectJump) return out;
+    if (!leaves) return std::nullopt;
+    out.leads_to = begin + static_cast<std::uint64_t>(step.target);
+    if (function.is_own(out.leads_to)) return std::nullopt;
+    if (step.flow == Flow::kJump) return out;
+    // One that leaves something on the stack leads to a part that was not found.
+    if (step.site_class != SiteClass::kBranch || !step.is_bare.value_or(false)) return std::nullopt;
+    out.when = Exit::When::kTaken;
+    out.condition = step.condition;
+    return out;
   }
 
-  [[nodiscard]] std::vector<Exit> exits_of(const Function& function, bool wants_cheap) const {
-    const ControlFlow& flow = function.flow;
+  /// Those of a part that is not the main one.
+  static void add_exits(const FunctionCode& function, const FunctionCode::Part& part,
+                        std::vector<Exit>& out) {
+    for (std::size_t i = 0; i < part.flow.size(); ++i) {
+      const Step& step = part.flow[i];
+      if (!step.is_probeable) continue;
+      if (step.flow == Flow::kReturn)
+        out.push_back({.address = part.range.begin + step.offset, .site_class = step.site_class});
+      else if (step.flow == Flow::kJump && part.flow.leaves(i))
+        if (const auto jump = jump_out(function, part.range.begin, step, true))
+          out.push_back(*jump);
+    }
+  }
+
+  [[nodiscard]] std::vector<Exit> exits_of(const FunctionCode& function, bool wants_cheap) const {
+    const ControlFlow& flow = function.flow();
     std::vector<Exit> out;
     Backwards backwards(function, needs_.entry_site);
     for (std::size_t i = 0; i < flow.size(); ++i) {
       const Step& step = flow[i];
-      const Exit here{.address = function.begin + step.offset, .site_class = step.site_class};
       if (step.flow == Flow::kReturn) {
         const bool is_reached = flow.is_reached(i);
         const auto ways = wants_cheap && is_reached ? backwards.ways_to(i) : std::nullopt;
         if (ways && !ways->empty()) {
           out.insert(out.end(), ways->begin(), ways->end());
-        } else if (is_reached || (function.has_handlers && step.is_probeable)) {
-          out.push_back(here);  // handlers, to which nothing leads, may return
+        } else if (is_reached || (function.range().has_handlers && step.is_probeable)) {
+          // Handlers, to which nothing leads, may return.
+          out.push_back(
+              {.address = function.range().begin + step.offset, .site_class = step.site_class});
         }
-      } else if (flow.is_reached(i) && step.flow == Flow::kIndirectJump) {
-        out.push_back(here);
-        out.back().is_jump = true;
-      } else if (flow.is_reached(i) && step.flow == Flow::kJump && flow.leaves(i)) {
-        const std::uint64_t to = function.begin + static_cast<std::uint64_t>(step.target);
-        if (function.is_cold(to)) continue;
-        out.push_back(here);
-        out.back().is_jump = true;
-        out.back().leads_to = to;
+      } else if (flow.is_reached(i)) {
+        const auto jump = jump_out(function, function.range().begin, step, flow.leaves(i));
+        if (jump) out.push_back(*jump);
       }
     }
     return out;
   }
 
   // The stubs that lead into other files are not followed: they are everybody's.
-  [[nodiscard]] Exits behind(const Exit& exit, int jumps) const {
-    if (jumps == 0 || !is_own_code(exit.leads_to)) return {};
+  [[nodiscard]] Exits behind(const FunctionCode& function, const Exit& exit, int jumps) const {
+    if (jumps == 0 || !function.is_code(exit.leads_to)) return {};
     const auto range = code_around(file_, exit.leads_to);
     if (!range || range->begin != exit.leads_to) return {};
     return find(*range, jumps - 1);
   }
 
-  void follow_jumps(int jumps, Exits& found) const {
+  void follow_jumps(const FunctionCode& function, int jumps, Exits& found) const {
     const bool is_wrapper = std::all_of(found.exits.begin(), found.exits.end(),
                                         [](const Exit& exit) { return exit.is_jump; });
     if (!is_wrapper) return;
     std::vector<Exit> out;
     for (const Exit& exit : found.exits) {
-      const Exits there = behind(exit, jumps);
+      const Exits there = behind(function, exit, jumps);
       if (there.exits.empty()) {
         out.push_back(exit);
       } else {
@@ -280,9 +261,8 @@ class Finder {
     if (out.size() <= kExitsMax) found.exits = std::move(out);
   }
 
-  const sys::ElfFile& file_;
+  sys::ElfFile& file_;
   const ExitNeeds& needs_;
-  std::optional<sys::ElfFile::Section> text_;
 };
 
 }  // namespace
@@ -298,11 +278,12 @@ std::uint64_t Exit::cookie(std::uint64_t cookie) const {
   return out;
 }
 
-Exits find_exits(const sys::ElfFile& file, const sys::Symbol& function, const ExitNeeds& needs) {
+Exits find_exits(sys::ElfFile& file, const sys::Symbol& function, const ExitNeeds& needs) {
   if (function.bytes == 0) return {{}, "its size is not known"};
   Exits out = Finder(file, needs).find({function.address, function.bytes}, kJumpsFollowed);
-  if (std::any_of(out.exits.begin(), out.exits.end(),
-                  [&](const Exit& exit) { return exit.address == needs.entry_site; }))
+  if (!needs.counts && std::any_of(out.exits.begin(), out.exits.end(), [&](const Exit& exit) {
+        return exit.address == needs.entry_site;
+      }))
     return {{}, "it begins and ends with one instruction"};
   return out;
 }

@@ -35,6 +35,7 @@ struct Exits {
 struct ExitNeeds {
   std::uint64_t entry_site{0};  // the address of the probe at the begin: none of the exits
   bool returned_value{false};   // rax has to hold it
+  bool counts{false};           // a call passes one of them, and other functions' calls none
 };
 
 /// The exits of `function`, for probes that see the end of a call without touching its return
@@ -42,12 +43,11 @@ struct ExitNeeds {
 /// and the process aborts (measured on Linux 6.18). Of every return the branches are taken that
 /// lead to it and nowhere else, as those of the check of the stack's guard, if they are emulated
 /// and no call lies between; else the return itself, which costs ten times as much. Returns of the
-/// cold part, and of handlers of exceptions, are exits too; conditional jumps to other functions
-/// are not seen. Of a function that ends by jumps alone, as one that only calls another, the exits
-/// of those others in the same file are taken. None if the bytes may be something else than
-/// instructions: a probe in the middle of one would change what it does. Deterministic; any thread
-/// that owns `file`.
-[[nodiscard]] Exits find_exits(const sys::ElfFile& file, const sys::Symbol& function,
+/// other parts, and of handlers of exceptions, are exits too. Of a function that ends by jumps
+/// alone, as one that only calls another, the exits of those others in the same file are taken,
+/// unless they have to count. None if the bytes may be something else than instructions: a probe in
+/// the middle of one would change what it does. Deterministic; any thread that owns `file`.
+[[nodiscard]] Exits find_exits(sys::ElfFile& file, const sys::Symbol& function,
                                const ExitNeeds& needs);
 
 }  // namespace kansoku::capture::bpf

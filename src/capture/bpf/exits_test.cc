@@ -89,6 +89,19 @@ EXIT_TARGET(exit_marked,
 EXIT_TARGET(exit_overlap, "jmp 1f\n.byte 0x48\n1: nop\nret");
 EXIT_TARGET(exit_data, ".byte 0xeb, 0x01, 0x06\nret");
 EXIT_TARGET(exit_endless, "1: jmp 1b");
+// Calls another function last, but not always.
+EXIT_TARGET(exit_jump_if,
+            "push %rbx\npop %rbx\ntest $1, %dil\nje exit_plain\nlea 1(%rdi), %rax\nret");
+// Their calls cannot be told from the rounds of the loop that begins with their first instruction.
+EXIT_TARGET(count_loop, "1: dec %rdi\njg 1b\nmov %rdi, %rax\nret");
+EXIT_TARGET(count_ways, "1: sub $2, %rdi\nje exit_plain\njg 1b\nmov $1, %eax\nret");
+EXIT_TARGET(count_called,
+            "1: dec %rdi\njg 1b\nje 2f\nmov $1, %eax\nret\n"
+            "2: push %rbx\nmov $-1, %rdi\ncall count_called\npop %rbx\nret");
+EXIT_TARGET(count_label,
+            "1: push %rbx\npop %rbx\ndec %rdi\njg 1b\npush %rbx\n"
+            "lea 2f(%rip), %rax\npush %rax\npop %rax\nmov (%rsp), %rbx\n"
+            "jmp *%rbx\n2: pop %rbx\nret");
 EXIT_TARGET(exit_only_jump, "jmp exit_plain");
 
 // At the limits, and one beyond.
@@ -142,13 +155,14 @@ namespace {
 using Function = long (*)(long);
 using Targets = std::vector<std::pair<std::string, Function>>;
 
-const Targets kShapes{{"exit_plain", exit_plain},   {"exit_guard", exit_guard},
-                      {"exit_frame", exit_frame},   {"exit_leave", exit_leave},
-                      {"exit_arms", exit_arms},     {"exit_nop", exit_nop},
-                      {"exit_both", exit_both},     {"exit_at_entry", exit_at_entry},
-                      {"exit_jump", exit_jump},     {"exit_indirect", exit_indirect},
-                      {"exit_pad", exit_pad},       {"exit_switch", exit_switch},
-                      {"exit_marked", exit_marked}, {"exit_after_call", exit_after_call}};
+const Targets kShapes{{"exit_plain", exit_plain},    {"exit_guard", exit_guard},
+                      {"exit_frame", exit_frame},    {"exit_leave", exit_leave},
+                      {"exit_arms", exit_arms},      {"exit_nop", exit_nop},
+                      {"exit_both", exit_both},      {"exit_at_entry", exit_at_entry},
+                      {"exit_jump", exit_jump},      {"exit_indirect", exit_indirect},
+                      {"exit_pad", exit_pad},        {"exit_switch", exit_switch},
+                      {"exit_marked", exit_marked},  {"exit_after_call", exit_after_call},
+                      {"exit_jump_if", exit_jump_if}};
 const Targets kConditions{
     {"exit_if_o", exit_if_o},   {"exit_if_no", exit_if_no}, {"exit_if_b", exit_if_b},
     {"exit_if_ae", exit_if_ae}, {"exit_if_e", exit_if_e},   {"exit_if_ne", exit_if_ne},
@@ -245,6 +259,21 @@ TEST_F(FindExits, AreReturnsWhereTheReturnedValueIsWanted) {
 TEST_F(FindExits, AreJumpsToOtherFunctions) {
   EXPECT_EQ(text("exit_jump"), "jmp away, other");
   EXPECT_EQ(text("exit_indirect"), "other away");
+  EXPECT_EQ(text("exit_jump_if"), "jcc away 4 taken, other");
+}
+
+TEST_F(FindExits, CountCallsWhereNothingElseDoes) {
+  for (const std::string name : {"count_loop", "count_ways", "count_called", "count_label"})
+    EXPECT_FALSE(pick_site(*file_, symbol(name), {}).is_once) << name;
+  const auto count = [&](const std::string& name) {
+    return find_exits(*file_, symbol(name), {.counts = true});
+  };
+  EXPECT_EQ(count("count_loop").exits.size(), 1U);
+  EXPECT_EQ(count("count_ways").exits.size(), 2U);
+  EXPECT_EQ(count("count_called").exits.size(), 2U);
+  EXPECT_EQ(count("count_label").problem, "where a jump in it leads to is not known");
+  // Another function's exits would count its other calls, too.
+  EXPECT_EQ(count("exit_wrapper").exits.at(0).leads_to, symbol("hidden_work").address);
 }
 
 TEST_F(FindExits, OfAFunctionThatOnlyJumpsToAnotherAreThoseOfTheOther) {
@@ -322,12 +351,13 @@ class ExitsLive : public FindExits, public ::testing::WithParamInterface<AttachM
         engine_->attach_uprobes("/proc/self/exe", call_specs_for_test(*file_, name, probe), false);
     ASSERT_TRUE(attached.has_value()) << attached.error().what;
   }
-  /// "b1 e1 ": begins and ends with their probes, since the last time.
+  /// "b1 e1 ": begins, ends and instants with their probes, since the last time.
   [[nodiscard]] std::string drain() {
     std::string out;
     engine_->drain([&](std::span<const std::byte> record) {
       const auto* head = reinterpret_cast<const wire_event*>(record.data());
-      out += fmt::format("{}{} ", head->kind == WIRE_BEGIN ? 'b' : 'e', head->probe);
+      const char kind = head->kind == WIRE_BEGIN ? 'b' : head->kind == WIRE_END ? 'e' : 'i';
+      out += fmt::format("{}{} ", kind, head->probe);
     });
     return out;
   }
@@ -342,6 +372,29 @@ TEST_P(ExitsLive, EveryCallOfEveryShapeEndsOnce) {
       EXPECT_EQ(drain(), "b1 e1 ") << name << " " << i;
     }
     engine_->detach_all();
+  }
+}
+
+TEST_P(ExitsLive, AnExitWithoutABeginTellsOfItsCallOnce) {
+  const auto attach_counting = [&](const std::string& name, std::uint32_t probe) {
+    const wire_probe instant = probe_for_test(WIRE_SINK_RING, WIRE_PROBE_INSTANT);
+    ASSERT_TRUE(engine_->describe_probe(probe, instant).has_value());
+    std::vector<UprobeSpec> specs;
+    for (const Exit& exit : find_exits(*file_, symbol(name), {.counts = true}).exits)
+      specs.push_back(
+          {*file_->file_offset(exit.address), 0, exit.cookie(probe | WIRE_COOKIE_INSTANT)});
+    ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", specs, false).has_value());
+  };
+  attach_counting("count_loop", 1);
+  attach_counting("count_ways", 2);
+  attach_counting("count_called", 3);
+  for (long i = 1; i < 9; ++i) {
+    EXPECT_EQ(count_loop(i), 0);
+    EXPECT_EQ(drain(), "i1 ") << i;
+    EXPECT_EQ(count_ways(i), 1);
+    EXPECT_EQ(drain(), "i2 ") << i;
+    EXPECT_EQ(count_called(i), 1);
+    EXPECT_EQ(drain(), "i3 i3 ") << i << ": it calls itself";
   }
 }
 

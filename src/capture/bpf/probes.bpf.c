@@ -100,13 +100,15 @@ static __always_inline void tell_begin(const struct hit* hit, __u32 told) {
                 probe->flags & WIRE_PROBE_STEPS);
 }
 
+static __always_inline void emit_end(const struct hit* hit, __u16 kind) {
+  __u8 of_ring = hit->cookie & WIRE_COOKIE_JUMP ? 0 : hit->probe->at_end;
+  struct values values = {};
+  if (of_ring) read_captures(hit, of_ring, &values);
+  emit(hit, kind, of_ring, &values);
+}
+
 static __always_inline void tell_end(const struct hit* hit, __u32 told, __u64 start) {
-  if (told & TOLD_RING) {
-    __u8 of_ring = hit->cookie & WIRE_COOKIE_JUMP ? 0 : hit->probe->at_end;
-    struct values values = {};
-    if (of_ring) read_captures(hit, of_ring, &values);
-    emit(hit, WIRE_END, of_ring, &values);
-  }
+  if (told & TOLD_RING) emit_end(hit, WIRE_END);
   if (told & TOLD_SLICE) emit_slice(start, hit->now, (__u32)hit->cookie);
   if (told & TOLD_TOTALS) total_end((__u32)hit->cookie, hit->pid_tgid >> 32, start, hit->now);
 }
@@ -131,6 +133,7 @@ static __always_inline void on_call(const struct hit* hit) {
   __u32 index = (__u32)hit->cookie;
   __u64 stack = hit->regs->rsp;
   int is_again = begins_again(calls, stack, index);
+  if (is_again) count_one(COUNT_AGAIN);
   for (int i = 0; i < CALLS_MAX; ++i) {
     struct call* last = last_call(calls);
     if (!last || !is_over(last, stack, is_again)) break;
@@ -151,7 +154,9 @@ static __always_inline void on_exit_of_call(const struct hit* hit) {
   __u64 stack = 0, start = 0;
   if (!ends_here(hit->regs, hit->cookie, &stack)) return;
   if (hit->cookie & WIRE_COOKIE_INSTANT) {
-    tell_end(hit, hit->probe->sinks & WIRE_SINK_RING ? TOLD_RING : 0, 0);
+    // One that is an instant stands for a call whose begin cannot be seen.
+    if (hit->probe->sinks & WIRE_SINK_RING)
+      emit_end(hit, hit->probe->flags & WIRE_PROBE_INSTANT ? WIRE_INSTANT : WIRE_END);
     return;
   }
   struct calls* calls = calls_of_thread(0);

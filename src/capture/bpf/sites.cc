@@ -6,14 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "capture/bpf/internal/function_code.h"
 #include "capture/bpf/internal/instructions.h"
 
 namespace kansoku::capture::bpf {
 namespace {
 
 constexpr std::size_t kScanBytes = 96;  // how far into the function a cheap address is looked for
-constexpr std::size_t kFunctionBytesMax =
-    65536;  // how much of it is searched for branches back to that address
 
 bool is_argument_register(ZydisRegister whole) {
   static constexpr std::array kArguments{ZYDIS_REGISTER_RDI, ZYDIS_REGISTER_RSI, ZYDIS_REGISTER_RDX,
@@ -37,20 +36,6 @@ bool leaves_straight_line(const Instruction& instruction) {
     default:
       return false;
   }
-}
-
-// Offsets inside the function that some branch of it jumps to.
-std::vector<std::size_t> branch_targets(std::span<const std::byte> code) {
-  std::vector<std::size_t> targets;
-  InstructionReader reader(code);
-  Instruction instruction;
-  while (reader.next(instruction)) {
-    const auto target = branch_target(instruction, reader.offset());
-    if (target && *target >= 0 && static_cast<std::size_t>(*target) < code.size())
-      targets.push_back(static_cast<std::size_t>(*target));
-  }
-  std::sort(targets.begin(), targets.end());
-  return targets;
 }
 
 struct Found {
@@ -113,20 +98,25 @@ bool is_cheap(SiteClass site_class) {
   return site_class != SiteClass::kEndbr && site_class != SiteClass::kOther;
 }
 
-Site pick_site(const sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs) {
+Site pick_site(sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs) {
   const std::size_t wanted =
-      function.bytes == 0 ? kScanBytes : std::min<std::size_t>(function.bytes, kFunctionBytesMax);
+      function.bytes == 0 ? kScanBytes : std::min<std::size_t>(function.bytes, kScanBytes);
   const std::vector<std::byte> code = file.bytes_at(function.address, wanted);
+  const FunctionCode whole(file, {function.address, function.bytes});
+  const FunctionCode::Once once =
+      whole.problem().empty() ? whole.once() : FunctionCode::Once{0, whole.problem()};
   Found found = scan(code, needs);
   if (needs.at_entry) {
     found = at_entry(code, "entry: the first cheap instruction is an exit");
-  } else if (found.offset != 0) {
-    const auto targets = branch_targets(code);
-    if (std::binary_search(targets.begin(), targets.end(), found.offset))
-      found = at_entry(code, "entry: the cheap instruction is a branch target");
+  } else if (found.offset != 0 && found.offset >= once.bytes) {
+    found = at_entry(code, "entry: the cheap instruction lies in a loop");
   }
-  return {function.address + found.offset, static_cast<std::uint32_t>(found.offset),
-          found.site_class, found.reason, found.is_probeable};
+  return {.address = function.address + found.offset,
+          .offset_bytes = static_cast<std::uint32_t>(found.offset),
+          .site_class = found.site_class,
+          .reason = once.bytes != 0 ? found.reason : once.problem,
+          .is_probeable = found.is_probeable,
+          .is_once = once.bytes != 0};
 }
 
 }  // namespace kansoku::capture::bpf

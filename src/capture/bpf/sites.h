@@ -24,6 +24,7 @@ struct Site {
   SiteClass site_class{SiteClass::kOther};
   std::string_view reason;  // a literal: why the search ended here
   bool is_probeable{true};  // false: the kernel refuses a probe there, and others beside it
+  bool is_once{true};       // false: no address is known that a call passes once
 };
 
 struct SiteNeeds {
@@ -33,12 +34,12 @@ struct SiteNeeds {
 };
 
 /// The cheapest safe probe address of `function`: the first emulated instruction on the straight
-/// line from the entry that every call passes exactly once, before the arguments (if needed) are
-/// overwritten, before rsp moves (if a return probe is wanted), and never a 5-byte nop with live
-/// data below rsp (a kernel that replaces it by a call would overwrite the red zone). Falls back to
-/// the entry. Deterministic; any thread that owns `file`. Source: measurements of emulated
-/// instructions; the 5-byte-nop rule after the kernel mailing list's 2026 report.
-[[nodiscard]] Site pick_site(const sys::ElfFile& file, const sys::Symbol& function,
-                             SiteNeeds needs);
+/// line from the entry, before anything to which the function itself leads back, before the
+/// arguments (if needed) are overwritten, before rsp moves (if a return probe is wanted), and never
+/// a 5-byte nop with live data below rsp (a kernel that replaces it by a call would overwrite the
+/// red zone). Falls back to the entry; `is_once` is false if that lies in a loop, or may.
+/// Deterministic; any thread that owns `file`. Source: measurements of emulated instructions; the
+/// 5-byte-nop rule after the kernel mailing list's 2026 report.
+[[nodiscard]] Site pick_site(sys::ElfFile& file, const sys::Symbol& function, SiteNeeds needs);
 
 }  // namespace kansoku::capture::bpf

@@ -105,6 +105,11 @@ StackEffect stack_effect(const Instruction& instruction) {
   const auto& to = instruction.operands[0];
   const auto& from = instruction.operands[1];
   switch (instruction.info.mnemonic) {
+    case ZYDIS_MNEMONIC_CALL:  // as it is behind it
+      return {};
+    case ZYDIS_MNEMONIC_PUSH:
+      if (instruction.info.operand_width == 64) return {Kind::kAdd, -8};
+      break;
     case ZYDIS_MNEMONIC_POP:
       if (instruction.info.operand_width == 64 && to.type == ZYDIS_OPERAND_TYPE_REGISTER &&
           to.reg.value != ZYDIS_REGISTER_RSP)
@@ -136,6 +141,29 @@ StackEffect stack_effect(const Instruction& instruction) {
   return {Kind::kUnknown, 0};
 }
 
+/// How many bytes of the stack a call has taken, and how many when it set rbp; nothing: unknown.
+struct Depth {
+  std::optional<std::int64_t> stack{0}, frame{};
+
+  [[nodiscard]] Depth behind(const Step& step) const {
+    Depth out = *this;
+    switch (step.stack.kind) {
+      case StackEffect::Kind::kAdd:
+        if (out.stack) *out.stack -= step.stack.bytes;
+        break;
+      case StackEffect::Kind::kFromFrame:
+        out.stack = frame;
+        if (out.stack) *out.stack -= step.stack.bytes;
+        break;
+      case StackEffect::Kind::kUnknown:
+        out.stack.reset();
+        break;
+    }
+    if (step.writes_frame) out.frame = step.sets_frame ? stack : std::nullopt;
+    return out;
+  }
+};
+
 // All instructions in order; nothing if the bytes are something else.
 std::optional<std::vector<Step>> steps_of(std::span<const std::byte> code) {
   std::vector<Step> steps;
@@ -152,6 +180,9 @@ std::optional<std::vector<Step>> steps_of(std::span<const std::byte> code) {
                      .stack = stack_effect(instruction),
                      .writes_frame = writes_register(
                          instruction, [](ZydisRegister r) { return r == ZYDIS_REGISTER_RBP; }),
+                     .sets_frame = instruction.info.mnemonic == ZYDIS_MNEMONIC_MOV &&
+                                   is_register(instruction.operands[0], ZYDIS_REGISTER_RBP) &&
+                                   is_register(instruction.operands[1], ZYDIS_REGISTER_RSP),
                      .is_probeable = is_probeable(instruction)});
     origins.follow(instruction);
   }
@@ -161,11 +192,12 @@ std::optional<std::vector<Step>> steps_of(std::span<const std::byte> code) {
 
 }  // namespace
 
-std::optional<ControlFlow> ControlFlow::make(std::span<const std::byte> code) {
+std::optional<ControlFlow> ControlFlow::make(std::span<const std::byte> code, bool is_begin) {
   auto steps = steps_of(code);
   if (!steps || steps->empty()) return std::nullopt;
   ControlFlow out(std::move(*steps), code.size());
   if (!out.link()) return std::nullopt;
+  out.follow_stack(is_begin);
   out.reach();
   return out;
 }
@@ -190,6 +222,28 @@ bool ControlFlow::link() {
     branches_to_[target].push_back(i);
   }
   return true;
+}
+
+// The first way to an instruction counts: compilers let all ways come with one stack.
+void ControlFlow::follow_stack(bool is_begin) {
+  std::vector<bool> is_seen(steps_.size());
+  std::vector<std::pair<std::size_t, Depth>> todo{{0, {}}};
+  if (!is_begin) todo.front().second.stack.reset();
+  while (!todo.empty()) {
+    const auto [i, depth] = todo.back();
+    todo.pop_back();
+    if (i >= steps_.size() || is_seen[i]) continue;
+    is_seen[i] = true;
+    Step& step = steps_[i];
+    if (depth.stack) step.is_bare = *depth.stack == 0;
+    if (step.flow == Flow::kIndirectJump && !step.is_bare.value_or(true)) {
+      step.flow = Flow::kTableJump;
+      has_table_ = jumps_by_pointer_ = true;
+    }
+    const Depth behind = depth.behind(step);
+    if (step.falls_through()) todo.emplace_back(i + 1, behind);
+    if (step.has_target()) todo.emplace_back(index_at(step.target), behind);
+  }
 }
 
 void ControlFlow::reach() {

@@ -37,6 +37,9 @@ struct Step {
   std::uint8_t condition{0};  // of a conditional jump, as in its opcode
   StackEffect stack;
   bool writes_frame{false};  // rbp
+  bool sets_frame{false};    // to rsp
+  // Whether the stack pointer is the one of the call's begin here; nothing: that is not known.
+  std::optional<bool> is_bare{};
   bool is_probeable{true};
 
   [[nodiscard]] bool has_target() const { return flow == Flow::kBranch || flow == Flow::kJump; }
@@ -49,8 +52,9 @@ struct Step {
 class ControlFlow {
  public:
   /// Nothing if the bytes may be something else than instructions: if some are none, or a branch
-  /// leads into the middle of one.
-  [[nodiscard]] static std::optional<ControlFlow> make(std::span<const std::byte> code);
+  /// leads into the middle of one. `is_begin`: calls begin with it, so the stack is known there.
+  [[nodiscard]] static std::optional<ControlFlow> make(std::span<const std::byte> code,
+                                                       bool is_begin);
 
   [[nodiscard]] std::size_t size() const { return steps_.size(); }
   [[nodiscard]] const Step& operator[](std::size_t i) const { return steps_[i]; }
@@ -68,6 +72,9 @@ class ControlFlow {
     return offset >= 0 && static_cast<std::size_t>(offset) < bytes_;
   }
   [[nodiscard]] bool has_table() const { return has_table_; }
+  /// Whether a jump goes through a pointer while the stack holds something of the call: to a label
+  /// whose address was taken. It counts as one of a table.
+  [[nodiscard]] bool jumps_by_pointer() const { return jumps_by_pointer_; }
   /// The instruction at an offset; size() if none begins there.
   [[nodiscard]] std::size_t index_at(std::int64_t offset) const;
 
@@ -75,13 +82,14 @@ class ControlFlow {
   ControlFlow(std::vector<Step> steps, std::size_t bytes)
       : steps_(std::move(steps)), bytes_(bytes), branches_to_(steps_.size()) {}
   bool link();
+  void follow_stack(bool is_begin);
   void reach();
 
   std::vector<Step> steps_;
   std::size_t bytes_;
   std::vector<std::vector<std::size_t>> branches_to_;
   std::vector<bool> is_reached_;
-  bool has_table_{false};
+  bool has_table_{false}, jumps_by_pointer_{false};
 };
 
 }  // namespace kansoku::capture::bpf

@@ -11,7 +11,8 @@ enum count {
   COUNT_TOO_DEEP = 2,  /* calls over that of a thread */
   COUNT_TOTALS = 3,    /* totals over that of their map */
   COUNT_HITS = 4,      /* begins that the totals were told of */
-  COUNTS = 5
+  COUNT_AGAIN = 5,     /* begins of a call at the place of one whose end nobody saw */
+  COUNTS = 6
 };
 
 struct {
