@@ -72,6 +72,7 @@ struct Recorder::Impl {
   Nowhere nowhere;
   bool is_open{true};  // false: watching, no window
   bool without_bpf{false};
+  bool is_stopped{false};  // see note_stop()
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
       : clock(clock_in), procfs(procfs_in), options(std::move(options_in)), table(procfs_in, {}) {}
@@ -451,6 +452,11 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
   TRY(const bool ignored, impl_->flush_and_report(now, on_status));
   static_cast<void>(ignored);
   return {};
+}
+
+void Recorder::note_stop(int signal) {
+  if (std::exchange(impl_->is_stopped, true)) return;
+  impl_->writer->metadata("kansoku.stop_signal", std::to_string(signal), impl_->clock.now());
 }
 
 Result<void> Recorder::begin_window(ByteSink& sink) {

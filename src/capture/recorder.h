@@ -88,6 +88,10 @@ class Recorder {
   /// The observed processes that stand for a rank, by pid.
   [[nodiscard]] std::map<std::int32_t, Place> ranks() const;
 
+  /// The observed processes are asked to end by a signal that came to the recorder: what they do
+  /// from now on says nothing about them. The first time counts.
+  void note_stop(int signal);
+
   /// Switches all probes and the Python sampler off or on again during a recording (used to measure
   /// their cost).
   void set_probes_enabled(bool enabled);

@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/parse.h"
+#include "trace/metadata.h"
 
 namespace kansoku::trace {
 namespace {
@@ -50,26 +51,10 @@ std::int64_t shifted(std::int64_t time_ns, std::int64_t shift_ns) {
 
 /// Wall clock less boot clock when the recording began; nothing if it does not say.
 std::optional<std::int64_t> wall_less_boot_ns(const Trace& trace) {
-  const StringId meta = trace.strings.find("kansoku.meta"), key = trace.strings.find("key"),
-                 value = trace.strings.find("value");
-  const StringId wanted = trace.strings.find("kansoku.recorded_at_unix_ns");
-  const InstantTable& instants = trace.instants;
-  for (std::size_t i = 0; i < instants.size() && wanted != StringId{}; ++i) {
-    const std::size_t first = instants.arg_begin[i], count = instants.arg_count[i];
-    if (instants.category[i] != meta || count > trace.args.size() ||
-        first > trace.args.size() - count)
-      continue;
-    bool is_wanted = false;
-    std::optional<std::int64_t> wall_ns;
-    for (std::size_t k = first; k < first + count; ++k) {
-      const ArgValue& arg = trace.args[k];
-      if (arg.kind != ArgValue::Kind::kString) continue;
-      is_wanted = is_wanted || (arg.key == key && arg.text == wanted);
-      if (arg.key == value) wall_ns = parse_int<std::int64_t>(trace.str(arg.text));
-    }
+  for (const MetadataFact& fact : metadata_facts(trace, "kansoku.recorded_at_unix_ns")) {
+    const auto wall_ns = parse_int<std::int64_t>(fact.value);
     std::int64_t difference_ns = 0;
-    if (is_wanted && wall_ns &&
-        !__builtin_sub_overflow(*wall_ns, instants.time_ns[i], &difference_ns))
+    if (wall_ns && !__builtin_sub_overflow(*wall_ns, fact.time_ns, &difference_ns))
       return difference_ns;
   }
   return std::nullopt;

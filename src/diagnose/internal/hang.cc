@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <map>
 #include <set>
 #include <string>
@@ -308,11 +310,56 @@ bool is_killed(const RankData& rank) {
   return rank.exit_signal != 0 && rank.exit_signal != kAbort && rank.exit_signal != kPipe;
 }
 
+/// By a signal that people, shells and launchers end programs with.
+bool was_asked_to_end(const RankData& rank) {
+  constexpr std::array<std::uint64_t, 5> kAsking{SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM};
+  return rank.exit_ns > 0 &&
+         std::find(kAsking.begin(), kAsking.end(), rank.exit_signal) != kAsking.end();
+}
+
+/// When the recorder was told to end the job, or somebody ended several ranks together, by one
+/// signal; nothing: nobody did.
+std::optional<std::int64_t> first_end_of_run(const JobData& job, const Options& options) {
+  std::map<std::uint64_t, std::vector<std::int64_t>> ends;  // by signal
+  for (const RankData& rank : job.ranks)
+    if (was_asked_to_end(rank)) ends[rank.exit_signal].push_back(rank.exit_ns);
+  std::optional<std::int64_t> first = job.stopped_ns;
+  for (auto& [signal, times] : ends) {
+    std::sort(times.begin(), times.end());
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      if (static_cast<double>(times[i] - times[i - 1]) > options.ended_together_ms * kNsPerMs)
+        continue;
+      first = std::min(first.value_or(times[i - 1]), times[i - 1]);
+      break;
+    }
+  }
+  return first;
+}
+
+/// The last sample in which the main thread ran the program. What runs once that has ended, as
+/// finalizers do, is called from nothing of it: its outermost function is another one.
+const ThreadSample* last_of_program(const trace::Trace& trace, const RankData& rank) {
+  const auto root_of = [&](const ThreadSample& sample) {
+    const auto frames = frames_of(trace, sample.stack);
+    return frames.empty() ? trace::StringId{} : frames.front().function;
+  };
+  std::map<trace::StringId, std::size_t> roots;
+  for (const ThreadSample& sample : rank.samples)
+    ++roots[root_of(sample)];
+  const auto most = std::max_element(
+      roots.begin(), roots.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto last =
+      std::find_if(rank.samples.rbegin(), rank.samples.rend(),
+                   [&](const ThreadSample& sample) { return root_of(sample) == most->first; });
+  return last == rank.samples.rend() ? nullptr : &*last;
+}
+
 /// The last sample of each culprit before the job broke off. Where the culprit was in the
 /// collective too, only what was sampled inside of it counts: a call that fails at once ends before
 /// the next sample, and the one before shows where the process was earlier. Whoever else is in the
 /// collective then tells from where it is called.
-std::vector<const ThreadSample*> samples_of_abort(const JobData& job, const Instance* last,
+std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, const JobData& job,
+                                                  const Instance* last,
                                                   const std::vector<std::int32_t>& culprits) {
   std::vector<const ThreadSample*> of_culprits, of_others;
   bool is_any_culprit_inside = false;
@@ -322,11 +369,11 @@ std::vector<const ThreadSample*> samples_of_abort(const JobData& job, const Inst
         std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
     const bool is_inside = last != nullptr && last->ranks[r].is_present;
     is_any_culprit_inside = is_any_culprit_inside || (is_culprit && is_inside);
-    if (rank.samples.empty()) continue;
-    const ThreadSample& sample = rank.samples.back();
-    const bool is_sampled_inside = is_inside && sample.time_ns >= last->ranks[r].arrive_ns;
-    if (is_culprit && (!is_inside || is_sampled_inside)) of_culprits.push_back(&sample);
-    if (!is_culprit && is_sampled_inside) of_others.push_back(&sample);
+    const ThreadSample* const sample = last_of_program(trace, rank);
+    if (sample == nullptr) continue;
+    const bool is_sampled_inside = is_inside && sample->time_ns >= last->ranks[r].arrive_ns;
+    if (is_culprit && (!is_inside || is_sampled_inside)) of_culprits.push_back(sample);
+    if (!is_culprit && is_sampled_inside) of_others.push_back(sample);
   }
   return of_culprits.empty() && is_any_culprit_inside ? of_others : of_culprits;
 }
@@ -334,12 +381,15 @@ std::vector<const ThreadSample*> samples_of_abort(const JobData& job, const Inst
 /// The job broke off: the last collective was never whole, and processes ended. Who ended first
 /// while the others were in an operation that it never joined, or who called it with another size.
 std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
-                               const Collectives& collectives) {
+                               const Collectives& collectives, const Options& options) {
   if (collectives.by_order) return std::nullopt;
-  const auto ended = std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankData& rank) {
-    return rank.exit_ns > 0 && (rank.exit_status != 0 || rank.exit_signal != 0);
-  });
-  if (ended == 0) return std::nullopt;
+  // Whoever ends once the run is ended follows.
+  const auto end_of_run = first_end_of_run(job, options);
+  const auto broke_off = [&](const RankData& rank) {
+    return rank.exit_ns > 0 && (rank.exit_status != 0 || rank.exit_signal != 0) &&
+           (!end_of_run || rank.exit_ns < *end_of_run);
+  };
+  if (std::none_of(job.ranks.begin(), job.ranks.end(), broke_off)) return std::nullopt;
   const Instance* last = nullptr;  // the first that was not whole after the last whole one
   for (const Instance& instance : collectives.instances) {
     if (instance.is_complete) last = nullptr;
@@ -352,7 +402,7 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
   finding.rank_confidence = finding.confidence = 1;
   const RankData* first = nullptr;  // to end by a signal, or with an error before all others
   for (const RankData& rank : job.ranks) {
-    if (rank.exit_ns == 0 || (rank.exit_status == 0 && rank.exit_signal == 0)) continue;
+    if (!broke_off(rank)) continue;
     if (first == nullptr || (is_killed(rank) && !is_killed(*first)) ||
         (is_killed(rank) == is_killed(*first) && rank.exit_ns < first->exit_ns))
       first = &rank;
@@ -390,7 +440,7 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
   for (const RankData& rank : job.ranks)
     end_ns = std::max(end_ns, rank.exit_ns);
   finding.cost_ms_per_step = static_cast<double>(end_ns - first->exit_ns) / kNsPerMs;
-  add_last_stack(trace, samples_of_abort(job, last, finding.ranks), finding);
+  add_last_stack(trace, samples_of_abort(trace, job, last, finding.ranks), finding);
   if (finding.function.empty()) finding.function = operation;
   out.groups =
       board_of(trace, job, Stuck{first->exit_ns - kLookBackNs, operation, {}, true}, finding);
@@ -403,7 +453,7 @@ std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
                               const Collectives& collectives, double mean_step_ms,
                               const Options& options) {
   if (job.ranks.size() < 2) return std::nullopt;
-  if (auto aborted = find_abort(trace, job, collectives)) return aborted;
+  if (auto aborted = find_abort(trace, job, collectives, options)) return aborted;
   auto stuck = stuck_by_seq(job, collectives);
   if (!stuck) stuck = stuck_by_open_slices(job);
   if (!stuck) return std::nullopt;

@@ -109,6 +109,64 @@ TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
   EXPECT_EQ(hang->finding.verdict, "mismatched_collective");
   EXPECT_THAT(hang->finding.ranks, ElementsAre(1));
   EXPECT_EQ(hang->finding.function, "merge");
+  // Nor is what runs when the program has ended.
+  std::vector<ThreadSample>& samples = job_.ranks[1].samples;
+  samples.insert(samples.begin(), samples.front());
+  samples.push_back({});
+  samples.back().time_ns = 11 * kSecond + 2;
+  samples.back().stack = stack_of("__del__");
+  EXPECT_EQ(find()->finding.function, "merge");
+}
+
+// A user, a launcher or the recorder ends a healthy run; some ranks fail at their peers' end first.
+TEST_F(HangTest, ARunThatIsEndedHasNoCulprit) {
+  for (const std::uint64_t signal : {SIGTERM, SIGINT, SIGKILL}) {
+    collectives_.instances.clear();
+    add(0, 10 * kSecond, {0, 1, 2, 3});
+    add(0, 11 * kSecond, {0, 1, 2});
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond / 5;
+      job_.ranks[r].exit_signal = r == 2 ? std::uint64_t{SIGABRT} : signal;
+    }
+    job_.end_ns = 11 * kSecond + kSecond / 2;
+    EXPECT_FALSE(find()) << signal;
+    // One that ended before is why the others were ended.
+    job_.ranks[2].exit_ns = 11 * kSecond - 1;
+    const auto hang = find();
+    ASSERT_TRUE(hang) << signal;
+    EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+    EXPECT_EQ(hang->finding.verdict, "dead_process");
+    job_.ranks[2].exit_signal = SIGSEGV;
+    EXPECT_THAT(find()->finding.ranks, ElementsAre(2));
+  }
+}
+
+// Programs that catch the signal end with a status of their own.
+TEST_F(HangTest, WhatEndsOnceTheRecorderWasStoppedSaysNothing) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond;
+    job_.ranks[r].exit_status = 1;
+  }
+  job_.end_ns = 11 * kSecond + kSecond / 2;
+  EXPECT_TRUE(find());
+  job_.stopped_ns = 11 * kSecond - 1;
+  EXPECT_FALSE(find());
+}
+
+// One rank is killed, the launcher ends the others much later.
+TEST_F(HangTest, ARankThatWasKilledAloneIsTheCulprit) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 3});
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    job_.ranks[r].exit_ns = r == 2 ? 11 * kSecond : 20 * kSecond;
+    job_.ranks[r].exit_signal = SIGKILL;
+  }
+  job_.end_ns = 20 * kSecond;
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
 }
 
 TEST_F(HangTest, NothingIsStuckAfterAWholeCollective) {

@@ -13,6 +13,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/sched.h"
+#include "trace/metadata.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -285,6 +286,8 @@ void close_events(RankData& rank) {
 }
 
 void read_exits(const Trace& trace, JobData& job) {
+  for (const trace::MetadataFact& fact : trace::metadata_facts(trace, "kansoku.stop_signal"))
+    job.stopped_ns = std::min(job.stopped_ns.value_or(fact.time_ns), fact.time_ns);
   const StringId name = trace.strings.find("process exit"), status = trace.strings.find("status"),
                  signal = trace.strings.find("signal");
   const auto& instants = trace.instants;

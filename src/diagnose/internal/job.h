@@ -87,6 +87,7 @@ struct JobData {
   std::vector<RankData> ranks;  // by rank number, one process each
   std::vector<std::string> op_names;
   std::int64_t end_ns{0};
+  std::optional<std::int64_t> stopped_ns;  // when the recorder was told to end the job
   std::vector<std::string> notes;
 };
 
