@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "common/parse.h"
 #include "diagnose/clocks.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
@@ -62,6 +65,18 @@ std::string host_name_of(const trace::Trace& trace, const std::string& path) {
   return known == trace.metadata.end() ? path : fmt::format("{} ({})", known->second, path);
 }
 
+/// How much later `other` began than `one`: ", 74.2 s later,"; "" if they do not say.
+std::string later_text(const trace::Trace& one, const trace::Trace& other) {
+  const auto began = [](const trace::Trace& trace) {
+    const auto found = trace.metadata.find("kansoku.recorded_at_unix_ns");
+    return found == trace.metadata.end() ? std::nullopt : parse_int<std::int64_t>(found->second);
+  };
+  const auto first = began(one), second = began(other);
+  if (!first || !second) return {};
+  const double seconds = 1e-9 * (static_cast<double>(*second) - static_cast<double>(*first));
+  return fmt::format(", {:.1f} s {},", std::abs(seconds), seconds < 0 ? "earlier" : "later");
+}
+
 class SourceReader {
  public:
   Result<Sources> read(const std::vector<std::string>& paths);
@@ -71,12 +86,15 @@ class SourceReader {
   [[nodiscard]] Result<void> choose_kind();
   [[nodiscard]] Result<void> read_file(const File& file);
   [[nodiscard]] Result<void> read_profile(const File& file, ByteSpan bytes);
+  [[nodiscard]] Result<void> add_recording(trace::Trace trace, const std::string& path);
   [[nodiscard]] Result<void> join_hosts();
   void tell_progress(std::size_t done);
 
   std::vector<File> files_;
-  trace::HostMerger hosts_;              // kRecording
-  std::vector<std::string> host_names_;  // of its hosts
+  trace::HostMerger hosts_;                                              // kRecording
+  std::vector<std::string> host_names_;                                  // of its hosts
+  std::vector<std::string> recordings_;                                  // their paths
+  std::map<std::pair<std::string, std::int32_t>, std::size_t> holders_;  // recordings, by job, rank
   std::uint64_t bytes_{0};
   std::set<std::int32_t> ranks_;
   std::optional<std::string> without_rank_;
@@ -150,10 +168,7 @@ Result<void> SourceReader::read_file(const File& file) {
     case Sources::Kind::kRecording: {
       auto trace = trace::read_trace(mapped.bytes());
       if (!trace) return of_file(file.path, std::move(trace).error());
-      host_names_.push_back(host_name_of(*trace, file.path));
-      if (const auto added = hosts_.add(std::move(*trace)); !added)
-        return of_file(file.path, added.error());
-      return {};
+      return add_recording(std::move(*trace), file.path);
     }
     case Sources::Kind::kDumps: {
       auto dump = trace::import::read_flight_recorder(mapped.bytes(), file.path, {});
@@ -164,6 +179,30 @@ Result<void> SourceReader::read_file(const File& file) {
     case Sources::Kind::kProfiles:
       return read_profile(file, mapped.bytes());
   }
+  return {};
+}
+
+/// Each recording holds other ranks of the job. Two that hold the same one are two times, or one
+/// twice: joined, all would seem to wait for each other in between.
+Result<void> SourceReader::add_recording(trace::Trace trace, const std::string& path) {
+  for (const trace::Process& process : trace.processes) {
+    if (process.rank == trace::kNoRank || trace.str(process.role) != "rank") continue;
+    const std::pair key(std::string(trace.str(process.job)), process.rank);
+    const auto holder = holders_.emplace(key, recordings_.size()).first;
+    if (holder->second == recordings_.size()) continue;
+    const std::string& other = recordings_[holder->second];
+    return Error{
+        Code::kUnsupported,
+        fmt::format("{} and {} both hold rank {} of job {}: recordings of different times{} are "
+                    "not joined",
+                    other, path, key.second, key.first, later_text(hosts_.trace(), trace)),
+        fmt::format("compare them: kansoku diagnose {} --save-baseline before.json; kansoku "
+                    "diagnose {} --baseline before.json",
+                    other, path)};
+  }
+  recordings_.push_back(path);
+  host_names_.push_back(host_name_of(trace, path));
+  if (const auto added = hosts_.add(std::move(trace)); !added) return of_file(path, added.error());
   return {};
 }
 
