@@ -21,6 +21,7 @@ inline constexpr int kExitPermission = 3;
 inline constexpr int kExitLimit = 4;
 inline constexpr int kExitTimeout = 5;
 inline constexpr int kExitFindings = 10;
+inline constexpr int kExitNotEnoughData = 11;
 
 /// The status that stands for an error code.
 [[nodiscard]] int exit_status(Code code);

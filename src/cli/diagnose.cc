@@ -26,7 +26,9 @@ class Diagnose final : public Command {
     app.add_option("--save-baseline", new_baseline_,
                    "write this run as a baseline; refused if it has findings");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
-    app.footer("Exit status: 0 nothing found, 10 findings, 2 a file cannot be read as a trace.");
+    app.footer(
+        "Exit status: 0 nothing found, 10 findings, 11 not enough data, 2 a file cannot be read as "
+        "a trace.");
   }
 
   int run() override {
@@ -42,7 +44,15 @@ class Diagnose final : public Command {
       if (const auto written = write_baseline(*analysis, new_baseline_); !written)
         return report(written.error());
     }
-    return analysis->has_findings ? kExitFindings : kExitOk;
+    switch (analysis->diagnosis.verdict()) {
+      case diagnose::Verdict::kFindings:
+        return kExitFindings;
+      case diagnose::Verdict::kNotEnoughData:
+        return kExitNotEnoughData;
+      case diagnose::Verdict::kNothingFound:
+        break;
+    }
+    return kExitOk;
   }
 
  private:

@@ -19,6 +19,7 @@
 #include "diagnose/internal/recorded_patterns.h"
 #include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
+#include "diagnose/what_if.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -225,7 +226,7 @@ void add_what_if(const Evidence& evidence, Diagnosis& out) {
       }
       return peers > 0 ? sum / static_cast<double>(peers) : mean_work;
     });
-    finding.explained = (original - fixed) / (original - ideal);
+    finding.explained = explained_share(original, fixed, ideal);
   }
 }
 
@@ -308,17 +309,38 @@ void add_trace_notes(const trace::Trace& trace, const JobData& job, Diagnosis& o
   }
   out.notes = job.notes;
   if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
-  if (job.ranks.empty()) {
-    out.notes.emplace_back(
-        "no rank in the trace: no process had a rank in its environment (RANK or OMPI/SLURM)");
-  } else if (job.ranks.size() == 1) {
-    out.notes.emplace_back("only one rank: ranks cannot be compared");
-  } else if (job.ranks.size() == 2) {
+  if (job.ranks.size() == 2)
     out.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+}
+
+std::vector<std::string> missing_of(const JobData& job, const Options& options,
+                                    const Diagnosis& out) {
+  std::vector<std::string> missing;
+  if (job.ranks.empty()) {
+    missing.emplace_back(
+        "no rank in the trace: no process had a rank in its environment (RANK and WORLD_SIZE, "
+        "OMPI_*, SLURM_*); `kansoku jobs` lists the jobs that have");
+  } else if (job.ranks.size() == 1) {
+    missing.emplace_back(
+        "only one rank: ranks cannot be compared; record the whole job (`kansoku record --job "
+        "NAME`)");
   }
+  if (!job.ranks.empty() && out.steps.count == 0) {
+    missing.push_back(fmt::format(
+        "no steps: at least {} repeats of one sequence of events are needed; record for longer, "
+        "and see `record --explain` for the probes",
+        options.repeat_count_floor));
+  }
+  return missing;
 }
 
 }  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  static constexpr std::array<std::string_view, 3> kNames{"findings", "nothing_found",
+                                                          "not_enough_data"};
+  return kNames.at(static_cast<std::size_t>(verdict));
+}
 
 std::string_view phase_name(Phase phase) {
   static constexpr std::array<std::string_view, kPhaseCount> kNames{
@@ -336,6 +358,7 @@ Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
     diagnose_steps(trace, options, job, collectives, out);
   }
   add_trace_notes(trace, job, out);
+  out.missing = missing_of(job, options, out);
   return out;
 }
 

@@ -60,6 +60,7 @@ struct Options {
   double clip_share{0.05};           // tails clipped before the steady excess is averaged
   double hang_step_multiple{5};      // stuck for this many mean steps ...
   double hang_min_ms{1000};          // ... and at least this long
+  double ended_together_ms{1000};  // ranks that one signal ends that close together: the run's end
   std::uint32_t period_tokens_max{64};
   std::uint32_t repeat_count_min{10};   // repeats of the step's word for full confidence
   std::uint32_t repeat_count_floor{6};  // fewer: no steps are found at all
@@ -147,6 +148,11 @@ struct ViewData {
   std::vector<std::vector<double>> worker_scores;
 };
 
+/// The answer in a word.
+enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
+/// "findings", "nothing_found", "not_enough_data".
+[[nodiscard]] std::string_view verdict_name(Verdict verdict);
+
 struct Diagnosis {
   StepSummary steps;
   std::vector<RankSummary> ranks;  // by rank number
@@ -159,14 +165,21 @@ struct Diagnosis {
   std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;
   std::vector<std::string> notes;
+  // What there would have to be for an answer, and how to get it; told where nothing was found.
+  std::vector<std::string> missing;
   ViewData view;
   std::size_t heat_column_count_max{400};
+
+  [[nodiscard]] Verdict verdict() const {
+    if (!findings.empty()) return Verdict::kFindings;
+    return missing.empty() ? Verdict::kNothingFound : Verdict::kNotEnoughData;
+  }
 };
 
 /// Finds the ranks that hold a job back, and the function and cost of each; an unusable trace gives
-/// a Diagnosis without findings whose notes say why. Fails with kCorrupt if columns of `trace`
-/// differ in length and with kUnsupported if an option is out of range; never on odd events.
-/// Deterministic for `options.seed`. Pure; any thread. O(n log n) in events.
+/// a Diagnosis without findings, in which `missing` says why. Fails with kCorrupt if columns of
+/// `trace` differ in length and with kUnsupported if an option is out of range; never on odd
+/// events. Deterministic for `options.seed`. Pure; any thread. O(n log n) in events.
 [[nodiscard]] Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options);
 
 /// Schema "kansoku.diagnosis/1" (docs/formats/diagnosis.md).

@@ -193,14 +193,16 @@ TEST(Diagnose, OneRankCannotBeCompared) {
   job.rank_count = 1;
   const Diagnosis d = run(job);
   EXPECT_TRUE(d.findings.empty());
-  EXPECT_THAT(d.notes, Contains("only one rank: ranks cannot be compared"));
+  EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData);
+  EXPECT_THAT(d.missing, ElementsAre(HasSubstr("only one rank: ranks cannot be compared")));
 }
 
 TEST(Diagnose, AnEmptyTraceSaysWhy) {
   const Result<Diagnosis> d = diagnose(trace::Trace{}, {});
   ASSERT_TRUE(d.has_value());
   EXPECT_TRUE(d->findings.empty());
-  EXPECT_THAT(d->notes, Contains(HasSubstr("no rank in the trace")));
+  EXPECT_EQ(d->verdict(), Verdict::kNotEnoughData);
+  EXPECT_THAT(d->missing, ElementsAre(HasSubstr("no rank in the trace")));
 }
 
 TEST(Diagnose, AWorkerStragglerIsNamedInTheWorker) {
@@ -522,6 +524,11 @@ TEST(DiagnoseText, NamesRankFunctionAndCost) {
   EXPECT_THAT(text, HasSubstr("the thread computes"));
   EXPECT_THAT(verdict_text(run({})), HasSubstr("nothing found"));
   EXPECT_EQ(headline(run({})), "");
+  SyntheticJob alone;
+  alone.rank_count = 1;
+  const std::string unknown = verdict_text(run(alone));
+  EXPECT_THAT(unknown, HasSubstr("\nnot enough data\nmissing: only one rank"));
+  EXPECT_THAT(unknown, testing::Not(HasSubstr("nothing found")));
 }
 
 }  // namespace

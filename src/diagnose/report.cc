@@ -134,7 +134,7 @@ Json to_json(const Diagnosis& diagnosis) {
     findings.push(finding_json(finding));
   Json out = Json::object();
   out.set("schema", "kansoku.diagnosis/1")
-      .set("verdict", diagnosis.findings.empty() ? "nothing_found" : "findings")
+      .set("verdict", verdict_name(diagnosis.verdict()))
       .set("steps", steps_json(diagnosis))
       .set("findings", findings)
       .set("victims", Json::array_of(diagnosis.victims))
@@ -142,7 +142,8 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("not_explained_share", rounded(diagnosis.not_explained_share))
       .set("slowdown", optional_json(diagnosis.slowdown))
       .set("losses", losses_json(diagnosis.losses))
-      .set("notes", Json::array_of(diagnosis.notes));
+      .set("notes", Json::array_of(diagnosis.notes))
+      .set("missing", Json::array_of(diagnosis.missing));
   if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
   if (!diagnosis.patterns.empty()) out.set("patterns", patterns_json(diagnosis.patterns));
   return out;
@@ -157,8 +158,9 @@ std::string headline(const Diagnosis& diagnosis) {
 std::string verdict_text(const Diagnosis& diagnosis) {
   std::string text;
   if (diagnosis.steps.count > 0) {
-    text += fmt::format("{} steps on {} ranks, median {:.1f} ms, p95 {:.1f} ms\n",
-                        diagnosis.steps.count, diagnosis.ranks.size(), diagnosis.steps.median_ms,
+    text += fmt::format("{} steps on {} rank{}, median {:.1f} ms, p95 {:.1f} ms\n",
+                        diagnosis.steps.count, diagnosis.ranks.size(),
+                        diagnosis.ranks.size() == 1 ? "" : "s", diagnosis.steps.median_ms,
                         diagnosis.steps.p95_ms);
   }
   if (diagnosis.slowdown) {
@@ -166,11 +168,14 @@ std::string verdict_text(const Diagnosis& diagnosis) {
         fmt::format("slow-down {:.3f}: step time over that of the same job if nobody were slower\n",
                     *diagnosis.slowdown);
   }
-  if (diagnosis.findings.empty()) text += "nothing found\n";
+  if (diagnosis.verdict() == Verdict::kNothingFound) text += "nothing found\n";
+  if (diagnosis.verdict() == Verdict::kNotEnoughData) text += "not enough data\n";
   for (const Finding& finding : diagnosis.findings)
     text += finding_text(finding, diagnosis.ranks.size());
   if (!diagnosis.victims.empty())
     text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
+  for (const std::string& missing : diagnosis.missing)
+    text += fmt::format("missing: {}\n", missing);
   for (const std::string& note : diagnosis.notes)
     text += fmt::format("note: {}\n", note);
   return text;

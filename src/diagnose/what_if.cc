@@ -226,8 +226,7 @@ double Analysis::correlation() const {
 
 void Analysis::add_suspect(WhatIf& out, Suspect suspect, const Cells& fixed) {
   suspect.fixed_s = mean_of(steps_of(fixed));
-  const double lost_s = out.original_s - out.ideal_s;
-  suspect.explained = lost_s > 0 ? (out.original_s - suspect.fixed_s) / lost_s : 0;
+  suspect.explained = explained_share(out.original_s, suspect.fixed_s, out.ideal_s);
   out.suspects.push_back(std::move(suspect));
 }
 
@@ -383,6 +382,10 @@ Json parts_json(const std::vector<PartSlowdown>& parts) {
 }
 
 }  // namespace
+
+double explained_share(double original, double fixed, double ideal) {
+  return original > ideal ? std::clamp((original - fixed) / (original - ideal), 0.0, 1.0) : 0;
+}
 
 Result<std::optional<WhatIf>> what_if(const trace::Trace& trace, const WhatIfOptions& options) {
   TRY(const auto ops, read_pipeline_ops(trace));

@@ -24,9 +24,14 @@ struct Suspect {
   std::vector<std::int32_t> ranks{};
   std::string label{};  // "data-parallel rank 0, stage 2"
   double fixed_s{0};    // mean step time with the suspect idealised
-  double explained{0};  // M = (original - fixed) / (original - ideal); may leave 0..1
+  double explained{0};  // M, 0 to 1
   double support{0};    // share of bootstrap samples of steps in which it leads its kind
 };
+
+/// M = (original - fixed) / (original - ideal): the part of a loss that goes if a suspect works
+/// like its peers, 0 to 1. Peers may be faster than the ideal, which is a mean; then it is all. 0
+/// where nothing is lost.
+[[nodiscard]] double explained_share(double original, double fixed, double ideal);
 
 /// The answer to "how fast would this job be if nobody were slower than the others?".
 struct WhatIf {

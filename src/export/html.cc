@@ -163,9 +163,15 @@ std::string finding_html(const Json& finding, bool is_first, const Json& victims
          stack_html(finding.at("stack")) + "</section>";
 }
 
+constexpr std::string_view kNotEnough = "not_enough_data";
+
 std::string verdict_html(const Json& diagnosis) {
   const Json findings = diagnosis.at("findings");
   const Json steps = diagnosis.at("steps");
+  if (text_of(diagnosis, "verdict") == kNotEnough)
+    return "<section class=\"verdict unknown\"><h1>Not enough data</h1><p class=\"lead\">Nothing "
+           "can be said of this recording.</p>" +
+           list_html(diagnosis.at("missing"), "evidence") + "</section>";
   if (findings.size() == 0) {
     const std::int64_t count = steps.at("count").as_int();
     const std::string seen =
@@ -220,8 +226,9 @@ std::string facts_html(const Json& diagnosis, const Json& view) {
   if (diagnosis.at("slowdown").is_number())
     row("slow-down", fmt::format("{:.3f} times the step of a job in which nobody is slower",
                                  number_of(diagnosis, "slowdown")));
-  row("not explained", fmt::format("{:.0f} % of the time lost to slow ranks",
-                                   number_of(diagnosis, "not_explained_share") * 100));
+  if (diagnosis.at("findings").size() > 0)
+    row("not explained", fmt::format("{:.0f} % of the time lost to slow ranks",
+                                     number_of(diagnosis, "not_explained_share") * 100));
   const Json losses = diagnosis.at("losses");
   for (const std::string& name : losses.keys())
     row(escape(name), std::to_string(losses.at(name).at("count").as_int()));
@@ -337,7 +344,9 @@ Result<std::string> html_report(const Json& diagnosis, const Json& view) {
   TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/1"));
   TRY_VOID(check_schema(view, "kansoku.view/1"));
   const Json findings = diagnosis.at("findings");
-  const std::string title = findings.size() > 0 ? headline(findings.at(0)) : "Nothing found";
+  const std::string title = findings.size() > 0                           ? headline(findings.at(0))
+                            : text_of(diagnosis, "verdict") == kNotEnough ? "Not enough data"
+                                                                          : "Nothing found";
   const std::string job = text_of(view.at("facts"), "job");
   const std::string rank = view.contains("function_rank")
                                ? "rank " + std::to_string(view.at("function_rank").as_int())

@@ -209,9 +209,8 @@
       item.append(text);
     }
   };
-  // A standstill has no steps to draw.
+  // A standstill, or a recording that says too little, has no steps to draw.
   const hideEmpty = () => {
-    if (!Array.isArray(view.hang_groups) || !view.hang_groups.length) return;
     const hasSteps = Array.isArray(view.heat) && view.heat.length > 0;
     for (const id of ["heat", "phases", "worst"]) byId(id).closest("section").hidden = !hasSteps;
     byId("functions").closest("section").hidden = !(Array.isArray(view.functions) && view.functions.length);
