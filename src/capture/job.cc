@@ -197,6 +197,16 @@ std::vector<Job> find_jobs(const sys::Procfs& procfs) {
   return out;
 }
 
+std::size_t count_hidden_processes(const sys::Procfs& procfs) {
+  const std::vector<std::int32_t> pids = procfs.pids();
+  return static_cast<std::size_t>(std::count_if(pids.begin(), pids.end(), [&](std::int32_t pid) {
+    const auto command = procfs.cmdline(pid);
+    if (!command || command->empty()) return false;  // the kernel's own
+    const auto environment = procfs.environ(pid);
+    return !environment && environment.error().code == Code::kPermission;
+  }));
+}
+
 std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid) {
   std::multimap<std::int32_t, std::int32_t> children;
   for (const std::int32_t other : procfs.pids()) {

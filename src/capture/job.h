@@ -72,6 +72,8 @@ struct Job {
 /// jobs of one name are told apart. Scans /proc once; processes of others may be unreadable and are
 /// left out.
 [[nodiscard]] std::vector<Job> find_jobs(const sys::Procfs& procfs);
+/// How many processes keep their environment from us, so that find_jobs() cannot tell of them.
+[[nodiscard]] std::size_t count_hidden_processes(const sys::Procfs& procfs);
 
 /// `pid` and all its descendants, ascending.
 [[nodiscard]] std::vector<std::int32_t> process_tree(const sys::Procfs& procfs, std::int32_t pid);

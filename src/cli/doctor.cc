@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "capture/host.h"
 #include "capture/job.h"
@@ -15,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
+#include "common/parse.h"
 #include "common/text.h"
 #include "sys/capabilities.h"
 #include "sys/fd.h"
@@ -45,6 +47,22 @@ bool exists(const std::string& path) {
 std::string first_line(const std::string& path) {
   const auto text = sys::read_file(path, 4096);
   return text ? text->substr(0, text->find('\n')) : std::string{};
+}
+
+using KernelVersion = std::pair<int, int>;
+
+/// That runs here; 0.0 if it says something else.
+KernelVersion kernel_version() {
+  utsname name{};
+  KernelVersion out;
+  ::uname(&name);
+  const std::string_view release = name.release;
+  const auto dot = release.find('.');
+  const auto rest = release.substr(std::min(release.size(), dot + 1));
+  const auto end = std::min(rest.size(), rest.find_first_not_of("0123456789"));
+  out.first = parse_int<int>(release.substr(0, dot)).value_or(0);
+  out.second = parse_int<int>(rest.substr(0, end)).value_or(0);
+  return out;
 }
 
 Check kernel_check() {
@@ -88,20 +106,24 @@ std::vector<Check> capability_checks() {
   return checks;
 }
 
-Check attach_check(capture::bpf::AttachMode mode, std::string_view since, std::string_view cost) {
+/// `since`: the first kernel that has it. On one that is as new, rights are missing.
+Check attach_check(capture::bpf::AttachMode mode, KernelVersion since, std::string_view cost) {
   const std::string name = fmt::format("uprobes: {}", capture::bpf::attach_mode_name(mode));
   const auto tried = capture::try_attach_mode(mode);
   if (tried) return {name, Verdict::kGood, "works", "", ""};
-  return {name, Verdict::kReduced, tried.error().what, std::string(cost), std::string(since)};
+  const bool is_old = kernel_version() < since;
+  return {name, Verdict::kReduced, tried.error().what, std::string(cost),
+          is_old ? fmt::format("kernel {}.{} or newer", since.first, since.second)
+                 : "root, or CAP_BPF and CAP_PERFMON"};
 }
 
 std::vector<Check> attach_checks() {
   using capture::bpf::AttachMode;
-  return {attach_check(AttachMode::kSession, "kernel 6.13 or newer",
+  return {attach_check(AttachMode::kSession, {6, 13},
                        "a hit with return costs about 1.5 times as much"),
-          attach_check(AttachMode::kMulti, "kernel 6.6 or newer",
+          attach_check(AttachMode::kMulti, {6, 6},
                        "attaching and detaching hundreds of probes takes seconds"),
-          attach_check(AttachMode::kPerf, "root, or CAP_BPF and CAP_PERFMON", "no probes at all")};
+          attach_check(AttachMode::kPerf, {0, 0}, "no probes at all")};
 }
 
 Check pid_namespace_check() {

@@ -10,6 +10,7 @@
 #include "capture/job.h"
 #include "cli/commands.h"
 #include "common/json.h"
+#include "sys/capabilities.h"
 #include "sys/cgroup.h"
 
 namespace kansoku::cli {
@@ -52,18 +53,33 @@ class Jobs final : public Command {
 
   int run() override {
     const auto jobs = capture::find_jobs(sys::Procfs());
+    // Whoever may look at all has nobody to ask.
+    const bool may_see_all =
+        sys::has_capability(sys::effective_capabilities().value_or(0), sys::Capability::kSysPtrace);
+    const std::size_t hidden = may_see_all ? 0 : capture::count_hidden_processes(sys::Procfs());
+    // No job among those that may be looked at says nothing about the others.
+    const int status = jobs.empty() && hidden > 0 ? kExitPermission : kExitOk;
     if (json_) {
       Json list = Json::array();
       for (const capture::Job& job : jobs)
         list.push(to_json(job));
-      fmt::print(
-          "{}\n",
-          Json::object().set("schema", "kansoku.jobs/1").set("jobs", std::move(list)).dump(2));
-      return kExitOk;
+      fmt::print("{}\n", Json::object()
+                             .set("schema", "kansoku.jobs/1")
+                             .set("jobs", std::move(list))
+                             .set("hidden_processes", hidden)
+                             .dump(2));
+      return status;
+    }
+    if (hidden > 0) {
+      fmt::print(stderr,
+                 "kansoku: {} processes of other users may not be looked at; as root, `kansoku "
+                 "jobs` sees all\n",
+                 hidden);
     }
     if (jobs.empty()) {
-      fmt::print("no distributed job runs on this host\n");
-      return kExitOk;
+      fmt::print("no distributed job {}\n",
+                 hidden > 0 ? "among the processes of yours" : "runs on this host");
+      return status;
     }
     fmt::print("{:<28} {:>10}  {}\n", "JOB", "RANKS", "PIDS (rank:pid)");
     for (const capture::Job& job : jobs) {

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <bit>
+#include <map>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/session.h"
@@ -25,6 +27,14 @@ class Record final : public Command {
         ->capture_default_str();
     app.add_option("--duration", duration_,
                    "stop after this time, e.g. 30s, 2m (default: until the end)");
+    app.add_option("--then", options_.after,
+                   "what becomes of the command when the recording ends before it: wait for it, "
+                   "kill it (TERM) or leave it")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, AfterRecording>{{"wait", AfterRecording::kWait},
+                                                  {"kill", AfterRecording::kKill},
+                                                  {"leave", AfterRecording::kLeave}},
+            CLI::ignore_case));
     app.add_option("--max-size", max_size_, "stop when the file reaches this size, e.g. 500M");
     app.add_option("--attach", options_.attach,
                    "use only this kind of uprobe: session, multi or perf");
@@ -54,9 +64,10 @@ class Record final : public Command {
       fmt::print(stderr, "kansoku: wrote {}: {} events, {} bytes, {} lost, ranks [{}]\n",
                  options_.output, result->last.events, result->last.bytes, result->last.lost,
                  fmt::join(result->last.ranks, " "));
-      fmt::print(stderr, "kansoku: next: kansoku diagnose {}\n", options_.output);
+      if (result->last.events > 0)
+        fmt::print(stderr, "kansoku: next: kansoku diagnose {}\n", options_.output);
     }
-    int status = kExitOk;
+    int status = result->last.events > 0 ? kExitOk : tell_nothing(result->last);
     if (result->recording_error) {
       status = report(*result->recording_error);
       fmt::print(stderr,
@@ -66,6 +77,16 @@ class Record final : public Command {
   }
 
  private:
+  /// Says why a recording holds nothing; its status.
+  static int tell_nothing(const capture::RecordStatus& last) {
+    const bool has_bpf = !last.bpf.starts_with("none");
+    fmt::print(stderr, "kansoku: nothing was recorded: {}\n",
+               has_bpf ? "no probed function was called meanwhile, and no Python stack was seen"
+                       : "without eBPF there are Python stacks only, and none could be read");
+    fmt::print(stderr, "kansoku: next: kansoku doctor\n");
+    return has_bpf ? kExitOk : kExitPermission;
+  }
+
   Result<void> read_options() {
     const int targets = (options_.pids.empty() ? 0 : 1) + (options_.job.empty() ? 0 : 1) +
                         (options_.command.empty() ? 0 : 1);

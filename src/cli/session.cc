@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -96,16 +97,43 @@ void explain(const capture::Recorder& recorder) {
 // does not.
 class StopRelay {
  public:
-  void pump(const sys::Child& child) {
-    if (signal_count() <= passed_) return;
+  /// True if there was one.
+  bool pump(const sys::Child& child) {
+    if (signal_count() <= passed_) return false;
     passed_ = signal_count();
     const bool terminal_did_it = last_signal() == SIGINT && ::isatty(STDIN_FILENO) != 0;
     if (!terminal_did_it) child.send(last_signal());
+    return true;
   }
 
  private:
   int passed_{0};
 };
+
+/// Its status, once it has ended; nothing: it runs on.
+std::optional<int> end_of_command(const SessionOptions& options, sys::Child& child,
+                                  StopRelay& relay) {
+  if (const auto status = child.poll()) return status;
+  const std::string& name = options.command.front();
+  if (options.after == AfterRecording::kLeave) {
+    fmt::print(stderr, "kansoku: the recording has ended; {} runs on as process {}\n", name,
+               child.pid());
+    return std::nullopt;
+  }
+  if (options.after == AfterRecording::kKill) child.send(SIGTERM);
+  if (options.after == AfterRecording::kWait && !options.quiet) {
+    fmt::print(stderr,
+               "kansoku: the recording has ended; waiting for {} (process {}; --then kill|leave "
+               "does not)\n",
+               name, child.pid());
+  }
+  constexpr int kPeriodMs = 50;
+  while (!child.poll()) {
+    relay.pump(child);
+    ::poll(nullptr, 0, kPeriodMs);  // a signal ends it early
+  }
+  return child.poll();
+}
 
 }  // namespace
 
@@ -133,7 +161,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   SessionResult result;
   const auto should_stop = [&] {
     if (!child) return signal_count() > 0;
-    relay.pump(*child);
+    if (relay.pump(*child)) recorder->note_stop(last_signal());
     return child->poll().has_value() || signal_count() > 1;  // the second Ctrl-C stops at once
   };
   const auto on_status = [&](const capture::RecordStatus& status) {
@@ -147,10 +175,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   line.finish();
   if (options.explain) explain(*recorder);
   result.problems = recorder->problems();
-  if (child) {
-    if (options.stop_command_at_end && !child->poll()) child->send(SIGTERM);
-    result.command_status = child->wait();
-  }
+  if (child) result.command_status = end_of_command(options, *child, relay);
   if (const auto synced = sink->finish(); !synced && !result.recording_error)
     result.recording_error = synced.error();
   return result;

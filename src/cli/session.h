@@ -12,6 +12,9 @@
 
 namespace kansoku::cli {
 
+/// What becomes of the command when the recording ends before it.
+enum class AfterRecording { kWait, kKill, kLeave };
+
 /// What to record and where to.
 struct SessionOptions {
   std::vector<std::int32_t> pids;        // observed with everything below them
@@ -28,15 +31,15 @@ struct SessionOptions {
   std::uint32_t ring_bytes{16U << 20};
   std::uint32_t python_hz{0};
   bool use_bpf{true};
-  bool quiet{false};                // no status line
-  bool explain{false};              // print every probe, its address and class
-  bool stop_command_at_end{false};  // end the command when the recording ends
+  bool quiet{false};    // no status line
+  bool explain{false};  // print every probe, its address and class
+  AfterRecording after{AfterRecording::kWait};
   /// Called with the recorder after start, before the loop (measurements).
   std::function<void(capture::Recorder&)> on_ready;
 };
 
 struct SessionResult {
-  std::optional<int> command_status;  // the shell's exit status of the command
+  std::optional<int> command_status;  // the shell's exit status of the command; none: it runs on
   capture::RecordStatus last;
   std::vector<std::string> problems;
   std::optional<Error> recording_error;  // the recording broke off; the file so far is readable

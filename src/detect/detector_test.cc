@@ -43,7 +43,7 @@ TEST(Detector, LearnsThenTellsAFaultOnOneRankWithinFiveSeconds) {
   EXPECT_THAT(told.summary, testing::HasSubstr("rank 2"));
   EXPECT_THAT(told.summary, testing::HasSubstr("TCP retransmits"));
   EXPECT_THAT(told.summary, testing::HasSubstr("CPU normal"));
-  EXPECT_THAT(told.suggestion, testing::HasSubstr("--pid 102"));
+  EXPECT_THAT(told.suggestion, testing::HasSubstr("profile --job "));
   job.go(60);
   EXPECT_EQ(job.all.back().end_ns, begin + 30 * kSecond);
   EXPECT_EQ(job.ids().size(), 1U);
@@ -402,6 +402,8 @@ TEST(Detector, WhatToRunNextIsOfTheProcessWhereNoJobIsTold) {
   EXPECT_THAT(suggestion_of(job, facts), testing::HasSubstr("profile --job 10.0.0.1:29500 "));
   facts.pids = {7};
   EXPECT_THAT(suggestion_of(job, facts), testing::HasSubstr("--pid 7 "));
+  facts.ranks = {3};
+  EXPECT_THAT(suggestion_of(job, facts), testing::HasSubstr("profile --job 10.0.0.1:29500 "));
 }
 
 TEST(Detector, GrowthIsOfARankWhereNoPidIsKnown) {

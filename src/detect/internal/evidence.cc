@@ -300,7 +300,8 @@ std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& 
 }
 
 std::string suggestion_of(std::string_view job, const trace::IncidentFacts& facts) {
-  const bool is_one = facts.pids.size() == 1 && facts.pids.front() > 0;
+  // A rank alone could not be compared with its peers.
+  const bool is_one = facts.ranks.empty() && facts.pids.size() == 1 && facts.pids.front() > 0;
   if (is_one)
     return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", facts.pids.front());
   // A process that tells no job is one of its own, by its name: "python3/1234".
