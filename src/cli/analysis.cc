@@ -62,7 +62,6 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
   out.json = diagnose::to_json(diagnosis);
   out.view = diagnose::view_json(trace, diagnosis);
   out.text = diagnose::verdict_text(diagnosis) + loss_text(trace);
-  out.has_findings = !diagnosis.findings.empty();
   out.diagnosis = std::move(diagnosis);
   return out;
 }

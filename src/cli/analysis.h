@@ -17,7 +17,6 @@ struct Analysis {
   Json json;         // kansoku.diagnosis/1
   Json view;         // kansoku.view/1
   std::string text;  // for a terminal
-  bool has_findings{false};
 };
 
 /// Reads `paths` together and diagnoses them: recordings of ours or other Perfetto traces, a file a

@@ -231,9 +231,10 @@ Result<void> Watch::close_window() {
     const std::string found = diagnose::headline(analysis.diagnosis);
     book_->end(found.empty() ? "its profile names no rank" : found, trace);
   }
-  if (analysis.has_findings) ++result_.finding_count;
+  const bool has_findings = !analysis.diagnosis.findings.empty();
+  if (has_findings) ++result_.finding_count;
   incidents_.settle(clock_.now().time_since_epoch().count());
-  is_done_ = !options_.watches || (options_.once && analysis.has_findings);
+  is_done_ = !options_.watches || (options_.once && has_findings);
   open_.reset();
   incident_.reset();
   return {};

@@ -169,13 +169,15 @@ std::string verdict_text(const Diagnosis& diagnosis) {
                     *diagnosis.slowdown);
   }
   if (diagnosis.verdict() == Verdict::kNothingFound) text += "nothing found\n";
-  if (diagnosis.verdict() == Verdict::kNotEnoughData) text += "not enough data\n";
+  if (diagnosis.verdict() == Verdict::kNotEnoughData) {
+    text += "not enough data\n";
+    for (const std::string& missing : diagnosis.missing)
+      text += fmt::format("missing: {}\n", missing);
+  }
   for (const Finding& finding : diagnosis.findings)
     text += finding_text(finding, diagnosis.ranks.size());
   if (!diagnosis.victims.empty())
     text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
-  for (const std::string& missing : diagnosis.missing)
-    text += fmt::format("missing: {}\n", missing);
   for (const std::string& note : diagnosis.notes)
     text += fmt::format("note: {}\n", note);
   return text;

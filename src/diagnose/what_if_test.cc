@@ -56,6 +56,13 @@ PipelineJob with_slow_worker(int data_rank, int stage, double times) {
 }
 
 // The generator's closed form is the time that is recorded, and the time that is simulated.
+TEST(WhatIf, ExplainsAllOfALossAtMost) {
+  EXPECT_EQ(explained_share(3, 2, 1), 0.5);
+  EXPECT_EQ(explained_share(3, 0.5, 1), 1) << "its peers are faster than the mean";
+  EXPECT_EQ(explained_share(3, 4, 1), 0);
+  EXPECT_EQ(explained_share(1, 1, 1), 0) << "nothing is lost";
+}
+
 TEST(WhatIf, EqualWorkersHaveNoSlowdown) {
   for (const std::int64_t transfer_us : {0, 100}) {
     PipelineJob job;

@@ -219,9 +219,10 @@ std::string facts_html(const Json& diagnosis, const Json& view) {
   if (facts.contains("duration_s"))
     row("duration", fmt::format("{:.1f} s", number_of(facts, "duration_s")));
   if (facts.contains("events")) row("events", std::to_string(facts.at("events").as_int()));
-  row("steps", fmt::format("{} compared, median {}, 95 % below {}", steps.at("count").as_int(),
-                           milliseconds(number_of(steps, "median_ms")),
-                           milliseconds(number_of(steps, "p95_ms"))));
+  if (steps.at("count").as_int() > 0)
+    row("steps", fmt::format("{} compared, median {}, 95 % below {}", steps.at("count").as_int(),
+                             milliseconds(number_of(steps, "median_ms")),
+                             milliseconds(number_of(steps, "p95_ms"))));
   row("steps found by", text_of(steps, "found_by"));
   if (diagnosis.at("slowdown").is_number())
     row("slow-down", fmt::format("{:.3f} times the step of a job in which nobody is slower",

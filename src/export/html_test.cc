@@ -61,6 +61,19 @@ TEST(HtmlReport, SaysThatNothingWasFound) {
   EXPECT_THAT(html, Not(HasSubstr("role=\"alert\"")));
 }
 
+TEST(HtmlReport, SaysThatNothingCanBeSaid) {
+  const Json of = diagnosis(Json::array())
+                      .set("verdict", "not_enough_data")
+                      .set("missing", Json::array().push("only <one> rank"))
+                      .set("steps", Json::object().set("count", 0));
+  const std::string html = report(of);
+  EXPECT_THAT(html, HasSubstr("<section class=\"verdict unknown\"><h1>Not enough data</h1>"));
+  EXPECT_THAT(html, HasSubstr("<li>only &lt;one&gt; rank</li>"));
+  EXPECT_THAT(html, Not(HasSubstr("Nothing found")));
+  EXPECT_THAT(html, Not(HasSubstr("0 compared")));
+  EXPECT_THAT(html, Not(HasSubstr("not explained")));
+}
+
 TEST(HtmlReport, AHangHasNoCostOfAStep) {
   Json hang = finding("main");
   hang.set("kind", "hang");

@@ -117,8 +117,8 @@ class Engine {
     std::uint64_t calls_too_deep{0};  // more open calls of one thread than the programs remember
     std::uint64_t totals_full{0};
     std::uint64_t hits{0};  // begins that the totals were told of
-    std::uint64_t begun_again{
-        0};  // at the place of a call of the same probe whose end was not seen
+    // Calls that began at the place of one of the same probe whose end was not seen.
+    std::uint64_t begun_again{0};
   };
   [[nodiscard]] Counters counters() const;
 

@@ -209,6 +209,7 @@ TEST_P(EngineModes, AnExceptionComesThroughACallWhoseExitsAreProbed) {
   Counts counts = drain(*engine_);
   EXPECT_EQ(counts.begins[5], 10);
   EXPECT_EQ(counts.ends[5], 9) << "the next call shows that one is over";
+  EXPECT_EQ(engine_->counters().begun_again, 4U) << "one behind each exception but the last";
   target_throws(1);
   counts = drain(*engine_);
   EXPECT_THAT(counts.order,

@@ -140,8 +140,8 @@ class Finder {
     const FunctionCode function(file_, range);
     if (!function.problem().empty()) return {{}, function.problem()};
     if (!has_probeable_exits(function.flow())) return {{}, "an exit cannot be probed"};
-    if (const auto problem = counting_problem(function); needs_.counts && !problem.empty())
-      return {{}, problem};
+    const std::string_view problem = needs_.counts ? counting_problem(function) : "";
+    if (!problem.empty()) return {{}, problem};
     // Where a switch jumps to is not known, so neither is what leads to a return.
     const bool wants_cheap =
         function.is_whole() && !needs_.returned_value && !function.flow().has_table();

@@ -94,7 +94,8 @@ void FunctionCode::find_parts(const ControlFlow& flow, const CodeRange& range) {
   }
 }
 
-bool FunctionCode::leads_back(const ControlFlow& flow, const CodeRange& range, bool to_begin) {
+bool FunctionCode::leads_back(const ControlFlow& flow, const CodeRange& range,
+                              bool to_begin) const {
   for (std::size_t i = 0; i < flow.size(); ++i) {
     if (!flow.leaves(i)) continue;
     const std::uint64_t to = range.begin + static_cast<std::uint64_t>(flow[i].target);

@@ -16,9 +16,9 @@
 namespace kansoku::capture::bpf {
 
 /// The code of one function: its main part, and the parts that lie elsewhere in the file, as what
-/// the compiler takes for rarely executed ("f.cold"). Parts are told from other
-/// functions by the names of symbols, and where there is none by the tables of the unwinder, by the
-/// stack, and by what leads back. `file` is borrowed. Deterministic; any thread that owns the file.
+/// the compiler takes for rarely executed ("f.cold"). Parts are told from other functions by the
+/// names of symbols, by the tables of the unwinder, by the stack, and by what leads back. `file` is
+/// borrowed. Deterministic; any thread that owns the file.
 class FunctionCode {
  public:
   struct Part {
@@ -58,7 +58,9 @@ class FunctionCode {
  private:
   void find_parts(const ControlFlow& flow, const CodeRange& range);
   void look_at(std::uint64_t to, const Step& from, bool from_main);
-  [[nodiscard]] bool leads_back(const ControlFlow& flow, const CodeRange& range, bool to_begin);
+  /// To the begin of the main part, or else into the middle of it.
+  [[nodiscard]] bool leads_back(const ControlFlow& flow, const CodeRange& range,
+                                bool to_begin) const;
   [[nodiscard]] std::optional<ControlFlow> flow_of(const CodeRange& range) const;
   [[nodiscard]] const sys::Symbol* symbol_at(std::uint64_t address) const;
   /// "f.cold" after "f", how it begins behind that being `how`; and "f" itself, with "".
