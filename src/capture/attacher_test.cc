@@ -358,6 +358,22 @@ TEST_F(RecordingTest, AFileThatIsNoLibraryIsRefusedForGood) {
   EXPECT_THAT(attacher_->attachments(), SizeIs(0));
 }
 
+// Of resolve_test.cc; a copy of this program stands for the library.
+TEST_F(RecordingTest, AFunctionThatBeginsWithALoopIsRecordedByItsExitsAndNotMetered) {
+  const std::string path = folder_ + "libx.so.2";
+  std::filesystem::copy_file("/proc/self/exe", path);
+  packs_[0].functions[0].symbols = {"resolve_loop"};
+  const auto recording = make({});
+  recording->set_mappings(::getpid(), {mapping_for_test(path)});
+  ASSERT_THAT(recording->attachments(), SizeIs(1));
+  EXPECT_EQ(recording->attachments()[0].end, "counted by 1 exit");
+  EXPECT_EQ(probes_.front().kind, ProbeKind::kInstant);
+  const auto metering = make({.policy = metering_policy()});
+  metering->set_mappings(::getpid(), {mapping_for_test(path)});
+  EXPECT_EQ(metering->probe_count(), 0U);
+  EXPECT_THAT(metering->problems(), SizeIs(1));
+}
+
 TEST_F(RecordingTest, WhatAnotherAttacherHasIsLeftOut) {
   map({mapping_});
   packs_[0].functions[0].symbols = {"qsort", "lsearch"};

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "diagnose/synthetic_for_test.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -139,6 +142,28 @@ TEST_F(HangTest, ARunThatIsEndedHasNoCulprit) {
     job_.ranks[2].exit_signal = SIGSEGV;
     EXPECT_THAT(find()->finding.ranks, ElementsAre(2));
   }
+}
+
+TEST(ReadJob, KnowsWhenTheRecorderWasToldToEndIt) {
+  trace::Trace trace = make_trace(SyntheticJob{});
+  EXPECT_FALSE(read_job(trace)->stopped_ns);
+  for (const std::int64_t time_ns : {9, 7}) {
+    trace::InstantTable& instants = trace.instants;
+    instants.time_ns.push_back(time_ns);
+    instants.track.push_back(trace::TrackId{0});
+    instants.name.push_back(trace.strings.intern("metadata"));
+    instants.category.push_back(trace.strings.intern("kansoku.meta"));
+    instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
+    instants.arg_count.push_back(2);
+    for (const auto& [key, text] : {std::pair("key", "kansoku.stop_signal"), {"value", "15"}}) {
+      trace::ArgValue arg;
+      arg.kind = trace::ArgValue::Kind::kString;
+      arg.key = trace.strings.intern(key);
+      arg.text = trace.strings.intern(text);
+      trace.args.push_back(arg);
+    }
+  }
+  EXPECT_EQ(read_job(trace)->stopped_ns, 7);
 }
 
 // Programs that catch the signal end with a status of their own.
