@@ -110,11 +110,15 @@ def rows_of(path, pid):
         return [row for row in csv.DictReader(file) if row["pid"] == str(pid) and None not in row.values()]
 
 
-def until_windows(path, job, holds):
-    """Until three windows in a row hold; the time of the last."""
+def last_time(path, job):
+    return max((float(row["time_s"]) for row in rows_of(path, job.pid)), default=0)
+
+
+def until_windows(path, job, holds, behind=0):
+    """Until three windows in a row, all after the time `behind`, hold; the time of the last."""
     until = time.time() + 120
     while True:
-        rows = rows_of(path, job.pid)[-3:]
+        rows = [row for row in rows_of(path, job.pid)[-3:] if float(row["time_s"]) > behind]
         if len(rows) == 3 and all(map(holds, rows)):
             return float(rows[-1]["time_s"])
         if job.poll() is not None or time.time() > until:
@@ -146,8 +150,10 @@ def compare_windows(programs):
         begins = {name: until_windows(path, job, lambda row: not is_busy(row)) for name, path in paths.items()}
         open(folder + "/count", "w").close()
         wait_for(folder + "/done", job)
-        for path in paths.values():
-            until_windows(path, job, lambda row: not is_busy(row))
+        # A short training may be over before its first window is told.
+        ends = {path: last_time(path, job) for path in paths.values()}
+        for path, end in ends.items():
+            until_windows(path, job, lambda row: not is_busy(row), end)
         rows = {name: rows_of(path, job.pid) for name, path in paths.items()}
         open(folder + "/leave", "w").close()
         job.wait()
