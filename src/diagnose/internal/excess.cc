@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "stats/bootstrap.h"
+#include "stats/peers.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -51,15 +52,13 @@ RankSeries excess_over_peers(const RankSeries& values) {
   for (auto& rank : excess)
     rank.resize(values.front().size());
   if (values.size() < 2) return excess;
-  std::vector<double> others;
+  std::vector<double> ranks(values.size());
   for (std::size_t s = 0; s < values.front().size(); ++s) {
-    for (std::size_t r = 0; r < values.size(); ++r) {
-      others.clear();
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        if (k != r) others.push_back(values[k][s]);
-      }
-      excess[r][s] = values[r][s] - stats::median(others);
-    }
+    for (std::size_t r = 0; r < values.size(); ++r)
+      ranks[r] = values[r][s];
+    const auto peers = stats::leave_one_out(ranks);
+    for (std::size_t r = 0; r < values.size(); ++r)
+      excess[r][s] = ranks[r] - peers[r].centre;
   }
   return excess;
 }
