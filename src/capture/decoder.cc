@@ -390,13 +390,29 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
 void Decoder::on_switch(const wire_switch& record) {
   const BootTime time = boot_time(static_cast<std::int64_t>(record.head.t_boot_ns));
   const std::string_view next = bounded(record.next_comm, sizeof(record.next_comm));
+  const std::string_view prev = bounded(record.prev_comm, sizeof(record.prev_comm));
+  name_thread(record.head.tgid, record.head.tid, prev);
+  name_thread(record.next_tgid, record.next_tid, next);
   if (record.head.kind == WIRE_WAKE) {
     writer_.sched_wake(time, record.cpu, as_pid(record.next_tid), next, as_pid(record.head.tid));
     return;
   }
   writer_.sched_switch({time, record.cpu, as_pid(record.head.tid), as_pid(record.next_tid),
-                        record.prev_state, bounded(record.prev_comm, sizeof(record.prev_comm)),
-                        next});
+                        record.prev_state, prev, next});
+}
+
+// Also of threads that are not observed: they have the processor while the job waits for it.
+void Decoder::name_thread(std::uint32_t pid, std::uint32_t tid, std::string_view name) {
+  constexpr std::size_t kThreadsMax = 32'768;
+  if (tid == 0) return;  // the idle thread of a processor
+  const auto known = thread_names_.find(tid);
+  if (known != thread_names_.end() && known->second == name) return;
+  if (known == thread_names_.end() && thread_names_.size() >= kThreadsMax) {
+    ++counters_.unnamed_threads;
+    return;
+  }
+  thread_names_[tid] = name;
+  static_cast<void>(writer_.thread_track(as_pid(pid), as_pid(tid), name));
 }
 
 }  // namespace kansoku::capture

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,8 @@ STAT(capture_unread_args, kNotice, kCapture,
      "arguments that lay in memory which could not be read");
 STAT(capture_bad_records, kError, kCapture,
      "ring records of an unknown shape: recorder and BPF programs do not match");
+STAT(capture_unnamed_threads, kNotice, kCapture,
+     "threads beyond 32,768 on the processors of the job, which have a number and no name");
 STAT(capture_open_calls_over_limit, kDataLoss, kCapture,
      "calls nested deeper than 512; the inner ones were left out");
 
@@ -75,6 +78,7 @@ class Decoder {
 
   struct Counters {
     std::uint64_t records{0}, unmatched_ends{0}, unread_args{0}, bad_records{0}, too_deep{0};
+    std::uint64_t unnamed_threads{0};
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
@@ -107,6 +111,7 @@ class Decoder {
   void on_scope(const wire_event& head, std::span<const std::byte> record);
   void on_annotation(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void on_switch(const wire_switch& record);
+  void name_thread(std::uint32_t pid, std::uint32_t tid, std::string_view name);
   void on_stack(const wire_stack& record);
   void on_lifecycle(LifecycleEvent event);
   void forget_threads(const LifecycleEvent& event);
@@ -131,6 +136,7 @@ class Decoder {
   std::set<std::int32_t> collective_pids_;
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
+  std::unordered_map<std::uint32_t, std::string> thread_names_;  // written, by tid
   trace::TrackHandle host_track_{};
   BootTime window_begin_{};
   Counters counters_;

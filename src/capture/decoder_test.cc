@@ -462,6 +462,23 @@ TEST_F(DecoderTest, ReadsTheScheduler) {
   EXPECT_THAT(read.wakes.waker_tid, ElementsAre(static_cast<std::int32_t>(kTid)));
 }
 
+// Those that are not observed, too: who has the processor while the job waits for it.
+TEST_F(DecoderTest, NamesTheThreadsThatTheSchedulerTellsOf) {
+  wire_switch record = change(WIRE_SWITCH, 5, 900, 901);
+  std::memcpy(record.next_comm, "sshd", 5);
+  feed(record);
+  std::memcpy(record.next_comm, "bash", 5);  // it called exec
+  feed(record);
+  record.next_tid = 0;  // no thread: the processor is idle
+  feed(record);
+  std::vector<std::string> names;
+  for (const trace::Track& track : trace().tracks)
+    if (track.kind == trace::TrackKind::kThread)
+      names.push_back(fmt::format("{}/{} {}", track.pid, track.tid, trace_.str(track.name)));
+  EXPECT_THAT(names, UnorderedElementsAre(fmt::format("{}/{} {}", kPid, kTid, std::string(16, 'p')),
+                                          "900/901 bash"));
+}
+
 TEST_F(DecoderTest, TellsOfProcessesInOrderAndOnce) {
   feed(change(WIRE_FORK, 1, 200, 200));
   feed(head(WIRE_EXEC, 2));

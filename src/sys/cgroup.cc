@@ -71,11 +71,29 @@ std::vector<std::string> folders_of(std::string_view groups, std::string_view co
   return folders;
 }
 
-KeptFile open_first(const std::vector<std::string>& folders, std::string_view name) {
-  for (const std::string& folder : folders) {
-    if (auto file = KeptFile::open(fmt::format("{}/{}", folder, name))) return std::move(*file);
+/// `name` in a group and in those around it, innermost first.
+std::vector<KeptFile> open_first(const std::vector<std::string>& folders, const std::string& root,
+                                 std::string_view name) {
+  constexpr std::size_t kGroupsMax = 9;
+  std::vector<KeptFile> files;
+  for (std::string folder : folders) {
+    while (files.size() < kGroupsMax && folder.size() > root.size() && folder.starts_with(root)) {
+      auto file = KeptFile::open(fmt::format("{}/{}", folder, name));
+      if (!file && files.empty()) break;
+      if (file) files.push_back(std::move(*file));
+      folder.resize(folder.rfind('/'));
+    }
+    if (!files.empty()) break;
   }
-  return {};
+  return files;
+}
+
+/// The folders of a process's own processor group. A host with both versions has the controllers on
+/// version 1.
+std::vector<std::string> cpu_folders(std::string_view groups,
+                                     const CgroupCpuSampler::Options& options) {
+  auto folders = folders_of(groups, "cpu", options);
+  return folders.empty() ? folders_of(groups, "", options) : folders;
 }
 
 /// The number behind `key` and a blank at the start of a line.
@@ -167,12 +185,87 @@ CgroupCpu parse_cpu_stat(std::string_view untrusted) {
   return out;
 }
 
+namespace {
+
+/// The quota of one group in processors; none without one.
+std::optional<double> quota_of(const std::string& folder) {
+  const auto cpus = [](std::optional<std::uint64_t> quota, std::optional<std::uint64_t> period) {
+    return quota && period && *period > 0
+               ? std::optional(static_cast<double>(*quota) / static_cast<double>(*period))
+               : std::nullopt;
+  };
+  if (const auto text = read_file(folder + "/cpu.max", kFileBytesMax)) {
+    std::string_view rest = *text;
+    const std::string_view line = cut_line(rest);
+    const std::size_t blank = line.find(' ');
+    if (blank == std::string_view::npos) return std::nullopt;
+    return cpus(parse_int<std::uint64_t>(line.substr(0, blank)),
+                parse_int<std::uint64_t>(line.substr(blank + 1)));
+  }
+  return cpus(number_in(folder + "/cpu.cfs_quota_us"), number_in(folder + "/cpu.cfs_period_us"));
+}
+
+void add_quota(std::string_view groups, const CgroupCpuSampler::Options& options, CpuLimits& out) {
+  const std::string& root = options.cgroup_root;
+  for (std::string folder : cpu_folders(groups, options)) {
+    while (folder.size() > root.size() && folder.starts_with(root)) {
+      const auto quota = quota_of(folder);
+      if (quota && (!out.quota_cpus || *quota < *out.quota_cpus)) {
+        out.quota_cpus = quota;
+        out.quota_group = folder.substr(root.size());
+      }
+      folder.resize(folder.rfind('/'));
+    }
+  }
+}
+
+}  // namespace
+
+std::uint32_t count_cpus(std::string_view untrusted) {
+  constexpr std::uint32_t kCpusMax = 1U << 16;
+  std::uint32_t count = 0;
+  while (!untrusted.empty()) {
+    const std::size_t comma = untrusted.find(',');
+    const std::string_view part = untrusted.substr(0, comma);
+    const std::size_t dash = part.find('-');
+    const auto first = parse_int<std::uint32_t>(part.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : parse_int<std::uint32_t>(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last >= kCpusMax) return 0;
+    count += *last - *first + 1;
+    if (comma == std::string_view::npos) break;
+    untrusted.remove_prefix(comma + 1);
+  }
+  return count;
+}
+
+Result<CpuLimits> cpu_limits(std::int32_t pid, const CgroupCpuSampler::Options& options) {
+  constexpr std::string_view kKey = "Cpus_allowed_list:";
+  TRY(const std::string status,
+      read_file(fmt::format("{}/{}/status", options.proc_root, pid), kFileBytesMax));
+  CpuLimits out;
+  for (std::string_view rest = status; !rest.empty();) {
+    std::string_view line = cut_line(rest);
+    if (!line.starts_with(kKey)) continue;
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t", kKey.size())));
+    out.cpus = line;
+    out.cpu_count = count_cpus(line);
+  }
+  const auto groups = read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kFileBytesMax);
+  if (groups) add_quota(*groups, options, out);
+  return out;
+}
+
+Result<CpuLimits> cpu_limits(std::int32_t pid) {
+  return cpu_limits(pid, {.own_pid = ::getpid()});
+}
+
 struct CgroupCpuSampler::Files {
   Options options;
   std::string groups_path;
   KeptFile groups;
   std::optional<std::string> groups_text;  // that `cpu` was opened for
-  KeptFile cpu;
+  std::vector<KeptFile> cpu;               // its own group's first, then those around it
 
   Result<void> follow(std::string_view groups_now);
 };
@@ -198,9 +291,7 @@ Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid, const Options&
 Result<void> CgroupCpuSampler::Files::follow(std::string_view groups_now) {
   groups_text.reset();
   TRY(const std::string whole, read_file(groups_path, kFileBytesMax));
-  // A host with both has the controllers on version 1.
-  const auto old = folders_of(whole, "cpu", options);
-  cpu = open_first(old.empty() ? folders_of(whole, "", options) : old, "cpu.stat");
+  cpu = open_first(cpu_folders(whole, options), options.cgroup_root, "cpu.stat");
   groups_text = groups_now;
   return {};
 }
@@ -209,16 +300,24 @@ Result<CgroupCpu> CgroupCpuSampler::sample() {
   KeptFile::Buffer buffer;
   TRY(const std::string_view groups, files_->groups.read(buffer));
   if (groups != files_->groups_text) TRY_VOID(files_->follow(groups));
-  if (!files_->cpu.is_open()) {
+  if (files_->cpu.empty()) {
     return Error{Code::kUnavailable,
                  fmt::format("{}: no processor figures under {}", files_->groups_path,
                              files_->options.cgroup_root),
                  "control groups have to be mounted there; in a container: those of the host"};
   }
-  const auto text = files_->cpu.read(buffer);
-  if (text) return parse_cpu_stat(*text);
-  files_->groups_text.reset();  // a group of the same name may take its place
-  return text.error();
+  const auto text = files_->cpu.front().read(buffer);
+  if (!text) {
+    files_->groups_text.reset();  // a group of the same name may take its place
+    return text.error();
+  }
+  CgroupCpu out = parse_cpu_stat(*text);
+  for (std::size_t i = 1; i < files_->cpu.size(); ++i) {
+    const auto around = files_->cpu[i].read(buffer);
+    const auto held_ns = around ? parse_cpu_stat(*around).throttled_ns : std::nullopt;
+    if (held_ns) out.throttled_ns = out.throttled_ns.value_or(0) + *held_ns;
+  }
+  return out;
 }
 
 }  // namespace kansoku::sys

@@ -11,8 +11,7 @@
 
 namespace kansoku::sys {
 
-/// Of cpu.stat; all since the group was made. Only the quota of this group counts here, not that of
-/// groups around it.
+/// Of cpu.stat; all since the group was made.
 struct CgroupCpu {
   std::optional<std::uint64_t> used_ns;
   std::optional<std::uint64_t> periods, throttled_periods;  // with a quota only
@@ -21,9 +20,11 @@ struct CgroupCpu {
 /// `untrusted`: the text of a cpu.stat of either version.
 [[nodiscard]] CgroupCpu parse_cpu_stat(std::string_view untrusted);
 
-/// Reads cpu.stat of the control group that a process is in again and again: two small reads. A
-/// process that is moved to another group is followed. Version 1 or 2, or both as some hosts have
-/// them. Not shared between threads.
+/// Reads cpu.stat of the control group that a process is in again and again: a small read, and one
+/// for each group. `throttled_ns` is the sum over the group and those around it (eight at most),
+/// whose quotas hold the process back too; all else is of its own group. A process that is moved to
+/// another group is followed. Version 1 or 2, or both as some hosts have them. Not shared between
+/// threads.
 class CgroupCpuSampler {
  public:
   struct Options {
@@ -49,6 +50,21 @@ class CgroupCpuSampler {
   explicit CgroupCpuSampler(std::unique_ptr<Files> files);
   std::unique_ptr<Files> files_;
 };
+
+/// Which processors a process may use.
+struct CpuLimits {
+  std::string cpus;            // as the kernel lists them, "0-3,8": affinity within the cpuset
+  std::uint32_t cpu_count{0};  // of them
+  std::string quota_group;     // below the root; of its group and those around it the one with ...
+  std::optional<double> quota_cpus;  // ... the least quota, in processors; none: there is no quota
+  friend bool operator==(const CpuLimits&, const CpuLimits&) = default;
+};
+/// kNotFound without the process. Some small reads a group.
+[[nodiscard]] Result<CpuLimits> cpu_limits(std::int32_t pid,
+                                           const CgroupCpuSampler::Options& options);
+[[nodiscard]] Result<CpuLimits> cpu_limits(std::int32_t pid);
+/// `untrusted`: a list such as "0-3,8". Numbers in it, each counted once a part; 0 for no list.
+[[nodiscard]] std::uint32_t count_cpus(std::string_view untrusted);
 
 /// Bytes that a process can still take until it, or a group around it, reaches its memory limit, or
 /// until the host has none available. None if nothing can be read. Some small reads a group.

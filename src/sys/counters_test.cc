@@ -254,6 +254,52 @@ TEST_F(CounterFiles, RoomForMemoryIsThatOfTheNarrowestGroupOrTheHost) {
   EXPECT_EQ(room(8), 1000U);
 }
 
+TEST_F(CounterFiles, QuotasOfGroupsAroundItCountToo) {
+  file("proc/7/cgroup", "0::/pod/job\n");
+  file("fs/pod/job/cpu.stat", "usage_usec 500\nthrottled_usec 30\n");
+  file("fs/pod/cpu.stat", "usage_usec 900\nthrottled_usec 5\n");
+  file("fs/cpu.stat", "usage_usec 9000\nthrottled_usec 1000\n");  // of the host
+  EXPECT_EQ(cpu_of(7)->sample()->throttled_ns, 35'000U);
+  EXPECT_EQ(cpu_of(7)->sample()->used_ns, 500'000U);
+  file("proc/8/cgroup", "0::/pod/free\n");
+  file("fs/pod/free/cpu.stat", "usage_usec 500\n");
+  EXPECT_EQ(cpu_of(8)->sample()->throttled_ns, 5'000U);
+}
+
+TEST_F(CounterFiles, LimitsOfAProcess) {
+  const auto limits = [this](std::int32_t pid) {
+    return cpu_limits(pid,
+                      {.proc_root = root_ + "/proc", .cgroup_root = root_ + "/fs", .own_pid = 3});
+  };
+  EXPECT_EQ(limits(7).error().code, Code::kNotFound);
+  file("proc/7/status", "Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3,8\n");
+  EXPECT_EQ(limits(7)->cpus, "0-3,8");
+  EXPECT_EQ(limits(7)->cpu_count, 5U);
+  EXPECT_FALSE(limits(7)->quota_cpus);
+  file("proc/7/cgroup", "0::/pod/job\n");
+  file("fs/pod/job/cpu.max", "max 100000\n");
+  EXPECT_FALSE(limits(7)->quota_cpus);
+  file("fs/pod/cpu.max", "50000 100000\n");
+  EXPECT_EQ(limits(7)->quota_cpus, 0.5);
+  EXPECT_EQ(limits(7)->quota_group, "/pod");
+  file("fs/pod/job/cpu.max", "20000 10000\n");
+  EXPECT_EQ(limits(7)->quota_group, "/pod") << "the least counts";
+  file("proc/8/status", "Cpus_allowed_list:\t1\n");
+  file("proc/8/cgroup", "5:cpu,cpuacct:/old\n");
+  file("fs/cpu,cpuacct/old/cpu.cfs_quota_us", "30000\n");
+  file("fs/cpu,cpuacct/old/cpu.cfs_period_us", "10000\n");
+  EXPECT_EQ(limits(8)->quota_cpus, 3.0);
+  file("fs/cpu,cpuacct/old/cpu.cfs_quota_us", "-1\n");
+  EXPECT_FALSE(limits(8)->quota_cpus);
+}
+
+TEST(CountCpus, OfHostileLists) {
+  EXPECT_EQ(count_cpus("0"), 1U);
+  EXPECT_EQ(count_cpus("0-1,4-5"), 4U);
+  for (const char* const text : {"", "x", "1-", "-1", "3-2", "0-4294967295", "0,,1", "1-2-3"})
+    EXPECT_EQ(count_cpus(text), 0U) << text;
+}
+
 TEST_F(CounterFiles, CgroupOfVersionOneAndBoth) {
   file("proc/7/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/x\n0::/other\n");
   file("fs/cpu,cpuacct/job/cpu.stat", "nr_periods 10\nnr_throttled 4\nthrottled_time 77\n");

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/host_counters.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace kansoku::capture {
@@ -10,6 +15,7 @@ using trace::Arg;
 
 namespace {
 constexpr Nanos kEvery = std::chrono::seconds{1};
+constexpr std::uint32_t kLimitsEvery = 10;  // polls: they hardly ever change
 }  // namespace
 
 void HostCounters::write_sockets(const Observed& process, BootTime now) {
@@ -28,6 +34,24 @@ void HostCounters::write_sockets(const Observed& process, BootTime now) {
   }
 }
 
+void HostCounters::write_limits(const Observed& process, BootTime now) {
+  auto limits = sys::cpu_limits(process.facts.pid);
+  std::optional<sys::CpuLimits>& known = limits_[process.facts.pid];
+  if (!limits || known == *limits) return;
+  known = std::move(*limits);
+  const auto host_count = std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L);
+  std::vector<Arg> args{
+      Arg::str(writer_.name("cpus"), known->cpus),
+      Arg::uint(writer_.name("cpu_count"), known->cpu_count),
+      Arg::uint(writer_.name("host_count"), static_cast<std::uint64_t>(host_count))};
+  if (known->quota_cpus) {
+    args.push_back(Arg::str(writer_.name("quota_group"), known->quota_group));
+    args.push_back(Arg::uint(writer_.name("quota_milli"),
+                             static_cast<std::uint64_t>(std::llround(*known->quota_cpus * 1e3))));
+  }
+  writer_.instant(process.track, now, writer_.name("limits"), writer_.category("host"), args);
+}
+
 void HostCounters::write_throttled(const Observed& process, std::uint64_t throttled_ns,
                                    BootTime now) {
   const auto [track, is_new] = throttled_tracks_.try_emplace(process.facts.pid);
@@ -39,16 +63,20 @@ void HostCounters::begin_trace(BootTime now) {
   is_open_ = true;
   next_ = now;
   throttled_tracks_.clear();
+  limits_.clear();
+  polls_ = 0;
 }
 
 void HostCounters::poll(const Processes& processes, BootTime now) {
   next_ = now + kEvery;
+  const bool is_time_for_limits = polls_++ % kLimitsEvery == 0;
   std::vector<std::int32_t> ranks;
   for (const auto& [pid, process] : processes)
     if (process.place.role == Role::kRank) ranks.push_back(pid);
   for (const auto& [pid, reading] :
        reader_.read(ranks, now, {.quota = true, .connections = true})) {
     const Observed& process = processes.at(pid);
+    if (is_time_for_limits || !limits_.contains(pid)) write_limits(process, now);
     if (reading.throttled_ns) write_throttled(process, *reading.throttled_ns, now);
     write_sockets(process, now);
   }

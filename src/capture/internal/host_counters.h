@@ -3,25 +3,31 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "capture/host_reader.h"
 #include "capture/source.h"
 #include "common/time.h"
+#include "sys/cgroup.h"
 #include "trace/writer.h"
 
 namespace kansoku::capture {
 
 /// What the kernel counts for each rank anyway, read now and then: time held back by a processor
-/// quota (counter "cpu throttled", ns), and the state of its TCP connections (instants "tcp" of
-/// category "net": local, peer, rtt_us, min_rtt_us, retransmits, bytes, rate). Ranks only;
-/// single-threaded.
+/// quota (counter "cpu throttled", ns), the processors it may use (instants "limits" of category
+/// "host": cpus, cpu_count, host_count, quota_group, quota_milli), and the state of its TCP
+/// connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits,
+/// bytes, rate). Ranks only; single-threaded.
 class HostCounters final : public Source {
  public:
   static constexpr std::size_t kSocketsMax = 64;  // of one rank, each time
   explicit HostCounters(trace::Writer& writer) : writer_(writer) {}
 
   [[nodiscard]] std::string_view name() const override { return "host_counters"; }
-  void forget(std::int32_t pid) override { throttled_tracks_.erase(pid); }
+  void forget(std::int32_t pid) override {
+    throttled_tracks_.erase(pid);
+    limits_.erase(pid);
+  }
   [[nodiscard]] BootTime due() const override {
     return is_enabled_ && is_open_ ? next_ : BootTime::max();
   }
@@ -33,11 +39,14 @@ class HostCounters final : public Source {
 
  private:
   void write_sockets(const Observed& process, BootTime now);
+  void write_limits(const Observed& process, BootTime now);
   void write_throttled(const Observed& process, std::uint64_t throttled_ns, BootTime now);
   trace::Writer& writer_;
   // A recording may be over before the kernel tells of new connections by itself (before 6.2).
   HostReader reader_{{.map_again_after = std::chrono::seconds{2}}};
-  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;  // by pid
+  std::map<std::int32_t, trace::TrackHandle> throttled_tracks_;   // by pid
+  std::map<std::int32_t, std::optional<sys::CpuLimits>> limits_;  // by pid, as written last
+  std::uint32_t polls_{0};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};
 };
