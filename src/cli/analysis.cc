@@ -53,7 +53,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
     TRY(const std::string text, sys::read_file(baseline, kBaselineBytesMax));
     TRY(const Json json, Json::parse(text));
     TRY(auto regression, diagnose::compare_with_baseline(diagnosis, json, {}));
-    if (regression) diagnosis.findings.push_back(std::move(*regression));
+    if (regression) diagnose::add_regression(diagnosis, std::move(*regression));
   }
   diagnosis.notes.insert(diagnosis.notes.end(), sources.notes.begin(), sources.notes.end());
   for (const std::string& path : sources.skipped)

@@ -14,8 +14,8 @@ namespace kansoku::cli {
 /// A trace read and diagnosed.
 struct Analysis {
   diagnose::Diagnosis diagnosis;
-  Json json;         // kansoku.diagnosis/1
-  Json view;         // kansoku.view/1
+  Json json;         // kansoku.diagnosis/2
+  Json view;         // kansoku.view/2
   std::string text;  // for a terminal
 };
 

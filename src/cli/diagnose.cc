@@ -20,7 +20,7 @@ class Diagnose final : public Command {
                    "Recorder dumps; or folders of them (docs/import.md)")
         ->required();
     app.add_flag("--json", json_,
-                 "print JSON (schema kansoku.diagnosis/1, docs/formats/diagnosis.md)");
+                 "print JSON (schema kansoku.diagnosis/2, docs/formats/diagnosis.md)");
     app.add_option("--html", html_, "also write a report that any browser opens");
     app.add_option("--baseline", baseline_, "also compare with this healthy run of the same job");
     app.add_option("--save-baseline", new_baseline_,

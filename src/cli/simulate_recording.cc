@@ -25,7 +25,7 @@ using diagnose::Phase;
 // As they follow each other in a step. Other work lies between all of them, so it comes last.
 constexpr std::array<Phase, diagnose::kPhaseCount> kOrder{
     Phase::kInput,    Phase::kForward,   Phase::kBackward, Phase::kWait,
-    Phase::kTransfer, Phase::kOptimizer, Phase::kOther};
+    Phase::kTransfer, Phase::kOptimizer, Phase::kRunnable, Phase::kOther};
 
 // Families whose parameters a person can change. All have few enough for some dozen steps.
 constexpr std::array kFamilies{stats::Family::kLogNormal, stats::Family::kGamma,

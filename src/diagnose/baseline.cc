@@ -17,7 +17,7 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::string_view kSchema = "kansoku.baseline/1";
+constexpr std::string_view kSchema = "kansoku.baseline/2";
 constexpr std::uint32_t kResamples = 1000;
 constexpr std::size_t kFunctionsMax = 200;
 constexpr std::size_t kLinesMax = 3;
@@ -153,6 +153,17 @@ Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
         fmt::format("{}: {:.2f} ms a step more", functions[i].second, -functions[i].first));
   }
   return std::optional<Finding>{std::move(finding)};
+}
+
+void add_regression(Diagnosis& diagnosis, Finding regression) {
+  const auto queueing = std::find_if(
+      diagnosis.findings.begin(), diagnosis.findings.end(),
+      [](const Finding& f) { return f.kind == "cpu_contention" || f.kind == "cpu_throttled"; });
+  if (regression.phase == phase_name(Phase::kRunnable) && queueing != diagnosis.findings.end()) {
+    queueing->evidence.push_back(regression.evidence.front());
+  } else {
+    diagnosis.findings.push_back(std::move(regression));
+  }
 }
 
 }  // namespace kansoku::diagnose

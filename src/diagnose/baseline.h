@@ -9,7 +9,7 @@
 
 namespace kansoku::diagnose {
 
-/// What a healthy run of a job looks like, to compare later runs with: schema "kansoku.baseline/1".
+/// What a healthy run of a job looks like, to compare later runs with: schema "kansoku.baseline/2".
 /// Fails with kNotFound if the diagnosis has no steps, and with kUnsupported if it has findings: a
 /// baseline must be healthy.
 [[nodiscard]] Result<Json> make_baseline(const Diagnosis& diagnosis);
@@ -25,5 +25,9 @@ struct BaselineOptions {
 [[nodiscard]] Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
                                                                    const Json& untrusted,
                                                                    const BaselineOptions& options);
+
+/// Adds it to the findings. Where more waiting for a processor is what grew most, and a finding
+/// says who has it, the comparison is a line of that finding.
+void add_regression(Diagnosis& diagnosis, Finding regression);
 
 }  // namespace kansoku::diagnose

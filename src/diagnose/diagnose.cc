@@ -20,6 +20,7 @@
 #include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
 #include "diagnose/what_if.h"
+#include "stats/bootstrap.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -73,7 +74,6 @@ std::vector<RankSummary> summarise_ranks(const JobData& job, const std::vector<S
       summary.phase_ms[p] = stats::mean(times[r].phase_ms[p]);
     summary.step_ms = stats::mean(times[r].step_ms);
     summary.work_ms = stats::mean(times[r].work_ms);
-    summary.runnable_ms = stats::mean(times[r].runnable_ms);
     ranks.push_back(summary);
   }
   return ranks;
@@ -149,8 +149,9 @@ void add_worst_step(const Evidence& evidence, const std::vector<double>& duratio
   }
 }
 
-// The rank that the function table is about: the first culprit, else who arrives last most often.
-std::size_t shown_rank(const Evidence& evidence, const std::vector<Finding>& findings) {
+// The rank that the function table is about: the first culprit, if there is one.
+std::optional<std::size_t> shown_rank(const Evidence& evidence,
+                                      const std::vector<Finding>& findings) {
   const auto& ranks = evidence.job.ranks;
   for (const Finding& finding : findings) {
     if (finding.ranks.empty() || finding.ranks.size() == ranks.size()) continue;
@@ -158,9 +159,7 @@ std::size_t shown_rank(const Evidence& evidence, const std::vector<Finding>& fin
       if (ranks[r].rank == finding.ranks.front()) return r;
     }
   }
-  const Lateness lateness = measure_lateness(evidence, {});
-  const auto latest = std::max_element(lateness.last_counts.begin(), lateness.last_counts.end());
-  return static_cast<std::size_t>(latest - lateness.last_counts.begin());
+  return std::nullopt;
 }
 
 void fill_view(const Evidence& evidence, const std::vector<double>& durations, Diagnosis& out) {
@@ -169,15 +168,26 @@ void fill_view(const Evidence& evidence, const std::vector<double>& durations, D
     out.view.wait_ms.push_back(times.phase_ms[static_cast<std::size_t>(Phase::kWait)]);
   }
   add_worst_step(evidence, durations, out.view);
-  const std::size_t shown = shown_rank(evidence, out.findings);
-  out.view.function_rank = evidence.job.ranks[shown].rank;
+  const auto shown = shown_rank(evidence, out.findings);
+  if (shown) out.view.function_rank = evidence.job.ranks[*shown].rank;
   out.view.functions = CallTree::of_main_threads(evidence).rows(shown, kFunctionRowsMax);
+}
+
+/// The 2.5 % quantile of the mean over resamples of the steps.
+double mean_low(const std::vector<double>& steps, const Options& options) {
+  const stats::PrefixSums sums(steps);
+  stats::BlockBootstrap bootstrap(steps.size(), stats::default_block_length(steps.size()),
+                                  options.seed);
+  std::vector<double> means;
+  for (std::uint32_t i = 0; i < options.resample_count; ++i)
+    means.push_back(sums.mean(bootstrap.draw()));
+  return stats::quantile(means, 0.025);
 }
 
 /// S and M: each step is the work of every rank and then one communication of all. Ideal is the
 /// mean of that work over ranks and steps; a finding is fixed by giving its ranks the mean of the
 /// others in each step.
-void add_what_if(const Evidence& evidence, Diagnosis& out) {
+void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& out) {
   const std::size_t rank_count = evidence.job.ranks.size();
   const std::size_t step_count = evidence.steps.count();
   if (rank_count < 2 || step_count == 0) return;
@@ -194,21 +204,25 @@ void add_what_if(const Evidence& evidence, Diagnosis& out) {
     transfers.insert(transfers.end(), transfer.begin(), transfer.end());
   }
   const double transfer_ms = stats::median(transfers);
-  const auto mean_step_ms = [&](auto work_of) {
+  const auto steps_ms = [&](auto work_of) {
     std::vector<double> durations(2 * lanes, transfer_ms);
     for (std::size_t s = 0; s < step_count; ++s) {
       for (std::size_t r = 0; r < rank_count; ++r)
         durations[s * rank_count + r] = work_of(r, s);
     }
-    return stats::mean(graph.simulate(durations, lanes, rank_count));
+    return graph.simulate(durations, lanes, rank_count);
   };
+  const auto mean_step_ms = [&](auto work_of) { return stats::mean(steps_ms(work_of)); };
   double mean_work = 0;
   for (const auto& series : work)
     mean_work += stats::mean(series) / static_cast<double>(rank_count);
-  const double original = mean_step_ms([&](std::size_t r, std::size_t s) { return work[r][s]; });
+  const std::vector<double> originals =
+      steps_ms([&](std::size_t r, std::size_t s) { return work[r][s]; });
+  const double original = stats::mean(originals);
   const double ideal = mean_step_ms([&](std::size_t, std::size_t) { return mean_work; });
   if (!(ideal > 0)) return;
   out.slowdown = original / ideal;
+  out.slowdown_low = mean_low(originals, options) / ideal;
   for (Finding& finding : out.findings) {
     if (!is_rank_excess(finding) || !(original > ideal)) continue;
     const auto is_suspect = [&](std::size_t r) {
@@ -228,6 +242,37 @@ void add_what_if(const Evidence& evidence, Diagnosis& out) {
     });
     finding.explained = explained_share(original, fixed, ideal);
   }
+}
+
+/// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
+/// each time.
+std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Options& options,
+                                             const Diagnosis& diagnosis) {
+  if (!diagnosis.findings.empty() || diagnosis.slowdown_low < options.moving_slowdown_min)
+    return std::nullopt;
+  const RankSeries work = work_series(evidence);
+  std::vector<std::size_t> slowest(work.size());
+  for (std::size_t s = 0; s < evidence.steps.count(); ++s) {
+    std::size_t greatest = 0;
+    for (std::size_t r = 1; r < work.size(); ++r)
+      greatest = work[r][s] > work[greatest][s] ? r : greatest;
+    ++slowest[greatest];
+  }
+  const auto most = std::max_element(slowest.begin(), slowest.end());
+  Finding finding;
+  finding.kind = "moving_imbalance";
+  finding.share = 1 - 1 / *diagnosis.slowdown;
+  finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
+  finding.confidence = finding.rank_confidence = 0.975;
+  finding.evidence.push_back(
+      fmt::format("the slowest rank of a step decides how long it is, and that is another one each "
+                  "time: rank {} most often, in {:.0f} % of the steps; no rank is to blame",
+                  evidence.job.ranks[static_cast<std::size_t>(most - slowest.begin())].rank,
+                  100 * static_cast<double>(*most) / static_cast<double>(evidence.steps.count())));
+  finding.evidence.emplace_back(
+      "next: give every rank as much work in each step: batches of equal size, sequences of "
+      "alike length; collect garbage on all ranks at once");
+  return finding;
 }
 
 void add_patterns(const Evidence& evidence, Diagnosis& out) {
@@ -288,10 +333,12 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     out.ranks = summarise_ranks(job, times);
     const Evidence evidence{trace,  job,   collectives,         steps,
                             phases, times, out.steps.median_ms, mean_step_ms};
-    if (job.ranks.size() > 1) out.findings = find_causes(evidence, options, job.notes);
+    out.findings = find_causes(evidence, options, job.notes);
     sort_findings(out.findings);
     measure_loss(job, work_series(evidence), out);
-    add_what_if(evidence, out);
+    add_what_if(evidence, options, out);
+    if (auto moving = find_moving_imbalance(evidence, options, out))
+      out.findings.push_back(std::move(*moving));
     add_patterns(evidence, out);
     fill_view(evidence, durations, out);
   }
@@ -303,14 +350,24 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
   out.victims = victims_of(job, out.findings);
 }
 
-void add_trace_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
+std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
+  std::vector<trace::Loss> losses;
   for (const auto& [name, loss] : trace.losses) {
-    if (loss.count > 0) out.losses.push_back(loss);
+    if (loss.count > 0) losses.push_back(loss);
   }
+  return losses;
+}
+
+void add_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
   out.notes = job.notes;
   if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
   if (job.ranks.size() == 2)
     out.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+  if (job.is_single && out.verdict() == Verdict::kNothingFound) {
+    out.notes.emplace_back(
+        "one process has no peers: that it is slow all the time shows only beside a healthy run "
+        "(`--save-baseline`, `--baseline`)");
+  }
 }
 
 std::vector<std::string> missing_of(const JobData& job, const Options& options,
@@ -318,9 +375,9 @@ std::vector<std::string> missing_of(const JobData& job, const Options& options,
   std::vector<std::string> missing;
   if (job.ranks.empty()) {
     missing.emplace_back(
-        "no rank in the trace: no process had a rank in its environment (RANK and WORLD_SIZE, "
-        "OMPI_*, SLURM_*); `kansoku jobs` lists the jobs that have");
-  } else if (job.ranks.size() == 1) {
+        "no job in the trace: no process had a rank in its environment (RANK and WORLD_SIZE, "
+        "OMPI_*, SLURM_*), and none was seen to train; `kansoku jobs` lists the jobs that run");
+  } else if (job.ranks.size() == 1 && !job.is_single) {
     missing.emplace_back(
         "only one rank: ranks cannot be compared; record the whole job (`kansoku record --job "
         "NAME`)");
@@ -334,6 +391,21 @@ std::vector<std::string> missing_of(const JobData& job, const Options& options,
   return missing;
 }
 
+Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobData& job) {
+  Diagnosis out;
+  out.job = job.name;
+  out.is_single = job.is_single;
+  out.heat_column_count_max = options.heat_column_count_max;
+  out.losses = losses_of(trace);
+  if (!job.ranks.empty()) {
+    const Collectives collectives = match_collectives(job);
+    diagnose_steps(trace, options, job, collectives, out);
+  }
+  out.missing = missing_of(job, options, out);
+  add_notes(trace, job, out);
+  return out;
+}
+
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
@@ -344,21 +416,28 @@ std::string_view verdict_name(Verdict verdict) {
 
 std::string_view phase_name(Phase phase) {
   static constexpr std::array<std::string_view, kPhaseCount> kNames{
-      "input", "forward", "backward", "transfer", "wait", "optimizer", "other"};
+      "input", "forward", "backward", "transfer", "wait", "optimizer", "runnable", "other"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 
 Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
   TRY_VOID(check_options(options));
-  TRY(JobData job, read_job(trace));
-  Diagnosis out;
-  out.heat_column_count_max = options.heat_column_count_max;
-  if (!job.ranks.empty()) {
-    const Collectives collectives = match_collectives(job);
-    diagnose_steps(trace, options, job, collectives, out);
-  }
-  add_trace_notes(trace, job, out);
-  out.missing = missing_of(job, options, out);
+  TRY(std::vector<JobData> jobs, read_jobs(trace));
+  if (jobs.empty()) jobs.emplace_back();
+  std::vector<Diagnosis> all;
+  for (JobData& job : jobs)
+    all.push_back(diagnose_job(trace, options, job));
+  const auto badness = [](const Diagnosis& d) {
+    static constexpr std::array kOrder{Verdict::kFindings, Verdict::kNotEnoughData,
+                                       Verdict::kNothingFound};
+    const auto verdict = std::find(kOrder.begin(), kOrder.end(), d.verdict()) - kOrder.begin();
+    return std::pair(verdict, d.findings.empty() ? 0.0 : -d.findings.front().share);
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Diagnosis& a, const Diagnosis& b) { return badness(a) < badness(b); });
+  Diagnosis out = std::move(all.front());
+  all.erase(all.begin());
+  out.other_jobs = std::move(all);
   return out;
 }
 

@@ -26,9 +26,10 @@ enum class Phase : std::uint8_t {
   kTransfer,  // blocked in communication after the last rank has arrived
   kWait,      // blocked in communication while another rank has not arrived
   kOptimizer,
+  kRunnable,  // ready to run outside of communication, but without a processor
   kOther,
 };
-inline constexpr std::size_t kPhaseCount = 7;
+inline constexpr std::size_t kPhaseCount = 8;
 using PhaseMs = std::array<double, kPhaseCount>;
 
 /// "input", "forward", ... as written in JSON. Any thread.
@@ -37,12 +38,19 @@ using PhaseMs = std::array<double, kPhaseCount>;
 /// Thresholds of the diagnosis; docs/diagnosis.md explains each.
 struct Options {
   std::uint64_t seed{1};
-  double confidence_min{0.95};               // a rank below it is not named
-  double excess_share_min{0.07};             // of the median step: smaller excess is no finding
-  double excess_min_ms{1.0};                 // and never less than this
-  double contention_share_min{0.20};         // of the median step, for processor queueing; less
-                                             // where the ranks queue less than that
-  double contention_confidence_min{0.99};    // queueing is noisy
+  double confidence_min{0.95};             // a rank below it is not named
+  double excess_share_min{0.07};           // of the median step: smaller excess is no finding
+  double excess_min_ms{1.0};               // and never less than this
+  double contention_share_min{0.20};       // of the median step, for processor queueing; less
+                                           // where the ranks queue less than that
+  double contention_confidence_min{0.99};  // queueing is noisy
+  // Queueing that is a finding whatever the peers do, as a share of the rank's mean step: behind
+  // processes that are no part of the job; behind the job itself where it may not use all
+  // processors of the host; behind the job itself anyway (4 ranks on 2 processors: 0.34 to 0.45).
+  // From `contention_share_min` on that is a note.
+  double contention_outside_share_min{0.10};
+  double contention_confined_share_min{0.20};
+  double contention_job_share_min{0.60};
   double common_input_share_min{0.35};       // of the mean step, on every rank
   double common_input_wait_share_min{0.12};  // the same, where it is mostly spent asleep
   double common_input_asleep_min{0.5};       // what counts as mostly
@@ -52,14 +60,22 @@ struct Options {
   double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
   double function_support_min{0.8};  // share of resamples that must agree on the function
   double profile_input_share_min{0.10};  // of a profile's window with an idle device, on every rank
-  double pattern_beta_min{0.01};     // functions below this share of the window are not compared
+  double pattern_beta_min{0.01};  // functions below this share of the window are not compared
+  // Lower end of the interval of S from which a job has lost time even if no rank stands out.
+  double moving_slowdown_min{1.12};
   double slowdown_min{1.05};         // S of an operation timeline: less is no finding
   double explained_min{0.5};         // M from which one worker is named
   double part_explained_min{0.25};   // share of the slow-down from which an imbalance is reported
   double data_correlation_min{0.9};  // of forward and backward durations: the data makes them long
-  double clip_share{0.05};           // tails clipped before the steady excess is averaged
-  double hang_step_multiple{5};      // stuck for this many mean steps ...
-  double hang_min_ms{1000};          // ... and at least this long
+  // Stalls: steps in which a rank works longer than its peers by this share of the median step.
+  // They are a finding from this mean cost, as a share of the step, where they fall on one rank
+  // more often than chance does in this share of healthy jobs.
+  double stall_share_min{0.5};
+  double stall_cost_share_min{0.02};
+  double stall_chance_max{1e-3};
+  double clip_share{0.05};         // tails clipped before the steady excess is averaged
+  double hang_step_multiple{5};    // stuck for this many mean steps ...
+  double hang_min_ms{1000};        // ... and at least this long
   double ended_together_ms{1000};  // ranks that one signal ends that close together: the run's end
   std::uint32_t period_tokens_max{64};
   std::uint32_t repeat_count_min{10};   // repeats of the step's word for full confidence
@@ -74,7 +90,7 @@ struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
                      // slow_worker stage_imbalance data_imbalance
-                     // cpu_throttled slow_link regression
+                     // cpu_throttled slow_link regression moving_imbalance
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
@@ -107,8 +123,7 @@ struct RankSummary {
   std::int32_t pid{0};
   PhaseMs phase_ms{};
   double step_ms{0};
-  double work_ms{0};      // step without communication and without processor queueing
-  double runnable_ms{0};  // ready to run, no processor; 0 without scheduler data
+  double work_ms{0};  // step without communication and without processor queueing
 };
 
 struct Span {
@@ -123,7 +138,7 @@ struct FunctionRow {
   std::string function;
   std::string file;
   std::uint32_t line{0};
-  double culprit_ms{0};  // per step, this frame on top of the stack
+  double culprit_ms{0};  // per step, this frame on top of the stack; without one: mean of all
   double peers_ms{0};    // mean over the other ranks
 };
 
@@ -141,7 +156,7 @@ struct ViewData {
   std::vector<std::vector<double>> wait_ms;
   std::size_t worst_step{0};
   std::vector<std::vector<Span>> worst_spans;  // [rank]
-  std::int32_t function_rank{0};
+  std::optional<std::int32_t> function_rank;   // the culprit that `functions` is about
   std::vector<FunctionRow> functions;
   std::vector<HangGroup> hang_groups;  // culprits first
   // Slow-down by worker, [stage][data-parallel rank]: the lesser of the stage's and the rank's.
@@ -154,6 +169,8 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 [[nodiscard]] std::string_view verdict_name(Verdict verdict);
 
 struct Diagnosis {
+  std::string job;        // its name; "" if there is none
+  bool is_single{false};  // of one process that tells no rank, which stands as rank 0
   StepSummary steps;
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Finding> findings;   // by cost, greatest first; a hang first of all
@@ -161,6 +178,7 @@ struct Diagnosis {
   double loss_ms_per_step{0};  // mean over steps of (greatest - median) work over ranks
   double not_explained_share{0};
   std::optional<double> slowdown;      // S: step time over that of a job in which nobody is slower
+  double slowdown_low{0};              // 2.5 % quantile of S over resampled steps
   std::optional<WhatIf> what_if;       // of operation timelines
   std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;
@@ -169,6 +187,7 @@ struct Diagnosis {
   std::vector<std::string> missing;
   ViewData view;
   std::size_t heat_column_count_max{400};
+  std::vector<Diagnosis> other_jobs;  // of the same recording; worst first, none is worse than this
 
   [[nodiscard]] Verdict verdict() const {
     if (!findings.empty()) return Verdict::kFindings;
@@ -176,19 +195,20 @@ struct Diagnosis {
   }
 };
 
-/// Finds the ranks that hold a job back, and the function and cost of each; an unusable trace gives
-/// a Diagnosis without findings, in which `missing` says why. Fails with kCorrupt if columns of
-/// `trace` differ in length and with kUnsupported if an option is out of range; never on odd
-/// events. Deterministic for `options.seed`. Pure; any thread. O(n log n) in events.
+/// Finds the ranks that hold a job back, and the function and cost of each, in every job of the
+/// trace; an unusable trace gives a Diagnosis without findings, in which `missing` says why. Fails
+/// with kCorrupt if columns of `trace` differ in length and with kUnsupported if an option is out
+/// of range; never on odd events. Deterministic for `options.seed`. Pure; any thread. O(n log n) in
+/// events.
 [[nodiscard]] Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options);
 
-/// Schema "kansoku.diagnosis/1" (docs/formats/diagnosis.md).
+/// Schema "kansoku.diagnosis/2" (docs/formats/diagnosis.md).
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
-/// Schema "kansoku.view/1": what the HTML report draws.
+/// Schema "kansoku.view/2": what the HTML report draws.
 [[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);
 /// The first finding in one line, "" if there is none.
 [[nodiscard]] std::string headline(const Diagnosis& diagnosis);
-/// A few plain lines for a terminal, each ended by a newline.
+/// A few plain lines for a terminal, each ended by a newline; of all jobs.
 [[nodiscard]] std::string verdict_text(const Diagnosis& diagnosis);
 
 }  // namespace kansoku::diagnose

@@ -26,7 +26,6 @@ Json phases_json(const RankSummary& rank) {
     out.set(phase_name(static_cast<Phase>(p)), rounded(rank.phase_ms[p]));
   out.set("step", rounded(rank.step_ms));
   out.set("work", rounded(rank.work_ms));
-  out.set("runnable", rounded(rank.runnable_ms));
   return out;
 }
 
@@ -106,9 +105,11 @@ std::string place_of(const Finding& finding) {
              : fmt::format("{} ({}:{})", finding.function, finding.file, finding.line);
 }
 
-std::string finding_text(const Finding& finding, std::size_t rank_count) {
+std::string finding_text(const Finding& finding, const Diagnosis& diagnosis) {
+  const std::size_t rank_count = diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
-  const std::string who = finding.ranks.empty() || finding.ranks.size() == rank_count
+  const std::string who = diagnosis.is_single ? "the process"
+                          : finding.ranks.empty() || finding.ranks.size() == rank_count
                               ? "all ranks"
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
   std::string text =
@@ -118,7 +119,8 @@ std::string finding_text(const Finding& finding, std::size_t rank_count) {
                : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
                              finding.kind, finding.cost_ms_per_step, finding.share * 100,
                              finding.confidence);
-  text += fmt::format("  in {}\n", place_of(finding));
+  if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
+    text += fmt::format("  in {}\n", place_of(finding));
   if (finding.explained)
     text += fmt::format("  explains {:.0f} % of the slow-down\n", *finding.explained * 100);
   for (const std::string& line : finding.evidence)
@@ -129,11 +131,16 @@ std::string finding_text(const Finding& finding, std::size_t rank_count) {
 }  // namespace
 
 Json to_json(const Diagnosis& diagnosis) {
+  Json other_jobs = Json::array();
+  for (const Diagnosis& other : diagnosis.other_jobs)
+    other_jobs.push(to_json(other));
   Json findings = Json::array();
   for (const Finding& finding : diagnosis.findings)
     findings.push(finding_json(finding));
   Json out = Json::object();
-  out.set("schema", "kansoku.diagnosis/1")
+  out.set("schema", "kansoku.diagnosis/2")
+      .set("job", diagnosis.job)
+      .set("single", diagnosis.is_single)
       .set("verdict", verdict_name(diagnosis.verdict()))
       .set("steps", steps_json(diagnosis))
       .set("findings", findings)
@@ -141,9 +148,11 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("loss_ms_per_step", rounded(diagnosis.loss_ms_per_step))
       .set("not_explained_share", rounded(diagnosis.not_explained_share))
       .set("slowdown", optional_json(diagnosis.slowdown))
+      .set("slowdown_low", rounded(diagnosis.slowdown_low))
       .set("losses", losses_json(diagnosis.losses))
       .set("notes", Json::array_of(diagnosis.notes))
       .set("missing", Json::array_of(diagnosis.missing));
+  if (!diagnosis.other_jobs.empty()) out.set("other_jobs", other_jobs);
   if (diagnosis.what_if) out.set("what_if", to_json(*diagnosis.what_if));
   if (!diagnosis.patterns.empty()) out.set("patterns", patterns_json(diagnosis.patterns));
   return out;
@@ -151,17 +160,20 @@ Json to_json(const Diagnosis& diagnosis) {
 
 std::string headline(const Diagnosis& diagnosis) {
   if (diagnosis.findings.empty()) return {};
-  const std::string text = finding_text(diagnosis.findings.front(), diagnosis.ranks.size());
+  const std::string text = finding_text(diagnosis.findings.front(), diagnosis);
   return text.substr(0, text.find('\n'));
 }
 
-std::string verdict_text(const Diagnosis& diagnosis) {
+namespace {
+
+std::string job_text(const Diagnosis& diagnosis) {
   std::string text;
   if (diagnosis.steps.count > 0) {
-    text += fmt::format("{} steps on {} rank{}, median {:.1f} ms, p95 {:.1f} ms\n",
-                        diagnosis.steps.count, diagnosis.ranks.size(),
-                        diagnosis.ranks.size() == 1 ? "" : "s", diagnosis.steps.median_ms,
-                        diagnosis.steps.p95_ms);
+    text += fmt::format("{} steps on {}, median {:.1f} ms, p95 {:.1f} ms\n", diagnosis.steps.count,
+                        diagnosis.is_single ? "one process"
+                                            : fmt::format("{} rank{}", diagnosis.ranks.size(),
+                                                          diagnosis.ranks.size() == 1 ? "" : "s"),
+                        diagnosis.steps.median_ms, diagnosis.steps.p95_ms);
   }
   if (diagnosis.slowdown) {
     text +=
@@ -175,11 +187,35 @@ std::string verdict_text(const Diagnosis& diagnosis) {
       text += fmt::format("missing: {}\n", missing);
   }
   for (const Finding& finding : diagnosis.findings)
-    text += finding_text(finding, diagnosis.ranks.size());
+    text += finding_text(finding, diagnosis);
   if (!diagnosis.victims.empty())
     text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
   for (const std::string& note : diagnosis.notes)
     text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+// "nothing found", "not enough data", or the first finding.
+std::string job_headline(const Diagnosis& diagnosis) {
+  if (diagnosis.verdict() == Verdict::kNothingFound) return "nothing found";
+  if (diagnosis.verdict() == Verdict::kNotEnoughData) return "not enough data";
+  const std::size_t more = diagnosis.findings.size() - 1;
+  return headline(diagnosis) +
+         (more == 0 ? "" : fmt::format(", and {} more finding{}", more, more == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+std::string verdict_text(const Diagnosis& diagnosis) {
+  if (diagnosis.other_jobs.empty()) return job_text(diagnosis);
+  std::vector<const Diagnosis*> jobs{&diagnosis};
+  for (const Diagnosis& other : diagnosis.other_jobs)
+    jobs.push_back(&other);
+  std::string text = fmt::format("{} jobs in the recording\n", jobs.size());
+  for (const Diagnosis* job : jobs)
+    text += fmt::format("  {}: {}\n", job->job, job_headline(*job));
+  for (const Diagnosis* job : jobs)
+    text += fmt::format("\njob {}\n{}", job->job, job_text(*job));
   return text;
 }
 

@@ -10,16 +10,6 @@
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
-namespace {
-
-std::string job_name(const trace::Trace& trace, std::int32_t pid) {
-  for (const trace::Process& process : trace.processes)
-    if (process.pid == pid) return std::string(trace.str(process.job));
-  return "";
-}
-
-}  // namespace
-
 Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& options) {
   TRY(JobData job, read_job(trace));
   JobStepTimes out;
@@ -32,7 +22,7 @@ Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& option
   const StepTable steps = find_steps(trace, collectives, options, job);
   out.notes = job.notes;
   if (steps.count() == 0) return out;
-  out.job = job_name(trace, job.ranks.front().pid);
+  out.job = job.name;
   out.found_by = steps.found_by;
   const auto times = measure_steps(job, cut_phases(trace, job, collectives, steps), steps);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <string>
 
 #include "common/parse.h"
@@ -81,45 +80,6 @@ Json worker_scores(const ViewData& view) {
   return out;
 }
 
-// The function whose share of the window differs most between ranks, with each rank's pattern.
-Json scatter(const Diagnosis& diagnosis) {
-  struct Range {
-    double least{1}, most{0};
-    std::size_t ranks{0};
-  };
-  std::map<std::string, Range> ranges;
-  for (const NamedPattern& named : diagnosis.patterns) {
-    for (const PatternRow& row : named.pattern.rows) {
-      if (row.activity == Activity::kCollective) continue;
-      Range& range = ranges[named.names[row.function]];
-      range.least = std::min(range.least, row.beta);
-      range.most = std::max(range.most, row.beta);
-      ++range.ranks;
-    }
-  }
-  std::string function;
-  double widest = 0;
-  for (const auto& [name, range] : ranges) {
-    const double least = range.ranks < diagnosis.patterns.size() ? 0 : range.least;
-    if (range.most - least <= widest) continue;
-    widest = range.most - least;
-    function = name;
-  }
-  Json points = Json::array();
-  for (const NamedPattern& named : diagnosis.patterns) {
-    PatternRow found;
-    for (const PatternRow& row : named.pattern.rows) {
-      if (named.names[row.function] == function) found = row;
-    }
-    points.push(Json::object()
-                    .set("rank", named.pattern.rank)
-                    .set("beta", rounded(found.beta))
-                    .set("mu", rounded(found.mu)));
-  }
-  if (diagnosis.patterns.size() < 2) points = Json::array();
-  return Json::object().set("function", function).set("points", points);
-}
-
 Json functions(const ViewData& view) {
   Json rows = Json::array();
   for (const FunctionRow& row : view.functions) {
@@ -167,13 +127,8 @@ Json facts(const trace::Trace& trace, const Diagnosis& diagnosis) {
     const auto found = trace.metadata.find(key);
     return found == trace.metadata.end() ? std::string{} : found->second;
   };
-  std::string job;
-  for (const trace::Process& process : trace.processes) {
-    if (!diagnosis.ranks.empty() && process.pid == diagnosis.ranks.front().pid)
-      job = trace.str(process.job);
-  }
   return Json::object()
-      .set("job", job)
+      .set("job", diagnosis.job)
       .set("host", metadata("kansoku.host"))
       .set("recorded_at", utc_text(metadata("kansoku.recorded_at_unix_ns")))
       .set("duration_s", rounded(std::max(0.0, (end_ns - begin_ns) / 1e9)))
@@ -189,7 +144,7 @@ Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis) {
     ranks.push(rank.rank);
   const std::size_t columns = diagnosis.heat_column_count_max;
   return Json::object()
-      .set("schema", "kansoku.view/1")
+      .set("schema", "kansoku.view/2")
       .set("facts", facts(trace, diagnosis))
       .set("ranks", ranks)
       .set("steps", static_cast<std::uint64_t>(diagnosis.steps.count))
@@ -197,11 +152,11 @@ Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis) {
       .set("wait_heat", heat(diagnosis.view.wait_ms, columns))
       .set("phases", phase_rows(diagnosis))
       .set("worst_step", worst_step(diagnosis))
-      .set("function_rank", diagnosis.view.function_rank)
+      .set("function_rank",
+           diagnosis.view.function_rank ? Json(*diagnosis.view.function_rank) : Json())
       .set("functions", functions(diagnosis.view))
       .set("hang_groups", hang_groups(diagnosis.view))
-      .set("worker_scores", worker_scores(diagnosis.view))
-      .set("scatter", scatter(diagnosis));
+      .set("worker_scores", worker_scores(diagnosis.view));
 }
 
 }  // namespace kansoku::diagnose

@@ -72,9 +72,9 @@ std::string place_of(const Json& finding) {
                   : fmt::format("{} ({})", function, file);
 }
 
-std::string headline(const Json& finding) {
+std::string headline(const Json& finding, bool is_single) {
   const std::string kind = text_of(finding, "kind");
-  const std::string who = rank_list(finding.at("ranks"));
+  const std::string who = is_single ? "the process" : rank_list(finding.at("ranks"));
   const std::string cost = milliseconds(number_of(finding, "cost_ms_per_step"));
   const std::string place = place_of(finding);
   const std::string in = place.empty() ? "" : ": " + place;
@@ -91,10 +91,17 @@ std::string headline(const Json& finding) {
     return capitalised(who) + " is held back by its processor quota, " + cost + " a step";
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;
+  if (kind == "moving_imbalance")
+    return "The load moves from rank to rank, " + cost + " a step; no rank is to blame";
   if (kind == "data_imbalance") return "Micro-batches have unequal work, " + cost + " a step";
-  if (kind == "common_input") return "All ranks wait for their input, " + cost + " a step" + in;
-  if (kind == "cpu_contention")
-    return capitalised(who) + " waits for a processor, " + cost + " a step";
+  if (kind == "common_input")
+    return (is_single ? "The process waits for its" : "All ranks wait for their") +
+           (" input, " + cost) + " a step" + in;
+  if (kind == "cpu_contention") {
+    const bool is_one = is_single || finding.at("ranks").size() == 1;
+    return capitalised(who) + (is_one ? " waits" : " wait") + " for a processor, " + cost +
+           " a step";
+  }
   return capitalised(who) + " slows every step by " + cost + in;
 }
 
@@ -146,9 +153,10 @@ std::string figures_html(const Json& finding) {
          explained + figure(kind, "kind") + "</div>";
 }
 
-std::string finding_html(const Json& finding, bool is_first, const Json& victims) {
+std::string finding_html(const Json& finding, bool is_first, const Json& diagnosis) {
+  const Json victims = diagnosis.at("victims");
   std::string out = fmt::format("<section class=\"verdict\"><{0}>{1}</{0}>", is_first ? "h1" : "h2",
-                                escape(headline(finding)));
+                                escape(headline(finding, diagnosis.at("single").as_bool())));
   if (is_first && victims.size() > 0) {
     const std::string kind = text_of(finding, "kind");
     const bool is_stuck = kind == "hang" || kind == "stopped";
@@ -185,9 +193,31 @@ std::string verdict_html(const Json& diagnosis) {
   }
   std::string out;
   for (std::size_t i = 0; i < std::min(findings.size(), kListMax); ++i) {
-    out += finding_html(findings.at(i), i == 0, diagnosis.at("victims"));
+    out += finding_html(findings.at(i), i == 0, diagnosis);
   }
   return out;
+}
+
+// The jobs of a recording with several: each in a line, and the findings of those that the page is
+// not about.
+std::string jobs_html(const Json& diagnosis) {
+  const Json others = diagnosis.at("other_jobs");
+  if (others.size() == 0) return {};
+  std::string out = fmt::format(
+      "<section><h2>{} jobs in this recording</h2><p class=\"hint\">This page is about {}.</p><dl>",
+      others.size() + 1, escape(text_of(diagnosis, "job")));
+  for (std::size_t i = 0; i < std::min(others.size(), kListMax); ++i) {
+    const Json other = others.at(i);
+    const Json findings = other.at("findings");
+    std::string lines =
+        findings.size() == 0
+            ? text_of(other, "verdict") == kNotEnough ? "not enough data" : "nothing found"
+            : "";
+    for (std::size_t k = 0; k < std::min(findings.size(), kListMax); ++k)
+      lines += (k > 0 ? "; " : "") + headline(findings.at(k), other.at("single").as_bool());
+    out += fmt::format("<dt>{}</dt><dd>{}</dd>", escape(text_of(other, "job")), escape(lines));
+  }
+  return out + "</dl></section>";
 }
 
 std::string losses_html(const Json& diagnosis) {
@@ -281,7 +311,7 @@ constexpr std::string_view kPage = R"(<!doctype html>
 <body>
 <main>
 <header class="top"><span>Kansoku · diagnosis of {job}</span><button id="theme" type="button">Dark</button></header>
-{verdict}{losses}
+{verdict}{jobs}{losses}
 <section id="hang-section" hidden>
 <h2>Who stands where</h2>
 <p class="hint">Ranks that stand still in the same place, those that the others wait for first.</p>
@@ -308,13 +338,8 @@ constexpr std::string_view kPage = R"(<!doctype html>
 <p class="hint"><span id="worst-note"></span> <span id="worst-critical"></span></p>
 <div class="chart" id="worst"></div><div class="legend" id="worst-legend"></div>
 </section>
-<section id="scatter-section" hidden>
-<h2>Behaviour of <span id="scatter-function"></span></h2>
-<p class="hint">A dot is a rank: the share of the window in which this function is on the critical path, and how much of its resource it used meanwhile. Ranks that behave alike lie together.</p>
-<div class="chart" id="scatter"></div>
-</section>
 <section>
-<h2>Functions: {functions_rank} against the others</h2>
+<h2>{functions_title}</h2>
 <p class="hint">Milliseconds a step in each function itself, from stack samples, without the time spent waiting for other ranks.</p>
 <div id="functions"></div>
 </section>
@@ -342,23 +367,26 @@ Result<void> check_schema(const Json& json, std::string_view wanted) {
 }  // namespace
 
 Result<std::string> html_report(const Json& diagnosis, const Json& view) {
-  TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/1"));
-  TRY_VOID(check_schema(view, "kansoku.view/1"));
+  TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/2"));
+  TRY_VOID(check_schema(view, "kansoku.view/2"));
   const Json findings = diagnosis.at("findings");
-  const std::string title = findings.size() > 0                           ? headline(findings.at(0))
+  const std::string title = findings.size() > 0
+                                ? headline(findings.at(0), diagnosis.at("single").as_bool())
                             : text_of(diagnosis, "verdict") == kNotEnough ? "Not enough data"
                                                                           : "Nothing found";
   const std::string job = text_of(view.at("facts"), "job");
-  const std::string rank = view.contains("function_rank")
-                               ? "rank " + std::to_string(view.at("function_rank").as_int())
-                               : "one rank";
+  const std::string functions =
+      view.at("function_rank").is_number()
+          ? fmt::format("Functions: rank {} against the others", view.at("function_rank").as_int())
+          : "Functions: mean of all ranks";
   const Json data = Json::object().set("view", bounded_view(view));
   return fill(kPage, {{"title", escape(title + " - Kansoku")},
                       {"css", std::string(files::kCss)},
                       {"job", escape(job.empty() ? "a job" : job)},
                       {"verdict", verdict_html(diagnosis)},
+                      {"jobs", jobs_html(diagnosis)},
                       {"losses", losses_html(diagnosis)},
-                      {"functions_rank", rank},
+                      {"functions_title", functions},
                       {"facts", facts_html(diagnosis, view)},
                       {"data", script_safe(data.dump())},
                       {"js", std::string(files::kJs)}});

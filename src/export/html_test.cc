@@ -28,7 +28,7 @@ Json finding(const std::string& function) {
 
 Json diagnosis(const Json& findings) {
   return Json::object()
-      .set("schema", "kansoku.diagnosis/1")
+      .set("schema", "kansoku.diagnosis/2")
       .set("findings", findings)
       .set("victims", Json::array().push(0).push(1).push(3))
       .set("steps", Json::object().set("count", 300).set("median_ms", 47.5).set("p95_ms", 60.0))
@@ -36,7 +36,7 @@ Json diagnosis(const Json& findings) {
 }
 
 Json view() {
-  return Json::object().set("schema", "kansoku.view/1").set("ranks", Json::array().push(0));
+  return Json::object().set("schema", "kansoku.view/2").set("ranks", Json::array().push(0));
 }
 
 std::string report(const Json& of, const Json& with = view()) {

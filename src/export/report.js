@@ -5,7 +5,7 @@
   const view = data.view, root = document.documentElement;
   const phases = [["input", "input"], ["forward", "forward"], ["backward", "backward"],
     ["transfer", "communication: transfer"], ["wait", "communication: waiting for others"],
-    ["optimizer", "optimizer"], ["other", "other"]];
+    ["optimizer", "optimizer"], ["runnable", "waiting for a processor"], ["other", "other"]];
   const label = Object.fromEntries(phases);
   const ns = "http://www.w3.org/2000/svg";
   const ms = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2)) + " ms";
@@ -51,12 +51,18 @@
     const at = Math.min(Math.max(share, 0), 1) * 3, low = Math.min(Math.floor(at), 2), part = at - low;
     return "rgb(" + stops[low].map((v, i) => Math.round(v + (stops[low + 1][i] - v) * part)).join(",") + ")";
   };
+  const total = (row) => phases.reduce((sum, [key]) => sum + (row[key] || 0), 0);
+  const stepMs = () => {
+    const steps = (Array.isArray(view.phases) ? view.phases : []).map(total).sort((a, b) => a - b);
+    return steps.length ? steps[Math.floor(steps.length / 2)] : 0;
+  };
   let heatKind = "heat";
   const drawHeat = () => {
     const rows = view[heatKind], ranks = numbers(view.ranks);
     if (!Array.isArray(rows) || !rows.length || !numbers(rows[0]).length) return empty("heat", "No steps were found in this trace.");
-    const all = rows.flatMap(numbers).sort((a, b) => a - b);
-    const low = all[Math.floor(all.length * 0.05)], high = Math.max(all[Math.floor((all.length - 1) * 0.99)], low + 0.001);
+    // A third of a step is the least that reaches the last colour: noise stays pale.
+    const all = rows.flatMap(numbers).sort((a, b) => a - b), at = (share) => all[Math.floor((all.length - 1) * share)];
+    const low = heatKind === "heat" ? at(0.5) : 0, high = Math.max(at(0.99), low + 0.35 * stepMs(), low + 0.001);
     const columns = Math.max(...rows.map((row) => row.length)), rowHeight = Math.max(14, Math.min(34, 400 / rows.length));
     const left = 64, { width, svg } = frame("heat", rows.length * rowHeight + 26);
     const cell = (width - left) / columns;
@@ -71,7 +77,7 @@
     const base = rows.length * rowHeight + 16;
     make("text", { x: left, y: base, class: "soft" }, svg, "first step");
     make("text", { x: width, y: base, class: "soft", "text-anchor": "end" }, svg, `last of ${view.steps ?? columns} steps`);
-    byId("heat-low").textContent = ms(low);
+    byId("heat-low").textContent = ms(low) + (heatKind === "heat" ? " (median) and less" : "");
     byId("heat-high").textContent = ms(high) + " and more";
     byId("heat-scale").style.background = "linear-gradient(90deg," + [0, 0.33, 0.66, 1].map(heatColour).join(",") + ")";
   };
@@ -79,7 +85,6 @@
   const drawPhases = () => {
     const rows = Array.isArray(view.phases) ? view.phases : [];
     if (!rows.length) return empty("phases", "No phases: no steps were found.");
-    const total = (row) => phases.reduce((sum, [key]) => sum + (row[key] || 0), 0);
     const longest = Math.max(...rows.map(total), 0.001), rowHeight = 34, left = 64, right = 76;
     const { width, svg } = frame("phases", rows.length * rowHeight);
     rows.forEach((row, r) => {
@@ -150,29 +155,10 @@
     make("text", { x: left + columns * cell, y: rows.length * rowHeight + 14, class: "soft", "text-anchor": "end" }, svg, String(columns - 1));
   };
 
-  const drawScatter = () => {
-    const points = view.scatter && Array.isArray(view.scatter.points) ? view.scatter.points : [];
-    if (!show("scatter-section", points.length > 1)) return;
-    byId("scatter-function").textContent = (view.scatter.function || "").split(" < ")[0];
-    const height = 240, left = 56, bottom = 34, { width, svg } = frame("scatter", height);
-    const most = Math.max(0.01, ...points.map((p) => p.beta)), use = Math.max(0.01, ...points.map((p) => p.mu));
-    const x = (value) => left + value / most * (width - left - 24), y = (value) => height - bottom - value / use * (height - bottom - 20);
-    make("line", { x1: left, x2: width - 10, y1: height - bottom, y2: height - bottom, stroke: css("--line") }, svg);
-    make("line", { x1: left, x2: left, y1: 8, y2: height - bottom, stroke: css("--line") }, svg);
-    make("text", { x: width - 10, y: height - 8, class: "soft", "text-anchor": "end" }, svg, `share of the window, up to ${(most * 100).toFixed(1)} %`);
-    make("text", { x: 0, y: 14, class: "soft" }, svg, "use");
-    make("text", { x: left, y: height - 8, class: "soft" }, svg, "0");
-    const median = points.map((p) => p.beta).sort((a, b) => a - b)[Math.floor(points.length / 2)];
-    for (const point of points) {
-      const far = Math.abs(point.beta - median) > 0.25 * most;
-      const dot = make("circle", { cx: x(point.beta), cy: y(point.mu), r: 6, fill: far ? css("--input") : css("--forward"), class: "dot" }, svg);
-      hover(dot, () => `rank ${point.rank}: ${(point.beta * 100).toFixed(1)} % of the window, use ${point.mu.toFixed(3)}`);
-      if (points.length <= 24) make("text", { x: x(point.beta) + 9, y: y(point.mu) + 4, class: "soft" }, svg, String(point.rank));
-    }
-  };
-
   let order = ["difference_ms", -1];
-  const columns = [["function", "function", false], ["where", "where", false], ["culprit_ms", "this rank", true], ["peers_ms", "others", true], ["difference_ms", "difference a step", true]];
+  const isAboutOne = typeof view.function_rank === "number";
+  const columns = [["function", "function", false], ["where", "where", false], ["culprit_ms", "this rank", true], ["peers_ms", "others", true],
+    ["difference_ms", isAboutOne ? "difference a step" : "a step", true]].filter(([key]) => isAboutOne || (key !== "culprit_ms" && key !== "peers_ms"));
   const drawFunctions = () => {
     const rows = (Array.isArray(view.functions) ? view.functions : []).map((row) => ({ ...row, where: row.file ? `${row.file}:${row.line}` : "" }));
     if (!rows.length) return empty("functions", "No stack samples, or no steps to count them by.");
@@ -191,19 +177,20 @@
       const tr = html("tr", body);
       html("td", tr, row.function || "(unknown)");
       html("td", tr, row.where, "where");
-      html("td", tr, ms(row.culprit_ms), "num");
-      html("td", tr, ms(row.peers_ms), "num");
+      if (isAboutOne) for (const key of ["culprit_ms", "peers_ms"]) html("td", tr, ms(row[key]), "num");
       const cell = html("td", tr, undefined, "num");
       const bar = html("span", cell, "", "bar");
       bar.style.width = Math.round(Math.abs(row.difference_ms) / largest * 70) + "px";
       if (row.difference_ms < 0) bar.style.background = css("--wait");
-      html("span", cell, " " + (row.difference_ms > 0 ? "+" : "") + ms(row.difference_ms));
+      html("span", cell, " " + (isAboutOne && row.difference_ms > 0 ? "+" : "") + ms(row.difference_ms));
     }
   };
 
   const legend = (id) => {
     const box = byId(id); box.textContent = "";
+    const rows = Array.isArray(view.phases) ? view.phases : [];
     for (const [key, text] of phases) {
+      if (!rows.some((row) => row[key] > 0)) continue;
       const item = html("span", box);
       html("i", item).style.background = css("--" + key);
       item.append(text);
@@ -215,7 +202,7 @@
     for (const id of ["heat", "phases", "worst"]) byId(id).closest("section").hidden = !hasSteps;
     byId("functions").closest("section").hidden = !(Array.isArray(view.functions) && view.functions.length);
   };
-  const draw = () => { hideEmpty(); drawHang(); drawWorkers(); drawScatter(); drawHeat(); drawPhases(); drawWorst(); drawFunctions(); legend("phases-legend"); legend("worst-legend"); };
+  const draw = () => { hideEmpty(); drawHang(); drawWorkers(); drawHeat(); drawPhases(); drawWorst(); drawFunctions(); legend("phases-legend"); legend("worst-legend"); };
   const setTheme = (dark) => { root.classList.toggle("dark", dark); byId("theme").textContent = dark ? "Light" : "Dark"; draw(); };
   byId("theme").onclick = () => setTheme(!root.classList.contains("dark"));
   for (const kind of ["heat", "wait_heat"]) {

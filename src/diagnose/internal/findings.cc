@@ -9,10 +9,12 @@
 #include <optional>
 
 #include "diagnose/internal/common_wait.h"
+#include "diagnose/internal/contention.h"
 #include "diagnose/internal/localise.h"
 #include "diagnose/internal/slow_link.h"
 #include "diagnose/internal/throttled.h"
 #include "stats/bootstrap.h"
+#include "stats/peers.h"
 #include "stats/summary.h"
 #include "trace/merge.h"
 
@@ -24,9 +26,24 @@ constexpr double kConcentrationMin = 0.8;          // share of the excess in a f
 constexpr double kWaitToleranceShare = 0.25;       // of the excess: "waits least, within noise"
 constexpr double kShortTraceConfidenceMax = 0.95;  // fewer steps than repeat_count_min
 constexpr double kPhaseDominanceMin = 0.6;  // of the excess: look for the function there only
-constexpr std::uint64_t kContentionStream = 0x9e3779b97f4a7c15;
 constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
                                            Phase::kOptimizer, Phase::kOther};
+
+// The steps in which a rank works longer than its peers by `more_ms`.
+std::vector<bool> steps_above(const std::vector<double>& excess, double more_ms) {
+  std::vector<bool> hot(excess.size());
+  for (std::size_t s = 0; s < excess.size(); ++s)
+    hot[s] = excess[s] > more_ms;
+  return hot;
+}
+
+double mean_over(const std::vector<double>& values, const std::vector<bool>& steps) {
+  std::vector<double> chosen;
+  for (std::size_t s = 0; s < values.size(); ++s) {
+    if (steps[s]) chosen.push_back(values[s]);
+  }
+  return stats::mean(chosen);
+}
 
 // A rank found slow, before it has a function.
 struct Suspect {
@@ -47,13 +64,6 @@ double mean_excess(const RankSeries& values, std::size_t rank) {
   return stats::mean(excess_over_peers(values)[rank]);
 }
 
-RankSeries phase_series(const Evidence& evidence, Phase phase) {
-  RankSeries series;
-  for (const StepTimes& times : evidence.times)
-    series.push_back(times.phase_work_ms[static_cast<std::size_t>(phase)]);
-  return series;
-}
-
 struct PhaseExcess {
   Phase phase{Phase::kOther};
   double excess_ms{-1e300};
@@ -66,17 +76,6 @@ PhaseExcess phase_of_excess(const Evidence& evidence, std::size_t rank) {
     if (ms > best.excess_ms) best = {phase, ms};
   }
   return best;
-}
-
-ExcessOptions excess_options(const Evidence& evidence, const Options& options) {
-  ExcessOptions out;
-  out.threshold_ms =
-      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
-  out.confidence_min = options.confidence_min;
-  out.clip_share = options.clip_share;
-  out.resample_count = options.resample_count;
-  out.seed = options.seed;
-  return out;
 }
 
 // Ranks whose excess is in most steps. Repeated, so that a rank hidden behind a slower one shows.
@@ -102,46 +101,44 @@ std::vector<Suspect> intermittent_suspects(const RankSeries& excess, std::vector
   std::vector<Suspect> found;
   for (const Outlier& outlier : find_outliers(excess, known, options)) {
     const std::vector<double>& series = excess[outlier.rank_index];
-    std::vector<bool> hot(series.size());
-    std::vector<double> hot_ms;
-    for (std::size_t s = 0; s < series.size(); ++s) {
-      hot[s] = series[s] > std::max(options.threshold_ms, outlier.excess_ms);
-      if (hot[s]) hot_ms.push_back(series[s]);
-    }
-    if (hot_ms.size() < kHotStepsMin || concentration(series) < kConcentrationMin) continue;
+    std::vector<bool> hot = steps_above(series, std::max(options.threshold_ms, outlier.excess_ms));
+    const auto count = static_cast<std::size_t>(std::count(hot.begin(), hot.end(), true));
+    if (count < kHotStepsMin || concentration(series) < kConcentrationMin) continue;
     known[outlier.rank_index] = true;
-    found.push_back({outlier, true, std::move(hot), stats::mean(hot_ms)});
+    const double hot_ms = mean_over(series, hot);
+    found.push_back({outlier, true, std::move(hot), hot_ms});
   }
   return found;
 }
 
-double mean_of_others(const std::vector<double>& values, std::size_t rank) {
-  if (values.size() < 2) return 0;
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  return (sum - values[rank]) / static_cast<double>(values.size() - 1);
-}
-
-// A culprit lets others wait: its own wait must be the smallest, but for noise. `slower` ranks are
-// left out: a culprit waits for a slower one.
-bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
-                 const std::vector<bool>& slower) {
-  if (lateness.instance_count == 0) return true;
-  double least_ms = lateness.mean_wait_ms[rank];
-  for (std::size_t r = 0; r < slower.size(); ++r) {
-    if (!slower[r]) least_ms = std::min(least_ms, lateness.mean_wait_ms[r]);
+// Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
+// stalls on one rank.
+std::vector<Suspect> stall_suspects(const Evidence& evidence, const RankSeries& excess,
+                                    std::vector<bool>& known, const Options& options) {
+  const double stall_ms = options.stall_share_min * evidence.median_step_ms;
+  std::vector<std::vector<bool>> stalls;
+  std::vector<std::uint64_t> counts;
+  for (const auto& series : excess) {
+    stalls.push_back(steps_above(series, stall_ms));
+    counts.push_back(
+        static_cast<std::uint64_t>(std::count(stalls.back().begin(), stalls.back().end(), true)));
   }
-  return lateness.mean_wait_ms[rank] <= least_ms + kWaitToleranceShare * excess_ms;
-}
-
-void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
-                  Finding& finding) {
-  if (lateness.instance_count == 0) return;
-  const std::int32_t number = evidence.job.ranks[rank].rank;
-  finding.evidence.push_back(fmt::format("rank {} arrives last in {} of {} collectives", number,
-                                         lateness.last_counts[rank], lateness.instance_count));
-  finding.evidence.push_back(fmt::format("mean wait: rank {} {:.1f} ms, others {:.1f} ms", number,
-                                         lateness.mean_wait_ms[rank],
-                                         mean_of_others(lateness.mean_wait_ms, rank)));
+  const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  const auto rank_count = static_cast<double>(excess.size());
+  std::vector<Suspect> found;
+  for (std::size_t r = 0; r < excess.size(); ++r) {
+    if (known[r] || counts[r] < kHotStepsMin) continue;
+    const double hot_ms = mean_over(excess[r], stalls[r]);
+    const double cost_ms =
+        hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
+    const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
+    if (cost_ms < options.stall_cost_share_min * evidence.mean_step_ms ||
+        chance > options.stall_chance_max)
+      continue;
+    known[r] = true;
+    found.push_back({{r, cost_ms, 1 - chance}, true, std::move(stalls[r]), hot_ms});
+  }
+  return found;
 }
 
 void add_processor_share(const Evidence& evidence, std::size_t rank, double excess_ms,
@@ -164,7 +161,7 @@ void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding&
                                          mean_of_others(means, rank)));
 }
 
-void add_rhythm(const Suspect& suspect, Finding& finding) {
+void add_rhythm(const Suspect& suspect, double median_step_ms, Finding& finding) {
   std::vector<double> gaps;
   std::optional<std::size_t> previous;
   std::size_t count = 0;
@@ -174,9 +171,14 @@ void add_rhythm(const Suspect& suspect, Finding& finding) {
     if (previous) gaps.push_back(static_cast<double>(s - *previous));
     previous = s;
   }
-  finding.evidence.push_back(
-      fmt::format("intermittent: {} of {} steps carry the excess, about every {:.0f} steps", count,
-                  suspect.hot_steps.size(), stats::median(gaps)));
+  const bool is_regular =
+      gaps.size() >= kHotStepsMin - 1 &&
+      *std::max_element(gaps.begin(), gaps.end()) == *std::min_element(gaps.begin(), gaps.end());
+  finding.evidence.push_back(fmt::format(
+      "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; they take {:.0f} ms longer "
+      "than on peers, {:.1f} times the median step",
+      count, suspect.hot_steps.size(), is_regular ? "every " : "about every ", stats::median(gaps),
+      suspect.hot_excess_ms, 1 + suspect.hot_excess_ms / median_step_ms));
 }
 
 void add_location(const Location& location, bool has_scheduler_data, Finding& finding) {
@@ -200,7 +202,7 @@ void add_location(const Location& location, bool has_scheduler_data, Finding& fi
   }
   if (location.worker_pid != 0) {
     finding.evidence.push_back(
-        fmt::format("the rank waits for its data-loader workers; worker pid {} spends the time",
+        fmt::format("it waits for its data-loader workers; worker pid {} spends the time",
                     trace::pid_on_host(location.worker_pid)));
   }
 }
@@ -223,7 +225,7 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   add_lateness(evidence, lateness, rank, finding);
   add_phase(evidence, rank, phase, finding);
   add_processor_share(evidence, rank, suspect.outlier.excess_ms, finding);
-  if (suspect.is_intermittent) add_rhythm(suspect, finding);
+  if (suspect.is_intermittent) add_rhythm(suspect, evidence.median_step_ms, finding);
   const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
   std::vector<bool> culprits(evidence.job.ranks.size());
@@ -259,6 +261,8 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
   std::vector<Suspect> suspects = steady_suspects(excess, known, test);
   for (Suspect& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
+  for (Suspect& suspect : stall_suspects(evidence, excess, known, options))
+    suspects.push_back(std::move(suspect));
   std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
     return a.outlier.excess_ms > b.outlier.excess_ms;
   });
@@ -279,67 +283,12 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
   }
 }
 
-Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank) {
-  const auto found = std::find_if(findings.begin(), findings.end(), [rank](const Finding& f) {
-    return std::find(f.ranks.begin(), f.ranks.end(), rank) != f.ranks.end();
-  });
-  return found == findings.end() ? nullptr : &*found;
-}
-
-/// A rank must queue for longer than its peers do anyway: where all share processors that is much,
-/// and differs; where each has its own, little is a sign.
-double contention_threshold(const Evidence& evidence, const Options& options,
-                            const RankSeries& runnable) {
-  std::vector<double> means;
-  for (const auto& rank : runnable)
-    means.push_back(stats::mean(rank));
-  const double least =
-      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
-  const double most = std::max(least, options.contention_share_min * evidence.median_step_ms);
-  return std::clamp(stats::median(means), least, most);
-}
-
-void find_contention(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings) {
-  if (evidence.job.ranks.size() < 3) return;
-  const RankSeries runnable = series_of(evidence, &StepTimes::runnable_ms);
-  ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = contention_threshold(evidence, options, runnable);
-  test.confidence_min = options.contention_confidence_min;
-  test.seed = options.seed ^ kContentionStream;
-  const RankSeries excess = excess_over_peers(runnable);
-  const Lateness lateness = measure_lateness(evidence, {});
-  const std::vector<bool> none(evidence.job.ranks.size());
-  for (const Outlier& outlier : find_outliers(excess, none, test)) {
-    const std::int32_t number = evidence.job.ranks[outlier.rank_index].rank;
-    if (Finding* cause = finding_of(findings, number); cause != nullptr) {
-      // More work on a busy processor queues longer: a consequence, not a second cause.
-      cause->evidence.push_back(
-          fmt::format("it also queues {:.1f} ms per step more for a processor", outlier.excess_ms));
-      continue;
-    }
-    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
-    Finding finding;
-    finding.kind = "cpu_contention";
-    finding.ranks = {number};
-    finding.cost_ms_per_step = outlier.excess_ms;
-    finding.share = outlier.excess_ms / evidence.mean_step_ms;
-    finding.confidence = finding.rank_confidence = outlier.confidence;
-    finding.evidence.push_back(fmt::format(
-        "the main thread is ready to run but without a processor for {:.1f} ms per step "
-        "more than on peers",
-        outlier.excess_ms));
-    add_lateness(evidence, lateness, outlier.rank_index, finding);
-    findings.push_back(std::move(finding));
-  }
-}
-
 // Share of resamples in which every rank spends the threshold share of its steps in input.
 double common_input_confidence(const Evidence& evidence, double share_min, const Options& options) {
   std::vector<stats::PrefixSums> input;
   std::vector<stats::PrefixSums> step;
   for (const StepTimes& times : evidence.times) {
-    input.emplace_back(times.phase_work_ms[static_cast<std::size_t>(Phase::kInput)]);
+    input.emplace_back(times.phase_ms[static_cast<std::size_t>(Phase::kInput)]);
     step.emplace_back(times.step_ms);
   }
   const std::size_t count = evidence.steps.count();
@@ -383,7 +332,7 @@ void find_common_input(const Evidence& evidence, const Options& options,
   double least_ms = 1e300;
   double share = 1;
   for (const StepTimes& times : evidence.times) {
-    const double ms = stats::mean(times.phase_work_ms[static_cast<std::size_t>(Phase::kInput)]);
+    const double ms = stats::mean(times.phase_ms[static_cast<std::size_t>(Phase::kInput)]);
     least_ms = std::min(least_ms, ms);
     share = std::min(share, ms / evidence.mean_step_ms);
   }
@@ -398,9 +347,9 @@ void find_common_input(const Evidence& evidence, const Options& options,
   finding.cost_ms_per_step = least_ms;
   finding.share = share;
   finding.confidence = finding.rank_confidence = confidence;
-  finding.evidence.push_back(fmt::format(
-      "every rank spends at least {:.0f} % of its steps on input, without processor queueing",
-      share * 100));
+  finding.evidence.push_back(
+      fmt::format("{} spends at least {:.0f} % of its steps on input, without processor queueing",
+                  evidence.job.is_single ? "it" : "every rank", share * 100));
   add_location(locate_excess(evidence, std::vector<bool>(evidence.job.ranks.size(), true),
                              Phase::kInput, options),
                evidence.job.ranks.front().main.is_known, finding);
@@ -408,6 +357,58 @@ void find_common_input(const Evidence& evidence, const Options& options,
 }
 
 }  // namespace
+
+double mean_of_others(const std::vector<double>& values, std::size_t rank) {
+  if (values.size() < 2) return 0;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return (sum - values[rank]) / static_cast<double>(values.size() - 1);
+}
+
+RankSeries phase_series(const Evidence& evidence, Phase phase) {
+  RankSeries series;
+  for (const StepTimes& times : evidence.times)
+    series.push_back(times.phase_ms[static_cast<std::size_t>(phase)]);
+  return series;
+}
+
+ExcessOptions excess_options(const Evidence& evidence, const Options& options) {
+  ExcessOptions out;
+  out.threshold_ms =
+      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
+  out.confidence_min = options.confidence_min;
+  out.clip_share = options.clip_share;
+  out.resample_count = options.resample_count;
+  out.seed = options.seed;
+  return out;
+}
+
+bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
+                 const std::vector<bool>& slower) {
+  if (lateness.instance_count == 0) return true;
+  double least_ms = lateness.mean_wait_ms[rank];
+  for (std::size_t r = 0; r < slower.size(); ++r) {
+    if (!slower[r]) least_ms = std::min(least_ms, lateness.mean_wait_ms[r]);
+  }
+  return lateness.mean_wait_ms[rank] <= least_ms + kWaitToleranceShare * excess_ms;
+}
+
+void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
+                  Finding& finding) {
+  if (lateness.instance_count == 0) return;
+  const std::int32_t number = evidence.job.ranks[rank].rank;
+  finding.evidence.push_back(fmt::format("rank {} arrives last in {} of {} collectives", number,
+                                         lateness.last_counts[rank], lateness.instance_count));
+  finding.evidence.push_back(fmt::format("mean wait: rank {} {:.1f} ms, others {:.1f} ms", number,
+                                         lateness.mean_wait_ms[rank],
+                                         mean_of_others(lateness.mean_wait_ms, rank)));
+}
+
+Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank) {
+  const auto found = std::find_if(findings.begin(), findings.end(), [rank](const Finding& f) {
+    return std::find(f.ranks.begin(), f.ranks.end(), rank) != f.ranks.end();
+  });
+  return found == findings.end() ? nullptr : &*found;
+}
 
 RankSeries work_series(const Evidence& evidence) {
   return series_of(evidence, &StepTimes::work_ms);
@@ -442,11 +443,17 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
                                  std::vector<std::string>& notes) {
   std::vector<Finding> findings;
   find_slow_ranks(evidence, options, findings, notes);
-  find_contention(evidence, options, findings);
+  find_contention(evidence, options, findings, notes);
   find_common_input(evidence, options, findings);
   if (auto throttled = find_throttled(evidence, options)) {
-    // What the rank does slowly meanwhile is a consequence.
-    std::erase_if(findings, [&](const Finding& f) { return f.ranks == throttled->ranks; });
+    // What the ranks do slowly meanwhile is a consequence; but not that one of them, where all are
+    // held back, is slower than the others.
+    const bool is_common = throttled->ranks.size() == evidence.job.ranks.size();
+    std::erase_if(findings, [&](const Finding& f) {
+      const bool is_within = std::includes(throttled->ranks.begin(), throttled->ranks.end(),
+                                           f.ranks.begin(), f.ranks.end());
+      return is_within && (!is_common || f.kind == "cpu_contention");
+    });
     findings.push_back(std::move(*throttled));
   }
   if (findings.empty()) note_common_waits(evidence, options, notes);

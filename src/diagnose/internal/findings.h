@@ -18,8 +18,22 @@ struct Lateness {
 /// `only` (may be empty: all): by step, 1 for steps that count.
 [[nodiscard]] Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& only);
 
+/// A culprit lets others wait: its own wait must be the smallest, but for noise. `slower` ranks (a
+/// flag a rank) are left out: a culprit waits for a slower one.
+[[nodiscard]] bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
+                               const std::vector<bool>& slower);
+/// Adds how `rank` (an index) arrives to the evidence.
+void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
+                  Finding& finding);
+
 /// One phase or total of all ranks as a [rank][step] table.
 [[nodiscard]] RankSeries work_series(const Evidence& evidence);
+[[nodiscard]] RankSeries phase_series(const Evidence& evidence, Phase phase);
+[[nodiscard]] double mean_of_others(const std::vector<double>& values, std::size_t rank);
+/// What makes a rank's work an excess over its peers'.
+[[nodiscard]] ExcessOptions excess_options(const Evidence& evidence, const Options& options);
+/// The finding that names a rank (by number); null if there is none. Borrowed from `findings`.
+[[nodiscard]] Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank);
 
 /// Findings by rank (slow_*, asymmetry, cpu_contention) and common ones, unsorted; `notes` gets
 /// what was seen but not named.

@@ -81,6 +81,18 @@ std::int64_t IntervalSet::measure_ns(Interval window) const {
   return before_ns(window.end_ns) - before_ns(window.begin_ns);
 }
 
+IntervalSet IntervalSet::within(Interval window) const {
+  std::vector<Interval> parts;
+  auto at = std::partition_point(items_.begin(), items_.end(),
+                                 [&](const Interval& i) { return i.end_ns <= window.begin_ns; });
+  for (; at != items_.end() && at->begin_ns < window.end_ns; ++at) {
+    const Interval part{std::max(at->begin_ns, window.begin_ns),
+                        std::min(at->end_ns, window.end_ns)};
+    if (part.begin_ns < part.end_ns) parts.push_back(part);
+  }
+  return IntervalSet(std::move(parts));
+}
+
 bool IntervalSet::contains(std::int64_t time_ns) const {
   const auto after = std::partition_point(items_.begin(), items_.end(),
                                           [&](const Interval& i) { return i.begin_ns <= time_ns; });

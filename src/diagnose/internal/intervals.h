@@ -24,6 +24,8 @@ class IntervalSet {
   [[nodiscard]] IntervalSet unite(const IntervalSet& other) const;
   [[nodiscard]] IntervalSet intersect(const IntervalSet& other) const;
   [[nodiscard]] IntervalSet subtract(const IntervalSet& other) const;
+  /// The part of the set inside `window`. O(log n + what it gives).
+  [[nodiscard]] IntervalSet within(Interval window) const;
 
   /// Nanoseconds of the set inside `window`. O(log n).
   [[nodiscard]] std::int64_t measure_ns(Interval window) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/sched.h"
+#include "trace/merge.h"
 #include "trace/metadata.h"
 
 namespace kansoku::diagnose {
@@ -46,53 +48,127 @@ Result<void> check_columns(const Trace& t) {
   return {};
 }
 
-// The processes of one job that may stand for a rank.
-std::vector<const trace::Process*> rank_processes(const Trace& trace, StringId job) {
-  std::vector<const trace::Process*> found;
-  for (const trace::Process& process : trace.processes) {
-    const std::string_view role = text_of(trace, process.role);
-    if (process.rank >= 0 && process.job == job && (role == "rank" || role.empty()))
-      found.push_back(&process);
-  }
-  return found;
+constexpr std::size_t kJobsMax = 64;
+constexpr std::size_t kTrainingEventsMin = 6;  // on the main thread: fewer are no training
+
+/// Which processes a job is made of.
+struct Members {
+  std::string name;
+  bool is_single{false};
+  std::vector<const trace::Process*> ranks;          // that may stand for one
+  std::map<std::int32_t, std::int32_t> worker_rank;  // by pid
+  std::set<std::int32_t> pids;                       // all
+};
+
+bool may_be_rank(const Trace& trace, const trace::Process& process) {
+  const std::string_view role = text_of(trace, process.role);
+  return process.rank >= 0 && (role == "rank" || role.empty());
 }
 
-// The job with most distinct ranks; the first one seen among equals.
-StringId largest_job(const Trace& trace, std::vector<std::string>& notes) {
-  std::map<StringId, std::set<std::int32_t>> ranks_by_job;
-  std::vector<StringId> order;
+// Jobs with ranks; most distinct ranks first, the first one seen among equals.
+std::vector<Members> told_jobs(const Trace& trace) {
+  std::map<StringId, std::size_t> index;
+  std::vector<Members> jobs;
+  std::vector<std::set<std::int32_t>> ranks;
   for (const trace::Process& process : trace.processes) {
-    const std::string_view role = text_of(trace, process.role);
-    if (process.rank < 0 || !(role == "rank" || role.empty())) continue;
-    auto& ranks = ranks_by_job[process.job];
-    if (ranks.empty()) order.push_back(process.job);
-    ranks.insert(process.rank);
-  }
-  StringId best{};
-  std::size_t best_count = 0;
-  for (const StringId job : order) {
-    if (ranks_by_job[job].size() > best_count) {
-      best = job;
-      best_count = ranks_by_job[job].size();
+    if (!may_be_rank(trace, process)) continue;
+    const auto [found, is_new] = index.try_emplace(process.job, jobs.size());
+    if (is_new) {
+      jobs.emplace_back().name = text_of(trace, process.job);
+      ranks.emplace_back();
     }
+    jobs[found->second].ranks.push_back(&process);
+    ranks[found->second].insert(process.rank);
   }
-  if (order.size() > 1) {
-    notes.push_back(
-        fmt::format("{} jobs in the trace: only the largest, \"{}\" with {} ranks, was diagnosed",
-                    order.size(), text_of(trace, best), best_count));
+  for (const trace::Process& process : trace.processes) {
+    const auto found = index.find(process.job);
+    if (found == index.end() || (process.rank < 0 && process.job == StringId{})) continue;
+    Members& job = jobs[found->second];
+    job.pids.insert(process.pid);
+    if (process.rank >= 0 && text_of(trace, process.role) == "worker")
+      job.worker_rank.emplace(process.pid, process.rank);
   }
-  return best;
+  std::vector<std::size_t> order(jobs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ranks[a].size() > ranks[b].size(); });
+  std::vector<Members> sorted;
+  for (const std::size_t i : order)
+    sorted.push_back(std::move(jobs[i]));
+  return sorted;
+}
+
+// The process that a track lies in; 0 if none.
+std::int32_t process_of_track(const Trace& trace, const trace::Track& of) {
+  const trace::Track* track = &of;
+  for (int depth = 0; depth < kParentDepthMax && track->pid == 0; ++depth) {
+    if (track->parent.raw >= trace.tracks.size()) break;
+    track = &trace.tracks[track->parent.raw];
+  }
+  return track->pid;
+}
+
+// How often each process was seen to train on its main thread.
+std::map<std::int32_t, std::size_t> training_events(const Trace& trace) {
+  const NameTable names(trace);
+  std::map<std::int32_t, std::size_t> counts;
+  for (std::size_t i = 0; i < trace.slices.size(); ++i) {
+    if (!names.is_known_category(trace.slices.category[i])) continue;
+    const EventKind kind = names.kind_of(trace.slices.name[i]);
+    const bool trains =
+        kind == EventKind::kInput || kind == EventKind::kOptimizer || kind == EventKind::kBackward;
+    if (!trains || trace.slices.track[i].raw >= trace.tracks.size()) continue;
+    const trace::Track& track = trace.tracks[trace.slices.track[i].raw];
+    if (track.kind == trace::TrackKind::kThread && track.tid == track.pid) ++counts[track.pid];
+  }
+  return counts;
+}
+
+// Processes that tell no rank and train, each a job of its own; the busiest first.
+std::vector<Members> single_jobs(const Trace& trace) {
+  const auto counts = training_events(trace);
+  std::map<std::int32_t, std::int32_t> parents;
+  for (const trace::Process& process : trace.processes)
+    parents.emplace(process.pid, process.parent_pid);
+  std::vector<std::pair<std::size_t, Members>> jobs;
+  for (const trace::Process& process : trace.processes) {
+    const auto count = counts.find(process.pid);
+    const std::string_view role = text_of(trace, process.role);
+    if (process.rank >= 0 || role == "worker" || role == "launcher") continue;
+    if (count == counts.end() || count->second < kTrainingEventsMin) continue;
+    Members job;
+    job.is_single = true;
+    job.name =
+        fmt::format("{} (pid {})", text_of(trace, process.name), trace::pid_on_host(process.pid));
+    job.ranks = {&process};
+    for (const auto& [pid, parent] : parents) {
+      std::int32_t at = pid;
+      for (int depth = 0; depth < kParentDepthMax && at != process.pid; ++depth) {
+        const auto above = parents.find(at);
+        at = above == parents.end() ? 0 : above->second;
+      }
+      if (at != process.pid) continue;
+      job.pids.insert(pid);
+      if (pid != process.pid) job.worker_rank.emplace(pid, 0);
+    }
+    jobs.emplace_back(count->second, std::move(job));
+  }
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Members> sorted;
+  for (auto& job : jobs)
+    sorted.push_back(std::move(job.second));
+  return sorted;
 }
 
 // Collects the events of all candidate processes in one pass over the slices.
 class Collector {
  public:
-  Collector(const Trace& trace, const std::vector<const trace::Process*>& processes)
-      : trace_(trace), names_(trace) {
-    for (const trace::Process* process : processes) {
+  Collector(const Trace& trace, const Members& members) : trace_(trace), names_(trace) {
+    for (const trace::Process* process : members.ranks) {
       if (!slots_.emplace(process->pid, static_cast<std::uint32_t>(data_.size())).second) continue;
       RankData rank;
-      rank.rank = process->rank;
+      rank.rank = std::max(process->rank, 0);
       rank.pid = process->pid;
       data_.push_back(std::move(rank));
     }
@@ -106,7 +182,7 @@ class Collector {
       read_slice(i);
   }
 
-  void read_samples(const std::unordered_map<std::int32_t, std::int32_t>& rank_of_worker) {
+  void read_samples(const std::map<std::int32_t, std::int32_t>& rank_of_worker) {
     const auto& table = trace_.samples;
     std::map<std::pair<std::int32_t, std::int32_t>, WorkerData> workers;
     for (std::size_t i = 0; i < table.size(); ++i) {
@@ -130,8 +206,9 @@ class Collector {
   }
 
   // One process a rank: of several, the one with most events (then the first).
-  JobData finish(std::vector<std::string> notes) {
+  JobData finish() {
     JobData job;
+    std::vector<std::string>& notes = job.notes;
     job.op_names = names_.ops();
     job.end_ns = end_ns();
     std::stable_sort(data_.begin(), data_.end(), [](const RankData& a, const RankData& b) {
@@ -154,7 +231,6 @@ class Collector {
     if (odd_count_ > 0) {
       notes.push_back(fmt::format("{} slices have impossible times and were left out", odd_count_));
     }
-    job.notes = std::move(notes);
     return job;
   }
 
@@ -179,15 +255,11 @@ class Collector {
   void place_tracks() {
     places_.resize(trace_.tracks.size());
     for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
-      const trace::Track* track = &trace_.tracks[i];
-      for (int depth = 0; depth < kParentDepthMax && track->pid == 0; ++depth) {
-        if (track->parent.raw >= trace_.tracks.size()) break;
-        track = &trace_.tracks[track->parent.raw];
-      }
-      const auto slot = slots_.find(track->pid);
+      const trace::Track& track = trace_.tracks[i];
+      const auto slot = slots_.find(process_of_track(trace_, track));
       if (slot == slots_.end()) continue;
       places_[i] = {slot->second,
-                    track->kind == trace::TrackKind::kThread && track->tid == track->pid};
+                    track.kind == trace::TrackKind::kThread && track.tid == track.pid};
     }
   }
 
@@ -251,15 +323,6 @@ class Collector {
   std::vector<Place> places_;                              // by track
   std::size_t odd_count_{0};
 };
-
-std::unordered_map<std::int32_t, std::int32_t> worker_ranks(const Trace& trace, StringId job) {
-  std::unordered_map<std::int32_t, std::int32_t> ranks;
-  for (const trace::Process& process : trace.processes) {
-    if (process.rank >= 0 && process.job == job && text_of(trace, process.role) == "worker")
-      ranks.emplace(process.pid, process.rank);
-  }
-  return ranks;
-}
 
 void note_missing_ranks(const std::vector<const trace::Process*>& processes, JobData& job) {
   std::int32_t world_size = 0;
@@ -326,19 +389,35 @@ std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job) {
   return out;
 }
 
-Result<JobData> read_job(const Trace& trace) {
+Result<std::vector<JobData>> read_jobs(const Trace& trace) {
   TRY_VOID(check_columns(trace));
-  std::vector<std::string> notes;
-  const StringId name = largest_job(trace, notes);
-  const auto processes = rank_processes(trace, name);
-  Collector collector(trace, processes);
-  collector.read_slices();
-  collector.read_samples(worker_ranks(trace, name));
-  JobData job = collector.finish(std::move(notes));
-  read_exits(trace, job);
-  note_missing_ranks(processes, job);
-  read_thread_times(trace, job);
-  return job;
+  std::vector<Members> members = told_jobs(trace);
+  for (Members& single : single_jobs(trace))
+    members.push_back(std::move(single));
+  const std::size_t left_out = members.size() - std::min(members.size(), kJobsMax);
+  members.resize(members.size() - left_out);
+  std::vector<JobData> jobs;
+  for (Members& of : members) {
+    Collector collector(trace, of);
+    collector.read_slices();
+    collector.read_samples(of.worker_rank);
+    JobData job = collector.finish();
+    job.name = std::move(of.name);
+    job.is_single = of.is_single;
+    job.pids = std::move(of.pids);
+    read_exits(trace, job);
+    note_missing_ranks(of.ranks, job);
+    read_thread_times(trace, job);
+    jobs.push_back(std::move(job));
+  }
+  if (left_out > 0)
+    jobs.front().notes.push_back(fmt::format("{} further jobs were not looked at", left_out));
+  return jobs;
+}
+
+Result<JobData> read_job(const Trace& trace) {
+  TRY(auto jobs, read_jobs(trace));
+  return jobs.empty() ? JobData{} : std::move(jobs.front());
 }
 
 }  // namespace kansoku::diagnose

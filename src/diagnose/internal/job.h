@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,12 +56,19 @@ struct ThreadSample {
   bool holds_gil{false};
 };
 
+/// Time in which a thread was ready to run and another had its processor.
+struct QueueWait {
+  Interval time;
+  std::uint32_t cpu{0};
+};
+
 /// Where a thread's time went, from scheduler events.
 struct ThreadTimes {
   bool is_known{false};
   IntervalSet running;
   IntervalSet runnable;  // ready, but without a processor
   IntervalSet blocked;
+  std::vector<QueueWait> queue_waits;  // those of `runnable` whose processor is known, in order
 };
 
 struct WorkerData {
@@ -78,13 +86,17 @@ struct RankData {
   std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
   std::uint64_t exit_status{0}, exit_signal{0};
   ThreadTimes main;
+  std::vector<QueueWait> helper_waits;  // of its other threads, by begin
   [[nodiscard]] bool ended_well() const {
     return exit_ns != 0 && exit_status == 0 && exit_signal == 0;
   }
 };
 
 struct JobData {
+  std::string name;             // as its ranks tell it, or the program of a single process
+  bool is_single{false};        // one process that tells no rank; it stands here as rank 0
   std::vector<RankData> ranks;  // by rank number, one process each
+  std::set<std::int32_t> pids;  // of all processes of the job: ranks, their workers, launchers
   std::vector<std::string> op_names;
   std::int64_t end_ns{0};
   std::optional<std::int64_t> stopped_ns;  // when the recorder was told to end the job
@@ -101,8 +113,12 @@ inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 /// Rank numbers by process.
 [[nodiscard]] std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job);
 
-/// The ranks of the largest job of `trace` with what each did. Events with impossible times are
+/// The jobs of `trace` with what each rank did, those with most ranks first: processes that tell a
+/// rank, by the job that they tell; and each other process that was seen to train, as a job of its
+/// own. At most 64, the rest is counted in a note of the first. Events with impossible times are
 /// left out and counted in a note. Fails with kCorrupt if columns differ in length.
+[[nodiscard]] Result<std::vector<JobData>> read_jobs(const trace::Trace& trace);
+/// The first of them; without ranks if there is none.
 [[nodiscard]] Result<JobData> read_job(const trace::Trace& trace);
 
 }  // namespace kansoku::diagnose

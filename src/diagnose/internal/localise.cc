@@ -267,19 +267,24 @@ Location CallTree::describe(std::uint32_t node, const std::vector<bool>& culprit
   return found;
 }
 
-std::vector<FunctionRow> CallTree::rows(std::size_t culprit, std::size_t row_count_max) const {
+std::vector<FunctionRow> CallTree::rows(std::optional<std::size_t> culprit,
+                                        std::size_t row_count_max) const {
   std::map<std::pair<trace::StringId, trace::StringId>, FunctionRow> table;
   std::map<std::pair<trace::StringId, trace::StringId>, std::map<std::uint32_t, std::size_t>> lines;
   double peer_count = 0;
   for (std::size_t r = 0; r < rank_count_; ++r)
-    peer_count += (r != culprit && sample_counts_[r] > 0) ? 1 : 0;
+    peer_count += ((!culprit || r != *culprit) && sample_counts_[r] > 0) ? 1 : 0;
   const auto steps = static_cast<double>(std::max<std::size_t>(step_count_, 1));
   for (const Hit& hit : hits_) {
     if (hit.node == 0) continue;
     const Node& node = nodes_[hit.node];
     FunctionRow& row = table[{node.function, node.file}];
     const double ms = hit_ms_[hit.rank] / steps;
-    hit.rank == culprit ? row.culprit_ms += ms : row.peers_ms += ms / std::max(peer_count, 1.0);
+    if (!culprit) {
+      row.culprit_ms += ms / std::max(peer_count, 1.0);
+    } else {
+      hit.rank == * culprit ? row.culprit_ms += ms : row.peers_ms += ms / std::max(peer_count, 1.0);
+    }
     ++lines[{node.function, node.file}][frames_of(*trace_, hit.stack)[node.depth - 1].line];
   }
   std::vector<FunctionRow> list;

@@ -44,8 +44,10 @@ class CallTree {
   [[nodiscard]] Location locate(const std::vector<bool>& culprits, const Options& options) const;
 
   /// Time per step with a function on top of the stack: rank `culprit` against the mean of the
-  /// others; the `row_count_max` greatest differences first.
-  [[nodiscard]] std::vector<FunctionRow> rows(std::size_t culprit, std::size_t row_count_max) const;
+  /// others, or the mean of all ranks if there is none; the `row_count_max` greatest differences
+  /// first.
+  [[nodiscard]] std::vector<FunctionRow> rows(std::optional<std::size_t> culprit,
+                                              std::size_t row_count_max) const;
 
   [[nodiscard]] std::size_t sample_count(std::size_t rank) const { return sample_counts_[rank]; }
 

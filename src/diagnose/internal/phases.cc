@@ -169,6 +169,8 @@ RankPhases cut_rank(const trace::Trace& trace, const JobData& job, const Collect
     rest = rest.subtract(wanted);
     return taken;
   };
+  cut.sets[at(Phase::kRunnable)] = take(rank.main.runnable);
+  cut.work = rest;
   cut.sets[at(Phase::kInput)] = take(slices.input);
   cut.sets[at(Phase::kOptimizer)] = take(slices.optimizer);
   cut.sets[at(Phase::kBackward)] = take(slices.backward_set);
@@ -180,7 +182,6 @@ RankPhases cut_rank(const trace::Trace& trace, const JobData& job, const Collect
     cut.sets[at(Phase::kOther)] = rest;
     cut.unknown_share[at(Phase::kOther)] = 1;
   }
-  cut.work = slices.whole.subtract(cut.exposed).subtract(rank.main.runnable);
   return cut;
 }
 
@@ -203,15 +204,11 @@ StepTimes measure_rank(const RankData& rank, const RankPhases& cut,
   for (const Interval& step : steps)
     times.step_ms.push_back(static_cast<double>(step.end_ns - step.begin_ns) / kNsPerMs);
   times.work_ms = measure(cut.work, steps);
-  times.runnable_ms = measure(rank.main.runnable.subtract(cut.exposed), steps);
   times.running_ms = measure(rank.main.running.intersect(cut.work), steps);
   const std::vector<double> unknown = measure(cut.unknown, steps);
-  const std::vector<double> unknown_work = measure(cut.unknown.intersect(cut.work), steps);
   for (std::size_t p = 0; p < kPhaseCount; ++p) {
     times.phase_ms[p] = measure(cut.sets[p], steps);
-    times.phase_work_ms[p] = measure(cut.sets[p].intersect(cut.work), steps);
     add_scaled(times.phase_ms[p], unknown, cut.unknown_share[p]);
-    add_scaled(times.phase_work_ms[p], unknown_work, cut.unknown_share[p]);
   }
   return times;
 }

@@ -17,17 +17,15 @@ struct RankPhases {
   IntervalSet unknown;      // no slice tells the phase ...
   PhaseMs unknown_share{};  // ... so stack samples split it; the shares sum to 1
   IntervalSet exposed;      // transfer and wait together
-  IntervalSet work;         // steps without `exposed` and without processor queueing
+  IntervalSet work;         // steps without `exposed` and kRunnable
 };
 
 /// One rank's milliseconds by step.
 struct StepTimes {
   std::vector<double> step_ms;
   std::vector<double> work_ms;
-  std::vector<double> runnable_ms;  // outside of communication
-  std::vector<double> running_ms;   // on a processor, outside of communication
-  std::array<std::vector<double>, kPhaseCount> phase_ms;       // sum over phases = step_ms
-  std::array<std::vector<double>, kPhaseCount> phase_work_ms;  // sum over phases = work_ms
+  std::vector<double> running_ms;  // on a processor, outside of communication
+  std::array<std::vector<double>, kPhaseCount> phase_ms;  // sum over phases = step_ms
 };
 
 [[nodiscard]] std::vector<RankPhases> cut_phases(const trace::Trace& trace, const JobData& job,

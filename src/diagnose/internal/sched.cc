@@ -2,6 +2,8 @@
 #include "diagnose/internal/sched.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
@@ -35,14 +37,24 @@ ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
   });
   std::vector<Interval> parts[4];
   State state = State::kUnknown;
-  std::int64_t since_ns = 0;
+  std::int64_t since_ns = 0, queued_ns = 0;
+  std::optional<std::uint32_t> preempted_on;
+  ThreadTimes times;
   for (const SchedEvent& event : events) {
     parts[static_cast<std::size_t>(state)].push_back({since_ns, event.time_ns});
-    state = next_state(state, event.kind);
+    const State next = next_state(state, event.kind);
+    // One that was preempted queues where it ran; one that was woken where it is switched in.
+    if (state == State::kRunnable && next == State::kRunning)
+      times.queue_waits.push_back({{queued_ns, event.time_ns}, preempted_on.value_or(event.cpu)});
+    if (state != State::kRunnable && next == State::kRunnable) {
+      queued_ns = event.time_ns;
+      preempted_on.reset();
+      if (event.kind == SchedEvent::Kind::kPreempted) preempted_on = event.cpu;
+    }
+    state = next;
     since_ns = event.time_ns;
   }
   parts[static_cast<std::size_t>(state)].push_back({since_ns, end_ns});
-  ThreadTimes times;
   times.is_known = !events.empty();
   times.running = IntervalSet::of(std::move(parts[static_cast<std::size_t>(State::kRunning)]));
   times.runnable = IntervalSet::of(std::move(parts[static_cast<std::size_t>(State::kRunnable)]));
@@ -54,25 +66,43 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
   std::unordered_map<std::int32_t, std::size_t> rank_of_tid;
   for (std::size_t i = 0; i < job.ranks.size(); ++i)
     rank_of_tid.emplace(job.ranks[i].pid, i);
-  std::vector<std::vector<SchedEvent>> events(job.ranks.size());
-  const auto add = [&](std::int32_t tid, std::int64_t time_ns, SchedEvent::Kind kind) {
-    const auto found = rank_of_tid.find(tid);
-    if (found == rank_of_tid.end() || time_ns < 0 || time_ns > kTimeMaxNs) return;
-    events[found->second].push_back({time_ns, kind});
+  for (const trace::Track& track : trace.tracks) {
+    const auto rank = rank_of_tid.find(track.pid);
+    const bool is_of_rank = rank != rank_of_tid.end() && job.ranks[rank->second].pid == track.pid;
+    if (track.kind == trace::TrackKind::kThread && is_of_rank)
+      rank_of_tid.emplace(track.tid, rank->second);
+  }
+  std::map<std::int32_t, std::vector<SchedEvent>> events;  // by thread
+  const auto add = [&](std::int32_t tid, std::int64_t time_ns, SchedEvent::Kind kind,
+                       std::uint32_t cpu) {
+    if (!rank_of_tid.contains(tid) || time_ns < 0 || time_ns > kTimeMaxNs) return;
+    events[tid].push_back({time_ns, kind, cpu});
   };
   const auto& table = trace.switches;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const bool preempted = (table.prev_state[i] & kReportedStates) == 0;
     add(table.prev_tid[i], table.time_ns[i],
-        preempted ? SchedEvent::Kind::kPreempted : SchedEvent::Kind::kBlocks);
-    add(table.next_tid[i], table.time_ns[i], SchedEvent::Kind::kSwitchIn);
+        preempted ? SchedEvent::Kind::kPreempted : SchedEvent::Kind::kBlocks, table.cpu[i]);
+    add(table.next_tid[i], table.time_ns[i], SchedEvent::Kind::kSwitchIn, table.cpu[i]);
   }
   for (std::size_t i = 0; i < trace.wakes.size(); ++i)
-    add(trace.wakes.tid[i], trace.wakes.time_ns[i], SchedEvent::Kind::kWake);
+    add(trace.wakes.tid[i], trace.wakes.time_ns[i], SchedEvent::Kind::kWake, 0);
   bool is_any_known = false;
-  for (std::size_t i = 0; i < job.ranks.size(); ++i) {
-    job.ranks[i].main = thread_times(std::move(events[i]), job.end_ns);
-    is_any_known = is_any_known || job.ranks[i].main.is_known;
+  for (auto& [tid, of_thread] : events) {
+    RankData& rank = job.ranks[rank_of_tid[tid]];
+    ThreadTimes times = thread_times(std::move(of_thread), job.end_ns);
+    if (tid == rank.pid) {
+      is_any_known = is_any_known || times.is_known;
+      rank.main = std::move(times);
+    } else {
+      rank.helper_waits.insert(rank.helper_waits.end(), times.queue_waits.begin(),
+                               times.queue_waits.end());
+    }
+  }
+  for (RankData& rank : job.ranks) {
+    std::stable_sort(
+        rank.helper_waits.begin(), rank.helper_waits.end(),
+        [](const QueueWait& a, const QueueWait& b) { return a.time.begin_ns < b.time.begin_ns; });
   }
   if (!is_any_known && !job.ranks.empty()) {
     job.notes.emplace_back(

@@ -14,6 +14,7 @@ struct SchedEvent {
   enum class Kind : std::uint8_t { kWake, kSwitchIn, kPreempted, kBlocks };
   std::int64_t time_ns{0};
   Kind kind{Kind::kWake};
+  std::uint32_t cpu{0};  // not of kWake
 };
 
 /// Running, runnable and blocked intervals of a thread from its events, in any order. Time before

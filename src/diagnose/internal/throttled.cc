@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "diagnose/internal/limits.h"
 #include "diagnose/internal/names.h"
 
 namespace kansoku::diagnose {
@@ -13,6 +16,19 @@ namespace {
 
 constexpr double kThrottledShareMin = 0.05;
 constexpr double kThrottledRatioMin = 4;
+
+void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std::int32_t rank,
+                      Finding& finding) {
+  const auto found = limits.find(rank);
+  if (found != limits.end() && !found->second.quota_group.empty()) {
+    finding.evidence.push_back(
+        fmt::format("the quota is {:.2f} processors, of the control group {}",
+                    found->second.quota_cpus, found->second.quota_group));
+  }
+  finding.evidence.emplace_back(
+      "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its "
+      "container's CPU limit");
+}
 
 }  // namespace
 
@@ -43,33 +59,36 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
     span.last = trace.counters.value[i];
     span.last_ns = trace.counters.time_ns[i];
   }
-  std::int32_t worst = trace::kNoRank;
-  double most = 0, second = 0;
-  for (const auto& [rank, span] : spans) {
-    const double share = span.share();
-    if (share > most) {
-      second = most;
-      most = share;
-      worst = rank;
-    } else {
-      second = std::max(second, share);
-    }
+  std::vector<std::pair<double, std::int32_t>> order;  // most first
+  for (const RankData& rank : evidence.job.ranks) {
+    const auto span = spans.find(rank.rank);
+    order.emplace_back(span == spans.end() ? 0 : -std::min(span->second.share(), 1.0), rank.rank);
   }
-  if (most < kThrottledShareMin || most < kThrottledRatioMin * second) return std::nullopt;
+  std::stable_sort(order.begin(), order.end());
+  const auto share_of = [&](std::size_t i) { return i < order.size() ? -order[i].first : 0.0; };
+  // Those that stand out from the rest; maybe all.
+  std::size_t count = 0;
+  while (share_of(count) >= kThrottledShareMin) {
+    ++count;
+    if (share_of(count - 1) >= kThrottledRatioMin * share_of(count)) break;
+  }
+  if (count == 0 || share_of(count - 1) < kThrottledRatioMin * share_of(count)) return std::nullopt;
   Finding finding;
   finding.kind = "cpu_throttled";
-  finding.ranks = {worst};
-  finding.share = std::min(most, 1.0);
+  for (std::size_t i = 0; i < count; ++i)
+    finding.ranks.push_back(order[i].second);
+  std::sort(finding.ranks.begin(), finding.ranks.end());
+  finding.share = share_of(0);
   finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
   finding.confidence = finding.rank_confidence = 1;
   finding.evidence.push_back(
-      fmt::format("the processor quota of its control group held it back for {:.0f} % of the time, "
-                  "its peers for "
-                  "at most {:.0f} %",
-                  most * 100, second * 100));
-  finding.evidence.push_back(
-      "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its "
-      "container's CPU limit");
+      fmt::format("a processor quota held {} back for {:.0f} % of the time{}",
+                  count == 1 ? "it" : fmt::format("these ranks, rank {} most,", order[0].second),
+                  share_of(0) * 100,
+                  count == order.size()
+                      ? ""
+                      : fmt::format(", the others for at most {:.0f} %", share_of(count) * 100)));
+  add_quota_advice(read_limits(trace, evidence.job), order[0].second, finding);
   return finding;
 }
 

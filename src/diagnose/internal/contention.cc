@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/contention.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "diagnose/internal/findings.h"
+#include "diagnose/internal/limits.h"
+#include "diagnose/internal/processors.h"
+#include "stats/bootstrap.h"
+#include "stats/summary.h"
+#include "trace/merge.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::uint64_t kContentionStream = 0x9e3779b97f4a7c15;
+constexpr double kNsPerMs = 1e6;
+constexpr std::size_t kTakersMax = 4;    // named in a finding
+constexpr double kTakerShareMin = 0.05;  // of the time queued: less is not worth a name
+constexpr double kBusyShareMin = 0.05;   // of the time queued behind the job: a busy thread
+
+/// Behind whom a thread queues.
+enum class Side : std::uint8_t {
+  kOutside,  // processes that are no part of the job
+  kJob,      // the job's own
+  kIdle,     // nobody: held back, or not yet switched in
+};
+constexpr std::size_t kSideCount = 3;
+
+/// The time that one rank queues in steps: its main thread outside of communication, any of its
+/// threads while a transfer is under way, each instant once.
+struct Queueing {
+  std::array<std::vector<double>, kSideCount> ms;  // [side][step]
+  std::map<std::int32_t, double> outside_ms;       // by process, in all
+  std::map<std::int32_t, double> job_ms;           // by thread of the job, in all
+  [[nodiscard]] double mean(Side side) const {
+    return stats::mean(ms[static_cast<std::size_t>(side)]);
+  }
+  [[nodiscard]] double mean() const {
+    return mean(Side::kOutside) + mean(Side::kJob) + mean(Side::kIdle);
+  }
+};
+
+/// What all ranks queue for, read once.
+struct Queues {
+  std::vector<Queueing> ranks;
+  ThreadNames names;
+};
+
+/// A stretch of waiting that counts.
+struct Piece {
+  Interval time;
+  std::uint32_t cpu{0};
+};
+
+void add_pieces(const std::vector<QueueWait>& waits, const IntervalSet& counted,
+                std::vector<Piece>& pieces) {
+  for (const QueueWait& wait : waits) {
+    const IntervalSet inside = counted.within(wait.time);
+    for (const Interval& part : inside.items())
+      pieces.push_back({part, wait.cpu});
+  }
+}
+
+Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const ThreadNames& names,
+                     std::size_t r) {
+  Queueing out;
+  for (auto& series : out.ms)
+    series.resize(evidence.steps.count());
+  const RankData& rank = evidence.job.ranks[r];
+  const auto& sets = evidence.phases[r].sets;
+  const IntervalSet& transfer = sets[static_cast<std::size_t>(Phase::kTransfer)];
+  std::vector<Piece> pieces;
+  add_pieces(rank.main.queue_waits, sets[static_cast<std::size_t>(Phase::kRunnable)], pieces);
+  add_pieces(rank.main.queue_waits, transfer, pieces);
+  add_pieces(rank.helper_waits, transfer, pieces);
+  std::vector<Interval> all;
+  for (const Piece& piece : pieces)
+    all.push_back(piece.time);
+  const IntervalSet counted = IntervalSet::of(std::move(all));
+  // Threads that wait at once share the instant among those that have their processors.
+  double sum_ns = 0;
+  for (const Piece& piece : pieces)
+    sum_ns += static_cast<double>(piece.time.end_ns - piece.time.begin_ns);
+  const auto& steps = evidence.steps.ranks[r];
+  const Interval whole{steps.front().begin_ns, steps.back().end_ns};
+  const double scale =
+      sum_ns > 0 ? static_cast<double>(counted.measure_ns(whole)) / sum_ns / kNsPerMs : 0;
+  std::map<std::int32_t, std::int64_t> users;
+  for (const Piece& piece : pieces) {
+    const auto after =
+        std::upper_bound(steps.begin(), steps.end(), piece.time.begin_ns,
+                         [](std::int64_t t, const Interval& step) { return t < step.begin_ns; });
+    const std::size_t step =
+        after == steps.begin() ? 0 : static_cast<std::size_t>(after - steps.begin() - 1);
+    users.clear();
+    use.add_users(rank.pid, piece.cpu, piece.time, users);
+    for (const auto& [tid, ns] : users) {
+      const double ms = static_cast<double>(ns) * scale;
+      const std::int32_t pid = names.process_of(tid);
+      const bool is_job = evidence.job.pids.contains(pid);
+      const Side side = tid == 0 ? Side::kIdle : is_job ? Side::kJob : Side::kOutside;
+      out.ms[static_cast<std::size_t>(side)][step] += ms;
+      if (side == Side::kOutside) out.outside_ms[pid] += ms;
+      if (side == Side::kJob) out.job_ms[tid] += ms;
+    }
+  }
+  return out;
+}
+
+Queues read_queues(const Evidence& evidence) {
+  const ProcessorUse use(evidence.trace);
+  Queues queues{{}, ThreadNames(evidence.trace)};
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
+    queues.ranks.push_back(queueing_of(evidence, use, queues.names, r));
+  return queues;
+}
+
+/// "stress (pid 42) 18.0 ms, the job itself 3.1 ms": mean milliseconds a step of `ranks` (indices).
+std::string takers_text(const Evidence& evidence, const Queues& queues,
+                        const std::vector<std::size_t>& ranks) {
+  const double scale = 1.0 / static_cast<double>(ranks.size() * evidence.steps.count());
+  struct Program {
+    double ms{0};
+    std::set<std::int32_t> pids;
+  };
+  std::map<std::string, Program> programs;
+  std::array<double, kSideCount> sides{};
+  for (const std::size_t r : ranks) {
+    for (const auto& [pid, ms] : queues.ranks[r].outside_ms) {
+      const std::string_view job = queues.names.job_of(pid), name = queues.names.name_of(pid);
+      Program& program = programs[!job.empty()   ? fmt::format("job {}", job)
+                                  : name.empty() ? "a process"
+                                                 : std::string(name)];
+      program.ms += ms * scale;
+      program.pids.insert(pid);
+    }
+    for (std::size_t side = 0; side < kSideCount; ++side)
+      sides[side] +=
+          queues.ranks[r].mean(static_cast<Side>(side)) / static_cast<double>(ranks.size());
+  }
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [name, program] : programs)
+    order.emplace_back(-program.ms, name);
+  std::sort(order.begin(), order.end());
+  const double all = sides[0] + sides[1] + sides[2];
+  std::vector<std::string> parts;
+  double named = 0;
+  for (const auto& [negative_ms, name] : order) {
+    if (parts.size() == kTakersMax || -negative_ms < kTakerShareMin * all) break;
+    const auto& pids = programs[name].pids;
+    parts.push_back(fmt::format("{} ({}) {:.1f} ms", name,
+                                pids.size() == 1
+                                    ? fmt::format("pid {}", trace::pid_on_host(*pids.begin()))
+                                    : fmt::format("{} processes", pids.size()),
+                                -negative_ms));
+    named -= negative_ms;
+  }
+  const double rest = sides[static_cast<std::size_t>(Side::kOutside)] - named;
+  const auto add = [&](double ms, std::string_view who) {
+    if (ms >= kTakerShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
+  };
+  add(rest, "other processes");
+  add(sides[static_cast<std::size_t>(Side::kJob)], "the job itself");
+  add(sides[static_cast<std::size_t>(Side::kIdle)], "nobody");
+  return fmt::format("who has the processor meanwhile: {}", fmt::join(parts, ", "));
+}
+
+/// A rank must queue for longer than its peers do anyway: where all share processors that is much,
+/// and differs; where each has its own, little is a sign.
+double contention_threshold(const Evidence& evidence, const Options& options,
+                            const RankSeries& runnable) {
+  std::vector<double> means;
+  for (const auto& rank : runnable)
+    means.push_back(stats::mean(rank));
+  const double least =
+      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
+  const double most = std::max(least, options.contention_share_min * evidence.median_step_ms);
+  return std::clamp(stats::median(means), least, most);
+}
+
+void find_above_peers(const Evidence& evidence, const Options& options, const Queues& queues,
+                      std::vector<Finding>& findings) {
+  if (evidence.job.ranks.size() < 3) return;
+  const RankSeries runnable = phase_series(evidence, Phase::kRunnable);
+  ExcessOptions test = excess_options(evidence, options);
+  test.threshold_ms = contention_threshold(evidence, options, runnable);
+  test.confidence_min = options.contention_confidence_min;
+  test.seed = options.seed ^ kContentionStream;
+  const RankSeries excess = excess_over_peers(runnable);
+  const Lateness lateness = measure_lateness(evidence, {});
+  const std::vector<bool> none(evidence.job.ranks.size());
+  for (const Outlier& outlier : find_outliers(excess, none, test)) {
+    const std::int32_t number = evidence.job.ranks[outlier.rank_index].rank;
+    if (Finding* cause = finding_of(findings, number); cause != nullptr) {
+      // More work on a busy processor queues longer: a consequence, not a second cause.
+      cause->evidence.push_back(
+          fmt::format("it also queues {:.1f} ms per step more for a processor", outlier.excess_ms));
+      continue;
+    }
+    if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
+    Finding finding;
+    finding.kind = "cpu_contention";
+    finding.ranks = {number};
+    finding.cost_ms_per_step = outlier.excess_ms;
+    finding.share = outlier.excess_ms / evidence.mean_step_ms;
+    finding.confidence = finding.rank_confidence = outlier.confidence;
+    finding.evidence.push_back(fmt::format(
+        "the main thread is ready to run but without a processor for {:.1f} ms per step "
+        "more than on peers",
+        outlier.excess_ms));
+    finding.evidence.push_back(takers_text(evidence, queues, {outlier.rank_index}));
+    add_lateness(evidence, lateness, outlier.rank_index, finding);
+    findings.push_back(std::move(finding));
+  }
+}
+
+/// Share of resamples of the steps in which `part` takes `share_min` of them.
+double share_confidence(const std::vector<double>& part, const std::vector<double>& step,
+                        double share_min, const Options& options) {
+  const stats::PrefixSums parts(part), steps(step);
+  stats::BlockBootstrap bootstrap(part.size(), stats::default_block_length(part.size()),
+                                  options.seed ^ kContentionStream);
+  std::size_t hits = 0;
+  for (std::uint32_t i = 0; i < options.resample_count; ++i) {
+    const auto blocks = bootstrap.draw();
+    hits += parts.mean(blocks) >= share_min * steps.mean(blocks) ? 1 : 0;
+  }
+  return static_cast<double>(hits) / static_cast<double>(options.resample_count);
+}
+
+/// Threads of the job that have the processors while `ranks` (indices) queue for them.
+std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& ranks) {
+  std::map<std::int32_t, double> threads;
+  double all = 0;
+  for (const std::size_t r : ranks) {
+    for (const auto& [tid, ms] : queues.ranks[r].job_ms) {
+      threads[tid] += ms;
+      all += ms;
+    }
+  }
+  return static_cast<std::size_t>(std::count_if(threads.begin(), threads.end(), [&](const auto& t) {
+    return t.second >= kBusyShareMin * all;
+  }));
+}
+
+/// What to change where the job stands in its own way.
+void add_own_advice(const Evidence& evidence, const Queues& queues,
+                    const std::vector<std::size_t>& ranks,
+                    const std::map<std::int32_t, ProcessorLimits>& limits, Finding& finding) {
+  std::set<std::string> cpus;
+  std::uint64_t allowed = 0, host = 0;
+  for (const std::size_t r : ranks) {
+    const auto found = limits.find(evidence.job.ranks[r].rank);
+    if (found == limits.end()) continue;
+    cpus.insert(found->second.cpus);
+    allowed = std::max(allowed, found->second.cpu_count);
+    host = std::max(host, found->second.host_count);
+  }
+  const bool is_confined = !cpus.empty() && allowed < host;
+  finding.evidence.push_back(fmt::format(
+      "{} threads of the job compete for {}", busy_threads(queues, ranks),
+      cpus.empty()      ? "the processors of these ranks"
+      : cpus.size() > 1 ? fmt::format("{} processor{} a rank", allowed, allowed == 1 ? "" : "s")
+                        : fmt::format("processor{} {}{}", allowed == 1 ? "" : "s", *cpus.begin(),
+                                      is_confined ? fmt::format(" of {}", host) : "")));
+  finding.evidence.emplace_back(
+      is_confined ? "next: let the ranks use more processors (taskset -p, --cpu-bind, cpuset.cpus)"
+                  : "next: fewer ranks or threads on this host (OMP_NUM_THREADS, "
+                    "torch.set_num_threads, workers), or more processors");
+}
+
+double side_share_min(const Options& options, Side side, bool is_confined) {
+  if (side == Side::kOutside) return options.contention_outside_share_min;
+  return is_confined ? options.contention_confined_share_min : options.contention_job_share_min;
+}
+
+/// Ranks that queue behind `side` for longer than is accepted; those that queue for half of that
+/// belong to them.
+std::optional<Finding> find_above_limit(const Evidence& evidence, const Options& options,
+                                        const Queues& queues, Side side) {
+  const auto limits = read_limits(evidence.trace, evidence.job);
+  std::vector<std::size_t> ranks;
+  Finding finding;
+  finding.kind = "cpu_contention";
+  for (std::size_t r = 0; r < queues.ranks.size(); ++r) {
+    const auto found = limits.find(evidence.job.ranks[r].rank);
+    const bool is_confined = found != limits.end() && found->second.is_confined();
+    const double share_min = side_share_min(options, side, is_confined);
+    if (queues.ranks[r].mean(side) < 0.5 * share_min * evidence.mean_step_ms) continue;
+    ranks.push_back(r);
+    finding.ranks.push_back(evidence.job.ranks[r].rank);
+    finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, queues.ranks[r].mean(side));
+    finding.confidence = std::max(
+        finding.confidence, share_confidence(queues.ranks[r].ms[static_cast<std::size_t>(side)],
+                                             evidence.times[r].step_ms, share_min, options));
+  }
+  if (finding.confidence < options.confidence_min) return std::nullopt;
+  finding.rank_confidence = finding.confidence;
+  finding.share = std::min(finding.cost_ms_per_step / evidence.mean_step_ms, 1.0);
+  std::vector<std::string> each;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kTakersMax); ++i)
+    each.push_back(fmt::format(
+        "{} {:.1f} ms", evidence.job.is_single ? "it" : fmt::format("rank {}", finding.ranks[i]),
+        queues.ranks[ranks[i]].mean()));
+  finding.evidence.push_back(fmt::format(
+      "ready to run but without a processor in a step of {:.1f} ms: {}{}", evidence.mean_step_ms,
+      fmt::join(each, ", "),
+      ranks.size() > each.size() ? fmt::format(" and {} more ranks", ranks.size() - each.size())
+                                 : ""));
+  finding.evidence.push_back(takers_text(evidence, queues, ranks));
+  if (side == Side::kJob) {
+    add_own_advice(evidence, queues, ranks, limits, finding);
+  } else {
+    finding.evidence.emplace_back(
+        "next: end or move the other processes, or give the job processors of its own "
+        "(taskset, cpuset.cpus)");
+  }
+  return finding;
+}
+
+void note_own_queueing(const Evidence& evidence, const Options& options, const Queues& queues,
+                       std::vector<std::string>& notes) {
+  double mean_ms = 0;
+  for (const Queueing& rank : queues.ranks)
+    mean_ms += rank.mean(Side::kJob) / static_cast<double>(queues.ranks.size());
+  if (mean_ms < options.contention_share_min * evidence.mean_step_ms) return;
+  notes.push_back(
+      fmt::format("the ranks wait {:.1f} ms of a step of {:.1f} ms for processors that the job "
+                  "itself has: it has more threads than processors",
+                  mean_ms, evidence.mean_step_ms));
+}
+
+}  // namespace
+
+void find_contention(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
+  const bool is_known =
+      std::any_of(evidence.job.ranks.begin(), evidence.job.ranks.end(),
+                  [](const RankData& rank) { return !rank.main.queue_waits.empty(); });
+  if (!is_known) return;
+  const Queues queues = read_queues(evidence);
+  if (evidence.job.ranks.size() > 1) find_above_peers(evidence, options, queues, findings);
+  const bool has_odd_rank = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.kind == "cpu_contention";
+  });
+  if (has_odd_rank) return;
+  for (const Side side : {Side::kOutside, Side::kJob}) {
+    if (auto found = find_above_limit(evidence, options, queues, side)) {
+      findings.push_back(std::move(*found));
+      return;
+    }
+  }
+  note_own_queueing(evidence, options, queues, notes);
+}
+
+}  // namespace kansoku::diagnose
