@@ -80,7 +80,9 @@ std::vector<RankSummary> summarise_ranks(const JobData& job, const std::vector<S
 }
 
 bool is_rank_excess(const Finding& finding) {
-  return finding.kind.starts_with("slow_") || finding.kind == "asymmetry";
+  return finding.kind.starts_with("slow_") || finding.kind == "asymmetry" ||
+         finding.kind == "interpreter_lock" || finding.kind == "blocked" ||
+         finding.kind == "uneven_work";
 }
 
 // Mean over steps of the greatest minus the median work over ranks.
@@ -173,15 +175,18 @@ void fill_view(const Evidence& evidence, const std::vector<double>& durations, D
   out.view.functions = CallTree::of_main_threads(evidence).rows(shown, kFunctionRowsMax);
 }
 
-/// The 2.5 % quantile of the mean over resamples of the steps.
-double mean_low(const std::vector<double>& steps, const Options& options) {
-  const stats::PrefixSums sums(steps);
-  stats::BlockBootstrap bootstrap(steps.size(), stats::default_block_length(steps.size()),
+/// S over resamples of the steps.
+std::vector<double> resampled_slowdowns(const std::vector<double>& originals,
+                                        const std::vector<double>& ideals, const Options& options) {
+  const stats::PrefixSums original(originals), ideal(ideals);
+  stats::BlockBootstrap bootstrap(originals.size(), stats::default_block_length(originals.size()),
                                   options.seed);
-  std::vector<double> means;
-  for (std::uint32_t i = 0; i < options.resample_count; ++i)
-    means.push_back(sums.mean(bootstrap.draw()));
-  return stats::quantile(means, 0.025);
+  std::vector<double> out;
+  for (std::uint32_t i = 0; i < options.resample_count; ++i) {
+    const auto blocks = bootstrap.draw();
+    out.push_back(original.mean(blocks) / ideal.mean(blocks));
+  }
+  return out;
 }
 
 /// S and M: each step is the work of every rank and then one communication of all. Ideal is the
@@ -222,7 +227,18 @@ void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& ou
   const double ideal = mean_step_ms([&](std::size_t, std::size_t) { return mean_work; });
   if (!(ideal > 0)) return;
   out.slowdown = original / ideal;
-  out.slowdown_low = mean_low(originals, options) / ideal;
+  const std::vector<double> ideals = steps_ms([&](std::size_t, std::size_t s) {
+    double sum = 0;
+    for (const auto& series : work)
+      sum += series[s];
+    return sum / static_cast<double>(rank_count);
+  });
+  const std::vector<double> drawn = resampled_slowdowns(originals, ideals, options);
+  out.slowdown_low = stats::quantile(drawn, 0.025);
+  const auto hits = std::count_if(drawn.begin(), drawn.end(), [&](double slowdown) {
+    return slowdown >= options.moving_slowdown_min;
+  });
+  out.slowdown_confidence = static_cast<double>(hits) / static_cast<double>(drawn.size());
   for (Finding& finding : out.findings) {
     if (!is_rank_excess(finding) || !(original > ideal)) continue;
     const auto is_suspect = [&](std::size_t r) {
@@ -244,31 +260,73 @@ void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& ou
   }
 }
 
+/// The slowest rank of each step (an index), and how much longer it worked than the mean.
+struct StepLoss {
+  std::size_t slowest{0};
+  double ms{0};
+};
+std::vector<StepLoss> step_losses(const RankSeries& work) {
+  std::vector<StepLoss> losses(work.front().size());
+  for (std::size_t s = 0; s < losses.size(); ++s) {
+    double mean = 0;
+    for (std::size_t r = 0; r < work.size(); ++r) {
+      mean += work[r][s] / static_cast<double>(work.size());
+      if (work[r][s] > work[losses[s].slowest][s]) losses[s].slowest = r;
+    }
+    losses[s].ms = work[losses[s].slowest][s] - mean;
+  }
+  return losses;
+}
+
+/// Who is slowest most often in the steps that carry most of the loss.
+std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losses) {
+  constexpr double kMost = 0.5, kFewSteps = 0.05;
+  const std::size_t step_count = losses.size();
+  std::stable_sort(losses.begin(), losses.end(),
+                   [](const StepLoss& a, const StepLoss& b) { return a.ms > b.ms; });
+  double all = 0, carried = 0;
+  for (const StepLoss& loss : losses)
+    all += loss.ms;
+  std::size_t few = 0;
+  while (few < step_count && carried < kMost * all)
+    carried += losses[few++].ms;
+  const bool is_concentrated =
+      static_cast<double>(few) <= std::max(1.0, kFewSteps * static_cast<double>(step_count));
+  if (is_concentrated) losses.resize(few);
+  std::vector<std::size_t> counts(evidence.job.ranks.size());
+  for (const StepLoss& loss : losses)
+    ++counts[loss.slowest];
+  const auto most = std::max_element(counts.begin(), counts.end());
+  const std::int32_t rank =
+      evidence.job.ranks[static_cast<std::size_t>(most - counts.begin())].rank;
+  if (is_concentrated) {
+    return fmt::format(
+        "{} of {} steps carry half of the loss; slowest in them is rank {} {} of {} times: too few "
+        "to blame it, record for longer",
+        few, step_count, rank, *most, few);
+  }
+  return fmt::format(
+      "the slowest rank of a step decides how long it is, and that is another one each time: rank "
+      "{} most often, in {:.0f} % of the steps; no rank is to blame",
+      rank, 100 * static_cast<double>(*most) / static_cast<double>(step_count));
+}
+
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
-/// each time.
+/// each time, or too seldom to tell.
 std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Options& options,
                                              const Diagnosis& diagnosis) {
-  if (!diagnosis.findings.empty() || diagnosis.slowdown_low < options.moving_slowdown_min)
+  const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
+                                   [](const Finding& f) { return is_rank_excess(f); });
+  if (is_told || !diagnosis.slowdown) return std::nullopt;
+  if (*diagnosis.slowdown < options.seldom_slowdown_min &&
+      diagnosis.slowdown_low < options.moving_slowdown_min)
     return std::nullopt;
-  const RankSeries work = work_series(evidence);
-  std::vector<std::size_t> slowest(work.size());
-  for (std::size_t s = 0; s < evidence.steps.count(); ++s) {
-    std::size_t greatest = 0;
-    for (std::size_t r = 1; r < work.size(); ++r)
-      greatest = work[r][s] > work[greatest][s] ? r : greatest;
-    ++slowest[greatest];
-  }
-  const auto most = std::max_element(slowest.begin(), slowest.end());
   Finding finding;
   finding.kind = "moving_imbalance";
   finding.share = 1 - 1 / *diagnosis.slowdown;
   finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
-  finding.confidence = finding.rank_confidence = 0.975;
-  finding.evidence.push_back(
-      fmt::format("the slowest rank of a step decides how long it is, and that is another one each "
-                  "time: rank {} most often, in {:.0f} % of the steps; no rank is to blame",
-                  evidence.job.ranks[static_cast<std::size_t>(most - slowest.begin())].rank,
-                  100 * static_cast<double>(*most) / static_cast<double>(evidence.steps.count())));
+  finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
+  finding.evidence.push_back(who_is_slowest(evidence, step_losses(work_series(evidence))));
   finding.evidence.emplace_back(
       "next: give every rank as much work in each step: batches of equal size, sequences of "
       "alike length; collect garbage on all ranks at once");
@@ -337,8 +395,10 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     sort_findings(out.findings);
     measure_loss(job, work_series(evidence), out);
     add_what_if(evidence, options, out);
-    if (auto moving = find_moving_imbalance(evidence, options, out))
+    if (auto moving = find_moving_imbalance(evidence, options, out)) {
       out.findings.push_back(std::move(*moving));
+      sort_findings(out.findings);
+    }
     add_patterns(evidence, out);
     fill_view(evidence, durations, out);
   }

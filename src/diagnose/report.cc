@@ -108,7 +108,8 @@ std::string place_of(const Finding& finding) {
 std::string finding_text(const Finding& finding, const Diagnosis& diagnosis) {
   const std::size_t rank_count = diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
-  const std::string who = diagnosis.is_single ? "the process"
+  const std::string who = finding.kind == "moving_imbalance" ? "no single rank"
+                          : diagnosis.is_single              ? "the process"
                           : finding.ranks.empty() || finding.ranks.size() == rank_count
                               ? "all ranks"
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));

@@ -45,8 +45,12 @@ enum class Act : std::uint8_t {
   kStuck,
   kWorkerIdle,
   kWorkerBusy,
+  kLockWait,
+  kHog,
 };
 
+constexpr std::size_t kLockWaitIndex = static_cast<std::size_t>(Act::kLockWait);
+constexpr std::int32_t kHelperTid = 77;
 constexpr const char* kLoader = "/lib/torch/utils/data/dataloader.py";
 constexpr const char* kUser = "/app/train.py";
 
@@ -86,6 +90,10 @@ std::vector<FrameText> tail_of(Act act) {
       return {{"save_checkpoint", kUser, 75}, {"save", "/lib/torch/serialization.py", 600}};
     case Act::kStuck:
       return {{"wait_for_lock", kUser, 90}};
+    case Act::kLockWait:
+      return {{"publish_metrics", kUser, 80}};
+    case Act::kHog:
+      return {{"parse_metrics", kUser, 95}};
     case Act::kWorkerIdle:
       return {{"_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 250},
               {"Queue.get", "/lib/python3.11/multiprocessing/queues.py", 113}};
@@ -139,6 +147,7 @@ class Simulator {
     if (job_.has_samples) {
       for (RankState& rank : ranks_) {
         sample(rank.pid, rank.segments);
+        add_waits(rank);
         sample(rank.pid + 500, rank.worker_segments);
       }
     }
@@ -177,6 +186,7 @@ class Simulator {
     RankState rank;
     rank.pid = 1000 + 1000 * r;
     rank.main = add_track(rank.pid, rank.pid);
+    add_track(rank.pid, rank.pid + kHelperTid);
     rank.gloo = {add_track(rank.pid, rank.pid + 1), add_track(rank.pid, rank.pid + 2)};
     add_process(rank.pid, 900, static_cast<std::size_t>(r), "rank");
     if (has_workers()) add_process(rank.pid + 500, rank.pid, static_cast<std::size_t>(r), "worker");
@@ -229,11 +239,11 @@ class Simulator {
     table.next_tid.push_back(next);
   }
 
-  void add_wake(std::int64_t time_ns, std::int32_t tid) {
+  void add_wake(std::int64_t time_ns, std::int32_t tid, std::int32_t waker_tid = 0) {
     if (!job_.has_sched) return;
     trace_.wakes.time_ns.push_back(time_ns);
     trace_.wakes.tid.push_back(tid);
-    trace_.wakes.waker_tid.push_back(0);
+    trace_.wakes.waker_tid.push_back(waker_tid);
   }
 
   double jittered(double ms) { return ms * (1 + job_.jitter * (2 * rng_.uniform() - 1)); }
@@ -397,6 +407,12 @@ class Simulator {
     slice_to_now(r, "step", "Optimizer.zero_grad#AdamW.zero_grad", zero_ns);
     compute(rank, job_.other_ms, Act::kOther);
     compute(rank, cost_ms(r, Fault::Kind::kCheckpoint, s), Act::kCheckpoint);
+    if (const double ms = cost_ms(r, Fault::Kind::kLockWait, s); ms > 0) {
+      add_switch(rank.now_ns, rank.pid, job_.wait_state, 0);
+      advance(rank, ns(ms), Act::kLockWait, trace::SampleState::kSleeping);
+      add_wake(rank.now_ns, rank.pid, rank.pid + kHelperTid);
+      add_switch(rank.now_ns, 0, 0, rank.pid);
+    }
     if (job_.evaluate_every > 0 && s % job_.evaluate_every == job_.evaluate_every - 1) {
       for (int i = 0; i < 5; ++i) {
         input(r, -1);
@@ -473,6 +489,36 @@ class Simulator {
     }
   }
 
+  // What the samples of waits saw: the call, and the helper thread with the interpreter lock.
+  void add_waits(const RankState& rank) {
+    auto& samples = trace_.samples;
+    const std::size_t count = samples.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (samples.pid[i] != rank.pid || samples.stack[i] != stacks_[kLockWaitIndex]) continue;
+      auto& instants = trace_.instants;
+      instants.time_ns.push_back(samples.time_ns[i]);
+      instants.track.push_back(rank.main);
+      instants.name.push_back(trace_.strings.intern("wait"));
+      instants.category.push_back(trace_.strings.intern("host"));
+      instants.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
+      instants.arg_count.push_back(2);
+      for (const auto& [key, text] : {std::pair("call", job_.wait_call), {"on", job_.wait_on}}) {
+        trace::ArgValue arg;
+        arg.kind = trace::ArgValue::Kind::kString;
+        arg.key = trace_.strings.intern(key);
+        arg.text = trace_.strings.intern(text);
+        trace_.args.push_back(arg);
+      }
+      samples.time_ns.push_back(samples.time_ns[i]);
+      samples.pid.push_back(rank.pid);
+      samples.tid.push_back(rank.pid + kHelperTid);
+      samples.stack.push_back(stack_of(Act::kHog));
+      samples.state.push_back(trace::SampleState::kRunning);
+      samples.holds_gil.push_back(1);
+      samples.is_native.push_back(0);
+    }
+  }
+
   void add_noise(std::int64_t end_ns) {
     const auto length = static_cast<std::uint64_t>(std::max<std::int64_t>(1, end_ns - kStartNs));
     for (int i = 0; i < job_.noise_slices; ++i) {
@@ -487,7 +533,7 @@ class Simulator {
   Rng rng_;
   Trace trace_;
   std::vector<RankState> ranks_;
-  std::array<StackId, 16> stacks_{};
+  std::array<StackId, static_cast<std::size_t>(Act::kHog) + 1> stacks_{};
   std::uint64_t seq_{kFirstSeq};
   bool is_hung_{false};
 };

@@ -19,6 +19,7 @@ struct Fault {
     kOptimizerBusy,
     kCheckpoint,   // between steps, every `every` steps
     kWorkerSleep,  // in a data-loader worker; the rank waits for it
+    kLockWait,     // sleeps between steps until thread pid + 77 of its process wakes it
     kQueueing,     // the processor is taken away; no function changes
     kHang,         // from step `every` on the rank never issues again
   };
@@ -49,8 +50,10 @@ struct SyntheticJob {
   bool has_samples{true};
   bool has_finalize{true};
   int cut_first_collectives{0};  // collectives of rank 1 that the recording missed at its start
-  int noise_slices{0};           // slices of other categories
-  std::vector<std::int32_t> rank_numbers{};  // empty: 0, 1, ...
+  std::string wait_call{"futex"}, wait_on{};  // of kLockWait, as samples see it
+  std::uint32_t wait_state{1};                // of kLockWait: the kernel's task state
+  int noise_slices{0};                        // slices of other categories
+  std::vector<std::int32_t> rank_numbers{};   // empty: 0, 1, ...
   std::vector<Fault> faults{};
 };
 

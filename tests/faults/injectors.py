@@ -105,6 +105,29 @@ class CpuStress(Outside):
             self.group.write("cgroup.procs", pid)
 
 
+class OutsideLoad(Injector):
+    """Two busy loops beside the job. Their weight against that of the ranks, in one group, makes the dose roughly."""
+
+    def on_event(self, event):
+        if event["event"] == "calibrated" and self.planted_at is None:
+            for _ in range(2):
+                nice = 5 if self.dose < 0.5 else 0
+                loop = subprocess.Popen(["nice", "-n", str(nice), "/usr/bin/python3", "-c", "while True: pass"], start_new_session=True)
+                self.stack.callback(end, loop)
+            self.planted()
+
+
+class OneCore(Injector):
+    """The ranks inherit an affinity to the first processor."""
+
+    def environment(self):
+        return {"CPUS": ",".join(["0"] * self.world)}
+
+    def on_event(self, event):
+        if event["event"] == "calibrated":
+            self.planted()
+
+
 class MemoryLimit(Outside):
     """The rank is in the group from its start, so that its data set is charged to it; the limit comes later.
 
@@ -185,7 +208,7 @@ class LinkDelay(Outside):
         self.relay.stdin.flush()
 
 
-INJECTORS = {"job": Injector, "network": Network, "cpu_quota": CpuQuota, "cpu_stress": CpuStress, "memory_limit": MemoryLimit,
+INJECTORS = {"job": Injector, "outside_load": OutsideLoad, "one_core": OneCore, "network": Network, "cpu_quota": CpuQuota, "cpu_stress": CpuStress, "memory_limit": MemoryLimit,
              "signal": Signal, "link_rate": LinkRate, "link_delay": LinkDelay}
 # What a fault file must say for an injector, besides `by`.
 SETTINGS = {"job": ("fault",), "memory_limit": ("left_mb",), "signal": ("signal",), "cpu_stress": ("env",)}

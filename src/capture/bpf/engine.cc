@@ -12,8 +12,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "capture/bpf/internal/attach.h"
@@ -60,12 +62,25 @@ void prepare_totals(const probes_bpf& skeleton, bool has_totals) {
     bpf_program__set_autoload(program, false);
 }
 
+// Whether the kernel tells where it counts the interrupts that it serves. Its symbols may leave out
+// those of data.
+bool tells_interrupts() {
+  std::ifstream symbols("/proc/kallsyms");
+  for (std::string line; std::getline(symbols, line);) {
+    if (line.ends_with(" __preempt_count") || line.ends_with(" pcpu_hot")) return true;
+  }
+  return false;
+}
+
 Result<Skeleton> load(AttachMode mode, const Engine::Options& options) {
   LoadLog log;
   Skeleton skeleton(probes_bpf__open());
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, options.ring_bytes);
   skeleton->rodata->all_execs = options.all_execs;
+  const bool told = tells_interrupts();
+  bpf_program__set_autoload(skeleton->progs.on_waking, !told);
+  bpf_program__set_autoload(skeleton->progs.on_waking_told, told);
   prepare_uprobes(programs_of(*skeleton), mode);
   prepare_totals(*skeleton, options.has_totals);
   if (const int failed = probes_bpf__load(skeleton.get()); failed != 0)
@@ -223,9 +238,11 @@ Result<Engine::Handle> Engine::attach_lifecycle() {
 
 Result<Engine::Handle> Engine::attach_scheduler() {
   const auto& progs = impl_->skeleton->progs;
-  return impl_->attach_all({{progs.on_switch, "sched_switch"},
-                            {progs.on_wakeup, "sched_wakeup"},
-                            {progs.on_wakeup_new, "sched_wakeup_new"}});
+  return impl_->attach_all(
+      {{progs.on_switch, "sched_switch"},
+       {bpf_program__autoload(progs.on_waking) ? progs.on_waking : progs.on_waking_told,
+        "sched_waking"},
+       {progs.on_wakeup_new, "sched_wakeup_new"}});
 }
 
 Result<Engine::Handle> Engine::attach_block_layer() {

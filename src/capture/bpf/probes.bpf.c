@@ -345,22 +345,44 @@ int on_switch(__u64* ctx) {
   return 0;
 }
 
-static __always_inline int on_wake(struct task_struct* woken) {
+static __always_inline int on_wake(struct task_struct* woken, _Bool is_interrupt) {
   if (!is_observed(woken->tgid)) return 0;
   struct wire_switch* record = reserve_switch(WIRE_WAKE, bpf_get_current_task_btf(), woken);
   if (!record) return 0;
+  if (is_interrupt) record->head.tid = 0;  // who is interrupted has woken nobody
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int on_wakeup(__u64* ctx) {
-  return on_wake((struct task_struct*)ctx[0]);
+// In the context of the waker; sched_wakeup may come later, on the processor of the woken thread.
+SEC("tp_btf/sched_waking")
+int on_waking(__u64* ctx) {
+  return on_wake((struct task_struct*)ctx[0], 0);
+}
+
+// Where the kernel counts what it is in depends on its version; loaded only where it tells the
+// place.
+extern const int __preempt_count __ksym __weak;
+struct pcpu_hot {
+  int preempt_count;
+} __attribute__((preserve_access_index));
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+
+SEC("tp_btf/sched_waking")
+int on_waking_told(__u64* ctx) {
+  int count = 0;
+  if (&__preempt_count) {
+    count = *(int*)bpf_this_cpu_ptr(&__preempt_count);
+  } else if (&pcpu_hot) {
+    count = ((struct pcpu_hot*)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+  }
+  const int kServing = 0x00ff0100;  // interrupts, also those that cannot be masked, and soft ones
+  return on_wake((struct task_struct*)ctx[0], (count & kServing) != 0);
 }
 
 SEC("tp_btf/sched_wakeup_new")
 int on_wakeup_new(__u64* ctx) {
-  return on_wake((struct task_struct*)ctx[0]);
+  return on_wake((struct task_struct*)ctx[0], 0);
 }
 
 SEC("tp_btf/sched_process_fork")

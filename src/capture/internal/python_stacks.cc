@@ -2,6 +2,7 @@
 #include "capture/internal/python_stacks.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace kansoku::capture {
@@ -77,8 +78,14 @@ void PythonStacks::write(std::int32_t pid, Sampled& process, const python::PySta
     if (is_new) known->second = writer_.frame(frame.function, frame.file, frame.line);
     frame_ids_.push_back(known->second);
   }
-  writer_.sample(pid, stack.tid == 0 ? pid : stack.tid, now, writer_.stack(frame_ids_), stack.state,
-                 stack.holds_gil);
+  const std::int32_t tid = stack.tid == 0 ? pid : stack.tid;
+  writer_.sample(pid, tid, now, writer_.stack(frame_ids_), stack.state, stack.holds_gil);
+  if (!stack.wait.call.empty()) {
+    const std::array args{trace::Arg::str(writer_.name("call"), stack.wait.call),
+                          trace::Arg::str(writer_.name("on"), stack.wait.on)};
+    writer_.instant(writer_.thread_track(pid, tid, ""), now, writer_.name("wait"),
+                    writer_.category("host"), args);
+  }
   ++samples_;
 }
 

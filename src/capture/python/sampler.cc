@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 
 #include "capture/python/internal/detect.h"
@@ -12,6 +13,7 @@
 #include "capture/python/internal/stack_reader.h"
 #include "capture/python/internal/task_state.h"
 #include "capture/python/offsets.h"
+#include "sys/syscalls.h"
 
 namespace kansoku::capture::python {
 namespace {
@@ -38,18 +40,20 @@ std::optional<std::string> doubt(const StackReader& reader) {
 }  // namespace
 
 struct Process::Impl {
-  Impl(std::int32_t pid_in, const std::string& proc_root, std::string version_in,
+  Impl(std::int32_t pid_in, const std::string& proc_root_in, std::string version_in,
        const Layout& layout, std::uint64_t runtime, Options options)
       : pid(pid_in),
+        proc_root(proc_root_in),
         version(std::move(version_in)),
         memory(pid_in),
         reader(memory, layout, runtime, options),
-        tasks(proc_root, pid_in),
-        ids(pid_in, proc_root, memory, tasks),
+        tasks(proc_root_in, pid_in),
+        ids(pid_in, proc_root_in, memory, tasks),
         has_native_ids(layout.thread_native_id >= 0),
         depth_max(options.depth_max) {}
 
   const std::int32_t pid;
+  const std::string proc_root;
   const std::string version;
   ProcessMemory memory;
   StackReader reader;
@@ -60,7 +64,24 @@ struct Process::Impl {
   std::vector<PyStack> spare;  // stacks that the last sample did not need, for their capacity
 
   void fill(const StackReader::Thread& thread, PyStack& stack);
+  [[nodiscard]] PyWait wait_of(std::int32_t tid) const;
 };
+
+PyWait Process::Impl::wait_of(std::int32_t tid) const {
+  PyWait out;
+  const auto wait = sys::thread_wait(proc_root, pid, tid);
+  if (!wait) return out;
+  out.call = sys::syscall_name(wait->number);
+  if (sys::takes_lock(wait->number)) {
+    out.on = reader.is_in_lock(wait->first) ? kInterpreterLock : "";
+  } else if (sys::takes_descriptor(wait->number)) {
+    std::error_code failed;
+    out.on = std::filesystem::read_symlink(fmt::format("{}/{}/fd/{}", proc_root, pid, wait->first),
+                                           failed)
+                 .string();
+  }
+  return out;
+}
 
 /// Outermost first, without the interpreter's own frames.
 void Process::Impl::fill(const StackReader::Thread& thread, PyStack& stack) {
@@ -68,6 +89,10 @@ void Process::Impl::fill(const StackReader::Thread& thread, PyStack& stack) {
                              : ids.from_pthread(thread.thread_id, thread.is_main);
   stack.state = tasks.state(stack.tid);
   stack.holds_gil = thread.holds_gil;
+  stack.wait = {};
+  const bool sleeps =
+      stack.state == trace::SampleState::kSleeping || stack.state == trace::SampleState::kDisk;
+  if (sleeps && stack.tid == pid) stack.wait = wait_of(stack.tid);
   stack.frames.clear();
   for (auto frame = thread.frames.rbegin(); frame != thread.frames.rend(); ++frame) {
     if (frame->code == nullptr) continue;

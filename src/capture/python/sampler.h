@@ -29,11 +29,21 @@ struct PyFrame {
   std::uint64_t cache_key{0};  // equal keys within one Process mean an equal (function, file, line)
 };
 
+/// PyWait::on of a thread that waits for the right to run Python.
+inline constexpr std::string_view kInterpreterLock = "interpreter lock";
+
+/// What a thread sleeps in.
+struct PyWait {
+  std::string call;  // "futex", "read", ...; empty: it does not sleep, or it cannot be told
+  std::string on;    // "interpreter lock", "pipe:[17]", "/dev/sda"; empty: not known
+};
+
 /// One thread's stack at one instant.
 struct PyStack {
   std::int32_t tid{0};  // 0 if it could not be told (before 3.11, thread without a match)
   trace::SampleState state{trace::SampleState::kUnknown};  // from /proc/PID/task/TID/stat
   bool holds_gil{false};
+  PyWait wait;                  // of the main thread only
   std::vector<PyFrame> frames;  // outermost first
 };
 

@@ -200,6 +200,17 @@ TEST_P(LivePython, GivesExactlyTheStacksThatThePythonProgramSees) {
   }));
 }
 
+TEST_P(LivePython, AMainThreadThatWaitsForTheInterpreterLockSaysSo) {
+  const Child child(GetParam(), "lock_hog.py");
+  static_cast<void>(child.read_to_end());
+  const auto process = attach(child.pid());
+  ASSERT_NE(process, nullptr);
+  EXPECT_TRUE(sample_until(*process, [&](const std::vector<PyStack>& stacks) {
+    return !stacks.empty() && stacks.front().tid == child.pid() &&
+           stacks.front().wait.call == "futex" && stacks.front().wait.on == kInterpreterLock;
+  }));
+}
+
 TEST_P(LivePython, OneReadIsEnoughWhileNothingMoves) {
   const Child child(GetParam(), "known_stacks.py");
   static_cast<void>(child.read_to_end());

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <optional>
 
 #include "diagnose/internal/common_wait.h"
 #include "diagnose/internal/contention.h"
 #include "diagnose/internal/localise.h"
+#include "diagnose/internal/names.h"
 #include "diagnose/internal/slow_link.h"
 #include "diagnose/internal/throttled.h"
+#include "diagnose/internal/waits.h"
 #include "stats/bootstrap.h"
 #include "stats/peers.h"
 #include "stats/summary.h"
@@ -25,6 +29,14 @@ constexpr std::size_t kHotStepsMin = 3;            // fewer slow steps are chanc
 constexpr double kConcentrationMin = 0.8;          // share of the excess in a fifth of the steps
 constexpr double kWaitToleranceShare = 0.25;       // of the excess: "waits least, within noise"
 constexpr double kShortTraceConfidenceMax = 0.95;  // fewer steps than repeat_count_min
+constexpr double kStoppedShareMin = 0.5;           // of the excess: stopped, not asleep
+constexpr double kAsleepShareMin = 0.5;            // of the excess: what it waits in explains it
+// Work that grows with the data: each phase at least this part of a step, this many times as long,
+// their logarithms no further apart than this part of the growth, the optimizer grown by no more.
+constexpr double kUnevenPhaseShareMin = 0.03;
+constexpr double kUnevenRatioMin = 1.15;
+constexpr double kUnevenApartMax = 0.4;
+constexpr double kUnevenOptimizerMax = 0.5;
 constexpr double kPhaseDominanceMin = 0.6;  // of the excess: look for the function there only
 constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
                                            Phase::kOptimizer, Phase::kOther};
@@ -146,7 +158,9 @@ void add_processor_share(const Evidence& evidence, std::size_t rank, double exce
   if (!evidence.job.ranks[rank].main.is_known || excess_ms <= 0) return;
   const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
   const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
-  const std::string_view reading = share < 0.2   ? ": the thread sleeps"
+  const bool is_stopped = stopped_ms(evidence, rank) > kStoppedShareMin * excess_ms;
+  const std::string_view reading = is_stopped    ? ": the process is stopped by a signal"
+                                   : share < 0.2 ? ": the thread sleeps"
                                    : share > 0.8 ? ": the thread computes"
                                                  : "";
   finding.evidence.push_back(fmt::format("on-CPU {:.0f} % of the excess{}", share * 100, reading));
@@ -159,6 +173,58 @@ void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding&
   finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms on peers",
                                          phase_name(phase), means[rank],
                                          mean_of_others(means, rank)));
+}
+
+// Forward and backward grow with what a rank is given, in one proportion, and the optimizer does
+// not.
+std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank) {
+  const auto ratio = [&](Phase phase) {
+    std::vector<double> means;
+    for (const auto& series : phase_series(evidence, phase))
+      means.push_back(stats::mean(series));
+    const double peers = mean_of_others(means, rank);
+    const bool counts = means[rank] >= kUnevenPhaseShareMin * evidence.mean_step_ms && peers > 0;
+    return counts ? std::optional(means[rank] / peers) : std::nullopt;
+  };
+  const auto forward = ratio(Phase::kForward), backward = ratio(Phase::kBackward);
+  if (!forward || !backward || std::min(*forward, *backward) < kUnevenRatioMin) return std::nullopt;
+  const double apart = std::abs(std::log(*forward) - std::log(*backward));
+  const double growth = std::sqrt(*forward * *backward) - 1;
+  const auto optimizer = ratio(Phase::kOptimizer);
+  if (apart > kUnevenApartMax * std::log1p(growth) ||
+      (optimizer && *optimizer - 1 > kUnevenOptimizerMax * growth))
+    return std::nullopt;
+  return fmt::format(
+      "forward takes {:.2f} times as long as on peers, backward {:.2f}{}: it is given "
+      "more work, as larger batches or longer sequences are",
+      *forward, *backward, optimizer ? fmt::format(", the optimizer {:.2f}", *optimizer) : "");
+}
+
+// The function that the rank's data come from: its most frequent stack in input.
+void add_data_source(const Evidence& evidence, std::size_t rank, Finding& finding) {
+  const IntervalSet& input = evidence.phases[rank].sets[static_cast<std::size_t>(Phase::kInput)];
+  std::map<trace::StackId, std::size_t> stacks;
+  for (const ThreadSample& sample : evidence.job.ranks[rank].samples) {
+    const bool is_input = input.contains(sample.time_ns) ||
+                          phase_of_stack(evidence.trace, sample.stack) == Phase::kInput;
+    if (is_input) ++stacks[sample.stack];
+  }
+  finding.function.clear();
+  finding.file.clear();
+  finding.line = 0;
+  finding.stack.clear();
+  const auto most =
+      std::max_element(stacks.begin(), stacks.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto frames =
+      most == stacks.end() ? std::vector<trace::Frame>{} : frames_of(evidence.trace, most->first);
+  if (frames.empty()) return;
+  finding.function = text_of(evidence.trace, frames.back().function);
+  finding.file = text_of(evidence.trace, frames.back().file);
+  finding.line = frames.back().line;
+  for (const trace::Frame& frame : frames)
+    finding.stack.emplace_back(text_of(evidence.trace, frame.function));
+  finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 
 void add_rhythm(const Suspect& suspect, double median_step_ms, Finding& finding) {
@@ -207,6 +273,33 @@ void add_location(const Location& location, bool has_scheduler_data, Finding& fi
   }
 }
 
+void blame(const MainWait& wait, Finding& finding) {
+  if (wait.function.empty()) return;
+  if (!finding.function.empty())
+    finding.evidence.push_back(fmt::format("meanwhile the main thread is in {}", finding.function));
+  finding.function = wait.function;
+  finding.file = wait.file;
+  finding.line = wait.line;
+  finding.stack = wait.stack;
+}
+
+// A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
+void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
+              std::optional<Phase> phase, Finding& finding) {
+  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
+  const bool is_asleep = evidence.job.ranks[rank].main.is_known &&
+                         running_ms < (1 - kAsleepShareMin) * excess_ms &&
+                         stopped_ms(evidence, rank) < kStoppedShareMin * excess_ms;
+  const auto wait = is_asleep ? explain_wait(evidence, rank, phase) : std::nullopt;
+  if (!wait) return;
+  finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
+  // Waiting for a batch is told as that.
+  const bool is_input = finding.phase == phase_name(Phase::kInput);
+  if (!wait->is_for_others || (is_input && !wait->is_interpreter_lock)) return;
+  finding.kind = wait->is_interpreter_lock ? "interpreter_lock" : "blocked";
+  blame(*wait, finding);
+}
+
 Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const Lateness& lateness,
                          const Options& options) {
   const std::size_t rank = suspect.outlier.rank_index;
@@ -232,6 +325,12 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   culprits[rank] = true;
   add_location(locate_excess(evidence, culprits, only, options),
                evidence.job.ranks[rank].main.is_known, finding);
+  add_wait(evidence, rank, suspect.outlier.excess_ms, only, finding);
+  if (const auto uneven = suspect.is_intermittent ? std::nullopt : uneven_work(evidence, rank)) {
+    finding.kind = "uneven_work";
+    finding.evidence.push_back(*uneven);
+    add_data_source(evidence, rank, finding);
+  }
   return finding;
 }
 
@@ -321,6 +420,29 @@ double asleep_in_input(const Evidence& evidence) {
     least = std::min(least, static_cast<double>(asleep.measure_ns(all)) / input_ns);
   }
   return least;
+}
+
+// Ranks whose main thread waits for the interpreter lock for long, whatever their peers do: a
+// thread that each of them has holds up all alike.
+void find_lock_waits(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings) {
+  const double least_ms =
+      std::max(options.excess_min_ms, options.excess_share_min * evidence.mean_step_ms);
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
+    const std::int32_t number = evidence.job.ranks[r].rank;
+    if (finding_of(findings, number) != nullptr) continue;
+    const auto wait = explain_wait(evidence, r, std::nullopt);
+    if (!wait || !wait->is_interpreter_lock || wait->ms_per_step_low < least_ms) continue;
+    Finding finding;
+    finding.kind = "interpreter_lock";
+    finding.ranks = {number};
+    finding.cost_ms_per_step = wait->ms_per_step;
+    finding.share = std::min(wait->ms_per_step / evidence.mean_step_ms, 1.0);
+    finding.confidence = finding.rank_confidence = 0.975;
+    finding.evidence = wait->evidence;
+    blame(*wait, finding);
+    merge_into(findings, std::move(finding));
+  }
 }
 
 void find_common_input(const Evidence& evidence, const Options& options,
@@ -443,6 +565,7 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
                                  std::vector<std::string>& notes) {
   std::vector<Finding> findings;
   find_slow_ranks(evidence, options, findings, notes);
+  find_lock_waits(evidence, options, findings);
   find_contention(evidence, options, findings, notes);
   find_common_input(evidence, options, findings);
   if (auto throttled = find_throttled(evidence, options)) {

@@ -62,13 +62,21 @@ struct QueueWait {
   std::uint32_t cpu{0};
 };
 
+/// Time in which a thread was blocked.
+struct BlockedWait {
+  Interval time;
+  std::optional<std::int32_t> waker_tid;  // 0: an interrupt; nothing: the wake-up was not seen
+  bool is_stopped{false};                 // by a signal or a debugger
+};
+
 /// Where a thread's time went, from scheduler events.
 struct ThreadTimes {
   bool is_known{false};
   IntervalSet running;
   IntervalSet runnable;  // ready, but without a processor
   IntervalSet blocked;
-  std::vector<QueueWait> queue_waits;  // those of `runnable` whose processor is known, in order
+  std::vector<QueueWait> queue_waits;      // those of `runnable` whose processor is known, in order
+  std::vector<BlockedWait> blocked_waits;  // those of `blocked` that ended, in order
 };
 
 struct WorkerData {

@@ -14,6 +14,7 @@ enum class State : std::uint8_t { kUnknown, kRunning, kRunnable, kBlocked };
 
 // Kernel task states (sched.h): 0 running; a bit above the reported states marks preemption.
 constexpr std::uint32_t kReportedStates = 0xff;
+constexpr std::uint32_t kStopStates = 0x4 | 0x8;  // __TASK_STOPPED, __TASK_TRACED
 
 State next_state(State now, SchedEvent::Kind kind) {
   switch (kind) {
@@ -37,7 +38,8 @@ ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
   });
   std::vector<Interval> parts[4];
   State state = State::kUnknown;
-  std::int64_t since_ns = 0, queued_ns = 0;
+  std::int64_t since_ns = 0, queued_ns = 0, blocked_ns = 0;
+  bool is_stop = false;
   std::optional<std::uint32_t> preempted_on;
   ThreadTimes times;
   for (const SchedEvent& event : events) {
@@ -46,6 +48,16 @@ ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
     // One that was preempted queues where it ran; one that was woken where it is switched in.
     if (state == State::kRunnable && next == State::kRunning)
       times.queue_waits.push_back({{queued_ns, event.time_ns}, preempted_on.value_or(event.cpu)});
+    if (state == State::kBlocked && next != State::kBlocked) {
+      const bool is_woken = event.kind == SchedEvent::Kind::kWake;
+      times.blocked_waits.push_back({{blocked_ns, event.time_ns},
+                                     is_woken ? std::optional(event.waker_tid) : std::nullopt,
+                                     is_stop});
+    }
+    if (state != State::kBlocked && next == State::kBlocked) {
+      blocked_ns = event.time_ns;
+      is_stop = event.is_stop;
+    }
     if (state != State::kRunnable && next == State::kRunnable) {
       queued_ns = event.time_ns;
       preempted_on.reset();
@@ -73,20 +85,27 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
       rank_of_tid.emplace(track.tid, rank->second);
   }
   std::map<std::int32_t, std::vector<SchedEvent>> events;  // by thread
-  const auto add = [&](std::int32_t tid, std::int64_t time_ns, SchedEvent::Kind kind,
-                       std::uint32_t cpu) {
-    if (!rank_of_tid.contains(tid) || time_ns < 0 || time_ns > kTimeMaxNs) return;
-    events[tid].push_back({time_ns, kind, cpu});
+  const auto add = [&](std::int32_t tid, const SchedEvent& event) {
+    if (!rank_of_tid.contains(tid) || event.time_ns < 0 || event.time_ns > kTimeMaxNs) return;
+    events[tid].push_back(event);
   };
   const auto& table = trace.switches;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const bool preempted = (table.prev_state[i] & kReportedStates) == 0;
-    add(table.prev_tid[i], table.time_ns[i],
-        preempted ? SchedEvent::Kind::kPreempted : SchedEvent::Kind::kBlocks, table.cpu[i]);
-    add(table.next_tid[i], table.time_ns[i], SchedEvent::Kind::kSwitchIn, table.cpu[i]);
+    add(table.prev_tid[i],
+        {.time_ns = table.time_ns[i],
+         .kind = preempted ? SchedEvent::Kind::kPreempted : SchedEvent::Kind::kBlocks,
+         .cpu = table.cpu[i],
+         .is_stop = (table.prev_state[i] & kStopStates) != 0});
+    add(table.next_tid[i],
+        {.time_ns = table.time_ns[i], .kind = SchedEvent::Kind::kSwitchIn, .cpu = table.cpu[i]});
   }
-  for (std::size_t i = 0; i < trace.wakes.size(); ++i)
-    add(trace.wakes.tid[i], trace.wakes.time_ns[i], SchedEvent::Kind::kWake, 0);
+  const auto& wakes = trace.wakes;
+  for (std::size_t i = 0; i < wakes.size(); ++i) {
+    add(wakes.tid[i], {.time_ns = wakes.time_ns[i],
+                       .kind = SchedEvent::Kind::kWake,
+                       .waker_tid = i < wakes.waker_tid.size() ? wakes.waker_tid[i] : 0});
+  }
   bool is_any_known = false;
   for (auto& [tid, of_thread] : events) {
     RankData& rank = job.ranks[rank_of_tid[tid]];

@@ -14,7 +14,9 @@ struct SchedEvent {
   enum class Kind : std::uint8_t { kWake, kSwitchIn, kPreempted, kBlocks };
   std::int64_t time_ns{0};
   Kind kind{Kind::kWake};
-  std::uint32_t cpu{0};  // not of kWake
+  std::uint32_t cpu{0};       // not of kWake
+  std::int32_t waker_tid{0};  // of kWake
+  bool is_stop{false};        // of kBlocks: by a signal or a debugger
 };
 
 /// Running, runnable and blocked intervals of a thread from its events, in any order. Time before

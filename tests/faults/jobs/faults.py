@@ -11,10 +11,13 @@
 The job calls the functions below where user code has its own; they return at once unless the fault is theirs.
 """
 import ctypes
+import fcntl
 import gc
 import json
 import multiprocessing
 import os
+import random
+import select
 import tempfile
 import threading
 import time
@@ -24,10 +27,11 @@ import torch.distributed as dist
 
 KNOWN = ("none", "input_sleep", "collate", "forward", "backward", "optimizer", "checkpoint", "evaluation", "everywhere", "rotating",
          "log_every_step", "double_batch", "evaluation_everywhere", "skip_collective", "stuck_loader", "deadlock",
-         "interpreter_lock", "mismatch")
+         "interpreter_lock", "mismatch", "lock_hog", "lock", "mutex", "full_pipe", "stall", "uneven_batch", "wandering_batch", "garbage")
 CALIBRATE_FROM = 10 + int(os.environ.get("FAULT_AFTER") or 0)
 CALIBRATE_TO = CALIBRATE_FROM + 30
 PERIOD = 20  # steps between two checkpoints or evaluations
+STALL_PERIOD = 25  # steps between two stalls of three times the dose: nothing that a median shows
 HANG_AT = CALIBRATE_TO + 20
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 NAME = os.environ.get("FAULT") or "none"
@@ -143,6 +147,116 @@ def optimizer_kind(kind):
     return CarefulOptimizer if on("optimizer") else kind
 
 
+# --- waits for somebody else ------------------------------------------------------------------------
+
+class Helper:
+    """A thread that works once for each ask(), and is not waited for."""
+
+    def __init__(self, work):
+        self.asked = threading.Semaphore(0)
+        self.begun = threading.Semaphore(0)
+        threading.Thread(target=self.run, args=(work,), daemon=True).start()
+
+    def run(self, work):
+        while True:
+            self.asked.acquire()
+            work()
+
+    def ask(self):
+        self.asked.release()
+
+
+_helpers, _lock, _mutex, _pipe = {}, threading.Lock(), ctypes.create_string_buffer(64), []
+
+
+def parse_metrics():
+    """Pure Python, which keeps the interpreter lock until it is asked for it."""
+    end = time.thread_time() + _cost.value
+    while time.thread_time() < end:
+        sum(number * number for number in range(2000))
+
+
+def flush_under_lock():
+    with _lock:
+        _helpers["lock"].begun.release()
+        time.sleep(_cost.value)
+
+
+def flush_under_mutex():
+    library = ctypes.CDLL(None)
+    library.pthread_mutex_lock(_mutex)
+    _helpers["mutex"].begun.release()
+    time.sleep(_cost.value)
+    library.pthread_mutex_unlock(_mutex)
+
+
+def read_log_slowly(reader, parent):
+    """A log collector that takes its time for each batch of lines."""
+    while os.getppid() == parent:
+        if select.select([reader], [], [], 0.2)[0]:
+            time.sleep(_cost.value)
+            os.read(reader, 16384)
+
+
+def write_log(lines):
+    os.write(_pipe[0], lines)
+
+
+def helper(name, work):
+    if name not in _helpers:
+        _helpers[name] = Helper(work)
+    return _helpers[name]
+
+
+def at_step_begin():
+    """Before the first forward pass."""
+    if _step.value < CALIBRATE_TO:
+        return
+    if on("lock_hog"):
+        helper("lock_hog", parse_metrics).ask()
+
+
+def wait_for_others():
+    if on("lock"):
+        helper("lock", flush_under_lock).ask()
+        _helpers["lock"].begun.acquire()
+        with _lock:
+            pass
+    if on("mutex"):
+        helper("mutex", flush_under_mutex).ask()
+        _helpers["mutex"].begun.acquire()
+        library = ctypes.CDLL(None)
+        library.pthread_mutex_lock(_mutex)
+        library.pthread_mutex_unlock(_mutex)
+    if on("full_pipe"):
+        if not _pipe:
+            reader, writer = os.pipe()
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+            parent = os.getpid()
+            if os.fork() == 0:
+                read_log_slowly(reader, parent)
+                os._exit(0)
+            _pipe.append(writer)
+        write_log(b"step\n" * 1600)  # 8,000 bytes: twice what the pipe holds
+
+
+def grown(batch, uneven):
+    """The batch, or as large a one as the fault wants this rank to have; `uneven`: how many times the dose larger it must be to make
+    a step about the dose longer (measured)."""
+    times = 1.0
+    if _step.value >= CALIBRATE_TO and (on("uneven_batch") or (on("wandering_batch") and random.random() < 0.5)):
+        times += uneven * DOSE
+    if times == 1.0:
+        return batch
+    if isinstance(batch, (list, tuple)):
+        return [grow(part, times) for part in batch]
+    return grow(batch, times)
+
+
+def grow(values, times):
+    return values[torch.arange(round(len(values) * times)) % len(values)]
+
+
 # --- between the steps ----------------------------------------------------------------------------
 
 def save_checkpoint(model):
@@ -168,6 +282,28 @@ def collect_garbage():
     end = time.monotonic() + _cost.value
     while time.monotonic() < end:
         gc.collect()
+
+
+def compile_kernels(seconds):
+    """What a shape that was not seen before costs."""
+    burn(seconds)
+
+
+class Node:
+    def __init__(self, other):
+        self.other = [other, self]
+
+
+_kept = []
+
+
+def keep_cycles():
+    """Cycles that stay alive, and a collection that looks at all of them each step, until it takes the dose."""
+    before = time.monotonic()
+    gc.collect()
+    if time.monotonic() - before < _cost.value:
+        for _ in range(20000):
+            _kept.append(Node(_kept[-1] if _kept else None))
 
 
 def log_step(step, loss):
@@ -227,6 +363,12 @@ def at_step_end(step, model, batch, loss, loss_of):
         log_step(step, loss)
     if on("rotating") and step % WORLD == RANK:
         collect_garbage()
+    if on("stall") and step > CALIBRATE_TO and step % STALL_PERIOD == 0:
+        compile_kernels(_cost.value * 3)
+    if on("garbage") and step > CALIBRATE_TO:
+        keep_cycles()
+    if step > CALIBRATE_TO:
+        wait_for_others()
     wait_for_peers(step)
     if step == HANG_AT:
         if NAME == "mismatch":

@@ -74,7 +74,7 @@ class Classifier(nn.Module):
 
 def collate(samples):
     faults.at_collate(1)
-    return default_collate(samples)
+    return faults.grown(default_collate(samples), 18)
 
 
 def loss_of(model, batch):
@@ -88,6 +88,7 @@ def build_loader(data, batch):
 def train_epoch(model, optimizer, loader, step_count, clock):
     """True if the job is over."""
     for done, batch in enumerate(loader, 1):
+        faults.at_step_begin()
         loss = loss_of(model, batch)
         optimizer.zero_grad()
         loss.backward()

@@ -68,7 +68,7 @@ class LanguageModel(nn.Module):
 
 def collate(samples):
     faults.at_collate(MICRO_BATCHES)
-    return default_collate(samples)
+    return faults.grown(default_collate(samples), 5)
 
 
 def loss_of(model, batch):
@@ -85,6 +85,8 @@ def train_epoch(model, optimizer, loader, step_count, clock):
     done = 0
     for micro, batch in enumerate(loader, 1):
         last = micro % MICRO_BATCHES == 0
+        if not last:
+            faults.at_step_begin()
         with contextlib.nullcontext() if last else model.no_sync():
             loss = loss_of(model, batch)
             loss.backward()

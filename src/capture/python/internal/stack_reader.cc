@@ -178,6 +178,19 @@ void StackReader::read_lists() {
   ++broken_lists_;
 }
 
+bool StackReader::is_in_lock(std::uint64_t address) const {
+  // Up to 3.11 the lock is a part of the runtime, beside the current thread; the other locks there
+  // are allocated elsewhere. From 3.12 on it is a structure of two condition variables and mutexes.
+  constexpr std::uint64_t kLockBytes = 256, kBesideBytes = 4096;
+  if (layout_.interpreter_gil < 0) {
+    const std::uint64_t current = at(runtime_, layout_.runtime_tstate_current);
+    return address >= runtime_ && address < current + kBesideBytes;
+  }
+  return std::any_of(interpreters_.begin(), interpreters_.end(), [&](const Interpreter& one) {
+    return one.gil != 0 && address >= one.gil && address - one.gil < kLockBytes;
+  });
+}
+
 bool StackReader::list_interpreters() {
   interpreters_.clear();
   auto next = snapshot_.get<std::uint64_t>(at(runtime_, layout_.runtime_interpreters_head));

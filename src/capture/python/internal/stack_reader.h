@@ -59,6 +59,9 @@ class StackReader {
   [[nodiscard]] const std::vector<Thread>& threads() const { return threads_; }
   /// False while the interpreter has not made its first thread state.
   [[nodiscard]] bool is_initialised() const { return initialised_; }
+  /// True for an address inside of an interpreter's lock, as the last sample saw it: a thread that
+  /// waits there waits for the right to run Python.
+  [[nodiscard]] bool is_in_lock(std::uint64_t address) const;
   /// Threads that were in a list but did not look like a thread state, in the last sample.
   [[nodiscard]] std::uint32_t broken_lists() const { return broken_lists_; }
   [[nodiscard]] const Process::Counters& counters() const { return counters_; }

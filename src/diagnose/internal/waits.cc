@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/waits.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "diagnose/internal/names.h"
+#include "diagnose/internal/phases.h"
+#include "diagnose/internal/processors.h"
+#include "trace/merge.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::size_t kWaitSamplesMin = 5;  // fewer say nothing
+constexpr double kMostShareMin = 0.5;       // of the waits seen: what the thread waits in
+constexpr double kHolderShareMin = 0.5;     // of them: who holds the interpreter lock
+constexpr double kWakerShareMin = 0.05;     // of the time: less is not worth a name
+constexpr double kKnownShareMin = 0.8;      // of the time: else it is said that the rest is unknown
+constexpr std::size_t kWakersMax = 3;       // named
+constexpr std::string_view kInterpreterLock = "interpreter lock";
+
+/// A pause of its own, or a disk: nobody else has to do anything.
+bool is_own(std::string_view call) {
+  static constexpr std::array<std::string_view, 8> kOwn{
+      "nanosleep", "clock_nanosleep", "fsync", "fdatasync", "sync", "pread", "pwrite", "openat"};
+  return std::find(kOwn.begin(), kOwn.end(), call) != kOwn.end();
+}
+
+/// A main thread as it was seen asleep.
+struct Seen {
+  std::int64_t time_ns{0};
+  std::string_view call, on;  // borrowed from the trace
+};
+
+std::vector<Seen> read_waits(const Evidence& evidence, std::size_t r, const IntervalSet& region) {
+  const trace::Trace& trace = evidence.trace;
+  const trace::StringId name = trace.strings.find("wait"), call = trace.strings.find("call"),
+                        on = trace.strings.find("on");
+  std::vector<Seen> out;
+  const auto& instants = trace.instants;
+  for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
+    if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
+    if (trace.tracks[instants.track[i].raw].tid != evidence.job.ranks[r].pid) continue;
+    if (!region.contains(instants.time_ns[i])) continue;
+    const std::size_t from = instants.arg_begin[i], count = instants.arg_count[i];
+    if (from > trace.args.size() || count > trace.args.size() - from) continue;
+    Seen seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
+    for (std::size_t k = from; k < from + count; ++k) {
+      if (trace.args[k].kind != trace::ArgValue::Kind::kString) continue;
+      if (trace.args[k].key == call) seen.call = text_of(trace, trace.args[k].text);
+      if (trace.args[k].key == on) seen.on = text_of(trace, trace.args[k].text);
+    }
+    out.push_back(seen);
+  }
+  return out;
+}
+
+/// The Python stacks of the other threads of a process, when its main thread was seen waiting.
+class Others {
+ public:
+  Others(const trace::Trace& trace, std::int32_t pid, const std::vector<Seen>& waits)
+      : trace_(trace) {
+    std::set<std::int64_t> times;
+    for (const Seen& seen : waits)
+      times.insert(seen.time_ns);
+    const auto& samples = trace.samples;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (samples.pid[i] != pid || samples.tid[i] == pid || samples.is_native[i] != 0) continue;
+      if (!times.contains(samples.time_ns[i])) continue;
+      ++stacks_[samples.tid[i]][samples.stack[i]];
+      if (samples.holds_gil[i] == 0) continue;
+      ++holders_[samples.tid[i]];
+      ++held_[samples.tid[i]][samples.stack[i]];
+    }
+  }
+  /// How often each thread held the interpreter lock.
+  [[nodiscard]] const std::map<std::int32_t, std::size_t>& holders() const { return holders_; }
+  /// The most frequent stack of a thread, outermost first; empty if it was not seen.
+  [[nodiscard]] std::vector<trace::Frame> stack_of(std::int32_t tid) const {
+    return most_of(stacks_, tid);
+  }
+  /// The same, of those in which it held the interpreter lock.
+  [[nodiscard]] std::vector<trace::Frame> stack_of_holder(std::int32_t tid) const {
+    return most_of(held_, tid);
+  }
+
+ private:
+  using Stacks = std::map<std::int32_t, std::map<trace::StackId, std::size_t>>;  // by thread
+  [[nodiscard]] std::vector<trace::Frame> most_of(const Stacks& stacks, std::int32_t tid) const {
+    const auto found = stacks.find(tid);
+    if (found == stacks.end()) return {};
+    const auto most =
+        std::max_element(found->second.begin(), found->second.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    return frames_of(trace_, most->first);
+  }
+
+  const trace::Trace& trace_;
+  Stacks stacks_, held_;
+  std::map<std::int32_t, std::size_t> holders_;
+};
+
+std::string place_of(const trace::Trace& trace, const std::vector<trace::Frame>& stack) {
+  if (stack.empty()) return "";
+  const std::string_view file = text_of(trace, stack.back().file);
+  return fmt::format("{} ({}:{})", text_of(trace, stack.back().function),
+                     file.substr(file.rfind('/') + 1), stack.back().line);
+}
+
+void blame(const trace::Trace& trace, const std::vector<trace::Frame>& stack, MainWait& out) {
+  if (stack.empty()) return;
+  out.function = text_of(trace, stack.back().function);
+  out.file = text_of(trace, stack.back().file);
+  out.line = stack.back().line;
+  for (const trace::Frame& frame : stack)
+    out.stack.emplace_back(text_of(trace, frame.function));
+}
+
+void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& others,
+                MainWait& out) {
+  const auto& holders = others.holders();
+  const auto most =
+      std::max_element(holders.begin(), holders.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double share = most == holders.end()
+                           ? 0
+                           : static_cast<double>(most->second) / static_cast<double>(wait_count);
+  if (share < kHolderShareMin) {
+    out.evidence.emplace_back("no thread was seen to hold the interpreter lock for most of it");
+    return;
+  }
+  const auto stack = others.stack_of_holder(most->first);
+  out.evidence.push_back(
+      fmt::format("thread {} of this process holds it in {:.0f} % of them, in {}",
+                  trace::pid_on_host(most->first), std::min(share, 1.0) * 100,
+                  place_of(evidence.trace, stack)));
+  blame(evidence.trace, stack, out);
+}
+
+std::string waker_name(const Evidence& evidence, const ThreadNames& names, const Others& others,
+                       std::int32_t tid, std::int32_t pid) {
+  if (tid == 0) return "an interrupt (a timer, the network or a device)";
+  const std::string_view name = names.name_of(tid);
+  const std::string shown = name.empty() ? "a thread" : std::string(name);
+  if (names.process_of(tid) != pid)
+    return fmt::format("{} (pid {})", shown, trace::pid_on_host(names.process_of(tid)));
+  const std::string place = place_of(evidence.trace, others.stack_of(tid));
+  return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), shown,
+                     place.empty() ? "" : ", mostly in " + place);
+}
+
+void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& region,
+                const Others& others, MainWait& out) {
+  const RankData& rank = evidence.job.ranks[r];
+  const ThreadNames names(evidence.trace);
+  std::map<std::int32_t, double> wakers;
+  double all = 0, known = 0;
+  for (const BlockedWait& wait : rank.main.blocked_waits) {
+    const auto ns = static_cast<double>(region.measure_ns(wait.time));
+    all += ns;
+    if (!wait.waker_tid) continue;
+    known += ns;
+    wakers[*wait.waker_tid] += ns;
+  }
+  if (!(all > 0)) return;
+  std::vector<std::pair<double, std::int32_t>> order;
+  for (const auto& [tid, ns] : wakers)
+    order.emplace_back(-ns / all, tid);
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> parts;
+  for (const auto& [negative, tid] : order) {
+    if (parts.size() == kWakersMax || -negative < kWakerShareMin) break;
+    parts.push_back(fmt::format("{} {:.0f} %", waker_name(evidence, names, others, tid, rank.pid),
+                                -negative * 100));
+    const bool is_most = parts.size() == 1 && -negative >= kMostShareMin && tid != 0;
+    if (is_most && out.function.empty() && names.process_of(tid) == rank.pid)
+      blame(evidence.trace, others.stack_of(tid), out);
+  }
+  if (!parts.empty())
+    out.evidence.push_back(fmt::format("who wakes it, by time asleep: {}", fmt::join(parts, "; ")));
+  if (known < kKnownShareMin * all)
+    out.evidence.push_back(
+        fmt::format("the waker of {:.0f} % of that time is not known", 100 * (1 - known / all)));
+}
+
+}  // namespace
+
+std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
+                                     std::optional<Phase> phase) {
+  const RankPhases& phases = evidence.phases[rank];
+  const IntervalSet region =
+      phase ? phases.sets[static_cast<std::size_t>(*phase)].unite(phases.unknown) : phases.work;
+  const std::vector<Seen> waits = read_waits(evidence, rank, region);
+  if (waits.size() < kWaitSamplesMin) return std::nullopt;
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> kinds;
+  for (const Seen& seen : waits)
+    ++kinds[{seen.call, seen.on}];
+  const auto most = std::max_element(
+      kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double share = static_cast<double>(most->second) / static_cast<double>(waits.size());
+  if (share < kMostShareMin) return std::nullopt;
+  const std::string_view call = most->first.first, on = most->first.second;
+  MainWait out;
+  out.is_interpreter_lock = on == kInterpreterLock;
+  out.is_for_others = !is_own(call);
+  // Each sample stands for an equal part of the region, whatever the rate was.
+  const std::vector<ThreadSample>& samples = evidence.job.ranks[rank].samples;
+  const auto looks = std::count_if(samples.begin(), samples.end(), [&](const ThreadSample& sample) {
+    return region.contains(sample.time_ns);
+  });
+  const auto& steps = evidence.steps.ranks[rank];
+  const double region_ms =
+      static_cast<double>(region.measure_ns({steps.front().begin_ns, steps.back().end_ns})) / 1e6 /
+      static_cast<double>(steps.size());
+  const double look_count = static_cast<double>(std::max<std::ptrdiff_t>(looks, 1));
+  const double part = std::min(static_cast<double>(most->second) / look_count, 1.0);
+  out.ms_per_step = region_ms * part;
+  out.ms_per_step_low =
+      region_ms * std::max(0.0, part - 1.96 * std::sqrt(part * (1 - part) / look_count));
+  out.evidence.push_back(fmt::format("it waits {} in {:.0f} % of {} samples in which it sleeps",
+                                     out.is_interpreter_lock ? "for the interpreter lock"
+                                     : call == "futex"       ? "for a lock or a condition (futex)"
+                                     : on.empty()            ? fmt::format("in {}", call)
+                                                             : fmt::format("in {} on {}", call, on),
+                                     share * 100, waits.size()));
+  std::vector<Seen> of_kind;
+  std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
+               [&](const Seen& seen) { return seen.call == call && seen.on == on; });
+  const Others others(evidence.trace, evidence.job.ranks[rank].pid, of_kind);
+  if (out.is_interpreter_lock) {
+    add_holder(evidence, of_kind.size(), others, out);
+  } else if (out.is_for_others) {
+    add_wakers(evidence, rank, region, others, out);
+  }
+  return out;
+}
+
+double stopped_ms(const Evidence& evidence, std::size_t rank) {
+  const IntervalSet& work = evidence.phases[rank].work;
+  std::int64_t sum_ns = 0;
+  for (const BlockedWait& wait : evidence.job.ranks[rank].main.blocked_waits)
+    sum_ns += wait.is_stopped ? work.measure_ns(wait.time) : 0;
+  return static_cast<double>(sum_ns) / 1e6 / static_cast<double>(evidence.steps.count());
+}
+
+}  // namespace kansoku::diagnose

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "diagnose/synthetic_for_test.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+SyntheticJob waiting(std::int32_t rank, double ms) {
+  SyntheticJob job;
+  job.step_count = 200;
+  job.faults.push_back({Fault::Kind::kLockWait, rank, ms});
+  return job;
+}
+
+Diagnosis run(const SyntheticJob& job) {
+  return diagnose(make_trace(job), {}).value();
+}
+
+TEST(Waits, WhoHoldsTheInterpreterLockIsNamed) {
+  SyntheticJob job = waiting(2, 20);
+  job.wait_on = "interpreter lock";
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "interpreter_lock");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
+  EXPECT_EQ(d.findings[0].function, "parse_metrics");
+  EXPECT_EQ(d.findings[0].line, 95U);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("thread 3077 of this process holds it")));
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("main thread is in publish_metrics")));
+  EXPECT_TRUE(d.findings[0].explained.has_value());
+}
+
+TEST(Waits, TheInterpreterLockIsFoundWhereAllRanksWaitForIt) {
+  SyntheticJob job = waiting(-1, 20);
+  job.wait_on = "interpreter lock";
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "interpreter_lock");
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_NEAR(d.findings[0].cost_ms_per_step, 20, 3);
+  EXPECT_TRUE(run(waiting(-1, 20)).findings.empty()) << "other waits of all ranks may be meant";
+}
+
+TEST(Waits, WhoWakesTheThreadIsNamed) {
+  const Diagnosis d = run(waiting(1, 20));
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "blocked");
+  EXPECT_EQ(d.findings[0].function, "parse_metrics");
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("for a lock or a condition (futex)")));
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("its own thread 2077")));
+}
+
+TEST(Waits, APauseOfItsOwnIsNobodysDoing) {
+  SyntheticJob job = waiting(1, 20);
+  job.wait_call = "clock_nanosleep";
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "slow_other");
+  EXPECT_EQ(d.findings[0].function, "publish_metrics");
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("it waits in clock_nanosleep")));
+}
+
+TEST(Waits, AStoppedProcessDoesNotSleep) {
+  SyntheticJob job = waiting(1, 20);
+  job.wait_state = 4;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("stopped by a signal")));
+  EXPECT_THAT(d.findings[0].evidence, Not(Contains(HasSubstr("the thread sleeps"))));
+  EXPECT_EQ(d.findings[0].kind, "slow_other");
+}
+
+}  // namespace
+}  // namespace kansoku::diagnose
