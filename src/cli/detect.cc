@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/detect_input.h"
 #include "cli/detect_replay.h"
+#include "cli/output_file.h"
 #include "cli/simulate_files.h"
 #include "common/parse.h"
 #include "detect/job_model.h"
@@ -59,6 +60,7 @@ class Detect final : public Command {
     app.require_subcommand(1);
     fit_ = app.add_subcommand("fit", "learn what is normal from a healthy run");
     fit_->add_option("-o,--output", output_, "the model")->required();
+    fit_->add_flag("--force", force_, "replace a file of another kind");
     fit_->add_option("--merge", merged_, "an older model of the same job, joined with the new one");
     fit_->add_option("--flag-rate", model_options_.flag_rate,
                      "share of healthy points that may be flagged")
@@ -138,7 +140,10 @@ class Detect final : public Command {
   }
 
   Result<int> fit() {
-    TRY_VOID(check_output_path(output_));
+    TRY_VOID(check_output(output_, {.kind = FileKind::kJson,
+                                    .schema = "kansoku.job_model",
+                                    .force = force_,
+                                    .inputs = {file_}}));
     TRY(const Run run, read_run(file_, table_));
     model_options_.seed = run_options_.seed;
     detect::JobModel::Key key;
@@ -200,6 +205,7 @@ class Detect final : public Command {
   CLI::App* replay_{nullptr};
   ReplayOptions replay_options_;
   std::string learn_{"5m"}, window_{"1s"};
+  bool force_{false};
   std::string file_, output_, merged_, model_, reference_;
   detect::TableOptions table_;
   detect::ModelOptions model_options_;

@@ -8,6 +8,7 @@
 
 #include "cli/analysis.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 
 namespace kansoku::cli {
 namespace {
@@ -25,6 +26,7 @@ class Diagnose final : public Command {
     app.add_option("--baseline", baseline_, "also compare with this healthy run of the same job");
     app.add_option("--save-baseline", new_baseline_,
                    "write this run as a baseline; refused if it has findings");
+    app.add_flag("--force", force_, "let an output replace a file of another kind");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
     app.footer(
         "Exit status: 0 nothing found, 10 findings, 11 not enough data, 2 a file cannot be read as "
@@ -32,6 +34,15 @@ class Diagnose final : public Command {
   }
 
   int run() override {
+    std::vector<std::string> inputs = files_;
+    inputs.push_back(baseline_);
+    const auto page =
+        check_output(html_, {.kind = FileKind::kPage, .force = force_, .inputs = inputs});
+    if (!page) return report(page.error());
+    const auto baseline = check_output(
+        new_baseline_,
+        {.kind = FileKind::kJson, .schema = "kansoku.baseline", .force = force_, .inputs = inputs});
+    if (!baseline) return report(baseline.error());
     const auto analysis = analyse(files_, seed_, baseline_);
     if (!analysis) return report(analysis.error());
     fmt::print("{}\n", json_ ? analysis->json.dump(2) : analysis->text);
@@ -58,7 +69,7 @@ class Diagnose final : public Command {
  private:
   std::vector<std::string> files_;
   std::string html_, baseline_, new_baseline_;
-  bool json_{false};
+  bool json_{false}, force_{false};
   std::uint64_t seed_{1};
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ class Incidents final : public Command {
  public:
   void declare(CLI::App& app) override {
     filter_.count_max = 100;
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);  // none: list
     app.fallthrough();
     app.add_option("--state", state_, "state folder of the agent")->capture_default_str();
     list_ = app.add_subcommand("list", "incidents, latest last");
@@ -61,7 +62,10 @@ class Incidents final : public Command {
 
   int run() override {
     if (!kind_.empty()) filter_.kind = trace::incident_kind(kind_);
-    if (list_->parsed()) return run_list();
+    const bool is_other =
+        show_->parsed() || std::any_of(labels_.begin(), labels_.end(),
+                                       [](const CLI::App* label) { return label->parsed(); });
+    if (!is_other) return run_list();
     const auto incident = find();
     if (!incident) return report(incident.error());
     if (show_->parsed()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -85,6 +86,31 @@ constexpr Entry kCommands[]{
     {"doctor", "check what this host lets Kansoku observe, and how to mend the rest", make_doctor},
 };
 
+// The first word of the command line that should be a command, and is none; told with the one that
+// was meant, before the parser says that a command is missing.
+Result<void> check_commands(CLI::App& app, int argc, char** argv) {
+  CLI::App* at = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto subs = at->get_subcommands([](const CLI::App*) { return true; });
+    if (subs.empty() || word.starts_with("-")) return {};
+    std::vector<std::string> known;
+    CLI::App* next = nullptr;
+    for (CLI::App* sub : subs) {
+      known.push_back(sub->get_name());
+      if (sub->get_name() == word) next = sub;
+    }
+    if (next == nullptr) {
+      const std::string meant = nearest_word(word, known);
+      return Error{Code::kNotFound, fmt::format("{}: no such command", word),
+                   meant.empty() ? fmt::format("commands: {}", fmt::join(known, ", "))
+                                 : fmt::format("did you mean {}?", meant)};
+    }
+    at = next;
+  }
+  return {};
+}
+
 int run(int argc, char** argv) {
   if (const auto checked = sys::check_environment(); !checked) return report(checked.error());
   CLI::App app{
@@ -100,6 +126,8 @@ int run(int argc, char** argv) {
     commands.emplace_back(sub, entry.make());
     commands.back().second->declare(*sub);
   }
+  if (const auto checked = check_commands(app, argc, argv); !checked)
+    return report(checked.error());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -14,6 +14,10 @@
 namespace kansoku::cli {
 namespace {
 
+// As a shell says it of a command that it cannot start.
+constexpr int kNotFoundStatus = 127, kNotExecutableStatus = 126;
+constexpr Nanos kShort = std::chrono::milliseconds{500};
+
 class Record final : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -64,7 +68,12 @@ class Record final : public Command {
       fmt::print(stderr, "kansoku: wrote {}: {} events, {} bytes, {} lost, ranks [{}]\n",
                  options_.output, result->last.events, result->last.bytes, result->last.lost,
                  fmt::join(result->last.ranks, " "));
-      if (result->last.events > 0)
+      const bool is_started = result->command_status.value_or(0) != kNotFoundStatus &&
+                              result->command_status.value_or(0) != kNotExecutableStatus;
+      if (is_started && result->command_status && result->last.elapsed < kShort)
+        fmt::print(stderr, "kansoku: the command was over after {:.0f} ms: that is hardly enough\n",
+                   static_cast<double>(result->last.elapsed.count()) / 1e6);
+      if (is_started && result->last.events > 0)
         fmt::print(stderr, "kansoku: next: kansoku diagnose {}\n", options_.output);
     }
     int status = result->last.events > 0 ? kExitOk : tell_nothing(result->last);

@@ -135,6 +135,34 @@ std::optional<int> end_of_command(const SessionOptions& options, sys::Child& chi
   return child.poll();
 }
 
+/// Takes an output away again that was made for a recording which never began.
+class NewFile {
+ public:
+  NewFile(const std::string& path, bool was_there) : path_(path), was_there_(was_there) {}
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (!is_kept_ && !was_there_) ::unlink(path_.c_str());
+  }
+  void keep() { is_kept_ = true; }
+
+ private:
+  const std::string path_;
+  const bool was_there_;
+  bool is_kept_{false};
+};
+
+/// A pack of the user's own of which nothing was attached to running programs tells why before it
+/// records nothing.
+Result<void> check_attached(const capture::Recorder& recorder, const SessionOptions& options) {
+  const bool is_own_pack = options.probes.find(',') == std::string::npos &&
+                           options.probes.find('/') != std::string::npos;
+  const auto problems = recorder.problems();
+  if (!is_own_pack || !recorder.attachments().empty() || problems.empty()) return {};
+  return Error{Code::kNotFound, fmt::format("record with {}: {}", options.probes, problems.front()),
+               "`kansoku probes list -p PID --probes PACK` tells what a pack finds"};
+}
+
 }  // namespace
 
 Result<SessionResult> run_session(const SessionOptions& options) {
@@ -142,11 +170,14 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   const sys::Procfs procfs;
   const sys::RealClock clock;
   TRY(auto recorder_options_value, recorder_options(options));
+  const bool was_there = ::access(options.output.c_str(), F_OK) == 0;
   TRY(const auto sink,
       sys::FileSink::create(options.output, {options.overwrite, options.bytes_max}));
+  NewFile output(options.output, was_there);
   TRY(const auto recorder,
       capture::Recorder::create(*sink, clock, procfs, std::move(recorder_options_value)));
   TRY_VOID(observe_targets(*recorder, options.pids, options.job, procfs));
+  if (options.command.empty()) TRY_VOID(check_attached(*recorder, options));
   std::optional<sys::Child> child;
   if (!options.command.empty()) {
     TRY(auto started,
@@ -155,6 +186,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
     TRY_VOID(recorder->observe(child->pid(), false));
     child->release();
   }
+  output.keep();
   if (options.on_ready) options.on_ready(*recorder);
   StatusLine line(options.quiet);
   StopRelay relay;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/simulate_files.h"
 #include "cli/simulate_recording.h"
 #include "cli/simulate_records.h"
@@ -74,6 +75,7 @@ class Simulate final : public Command {
     app.add_option("--records", records_,
                    "write one row a task, as CSV or, if it ends in .parquet, as Parquet");
     app.add_option("--trace", trace_, "write the first replication as a trace (.pftrace)");
+    declare_force(app);
   }
 
   void declare_run(CLI::App& app) {
@@ -100,6 +102,7 @@ class Simulate final : public Command {
     merge->add_flag("--json", json_, "print the whole as JSON");
     merge->add_option("-o,--output", output_, "write the whole as JSON to a file");
     merge->add_option("--html", html_, "write a self-contained report");
+    declare_force(*merge);
     merge->callback([this] { what_ = &Simulate::merge; });
   }
 
@@ -129,6 +132,7 @@ class Simulate final : public Command {
     fit->add_flag("--json", json_, "print the report of the fit as JSON");
     fit->add_option("-o,--output", output_, "write the model, for synth and experiments");
     fit->add_option("--html", html_, "write a self-contained report");
+    declare_force(*fit);
     fit->add_option("--experiment", experiment_,
                     "of a recording (.pftrace): write an experiment with its phases as tasks");
     fit->add_option(
@@ -154,13 +158,22 @@ class Simulate final : public Command {
     synth->add_option("--seed", seed_, "[1]")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
     synth->add_option("--format", format_, "of the trace [plain]");
     synth->add_option("-o,--output", output_, "file [standard output]");
-    synth->callback([this] { what_ = &Simulate::synth; });
+    declare_force(*synth);
+    synth->callback([this] {
+      is_text_output_ = true;
+      what_ = &Simulate::synth;
+    });
+  }
+
+  void declare_force(CLI::App& app) {
+    app.add_flag("--force", force_, "replace a file of another kind");
   }
 
   void declare_report(CLI::App& app) {
     CLI::App* const html = app.add_subcommand("report", "make an HTML report from a JSON result");
     html->add_option("result", path_, "JSON of run, replay, sweep, merge or fit")->required();
     html->add_option("--html", html_, "file [report.html]");
+    declare_force(*html);
     html->callback([this] { what_ = &Simulate::report_file; });
   }
 
@@ -198,8 +211,15 @@ class Simulate final : public Command {
 
   /// Said before the work is done, not after it.
   [[nodiscard]] Result<void> check_outputs() const {
-    for (const std::string& path : {output_, html_, records_, trace_, experiment_})
-      TRY_VOID(check_output_path(path));
+    const auto check = [this](const std::string& path, FileKind kind) {
+      return check_output(path, {.kind = kind, .force = force_, .inputs = {path_}});
+    };
+    TRY_VOID(check(output_, is_text_output_ ? FileKind::kText : FileKind::kJson));
+    TRY_VOID(check(html_, FileKind::kPage));
+    const bool is_parquet = records_.ends_with(".parquet");
+    TRY_VOID(check(records_, is_parquet ? FileKind::kTable : FileKind::kText));
+    TRY_VOID(check(trace_, FileKind::kRecording));
+    TRY_VOID(check(experiment_, FileKind::kText));
     return check_records_path(records_);
   }
 
@@ -426,6 +446,7 @@ class Simulate final : public Command {
   }
 
   Result<int> (Simulate::*what_)(){nullptr};
+  bool force_{false}, is_text_output_{false};
   std::string path_, output_, html_, records_, trace_, experiment_, shard_, format_, from_;
   std::string arrivals_, session_gap_{"120s"}, span_{"7d"};
   std::vector<std::string> set_, vary_, parts_;

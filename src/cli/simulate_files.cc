@@ -2,11 +2,6 @@
 #include "cli/simulate_files.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include "cli/simulate_recording.h"
 #include "sys/fd.h"
@@ -22,20 +17,6 @@ constexpr std::size_t kFileBytesMax = std::size_t{2} << 30, kTextBytesMax = std:
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
-Result<void> check_output_path(const std::string& path) {
-  if (path.empty()) return {};
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return Error{Code::kUnsupported,
-                 fmt::format("write {}: {}", path,
-                             S_ISDIR(info.st_mode) ? "is a directory" : "not a regular file")};
-  const std::string folder = folder_of(path).empty() ? "./" : folder_of(path);
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-  const int error = errno;
-  return Error{error == EACCES || error == EROFS ? Code::kPermission : Code::kNotFound,
-               fmt::format("write {}: folder {}: {}", path, folder, std::strerror(error))};
 }
 
 Result<std::string> read_text(const std::string& path) {

@@ -36,11 +36,6 @@ class FileLoader final : public simulate::Loader {
   std::map<std::string, simulate::Workload> read_;  // by path as written
 };
 
-/// Whether a result can be written there, asked before the work is done: kNotFound or kPermission
-/// of its folder, kUnsupported for what is there and is no regular file (replacing /dev/null would
-/// harm others). An empty path is fine.
-[[nodiscard]] Result<void> check_output_path(const std::string& path);
-
 /// The text of a file, inflated if it is gzip. kLimit above 4 GiB.
 [[nodiscard]] Result<std::string> read_text(const std::string& path);
 [[nodiscard]] Result<Json> read_json(const std::string& path);

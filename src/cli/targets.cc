@@ -2,6 +2,7 @@
 #include "cli/targets.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "capture/job.h"
 
@@ -24,12 +25,33 @@ Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const s
       known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
 }
 
+// Whoever runs a program that this one runs under, such as process 1, would observe the whole host,
+// and this program with it.
+Result<void> check_not_above(std::int32_t pid, const sys::Procfs& procfs) {
+  constexpr int kDepthMax = 64;
+  std::int32_t at = ::getpid();
+  for (int depth = 0; depth < kDepthMax && at > 0; ++depth) {
+    const auto stat = procfs.stat(at);
+    if (!stat) return {};
+    at = stat->parent_pid;
+    if (at != pid) continue;
+    return Error{Code::kUnsupported,
+                 fmt::format("observe process {}: this command runs under it, so all that it ever "
+                             "started would be observed",
+                             pid),
+                 "name the program that you mean, or its job: `kansoku jobs`"};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> observe_targets(capture::Recorder& recorder, const std::vector<std::int32_t>& pids,
                              const std::string& job, const sys::Procfs& procfs) {
-  for (const std::int32_t pid : pids)
+  for (const std::int32_t pid : pids) {
+    TRY_VOID(check_not_above(pid, procfs));
     TRY_VOID(recorder.observe(pid, true));
+  }
   if (job.empty()) return {};
   TRY(const auto members, pids_of_job(procfs, job));
   for (const std::int32_t pid : members) {

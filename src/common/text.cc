@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/text.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "common/parse.h"
 
@@ -74,6 +76,43 @@ std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+namespace {
+
+// Letters to insert, remove, replace or swap with their neighbour.
+std::size_t slips_between(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t k = 0; k <= b.size(); ++k) {
+      if (i == 0 || k == 0) {
+        table[i][k] = i + k;
+        continue;
+      }
+      table[i][k] = std::min({table[i - 1][k] + 1, table[i][k - 1] + 1,
+                              table[i - 1][k - 1] + (a[i - 1] == b[k - 1] ? 0 : 1)});
+      const bool is_swapped = i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1];
+      if (is_swapped) table[i][k] = std::min(table[i][k], table[i - 2][k - 2] + 1);
+    }
+  }
+  return table[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest_word(std::string_view word, std::span<const std::string> known) {
+  constexpr std::size_t kLettersMax = 64, kSlipsMax = 2;
+  std::string nearest;
+  std::size_t least = kSlipsMax + 1;
+  if (word.size() > kLettersMax) return nearest;
+  for (const std::string& candidate : known) {
+    if (candidate.size() > kLettersMax) continue;
+    const std::size_t slips = slips_between(word, candidate);
+    if (slips >= least || 2 * slips >= candidate.size()) continue;
+    least = slips;
+    nearest = candidate;
+  }
+  return nearest;
 }
 
 }  // namespace kansoku

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,10 @@ namespace kansoku {
 
 /// %XX as the byte it stands for; nothing if malformed or a byte that ends C strings.
 [[nodiscard]] std::optional<std::string> percent_decoded(std::string_view untrusted);
+
+/// The word of `known` that a slip of the fingers turns into `word`: at most two letters are
+/// missing, too many, other ones or swapped, and fewer than half of them. "" if there is none.
+[[nodiscard]] std::string nearest_word(std::string_view word, std::span<const std::string> known);
 
 /// Without the blanks and tabs at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);

@@ -40,5 +40,17 @@ TEST(Trimmed, TakesBlanksOffBothEnds) {
   EXPECT_EQ(trimmed(""), "");
 }
 
+TEST(NearestWord, OfSlips) {
+  const std::vector<std::string> known{"record", "diagnose", "run", "watch"};
+  EXPECT_EQ(nearest_word("recrod", known), "record");
+  EXPECT_EQ(nearest_word("diagnoze", known), "diagnose");
+  EXPECT_EQ(nearest_word("recor", known), "record");
+  EXPECT_EQ(nearest_word("rum", known), "run");
+  EXPECT_EQ(nearest_word("ru", known), "run");
+  EXPECT_EQ(nearest_word("xyz", known), "");
+  EXPECT_EQ(nearest_word("", known), "");
+  EXPECT_EQ(nearest_word(std::string(1000, 'r'), known), "");
+}
+
 }  // namespace
 }  // namespace kansoku

@@ -12,6 +12,7 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
 namespace kansoku::sys {
 namespace {
@@ -26,7 +27,15 @@ namespace {
     ::dup2(output, STDERR_FILENO);
   }
   ::execvpe(argv[0], argv, environment);
-  ::_exit(errno == ENOENT ? 127 : 126);
+  const int error = errno;
+  const auto tell = [](const char* text) {
+    static_cast<void>(!::write(STDERR_FILENO, text, ::strlen(text)));
+  };
+  tell(argv[0]);
+  tell(error == ENOENT   ? ": not found: the command was not started\n"
+       : error == EACCES ? ": no permission: the command was not started\n"
+                         : ": cannot be executed: the command was not started\n");
+  ::_exit(error == ENOENT ? 127 : 126);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace kansoku::cli {
+
+/// What a file holds, as its first bytes tell.
+enum class FileKind : std::uint8_t { kPage, kRecording, kJson, kTable, kText };
+
+struct OutputRules {
+  FileKind kind{FileKind::kText};
+  std::string_view schema{};          // of kJson: "kansoku.baseline"; empty: any
+  bool force{false};                  // replaces a file of another kind, too
+  std::vector<std::string> inputs{};  // what the command reads; never replaced
+};
+
+/// Whether a result can be written there, asked before the work is done: kNotFound or kPermission
+/// of its folder; kUnsupported for what is there and is no regular file (replacing /dev/null would
+/// harm others), is an input, or is of another kind. An empty path is fine.
+[[nodiscard]] Result<void> check_output(const std::string& path, const OutputRules& rules);
+
+}  // namespace kansoku::cli
