@@ -31,10 +31,13 @@ Result<void> check_not_above(std::int32_t pid, const sys::Procfs& procfs) {
   constexpr int kDepthMax = 64;
   std::int32_t at = ::getpid();
   for (int depth = 0; depth < kDepthMax && at > 0; ++depth) {
+    const bool is_above = at == pid;
     const auto stat = procfs.stat(at);
-    if (!stat) return {};
-    at = stat->parent_pid;
-    if (at != pid) continue;
+    if (!is_above && !stat) return {};
+    if (!is_above) {
+      at = stat->parent_pid;
+      continue;
+    }
     return Error{Code::kUnsupported,
                  fmt::format("observe process {}: this command runs under it, so all that it ever "
                              "started would be observed",

@@ -15,7 +15,8 @@ namespace kansoku::sys {
 namespace {
 
 TEST(ThreadWait, FromText) {
-  const auto wait = parse_thread_wait("202 0x7f00dead 0x189 0x0 0x0 0x0 0xffffffff 0x7ffc 0x7f01\n");
+  const auto wait =
+      parse_thread_wait("202 0x7f00dead 0x189 0x0 0x0 0x0 0xffffffff 0x7ffc 0x7f01\n");
   ASSERT_TRUE(wait);
   EXPECT_EQ(wait->number, 202);
   EXPECT_EQ(wait->first, 0x7f00deadU);
