@@ -290,7 +290,11 @@ Diagnosis ProfileDiagnosis::run() {
                                        view.rank->rank, (1 - view.gpu_busy) * 100));
     }
   }
-  if (views_.size() == 1) out_.notes.emplace_back("only one rank: ranks cannot be compared");
+  if (views_.empty()) out_.missing = job_.notes;
+  if (views_.size() == 1) {
+    out_.missing.emplace_back(
+        "only one rank: ranks cannot be compared; give the traces of all ranks together");
+  }
   if (views_.size() == 2)
     out_.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
   return std::move(out_);

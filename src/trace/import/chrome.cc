@@ -324,13 +324,20 @@ TrackId Importer::thread_track(std::string_view pid, std::string_view tid) {
   return last_track_;
 }
 
+// The profiler of PyTorch without Kineto writes no categories; its processes say what they hold.
+std::string_view category_of_process(std::string_view pid) {
+  if (pid == "CPU functions") return "cpu_op";
+  return pid == "CUDA functions" ? "kernel" : "";
+}
+
 void Importer::add_slice(const RawEvent& event, std::int64_t duration_ns) {
   SliceTable& slices = trace_.slices;
   slices.start_ns.push_back(*event.time_ns);
   slices.duration_ns.push_back(duration_ns);
   slices.track.push_back(thread_track(event.pid, event.tid));
   slices.name.push_back(intern(event.name));
-  slices.category.push_back(intern(event.category));
+  slices.category.push_back(
+      intern(event.category.empty() ? category_of_process(event.pid) : event.category));
   slices.arg_begin.push_back(static_cast<std::uint32_t>(trace_.args.size()));
   slices.arg_count.push_back(static_cast<std::uint32_t>(event.args.size()));
   trace_.args.insert(trace_.args.end(), event.args.begin(), event.args.end());
