@@ -91,6 +91,13 @@ std::string headline(const Json& finding, bool is_single) {
     return capitalised(who) + " is held back by its processor quota, " + cost + " a step";
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;
+  if (kind == "interpreter_lock")
+    return capitalised(who) + " waits for the interpreter lock, " + cost + " a step" +
+           (place.empty() ? "" : ", held in " + place);
+  if (kind == "blocked") return capitalised(who) + " is kept waiting, " + cost + " a step" + in;
+  if (kind == "uneven_work")
+    return capitalised(who) + " is given more work than the others, " + cost + " a step" +
+           (place.empty() ? "" : "; its data come from " + place);
   if (kind == "moving_imbalance")
     return "The load moves from rank to rank, " + cost + " a step; no rank is to blame";
   if (kind == "data_imbalance") return "Micro-batches have unequal work, " + cost + " a step";
@@ -257,7 +264,7 @@ std::string facts_html(const Json& diagnosis, const Json& view) {
   if (diagnosis.at("slowdown").is_number())
     row("slow-down", fmt::format("{:.3f} times the step of a job in which nobody is slower",
                                  number_of(diagnosis, "slowdown")));
-  if (diagnosis.at("findings").size() > 0)
+  if (diagnosis.at("findings").at(0).at("explained").is_number())
     row("not explained", fmt::format("{:.0f} % of the time lost to slow ranks",
                                      number_of(diagnosis, "not_explained_share") * 100));
   const Json losses = diagnosis.at("losses");

@@ -165,7 +165,7 @@
     const box = byId("functions"); box.textContent = "";
     const table = html("table", html("div", box, undefined, "scroll")), head = html("tr", html("thead", table)), body = html("tbody", table);
     for (const [key, text, isNumber] of columns) {
-      const th = html("th", head, text + (order[0] === key ? (order[1] < 0 ? " ▼" : " ▲") : ""), isNumber ? "num" : key === "where" ? "where" : "");
+      const th = html("th", head, text + (order[0] === key ? (order[1] < 0 ? " ▼" : " ▲") : ""), isNumber ? (key === "difference_ms" ? "num" : "num detail") : key === "where" ? "where" : "");
       th.tabIndex = 0;
       const sort = () => { order = [key, order[0] === key ? -order[1] : isNumber ? -1 : 1]; drawFunctions(); };
       th.onclick = sort;
@@ -177,7 +177,7 @@
       const tr = html("tr", body);
       html("td", tr, row.function || "(unknown)");
       html("td", tr, row.where, "where");
-      if (isAboutOne) for (const key of ["culprit_ms", "peers_ms"]) html("td", tr, ms(row[key]), "num");
+      if (isAboutOne) for (const key of ["culprit_ms", "peers_ms"]) html("td", tr, ms(row[key]), "num detail");
       const cell = html("td", tr, undefined, "num");
       const bar = html("span", cell, "", "bar");
       bar.style.width = Math.round(Math.abs(row.difference_ms) / largest * 70) + "px";
