@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -120,15 +121,24 @@ class Demo final : public Command {
   // The answer is known here, because the fault was planted here; the diagnosis saw only the trace.
   [[nodiscard]] int judge(const Analysis& analysis, const Fault& fault) const {
     const auto& findings = analysis.diagnosis.findings;
-    bool is_right = false;
-    std::string said = "nothing found";
-    if (!findings.empty()) {
-      const auto& top = findings.front();
-      said = fmt::format("rank {}, {}", top.ranks.empty() ? -1 : top.ranks.front(), top.function);
-      is_right = top.ranks == std::vector<std::int32_t>{rank_} &&
-                 top.function.find(fault.function) != std::string::npos;
-    }
-    if (clean_) is_right = findings.empty();
+    const auto is_planted = [&](const diagnose::Finding& finding) {
+      return finding.ranks == std::vector<std::int32_t>{rank_} &&
+             finding.function.find(fault.function) != std::string::npos;
+    };
+    // What else runs on this host is none of the demo's doing, and a finding of its own.
+    const auto is_load = [](const diagnose::Finding& finding) {
+      return finding.kind == "cpu_contention";
+    };
+    const auto told = std::find_if(findings.begin(), findings.end(), [&](const auto& finding) {
+      return clean_ ? !is_load(finding) : is_planted(finding);
+    });
+    const auto shown = told == findings.end() ? findings.begin() : told;
+    const bool is_right = clean_ == (told == findings.end());
+    const std::string said =
+        shown == findings.end()
+            ? "nothing found"
+            : fmt::format("rank {}, {}", shown->ranks.empty() ? -1 : shown->ranks.front(),
+                          shown->function.empty() ? shown->kind : shown->function);
     const std::string planted =
         clean_ ? "nothing" : fmt::format("rank {}, {}", rank_, fault.function);
     if (!json_)

@@ -45,10 +45,10 @@ struct Options {
                                            // where the ranks queue less than that
   double contention_confidence_min{0.99};  // queueing is noisy
   // Queueing that is a finding whatever the peers do, as a share of the rank's mean step: behind
-  // processes that are no part of the job; behind the job itself where it may not use all
-  // processors of the host; behind the job itself anyway (4 ranks on 2 processors: 0.34 to 0.45).
-  // From `contention_share_min` on that is a note.
-  double contention_outside_share_min{0.10};
+  // processes that are no part of the job (idle hosts: 0.01 to 0.03); behind the job itself where
+  // it may not use all processors of the host; behind the job itself anyway (4 ranks on 2
+  // processors: 0.34 to 0.45). From `contention_share_min` on that is a note.
+  double contention_outside_share_min{0.05};
   double contention_confined_share_min{0.20};
   double contention_job_share_min{0.60};
   double common_input_share_min{0.35};       // of the mean step, on every rank

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -33,8 +34,9 @@ enum class Side : std::uint8_t {
   kOutside,  // processes that are no part of the job
   kJob,      // the job's own
   kIdle,     // nobody: held back, or not yet switched in
+  kUnknown,  // threads of which the recording does not say what they belong to
 };
-constexpr std::size_t kSideCount = 3;
+constexpr std::size_t kSideCount = 4;
 
 /// The time that one rank queues in steps: its main thread outside of communication, any of its
 /// threads while a transfer is under way, each instant once.
@@ -46,7 +48,7 @@ struct Queueing {
     return stats::mean(ms[static_cast<std::size_t>(side)]);
   }
   [[nodiscard]] double mean() const {
-    return mean(Side::kOutside) + mean(Side::kJob) + mean(Side::kIdle);
+    return mean(Side::kOutside) + mean(Side::kJob) + mean(Side::kIdle) + mean(Side::kUnknown);
   }
 };
 
@@ -108,7 +110,10 @@ Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const Th
       const double ms = static_cast<double>(ns) * scale;
       const std::int32_t pid = names.process_of(tid);
       const bool is_job = evidence.job.pids.contains(pid);
-      const Side side = tid == 0 ? Side::kIdle : is_job ? Side::kJob : Side::kOutside;
+      const Side side = tid == 0               ? Side::kIdle
+                        : !names.is_known(tid) ? Side::kUnknown
+                        : is_job               ? Side::kJob
+                                               : Side::kOutside;
       out.ms[static_cast<std::size_t>(side)][step] += ms;
       if (side == Side::kOutside) out.outside_ms[pid] += ms;
       if (side == Side::kJob) out.job_ms[tid] += ms;
@@ -152,7 +157,7 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   for (const auto& [name, program] : programs)
     order.emplace_back(-program.ms, name);
   std::sort(order.begin(), order.end());
-  const double all = sides[0] + sides[1] + sides[2];
+  const double all = std::accumulate(sides.begin(), sides.end(), 0.0);
   std::vector<std::string> parts;
   double named = 0;
   for (const auto& [negative_ms, name] : order) {
@@ -171,6 +176,7 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   };
   add(rest, "other processes");
   add(sides[static_cast<std::size_t>(Side::kJob)], "the job itself");
+  add(sides[static_cast<std::size_t>(Side::kUnknown)], "threads that the recording does not name");
   add(sides[static_cast<std::size_t>(Side::kIdle)], "nobody");
   return fmt::format("who has the processor meanwhile: {}", fmt::join(parts, ", "));
 }
@@ -299,12 +305,13 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
     if (queues.ranks[r].mean(side) < 0.5 * share_min * evidence.mean_step_ms) continue;
     ranks.push_back(r);
     finding.ranks.push_back(evidence.job.ranks[r].rank);
-    finding.cost_ms_per_step = std::max(finding.cost_ms_per_step, queues.ranks[r].mean(side));
+    finding.cost_ms_per_step += queues.ranks[r].mean(side);
     finding.confidence = std::max(
         finding.confidence, share_confidence(queues.ranks[r].ms[static_cast<std::size_t>(side)],
                                              evidence.times[r].step_ms, share_min, options));
   }
   if (finding.confidence < options.confidence_min) return std::nullopt;
+  finding.cost_ms_per_step /= static_cast<double>(ranks.size());
   finding.rank_confidence = finding.confidence;
   finding.share = std::min(finding.cost_ms_per_step / evidence.mean_step_ms, 1.0);
   std::vector<std::string> each;
@@ -328,16 +335,18 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
   return finding;
 }
 
-void note_own_queueing(const Evidence& evidence, const Options& options, const Queues& queues,
-                       std::vector<std::string>& notes) {
+void note_queueing(const Evidence& evidence, const Options& options, const Queues& queues,
+                   std::vector<std::string>& notes) {
   double mean_ms = 0;
-  for (const Queueing& rank : queues.ranks)
-    mean_ms += rank.mean(Side::kJob) / static_cast<double>(queues.ranks.size());
+  std::vector<std::size_t> ranks;
+  for (const Queueing& rank : queues.ranks) {
+    mean_ms += rank.mean() / static_cast<double>(queues.ranks.size());
+    ranks.push_back(ranks.size());
+  }
   if (mean_ms < options.contention_share_min * evidence.mean_step_ms) return;
-  notes.push_back(
-      fmt::format("the ranks wait {:.1f} ms of a step of {:.1f} ms for processors that the job "
-                  "itself has: it has more threads than processors",
-                  mean_ms, evidence.mean_step_ms));
+  notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of a step of {:.1f} ms; {}",
+                              mean_ms, evidence.mean_step_ms,
+                              takers_text(evidence, queues, ranks)));
 }
 
 }  // namespace
@@ -360,7 +369,7 @@ void find_contention(const Evidence& evidence, const Options& options,
       return;
     }
   }
-  note_own_queueing(evidence, options, queues, notes);
+  note_queueing(evidence, options, queues, notes);
 }
 
 }  // namespace kansoku::diagnose

@@ -38,6 +38,7 @@ class ProcessorUse {
 class ThreadNames {
  public:
   explicit ThreadNames(const trace::Trace& trace);
+  [[nodiscard]] bool is_known(std::int32_t tid) const { return find(tid) != nullptr; }
   /// The process of a thread; the thread itself if the trace does not tell.
   [[nodiscard]] std::int32_t process_of(std::int32_t tid) const;
   /// "" if the trace does not tell. Borrowed from the trace.
