@@ -113,7 +113,8 @@ Result<void> Recorder::Impl::add_bpf() {
                                     .attach_mode = options.attach_mode,
                                     .ring_bytes = options.ring_bytes,
                                     .on_call = options.on_call,
-                                    .log = options.log});
+                                    .log = options.log,
+                                    .detail = options.detail});
   if (!created) {
     if (options.attach_mode) return std::move(created).error();
     bpf_state = "none: " + created.error().what;

@@ -50,6 +50,8 @@ struct RecorderOptions {
   std::map<std::string, std::string> metadata;  // more facts for the trace, by key
   std::function<void(const std::string&)>
       log;  // lifecycle and warnings, one line each; may be empty
+  std::function<void(const std::string&)>
+      detail;  // of each file: what was attached, and what was not; also in problems()
 };
 
 /// Records processes into a trace. One thread does it all: drains the ring, samples Python stacks,

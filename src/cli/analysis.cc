@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/sources.h"
 #include "diagnose/baseline.h"
@@ -61,7 +63,9 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
   Analysis out;
   out.json = diagnose::to_json(diagnosis);
   out.view = diagnose::view_json(trace, diagnosis);
-  out.text = diagnose::verdict_text(diagnosis) + loss_text(trace);
+  std::error_code failed;
+  const std::string folder = std::filesystem::current_path(failed).string();
+  out.text = diagnose::verdict_text(diagnosis, folder == "/" ? "" : folder) + loss_text(trace);
   out.diagnosis = std::move(diagnosis);
   return out;
 }

@@ -23,6 +23,8 @@
 namespace kansoku::cli {
 namespace {
 
+constexpr double kFar = 5, kVeryFar = 50;  // nats above the threshold, in words
+
 /// `kansoku incidents list|show|ack|false|true`: through the agent if one runs, else from its
 /// files.
 class Incidents final : public Command {
@@ -184,8 +186,10 @@ class Incidents final : public Command {
                incident.end_ns == 0 ? "open" : wall_text(incident.end_ns) + " UTC");
     if (!incident.ranks.empty()) fmt::print("ranks    {}\n", fmt::join(incident.ranks, ", "));
     fmt::print("tests    {}\n", fmt::join(incident.tests, ", "));
-    fmt::print("score    {:.1f} nats above the threshold in {} windows\n", incident.score,
-               incident.window_count);
+    fmt::print("beyond   what is normal in {} windows, {}\n", incident.window_count,
+               incident.score > kVeryFar ? "very far"
+               : incident.score > kFar   ? "far"
+                                         : "a little");
     if (incident.label != trace::IncidentLabel::kNone)
       fmt::print("label    {}\n", word_of(incident.label));
     fmt::print("\n{}\n\n", incident.summary);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
@@ -79,7 +80,26 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options)
   out.log = [quiet](const std::string& line) {
     if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
   };
+  if (options.explain) out.detail = out.log;
   return out;
+}
+
+/// In a line: what the packs name and no library had, or cannot be observed. A function that one of
+/// several libraries has is found.
+void tell_problems(const capture::Recorder& recorder) {
+  const auto attachments = recorder.attachments();
+  const auto problems = recorder.problems();
+  const auto count = std::count_if(problems.begin(), problems.end(), [&](const std::string& line) {
+    const std::string title = line.substr(0, line.find(": no such function in "));
+    return title == line ||
+           std::none_of(attachments.begin(), attachments.end(),
+                        [&](const capture::Attachment& at) { return at.title.starts_with(title); });
+  });
+  if (count > 0) {
+    fmt::print(stderr,
+               "kansoku: {} thing{} that the packs name {} not observed; --explain tells which\n",
+               count, count == 1 ? "" : "s", count == 1 ? "is" : "are");
+  }
 }
 
 void explain(const capture::Recorder& recorder) {
@@ -187,6 +207,8 @@ Result<SessionResult> run_session(const SessionOptions& options) {
     child->release();
   }
   output.keep();
+  if (!options.quiet)
+    fmt::print(stderr, "kansoku: recording into {}; Ctrl-C ends it\n", options.output);
   if (options.on_ready) options.on_ready(*recorder);
   StatusLine line(options.quiet);
   StopRelay relay;
@@ -205,7 +227,11 @@ Result<SessionResult> run_session(const SessionOptions& options) {
     result.recording_error = std::move(recorded).error();
   }
   line.finish();
-  if (options.explain) explain(*recorder);
+  if (options.explain) {
+    explain(*recorder);
+  } else if (!options.quiet) {
+    tell_problems(*recorder);
+  }
   result.problems = recorder->problems();
   if (child) result.command_status = end_of_command(options, *child, relay);
   if (const auto synced = sink->finish(); !synced && !result.recording_error)

@@ -187,14 +187,17 @@ class Watch final : public Command {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const Json job = jobs.at(i);
       const Json alarms = job.at("false_alarms_per_day");
-      fmt::print(
-          "job      {}: {} ({:.0f} % learnt), {} of {} windows flagged, {:.2g} [{:.2g}, {:.2g}] "
-          "false alarms a day expected{}\n",
-          job.at("name").as_string(), job.at("state").as_string(),
-          job.at("learned").as_double() * 100, job.at("flagged").as_int(),
-          job.at("windows").as_int(), alarms.at("expected").as_double(),
-          alarms.at("low").as_double(), alarms.at("high").as_double(),
-          job.at("incidents").size() > 0 ? ", an incident is open" : "");
+      // An interval that reaches this far says that there are too few windows yet.
+      constexpr double kTellingMax = 10;
+      const double high = alarms.at("high").as_double();
+      fmt::print("job      {}: {} ({:.0f} % learnt), {} of {} windows flagged, {}{}\n",
+                 job.at("name").as_string(), job.at("state").as_string(),
+                 job.at("learned").as_double() * 100, job.at("flagged").as_int(),
+                 job.at("windows").as_int(),
+                 high > kTellingMax ? "too few windows yet to say how often it is a false alarm"
+                                    : fmt::format("{:.2g} to {:.2g} false alarms a day expected",
+                                                  alarms.at("low").as_double(), high),
+                 job.at("incidents").size() > 0 ? ", an incident is open" : "");
       if (const auto problem = job.at("fit_problem").as_string(); !problem.empty())
         fmt::print("problem  {}: no model could be made, {} times so far; it is tried again: {}\n",
                    job.at("name").as_string(), job.at("failed_fits").as_int(), printable(problem));

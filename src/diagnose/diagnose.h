@@ -212,7 +212,8 @@ struct Diagnosis {
 [[nodiscard]] Json view_json(const trace::Trace& trace, const Diagnosis& diagnosis);
 /// The first finding in one line, "" if there is none.
 [[nodiscard]] std::string headline(const Diagnosis& diagnosis);
-/// A few plain lines for a terminal, each ended by a newline; of all jobs.
-[[nodiscard]] std::string verdict_text(const Diagnosis& diagnosis);
+/// A few plain lines for a terminal, each ended by a newline; of all jobs. Files below `folder`
+/// (may be empty) are named from there.
+[[nodiscard]] std::string verdict_text(const Diagnosis& diagnosis, std::string_view folder = {});
 
 }  // namespace kansoku::diagnose

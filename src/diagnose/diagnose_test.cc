@@ -305,6 +305,13 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   EXPECT_LT(d.slowdown_low, *d.slowdown);
 }
 
+TEST(Diagnose, FilesBelowAFolderAreNamedFromThere) {
+  const Diagnosis d = run(with_fault(Fault::Kind::kInputSleep, 2, 20));
+  EXPECT_THAT(verdict_text(d), HasSubstr("(/app/train.py:27)"));
+  EXPECT_THAT(verdict_text(d, "/app"), HasSubstr("(train.py:27)"));
+  EXPECT_THAT(verdict_text(d, "/ap"), HasSubstr("(/app/train.py:27)"));
+}
+
 TEST(Diagnose, EveryJobOfARecordingIsDiagnosed) {
   SyntheticJob job = with_fault(Fault::Kind::kOptimizerBusy, 3, 20);
   job.step_count = 200;

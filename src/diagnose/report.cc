@@ -94,18 +94,21 @@ Json losses_json(const std::vector<trace::Loss>& losses) {
   return out;
 }
 
-std::string place_of(const Finding& finding) {
+std::string place_of(const Finding& finding, std::string_view folder) {
+  std::string_view file = finding.file;
+  if (!folder.empty() && file.starts_with(folder) && file.substr(folder.size()).starts_with("/"))
+    file.remove_prefix(folder.size() + 1);
   if (finding.function.empty()) {
     return finding.phase.empty() ? "no function known"
                                  : fmt::format("phase {}, no function known", finding.phase);
   }
   if (finding.file.empty()) return finding.function;
-  return finding.line == 0
-             ? fmt::format("{} ({})", finding.function, finding.file)
-             : fmt::format("{} ({}:{})", finding.function, finding.file, finding.line);
+  return finding.line == 0 ? fmt::format("{} ({})", finding.function, file)
+                           : fmt::format("{} ({}:{})", finding.function, file, finding.line);
 }
 
-std::string finding_text(const Finding& finding, const Diagnosis& diagnosis) {
+std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
+                         std::string_view folder) {
   const std::size_t rank_count = diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
   const std::string who = finding.kind == "moving_imbalance" ? "no single rank"
@@ -121,7 +124,7 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis) {
                              finding.kind, finding.cost_ms_per_step, finding.share * 100,
                              finding.confidence);
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
-    text += fmt::format("  in {}\n", place_of(finding));
+    text += fmt::format("  in {}\n", place_of(finding, folder));
   if (finding.explained)
     text += fmt::format("  explains {:.0f} % of the slow-down\n", *finding.explained * 100);
   for (const std::string& line : finding.evidence)
@@ -161,13 +164,13 @@ Json to_json(const Diagnosis& diagnosis) {
 
 std::string headline(const Diagnosis& diagnosis) {
   if (diagnosis.findings.empty()) return {};
-  const std::string text = finding_text(diagnosis.findings.front(), diagnosis);
+  const std::string text = finding_text(diagnosis.findings.front(), diagnosis, {});
   return text.substr(0, text.find('\n'));
 }
 
 namespace {
 
-std::string job_text(const Diagnosis& diagnosis) {
+std::string job_text(const Diagnosis& diagnosis, std::string_view folder) {
   std::string text;
   if (diagnosis.steps.count > 0) {
     text += fmt::format("{} steps on {}, median {:.1f} ms, p95 {:.1f} ms\n", diagnosis.steps.count,
@@ -188,7 +191,7 @@ std::string job_text(const Diagnosis& diagnosis) {
       text += fmt::format("missing: {}\n", missing);
   }
   for (const Finding& finding : diagnosis.findings)
-    text += finding_text(finding, diagnosis);
+    text += finding_text(finding, diagnosis, folder);
   if (!diagnosis.victims.empty())
     text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
   for (const std::string& note : diagnosis.notes)
@@ -207,8 +210,8 @@ std::string job_headline(const Diagnosis& diagnosis) {
 
 }  // namespace
 
-std::string verdict_text(const Diagnosis& diagnosis) {
-  if (diagnosis.other_jobs.empty()) return job_text(diagnosis);
+std::string verdict_text(const Diagnosis& diagnosis, std::string_view folder) {
+  if (diagnosis.other_jobs.empty()) return job_text(diagnosis, folder);
   std::vector<const Diagnosis*> jobs{&diagnosis};
   for (const Diagnosis& other : diagnosis.other_jobs)
     jobs.push_back(&other);
@@ -216,7 +219,7 @@ std::string verdict_text(const Diagnosis& diagnosis) {
   for (const Diagnosis* job : jobs)
     text += fmt::format("  {}: {}\n", job->job, job_headline(*job));
   for (const Diagnosis* job : jobs)
-    text += fmt::format("\njob {}\n{}", job->job, job_text(*job));
+    text += fmt::format("\njob {}\n{}", job->job, job_text(*job, folder));
   return text;
 }
 

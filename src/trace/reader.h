@@ -20,7 +20,7 @@ struct ReadOptions {
   std::uint32_t sequences_max{1U << 16};  // writers of one trace; Perfetto has one a thread
 };
 
-STAT(trace_truncated_tail, kNotice, kImport,
+STAT(trace_truncated_tail, kDataLoss, kImport,
      "the file ends inside a packet (the recorder was killed); everything before it was read");
 STAT(trace_end_without_begin, kNotice, kImport, "slice ends whose begin lies before the recording");
 STAT(trace_unknown_reference, kDataLoss, kImport,

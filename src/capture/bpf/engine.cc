@@ -22,6 +22,7 @@
 #include "capture/bpf/internal/load_log.h"
 #include "capture/bpf/probes.skel.h"
 #include "common/check.h"
+#include "common/parse.h"
 #include "sys/fd.h"
 
 namespace kansoku::capture::bpf {
@@ -62,14 +63,20 @@ void prepare_totals(const probes_bpf& skeleton, bool has_totals) {
     bpf_program__set_autoload(program, false);
 }
 
-// Whether the kernel tells where it counts the interrupts that it serves. Its symbols may leave out
-// those of data.
-bool tells_interrupts() {
+// Tells the programs where the kernel counts the interrupts that it serves. Its symbols may leave
+// out those of data, or their addresses.
+void tell_interrupts(probes_bpf& skeleton) {
   std::ifstream symbols("/proc/kallsyms");
+  auto& out = *skeleton.rodata;
   for (std::string line; std::getline(symbols, line);) {
-    if (line.ends_with(" __preempt_count") || line.ends_with(" pcpu_hot")) return true;
+    const bool is_hot = line.ends_with(" pcpu_hot");
+    const bool is_count = is_hot || line.ends_with(" __preempt_count");
+    if (!is_count && !line.ends_with(" __per_cpu_offset")) continue;
+    const auto address = parse_int<std::uint64_t>(line.substr(0, line.find(' ')), 16);
+    if (!address) continue;
+    // From 6.2 to 6.14 it lies behind the pointer to the current task.
+    (is_count ? out.preempt_count_at : out.per_cpu_offsets) = *address + (is_hot ? 8 : 0);
   }
-  return false;
 }
 
 Result<Skeleton> load(AttachMode mode, const Engine::Options& options) {
@@ -78,9 +85,7 @@ Result<Skeleton> load(AttachMode mode, const Engine::Options& options) {
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, options.ring_bytes);
   skeleton->rodata->all_execs = options.all_execs;
-  const bool told = tells_interrupts();
-  bpf_program__set_autoload(skeleton->progs.on_waking, !told);
-  bpf_program__set_autoload(skeleton->progs.on_waking_told, told);
+  tell_interrupts(*skeleton);
   prepare_uprobes(programs_of(*skeleton), mode);
   prepare_totals(*skeleton, options.has_totals);
   if (const int failed = probes_bpf__load(skeleton.get()); failed != 0)
@@ -238,11 +243,9 @@ Result<Engine::Handle> Engine::attach_lifecycle() {
 
 Result<Engine::Handle> Engine::attach_scheduler() {
   const auto& progs = impl_->skeleton->progs;
-  return impl_->attach_all(
-      {{progs.on_switch, "sched_switch"},
-       {bpf_program__autoload(progs.on_waking) ? progs.on_waking : progs.on_waking_told,
-        "sched_waking"},
-       {progs.on_wakeup_new, "sched_wakeup_new"}});
+  return impl_->attach_all({{progs.on_switch, "sched_switch"},
+                            {progs.on_waking, "sched_waking"},
+                            {progs.on_wakeup_new, "sched_wakeup_new"}});
 }
 
 Result<Engine::Handle> Engine::attach_block_layer() {

@@ -6,8 +6,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 #include "capture/bpf/calls_for_test.h"
 #include "capture/bpf/python_str_for_test.h"
@@ -458,6 +463,65 @@ TEST_P(EngineModes, AnEndGoesToWhomItsBeginWasTold) {
   EXPECT_EQ(target_changes(1), 2);
   EXPECT_TRUE(drain(*engine_).order.empty()) << "nobody wants it";
   EXPECT_EQ(total_of(*engine_, 5).entries, 1U);
+}
+
+// By whom this thread is woken while `wait` waits, with how often.
+std::map<std::uint32_t, int> wakers(Engine& engine, const std::function<void()>& wait) {
+  static_cast<void>(drain(engine));
+  wait();
+  std::map<std::uint32_t, int> out;
+  engine.drain([&](std::span<const std::byte> record) {
+    const auto* head = reinterpret_cast<const wire_event*>(record.data());
+    if (head->kind != WIRE_WAKE) return;
+    const auto* change = reinterpret_cast<const wire_switch*>(record.data());
+    if (change->next_tid == static_cast<std::uint32_t>(::gettid())) ++out[head->tid];
+  });
+  return out;
+}
+
+// Timers are told apart where the kernel says where it counts the interrupts that it serves.
+TEST_P(EngineModes, TellsWhoWakesAThread) {
+  constexpr int kTimes = 20;
+  ASSERT_TRUE(engine_->attach_scheduler().has_value());
+  std::array<int, 2> there{}, back{};
+  ASSERT_EQ(::pipe(there.data()), 0);
+  ASSERT_EQ(::pipe(back.data()), 0);
+  std::atomic<std::uint32_t> partner{0};
+  std::thread answering([&] {
+    partner = static_cast<std::uint32_t>(::gettid());
+    for (char byte = 0; ::read(there[0], &byte, 1) == 1;)
+      EXPECT_EQ(::write(back[1], &byte, 1), 1);
+  });
+  const auto by_partner = wakers(*engine_, [&] {
+    for (int i = 0; i < kTimes; ++i) {
+      char byte = 0;
+      EXPECT_EQ(::write(there[1], &byte, 1), 1);
+      EXPECT_EQ(::read(back[0], &byte, 1), 1);
+    }
+  });
+  // The answer may be there before this thread has gone to sleep.
+  for (const auto& [waker, count] : by_partner)
+    EXPECT_TRUE(waker == partner || waker == 0) << waker << " " << count;
+  ::close(there[1]);
+  answering.join();
+  for (const int end : {there[0], back[0], back[1]})
+    ::close(end);
+  const auto by_timer = wakers(*engine_, [] {
+    for (int i = 0; i < kTimes; ++i)
+      ::usleep(1000);  // allowed: what is tested is how a sleep ends
+  });
+  int all = 0;
+  for (const auto& [waker, count] : by_timer)
+    all += count;
+  EXPECT_GE(all, kTimes / 2);
+  std::ifstream symbols("/proc/kallsyms");
+  bool is_told = false;
+  for (std::string line; std::getline(symbols, line);)
+    is_told = is_told || line.ends_with(" __preempt_count") || line.ends_with(" pcpu_hot");
+  if (is_told) {
+    EXPECT_EQ(by_timer.size(), 1U);
+    EXPECT_TRUE(by_timer.contains(0));
+  }
 }
 
 TEST_P(EngineModes, ForgetsAProcess) {

@@ -53,6 +53,9 @@ struct bpf_iter__task {
 
 // Who looks for new processes wants every exec of the host.
 const volatile _Bool all_execs = 0;
+// Where the kernel keeps what a processor counts of the interrupts that it serves: the address of the
+// table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
+const volatile __u64 per_cpu_offsets = 0, preempt_count_at = 0;
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -345,6 +348,19 @@ int on_switch(__u64* ctx) {
   return 0;
 }
 
+// By addresses, and no types and symbols that only some kernels have: to look for those in modules
+// takes more rights.
+static __always_inline _Bool is_in_interrupt(void) {
+  const int kServing = 0x00ff0100;  // interrupts, also those that cannot be masked, and soft ones
+  if (!per_cpu_offsets || !preempt_count_at) return 0;
+  __u64 base = 0;
+  __u64 slot = per_cpu_offsets + 8 * bpf_get_smp_processor_id();
+  if (bpf_probe_read_kernel(&base, sizeof(base), (void*)slot)) return 0;
+  int count = 0;
+  if (bpf_probe_read_kernel(&count, sizeof(count), (void*)(base + preempt_count_at))) return 0;
+  return (count & kServing) != 0;
+}
+
 static __always_inline int on_wake(struct task_struct* woken, _Bool is_interrupt) {
   if (!is_observed(woken->tgid)) return 0;
   struct wire_switch* record = reserve_switch(WIRE_WAKE, bpf_get_current_task_btf(), woken);
@@ -357,27 +373,7 @@ static __always_inline int on_wake(struct task_struct* woken, _Bool is_interrupt
 // In the context of the waker; sched_wakeup may come later, on the processor of the woken thread.
 SEC("tp_btf/sched_waking")
 int on_waking(__u64* ctx) {
-  return on_wake((struct task_struct*)ctx[0], 0);
-}
-
-// Where the kernel counts what it is in depends on its version; loaded only where it tells the
-// place.
-extern const int __preempt_count __ksym __weak;
-struct pcpu_hot {
-  int preempt_count;
-} __attribute__((preserve_access_index));
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
-
-SEC("tp_btf/sched_waking")
-int on_waking_told(__u64* ctx) {
-  int count = 0;
-  if (&__preempt_count) {
-    count = *(int*)bpf_this_cpu_ptr(&__preempt_count);
-  } else if (&pcpu_hot) {
-    count = ((struct pcpu_hot*)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-  }
-  const int kServing = 0x00ff0100;  // interrupts, also those that cannot be masked, and soft ones
-  return on_wake((struct task_struct*)ctx[0], (count & kServing) != 0);
+  return on_wake((struct task_struct*)ctx[0], is_in_interrupt());
 }
 
 SEC("tp_btf/sched_wakeup_new")

@@ -44,7 +44,7 @@ std::unique_ptr<BpfSource::Attached> BpfSource::make_attached(const std::vector<
                                                               const AttacherOptions& attaching) {
   auto made = std::unique_ptr<Attached>(
       new Attached{HostProbes(*engine_, packs, probes_, attaching.is_window),
-                   Attacher(*engine_, procfs_, packs, probes_, options_.log, attaching)});
+                   Attacher(*engine_, procfs_, packs, probes_, options_.detail, attaching)});
   if (attaching.starts_attached) made->host.set_enabled(true, options_.log);
   return made;
 }

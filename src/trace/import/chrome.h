@@ -26,7 +26,7 @@ STAT(import_bad_events, kDataLoss, kImport,
      "events without a usable time, or ends without a begin, were left out");
 STAT(import_cut_args, kDataLoss, kImport,
      "arguments beyond the importer's limits in number or length were left out");
-STAT(import_unclosed_trace, kNotice, kImport,
+STAT(import_unclosed_trace, kDataLoss, kImport,
      "the list of events was never closed (its writer was cut off); everything before was read");
 STAT(import_other_events, kInfo, kImport,
      "events of kinds that nothing here reads (flows, async, samples) were left out");
