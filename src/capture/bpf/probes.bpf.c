@@ -53,8 +53,8 @@ struct bpf_iter__task {
 
 // Who looks for new processes wants every exec of the host.
 const volatile _Bool all_execs = 0;
-// Where the kernel keeps what a processor counts of the interrupts that it serves: the address of the
-// table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
+// Where the kernel keeps what a processor counts of the interrupts that it serves: the address of
+// the table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
 const volatile __u64 per_cpu_offsets = 0, preempt_count_at = 0;
 
 struct {
