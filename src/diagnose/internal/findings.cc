@@ -326,7 +326,10 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   add_location(locate_excess(evidence, culprits, only, options),
                evidence.job.ranks[rank].main.is_known, finding);
   add_wait(evidence, rank, suspect.outlier.excess_ms, only, finding);
-  if (const auto uneven = suspect.is_intermittent ? std::nullopt : uneven_work(evidence, rank)) {
+  // A rank that waits has its phases stretched by that.
+  const bool may_be_uneven =
+      !suspect.is_intermittent && finding.kind != "interpreter_lock" && finding.kind != "blocked";
+  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank) : std::nullopt) {
     finding.kind = "uneven_work";
     finding.evidence.push_back(*uneven);
     add_data_source(evidence, rank, finding);
