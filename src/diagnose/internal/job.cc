@@ -39,11 +39,14 @@ Result<void> check_columns(const Trace& t) {
   const auto& s = t.slices;
   const auto& p = t.samples;
   const auto& w = t.switches;
+  const auto& i = t.instants;
   const bool whole =
       same_size(s.start_ns, s.duration_ns, s.track, s.name, s.category, s.arg_begin, s.arg_count) &&
       same_size(p.time_ns, p.pid, p.tid, p.stack, p.state, p.holds_gil, p.is_native) &&
       same_size(w.time_ns, w.cpu, w.prev_tid, w.next_tid, w.prev_state) &&
-      same_size(t.wakes.time_ns, t.wakes.tid);
+      same_size(t.wakes.time_ns, t.wakes.tid) &&
+      same_size(i.time_ns, i.track, i.name, i.arg_begin, i.arg_count) &&
+      same_size(t.counters.time_ns, t.counters.track, t.counters.value);
   if (!whole) return Error{Code::kCorrupt, "diagnose trace: columns of a table differ in length"};
   return {};
 }
@@ -354,9 +357,7 @@ void read_exits(const Trace& trace, JobData& job) {
   const StringId name = trace.strings.find("process exit"), status = trace.strings.find("status"),
                  signal = trace.strings.find("signal");
   const auto& instants = trace.instants;
-  if (name == StringId{} || !same_size(instants.time_ns, instants.track, instants.name,
-                                       instants.arg_begin, instants.arg_count))
-    return;
+  if (name == StringId{}) return;
   for (std::size_t i = 0; i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
     const std::int32_t pid = trace.tracks[instants.track[i].raw].pid;

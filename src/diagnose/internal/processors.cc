@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "diagnose/internal/job.h"
 #include "diagnose/internal/names.h"
 #include "trace/merge.h"
 
@@ -11,6 +12,7 @@ namespace kansoku::diagnose {
 ProcessorUse::ProcessorUse(const trace::Trace& trace) {
   const auto& table = trace.switches;
   for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.time_ns[i] < 0 || table.time_ns[i] > kTimeMaxNs) continue;
     const std::int32_t tid = std::max(table.prev_tid[i], table.next_tid[i]);  // the other may be 0
     changes_[{trace::host_of(tid), table.cpu[i]}].push_back(
         {table.time_ns[i], table.prev_tid[i], table.next_tid[i]});
