@@ -582,9 +582,13 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
     });
     findings.push_back(std::move(*throttled));
   }
-  if (findings.empty()) note_common_waits(evidence, options, notes);
+  // Load beside the job explains nothing of the ranks.
+  const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.kind == "cpu_contention";
+  });
+  if (is_open) note_common_waits(evidence, options, notes);
   // A rank that is slow for another reason answers late on its connections too.
-  if (findings.empty()) {
+  if (is_open) {
     if (auto link = find_slow_link(evidence, options)) findings.push_back(std::move(*link));
   }
   return findings;
