@@ -43,6 +43,27 @@ TEST(Baseline, SeesWhatIsSlowOnAllRanksFromTheFirstStep) {
   EXPECT_THAT((*found)->evidence.front(), HasSubstr("baseline"));
 }
 
+TEST(Baseline, MoreQueueingIsALineOfTheFindingThatSaysForWhom) {
+  Finding regression;
+  regression.kind = "regression";
+  regression.phase = "runnable";
+  regression.evidence = {"median step 60 ms, baseline 40 ms"};
+  Finding queueing;
+  queueing.kind = "cpu_contention";
+  Diagnosis starved;
+  starved.findings = {queueing};
+  add_regression(starved, regression);
+  ASSERT_EQ(starved.findings.size(), 1U);
+  EXPECT_EQ(starved.findings[0].evidence.back(), "median step 60 ms, baseline 40 ms");
+  regression.phase = "backward";
+  add_regression(starved, regression);
+  EXPECT_EQ(starved.findings.size(), 2U) << "another cause";
+  regression.phase = "runnable";
+  Diagnosis unexplained;
+  add_regression(unexplained, regression);
+  EXPECT_EQ(unexplained.findings.size(), 1U);
+}
+
 TEST(Baseline, RefusesWhatDoesNotFit) {
   const Diagnosis diagnosis = of({.seed = 1});
   EXPECT_EQ(compare_with_baseline(diagnosis, Json::object(), {}).error().code, Code::kUnsupported);

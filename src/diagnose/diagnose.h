@@ -76,6 +76,16 @@ struct Options {
   double stall_share_min{0.5};
   double stall_cost_share_min{0.02};
   double stall_chance_max{1e-3};
+  double asleep_share_min{0.5};   // of an excess: what the thread waits in explains it
+  double stopped_share_min{0.5};  // of an excess: a signal stops the process
+  // Work that grows with the data: forward and backward each at least this part of a step, this
+  // many times as long as on peers, their logarithms no further apart than this part of the growth,
+  // the optimizer grown by no more than this part of it. Set on batches of 6 to 19 times the usual
+  // one.
+  double uneven_phase_share_min{0.03};
+  double uneven_ratio_min{1.15};
+  double uneven_apart_max{0.4};
+  double uneven_optimizer_max{0.5};
   double clip_share{0.05};         // tails clipped before the steady excess is averaged
   double hang_step_multiple{5};    // stuck for this many mean steps ...
   double hang_min_ms{1000};        // ... and at least this long

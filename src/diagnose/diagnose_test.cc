@@ -292,6 +292,32 @@ TEST(Diagnose, StallsThatFallOnAnyRankNameNone) {
     EXPECT_EQ(finding.kind, "moving_imbalance");
 }
 
+// A slower processor would slow the optimizer as well.
+TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 12);
+  job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 20});
+  job.step_count = 200;
+  const Diagnosis more = run(job);
+  ASSERT_EQ(more.findings.size(), 1U) << verdict_text(more);
+  EXPECT_EQ(more.findings[0].kind, "uneven_work");
+  EXPECT_EQ(more.findings[0].function, "ToyDataset.__getitem__");
+  EXPECT_THAT(more.findings[0].evidence, Contains(HasSubstr("it is given more work")));
+  job.faults.push_back({Fault::Kind::kOptimizerBusy, 2, 4});
+  const Diagnosis slower = run(job);
+  ASSERT_EQ(slower.findings.size(), 1U) << verdict_text(slower);
+  EXPECT_EQ(slower.findings[0].kind, "slow_backward");
+}
+
+TEST(Diagnose, ALossThatFewStepsCarryIsToldAndBlamesNobody) {
+  SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 1200, 60);
+  job.step_count = 130;
+  const Diagnosis d = run(job);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "moving_imbalance");
+  EXPECT_LT(d.findings[0].confidence, 0.95);
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("slowest in them is rank 2")));
+}
+
 TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   SyntheticJob job;
   job.jitter = 0.9;

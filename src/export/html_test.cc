@@ -54,6 +54,43 @@ TEST(HtmlReport, PutsTheVerdictInWordsOnTop) {
   EXPECT_THAT(html, HasSubstr("<div class=\"leaf\">  Data.__getitem__</div>"));
 }
 
+TEST(HtmlReport, SaysOfEachKindWhatItIs) {
+  const auto title = [](const char* kind, bool is_single = false) {
+    Json of = finding("work");
+    of.set("kind", kind);
+    const std::string html =
+        report(diagnosis(Json::array().push(of)).set("single", Json(is_single)));
+    const std::size_t begin = html.find("<h1>") + 4;
+    return html.substr(begin, html.find("</h1>") - begin);
+  };
+  EXPECT_EQ(title("interpreter_lock"),
+            "Rank 2 waits for the interpreter lock, 20.9 ms a step, held in work (train.py:70)");
+  EXPECT_EQ(title("blocked"), "Rank 2 is kept waiting, 20.9 ms a step: work (train.py:70)");
+  EXPECT_EQ(title("uneven_work"),
+            "Rank 2 is given more work than the others, 20.9 ms a step; its data come from work "
+            "(train.py:70)");
+  EXPECT_EQ(title("moving_imbalance"),
+            "The load moves from rank to rank, 20.9 ms a step; no rank is to blame");
+  EXPECT_EQ(title("cpu_contention", true), "The process waits for a processor, 20.9 ms a step");
+  EXPECT_EQ(title("common_input", true),
+            "The process waits for its input, 20.9 ms a step: work (train.py:70)");
+}
+
+TEST(HtmlReport, NamesTheOtherJobsOfTheRecording) {
+  Json with_finding = diagnosis(Json::array().push(finding("work"))).set("job", "b<1>");
+  Json healthy = diagnosis(Json::array()).set("job", "c").set("verdict", "nothing_found");
+  Json unknown = diagnosis(Json::array()).set("job", "d").set("verdict", "not_enough_data");
+  const std::string html =
+      report(diagnosis(Json::array())
+                 .set("job", "a")
+                 .set("other_jobs", Json::array().push(with_finding).push(healthy).push(unknown)));
+  EXPECT_THAT(html, HasSubstr("4 jobs in this recording"));
+  EXPECT_THAT(html, HasSubstr("<dt>b&lt;1&gt;</dt><dd>Rank 2 slows every step"));
+  EXPECT_THAT(html, HasSubstr("<dt>c</dt><dd>nothing found</dd>"));
+  EXPECT_THAT(html, HasSubstr("<dt>d</dt><dd>not enough data</dd>"));
+  EXPECT_THAT(report(diagnosis(Json::array())), Not(HasSubstr("jobs in this recording")));
+}
+
 TEST(HtmlReport, SaysThatNothingWasFound) {
   const std::string html = report(diagnosis(Json::array()));
   EXPECT_THAT(html, HasSubstr("<h1>Nothing found</h1>"));

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "diagnose/internal/processors.h"
 #include "diagnose/synthetic_for_test.h"
@@ -27,10 +29,10 @@ trace::Track thread(trace::Trace& trace, std::int32_t pid, std::int32_t tid, con
   return track;
 }
 
-/// Every rank queues for `ms` in each step, on a processor of its own that `by` has meanwhile.
-trace::Trace starved(double ms, std::int32_t by) {
-  SyntheticJob job;
-  job.faults.push_back({Fault::Kind::kQueueing, -1, ms});
+/// Every rank, or one, queues for `ms` in each step of `job`, on a processor of its own that `by`
+/// has meanwhile.
+trace::Trace starved(double ms, std::int32_t by, SyntheticJob job = {}, std::int32_t rank_of = -1) {
+  job.faults.push_back({Fault::Kind::kQueueing, rank_of, ms});
   trace::Trace trace = make_trace(job);
   auto& table = trace.switches;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -84,6 +86,25 @@ TEST(Contention, ProcessesBesideTheJobAreNamed) {
   EXPECT_TRUE(d.victims.empty());
 }
 
+TEST(Contention, ARankThatIsLeftAloneIsNotNamed) {
+  SyntheticJob job;
+  job.rank_count = 2;
+  const Diagnosis d = run(starved(8, kStress, job, 1));
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
+  EXPECT_THAT(d.victims, ElementsAre(0));
+}
+
+// It explains nothing of what the ranks do: that is looked for all the same.
+TEST(Contention, LoadBesideTheJobHidesNothing) {
+  SyntheticJob job;
+  job.faults.push_back({Fault::Kind::kLockWait, -1, 20});
+  const Diagnosis d = run(starved(8, kStress, job));
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "cpu_contention");
+  EXPECT_THAT(d.notes, Contains(HasSubstr("every rank sleeps in publish_metrics")));
+}
+
 TEST(Contention, LittleLoadBesideTheJobIsNone) {
   EXPECT_TRUE(run(starved(1.5, kStress)).findings.empty());
 }
@@ -114,6 +135,36 @@ TEST(Contention, QueueingIsAPhaseOfItsOwn) {
   const Diagnosis d = run(starved(8, kStress));
   for (const RankSummary& rank : d.ranks)
     EXPECT_NEAR(rank.phase_ms[static_cast<std::size_t>(Phase::kRunnable)], 8, 0.1);
+}
+
+/// The counter of the quotas of a rank, which hold it back for a quarter of the time.
+void add_quota(trace::Trace& trace, std::int32_t pid) {
+  trace::Track process, counter;
+  process.kind = trace::TrackKind::kProcess;
+  process.pid = pid;
+  counter.kind = trace::TrackKind::kCounter;
+  counter.parent = {static_cast<std::uint32_t>(trace.tracks.size())};
+  counter.name = trace.strings.intern("cpu throttled");
+  trace.tracks.push_back(process);
+  trace.tracks.push_back(counter);
+  for (const std::int64_t time_ns : {trace.begin_ns, trace.end_ns}) {
+    trace.counters.time_ns.push_back(time_ns);
+    trace.counters.track.push_back({static_cast<std::uint32_t>(trace.tracks.size() - 1)});
+    trace.counters.value.push_back(static_cast<double>(time_ns - trace.begin_ns) / 4);
+  }
+}
+
+TEST(Quotas, ThatHoldAllRanksBackHideNoSlowRank) {
+  SyntheticJob job;
+  job.faults.push_back({Fault::Kind::kForwardBusy, 2, 20});
+  trace::Trace trace = starved(8, kStress, job);
+  for (const std::int32_t pid : {1000, 2000, 3000, 4000})
+    add_quota(trace, pid);
+  const Diagnosis d = run(trace);
+  std::vector<std::string> kinds;
+  for (const Finding& finding : d.findings)
+    kinds.push_back(finding.kind);
+  EXPECT_THAT(kinds, testing::UnorderedElementsAre("cpu_throttled", "slow_forward"));
 }
 
 TEST(ProcessorUse, SwitchesThatDoNotFitAreHalved) {

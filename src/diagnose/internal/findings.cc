@@ -29,14 +29,6 @@ constexpr std::size_t kHotStepsMin = 3;            // fewer slow steps are chanc
 constexpr double kConcentrationMin = 0.8;          // share of the excess in a fifth of the steps
 constexpr double kWaitToleranceShare = 0.25;       // of the excess: "waits least, within noise"
 constexpr double kShortTraceConfidenceMax = 0.95;  // fewer steps than repeat_count_min
-constexpr double kStoppedShareMin = 0.5;           // of the excess: stopped, not asleep
-constexpr double kAsleepShareMin = 0.5;            // of the excess: what it waits in explains it
-// Work that grows with the data: each phase at least this part of a step, this many times as long,
-// their logarithms no further apart than this part of the growth, the optimizer grown by no more.
-constexpr double kUnevenPhaseShareMin = 0.03;
-constexpr double kUnevenRatioMin = 1.15;
-constexpr double kUnevenApartMax = 0.4;
-constexpr double kUnevenOptimizerMax = 0.5;
 constexpr double kPhaseDominanceMin = 0.6;  // of the excess: look for the function there only
 constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
                                            Phase::kOptimizer, Phase::kOther};
@@ -154,11 +146,11 @@ std::vector<Suspect> stall_suspects(const Evidence& evidence, const RankSeries& 
 }
 
 void add_processor_share(const Evidence& evidence, std::size_t rank, double excess_ms,
-                         Finding& finding) {
+                         const Options& options, Finding& finding) {
   if (!evidence.job.ranks[rank].main.is_known || excess_ms <= 0) return;
   const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
   const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
-  const bool is_stopped = stopped_ms(evidence, rank) > kStoppedShareMin * excess_ms;
+  const bool is_stopped = stopped_ms(evidence, rank) > options.stopped_share_min * excess_ms;
   const std::string_view reading = is_stopped    ? ": the process is stopped by a signal"
                                    : share < 0.2 ? ": the thread sleeps"
                                    : share > 0.8 ? ": the thread computes"
@@ -177,22 +169,25 @@ void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding&
 
 // Forward and backward grow with what a rank is given, in one proportion, and the optimizer does
 // not.
-std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank) {
+std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank,
+                                       const Options& options) {
   const auto ratio = [&](Phase phase) {
     std::vector<double> means;
     for (const auto& series : phase_series(evidence, phase))
       means.push_back(stats::mean(series));
     const double peers = mean_of_others(means, rank);
-    const bool counts = means[rank] >= kUnevenPhaseShareMin * evidence.mean_step_ms && peers > 0;
+    const bool counts =
+        means[rank] >= options.uneven_phase_share_min * evidence.mean_step_ms && peers > 0;
     return counts ? std::optional(means[rank] / peers) : std::nullopt;
   };
   const auto forward = ratio(Phase::kForward), backward = ratio(Phase::kBackward);
-  if (!forward || !backward || std::min(*forward, *backward) < kUnevenRatioMin) return std::nullopt;
+  if (!forward || !backward || std::min(*forward, *backward) < options.uneven_ratio_min)
+    return std::nullopt;
   const double apart = std::abs(std::log(*forward) - std::log(*backward));
   const double growth = std::sqrt(*forward * *backward) - 1;
   const auto optimizer = ratio(Phase::kOptimizer);
-  if (apart > kUnevenApartMax * std::log1p(growth) ||
-      (optimizer && *optimizer - 1 > kUnevenOptimizerMax * growth))
+  if (apart > options.uneven_apart_max * std::log1p(growth) ||
+      (optimizer && *optimizer - 1 > options.uneven_optimizer_max * growth))
     return std::nullopt;
   return fmt::format(
       "forward takes {:.2f} times as long as on peers, backward {:.2f}{}: it is given "
@@ -212,18 +207,9 @@ void add_data_source(const Evidence& evidence, std::size_t rank, Finding& findin
   finding.function.clear();
   finding.file.clear();
   finding.line = 0;
-  finding.stack.clear();
-  const auto most =
-      std::max_element(stacks.begin(), stacks.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  const auto frames =
-      most == stacks.end() ? std::vector<trace::Frame>{} : frames_of(evidence.trace, most->first);
+  const auto frames = most_frequent(evidence.trace, stacks);
+  set_place(evidence.trace, frames, finding);
   if (frames.empty()) return;
-  finding.function = text_of(evidence.trace, frames.back().function);
-  finding.file = text_of(evidence.trace, frames.back().file);
-  finding.line = frames.back().line;
-  for (const trace::Frame& frame : frames)
-    finding.stack.emplace_back(text_of(evidence.trace, frame.function));
   finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 
@@ -273,23 +259,20 @@ void add_location(const Location& location, bool has_scheduler_data, Finding& fi
   }
 }
 
-void blame(const MainWait& wait, Finding& finding) {
-  if (wait.function.empty()) return;
+void blame(const Evidence& evidence, const MainWait& wait, Finding& finding) {
+  if (wait.blamed.empty()) return;
   if (!finding.function.empty())
     finding.evidence.push_back(fmt::format("meanwhile the main thread is in {}", finding.function));
-  finding.function = wait.function;
-  finding.file = wait.file;
-  finding.line = wait.line;
-  finding.stack = wait.stack;
+  set_place(evidence.trace, wait.blamed, finding);
 }
 
 // A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
 void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
-              std::optional<Phase> phase, Finding& finding) {
+              std::optional<Phase> phase, const Options& options, Finding& finding) {
   const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
   const bool is_asleep = evidence.job.ranks[rank].main.is_known &&
-                         running_ms < (1 - kAsleepShareMin) * excess_ms &&
-                         stopped_ms(evidence, rank) < kStoppedShareMin * excess_ms;
+                         running_ms < (1 - options.asleep_share_min) * excess_ms &&
+                         stopped_ms(evidence, rank) < options.stopped_share_min * excess_ms;
   const auto wait = is_asleep ? explain_wait(evidence, rank, phase) : std::nullopt;
   if (!wait) return;
   finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
@@ -297,7 +280,7 @@ void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
   const bool is_input = finding.phase == phase_name(Phase::kInput);
   if (!wait->is_for_others || (is_input && !wait->is_interpreter_lock)) return;
   finding.kind = wait->is_interpreter_lock ? "interpreter_lock" : "blocked";
-  blame(*wait, finding);
+  blame(evidence, *wait, finding);
 }
 
 Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const Lateness& lateness,
@@ -317,7 +300,7 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   finding.confidence = finding.rank_confidence;
   add_lateness(evidence, lateness, rank, finding);
   add_phase(evidence, rank, phase, finding);
-  add_processor_share(evidence, rank, suspect.outlier.excess_ms, finding);
+  add_processor_share(evidence, rank, suspect.outlier.excess_ms, options, finding);
   if (suspect.is_intermittent) add_rhythm(suspect, evidence.median_step_ms, finding);
   const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
@@ -325,11 +308,11 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   culprits[rank] = true;
   add_location(locate_excess(evidence, culprits, only, options),
                evidence.job.ranks[rank].main.is_known, finding);
-  add_wait(evidence, rank, suspect.outlier.excess_ms, only, finding);
+  add_wait(evidence, rank, suspect.outlier.excess_ms, only, options, finding);
   // A rank that waits has its phases stretched by that.
   const bool may_be_uneven =
       !suspect.is_intermittent && finding.kind != "interpreter_lock" && finding.kind != "blocked";
-  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank) : std::nullopt) {
+  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank, options) : std::nullopt) {
     finding.kind = "uneven_work";
     finding.evidence.push_back(*uneven);
     add_data_source(evidence, rank, finding);
@@ -443,7 +426,7 @@ void find_lock_waits(const Evidence& evidence, const Options& options,
     finding.share = std::min(wait->ms_per_step / evidence.mean_step_ms, 1.0);
     finding.confidence = finding.rank_confidence = 0.975;
     finding.evidence = wait->evidence;
-    blame(*wait, finding);
+    blame(evidence, *wait, finding);
     merge_into(findings, std::move(finding));
   }
 }

@@ -130,12 +130,8 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == counts.end()) return;
   const auto frames = frames_of(trace, most->first);
-  for (const trace::Frame& frame : frames)
-    finding.stack.emplace_back(text_of(trace, frame.function));
   if (frames.empty()) return;
-  finding.function = text_of(trace, frames.back().function);
-  finding.file = text_of(trace, frames.back().file);
-  finding.line = frames.back().line;
+  set_place(trace, frames, finding);
   finding.evidence.push_back(
       fmt::format("same stack in {} of {} samples since then", most->second, samples.size()));
 }

@@ -297,11 +297,8 @@ class Collector {
   CollectiveEvent read_collective(std::size_t i) const {
     CollectiveEvent event;
     event.op = names_.op_of(trace_.slices.name[i]);
-    const std::size_t from = trace_.slices.arg_begin[i];
-    const std::size_t count = trace_.slices.arg_count[i];
-    if (from > trace_.args.size() || count > trace_.args.size() - from) return event;
-    for (std::size_t k = from; k < from + count; ++k) {
-      const trace::ArgValue& arg = trace_.args[k];
+    for (const trace::ArgValue& arg :
+         args_of(trace_, trace_.slices.arg_begin[i], trace_.slices.arg_count[i])) {
       const bool is_integer =
           arg.kind == trace::ArgValue::Kind::kUint || arg.kind == trace::ArgValue::Kind::kInt;
       if (!is_integer) continue;
@@ -365,11 +362,10 @@ void read_exits(const Trace& trace, JobData& job) {
                                    [&](const RankData& r) { return r.pid == pid; });
     if (rank == job.ranks.end()) continue;
     rank->exit_ns = instants.time_ns[i];
-    const std::size_t from = instants.arg_begin[i], count = instants.arg_count[i];
-    if (from > trace.args.size() || count > trace.args.size() - from) continue;
-    for (std::size_t k = from; k < from + count; ++k) {
-      if (trace.args[k].key == status) rank->exit_status = trace.args[k].u64;
-      if (trace.args[k].key == signal) rank->exit_signal = trace.args[k].u64;
+    for (const trace::ArgValue& arg :
+         args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
+      if (arg.key == status) rank->exit_status = arg.u64;
+      if (arg.key == signal) rank->exit_signal = arg.u64;
     }
     if (rank->ended_well()) close_events(*rank);
   }

@@ -15,12 +15,10 @@ std::map<std::int32_t, ProcessorLimits> read_limits(const trace::Trace& trace, c
   for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
     const auto rank = ranks.find(trace.tracks[instants.track[i].raw].pid);
-    const std::size_t from = instants.arg_begin[i], count = instants.arg_count[i];
-    if (rank == ranks.end() || from > trace.args.size() || count > trace.args.size() - from)
-      continue;
+    const auto args = args_of(trace, instants.arg_begin[i], instants.arg_count[i]);
+    if (rank == ranks.end() || args.empty()) continue;
     ProcessorLimits limits;
-    for (std::size_t k = from; k < from + count; ++k) {
-      const trace::ArgValue& arg = trace.args[k];
+    for (const trace::ArgValue& arg : args) {
       const std::string_view key = text_of(trace, arg.key);
       const bool is_text = arg.kind == trace::ArgValue::Kind::kString;
       const bool is_count = arg.kind == trace::ArgValue::Kind::kUint;

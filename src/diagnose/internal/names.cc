@@ -51,6 +51,13 @@ std::string_view text_of(const trace::Trace& trace, trace::StringId id) {
   return id.raw < trace.strings.size() ? trace.strings.view(id) : std::string_view();
 }
 
+std::span<const trace::ArgValue> args_of(const trace::Trace& trace, std::uint32_t begin,
+                                         std::uint32_t count) {
+  const std::span<const trace::ArgValue> all = trace.args;
+  if (begin > all.size() || count > all.size() - begin) return {};
+  return all.subspan(begin, count);
+}
+
 EventKind classify_name(std::string_view name) {
   for (const ExactName& exact : kExactNames) {
     if (name == exact.name) return exact.kind;

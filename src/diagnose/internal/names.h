@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,10 @@ namespace kansoku::diagnose {
 
 /// Text of an id from a trace; empty for an id that the trace does not have.
 [[nodiscard]] std::string_view text_of(const trace::Trace& trace, trace::StringId id);
+
+/// The arguments of a row; empty for a range that the trace does not have. Borrowed from it.
+[[nodiscard]] std::span<const trace::ArgValue> args_of(const trace::Trace& trace,
+                                                       std::uint32_t begin, std::uint32_t count);
 
 /// What a slice of a known category with this name is.
 [[nodiscard]] EventKind classify_name(std::string_view name);

@@ -228,6 +228,25 @@ std::vector<trace::Frame> frames_of(const trace::Trace& trace, trace::StackId st
   return frames;
 }
 
+std::vector<trace::Frame> most_frequent(const trace::Trace& trace,
+                                        const std::map<trace::StackId, std::size_t>& counts) {
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == counts.end() ? std::vector<trace::Frame>{} : frames_of(trace, most->first);
+}
+
+void set_place(const trace::Trace& trace, const std::vector<trace::Frame>& frames,
+               Finding& finding) {
+  finding.stack.clear();
+  for (const trace::Frame& frame : frames)
+    finding.stack.emplace_back(text_of(trace, frame.function));
+  if (frames.empty()) return;
+  finding.function = text_of(trace, frames.back().function);
+  finding.file = text_of(trace, frames.back().file);
+  finding.line = frames.back().line;
+}
+
 Phase phase_of_stack(const trace::Trace& trace, trace::StackId stack) {
   for (const trace::Frame& frame : frames_of(trace, stack)) {
     switch (classify_frame(text_of(trace, frame.function), text_of(trace, frame.file))) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <map>
 #include <vector>
 
 #include "diagnose/diagnose.h"
@@ -41,5 +43,11 @@ struct StepTimes {
 
 /// Frames of a stack, outermost first; empty for an id that the trace does not have.
 [[nodiscard]] std::vector<trace::Frame> frames_of(const trace::Trace& trace, trace::StackId stack);
+/// The frames of the stack that was counted most often; empty if none was.
+[[nodiscard]] std::vector<trace::Frame> most_frequent(
+    const trace::Trace& trace, const std::map<trace::StackId, std::size_t>& counts);
+/// Names the innermost of `frames` (outermost first) as the place of a finding; nothing if empty.
+void set_place(const trace::Trace& trace, const std::vector<trace::Frame>& frames,
+               Finding& finding);
 
 }  // namespace kansoku::diagnose

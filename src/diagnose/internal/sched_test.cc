@@ -23,6 +23,29 @@ TEST(ThreadTimes, FollowsTheStates) {
   EXPECT_FALSE(times.running.contains(5));  // before the first event nothing is known
 }
 
+// One that was preempted queues where it ran, one that was woken where it comes to run.
+TEST(ThreadTimes, KnowsWhereItQueuesAndWhoWakesIt) {
+  const ThreadTimes times =
+      thread_times({{.time_ns = 10, .kind = Kind::kSwitchIn, .cpu = 1},
+                    {.time_ns = 30, .kind = Kind::kPreempted, .cpu = 1},
+                    {.time_ns = 40, .kind = Kind::kSwitchIn, .cpu = 2},
+                    {.time_ns = 50, .kind = Kind::kBlocks, .cpu = 2},
+                    {.time_ns = 60, .kind = Kind::kWake, .waker_tid = 77},
+                    {.time_ns = 65, .kind = Kind::kSwitchIn, .cpu = 3},
+                    {.time_ns = 70, .kind = Kind::kBlocks, .cpu = 3, .is_stop = true},
+                    {.time_ns = 90, .kind = Kind::kSwitchIn, .cpu = 3}},
+                   100);
+  ASSERT_EQ(times.queue_waits.size(), 2U);
+  EXPECT_EQ(times.queue_waits[0].cpu, 1U);
+  EXPECT_EQ(times.queue_waits[0].time.end_ns - times.queue_waits[0].time.begin_ns, 10);
+  EXPECT_EQ(times.queue_waits[1].cpu, 3U);
+  ASSERT_EQ(times.blocked_waits.size(), 2U);
+  EXPECT_EQ(times.blocked_waits[0].waker_tid, 77);
+  EXPECT_FALSE(times.blocked_waits[0].is_stopped);
+  EXPECT_EQ(times.blocked_waits[1].waker_tid, std::nullopt) << "the wake-up was lost";
+  EXPECT_TRUE(times.blocked_waits[1].is_stopped);
+}
+
 TEST(ThreadTimes, OrderOfTheInputDoesNotMatter) {
   const ThreadTimes times =
       thread_times({{55, Kind::kSwitchIn}, {30, Kind::kBlocks}, {50, Kind::kWake}}, 60);

@@ -66,13 +66,11 @@ class LinkReader {
  private:
   void take(std::size_t i) {
     const auto rank = ranks_.find(trace_.tracks[trace_.instants.track[i].raw].pid);
-    const std::size_t from = trace_.instants.arg_begin[i], count = trace_.instants.arg_count[i];
-    if (rank == ranks_.end() || from > trace_.args.size() || count > trace_.args.size() - from)
-      return;
+    if (rank == ranks_.end()) return;
     std::string local, peer;
     std::map<std::string_view, double> numbers;
-    for (std::size_t k = from; k < from + count; ++k) {
-      const trace::ArgValue& arg = trace_.args[k];
+    for (const trace::ArgValue& arg :
+         args_of(trace_, trace_.instants.arg_begin[i], trace_.instants.arg_count[i])) {
       const std::string_view key = text_of(trace_, arg.key);
       if (arg.kind == trace::ArgValue::Kind::kString) {
         if (key == "local") local = text_of(trace_, arg.text);

@@ -53,13 +53,12 @@ std::vector<Seen> read_waits(const Evidence& evidence, std::size_t r, const Inte
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
     if (trace.tracks[instants.track[i].raw].tid != evidence.job.ranks[r].pid) continue;
     if (!region.contains(instants.time_ns[i])) continue;
-    const std::size_t from = instants.arg_begin[i], count = instants.arg_count[i];
-    if (from > trace.args.size() || count > trace.args.size() - from) continue;
     Seen seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
-    for (std::size_t k = from; k < from + count; ++k) {
-      if (trace.args[k].kind != trace::ArgValue::Kind::kString) continue;
-      if (trace.args[k].key == call) seen.call = text_of(trace, trace.args[k].text);
-      if (trace.args[k].key == on) seen.on = text_of(trace, trace.args[k].text);
+    for (const trace::ArgValue& arg :
+         args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
+      if (arg.kind != trace::ArgValue::Kind::kString) continue;
+      if (arg.key == call) seen.call = text_of(trace, arg.text);
+      if (arg.key == on) seen.on = text_of(trace, arg.text);
     }
     out.push_back(seen);
   }
@@ -99,11 +98,8 @@ class Others {
   using Stacks = std::map<std::int32_t, std::map<trace::StackId, std::size_t>>;  // by thread
   [[nodiscard]] std::vector<trace::Frame> most_of(const Stacks& stacks, std::int32_t tid) const {
     const auto found = stacks.find(tid);
-    if (found == stacks.end()) return {};
-    const auto most =
-        std::max_element(found->second.begin(), found->second.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    return frames_of(trace_, most->first);
+    return found == stacks.end() ? std::vector<trace::Frame>{}
+                                 : most_frequent(trace_, found->second);
   }
 
   const trace::Trace& trace_;
@@ -116,15 +112,6 @@ std::string place_of(const trace::Trace& trace, const std::vector<trace::Frame>&
   const std::string_view file = text_of(trace, stack.back().file);
   return fmt::format("{} ({}:{})", text_of(trace, stack.back().function),
                      file.substr(file.rfind('/') + 1), stack.back().line);
-}
-
-void blame(const trace::Trace& trace, const std::vector<trace::Frame>& stack, MainWait& out) {
-  if (stack.empty()) return;
-  out.function = text_of(trace, stack.back().function);
-  out.file = text_of(trace, stack.back().file);
-  out.line = stack.back().line;
-  for (const trace::Frame& frame : stack)
-    out.stack.emplace_back(text_of(trace, frame.function));
 }
 
 void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& others,
@@ -140,12 +127,11 @@ void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& 
     out.evidence.emplace_back("no thread was seen to hold the interpreter lock for most of it");
     return;
   }
-  const auto stack = others.stack_of_holder(most->first);
+  out.blamed = others.stack_of_holder(most->first);
   out.evidence.push_back(
       fmt::format("thread {} of this process holds it in {:.0f} % of them, in {}",
                   trace::pid_on_host(most->first), std::min(share, 1.0) * 100,
-                  place_of(evidence.trace, stack)));
-  blame(evidence.trace, stack, out);
+                  place_of(evidence.trace, out.blamed)));
 }
 
 std::string waker_name(const Evidence& evidence, const ThreadNames& names, const Others& others,
@@ -184,8 +170,7 @@ void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& regi
     parts.push_back(fmt::format("{} {:.0f} %", waker_name(evidence, names, others, tid, rank.pid),
                                 -negative * 100));
     const bool is_most = parts.size() == 1 && -negative >= kMostShareMin && tid != 0;
-    if (is_most && out.function.empty() && names.process_of(tid) == rank.pid)
-      blame(evidence.trace, others.stack_of(tid), out);
+    if (is_most && names.process_of(tid) == rank.pid) out.blamed = others.stack_of(tid);
   }
   if (!parts.empty())
     out.evidence.push_back(fmt::format("who wakes it, by time asleep: {}", fmt::join(parts, "; ")));

@@ -18,10 +18,9 @@ struct MainWait {
   double ms_per_step_low{0};          // 2.5 % quantile of it, by the number of samples
   bool is_for_others{false};          // a lock, a pipe, a socket, ...: not its own pause, no disk
   std::vector<std::string> evidence;  // sentences
-  // Who keeps it waiting, where that is a Python thread of the process; empty: not known.
-  std::string function, file;
-  std::uint32_t line{0};
-  std::vector<std::string> stack;
+  // Where the thread is that keeps it waiting, if that is a Python thread of the process; outermost
+  // first. Empty: not known.
+  std::vector<trace::Frame> blamed;
 };
 
 /// Looks at the working time of `rank` (an index) in `phase` (nothing: in any). Nothing if the

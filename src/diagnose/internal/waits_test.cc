@@ -59,6 +59,35 @@ TEST(Waits, WhoWakesTheThreadIsNamed) {
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("its own thread 2077")));
 }
 
+TEST(Waits, AWakerThatWasNotSeenIsSaidToBeUnknown) {
+  trace::Trace trace = make_trace(waiting(1, 20));
+  trace.wakes = {};
+  const Diagnosis d = diagnose(trace, {}).value();
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "blocked");
+  EXPECT_EQ(d.findings[0].function, "publish_metrics") << "where it waits";
+  EXPECT_THAT(d.findings[0].evidence,
+              Contains(HasSubstr("the waker of 100 % of that time is not known")));
+}
+
+// Who waits has all its phases stretched.
+TEST(Waits, ARankThatWaitsIsNotGivenMoreWork) {
+  SyntheticJob job = waiting(2, 80);
+  job.wait_on = "interpreter lock";
+  job.faults.push_back({Fault::Kind::kForwardBusy, 2, 12});
+  job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 20});
+  const Diagnosis d = run(job);
+  ASSERT_FALSE(d.findings.empty());
+  EXPECT_EQ(d.findings[0].kind, "interpreter_lock") << verdict_text(d);
+}
+
+TEST(Waits, LittleWaitingForTheInterpreterLockIsNone) {
+  SyntheticJob job = waiting(-1, 2);
+  job.wait_on = "interpreter lock";
+  job.sample_hz = 200;
+  EXPECT_TRUE(run(job).findings.empty()) << verdict_text(run(job));
+}
+
 TEST(Waits, APauseOfItsOwnIsNobodysDoing) {
   SyntheticJob job = waiting(1, 20);
   job.wait_call = "clock_nanosleep";
