@@ -9,6 +9,7 @@
 #include "sys/pressure.h"
 #include "sys/process_counters.h"
 #include "sys/procfs.h"
+#include "sys/syscalls.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kansoku::sys;
@@ -23,6 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(parse_pressure(text));
   static_cast<void>(parse_io(text));
   static_cast<void>(parse_cpu_stat(text));
+  static_cast<void>(count_cpus(text));
+  const auto wait = parse_thread_wait(text);
+  CHECK(!wait || wait->number >= 0);
   const auto container = parse_container(text);
   CHECK(!container || container->id.size() == 64);
   CHECK(!container || container->pod_uid.empty() || container->pod_uid.size() == 36);
