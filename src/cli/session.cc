@@ -96,8 +96,7 @@ void tell_problems(const capture::Recorder& recorder) {
                         [&](const capture::Attachment& at) { return at.title.starts_with(title); });
   });
   if (count > 0) {
-    fmt::print(stderr,
-               "kansoku: {} thing{} that the packs name {} not observed; --explain tells which\n",
+    fmt::print(stderr, "kansoku: {} probe{} of the packs {} not in place; --explain tells which\n",
                count, count == 1 ? "" : "s", count == 1 ? "is" : "are");
   }
 }
