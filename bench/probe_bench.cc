@@ -130,11 +130,12 @@ Result<void> run_mode(AttachMode mode, const Clock& clock) {
 }  // namespace
 }  // namespace kansoku::bench
 
-int main() {
+int main(int argc, char** argv) {  // [session|multi|perf]
   namespace bench = kansoku::bench;
   const kansoku::sys::RealClock clock;
   for (const auto mode :
        {bench::AttachMode::kSession, bench::AttachMode::kMulti, bench::AttachMode::kPerf}) {
+    if (argc > 1 && kansoku::capture::bpf::attach_mode_name(mode) != argv[1]) continue;
     if (const auto done = bench::run_mode(mode, clock); !done) {
       fmt::print("bench probe_hit mode={} failed: {}\n",
                  kansoku::capture::bpf::attach_mode_name(mode), done.error().what);
