@@ -15,10 +15,12 @@
 #include "diagnose/internal/hang.h"
 #include "diagnose/internal/job.h"
 #include "diagnose/internal/localise.h"
+#include "diagnose/internal/past.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/recorded_patterns.h"
 #include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
+#include "diagnose/internal/uneven_time.h"
 #include "diagnose/what_if.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -44,6 +46,7 @@ Result<void> check_options(const Options& o) {
   const bool amounts = o.excess_min_ms >= 0 && o.common_input_min_ms >= 0 && o.hang_min_ms >= 0 &&
                        o.hang_step_multiple >= 0;
   const bool counts = o.resample_count >= 1 && o.resample_count <= kResamplesMax &&
+                      o.window_count_min >= 2 && o.window_ms >= 1 && o.slowed_step_count_min >= 1 &&
                       o.function_resample_count >= 1 &&
                       o.function_resample_count <= kResamplesMax && o.period_tokens_max >= 1 &&
                       o.repeat_count_floor >= 2 && o.heat_column_count_max >= 1;
@@ -376,6 +379,20 @@ std::vector<std::int32_t> victims_of(const JobData& job, const std::vector<Findi
   return victims;
 }
 
+// A job without steps: its ranks are compared in windows of time.
+void diagnose_windows(const trace::Trace& trace, const Options& options, JobData& job,
+                      const Collectives& collectives, Diagnosis& out) {
+  const StepTable windows = time_windows(trace, job, options);
+  if (windows.count() == 0) return;
+  const auto phases = cut_phases(trace, job, collectives, windows);
+  const auto times = measure_steps(job, phases, windows);
+  const double window_ms = stats::mean(times.front().step_ms);
+  out.steps.found_by = windows.found_by;
+  const Evidence evidence{trace, job, collectives, windows, phases, times, window_ms, window_ms};
+  out.findings = find_causes(evidence, options, job.notes);
+  sort_findings(out.findings);
+}
+
 void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& job,
                     const Collectives& collectives, Diagnosis& out) {
   const StepTable steps = find_steps(trace, collectives, options, job);
@@ -392,6 +409,9 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     const Evidence evidence{trace,  job,   collectives,         steps,
                             phases, times, out.steps.median_ms, mean_step_ms};
     out.findings = find_causes(evidence, options, job.notes);
+    if (job.is_single && out.findings.empty()) {
+      if (auto slowed = find_slowed(evidence, options)) out.findings.push_back(std::move(*slowed));
+    }
     sort_findings(out.findings);
     measure_loss(job, work_series(evidence), out);
     add_what_if(evidence, options, out);
@@ -406,8 +426,10 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     out.findings.push_back(std::move(hang->finding));
     out.view.hang_groups = std::move(hang->groups);
     sort_findings(out.findings);
+  } else if (steps.count() == 0) {
+    diagnose_windows(trace, options, job, collectives, out);
   }
-  out.victims = victims_of(job, out.findings);
+  if (!out.has_windows()) out.victims = victims_of(job, out.findings);
 }
 
 std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
@@ -455,6 +477,7 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
   Diagnosis out;
   out.job = job.name;
   out.is_single = job.is_single;
+  out.rank_count = job.ranks.size();
   out.heat_column_count_max = options.heat_column_count_max;
   out.losses = losses_of(trace);
   if (!job.ranks.empty()) {

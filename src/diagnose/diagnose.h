@@ -86,6 +86,20 @@ struct Options {
   double uneven_ratio_min{1.15};
   double uneven_apart_max{0.4};
   double uneven_optimizer_max{0.5};
+  // Ranks of a job without steps, compared in windows of time. One rank has processors for this
+  // part of the time more than its peers, and this many times as long; or it sleeps for this part
+  // of the time more, and its peers compute for that part of it. Alike ranks that meet at a barrier
+  // on a processor each: apart by up to 0.05 of the time.
+  double window_ms{100};
+  std::uint32_t window_count_min{50};
+  double uneven_time_share_min{0.15};
+  double uneven_time_ratio_min{1.3};
+  double uneven_time_busy_min{0.5};
+  // A single process beside its own past: steps from some point on this many times as long as
+  // before, with so many steps on either side. Healthy processes drift by up to 0.07 here.
+  double slowed_ratio_min{1.15};
+  double slowed_confidence_min{0.99};
+  std::uint32_t slowed_step_count_min{20};
   double clip_share{0.05};         // tails clipped before the steady excess is averaged
   double hang_step_multiple{5};    // stuck for this many mean steps ...
   double hang_min_ms{1000};        // ... and at least this long
@@ -103,29 +117,33 @@ struct Finding {
   std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
                      // cpu_contention common_input hang stopped
                      // slow_worker stage_imbalance data_imbalance
-                     // cpu_throttled slow_link regression moving_imbalance
+                     // cpu_throttled slow_link regression moving_imbalance uneven_time slowed
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
   std::string file;
-  std::uint32_t line{0};           // 0 = unknown
-  std::vector<std::string> stack;  // outermost first, ends with `function`
-  double cost_ms_per_step{0};
+  std::uint32_t line{0};            // 0 = unknown
+  std::vector<std::string> stack;   // outermost first, ends with `function`
+  double cost_ms_per_step{0};       // of a job without steps: in each Options::window_ms
   double share{0};                  // cost / mean step; 1 for hang and stopped
   double confidence{0};             // of rank and function together
   double rank_confidence{0};        // of the rank alone
   std::optional<double> explained;  // M: the part of the slow-down that goes with this suspect
   std::string verdict;  // of a hang: missing_rank mismatched_collective dead_process stuck_device
-                        // stuck_input deadlock; else empty
+                        // stuck_input deadlock; of uneven_time: busy asleep; else empty
   std::vector<std::string> evidence;
 };
+
+/// StepSummary::found_by of a job without steps whose ranks were compared in windows of time.
+inline constexpr std::string_view kFoundByTime = "time";
 
 struct StepSummary {
   std::size_t count{0};  // steps that all ranks have in common, warm-up left out
   double median_ms{0};
   double p95_ms{0};
   double mean_ms{0};
-  std::string found_by{"none"};      // "optimizer", "backward", "input", "collectives", "none"
+  std::string found_by{"none"};      // "optimizer", "backward", "input", "collectives", "none",
+                                     // or kFoundByTime
   std::vector<std::string> word;     // the events that repeat once a step
   std::vector<double> durations_ms;  // of each
 };
@@ -184,6 +202,7 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 struct Diagnosis {
   std::string job;        // its name; "" if there is none
   bool is_single{false};  // of one process that tells no rank, which stands as rank 0
+  std::size_t rank_count{0};
   StepSummary steps;
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Finding> findings;   // by cost, greatest first; a hang first of all
@@ -203,6 +222,8 @@ struct Diagnosis {
   std::size_t heat_column_count_max{400};
   std::vector<Diagnosis> other_jobs;  // of the same recording; worst first, none is worse than this
 
+  /// Costs are parts of windows of time, not of steps.
+  [[nodiscard]] bool has_windows() const { return steps.found_by == kFoundByTime; }
   [[nodiscard]] Verdict verdict() const {
     if (!findings.empty()) return Verdict::kFindings;
     return missing.empty() ? Verdict::kNothingFound : Verdict::kNotEnoughData;

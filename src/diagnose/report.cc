@@ -109,20 +109,24 @@ std::string place_of(const Finding& finding, std::string_view folder) {
 
 std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                          std::string_view folder) {
-  const std::size_t rank_count = diagnosis.ranks.size();
+  const std::size_t rank_count =
+      diagnosis.ranks.empty() ? diagnosis.rank_count : diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
   const std::string who = finding.kind == "moving_imbalance" ? "no single rank"
                           : diagnosis.is_single              ? "the process"
                           : finding.ranks.empty() || finding.ranks.size() == rank_count
                               ? "all ranks"
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
+  const std::string verdict = finding.verdict.empty() ? "" : fmt::format(" ({})", finding.verdict);
   std::string text =
       is_stuck ? fmt::format("{}: {}{} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
-                             finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
-                             finding.cost_ms_per_step / 1000, finding.confidence)
-               : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
-                             finding.kind, finding.cost_ms_per_step, finding.share * 100,
-                             finding.confidence);
+                             verdict, finding.cost_ms_per_step / 1000, finding.confidence)
+      : diagnosis.has_windows()
+          ? fmt::format("{}: {}{}, {:.0f} % of the time, confidence {:.2f}\n", who, finding.kind,
+                        verdict, finding.share * 100, finding.confidence)
+          : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
+                        finding.kind, finding.cost_ms_per_step, finding.share * 100,
+                        finding.confidence);
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
     text += fmt::format("  in {}\n", place_of(finding, folder));
   if (finding.explained)

@@ -202,7 +202,8 @@ class Simulator {
     double sum = 0;
     for (const Fault& fault : job_.faults) {
       const bool is_hit = fault.kind == kind && (fault.rank < 0 || fault.rank == number_of(r));
-      if (is_hit && step % fault.every == fault.every - 1) sum += fault.cost_ms;
+      if (is_hit && step >= fault.from && step % fault.every == fault.every - 1)
+        sum += fault.cost_ms;
     }
     return sum;
   }

@@ -27,6 +27,7 @@ struct Fault {
   std::int32_t rank{-1};  // -1: every rank
   double cost_ms{0};
   int every{1};
+  int from{0};  // the first step that has it
 };
 
 /// A DistributedDataParallel job, simulated: ranks compute for themselves and meet in the gradient

@@ -72,10 +72,18 @@ std::string place_of(const Json& finding) {
                   : fmt::format("{} ({})", function, file);
 }
 
-std::string headline(const Json& finding, bool is_single) {
+bool has_windows(const Json& diagnosis) {
+  return text_of(diagnosis.at("steps"), "found_by") == "time";
+}
+
+std::string headline(const Json& finding, const Json& diagnosis) {
+  const bool is_single = diagnosis.at("single").as_bool();
   const std::string kind = text_of(finding, "kind");
   const std::string who = is_single ? "the process" : rank_list(finding.at("ranks"));
   const std::string cost = milliseconds(number_of(finding, "cost_ms_per_step"));
+  const std::string lost = has_windows(diagnosis) ? fmt::format("{:.0f} % of the time",
+                                                                100 * number_of(finding, "share"))
+                                                  : cost + " a step";
   const std::string place = place_of(finding);
   const std::string in = place.empty() ? "" : ": " + place;
   if (kind == "hang" || kind == "stopped") {
@@ -88,13 +96,17 @@ std::string headline(const Json& finding, bool is_single) {
   if (kind == "slow_link")
     return capitalised(who) + ": slow connections, up to " + cost + " a step";
   if (kind == "cpu_throttled")
-    return capitalised(who) + " is held back by its processor quota, " + cost + " a step";
+    return capitalised(who) + " is held back by its processor quota, " + lost;
   if (kind == "stage_imbalance")
     return "Pipeline stages have unequal work, " + cost + " a step: " + who;
   if (kind == "interpreter_lock")
-    return capitalised(who) + " waits for the interpreter lock, " + cost + " a step" +
+    return capitalised(who) + " waits for the interpreter lock, " + lost +
            (place.empty() ? "" : ", held in " + place);
-  if (kind == "blocked") return capitalised(who) + " is kept waiting, " + cost + " a step" + in;
+  if (kind == "blocked") return capitalised(who) + " is kept waiting, " + lost + in;
+  if (kind == "slowed") return capitalised(who) + " has become slower, by " + lost + in;
+  if (kind == "uneven_time")
+    return fmt::format("{} {} for longer than the others, {}{}", capitalised(who),
+                       text_of(finding, "verdict") == "busy" ? "computes" : "sleeps", lost, in);
   if (kind == "uneven_work")
     return capitalised(who) + " is given more work than the others, " + cost + " a step" +
            (place.empty() ? "" : "; its data come from " + place);
@@ -103,11 +115,10 @@ std::string headline(const Json& finding, bool is_single) {
   if (kind == "data_imbalance") return "Micro-batches have unequal work, " + cost + " a step";
   if (kind == "common_input")
     return (is_single ? "The process waits for its" : "All ranks wait for their") +
-           (" input, " + cost) + " a step" + in;
+           (" input, " + lost) + in;
   if (kind == "cpu_contention") {
     const bool is_one = is_single || finding.at("ranks").size() == 1;
-    return capitalised(who) + (is_one ? " waits" : " wait") + " for a processor, " + cost +
-           " a step";
+    return capitalised(who) + (is_one ? " waits" : " wait") + " for a processor, " + lost;
   }
   return capitalised(who) + " slows every step by " + cost + in;
 }
@@ -133,7 +144,7 @@ std::string stack_html(const Json& stack) {
   return out + "</div>";
 }
 
-std::string figures_html(const Json& finding) {
+std::string figures_html(const Json& finding, bool is_of_windows) {
   const auto figure = [](std::string_view value, std::string_view name) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
   };
@@ -152,18 +163,23 @@ std::string figures_html(const Json& finding) {
           ? figure(fmt::format("{:.0f} %", number_of(finding, "explained") * 100),
                    "of the slow-down explained (what-if)")
           : std::string();
-  return "<div class=\"figures\">" +
-         figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step") +
-         figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100), "of the step") +
+  const std::string cost =
+      is_of_windows
+          ? std::string()
+          : figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step");
+  return "<div class=\"figures\">" + cost +
+         figure(fmt::format("{:.0f} %", number_of(finding, "share") * 100),
+                is_of_windows ? "of the time" : "of the step") +
          figure(fmt::format("{:.0f} %", number_of(finding, "confidence") * 100),
-                "confidence (bootstrap over steps)") +
+                is_of_windows ? "confidence (bootstrap over windows)"
+                              : "confidence (bootstrap over steps)") +
          explained + figure(kind, "kind") + "</div>";
 }
 
 std::string finding_html(const Json& finding, bool is_first, const Json& diagnosis) {
   const Json victims = diagnosis.at("victims");
   std::string out = fmt::format("<section class=\"verdict\"><{0}>{1}</{0}>", is_first ? "h1" : "h2",
-                                escape(headline(finding, diagnosis.at("single").as_bool())));
+                                escape(headline(finding, diagnosis)));
   if (is_first && victims.size() > 0) {
     const std::string kind = text_of(finding, "kind");
     const bool is_stuck = kind == "hang" || kind == "stopped";
@@ -174,8 +190,9 @@ std::string finding_html(const Json& finding, bool is_first, const Json& diagnos
                              : "in every collective they wait for the slowest. They look slow and "
                                "are healthy.");
   }
-  return out + figures_html(finding) + list_html(finding.at("evidence"), "evidence") +
-         stack_html(finding.at("stack")) + "</section>";
+  return out + figures_html(finding, has_windows(diagnosis)) +
+         list_html(finding.at("evidence"), "evidence") + stack_html(finding.at("stack")) +
+         "</section>";
 }
 
 constexpr std::string_view kNotEnough = "not_enough_data";
@@ -221,7 +238,7 @@ std::string jobs_html(const Json& diagnosis) {
             ? text_of(other, "verdict") == kNotEnough ? "not enough data" : "nothing found"
             : "";
     for (std::size_t k = 0; k < std::min(findings.size(), kListMax); ++k)
-      lines += (k > 0 ? "; " : "") + headline(findings.at(k), other.at("single").as_bool());
+      lines += (k > 0 ? "; " : "") + headline(findings.at(k), other);
     out += fmt::format("<dt>{}</dt><dd>{}</dd>", escape(text_of(other, "job")), escape(lines));
   }
   return out + "</dl></section>";

@@ -181,6 +181,17 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   return fmt::format("who has the processor meanwhile: {}", fmt::join(parts, ", "));
 }
 
+/// "a step of 48.1 ms", "a window of 100 ms".
+std::string a_step(const Evidence& evidence) {
+  return evidence.has_steps() ? fmt::format("a step of {:.1f} ms", evidence.mean_step_ms)
+                              : fmt::format("a window of {:.0f} ms", evidence.mean_step_ms);
+}
+
+std::string per_step(const Evidence& evidence) {
+  return evidence.has_steps() ? "per step"
+                              : fmt::format("in each {:.0f} ms", evidence.mean_step_ms);
+}
+
 /// A rank must queue for longer than its peers do anyway: where all share processors that is much,
 /// and differs; where each has its own, little is a sign.
 double contention_threshold(const Evidence& evidence, const Options& options,
@@ -209,8 +220,8 @@ void find_above_peers(const Evidence& evidence, const Options& options, const Qu
     const std::int32_t number = evidence.job.ranks[outlier.rank_index].rank;
     if (Finding* cause = finding_of(findings, number); cause != nullptr) {
       // More work on a busy processor queues longer: a consequence, not a second cause.
-      cause->evidence.push_back(
-          fmt::format("it also queues {:.1f} ms per step more for a processor", outlier.excess_ms));
+      cause->evidence.push_back(fmt::format("it also queues {:.1f} ms {} more for a processor",
+                                            outlier.excess_ms, per_step(evidence)));
       continue;
     }
     if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
@@ -220,10 +231,10 @@ void find_above_peers(const Evidence& evidence, const Options& options, const Qu
     finding.cost_ms_per_step = outlier.excess_ms;
     finding.share = outlier.excess_ms / evidence.mean_step_ms;
     finding.confidence = finding.rank_confidence = outlier.confidence;
-    finding.evidence.push_back(fmt::format(
-        "the main thread is ready to run but without a processor for {:.1f} ms per step "
-        "more than on peers",
-        outlier.excess_ms));
+    finding.evidence.push_back(
+        fmt::format("the main thread is ready to run but without a processor for {:.1f} ms {} "
+                    "more than on peers",
+                    outlier.excess_ms, per_step(evidence)));
     finding.evidence.push_back(takers_text(evidence, queues, {outlier.rank_index}));
     add_lateness(evidence, lateness, outlier.rank_index, finding);
     findings.push_back(std::move(finding));
@@ -320,8 +331,7 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
         "{} {:.1f} ms", evidence.job.is_single ? "it" : fmt::format("rank {}", finding.ranks[i]),
         queues.ranks[ranks[i]].mean()));
   finding.evidence.push_back(fmt::format(
-      "ready to run but without a processor in a step of {:.1f} ms: {}{}", evidence.mean_step_ms,
-      fmt::join(each, ", "),
+      "ready to run but without a processor in {}: {}{}", a_step(evidence), fmt::join(each, ", "),
       ranks.size() > each.size() ? fmt::format(" and {} more ranks", ranks.size() - each.size())
                                  : ""));
   finding.evidence.push_back(takers_text(evidence, queues, ranks));
@@ -344,9 +354,8 @@ void note_queueing(const Evidence& evidence, const Options& options, const Queue
     ranks.push_back(ranks.size());
   }
   if (mean_ms < options.contention_share_min * evidence.mean_step_ms) return;
-  notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of a step of {:.1f} ms; {}",
-                              mean_ms, evidence.mean_step_ms,
-                              takers_text(evidence, queues, ranks)));
+  notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of {}; {}", mean_ms,
+                              a_step(evidence), takers_text(evidence, queues, ranks)));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "diagnose/internal/collectives.h"
@@ -20,6 +21,9 @@ struct Evidence {
   const std::vector<StepTimes>& times;
   double median_step_ms{0};
   double mean_step_ms{0};
+  std::string_view others{"on peers"};  // whom a rank is compared with, in a sentence
+  /// False: the job has no steps, and windows of equal length stand in for them.
+  [[nodiscard]] bool has_steps() const { return steps.found_by != kFoundByTime; }
 };
 
 }  // namespace kansoku::diagnose

@@ -16,6 +16,7 @@
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/slow_link.h"
 #include "diagnose/internal/throttled.h"
+#include "diagnose/internal/uneven_time.h"
 #include "diagnose/internal/waits.h"
 #include "stats/bootstrap.h"
 #include "stats/peers.h"
@@ -50,7 +51,7 @@ double mean_over(const std::vector<double>& values, const std::vector<bool>& ste
 }
 
 // A rank found slow, before it has a function.
-struct Suspect {
+struct SlowRank {
   Outlier outlier;
   bool is_intermittent{false};
   std::vector<bool> hot_steps;  // intermittent: the steps that carry the excess; else empty
@@ -83,9 +84,9 @@ PhaseExcess phase_of_excess(const Evidence& evidence, std::size_t rank) {
 }
 
 // Ranks whose excess is in most steps. Repeated, so that a rank hidden behind a slower one shows.
-std::vector<Suspect> steady_suspects(const RankSeries& excess, std::vector<bool>& known,
-                                     const ExcessOptions& options) {
-  std::vector<Suspect> found;
+std::vector<SlowRank> steady_suspects(const RankSeries& excess, std::vector<bool>& known,
+                                      const ExcessOptions& options) {
+  std::vector<SlowRank> found;
   while (found.size() < std::max<std::size_t>(1, excess.size() / 2)) {
     const auto outliers = find_outliers(excess, known, options);
     if (outliers.empty()) break;
@@ -99,10 +100,10 @@ std::vector<Suspect> steady_suspects(const RankSeries& excess, std::vector<bool>
 }
 
 // Ranks whose excess sits in few steps: a checkpoint, an evaluation.
-std::vector<Suspect> intermittent_suspects(const RankSeries& excess, std::vector<bool>& known,
-                                           ExcessOptions options) {
+std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vector<bool>& known,
+                                            ExcessOptions options) {
   options.clip_share = 0;
-  std::vector<Suspect> found;
+  std::vector<SlowRank> found;
   for (const Outlier& outlier : find_outliers(excess, known, options)) {
     const std::vector<double>& series = excess[outlier.rank_index];
     std::vector<bool> hot = steps_above(series, std::max(options.threshold_ms, outlier.excess_ms));
@@ -117,8 +118,8 @@ std::vector<Suspect> intermittent_suspects(const RankSeries& excess, std::vector
 
 // Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
 // stalls on one rank.
-std::vector<Suspect> stall_suspects(const Evidence& evidence, const RankSeries& excess,
-                                    std::vector<bool>& known, const Options& options) {
+std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries& excess,
+                                     std::vector<bool>& known, const Options& options) {
   const double stall_ms = options.stall_share_min * evidence.median_step_ms;
   std::vector<std::vector<bool>> stalls;
   std::vector<std::uint64_t> counts;
@@ -129,7 +130,7 @@ std::vector<Suspect> stall_suspects(const Evidence& evidence, const RankSeries& 
   }
   const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   const auto rank_count = static_cast<double>(excess.size());
-  std::vector<Suspect> found;
+  std::vector<SlowRank> found;
   for (std::size_t r = 0; r < excess.size(); ++r) {
     if (known[r] || counts[r] < kHotStepsMin) continue;
     const double hot_ms = mean_over(excess[r], stalls[r]);
@@ -162,9 +163,9 @@ void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding&
   std::vector<double> means;
   for (const auto& series : phase_series(evidence, phase))
     means.push_back(stats::mean(series));
-  finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms on peers",
-                                         phase_name(phase), means[rank],
-                                         mean_of_others(means, rank)));
+  finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms {}", phase_name(phase),
+                                         means[rank], mean_of_others(means, rank),
+                                         evidence.others));
 }
 
 // Forward and backward grow with what a rank is given, in one proportion, and the optimizer does
@@ -190,9 +191,10 @@ std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t ran
       (optimizer && *optimizer - 1 > options.uneven_optimizer_max * growth))
     return std::nullopt;
   return fmt::format(
-      "forward takes {:.2f} times as long as on peers, backward {:.2f}{}: it is given "
+      "forward takes {:.2f} times as long as {}, backward {:.2f}{}: it is given "
       "more work, as larger batches or longer sequences are",
-      *forward, *backward, optimizer ? fmt::format(", the optimizer {:.2f}", *optimizer) : "");
+      *forward, evidence.others, *backward,
+      optimizer ? fmt::format(", the optimizer {:.2f}", *optimizer) : "");
 }
 
 // The function that the rank's data come from: its most frequent stack in input.
@@ -213,7 +215,7 @@ void add_data_source(const Evidence& evidence, std::size_t rank, Finding& findin
   finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 
-void add_rhythm(const Suspect& suspect, double median_step_ms, Finding& finding) {
+void add_rhythm(const Evidence& evidence, const SlowRank& suspect, Finding& finding) {
   std::vector<double> gaps;
   std::optional<std::size_t> previous;
   std::size_t count = 0;
@@ -228,9 +230,9 @@ void add_rhythm(const Suspect& suspect, double median_step_ms, Finding& finding)
       *std::max_element(gaps.begin(), gaps.end()) == *std::min_element(gaps.begin(), gaps.end());
   finding.evidence.push_back(fmt::format(
       "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; they take {:.0f} ms longer "
-      "than on peers, {:.1f} times the median step",
+      "than {}, {:.1f} times the median step",
       count, suspect.hot_steps.size(), is_regular ? "every " : "about every ", stats::median(gaps),
-      suspect.hot_excess_ms, 1 + suspect.hot_excess_ms / median_step_ms));
+      suspect.hot_excess_ms, evidence.others, 1 + suspect.hot_excess_ms / evidence.median_step_ms));
 }
 
 void add_location(const Location& location, bool has_scheduler_data, Finding& finding) {
@@ -283,8 +285,8 @@ void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
   blame(evidence, *wait, finding);
 }
 
-Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const Lateness& lateness,
-                         const Options& options) {
+Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
+                         const Lateness& lateness, const Options& options) {
   const std::size_t rank = suspect.outlier.rank_index;
   const auto [phase, phase_excess_ms] = phase_of_excess(evidence, rank);
   Finding finding;
@@ -301,7 +303,7 @@ Finding describe_suspect(const Evidence& evidence, const Suspect& suspect, const
   add_lateness(evidence, lateness, rank, finding);
   add_phase(evidence, rank, phase, finding);
   add_processor_share(evidence, rank, suspect.outlier.excess_ms, options, finding);
-  if (suspect.is_intermittent) add_rhythm(suspect, evidence.median_step_ms, finding);
+  if (suspect.is_intermittent) add_rhythm(evidence, suspect, finding);
   const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
   std::vector<bool> culprits(evidence.job.ranks.size());
@@ -338,33 +340,30 @@ void merge_into(std::vector<Finding>& findings, Finding next) {
   findings.push_back(std::move(next));
 }
 
-void find_slow_ranks(const Evidence& evidence, const Options& options,
+// Ranks that spend their time unlike their peers, in windows of time.
+void find_busy_ranks(const Evidence& evidence, const Options& options,
                      std::vector<Finding>& findings, std::vector<std::string>& notes) {
-  const RankSeries excess = excess_over_peers(work_series(evidence));
-  const ExcessOptions test = excess_options(evidence, options);
-  std::vector<bool> known(evidence.job.ranks.size());
-  std::vector<Suspect> suspects = steady_suspects(excess, known, test);
-  for (Suspect& suspect : intermittent_suspects(excess, known, test))
-    suspects.push_back(std::move(suspect));
-  for (Suspect& suspect : stall_suspects(evidence, excess, known, options))
-    suspects.push_back(std::move(suspect));
-  std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
-    return a.outlier.excess_ms > b.outlier.excess_ms;
-  });
-  std::vector<bool> slower(evidence.job.ranks.size());
-  for (const Suspect& suspect : suspects) {
-    const std::size_t rank = suspect.outlier.rank_index;
-    const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
-    if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
-      slower[rank] = true;
-      merge_into(findings, describe_suspect(evidence, suspect, lateness, options));
-    } else {
-      notes.push_back(fmt::format(
-          "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "
-          "collective: "
-          "not named as a culprit",
-          evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+  for (Finding& finding : find_uneven_time(evidence, options, notes)) {
+    std::vector<bool> culprits;
+    bool has_samples = false;
+    for (const RankData& rank : evidence.job.ranks) {
+      culprits.push_back(rank.rank == finding.ranks.front());
+      has_samples = has_samples || (culprits.back() && !rank.samples.empty());
     }
+    if (has_samples) {
+      // Where it spends what it has more of: all ranks together have the whole time.
+      std::vector<RankPhases> parts = evidence.phases;
+      for (std::size_t r = 0; r < parts.size(); ++r) {
+        const ThreadTimes& main = evidence.job.ranks[r].main;
+        parts[r].work =
+            parts[r].work.intersect(finding.verdict == "busy" ? main.running : main.blocked);
+      }
+      const Evidence in_part{
+          evidence.trace, evidence.job,   evidence.collectives,    evidence.steps,
+          parts,          evidence.times, evidence.median_step_ms, evidence.mean_step_ms};
+      add_location(locate_excess(in_part, culprits, std::nullopt, options), true, finding);
+    }
+    merge_into(findings, std::move(finding));
   }
 }
 
@@ -547,13 +546,47 @@ Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& onl
   return out;
 }
 
+void find_slow_ranks(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
+  const RankSeries excess = excess_over_peers(work_series(evidence));
+  const ExcessOptions test = excess_options(evidence, options);
+  std::vector<bool> known(evidence.job.ranks.size());
+  std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
+  for (SlowRank& suspect : intermittent_suspects(excess, known, test))
+    suspects.push_back(std::move(suspect));
+  for (SlowRank& suspect : stall_suspects(evidence, excess, known, options))
+    suspects.push_back(std::move(suspect));
+  std::stable_sort(suspects.begin(), suspects.end(), [](const SlowRank& a, const SlowRank& b) {
+    return a.outlier.excess_ms > b.outlier.excess_ms;
+  });
+  std::vector<bool> slower(evidence.job.ranks.size());
+  for (const SlowRank& suspect : suspects) {
+    const std::size_t rank = suspect.outlier.rank_index;
+    const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
+    if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
+      slower[rank] = true;
+      merge_into(findings, describe_suspect(evidence, suspect, lateness, options));
+    } else {
+      notes.push_back(fmt::format(
+          "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "
+          "collective: "
+          "not named as a culprit",
+          evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+    }
+  }
+}
+
 std::vector<Finding> find_causes(const Evidence& evidence, const Options& options,
                                  std::vector<std::string>& notes) {
   std::vector<Finding> findings;
-  find_slow_ranks(evidence, options, findings, notes);
+  if (evidence.has_steps()) {
+    find_slow_ranks(evidence, options, findings, notes);
+  } else {
+    find_busy_ranks(evidence, options, findings, notes);
+  }
   find_lock_waits(evidence, options, findings);
   find_contention(evidence, options, findings, notes);
-  find_common_input(evidence, options, findings);
+  if (evidence.has_steps()) find_common_input(evidence, options, findings);
   if (auto throttled = find_throttled(evidence, options)) {
     // What the ranks do slowly meanwhile is a consequence; but not that one of them, where all are
     // held back, is slower than the others.
@@ -565,6 +598,7 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
     });
     findings.push_back(std::move(*throttled));
   }
+  if (!evidence.has_steps()) return findings;
   // Load beside the job explains nothing of the ranks.
   const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.kind == "cpu_contention";

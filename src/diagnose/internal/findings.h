@@ -35,8 +35,12 @@ void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_
 /// The finding that names a rank (by number); null if there is none. Borrowed from `findings`.
 [[nodiscard]] Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank);
 
+/// Ranks that work for longer than their peers (slow_*, asymmetry and what explains them).
+void find_slow_ranks(const Evidence& evidence, const Options& options,
+                     std::vector<Finding>& findings, std::vector<std::string>& notes);
+
 /// Findings by rank (slow_*, asymmetry, cpu_contention) and common ones, unsorted; `notes` gets
-/// what was seen but not named.
+/// what was seen but not named. Of windows of time: what needs no steps.
 [[nodiscard]] std::vector<Finding> find_causes(const Evidence& evidence, const Options& options,
                                                std::vector<std::string>& notes);
 

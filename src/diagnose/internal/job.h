@@ -49,6 +49,8 @@ struct CollectiveEvent {
   std::uint64_t bytes{0};
 };
 
+/// A stack, as of when the thread last ran: one that was preempted (by who samples it, say) stands
+/// where it was interrupted.
 struct ThreadSample {
   std::int64_t time_ns{0};
   trace::StackId stack{};
@@ -60,6 +62,7 @@ struct ThreadSample {
 struct QueueWait {
   Interval time;
   std::uint32_t cpu{0};
+  bool is_preempted{false};  // the processor was taken away; else it was woken
 };
 
 /// Time in which a thread was blocked.
@@ -94,7 +97,8 @@ struct RankData {
   std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
   std::uint64_t exit_status{0}, exit_signal{0};
   ThreadTimes main;
-  std::vector<QueueWait> helper_waits;  // of its other threads, by begin
+  std::vector<QueueWait> helper_waits;       // of its other threads, by begin
+  std::vector<IntervalSet> helpers_running;  // each of its other threads on a processor
   [[nodiscard]] bool ended_well() const {
     return exit_ns != 0 && exit_status == 0 && exit_signal == 0;
   }

@@ -30,6 +30,19 @@ State next_state(State now, SchedEvent::Kind kind) {
   return State::kUnknown;
 }
 
+/// Puts samples that found the thread preempted at the last instant in which it ran.
+void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& samples) {
+  for (ThreadSample& sample : samples) {
+    const auto after = std::upper_bound(
+        waits.begin(), waits.end(), sample.time_ns,
+        [](std::int64_t t, const QueueWait& wait) { return t < wait.time.begin_ns; });
+    if (after == waits.begin()) continue;
+    const QueueWait& wait = *(after - 1);
+    if (wait.is_preempted && sample.time_ns < wait.time.end_ns)
+      sample.time_ns = wait.time.begin_ns - 1;
+  }
+}
+
 }  // namespace
 
 ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
@@ -47,7 +60,8 @@ ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
     const State next = next_state(state, event.kind);
     // One that was preempted queues where it ran; one that was woken where it is switched in.
     if (state == State::kRunnable && next == State::kRunning)
-      times.queue_waits.push_back({{queued_ns, event.time_ns}, preempted_on.value_or(event.cpu)});
+      times.queue_waits.push_back(
+          {{queued_ns, event.time_ns}, preempted_on.value_or(event.cpu), preempted_on.has_value()});
     if (state == State::kBlocked && next != State::kBlocked) {
       const bool is_woken = event.kind == SchedEvent::Kind::kWake;
       times.blocked_waits.push_back({{blocked_ns, event.time_ns},
@@ -116,9 +130,11 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
     } else {
       rank.helper_waits.insert(rank.helper_waits.end(), times.queue_waits.begin(),
                                times.queue_waits.end());
+      rank.helpers_running.push_back(std::move(times.running));
     }
   }
   for (RankData& rank : job.ranks) {
+    date_back(rank.main.queue_waits, rank.samples);
     std::stable_sort(
         rank.helper_waits.begin(), rank.helper_waits.end(),
         [](const QueueWait& a, const QueueWait& b) { return a.time.begin_ns < b.time.begin_ns; });

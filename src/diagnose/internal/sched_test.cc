@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diagnose/internal/sched.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kansoku::diagnose {
@@ -64,6 +65,40 @@ TEST(ThreadTimes, NoEventsMeansUnknown) {
   const ThreadTimes times = thread_times({}, 100);
   EXPECT_FALSE(times.is_known);
   EXPECT_TRUE(times.running.empty());
+}
+
+TEST(ThreadTimes, SamplesOfAPreemptedThreadStandWhereItWasInterrupted) {
+  trace::Trace trace;
+  trace::Process process;
+  process.pid = 7;
+  process.rank = 0;
+  trace.processes.push_back(process);
+  const auto add_switch = [&](std::int64_t time_ns, std::int32_t prev, std::int32_t next,
+                              std::uint32_t state) {
+    trace.switches.time_ns.push_back(time_ns);
+    trace.switches.cpu.push_back(0);
+    trace.switches.prev_tid.push_back(prev);
+    trace.switches.next_tid.push_back(next);
+    trace.switches.prev_state.push_back(state);
+  };
+  add_switch(100, 0, 7, 0);
+  add_switch(200, 7, 0, 0);  // preempted
+  add_switch(300, 0, 7, 0);
+  add_switch(400, 7, 0, 1);  // sleeps
+  trace.wakes.time_ns.push_back(500);
+  trace.wakes.tid.push_back(7);
+  trace.wakes.waker_tid.push_back(0);
+  add_switch(600, 0, 7, 0);
+  JobData job;
+  job.end_ns = 1000;
+  job.ranks.emplace_back().pid = 7;
+  for (const std::int64_t time_ns : {150, 200, 250, 300, 550})
+    job.ranks[0].samples.push_back({.time_ns = time_ns});
+  read_thread_times(trace, job);
+  std::vector<std::int64_t> times;
+  for (const ThreadSample& sample : job.ranks[0].samples)
+    times.push_back(sample.time_ns);
+  EXPECT_THAT(times, testing::ElementsAre(150, 199, 199, 300, 550));
 }
 
 }  // namespace

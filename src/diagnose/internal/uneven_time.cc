@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/uneven_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "diagnose/internal/excess.h"
+#include "diagnose/internal/findings.h"
+#include "diagnose/internal/names.h"
+#include "diagnose/internal/phases.h"
+#include "diagnose/internal/waits.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+constexpr std::int64_t kWindowsMax = 10'000;  // longer recordings have longer windows
+constexpr std::string_view kImportFile = "<frozen importlib";
+
+/// When its scheduler events tell what the main thread of a rank does.
+Interval seen(const RankData& rank, std::int64_t end_ns) {
+  Interval out{kTimeMaxNs, 0};
+  for (const IntervalSet* set : {&rank.main.running, &rank.main.runnable, &rank.main.blocked}) {
+    if (set->empty()) continue;
+    out.begin_ns = std::min(out.begin_ns, set->items().front().begin_ns);
+    out.end_ns = std::max(out.end_ns, set->items().back().end_ns);
+  }
+  out.end_ns = std::min(out.end_ns, rank.exit_ns != 0 ? rank.exit_ns : end_ns);
+  return out;
+}
+
+/// When the main thread of a rank was last seen to import a module; 0: never.
+std::int64_t last_import_ns(const trace::Trace& trace, const RankData& rank) {
+  std::map<trace::StackId, bool> imports;
+  std::int64_t last_ns = 0;
+  for (const ThreadSample& sample : rank.samples) {
+    const auto [known, is_new] = imports.try_emplace(sample.stack);
+    if (is_new) {
+      const auto frames = frames_of(trace, sample.stack);
+      known->second = std::any_of(frames.begin(), frames.end(), [&](const trace::Frame& frame) {
+        return text_of(trace, frame.file).starts_with(kImportFile);
+      });
+    }
+    if (known->second) last_ns = std::max(last_ns, sample.time_ns);
+  }
+  return last_ns;
+}
+
+/// How each rank spends its windows, in milliseconds: [rank][window].
+struct TimeUse {
+  RankSeries busy;    // all threads on processors, together
+  RankSeries asleep;  // the main thread
+};
+
+TimeUse time_use(const Evidence& evidence) {
+  TimeUse use;
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
+    const RankData& rank = evidence.job.ranks[r];
+    std::vector<double> busy, asleep;
+    for (const Interval& window : evidence.steps.ranks[r]) {
+      std::int64_t ns = rank.main.running.measure_ns(window);
+      for (const IntervalSet& helper : rank.helpers_running)
+        ns += helper.measure_ns(window);
+      busy.push_back(static_cast<double>(ns) / kNsPerMs);
+      asleep.push_back(static_cast<double>(rank.main.blocked.measure_ns(window)) / kNsPerMs);
+    }
+    use.busy.push_back(std::move(busy));
+    use.asleep.push_back(std::move(asleep));
+  }
+  return use;
+}
+
+std::vector<double> means_of(const RankSeries& series) {
+  std::vector<double> out;
+  for (const auto& rank : series)
+    out.push_back(stats::mean(rank));
+  return out;
+}
+
+/// Mean milliseconds a window as a share of the time, as text.
+std::string percent(const Evidence& evidence, double ms) {
+  return fmt::format("{:.0f} %", 100 * ms / evidence.mean_step_ms);
+}
+
+/// Which of the two is told of a rank.
+enum class Excess : std::uint8_t { kBusy, kAsleep };
+
+std::vector<Finding> find_excess(const Evidence& evidence, const Options& options,
+                                 const TimeUse& use, Excess what) {
+  const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
+  ExcessOptions test = excess_options(evidence, options);
+  test.threshold_ms = options.uneven_time_share_min * evidence.mean_step_ms;
+  const RankSeries excess = excess_over_peers(what == Excess::kBusy ? use.busy : use.asleep);
+  std::vector<Finding> findings;
+  for (const Outlier& outlier : find_outliers(excess, std::vector<bool>(excess.size()), test)) {
+    const std::size_t r = outlier.rank_index;
+    const double peers_busy = mean_of_others(busy, r), peers_asleep = mean_of_others(asleep, r);
+    const bool counts = what == Excess::kBusy
+                            ? busy[r] >= options.uneven_time_ratio_min * peers_busy
+                            : peers_busy >= options.uneven_time_busy_min * evidence.mean_step_ms;
+    if (!counts) continue;
+    Finding finding;
+    finding.kind = "uneven_time";
+    finding.verdict = what == Excess::kBusy ? "busy" : "asleep";
+    finding.ranks = {evidence.job.ranks[r].rank};
+    finding.cost_ms_per_step = outlier.excess_ms;
+    finding.share = std::min(outlier.excess_ms / evidence.mean_step_ms, 1.0);
+    finding.confidence = finding.rank_confidence = outlier.confidence;
+    finding.evidence.push_back(
+        fmt::format("no steps: ranks are compared by processor time, in {} windows of {:.0f} ms",
+                    evidence.steps.count(), evidence.mean_step_ms));
+    finding.evidence.push_back(
+        fmt::format("its threads have a processor for {} of the time, those of its peers for {}{}",
+                    percent(evidence, busy[r]), percent(evidence, peers_busy),
+                    what == Excess::kBusy && peers_busy > 0
+                        ? fmt::format(": {:.1f} times as long", busy[r] / peers_busy)
+                        : ""));
+    finding.evidence.push_back(fmt::format("its main thread sleeps for {}, theirs for {}",
+                                           percent(evidence, asleep[r]),
+                                           percent(evidence, peers_asleep)));
+    const auto wait =
+        what == Excess::kAsleep ? explain_wait(evidence, r, std::nullopt) : std::nullopt;
+    if (wait)
+      finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace
+
+StepTable time_windows(const trace::Trace& trace, const JobData& job, const Options& options) {
+  Interval common{0, kTimeMaxNs};
+  for (const RankData& rank : job.ranks) {
+    if (!rank.main.is_known) return {};
+    const Interval own = seen(rank, job.end_ns);
+    common.begin_ns = std::max({common.begin_ns, own.begin_ns, last_import_ns(trace, rank)});
+    common.end_ns = std::min(common.end_ns, own.end_ns);
+  }
+  if (job.stopped_ns) common.end_ns = std::min(common.end_ns, *job.stopped_ns);
+  const std::int64_t span_ns = common.end_ns - common.begin_ns;
+  const std::int64_t window_ns =
+      std::max(static_cast<std::int64_t>(options.window_ms * kNsPerMs), span_ns / kWindowsMax);
+  const std::int64_t count = span_ns / window_ns;
+  if (job.ranks.empty() || count < std::int64_t{options.window_count_min}) return {};
+  StepTable table;
+  table.found_by = kFoundByTime;
+  std::vector<Interval> windows;
+  for (std::int64_t i = 0; i < count; ++i)
+    windows.push_back({common.begin_ns + i * window_ns, common.begin_ns + (i + 1) * window_ns});
+  table.ranks.assign(job.ranks.size(), windows);
+  return table;
+}
+
+std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& options,
+                                      std::vector<std::string>& notes) {
+  if (evidence.job.ranks.size() < 2) return {};
+  const TimeUse use = time_use(evidence);
+  for (const Excess what : {Excess::kBusy, Excess::kAsleep}) {
+    auto findings = find_excess(evidence, options, use, what);
+    if (!findings.empty()) return findings;
+  }
+  const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
+  const auto range = [&](const std::vector<double>& ms) {
+    const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
+    return fmt::format("{} to {}", percent(evidence, *least), percent(evidence, *most));
+  };
+  notes.push_back(fmt::format(
+      "no steps, so ranks were compared by processor time: they have processors for {} of the time "
+      "and sleep for {}; none stands out",
+      range(busy), range(asleep)));
+  return {};
+}
+
+}  // namespace kansoku::diagnose
