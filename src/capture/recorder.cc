@@ -71,7 +71,7 @@ struct Recorder::Impl {
   BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
   bool is_open{true};  // false: watching, no window
-  bool without_bpf{false};
+  std::optional<Error> bpf_error;
   bool is_stopped{false};  // see note_stop()
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in, RecorderOptions options_in)
@@ -118,7 +118,7 @@ Result<void> Recorder::Impl::add_bpf() {
   if (!created) {
     if (options.attach_mode) return std::move(created).error();
     bpf_state = "none: " + created.error().what;
-    without_bpf = true;
+    bpf_error = created.error();
     log(fmt::format(
         "no eBPF ({}): Python stacks only; calls, collectives and scheduler are not recorded",
         created.error().what));
@@ -307,7 +307,7 @@ void Recorder::Impl::write_losses(BootTime now) {
   for (const Asked& asked : sources)
     asked.source->add_losses(losses);
   losses.add(capture_processes_over_limit, table.over_limit());
-  losses.add(capture_without_bpf, without_bpf ? 1 : 0);
+  losses.add(capture_without_bpf, bpf_error ? 1 : 0);
   for (const auto& [stat, total] : losses.all()) {
     if (total != 0) writer->loss(*stat, total, now);
   }
@@ -502,6 +502,10 @@ std::map<std::int32_t, Place> Recorder::ranks() const {
 void Recorder::set_probes_enabled(bool enabled) {
   for (const Impl::Asked& asked : impl_->sources)
     asked.source->set_enabled(enabled);
+}
+
+const std::optional<Error>& Recorder::bpf_error() const {
+  return impl_->bpf_error;
 }
 
 const std::vector<Attachment>& Recorder::attachments() const {

@@ -98,6 +98,8 @@ class Recorder {
   /// their cost).
   void set_probes_enabled(bool enabled);
 
+  /// Why there are Python stacks only; nothing: eBPF works, or was not asked for.
+  [[nodiscard]] const std::optional<Error>& bpf_error() const;
   [[nodiscard]] const std::vector<Attachment>& attachments() const;
   /// What could not be found or attached, one line each.
   [[nodiscard]] std::vector<std::string> problems() const;

@@ -11,9 +11,11 @@
 #include <cstdio>
 
 #include "capture/pack.h"
+#include "capture/resolve.h"
 #include "cli/targets.h"
 #include "cli/wiring.h"
 #include "sys/clock.h"
+#include "sys/elf.h"
 #include "sys/fd.h"
 #include "sys/process.h"
 
@@ -182,6 +184,40 @@ Result<void> check_attached(const capture::Recorder& recorder, const SessionOpti
                "`kansoku probes list -p PID --probes PACK` tells what a pack finds"};
 }
 
+/// A command starts only if it can be observed as asked: with the rights for eBPF, and where a pack
+/// of the user's own is about the very program, with all functions that it names.
+Result<void> check_command(const capture::Recorder& recorder,
+                           const std::vector<capture::Pack>& packs, const SessionOptions& options) {
+  const auto& no_bpf = recorder.bpf_error();
+  if (no_bpf && no_bpf->code == Code::kPermission) {
+    return Error{
+        Code::kPermission,
+        fmt::format("{}; {} was not started", no_bpf->what, options.command.front()),
+        no_bpf->hint + (no_bpf->hint.empty() ? "" : "; ") + "--no-bpf records Python stacks only"};
+  }
+  const auto program = sys::find_program(options.command.front());
+  if (!program) return {};  // it says so itself
+  const auto file = sys::ElfFile::open(*program);
+  if (!file) return {};  // a script
+  const std::string name = program->substr(program->rfind('/') + 1);
+  for (const capture::Pack& pack : packs) {
+    // A pattern may mean other files, too.
+    const bool is_about_it =
+        options.probes.find(pack.path) != std::string::npos &&
+        std::any_of(pack.functions.begin(), pack.functions.end(),
+                    [&](const auto& probes) { return probes.library == name; });
+    if (!is_about_it) continue;
+    const capture::Resolution found = capture::resolve_pack(pack, **file, name);
+    if (!found.missing.empty()) {
+      return Error{Code::kNotFound,
+                   fmt::format("record with {}: {}; {} was not started", pack.path,
+                               found.missing.front(), options.command.front()),
+                   fmt::format("`nm -C {}` lists its functions", *program)};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<SessionResult> run_session(const SessionOptions& options) {
@@ -189,6 +225,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   const sys::Procfs procfs;
   const sys::RealClock clock;
   TRY(auto recorder_options_value, recorder_options(options));
+  const std::vector<capture::Pack> packs = recorder_options_value.packs;
   const bool was_there = ::access(options.output.c_str(), F_OK) == 0;
   TRY(const auto sink,
       sys::FileSink::create(options.output, {options.overwrite, options.bytes_max}));
@@ -199,6 +236,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   if (options.command.empty()) TRY_VOID(check_attached(*recorder, options));
   std::optional<sys::Child> child;
   if (!options.command.empty()) {
+    TRY_VOID(check_command(*recorder, packs, options));
     TRY(auto started,
         sys::Child::start(options.command, {options.environment, options.command_output}));
     child = std::move(started);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,6 +109,27 @@ int Child::wait() {
 
 void Child::send(int signal) const {
   if (!status_) ::kill(pid_, signal);
+}
+
+std::optional<std::string> find_program(const std::string& name) {
+  const auto may_run = [](const std::string& path) {
+    struct stat facts {};
+    return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+           ::access(path.c_str(), X_OK) == 0;
+  };
+  if (name.empty()) return std::nullopt;
+  if (name.find('/') != std::string::npos)
+    return may_run(name) ? std::optional(name) : std::nullopt;
+  const char* folders = ::secure_getenv("PATH");
+  std::string_view rest = folders == nullptr ? "/bin:/usr/bin" : folders;
+  while (true) {
+    const std::size_t end = rest.find(':');
+    const std::string folder(rest.substr(0, end));
+    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    if (may_run(path)) return path;
+    if (end == std::string_view::npos) return std::nullopt;
+    rest.remove_prefix(end + 1);
+  }
 }
 
 Result<std::string> own_path() {

@@ -44,6 +44,10 @@ class Child {
   std::optional<int> status_;
 };
 
+/// The file that starting `name` runs: `name` itself if it names a folder, else the first in PATH
+/// that may be executed; nothing if there is none.
+[[nodiscard]] std::optional<std::string> find_program(const std::string& name);
+
 /// Absolute path of the running program.
 [[nodiscard]] Result<std::string> own_path();
 
