@@ -9,6 +9,15 @@ def count(results, word):
     return f"{sum(judged)} of {len(judged)}" if judged else ""
 
 
+def with_interval(results):
+    """"19 of 20 (0.76 to 0.99)": how many are right, with Wilson's 95 % interval of the share (Wilson 1927)."""
+    n = len(results)
+    share, z = sum(r["right"] for r in results) / n, 1.96
+    middle, half = share + z * z / (2 * n), z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    low, high = (max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n)))
+    return f"{count(results, 'right')} ({low:.2f} to {high:.2f})"
+
+
 def median(values, form):
     known = [value for value in values if value is not None]
     return form.format(statistics.median(known)) if known else ""
@@ -41,7 +50,7 @@ def print_table(results):
           "|---|---|---|---|---|---|---|---|---|")
     for fault, dose, group in rows(ran):
         print(f"| {fault} | {'' if dose is None else dose} | {median(map(growth, group), '{:.0f} %')} | {count(group, 'detected')} | "
-              f"{count(group, 'rank')} | {count(group, 'function')} | {count(group, 'kind')} | {count(group, 'right')} | "
+              f"{count(group, 'rank')} | {count(group, 'function')} | {count(group, 'kind')} | {with_interval(group)} | "
               f"{median([r['report_s'] for r in group], '{:.1f} s')} |")
     slow, hang, clean = ([r for r in ran if r["expects"] == what] for what in ("slow", "hang", "nothing"))
     hours = sum(r["run_s"] for r in clean) / 3600

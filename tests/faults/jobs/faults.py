@@ -27,7 +27,8 @@ import torch.distributed as dist
 
 KNOWN = ("none", "input_sleep", "collate", "forward", "backward", "optimizer", "checkpoint", "evaluation", "everywhere", "rotating",
          "log_every_step", "double_batch", "evaluation_everywhere", "skip_collective", "stuck_loader", "deadlock",
-         "interpreter_lock", "mismatch", "lock_hog", "lock", "mutex", "full_pipe", "stall", "uneven_batch", "wandering_batch", "garbage")
+         "interpreter_lock", "mismatch", "lock_hog", "lock", "mutex", "full_pipe", "stall", "uneven_batch", "uneven_sequence", "wandering_batch",
+         "garbage")
 CALIBRATE_FROM = 10 + int(os.environ.get("FAULT_AFTER") or 0)
 CALIBRATE_TO = CALIBRATE_FROM + 30
 PERIOD = 20  # steps between two checkpoints or evaluations
@@ -251,6 +252,14 @@ def grown(batch, uneven):
     if isinstance(batch, (list, tuple)):
         return [grow(part, times) for part in batch]
     return grow(batch, times)
+
+
+def lengthened(sequences, uneven):
+    """The sequences [batch, tokens], or as long ones as the fault wants this rank to have; `uneven` as for grown()."""
+    if _step.value < CALIBRATE_TO or not on("uneven_sequence"):
+        return sequences
+    length = sequences.size(1)
+    return sequences[:, torch.arange(round(length * (1 + uneven * DOSE))) % length]
 
 
 def grow(values, times):

@@ -21,6 +21,7 @@ BATCH = int(os.environ.get("BATCH") or (1 if light.LIGHT else 4))
 SEQ, LAYERS = int(os.environ.get("SEQ") or 32), int(os.environ.get("LAYERS") or 2)
 D_MODEL = int(os.environ.get("D_MODEL") or (32 if light.LIGHT else 64))
 HEADS, VOCAB, MICRO_BATCHES = 4, 512, 2
+LONGEST = 8 * SEQ  # of the sequences that a fault may make longer
 
 
 class Sequences(Dataset):
@@ -56,19 +57,21 @@ class LanguageModel(nn.Module):
         self.tokens, self.positions = nn.Embedding(VOCAB, D_MODEL), nn.Embedding(SEQ, D_MODEL)
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.head = nn.Linear(D_MODEL, VOCAB)
-        self.register_buffer("mask", torch.full((SEQ, SEQ), float("-inf")).triu(1))
+        self.register_buffer("mask", torch.full((LONGEST, LONGEST), float("-inf")).triu(1), persistent=False)
 
     def forward(self, tokens):
-        hidden = self.tokens(tokens) + self.positions(torch.arange(tokens.size(1)))
-        hidden = faults.at_forward(self.blocks[0](hidden, self.mask), MICRO_BATCHES)
+        length = tokens.size(1)
+        hidden = self.tokens(tokens) + self.positions(torch.arange(length) % SEQ)
+        mask = self.mask[:length, :length]
+        hidden = faults.at_forward(self.blocks[0](hidden, mask), MICRO_BATCHES)
         for block in self.blocks[1:]:
-            hidden = block(hidden, self.mask)
+            hidden = block(hidden, mask)
         return self.head(hidden)
 
 
 def collate(samples):
     faults.at_collate(MICRO_BATCHES)
-    return faults.grown(default_collate(samples), 5)
+    return faults.lengthened(faults.grown(default_collate(samples), 5), 5)
 
 
 def loss_of(model, batch):
