@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a goal needs, by name:
-# tools/install_deps.sh build|demo|test|bench|faults|watch|kernels|check|store|otlp
+# tools/install_deps.sh build|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp
 # `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
 # any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
@@ -30,9 +30,10 @@ case $goal in
   faults) wanted="$build $demo $faults" ;;
   watch) wanted="$build $demo $watch" ;;
   kernels) wanted="$build $kernels" ;;
+  fresh-root) wanted="debootstrap util-linux" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
   store | otlp) wanted="$npm" ;;
-  *) echo "usage: $0 build|demo|test|bench|faults|watch|kernels|check|store|otlp" >&2; exit 2 ;;
+  *) echo "usage: $0 build|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64
