@@ -6,7 +6,7 @@ PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
 KANSOKU := build/release/kansoku
 
-.PHONY: help build demo test bench eval probe-eval simulate-eval simulate-experiments faults watch-eval watch-soak watch-cost kernel-check check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp
+.PHONY: help build demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-store deps-otlp
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -19,16 +19,18 @@ help:
 	@echo "make simulate-eval  arrival models against recorded queues (PHILLY=jobs.csv.gz; about 10 minutes)"
 	@echo "make simulate-experiments  the simulator's experiments E1 to E9, with reports in build/experiments (some minutes)"
 	@echo "make faults   many kinds of faults in real jobs, scored (hours; FAULT=NAME for one, FAULTS=... for options of run.py)"
+	@echo "make false-confidence  healthy, foreign and broken off programs: is anything said that is not true? (half an hour; FALSE=options of run.py)"
 	@echo "make watch-eval PART=...  always-on watching under planted faults, in parts of half an hour (PART=list, NAME, all, table)"
 	@echo "make watch-soak  two hours of watching while processes come and go, in the background (SOAK=start|status|report|stop)"
 	@echo "make watch-cost  what watching costs a job (COST=steps|rate|report; up to 20 minutes)"
 	@echo "make kernel-check  the unit tests of probing under Debian's kernel, in qemu (KERNEL=package for another)"
+	@echo "make fresh-root  a newcomer's first hour in a new Debian root: make demo, README's commands, each hint (half an hour)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-store deps-otlp: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-store deps-otlp: deps-%:
 	@tools/install_deps.sh $*
 
 build: deps-build
@@ -73,6 +75,9 @@ simulate-experiments: build
 faults: deps-faults build
 	tests/faults/run.py $(addprefix --fault ,$(FAULT)) $(FAULTS)
 
+false-confidence: deps-faults build
+	tests/false_confidence/run.py $(FALSE)
+
 # What exists is asked for without building.
 PART ?= list
 SOAK ?= start
@@ -89,6 +94,9 @@ watch-cost: $(if $(filter report,$(COST)),,deps-watch build)
 kernel-check: deps-kernels build
 	cmake --build build/release -j $(JOBS) --target capture_bpf_test
 	tests/kernels/run.py $(if $(KERNEL),--package $(KERNEL))
+
+fresh-root: deps-fresh-root
+	tests/fresh_root/run.py
 
 check: deps-check
 	cmake --preset release

@@ -4,6 +4,7 @@
 
   run.py                                   every fault, dose and model; finished ones of this commit are skipped
   run.py --fault forward_op --dose 1.0 --model mlp --repeats 3
+  run.py --repeats 20 --minutes 40         a part of many runs; the same command goes on where it ended
   run.py --watch --model mlp               let the detector of `kansoku profile --watch` notice the fault by itself
   run.py --list | --check | --table        the truths | are they complete | the scores so far
 Needs Debian's python3-torch; most faults need root. docs/faults.md says how to add one.
@@ -11,7 +12,6 @@ Needs Debian's python3-torch; most faults need root. docs/faults.md says how to 
 import argparse
 import contextlib
 import glob
-import hashlib
 import itertools
 import json
 import os
@@ -27,6 +27,7 @@ import types
 sys.dont_write_bytecode = True
 from injectors import INJECTORS  # noqa: E402
 from host import LAUNCH, Impossible  # noqa: E402
+from results import Events, add_result, commit_of_tree, interrupt_once, read_results  # noqa: E402
 from score import print_table  # noqa: E402
 from truth import MODELS, judge, load  # noqa: E402
 
@@ -42,10 +43,9 @@ class Job:
     """The ranks of one run, as their events tell; ends what is left of them, by descriptor, so that no stranger is hit."""
 
     def __init__(self, folder, stack):
-        self.path = os.path.join(folder, "events")
-        os.mkfifo(self.path)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)  # a writer of its own: no end of file between two events
-        self.pidfds, self.text, self.facts = {}, b"", {}
+        self.events = Events(folder)
+        self.path, self.fd = self.events.path, self.events.fd
+        self.pidfds, self.facts = {}, {}
         stack.callback(self.close)
 
     def close(self):
@@ -55,11 +55,7 @@ class Job:
 
     def read(self):
         """The events that have come meanwhile."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self.text += os.read(self.fd, 65536)
-        *lines, self.text = self.text.split(b"\n")
-        for event in map(json.loads, lines):
+        for event in self.events.read():
             if event["event"] == "started":
                 self.hold(event["pid"])
             elif event["rank"] == 0 and event["event"] in ("calibrated", "finished"):
@@ -249,14 +245,6 @@ def progress(result):
     return f"{'right' if result['right'] else 'WRONG ' + ' '.join(wrong)}: {said} | {step}, {result['run_s']:.0f} s"
 
 
-def commit_of_tree():
-    """The commit, with a hash of what differs from it: results of another tree are not taken for this one's."""
-    def git(*arguments):
-        return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False).stdout
-    changed = git("diff", "HEAD")
-    return (git("rev-parse", "--short=12", "HEAD").strip() or "none") + ("+" + hashlib.sha1(changed.encode()).hexdigest()[:6] if changed else "")
-
-
 def chosen(options, faults):
     """(fault, dose, model, repeat) in the order of running: each fault once before any is repeated."""
     for repeat, fault in itertools.product(range(options.repeats), faults.values()):
@@ -267,28 +255,24 @@ def chosen(options, faults):
                 yield fault, dose, model, repeat
 
 
-def read_results(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 def run_all(options, faults, commit):
+    end = time.monotonic() + options.minutes * 60
     done = {tuple(r["key"]) for r in read_results(options.results) if "not_run" not in r}
     for fault, dose, model, repeat in chosen(options, faults):
         key = (commit, options.seconds, fault.name, dose, model, repeat) + (("watch",) if options.watch else ())
         if key in done:
             continue
+        if time.monotonic() > end:
+            print(f"{options.minutes:g} minutes are over; the same command goes on")
+            return
         print(f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1} ... ", end="", flush=True)
         try:
             result = run_one(options, fault, dose, model, commit)
         except Impossible as reason:
             result = {"not_run": str(reason)}
         print(progress(result), flush=True)
-        with open(options.results, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "fault": fault.name, "dose": dose, "model": model, "repeat": repeat,
-                                   "commit": commit, "expects": fault.expects, **result}) + "\n")
+        add_result(options.results, {"key": key, "fault": fault.name, "dose": dose, "model": model, "repeat": repeat,
+                                     "commit": commit, "expects": fault.expects, **result})
 
 
 def list_truths(faults):
@@ -298,19 +282,13 @@ def list_truths(faults):
               f"{'':24} {fault.what}")
 
 
-def interrupt_once(_number, _frame):
-    """A second Ctrl-C does not stop the removal of what the run has made."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
     parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after so long: the suite in parts")
     parser.add_argument("--seconds", type=int, help="how long each job trains [12, with --watch 45]")
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
     parser.add_argument("--results", default=os.path.join(ROOT, "build/faults/results.jsonl"), metavar="FILE")

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program of this suite tells its runner, one JSON line an event into the pipe FAULT_EVENTS: started, ready, half.
+
+  SECONDS[5]  how long a program does its work, from ready on
+"""
+import json
+import os
+import time
+
+SECONDS = float(os.environ.get("SECONDS") or 5)
+_events = os.environ.get("FAULT_EVENTS")
+
+
+def say(event):
+    """Lines this short are written in one piece."""
+    if _events:
+        with open(_events, "ab", buffering=0) as pipe:
+            pipe.write((json.dumps({"event": event, "pid": os.getpid(), "rank": os.environ.get("RANK")}) + "\n").encode())
+
+
+def rounds(seconds=SECONDS):
+    """Numbers until the time is over."""
+    begin, half, number = time.monotonic(), False, 0
+    say("ready")
+    while (now := time.monotonic() - begin) < seconds:
+        if not half and now >= seconds / 2:
+            half = True
+            say("half")
+        yield number
+        number += 1
+
+
+def choose(kinds, name):
+    if name not in kinds:
+        raise SystemExit(f"{name!r} is unknown; one of {' '.join(kinds)}")
+    say("started")
+    kinds[name]()

@@ -1,0 +1,311 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Asks whether Kansoku claims anything that is not true: programs whose truth is known are recorded and diagnosed, and every finding and
+exit status outside of that truth is wrong.
+
+  run.py                        every scenario; what is finished for this commit is skipped
+  run.py --only NAME...         some of them
+  run.py --minutes 30           begins no new one after that time
+  run.py --list | --check | --table   the truths | are they complete | the score so far, in Markdown
+Needs root and Debian's python3-torch and gcc. Recordings with a wrong answer are kept in build/false-confidence/wrong.
+"""
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
+from host import LAUNCH, ROOT, Impossible, end_process, need, need_root, start_ticks  # noqa: E402
+from results import Events, add_result, commit_of_tree, interrupt_once, read_results  # noqa: E402
+import foreign  # noqa: E402
+import ordinary  # noqa: E402
+from scenario import PYTHON, judge, problems, told  # noqa: E402
+
+SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS
+FOLDER = os.path.join(ROOT, "build/false-confidence")
+LIMIT_S = 90  # a recording that has not ended by then is ended
+PR_SET_CHILD_SUBREAPER = 36
+# What others may take of one processor before a finding about waiting for processors is not judged: it may be true.
+DISTURBED = 0.1
+NOT_TAKEN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SECONDS", "RANKS", "WIDTH", "BATCH", "LIGHT")
+
+
+def build_small(static):
+    path = os.path.join(FOLDER, "small-static" if static else "small")
+    source = os.path.join(HERE, "programs/small.c")
+    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(source):
+        subprocess.run(["gcc", "-O1", *(["-static"] if static else []), "-o", path, source, "-pthread"], check=True)
+    return path
+
+
+def children():
+    """Of this process; it adopts the orphans of its programs."""
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split()]
+    return []
+
+
+def end_children():
+    while pids := children():
+        for pid in pids:
+            end_process(pid, start_ticks(pid))
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def busy_s():
+    """Processor time of the whole host."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_s():
+    """Processor time of all that this process has started and that has ended, and its own."""
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)))
+
+
+class Recording:
+    """One scenario: its programs, the recorder, and the signals that they get."""
+
+    def __init__(self, options, scenario, folder, stack):
+        self.options, self.scenario, self.folder = options, scenario, folder
+        self.trace = os.path.join(folder, "run.pftrace")
+        self.events = Events(folder)
+        stack.callback(self.events.close)
+        stack.callback(end_children)
+        self.log = stack.enter_context(open(os.path.join(folder, "log"), "w+", encoding="utf-8", errors="replace"))
+        self.counts, self.pids, self.due = {}, {}, []
+        self.words = {"folder": folder, "programs": os.path.join(HERE, "programs"), "python": PYTHON, "launch": LAUNCH, "root": ROOT,
+                      "faults": os.path.join(ROOT, "tests/faults"), "small": build_small(False), "static": build_small(True)}
+        self.environment = {name: value for name, value in os.environ.items() if name not in NOT_TAKEN}
+        self.environment |= {"FAULT_EVENTS": self.events.path, "MEETING": folder + "/", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
+                             **dict(zip(scenario.env, self.filled(scenario.env.values())))}
+
+    def filled(self, command):
+        def fill(word):
+            for name, value in self.words.items():
+                word = word.replace("{" + name + "}", value)
+            return word
+        return [fill(word) for word in command]
+
+    def start(self, command):
+        return subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
+                                start_new_session=True)
+
+    def record(self):
+        """The recorder's exit status."""
+        for beside in self.scenario.beside:
+            self.start(self.filled(beside))
+        command, target = self.filled(self.scenario.command), []
+        if self.scenario.attach:
+            self.command = self.start(command)
+            self.follow(self.command, lambda: self.counts.get("ready", 0) >= self.scenario.ready)
+            need(self.command.poll() is None, "the command ended before it was observed: " + self.said())
+            pid = self.command.pid if self.scenario.attach == "command" else self.pids.get(self.scenario.attach)
+            need(pid, f"no process is {self.scenario.attach}")
+            target, command = ["-p", str(pid)], []
+        self.recorder = self.start([self.options.kansoku, "record", "-q", "-o", self.trace, *self.scenario.options, *target,
+                                    *(["--", *command] if command else [])])
+        self.follow(self.recorder, lambda: False)
+        return self.recorder.wait()
+
+    def follow(self, process, done):
+        """Reads events and sends the signals that are due until the process has ended or done() is true."""
+        fd, deadline = os.pidfd_open(process.pid), time.monotonic() + LIMIT_S
+        try:
+            while not done():
+                now = time.monotonic()
+                need(now < deadline, f"not over after {LIMIT_S} s")
+                for at, act in [pair for pair in self.due if pair[0] <= now]:
+                    self.due.remove((at, act))
+                    self.act(act)
+                wait = max(0.0, min([deadline, *(at for at, _ in self.due)]) - now)
+                ready = select.select([self.events.fd, fd], [], [], wait)[0]
+                for event in self.events.read():
+                    self.on_event(event)
+                if fd in ready:
+                    return
+        finally:
+            os.close(fd)
+
+    def on_event(self, event):
+        name = event["event"]
+        self.counts[name] = self.counts.get(name, 0) + 1
+        if name == "started":
+            self.pids[f"rank {event['rank']}" if event.get("rank") is not None else f"pid {event['pid']}"] = event["pid"]
+        self.due += [(time.monotonic() + act.after_s, act) for act in self.scenario.acts if (act.event, act.count) == (name, self.counts[name])]
+
+    def act(self, act):
+        known = {"recorder": lambda: [self.recorder.pid], "command": lambda: [self.command.pid],
+                 "ranks": lambda: [pid for name, pid in self.pids.items() if name.startswith("rank ")], "STARTED": lambda: list(self.pids.values())}
+        for pid in known.get(act.target, lambda: [self.pids[act.target]])():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.Signals["SIG" + act.signal])
+
+    def cut(self):
+        size = os.path.getsize(self.trace)
+        first, last = (round(share * size) for share in self.scenario.keep)
+        with open(self.trace, "r+b") as file:
+            file.seek(first)
+            kept = file.read(last - first)
+            file.seek(0)
+            file.truncate()
+            file.write(kept)
+
+    def said(self):
+        self.log.flush()
+        self.log.seek(0)
+        lines = self.log.read().splitlines()
+        return "\n".join([line for line in lines if line.startswith("kansoku: ")] or lines[-3:])[-400:]
+
+
+def run_one(options, scenario):
+    need_root()
+    for tool in ("gcc", *scenario.needs):
+        need(shutil.which(tool), f"{tool} not found")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-false-"))
+        recording = Recording(options, scenario, folder, stack)
+        began, busy, own = time.monotonic(), busy_s(), own_s()
+        record_status = recording.record()
+        end_children()
+        run_s = time.monotonic() - began
+        outside = (busy_s() - busy - own_s() + own) / run_s
+        need(os.path.exists(recording.trace) or record_status == -signal.SIGKILL, f"no recording, status {record_status}: {recording.said()}")
+        if os.path.exists(recording.trace) and scenario.keep != (0.0, 1.0):
+            recording.cut()
+        done = subprocess.run([options.kansoku, "diagnose", "--json", recording.trace], capture_output=True, text=True, check=False)
+        diagnosis = json.loads(done.stdout) if done.stdout.startswith("{") else None
+        wrong = judge(scenario, done.returncode, diagnosis)
+        if wrong and outside > DISTURBED:
+            wrong = judge(scenario, done.returncode, diagnosis, "cpu_contention")
+            need(wrong, f"others used {outside:.2f} processors; nothing else than waiting for them is in doubt")
+        if wrong and os.path.exists(recording.trace):
+            os.makedirs(os.path.join(FOLDER, "wrong"), exist_ok=True)
+            shutil.copy(recording.trace, os.path.join(FOLDER, "wrong", scenario.name + ".pftrace"))
+        return {"right": not wrong, "wrong": wrong, "status": done.returncode, "record_status": record_status, "run_s": run_s, "outside": outside,
+                "events": recording.counts, "error": done.stderr.strip()[-300:], **facts(diagnosis), "log": recording.said() if wrong else ""}
+
+
+def facts(diagnosis):
+    if not diagnosis:
+        return {}
+    jobs = [diagnosis, *diagnosis.get("other_jobs", [])]
+    return {"findings": [{"job": job, **{key: finding[key] for key in ("kind", "ranks", "function", "share", "confidence", "evidence")}}
+                         for job, finding in told(diagnosis)],
+            "jobs": [{"job": job["job"], "verdict": job["verdict"], "steps": job["steps"].get("count", 0), "found_by": job["steps"].get("found_by"),
+                      "missing": job["missing"], "notes": job["notes"]} for job in jobs]}
+
+
+def progress(result):
+    if "not_run" in result:
+        return "not run: " + result["not_run"]
+    jobs = ", ".join(f"{job['verdict']} {job['steps']} steps" for job in result.get("jobs", [])) or result["error"]
+    kinds = " ".join(f"{finding['kind']}{finding['ranks']}" for finding in result.get("findings", []))
+    return (f"{'right' if result['right'] else 'WRONG'}: status {result['status']} {kinds} | {jobs} | {result['run_s']:.0f} s, others "
+            f"{result['outside']:.2f}" + "".join(f"\n    {text}" for text in result["wrong"]))
+
+
+def run_all(options, commit):
+    began = time.monotonic()
+    done = {tuple(result["key"]) for result in read_results(options.results) if "not_run" not in result}
+    for repeat in range(options.repeats):
+        for scenario in SCENARIOS:
+            key = (commit, scenario.name, repeat)
+            if key in done or (options.only and scenario.name not in options.only):
+                continue
+            if options.minutes is not None and time.monotonic() - began > 60 * options.minutes:
+                print("the time is over; the next call goes on from here")
+                return
+            print(f"{scenario.group}: {scenario.name} ... ", end="", flush=True)
+            try:
+                result = run_one(options, scenario)
+            except Impossible as reason:
+                result = {"not_run": " | ".join(str(reason).splitlines())}
+            print(progress(result), flush=True)
+            add_result(options.results, {"key": key, "name": scenario.name, "group": scenario.group, "commit": commit, **result})
+
+
+def print_table(results):
+    last = {}
+    for result in results:
+        if "not_run" not in result or tuple(result["key"]) not in last:
+            last[tuple(result["key"])] = result
+    ran = [result for result in last.values() if "not_run" not in result]
+    print("\n| group | runs | right | wrong |\n|---|---|---|---|")
+    for group in [*dict.fromkeys(scenario.group for scenario in SCENARIOS), None]:
+        of_group = [result for result in ran if group in (None, result["group"])]
+        right = sum(result["right"] for result in of_group)
+        print(f"| {group or 'all'} | {len(of_group)} | {right} | {len(of_group) - right} |")
+    why = {scenario.name: scenario.why for scenario in SCENARIOS}
+    for result in ran:
+        if not result["right"]:
+            print(f"\n* `{result['name']}` ({result['commit']}): {'; '.join(result['wrong'])}. The truth: {why.get(result['name'], 'no such scenario now')}")
+    for result in last.values():
+        if "not_run" in result:
+            print(f"\nnot run: {result['name']}: {result['not_run']}")
+
+
+def print_list(scenarios):
+    for scenario in scenarios:
+        may = ", ".join(f"{may.kind} {'any' if may.ranks is None else list(may.ranks)}" for may in scenario.findings) or "none"
+        print(f"{scenario.name:28} {scenario.group:14} status {' '.join(map(str, sorted(scenario.statuses))):8} findings {may}\n{'':28} {scenario.why}")
+    print(f"{len(scenarios)} scenarios")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--results", default=os.path.join(FOLDER, "results.jsonl"), metavar="FILE")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only check the scenarios' own truths")
+    parser.add_argument("--table", action="store_true", help="only print the score of the results file")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    chosen = [scenario for scenario in SCENARIOS if not options.only or scenario.name in options.only]
+    unknown = set(options.only) - {scenario.name for scenario in chosen}
+    if wrong := [*problems(SCENARIOS), *(f"no scenario is called {name}" for name in sorted(unknown))]:
+        print("\n".join(wrong))
+        return 2
+    if options.check:
+        print(f"false confidence: {len(SCENARIOS)} scenarios, every truth is complete")
+        return 0
+    if options.list:
+        print_list(chosen)
+        return 0
+    commit = commit_of_tree()
+    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
+    os.makedirs(FOLDER, exist_ok=True)
+    if not options.table:
+        signal.signal(signal.SIGINT, interrupt_once)
+        signal.signal(signal.SIGTERM, interrupt_once)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            run_all(options, commit)
+        except KeyboardInterrupt:
+            print("stopped; what is finished is kept")
+            return 130
+    print_table([result for result in read_results(options.results) if options.table or result["commit"] == commit])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
