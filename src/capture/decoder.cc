@@ -105,6 +105,8 @@ void Decoder::on_record(std::span<const std::byte> record) {
     on_instant(*head, record);
   } else if ((head->kind == WIRE_SWITCH || head->kind == WIRE_WAKE) && change != nullptr) {
     on_switch(*change);
+  } else if (head->kind == WIRE_SIGNAL && change != nullptr) {
+    on_signal(*change);
   } else if (const auto lifecycle = lifecycle_event(record)) {
     on_lifecycle(*lifecycle);
   } else if (const auto* stack = view_as<wire_stack>(record);
@@ -401,6 +403,17 @@ void Decoder::on_switch(const wire_switch& record) {
                         record.prev_state, prev, next});
 }
 
+void Decoder::on_signal(const wire_switch& record) {
+  name_thread(record.head.tgid, record.head.tid,
+              bounded(record.prev_comm, sizeof(record.prev_comm)));
+  const std::array args{trace::Arg::uint(writer_.name("signal"), record.prev_state),
+                        trace::Arg::uint(writer_.name("sender"), record.head.tid)};
+  const std::int32_t pid = as_pid(record.next_tgid);
+  writer_.instant(writer_.thread_track(pid, pid, ""),
+                  boot_time(static_cast<std::int64_t>(record.head.t_boot_ns)),
+                  writer_.name("asked to end"), writer_.category("process"), args);
+}
+
 // Also of threads that are not observed: they have the processor while the job waits for it.
 void Decoder::name_thread(std::uint32_t pid, std::uint32_t tid, std::string_view name) {
   constexpr std::size_t kThreadsMax = 32'768;
@@ -411,6 +424,7 @@ void Decoder::name_thread(std::uint32_t pid, std::uint32_t tid, std::string_view
     ++counters_.unnamed_threads;
     return;
   }
+  if (known == thread_names_.end()) named_pids_.insert(as_pid(pid));
   thread_names_[tid] = name;
   static_cast<void>(writer_.thread_track(as_pid(pid), as_pid(tid), name));
 }

@@ -72,6 +72,8 @@ class Decoder {
   [[nodiscard]] std::set<std::int32_t> take_collective_pids() {
     return std::exchange(collective_pids_, {});
   }
+  /// Processes of threads that were named for the first time since the last call.
+  [[nodiscard]] std::set<std::int32_t> take_named_pids() { return std::exchange(named_pids_, {}); }
 
   /// Native frames that no symbol names, so far.
   [[nodiscard]] std::uint64_t unnamed_frames() const { return symbols_.unnamed(); }
@@ -111,6 +113,7 @@ class Decoder {
   void on_scope(const wire_event& head, std::span<const std::byte> record);
   void on_annotation(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void on_switch(const wire_switch& record);
+  void on_signal(const wire_switch& record);
   void name_thread(std::uint32_t pid, std::uint32_t tid, std::string_view name);
   void on_stack(const wire_stack& record);
   void on_lifecycle(LifecycleEvent event);
@@ -133,7 +136,7 @@ class Decoder {
   std::map<std::int32_t, std::set<std::uint64_t>>
       scope_enter_ops_;           // per process: operators that open a scope
   std::vector<trace::Arg> args_;  // scratch of the record in hand
-  std::set<std::int32_t> collective_pids_;
+  std::set<std::int32_t> collective_pids_, named_pids_;
   std::function<void(const CallMark&)> on_call_;
   std::vector<LifecycleEvent> lifecycle_;
   std::unordered_map<std::uint32_t, std::string> thread_names_;  // written, by tid

@@ -279,7 +279,7 @@ TEST_F(DecoderTest, RefusesLayoutsThatDoNotExist) {
 
 TEST_F(DecoderTest, RefusesKindsThatDoNotExist) {
   probe("call");
-  for (const int kind : {0, 11, 12, 255, 256, 65535}) {
+  for (const int kind : {0, 12, 13, 255, 256, 65535}) {
     const auto before = bad();
     wire_stack record{};
     record.head = head(kind, 1);
@@ -492,6 +492,24 @@ TEST_F(DecoderTest, TellsOfProcessesInOrderAndOnce) {
   EXPECT_EQ(events[2].kind, LifecycleEvent::Kind::kExit);
   EXPECT_EQ(events[2].time, boot_time(3));
   EXPECT_THAT(decoder_.take_lifecycle(), IsEmpty());
+}
+
+TEST_F(DecoderTest, TellsWhoAskedAProcessToEnd) {
+  wire_switch record = change(WIRE_SIGNAL, 5, 200, 201);
+  record.prev_state = 15;
+  feed(record);
+  EXPECT_THAT(decoder_.take_lifecycle(), IsEmpty());
+  EXPECT_THAT(decoder_.take_named_pids(), ElementsAre(static_cast<std::int32_t>(kPid)));
+  const trace::Trace& read = trace();
+  ASSERT_EQ(read.instants.size(), 1U);
+  EXPECT_EQ(read.str(read.instants.name[0]), "asked to end");
+  EXPECT_EQ(read.tracks[read.instants.track[0].raw].tid, 200);
+  const auto& args = read.args;
+  ASSERT_EQ(args.size(), 2U);
+  EXPECT_EQ(read.str(args[0].key), "signal");
+  EXPECT_EQ(args[0].u64, 15U);
+  EXPECT_EQ(read.str(args[1].key), "sender");
+  EXPECT_EQ(bad(), 0U);
 }
 
 TEST_F(DecoderTest, ForgetsTheCallsOfAProcessWithIt) {

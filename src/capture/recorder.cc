@@ -66,7 +66,9 @@ struct Recorder::Impl {
   const PythonStacks* stacks{nullptr};  // of sources; null: none
   ProcessTable table;
   std::set<std::int32_t> roots, ranks_seen;
-  std::set<std::int32_t> early;  // communicated before they were in the table
+  std::set<std::int32_t> early;       // communicated before they were in the table
+  std::set<std::int32_t> neighbours;  // not observed, on the same processors; asked for their job
+  std::uint64_t neighbours_over_limit{0};
   std::string bpf_state;
   BootTime started{}, next_flush{}, next_poll{};
   Nowhere nowhere;
@@ -89,6 +91,7 @@ struct Recorder::Impl {
   void note_work();
   void settle(BootTime now);
   void write_place(Observed& process);
+  void write_neighbours();
   void handle_lifecycle(BootTime now);
   void write_exit(const LifecycleEvent& event);
   void poll_tree(BootTime now);
@@ -217,6 +220,29 @@ void Recorder::Impl::write_place(Observed& process) {
   writer->thread_track(facts.pid, facts.pid, facts.name);
 }
 
+// A rank that is not observed is still no stranger: who waits for its processor waits for the job.
+void Recorder::Impl::write_neighbours() {
+  constexpr std::size_t kNeighboursMax = 4096;
+  for (const Asked& asked : sources) {
+    for (const std::int32_t pid : asked.source->take_neighbours()) {
+      if (table.contains(pid) || neighbours.contains(pid)) continue;
+      if (neighbours.size() >= kNeighboursMax) {
+        ++neighbours_over_limit;
+        continue;
+      }
+      neighbours.insert(pid);
+      const auto facts = describe_process(procfs, pid);
+      if (!facts || facts->facts.job.empty()) continue;
+      writer->process_track({.pid = pid,
+                             .parent_pid = facts->parent_pid,
+                             .name = facts->name,
+                             .cmdline = "",
+                             .job = table.told_job(*facts),
+                             .role = "unobserved"});
+    }
+  }
+}
+
 void Recorder::Impl::handle_lifecycle(BootTime now) {
   std::set<std::int32_t> fresh;  // whose place is not written yet
   for (const Asked& asked : sources) {
@@ -307,6 +333,7 @@ void Recorder::Impl::write_losses(BootTime now) {
   for (const Asked& asked : sources)
     asked.source->add_losses(losses);
   losses.add(capture_processes_over_limit, table.over_limit());
+  losses.add(capture_neighbours_over_limit, neighbours_over_limit);
   losses.add(capture_without_bpf, bpf_error ? 1 : 0);
   for (const auto& [stat, total] : losses.all()) {
     if (total != 0) writer->loss(*stat, total, now);
@@ -375,6 +402,7 @@ Result<bool> Recorder::Impl::flush_and_report(BootTime now, const OnStatus& on_s
   if (now < next_flush) return true;
   next_flush = now + kFlushEvery;
   settle(now);
+  write_neighbours();
   write_losses(now);
   TRY_VOID(writer->flush());
   return !on_status || on_status(status(now));
@@ -483,6 +511,7 @@ Result<void> Recorder::end_window() {
     asked.source->end_trace(impl.clock.now());
   impl.drain();
   const BootTime now = impl.clock.now();
+  impl.write_neighbours();
   impl.write_losses(now);
   impl.write_costs(now);
   auto flushed = impl.writer->flush();

@@ -24,6 +24,9 @@ STAT(capture_without_bpf, kDataLoss, kCapture,
      "no eBPF: only Python stacks were recorded, without calls, collectives and scheduler");
 STAT(capture_processes_over_limit, kDataLoss, kCapture,
      "more processes than the limit of 4,096; the rest was not read");
+STAT(capture_neighbours_over_limit, kNotice, kCapture,
+     "more than 4,096 processes beside the observed ones; of the rest it was not asked what job "
+     "they are of");
 
 /// State of a recording, for the status line.
 struct RecordStatus {

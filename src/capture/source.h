@@ -46,6 +46,10 @@ class Source {
   /// Processes that took part in collectives since the last call.
   [[nodiscard]] virtual std::set<std::int32_t> take_communicating() { return {}; }
 
+  /// Processes, observed or not, that had or wanted the observed ones' processors: newly seen since
+  /// the last call.
+  [[nodiscard]] virtual std::set<std::int32_t> take_neighbours() { return {}; }
+
   /// A trace begins, anew in the writer: declarations of the one before are gone. Until end_trace()
   /// what is heard is written.
   virtual void begin_trace(BootTime now) = 0;

@@ -18,7 +18,8 @@ enum wire_kind {
   WIRE_FORK = 7,    /* struct wire_switch: tgid = parent, next_tgid = child */
   WIRE_EXEC = 8,    /* struct wire_event */
   WIRE_EXIT = 9,    /* struct wire_event; `probe` is the exit code as wait() gives it */
-  WIRE_STACK = 10   /* struct wire_stack: on-CPU sample with native frames */
+  WIRE_STACK = 10,  /* struct wire_stack: on-CPU sample with native frames */
+  WIRE_SIGNAL = 11  /* struct wire_switch: next_* get the signal `prev_state` from tid; 0: kernel */
 };
 
 enum wire_layout { WIRE_PLAIN = 0, WIRE_WITH_ARGS = 1, WIRE_WITH_TEXT = 2 };

@@ -241,6 +241,10 @@ Result<Engine::Handle> Engine::attach_lifecycle() {
                             {progs.on_exit, "sched_process_exit"}});
 }
 
+Result<Engine::Handle> Engine::attach_end_signals() {
+  return impl_->attach_all({{impl_->skeleton->progs.on_end_signal, "signal_generate"}});
+}
+
 Result<Engine::Handle> Engine::attach_scheduler() {
   const auto& progs = impl_->skeleton->progs;
   return impl_->attach_all({{progs.on_switch, "sched_switch"},

@@ -91,6 +91,8 @@ class Engine {
   /// fork, exec and exit of observed processes; children of observed processes are observed at
   /// once.
   [[nodiscard]] Result<Handle> attach_lifecycle();
+  /// Signals by which somebody asks an observed process to end.
+  [[nodiscard]] Result<Handle> attach_end_signals();
   [[nodiscard]] Result<Handle> attach_scheduler();
   [[nodiscard]] Result<Handle> attach_cpu_sampler(std::uint32_t hz);
   /// Totals of WIRE_TOTAL_BLOCK and of WIRE_TOTAL_STOPS.

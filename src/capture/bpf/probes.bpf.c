@@ -420,6 +420,25 @@ int on_exit(__u64* ctx) {
   return 0;
 }
 
+#define TRACE_SIGNAL_DELIVERED 0
+#define SIGNALS_THAT_END (1U << 1 | 1U << 2 | 1U << 3 | 1U << 9 | 1U << 15) /* HUP INT QUIT KILL TERM */
+
+// Somebody asks an observed process to end: a program that catches it looks as if it failed.
+SEC("tp_btf/signal_generate")
+int on_end_signal(__u64* ctx) {
+  __u64 number = ctx[0], info = ctx[1];
+  struct task_struct* task = (struct task_struct*)ctx[2];
+  if (number > 31 || !(SIGNALS_THAT_END & 1U << number)) return 0;
+  if ((int)ctx[4] != TRACE_SIGNAL_DELIVERED || !is_observed(task->tgid)) return 0;
+  struct wire_switch* record = reserve_switch(WIRE_SIGNAL, bpf_get_current_task_btf(), task);
+  if (!record) return 0;
+  record->prev_state = number;
+  // By the kernel (SEND_SIG_PRIV), or by a timer that interrupts whoever runs.
+  if (info == 1 || is_in_interrupt()) record->head.tgid = record->head.tid = 0;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
 SEC("perf_event")
 int on_cpu_sample(void* ctx) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -443,7 +462,6 @@ struct {
 
 #define SIGNAL_CONT 18 /* then SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU */
 #define SIGNAL_TTOU 22
-#define TRACE_SIGNAL_DELIVERED 0
 
 // Being stopped by a signal is a call that SIGSTOP or one of its kind begins and SIGCONT ends,
 // whoever sends them. One that the process ignores does not stop it.

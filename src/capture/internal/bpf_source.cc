@@ -53,6 +53,13 @@ void BpfSource::attach_lifecycle() {
   const auto attached = engine_->attach_lifecycle();
   if (attached) {
     lifecycle_ = *attached;
+    const auto signals = engine_->attach_end_signals();
+    if (signals) {
+      end_signals_ = *signals;
+      return;
+    }
+    ++signals_failed_;
+    if (options_.log) options_.log(signals.error().what + ": who ends processes is not recorded");
     return;
   }
   ++lifecycle_failed_;
@@ -113,6 +120,7 @@ void BpfSource::set_enabled(bool enabled) {
     attach_lifecycle();
   } else {
     engine_->detach(std::exchange(lifecycle_, 0));
+    engine_->detach(std::exchange(end_signals_, 0));
   }
   if (watching_) set_attached(*watching_, enabled);
   if (is_open_) set_attached(*full_, enabled);
@@ -131,6 +139,7 @@ void BpfSource::add_losses(Losses& out) const {
   out.add(bpf::ring_dropped_records, lost.ring_full);
   out.add(bpf::process_table_full, lost.process_table_full);
   out.add(capture_failed_attachments, lifecycle_failed_);
+  out.add(capture_without_end_signals, signals_failed_);
   for (const Attached* attached : {watching_.get(), full_.get()}) {
     if (attached == nullptr) continue;
     out.add(capture_missing_symbols,

@@ -26,6 +26,8 @@ STAT(capture_missing_symbols, kNotice, kCapture,
      "lists them");
 STAT(capture_failed_attachments, kDataLoss, kCapture,
      "files whose probes could not be attached; the log names them");
+STAT(capture_without_end_signals, kNotice, kCapture,
+     "who asks processes to end could not be observed");
 STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
 
 /// Calls, scheduler, system calls and CPU samples, and who comes and goes: what BPF programs put
@@ -62,6 +64,9 @@ class BpfSource final : public Source {
   [[nodiscard]] std::set<std::int32_t> take_communicating() override {
     return decoder_.take_collective_pids();
   }
+  [[nodiscard]] std::set<std::int32_t> take_neighbours() override {
+    return decoder_.take_named_pids();
+  }
   void begin_trace(BootTime now) override;
   void end_trace(BootTime now) override;
   void set_enabled(bool enabled) override;
@@ -97,8 +102,8 @@ class BpfSource final : public Source {
   Decoder decoder_;
   std::unique_ptr<Attached> watching_;  // null: there are no watch packs
   std::unique_ptr<Attached> full_;
-  bpf::Engine::Handle lifecycle_{0};
-  std::uint64_t lifecycle_failed_{0};
+  bpf::Engine::Handle lifecycle_{0}, end_signals_{0};
+  std::uint64_t lifecycle_failed_{0}, signals_failed_{0};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};
 };
