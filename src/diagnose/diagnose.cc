@@ -42,12 +42,12 @@ Result<void> check_options(const Options& o) {
   const bool shares = is_share(o.confidence_min) && is_share(o.excess_share_min) &&
                       is_share(o.contention_share_min) && is_share(o.contention_confidence_min) &&
                       is_share(o.common_input_share_min) && is_share(o.descend_share_min) &&
-                      is_share(o.function_support_min) && is_share(o.clip_share);
+                      is_share(o.function_support_min) && o.clip_share >= 0 && o.clip_share <= 0.5;
   const bool amounts = o.excess_min_ms >= 0 && o.common_input_min_ms >= 0 && o.hang_min_ms >= 0 &&
                        o.hang_step_multiple >= 0;
   const bool counts = o.resample_count >= 1 && o.resample_count <= kResamplesMax &&
-                      o.window_count_min >= 2 && o.window_ms >= 1 && o.slowed_step_count_min >= 1 &&
-                      o.function_resample_count >= 1 &&
+                      o.window_count_min >= 2 && o.window_ms >= 1 && o.window_ms <= 1e9 &&
+                      o.slowed_step_count_min >= 1 && o.function_resample_count >= 1 &&
                       o.function_resample_count <= kResamplesMax && o.period_tokens_max >= 1 &&
                       o.repeat_count_floor >= 2 && o.heat_column_count_max >= 1;
   if (shares && amounts && counts) return {};
@@ -281,6 +281,15 @@ std::vector<StepLoss> step_losses(const RankSeries& work) {
   return losses;
 }
 
+/// Greatest share of the steps in which one and the same rank is slowest.
+double most_often_slowest(const std::vector<StepLoss>& losses, std::size_t rank_count) {
+  std::vector<std::size_t> counts(rank_count);
+  for (const StepLoss& loss : losses)
+    ++counts[loss.slowest];
+  return static_cast<double>(*std::max_element(counts.begin(), counts.end())) /
+         static_cast<double>(losses.size());
+}
+
 /// Who is slowest most often in the steps that carry most of the loss.
 std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losses) {
   constexpr double kMost = 0.5, kFewSteps = 0.05;
@@ -324,12 +333,16 @@ std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Opt
   if (*diagnosis.slowdown < options.seldom_slowdown_min &&
       diagnosis.slowdown_low < options.moving_slowdown_min)
     return std::nullopt;
+  const std::vector<StepLoss> losses = step_losses(work_series(evidence));
+  // Always the same one, which was not blamed: a note says what it waits for.
+  if (most_often_slowest(losses, evidence.job.ranks.size()) > options.moving_same_share_max)
+    return std::nullopt;
   Finding finding;
   finding.kind = "moving_imbalance";
   finding.share = 1 - 1 / *diagnosis.slowdown;
   finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
   finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
-  finding.evidence.push_back(who_is_slowest(evidence, step_losses(work_series(evidence))));
+  finding.evidence.push_back(who_is_slowest(evidence, losses));
   finding.evidence.emplace_back(
       "next: give every rank as much work in each step: batches of equal size, sequences of "
       "alike length; collect garbage on all ranks at once");
@@ -443,7 +456,7 @@ std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
 void add_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
   out.notes = job.notes;
   if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
-  if (job.ranks.size() == 2)
+  if (job.ranks.size() == 2 && !out.has_windows())
     out.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
   if (job.is_single && out.verdict() == Verdict::kNothingFound) {
     out.notes.emplace_back(

@@ -138,9 +138,44 @@ void add_stacks(Trace& trace, Source& in) {
     trace.frames.push_back({trace.strings.intern(i % 2 == 0 ? "forward" : "__getitem__"), {i}, i});
 }
 
+// How processes end, and who asks them to.
+void add_ends(Trace& trace, Source& in, std::int32_t rank_count) {
+  auto& instants = trace.instants;
+  for (std::int32_t rank = 0; rank < rank_count; ++rank) {
+    const std::uint8_t what = in.byte();
+    if (what < 128) continue;
+    instants.time_ns.push_back(what == 255 ? odd_time(in.byte()) : trace.end_ns - what * 1'000'000);
+    instants.track.push_back({what == 254 ? 0xffffff00U : static_cast<std::uint32_t>(2 * rank)});
+    instants.name.push_back(trace.strings.intern(what % 2 == 0 ? "asked to end" : "process exit"));
+    instants.category.push_back(trace.strings.intern("process"));
+    instants.arg_begin.push_back(what == 253 ? 0xfffffff0U
+                                             : static_cast<std::uint32_t>(trace.args.size()));
+    instants.arg_count.push_back(2);
+    for (const char* key : {"signal", what % 4 < 2 ? "sender" : "status"}) {
+      kansoku::trace::ArgValue arg;
+      arg.kind = kansoku::trace::ArgValue::Kind::kUint;
+      arg.key = trace.strings.intern(key);
+      arg.u64 = in.byte();
+      trace.args.push_back(arg);
+    }
+  }
+}
+
+// A long recording of which nothing but scheduler and stacks tell: it has no steps.
+void make_bare(Trace& trace) {
+  constexpr std::int64_t kLonger = 60;
+  trace.slices = {};
+  for (auto* times : {&trace.samples.time_ns, &trace.switches.time_ns}) {
+    for (std::int64_t& time_ns : *times)
+      time_ns *= kLonger;
+  }
+  trace.end_ns *= kLonger;
+}
+
 Trace build(Source in) {
   Trace trace;
-  const std::int32_t rank_count = 1 + in.byte() % 5;
+  const std::uint8_t mode = in.byte();
+  const std::int32_t rank_count = 1 + mode % 5;
   add_stacks(trace, in);
   for (std::int32_t rank = 0; rank < rank_count; ++rank)
     add_rank(trace, in, rank);
@@ -153,6 +188,8 @@ Trace build(Source in) {
       trace.end_ns = std::max(trace.end_ns, now);
     }
   }
+  add_ends(trace, in, rank_count);
+  if (mode >= 128) make_bare(trace);
   if (in.byte() == 255) trace.end_ns = odd_time(in.byte());
   return trace;
 }

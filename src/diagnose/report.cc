@@ -117,16 +117,19 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                           : finding.ranks.empty() || finding.ranks.size() == rank_count
                               ? "all ranks"
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
-  const std::string verdict = finding.verdict.empty() ? "" : fmt::format(" ({})", finding.verdict);
-  std::string text =
-      is_stuck ? fmt::format("{}: {}{} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
-                             verdict, finding.cost_ms_per_step / 1000, finding.confidence)
-      : diagnosis.has_windows()
-          ? fmt::format("{}: {}{}, {:.0f} % of the time, confidence {:.2f}\n", who, finding.kind,
-                        verdict, finding.share * 100, finding.confidence)
-          : fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who,
-                        finding.kind, finding.cost_ms_per_step, finding.share * 100,
-                        finding.confidence);
+  std::string text;
+  if (is_stuck) {
+    text = fmt::format("{}: {}{} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
+                       finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
+                       finding.cost_ms_per_step / 1000, finding.confidence);
+  } else if (diagnosis.has_windows()) {
+    text = fmt::format("{}: {}, {:.0f} % of the time, confidence {:.2f}\n", who, finding.kind,
+                       finding.share * 100, finding.confidence);
+  } else {
+    text =
+        fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who, finding.kind,
+                    finding.cost_ms_per_step, finding.share * 100, finding.confidence);
+  }
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
     text += fmt::format("  in {}\n", place_of(finding, folder));
   if (finding.explained)

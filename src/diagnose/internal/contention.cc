@@ -181,17 +181,6 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   return fmt::format("who has the processor meanwhile: {}", fmt::join(parts, ", "));
 }
 
-/// "a step of 48.1 ms", "a window of 100 ms".
-std::string a_step(const Evidence& evidence) {
-  return evidence.has_steps() ? fmt::format("a step of {:.1f} ms", evidence.mean_step_ms)
-                              : fmt::format("a window of {:.0f} ms", evidence.mean_step_ms);
-}
-
-std::string per_step(const Evidence& evidence) {
-  return evidence.has_steps() ? "per step"
-                              : fmt::format("in each {:.0f} ms", evidence.mean_step_ms);
-}
-
 /// A rank must queue for longer than its peers do anyway: where all share processors that is much,
 /// and differs; where each has its own, little is a sign.
 double contention_threshold(const Evidence& evidence, const Options& options,

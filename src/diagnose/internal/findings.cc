@@ -137,7 +137,8 @@ std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries&
     const double cost_ms =
         hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
-    if (cost_ms < options.stall_cost_share_min * evidence.mean_step_ms ||
+    if (hot_ms < options.excess_min_ms ||
+        cost_ms < options.stall_cost_share_min * evidence.mean_step_ms ||
         chance > options.stall_chance_max)
       continue;
     known[r] = true;
@@ -235,21 +236,24 @@ void add_rhythm(const Evidence& evidence, const SlowRank& suspect, Finding& find
       suspect.hot_excess_ms, evidence.others, 1 + suspect.hot_excess_ms / evidence.median_step_ms));
 }
 
-void add_location(const Location& location, bool has_scheduler_data, Finding& finding) {
+void add_location(const Evidence& evidence, const Location& location, bool has_scheduler_data,
+                  Finding& finding) {
   finding.function = location.function;
   finding.file = location.file;
   finding.line = location.line;
   finding.stack = location.stack;
   if (location.function.empty()) {
-    finding.evidence.emplace_back(
-        location.sample_count == 0
-            ? "no stack samples: only the phase is known"
-            : "stack samples do not agree on a function: only the phase is known");
+    finding.evidence.push_back(
+        fmt::format("{}: {}",
+                    location.sample_count == 0 ? "no stack samples"
+                                               : "stack samples do not agree on a function",
+                    evidence.has_steps() ? "only the phase is known" : "no function is known"));
     return;
   }
   finding.confidence = finding.rank_confidence * location.support;
-  finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms per step more into {}",
-                                         location.excess_ms, location.function));
+  finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms {} more into {}",
+                                         location.excess_ms, per_step(evidence),
+                                         location.function));
   if (!has_scheduler_data) {
     finding.evidence.push_back(
         fmt::format("asleep in {:.0f} % of the samples there", location.sleeping_share * 100));
@@ -268,14 +272,18 @@ void blame(const Evidence& evidence, const MainWait& wait, Finding& finding) {
   set_place(evidence.trace, wait.blamed, finding);
 }
 
+bool sleeps(const Evidence& evidence, std::size_t rank, double excess_ms, const Options& options) {
+  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
+  return evidence.job.ranks[rank].main.is_known &&
+         running_ms < (1 - options.asleep_share_min) * excess_ms &&
+         stopped_ms(evidence, rank) < options.stopped_share_min * excess_ms;
+}
+
 // A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
 void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
               std::optional<Phase> phase, const Options& options, Finding& finding) {
-  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
-  const bool is_asleep = evidence.job.ranks[rank].main.is_known &&
-                         running_ms < (1 - options.asleep_share_min) * excess_ms &&
-                         stopped_ms(evidence, rank) < options.stopped_share_min * excess_ms;
-  const auto wait = is_asleep ? explain_wait(evidence, rank, phase) : std::nullopt;
+  const auto wait = sleeps(evidence, rank, excess_ms, options) ? explain_wait(evidence, rank, phase)
+                                                               : std::nullopt;
   if (!wait) return;
   finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
   // Waiting for a batch is told as that.
@@ -308,7 +316,7 @@ Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
   std::vector<bool> culprits(evidence.job.ranks.size());
   culprits[rank] = true;
-  add_location(locate_excess(evidence, culprits, only, options),
+  add_location(evidence, locate_excess(evidence, culprits, only, options),
                evidence.job.ranks[rank].main.is_known, finding);
   add_wait(evidence, rank, suspect.outlier.excess_ms, only, options, finding);
   // A rank that waits has its phases stretched by that.
@@ -355,13 +363,12 @@ void find_busy_ranks(const Evidence& evidence, const Options& options,
       std::vector<RankPhases> parts = evidence.phases;
       for (std::size_t r = 0; r < parts.size(); ++r) {
         const ThreadTimes& main = evidence.job.ranks[r].main;
-        parts[r].work =
-            parts[r].work.intersect(finding.verdict == "busy" ? main.running : main.blocked);
+        parts[r].work = parts[r].work.intersect(main.running);
       }
       const Evidence in_part{
           evidence.trace, evidence.job,   evidence.collectives,    evidence.steps,
           parts,          evidence.times, evidence.median_step_ms, evidence.mean_step_ms};
-      add_location(locate_excess(in_part, culprits, std::nullopt, options), true, finding);
+      add_location(in_part, locate_excess(in_part, culprits, std::nullopt, options), true, finding);
     }
     merge_into(findings, std::move(finding));
   }
@@ -457,7 +464,8 @@ void find_common_input(const Evidence& evidence, const Options& options,
   finding.evidence.push_back(
       fmt::format("{} spends at least {:.0f} % of its steps on input, without processor queueing",
                   evidence.job.is_single ? "it" : "every rank", share * 100));
-  add_location(locate_excess(evidence, std::vector<bool>(evidence.job.ranks.size(), true),
+  add_location(evidence,
+               locate_excess(evidence, std::vector<bool>(evidence.job.ranks.size(), true),
                              Phase::kInput, options),
                evidence.job.ranks.front().main.is_known, finding);
   findings.push_back(std::move(finding));
@@ -469,6 +477,16 @@ double mean_of_others(const std::vector<double>& values, std::size_t rank) {
   if (values.size() < 2) return 0;
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
   return (sum - values[rank]) / static_cast<double>(values.size() - 1);
+}
+
+std::string a_step(const Evidence& evidence) {
+  return evidence.has_steps() ? fmt::format("a step of {:.1f} ms", evidence.mean_step_ms)
+                              : fmt::format("a window of {:.0f} ms", evidence.mean_step_ms);
+}
+
+std::string per_step(const Evidence& evidence) {
+  return evidence.has_steps() ? "per step"
+                              : fmt::format("in each {:.0f} ms", evidence.mean_step_ms);
 }
 
 RankSeries phase_series(const Evidence& evidence, Phase phase) {
@@ -564,8 +582,18 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
     const std::size_t rank = suspect.outlier.rank_index;
     const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
+      Finding finding = describe_suspect(evidence, suspect, lateness, options);
+      // Sending and receiving is no collective, and still a wait for another rank.
+      if (is_communication(finding.file) &&
+          sleeps(evidence, rank, suspect.outlier.excess_ms, options)) {
+        notes.push_back(fmt::format(
+            "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not "
+            "named as a culprit",
+            evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, finding.function));
+        continue;
+      }
       slower[rank] = true;
-      merge_into(findings, describe_suspect(evidence, suspect, lateness, options));
+      merge_into(findings, std::move(finding));
     } else {
       notes.push_back(fmt::format(
           "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "

@@ -26,6 +26,11 @@ struct Lateness {
 void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
                   Finding& finding);
 
+/// "a step of 48.1 ms", "a window of 100 ms".
+[[nodiscard]] std::string a_step(const Evidence& evidence);
+/// "per step", "in each 100 ms".
+[[nodiscard]] std::string per_step(const Evidence& evidence);
+
 /// One phase or total of all ranks as a [rank][step] table.
 [[nodiscard]] RankSeries work_series(const Evidence& evidence);
 [[nodiscard]] RankSeries phase_series(const Evidence& evidence, Phase phase);

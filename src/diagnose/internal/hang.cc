@@ -14,6 +14,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/internal/processors.h"
 #include "trace/merge.h"
 
 namespace kansoku::diagnose {
@@ -313,12 +314,36 @@ bool was_asked_to_end(const RankData& rank) {
          std::find(kAsking.begin(), kAsking.end(), rank.exit_signal) != kAsking.end();
 }
 
+/// ", which bash (pid 4121) sent"; "" if that was not seen.
+std::string sender_text(const trace::Trace& trace, const RankData& rank) {
+  const auto sent =
+      std::find_if(rank.end_signals.begin(), rank.end_signals.end(),
+                   [&](const EndSignal& end) { return end.signal == rank.exit_signal; });
+  if (sent == rank.end_signals.end()) return "";
+  if (sent->sender_tid == 0) return ", which the kernel sent";
+  const ThreadNames names(trace);
+  const std::string_view name = names.name_of(sent->sender_tid);
+  return fmt::format(", which {} (pid {}) sent", name.empty() ? "a process" : name,
+                     trace::pid_on_host(names.process_of(sent->sender_tid)));
+}
+
 /// When the recorder was told to end the job, or somebody ended several ranks together, by one
 /// signal; nothing: nobody did.
 std::optional<std::int64_t> first_end_of_run(const JobData& job, const Options& options) {
-  std::map<std::uint64_t, std::vector<std::int64_t>> ends;  // by signal
-  for (const RankData& rank : job.ranks)
-    if (was_asked_to_end(rank)) ends[rank.exit_signal].push_back(rank.exit_ns);
+  // By signal, a time a rank: when it was sent the last time before the process ended, for one that
+  // catches it ends with an error; else when it ended by it.
+  std::map<std::uint64_t, std::vector<std::int64_t>> ends;
+  for (const RankData& rank : job.ranks) {
+    std::map<std::uint64_t, std::int64_t> of_rank;
+    if (was_asked_to_end(rank)) of_rank[rank.exit_signal] = rank.exit_ns;
+    for (const EndSignal& sent : rank.end_signals) {
+      const double left_ms = static_cast<double>(rank.exit_ns - sent.time_ns) / kNsPerMs;
+      if (rank.exit_ns > 0 && left_ms >= 0 && left_ms <= options.ended_after_signal_ms)
+        of_rank[sent.signal] = sent.time_ns;
+    }
+    for (const auto& [signal, time_ns] : of_rank)
+      ends[signal].push_back(time_ns);
+  }
   std::optional<std::int64_t> first = job.stopped_ns;
   for (auto& [signal, times] : ends) {
     std::sort(times.begin(), times.end());
@@ -423,10 +448,11 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
     finding.verdict = "dead_process";
     finding.ranks = {first->rank};
     finding.evidence.push_back(
-        first->exit_signal != 0 ? fmt::format("the process of rank {} was ended by signal {}",
-                                              first->rank, first->exit_signal)
-                                : fmt::format("the process of rank {} ended first, with status {}",
-                                              first->rank, first->exit_status));
+        first->exit_signal != 0
+            ? fmt::format("the process of rank {} was ended by signal {}{}", first->rank,
+                          first->exit_signal, sender_text(trace, *first))
+            : fmt::format("the process of rank {} ended first, with status {}", first->rank,
+                          first->exit_status));
     if (!operation.empty())
       finding.evidence.push_back(fmt::format("{} was never completed by all ranks", operation));
   } else {

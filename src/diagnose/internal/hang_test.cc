@@ -180,6 +180,69 @@ TEST_F(HangTest, WhatEndsOnceTheRecorderWasStoppedSaysNothing) {
   EXPECT_FALSE(find());
 }
 
+// Who catches the signal ends with an error of its own, maybe after its peer is gone.
+TEST_F(HangTest, ARunWhoseRanksWereAllAskedToEndHasNoCulprit) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond / 5;
+    job_.ranks[r].exit_signal = r == 0 ? SIGINT : 0;
+    job_.ranks[r].exit_status = r == 0 ? 0 : 1;
+  }
+  job_.end_ns = 11 * kSecond + kSecond / 2;
+  const auto alone = find();
+  ASSERT_TRUE(alone);
+  EXPECT_THAT(alone->finding.ranks, ElementsAre(0));
+  for (RankData& rank : job_.ranks)
+    rank.end_signals.push_back({11 * kSecond - 1, SIGINT, 77});
+  EXPECT_FALSE(find());
+}
+
+// As of a pre-emption notice, or to reload.
+TEST_F(HangTest, ASignalThatRanksSurviveIsNotTheEndOfTheRun) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 30 * kSecond, {0, 1, 3});
+  for (RankData& rank : job_.ranks)
+    rank.end_signals.push_back({5 * kSecond, SIGTERM, 77});
+  job_.ranks[2].exit_ns = 30 * kSecond;
+  job_.ranks[2].exit_signal = SIGSEGV;
+  job_.end_ns = 31 * kSecond;
+  const auto hang = find();
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+}
+
+TEST_F(HangTest, RanksThatAreAskedInSeveralWaysAreEndedTogether) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 2});
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    if (r % 2 == 0) job_.ranks[r].end_signals.push_back({11 * kSecond - 2, SIGHUP, 77});
+    job_.ranks[r].end_signals.push_back({11 * kSecond - 1, SIGTERM, 77});
+    job_.ranks[r].exit_ns = 11 * kSecond + 1;
+    job_.ranks[r].exit_signal = SIGTERM;
+  }
+  job_.end_ns = 11 * kSecond + kSecond / 2;
+  EXPECT_FALSE(find());
+}
+
+TEST_F(HangTest, WhoEndedARankIsNamed) {
+  add(0, 10 * kSecond, {0, 1, 2, 3});
+  add(0, 11 * kSecond, {0, 1, 3});
+  job_.ranks[2].exit_ns = 11 * kSecond;
+  job_.ranks[2].exit_signal = SIGKILL;
+  const auto told = [&](std::int32_t sender) {
+    job_.ranks[2].end_signals = {{11 * kSecond, SIGKILL, sender}};
+    return find()->finding.evidence.front();
+  };
+  EXPECT_THAT(told(0), testing::EndsWith("by signal 9, which the kernel sent"));
+  trace::Track track;
+  track.kind = trace::TrackKind::kThread;
+  track.pid = track.tid = 77;
+  track.name = trace_.strings.intern("bash");
+  trace_.tracks.push_back(track);
+  EXPECT_THAT(told(77), testing::EndsWith("by signal 9, which bash (pid 77) sent"));
+}
+
 // One rank is killed, the launcher ends the others much later.
 TEST_F(HangTest, ARankThatWasKilledAloneIsTheCulprit) {
   add(0, 10 * kSecond, {0, 1, 2, 3});

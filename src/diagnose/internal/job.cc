@@ -348,26 +348,55 @@ void close_events(RankData& rank) {
   close(rank.collectives);
 }
 
+/// A number among the arguments of an instant; 0 if it has none of that name.
+std::uint64_t number_of(const Trace& trace, std::size_t instant, std::string_view name) {
+  const StringId key = trace.strings.find(name);
+  for (const trace::ArgValue& arg :
+       args_of(trace, trace.instants.arg_begin[instant], trace.instants.arg_count[instant])) {
+    if (arg.key == key && key != StringId{}) return arg.u64;
+  }
+  return 0;
+}
+
 void read_exits(const Trace& trace, JobData& job) {
-  for (const trace::MetadataFact& fact : trace::metadata_facts(trace, "kansoku.stop_signal"))
-    job.stopped_ns = std::min(job.stopped_ns.value_or(fact.time_ns), fact.time_ns);
-  const StringId name = trace.strings.find("process exit"), status = trace.strings.find("status"),
-                 signal = trace.strings.find("signal");
+  const auto is_near = [](std::int64_t time_ns) {
+    return time_ns >= -kTimeMaxNs && time_ns <= kTimeMaxNs;
+  };
+  for (const trace::MetadataFact& fact : trace::metadata_facts(trace, "kansoku.stop_signal")) {
+    if (is_near(fact.time_ns))
+      job.stopped_ns = std::min(job.stopped_ns.value_or(fact.time_ns), fact.time_ns);
+  }
   const auto& instants = trace.instants;
-  if (name == StringId{}) return;
   for (std::size_t i = 0; i < instants.size(); ++i) {
-    if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
+    const std::string_view name = text_of(trace, instants.name[i]);
+    const bool is_exit = name == "process exit";
+    if ((!is_exit && name != "asked to end") || !is_near(instants.time_ns[i]) ||
+        instants.track[i].raw >= trace.tracks.size())
+      continue;
     const std::int32_t pid = trace.tracks[instants.track[i].raw].pid;
     const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
                                    [&](const RankData& r) { return r.pid == pid; });
     if (rank == job.ranks.end()) continue;
-    rank->exit_ns = instants.time_ns[i];
-    for (const trace::ArgValue& arg :
-         args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
-      if (arg.key == status) rank->exit_status = arg.u64;
-      if (arg.key == signal) rank->exit_signal = arg.u64;
+    const std::uint64_t signal = number_of(trace, i, "signal");
+    if (is_exit) {
+      rank->exit_ns = instants.time_ns[i];
+      rank->exit_status = number_of(trace, i, "status");
+      rank->exit_signal = signal;
+      if (rank->ended_well()) close_events(*rank);
+    } else {
+      // A merged trace numbers the threads of its hosts apart, but not in arguments.
+      const std::uint64_t sender = number_of(trace, i, "sender");
+      const auto host = static_cast<std::int32_t>(trace::host_of(pid));
+      const bool is_thread = sender > 0 && sender < std::uint64_t{trace::kPidsPerHost};
+      const std::int32_t tid =
+          is_thread ? static_cast<std::int32_t>(sender) + host * trace::kPidsPerHost : 0;
+      rank->end_signals.push_back(
+          {.time_ns = instants.time_ns[i], .signal = signal, .sender_tid = tid});
     }
-    if (rank->ended_well()) close_events(*rank);
+  }
+  for (RankData& rank : job.ranks) {
+    std::stable_sort(rank.end_signals.begin(), rank.end_signals.end(),
+                     [](const EndSignal& a, const EndSignal& b) { return a.time_ns < b.time_ns; });
   }
 }
 

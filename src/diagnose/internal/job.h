@@ -49,8 +49,8 @@ struct CollectiveEvent {
   std::uint64_t bytes{0};
 };
 
-/// A stack, as of when the thread last ran: one that was preempted (by who samples it, say) stands
-/// where it was interrupted.
+/// A stack. Of a thread that was preempted just before (by who samples it, most likely), as of when
+/// it last ran.
 struct ThreadSample {
   std::int64_t time_ns{0};
   trace::StackId stack{};
@@ -87,6 +87,13 @@ struct WorkerData {
   std::vector<ThreadSample> samples;  // main thread only
 };
 
+/// Somebody asked a process to end.
+struct EndSignal {
+  std::int64_t time_ns{0};
+  std::uint64_t signal{0};
+  std::int32_t sender_tid{0};  // 0: the kernel
+};
+
 struct RankData {
   std::int32_t rank{0};
   std::int32_t pid{0};
@@ -96,6 +103,7 @@ struct RankData {
   std::vector<WorkerData> workers;           // by pid
   std::int64_t exit_ns{0};                   // its process ended; 0: it was not seen to
   std::uint64_t exit_status{0}, exit_signal{0};
+  std::vector<EndSignal> end_signals;  // by time
   ThreadTimes main;
   std::vector<QueueWait> helper_waits;       // of its other threads, by begin
   std::vector<IntervalSet> helpers_running;  // each of its other threads on a processor

@@ -101,6 +101,11 @@ bool is_worker_idle(std::string_view function, std::string_view file) {
   return has(file, "multiprocessing/queues.py") && method_of(function) == "get";
 }
 
+bool is_communication(std::string_view file) {
+  return file.ends_with("/torch/distributed/distributed_c10d.py") ||
+         file.find("/torch/distributed/pipelining/") != std::string_view::npos;
+}
+
 NameTable::NameTable(const trace::Trace& trace)
     : kinds_(trace.strings.size()), op_(trace.strings.size()), known_(trace.strings.size()) {
   ops_.emplace_back();

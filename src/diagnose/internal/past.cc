@@ -19,6 +19,7 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::uint64_t kPastStream = 0xd1b54a32d192ed03;
+constexpr std::size_t kRunsMax = 4096;
 
 /// The greatest rise of the mean, weighted by the steps on either side.
 struct Rise {
@@ -72,10 +73,17 @@ std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t 
   const std::vector<double> all(steps_ms.begin(), steps_ms.end());
   const double low = stats::quantile(all, options.clip_share);
   const double high = stats::quantile(all, 1 - options.clip_share);
+  // Means of runs of steps, so that long recordings cost no more.
+  const std::size_t run = (steps_ms.size() + kRunsMax - 1) / kRunsMax;
   std::vector<double> values;
-  for (const double ms : steps_ms)
-    values.push_back(std::clamp(ms, low, high));
-  const Rise rise = greatest_rise(values, least);
+  for (std::size_t s = 0; s + run <= steps_ms.size(); s += run) {
+    double sum = 0;
+    for (std::size_t k = s; k < s + run; ++k)
+      sum += std::clamp(steps_ms[k], low, high);
+    values.push_back(sum / static_cast<double>(run));
+  }
+  const std::size_t least_runs = (least + run - 1) / run;
+  const Rise rise = greatest_rise(values, least_runs);
   if (rise.step == 0) return std::nullopt;
   stats::BlockBootstrap bootstrap(values.size(), stats::default_block_length(values.size()),
                                   options.seed ^ kPastStream);
@@ -87,13 +95,13 @@ std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t 
       const auto begin = values.begin() + static_cast<std::ptrdiff_t>(block.begin);
       resampled.insert(resampled.end(), begin, begin + static_cast<std::ptrdiff_t>(block.count));
     }
-    as_much += greatest_rise(resampled, least).score >= rise.score ? 1 : 0;
+    as_much += greatest_rise(resampled, least_runs).score >= rise.score ? 1 : 0;
   }
   const auto mean = [&](std::size_t begin, std::size_t end) {
     return stats::mean(std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(begin),
                                            values.begin() + static_cast<std::ptrdiff_t>(end)));
   };
-  return Change{.step = rise.step,
+  return Change{.step = rise.step * run,
                 .before_ms = mean(0, rise.step),
                 .after_ms = mean(rise.step, values.size()),
                 .confidence = 1 - static_cast<double>(as_much) / options.resample_count};
@@ -112,9 +120,10 @@ std::optional<Finding> find_slowed(const Evidence& evidence, const Options& opti
   const auto times = measure_steps(twice, phases, steps);
   std::vector<double> both = times[0].step_ms;
   both.insert(both.end(), times[1].step_ms.begin(), times[1].step_ms.end());
+  const Collectives none;  // it does not wait for itself
   const Evidence compared{.trace = evidence.trace,
                           .job = twice,
-                          .collectives = collectives,
+                          .collectives = none,
                           .steps = steps,
                           .phases = phases,
                           .times = times,
@@ -135,11 +144,13 @@ std::optional<Finding> find_slowed(const Evidence& evidence, const Options& opti
   const Interval& first = evidence.steps.ranks.front()[change->step];
   finding.evidence.insert(
       finding.evidence.begin(),
-      fmt::format("from step {} of {} on, {:.1f} s into the recording, a step takes {:.1f} ms; "
-                  "before, {:.1f} ms",
-                  change->step + 1, steps_ms.size(),
-                  static_cast<double>(first.begin_ns - evidence.trace.begin_ns) / 1e9,
-                  change->after_ms, change->before_ms));
+      fmt::format(
+          "from step {} of {} on, {:.1f} s into the recording, a step takes {:.1f} ms; "
+          "before, {:.1f} ms",
+          change->step + 1, steps_ms.size(),
+          (static_cast<double>(first.begin_ns) - static_cast<double>(evidence.trace.begin_ns)) /
+              1e9,
+          change->after_ms, change->before_ms));
   return finding;
 }
 

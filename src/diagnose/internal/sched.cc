@@ -30,7 +30,11 @@ State next_state(State now, SchedEvent::Kind kind) {
   return State::kUnknown;
 }
 
-/// Puts samples that found the thread preempted at the last instant in which it ran.
+/// Samples so soon after a preemption have caused it, most likely: who samples takes the processor
+/// of whom it looks at. Others of a preempted thread are of its time in the queue.
+constexpr std::int64_t kSoonNs = 2'000'000;
+
+/// Puts samples that found the thread just preempted at the last instant in which it ran.
 void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& samples) {
   for (ThreadSample& sample : samples) {
     const auto after = std::upper_bound(
@@ -38,7 +42,8 @@ void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& s
         [](std::int64_t t, const QueueWait& wait) { return t < wait.time.begin_ns; });
     if (after == waits.begin()) continue;
     const QueueWait& wait = *(after - 1);
-    if (wait.is_preempted && sample.time_ns < wait.time.end_ns)
+    if (wait.is_preempted && sample.time_ns < wait.time.end_ns &&
+        sample.time_ns - wait.time.begin_ns < kSoonNs)
       sample.time_ns = wait.time.begin_ns - 1;
   }
 }

@@ -67,7 +67,7 @@ TEST(ThreadTimes, NoEventsMeansUnknown) {
   EXPECT_TRUE(times.running.empty());
 }
 
-TEST(ThreadTimes, SamplesOfAPreemptedThreadStandWhereItWasInterrupted) {
+TEST(ThreadTimes, SamplesOfAJustPreemptedThreadStandWhereItWasInterrupted) {
   trace::Trace trace;
   trace::Process process;
   process.pid = 7;
@@ -83,22 +83,22 @@ TEST(ThreadTimes, SamplesOfAPreemptedThreadStandWhereItWasInterrupted) {
   };
   add_switch(100, 0, 7, 0);
   add_switch(200, 7, 0, 0);  // preempted
-  add_switch(300, 0, 7, 0);
-  add_switch(400, 7, 0, 1);  // sleeps
-  trace.wakes.time_ns.push_back(500);
+  add_switch(9'000'000, 0, 7, 0);
+  add_switch(9'100'000, 7, 0, 1);  // sleeps
+  trace.wakes.time_ns.push_back(9'200'000);
   trace.wakes.tid.push_back(7);
   trace.wakes.waker_tid.push_back(0);
-  add_switch(600, 0, 7, 0);
+  add_switch(9'300'000, 0, 7, 0);
   JobData job;
-  job.end_ns = 1000;
+  job.end_ns = 10'000'000;
   job.ranks.emplace_back().pid = 7;
-  for (const std::int64_t time_ns : {150, 200, 250, 300, 550})
+  for (const std::int64_t time_ns : {150, 200, 250, 5'000'000, 9'000'000, 9'250'000})
     job.ranks[0].samples.push_back({.time_ns = time_ns});
   read_thread_times(trace, job);
   std::vector<std::int64_t> times;
   for (const ThreadSample& sample : job.ranks[0].samples)
     times.push_back(sample.time_ns);
-  EXPECT_THAT(times, testing::ElementsAre(150, 199, 199, 300, 550));
+  EXPECT_THAT(times, testing::ElementsAre(150, 199, 199, 5'000'000, 9'000'000, 9'250'000));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
-#include "diagnose/internal/waits.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -88,49 +87,33 @@ std::string percent(const Evidence& evidence, double ms) {
   return fmt::format("{:.0f} %", 100 * ms / evidence.mean_step_ms);
 }
 
-/// Which of the two is told of a rank.
-enum class Excess : std::uint8_t { kBusy, kAsleep };
+/// "rank 3 has processors for 62 % of the time, its peers for 16 %; ...".
+std::string comparison(const Evidence& evidence, const std::vector<double>& busy,
+                       const std::vector<double>& asleep, std::size_t r) {
+  return fmt::format(
+      "processors for {} of the time, its peers for {}; its main thread sleeps for "
+      "{}, theirs for {}",
+      percent(evidence, busy[r]), percent(evidence, mean_of_others(busy, r)),
+      percent(evidence, asleep[r]), percent(evidence, mean_of_others(asleep, r)));
+}
 
-std::vector<Finding> find_excess(const Evidence& evidence, const Options& options,
-                                 const TimeUse& use, Excess what) {
-  const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
-  ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = options.uneven_time_share_min * evidence.mean_step_ms;
-  const RankSeries excess = excess_over_peers(what == Excess::kBusy ? use.busy : use.asleep);
-  std::vector<Finding> findings;
-  for (const Outlier& outlier : find_outliers(excess, std::vector<bool>(excess.size()), test)) {
-    const std::size_t r = outlier.rank_index;
-    const double peers_busy = mean_of_others(busy, r), peers_asleep = mean_of_others(asleep, r);
-    const bool counts = what == Excess::kBusy
-                            ? busy[r] >= options.uneven_time_ratio_min * peers_busy
-                            : peers_busy >= options.uneven_time_busy_min * evidence.mean_step_ms;
-    if (!counts) continue;
-    Finding finding;
-    finding.kind = "uneven_time";
-    finding.verdict = what == Excess::kBusy ? "busy" : "asleep";
-    finding.ranks = {evidence.job.ranks[r].rank};
-    finding.cost_ms_per_step = outlier.excess_ms;
-    finding.share = std::min(outlier.excess_ms / evidence.mean_step_ms, 1.0);
-    finding.confidence = finding.rank_confidence = outlier.confidence;
-    finding.evidence.push_back(
-        fmt::format("no steps: ranks are compared by processor time, in {} windows of {:.0f} ms",
-                    evidence.steps.count(), evidence.mean_step_ms));
-    finding.evidence.push_back(
-        fmt::format("its threads have a processor for {} of the time, those of its peers for {}{}",
-                    percent(evidence, busy[r]), percent(evidence, peers_busy),
-                    what == Excess::kBusy && peers_busy > 0
-                        ? fmt::format(": {:.1f} times as long", busy[r] / peers_busy)
-                        : ""));
-    finding.evidence.push_back(fmt::format("its main thread sleeps for {}, theirs for {}",
-                                           percent(evidence, asleep[r]),
-                                           percent(evidence, peers_asleep)));
-    const auto wait =
-        what == Excess::kAsleep ? explain_wait(evidence, r, std::nullopt) : std::nullopt;
-    if (wait)
-      finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
-    findings.push_back(std::move(finding));
-  }
-  return findings;
+Finding describe(const Evidence& evidence, const Outlier& outlier, const std::vector<double>& busy,
+                 const std::vector<double>& asleep) {
+  const std::size_t r = outlier.rank_index;
+  const double peers = mean_of_others(busy, r);
+  Finding finding;
+  finding.kind = "uneven_time";
+  finding.ranks = {evidence.job.ranks[r].rank};
+  finding.cost_ms_per_step = outlier.excess_ms;
+  finding.share = std::min(outlier.excess_ms / evidence.mean_step_ms, 1.0);
+  finding.confidence = finding.rank_confidence = outlier.confidence;
+  finding.evidence.push_back(
+      fmt::format("no steps: ranks are compared by processor time, in {} windows of {:.0f} ms",
+                  evidence.steps.count(), evidence.mean_step_ms));
+  finding.evidence.push_back(
+      fmt::format("its threads have {}{}", comparison(evidence, busy, asleep, r),
+                  peers > 0 ? fmt::format(": {:.1f} times the work", busy[r] / peers) : ""));
+  return finding;
 }
 
 }  // namespace
@@ -144,6 +127,7 @@ StepTable time_windows(const trace::Trace& trace, const JobData& job, const Opti
     common.end_ns = std::min(common.end_ns, own.end_ns);
   }
   if (job.stopped_ns) common.end_ns = std::min(common.end_ns, *job.stopped_ns);
+  if (common.end_ns <= common.begin_ns) return {};
   const std::int64_t span_ns = common.end_ns - common.begin_ns;
   const std::int64_t window_ns =
       std::max(static_cast<std::int64_t>(options.window_ms * kNsPerMs), span_ns / kWindowsMax);
@@ -160,13 +144,36 @@ StepTable time_windows(const trace::Trace& trace, const JobData& job, const Opti
 
 std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& options,
                                       std::vector<std::string>& notes) {
-  if (evidence.job.ranks.size() < 2) return {};
+  const std::size_t rank_count = evidence.job.ranks.size();
+  if (rank_count < 2) return {};
   const TimeUse use = time_use(evidence);
-  for (const Excess what : {Excess::kBusy, Excess::kAsleep}) {
-    auto findings = find_excess(evidence, options, use, what);
-    if (!findings.empty()) return findings;
-  }
   const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
+  ExcessOptions test = excess_options(evidence, options);
+  test.threshold_ms = options.uneven_time_share_min * evidence.mean_step_ms;
+  std::vector<Finding> findings;
+  std::size_t note_count = 0;
+  const auto note = [&](std::size_t r) {
+    ++note_count;
+    notes.push_back(fmt::format(
+        "no steps, so ranks were compared by processor time: rank {} has {}; not named as a "
+        "culprit, it may have other duties",
+        evidence.job.ranks[r].rank, comparison(evidence, busy, asleep, r)));
+  };
+  const std::vector<bool> none(rank_count);
+  for (const Outlier& outlier : find_outliers(excess_over_peers(use.busy), none, test)) {
+    const std::size_t r = outlier.rank_index;
+    if (busy[r] < options.uneven_time_ratio_min * mean_of_others(busy, r)) continue;
+    // Two cannot vote: one works for the other, or with it.
+    if (rank_count == 2) {
+      note(r);
+    } else {
+      findings.push_back(describe(evidence, outlier, busy, asleep));
+    }
+  }
+  if (!findings.empty() || note_count > 0) return findings;
+  for (const Outlier& outlier : find_outliers(excess_over_peers(use.asleep), none, test))
+    note(outlier.rank_index);
+  if (note_count > 0) return {};
   const auto range = [&](const std::vector<double>& ms) {
     const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
     return fmt::format("{} to {}", percent(evidence, *least), percent(evidence, *most));

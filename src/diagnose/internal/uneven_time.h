@@ -15,8 +15,9 @@ namespace kansoku::diagnose {
 [[nodiscard]] StepTable time_windows(const trace::Trace& trace, const JobData& job,
                                      const Options& options);
 
-/// Ranks that have processors for longer than their peers, or sleep for longer ("uneven_time"), in
-/// windows of time; not located. `notes` gets how the ranks spend their time if none stands out.
+/// Ranks that have processors for longer than their peers ("uneven_time"), in windows of time; not
+/// located. `notes` gets how the ranks spend their time if none is named: of two ranks none is, and
+/// none that sleeps for longer.
 [[nodiscard]] std::vector<Finding> find_uneven_time(const Evidence& evidence,
                                                     const Options& options,
                                                     std::vector<std::string>& notes);

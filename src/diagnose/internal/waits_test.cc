@@ -108,5 +108,30 @@ TEST(Waits, AStoppedProcessDoesNotSleep) {
   EXPECT_EQ(d.findings[0].kind, "slow_other");
 }
 
+// Sending and receiving is no collective: nobody else is seen to be late, and yet it is a wait.
+TEST(Waits, ARankThatWaitsForAnotherInPointToPointIsNoCulprit) {
+  trace::Trace trace = make_trace(waiting(2, 20));
+  const trace::StringId file =
+      trace.strings.intern("/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py");
+  std::size_t changed = 0;
+  for (trace::Frame& frame : trace.frames) {
+    if (trace.str(frame.function) != "publish_metrics") continue;
+    frame.file = file;
+    ++changed;
+  }
+  ASSERT_GT(changed, 0U);
+  for (std::int32_t& waker : trace.wakes.waker_tid)
+    waker = 0;  // the network
+  const Diagnosis d = diagnose(trace, {}).value();
+  EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
+  EXPECT_THAT(d.notes, Contains(HasSubstr("in publish_metrics, for another rank")));
+  // A checkpoint is written there, too.
+  const trace::StringId checkpoint =
+      trace.strings.intern("/usr/lib/python3/dist-packages/torch/distributed/checkpoint/fs.py");
+  for (trace::Frame& frame : trace.frames)
+    if (frame.file == file) frame.file = checkpoint;
+  EXPECT_EQ(diagnose(trace, {}).value().findings.size(), 1U);
+}
+
 }  // namespace
 }  // namespace kansoku::diagnose
