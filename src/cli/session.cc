@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 
 #include "capture/pack.h"
 #include "capture/resolve.h"
@@ -201,13 +202,11 @@ Result<void> check_command(const capture::Recorder& recorder,
   if (!file) return {};  // a script
   const std::string name = program->substr(program->rfind('/') + 1);
   for (const capture::Pack& pack : packs) {
-    // A pattern may mean other files, too.
-    const bool is_about_it =
-        options.probes.find(pack.path) != std::string::npos &&
-        std::any_of(pack.functions.begin(), pack.functions.end(),
-                    [&](const auto& probes) { return probes.library == name; });
-    if (!is_about_it) continue;
-    const capture::Resolution found = capture::resolve_pack(pack, **file, name);
+    if (options.probes.find(pack.path) == std::string::npos) continue;
+    capture::Pack exact;  // a pattern may mean other files, too
+    std::copy_if(pack.functions.begin(), pack.functions.end(), std::back_inserter(exact.functions),
+                 [&](const auto& probes) { return probes.library == name; });
+    const capture::Resolution found = capture::resolve_pack(exact, **file, name);
     if (!found.missing.empty()) {
       return Error{Code::kNotFound,
                    fmt::format("record with {}: {}; {} was not started", pack.path,

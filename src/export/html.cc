@@ -105,8 +105,7 @@ std::string headline(const Json& finding, const Json& diagnosis) {
   if (kind == "blocked") return capitalised(who) + " is kept waiting, " + lost + in;
   if (kind == "slowed") return capitalised(who) + " has become slower, by " + lost + in;
   if (kind == "uneven_time")
-    return fmt::format("{} {} for longer than the others, {}{}", capitalised(who),
-                       text_of(finding, "verdict") == "busy" ? "computes" : "sleeps", lost, in);
+    return capitalised(who) + " computes for longer than the others, " + lost + in;
   if (kind == "uneven_work")
     return capitalised(who) + " is given more work than the others, " + cost + " a step" +
            (place.empty() ? "" : "; its data come from " + place);

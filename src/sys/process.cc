@@ -120,7 +120,7 @@ std::optional<std::string> find_program(const std::string& name) {
   if (name.empty()) return std::nullopt;
   if (name.find('/') != std::string::npos)
     return may_run(name) ? std::optional(name) : std::nullopt;
-  const char* folders = ::secure_getenv("PATH");
+  const char* folders = std::getenv("PATH");  // allowed: as execvp, to look at what that starts
   std::string_view rest = folders == nullptr ? "/bin:/usr/bin" : folders;
   while (true) {
     const std::size_t end = rest.find(':');

@@ -20,6 +20,8 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 HOME = "root/kansoku"  # of the clone, in the new root
+MARK = ".kansoku-fresh-root"  # in a folder that may be made anew
+HINTS_MAX = 20
 LINES_MAX = 24  # of a command's output, in the transcript
 LIMIT_S = {"make": 3600}
 COMMAND_LIMIT_S = 120
@@ -48,7 +50,12 @@ def alone():
 
 def make_root(options):
     if os.path.exists(options.root):
+        if not os.path.exists(os.path.join(options.root, MARK)):
+            sys.exit(f"{options.root} exists, and this program has not made it")
         shutil.rmtree(options.root)
+    os.makedirs(options.root)
+    with open(os.path.join(options.root, MARK), "w", encoding="ascii"):
+        pass
     subprocess.run(["debootstrap", "--variant=minbase", options.suite, options.root, options.mirror], check=True,
                    stdout=subprocess.DEVNULL)
     for name in ("proc", "sys", "dev"):
@@ -79,7 +86,11 @@ class Newcomer:
             output = process.communicate(timeout=limit_s)[0]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGINT if is_told_to_end else signal.SIGKILL)
-            output = process.communicate(timeout=60)[0]
+            try:
+                output = process.communicate(timeout=60)[0]
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output = process.communicate()[0]
         lines = output.rstrip("\n").split("\n") if output.strip() else []
         is_good = process.returncode in ANSWERS.get(verb, (0,)) or (is_told_to_end and process.returncode in (0, 130))
         if not is_good:
@@ -124,17 +135,19 @@ def run_all(newcomer):
         newcomer.type("tests/data/import/make.py /tmp/made && mkdir traces && mv /tmp/made/rank-* traces && ls traces")
         if not newcomer.wait_for("build/release/kansoku jobs", "127.0.0.1:29500"):
             newcomer.failed.append("examples/ddp/launch.sh: no job after two minutes")
-        for command in readme_commands():
-            if command not in ("make demo", "make test"):
-                newcomer.type(command)
-        done = []
-        while newcomer.hints and len(done) < 20:
-            hint = newcomer.hints.pop(0)
-            if hint not in done:
-                done.append(hint)
-                newcomer.type(hint)
+        commands = [command for command in readme_commands() if command not in ("make demo", "make test")]
+        for command in commands:
+            newcomer.type(command)
+        done = 0
+        while done < min(len(newcomer.hints), HINTS_MAX):  # a hint may give another
+            newcomer.type(newcomer.hints[done])
+            done += 1
+        if len(commands) < 5 or done == 0:
+            newcomer.failed.append(f"only {len(commands)} commands in README.md and {done} hints: this program reads them wrongly")
+        if len(newcomer.hints) > done:
+            print(f"{len(newcomer.hints) - done} further hints were not tried\n")
     finally:
-        os.killpg(job.pid, signal.SIGTERM)
+        os.killpg(job.pid, signal.SIGKILL)
         job.wait()
 
 

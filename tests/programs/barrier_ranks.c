@@ -28,28 +28,35 @@ __attribute__((noinline)) static void compute(double seconds) {
 
 struct shared {
   pthread_barrier_t barrier;
-  volatile int is_over;
+  volatile long last_round; /* 0: not known yet */
 };
 
 static int work(int rank, struct shared* shared, double seconds, int slow, double factor) {
   const double end = now(CLOCK_MONOTONIC) + seconds;
-  for (;;) {
+  for (long round = 1;; ++round) {
     compute(rank == slow ? 0.010 * factor : 0.010);
-    if (rank == 0 && now(CLOCK_MONOTONIC) > end) shared->is_over = 1;
+    if (rank == 0 && now(CLOCK_MONOTONIC) > end) shared->last_round = round;
     pthread_barrier_wait(&shared->barrier);
-    if (shared->is_over) return 0;
+    if (shared->last_round == round) return 0;
   }
 }
 
 int main(int argc, char** argv) {
   if (argc != 5 && argc != 6) return 2;
-  const int count = (int)strtol(argv[1], NULL, 10), slow = (int)strtol(argv[3], NULL, 10);  // allowed: a test program without the project's library
-  if (argc == 6) { /* a rank: the descriptor of the shared memory comes last */
+  const int count = (int)strtol(argv[1], NULL, 10),
+            slow = (int)strtol(argv[3], NULL,
+                               10);  // allowed: a test program without the project's library
+  if (argc == 6) {                   /* a rank: the descriptor of the shared memory comes last */
     struct shared* shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED,
-                                 (int)strtol(argv[5], NULL, 10), 0);  // allowed: a test program without the project's library
-    return shared == MAP_FAILED ? 1
-                                : work((int)strtol(getenv("RANK"), NULL, 10), shared,  // allowed: a test program without the project's library
-                                       strtod(argv[2], NULL), slow, strtod(argv[4], NULL));  // allowed: a test program without the project's library
+                                 (int)strtol(argv[5], NULL, 10),
+                                 0);  // allowed: a test program without the project's library
+    return shared == MAP_FAILED
+               ? 1
+               : work((int)strtol(getenv("RANK"), NULL, 10),
+                      shared,  // allowed: a test program without the project's library
+                      strtod(argv[2], NULL), slow,
+                      strtod(argv[4],
+                             NULL));  // allowed: a test program without the project's library
   }
   const int fd = memfd_create("barrier", 0);
   if (fd < 0 || ftruncate(fd, sizeof(struct shared)) != 0) return 1;
