@@ -88,8 +88,8 @@ struct Options {
   double uneven_apart_max{0.4};
   double uneven_optimizer_max{0.5};
   // Ranks of a job without steps, compared in windows of time: one has processors for this part of
-  // the time more than its peers, and this many times as long. Set on four ranks on two processors,
-  // alike: 0.26 of the time each; one with four times the work: 0.46 more.
+  // the time more than its peers, and this many times as long as the busiest of them. Set on four
+  // ranks on two processors, alike: 0.26 of the time each; one with four times the work: 0.46 more.
   double window_ms{100};
   std::uint32_t window_count_min{50};
   double uneven_time_share_min{0.15};

@@ -41,22 +41,22 @@ static int work(int rank, struct shared* shared, double seconds, int slow, doubl
   }
 }
 
+static int whole(const char* text) {
+  return (int)strtol(text, NULL, 10);  // allowed: a test program
+}
+static double number(const char* text) {
+  return strtod(text, NULL);  // allowed: a test program
+}
+
 int main(int argc, char** argv) {
   if (argc != 5 && argc != 6) return 2;
-  const int count = (int)strtol(argv[1], NULL, 10),
-            slow = (int)strtol(argv[3], NULL,
-                               10);  // allowed: a test program without the project's library
-  if (argc == 6) {                   /* a rank: the descriptor of the shared memory comes last */
-    struct shared* shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED,
-                                 (int)strtol(argv[5], NULL, 10),
-                                 0);  // allowed: a test program without the project's library
+  const int count = whole(argv[1]), slow = whole(argv[3]);
+  if (argc == 6) { /* a rank: the descriptor of the shared memory comes last */
+    struct shared* shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, whole(argv[5]), 0);
     return shared == MAP_FAILED
                ? 1
-               : work((int)strtol(getenv("RANK"), NULL, 10),
-                      shared,  // allowed: a test program without the project's library
-                      strtod(argv[2], NULL), slow,
-                      strtod(argv[4],
-                             NULL));  // allowed: a test program without the project's library
+               : work(whole(getenv("RANK")), shared, number(argv[2]), slow, number(argv[4]));
   }
   const int fd = memfd_create("barrier", 0);
   if (fd < 0 || ftruncate(fd, sizeof(struct shared)) != 0) return 1;

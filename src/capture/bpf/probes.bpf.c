@@ -421,7 +421,8 @@ int on_exit(__u64* ctx) {
 }
 
 #define TRACE_SIGNAL_DELIVERED 0
-#define SIGNALS_THAT_END (1U << 1 | 1U << 2 | 1U << 3 | 1U << 9 | 1U << 15) /* HUP INT QUIT KILL TERM */
+#define SIGNALS_THAT_END \
+  (1U << 1 | 1U << 2 | 1U << 3 | 1U << 9 | 1U << 15) /* HUP INT QUIT KILL TERM */
 
 // Somebody asks an observed process to end: a program that catches it looks as if it failed.
 SEC("tp_btf/signal_generate")

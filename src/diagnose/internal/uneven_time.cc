@@ -160,9 +160,17 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
         evidence.job.ranks[r].rank, comparison(evidence, busy, asleep, r)));
   };
   const std::vector<bool> none(rank_count);
-  for (const Outlier& outlier : find_outliers(excess_over_peers(use.busy), none, test)) {
+  const auto outliers = find_outliers(excess_over_peers(use.busy), none, test);
+  // Beside a chief that does little, all workers stand out: an outlier has to from all others.
+  double busiest = 0;
+  for (std::size_t r = 0; r < rank_count; ++r) {
+    const bool is_outlier = std::any_of(outliers.begin(), outliers.end(),
+                                        [r](const Outlier& o) { return o.rank_index == r; });
+    if (!is_outlier) busiest = std::max(busiest, busy[r]);
+  }
+  for (const Outlier& outlier : outliers) {
     const std::size_t r = outlier.rank_index;
-    if (busy[r] < options.uneven_time_ratio_min * mean_of_others(busy, r)) continue;
+    if (busy[r] < options.uneven_time_ratio_min * busiest) continue;
     // Two cannot vote: one works for the other, or with it.
     if (rank_count == 2) {
       note(r);

@@ -104,6 +104,11 @@ TEST(UnevenTime, ARankThatSleepsIsANote) {
   EXPECT_THAT(d.notes, Contains(HasSubstr("rank 1 has processors for 40 % of the time")));
 }
 
+TEST(UnevenTime, WorkersBesideAnIdleChiefAreAlike) {
+  EXPECT_THAT(run(computing({5, 35, 34})).findings, IsEmpty());
+  EXPECT_THAT(run(computing({5, 20, 45})).findings.size(), 1U);
+}
+
 TEST(UnevenTime, TwoRanksCannotVote) {
   const Diagnosis d = run(computing({10, 40}));
   EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData) << verdict_text(d);
