@@ -276,7 +276,11 @@ std::string facts_html(const Json& diagnosis, const Json& view) {
     row("steps", fmt::format("{} compared, median {}, 95 % below {}", steps.at("count").as_int(),
                              milliseconds(number_of(steps, "median_ms")),
                              milliseconds(number_of(steps, "p95_ms"))));
-  row("steps found by", text_of(steps, "found_by"));
+  if (has_windows(diagnosis)) {
+    row("steps", "none; ranks are compared in windows of time");
+  } else {
+    row("steps found by", text_of(steps, "found_by"));
+  }
   if (diagnosis.at("slowdown").is_number())
     row("slow-down", fmt::format("{:.3f} times the step of a job in which nobody is slower",
                                  number_of(diagnosis, "slowdown")));
@@ -393,8 +397,7 @@ Result<std::string> html_report(const Json& diagnosis, const Json& view) {
   TRY_VOID(check_schema(diagnosis, "kansoku.diagnosis/2"));
   TRY_VOID(check_schema(view, "kansoku.view/2"));
   const Json findings = diagnosis.at("findings");
-  const std::string title = findings.size() > 0
-                                ? headline(findings.at(0), diagnosis.at("single").as_bool())
+  const std::string title = findings.size() > 0 ? headline(findings.at(0), diagnosis)
                             : text_of(diagnosis, "verdict") == kNotEnough ? "Not enough data"
                                                                           : "Nothing found";
   const std::string job = text_of(view.at("facts"), "job");

@@ -61,7 +61,9 @@ TEST(HtmlReport, SaysOfEachKindWhatItIs) {
     const std::string html =
         report(diagnosis(Json::array().push(of)).set("single", Json(is_single)));
     const std::size_t begin = html.find("<h1>") + 4;
-    return html.substr(begin, html.find("</h1>") - begin);
+    std::string said = html.substr(begin, html.find("</h1>") - begin);
+    EXPECT_THAT(html, HasSubstr("<title>" + said));
+    return said;
   };
   EXPECT_EQ(title("interpreter_lock"),
             "Rank 2 waits for the interpreter lock, 20.9 ms a step, held in work (train.py:70)");
@@ -74,6 +76,19 @@ TEST(HtmlReport, SaysOfEachKindWhatItIs) {
   EXPECT_EQ(title("cpu_contention", true), "The process waits for a processor, 20.9 ms a step");
   EXPECT_EQ(title("common_input", true),
             "The process waits for its input, 20.9 ms a step: work (train.py:70)");
+}
+
+TEST(HtmlReport, CostsOfWindowsArePartsOfTheTime) {
+  Json of = finding("work");
+  of.set("kind", "uneven_time");
+  const std::string html =
+      report(diagnosis(Json::array().push(of))
+                 .set("steps", Json::object().set("count", 0).set("found_by", "time")));
+  EXPECT_THAT(html, HasSubstr("<h1>Rank 2 computes for longer than the others, "));
+  EXPECT_THAT(html, HasSubstr(" % of the time"));
+  EXPECT_THAT(html, HasSubstr("none; ranks are compared in windows of time"));
+  EXPECT_THAT(html, Not(HasSubstr("ms a step")));
+  EXPECT_THAT(html, Not(HasSubstr("cost of every step")));
 }
 
 TEST(HtmlReport, NamesTheOtherJobsOfTheRecording) {
