@@ -468,7 +468,8 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
     if (!go_on || impl_->table.processes().empty()) break;
     sys::sleep_until(impl_->wake_after(now, end));
   }
-  if (impl_->is_open) {
+  const bool is_window = !impl_->options.watch_packs.empty();  // end_window() is its end
+  if (impl_->is_open && !is_window) {
     for (const Impl::Asked& asked : impl_->sources)
       asked.source->end_trace(impl_->clock.now());
     impl_->is_open = false;
@@ -477,7 +478,7 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
   const BootTime now = impl_->clock.now();
   impl_->handle_lifecycle(now);
   impl_->next_flush = {};
-  impl_->write_costs(now);
+  if (!is_window) impl_->write_costs(now);
   TRY(const bool ignored, impl_->flush_and_report(now, on_status));
   static_cast<void>(ignored);
   return {};

@@ -80,7 +80,7 @@ class Recorder {
   using OnStatus = std::function<bool(const RecordStatus&)>;
   /// Records until `on_status` says stop, `should_stop` is true, `duration` (0 = none) is over, or
   /// every observed process is gone. A write error ends it cleanly and comes back; everything
-  /// flushed before is readable. Blocks.
+  /// flushed before is readable. A window that is open then stays open. Blocks.
   [[nodiscard]] Result<void> run(Nanos duration, const std::function<bool()>& should_stop,
                                  const OnStatus& on_status);
   /// Opens a window of a watching recorder: all observed processes get the full set of probes at

@@ -87,7 +87,7 @@ std::string percent(const Evidence& evidence, double ms) {
   return fmt::format("{:.0f} %", 100 * ms / evidence.mean_step_ms);
 }
 
-/// "rank 3 has processors for 62 % of the time, its peers for 16 %; ...".
+/// "processors for 62 % of the time, its peers for 16 %; ...": of the rank with index `r`.
 std::string comparison(const Evidence& evidence, const std::vector<double>& busy,
                        const std::vector<double>& asleep, std::size_t r) {
   return fmt::format(
