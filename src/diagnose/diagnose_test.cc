@@ -292,6 +292,18 @@ TEST(Diagnose, StallsThatFallOnAnyRankNameNone) {
     EXPECT_EQ(finding.kind, "moving_imbalance");
 }
 
+TEST(Diagnose, StallsOfLessThanAMillisecondAreNone) {
+  SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 0.8, 20);
+  job.step_count = 800;
+  job.input_ms = job.other_ms = 0.05;
+  job.forward_ms = 0.2;
+  job.backward_ms = 0.4;
+  job.optimizer_ms = job.transfer_ms = 0.1;
+  EXPECT_TRUE(run(job).findings.empty()) << verdict_text(run(job));
+  job.faults[0].cost_ms = 2;
+  EXPECT_EQ(run(job).findings.size(), 1U);
+}
+
 // A slower processor would slow the optimizer as well.
 TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 12);
@@ -357,23 +369,13 @@ TEST(Diagnose, EveryJobOfARecordingIsDiagnosed) {
   EXPECT_EQ(to_json(*d).at("other_jobs").at(0).at("verdict").as_string(), "nothing_found");
 }
 
-trace::Trace single_process(const SyntheticJob& job) {
-  trace::Trace trace = make_trace(job);
-  for (trace::Process& process : trace.processes) {
-    process.rank = process.local_rank = process.world_size = trace::kNoRank;
-    process.job = {};
-    process.name = trace.strings.intern("python3");
-    if (trace.str(process.role) == "rank") process.role = {};
-  }
-  return trace;
-}
-
 TEST(Diagnose, AProcessWithoutARankIsAJob) {
   for (const Fault::Kind kind : {Fault::Kind::kInputSleep, Fault::Kind::kWorkerSleep}) {
     SyntheticJob job = with_fault(kind, -1, 40);
     job.rank_count = 1;
+    job.tells_ranks = false;
     job.step_count = 200;
-    const auto d = diagnose(single_process(job), {});
+    const auto d = diagnose(make_trace(job), {});
     ASSERT_TRUE(d) << d.error().what;
     EXPECT_TRUE(d->is_single);
     EXPECT_EQ(d->job, "python3 (pid 1000)");
@@ -384,7 +386,8 @@ TEST(Diagnose, AProcessWithoutARankIsAJob) {
   }
   SyntheticJob healthy;
   healthy.rank_count = 1;
-  const auto d = diagnose(single_process(healthy), {});
+  healthy.tells_ranks = false;
+  const auto d = diagnose(make_trace(healthy), {});
   EXPECT_EQ(d->verdict(), Verdict::kNothingFound) << verdict_text(*d);
   EXPECT_THAT(d->notes, Contains(HasSubstr("one process has no peers")));
 }

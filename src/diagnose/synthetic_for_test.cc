@@ -542,7 +542,15 @@ class Simulator {
 }  // namespace
 
 trace::Trace make_trace(const SyntheticJob& job) {
-  return Simulator(job).run();
+  trace::Trace trace = Simulator(job).run();
+  if (job.tells_ranks) return trace;
+  for (trace::Process& process : trace.processes) {
+    process.rank = process.local_rank = process.world_size = trace::kNoRank;
+    process.job = {};
+    process.name = trace.strings.intern("python3");
+    if (trace.str(process.role) == "rank") process.role = {};
+  }
+  return trace;
 }
 
 }  // namespace kansoku::diagnose

@@ -55,6 +55,7 @@ struct SyntheticJob {
   std::uint32_t wait_state{1};                // of kLockWait: the kernel's task state
   int noise_slices{0};                        // slices of other categories
   std::vector<std::int32_t> rank_numbers{};   // empty: 0, 1, ...
+  bool tells_ranks{true};                     // false: processes without rank and job
   std::vector<Fault> faults{};
 };
 

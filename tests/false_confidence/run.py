@@ -27,7 +27,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
 from host import LAUNCH, ROOT, Impossible, end_process, need, need_root, start_ticks  # noqa: E402
-from results import Events, add_result, commit_of_tree, interrupt_once, read_results  # noqa: E402
+from results import Events, add_result, commit_of_tree, read_results, run_until_stopped  # noqa: E402
 import foreign  # noqa: E402
 import ordinary  # noqa: E402
 from scenario import PYTHON, judge, problems, told  # noqa: E402
@@ -295,13 +295,8 @@ def main():
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     os.makedirs(FOLDER, exist_ok=True)
     if not options.table:
-        signal.signal(signal.SIGINT, interrupt_once)
-        signal.signal(signal.SIGTERM, interrupt_once)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            run_all(options, commit)
-        except KeyboardInterrupt:
-            print("stopped; what is finished is kept")
+        if not run_until_stopped(lambda: run_all(options, commit)):
             return 130
     print_table([result for result in read_results(options.results) if options.table or result["commit"] == commit])
     return 0

@@ -27,7 +27,7 @@ import types
 sys.dont_write_bytecode = True
 from injectors import INJECTORS  # noqa: E402
 from host import LAUNCH, Impossible  # noqa: E402
-from results import Events, add_result, commit_of_tree, interrupt_once, read_results  # noqa: E402
+from results import Events, add_result, commit_of_tree, read_results, run_until_stopped  # noqa: E402
 from score import print_table  # noqa: E402
 from truth import MODELS, judge, load  # noqa: E402
 
@@ -315,17 +315,11 @@ def main():
     if options.list:
         list_truths(faults)
         return 0
-    signal.signal(signal.SIGINT, interrupt_once)
-    signal.signal(signal.SIGTERM, interrupt_once)
     commit = commit_of_tree()
     for folder in (os.path.dirname(options.results), options.traces):
         if folder:
             os.makedirs(folder, exist_ok=True)
-    try:
-        if not options.table:
-            run_all(options, faults, commit)
-    except KeyboardInterrupt:
-        print("stopped; what is finished is kept")
+    if not options.table and not run_until_stopped(lambda: run_all(options, faults, commit)):
         return 130
     print_table([r for r in read_results(options.results) if options.table or r["commit"] == commit])
     return 0

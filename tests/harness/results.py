@@ -50,8 +50,20 @@ def add_result(path, result):
         file.write(json.dumps(result) + "\n")
 
 
-def interrupt_once(_number, _frame):
+def _interrupt_once(_number, _frame):
     """A second Ctrl-C does not stop the removal of what the run has made."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def run_until_stopped(run):
+    """Calls `run`; False if Ctrl-C or TERM ended it."""
+    signal.signal(signal.SIGINT, _interrupt_once)
+    signal.signal(signal.SIGTERM, _interrupt_once)
+    try:
+        run()
+    except KeyboardInterrupt:
+        print("stopped; what is finished is kept")
+        return False
+    return True

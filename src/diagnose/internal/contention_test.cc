@@ -86,6 +86,19 @@ TEST(Contention, ProcessesBesideTheJobAreNamed) {
   EXPECT_TRUE(d.victims.empty());
 }
 
+TEST(Contention, IsFoundInAJobWithoutSteps) {
+  SyntheticJob job;
+  job.step_count = 300;
+  trace::Trace trace = starved(20, kStress, job);
+  trace.slices = {};
+  const Diagnosis d = run(trace);
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "cpu_contention");
+  EXPECT_THAT(d.findings[0].evidence,
+              Contains(HasSubstr("without a processor in a window of 100 ms")));
+  EXPECT_THAT(verdict_text(d), HasSubstr("all ranks: cpu_contention, "));
+}
+
 TEST(Contention, ARankThatIsLeftAloneIsNotNamed) {
   SyntheticJob job;
   job.rank_count = 2;

@@ -321,10 +321,7 @@ std::string sender_text(const trace::Trace& trace, const RankData& rank) {
                    [&](const EndSignal& end) { return end.signal == rank.exit_signal; });
   if (sent == rank.end_signals.end()) return "";
   if (sent->sender_tid == 0) return ", which the kernel sent";
-  const ThreadNames names(trace);
-  const std::string_view name = names.name_of(sent->sender_tid);
-  return fmt::format(", which {} (pid {}) sent", name.empty() ? "a process" : name,
-                     trace::pid_on_host(names.process_of(sent->sender_tid)));
+  return fmt::format(", which {} sent", ThreadNames(trace).shown(sent->sender_tid));
 }
 
 /// When the recorder was told to end the job, or somebody ended several ranks together, by one

@@ -26,6 +26,11 @@ using trace::Trace;
 constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 constexpr int kParentDepthMax = 8;
 
+/// That differences do not overflow; times of a merged trace may lie before 0.
+bool is_near(std::int64_t time_ns) {
+  return time_ns >= -kTimeMaxNs && time_ns <= kTimeMaxNs;
+}
+
 bool is_time(std::int64_t time_ns) {
   return time_ns >= 0 && time_ns <= kTimeMaxNs;
 }
@@ -359,9 +364,6 @@ std::uint64_t number_of(const Trace& trace, std::size_t instant, std::string_vie
 }
 
 void read_exits(const Trace& trace, JobData& job) {
-  const auto is_near = [](std::int64_t time_ns) {
-    return time_ns >= -kTimeMaxNs && time_ns <= kTimeMaxNs;
-  };
   for (const trace::MetadataFact& fact : trace::metadata_facts(trace, "kansoku.stop_signal")) {
     if (is_near(fact.time_ns))
       job.stopped_ns = std::min(job.stopped_ns.value_or(fact.time_ns), fact.time_ns);
@@ -404,7 +406,7 @@ void read_exits(const Trace& trace, JobData& job) {
 
 std::optional<Interval> slice_time(const trace::SliceTable& slices, std::size_t slice) {
   const std::int64_t begin_ns = slices.start_ns[slice], duration_ns = slices.duration_ns[slice];
-  if (begin_ns < -kTimeMaxNs || begin_ns > kTimeMaxNs || duration_ns < 0) return std::nullopt;
+  if (!is_near(begin_ns) || duration_ns < 0) return std::nullopt;
   return Interval{begin_ns, begin_ns + std::min(duration_ns, kTimeMaxNs - begin_ns)};
 }
 

@@ -68,15 +68,9 @@ TEST(FindChange, FasterStepsFewStepsAndOneLongStepAreNone) {
 
 Diagnosis run(SyntheticJob job) {
   job.rank_count = 1;
+  job.tells_ranks = false;
   job.step_count = 240;
-  trace::Trace trace = make_trace(job);
-  for (trace::Process& process : trace.processes) {
-    process.rank = process.local_rank = process.world_size = trace::kNoRank;
-    process.job = {};
-    process.name = trace.strings.intern("python3");
-    if (trace.str(process.role) == "rank") process.role = {};
-  }
-  return diagnose(trace, {}).value();
+  return diagnose(make_trace(job), {}).value();
 }
 
 TEST(FindSlowed, NamesTimePhaseAndFunction) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diagnose/internal/processors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "diagnose/internal/job.h"
@@ -77,6 +79,12 @@ std::int32_t ThreadNames::process_of(std::int32_t tid) const {
 std::string_view ThreadNames::name_of(std::int32_t tid) const {
   const Known* known = find(tid);
   return known == nullptr ? std::string_view{} : known->name;
+}
+
+std::string ThreadNames::shown(std::int32_t tid) const {
+  const std::string_view name = name_of(tid);
+  return fmt::format("{} (pid {})", name.empty() ? "a process" : name,
+                     trace::pid_on_host(process_of(tid)));
 }
 
 std::string_view ThreadNames::job_of(std::int32_t tid) const {

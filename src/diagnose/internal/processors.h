@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -43,6 +44,8 @@ class ThreadNames {
   [[nodiscard]] std::int32_t process_of(std::int32_t tid) const;
   /// "" if the trace does not tell. Borrowed from the trace.
   [[nodiscard]] std::string_view name_of(std::int32_t tid) const;
+  /// "bash (pid 4121)": its name and the number of its process on its host, for a sentence.
+  [[nodiscard]] std::string shown(std::int32_t tid) const;
   /// The job that its process says it is of; "" if it says none. Borrowed from the trace.
   [[nodiscard]] std::string_view job_of(std::int32_t tid) const;
 

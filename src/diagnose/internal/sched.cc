@@ -31,8 +31,10 @@ State next_state(State now, SchedEvent::Kind kind) {
 }
 
 /// Samples so soon after a preemption have caused it, most likely: who samples takes the processor
-/// of whom it looks at. Others of a preempted thread are of its time in the queue.
-constexpr std::int64_t kSoonNs = 2'000'000;
+/// of whom it looks at. Others of a preempted thread are of its time in the queue. Set on a single
+/// process, of whose 189 samples 175 found it preempted: half within 23 us, nine of ten within
+/// 26 us; who looks at several ranks in turn takes longer.
+constexpr std::int64_t kSoonNs = 1'000'000;
 
 /// Puts samples that found the thread just preempted at the last instant in which it ran.
 void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& samples) {

@@ -137,12 +137,9 @@ void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& 
 std::string waker_name(const Evidence& evidence, const ThreadNames& names, const Others& others,
                        std::int32_t tid, std::int32_t pid) {
   if (tid == 0) return "an interrupt (a timer, the network or a device)";
-  const std::string_view name = names.name_of(tid);
-  const std::string shown = name.empty() ? "a thread" : std::string(name);
-  if (names.process_of(tid) != pid)
-    return fmt::format("{} (pid {})", shown, trace::pid_on_host(names.process_of(tid)));
+  if (names.process_of(tid) != pid) return names.shown(tid);
   const std::string place = place_of(evidence.trace, others.stack_of(tid));
-  return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), shown,
+  return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), names.name_of(tid),
                      place.empty() ? "" : ", mostly in " + place);
 }
 

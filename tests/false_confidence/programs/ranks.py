@@ -17,16 +17,10 @@ import torch.nn as nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
+import small_model
 import tell
-
-WIDTH, BATCH = int(os.environ.get("WIDTH") or 256), int(os.environ.get("BATCH") or 64)
-FEATURES, CLASSES = 64, 10
-KINDS = {}
-
-
-def kind(function):
-    KINDS[function.__name__] = function
-    return function
+from small_model import BATCH, CLASSES, FEATURES, WIDTH, batch, loss_of, step
+from tell import kind
 
 
 def together(group=None, source=0):
@@ -47,23 +41,8 @@ def together(group=None, source=0):
 
 
 def build():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(),
-                         nn.Linear(WIDTH, CLASSES))
-
-
-def batch(size=BATCH):
-    return torch.randn(size, FEATURES), torch.randint(CLASSES, (size,))
-
-
-def loss_of(model, points):
-    return nn.functional.cross_entropy(model(points[0]), points[1])
-
-
-def step(model, optimizer, points):
-    optimizer.zero_grad()
-    loss_of(model, points).backward()
-    optimizer.step()
+    torch.manual_seed(0)  # all ranks begin alike
+    return small_model.build()
 
 
 def start(**options):
@@ -441,10 +420,10 @@ def main():
         torch.multiprocessing.spawn(spawned, (2, os.environ["MEETING"]), 2)
         return
     if name == "rpc":
-        KINDS[name] = run_rpc
+        tell.KINDS[name] = run_rpc
     else:
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
-    tell.choose(KINDS, name)
+    tell.choose(name)
     if dist.is_initialized() and name != "rpc":
         dist.destroy_process_group()
 

@@ -16,36 +16,8 @@ import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import tell
-
-WIDTH, BATCH = int(os.environ.get("WIDTH") or 256), int(os.environ.get("BATCH") or 64)
-FEATURES, CLASSES = 64, 10
-KINDS = {}
-
-
-def kind(function):
-    KINDS[function.__name__] = function
-    return function
-
-
-def build():
-    return nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(),
-                         nn.Linear(WIDTH, CLASSES))
-
-
-def batch(size=BATCH):
-    return torch.randn(size, FEATURES), torch.randint(CLASSES, (size,))
-
-
-def loss_of(model, points):
-    return nn.functional.cross_entropy(model(points[0]), points[1])
-
-
-def step(model, optimizer, points):
-    optimizer.zero_grad()
-    loss = loss_of(model, points)
-    loss.backward()
-    optimizer.step()
-    return loss
+from small_model import BATCH, CLASSES, FEATURES, WIDTH, batch, build, loss_of, step
+from tell import kind
 
 
 def start(rate=1e-3):
@@ -442,4 +414,4 @@ def fails():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    tell.choose(KINDS, sys.argv[1])
+    tell.choose(sys.argv[1])

@@ -9,6 +9,13 @@ import time
 
 SECONDS = float(os.environ.get("SECONDS") or 5)
 _events = os.environ.get("FAULT_EVENTS")
+KINDS = {}
+
+
+def kind(function):
+    """Marks one of the kinds that a program has."""
+    KINDS[function.__name__] = function
+    return function
 
 
 def say(event):
@@ -30,8 +37,8 @@ def rounds(seconds=SECONDS):
         number += 1
 
 
-def choose(kinds, name):
-    if name not in kinds:
-        raise SystemExit(f"{name!r} is unknown; one of {' '.join(kinds)}")
+def choose(name):
+    if name not in KINDS:
+        raise SystemExit(f"{name!r} is unknown; one of {' '.join(KINDS)}")
     say("started")
-    kinds[name]()
+    KINDS[name]()
