@@ -24,7 +24,7 @@ help:
 	@echo "make watch-soak  two hours of watching while processes come and go, in the background (SOAK=start|status|report|stop)"
 	@echo "make watch-cost  what watching costs a job (COST=steps|rate|report; up to 20 minutes)"
 	@echo "make kernel-check  the unit tests of probing under Debian's kernel, in qemu (KERNEL=package for another)"
-	@echo "make fresh-root  a newcomer's first hour in a new Debian root: make demo, README's commands, each hint (half an hour)"
+	@echo "make fresh-root  a newcomer's first hour in a new Debian root: make demo, README's commands, each hint (half an hour; FRESH=--test: make test, too)"
 	@echo "make check    every check (tools/check --fast is the quick form)"
 	@echo "make install  into PREFIX [$(PREFIX)], under DESTDIR"
 	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
@@ -96,7 +96,7 @@ kernel-check: deps-kernels build
 	tests/kernels/run.py $(if $(KERNEL),--package $(KERNEL))
 
 fresh-root: deps-fresh-root
-	tests/fresh_root/run.py
+	tests/fresh_root/run.py $(FRESH)
 
 check: deps-check
 	cmake --preset release

@@ -3,7 +3,7 @@
 """Does as a newcomer on a fresh Debian: a root of its own made by debootstrap, with git and make alone, in which `make demo`, the
 commands of README.md and each command that Kansoku suggests after "next:" are run.
 
-  run.py [--root FOLDER] [--suite bookworm] [--mirror URL] [--keep]   prints a transcript; ends with 1 if a command failed
+  run.py [--root FOLDER] [--suite bookworm] [--mirror URL] [--test] [--keep]   prints a transcript; ends with 1 if a command failed
 Needs root, debootstrap and the network (apt). Takes half an hour. Nothing outside of the folder is changed; what is mounted in it is
 gone with this process.
 """
@@ -37,6 +37,7 @@ def parse():
     parser.add_argument("--root", default=os.path.join(ROOT, "build/fresh-root"), help="made anew (build/fresh-root)")
     parser.add_argument("--suite", default="bookworm")
     parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    parser.add_argument("--test", action="store_true", help="`make test`, too: another half an hour")
     parser.add_argument("--keep", action="store_true", help="leave the root there afterwards")
     return parser.parse_args()
 
@@ -123,7 +124,7 @@ def readme_commands():
                 yield found.group(1)
 
 
-def run_all(newcomer):
+def run_all(newcomer, with_tests):
     newcomer.type("apt-get update -qq && apt-get install -y -qq --no-install-recommends git make ca-certificates", "root")
     newcomer.type("git clone -q /source kansoku", "root")
     newcomer.type("make demo")
@@ -149,6 +150,8 @@ def run_all(newcomer):
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
+    if with_tests:
+        newcomer.type("make test")
 
 
 def main():
@@ -163,7 +166,7 @@ def main():
     os.mkdir(source)
     subprocess.run(["mount", "--bind", "-o", "ro", ROOT, source], check=True)
     newcomer = Newcomer(options.root)
-    run_all(newcomer)
+    run_all(newcomer, options.test)
     print(f"{len(newcomer.failed)} commands failed{': ' if newcomer.failed else ''}{'; '.join(newcomer.failed)}; "
           f"{(time.monotonic() - began) / 60:.0f} minutes in all")
     subprocess.run(["umount", "-R", "-l", *(os.path.join(options.root, name) for name in ("proc", "sys", "dev", "source"))], check=True)

@@ -4,13 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "diagnose/synthetic_for_test.h"
+#include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -144,6 +149,49 @@ TEST_F(HangTest, ARunThatIsEndedHasNoCulprit) {
   }
 }
 
+TEST(ReadJob, KnowsWhoWasAskedToEndByWhom) {
+  trace::Trace trace = make_trace(SyntheticJob{});
+  const std::int32_t on_second_host = trace::kPidsPerHost + 3000;
+  for (trace::Process& process : trace.processes)
+    if (process.pid == 3000) process.pid = on_second_host;
+  for (trace::Track& track : trace.tracks) {
+    if (track.pid == 3000) track.pid = on_second_host;
+    if (track.tid == 3000) track.tid = on_second_host;
+  }
+  const auto ask = [&](std::int32_t pid, std::int64_t time_ns, std::uint64_t sender) {
+    const auto track = std::find_if(trace.tracks.begin(), trace.tracks.end(),
+                                    [pid](const trace::Track& t) { return t.tid == pid; });
+    trace.instants.time_ns.push_back(time_ns);
+    trace.instants.track.push_back(
+        {static_cast<std::uint32_t>(std::distance(trace.tracks.begin(), track))});
+    trace.instants.name.push_back(trace.strings.intern("asked to end"));
+    trace.instants.category.push_back(trace.strings.intern("process"));
+    trace.instants.arg_begin.push_back(static_cast<std::uint32_t>(trace.args.size()));
+    trace.instants.arg_count.push_back(2);
+    for (const auto& [key, value] : {std::pair("signal", std::uint64_t{15}), {"sender", sender}}) {
+      trace::ArgValue arg;
+      arg.kind = trace::ArgValue::Kind::kUint;
+      arg.key = trace.strings.intern(key);
+      arg.u64 = value;
+      trace.args.push_back(arg);
+    }
+  };
+  ask(1000, 9, 77);
+  ask(1000, 7, 78);
+  ask(1000, std::numeric_limits<std::int64_t>::min(), 77);
+  ask(1000, std::numeric_limits<std::int64_t>::max(), 77);
+  ask(on_second_host, 5, 77);
+  ask(on_second_host, 6, std::uint64_t{1} << 40);  // no thread
+  const auto job = read_job(trace);
+  ASSERT_TRUE(job);
+  ASSERT_EQ(job->ranks[0].end_signals.size(), 2U);
+  EXPECT_EQ(job->ranks[0].end_signals[0].time_ns, 7);
+  EXPECT_EQ(job->ranks[0].end_signals[0].sender_tid, 78);
+  EXPECT_EQ(job->ranks[0].end_signals[1].signal, 15U);
+  ASSERT_EQ(job->ranks[2].end_signals.size(), 1U);
+  EXPECT_EQ(job->ranks[2].end_signals[0].sender_tid, trace::kPidsPerHost + 77);
+}
+
 TEST(ReadJob, KnowsWhenTheRecorderWasToldToEndIt) {
   trace::Trace trace = make_trace(SyntheticJob{});
   EXPECT_FALSE(read_job(trace)->stopped_ns);
@@ -202,14 +250,18 @@ TEST_F(HangTest, ARunWhoseRanksWereAllAskedToEndHasNoCulprit) {
 TEST_F(HangTest, ASignalThatRanksSurviveIsNotTheEndOfTheRun) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 30 * kSecond, {0, 1, 3});
-  for (RankData& rank : job_.ranks)
+  for (RankData& rank : job_.ranks) {
     rank.end_signals.push_back({5 * kSecond, SIGTERM, 77});
+    rank.exit_ns = 30 * kSecond + kSecond / 2;
+    rank.exit_status = 1;
+  }
   job_.ranks[2].exit_ns = 30 * kSecond;
   job_.ranks[2].exit_signal = SIGSEGV;
   job_.end_ns = 31 * kSecond;
   const auto hang = find();
   ASSERT_TRUE(hang);
   EXPECT_THAT(hang->finding.ranks, ElementsAre(2));
+  EXPECT_EQ(hang->finding.verdict, "dead_process");
 }
 
 TEST_F(HangTest, RanksThatAreAskedInSeveralWaysAreEndedTogether) {

@@ -388,10 +388,10 @@ void read_exits(const Trace& trace, JobData& job) {
     } else {
       // A merged trace numbers the threads of its hosts apart, but not in arguments.
       const std::uint64_t sender = number_of(trace, i, "sender");
+      if (sender >= std::uint64_t{trace::kPidsPerHost}) continue;  // no thread has that number
       const auto host = static_cast<std::int32_t>(trace::host_of(pid));
-      const bool is_thread = sender > 0 && sender < std::uint64_t{trace::kPidsPerHost};
       const std::int32_t tid =
-          is_thread ? static_cast<std::int32_t>(sender) + host * trace::kPidsPerHost : 0;
+          sender == 0 ? 0 : static_cast<std::int32_t>(sender) + host * trace::kPidsPerHost;
       rank->end_signals.push_back(
           {.time_ns = instants.time_ns[i], .signal = signal, .sender_tid = tid});
     }

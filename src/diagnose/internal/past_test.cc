@@ -84,7 +84,7 @@ TEST(FindSlowed, NamesTimePhaseAndFunction) {
   EXPECT_NE(finding.function, "");
   EXPECT_THAT(finding.ranks, ElementsAre(0));
   EXPECT_NEAR(finding.cost_ms_per_step, 25, 2);
-  EXPECT_LT(finding.share, 0.5);  // of a step as it is now
+  EXPECT_NEAR(finding.share, 25.0 / (40 + 25), 0.02);  // of a step as it is now
   EXPECT_THAT(finding.evidence.front(), HasSubstr("s into the recording, a step takes"));
   EXPECT_THAT(finding.evidence, Contains(HasSubstr(" ms before")));
   EXPECT_THAT(finding.evidence, Not(Contains(HasSubstr("peers"))));
