@@ -92,6 +92,9 @@ class Newcomer:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 output = process.communicate()[0]
+        except BaseException:  # Ctrl-C: it has a session of its own
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         lines = output.rstrip("\n").split("\n") if output.strip() else []
         is_good = process.returncode in ANSWERS.get(verb, (0,)) or (is_told_to_end and process.returncode in (0, 130))
         if not is_good:
