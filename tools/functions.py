@@ -158,12 +158,12 @@ class Scanner:
             elif char == "}":
                 self.close(line)
             elif self.in_declarations():
-                self.declare(char)
+                self.declare(char, line)
         if self.stack:
             raise UnbalancedError(f"line {self.stack[-1][2]}: `{{` is never closed")
         return self.functions
 
-    def declare(self, char):
+    def declare(self, char, _line):
         if char == "(":
             self.parens += 1
         elif char == ")":

@@ -10,16 +10,13 @@
 #include <string_view>
 
 #include "common/rng.h"
+#include "common/text.h"
 #include "sys/fd.h"
 
 namespace kansoku::agent {
 namespace {
 
 constexpr std::size_t kKeyCharsMax = 256;
-
-std::string_view base_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 bool is_option(std::string_view word) {
   return word.size() > 1 && word.front() == '-' && (word[1] < '0' || word[1] > '9');

@@ -28,7 +28,6 @@ using exporter::MetricSet;
 namespace metrics = exporter::watch_metrics;
 
 constexpr Nanos kRemindEvery = std::chrono::minutes{10};
-constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
 /// "127.0.0.1:9464" or "[::1]:9464" in its parts.
 Result<std::pair<std::string, std::uint16_t>> parse_listen(const std::string& text) {

@@ -15,10 +15,6 @@ constexpr std::uint64_t kTimeMax = (1ULL << 62) - 1;  // 146 years of uptime
 
 using trace::Arg;
 
-std::int32_t as_pid(std::uint32_t raw) {
-  return static_cast<std::int32_t>(raw);
-}
-
 // A record of the ring as T, or null if it is shorter. Ring records are 8-byte aligned.
 template <class T>
 const T* view_as(std::span<const std::byte> record) {

@@ -67,17 +67,17 @@ std::string slurm_job(const Environ& environ) {
                      text_of(environ, "SLURM_STEP_ID"));
 }
 
-struct Source {
+struct RankVariables {
   Convention keys;
   std::string (*job)(const Environ&);
 };
-constexpr std::array<Source, 3> kSources{
+constexpr std::array<RankVariables, 3> kSources{
     {{kTorch, torch_job}, {kOpenMpi, mpi_job}, {kSlurm, slurm_job}}};
 
 }  // namespace
 
 RankFacts rank_facts(const Environ& untrusted_environ) {
-  for (const Source& source : kSources) {
+  for (const RankVariables& source : kSources) {
     const std::int32_t rank = number_of(untrusted_environ, source.keys.rank);
     const std::int32_t world = number_of(untrusted_environ, source.keys.world_size);
     if (rank == trace::kNoRank || world < 1 || rank >= world) continue;

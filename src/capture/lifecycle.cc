@@ -16,10 +16,6 @@ std::optional<T> copy_of(std::span<const std::byte> record) {
   return out;
 }
 
-std::int32_t as_pid(std::uint32_t raw) {
-  return static_cast<std::int32_t>(raw);
-}
-
 }  // namespace
 
 std::optional<LifecycleEvent> lifecycle_event(std::span<const std::byte> record) {

@@ -10,6 +10,11 @@
 
 namespace kansoku::capture {
 
+/// A process or thread number of a ring record.
+[[nodiscard]] constexpr std::int32_t as_pid(std::uint32_t raw) {
+  return static_cast<std::int32_t>(raw);
+}
+
 /// A process that appeared, changed or went, as the ring tells it.
 struct LifecycleEvent {
   enum class Kind : std::uint8_t { kFork, kExec, kExit };

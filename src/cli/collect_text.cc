@@ -56,8 +56,8 @@ void add_model(std::string& text, const fleet::FleetModel& model) {
   }
 }
 
-void add_job(std::string& text, const fleet::FleetJob& job,
-             const std::vector<std::string>& wanted) {
+void add_job_text(std::string& text, const fleet::FleetJob& job,
+                  const std::vector<std::string>& wanted) {
   fmt::format_to(std::back_inserter(text), "\njob {} ({}): {} of {} ranks on {} hosts\n", job.name,
                  job.key, job.rank_count, job.world_size, job.host_count);
   fmt::format_to(std::back_inserter(text), "  {:<24} {:>12} {:>12} {:>12} {:>12}  {}\n", "FEATURE",
@@ -112,7 +112,7 @@ void add_groups(std::string& text, const fleet::FleetReport& report) {
 }
 
 /// Texts come from other hosts.
-std::string printable_lines(std::string_view text) {
+std::string printable_table(std::string_view text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -148,10 +148,10 @@ std::string collect_text(const fleet::FleetReport& report,
                    loss.unlike);
   std::size_t count = 0;
   for (const fleet::FleetJob& job : report.jobs)
-    if (count++ < kLinesMax) add_job(text, job, features);
+    if (count++ < kLinesMax) add_job_text(text, job, features);
   if (count > kLinesMax)
     fmt::format_to(std::back_inserter(text), "\nand {} more jobs\n", count - kLinesMax);
-  return printable_lines(text);
+  return printable_table(text);
 }
 
 }  // namespace kansoku::cli

@@ -25,14 +25,14 @@ namespace kansoku::cli {
 namespace {
 
 /// A table with its columns and its rows step by step.
-struct Run {
+struct FittedRun {
   detect::Table table;
   detect::Cube cube;
 };
 
-Result<Run> read_run(const std::string& path, const detect::TableOptions& options) {
+Result<FittedRun> read_run(const std::string& path, const detect::TableOptions& options) {
   TRY(const std::string text, read_table_text(path));
-  Run run;
+  FittedRun run;
   TRY(run.table, detect::read_table(text, path, options));
   TRY(run.cube, detect::make_cube(run.table));
   for (const std::string& name : run.table.dropped)
@@ -144,7 +144,7 @@ class Detect final : public Command {
                                     .schema = "kansoku.job_model",
                                     .force = force_,
                                     .inputs = {file_}}));
-    TRY(const Run run, read_run(file_, table_));
+    TRY(const FittedRun run, read_run(file_, table_));
     model_options_.seed = run_options_.seed;
     detect::JobModel::Key key;
     key.world_size = static_cast<std::int32_t>(run.cube.ranks.size());
@@ -175,7 +175,7 @@ class Detect final : public Command {
       run_options_.reference_begin = steps->first;
       run_options_.reference_end = steps->second;
     }
-    TRY(const Run run, read_run(file_, table_));
+    TRY(const FittedRun run, read_run(file_, table_));
     std::optional<detect::JobModel> model;
     if (!model_.empty()) {
       TRY(const std::string text, read_text(model_));

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "cli/output_file.h"
 #include "cli/simulate_files.h"
 #include "cli/simulate_recording.h"
 #include "cli/sources.h"
@@ -18,7 +19,6 @@ namespace kansoku::cli {
 namespace {
 
 constexpr std::string_view kParquetMagic = "PAR1";
-constexpr std::size_t kHeadBytes = 4096;
 
 Result<std::string> table_of_recording(const std::string& path) {
   TRY(const Sources sources, read_sources({path}));
@@ -58,7 +58,7 @@ Result<std::string> read_table_text(const std::string& path) {
   const bool is_there = ::stat(path.c_str(), &info) == 0;
   if (is_there && S_ISDIR(info.st_mode)) return table_of_recording(path);
   if (!is_there || !S_ISREG(info.st_mode)) return read_text(path);  // a pipe is opened only once
-  TRY(const std::string head, sys::read_begin(path, kHeadBytes));
+  TRY(const std::string head, sys::read_begin(path, kFileHeadBytes));
   if (head.starts_with(kParquetMagic)) return store::parquet_to_csv(path);
   if (is_recording(head)) return table_of_recording(path);
   return read_text(path);

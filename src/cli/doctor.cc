@@ -166,7 +166,7 @@ Json job_report() {
             "libtorch_cpu.so*|libtorch_cuda.so*|libtorch_python.so*|libgloo.so*|libnccl.so*|"
             "libcudart.so*|libcudart-*.so*|libcuda.so*|"
             "libpython3*|python3*|libllama*|libmpi.so*";
-        const std::string library = mapping.path.substr(mapping.path.rfind('/') + 1);
+        const std::string library(base_name(mapping.path));
         if (mapping.executable && capture::any_glob_match(kKnown, library))
           libraries.insert(mapping.path);
       }

@@ -30,7 +30,7 @@ namespace ptx = gpu::ptx;
 
 constexpr std::size_t kShownMax = 1000;
 constexpr std::size_t kHotLinesShown = 8;
-constexpr Nanos kQuiet = std::chrono::seconds{2};  // until a progress line
+constexpr Nanos kProgressAfter = std::chrono::seconds{2};  // until a progress line
 
 /// "4", "4,2" or "4,2,1".
 std::optional<std::array<std::uint32_t, 3>> parse_extent(std::string_view text) {
@@ -123,12 +123,13 @@ Result<Argument> parse_argument(std::string_view text) {
 }
 
 /// Says every two seconds on standard error that a kernel still runs.
-class Progress {
+class KernelProgress {
  public:
-  explicit Progress(std::string kernel) : kernel_(std::move(kernel)), thread_([this] { tell(); }) {}
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  ~Progress() {
+  explicit KernelProgress(std::string kernel)
+      : kernel_(std::move(kernel)), thread_([this] { tell(); }) {}
+  KernelProgress(const KernelProgress&) = delete;
+  KernelProgress& operator=(const KernelProgress&) = delete;
+  ~KernelProgress() {
     {
       const std::scoped_lock lock(mutex_);
       is_over_ = true;
@@ -140,7 +141,8 @@ class Progress {
  private:
   void tell() {
     std::unique_lock lock(mutex_);
-    for (int seconds = 2; !over_.wait_for(lock, kQuiet, [this] { return is_over_; }); seconds += 2)
+    for (int seconds = 2; !over_.wait_for(lock, kProgressAfter, [this] { return is_over_; });
+         seconds += 2)
       fmt::print(stderr, "{} runs, {} s\n", kernel_, seconds);
   }
   const std::string kernel_;
@@ -150,9 +152,9 @@ class Progress {
   std::thread thread_;
 };
 
-class Run {
+class GpuRun {
  public:
-  explicit Run(const GpuRunOptions& wanted) : wanted_(wanted) {}
+  explicit GpuRun(const GpuRunOptions& wanted) : wanted_(wanted) {}
   Result<std::vector<Argument>> upload(exec::Memory& memory) const {
     std::vector<Argument> arguments;
     for (const std::string& text : wanted_.arguments) {
@@ -231,7 +233,7 @@ class Run {
     std::optional<exec::Fault> fault;
     const BootTime begin = clock.now();
     {
-      const Progress progress(program.kernels()[index].name);
+      const KernelProgress progress(program.kernels()[index].name);
       TRY(fault, exec::launch(program, index, memory, launch_options));
     }
     const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
@@ -420,7 +422,7 @@ class Run {
 }  // namespace
 
 Result<int> run_gpu_kernel(const GpuRunOptions& wanted) {
-  return Run(wanted).run();
+  return GpuRun(wanted).run();
 }
 
 }  // namespace kansoku::cli

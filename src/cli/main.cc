@@ -38,7 +38,7 @@ int exit_status(Code code) {
 namespace {
 
 /// Line by line, since a message may quote a file, a process or a server.
-std::string printable_lines(std::string_view text) {
+std::string printable_message(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -51,8 +51,8 @@ std::string printable_lines(std::string_view text) {
 }  // namespace
 
 int report(const Error& error) {
-  say(stderr, "kansoku: " + printable_lines(error.what));
-  if (!error.hint.empty()) say(stderr, "  hint: " + printable_lines(error.hint));
+  say(stderr, "kansoku: " + printable_message(error.what));
+  if (!error.hint.empty()) say(stderr, "  hint: " + printable_message(error.hint));
   return exit_status(error.code);
 }
 

@@ -15,9 +15,7 @@
 namespace kansoku::cli {
 namespace {
 
-constexpr std::size_t kHeadBytes = 4096;
-
-std::string_view kind_name(FileKind kind) {
+std::string_view file_kind_name(FileKind kind) {
   static constexpr std::array<std::string_view, 5> kNames{"an HTML page", "a recording",
                                                           "a JSON file", "a Parquet table", "text"};
   return kNames.at(static_cast<std::size_t>(kind));
@@ -58,7 +56,7 @@ Result<void> check_replaced(const std::string& path, const struct stat& info,
                    "choose another name"};
   }
   if (rules.force || info.st_size == 0) return {};
-  const auto head = sys::read_begin(path, kHeadBytes);
+  const auto head = sys::read_begin(path, kFileHeadBytes);
   if (!head) return {};  // it cannot be told; writing tells why, if it fails
   const FileKind there = kind_of(*head);
   const std::string_view schema = schema_of(*head);
@@ -67,7 +65,7 @@ Result<void> check_replaced(const std::string& path, const struct stat& info,
   if (there == rules.kind && !is_other_schema) return {};
   return Error{Code::kUnsupported,
                fmt::format("write {}: {} is there, of another kind", path,
-                           is_other_schema && !schema.empty() ? schema : kind_name(there)),
+                           is_other_schema && !schema.empty() ? schema : file_kind_name(there)),
                "choose another name or pass --force"};
 }
 

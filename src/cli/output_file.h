@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 #include "common/result.h"
 
 namespace kansoku::cli {
+
+/// Bytes of a file that are looked at to tell its kind.
+inline constexpr std::size_t kFileHeadBytes = 4096;
 
 /// What a file holds, as its first bytes tell.
 enum class FileKind : std::uint8_t { kPage, kRecording, kJson, kTable, kText };

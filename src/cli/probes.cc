@@ -46,7 +46,7 @@ Json plan_for(const capture::Pack& pack, std::int32_t pid, const sys::Procfs& pr
   std::set<std::string> seen;
   for (const sys::Mapping& mapping : mappings ? *mappings : std::vector<sys::Mapping>{}) {
     if (!mapping.executable || mapping.inode == 0 || !seen.insert(mapping.path).second) continue;
-    const std::string library = mapping.path.substr(mapping.path.rfind('/') + 1);
+    const std::string library(base_name(mapping.path));
     const auto wants = [&](const auto& probes) {
       return capture::any_glob_match(probes.library, library);
     };

@@ -69,9 +69,10 @@ struct Cause {
   std::string incident{};  // its id, of "slow" and "blocked"
 };
 
-class Watch {
+class WindowWatch {
  public:
-  explicit Watch(const WatchOptions& options) : options_(options), incidents_(options.incidents) {}
+  explicit WindowWatch(const WatchOptions& options)
+      : options_(options), incidents_(options.incidents) {}
 
   Result<WatchResult> run();
 
@@ -111,7 +112,7 @@ class Watch {
   WatchResult result_;
 };
 
-void Watch::on_call(const capture::CallMark& mark) {
+void WindowWatch::on_call(const capture::CallMark& mark) {
   if (mark.pid != mark.tid) return;  // loops run on main threads; others come in any order
   const TokenRow* token = token_of(mark.name);
   if (token == nullptr || !options_.watches) return;
@@ -123,7 +124,7 @@ void Watch::on_call(const capture::CallMark& mark) {
   if (incident && !incident_) incident_ = incident;
 }
 
-Result<void> Watch::start() {
+Result<void> WindowWatch::start() {
   capture::RecorderOptions recorder;
   TRY(const auto known, capture::load_packs(pack_folders()));
   if (known.empty()) return data_folder("probes").error();
@@ -154,7 +155,7 @@ Result<void> Watch::start() {
 
 /// A window begins at once, except where profilers that have to be told first are to join it. A
 /// standstill cannot wait, and nothing new would be in their traces.
-void Watch::want_window(Cause cause) {
+void WindowWatch::want_window(Cause cause) {
   const bool joins = kineto_ && kineto_->process_count() > 0 && cause.kind != "blocked";
   window_begin_ = clock_.now() + (joins ? kKinetoLead : Nanos{});
   if (joins) {
@@ -169,7 +170,7 @@ void Watch::want_window(Cause cause) {
   wanted_ = std::move(cause);
 }
 
-Result<void> Watch::open_window(Cause cause) {
+Result<void> WindowWatch::open_window(Cause cause) {
   const std::string path =
       fmt::format("{}/window-{}.pftrace", options_.folder, result_.window_count + 1);
   // An earlier watch's window of that number may be the recording of an incident.
@@ -187,7 +188,8 @@ Result<void> Watch::open_window(Cause cause) {
   return {};
 }
 
-void Watch::tell(const Analysis& analysis, const std::string& trace, const std::string& report) {
+void WindowWatch::tell(const Analysis& analysis, const std::string& trace,
+                       const std::string& report) {
   const double seconds = static_cast<double>((clock_.now() - open_->at).count()) * 1e-9;
   if (options_.json) {
     Json line = Json::object();
@@ -215,7 +217,7 @@ void Watch::tell(const Analysis& analysis, const std::string& trace, const std::
   }
 }
 
-Result<void> Watch::close_window() {
+Result<void> WindowWatch::close_window() {
   TRY_VOID(recorder_->end_window());
   TRY_VOID(sink_->finish());
   sink_.reset();
@@ -241,7 +243,7 @@ Result<void> Watch::close_window() {
 }
 
 /// What ended stands still for ever, and is no incident.
-void Watch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
+void WindowWatch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
   std::vector<std::int32_t> gone;
   for (const auto& [member, detector] : incidents_.detectors())
     if (!ranks.contains(member)) gone.push_back(member);
@@ -249,7 +251,8 @@ void Watch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
     incidents_.forget(member);
 }
 
-Cause Watch::cause_of(const detect::Incident& incident, const capture::Place& place, BootTime now) {
+Cause WindowWatch::cause_of(const detect::Incident& incident, const capture::Place& place,
+                            BootTime now) {
   Cause out{.kind = std::string(detect::incident_name(incident.kind)),
             .ratio = incident.ratio,
             .rank = place.rank,
@@ -261,7 +264,7 @@ Cause Watch::cause_of(const detect::Incident& incident, const capture::Place& pl
 }
 
 /// Once each turn of the recorder's loop.
-bool Watch::step() {
+bool WindowWatch::step() {
   const BootTime now = clock_.now();
   if (book_) book_->tick(now);
   const auto keep = [this](const Result<void>& result) {
@@ -298,7 +301,7 @@ bool Watch::step() {
   return failure_.has_value();
 }
 
-Result<WatchResult> Watch::run() {
+Result<WatchResult> WindowWatch::run() {
   install_signal_counter();
   TRY_VOID(start());
   const auto should_stop = [&] {
@@ -325,7 +328,7 @@ Result<WatchResult> Watch::run() {
 }  // namespace
 
 Result<WatchResult> run_watch(const WatchOptions& options) {
-  return Watch(options).run();
+  return WindowWatch(options).run();
 }
 
 }  // namespace kansoku::cli

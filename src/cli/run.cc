@@ -16,7 +16,7 @@
 namespace kansoku::cli {
 namespace {
 
-class Run final : public Command {
+class RunCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_flag("--softgpu", softgpu_,
@@ -68,7 +68,7 @@ class Run final : public Command {
 }  // namespace
 
 std::unique_ptr<Command> make_run() {
-  return std::make_unique<Run>();
+  return std::make_unique<RunCommand>();
 }
 
 }  // namespace kansoku::cli

@@ -15,6 +15,7 @@
 #include "capture/resolve.h"
 #include "cli/targets.h"
 #include "cli/wiring.h"
+#include "common/text.h"
 #include "sys/clock.h"
 #include "sys/elf.h"
 #include "sys/fd.h"
@@ -200,7 +201,7 @@ Result<void> check_command(const capture::Recorder& recorder,
   if (!program) return {};  // it says so itself
   const auto file = sys::ElfFile::open(*program);
   if (!file) return {};  // a script
-  const std::string name = program->substr(program->rfind('/') + 1);
+  const std::string name(base_name(*program));
   for (const capture::Pack& pack : packs) {
     if (options.probes.find(pack.path) == std::string::npos) continue;
     capture::Pack exact;  // a pattern may mean other files, too

@@ -13,18 +13,18 @@
 namespace kansoku::cli {
 namespace {
 
-constexpr std::array<store::Column, 12> kColumns{{{"replication", "INTEGER"},
-                                                  {"run", "BIGINT"},
-                                                  {"pipeline", "VARCHAR"},
-                                                  {"task", "VARCHAR"},
-                                                  {"cluster", "VARCHAR"},
-                                                  {"queued_s", "DOUBLE"},
-                                                  {"started_s", "DOUBLE"},
-                                                  {"ended_s", "DOUBLE"},
-                                                  {"wait_s", "DOUBLE"},
-                                                  {"restarts", "INTEGER"},
-                                                  {"units", "BIGINT"},
-                                                  {"end", "VARCHAR"}}};
+constexpr std::array<store::Column, 12> kRecordColumns{{{"replication", "INTEGER"},
+                                                        {"run", "BIGINT"},
+                                                        {"pipeline", "VARCHAR"},
+                                                        {"task", "VARCHAR"},
+                                                        {"cluster", "VARCHAR"},
+                                                        {"queued_s", "DOUBLE"},
+                                                        {"started_s", "DOUBLE"},
+                                                        {"ended_s", "DOUBLE"},
+                                                        {"wait_s", "DOUBLE"},
+                                                        {"restarts", "INTEGER"},
+                                                        {"units", "BIGINT"},
+                                                        {"end", "VARCHAR"}}};
 
 bool is_parquet(const std::string& path) {
   return path.ends_with(".parquet");
@@ -55,7 +55,7 @@ Result<void> write_simulation_records(const std::string& path,
   if (!is_parquet(path)) return write_csv(path, experiment, replications);
   const std::string csv = path + ".csv-" + std::to_string(::getpid());
   auto written = write_csv(csv, experiment, replications);
-  if (written) written = store::csv_to_parquet(csv, path, kColumns);
+  if (written) written = store::csv_to_parquet(csv, path, kRecordColumns);
   ::unlink(csv.c_str());
   return written;
 }

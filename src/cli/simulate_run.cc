@@ -22,21 +22,22 @@
 namespace kansoku::cli {
 namespace {
 
-constexpr Nanos kQuiet = std::chrono::seconds{2}, kPeriod = std::chrono::milliseconds{500};
+constexpr Nanos kQuietFor = std::chrono::seconds{2}, kPeriod = std::chrono::milliseconds{500};
 
 /// Shows progress and passes Ctrl-C on while replications run.
-class Progress {
+class ReplicationProgress {
  public:
-  Progress(simulate::RunControl& control, int replications, std::string label, bool quiet)
+  ReplicationProgress(simulate::RunControl& control, int replications, std::string label,
+                      bool quiet)
       : control_(control),
         replications_(replications),
         label_(std::move(label)),
         quiet_(quiet),
         begin_(clock_.now()),
         thread_([this] { watch(); }) {}
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  ~Progress() {
+  ReplicationProgress(const ReplicationProgress&) = delete;
+  ReplicationProgress& operator=(const ReplicationProgress&) = delete;
+  ~ReplicationProgress() {
     {
       const std::scoped_lock lock(mutex_);
       done_ = true;
@@ -51,7 +52,7 @@ class Progress {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, kPeriod, [this] { return done_; })) {
       if (signal_count() > 0) control_.stop = true;
-      if (!quiet_ && clock_.now() - begin_ >= kQuiet) show();
+      if (!quiet_ && clock_.now() - begin_ >= kQuietFor) show();
     }
   }
   void show() {
@@ -139,7 +140,7 @@ Result<simulate::Replications> simulate_with_progress(const simulate::Experiment
   simulate::RunOptions run_options;
   run_options.records = options.records;
   run_options.records_of_first = options.trace;
-  const Progress progress(control, count, label, options.quiet);
+  const ReplicationProgress progress(control, count, label, options.quiet);
   return simulate::run_replications(experiment, count, jobs, run_options, control);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/parse.h"
+#include "common/time.h"
 #include "diagnose/clocks.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
@@ -28,7 +29,6 @@ namespace {
 using trace::import::Format;
 
 constexpr std::size_t kFilesMax = 200'000;
-constexpr double kNsPerMs = 1e6;
 constexpr std::uint64_t kSlowBytes = 50'000'000;  // about two seconds of reading
 
 struct File {
@@ -38,7 +38,7 @@ struct File {
   std::size_t bytes{0};
 };
 
-std::string_view kind_name(Format format) {
+std::string_view format_name(Format format) {
   switch (format) {
     case Format::kPerfetto:
       return "a Perfetto trace";
@@ -130,10 +130,11 @@ Result<void> SourceReader::choose_kind() {
   out_.kind = kind_of(files_.front().format);
   for (const File& file : files_) {
     if (kind_of(file.format) == out_.kind) continue;
-    return Error{Code::kUnsupported,
-                 fmt::format("read traces: {} is {}, {} is {}", files_.front().path,
-                             kind_name(files_.front().format), file.path, kind_name(file.format)),
-                 "diagnose files of one kind at a time"};
+    return Error{
+        Code::kUnsupported,
+        fmt::format("read traces: {} is {}, {} is {}", files_.front().path,
+                    format_name(files_.front().format), file.path, format_name(file.format)),
+        "diagnose files of one kind at a time"};
   }
   return {};
 }

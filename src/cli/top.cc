@@ -28,16 +28,16 @@ struct ColumnSpec {
   const char* feature;
 };
 // Those that a job has are shown; the rest is in the metrics.
-constexpr std::array<ColumnSpec, 10> kColumns{{{"STEP", "step_mean"},
-                                               {"FORWARD", "forward_mean"},
-                                               {"BACKWARD", "backward_mean"},
-                                               {"INPUT", "input_share"},
-                                               {"COLL", "collective_share"},
-                                               {"DECODE", "decode_mean"},
-                                               {"CPU", "cpu_cores"},
-                                               {"WAIT", "cpu_wait"},
-                                               {"GPU", "gpu_process_utilization"},
-                                               {"MEMORY", "resident_bytes"}}};
+constexpr std::array<ColumnSpec, 10> kTopColumns{{{"STEP", "step_mean"},
+                                                  {"FORWARD", "forward_mean"},
+                                                  {"BACKWARD", "backward_mean"},
+                                                  {"INPUT", "input_share"},
+                                                  {"COLL", "collective_share"},
+                                                  {"DECODE", "decode_mean"},
+                                                  {"CPU", "cpu_cores"},
+                                                  {"WAIT", "cpu_wait"},
+                                                  {"GPU", "gpu_process_utilization"},
+                                                  {"MEMORY", "resident_bytes"}}};
 
 std::string cell(const Json& features, const char* feature) {
   if (!features.contains(feature)) return "-";
@@ -70,7 +70,7 @@ JobRows rows_of(const Json& all, const std::string& job) {
   JobRows out;
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all.at(r).at("job").as_string() == job) out.rows.push_back(all.at(r));
-  for (const ColumnSpec& column : kColumns) {
+  for (const ColumnSpec& column : kTopColumns) {
     const bool is_there = std::any_of(out.rows.begin(), out.rows.end(), [&](const Json& row) {
       return row.at("features").contains(column.feature);
     });
@@ -79,7 +79,7 @@ JobRows rows_of(const Json& all, const std::string& job) {
   return out;
 }
 
-void add_job(const Json& job, const Json& all_rows, Lines& out) {
+void add_job_rows(const Json& job, const Json& all_rows, Lines& out) {
   const bool learns = job.at("state").as_string() == "learning";
   const std::string name = job.at("name").as_string();
   out.emplace_back();
@@ -125,7 +125,7 @@ Lines screen(const Json& status) {
   for (const bool has_incident : {true, false}) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       const Json job = jobs.at(j);
-      if ((job.at("incidents").size() > 0) == has_incident) add_job(job, rows, out);
+      if ((job.at("incidents").size() > 0) == has_incident) add_job_rows(job, rows, out);
     }
   }
   if (jobs.size() == 0) {

@@ -24,7 +24,7 @@
 namespace kansoku::cli {
 namespace {
 
-class Watch final : public Command {
+class WatchCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     options_.state_folder = kStateFolder;
@@ -364,7 +364,7 @@ class Watch final : public Command {
 }  // namespace
 
 std::unique_ptr<Command> make_watch() {
-  return std::make_unique<Watch>();
+  return std::make_unique<WatchCommand>();
 }
 
 }  // namespace kansoku::cli

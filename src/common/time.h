@@ -8,6 +8,8 @@ namespace kansoku {
 
 using Nanos = std::chrono::nanoseconds;
 
+inline constexpr double kNsPerMs = 1e6;
+
 /// CLOCK_BOOTTIME: monotonic, counts suspend; the clock of every Kansoku trace.
 struct BootClock {
   using duration = Nanos;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/numbers.h"
 #include "detect/internal/detector_impl.h"
 #include "detect/internal/thresholds.h"
 #include "detect/run_score.h"
@@ -16,7 +17,6 @@
 namespace kansoku::detect {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kGapWindows = 30;   // without data: histories begin anew
 constexpr std::size_t kQuietWindows = 10;  // that end an incident
 // Another fault than the one that is told: in so many windows in a row a feature is so many times

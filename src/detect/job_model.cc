@@ -30,11 +30,11 @@ constexpr double kCountMax = 1e18, kScoreMax = 1e30;
 constexpr std::size_t kColumnsMax = 256;
 constexpr std::size_t kComponentsMax = 64;
 constexpr std::size_t kMergedComponentsMax = 8;
-constexpr std::size_t kDraws = 512;
-constexpr std::size_t kRefreshRowsMin = 50;
+constexpr std::size_t kRefreshDraws = 512;
+constexpr std::size_t kRefreshRowsLeast = 50;
 constexpr std::size_t kMemoryMin = 300;  // points that stand for the old modes in a refresh
 
-Error corrupt(std::string_view what) {
+Error bad_model(std::string_view what) {
   return Error{Code::kCorrupt, fmt::format("job model: {}", what)};
 }
 
@@ -44,16 +44,16 @@ bool is_finite_and(double value, double low, double high) {
 
 Result<void> check_columns(const JobModel::Parts& parts) {
   if (parts.columns.empty() || parts.columns.size() > kColumnsMax)
-    return corrupt("columns: none, or too many");
+    return bad_model("columns: none, or too many");
   for (const Column& column : parts.columns)
     if (column.name.empty() || !is_finite_and(column.floor, 0, 1e30))
-      return corrupt(fmt::format("columns: \"{}\" has no name or no floor", column.name));
+      return bad_model(fmt::format("columns: \"{}\" has no name or no floor", column.name));
   for (const Coordinate& one : parts.coordinates) {
     const bool is_good =
         one.column < parts.columns.size() && is_finite_and(one.center, -1e30, 1e30) &&
         is_finite_and(one.spread, 1e-300, 1e30) && is_finite_and(one.least, 0, 1e30) &&
         (parts.columns[one.column].scale == Scale::kLinear || parts.columns[one.column].floor > 0);
-    if (!is_good) return corrupt("coordinates: one has no column, center or spread");
+    if (!is_good) return bad_model("coordinates: one has no column, center or spread");
   }
   return {};
 }
@@ -62,19 +62,19 @@ Result<void> check_peers(const PeerModel& peers, std::size_t columns, std::strin
   if (peers.empty() && peers.ranks.empty() && peers.offsets.empty()) return {};
   const bool is_whole = peers.scales.size() == columns && peers.persistent.size() == columns &&
                         peers.tail.size() == columns;
-  if (!is_whole) return corrupt(fmt::format("{}: not one entry a column", name));
+  if (!is_whole) return bad_model(fmt::format("{}: not one entry a column", name));
   for (std::size_t c = 0; c < columns; ++c) {
     if (!is_finite_and(peers.scales[c], 1e-300, 1e30) ||
         !is_finite_and(peers.persistent[c], kCutLeast, 1e30) ||
         !is_finite_and(peers.tail[c], kCutLeast, 1e30))
-      return corrupt(fmt::format("{}: an entry makes no sense", name));
+      return bad_model(fmt::format("{}: an entry makes no sense", name));
   }
   if (peers.offsets.size() != peers.ranks.size() * columns)
-    return corrupt(fmt::format("{}: offsets are not one a rank and column", name));
+    return bad_model(fmt::format("{}: offsets are not one a rank and column", name));
   const bool is_finite = std::all_of(peers.offsets.begin(), peers.offsets.end(), [](double value) {
     return is_finite_and(value, -1e30, 1e30);
   });
-  if (!is_finite) return corrupt(fmt::format("{}: an offset makes no sense", name));
+  if (!is_finite) return bad_model(fmt::format("{}: an offset makes no sense", name));
   return {};
 }
 
@@ -82,13 +82,13 @@ Result<void> check_numbers(const JobModel::Parts& parts) {
   for (const double score : {parts.threshold, parts.level, parts.far_cut, parts.gap_cut,
                              parts.own_margin, parts.level_margin, parts.far_margin})
     if (!is_finite_and(score, -kScoreMax, kScoreMax))
-      return corrupt("a threshold is no finite number");
+      return bad_model("a threshold is no finite number");
   for (const double count : {parts.measured_points, parts.measured_flags, parts.measured_clear,
                              parts.far_points, parts.rows})
-    if (!is_finite_and(count, 0, kCountMax)) return corrupt("a count makes no sense");
-  if (!is_finite_and(parts.flag_rate, 1e-9, 0.5)) return corrupt("flag_rate: out of bounds");
-  if (!is_finite_and(parts.blur, 0, 100)) return corrupt("blur: out of bounds");
-  if (!is_finite_and(parts.window_s, 0, 1e9)) return corrupt("window_s: out of bounds");
+    if (!is_finite_and(count, 0, kCountMax)) return bad_model("a count makes no sense");
+  if (!is_finite_and(parts.flag_rate, 1e-9, 0.5)) return bad_model("flag_rate: out of bounds");
+  if (!is_finite_and(parts.blur, 0, 100)) return bad_model("blur: out of bounds");
+  if (!is_finite_and(parts.window_s, 0, 1e9)) return bad_model("window_s: out of bounds");
   return {};
 }
 
@@ -130,7 +130,7 @@ std::vector<double> drawn(const stats::MixtureDensity& density, std::size_t n,
   return out;
 }
 
-double mean_log(const stats::MixtureDensity& density, std::span<const double> rows) {
+double mean_log_density(const stats::MixtureDensity& density, std::span<const double> rows) {
   std::vector<double> logs(rows.size() / static_cast<std::size_t>(density.mixture().dimensions));
   density.log_density(rows, logs);
   return stats::mean(logs);
@@ -174,8 +174,8 @@ Result<double> score_shift(const stats::Mixture& old, const stats::Mixture& now,
   TRY(const auto before, stats::MixtureDensity::make(old));
   TRY(const auto after, stats::MixtureDensity::make(now));
   RandomStream random(seed, "detect.shift");
-  const auto rows = drawn(before, kDraws, random);
-  return mean_log(before, rows) - mean_log(after, rows);
+  const auto rows = drawn(before, kRefreshDraws, random);
+  return mean_log_density(before, rows) - mean_log_density(after, rows);
 }
 
 PeerModel looser(const PeerModel& a, const PeerModel& b) {
@@ -215,26 +215,26 @@ Result<JobModel> JobModel::from_parts(Parts parts) {
   if (parts.coordinates.empty() ||
       parts.mixture.dimensions != static_cast<int>(parts.coordinates.size()) ||
       parts.mixture.weights.empty() || parts.mixture.weights.size() > kComponentsMax)
-    return corrupt("mixture: its dimensions are not the coordinates, or too many components");
+    return bad_model("mixture: its dimensions are not the coordinates, or too many components");
   const auto density = stats::MixtureDensity::make(parts.mixture);
-  if (!density) return corrupt("mixture: a covariance is not positive definite");
+  if (!density) return bad_model("mixture: a covariance is not positive definite");
   TRY_VOID(check_numbers(parts));
   if (parts.window_steps == 0 || parts.window_steps > 1'000'000 || parts.long_steps == 0 ||
       parts.long_steps > 1'000'000)
-    return corrupt("window_steps or long_steps: out of bounds");
-  if (!is_finite_and(parts.correlation, 0, 0.999)) return corrupt("correlation: out of bounds");
+    return bad_model("window_steps or long_steps: out of bounds");
+  if (!is_finite_and(parts.correlation, 0, 0.999)) return bad_model("correlation: out of bounds");
   TRY_VOID(check_peers(parts.peers, parts.columns.size(), "peers"));
   TRY_VOID(check_peers(parts.long_peers, parts.columns.size(), "long_peers"));
   if (!parts.cuts.empty() && parts.cuts.size() != parts.coordinates.size())
-    return corrupt("cuts: not one a coordinate");
+    return bad_model("cuts: not one a coordinate");
   for (const double cut : parts.cuts)
-    if (!is_finite_and(cut, kCutLeast, 1e30)) return corrupt("cuts: an entry makes no sense");
+    if (!is_finite_and(cut, kCutLeast, 1e30)) return bad_model("cuts: an entry makes no sense");
   if (!parts.paces.empty() && parts.paces.size() != parts.columns.size())
-    return corrupt("paces: not one a column");
+    return bad_model("paces: not one a column");
   for (const Pace& pace : parts.paces)
     if (!std::isfinite(pace.low + pace.high) || !(pace.low <= pace.median) ||
         !(pace.median <= pace.high))
-      return corrupt("paces: a median is not between low and high");
+      return bad_model("paces: a median is not between low and high");
   return JobModel(std::move(parts));
 }
 
@@ -331,8 +331,8 @@ void hold_widths(stats::Mixture& mixture, std::span<const double> widths) {
   }
 }
 
-std::vector<double> scores_of(const JobModel& model, std::span<const double> rows,
-                              std::uint64_t seed) {
+std::vector<double> model_scores(const JobModel& model, std::span<const double> rows,
+                                 std::uint64_t seed) {
   const std::size_t columns = model.parts().columns.size();
   Scorer scorer(model, seed);
   std::vector<double> out;
@@ -343,7 +343,7 @@ std::vector<double> scores_of(const JobModel& model, std::span<const double> row
 }
 
 /// How far out a row may be to be of some mode: what the operator calls normal may be anywhere.
-std::vector<double> bounds_of(const stats::Mixture& mixture) {
+std::vector<double> mode_bounds(const stats::Mixture& mixture) {
   const auto d = static_cast<std::size_t>(mixture.dimensions);
   std::vector<double> out(d, kOutlier);
   for (std::size_t k = 0; k < mixture.weights.size(); ++k) {
@@ -399,7 +399,7 @@ Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const doubl
   TRY(const auto density, stats::MixtureDensity::make(old.mixture));
   const std::size_t d = old.coordinates.size(), n = rows.size() / old.columns.size();
   RandomStream random(seed, "detect.refresh");
-  const auto points = fit_rows(rows, old.columns, old.coordinates, seed, bounds_of(old.mixture),
+  const auto points = fit_rows(rows, old.columns, old.coordinates, seed, mode_bounds(old.mixture),
                                drawn(density, n, random));
   const double memory = std::max(static_cast<double>(kMemoryMin),
                                  (1 / std::clamp(share, 0.05, 0.95) - 1) * static_cast<double>(n));
@@ -431,7 +431,7 @@ Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const doubl
 /// would grow until it hides faults.
 Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
   TRY(const auto model, JobModel::from_parts(parts));
-  const auto scores = scores_of(model, rows, seed);
+  const auto scores = model_scores(model, rows, seed);
   if (scores.empty() ||
       stats::median(scores) < parts.level + kDescribed * (parts.threshold - parts.level))
     return {};
@@ -451,9 +451,9 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
   std::size_t said = 0;
   for (const std::vector<double>& word : words)
     said += word.size() / columns;
-  if (n + said < kRefreshRowsMin) {
+  if (n + said < kRefreshRowsLeast) {
     return Error{Code::kLimit, fmt::format("refresh job model: {} rows, {} are needed", n + said,
-                                           kRefreshRowsMin)};
+                                           kRefreshRowsLeast)};
   }
   std::vector<double> learnt, held_out;  // a third, from all of the time: it has phases
   for (std::size_t i = 0; i < n; ++i) {
@@ -469,7 +469,7 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
   for (const std::vector<double>& word : words)
     TRY_VOID(take_word(out, word, seed));
   TRY(const auto model, from_parts(out));
-  const auto scores = scores_of(model, held_out, seed);
+  const auto scores = model_scores(model, held_out, seed);
   const auto flags = static_cast<double>(std::count_if(
       scores.begin(), scores.end(), [&](double score) { return score > out.threshold; }));
   const double promised = parts_.flag_rate * static_cast<double>(scores.size());

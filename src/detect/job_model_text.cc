@@ -20,7 +20,7 @@ constexpr std::size_t kTextMax = std::size_t{64} << 20;
 constexpr std::size_t kListMax = 1024;
 constexpr std::array<std::string_view, 4> kUses{"modelled", "event", "growth", "shown"};
 
-Error corrupt(std::string_view what) {
+Error bad_model_text(std::string_view what) {
   return Error{Code::kCorrupt, fmt::format("read job model: {}", what),
                "learn it anew with `kansoku detect fit`"};
 }
@@ -228,16 +228,16 @@ std::string JobModel::to_text() const {
 }
 
 Result<JobModel> JobModel::from_text(std::string_view untrusted) {
-  if (untrusted.size() > kTextMax) return corrupt("larger than 64 MiB");
+  if (untrusted.size() > kTextMax) return bad_model_text("larger than 64 MiB");
   const std::size_t end = untrusted.find('\n');
-  if (end == std::string_view::npos) return corrupt("no line with a checksum");
+  if (end == std::string_view::npos) return bad_model_text("no line with a checksum");
   const std::string_view text = untrusted.substr(0, end);
   std::string_view sum = untrusted.substr(end + 1);
   if (!sum.empty() && sum.back() == '\n') sum.remove_suffix(1);
-  if (sum != checksum_line(text)) return corrupt("its checksum is wrong");
+  if (sum != checksum_line(text)) return bad_model_text("its checksum is wrong");
   TRY(const Json json, Json::parse(text));
   if (json.at("schema").as_string() != kSchema)
-    return corrupt(fmt::format("its schema is not {}", kSchema));
+    return bad_model_text(fmt::format("its schema is not {}", kSchema));
   Reader reader;
   Parts out;
   out.key.command = reader.text(json, "command");
@@ -257,8 +257,8 @@ Result<JobModel> JobModel::from_text(std::string_view untrusted) {
   read_numbers(reader, json, out);
   out.peers = read_peers(reader, json.at("peers"));
   out.long_peers = read_peers(reader, json.at("long_peers"));
-  if (!reader.problem.empty()) return corrupt(reader.problem);
-  if (out.paces.size() != out.columns.size()) return corrupt("paces: not one a column");
+  if (!reader.problem.empty()) return bad_model_text(reader.problem);
+  if (out.paces.size() != out.columns.size()) return bad_model_text("paces: not one a column");
   TRY(out.mixture, stats::Mixture::from_json(json.at("mixture")));
   if (json.at("own_margin").is_null()) take_margins(out);
   return from_parts(std::move(out));

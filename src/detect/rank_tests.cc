@@ -7,16 +7,15 @@
 #include <cmath>
 #include <limits>
 
+#include "common/numbers.h"
 #include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kMadToSigma = 1.4826;
 constexpr double kTimeShare = 0.01, kOtherShare = 0.02;
-constexpr double kCutMin = 4, kCutUnlearnt = 6, kAboveLargest = 1.5;
+constexpr double kRankCutMin = 4, kCutUnlearnt = 6, kAboveLargestSeen = 1.5;
 constexpr std::size_t kWindowsMin = 8;
 constexpr double kStationarySpread = 0.25;
 constexpr std::size_t kStationaryParts = 4;
@@ -75,9 +74,9 @@ double largest_time_median(const Cube& cube, std::span<const Column> columns, Ra
 }
 
 double learnt_cut(const std::vector<double>& maxima, double alpha) {
-  if (maxima.size() >= kWindowsMin) return window_cut(maxima, alpha, kCutMin);
+  if (maxima.size() >= kWindowsMin) return window_cut(maxima, alpha, kRankCutMin);
   const double largest = maxima.empty() ? 0 : *std::max_element(maxima.begin(), maxima.end());
-  return std::max(kCutUnlearnt, kAboveLargest * largest);
+  return std::max(kCutUnlearnt, kAboveLargestSeen * largest);
 }
 
 }  // namespace
@@ -109,7 +108,7 @@ std::vector<double> peer_scales(const Cube& cube, std::span<const Column> column
     for (const auto& values : by_rank(cube, healthy, c))
       for (const double value : values)
         sizes.push_back(std::fabs(value));
-    const double spread = sizes.empty() ? 0 : kMadToSigma * stats::median(sizes);
+    const double spread = sizes.empty() ? 0 : stats::kMadToSigma * stats::median(sizes);
     const double middle = std::fabs(window_median(cube, healthy, c));
     const double matters =
         columns[c].unit == "s" ? kTimeShare * time : kOtherShare * (middle > 0 ? middle : 0);

@@ -11,19 +11,19 @@
 #include <set>
 #include <utility>
 
+#include "common/numbers.h"
 #include "detect/internal/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kOf = 5, kNeeded = 3;  // windows
 constexpr double kOwnSlower = 1.05, kModelSlower = 1.08;
 constexpr double kSpreads = 3;
 constexpr double kEventAlpha = 1e-4;
 constexpr double kModelSteadySpread = 1.25;
-constexpr std::size_t kEvidenceRows = 64, kEvidenceMax = 8;
+constexpr std::size_t kEvidenceRows = 64, kRunEvidenceMax = 8;
 
 /// What one window says.
 struct WindowResult {
@@ -270,7 +270,7 @@ void RunScorer::add_event_evidence(RunIncident& incident, Range range, std::size
       const double score = scorer_->score(row);
       if (std::isnan(score) || !scorer_->is_flagged(score)) continue;
       ++rows;
-      for (const Contribution& one : scorer_->explain(row, kEvidenceMax)) {
+      for (const Contribution& one : scorer_->explain(row, kRunEvidenceMax)) {
         Sum& sum = sums[one.column];
         sum.drop += one.share;
         sum.expected.push_back(one.expected);
@@ -324,7 +324,7 @@ void RunScorer::add_evidence(RunIncident& incident, const WindowResult& window,
             [](const trace::Evidence& a, const trace::Evidence& b) {
               return a.share != b.share ? a.share > b.share : a.feature < b.feature;
             });
-  if (incident.evidence.size() > kEvidenceMax) incident.evidence.resize(kEvidenceMax);
+  if (incident.evidence.size() > kRunEvidenceMax) incident.evidence.resize(kRunEvidenceMax);
 }
 
 void RunScorer::summarise(RunIncident& incident) const {

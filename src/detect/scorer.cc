@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/numbers.h"
 #include "detect/internal/gaussian.h"
 #include "detect/job_model.h"
 #include "stats/summary.h"
@@ -13,10 +14,9 @@ namespace {
 
 constexpr double kRounding = 1e-9;  // of the floor: what taking it off again leaves of 0
 constexpr std::size_t kPatternsMax = 64;
-constexpr std::size_t kDraws = 256;
+constexpr std::size_t kMissingDraws = 256;
 constexpr double kCoordinateMax = 1e6;  // farther is not farther
 constexpr double kScoreAboveMax = 20;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -44,13 +44,13 @@ Scorer::Scorer(JobModel model, std::uint64_t seed) : model_(std::move(model)) {
   CHECK(density.has_value());  // the model was checked when it was made
   const auto d = static_cast<std::size_t>(mixture.dimensions);
   RandomStream random(seed, "detect.scorer");
-  draws_.resize(kDraws * d);
-  for (std::size_t i = 0; i < kDraws; ++i)
+  draws_.resize(kMissingDraws * d);
+  for (std::size_t i = 0; i < kMissingDraws; ++i)
     density->draw(random, std::span(draws_).subspan(i * d, d));
-  std::vector<double> logs(kDraws);
+  std::vector<double> logs(kMissingDraws);
   density->log_density(draws_, logs);
   for (const double log : logs)
-    draws_score_ -= log / static_cast<double>(kDraws);
+    draws_score_ -= log / static_cast<double>(kMissingDraws);
 }
 
 std::vector<double> Scorer::coordinates_of(std::span<const double> row) const {
@@ -71,14 +71,14 @@ Scorer::Pattern Scorer::make_pattern(const std::vector<bool>& present) const {
   if (!density) return out;
   out.density = std::move(*density);
   const std::size_t d = out.present.size();
-  std::vector<double> rows(kDraws * d), logs(kDraws);
-  for (std::size_t i = 0; i < kDraws; ++i)
+  std::vector<double> rows(kMissingDraws * d), logs(kMissingDraws);
+  for (std::size_t i = 0; i < kMissingDraws; ++i)
     for (std::size_t j = 0; j < d; ++j)
       rows[i * d + j] = draws_[i * present.size() + out.present[j]];
   out.density->log_density(rows, logs);
   out.correction = draws_score_;
   for (const double log : logs)
-    out.correction += log / static_cast<double>(kDraws);
+    out.correction += log / static_cast<double>(kMissingDraws);
   return out;
 }
 

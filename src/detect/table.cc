@@ -12,12 +12,12 @@
 #include <set>
 
 #include "common/csv.h"
+#include "common/numbers.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSizeMax = 1e30;  // beyond it a number is taken for a mistake
 constexpr double kFloorShare = 0.002;
 constexpr double kNegativeShareMax = 0.01;

@@ -18,9 +18,9 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::string_view kSchema = "kansoku.baseline/2";
-constexpr std::uint32_t kResamples = 1000;
+constexpr std::uint32_t kBaselineResamples = 1000;
 constexpr std::size_t kFunctionsMax = 200;
-constexpr std::size_t kLinesMax = 3;
+constexpr std::size_t kComparedLinesMax = 3;
 constexpr double kGrowthMinMs = 0.05;
 
 struct Interval95 {
@@ -31,7 +31,7 @@ struct Interval95 {
 Interval95 median_interval(const std::vector<double>& values) {
   stats::BlockBootstrap bootstrap(values.size(), stats::default_block_length(values.size()), 1);
   std::vector<double> medians, drawn;
-  for (std::uint32_t i = 0; i < kResamples; ++i) {
+  for (std::uint32_t i = 0; i < kBaselineResamples; ++i) {
     drawn.clear();
     for (const stats::Block& block : bootstrap.draw()) {
       for (std::size_t k = 0; k < block.count; ++k)
@@ -144,11 +144,11 @@ Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
   if (!phases.empty()) finding.phase = phases.front().second;
   if (!functions.empty())
     finding.function = functions.front().second.substr(0, functions.front().second.find(" < "));
-  for (std::size_t i = 0; i < std::min(phases.size(), kLinesMax); ++i) {
+  for (std::size_t i = 0; i < std::min(phases.size(), kComparedLinesMax); ++i) {
     finding.evidence.push_back(
         fmt::format("phase {}: {:.2f} ms a step more", phases[i].second, -phases[i].first));
   }
-  for (std::size_t i = 0; i < std::min(functions.size(), kLinesMax); ++i) {
+  for (std::size_t i = 0; i < std::min(functions.size(), kComparedLinesMax); ++i) {
     finding.evidence.push_back(
         fmt::format("{}: {:.2f} ms a step more", functions[i].second, -functions[i].first));
   }

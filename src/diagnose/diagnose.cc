@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/time.h"
 #include "diagnose/internal/collectives.h"
 #include "diagnose/internal/evidence.h"
 #include "diagnose/internal/findings.h"
@@ -28,7 +29,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kSpansMax = 2000;  // of one rank in the worst step
 constexpr std::size_t kFunctionRowsMax = 20;
 constexpr std::size_t kPatternRowsMax = 40;
@@ -167,7 +167,8 @@ std::optional<std::size_t> shown_rank(const Evidence& evidence,
   return std::nullopt;
 }
 
-void fill_view(const Evidence& evidence, const std::vector<double>& durations, Diagnosis& out) {
+void fill_step_view(const Evidence& evidence, const std::vector<double>& durations,
+                    Diagnosis& out) {
   for (const StepTimes& times : evidence.times) {
     out.view.work_ms.push_back(times.work_ms);
     out.view.wait_ms.push_back(times.phase_ms[static_cast<std::size_t>(Phase::kWait)]);
@@ -433,7 +434,7 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
       sort_findings(out.findings);
     }
     add_patterns(evidence, out);
-    fill_view(evidence, durations, out);
+    fill_step_view(evidence, durations, out);
   }
   if (auto hang = find_hang(trace, job, collectives, mean_step_ms, options)) {
     out.findings.push_back(std::move(hang->finding));
@@ -453,7 +454,7 @@ std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
   return losses;
 }
 
-void add_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
+void add_job_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
   out.notes = job.notes;
   if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
   if (job.ranks.size() == 2 && !out.has_windows())
@@ -498,7 +499,7 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
     diagnose_steps(trace, options, job, collectives, out);
   }
   out.missing = missing_of(job, options, out);
-  add_notes(trace, job, out);
+  add_job_notes(trace, job, out);
   return out;
 }
 

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "common/parse.h"
+#include "common/time.h"
+#include "diagnose/internal/job.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -24,9 +26,7 @@ using trace::import::DumpGroup;
 using trace::import::DumpStatus;
 using trace::import::FlightDump;
 
-constexpr std::size_t kLinesMax = 12;
-constexpr double kNsPerMs = 1e6;
-constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
+constexpr std::size_t kEvidenceLinesMax = 12;
 constexpr std::int64_t kTimeoutMaxMs = std::int64_t{1} << 40;
 
 bool is_pending(const DumpEntry& entry) {
@@ -312,7 +312,7 @@ void DumpAnalysis::add_waiters(const std::vector<std::int32_t>& ranks, Finding& 
   }
   if (finding.function.empty() && shown != nullptr) finding.function = shown->name;
   for (const auto& [line, numbers] : lines) {
-    if (finding.evidence.size() >= kLinesMax) break;
+    if (finding.evidence.size() >= kEvidenceLinesMax) break;
     finding.evidence.push_back(
         fmt::format("waited for in {} by rank {}", line.second, fmt::join(numbers, ", ")));
   }
@@ -421,7 +421,7 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
     const Rank& rank = ranks_.at(number);
     const DumpEntry& entry = *rank.wait.entry;
     if (finding.function.empty()) finding.function = entry.name;
-    if (finding.evidence.size() >= kLinesMax) break;
+    if (finding.evidence.size() >= kEvidenceLinesMax) break;
     finding.evidence.push_back(
         fmt::format("rank {} waits in {} {} of {} for rank {}", number, entry.name,
                     entry.is_p2p ? entry.p2p_seq : entry.collective_seq, group_text(entry),

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/rng.h"
+#include "common/time.h"
 #include "diagnose/internal/late_ranks.h"
 #include "diagnose/internal/profile_job.h"
 #include "diagnose/localise_patterns.h"
@@ -18,7 +19,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kRowsShownMax = 40;
 constexpr std::size_t kNotesMax = 16;
 

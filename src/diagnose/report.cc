@@ -5,14 +5,10 @@
 #include <cmath>
 
 #include "diagnose/diagnose.h"
+#include "diagnose/internal/rounded.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-// Three decimals: below the clock's use, and the same text for the same numbers everywhere.
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
 
 // Six decimals: ratios of step times are compared with published ones.
 Json optional_json(const std::optional<double>& value) {
@@ -94,7 +90,7 @@ Json losses_json(const std::vector<trace::Loss>& losses) {
   return out;
 }
 
-std::string place_of(const Finding& finding, std::string_view folder) {
+std::string shown_place(const Finding& finding, std::string_view folder) {
   std::string_view file = finding.file;
   if (!folder.empty() && file.starts_with(folder) && file.substr(folder.size()).starts_with("/"))
     file.remove_prefix(folder.size() + 1);
@@ -131,7 +127,7 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                     finding.cost_ms_per_step, finding.share * 100, finding.confidence);
   }
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
-    text += fmt::format("  in {}\n", place_of(finding, folder));
+    text += fmt::format("  in {}\n", shown_place(finding, folder));
   if (finding.explained)
     text += fmt::format("  explains {:.0f} % of the slow-down\n", *finding.explained * 100);
   for (const std::string& line : finding.evidence)

@@ -124,7 +124,7 @@ Phase phase_of(std::size_t type) {
 }
 
 /// Rows by rank: where the step goes, own work by step, the longest step.
-void fill_view(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out) {
+void fill_timeline_view(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out) {
   std::vector<std::size_t> order(ops.workers.size());
   for (std::size_t w = 0; w < order.size(); ++w)
     order[w] = w;
@@ -193,7 +193,7 @@ Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
   out.steps.median_ms = stats::median(w.step_s) * 1e3;
   out.steps.p95_ms = stats::quantile(w.step_s, 0.95) * 1e3;
   out.steps.mean_ms = w.original_s * 1e3;
-  fill_view(w, *ops, out);
+  fill_timeline_view(w, *ops, out);
   add_findings(w, *ops, options, out);
   out.loss_ms_per_step = (w.original_s - w.ideal_s) * 1e3;
   double explained = 0;

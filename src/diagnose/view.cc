@@ -8,13 +8,10 @@
 
 #include "common/parse.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/internal/rounded.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
 
 // Means over equal runs of steps, at most `column_count_max` of them.
 Json heat_row(const std::vector<double>& values, std::size_t column_count_max) {

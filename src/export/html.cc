@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/text.h"
 #include "export/internal/page.h"
 #include "export/report_files.h"
 
@@ -46,10 +47,6 @@ std::string milliseconds(double value) {
   return fmt::format("{:.{}f} ms", value, value >= 100 ? 0 : 1);
 }
 
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
 // "rank 2", "ranks 0, 1 and 3".
 std::string rank_list(const Json& ranks) {
   const std::size_t count = std::min(ranks.size(), kListMax);
@@ -65,7 +62,7 @@ std::string rank_list(const Json& ranks) {
 std::string place_of(const Json& finding) {
   std::string function = text_of(finding, "function");
   if (function.empty()) return {};
-  const std::string file = base_name(text_of(finding, "file"));
+  const std::string file(base_name(text_of(finding, "file")));
   const std::int64_t line = finding.at("line").as_int();
   if (file.empty()) return function;
   return line > 0 ? fmt::format("{} ({}:{})", function, file, line)
@@ -325,7 +322,7 @@ Json bounded_view(const Json& view) {
   return out;
 }
 
-constexpr std::string_view kPage = R"(<!doctype html>
+constexpr std::string_view kReportPage = R"(<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -406,16 +403,16 @@ Result<std::string> html_report(const Json& diagnosis, const Json& view) {
           ? fmt::format("Functions: rank {} against the others", view.at("function_rank").as_int())
           : "Functions: mean of all ranks";
   const Json data = Json::object().set("view", bounded_view(view));
-  return fill(kPage, {{"title", escape(title + " - Kansoku")},
-                      {"css", std::string(files::kCss)},
-                      {"job", escape(job.empty() ? "a job" : job)},
-                      {"verdict", verdict_html(diagnosis)},
-                      {"jobs", jobs_html(diagnosis)},
-                      {"losses", losses_html(diagnosis)},
-                      {"functions_title", functions},
-                      {"facts", facts_html(diagnosis, view)},
-                      {"data", script_safe(data.dump())},
-                      {"js", std::string(files::kJs)}});
+  return fill(kReportPage, {{"title", escape(title + " - Kansoku")},
+                            {"css", std::string(files::kCss)},
+                            {"job", escape(job.empty() ? "a job" : job)},
+                            {"verdict", verdict_html(diagnosis)},
+                            {"jobs", jobs_html(diagnosis)},
+                            {"losses", losses_html(diagnosis)},
+                            {"functions_title", functions},
+                            {"facts", facts_html(diagnosis, view)},
+                            {"data", script_safe(data.dump())},
+                            {"js", std::string(files::kJs)}});
 }
 
 }  // namespace kansoku::exporter

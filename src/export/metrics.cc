@@ -11,7 +11,7 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kUnits{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kMetricUnits{{
     {"s", "seconds"},
     {"bytes", "bytes"},
     {"1/s", "per_second"},
@@ -51,9 +51,9 @@ Labels clean(Labels labels) {
 }  // namespace
 
 std::string_view unit_word(std::string_view unit) {
-  const auto* const found = std::find_if(kUnits.begin(), kUnits.end(),
+  const auto* const found = std::find_if(kMetricUnits.begin(), kMetricUnits.end(),
                                          [&](const auto& one) { return one.first == unit; });
-  return found == kUnits.end() ? std::string_view{} : found->second;
+  return found == kMetricUnits.end() ? std::string_view{} : found->second;
 }
 
 std::string feature_metric(std::string_view feature, std::string_view unit) {

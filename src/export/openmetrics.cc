@@ -41,9 +41,9 @@ void append_escaped(std::string& out, std::string_view text, bool escape_quotes)
   }
 }
 
-class Writer {
+class OpenMetricsWriter {
  public:
-  explicit Writer(TextFormat format) : is_open_(format == TextFormat::kOpenMetrics) {}
+  explicit OpenMetricsWriter(TextFormat format) : is_open_(format == TextFormat::kOpenMetrics) {}
 
   void family(const Family& family) {
     const std::string total = family.name + "_total";
@@ -150,7 +150,7 @@ std::string_view content_type(TextFormat format) {
 }
 
 std::string to_text(const MetricSet& set, TextFormat format) {
-  Writer writer(format);
+  OpenMetricsWriter writer(format);
   for (const Family& family : set.families())
     writer.family(family);
   return std::move(writer).finish();

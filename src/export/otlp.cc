@@ -74,9 +74,9 @@ void attribute(pbf_writer& parent, protozero::pbf_tag_type tag, std::string_view
   any.add_string(key_value::kStringValue, value.data(), value.size());
 }
 
-class Writer {
+class OtlpWriter {
  public:
-  Writer(const OtlpSource& source, std::int64_t now_wall_ns)
+  OtlpWriter(const OtlpSource& source, std::int64_t now_wall_ns)
       : source_(source), now_wall_ns_(now_wall_ns) {}
 
   void write(pbf_writer& scope, const Family& family) const {
@@ -179,7 +179,7 @@ void write_resource(pbf_writer& parent, const OtlpSource& source, std::string_vi
 std::string to_otlp(const MetricSet& set, const OtlpSource& source, std::int64_t now_wall_ns) {
   std::string bytes;
   pbf_writer message(bytes);
-  const Writer writer(source, now_wall_ns);
+  const OtlpWriter writer(source, now_wall_ns);
   // Prometheus and OpenTelemetry's collector make the label "job" of the service's name, over one
   // that a sample has: the job is the service.
   for (const auto& [job, families] : by_job(set.families())) {

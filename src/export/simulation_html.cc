@@ -12,7 +12,7 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr std::string_view kPage = R"(<!doctype html>
+constexpr std::string_view kSimulationPage = R"(<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -33,13 +33,13 @@ constexpr std::string_view kPage = R"(<!doctype html>
 </html>
 )";
 
-struct Kind {
+struct PageKind {
   std::string_view schema;
   std::string_view what;
   Page (*page)(const Json&);
 };
 
-constexpr std::array<Kind, 3> kKinds{{
+constexpr std::array<PageKind, 3> kPageKinds{{
     {"kansoku.simulation/1", "simulation", run_page},
     {"kansoku.simulation_sweep/1", "comparison of variants", sweep_page},
     {"kansoku.workload_fit/1", "model of a workload", fit_page},
@@ -49,15 +49,15 @@ constexpr std::array<Kind, 3> kKinds{{
 
 Result<std::string> simulation_html(const Json& result) {
   const std::string schema = result.at("schema").as_string();
-  for (const Kind& kind : kKinds) {
+  for (const PageKind& kind : kPageKinds) {
     if (schema != kind.schema) continue;
     const Page page = kind.page(result);
-    return fill(kPage, {{"title", escape(shortened(page.title, 200) + " - Kansoku")},
-                        {"css", std::string(files::kCss)},
-                        {"more_css", std::string(files::kSimulationCss)},
-                        {"what", std::string(kind.what)},
-                        {"body", page.body},
-                        {"js", std::string(files::kSimulationJs)}});
+    return fill(kSimulationPage, {{"title", escape(shortened(page.title, 200) + " - Kansoku")},
+                                  {"css", std::string(files::kCss)},
+                                  {"more_css", std::string(files::kSimulationCss)},
+                                  {"what", std::string(kind.what)},
+                                  {"body", page.body},
+                                  {"js", std::string(files::kSimulationJs)}});
   }
   return Error{Code::kUnsupported,
                "write report: schema \"" + shortened(schema, 100) + "\" is not known",

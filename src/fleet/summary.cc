@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "KFS";
 constexpr char kVersion = '1';
 
-Error bad(std::string_view what, Code code = Code::kCorrupt) {
+Error bad_summary(std::string_view what, Code code = Code::kCorrupt) {
   return Error{code, fmt::format("read fleet summary: {}", what)};
 }
 
@@ -35,25 +35,25 @@ class Fields {
 
   [[nodiscard]] Result<std::uint64_t> number(std::string_view what, std::uint64_t most) {
     const auto value = take_varint(rest_);
-    if (!value) return bad(what);
-    if (*value > most) return bad(what, Code::kLimit);
+    if (!value) return bad_summary(what);
+    if (*value > most) return bad_summary(what, Code::kLimit);
     return *value;
   }
   [[nodiscard]] Result<std::int64_t> signed_number(std::string_view what) {
     const auto value = take_varint(rest_);
-    if (!value) return bad(what);
+    if (!value) return bad_summary(what);
     return from_zigzag(*value);
   }
   [[nodiscard]] Result<ByteSpan> bytes(std::string_view what, std::size_t most) {
     TRY(const auto length, number(what, most));
-    if (length > rest_.size()) return bad(what);
+    if (length > rest_.size()) return bad_summary(what);
     const ByteSpan taken = rest_.first(length);
     rest_ = rest_.subspan(length);
     return taken;
   }
   [[nodiscard]] Result<std::string> text(std::string_view what) {
     TRY(const auto taken, bytes(what, kSummaryTextMax));
-    if (!internal::is_clean_text(as_text(taken))) return bad(what);
+    if (!internal::is_clean_text(as_text(taken))) return bad_summary(what);
     return std::string(as_text(taken));
   }
 
@@ -81,14 +81,14 @@ Result<SummaryJob> read_job(Fields& fields, std::size_t& ranks_left) {
   TRY(const auto size, fields.number("world size", kRankMax));
   job.world_size = static_cast<std::int32_t>(size);
   TRY(const auto count, fields.number("number of ranks", ranks_left));
-  if (count > fields.remaining()) return bad("number of ranks");
+  if (count > fields.remaining()) return bad_summary("number of ranks");
   ranks_left -= count;
   job.ranks.reserve(count);
   std::int64_t next = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     TRY(const auto distance, fields.number("rank", kRankMax));
     next += static_cast<std::int64_t>(distance);
-    if (next > kRankMax) return bad("rank");
+    if (next > kRankMax) return bad_summary("rank");
     job.ranks.push_back(static_cast<std::int32_t>(next++));
   }
   return job;
@@ -107,22 +107,22 @@ void append_part(std::string& to, const SummaryPart& part) {
 Result<SummaryPart> read_part(Fields& fields, const Summary& summary) {
   SummaryPart part;
   TRY(const auto kind, fields.number("kind of a part", UINT64_MAX));
-  if (kind < 1 || kind > 4) return bad("kind of a part");
+  if (kind < 1 || kind > 4) return bad_summary("kind of a part");
   part.kind = static_cast<PartKind>(kind);
   TRY(const auto job, fields.number("job of a part", UINT64_MAX));
-  if (job > summary.jobs.size()) return bad("job of a part");
+  if (job > summary.jobs.size()) return bad_summary("job of a part");
   if (job > 0) part.job = static_cast<std::uint32_t>(job - 1);
   const bool has_job = job > 0;
   if (part.kind == PartKind::kSketch) {
     TRY(const auto rank, fields.number("rank of a sketch", std::uint64_t{1} << 31));
     part.rank = static_cast<std::int32_t>(static_cast<std::int64_t>(rank) + kAllRanks);
     TRY(const auto feature, fields.number("feature of a sketch", UINT64_MAX));
-    if (feature >= summary.features.size()) return bad("feature of a sketch");
+    if (feature >= summary.features.size()) return bad_summary("feature of a sketch");
     part.feature = static_cast<std::uint32_t>(feature);
   }
   const bool wants_job = part.kind == PartKind::kSketch || part.kind == PartKind::kClusterFeatures;
   if (wants_job ? !has_job : has_job && part.kind == PartKind::kCounters)
-    return bad("job of a part");
+    return bad_summary("job of a part");
   TRY(part.bytes,
       fields.bytes("bytes of a part",
                    part.kind == PartKind::kIncident ? kSummaryIncidentBytesMax : kSummaryBytesMax));
@@ -161,7 +161,7 @@ Result<void> check_limits(const Summary& summary) {
 
 Result<void> read_head(Fields& fields, Summary& summary) {
   TRY(summary.host, fields.text("host"));
-  if (summary.host.empty()) return bad("host");
+  if (summary.host.empty()) return bad_summary("host");
   TRY(summary.boot_id, fields.text("boot id"));
   TRY(summary.epoch_ns, fields.signed_number("epoch"));
   TRY(summary.sequence, fields.number("sequence number", UINT64_MAX));
@@ -169,7 +169,7 @@ Result<void> read_head(Fields& fields, Summary& summary) {
   TRY(const auto length, fields.number("length of the period", INT64_MAX));
   if (summary.begin_ns > 0 &&
       length > static_cast<std::uint64_t>(INT64_MAX) - static_cast<std::uint64_t>(summary.begin_ns))
-    return bad("length of the period");
+    return bad_summary("length of the period");
   summary.end_ns = summary.begin_ns + static_cast<std::int64_t>(length);
   return {};
 }
@@ -224,10 +224,11 @@ Result<std::string> encode_summary(const Summary& summary) {
 }
 
 Result<Summary> decode_summary(ByteSpan untrusted) {
-  if (untrusted.size() > kSummaryBytesMax) return bad("size", Code::kLimit);
+  if (untrusted.size() > kSummaryBytesMax) return bad_summary("size", Code::kLimit);
   const std::string_view text = as_text(untrusted);
-  if (!text.starts_with(kMagic) || text.size() < kMagic.size() + 1) return bad("magic number");
-  if (text[kMagic.size()] != kVersion) return bad("version", Code::kUnsupported);
+  if (!text.starts_with(kMagic) || text.size() < kMagic.size() + 1)
+    return bad_summary("magic number");
+  if (text[kMagic.size()] != kVersion) return bad_summary("version", Code::kUnsupported);
   Fields fields(untrusted.subspan(kMagic.size() + 1));
   Summary summary;
   TRY_VOID(read_head(fields, summary));
@@ -246,13 +247,13 @@ Result<Summary> decode_summary(ByteSpan untrusted) {
     TRY(*count, fields.number("what was dropped", UINT32_MAX));
   }
   TRY(const auto parts, fields.number("number of parts", kSummaryPartsMax));
-  if (parts > fields.remaining()) return bad("number of parts");
+  if (parts > fields.remaining()) return bad_summary("number of parts");
   summary.parts.reserve(parts);
   for (std::uint64_t i = 0; i < parts; ++i) {
     TRY(const auto part, read_part(fields, summary));
     summary.parts.push_back(part);
   }
-  if (fields.remaining() > 0) return bad("bytes behind the end");
+  if (fields.remaining() > 0) return bad_summary("bytes behind the end");
   return summary;
 }
 
@@ -272,11 +273,11 @@ Result<Counters> decode_counters(ByteSpan untrusted) {
   Counters counters;
   for (std::uint64_t i = 0; i < count; ++i) {
     TRY(auto name, fields.text("name of a counter"));
-    if (!counters.empty() && name <= counters.back().first) return bad("order of counters");
+    if (!counters.empty() && name <= counters.back().first) return bad_summary("order of counters");
     TRY(const auto increment, fields.number("counter", std::uint64_t{1} << 48));
     counters.emplace_back(std::move(name), increment);
   }
-  if (fields.remaining() > 0) return bad("bytes behind the counters");
+  if (fields.remaining() > 0) return bad_summary("bytes behind the counters");
   return counters;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "simulate/internal/config.h"
+#include "simulate/internal/seconds.h"
 #include "simulate/placement/policy.h"
 #include "simulate/schedule/policy.h"
 
@@ -28,10 +29,6 @@ constexpr std::array<std::string_view, 7> kArrivals{"constant", "poisson", "hour
                                                     "trace",    "model",   "fit"};
 constexpr std::int64_t kCountMax = 10'000'000;
 constexpr std::size_t kNodesMax = 1'000'000, kTasksMax = 10'000;
-
-Nanos nanos(double seconds) {
-  return Nanos{std::llround(seconds * 1e9)};
-}
 
 /// Reads the tables of one experiment; mistakes go to `mistakes`.
 class Reader {

@@ -10,7 +10,6 @@
 namespace kansoku::simulate {
 namespace {
 
-constexpr std::array<std::string_view, 3> kEnds{"done", "failed", "refused"};
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
 /// Text that grows, numbers appended without allocation.
@@ -49,6 +48,11 @@ std::string quoted(const std::string& name) {
 
 }  // namespace
 
+std::string_view task_end_name(TaskEnd end) {
+  static constexpr std::array<std::string_view, 3> kNames{"done", "failed", "refused"};
+  return kNames.at(static_cast<std::size_t>(end));
+}
+
 Result<void> RecordWriter::write(const Experiment& experiment, int replication,
                                  const Records& records) {
   Line line;
@@ -78,7 +82,7 @@ Result<void> RecordWriter::write(const Experiment& experiment, int replication,
     line.text(",");
     line.number(record.units);
     line.text(",");
-    line.text(kEnds[static_cast<std::size_t>(record.end)]);
+    line.text(task_end_name(record.end));
     line.text("\n");
     if (line.all().size() < kFlushBytes) continue;
     TRY_VOID(sink_.append(as_bytes(line.all())));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/bytes.h"
@@ -16,6 +17,9 @@ namespace kansoku::simulate {
 struct Experiment;
 
 enum class TaskEnd : std::uint8_t { kDone, kFailed, kRefused };
+
+/// "done", "failed" or "refused".
+[[nodiscard]] std::string_view task_end_name(TaskEnd end);
 
 /// One task of one pipeline run, from its entry into the queue to its end.
 struct TaskRecord {

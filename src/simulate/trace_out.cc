@@ -23,7 +23,6 @@ namespace kansoku::simulate {
 namespace {
 
 constexpr std::uint32_t kNoLane = UINT32_MAX;
-constexpr std::array<std::string_view, 3> kEnds{"done", "failed", "refused"};
 
 /// One slice to be: a wait or an execution of a record.
 struct Piece {
@@ -189,7 +188,7 @@ class TraceOut {
           trace::Arg{wait, trace::Arg::Kind::kDouble, std::bit_cast<std::uint64_t>(wait_s), {}},
           trace::Arg::uint(restarts, record.restarts),
           trace::Arg::uint(units, record.units),
-          trace::Arg::str(end, kEnds[static_cast<std::size_t>(record.end)])};
+          trace::Arg::str(end, task_end_name(record.end))};
       const std::size_t kind = piece.is_wait ? 1 : 0;
       const trace::TrackHandle track = clusters_[cluster_of(piece)].lanes[kind][piece.lane];
       writer_.slice_begin(track, BootTime{piece.begin}, names[record.pipeline][record.task],

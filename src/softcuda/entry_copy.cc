@@ -32,8 +32,8 @@ struct Request {
 
 /// The stream of a copy or a fill, which may be another context's; refused in a capture if the call
 /// is not asynchronous.
-CUresult find_stream(const std::shared_ptr<Context>& context, const Request& request,
-                     std::shared_ptr<Stream>& stream, bool& is_captured) {
+CUresult find_copy_stream(const std::shared_ptr<Context>& context, const Request& request,
+                          std::shared_ptr<Stream>& stream, bool& is_captured) {
   stream = context->find_stream(request.stream, request.is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   {
@@ -50,7 +50,7 @@ CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const Reques
                 bool is_from_pageable, bool is_to_pageable) {
   std::shared_ptr<Stream> stream;
   bool is_captured = false;
-  KANSOKU_CU_TRY(find_stream(context, request, stream, is_captured));
+  KANSOKU_CU_TRY(find_copy_stream(context, request, stream, is_captured));
   const bool is_line = copy.height == 1 && copy.depth == 1;
   if (is_from_pageable && !is_captured && request.is_async && is_line) {
     copy.staged = std::make_shared<std::vector<std::byte>>(copy.from, copy.from + copy.width);
@@ -174,7 +174,7 @@ CUresult copy_box(const CUDA_MEMCPY3D& shape, CUstream handle, bool is_per_threa
   request.is_async = is_async;
   std::shared_ptr<Stream> stream;
   bool is_captured = false, is_from_pageable = false, is_to_pageable = false;
-  KANSOKU_CU_TRY(find_stream(context, request, stream, is_captured));
+  KANSOKU_CU_TRY(find_copy_stream(context, request, stream, is_captured));
   if (shape.WidthInBytes == 0 || shape.Height == 0 || shape.Depth == 0) return CUDA_SUCCESS;
   Copy copy;
   KANSOKU_CU_TRY(make_copy(shape, copy, is_from_pageable, is_to_pageable));
@@ -199,7 +199,7 @@ CUresult fill(const FillRequest& request) {
   where.is_async = request.is_async;
   std::shared_ptr<Stream> stream;
   bool is_captured = false;
-  KANSOKU_CU_TRY(find_stream(context, where, stream, is_captured));
+  KANSOKU_CU_TRY(find_copy_stream(context, where, stream, is_captured));
   if (request.width == 0 || request.height == 0) return CUDA_SUCCESS;
   constexpr std::size_t kExtentMax = std::size_t{1} << 46;
   if (request.width > kExtentMax / request.element_bytes || request.height > kExtentMax ||

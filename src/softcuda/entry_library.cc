@@ -46,7 +46,7 @@ CUresult module_in(Library& library, const std::shared_ptr<Context>& context,
   return CUDA_SUCCESS;
 }
 
-CUresult find_module(CUlibrary handle, Library::Loaded& loaded) {
+CUresult find_loaded(CUlibrary handle, Library::Loaded& loaded) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   std::shared_ptr<Library> library;
@@ -68,7 +68,7 @@ CUkernel kernel_of(const std::shared_ptr<Library>& library, CUlibrary handle, st
   return kernel;
 }
 
-CUresult find_kernel(CUkernel handle, std::shared_ptr<Kernel>& kernel) {
+CUresult find_library_kernel(CUkernel handle, std::shared_ptr<Kernel>& kernel) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   kernel = runtime()->kernels.find(handle);
   return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
@@ -147,7 +147,7 @@ KANSOKU_ENTRY cuLibraryEnumerateKernels(CUkernel* kernels, unsigned count, CUlib
 }
 KANSOKU_ENTRY cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
   Library::Loaded loaded;
-  KANSOKU_CU_TRY(find_module(handle, loaded));
+  KANSOKU_CU_TRY(find_loaded(handle, loaded));
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *module = loaded.handle;
   return CUDA_SUCCESS;
@@ -155,7 +155,7 @@ KANSOKU_ENTRY cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
 KANSOKU_ENTRY cuLibraryGetGlobal(CUdeviceptr* pointer, std::size_t* bytes, CUlibrary handle,
                                  const char* name) {
   Library::Loaded loaded;
-  KANSOKU_CU_TRY(find_module(handle, loaded));
+  KANSOKU_CU_TRY(find_loaded(handle, loaded));
   return find_variable(loaded.module, name, pointer, bytes);
 }
 
@@ -163,20 +163,20 @@ KANSOKU_ENTRY cuKernelGetFunction(CUfunction* function, CUkernel handle) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   std::shared_ptr<Kernel> kernel;
-  KANSOKU_CU_TRY(find_kernel(handle, kernel));
+  KANSOKU_CU_TRY(find_library_kernel(handle, kernel));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return function_of(*kernel, context, function);
 }
 KANSOKU_ENTRY cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
   std::shared_ptr<Kernel> kernel;
-  KANSOKU_CU_TRY(find_kernel(handle, kernel));
+  KANSOKU_CU_TRY(find_library_kernel(handle, kernel));
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *library = kernel->library_handle;
   return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuKernelGetName(const char** name, CUkernel handle) {
   std::shared_ptr<Kernel> kernel;
-  KANSOKU_CU_TRY(find_kernel(handle, kernel));
+  KANSOKU_CU_TRY(find_library_kernel(handle, kernel));
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = kernel->library->kernels[kernel->index].c_str();
   return CUDA_SUCCESS;
@@ -202,7 +202,7 @@ KANSOKU_ENTRY cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size
 }
 KANSOKU_ENTRY cuKernelSetCacheConfig(CUkernel handle, int config, CUdevice) {
   std::shared_ptr<Kernel> kernel;
-  KANSOKU_CU_TRY(find_kernel(handle, kernel));
+  KANSOKU_CU_TRY(find_library_kernel(handle, kernel));
   return config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -15,12 +15,12 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr std::uint64_t kFlagPerThread = 2, kFlagsMask = 3;
+constexpr std::uint64_t kFlagPerThread = 2, kLookupFlagsMask = 3;
 enum Query : int { kFound = 0, kNoSuchSymbol = 1, kVersionTooOld = 2 };
 
 /// The form with the greatest first version that is not above the asked one.
 CUresult look_up(const char* name, void** function, int version, std::uint64_t flags, int* query) {
-  if (name == nullptr || function == nullptr || (flags & ~kFlagsMask) != 0 ||
+  if (name == nullptr || function == nullptr || (flags & ~kLookupFlagsMask) != 0 ||
       version > kDriverVersion)
     return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;

@@ -102,8 +102,8 @@ CUresult claim(CUdeviceptr pointer, Holder holder) {
 }
 
 /// Of cuMemAllocAsync: the stream has to exist; addresses are given at once.
-CUresult find_stream(const std::shared_ptr<Context>& context, CUstream handle, bool is_per_thread,
-                     std::shared_ptr<Stream>& stream) {
+CUresult find_allocation_stream(const std::shared_ptr<Context>& context, CUstream handle,
+                                bool is_per_thread, std::shared_ptr<Stream>& stream) {
   stream = context->find_stream(handle, is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::scoped_lock lock(stream->context()->order_mutex);
@@ -354,7 +354,7 @@ KANSOKU_STREAM_ENTRY(
     cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, std::size_t bytes, CUstream handle),
     std::shared_ptr<Context> context;
     KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
-    KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
+    KANSOKU_CU_TRY(find_allocation_stream(context, handle, is_per_thread, stream));
     Device& device = *stream->context()->device; std::shared_ptr<MemoryPool> pool; {
       const std::scoped_lock lock(device.mutex);
       pool = device.pool;
@@ -365,14 +365,14 @@ KANSOKU_STREAM_ENTRY(cuMemAllocFromPoolAsync, _ptsz,
                       CUstream handle),
                      std::shared_ptr<Context> context;
                      KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
-                     KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
+                     KANSOKU_CU_TRY(find_allocation_stream(context, handle, is_per_thread, stream));
                      std::shared_ptr<MemoryPool> pool; KANSOKU_CU_TRY(find_pool(pool_handle, pool));
                      return allocate_from(context, pool, bytes, pointer);)
 
 KANSOKU_STREAM_ENTRY(
     cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream handle), std::shared_ptr<Context> context;
     KANSOKU_CU_TRY(enter(context)); std::shared_ptr<Stream> stream;
-    KANSOKU_CU_TRY(find_stream(context, handle, is_per_thread, stream));
+    KANSOKU_CU_TRY(find_allocation_stream(context, handle, is_per_thread, stream));
     if (pointer == 0) return CUDA_SUCCESS; KANSOKU_CU_TRY(claim(pointer, Holder::kDevice));
     return stream->context()->enqueue(stream, FreeMemory{pointer}, CU_GRAPH_NODE_TYPE_MEM_FREE);)
 

@@ -22,8 +22,8 @@ CUresult load_module(CUmodule* handle, const Image& image, const JitOptions& opt
   return CUDA_SUCCESS;
 }
 
-CUresult find_kernel(const std::shared_ptr<Module>& module, CUmodule module_handle,
-                     const char* name, CUfunction* handle) {
+CUresult find_module_kernel(const std::shared_ptr<Module>& module, CUmodule module_handle,
+                            const char* name, CUfunction* handle) {
   if (handle == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto program = module->get();
   if (program == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -71,7 +71,7 @@ KANSOKU_ENTRY cuModuleUnload(CUmodule handle) {
 KANSOKU_ENTRY cuModuleGetFunction(CUfunction* function, CUmodule handle, const char* name) {
   std::shared_ptr<Module> module;
   KANSOKU_CU_TRY(find_module(handle, module));
-  return find_kernel(module, handle, name, function);
+  return find_module_kernel(module, handle, name, function);
 }
 KANSOKU_ENTRY cuModuleGetFunctionCount(unsigned* count, CUmodule handle) {
   std::shared_ptr<Module> module;

@@ -86,7 +86,7 @@ std::size_t bitmap_bytes(std::size_t d) {
   return (d + 7) / 8;
 }
 
-Error corrupt(const ByteReader& reader, std::string_view what) {
+Error bad_clusters(const ByteReader& reader, std::string_view what) {
   return Error{Code::kCorrupt, fmt::format("read summary at offset {}: {}", reader.offset(), what)};
 }
 
@@ -150,11 +150,11 @@ Result<void> ClusterFeatures::decode_cluster(ByteReader& reader, std::vector<dou
   const std::size_t d = dimensions_;
   TRY(const std::uint64_t rows, read_variable(reader, "rows of a cluster"));
   if (rows < 1 || rows > kRowsMax || rows_ > kRowsMax - rows)
-    return corrupt(reader, fmt::format("a cluster of {} rows", rows));
+    return bad_clusters(reader, fmt::format("a cluster of {} rows", rows));
   for (double& value : mean) {
     TRY(const float read, reader.read<float>("mean of a cluster"));
     value = static_cast<double>(read);
-    if (!(std::abs(value) <= kMagnitudeMax)) return corrupt(reader, "a mean out of range");
+    if (!(std::abs(value) <= kMagnitudeMax)) return bad_clusters(reader, "a mean out of range");
   }
   std::fill(scatter.begin(), scatter.end(), 0.0);
   if (rows > 1) {
@@ -166,7 +166,7 @@ Result<void> ClusterFeatures::decode_cluster(ByteReader& reader, std::vector<dou
         TRY(const auto bits, reader.read<std::uint16_t>("covariance of a cluster"));
         column[i] = from_short(bits);
         if (!(std::abs(column[i]) <= kMagnitudeMax))
-          return corrupt(reader, "a covariance out of range");
+          return bad_clusters(reader, "a covariance out of range");
       }
       for (std::size_t a = j; a < d; ++a) {
         for (std::size_t b = j; b <= a; ++b)
@@ -189,10 +189,11 @@ Result<ClusterFeatures> ClusterFeatures::decode(ByteSpan untrusted, std::size_t 
   TRY(const auto dimensions, reader.read<std::uint16_t>("dimensions of a summary"));
   TRY(const auto clusters, reader.read<std::uint32_t>("clusters of a summary"));
   if (zero != 0 || dimensions < 1 || dimensions > kDimensionsMax)
-    return corrupt(reader, fmt::format("{} dimensions", dimensions));
+    return bad_clusters(reader, fmt::format("{} dimensions", dimensions));
   const std::size_t least = 1 + sizeof(float) * dimensions;
   if (clusters > reader.remaining() / least)
-    return corrupt(reader, fmt::format("{} clusters in {} bytes", clusters, reader.remaining()));
+    return bad_clusters(reader,
+                        fmt::format("{} clusters in {} bytes", clusters, reader.remaining()));
   if (clusters > clusters_max) {
     return Error{Code::kLimit,
                  fmt::format("read summary: {} clusters, not up to {}", clusters, clusters_max)};
@@ -202,7 +203,7 @@ Result<ClusterFeatures> ClusterFeatures::decode(ByteSpan untrusted, std::size_t 
   for (std::uint32_t i = 0; i < clusters; ++i)
     TRY_VOID(features.decode_cluster(reader, mean, scatter));
   if (reader.remaining() > 0)
-    return corrupt(reader, fmt::format("{} bytes too many", reader.remaining()));
+    return bad_clusters(reader, fmt::format("{} bytes too many", reader.remaining()));
   return features;
 }
 

@@ -9,15 +9,15 @@
 #include "stats/cluster_features.h"
 #include "stats/internal/cholesky.h"
 #include "stats/internal/mixture_blocks.h"
+#include "stats/internal/mixture_em.h"
 #include "stats/internal/mixture_start.h"
 
 namespace kansoku::stats {
 namespace {
 
+using internal::kWeightLost;
 using internal::triangle;
 using Cluster = ClusterFeatures::Cluster;
-
-constexpr double kWeightLost = 1e-6;  // rows, as in the EM over rows
 
 /// EM whose rows are clusters. One use: `run`.
 class ClusterEm {

@@ -103,27 +103,27 @@ double logistic(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-struct Objective {
+struct CountObjective {
   const Grouped& windows;
   double trials;
 };
 
 extern "C" double negative_likelihood(unsigned, const double* at, double*, void* data) {
-  const auto& objective = *static_cast<const Objective*>(data);
+  const auto& objective = *static_cast<const CountObjective*>(data);
   const double value =
       log_likelihood(objective.windows, logistic(at[0]), logistic(at[1])) / objective.trials;
   return std::isfinite(value) ? -value : 1e300;
 }
 
 /// Over the logits of mean and correlation.
-Result<BetaBinomial> search_from(const BetaBinomial& start, const Objective& objective) {
+Result<BetaBinomial> search_from(const BetaBinomial& start, const CountObjective& objective) {
   const std::unique_ptr<nlopt_opt_s, void (*)(nlopt_opt)> search(
       nlopt_create(NLOPT_LN_NELDERMEAD, 2), &nlopt_destroy);
   if (!search) return Error{Code::kInternal, "fit counts: no memory for the search"};
   constexpr double kReach = 30;
   constexpr int kEvaluations = 400;
   const std::array<double, 2> low{-kReach, logit(kCorrelationMin)}, high{kReach, logit(0.999)};
-  Objective data = objective;
+  CountObjective data = objective;
   nlopt_set_min_objective(search.get(), negative_likelihood, &data);
   nlopt_set_lower_bounds(search.get(), low.data());
   nlopt_set_upper_bounds(search.get(), high.data());

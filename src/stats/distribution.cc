@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/numbers.h"
 #include "stats/internal/families.h"
 
 namespace kansoku::stats {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLargest = std::numeric_limits<double>::max();
 // The open interval (0, 1) of draws in doubles.
 constexpr double kLeastU = std::numeric_limits<double>::min();

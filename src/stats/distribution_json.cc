@@ -21,38 +21,40 @@ std::span<const std::string_view> array_keys(Family family) {
   return {};
 }
 
-Error corrupt(std::string what) {
+Error bad_distribution(std::string what) {
   return Error{Code::kCorrupt, "read distribution: " + std::move(what)};
 }
 
 Result<double> number_at(const Json& untrusted, std::string_view key) {
-  if (!untrusted.contains(key)) return corrupt(fmt::format("key {} is missing", key));
+  if (!untrusted.contains(key)) return bad_distribution(fmt::format("key {} is missing", key));
   const Json value = untrusted.at(key);
-  if (!value.is_number()) return corrupt(fmt::format("{} is not a number", key));
+  if (!value.is_number()) return bad_distribution(fmt::format("{} is not a number", key));
   return value.as_double();
 }
 
 Result<void> append_array(const Json& untrusted, std::string_view key, std::size_t count_max,
                           std::vector<double>& parameters) {
-  if (!untrusted.contains(key)) return corrupt(fmt::format("key {} is missing", key));
+  if (!untrusted.contains(key)) return bad_distribution(fmt::format("key {} is missing", key));
   const Json array = untrusted.at(key);
-  if (!array.is_array()) return corrupt(fmt::format("{} is not an array", key));
+  if (!array.is_array()) return bad_distribution(fmt::format("{} is not an array", key));
   if (array.size() > count_max)
-    return corrupt(fmt::format("{} has {} entries, at most {}", key, array.size(), count_max));
+    return bad_distribution(
+        fmt::format("{} has {} entries, at most {}", key, array.size(), count_max));
   for (std::size_t i = 0; i < array.size(); ++i) {
     const Json value = array.at(i);
-    if (!value.is_number()) return corrupt(fmt::format("{}[{}] is not a number", key, i));
+    if (!value.is_number()) return bad_distribution(fmt::format("{}[{}] is not a number", key, i));
     parameters.push_back(value.as_double());
   }
   return {};
 }
 
 Result<Family> family_of(const Json& untrusted) {
-  if (!untrusted.is_object()) return corrupt("not an object");
-  if (!untrusted.at("family").is_string()) return corrupt("family is missing or not a text");
+  if (!untrusted.is_object()) return bad_distribution("not an object");
+  if (!untrusted.at("family").is_string())
+    return bad_distribution("family is missing or not a text");
   const std::string name = untrusted.at("family").as_string();
   const auto family = family_from_name(name);
-  if (!family) return corrupt(fmt::format("family {} is unknown", name));
+  if (!family) return bad_distribution(fmt::format("family {} is unknown", name));
   return *family;
 }
 
@@ -63,7 +65,8 @@ Result<void> refuse_unknown_keys(const Json& untrusted, Family family) {
     const bool known = key == "family" || key == "zero_share" || key == "cap" ||
                        std::find(named.begin(), named.end(), key) != named.end() ||
                        std::find(arrays.begin(), arrays.end(), key) != arrays.end();
-    if (!known) return corrupt(fmt::format("key {} is unknown in {}", key, family_name(family)));
+    if (!known)
+      return bad_distribution(fmt::format("key {} is unknown in {}", key, family_name(family)));
   }
   return {};
 }
@@ -100,7 +103,7 @@ Result<Distribution> Distribution::from_json(const Json& untrusted) {
     TRY_VOID(append_array(untrusted, key, kParametersMax, parameters));
     if (before == 0) count = parameters.size();
     if (parameters.size() - before != count)
-      return corrupt(
+      return bad_distribution(
           fmt::format("{} has {} entries, not {}", key, parameters.size() - before, count));
   }
   TRY(Distribution made, make(family, std::move(parameters)));

@@ -62,7 +62,7 @@ Result<Sample> make_sample(Family family, std::span<const double> values) {
   return sample;
 }
 
-double mean_of(std::span<const double> values) {
+double overflow_safe_mean(std::span<const double> values) {
   // Divided before they are added: the sum may overflow where the mean does not.
   const double n = static_cast<double>(values.size());
   double mean = 0;
@@ -96,7 +96,7 @@ std::vector<double> subsample(std::span<const double> values, std::size_t count,
 }
 
 std::vector<double> lognormal_parameters(const Sample& sample) {
-  const double mean = mean_of(sample.logs);
+  const double mean = overflow_safe_mean(sample.logs);
   double sum = 0;
   for (const double log : sample.logs)
     sum += (log - mean) * (log - mean);
@@ -143,7 +143,7 @@ Result<std::vector<double>> parameters_of(Family family, const Sample& sample,
   switch (family) {
     case Family::kConstant:
     case Family::kExponential:
-      return std::vector{mean_of(sample.values)};
+      return std::vector{overflow_safe_mean(sample.values)};
     case Family::kUniform:
       return std::vector{sample.values.front(), sample.values.back()};
     case Family::kLogNormal:
@@ -153,7 +153,8 @@ Result<std::vector<double>> parameters_of(Family family, const Sample& sample,
     case Family::kPareto:
       return pareto_parameters(sample);
     case Family::kGamma:
-      return internal::gamma_parameters(std::log(mean_of(sample.values)), mean_of(sample.logs));
+      return internal::gamma_parameters(std::log(overflow_safe_mean(sample.values)),
+                                        overflow_safe_mean(sample.logs));
     case Family::kExponentiatedWeibull:
     case Family::kBurrXII:
       return searched(family, sample, options);
@@ -296,7 +297,7 @@ std::vector<QqPoint> qq_points(std::span<const double> values, const Distributio
 
 double index_of_dispersion(std::span<const double> counts) {
   if (counts.empty()) return 0;
-  const double mean = mean_of(counts);
+  const double mean = overflow_safe_mean(counts);
   double sum = 0;
   for (const double count : counts)
     sum += (count - mean) * (count - mean);
@@ -305,7 +306,7 @@ double index_of_dispersion(std::span<const double> counts) {
 
 double autocorrelation(std::span<const double> values, std::size_t lag) {
   if (lag >= values.size()) return 0;
-  const double mean = mean_of(values);
+  const double mean = overflow_safe_mean(values);
   double lagged = 0, own = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     own += (values[i] - mean) * (values[i] - mean);

@@ -19,7 +19,7 @@ namespace {
 constexpr double kWeightSumTolerance = 1e-9;
 constexpr double kSymmetryTolerance = 1e-9;
 
-Error corrupt(std::string what) {
+Error bad_mixture(std::string what) {
   return Error{Code::kCorrupt, "read mixture: " + std::move(what)};
 }
 
@@ -27,14 +27,14 @@ Result<std::vector<double>> read_numbers(const Json& untrusted, std::string_view
                                          std::size_t count) {
   const Json array = untrusted.at(key);
   if (!array.is_array() || array.size() != count) {
-    return corrupt(fmt::format("\"{}\" has to be an array of {} numbers", key, count));
+    return bad_mixture(fmt::format("\"{}\" has to be an array of {} numbers", key, count));
   }
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Json value = array.at(i);
     values[i] = value.as_double();
     if (!value.is_number() || !std::isfinite(values[i]))
-      return corrupt(fmt::format("\"{}\"[{}] is not a finite number", key, i));
+      return bad_mixture(fmt::format("\"{}\"[{}] is not a finite number", key, i));
   }
   return values;
 }
@@ -42,11 +42,11 @@ Result<std::vector<double>> read_numbers(const Json& untrusted, std::string_view
 Result<void> check_weights(const std::vector<double>& weights) {
   double sum = 0;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    if (weights[k] < 0) return corrupt(fmt::format("\"weights\"[{}] is negative", k));
+    if (weights[k] < 0) return bad_mixture(fmt::format("\"weights\"[{}] is negative", k));
     sum += weights[k];
   }
   if (std::abs(sum - 1) > kWeightSumTolerance)
-    return corrupt(fmt::format("\"weights\" sum to {} instead of 1", sum));
+    return bad_mixture(fmt::format("\"weights\" sum to {} instead of 1", sum));
   return {};
 }
 
@@ -59,7 +59,7 @@ Result<void> check_symmetry(const Mixture& mixture) {
         const double scale =
             std::sqrt(std::abs(matrix[i * d + i])) * std::sqrt(std::abs(matrix[j * d + j]));
         if (std::abs(matrix[i * d + j] - matrix[j * d + i]) > kSymmetryTolerance * scale)
-          return corrupt(fmt::format("covariance of component {} is not symmetric", k));
+          return bad_mixture(fmt::format("covariance of component {} is not symmetric", k));
       }
     }
   }
@@ -79,12 +79,12 @@ Json Mixture::to_json() const {
 Result<Mixture> Mixture::from_json(const Json& untrusted) {
   const std::int64_t dimensions = untrusted.at("dimensions").as_int();
   if (dimensions < 1 || dimensions > internal::kDimensionsMax) {
-    return corrupt(
+    return bad_mixture(
         fmt::format("\"dimensions\" has to be a number from 1 to {}", internal::kDimensionsMax));
   }
   const std::size_t components = untrusted.at("weights").size();
   if (components < 1 || components > internal::kComponentsMax) {
-    return corrupt(
+    return bad_mixture(
         fmt::format("\"weights\" has to be an array of 1 to {} numbers", internal::kComponentsMax));
   }
   const auto d = static_cast<std::size_t>(dimensions);
@@ -97,7 +97,7 @@ Result<Mixture> Mixture::from_json(const Json& untrusted) {
   TRY_VOID(check_symmetry(mixture));
   internal::PreparedMixture prepared;
   if (const auto failed = internal::prepare(mixture, prepared)) {
-    return corrupt(
+    return bad_mixture(
         fmt::format("covariance of component {} is not positive definite", failed->component));
   }
   return mixture;

@@ -14,6 +14,8 @@ namespace kansoku::stats {
 [[nodiscard]] double median(std::span<const double> values);
 /// Median absolute deviation from the median, not scaled to a standard deviation.
 [[nodiscard]] double mad(std::span<const double> values);
+/// Standard deviation over median absolute deviation of a normal distribution: 1 / its quartile.
+inline constexpr double kMadToSigma = 1.4826;
 [[nodiscard]] double mean(std::span<const double> values);
 /// Mean without the floor(n * trim_share) smallest and as many largest values; `trim_share` is
 /// clamped to 0..0.5, and at 0.5 the median is returned.

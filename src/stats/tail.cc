@@ -8,13 +8,13 @@
 #include <functional>
 #include <limits>
 
+#include "common/numbers.h"
 #include "stats/internal/pareto.h"
 #include "stats/summary.h"
 
 namespace kansoku::stats {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNormal975 = 1.959963984540054;
 constexpr double kHalfChiSquared95 = 1.9207294103470266;  // one degree of freedom
 constexpr std::size_t kProfileMax = 20'000;

@@ -17,7 +17,7 @@
 namespace kansoku::sys {
 namespace {
 
-constexpr std::size_t kFileBytesMax = 64 << 10;
+constexpr std::size_t kCgroupBytesMax = 64 << 10;
 
 bool has_controller(std::string_view list, std::string_view wanted) {
   while (!list.empty()) {
@@ -117,7 +117,7 @@ namespace {
 
 /// The number in a file of one line; none if it is a word, such as "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
-  const auto text = read_file(path, kFileBytesMax);
+  const auto text = read_file(path, kCgroupBytesMax);
   if (!text) return std::nullopt;
   std::string_view rest = *text;
   return parse_int<std::uint64_t>(cut_line(rest));
@@ -154,9 +154,10 @@ std::optional<std::uint64_t> parse_available_bytes(std::string_view untrusted) {
 
 std::optional<std::uint64_t> memory_room(std::int32_t pid,
                                          const CgroupCpuSampler::Options& options) {
-  const auto info = read_file(options.proc_root + "/meminfo", kFileBytesMax);
+  const auto info = read_file(options.proc_root + "/meminfo", kCgroupBytesMax);
   auto out = info ? parse_available_bytes(*info) : std::nullopt;
-  const auto groups = read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kFileBytesMax);
+  const auto groups =
+      read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kCgroupBytesMax);
   if (!groups) return out;
   const auto take = [&](std::string_view controller, std::string_view limit,
                         std::string_view used) {
@@ -194,7 +195,7 @@ std::optional<double> quota_of(const std::string& folder) {
                ? std::optional(static_cast<double>(*quota) / static_cast<double>(*period))
                : std::nullopt;
   };
-  if (const auto text = read_file(folder + "/cpu.max", kFileBytesMax)) {
+  if (const auto text = read_file(folder + "/cpu.max", kCgroupBytesMax)) {
     std::string_view rest = *text;
     const std::string_view line = cut_line(rest);
     const std::size_t blank = line.find(' ');
@@ -242,7 +243,7 @@ std::uint32_t count_cpus(std::string_view untrusted) {
 Result<CpuLimits> cpu_limits(std::int32_t pid, const CgroupCpuSampler::Options& options) {
   constexpr std::string_view kKey = "Cpus_allowed_list:";
   TRY(const std::string status,
-      read_file(fmt::format("{}/{}/status", options.proc_root, pid), kFileBytesMax));
+      read_file(fmt::format("{}/{}/status", options.proc_root, pid), kCgroupBytesMax));
   CpuLimits out;
   for (std::string_view rest = status; !rest.empty();) {
     std::string_view line = cut_line(rest);
@@ -251,7 +252,8 @@ Result<CpuLimits> cpu_limits(std::int32_t pid, const CgroupCpuSampler::Options& 
     out.cpus = line;
     out.cpu_count = count_cpus(line);
   }
-  const auto groups = read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kFileBytesMax);
+  const auto groups =
+      read_file(fmt::format("{}/{}/cgroup", options.proc_root, pid), kCgroupBytesMax);
   if (groups) add_quota(*groups, options, out);
   return out;
 }
@@ -290,7 +292,7 @@ Result<CgroupCpuSampler> CgroupCpuSampler::open(std::int32_t pid, const Options&
 /// `groups_now`: the begin of the text, which tells whether it is another one.
 Result<void> CgroupCpuSampler::Files::follow(std::string_view groups_now) {
   groups_text.reset();
-  TRY(const std::string whole, read_file(groups_path, kFileBytesMax));
+  TRY(const std::string whole, read_file(groups_path, kCgroupBytesMax));
   cpu = open_first(cpu_folders(whole, options), options.cgroup_root, "cpu.stat");
   groups_text = groups_now;
   return {};

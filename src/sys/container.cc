@@ -19,7 +19,7 @@
 namespace kansoku::sys {
 namespace {
 
-constexpr std::size_t kFileBytesMax = 64 << 10;
+constexpr std::size_t kContainerBytesMax = 64 << 10;
 constexpr std::size_t kIdDigits = 64, kUidLetters = 36;
 
 bool is_hex(char c) {
@@ -91,7 +91,7 @@ std::optional<Container> parse_container(std::string_view untrusted) {
 }
 
 std::optional<Container> container_of(std::int32_t pid, const std::string& proc_root) {
-  const auto text = read_file(fmt::format("{}/{}/cgroup", proc_root, pid), kFileBytesMax);
+  const auto text = read_file(fmt::format("{}/{}/cgroup", proc_root, pid), kContainerBytesMax);
   return text ? parse_container(*text) : std::nullopt;
 }
 

@@ -15,7 +15,6 @@ namespace kansoku::agent {
 namespace {
 
 constexpr Nanos kForgetAfter = std::chrono::seconds{30};
-constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
 // What says most about a job comes first: it is what a narrow budget keeps.
 constexpr std::array<std::string_view, 8> kMostTelling{

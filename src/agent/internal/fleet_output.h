@@ -10,11 +10,15 @@
 #include "agent/feature_row.h"
 #include "agent/job_table.h"
 #include "common/result.h"
+#include "common/time.h"
 #include "fleet/bus.h"
 #include "fleet/nats_bus.h"
 #include "fleet/summary_writer.h"
 
 namespace kansoku::agent {
+
+/// How long an ending agent waits for each peer to take what it was sent.
+inline constexpr Nanos kFinishLimit = std::chrono::seconds{2};
 
 /// Sends what one host tells the fleet to a collector, within the budget of the summaries.
 /// Single-threaded.

@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for engine.cc in builds without libbpf: every recording falls back to Python stacks.
-#include <array>
-
 #include "capture/bpf/engine.h"
 
 namespace kansoku::capture::bpf {
 namespace {
-constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
 Error unavailable() {
   return {Code::kUnavailable, "load BPF programs: this build has no eBPF",
           "build with -DKANSOKU_BPF=ON"};
 }
 }  // namespace
-
-std::string_view attach_mode_name(AttachMode mode) {
-  return kModeNames.at(static_cast<std::size_t>(mode));
-}
-
-std::optional<AttachMode> attach_mode_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kModeNames.size(); ++i) {
-    if (kModeNames.at(i) == name) return static_cast<AttachMode>(i);
-  }
-  return std::nullopt;
-}
 
 struct Engine::Impl {
   std::vector<std::string> refusals;

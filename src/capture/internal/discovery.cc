@@ -7,6 +7,7 @@
 
 #include "capture/watcher.h"
 #include "common/parse.h"
+#include "common/text.h"
 #include "sys/fd.h"
 
 namespace kansoku::capture {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr Nanos kFirstLook = std::chrono::milliseconds{200};
 constexpr Nanos kLastLook = std::chrono::seconds{60};
-
-std::string_view base_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 }  // namespace
 

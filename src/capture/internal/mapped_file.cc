@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/text.h"
+
 namespace kansoku::capture {
 namespace {
 
@@ -49,7 +51,7 @@ void read_tables(const sys::Fd& file, const sys::ElfFile::Limits& limits) {
 
 std::string library_name(std::string_view mapped_path) {
   if (is_deleted(mapped_path)) mapped_path.remove_suffix(kDeleted.size());
-  return std::string(mapped_path.substr(mapped_path.rfind('/') + 1));
+  return std::string(base_name(mapped_path));
 }
 
 struct MappedFiles::Answer {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/native_symbols.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "capture/resolve.h"
+#include "common/text.h"
 #include "sys/elf.h"
 
 namespace kansoku::capture {
 namespace {
 
 constexpr Nanos kRereadAfter = std::chrono::seconds{1};  // maps of a process that has new code
-
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 }  // namespace
 
@@ -106,8 +105,9 @@ trace::FrameHandle NativeSymbols::frame(Process& process, std::int32_t pid, std:
   } else {
     ++unnamed_;
     const bool has_file = mapping != nullptr && !mapping->path.empty();
-    handle = has_file ? writer_.frame("[" + base_name(mapping->path) + "]", mapping->path, 0)
-                      : writer_.frame("[unknown code]", "", 0);
+    handle = has_file
+                 ? writer_.frame(fmt::format("[{}]", base_name(mapping->path)), mapping->path, 0)
+                 : writer_.frame("[unknown code]", "", 0);
   }
   if (process.known.size() >= kAddressesMax) process.known.clear();
   process.known.emplace(address, handle);

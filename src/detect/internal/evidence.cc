@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -19,7 +20,7 @@ using trace::IncidentKind;
 
 constexpr double kOdd = 4;  // spreads
 constexpr double kNormal = 3;
-constexpr double kShown = 2;  // below it a column is not named beside others
+constexpr double kNoticed = 2;  // below it a column is not named beside others
 constexpr double kStoppedShare = 0.5;
 constexpr double kRoomMinS = 3600;  // memory that lasts for so long is on its way to no limit
 
@@ -27,36 +28,36 @@ struct Sign {
   std::string_view feature;
   int worse{1};  // +1: more is worse, -1: less is worse, 0: either
 };
-constexpr std::array kHardware{Sign{"gpu_sm_clock", -1}, Sign{"gpu_memory_clock", -1},
-                               Sign{"gpu_throttled", 1}, Sign{"gpu_ecc_errors", 1},
-                               Sign{"gpu_xid", 1},       Sign{"gpu_pcie_replays", 1}};
+constexpr std::array kHardwareSigns{Sign{"gpu_sm_clock", -1}, Sign{"gpu_memory_clock", -1},
+                                    Sign{"gpu_throttled", 1}, Sign{"gpu_ecc_errors", 1},
+                                    Sign{"gpu_xid", 1},       Sign{"gpu_pcie_replays", 1}};
 constexpr std::array kNetwork{Sign{"tcp_retransmits", 1}, Sign{"tcp_rtt", 1}};
 constexpr std::array kContention{Sign{"cpu_wait", 1},    Sign{"throttled_share", 1},
                                  Sign{"psi_cpu", 1},     Sign{"psi_memory", 1},
                                  Sign{"preemptions", 1}, Sign{"major_faults", 1}};
 constexpr std::array kDisk{Sign{"block_latency", 1}, Sign{"psi_io", 1}, Sign{"disk_wait", 1}};
-constexpr std::array kGrowing{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
+constexpr std::array kGrowingSigns{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
 // What grows, and how much of it is left.
 constexpr std::array kRooms{
     std::pair<std::string_view, std::string_view>{"resident_growth", "memory_room"},
     std::pair<std::string_view, std::string_view>{"gpu_process_growth", "gpu_memory_room"}};
-constexpr std::array kInput{Sign{"input_share", 1}};
-constexpr std::array kCollective{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
-                                 Sign{"collective_share", 1}};
-constexpr std::array kLatency{
+constexpr std::array kInputSigns{Sign{"input_share", 1}};
+constexpr std::array kCollectiveSigns{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
+                                      Sign{"collective_share", 1}};
+constexpr std::array kLatencySigns{
     Sign{"step_mean", 1},     Sign{"step_max", 1},      Sign{"step_rate", -1},
     Sign{"backward_mean", 1}, Sign{"forward_mean", 1},  Sign{"launch_mean", 1},
     Sign{"sync_mean", 1},     Sign{"decode_mean", 1},   Sign{"decode_p99", 1},
     Sign{"decode_rate", -1},  Sign{"collective_p99", 1}};
 // What a process that waits for others does no more of. Not the time outside backward: replicas may
 // wait for each other there as well.
-constexpr std::array kOwn{
+constexpr std::array kOwnSigns{
     Sign{"input_share", 1},     Sign{"optimizer_share", 1},   Sign{"gc_share", 1},
     Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
     Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
     Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
 // Who waits least is the one that is waited for.
-constexpr std::array kWaiting{Sign{"collective_share", -1}};
+constexpr std::array kWaitingSigns{Sign{"collective_share", -1}};
 // What a step consists of. Not input: it has a kind of its own above.
 struct Phase {
   Sign sign;
@@ -66,10 +67,11 @@ constexpr std::array kPhases{Phase{{"forward_mean", 1}, IncidentKind::kSlowForwa
                              Phase{{"backward_mean", 1}, IncidentKind::kSlowBackward},
                              Phase{{"optimizer_share", 1}, IncidentKind::kSlowOptimizer},
                              Phase{{"gc_share", 1}, IncidentKind::kGarbageCollection}};
-constexpr std::array kStopped{Sign{"stopped_share", 1}};
-constexpr std::array kCpu{Sign{"cpu_cores", 0}, Sign{"cpu_wait", 1}, Sign{"throttled_share", 1}};
-constexpr std::array kGpu{Sign{"gpu_utilization", 0}, Sign{"gpu_sm_clock", -1},
-                          Sign{"gpu_throttled", 1}};
+constexpr std::array kStoppedSigns{Sign{"stopped_share", 1}};
+constexpr std::array kCpuSigns{Sign{"cpu_cores", 0}, Sign{"cpu_wait", 1},
+                               Sign{"throttled_share", 1}};
+constexpr std::array kGpuSigns{Sign{"gpu_utilization", 0}, Sign{"gpu_sm_clock", -1},
+                               Sign{"gpu_throttled", 1}};
 
 /// columns.size() if there is none of that name.
 std::size_t index_of(std::span<const Column> columns, std::string_view name) {
@@ -169,7 +171,7 @@ bool EvidenceSum::has_room() const {
 std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> columns,
                                                    std::size_t count) const {
   std::vector<trace::Evidence> out;
-  const auto is_odd = [&](const auto& one) { return std::fabs(deviation(one.first)) >= kShown; };
+  const auto is_odd = [&](const auto& one) { return std::fabs(deviation(one.first)) >= kNoticed; };
   const bool has_odd = std::any_of(sums_.begin(), sums_.end(), is_odd);
   for (const auto& one : sums_) {
     if (findings_.count(one.first) != 0) continue;
@@ -225,7 +227,8 @@ OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers
     }
     return out;
   };
-  return {std::max(beyond_peers(kOwn), beyond_peers(kHardware)), beyond_peers(kWaiting)};
+  return {std::max(beyond_peers(kOwnSigns), beyond_peers(kHardwareSigns)),
+          beyond_peers(kWaitingSigns)};
 }
 
 bool is_between(std::span<const Deviations* const> all, std::span<const Column> columns) {
@@ -237,20 +240,20 @@ bool is_between(std::span<const Deviations* const> all, std::span<const Column> 
       if (const std::size_t c = index_of(columns, sign.feature); c < columns.size())
         most = std::max(most, one->of(c));
     suffering += most > kNormal ? 1 : 0;
-    waiting += share < columns.size() && one->of(share) > kShown ? 1 : 0;
+    waiting += share < columns.size() && one->of(share) > kNoticed ? 1 : 0;
   }
   return !all.empty() && (2 * suffering >= all.size() || waiting == all.size());
 }
 
 IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
                      bool is_of_single_ranks, bool is_of_one) {
-  if (worst(sum, columns, kStopped) > kOdd) return IncidentKind::kResourceContention;
-  if (worst(sum, columns, kHardware) > kOdd) return IncidentKind::kHardwareFault;
-  const double growing = worst(sum, columns, kGrowing);
+  if (worst(sum, columns, kStoppedSigns) > kOdd) return IncidentKind::kResourceContention;
+  if (worst(sum, columns, kHardwareSigns) > kOdd) return IncidentKind::kHardwareFault;
+  const double growing = worst(sum, columns, kGrowingSigns);
   const double network = worst(sum, columns, kNetwork),
                contention = worst(sum, columns, kContention);
-  const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInput);
-  const double collective = worst(sum, columns, kCollective);
+  const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInputSigns);
+  const double collective = worst(sum, columns, kCollectiveSigns);
   if (growing > kNormal && growing >= std::max(contention, network))
     return IncidentKind::kMemoryGrowth;
   if (network > kNormal && network >= contention) return IncidentKind::kCommunicationInefficiency;
@@ -261,13 +264,13 @@ IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
     return input > kNormal ? IncidentKind::kInputStarvation : IncidentKind::kResourceContention;
   if (contention > kOdd) return IncidentKind::kResourceContention;
   if (collective > kOdd && !is_of_single_ranks) return IncidentKind::kCommunicationInefficiency;
-  if (worst(sum, columns, kLatency) <= kNormal) return IncidentKind::kUnknown;
+  if (worst(sum, columns, kLatencySigns) <= kNormal) return IncidentKind::kUnknown;
   return is_of_one ? phase_of(sum, columns) : IncidentKind::kLatencySpike;
 }
 
 bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) {
-  return worst(sum, columns, kStopped) > kOdd || worst(sum, columns, kHardware) > kOdd ||
-         (worst(sum, columns, kGrowing) > kNormal && !sum.has_room());
+  return worst(sum, columns, kStoppedSigns) > kOdd || worst(sum, columns, kHardwareSigns) > kOdd ||
+         (worst(sum, columns, kGrowingSigns) > kNormal && !sum.has_room());
 }
 
 std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& sum,
@@ -289,8 +292,8 @@ std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& 
       });
   if (stopped != incident.evidence.end()) out += "; stopped by a signal";
   const bool has_cpu = has_any(sum, columns, "cpu_"), has_gpu = has_any(sum, columns, "gpu_");
-  const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpu) < kNormal;
-  const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpu) < kNormal;
+  const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpuSigns) < kNormal;
+  const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpuSigns) < kNormal;
   if (is_cpu_normal || is_gpu_normal) {
     out += fmt::format("; {} normal", is_cpu_normal && is_gpu_normal ? "CPU and GPU"
                                       : is_cpu_normal                ? "CPU"
@@ -305,7 +308,7 @@ std::string suggestion_of(std::string_view job, const trace::IncidentFacts& fact
   if (is_one)
     return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", facts.pids.front());
   // A process that tells no job is one of its own, by its name: "python3/1234".
-  const std::string_view own = job.substr(job.rfind('/') + 1);
+  const std::string_view own = base_name(job);
   if (job.find('/') != std::string_view::npos && !own.empty() &&
       own.find_first_not_of("0123456789") == std::string_view::npos)
     return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", own);

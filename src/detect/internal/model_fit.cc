@@ -16,12 +16,11 @@
 namespace kansoku::detect {
 namespace {
 
-constexpr double kMadToSigma = 1.4826;
 constexpr double kPresentMin = 0.1;
 constexpr std::size_t kPresentCountMin = 10;
 constexpr std::size_t kRowsMin = 30;
 constexpr std::size_t kStepsMin = 3;  // one each to fit, to calibrate and to measure
-constexpr double kCutMin = 4;         // spreads
+constexpr double kScoreCutMin = 4;    // spreads
 constexpr double kFarAbove = 3;       // times the threshold's distance from the median score
 constexpr int kIterationsMax = 60;
 constexpr double kTolerance = 1e-4;  // nats a row
@@ -54,7 +53,7 @@ std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
     one.column = c;
     one.center = stats::median(values);
     one.least = least_of(columns[c], one.center, spread_min);
-    one.spread = std::max(kMadToSigma * stats::mad(values), one.least);
+    one.spread = std::max(stats::kMadToSigma * stats::mad(values), one.least);
     out.push_back(one);
   }
   return out;
@@ -153,7 +152,7 @@ std::vector<double> thinned(std::vector<double> rows, std::size_t columns, std::
   return out;
 }
 
-double mean_log(const stats::Mixture& mixture, std::span<const double> rows) {
+double mean_log_of(const stats::Mixture& mixture, std::span<const double> rows) {
   const auto density = stats::MixtureDensity::make(mixture);
   if (!density || rows.empty()) return -std::numeric_limits<double>::infinity();
   std::vector<double> logs(rows.size() / static_cast<std::size_t>(mixture.dimensions));
@@ -172,8 +171,8 @@ std::vector<double> scores_of(Scorer& scorer, std::span<const double> rows, std:
 
 /// Outliers are drawn in to 8 spreads; what is there more often than they are is a phase of the
 /// job, however far out it is.
-std::vector<double> bounds_of(std::span<const double> rows, std::span<const Column> columns,
-                              std::span<const Coordinate> coordinates) {
+std::vector<double> outlier_bounds(std::span<const double> rows, std::span<const Column> columns,
+                                   std::span<const Coordinate> coordinates) {
   constexpr double kPhase = 0.98;
   std::vector<double> out, sizes;
   for (const Coordinate& one : coordinates) {
@@ -192,7 +191,7 @@ Result<stats::Mixture> fit_part(const Cube& cube, Range range, Range later,
                                 std::span<const Coordinate> coordinates,
                                 const ModelOptions& options) {
   const auto first = thinned(rows_of(cube, range), cube.columns, options.rows_max);
-  const auto bounds = bounds_of(first, columns, coordinates);
+  const auto bounds = outlier_bounds(first, columns, coordinates);
   const auto rows = fit_rows(first, columns, coordinates, options.seed, bounds);
   const auto held_out = fit_rows(thinned(rows_of(cube, later), cube.columns, options.rows_max),
                                  columns, coordinates, options.seed, bounds);
@@ -202,7 +201,7 @@ Result<stats::Mixture> fit_part(const Cube& cube, Range range, Range later,
   for (const double ridge : {1e-3, 3e-2}) {
     TRY(auto mixture, choose_mixture(rows, d, options.components_max, ridge, options.seed));
     widen(mixture, coordinates, options.blur);
-    const double log = mean_log(mixture, held_out);
+    const double log = mean_log_of(mixture, held_out);
     if (best.weights.empty() || log > best_log) {
       best_log = log;
       best = std::move(mixture);
@@ -308,7 +307,7 @@ void learn_cuts(JobModel::Parts& parts, const Cube& cube, std::span<const Range>
       }
       maxima.push_back(most);
     }
-    parts.cuts.push_back(window_cut(maxima, alpha, kCutMin));
+    parts.cuts.push_back(window_cut(maxima, alpha, kScoreCutMin));
   }
 }
 

@@ -205,7 +205,7 @@ std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
   return list;
 }
 
-void add_notes(const Collectives& found, std::size_t ambiguous_count, JobData& job) {
+void add_collective_notes(const Collectives& found, std::size_t ambiguous_count, JobData& job) {
   const auto partial_count = std::count_if(found.instances.begin(), found.instances.end(),
                                            [](const Instance& i) { return !i.is_complete; });
   if (found.by_order) {
@@ -275,7 +275,7 @@ Collectives match_collectives(JobData& job) {
   if (parts.empty()) return found;
   if (found.by_order) number_by_order(parts);
   found.instances = assemble(parts);
-  add_notes(found, ambiguous_count, job);
+  add_collective_notes(found, ambiguous_count, job);
   return found;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 
@@ -21,16 +22,17 @@ bool is_user_code(std::string_view file) {
          file.find("/lib/python3") == std::string_view::npos;
 }
 
-struct Seen {
+struct SleepCounts {
   std::vector<std::size_t> counts;  // by rank
   trace::Frame frame;
 };
-using SeenFunctions = std::map<std::pair<trace::StringId, trace::StringId>, Seen>;  // name, file
+using SleepByFunction =
+    std::map<std::pair<trace::StringId, trace::StringId>, SleepCounts>;  // name, file
 
 /// Sleeping samples by innermost function; `totals`: all samples within steps, by rank.
-SeenFunctions count_sleep(const Evidence& evidence, std::vector<std::size_t>& totals) {
+SleepByFunction count_sleep(const Evidence& evidence, std::vector<std::size_t>& totals) {
   const std::size_t rank_count = evidence.job.ranks.size();
-  SeenFunctions functions;
+  SleepByFunction functions;
   for (std::size_t r = 0; r < rank_count; ++r) {
     const RankPhases& phases = evidence.phases[r];
     const auto& steps = evidence.steps.ranks[r];
@@ -44,7 +46,7 @@ SeenFunctions count_sleep(const Evidence& evidence, std::vector<std::size_t>& to
       if (phases.sets[static_cast<std::size_t>(Phase::kInput)].contains(sample.time_ns)) continue;
       const auto frames = frames_of(evidence.trace, sample.stack);
       if (frames.empty() || !is_user_code(text_of(evidence.trace, frames.back().file))) continue;
-      Seen& seen = functions[{frames.back().function, frames.back().file}];
+      SleepCounts& seen = functions[{frames.back().function, frames.back().file}];
       seen.counts.resize(rank_count);
       ++seen.counts[r];
       seen.frame = frames.back();
@@ -75,8 +77,8 @@ void note_common_waits(const Evidence& evidence, const Options& options,
         fmt::format("every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "
                     "blame, and without "
                     "a healthy run to compare with nothing says whether that is too long",
-                    text_of(evidence.trace, seen.frame.function), file.substr(file.rfind('/') + 1),
-                    seen.frame.line, mean * 100));
+                    text_of(evidence.trace, seen.frame.function), base_name(file), seen.frame.line,
+                    mean * 100));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "common/time.h"
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/limits.h"
 #include "diagnose/internal/processors.h"
@@ -24,10 +25,9 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::uint64_t kContentionStream = 0x9e3779b97f4a7c15;
-constexpr double kNsPerMs = 1e6;
-constexpr std::size_t kTakersMax = 4;    // named in a finding
-constexpr double kTakerShareMin = 0.05;  // of the time queued: less is not worth a name
-constexpr double kBusyShareMin = 0.05;   // of the time queued behind the job: a busy thread
+constexpr std::size_t kTakersMax = 4;         // named in a finding
+constexpr double kTakerShareMin = 0.05;       // of the time queued: less is not worth a name
+constexpr double kBusyThreadShareMin = 0.05;  // of the time queued behind the job: a busy thread
 
 /// Behind whom a thread queues.
 enum class Side : std::uint8_t {
@@ -255,7 +255,7 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
     }
   }
   return static_cast<std::size_t>(std::count_if(threads.begin(), threads.end(), [&](const auto& t) {
-    return t.second >= kBusyShareMin * all;
+    return t.second >= kBusyThreadShareMin * all;
   }));
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/time.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
@@ -20,7 +21,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::int64_t kLookBackNs = 1'000'000'000;  // stacks before a job broke off
 
 struct Stuck {
@@ -238,7 +238,7 @@ bool find_stopped(const trace::Trace& trace, const JobData& job, const Stuck& st
   return true;
 }
 
-Finding describe(const trace::Trace& trace, const JobData& job, const Stuck& stuck) {
+Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck& stuck) {
   Finding finding;
   finding.kind = "hang";
   finding.share = 1;
@@ -479,7 +479,7 @@ std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
   const double limit_ms = std::max(options.hang_min_ms, options.hang_step_multiple * mean_step_ms);
   const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
   if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
-  Hang out{.finding = describe(trace, job, *stuck), .groups = {}};
+  Hang out{.finding = describe_hang(trace, job, *stuck), .groups = {}};
   out.groups = board_of(trace, job, *stuck, out.finding);
   return out;
 }

@@ -9,15 +9,15 @@
 #include <utility>
 
 #include "common/rng.h"
+#include "common/time.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr double kMadToDeviation = 1.4826;
 constexpr std::size_t kMatchedMin = 8;  // fewer collectives tell nothing
-constexpr std::uint32_t kResamples = 500;
+constexpr std::uint32_t kLateResamples = 500;
 
 /// [collective][rank], times of the rank's own clock.
 struct Matched {
@@ -112,7 +112,7 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   const std::size_t culprit = least(totals);
   Rng rng(seed, 0x6c);
   std::uint32_t agree = 0;
-  for (std::uint32_t i = 0; i < kResamples; ++i) {
+  for (std::uint32_t i = 0; i < kLateResamples; ++i) {
     std::vector<double> sums(ranks.size(), 0);
     for (std::size_t n = 0; n < count; ++n) {
       const auto& row = waits[rng.below(count)];
@@ -121,7 +121,7 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
     }
     agree += least(sums) == culprit ? 1 : 0;
   }
-  out.support = static_cast<double>(agree) / kResamples;
+  out.support = static_cast<double>(agree) / kLateResamples;
   out.rank = ranks[culprit].rank;
   out.last_share = static_cast<double>(last_counts[culprit]) / static_cast<double>(count);
   const auto steps = static_cast<double>(std::max<std::size_t>(ranks[culprit].steps.size(), 1));

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/time.h"
 #include "diagnose/internal/names.h"
 #include "stats/bootstrap.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
-constexpr std::size_t kDepthMax = 512;  // frames below are cut off
-constexpr std::size_t kSamplesMin = 5;  // of the culprit, to say anything
+constexpr std::size_t kDepthMax = 512;       // frames below are cut off
+constexpr std::size_t kStackSamplesMin = 5;  // of the culprit, to say anything
 // The estimate must hold descend_share_min; a resample agrees if it puts at least half there.
 constexpr double kAgreeShare = 0.5;
 constexpr std::uint32_t kNoStep = 0xffffffff;
@@ -218,7 +218,7 @@ Location CallTree::locate(const std::vector<bool>& culprits, const Options& opti
   }
   Location none;
   none.sample_count = culprit_samples;
-  if (culprit_samples < kSamplesMin || (has_peers && peer_samples == 0)) return none;
+  if (culprit_samples < kStackSamplesMin || (has_peers && peer_samples == 0)) return none;
   const auto difference_ms = differences(culprits, std::vector<std::uint32_t>(step_count_, 1));
   const auto path = descend(difference_ms, options.descend_share_min);
   const auto support = support_of(path, culprits, options);

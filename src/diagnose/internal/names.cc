@@ -39,7 +39,7 @@ constexpr std::array<ExactName, 4> kExactNames{{
     {"c10d::Reducer::finalize_backward", EventKind::kFinalize},
 }};
 
-constexpr std::array<std::string_view, 3> kCategories{"backward", "collective", "step"};
+constexpr std::array<std::string_view, 3> kStepCategories{"backward", "collective", "step"};
 constexpr std::array<std::string_view, 5> kInputMethods{"__next__", "__getitem__", "__getitems__",
                                                         "collate", "collate_fn"};
 constexpr std::array<std::string_view, 4> kWorkerWaits{"_try_get_data", "_get_data",
@@ -111,7 +111,7 @@ NameTable::NameTable(const trace::Trace& trace)
   ops_.emplace_back();
   for (std::uint32_t id = 0; id < trace.strings.size(); ++id) {
     const std::string_view text = trace.strings.view({id});
-    known_[id] = is_one_of(text, kCategories) ? 1 : 0;
+    known_[id] = is_one_of(text, kStepCategories) ? 1 : 0;
     kinds_[id] = classify_name(text);
     if (kinds_[id] != EventKind::kIssue && kinds_[id] != EventKind::kExecute) continue;
     const std::string op = op_name(text);

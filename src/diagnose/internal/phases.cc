@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/time.h"
 #include "diagnose/internal/names.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kSplitSamplesMin = 5;  // fewer samples do not split anything
 
 std::size_t at(Phase phase) {

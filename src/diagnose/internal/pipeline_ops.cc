@@ -69,8 +69,8 @@ struct Place {
   std::int32_t data_rank{0}, stage{0}, tensor_rank{0}, rank{0};
 };
 
-Place place_of(const trace::Trace& trace, const trace::Track& track,
-               const std::map<std::int32_t, std::int32_t>& data_rank_of_pid) {
+Place place_of_track(const trace::Trace& trace, const trace::Track& track,
+                     const std::map<std::int32_t, std::int32_t>& data_rank_of_pid) {
   Place place;
   const std::string_view name = trace.str(track.name);
   const auto stage = number_after(name, "PP rank");
@@ -94,7 +94,7 @@ std::vector<Place> places_of(const trace::Trace& trace) {
   std::vector<Place> places;
   places.reserve(trace.tracks.size());
   for (const trace::Track& track : trace.tracks)
-    places.push_back(place_of(trace, track, data_rank_of_pid));
+    places.push_back(place_of_track(trace, track, data_rank_of_pid));
   return places;
 }
 

@@ -23,7 +23,7 @@ struct CategoryRow {
   bool is_gpu;
 };
 // Old names (Kernel, Operator, ...) until PyTorch 1.11, new ones since.
-constexpr std::array<CategoryRow, 12> kCategories{{
+constexpr std::array<CategoryRow, 12> kProfileCategories{{
     {"kernel", Activity::kGpuCompute, true},
     {"Kernel", Activity::kGpuCompute, true},
     {"gpu_memcpy", Activity::kGpuMemory, true},
@@ -113,7 +113,7 @@ const Reader::NameInfo& Reader::info_of(trace::StringId category, trace::StringI
   } else if (const auto activity = activity_of(trace_.str(category), text)) {
     info.role = Role::kExecution;
     info.activity = *activity;
-    for (const CategoryRow& row : kCategories)
+    for (const CategoryRow& row : kProfileCategories)
       info.is_gpu = info.is_gpu || (row.is_gpu && row.name == trace_.str(category));
     info.function = function_of(std::string(text));
     if (*activity == Activity::kCollective)
@@ -209,7 +209,7 @@ std::optional<Activity> activity_of(std::string_view category, std::string_view 
   if (is_host && is_input(name)) return Activity::kInput;
   if (is_host && (name.starts_with("gloo:") || name.starts_with("mpi:")))
     return Activity::kCollective;
-  for (const CategoryRow& row : kCategories) {
+  for (const CategoryRow& row : kProfileCategories) {
     if (row.name != category) continue;
     if (row.activity == Activity::kGpuCompute && is_collective_kernel(name))
       return Activity::kCollective;

@@ -17,10 +17,10 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::size_t kSamplesMin = 3;     // of a connection
-constexpr double kBusyBytesMin = 100'000;  // a connection that moves less tells little
-constexpr double kBusyShareMin = 0.1;      // of the bytes of the busiest link
-constexpr double kRttRatioMin = 3;         // slow connections against the others
+constexpr std::size_t kConnectionSamplesMin = 3;  // of a connection
+constexpr double kBusyBytesMin = 100'000;         // a connection that moves less tells little
+constexpr double kBusyLinkShareMin = 0.1;         // of the bytes of the busiest link
+constexpr double kRttRatioMin = 3;                // slow connections against the others
 constexpr double kRttExcessMinUs = 1000;
 constexpr double kRttApartMin = 2;  // of one link: its lower quartile over all others' upper
 constexpr double kRetransmitRatioMin = 2.5;
@@ -104,7 +104,7 @@ class LinkReader {
     for (const auto& [key, connection] : connections_) {
       const auto owner = owners_.find(connection.peer);
       if (owner == owners_.end() || owner->second == connection.rank) continue;
-      if (connection.rtt_us.size() < kSamplesMin ||
+      if (connection.rtt_us.size() < kConnectionSamplesMin ||
           connection.last_bytes - connection.first_bytes < kBusyBytesMin)
         continue;
       Link& link = links[{std::min(connection.rank, owner->second),
@@ -123,7 +123,7 @@ class LinkReader {
     for (const auto& [pair, link] : links)
       most = std::max(most, link.bytes);
     std::erase_if(links,
-                  [&](const auto& entry) { return entry.second.bytes < kBusyShareMin * most; });
+                  [&](const auto& entry) { return entry.second.bytes < kBusyLinkShareMin * most; });
     return links;
   }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 
+#include "common/time.h"
 #include "diagnose/internal/excess.h"
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/names.h"
@@ -18,7 +19,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::int64_t kWindowsMax = 10'000;  // longer recordings have longer windows
 constexpr std::string_view kImportFile = "<frozen importlib";
 
@@ -97,8 +97,8 @@ std::string comparison(const Evidence& evidence, const std::vector<double>& busy
       percent(evidence, asleep[r]), percent(evidence, mean_of_others(asleep, r)));
 }
 
-Finding describe(const Evidence& evidence, const Outlier& outlier, const std::vector<double>& busy,
-                 const std::vector<double>& asleep) {
+Finding describe_uneven_time(const Evidence& evidence, const Outlier& outlier,
+                             const std::vector<double>& busy, const std::vector<double>& asleep) {
   const std::size_t r = outlier.rank_index;
   const double peers = mean_of_others(busy, r);
   Finding finding;
@@ -175,7 +175,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
     if (rank_count == 2) {
       note(r);
     } else {
-      findings.push_back(describe(evidence, outlier, busy, asleep));
+      findings.push_back(describe_uneven_time(evidence, outlier, busy, asleep));
     }
   }
   if (!findings.empty() || note_count > 0) return findings;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
@@ -38,22 +39,23 @@ bool is_own(std::string_view call) {
 }
 
 /// A main thread as it was seen asleep.
-struct Seen {
+struct SleepSample {
   std::int64_t time_ns{0};
   std::string_view call, on;  // borrowed from the trace
 };
 
-std::vector<Seen> read_waits(const Evidence& evidence, std::size_t r, const IntervalSet& region) {
+std::vector<SleepSample> read_waits(const Evidence& evidence, std::size_t r,
+                                    const IntervalSet& region) {
   const trace::Trace& trace = evidence.trace;
   const trace::StringId name = trace.strings.find("wait"), call = trace.strings.find("call"),
                         on = trace.strings.find("on");
-  std::vector<Seen> out;
+  std::vector<SleepSample> out;
   const auto& instants = trace.instants;
   for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
     if (trace.tracks[instants.track[i].raw].tid != evidence.job.ranks[r].pid) continue;
     if (!region.contains(instants.time_ns[i])) continue;
-    Seen seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
+    SleepSample seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
     for (const trace::ArgValue& arg :
          args_of(trace, instants.arg_begin[i], instants.arg_count[i])) {
       if (arg.kind != trace::ArgValue::Kind::kString) continue;
@@ -68,10 +70,10 @@ std::vector<Seen> read_waits(const Evidence& evidence, std::size_t r, const Inte
 /// The Python stacks of the other threads of a process, when its main thread was seen waiting.
 class Others {
  public:
-  Others(const trace::Trace& trace, std::int32_t pid, const std::vector<Seen>& waits)
+  Others(const trace::Trace& trace, std::int32_t pid, const std::vector<SleepSample>& waits)
       : trace_(trace) {
     std::set<std::int64_t> times;
-    for (const Seen& seen : waits)
+    for (const SleepSample& seen : waits)
       times.insert(seen.time_ns);
     const auto& samples = trace.samples;
     for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -107,11 +109,11 @@ class Others {
   std::map<std::int32_t, std::size_t> holders_;
 };
 
-std::string place_of(const trace::Trace& trace, const std::vector<trace::Frame>& stack) {
+std::string innermost_place(const trace::Trace& trace, const std::vector<trace::Frame>& stack) {
   if (stack.empty()) return "";
   const std::string_view file = text_of(trace, stack.back().file);
-  return fmt::format("{} ({}:{})", text_of(trace, stack.back().function),
-                     file.substr(file.rfind('/') + 1), stack.back().line);
+  return fmt::format("{} ({}:{})", text_of(trace, stack.back().function), base_name(file),
+                     stack.back().line);
 }
 
 void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& others,
@@ -131,14 +133,14 @@ void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& 
   out.evidence.push_back(
       fmt::format("thread {} of this process holds it in {:.0f} % of them, in {}",
                   trace::pid_on_host(most->first), std::min(share, 1.0) * 100,
-                  place_of(evidence.trace, out.blamed)));
+                  innermost_place(evidence.trace, out.blamed)));
 }
 
 std::string waker_name(const Evidence& evidence, const ThreadNames& names, const Others& others,
                        std::int32_t tid, std::int32_t pid) {
   if (tid == 0) return "an interrupt (a timer, the network or a device)";
   if (names.process_of(tid) != pid) return names.shown(tid);
-  const std::string place = place_of(evidence.trace, others.stack_of(tid));
+  const std::string place = innermost_place(evidence.trace, others.stack_of(tid));
   return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), names.name_of(tid),
                      place.empty() ? "" : ", mostly in " + place);
 }
@@ -183,10 +185,10 @@ std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
   const RankPhases& phases = evidence.phases[rank];
   const IntervalSet region =
       phase ? phases.sets[static_cast<std::size_t>(*phase)].unite(phases.unknown) : phases.work;
-  const std::vector<Seen> waits = read_waits(evidence, rank, region);
+  const std::vector<SleepSample> waits = read_waits(evidence, rank, region);
   if (waits.size() < kWaitSamplesMin) return std::nullopt;
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> kinds;
-  for (const Seen& seen : waits)
+  for (const SleepSample& seen : waits)
     ++kinds[{seen.call, seen.on}];
   const auto most = std::max_element(
       kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -216,9 +218,9 @@ std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
                                      : on.empty()            ? fmt::format("in {}", call)
                                                              : fmt::format("in {} on {}", call, on),
                                      share * 100, waits.size()));
-  std::vector<Seen> of_kind;
+  std::vector<SleepSample> of_kind;
   std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
-               [&](const Seen& seen) { return seen.call == call && seen.on == on; });
+               [&](const SleepSample& seen) { return seen.call == call && seen.on == on; });
   const Others others(evidence.trace, evidence.job.ranks[rank].pid, of_kind);
   if (out.is_interpreter_lock) {
     add_holder(evidence, of_kind.size(), others, out);

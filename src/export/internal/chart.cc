@@ -13,8 +13,8 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr std::size_t kPointsMax = 460;   // of a line: one a unit of the drawing's width
-constexpr std::size_t kReadOutsMax = 92;  // strips over a chart that tell their values
+constexpr std::size_t kLinePointsMax = 460;  // of a line: one a unit of the drawing's width
+constexpr std::size_t kReadOutsMax = 92;     // strips over a chart that tell their values
 
 // Means of runs of values, so that a long series keeps its shape in a bounded page.
 std::vector<double> thinned(const std::vector<double>& values, std::size_t count_max) {
@@ -38,7 +38,7 @@ double span_of(const TimeChart& chart) {
   return static_cast<double>(longest) * chart.step_s;
 }
 
-std::pair<double, double> range_of(const TimeChart& chart) {
+std::pair<double, double> time_range(const TimeChart& chart) {
   double low = kInfinity, high = -kInfinity;
   for (const auto& line : chart.lines)
     for (const double value : line.values) {
@@ -54,7 +54,7 @@ std::pair<double, double> range_of(const TimeChart& chart) {
 // Each value is the mean of its step: drawn in the step's middle.
 std::string path_of(const TimeChart::Line& line, double step_s, const svg::Scale1& x,
                     const svg::Scale1& y) {
-  const std::vector<double> values = thinned(line.values, kPointsMax);
+  const std::vector<double> values = thinned(line.values, kLinePointsMax);
   const double step = values.empty() ? 0
                                      : step_s * static_cast<double>(line.values.size()) /
                                            static_cast<double>(values.size());
@@ -149,7 +149,7 @@ std::string draw(const TimeChart& chart) {
   const double span_s = span_of(chart);
   if (count == 0 || !(span_s > 0)) return svg::empty_figure(chart.title, "Nothing was recorded.");
   const svg::Box box;
-  auto [low, high] = range_of(chart);
+  auto [low, high] = time_range(chart);
   std::string suffix;
   const auto y_ticks = svg::value_ticks(low, high, chart.unit, 5, suffix);
   const svg::Scale1 x{0, span_s, box.left, box.right}, y{low, high, box.bottom, box.top};

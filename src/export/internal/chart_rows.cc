@@ -11,7 +11,6 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr double kLogLeast = 1e-12;         // what is not above it has no place on a log axis
 constexpr std::size_t kGutterColumns = 16;  // longer labels stand above their row
 constexpr std::size_t kLabelColumnsMax = 58;
 constexpr double kMarkHeight = 12, kLabelHeight = 17;
@@ -28,7 +27,7 @@ struct Layout {
 };
 
 bool is_drawn(const RowChart& chart, const Figure& mark) {
-  return mark.known && (!chart.logarithmic || mark.mean > kLogLeast);
+  return mark.known && (!chart.logarithmic || mark.mean > svg::kLogLeast);
 }
 
 struct Range {
@@ -39,14 +38,14 @@ struct Range {
   }
 };
 
-Range range_of(const RowChart& chart, const Layout& layout) {
+Range row_range(const RowChart& chart, const Layout& layout) {
   Range range;
   for (std::size_t r = 0; r < layout.row_count; ++r)
     for (const Figure& mark : chart.rows[r].marks) {
       if (!is_drawn(chart, mark)) continue;
       range.add(mark.mean);
       if (chart.one_line) continue;
-      if (!chart.logarithmic || mark.low > kLogLeast)
+      if (!chart.logarithmic || mark.low > svg::kLogLeast)
         range.add(chart.from_zero && mark.mean >= 0 ? std::max(mark.low, 0.0) : mark.low);
       range.add(mark.high);
     }
@@ -54,13 +53,13 @@ Range range_of(const RowChart& chart, const Layout& layout) {
     range.add(chart.band->first);
     range.add(chart.band->second);
   }
-  if (chart.reference && (!chart.logarithmic || *chart.reference > kLogLeast))
+  if (chart.reference && (!chart.logarithmic || *chart.reference > svg::kLogLeast))
     range.add(*chart.reference);
   return range;
 }
 
 bool set_axis(const RowChart& chart, Layout& layout) {
-  Range range = range_of(chart, layout);
+  Range range = row_range(chart, layout);
   if (range.low > range.high) return false;
   layout.typical = std::max(std::fabs(range.low), std::fabs(range.high));
   if (chart.logarithmic) {
@@ -117,7 +116,7 @@ std::string mark_svg(const RowChart& chart, const Layout& layout, std::size_t ro
   }
   if (mark.has_interval() && !chart.one_line) {
     const bool low_drawn =
-        (!chart.logarithmic || mark.low > kLogLeast) && mark.low >= layout.x.from;
+        (!chart.logarithmic || mark.low > svg::kLogLeast) && mark.low >= layout.x.from;
     const double from = low_drawn ? layout.x.at(mark.low) : layout.box.left;
     const double to = layout.x.at(mark.high);
     const std::string css = fmt::format("whisker s{}", series);
@@ -164,7 +163,7 @@ std::string reference_svg(const RowChart& chart, const Layout& layout) {
                        svg::number(from), svg::number(layout.box.top), svg::number(to - from),
                        svg::number(layout.box.bottom - layout.box.top));
   }
-  if (!chart.reference || (chart.logarithmic && *chart.reference <= kLogLeast)) return out;
+  if (!chart.reference || (chart.logarithmic && *chart.reference <= svg::kLogLeast)) return out;
   const double x = layout.x.at(*chart.reference);
   out += svg::line(x, layout.box.top, x, layout.box.bottom, "reference");
   if (chart.reference_name.empty()) return out;

@@ -11,9 +11,8 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr double kLogLeast = 1e-12;
 constexpr double kLogFrom = 20;  // values of an axis that differ by this factor: a log axis
-constexpr std::size_t kPointsMax = 200;
+constexpr std::size_t kValuePointsMax = 200;
 constexpr double kPadding = 14;  // units between the box and the outermost points
 
 struct Area {
@@ -35,7 +34,7 @@ std::vector<double> places_of(const ValueChart& chart) {
 
 void set_x(Area& area, const std::vector<double>& places) {
   double low = places.front(), high = places.back();
-  const bool logarithmic = low > kLogLeast && high / low > kLogFrom;
+  const bool logarithmic = low > svg::kLogLeast && high / low > kLogFrom;
   if (places.size() <= 12) {
     for (const double place : places)
       area.x_ticks.push_back({place, short_number(place)});
@@ -70,7 +69,7 @@ std::string series_svg(const ValueChart& chart, std::size_t index, const Area& a
   const double aside =
       (static_cast<double>(index) - (static_cast<double>(series_count) - 1) / 2) * 4;
   std::string path, marks;
-  for (std::size_t i = 0; i < std::min(series.points.size(), kPointsMax); ++i) {
+  for (std::size_t i = 0; i < std::min(series.points.size(), kValuePointsMax); ++i) {
     const auto& [value, figure] = series.points[i];
     if (!figure.known) continue;
     const double x = area.x.at(value) + aside, y = area.y.at(figure.mean);
@@ -118,7 +117,8 @@ std::string draw(const PairChart& chart) {
   double low = kInfinity, high = -kInfinity;
   std::vector<PairChart::Point> points;
   for (const auto& point : chart.points) {
-    if (!(point.x > kLogLeast && point.y > kLogLeast) || points.size() == kPointsMax) continue;
+    if (!(point.x > svg::kLogLeast && point.y > svg::kLogLeast) || points.size() == kValuePointsMax)
+      continue;
     points.push_back(point);
     low = std::min({low, point.x, point.y});
     high = std::max({high, point.x, point.y});

@@ -7,10 +7,9 @@
 #include <string_view>
 
 #include "common/json.h"
+#include "common/numbers.h"
 
 namespace kansoku::exporter {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What a number counts; decides how it is written.
 /// kPoints: differences of shares, in points of a per cent.

@@ -33,10 +33,10 @@ struct Statistic {
   bool has_verdict{false}, kept{false};
 };
 
-struct Words {
+struct FamilyWords {
   std::string_view name, words;
 };
-constexpr std::array<Words, 14> kWords{
+constexpr std::array<FamilyWords, 14> kFamilyWords{
     {{"jobs", "jobs"},
      {"per_hour_mean", "jobs an hour, mean"},
      {"per_hour_max", "jobs an hour, most"},
@@ -53,7 +53,7 @@ constexpr std::array<Words, 14> kWords{
      {"offered_gpus", "GPUs asked for, mean"}}};
 
 std::string statistic_words(const std::string& name) {
-  for (const Words& row : kWords)
+  for (const FamilyWords& row : kFamilyWords)
     if (row.name == name) return std::string(row.words);
   return family_words(name);
 }
@@ -98,7 +98,7 @@ struct Fit {
   Json best;  // the row of the chosen family
 };
 
-Fit read(const Json& untrusted) {
+Fit read_fit(const Json& untrusted) {
   Fit out;
   out.duration = untrusted.at("duration");
   out.chosen = out.duration.at("chosen");
@@ -144,7 +144,7 @@ std::string head_section(const Json& untrusted, const Fit& fit, std::string& hea
                  cards(list), fit.judged > 0 && fit.kept == fit.judged);
 }
 
-std::vector<std::string> remarks(const Fit& fit) {
+std::vector<std::string> fit_remarks(const Fit& fit) {
   std::vector<std::string> out;
   const Figure between = figure_in(fit.duration, "ks_between_parts");
   if (between.known && between.mean > 0.1)
@@ -324,11 +324,11 @@ std::string arrivals(const Fit& fit) {
                      left_out(fit.statistics_cut, "figures") + "</div></div>");
 }
 
-std::string facts(const Json& untrusted, const Fit& fit) {
+std::string fit_facts(const Json& untrusted, const Fit& fit) {
   Facts out;
   out.add("trace", untrusted.at("source").as_string());
   const auto number = [&](std::string_view name, const Json& value, Unit unit = Unit::kPlain) {
-    if (const auto read = number_in(value)) out.add(name, shown(*read, unit));
+    if (const auto read_fit = number_in(value)) out.add(name, shown(*read_fit, unit));
   };
   number("jobs", untrusted.at("jobs"));
   number("durations", fit.duration.at("values"));
@@ -342,13 +342,13 @@ std::string facts(const Json& untrusted, const Fit& fit) {
 }  // namespace
 
 Page fit_page(const Json& untrusted) {
-  const Fit fit = read(untrusted);
+  const Fit fit = read_fit(untrusted);
   Page out;
   std::string heading;
   const std::string head = head_section(untrusted, fit, heading);
   out.title = heading;
-  out.body = head + warnings(remarks(fit)) + durations(fit) + arrivals(fit) +
-             hours_section(untrusted) + facts(untrusted, fit);
+  out.body = head + warnings(fit_remarks(fit)) + durations(fit) + arrivals(fit) +
+             hours_section(untrusted) + fit_facts(untrusted, fit);
   return out;
 }
 

@@ -20,10 +20,10 @@ Parts parts_of(std::string_view metric) {
           metric.substr(last + 1)};
 }
 
-struct Words {
+struct MetricWords {
   std::string_view figure, words;
 };
-constexpr std::array<Words, 26> kWords{{
+constexpr std::array<MetricWords, 26> kMetricWords{{
     {"sojourn_mean_s", "mean time in the system"},
     {"sojourn_p50_s", "median time in the system"},
     {"sojourn_p90_s", "p90 of the time in the system"},
@@ -108,7 +108,7 @@ std::vector<std::string> Metrics::kinds() const {
 std::string in_words(std::string_view metric) {
   const Parts parts = parts_of(metric);
   std::string out(parts.figure);
-  for (const Words& row : kWords)
+  for (const MetricWords& row : kMetricWords)
     if (row.figure == parts.figure) out = row.words;
   std::replace(out.begin(), out.end(), '_', ' ');
   return parts.entity.empty() ? out : out + " of " + std::string(parts.entity);

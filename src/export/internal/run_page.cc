@@ -57,7 +57,7 @@ const Entity* greatest(const std::vector<Entity>& entities, double (*of)(const E
   return out;
 }
 
-Run read(const Json& untrusted) {
+Run read_run(const Json& untrusted) {
   Run out;
   out.metrics = Metrics::from(untrusted.at("metrics"));
   const Json list = untrusted.at("series");
@@ -197,7 +197,7 @@ void warn_of_growth(const Run& run, std::vector<std::string>& out) {
   }
 }
 
-std::vector<std::string> remarks(const Run& run) {
+std::vector<std::string> run_remarks(const Run& run) {
   std::vector<std::string> out;
   if (run.replications == 1)
     out.emplace_back(
@@ -398,7 +398,7 @@ std::string others(const Run& run) {
                      left_out(count - std::min(count, kOtherRowsMax), "figures"));
 }
 
-std::string facts(const Json& untrusted, const Run& run) {
+std::string run_facts(const Json& untrusted, const Run& run) {
   Facts out;
   out.add("experiment", untrusted.at("name").as_string());
   out.add("file", untrusted.at("source").as_string());
@@ -420,7 +420,7 @@ std::string facts(const Json& untrusted, const Run& run) {
 }  // namespace
 
 Page run_page(const Json& untrusted) {
-  const Run run = read(untrusted);
+  const Run run = read_run(untrusted);
   const std::string name = untrusted.at("name").as_string();
   Page out;
   out.title = (name.empty() ? "" : name + ": ") + heading(run);
@@ -429,8 +429,8 @@ Page run_page(const Json& untrusted) {
   } else {
     out.body = verdict(heading(run), leads(run), cards(headline_cards(run)), !somebody_waits(run));
   }
-  out.body += warnings(remarks(run)) + over_time(run) + waits(run) + clusters(run) + models(run) +
-              stores(run) + others(run) + facts(untrusted, run);
+  out.body += warnings(run_remarks(run)) + over_time(run) + waits(run) + clusters(run) +
+              models(run) + stores(run) + others(run) + run_facts(untrusted, run);
   return out;
 }
 

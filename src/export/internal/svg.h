@@ -15,6 +15,8 @@ namespace kansoku::exporter::svg {
 // The drawing's width in its own units. Half of a wide page and all of a phone are near to it, so
 // that 12 units of text stay readable on both.
 constexpr double kWidth = 460;
+/// What is not above it has no place on a logarithmic axis.
+constexpr double kLogLeast = 1e-12;
 
 struct Box {
   double left{52}, top{14}, right{kWidth - 14}, bottom{190};

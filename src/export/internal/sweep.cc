@@ -16,22 +16,23 @@ namespace {
 constexpr std::size_t kValuesMax = 1000, kTotalMax = 100'000;
 constexpr std::size_t kMainMax = 8, kSameKindMax = 2;
 
-struct Kind {
+struct MetricKind {
   std::string_view figure;
   Better better;
 };
-constexpr std::array<Kind, 12> kKinds{{{"sojourn_mean_s", Better::kLower},
-                                       {"cost", Better::kLower},
-                                       {"performance_mean", Better::kHigher},
-                                       {"wait_mean_s", Better::kLower},
-                                       {"utilisation", Better::kNeither},
-                                       {"queue_mean", Better::kLower},
-                                       {"sojourn_p99_s", Better::kLower},
-                                       {"loss_mean", Better::kLower},
-                                       {"loss_hours_avoided_per_unit_hour", Better::kHigher},
-                                       {"retrainings", Better::kNeither},
-                                       {"finished", Better::kHigher},
-                                       {"unit_hours", Better::kNeither}}};
+constexpr std::array<MetricKind, 12> kMetricKinds{
+    {{"sojourn_mean_s", Better::kLower},
+     {"cost", Better::kLower},
+     {"performance_mean", Better::kHigher},
+     {"wait_mean_s", Better::kLower},
+     {"utilisation", Better::kNeither},
+     {"queue_mean", Better::kLower},
+     {"sojourn_p99_s", Better::kLower},
+     {"loss_mean", Better::kLower},
+     {"loss_hours_avoided_per_unit_hour", Better::kHigher},
+     {"retrainings", Better::kNeither},
+     {"finished", Better::kHigher},
+     {"unit_hours", Better::kNeither}}};
 
 // TOML puts texts into quotes; people do not.
 std::string unquoted(std::string text) {
@@ -192,7 +193,7 @@ std::vector<MainMetric> main_metrics(const Sweep& sweep, std::size_t& others) {
   // One of each kind first: the tables have room for a few.
   std::vector<MainMetric> out;
   for (std::size_t turn = 0; turn < kSameKindMax; ++turn)
-    for (const Kind& kind : kKinds) {
+    for (const MetricKind& kind : kMetricKinds) {
       std::size_t seen = 0;
       for (const Candidate& each : differing) {
         if (each.name.substr(each.name.rfind('.') + 1) != kind.figure || seen++ != turn) continue;

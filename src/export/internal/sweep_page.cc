@@ -96,7 +96,7 @@ Headline headline_of(const Sweep& sweep, const std::vector<MainMetric>& metrics)
   return out;
 }
 
-std::vector<std::string> remarks(const Sweep& sweep) {
+std::vector<std::string> sweep_remarks(const Sweep& sweep) {
   std::vector<std::string> out;
   const std::vector<std::size_t> missing = sweep.missing();
   if (!missing.empty()) {
@@ -261,7 +261,7 @@ std::string differences(const Sweep& sweep, const std::vector<MainMetric>& metri
           left_out(count - std::min(count, kTableRowsMax), "variants"));
 }
 
-std::string facts(const Json& untrusted, const Sweep& sweep) {
+std::string sweep_facts(const Json& untrusted, const Sweep& sweep) {
   Facts out;
   out.add("experiment", untrusted.at("name").as_string());
   for (const Sweep::Axis& axis : sweep.axes) {
@@ -290,10 +290,10 @@ Page sweep_page(const Json& untrusted) {
   out.title = (name.empty() ? "" : name + ": ") + headline.heading;
   out.body = verdict(headline.heading, headline.leads,
                      headline.cards.empty() ? "" : cards(headline.cards), headline.good) +
-             warnings(remarks(sweep));
+             warnings(sweep_remarks(sweep));
   if (!sweep.variants.empty()) out.body += plots(sweep, metrics, others);
   out.body +=
-      variants_table(sweep, metrics) + differences(sweep, metrics) + facts(untrusted, sweep);
+      variants_table(sweep, metrics) + differences(sweep, metrics) + sweep_facts(untrusted, sweep);
   return out;
 }
 

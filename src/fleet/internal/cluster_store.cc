@@ -15,8 +15,7 @@ constexpr int kIterationsMax = 30;
 constexpr double kRidge = 0.25;  // no mode is narrower than half of what matters
 constexpr std::uint64_t kSeed = 1;
 constexpr std::size_t kHostsMin = 4;  // below it nobody is odd
-constexpr double kMadToSigma = 1.4826;
-constexpr double kOdd = 6;  // spreads from the median host, each at least what matters
+constexpr double kOdd = 6;            // spreads from the median host, each at least what matters
 constexpr std::size_t kOddMax = 3;
 constexpr int kSlotsLost = 2;  // in a row, before a job is learnt of what other hosts have
 
@@ -166,7 +165,7 @@ std::optional<FleetModel> ClusterStore::model(std::string_view job_key) const {
     for (const auto& [name, host] : job.hosts)
       means.push_back(host.mean[i]);
     const double middle = stats::median(means);
-    const double spread = std::max(1.0, kMadToSigma * stats::mad(means));
+    const double spread = std::max(1.0, stats::kMadToSigma * stats::mad(means));
     for (const auto& [name, host] : job.hosts) {
       const double spreads = std::fabs(host.mean[i] - middle) / spread;
       if (spreads <= kOdd || spreads <= odd[name].spreads) continue;

@@ -29,7 +29,7 @@ constexpr std::array<std::uint32_t, kTypeCount> kBits{
 
 using Row = std::pair<std::string_view, Suffix>;
 
-constexpr std::array<Row, kSuffixCount> sorted_names() {
+constexpr std::array<Row, kSuffixCount> sorted_suffixes() {
   std::array<Row, kSuffixCount> rows{};
   for (std::size_t i = 0; i < kSuffixCount; ++i)
     rows[i] = {kNames[i], static_cast<Suffix>(i)};
@@ -37,7 +37,7 @@ constexpr std::array<Row, kSuffixCount> sorted_names() {
   return rows;
 }
 
-constexpr std::array<Row, kSuffixCount> kByName = sorted_names();
+constexpr std::array<Row, kSuffixCount> kByName = sorted_suffixes();
 
 }  // namespace
 

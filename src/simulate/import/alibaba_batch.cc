@@ -17,14 +17,21 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t { kSubmit, kDuration, kCpu, kJobId, kTaskId, kInstances };
-constexpr std::array<CsvColumn, 6> kColumns{{{"submit_time", true},
-                                             {"duration", true},
-                                             {"cpu", false},
-                                             {"job_id", true},
-                                             {"task_id", true},
-                                             {"instances_num", false}}};
-constexpr std::array<std::string_view, 8> kHeader{
+enum AlibabaColumn : std::size_t {
+  kAlibabaSubmit,
+  kAlibabaDuration,
+  kAlibabaCpu,
+  kAlibabaJobId,
+  kAlibabaTaskId,
+  kAlibabaInstances
+};
+constexpr std::array<CsvColumn, 6> kAlibabaColumns{{{"submit_time", true},
+                                                    {"duration", true},
+                                                    {"cpu", false},
+                                                    {"job_id", true},
+                                                    {"task_id", true},
+                                                    {"instances_num", false}}};
+constexpr std::array<std::string_view, 8> kAlibabaHeader{
     "submit_time", "duration", "cpu", "memory", "job_id", "task_id", "instances_num", "disk"};
 
 struct TaskCode {
@@ -128,7 +135,7 @@ std::string Namer::name_of(std::uint32_t job) const {
 Result<Workload> import_alibaba_batch(std::string_view untrusted, std::string_view file_name,
                                       const ImportOptions& options) {
   CsvReader csv(untrusted, file_name, {.first_of_duplicates = true});
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kAlibabaColumns));
   Workload workload = workload_from(Format::kAlibabaBatch, file_name);
   reserve_jobs(untrusted, workload);
   std::vector<std::string> graph_names{""};
@@ -136,14 +143,15 @@ Result<Workload> import_alibaba_batch(std::string_view untrusted, std::string_vi
   TaskLinks links(TaskLinks::Keys::kNumbers);
   TRY_VOID(for_each_row(csv, options, workload, [&] {
     Job job;
-    job.submit = read_seconds(csv, kSubmit);
-    job.duration = read_seconds(csv, kDuration);
-    job.cpu_milli = read_optional_scaled(csv, kCpu, 3, kAmountMax, -1);
-    job.instances =
-        static_cast<std::int32_t>(read_optional_integer(csv, kInstances, 1, kInstancesMax, 1));
-    const std::string_view graph = read_name(csv, kJobId), name = read_name(csv, kTaskId);
-    if (graph.empty()) csv.fail(kJobId, "empty name of a job");
-    if (name.empty()) csv.fail(kTaskId, "empty name of a task");
+    job.submit = read_seconds(csv, kAlibabaSubmit);
+    job.duration = read_seconds(csv, kAlibabaDuration);
+    job.cpu_milli = read_optional_scaled(csv, kAlibabaCpu, 3, kAmountMax, -1);
+    job.instances = static_cast<std::int32_t>(
+        read_optional_integer(csv, kAlibabaInstances, 1, kInstancesMax, 1));
+    const std::string_view graph = read_name(csv, kAlibabaJobId),
+                           name = read_name(csv, kAlibabaTaskId);
+    if (graph.empty()) csv.fail(kAlibabaJobId, "empty name of a job");
+    if (name.empty()) csv.fail(kAlibabaTaskId, "empty name of a task");
     if (csv.failed()) return;
     job.name = intern(workload.names, name, names);
     job.graph = intern(graph_names, graph, graphs);
@@ -154,7 +162,7 @@ Result<Workload> import_alibaba_batch(std::string_view untrusted, std::string_vi
     if (!code) return;
     links.add_task(job.graph, code->number, index);
     for (const std::uint32_t parent : code->parents)
-      links.add_parent(job.graph, parent, index, csv.place_of(kTaskId));
+      links.add_parent(job.graph, parent, index, csv.place_of(kAlibabaTaskId));
   }));
   TRY_VOID(links.finish(csv, options, workload));
   return workload;
@@ -170,7 +178,7 @@ Result<std::string> export_alibaba_batch(const Workload& workload) {
     }
   }
   const Namer namer(workload);
-  CsvWriter csv(kHeader);
+  CsvWriter csv(kAlibabaHeader);
   for (std::uint32_t i = 0; i < workload.jobs.size(); ++i) {
     const Job& job = workload.jobs[i];
     if (job.duration < Nanos{0}) {

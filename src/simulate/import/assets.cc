@@ -7,7 +7,7 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t { kRows, kColumns, kBytes };
+enum AssetColumn : std::size_t { kRows, kColumns, kBytes };
 constexpr double kBytesPerCell = 8;
 
 }  // namespace

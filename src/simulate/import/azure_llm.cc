@@ -9,24 +9,25 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t { kTimestamp, kContext, kGenerated };
-constexpr std::array<CsvColumn, 3> kColumns{
+enum AzureColumn : std::size_t { kAzureTimestamp, kAzureContext, kAzureGenerated };
+constexpr std::array<CsvColumn, 3> kAzureColumns{
     {{"TIMESTAMP", true}, {"ContextTokens", true}, {"GeneratedTokens", true}}};
-constexpr std::array<std::string_view, 3> kHeader{"TIMESTAMP", "ContextTokens", "GeneratedTokens"};
+constexpr std::array<std::string_view, 3> kAzureHeader{"TIMESTAMP", "ContextTokens",
+                                                       "GeneratedTokens"};
 
 }  // namespace
 
 Result<Workload> import_azure_llm(std::string_view untrusted, std::string_view file_name,
                                   const ImportOptions& options) {
   CsvReader csv(untrusted, file_name);
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kAzureColumns));
   Workload workload = workload_from(Format::kAzureLlm, file_name);
   reserve_jobs(untrusted, workload);
   TRY_VOID(for_each_row(csv, options, workload, [&] {
     Job job;
-    job.submit = read_civil(csv, kTimestamp);
-    job.tokens_in = read_integer(csv, kContext, 0, kAmountMax);
-    job.tokens_out = read_integer(csv, kGenerated, 0, kAmountMax);
+    job.submit = read_civil(csv, kAzureTimestamp);
+    job.tokens_in = read_integer(csv, kAzureContext, 0, kAmountMax);
+    job.tokens_out = read_integer(csv, kAzureGenerated, 0, kAmountMax);
     if (!csv.failed()) workload.jobs.push_back(job);
   }));
   set_civil_epoch(workload);
@@ -36,7 +37,7 @@ Result<Workload> import_azure_llm(std::string_view untrusted, std::string_view f
 
 Result<std::string> export_azure_llm(const Workload& workload) {
   TRY(const std::int64_t epoch, epoch_for_export(workload));
-  CsvWriter csv(kHeader);
+  CsvWriter csv(kAzureHeader);
   for (const Job& job : workload.jobs) {
     csv.text(civil_text(epoch + job.submit.count()));
     csv.integer(std::max<std::int64_t>(job.tokens_in, 0));

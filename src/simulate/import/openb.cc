@@ -13,30 +13,30 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t {
-  kName,
-  kCpuMilli,
-  kMemoryMib,
-  kNumGpu,
-  kGpuMilli,
-  kGpuSpec,
-  kPodPhase,
-  kCreation,
-  kDeletion,
-  kScheduled,
+enum OpenBColumn : std::size_t {
+  kOpenBName,
+  kOpenBCpuMilli,
+  kOpenBMemoryMib,
+  kOpenBNumGpu,
+  kOpenBGpuMilli,
+  kOpenBGpuSpec,
+  kOpenBPodPhase,
+  kOpenBCreation,
+  kOpenBDeletion,
+  kOpenBScheduled,
 };
 // Some published lists end after the fifth or sixth column.
-constexpr std::array<CsvColumn, 10> kColumns{{{"name", true},
-                                              {"cpu_milli", true},
-                                              {"memory_mib", true},
-                                              {"num_gpu", true},
-                                              {"gpu_milli", true},
-                                              {"gpu_spec", false},
-                                              {"pod_phase", false},
-                                              {"creation_time", false},
-                                              {"deletion_time", false},
-                                              {"scheduled_time", false}}};
-constexpr std::array<std::string_view, 11> kHeader{
+constexpr std::array<CsvColumn, 10> kOpenBColumns{{{"name", true},
+                                                   {"cpu_milli", true},
+                                                   {"memory_mib", true},
+                                                   {"num_gpu", true},
+                                                   {"gpu_milli", true},
+                                                   {"gpu_spec", false},
+                                                   {"pod_phase", false},
+                                                   {"creation_time", false},
+                                                   {"deletion_time", false},
+                                                   {"scheduled_time", false}}};
+constexpr std::array<std::string_view, 11> kOpenBHeader{
     "name", "cpu_milli", "memory_mib",    "num_gpu",       "gpu_milli",     "gpu_spec",
     "qos",  "pod_phase", "creation_time", "deletion_time", "scheduled_time"};
 
@@ -45,23 +45,24 @@ constexpr std::array<CsvColumn, 5> kNodeColumns{
     {{"sn", true}, {"cpu_milli", true}, {"memory_mib", true}, {"gpu", true}, {"model", false}}};
 
 void read_gpus(CsvReader& csv, Job& job) {
-  job.gpus = static_cast<std::int32_t>(read_integer(csv, kNumGpu, 0, kGpusMax));
+  job.gpus = static_cast<std::int32_t>(read_integer(csv, kOpenBNumGpu, 0, kGpusMax));
   job.gpu_milli = static_cast<std::int32_t>(
-      read_integer(csv, kGpuMilli, job.gpus > 0 ? 1 : 0, job.gpus > 0 ? 1000 : 0));
-  if (job.gpus > 1 && job.gpu_milli < 1000) csv.fail(kGpuMilli, "below 1000 only with one GPU");
+      read_integer(csv, kOpenBGpuMilli, job.gpus > 0 ? 1 : 0, job.gpus > 0 ? 1000 : 0));
+  if (job.gpus > 1 && job.gpu_milli < 1000)
+    csv.fail(kOpenBGpuMilli, "below 1000 only with one GPU");
 }
 
 void read_times(CsvReader& csv, Job& job) {
   constexpr Nanos kUnknown{-1};
-  job.submit = read_optional_seconds(csv, kCreation, Nanos{0});
-  job.scheduled = read_optional_seconds(csv, kScheduled, kUnknown);
-  const Nanos deletion = read_optional_seconds(csv, kDeletion, kUnknown);
-  job.censored = csv.text(kPodPhase) == "Running";
+  job.submit = read_optional_seconds(csv, kOpenBCreation, Nanos{0});
+  job.scheduled = read_optional_seconds(csv, kOpenBScheduled, kUnknown);
+  const Nanos deletion = read_optional_seconds(csv, kOpenBDeletion, kUnknown);
+  job.censored = csv.text(kOpenBPodPhase) == "Running";
   if (job.scheduled >= Nanos{0} && job.scheduled < job.submit)
-    csv.fail(kScheduled, "before the creation");
+    csv.fail(kOpenBScheduled, "before the creation");
   if (deletion < Nanos{0}) return;
   const Nanos start = job.scheduled >= Nanos{0} ? job.scheduled : job.submit;
-  if (deletion < start) csv.fail(kDeletion, "before the pod was scheduled or created");
+  if (deletion < start) csv.fail(kOpenBDeletion, "before the pod was scheduled or created");
   job.duration = deletion - start;
 }
 
@@ -70,17 +71,17 @@ void read_times(CsvReader& csv, Job& job) {
 Result<Workload> import_openb(std::string_view untrusted, std::string_view file_name,
                               const ImportOptions& options) {
   CsvReader csv(untrusted, file_name);
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kOpenBColumns));
   Workload workload = workload_from(Format::kOpenbPods, file_name);
   reserve_jobs(untrusted, workload);
   InternLookup names(workload.names), types(workload.gpu_types);
   TRY_VOID(for_each_row(csv, options, workload, [&] {
     Job job;
-    job.cpu_milli = read_integer(csv, kCpuMilli, 0, kAmountMax);
-    job.memory_mib = read_integer(csv, kMemoryMib, 0, kAmountMax);
+    job.cpu_milli = read_integer(csv, kOpenBCpuMilli, 0, kAmountMax);
+    job.memory_mib = read_integer(csv, kOpenBMemoryMib, 0, kAmountMax);
     read_gpus(csv, job);
     read_times(csv, job);
-    const std::string_view name = read_name(csv, kName), type = read_name(csv, kGpuSpec);
+    const std::string_view name = read_name(csv, kOpenBName), type = read_name(csv, kOpenBGpuSpec);
     if (csv.failed()) return;
     job.name = intern(workload.names, name, names);
     job.gpu_type = intern(workload.gpu_types, type, types);
@@ -91,7 +92,7 @@ Result<Workload> import_openb(std::string_view untrusted, std::string_view file_
 }
 
 Result<std::string> export_openb(const Workload& workload) {
-  CsvWriter csv(kHeader);
+  CsvWriter csv(kOpenBHeader);
   for (std::size_t i = 0; i < workload.jobs.size(); ++i) {
     const Job& job = workload.jobs[i];
     csv.text(workload.names[job.name]);

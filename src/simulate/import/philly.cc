@@ -9,28 +9,33 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t { kTimestamp, kDuration, kNumGpus, kCluster };
-constexpr std::array<CsvColumn, 4> kColumns{
+enum PhillyColumn : std::size_t {
+  kPhillyTimestamp,
+  kPhillyDuration,
+  kPhillyNumGpus,
+  kPhillyCluster
+};
+constexpr std::array<CsvColumn, 4> kPhillyColumns{
     {{"timestamp", true}, {"duration", true}, {"num_gpus", true}, {"cluster", false}}};
-constexpr std::array<std::string_view, 5> kHeader{"timestamp", "duration", "num_gpus", "gpu_time",
-                                                  "cluster"};
+constexpr std::array<std::string_view, 5> kPhillyHeader{"timestamp", "duration", "num_gpus",
+                                                        "gpu_time", "cluster"};
 
 }  // namespace
 
 Result<Workload> import_philly(std::string_view untrusted, std::string_view file_name,
                                const ImportOptions& options) {
   CsvReader csv(untrusted, file_name);
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kPhillyColumns));
   Workload workload = workload_from(Format::kPhilly, file_name);
   reserve_jobs(untrusted, workload);
   InternLookup groups(workload.groups);
   TRY_VOID(for_each_row(csv, options, workload, [&] {
     Job job;
-    job.submit = read_civil(csv, kTimestamp);
-    job.duration = read_seconds(csv, kDuration);
-    job.gpus = static_cast<std::int32_t>(read_integer(csv, kNumGpus, 0, kGpusMax));
+    job.submit = read_civil(csv, kPhillyTimestamp);
+    job.duration = read_seconds(csv, kPhillyDuration);
+    job.gpus = static_cast<std::int32_t>(read_integer(csv, kPhillyNumGpus, 0, kGpusMax));
     job.gpu_milli = job.gpus > 0 ? 1000 : 0;
-    const std::string_view group = read_name(csv, kCluster);
+    const std::string_view group = read_name(csv, kPhillyCluster);
     if (csv.failed()) return;
     job.group = intern(workload.groups, group, groups);
     workload.jobs.push_back(job);
@@ -42,7 +47,7 @@ Result<Workload> import_philly(std::string_view untrusted, std::string_view file
 
 Result<std::string> export_philly(const Workload& workload) {
   TRY(const std::int64_t epoch, epoch_for_export(workload));
-  CsvWriter csv(kHeader);
+  CsvWriter csv(kPhillyHeader);
   for (std::size_t i = 0; i < workload.jobs.size(); ++i) {
     const Job& job = workload.jobs[i];
     if (job.duration < Nanos{0}) {

@@ -13,7 +13,7 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t {
+enum PlainColumn : std::size_t {
   kSubmit,
   kDuration,
   kName,
@@ -34,27 +34,27 @@ enum Column : std::size_t {
   kInstances,
   kColumnCount,
 };
-constexpr std::array<CsvColumn, kColumnCount> kColumns{{{"submit_s", true},
-                                                        {"duration_s", true},
-                                                        {"name"},
-                                                        {"group"},
-                                                        {"gpus"},
-                                                        {"gpu_milli"},
-                                                        {"gpu_type"},
-                                                        {"cpu_milli"},
-                                                        {"memory_mib"},
-                                                        {"graph"},
-                                                        {"parents"},
-                                                        {"read_bytes"},
-                                                        {"written_bytes"},
-                                                        {"tokens_in"},
-                                                        {"tokens_out"},
-                                                        {"scheduled_s"},
-                                                        {"censored"},
-                                                        {"instances"}}};
+constexpr std::array<CsvColumn, kColumnCount> kPlainColumns{{{"submit_s", true},
+                                                             {"duration_s", true},
+                                                             {"name"},
+                                                             {"group"},
+                                                             {"gpus"},
+                                                             {"gpu_milli"},
+                                                             {"gpu_type"},
+                                                             {"cpu_milli"},
+                                                             {"memory_mib"},
+                                                             {"graph"},
+                                                             {"parents"},
+                                                             {"read_bytes"},
+                                                             {"written_bytes"},
+                                                             {"tokens_in"},
+                                                             {"tokens_out"},
+                                                             {"scheduled_s"},
+                                                             {"censored"},
+                                                             {"instances"}}};
 /// Columns that are an amount, negative = not known.
 struct Amount {
-  Column column;
+  PlainColumn column;
   std::int64_t Job::*member;
 };
 constexpr std::array<Amount, 6> kAmounts{{{kCpuMilli, &Job::cpu_milli},
@@ -80,9 +80,9 @@ Result<void> take_epoch(CsvReader& csv, Workload& into) {
 }
 
 /// One import: its lookups, and what one row says.
-class Importer {
+class PlainImporter {
  public:
-  Importer(CsvReader& csv, Workload& into)
+  PlainImporter(CsvReader& csv, Workload& into)
       : csv_(csv),
         into_(into),
         names_(into.names),
@@ -110,7 +110,7 @@ class Importer {
   std::vector<std::string> parents_;
 };
 
-void Importer::read_gpus(Job& job) {
+void PlainImporter::read_gpus(Job& job) {
   job.gpus = static_cast<std::int32_t>(read_optional_integer(csv_, kGpus, 0, kGpusMax, 0));
   const std::int64_t least = job.gpus > 0 ? 1 : 0, greatest = job.gpus > 0 ? 1000 : 0;
   job.gpu_milli =
@@ -118,7 +118,7 @@ void Importer::read_gpus(Job& job) {
   if (job.gpus > 1 && job.gpu_milli < 1000) csv_.fail(kGpuMilli, "below 1000 only with one GPU");
 }
 
-void Importer::read_numbers(Job& job) {
+void PlainImporter::read_numbers(Job& job) {
   job.submit = read_seconds(csv_, kSubmit);
   job.duration = read_optional_seconds(csv_, kDuration, Nanos{-1});
   read_gpus(job);
@@ -132,7 +132,7 @@ void Importer::read_numbers(Job& job) {
       static_cast<std::int32_t>(read_optional_integer(csv_, kInstances, 1, kInstancesMax, 1));
 }
 
-bool Importer::next_parent(std::string_view& rest, std::string& name) {
+bool PlainImporter::next_parent(std::string_view& rest, std::string& name) {
   name.clear();
   std::size_t i = 0;
   for (; i < rest.size() && rest[i] != ';'; ++i) {
@@ -153,7 +153,7 @@ bool Importer::next_parent(std::string_view& rest, std::string& name) {
   return !was_last && !rest.empty();
 }
 
-bool Importer::read_parents(std::string_view graph, std::vector<std::string>& out) {
+bool PlainImporter::read_parents(std::string_view graph, std::vector<std::string>& out) {
   out.clear();
   std::string_view rest = csv_.text(kParents);
   if (rest.empty()) return true;
@@ -170,7 +170,7 @@ bool Importer::read_parents(std::string_view graph, std::vector<std::string>& ou
   return !csv_.failed();
 }
 
-void Importer::take_row() {
+void PlainImporter::take_row() {
   Job job;
   read_numbers(job);
   const std::string_view name = read_name(csv_, kName), group = read_name(csv_, kGroup);
@@ -191,9 +191,9 @@ void Importer::take_row() {
 }
 
 /// One export: which columns are needed, and the rows.
-class Exporter {
+class PlainExporter {
  public:
-  explicit Exporter(const Workload& workload) : workload_(workload) {}
+  explicit PlainExporter(const Workload& workload) : workload_(workload) {}
   [[nodiscard]] Result<std::string> text();
 
  private:
@@ -201,18 +201,18 @@ class Exporter {
   [[nodiscard]] std::vector<std::string_view> header() const;
   [[nodiscard]] Result<void> check_names() const;
   void write_row(CsvWriter& csv, const Job& job, std::span<const Edge> from);
-  void write_name(CsvWriter& csv, Column column, const std::string& text) const {
+  void write_name(CsvWriter& csv, PlainColumn column, const std::string& text) const {
     if (used_[column]) csv.text(text);
   }
-  void write_integer(CsvWriter& csv, Column column, std::int64_t value, bool known) const;
-  void write_seconds(CsvWriter& csv, Column column, Nanos value) const;
+  void write_integer(CsvWriter& csv, PlainColumn column, std::int64_t value, bool known) const;
+  void write_seconds(CsvWriter& csv, PlainColumn column, Nanos value) const;
 
   const Workload& workload_;
   std::array<bool, kColumnCount> used_{};
   std::vector<Edge> edges_;  // sorted by child
 };
 
-void Exporter::choose_columns() {
+void PlainExporter::choose_columns() {
   used_[kSubmit] = used_[kDuration] = true;
   for (const Job& job : workload_.jobs) {
     used_[kName] |= job.name != 0;
@@ -230,16 +230,16 @@ void Exporter::choose_columns() {
   used_[kParents] = !edges_.empty();
 }
 
-std::vector<std::string_view> Exporter::header() const {
+std::vector<std::string_view> PlainExporter::header() const {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; i < kColumnCount; ++i) {
-    if (used_[i]) names.push_back(kColumns[i].name);
+    if (used_[i]) names.push_back(kPlainColumns[i].name);
   }
   return names;
 }
 
 /// Graphs and parents are told by their names, so these must be told apart.
-Result<void> Exporter::check_names() const {
+Result<void> PlainExporter::check_names() const {
   const auto refuse = [](std::string_view what, const std::string& name) {
     return Error{Code::kUnsupported, fmt::format("export plain: {} {}", what, in_quotes(name))};
   };
@@ -269,7 +269,8 @@ Result<void> Exporter::check_names() const {
   return {};
 }
 
-void Exporter::write_integer(CsvWriter& csv, Column column, std::int64_t value, bool known) const {
+void PlainExporter::write_integer(CsvWriter& csv, PlainColumn column, std::int64_t value,
+                                  bool known) const {
   if (!used_[column]) return;
   if (known) {
     csv.integer(value);
@@ -278,7 +279,7 @@ void Exporter::write_integer(CsvWriter& csv, Column column, std::int64_t value, 
   }
 }
 
-void Exporter::write_seconds(CsvWriter& csv, Column column, Nanos value) const {
+void PlainExporter::write_seconds(CsvWriter& csv, PlainColumn column, Nanos value) const {
   if (!used_[column]) return;
   if (value >= Nanos{0}) {
     csv.decimal(value.count(), 9);
@@ -287,7 +288,7 @@ void Exporter::write_seconds(CsvWriter& csv, Column column, Nanos value) const {
   }
 }
 
-void Exporter::write_row(CsvWriter& csv, const Job& job, std::span<const Edge> from) {
+void PlainExporter::write_row(CsvWriter& csv, const Job& job, std::span<const Edge> from) {
   write_seconds(csv, kSubmit, job.submit);
   write_seconds(csv, kDuration, job.duration);
   write_name(csv, kName, workload_.names[job.name]);
@@ -317,7 +318,7 @@ void Exporter::write_row(CsvWriter& csv, const Job& job, std::span<const Edge> f
   csv.end_row();
 }
 
-Result<std::string> Exporter::text() {
+Result<std::string> PlainExporter::text() {
   edges_ = workload_.edges;
   std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
     return std::pair(a.child, a.parent) < std::pair(b.child, b.parent);
@@ -347,16 +348,16 @@ Result<Workload> import_plain(std::string_view untrusted, std::string_view file_
   CsvReader csv(untrusted, file_name);
   Workload workload = workload_from(Format::kPlain, file_name);
   TRY_VOID(take_epoch(csv, workload));
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kPlainColumns));
   reserve_jobs(untrusted, workload);
-  Importer importer(csv, workload);
+  PlainImporter importer(csv, workload);
   TRY_VOID(for_each_row(csv, options, workload, [&] { importer.take_row(); }));
   TRY_VOID(importer.finish(options));
   return workload;
 }
 
 Result<std::string> export_plain(const Workload& workload) {
-  return Exporter(workload).text();
+  return PlainExporter(workload).text();
 }
 
 }  // namespace kansoku::simulate::import

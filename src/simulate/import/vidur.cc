@@ -8,18 +8,18 @@
 namespace kansoku::simulate::import {
 namespace {
 
-enum Column : std::size_t { kArrived, kPrefill, kDecode };
-constexpr std::array<CsvColumn, 3> kColumns{
+enum VidurColumn : std::size_t { kArrived, kPrefill, kDecode };
+constexpr std::array<CsvColumn, 3> kVidurColumns{
     {{"arrived_at", false}, {"num_prefill_tokens", true}, {"num_decode_tokens", true}}};
-constexpr std::array<std::string_view, 3> kHeader{"arrived_at", "num_prefill_tokens",
-                                                  "num_decode_tokens"};
+constexpr std::array<std::string_view, 3> kVidurHeader{"arrived_at", "num_prefill_tokens",
+                                                       "num_decode_tokens"};
 
 }  // namespace
 
 Result<Workload> import_vidur(std::string_view untrusted, std::string_view file_name,
                               const ImportOptions& options) {
   CsvReader csv(untrusted, file_name);
-  TRY_VOID(csv.read_header(kColumns));
+  TRY_VOID(csv.read_header(kVidurColumns));
   Workload workload = workload_from(Format::kVidur, file_name);
   reserve_jobs(untrusted, workload);
   TRY_VOID(for_each_row(csv, options, workload, [&] {
@@ -34,7 +34,7 @@ Result<Workload> import_vidur(std::string_view untrusted, std::string_view file_
 }
 
 Result<std::string> export_vidur(const Workload& workload) {
-  CsvWriter csv(kHeader);
+  CsvWriter csv(kVidurHeader);
   for (const Job& job : workload.jobs) {
     csv.decimal(job.submit.count(), 9);
     csv.integer(std::max<std::int64_t>(job.tokens_in, 0));

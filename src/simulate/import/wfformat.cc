@@ -54,9 +54,9 @@ constexpr std::array<Number, 5> kNumbers{
      {"readBytes", &Execution::read_bytes, 0, kAmountMax},
      {"writtenBytes", &Execution::written_bytes, 0, kAmountMax}}};
 
-class Importer {
+class WfImporter {
  public:
-  Importer(std::string_view untrusted, std::string_view file_name, const ImportOptions& options)
+  WfImporter(std::string_view untrusted, std::string_view file_name, const ImportOptions& options)
       : text_(untrusted), file_name_(file_name), options_(options) {}
 
   [[nodiscard]] Result<Workload> run();
@@ -117,7 +117,7 @@ class Importer {
   std::vector<std::int64_t> file_bytes_{-1};
 };
 
-Error Importer::error(std::size_t offset, std::string_view what, Code code) const {
+Error WfImporter::error(std::size_t offset, std::string_view what, Code code) const {
   const std::string_view before = text_.substr(0, offset);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
@@ -125,7 +125,7 @@ Error Importer::error(std::size_t offset, std::string_view what, Code code) cons
 }
 
 /// The walk below trusts the syntax of what it skips, so all of it is checked first.
-Result<void> Importer::check_syntax() const {
+Result<void> WfImporter::check_syntax() const {
   simdjson::dom::parser parser;
   simdjson::dom::element unused;
   auto failed = parser.allocate(padded_.size(), Json::kDepthMax);
@@ -150,7 +150,7 @@ Result<void> Importer::check_syntax() const {
 }
 
 template <class Take>
-Result<void> Importer::each_member(ondemand::value value, std::string_view what, Take take) {
+Result<void> WfImporter::each_member(ondemand::value value, std::string_view what, Take take) {
   const std::size_t offset = offset_of(value);
   ondemand::object object;
   if (value.get_object().get(object)) return error(offset, fmt::format("{}: no object", what));
@@ -165,7 +165,7 @@ Result<void> Importer::each_member(ondemand::value value, std::string_view what,
 }
 
 template <class Take>
-Result<void> Importer::each_element(ondemand::value value, std::string_view what, Take take) {
+Result<void> WfImporter::each_element(ondemand::value value, std::string_view what, Take take) {
   const std::size_t offset = offset_of(value);
   ondemand::array array;
   if (value.get_array().get(array)) return error(offset, fmt::format("{}: no array", what));
@@ -178,7 +178,7 @@ Result<void> Importer::each_element(ondemand::value value, std::string_view what
   return {};
 }
 
-Result<Reference> Importer::read_text(ondemand::value value, std::string_view what) {
+Result<Reference> WfImporter::read_text(ondemand::value value, std::string_view what) {
   Reference out{{}, offset_of(value)};
   if (value.get_string().get(out.id)) return error(out.offset, fmt::format("{}: no text", what));
   if (out.id.empty()) return error(out.offset, fmt::format("{}: empty", what));
@@ -190,8 +190,8 @@ Result<Reference> Importer::read_text(ondemand::value value, std::string_view wh
 }
 
 /// -1 for null.
-Result<std::int64_t> Importer::read_number(ondemand::value value, std::string_view what, int digits,
-                                           std::int64_t greatest) {
+Result<std::int64_t> WfImporter::read_number(ondemand::value value, std::string_view what,
+                                             int digits, std::int64_t greatest) {
   const std::size_t offset = offset_of(value);
   std::string_view token = value.raw_json_token();
   token = token.substr(0, token.find_first_of(" \t\r\n"));
@@ -203,8 +203,8 @@ Result<std::int64_t> Importer::read_number(ondemand::value value, std::string_vi
   return *number;
 }
 
-Result<void> Importer::read_references(ondemand::value value, std::string_view what,
-                                       std::vector<Reference>& out) {
+Result<void> WfImporter::read_references(ondemand::value value, std::string_view what,
+                                         std::vector<Reference>& out) {
   return each_element(value, what, [&](ondemand::value element) -> Result<void> {
     TRY(const Reference reference, read_text(element, what));
     out.push_back(reference);
@@ -212,8 +212,8 @@ Result<void> Importer::read_references(ondemand::value value, std::string_view w
   });
 }
 
-Result<void> Importer::read_files(ondemand::value value, std::string_view what,
-                                  std::optional<std::vector<std::string_view>>& out) {
+Result<void> WfImporter::read_files(ondemand::value value, std::string_view what,
+                                    std::optional<std::vector<std::string_view>>& out) {
   std::vector<Reference> files;
   TRY_VOID(read_references(value, what, files));
   out.emplace();
@@ -222,7 +222,7 @@ Result<void> Importer::read_files(ondemand::value value, std::string_view what,
   return {};
 }
 
-Result<void> Importer::read_task(ondemand::value value) {
+Result<void> WfImporter::read_task(ondemand::value value) {
   Task task;
   const std::size_t offset = offset_of(value);
   if (tasks_.size() >= std::min(options_.rows_max, kRowsMax))
@@ -246,7 +246,7 @@ Result<void> Importer::read_task(ondemand::value value) {
   return {};
 }
 
-Result<void> Importer::read_file(ondemand::value value) {
+Result<void> WfImporter::read_file(ondemand::value value) {
   Reference id;
   std::int64_t bytes = -1;
   TRY_VOID(
@@ -266,7 +266,7 @@ Result<void> Importer::read_file(ondemand::value value) {
   return {};
 }
 
-Result<void> Importer::read_specification(ondemand::value value) {
+Result<void> WfImporter::read_specification(ondemand::value value) {
   return each_member(value, "workflow.specification",
                      [&](std::string_view key, ondemand::value member) -> Result<void> {
                        if (key == "tasks") {
@@ -282,7 +282,7 @@ Result<void> Importer::read_specification(ondemand::value value) {
                      });
 }
 
-Result<void> Importer::read_executed(ondemand::value value) {
+Result<void> WfImporter::read_executed(ondemand::value value) {
   Execution execution;
   const std::size_t offset = offset_of(value);
   TRY_VOID(each_member(
@@ -302,7 +302,7 @@ Result<void> Importer::read_executed(ondemand::value value) {
   return {};
 }
 
-Result<void> Importer::read_machine(ondemand::value value) {
+Result<void> WfImporter::read_machine(ondemand::value value) {
   return each_member(
       value, "machine", [&](std::string_view key, ondemand::value cpu) -> Result<void> {
         if (key != "cpu") return {};
@@ -320,7 +320,7 @@ Result<void> Importer::read_machine(ondemand::value value) {
       });
 }
 
-Result<void> Importer::read_execution(ondemand::value value) {
+Result<void> WfImporter::read_execution(ondemand::value value) {
   return each_member(value, "workflow.execution",
                      [&](std::string_view key, ondemand::value member) -> Result<void> {
                        if (key == "makespanInSeconds") {
@@ -345,7 +345,7 @@ Result<void> Importer::read_execution(ondemand::value value) {
                      });
 }
 
-Result<void> Importer::read_root(ondemand::object root) {
+Result<void> WfImporter::read_root(ondemand::object root) {
   for (auto result : root) {
     ondemand::field field;
     std::string_view key;
@@ -369,7 +369,7 @@ Result<void> Importer::read_root(ondemand::object root) {
 }
 
 /// Sum of the sizes; -1 if one is not known.
-std::int64_t Importer::bytes_of(const std::optional<std::vector<std::string_view>>& files) const {
+std::int64_t WfImporter::bytes_of(const std::optional<std::vector<std::string_view>>& files) const {
   if (!files) return -1;
   std::int64_t sum = 0;
   for (const std::string_view id : *files) {
@@ -381,7 +381,7 @@ std::int64_t Importer::bytes_of(const std::optional<std::vector<std::string_view
   return sum;
 }
 
-Result<void> Importer::add_executions() {
+Result<void> WfImporter::add_executions() {
   std::vector<bool> seen(tasks_.size());
   for (const Execution& execution : executions_) {
     const auto index = ids_.find(workload_.names, execution.id.id);
@@ -406,7 +406,7 @@ Result<void> Importer::add_executions() {
   return {};
 }
 
-Result<void> Importer::add_jobs() {
+Result<void> WfImporter::add_jobs() {
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     Job job;
     job.name = static_cast<std::uint32_t>(i + 1);
@@ -422,15 +422,15 @@ Result<void> Importer::add_jobs() {
   return {};
 }
 
-Result<std::uint32_t> Importer::task_of(const Reference& reference, std::string_view role,
-                                        const Task& owner) const {
+Result<std::uint32_t> WfImporter::task_of(const Reference& reference, std::string_view role,
+                                          const Task& owner) const {
   if (const auto index = ids_.find(workload_.names, reference.id)) return *index - 1;
   return error(reference.offset, fmt::format("{} {} of task {} is no task", role,
                                              in_quotes(reference.id), in_quotes(owner.id.id)));
 }
 
 /// Either list may be missing throughout; where both are there they say the same.
-Result<void> Importer::check_same(const Edges& from_parents, const Edges& from_children) const {
+Result<void> WfImporter::check_same(const Edges& from_parents, const Edges& from_children) const {
   if (from_parents.empty() || from_children.empty()) return {};
   Edges odd;
   std::set_symmetric_difference(from_parents.begin(), from_parents.end(), from_children.begin(),
@@ -446,7 +446,7 @@ Result<void> Importer::check_same(const Edges& from_parents, const Edges& from_c
                            parent_says ? "child" : "parent", parent_says ? "parent" : "child"));
 }
 
-Result<void> Importer::add_edges() {
+Result<void> WfImporter::add_edges() {
   Edges from_parents, from_children;
   for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
     for (const Reference& reference : tasks_[i].parents) {
@@ -473,7 +473,7 @@ Result<void> Importer::add_edges() {
   return {};
 }
 
-Result<Workload> Importer::run() {
+Result<Workload> WfImporter::run() {
   padded_ = simdjson::padded_string(text_);
   TRY_VOID(check_syntax());
   ondemand::document document;
@@ -492,7 +492,7 @@ Result<Workload> Importer::run() {
 
 Result<Workload> import_wfformat(std::string_view untrusted, std::string_view file_name,
                                  const ImportOptions& options) {
-  return Importer(untrusted, file_name, options).run();
+  return WfImporter(untrusted, file_name, options).run();
 }
 
 }  // namespace kansoku::simulate::import

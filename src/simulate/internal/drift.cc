@@ -12,7 +12,7 @@
 namespace kansoku::simulate {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoJump = std::numeric_limits<double>::infinity();
 constexpr std::size_t kJumpsMax = 1'000'000;
 
 double richards(const DriftSpec& spec, double age_s) {
@@ -125,14 +125,14 @@ double Drift::integral(double trained_s, double from_s, double to_s) const {
 
 double Drift::gradual_crossing_age(double level) const {
   const double wanted = level + gradual_at_zero_;
-  if (wanted >= spec_.floor) return kNever;
+  if (wanted >= spec_.floor) return kNoJump;
   // floor / (1 + q e^(-rate (t - m)))^(1/shape) = wanted, solved for t.
   const double base = std::pow(spec_.floor / wanted, spec_.shape) - 1;
   return spec_.inflection_s - std::log(base / spec_.q) / spec_.rate_per_s;
 }
 
 double Drift::recurring_crossing_age(double from_age, double level) const {
-  if (level > spec_.amplitude) return kNever;
+  if (level > spec_.amplitude) return kNoJump;
   const double phase = std::acos(1 - 2 * level / spec_.amplitude) / (2 * std::numbers::pi);
   const double cycle = std::floor(from_age / spec_.period_s);
   const double up = (cycle + phase) * spec_.period_s, down = (cycle + 1 - phase) * spec_.period_s;
@@ -150,7 +150,7 @@ double Drift::replayed_crossing_age(double from_age, double level) const {
     x0 = x1;
     y0 = y1;
   }
-  return kNever;
+  return kNoJump;
 }
 
 double Drift::sudden_crossing(double trained_s, double from_s, double level) const {
@@ -158,12 +158,12 @@ double Drift::sudden_crossing(double trained_s, double from_s, double level) con
   for (std::size_t i = 0; i < jump_times_.size(); ++i)
     if (jump_sums_[i] - before >= level && jump_times_[i] > trained_s)
       return std::max(from_s, jump_times_[i]);
-  return kNever;
+  return kNoJump;
 }
 
 double Drift::crossing(double trained_s, double from_s, double level) const {
   if (loss(trained_s, from_s) >= level) return from_s;
-  double at = kNever;
+  double at = kNoJump;
   switch (spec_.kind) {
     case DriftKind::kGradual:
       at = trained_s + gradual_crossing_age(level);
@@ -180,12 +180,12 @@ double Drift::crossing(double trained_s, double from_s, double level) const {
     case DriftKind::kNone:
       break;
   }
-  return at > horizon_s_ ? kNever : std::max(at, from_s);
+  return at > horizon_s_ ? kNoJump : std::max(at, from_s);
 }
 
 double Drift::area_crossing(double trained_s, double from_s, double area) const {
   if (area <= 0) return from_s;
-  if (spec_.kind == DriftKind::kNone) return kNever;
+  if (spec_.kind == DriftKind::kNone) return kNoJump;
   // The integral never falls: walk in growing spans, then halve.
   double low = from_s, have = 0;
   double step = std::max(1.0, (horizon_s_ - from_s) / 1024);
@@ -203,7 +203,7 @@ double Drift::area_crossing(double trained_s, double from_s, double area) const 
     have += more;
     low = high;
   }
-  return kNever;
+  return kNoJump;
 }
 
 }  // namespace kansoku::simulate

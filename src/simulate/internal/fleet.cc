@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "simulate/internal/seconds.h"
+
 namespace kansoku::simulate {
 namespace {
 
@@ -14,13 +16,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLeastGapS = 1;  // between two retrainings of a model
 constexpr int kOracleStepsMax = 400;
 constexpr int kSpans = 200;  // of the horizon, for the series
-
-double seconds(Nanos time) {
-  return static_cast<double>(time.count()) / 1e9;
-}
-Nanos nanos(double seconds) {
-  return Nanos{std::llround(seconds * 1e9)};
-}
 
 }  // namespace
 

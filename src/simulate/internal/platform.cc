@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "simulate/internal/draws.h"
+#include "simulate/internal/seconds.h"
 #include "simulate/workload/arrivals.h"
 
 namespace kansoku::simulate {
@@ -21,15 +22,11 @@ constexpr std::uint64_t kTriggeredRuns = std::uint64_t{1} << 63;  // random indi
 constexpr int kProgressSteps = 200;
 constexpr int kStepsMax = (1 + kDrainHorizonsMax) * kProgressSteps;
 
-Nanos nanos(double seconds) {
+Nanos bounded_nanos(double seconds) {
   constexpr double kMost = 9e18;
   const double ns = seconds * 1e9;
   return Nanos{ns >= kMost ? static_cast<std::int64_t>(kMost) : std::llround(std::max(ns, 0.0))};
 }
-double seconds(Nanos time) {
-  return static_cast<double>(time.count()) / 1e9;
-}
-
 /// Waits, executions and their tails.
 struct Spans {
   std::uint64_t count{0};
@@ -335,12 +332,12 @@ Demand Platform::demand_of(const PipelineRun& run, const Pipeline& pipeline,
   demand.waiting.group = task.group;
   if (run.model != nullptr) {
     demand.waiting.potential = run.model->loss(seconds(env_.now()));
-    demand.waiting.trained = nanos(run.model->trained_s);
+    demand.waiting.trained = bounded_nanos(run.model->trained_s);
   }
   if (run.job == nullptr) return demand;
   const Job& job = *run.job;
   if (job.group < pipeline.job_groups.size()) demand.waiting.group = pipeline.job_groups[job.group];
-  demand.waiting.estimate = nanos(duration_of(run, task, {}));
+  demand.waiting.estimate = bounded_nanos(duration_of(run, task, {}));
   const std::int64_t wanted = std::max(job.gpus, 1);
   demand.waiting.units = wanted;
   if (task.cluster->spec().slots > 0) {
@@ -420,10 +417,11 @@ bool Platform::take_setback(PipelineRun& run, const Claim& claim, const ClusterS
                             double done_s, Attempts& attempts) {
   TaskRecord& record = attempts.record;
   if (record.restarts < UINT16_MAX) ++record.restarts;
-  const Nanos kept = cluster.lost_work == LostWork::kNone ? nanos(done_s)
-                     : cluster.lost_work == LostWork::kSinceCheckpoint
-                         ? nanos(std::floor(done_s / cluster.checkpoint_s) * cluster.checkpoint_s)
-                         : Nanos{0};
+  const Nanos kept =
+      cluster.lost_work == LostWork::kNone ? bounded_nanos(done_s)
+      : cluster.lost_work == LostWork::kSinceCheckpoint
+          ? bounded_nanos(std::floor(done_s / cluster.checkpoint_s) * cluster.checkpoint_s)
+          : Nanos{0};
   attempts.left -= std::min(attempts.left, kept);
   if (!claim.node_failed() || ++attempts.failures <= cluster.retries_max) return true;
   record.end = run.end = TaskEnd::kFailed;
@@ -464,10 +462,10 @@ des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32
         des::Held stream;
         if (store->spec.streams > 0) stream = co_await store->streams.request();
         store->bytes_read += bytes;
-        co_await env.timeout(nanos(bytes / store->spec.read_bytes_per_s));
+        co_await env.timeout(bounded_nanos(bytes / store->spec.read_bytes_per_s));
       }
       Attempts attempts;
-      attempts.left = nanos(duration_of(run, task, block));
+      attempts.left = bounded_nanos(duration_of(run, task, block));
       TaskRecord& record = attempts.record;
       record.queued = env.now();
       Demand demand = demand_of(run, pipeline, task);
@@ -478,7 +476,8 @@ des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32
         record.started = env.now();
         record.units = static_cast<std::uint32_t>(task.cluster->units_of(demand));
         const double speed = claim.speed();
-        const Nanos span = speed == 1 ? attempts.left : nanos(seconds(attempts.left) / speed);
+        const Nanos span =
+            speed == 1 ? attempts.left : bounded_nanos(seconds(attempts.left) / speed);
         claim.expect_end(env.now() + span);
         if (claim.held()) co_await env.timeout(span);  // else taken away before it could begin
         const Nanos ran = env.now() - record.started;
@@ -492,7 +491,7 @@ des::Process Platform::work(des::Environment& env, PipelineRun& run, std::uint32
         des::Held stream;
         if (store->spec.streams > 0) stream = co_await store->streams.request();
         store->bytes_written += bytes;
-        co_await env.timeout(nanos(bytes / store->spec.write_bytes_per_s));
+        co_await env.timeout(bounded_nanos(bytes / store->spec.write_bytes_per_s));
       }
       if (record.end == TaskEnd::kDone && task.spec->kind != TaskKind::kCustom)
         apply_effects(run, task, block);

@@ -19,7 +19,6 @@ namespace {
 
 using internal::kDayNs;
 using internal::kHourNs;
-using Kind = ArrivalModel::Kind;
 
 constexpr std::size_t kJobsMin = 20;
 
@@ -166,13 +165,14 @@ void fit_replay(const Recording& recording, ArrivalModel& model) {
   model.epoch_in_week_s = internal::floor_div(first_ns, 1'000'000'000) % (7 * 86'400);
 }
 
-Result<void> check_input(ArrivalModel::Kind kind, const Workload& workload, std::size_t jobs) {
-  const std::size_t least = kind == ArrivalModel::Kind::kReplay ? 1 : kJobsMin;
+Result<void> check_input(ArrivalKind kind, const Workload& workload, std::size_t jobs) {
+  const std::size_t least = kind == ArrivalKind::kReplay ? 1 : kJobsMin;
   if (jobs < least)
     return Error{Code::kLimit, fmt::format("fit {} arrivals: {} jobs are fewer than {}",
                                            kind_name(kind), jobs, least)};
-  const bool hours_of_week = kind == Kind::kHourOfWeekPoisson || kind == Kind::kHourOfWeekRenewal ||
-                             kind == Kind::kSessions || kind == Kind::kDayBlocks;
+  const bool hours_of_week = kind == ArrivalKind::kHourOfWeekPoisson ||
+                             kind == ArrivalKind::kHourOfWeekRenewal ||
+                             kind == ArrivalKind::kSessions || kind == ArrivalKind::kDayBlocks;
   if (hours_of_week && workload.epoch_in_week_s < 0)
     return Error{
         Code::kUnsupported,
@@ -183,9 +183,8 @@ Result<void> check_input(ArrivalModel::Kind kind, const Workload& workload, std:
 
 }  // namespace
 
-Result<ArrivalModel> fit_arrivals(ArrivalModel::Kind kind, const Workload& workload,
-                                  std::size_t first, std::size_t last,
-                                  const ArrivalFitOptions& options) {
+Result<ArrivalModel> fit_arrivals(ArrivalKind kind, const Workload& workload, std::size_t first,
+                                  std::size_t last, const ArrivalFitOptions& options) {
   CHECK(first <= last && last <= workload.jobs.size());
   TRY_VOID(check_input(kind, workload, last - first));
   const Recording recording = recording_of(workload, first, last, options);
@@ -197,32 +196,32 @@ Result<ArrivalModel> fit_arrivals(ArrivalModel::Kind kind, const Workload& workl
   model.epoch_in_week_s =
       internal::floor_div(recording.begin_ns, 1'000'000'000) % (7 * std::int64_t{86'400});
   switch (kind) {
-    case Kind::kConstant: {
+    case ArrivalKind::kConstant: {
       const double covered =
           internal::seconds(recording.jobs.back().submit - recording.jobs.front().submit);
       model.gap = stats::Distribution::constant(covered / static_cast<double>(last - first - 1));
       break;
     }
-    case Kind::kRenewal:
+    case ArrivalKind::kRenewal:
       TRY_VOID(fit_renewal(recording, options, model));
       break;
-    case Kind::kHourOfWeekPoisson: {
+    case ArrivalKind::kHourOfWeekPoisson: {
       std::array<double, kHoursOfWeek> events{};
       for (const Job& job : recording.jobs)
         events[recording.hour(job)] += 1;
       model.rates = hourly_rates(recording, events);
       break;
     }
-    case Kind::kHourOfWeekRenewal:
+    case ArrivalKind::kHourOfWeekRenewal:
       TRY_VOID(fit_hourly_renewal(recording, options, model));
       break;
-    case Kind::kSessions:
+    case ArrivalKind::kSessions:
       fit_sessions(recording, options, model);
       break;
-    case Kind::kDayBlocks:
+    case ArrivalKind::kDayBlocks:
       TRY_VOID(fit_days(recording, model));
       break;
-    case Kind::kReplay:
+    case ArrivalKind::kReplay:
       fit_replay(recording, model);
       break;
   }

@@ -14,20 +14,20 @@ namespace {
 
 using internal::corrupt;
 using internal::ObjectReader;
-using Kind = ArrivalModel::Kind;
 
 constexpr double kIntensityMax = 1000;
 constexpr double kRateMax = 1e9;     // an hour
 constexpr double kSecondsMax = 4e9;  // 127 years, inside a stream's end
 
-bool has_gap(Kind kind) {
-  return kind == Kind::kConstant || kind == Kind::kRenewal;
+bool has_gap(ArrivalKind kind) {
+  return kind == ArrivalKind::kConstant || kind == ArrivalKind::kRenewal;
 }
-bool has_rates(Kind kind) {
-  return kind == Kind::kHourOfWeekPoisson || kind == Kind::kSessions;
+bool has_rates(ArrivalKind kind) {
+  return kind == ArrivalKind::kHourOfWeekPoisson || kind == ArrivalKind::kSessions;
 }
-bool has_jobs(Kind kind) {
-  return kind == Kind::kSessions || kind == Kind::kDayBlocks || kind == Kind::kReplay;
+bool has_jobs(ArrivalKind kind) {
+  return kind == ArrivalKind::kSessions || kind == ArrivalKind::kDayBlocks ||
+         kind == ArrivalKind::kReplay;
 }
 
 /// A distribution of gaps that a stream can use.
@@ -45,7 +45,7 @@ Result<void> read_gaps(const ObjectReader& reader, ArrivalModel& model) {
     TRY(const auto gap, reader.member("gap"));
     TRY(model.gap, gap_from_json(gap, reader.path_of("gap")));
   }
-  if (model.kind != Kind::kHourOfWeekRenewal) return {};
+  if (model.kind != ArrivalKind::kHourOfWeekRenewal) return {};
   TRY(model.gap_cap_s, reader.number("gap_cap_s", 1e-9, kSecondsMax));
   TRY(const auto gaps, reader.member("hour_gaps"));
   if (!gaps.is_array() || gaps.size() != kHoursOfWeek)
@@ -107,10 +107,10 @@ Result<void> read_jobs(const ObjectReader& reader, ArrivalModel& model) {
   TRY(model.jobs, internal::jobs_from_json(jobs, reader.path_of("jobs"), model.groups.size(),
                                            model.gpu_types.size()));
   if (model.jobs.empty()) return corrupt(reader.path_of("jobs"), "there is no job");
-  if (model.kind == Kind::kSessions) return read_sessions(reader, model);
+  if (model.kind == ArrivalKind::kSessions) return read_sessions(reader, model);
   if (!in_order(model.jobs, 0, model.jobs.size()))
     return corrupt(reader.path_of("jobs.submit_ns"), "not in order of time");
-  if (model.kind == Kind::kDayBlocks &&
+  if (model.kind == ArrivalKind::kDayBlocks &&
       (model.epoch_in_week_s % 86'400 != 0 || model.span_s < 86'400 ||
        model.jobs.back().submit >= internal::nanos_of(model.span_s)))
     return corrupt(reader.path_of("span_s"), "not whole days from a midnight that hold all jobs");
@@ -131,7 +131,7 @@ Json ArrivalModel::to_json() const {
   out.set("kind", kind_name(kind)).set("intensity", intensity).set("span_s", span_s);
   out.set("epoch_in_week_s", epoch_in_week_s);
   if (has_gap(kind)) out.set("gap", gap.to_json());
-  if (kind == Kind::kHourOfWeekRenewal) {
+  if (kind == ArrivalKind::kHourOfWeekRenewal) {
     Json gaps = Json::array();
     for (const auto& of_hour : hour_gaps)
       gaps.push(of_hour.to_json());
@@ -140,7 +140,7 @@ Json ArrivalModel::to_json() const {
   if (has_rates(kind)) out.set("rates", internal::json_of(rates));
   if (!has_jobs(kind)) return out;
   out.set("groups", internal::json_of(groups)).set("gpu_types", internal::json_of(gpu_types));
-  if (kind == Kind::kSessions) {
+  if (kind == ArrivalKind::kSessions) {
     out.set("session_gap_s", session_gap_s);
     out.set("session_hours", session_columns(sessions, true));
     out.set("session_jobs", session_columns(sessions, false));

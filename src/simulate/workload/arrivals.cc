@@ -17,18 +17,17 @@ namespace {
 using internal::kDayNs;
 using internal::kHourNs;
 using internal::kStreamMaxNs;
-using Kind = ArrivalModel::Kind;
 
 constexpr std::int64_t kRecordedDaysMax = 100 * 366;
 
-constexpr std::array<std::pair<Kind, std::string_view>, 7> kKinds{{
-    {Kind::kConstant, "constant"},
-    {Kind::kRenewal, "renewal"},
-    {Kind::kHourOfWeekPoisson, "hour_of_week_poisson"},
-    {Kind::kHourOfWeekRenewal, "hour_of_week_renewal"},
-    {Kind::kSessions, "sessions"},
-    {Kind::kDayBlocks, "day_blocks"},
-    {Kind::kReplay, "replay"},
+constexpr std::array<std::pair<ArrivalKind, std::string_view>, 7> kKinds{{
+    {ArrivalKind::kConstant, "constant"},
+    {ArrivalKind::kRenewal, "renewal"},
+    {ArrivalKind::kHourOfWeekPoisson, "hour_of_week_poisson"},
+    {ArrivalKind::kHourOfWeekRenewal, "hour_of_week_renewal"},
+    {ArrivalKind::kSessions, "sessions"},
+    {ArrivalKind::kDayBlocks, "day_blocks"},
+    {ArrivalKind::kReplay, "replay"},
 }};
 
 /// Whether gaps drawn from it ever move time on; a stream that stands still would never end.
@@ -41,9 +40,10 @@ bool moves_time(const stats::Distribution& gap) {
 class GapProcess final : public ArrivalProcess {
  public:
   GapProcess(const ArrivalModel& model, std::int64_t start_in_week_s, const RandomStream& random)
-      : gaps_(model.kind == Kind::kHourOfWeekRenewal ? std::span(model.hour_gaps)
-                                                     : std::span(&model.gap, 1)),
-        cap_s_(model.kind == Kind::kHourOfWeekRenewal ? model.gap_cap_s : kStreamMaxNs * 1e-9),
+      : gaps_(model.kind == ArrivalKind::kHourOfWeekRenewal ? std::span(model.hour_gaps)
+                                                            : std::span(&model.gap, 1)),
+        cap_s_(model.kind == ArrivalKind::kHourOfWeekRenewal ? model.gap_cap_s
+                                                             : kStreamMaxNs * 1e-9),
         intensity_(model.intensity),
         start_in_week_s_(start_in_week_s),
         random_(random),
@@ -283,14 +283,14 @@ class ReplayProcess final : public ArrivalProcess {
 
 }  // namespace
 
-std::string_view kind_name(ArrivalModel::Kind kind) {
+std::string_view kind_name(ArrivalKind kind) {
   for (const auto& [value, name] : kKinds)
     if (value == kind) return name;
   CHECK(false);
   return "";
 }
 
-std::optional<ArrivalModel::Kind> kind_from_name(std::string_view name) {
+std::optional<ArrivalKind> kind_from_name(std::string_view name) {
   for (const auto& [value, known] : kKinds)
     if (known == name) return value;
   return std::nullopt;
@@ -300,17 +300,17 @@ std::unique_ptr<ArrivalProcess> start_arrivals(const ArrivalModel& model,
                                                std::int64_t start_in_week_s,
                                                const RandomStream& random) {
   switch (model.kind) {
-    case Kind::kHourOfWeekPoisson:
+    case ArrivalKind::kHourOfWeekPoisson:
       return std::make_unique<PoissonProcess>(model, start_in_week_s, random);
-    case Kind::kSessions:
+    case ArrivalKind::kSessions:
       return std::make_unique<SessionProcess>(model, start_in_week_s, random);
-    case Kind::kDayBlocks:
+    case ArrivalKind::kDayBlocks:
       return std::make_unique<DayProcess>(model, start_in_week_s, random);
-    case Kind::kReplay:
+    case ArrivalKind::kReplay:
       return std::make_unique<ReplayProcess>(model);
-    case Kind::kConstant:
-    case Kind::kRenewal:
-    case Kind::kHourOfWeekRenewal:
+    case ArrivalKind::kConstant:
+    case ArrivalKind::kRenewal:
+    case ArrivalKind::kHourOfWeekRenewal:
       break;
   }
   return std::make_unique<GapProcess>(model, start_in_week_s, random);

@@ -39,18 +39,20 @@ class ArrivalProcess {
   [[nodiscard]] virtual std::optional<Arrival> next() = 0;
 };
 
+enum class ArrivalKind : std::uint8_t {
+  kConstant,           // every `gap`
+  kRenewal,            // independent gaps from `gap` (exponential: Poisson)
+  kHourOfWeekPoisson,  // per hour of week a Poisson number at `rates`, uniform in the hour
+  kHourOfWeekRenewal,  // PipeSim's: gaps from the distribution of the hour in which they start
+  kSessions,           // bursts resampled with their jobs, started per hour of week
+  kDayBlocks,          // whole recorded days of the same weekday, one after the other
+  kReplay,             // the recorded jobs as they came
+};
+
 /// How requests arrive, and with `sessions`, `day_blocks` and `replay` also which. A value type;
 /// any thread may read it.
 struct ArrivalModel {
-  enum class Kind : std::uint8_t {
-    kConstant,           // every `gap`
-    kRenewal,            // independent gaps from `gap` (exponential: Poisson)
-    kHourOfWeekPoisson,  // per hour of week a Poisson number at `rates`, uniform in the hour
-    kHourOfWeekRenewal,  // PipeSim's: gaps from the distribution of the hour in which they start
-    kSessions,           // bursts resampled with their jobs, started per hour of week
-    kDayBlocks,          // whole recorded days of the same weekday, one after the other
-    kReplay,             // the recorded jobs as they came
-  };
+  using Kind = ArrivalKind;
   /// A run of jobs of one group that came close together: offsets from its start, jobs as recorded.
   struct Session {
     std::int32_t hour{0};              // of week in which it started

@@ -15,21 +15,22 @@
 namespace kansoku::simulate {
 namespace {
 
-constexpr std::string_view kSchema = "kansoku.asset_model/1";
+constexpr std::string_view kAssetSchema = "kansoku.asset_model/1";
 constexpr int kDimensions = 3;
 constexpr std::array<std::string_view, kDimensions> kNames{"rows", "columns", "bytes"};
 
 }  // namespace
 
 Json AssetModel::to_json() const {
-  return Json::object().set("schema", kSchema).set("mixture", mixture.to_json());
+  return Json::object().set("schema", kAssetSchema).set("mixture", mixture.to_json());
 }
 
 Result<AssetModel> AssetModel::from_json(const Json& untrusted) {
   TRY(const auto reader, internal::ObjectReader::make(untrusted, "", {"schema", "mixture"}));
   TRY(const auto schema, reader.text("schema"));
-  if (schema != kSchema)
-    return Error{Code::kUnsupported, fmt::format("schema: \"{}\" is not \"{}\"", schema, kSchema)};
+  if (schema != kAssetSchema)
+    return Error{Code::kUnsupported,
+                 fmt::format("schema: \"{}\" is not \"{}\"", schema, kAssetSchema)};
   TRY(const auto json, reader.member("mixture"));
   auto mixture = stats::Mixture::from_json(json);
   if (!mixture) return internal::corrupt("mixture", mixture.error().what);

@@ -15,7 +15,7 @@ namespace {
 using internal::corrupt;
 using internal::ObjectReader;
 
-constexpr std::string_view kSchema = "kansoku.workload_model/1";
+constexpr std::string_view kModelSchema = "kansoku.workload_model/1";
 
 Result<std::vector<std::pair<int, double>>> gpus_from_json(const Json& untrusted) {
   if (!untrusted.is_array() || untrusted.size() == 0 || untrusted.size() > 100'000)
@@ -68,7 +68,7 @@ Json WorkloadModel::to_json() const {
   for (const auto& [count, share] : gpus)
     shares.push(Json::object().set("gpus", count).set("share", share));
   return Json::object()
-      .set("schema", kSchema)
+      .set("schema", kModelSchema)
       .set("source", source)
       .set("duration", duration.to_json())
       .set("gpus", std::move(shares))
@@ -79,8 +79,9 @@ Result<WorkloadModel> WorkloadModel::from_json(const Json& untrusted) {
   TRY(const auto reader,
       ObjectReader::make(untrusted, "", {"schema", "source", "duration", "gpus", "arrivals"}));
   TRY(const auto schema, reader.text("schema"));
-  if (schema != kSchema)
-    return Error{Code::kUnsupported, fmt::format("schema: \"{}\" is not \"{}\"", schema, kSchema)};
+  if (schema != kModelSchema)
+    return Error{Code::kUnsupported,
+                 fmt::format("schema: \"{}\" is not \"{}\"", schema, kModelSchema)};
   WorkloadModel model;
   TRY(model.source, reader.text("source"));
   TRY(const auto duration, reader.member("duration"));

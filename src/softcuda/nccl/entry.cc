@@ -76,10 +76,10 @@ Status give(Value* into, Value value) {
   return {};
 }
 
-using Kind = Operation::Kind;
+using OperationKind = Operation::Kind;
 
-Operation operation(Kind kind, const void* from, void* to, std::size_t count, ncclDataType_t type,
-                    ncclRedOp_t op, int peer) {
+Operation operation(OperationKind kind, const void* from, void* to, std::size_t count,
+                    ncclDataType_t type, ncclRedOp_t op, int peer) {
   Operation made;
   made.kind = kind;
   made.from = static_cast<const std::byte*>(from);
@@ -234,53 +234,59 @@ KANSOKU_NCCL_ENTRY const char* ncclGetLastError(ncclComm_t comm) {
 KANSOKU_NCCL_ENTRY ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count,
                                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                               cuda::CUstream stream) {
-  return issue("ncclAllReduce", operation(Kind::kAllReduce, from, to, count, type, op, 0), comm,
-               stream);
+  return issue("ncclAllReduce", operation(OperationKind::kAllReduce, from, to, count, type, op, 0),
+               comm, stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclReduce(const void* from, void* to, std::size_t count,
                                            ncclDataType_t type, ncclRedOp_t op, int root,
                                            ncclComm_t comm, cuda::CUstream stream) {
-  return issue("ncclReduce", operation(Kind::kReduce, from, to, count, type, op, root), comm,
-               stream);
+  return issue("ncclReduce", operation(OperationKind::kReduce, from, to, count, type, op, root),
+               comm, stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count,
                                               ncclDataType_t type, int root, ncclComm_t comm,
                                               cuda::CUstream stream) {
-  return issue("ncclBroadcast", operation(Kind::kBroadcast, from, to, count, type, ncclSum, root),
-               comm, stream);
+  return issue("ncclBroadcast",
+               operation(OperationKind::kBroadcast, from, to, count, type, ncclSum, root), comm,
+               stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclBcast(void* buffer, std::size_t count, ncclDataType_t type,
                                           int root, ncclComm_t comm, cuda::CUstream stream) {
-  return issue("ncclBcast", operation(Kind::kBroadcast, buffer, buffer, count, type, ncclSum, root),
+  return issue("ncclBcast",
+               operation(OperationKind::kBroadcast, buffer, buffer, count, type, ncclSum, root),
                comm, stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count,
                                               ncclDataType_t type, ncclComm_t comm,
                                               cuda::CUstream stream) {
-  return issue("ncclAllGather", operation(Kind::kAllGather, from, to, count, type, ncclSum, 0),
-               comm, stream);
+  return issue("ncclAllGather",
+               operation(OperationKind::kAllGather, from, to, count, type, ncclSum, 0), comm,
+               stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count,
                                                   ncclDataType_t type, ncclRedOp_t op,
                                                   ncclComm_t comm, cuda::CUstream stream) {
-  return issue("ncclReduceScatter", operation(Kind::kReduceScatter, from, to, count, type, op, 0),
-               comm, stream);
+  return issue("ncclReduceScatter",
+               operation(OperationKind::kReduceScatter, from, to, count, type, op, 0), comm,
+               stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type,
                                          int peer, ncclComm_t comm, cuda::CUstream stream) {
-  return issue("ncclSend", operation(Kind::kSend, from, nullptr, count, type, ncclSum, peer), comm,
+  return issue("ncclSend",
+               operation(OperationKind::kSend, from, nullptr, count, type, ncclSum, peer), comm,
                stream);
 }
 
 KANSOKU_NCCL_ENTRY ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer,
                                          ncclComm_t comm, cuda::CUstream stream) {
-  return issue("ncclRecv", operation(Kind::kReceive, nullptr, to, count, type, ncclSum, peer), comm,
+  return issue("ncclRecv",
+               operation(OperationKind::kReceive, nullptr, to, count, type, ncclSum, peer), comm,
                stream);
 }
 

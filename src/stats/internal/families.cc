@@ -8,12 +8,12 @@
 #include <numbers>
 
 #include "common/check.h"
+#include "common/numbers.h"
 #include "stats/internal/policy.h"
 
 namespace kansoku::stats::internal {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Beyond this exp(-x) is below half an ulp of 1, and e^x - 1, e^x + 1 are e^x.
 constexpr double kExpNegligible = 37;
 

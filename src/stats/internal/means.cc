@@ -8,13 +8,12 @@
 #include <limits>
 #include <numbers>
 
+#include "common/numbers.h"
 #include "stats/internal/families.h"
 #include "stats/internal/policy.h"
 
 namespace kansoku::stats::internal {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double exponential_mean(const Shape& shape, double cap) {
   const double r = cap / shape.scale;

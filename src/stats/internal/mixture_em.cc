@@ -15,8 +15,6 @@
 namespace kansoku::stats::internal {
 namespace {
 
-/// Rows; a component with less has nothing to take a mean of.
-constexpr double kWeightLost = 1e-6;
 /// Second moments are summed about the mean before the step. A mean that moved by more than this
 /// many variances (squared distance) costs more than half of the digits: the sums are made again.
 constexpr double kMovedFar = 1e5;

@@ -14,6 +14,9 @@
 
 namespace kansoku::stats::internal {
 
+/// Rows; a component with less has nothing to take a mean of.
+inline constexpr double kWeightLost = 1e-6;
+
 /// Expectation-maximisation of one mixture over rows that are finite and at least as many as
 /// components. One use: `run`.
 class MixtureEm {

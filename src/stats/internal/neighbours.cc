@@ -8,7 +8,7 @@ namespace kansoku::stats::internal {
 namespace {
 
 constexpr float kFarthest = std::numeric_limits<float>::max();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNoCost = std::numeric_limits<float>::infinity();
 
 /// Puts a slot at its place among the cheapest so far.
 void insert(std::size_t slot, float cost, Neighbours& best) {
@@ -38,17 +38,17 @@ Neighbours cheapest_unions(const Points& points, const float* query, std::size_t
       }
     }
     float costs[kSlotsPerBlock];
-    float least = kInfinity;
+    float least = kNoCost;
     for (std::size_t i = 0; i < kSlotsPerBlock; ++i) {
       const float inverse = points.inverse_rows[begin + i];
       const float cost = squares[i] / (inverse + own);
       const float finite = cost < kFarthest ? cost : kFarthest;
       // Anything divided by infinity would be the cheapest of all.
-      costs[i] = inverse > 1 || begin + i == self ? kInfinity : finite;
+      costs[i] = inverse > 1 || begin + i == self ? kNoCost : finite;
       least = costs[i] < least ? costs[i] : least;
     }
     const auto bound = [&] {
-      return best.count < kNeighbours ? kInfinity : best.costs[kNeighbours - 1];
+      return best.count < kNeighbours ? kNoCost : best.costs[kNeighbours - 1];
     };
     if (!(least < bound())) continue;
     for (std::size_t i = 0; i < kSlotsPerBlock; ++i) {

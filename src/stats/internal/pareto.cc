@@ -6,10 +6,11 @@
 #include <limits>
 #include <numeric>
 
+#include "common/numbers.h"
+
 namespace kansoku::stats::internal {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kExponential = 1e-9;  // shapes nearer to 0 are taken for it
 constexpr double kGolden = 0.6180339887498949;
 

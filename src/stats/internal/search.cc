@@ -38,7 +38,7 @@ double rising_root(F f, double low, double high) {
   return std::exp(0.5 * (low + high));
 }
 
-double mean_of(std::span<const double> values) {
+double mean_of_logs(std::span<const double> values) {
   double sum = 0;
   for (const double value : values)
     sum += value;
@@ -59,7 +59,7 @@ struct Standard {
   std::vector<double> logs;
 
   explicit Standard(std::span<const double> raw)
-      : mean(mean_of(raw)), deviation(deviation_of(raw, mean)), logs(raw.begin(), raw.end()) {
+      : mean(mean_of_logs(raw)), deviation(deviation_of(raw, mean)), logs(raw.begin(), raw.end()) {
     for (double& log : logs)
       log = (log - mean) / deviation;
   }
@@ -68,7 +68,7 @@ using Point = std::array<double, 3>;
 constexpr Point kLow{-8, -5, -60};
 constexpr Point kHigh{12, 5, 60};
 
-struct Objective {
+struct FamilyObjective {
   Family family;
   std::span<const double> logs;
 };
@@ -76,7 +76,7 @@ struct Objective {
 /// The mean log-likelihood of standardised logarithms, turned over: NLopt's callback.
 double negative_mean_likelihood(unsigned /*count*/, const double* x, double* /*gradient*/,
                                 void* data) {
-  const auto& objective = *static_cast<const Objective*>(data);
+  const auto& objective = *static_cast<const FamilyObjective*>(data);
   const double outer = std::exp(x[0]), inner = std::exp(x[1]), location = x[2];
   const bool burr = objective.family == Family::kBurrXII;
   double sum = 0;
@@ -94,7 +94,7 @@ struct Found {
   double value{1e300};
 };
 
-Result<Found> descend(Objective objective, Point start, int evaluations) {
+Result<Found> descend(FamilyObjective objective, Point start, int evaluations) {
   const std::unique_ptr<nlopt_opt_s, decltype(&nlopt_destroy)> search(
       nlopt_create(NLOPT_LN_NELDERMEAD, 3), &nlopt_destroy);
   if (!search)
@@ -136,7 +136,7 @@ std::vector<Point> starts_of(Family family, const Standard& standard) {
 }  // namespace
 
 std::vector<double> weibull_parameters(std::span<const double> logs) {
-  const double mean = mean_of(logs), largest = logs.back();
+  const double mean = mean_of_logs(logs), largest = logs.back();
   // Sum of x^c log x over sum of x^c, less the mean of log x and 1 / c; x over its largest value.
   const auto slope = [&](double c) {
     double weighted = 0, weights = 0;

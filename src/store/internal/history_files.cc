@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "common/parse.h"
+#include "common/text.h"
 #include "sys/fd.h"
 #include "sys/folder.h"
 
@@ -74,7 +75,7 @@ std::vector<std::string> HistoryFiles::names() const {
   const auto paths = sys::list_files(folder_, kFilesMax);
   if (!paths) return out;
   for (const std::string& path : *paths)
-    out.push_back(path.substr(path.rfind('/') + 1));
+    out.emplace_back(base_name(path));
   return out;
 }
 

@@ -16,11 +16,11 @@
 namespace kansoku::sys::internal {
 namespace {
 
-constexpr std::size_t kFileBytesMax = 1U << 20;
+constexpr std::size_t kProcsBytesMax = 1U << 20;
 constexpr int kFoldersMax = 100'000, kDepthMax = 32;
 
 bool holds(const std::filesystem::path& folder, std::int32_t pid) {
-  const auto text = read_file((folder / "cgroup.procs").string(), kFileBytesMax);
+  const auto text = read_file((folder / "cgroup.procs").string(), kProcsBytesMax);
   if (!text) return false;
   std::string_view rest = *text;
   while (!rest.empty()) {
@@ -46,7 +46,7 @@ std::optional<std::filesystem::path> group_of(const std::filesystem::path& root,
 
 /// What follows "0::" in the file of `pid`.
 std::optional<std::string> own_path(const std::string& proc_root, std::int32_t pid) {
-  const auto text = read_file(fmt::format("{}/{}/cgroup", proc_root, pid), kFileBytesMax);
+  const auto text = read_file(fmt::format("{}/{}/cgroup", proc_root, pid), kProcsBytesMax);
   if (!text) return std::nullopt;
   std::string_view rest = *text;
   while (!rest.empty()) {

@@ -16,6 +16,7 @@
 #include "common/json.h"
 #include "common/parse.h"
 #include "trace/import/internal/event_scanner.h"
+#include "trace/import/internal/free_ids.h"
 #include "trace/import/internal/inflate_stream.h"
 #include "trace/import/internal/micros.h"
 
@@ -23,9 +24,6 @@ namespace kansoku::trace::import {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
-
-constexpr std::int32_t kFreePid = 1 << 30;  // above Linux's greatest process number
-constexpr std::int32_t kFreeTid = 1 << 30;
 
 /// One event as it stands in the file. The views live until the next event is parsed.
 struct RawEvent {
@@ -38,9 +36,9 @@ struct RawEvent {
   std::vector<std::pair<std::string_view, double>> numbers;  // args that are numbers, for counters
 };
 
-class Importer final : public EventScanner::Sink {
+class ChromeImporter final : public EventScanner::Sink {
  public:
-  Importer(std::string_view file_name, const ChromeOptions& options, Trace& into)
+  ChromeImporter(std::string_view file_name, const ChromeOptions& options, Trace& into)
       : options_(options), trace_(into) {
     file.rank = rank_of_file_name(file_name);
     for (const Process& process : trace_.processes)
@@ -108,7 +106,7 @@ class Importer final : public EventScanner::Sink {
   std::map<TrackId, std::vector<OpenSlice>> open_;
 };
 
-void Importer::count(const StatDef& stat, std::uint64_t more) {
+void ChromeImporter::count(const StatDef& stat, std::uint64_t more) {
   Loss& loss = trace_.losses[std::string(stat.name)];
   loss.name = stat.name;
   loss.severity = stat.severity;
@@ -116,7 +114,7 @@ void Importer::count(const StatDef& stat, std::uint64_t more) {
   loss.count += more;
 }
 
-Result<void> Importer::check_limits(std::uint64_t offset) const {
+Result<void> ChromeImporter::check_limits(std::uint64_t offset) const {
   const std::uint64_t events =
       trace_.slices.size() + trace_.instants.size() + trace_.counters.size();
   const char* limit = nullptr;
@@ -129,7 +127,7 @@ Result<void> Importer::check_limits(std::uint64_t offset) const {
                fmt::format("read JSON trace at offset {}: more {} than the limit", offset, limit)};
 }
 
-Result<void> Importer::on_event(std::string_view text, std::uint64_t offset) {
+Result<void> ChromeImporter::on_event(std::string_view text, std::uint64_t offset) {
   TRY_VOID(check_limits(offset));
   ondemand::document document;
   ondemand::object object;
@@ -179,7 +177,7 @@ bool scalar_text(ondemand::value& value, std::string_view& out) {
   return error == std::errc::result_out_of_range && stop == out.data() + out.size();
 }
 
-bool Importer::read_fields(ondemand::object& object) {
+bool ChromeImporter::read_fields(ondemand::object& object) {
   for (auto field_result : object) {
     ondemand::field field;
     std::string_view key;
@@ -214,7 +212,7 @@ bool Importer::read_fields(ondemand::object& object) {
   return true;
 }
 
-void Importer::read_args(ondemand::object& args) {
+void ChromeImporter::read_args(ondemand::object& args) {
   for (auto field_result : args) {
     ondemand::field field;
     std::string_view key;
@@ -224,7 +222,7 @@ void Importer::read_args(ondemand::object& args) {
   }
 }
 
-void Importer::keep_text(std::string_view key, std::string_view text) {
+void ChromeImporter::keep_text(std::string_view key, std::string_view text) {
   if (text.size() > options_.arg_text_bytes_max) return count(import_cut_args);
   ArgValue arg;
   arg.kind = ArgValue::Kind::kString;
@@ -233,7 +231,7 @@ void Importer::keep_text(std::string_view key, std::string_view text) {
   event_.args.push_back(arg);
 }
 
-void Importer::keep_arg(std::string_view key, ondemand::value& value) {
+void ChromeImporter::keep_arg(std::string_view key, ondemand::value& value) {
   if (event_.args.size() >= options_.args_per_event_max) return count(import_cut_args);
   ondemand::json_type type{};
   if (value.type().get(type)) return;
@@ -279,7 +277,7 @@ void Importer::keep_arg(std::string_view key, ondemand::value& value) {
   event_.args.push_back(arg);
 }
 
-std::uint32_t Importer::process_of(std::string_view pid) {
+std::uint32_t ChromeImporter::process_of(std::string_view pid) {
   const auto known = processes_.find(pid);
   if (known != processes_.end()) return known->second;
   const auto number = parse_int<std::int32_t>(pid);
@@ -301,7 +299,7 @@ std::uint32_t Importer::process_of(std::string_view pid) {
   return index;
 }
 
-TrackId Importer::thread_track(std::string_view pid, std::string_view tid) {
+TrackId ChromeImporter::thread_track(std::string_view pid, std::string_view tid) {
   if (last_track_ != kNoTrack && pid == last_pid_ && tid == last_tid_) return last_track_;
   const std::uint32_t process = process_of(pid);
   const ThreadKey key{trace_.processes[process].pid, std::string(tid)};
@@ -330,7 +328,7 @@ std::string_view category_of_process(std::string_view pid) {
   return pid == "CUDA functions" ? "kernel" : "";
 }
 
-void Importer::add_slice(const RawEvent& event, std::int64_t duration_ns) {
+void ChromeImporter::add_slice(const RawEvent& event, std::int64_t duration_ns) {
   SliceTable& slices = trace_.slices;
   slices.start_ns.push_back(*event.time_ns);
   slices.duration_ns.push_back(duration_ns);
@@ -343,7 +341,7 @@ void Importer::add_slice(const RawEvent& event, std::int64_t duration_ns) {
   trace_.args.insert(trace_.args.end(), event.args.begin(), event.args.end());
 }
 
-void Importer::take_counter(const RawEvent& event) {
+void ChromeImporter::take_counter(const RawEvent& event) {
   const std::uint32_t process = process_of(event.pid);
   for (const auto& [key, number] : event.numbers) {
     const StringId name = intern(event.numbers.size() == 1 ? std::string(event.name)
@@ -364,7 +362,7 @@ void Importer::take_counter(const RawEvent& event) {
   }
 }
 
-void Importer::take_metadata(const RawEvent& event) {
+void ChromeImporter::take_metadata(const RawEvent& event) {
   const std::uint32_t process = process_of(event.pid);
   if (event.name == "process_name") trace_.processes[process].name = intern(event.metadata_name);
   if (event.name == "process_labels" && event.metadata_name.starts_with("GPU"))
@@ -375,7 +373,7 @@ void Importer::take_metadata(const RawEvent& event) {
   }
 }
 
-void Importer::take(const RawEvent& event) {
+void ChromeImporter::take(const RawEvent& event) {
   if (event.phase == 'M') return take_metadata(event);
   const bool is_timed = event.phase == 'X' || event.phase == 'B' || event.phase == 'E' ||
                         event.phase == 'i' || event.phase == 'I' || event.phase == 'C';
@@ -434,8 +432,8 @@ std::vector<std::int32_t> ranks_of(const Json& value) {
   return ranks;
 }
 
-Result<void> Importer::on_member(std::string_view key, std::string_view text,
-                                 std::uint64_t offset) {
+Result<void> ChromeImporter::on_member(std::string_view key, std::string_view text,
+                                       std::uint64_t offset) {
   constexpr std::int64_t kBaseMax = std::int64_t{1} << 61;
   if (key != "distributedInfo" && key != "baseTimeNanoseconds") return {};
   const auto value = Json::parse(text);
@@ -464,7 +462,7 @@ Result<void> Importer::on_member(std::string_view key, std::string_view text,
   return {};
 }
 
-void Importer::shift_times(std::int64_t by_ns) {
+void ChromeImporter::shift_times(std::int64_t by_ns) {
   for (std::size_t i = first_slice_; i < trace_.slices.size(); ++i)
     trace_.slices.start_ns[i] += by_ns;
   for (std::size_t i = first_instant_; i < trace_.instants.size(); ++i)
@@ -473,7 +471,7 @@ void Importer::shift_times(std::int64_t by_ns) {
     trace_.counters.time_ns[i] += by_ns;
 }
 
-void Importer::finish(bool is_unclosed) {
+void ChromeImporter::finish(bool is_unclosed) {
   if (is_unclosed) count(import_unclosed_trace);
   if (base_ns_ != 0) shift_times(base_ns_);
   const StringId device = intern("device"), rank_role = intern("rank");
@@ -504,7 +502,7 @@ void Importer::finish(bool is_unclosed) {
 
 Result<ImportedFile> import_chrome(ByteSpan untrusted, std::string_view file_name,
                                    const ChromeOptions& options, Trace& into) {
-  Importer importer(file_name, options, into);
+  ChromeImporter importer(file_name, options, into);
   EventScanner scanner(importer, {.event_bytes_max = options.event_bytes_max});
   TRY(auto stream, InflateStream::open(untrusted));
   for (;;) {

@@ -16,13 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "trace/import/internal/free_ids.h"
 #include "trace/import/internal/sqlite_image.h"
 
 namespace kansoku::trace::import {
 namespace {
 
-constexpr std::int32_t kFreePid = 1 << 30;  // above Linux's greatest process number
-constexpr std::int32_t kFreeTid = 1 << 30;
 constexpr std::int64_t kTimeMax = std::int64_t{1} << 61;
 constexpr std::int64_t kIdMask = 0xffffff;  // both halves of a serialized identifier
 constexpr int kPidShift = 24;
@@ -107,14 +106,14 @@ std::string_view without_release(std::string_view name) {
   return is_number ? name.substr(0, at) : name;
 }
 
-class Importer {
+class NsightImporter {
  public:
-  Importer(SqliteImage& image, std::string_view file_name, const NsightOptions& options,
-           Trace& into);
+  NsightImporter(SqliteImage& image, std::string_view file_name, const NsightOptions& options,
+                 Trace& into);
   [[nodiscard]] Result<ImportedFile> read();
 
  private:
-  using Take = void (Importer::*)(SqliteRows&);
+  using Take = void (NsightImporter::*)(SqliteRows&);
   struct Table {
     std::string_view name;
     std::span<const Column> columns;
@@ -193,23 +192,23 @@ class Importer {
 
 // StringIds and the session come first: the others need them. Names come last: only threads and
 // processes with events get one.
-constexpr std::array<Importer::Table, 12> Importer::kTables{{
-    {"StringIds", kStringColumns, &Importer::take_string, false},
-    {"TARGET_INFO_SESSION_START_TIME", kSessionColumns, &Importer::take_session, false},
-    {"CUPTI_ACTIVITY_KIND_KERNEL", kKernelColumns, &Importer::take_kernel, true},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", kCopyColumns, &Importer::take_copy, true},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", kSetColumns, &Importer::take_set, true},
-    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", kSyncColumns, &Importer::take_sync, true},
-    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", kGraphColumns, &Importer::take_graph, true},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", kApiColumns, &Importer::take_api, true},
-    {"NVTX_EVENTS", kNvtxColumns, &Importer::take_nvtx, true},
-    {"OSRT_API", kOsColumns, &Importer::take_os, true},
-    {"ThreadNames", kThreadColumns, &Importer::take_thread_name, false},
-    {"PROCESSES", kProcessColumns, &Importer::take_process_name, false},
+constexpr std::array<NsightImporter::Table, 12> NsightImporter::kTables{{
+    {"StringIds", kStringColumns, &NsightImporter::take_string, false},
+    {"TARGET_INFO_SESSION_START_TIME", kSessionColumns, &NsightImporter::take_session, false},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", kKernelColumns, &NsightImporter::take_kernel, true},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", kCopyColumns, &NsightImporter::take_copy, true},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", kSetColumns, &NsightImporter::take_set, true},
+    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", kSyncColumns, &NsightImporter::take_sync, true},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", kGraphColumns, &NsightImporter::take_graph, true},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", kApiColumns, &NsightImporter::take_api, true},
+    {"NVTX_EVENTS", kNvtxColumns, &NsightImporter::take_nvtx, true},
+    {"OSRT_API", kOsColumns, &NsightImporter::take_os, true},
+    {"ThreadNames", kThreadColumns, &NsightImporter::take_thread_name, false},
+    {"PROCESSES", kProcessColumns, &NsightImporter::take_process_name, false},
 }};
 
-Importer::Importer(SqliteImage& image, std::string_view file_name, const NsightOptions& options,
-                   Trace& into)
+NsightImporter::NsightImporter(SqliteImage& image, std::string_view file_name,
+                               const NsightOptions& options, Trace& into)
     : image_(image), options_(options), trace_(into) {
   file_.rank = rank_of_file_name(file_name);
   for (const Process& process : trace_.processes)
@@ -238,7 +237,7 @@ Importer::Importer(SqliteImage& image, std::string_view file_name, const NsightO
     *id = trace_.strings.intern(name);
 }
 
-void Importer::count(const StatDef& stat, std::uint64_t more) {
+void NsightImporter::count(const StatDef& stat, std::uint64_t more) {
   if (more == 0) return;
   Loss& loss = trace_.losses[std::string(stat.name)];
   loss.name = stat.name;
@@ -248,7 +247,7 @@ void Importer::count(const StatDef& stat, std::uint64_t more) {
 }
 
 /// `text` as UTF-8 within the limit. The view lives until the next call, and no longer than `text`.
-std::string_view Importer::cut(std::string_view text) {
+std::string_view NsightImporter::cut(std::string_view text) {
   if (text.size() > options_.text_bytes_max) {
     count(import_cut_texts);
     std::size_t bytes = options_.text_bytes_max;
@@ -265,14 +264,14 @@ std::string_view Importer::cut(std::string_view text) {
   return clean_;
 }
 
-StringId Importer::intern(std::string_view text) {
+StringId NsightImporter::intern(std::string_view text) {
   const std::size_t before = trace_.strings.size();
   const StringId id = trace_.strings.intern(text);
   if (trace_.strings.size() != before) strings_bytes_ += text.size();
   return id;
 }
 
-Result<void> Importer::check_limits(std::string_view table) const {
+Result<void> NsightImporter::check_limits(std::string_view table) const {
   const char* limit = nullptr;
   if (rows_ > options_.rows_max) limit = "rows";
   if (strings_bytes_ > options_.strings_bytes_max || texts_.size() > options_.strings_bytes_max)
@@ -284,7 +283,7 @@ Result<void> Importer::check_limits(std::string_view table) const {
                fmt::format("read Nsight export, table {}: more {} than the limit", table, limit)};
 }
 
-Result<void> Importer::read_table(const Table& table) {
+Result<void> NsightImporter::read_table(const Table& table) {
   TRY(const auto existing, image_.columns_of(table.name));
   if (!existing) return {};
   ++tables_read_;
@@ -315,7 +314,7 @@ Result<void> Importer::read_table(const Table& table) {
   return {};
 }
 
-void Importer::take_string(SqliteRows& row) {
+void NsightImporter::take_string(SqliteRows& row) {
   const auto id = row.integer(0);
   const auto value = row.text(1);
   if (!id || !value) return count(import_bad_rows);
@@ -326,14 +325,14 @@ void Importer::take_string(SqliteRows& row) {
   texts_ += text;
 }
 
-void Importer::take_session(SqliteRows& row) {
+void NsightImporter::take_session(SqliteRows& row) {
   const auto base_ns = row.integer(0);
   if (!base_ns || *base_ns < 0 || *base_ns > kTimeMax) return count(import_bad_rows);
   if (!has_base_) base_ns_ = *base_ns;
   has_base_ = true;
 }
 
-std::string_view Importer::text_of(std::int64_t id) {
+std::string_view NsightImporter::text_of(std::int64_t id) {
   const auto known = text_ids_.find(id);
   if (known == text_ids_.end()) {
     count(import_missing_names);
@@ -342,7 +341,7 @@ std::string_view Importer::text_of(std::int64_t id) {
   return std::string_view(texts_).substr(known->second.begin, known->second.bytes);
 }
 
-StringId Importer::name_of(std::optional<std::int64_t> id) {
+StringId NsightImporter::name_of(std::optional<std::int64_t> id) {
   const auto known = id ? text_ids_.find(*id) : text_ids_.end();
   if (known == text_ids_.end()) {
     count(import_missing_names);
@@ -353,7 +352,7 @@ StringId Importer::name_of(std::optional<std::int64_t> id) {
   return *text.id;
 }
 
-Importer::Api Importer::api_of(std::optional<std::int64_t> id) {
+NsightImporter::Api NsightImporter::api_of(std::optional<std::int64_t> id) {
   if (!id) {
     count(import_missing_names);
     return {.name = StringId{}, .category = runtime_};
@@ -367,26 +366,26 @@ Importer::Api Importer::api_of(std::optional<std::int64_t> id) {
   return api;
 }
 
-std::optional<std::int64_t> Importer::time_of(std::optional<std::int64_t> since_start) const {
+std::optional<std::int64_t> NsightImporter::time_of(std::optional<std::int64_t> since_start) const {
   if (!since_start || *since_start < -kTimeMax || *since_start > kTimeMax) return std::nullopt;
   return *since_start + base_ns_;
 }
 
-std::optional<Importer::Span> Importer::span_of(SqliteRows& row) const {
+std::optional<NsightImporter::Span> NsightImporter::span_of(SqliteRows& row) const {
   const auto start_ns = time_of(row.integer(kStart));
   const auto end_ns = time_of(row.integer(kEnd));
   if (!start_ns || !end_ns || *end_ns < *start_ns) return std::nullopt;
   return Span{*start_ns, *end_ns};
 }
 
-void Importer::widen(std::int64_t begin_ns, std::int64_t end_ns) {
+void NsightImporter::widen(std::int64_t begin_ns, std::int64_t end_ns) {
   trace_.begin_ns = has_range_ ? std::min(trace_.begin_ns, begin_ns) : begin_ns;
   trace_.end_ns = has_range_ ? std::max(trace_.end_ns, end_ns) : end_ns;
   has_range_ = true;
 }
 
 /// The arguments are added after it, with add_int() and add_extent().
-void Importer::add_slice(const Span& span, TrackId track, StringId name, StringId category) {
+void NsightImporter::add_slice(const Span& span, TrackId track, StringId name, StringId category) {
   const bool is_open = span.end_ns < span.start_ns;
   SliceTable& slices = trace_.slices;
   slices.start_ns.push_back(span.start_ns);
@@ -399,7 +398,7 @@ void Importer::add_slice(const Span& span, TrackId track, StringId name, StringI
   widen(span.start_ns, std::max(span.start_ns, span.end_ns));
 }
 
-void Importer::add_mark(std::int64_t time_ns, TrackId track, StringId name) {
+void NsightImporter::add_mark(std::int64_t time_ns, TrackId track, StringId name) {
   InstantTable& instants = trace_.instants;
   instants.time_ns.push_back(time_ns);
   instants.track.push_back(track);
@@ -410,7 +409,7 @@ void Importer::add_mark(std::int64_t time_ns, TrackId track, StringId name) {
   widen(time_ns, time_ns);
 }
 
-void Importer::add_int(StringId key, std::optional<std::int64_t> value) {
+void NsightImporter::add_int(StringId key, std::optional<std::int64_t> value) {
   if (!value) return;
   ArgValue arg;
   arg.key = key;
@@ -420,7 +419,7 @@ void Importer::add_int(StringId key, std::optional<std::int64_t> value) {
 }
 
 /// Three columns as "[x, y, z]", the form in which PyTorch's profiler writes them.
-void Importer::add_extent(StringId key, SqliteRows& row, int first) {
+void NsightImporter::add_extent(StringId key, SqliteRows& row, int first) {
   const auto x = row.integer(first), y = row.integer(first + 1), z = row.integer(first + 2);
   if (!x || !y || !z) return;
   ArgValue arg;
@@ -431,7 +430,7 @@ void Importer::add_extent(StringId key, SqliteRows& row, int first) {
   ++trace_.slices.arg_count.back();
 }
 
-bool Importer::add_on_stream(SqliteRows& row, StringId name, StringId category) {
+bool NsightImporter::add_on_stream(SqliteRows& row, StringId name, StringId category) {
   const auto span = span_of(row);
   const auto device = row.integer(kDevice);
   const auto stream = row.integer(kStream);
@@ -449,31 +448,31 @@ bool Importer::add_on_stream(SqliteRows& row, StringId name, StringId category) 
   return true;
 }
 
-void Importer::take_kernel(SqliteRows& row) {
+void NsightImporter::take_kernel(SqliteRows& row) {
   const int name = row.is_null(kOwn) ? kOwn + 1 : kOwn;
   if (!add_on_stream(row, name_of(row.integer(name)), kernel_)) return;
   add_extent(grid_, row, kOwn + 2);
   add_extent(block_, row, kOwn + 5);
 }
 
-void Importer::take_copy(SqliteRows& row) {
+void NsightImporter::take_copy(SqliteRows& row) {
   const std::string_view name = copy_name(row.integer(kOwn).value_or(0));
   if (add_on_stream(row, intern(name), memcpy_)) add_int(bytes_, row.integer(kOwn + 1));
 }
 
-void Importer::take_set(SqliteRows& row) {
+void NsightImporter::take_set(SqliteRows& row) {
   if (add_on_stream(row, memset_name_, memset_)) add_int(bytes_, row.integer(kOwn));
 }
 
-void Importer::take_sync(SqliteRows& row) {
+void NsightImporter::take_sync(SqliteRows& row) {
   add_on_stream(row, intern(sync_name(row.integer(kOwn).value_or(0))), sync_);
 }
 
-void Importer::take_graph(SqliteRows& row) {
+void NsightImporter::take_graph(SqliteRows& row) {
   add_on_stream(row, graph_name_, graph_);
 }
 
-void Importer::take_api(SqliteRows& row) {
+void NsightImporter::take_api(SqliteRows& row) {
   const auto span = span_of(row);
   const auto thread = row.integer(kGlobalTid);
   if (!span || !thread) return count(import_bad_rows);
@@ -482,14 +481,14 @@ void Importer::take_api(SqliteRows& row) {
   add_int(correlation_, row.integer(kHostCorrelation));
 }
 
-void Importer::take_os(SqliteRows& row) {
+void NsightImporter::take_os(SqliteRows& row) {
   const auto span = span_of(row);
   const auto thread = row.integer(kGlobalTid);
   if (!span || !thread) return count(import_bad_rows);
   add_slice(*span, host_track(*thread), name_of(row.integer(kNameId)), os_);
 }
 
-void Importer::take_nvtx(SqliteRows& row) {
+void NsightImporter::take_nvtx(SqliteRows& row) {
   constexpr int kText = 3, kTextId = 4, kType = 5;
   const auto type = row.integer(kType);
   const bool is_range = type == kNvtxPushPop || type == kNvtxStartEnd;
@@ -513,7 +512,7 @@ void Importer::take_nvtx(SqliteRows& row) {
   add_slice(*span, host_track(*thread), name, annotation_);
 }
 
-std::uint32_t Importer::add_process(std::int32_t pid, StringId name, StringId role) {
+std::uint32_t NsightImporter::add_process(std::int32_t pid, StringId name, StringId role) {
   Process process;
   process.pid = pid;
   while (!used_pids_.insert(process.pid).second)
@@ -531,7 +530,7 @@ std::uint32_t Importer::add_process(std::int32_t pid, StringId name, StringId ro
   return index;
 }
 
-TrackId Importer::add_thread(std::uint32_t process, std::int64_t tid, StringId name) {
+TrackId NsightImporter::add_thread(std::uint32_t process, std::int64_t tid, StringId name) {
   Track track;
   track.kind = TrackKind::kThread;
   track.parent = process_tracks_[process];
@@ -544,7 +543,7 @@ TrackId Importer::add_thread(std::uint32_t process, std::int64_t tid, StringId n
   return id;
 }
 
-TrackId Importer::stream_track(std::int64_t device, std::int64_t stream) {
+TrackId NsightImporter::stream_track(std::int64_t device, std::int64_t stream) {
   const auto [known, is_new] = streams_.try_emplace({device, stream}, kNoTrack);
   if (!is_new) return known->second;
   const auto [process, is_new_device] = devices_.try_emplace(device, 0);
@@ -556,7 +555,7 @@ TrackId Importer::stream_track(std::int64_t device, std::int64_t stream) {
   return known->second;
 }
 
-TrackId Importer::host_track(std::int64_t global_tid) {
+TrackId NsightImporter::host_track(std::int64_t global_tid) {
   const std::int64_t pid = global_tid >> kPidShift & kIdMask;
   const std::int64_t key = pid << kPidShift | (global_tid & kIdMask);
   const auto [known, is_new] = threads_.try_emplace(key, kNoTrack);
@@ -570,14 +569,14 @@ TrackId Importer::host_track(std::int64_t global_tid) {
   return known->second;
 }
 
-void Importer::take_thread_name(SqliteRows& row) {
+void NsightImporter::take_thread_name(SqliteRows& row) {
   const auto global_tid = row.integer(0);
   if (!global_tid) return count(import_bad_rows);
   const auto known = threads_.find(*global_tid & (kIdMask << kPidShift | kIdMask));
   if (known != threads_.end()) trace_.tracks[known->second.raw].name = name_of(row.integer(1));
 }
 
-void Importer::take_process_name(SqliteRows& row) {
+void NsightImporter::take_process_name(SqliteRows& row) {
   const auto global_pid = row.integer(0);
   if (!global_pid) return count(import_bad_rows);
   const auto known = hosts_.find(*global_pid >> kPidShift & kIdMask);
@@ -585,7 +584,7 @@ void Importer::take_process_name(SqliteRows& row) {
   if (known != hosts_.end() && name) trace_.processes[known->second].name = intern(cut(*name));
 }
 
-Result<ImportedFile> Importer::read() {
+Result<ImportedFile> NsightImporter::read() {
   for (const Table& table : kTables)
     TRY_VOID(read_table(table));
   if (tables_read_ > 0) return std::move(file_);
@@ -597,12 +596,12 @@ Result<ImportedFile> Importer::read() {
 
 Result<ImportedFile> import_nsight(ByteSpan untrusted, std::string_view file_name,
                                    const NsightOptions& options, Trace& into) {
-  std::array<std::string_view, Importer::kTables.size()> tables;
+  std::array<std::string_view, NsightImporter::kTables.size()> tables;
   for (std::size_t i = 0; i < tables.size(); ++i)
-    tables[i] = Importer::kTables[i].name;
+    tables[i] = NsightImporter::kTables[i].name;
   TRY(SqliteImage image,
       SqliteImage::open(untrusted, tables, {.row_bytes_max = options.row_bytes_max}));
-  return Importer(image, file_name, options, into).read();
+  return NsightImporter(image, file_name, options, into).read();
 }
 
 }  // namespace kansoku::trace::import

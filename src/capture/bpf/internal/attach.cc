@@ -14,7 +14,6 @@ namespace kansoku::capture::bpf {
 namespace {
 
 constexpr std::array kModes{AttachMode::kSession, AttachMode::kMulti, AttachMode::kPerf};
-constexpr std::array<std::string_view, 3> kModeNames{"session", "multi", "perf"};
 
 // A function of our own to try an attach mode on; never called.
 [[gnu::noinline, gnu::used]] int selftest_target(int value) {
@@ -84,17 +83,6 @@ Result<void> attach_multi(const UprobePrograms& programs, const std::string& pat
 }
 
 }  // namespace
-
-std::string_view attach_mode_name(AttachMode mode) {
-  return kModeNames.at(static_cast<std::size_t>(mode));
-}
-
-std::optional<AttachMode> attach_mode_from_name(std::string_view name) {
-  for (const AttachMode mode : kModes) {
-    if (attach_mode_name(mode) == name) return mode;
-  }
-  return std::nullopt;
-}
 
 void prepare_uprobes(const UprobePrograms& programs, AttachMode mode) {
   const bool session = mode == AttachMode::kSession;

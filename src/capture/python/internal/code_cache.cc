@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "capture/python/internal/py_string.h"
+#include "capture/python/internal/snapshot.h"
 
 namespace kansoku::capture::python {
 namespace {
@@ -16,14 +17,6 @@ constexpr std::uint64_t kCodeBytesMax = std::uint64_t{1} << 28;
 constexpr std::size_t kHeldBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kStringGuessBytes = 192;
 constexpr std::size_t kTableGuessBytes = 512;
-constexpr std::uint64_t kPageBytes = 4096;
-
-template <class T>
-T load_at(const std::byte* bytes, std::int32_t offset) {
-  T value{};
-  std::memcpy(&value, bytes + offset, sizeof value);
-  return value;
-}
 
 std::size_t head_bytes_of(const Layout& layout) {
   return static_cast<std::size_t>(

@@ -12,6 +12,16 @@
 
 namespace kansoku::capture::python {
 
+inline constexpr std::uint64_t kPageBytes = 4096;
+
+/// The T that lies `offset` bytes behind `bytes`, aligned or not.
+template <class T>
+[[nodiscard]] T load_at(const std::byte* bytes, std::int32_t offset) {
+  T value{};
+  std::memcpy(&value, bytes + offset, sizeof value);
+  return value;
+}
+
 /// Copies of pieces of a process's memory, fetched many at a time. Wants are read in the order in
 /// which they were queued. What cannot be read is simply absent. Holds at most 8 MiB.
 class Snapshot {

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/python/internal/snapshot.h"
+
 namespace kansoku::capture::python {
 namespace {
 
 constexpr std::size_t kInterpretersMax = 16;
 constexpr std::size_t kListRoundsMax = 600;
-constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kGapBytesMax = 512;   // between two frames that are read as one range
 constexpr std::uint64_t kAboveBytes = 512;    // read above the top frame: where callees will be
 constexpr std::uint64_t kBelowBytes = 2048;   // read below an unknown frame: where callers are
@@ -20,13 +21,6 @@ constexpr int kNamingRoundsMax = 3;
 
 std::uint64_t at(std::uint64_t base, std::int32_t offset) {
   return base + static_cast<std::uint64_t>(offset);
-}
-
-template <class T>
-T load_at(const std::byte* bytes, std::int32_t offset) {
-  T value{};
-  std::memcpy(&value, bytes + offset, sizeof value);
-  return value;
 }
 
 std::size_t thread_bytes_of(const Layout& o) {

@@ -69,7 +69,7 @@ using U64 = std::uint64_t;
 using S32 = std::int32_t;
 using S64 = std::int64_t;
 
-constexpr std::array kRows{
+constexpr std::array kAtomicRows{
     Row{Suffix::kAdd, Type::kU32, combine<U32, U32, Add<U32>>},
     Row{Suffix::kAdd, Type::kS32, combine<U32, U32, Add<U32>>},
     Row{Suffix::kAdd, Type::kU64, combine<U64, U64, Add<U64>>},
@@ -119,7 +119,7 @@ MemorySpace memory_space(std::uint32_t index) {
 }  // namespace
 
 bool atomic_operation(Suffix suffix) {
-  return std::any_of(kRows.begin(), kRows.end(),
+  return std::any_of(kAtomicRows.begin(), kAtomicRows.end(),
                      [&](const Row& row) { return row.operation == suffix; });
 }
 
@@ -127,8 +127,8 @@ std::optional<std::uint32_t> atomic_index(const AtomicForm& form) {
   if (form.space != ptx::Space::kGeneric && form.space != ptx::Space::kGlobal &&
       form.space != ptx::Space::kShared)
     return std::nullopt;
-  for (std::uint32_t i = 0; i < kRows.size(); ++i) {
-    if (kRows[i].operation != form.operation || kRows[i].type != form.type) continue;
+  for (std::uint32_t i = 0; i < kAtomicRows.size(); ++i) {
+    if (kAtomicRows[i].operation != form.operation || kAtomicRows[i].type != form.type) continue;
     return i | static_cast<std::uint32_t>(form.space) << kSpaceShift |
            (form.has_result ? kResultBit : 0);
   }
@@ -136,7 +136,7 @@ std::optional<std::uint32_t> atomic_index(const AtomicForm& form) {
 }
 
 const Code* run_atomic(Warp& warp, const Code* code) {
-  const Row& row = kRows[code->extra & 0xff];
+  const Row& row = kAtomicRows[code->extra & 0xff];
   const bool wide = ptx::bits_of(row.type) == 64;
   const std::uint64_t* const registers = in<std::uint64_t>(warp, code->a);
   std::array<std::uint64_t, kLanes> addresses{}, b{}, c{}, old{};

@@ -14,7 +14,7 @@ namespace kansoku::gpu::exec {
 namespace {
 
 constexpr std::uint64_t kTurnsPerLook = 256;  // at the clock
-constexpr std::size_t kAlign = 64;
+constexpr std::size_t kArenaAlign = 64;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
       is_over_(std::move(is_over)),
       thread_count_(launch.block[0] * launch.block[1] * launch.block[2]),
       range_cache_(std::max(site_count, 1U)),
-      shared_(std::make_unique<std::byte[]>(launch.total_shared_bytes + kAlign)),
+      shared_(std::make_unique<std::byte[]>(launch.total_shared_bytes + kArenaAlign)),
       local_bytes_(local_bytes) {
   const std::uint32_t warp_count = (thread_count_ + kLanes - 1) / kLanes;
   local_ = std::make_unique<std::byte[]>(std::size_t{warp_count} * kLanes * local_bytes);
@@ -36,7 +36,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
   block_.observer = observer;
   block_.range_cache = range_cache_.data();
   auto address = reinterpret_cast<std::uintptr_t>(shared_.get());
-  address += (kAlign - address % kAlign) % kAlign;
+  address += (kArenaAlign - address % kArenaAlign) % kArenaAlign;
   block_.shared = reinterpret_cast<std::byte*>(address);
 }
 

@@ -13,7 +13,7 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-std::optional<Space> space_of(Suffix suffix) {
+std::optional<Space> space_of_suffix(Suffix suffix) {
   switch (suffix) {
     case Suffix::kGlobal:
       return Space::kGlobal;
@@ -85,9 +85,9 @@ Result<FunctionDecoder::Address> FunctionDecoder::address(const Instruction& in,
   return out;
 }
 
-Space space_of(const Instruction& in) {
+Space space_of_suffix(const Instruction& in) {
   for (std::size_t i = 0; i < in.suffix_count; ++i) {
-    if (const auto space = space_of(in.suffixes[i])) return *space;
+    if (const auto space = space_of_suffix(in.suffixes[i])) return *space;
   }
   return Space::kGeneric;
 }
@@ -117,7 +117,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
   if (count != 1 && count != 2 && count != 4) return unsupported(in, "1, 2 or 4 values wanted");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
-  TRY(const auto from, address(in, at(in, 1), space_of(in)));
+  TRY(const auto from, address(in, at(in, 1), space_of_suffix(in)));
   const Form* const form = find_form(isa_, memory_form("ld", from.space, count, type));
   if (form == nullptr) return unsupported(in, "a form that is not supported");
   std::array<Destination, 4> parts;
@@ -146,7 +146,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
   if (count != 1 && count != 2 && count != 4) return unsupported(in, "1, 2 or 4 values wanted");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
-  TRY(const auto to, address(in, at(in, 0), space_of(in)));
+  TRY(const auto to, address(in, at(in, 0), space_of_suffix(in)));
   const Form* const form = find_form(isa_, memory_form("st", to.space, count, type));
   if (form == nullptr) return unsupported(in, "a form that is not supported");
   std::array<std::uint16_t, 4> parts{};
@@ -169,7 +169,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
 /// cvta: between an address of a space and a generic one. Global and constant memory have the same
 /// addresses in both; shared and local memory lie in windows.
 Result<void> FunctionDecoder::address_conversion(const Instruction& in) {
-  const Space space = space_of(in);
+  const Space space = space_of_suffix(in);
   const bool is_to = in.has(Suffix::kTo);
   if (in.type() != Type::kU64 || space == Space::kGeneric)
     return unsupported(in, "a form that is not supported");
@@ -193,7 +193,7 @@ Result<void> FunctionDecoder::address_conversion(const Instruction& in) {
 Result<void> FunctionDecoder::space_test(const Instruction& in) {
   TRY(const auto a, source(in, at(in, 1), Type::kU64, true));
   TRY(const auto d, predicate(in, at(in, 0)));
-  const Space space = space_of(in);
+  const Space space = space_of_suffix(in);
   const auto below = static_cast<std::uint16_t>(out_.predicate_count++);
   // address - begin < size, for a window; global memory is what lies in neither.
   const auto test = [&](std::uint64_t begin, std::uint64_t bytes, std::uint16_t to) {
@@ -227,7 +227,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
   const bool is_red = in.op == Op::kRed;
   const Type type = in.type();
   AtomicForm form;
-  form.space = space_of(in);
+  form.space = space_of_suffix(in);
   form.type = type;
   for (std::size_t i = 0; i < in.suffix_count; ++i) {
     if (atomic_operation(in.suffixes[i])) form.operation = in.suffixes[i];
@@ -307,7 +307,7 @@ Result<void> FunctionDecoder::matrix_product(const Instruction& in) {
 
 Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   const std::uint32_t count = in.has(Suffix::kX4) ? 4 : in.has(Suffix::kX2) ? 2 : 1;
-  const Space space = space_of(in);
+  const Space space = space_of_suffix(in);
   if (in.type() != Type::kB16 || !in.has(Suffix::kM8n8) ||
       (space != Space::kShared && space != Space::kGeneric))
     return unsupported(in, "a form that is not supported");

@@ -10,12 +10,12 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-constexpr std::size_t kAlign = 64;
+constexpr std::size_t kFrameAlign = 64;
 
 template <class T>
 T* aligned(T* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  return pointer + ((kAlign - address % kAlign) % kAlign);
+  return pointer + ((kFrameAlign - address % kFrameAlign) % kFrameAlign);
 }
 
 void copy_bytes(Warp& warp, std::uint32_t from, std::uint32_t to, std::uint32_t bytes) {
@@ -41,7 +41,7 @@ Frame* FramePool::enter(const CompiledFunction& function, Frame* caller) {
   Storage& storage = **owner;
   const std::size_t bytes = std::size_t{function.slot_count} * kSlotBytes;
   if (storage.lanes_bytes < bytes) {
-    storage.bytes = std::make_unique<std::byte[]>(bytes + kAlign);
+    storage.bytes = std::make_unique<std::byte[]>(bytes + kFrameAlign);
     storage.lanes_bytes = bytes;
   }
   storage.held.assign(function.slot_count, Held::kValues);

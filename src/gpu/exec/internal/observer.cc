@@ -26,7 +26,7 @@ bool is_shared_address(std::uint64_t address) {
   return address - kSharedWindowBegin < kWindowBytes;
 }
 
-MemorySpace space_of(const CodeInfo& info, std::uint64_t first_address) {
+MemorySpace accessed_space(const CodeInfo& info, std::uint64_t first_address) {
   if (info.space != MemorySpace::kGeneric) return info.space;
   if (is_shared_address(first_address)) return MemorySpace::kShared;
   return first_address - kLocalWindowBegin < kWindowBytes ? MemorySpace::kLocal
@@ -222,7 +222,7 @@ void Observer::count(Warp& warp, const Code* code, const CodeInfo& info) {
   add(counts_[function_index].by_code[index], once);
   if (info.access != Access::kNone) {
     const std::uint64_t first = in<std::uint64_t>(warp, code->a)[first_lane_of(warp.mask)];
-    const InstructionClass which = class_of_access(info, space_of(info, first));
+    const InstructionClass which = class_of_access(info, accessed_space(info, first));
     add(profile_.classes[static_cast<std::size_t>(which)], once);
     return;
   }
@@ -243,7 +243,7 @@ void Observer::note_memory(Warp& warp, const Code* code, const CodeInfo& info,
   Touched shared = touched, global = touched;
   for (std::uint32_t rest = touched.mask; rest != 0; rest &= rest - 1) {
     const std::uint32_t i = first_lane_of(rest);
-    const MemorySpace space = space_of(info, touched.addresses[i]);
+    const MemorySpace space = accessed_space(info, touched.addresses[i]);
     if (space != MemorySpace::kShared) shared.mask &= ~(std::uint32_t{1} << i);
     if (space != MemorySpace::kGlobal) global.mask &= ~(std::uint32_t{1} << i);
     if (info.space == MemorySpace::kGeneric) shared.addresses[i] -= kSharedWindowBegin;

@@ -21,9 +21,9 @@ std::string json_text(std::string_view text) {
 }
 
 /// One export. The bytes are laid out by hand: times keep all their digits that way.
-class Exporter {
+class WfExporter {
  public:
-  explicit Exporter(const Workload& workload);
+  explicit WfExporter(const Workload& workload);
   [[nodiscard]] Result<std::string> text();
 
  private:
@@ -40,7 +40,7 @@ class Exporter {
   std::string out_;
 };
 
-Exporter::Exporter(const Workload& workload)
+WfExporter::WfExporter(const Workload& workload)
     : workload_(workload), parents_(workload.jobs.size()), children_(workload.jobs.size()) {
   std::vector<bool> used(workload.names.size());
   bool are_own = true;
@@ -59,7 +59,7 @@ Exporter::Exporter(const Workload& workload)
   if (!workload.graphs.empty()) graph_ = workload.graphs.front();
 }
 
-void Exporter::put_list(std::string_view key, std::span<const std::uint32_t> jobs) {
+void WfExporter::put_list(std::string_view key, std::span<const std::uint32_t> jobs) {
   out_ += fmt::format(", \"{}\": [", key);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (i > 0) put(", ");
@@ -68,13 +68,13 @@ void Exporter::put_list(std::string_view key, std::span<const std::uint32_t> job
   put("]");
 }
 
-void Exporter::put_number(std::string_view key, std::int64_t value, int digits) {
+void WfExporter::put_number(std::string_view key, std::int64_t value, int digits) {
   if (value < 0) return;
   out_ += fmt::format(", \"{}\": ", key);
   append_decimal(out_, value, digits);
 }
 
-void Exporter::put_specification() {
+void WfExporter::put_specification() {
   put("    \"specification\": {\n      \"tasks\": [");
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     out_ +=
@@ -86,7 +86,7 @@ void Exporter::put_specification() {
   put("\n      ],\n      \"files\": []\n    },\n");
 }
 
-void Exporter::put_execution() {
+void WfExporter::put_execution() {
   put("    \"execution\": {\n");
   if (graph_.makespan_s >= 0)
     out_ += fmt::format("      \"makespanInSeconds\": {},\n", graph_.makespan_s);
@@ -110,7 +110,7 @@ void Exporter::put_execution() {
   put("]\n    }\n");
 }
 
-Result<std::string> Exporter::text() {
+Result<std::string> WfExporter::text() {
   const auto refuse = [](std::string_view what) {
     return Error{Code::kUnsupported, fmt::format("export wfformat: {}", what)};
   };
@@ -137,7 +137,7 @@ Result<std::string> Exporter::text() {
 }  // namespace
 
 Result<std::string> export_wfformat(const Workload& workload) {
-  return Exporter(workload).text();
+  return WfExporter(workload).text();
 }
 
 }  // namespace kansoku::simulate::import

@@ -20,7 +20,7 @@
 namespace kansoku::softcuda::nccl {
 namespace {
 
-constexpr Nanos kLook =
+constexpr Nanos kStreamLook =
     std::chrono::milliseconds{20};  // between looks at streams that may have failed
 
 /// A failed operation shows nowhere else in a program that does not ask for it. Goes where the
@@ -235,7 +235,7 @@ Status Communicator::finalize() {
   is_finalized_ = true;
   issuing.unlock();
   while (!queued_.empty() && clock_.now() < end) {
-    changed_.wait_for(lock, kLook, [this] { return queued_.empty(); });
+    changed_.wait_for(lock, kStreamLook, [this] { return queued_.empty(); });
     if (!queued_.empty()) forget_lost(lock);
   }
   if (queued_.empty()) return error_;

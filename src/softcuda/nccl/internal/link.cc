@@ -34,7 +34,7 @@ constexpr int kConnectFactor = 5;
 constexpr std::uint64_t kGreetingSlot = 1;
 constexpr std::uint64_t kCanarySlot = 3;  // and 5
 // Between looks at the others once a peer has left.
-constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kPeerLook{50};
 
 std::chrono::milliseconds to_ms(Nanos time) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(time),
@@ -184,12 +184,12 @@ void Link::Impl::watch() {
     std::erase_if(canaries, [this](const auto& entry) {
       // Aborted beforehand, the wait does not wait: it throws if the connection is broken.
       entry.second->abortWaitRecv();
-      const auto is_whole =
-          caught(Code::kUnavailable, "watch", [&entry] { entry.second->waitRecv(nullptr, kLook); });
+      const auto is_whole = caught(Code::kUnavailable, "watch",
+                                   [&entry] { entry.second->waitRecv(nullptr, kPeerLook); });
       if (!is_whole) wake_those_who_wait_for(entry.first);
       return !is_whole.has_value();
     });
-    closing.wait_for(lock, kLook, [this] { return is_closed; });
+    closing.wait_for(lock, kPeerLook, [this] { return is_closed; });
   }
 }
 

@@ -1,0 +1,122 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Names of anonymous namespaces are unique within a module: check_names.py [--root FOLDER] [--list]
+
+The fast build compiles the files of a module together, so what is local to one of them is seen by the others. Looked at are the files
+that the module's library is made of: functions, variables, types, aliases and enumerators at the scope of an anonymous
+namespace, and static functions beside it. A name that two files of a module declare is a problem, overloads included: a call could mean the other one.
+"""
+import collections
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+import functions  # noqa: E402
+import source_text  # noqa: E402
+
+NOT_OF_LIBRARY = re.compile(r"_(?:test|bench|fuzz|for_test)\.cc$")
+ALIAS = re.compile(r"\busing\s+(\w+)\s*=")
+TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?)\s+(?:\[\[.*?\]\]\s*)?(\w+)")
+VARIABLE = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=|@init|$)")
+IS_ANONYMOUS = re.compile(r"\bnamespace\s*$")
+UNSCOPED_ENUM = re.compile(r"\s*enum\b(?!\s+(?:class|struct)\b)")
+IS_STATIC = re.compile(r"\bstatic\b")
+NO_DECLARATION = re.compile(r"^\s*(?:using\s+namespace|using\s+[\w:]+\s*$|static_assert|friend|namespace)\b")
+
+
+class LocalNames(functions.Scanner):
+    """The names that a file keeps to itself, each with the line of its declaration."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.names, self.anonymous, self.is_enum = {}, [], False
+
+    def is_local(self):
+        return bool(self.anonymous) and self.anonymous[-1] == len(self.stack)
+
+    def is_at_namespace(self):
+        return all(entry[0] == "namespace" for entry in self.stack)
+
+    def add(self, header, name, line):
+        """What `header` declares: `name` if it is known (of a body), else the alias, type, variable or function in it."""
+        text = functions.clean(header).strip()
+        is_static = self.is_at_namespace() and IS_STATIC.search(text) is not None
+        if not text or NO_DECLARATION.match(text) or not (self.is_local() or is_static):
+            return
+        names = [name] if name else self.declared(text)
+        for one in names:
+            if one and "::" not in one and one != "operator_":
+                self.names.setdefault(one, line)
+
+    @staticmethod
+    def declared(text):
+        """The names of a declaration without a body."""
+        flat, groups = functions.outline(text)
+        before = flat.split("=")[0]
+        if found := ALIAS.search(text):
+            return [found.group(1)]
+        if "(" in before:
+            return [groups[0][0]] if groups else []
+        if found := TYPE.match(text):
+            return [found.group(1)]
+        return [found.group(1) for part in flat.split(",") if (found := VARIABLE.search(part.split("=")[0] + "="))]
+
+    def open(self, line):
+        is_anonymous = False
+        if self.in_declarations() and not self.parens:
+            kind, name = functions.classify(self.header)
+            if kind in ("function", "type"):
+                self.add(self.header, name, line)
+            is_anonymous = kind == "namespace" and IS_ANONYMOUS.search(self.header) is not None
+            self.is_enum = kind == "type" and UNSCOPED_ENUM.match(self.header) is not None and self.is_local()
+        super().open(line)
+        if is_anonymous:
+            self.anonymous.append(len(self.stack))
+
+    def close(self, line):
+        if self.is_local():
+            self.anonymous.pop()
+        elif self.is_enum:
+            for part in self.header.split(","):
+                if found := re.match(r"\s*(\w+)", part):
+                    self.names.setdefault(found.group(1), line)
+        self.is_enum = False
+        super().close(line)
+
+    def declare(self, char, line):
+        if char == ";" and self.parens == 0:
+            self.add(self.header, "", line)
+        super().declare(char, line)
+
+
+def modules(root):
+    """The modules of src/layers.txt, the longest name first."""
+    lines = source_text.read(root, "src/layers.txt").splitlines()
+    return sorted((line.split(":")[0] for line in lines if re.match(r"[a-z]", line)), key=len, reverse=True)
+
+
+def scan(findings, root):
+    known = modules(root)
+    places = collections.defaultdict(dict)  # (module, name) -> path -> line
+    count = 0
+    for path in source_text.tree_files(root):
+        if not (path.startswith("src/") and path.endswith(".cc")) or NOT_OF_LIBRARY.search(path):
+            continue
+        module = next((name for name in known if path.startswith(f"src/{name}/")), None)
+        if module is None:
+            continue
+        count += 1
+        scanner = LocalNames(source_text.read(root, path))
+        scanner.scan()
+        for name, line in scanner.names.items():
+            places[module, name][path] = line
+    for (module, name), files in sorted(places.items()):
+        if len(files) > 1:
+            where = ", ".join(f"{os.path.relpath(path, 'src/' + module)}:{line}" for path, line in files.items())
+            findings.add(f"src/{module}", f"`{name}` is local to more than one file: {where}", None)
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(source_text.check_lines("names", __doc__, scan))
