@@ -4,15 +4,17 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
-KANSOKU := build/release/kansoku
+# The program of the fast build: the files of a module compiled together, without tests.
+KANSOKU := build/kansoku
 
-.PHONY: help build demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-store deps-otlp
+.PHONY: help build softgpu demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "              FLAKY=1 first runs the tests that a change touches again and again, for three minutes"
 	@echo "make build    build $(KANSOKU)"
+	@echo "make softgpu  build the software GPU beside it: \`kansoku run --softgpu\`, \`kansoku gpu run\`"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
@@ -33,9 +35,17 @@ help:
 deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-store deps-otlp: deps-%:
 	@tools/install_deps.sh $*
 
+# $(call configure,PRESET): in silence, unless it fails.
+configure = @cmake --preset $(1) > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+
 build: deps-build
-	@cmake --preset release > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
-	cmake --build --preset release -j $(JOBS) --target kansoku
+	$(call configure,unity)
+	cmake --build --preset unity -j $(JOBS) --target kansoku
+	@ln -sfn unity/kansoku $(KANSOKU)
+
+softgpu: deps-softgpu build
+	$(call configure,unity)
+	cmake --build --preset unity -j $(JOBS) --target softgpu
 
 demo: deps-demo build
 	$(KANSOKU) demo
@@ -45,6 +55,8 @@ test: deps-test
 	@tools/install_deps.sh otlp || echo "without OpenTelemetry's decoder: its test is skipped"
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
+	cmake --preset unity
+	cmake --build --preset unity -j $(JOBS) --target kansoku
 	tools/check --fast
 	$(if $(FLAKY),tools/check flaky --changed --minutes 3)
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
@@ -64,7 +76,7 @@ probe-eval: deps-test build
 	tests/capture/bodies/evaluate.py $(PROBES)
 
 simulate-eval: deps-test
-	@cmake --preset release > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+	$(call configure,release)
 	cmake --build --preset release -j $(JOBS) --target bursts_eval
 	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval -
 	set -o pipefail; gzip -dc $(PHILLY) | build/release/tests/bursts_eval - --fits
@@ -82,17 +94,18 @@ false-confidence: deps-faults build
 PART ?= list
 SOAK ?= start
 COST ?= steps
-watch-eval: $(if $(filter list table,$(PART)),,deps-watch build)
+watch-eval: $(if $(filter list table,$(PART)),,deps-watch softgpu)
 	tests/watch/run.py $(PART) $(WATCH)
 
-watch-soak: $(if $(filter start,$(SOAK)),deps-watch build)
+watch-soak: $(if $(filter start,$(SOAK)),deps-watch softgpu)
 	tests/watch/soak.py $(SOAK) $(WATCH)
 
-watch-cost: $(if $(filter report,$(COST)),,deps-watch build)
+watch-cost: $(if $(filter report,$(COST)),,deps-watch softgpu)
 	tests/watch/cost.py $(COST) $(WATCH)
 
-kernel-check: deps-kernels build
-	cmake --build build/release -j $(JOBS) --target capture_bpf_test
+kernel-check: deps-kernels
+	$(call configure,release)
+	cmake --build --preset release -j $(JOBS) --target kansoku capture_bpf_test
 	tests/kernels/run.py $(if $(KERNEL),--package $(KERNEL))
 
 fresh-root: deps-fresh-root
@@ -102,8 +115,8 @@ check: deps-check
 	cmake --preset release
 	tools/check
 
-install: build
-	cmake --install build/release --prefix $(PREFIX)
+install: softgpu
+	cmake --install build/unity --prefix $(PREFIX)
 
 asan tsan: deps-test
 	cmake --preset $@

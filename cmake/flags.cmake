@@ -5,6 +5,10 @@ add_compile_options(
   # Bit-equal results across machines: no contraction of a * b + c into one rounding.
   -ffp-contract=off
   -march=x86-64-v2)
+if(CMAKE_UNITY_BUILD)
+  # The compiler takes the files that are put together for headers, of which other files might see other types.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-Wthread-safety)
 endif()

@@ -12,7 +12,7 @@ find_package(SQLite3 REQUIRED)
 # Static, since libcuda.so.1 of the software device is loaded into other people's processes.
 find_library(ZSTD_STATIC_LIBRARY libzstd.a REQUIRED)
 find_library(LZ4_STATIC_LIBRARY liblz4.a REQUIRED)
-find_library(GLOO_LIBRARY gloo REQUIRED)
+find_library(GLOO_LIBRARY gloo)  # the software device's NCCL only
 find_package(Threads REQUIRED)
 pkg_check_modules(NATS REQUIRED IMPORTED_TARGET libnats)
 find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a goal needs, by name:
-# tools/install_deps.sh build|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp
+# tools/install_deps.sh build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp
 # `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
 # any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
@@ -12,18 +12,20 @@ npm=""
 command -v npm > /dev/null && command -v node > /dev/null || npm="nodejs npm"
 build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc-dev libc6-dev libbpf-dev bpftool libelf-dev
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
- librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libgloo-dev libboost-math-dev libnlopt-dev
+ librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libboost-math-dev libnlopt-dev
  libcpp-httplib-dev libnats-dev"
+softgpu="libgloo-dev clang-19"
 demo="python3-torch libopenblas0-serial"
-tests="libgtest-dev libgmock-dev clang-format-14 clang-19 chromium protobuf-compiler python3-protobuf python3-pil binutils
+tests="$softgpu libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf python3-pil binutils
  iproute2 procps util-linux gcc prometheus nats-server $npm"
 bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-threadpoolctl
  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
 faults="iproute2 util-linux"
-watch="$faults python3-numpy python3-sklearn clang-19"
+watch="$faults $softgpu python3-numpy python3-sklearn"
 kernels="qemu-system-x86 busybox-static cpio kmod libgtest-dev libgmock-dev"
 case $goal in
   build) wanted=$build ;;
+  softgpu) wanted="$build $softgpu" ;;
   demo) wanted="$build $demo" ;;
   test) wanted="$build $demo $tests" ;;
   bench) wanted="$build $demo $tests $bench" ;;
@@ -33,7 +35,7 @@ case $goal in
   fresh-root) wanted="debootstrap util-linux" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
   store | otlp) wanted="$npm" ;;
-  *) echo "usage: $0 build|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp" >&2; exit 2 ;;
+  *) echo "usage: $0 build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64

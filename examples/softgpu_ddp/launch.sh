@@ -7,10 +7,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
 ranks=${1:-4}
 steps=${2:-20}
-kansoku=${KANSOKU:-$root/build/release/kansoku}
+kansoku=${KANSOKU:-$root/build/kansoku}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-libs=${SOFTGPU_LIBS:-$(dirname "$kansoku")/softgpu}
+libs=${SOFTGPU_LIBS:-$(dirname "$(readlink -f "$kansoku")")/softgpu}
 if [ -z "${PROGRAM:-}" ]; then
     PROGRAM=$work/train
     SOFTGPU_LIBS=$libs KANSOKU=$kansoku "$root/share/softgpu/softgpu-clang" -o "$PROGRAM" "$here/train.cu" -I "$root/examples/softgpu" -L "$libs" \

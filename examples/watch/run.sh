@@ -4,7 +4,7 @@
 #   examples/watch/run.sh [KANSOKU]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-kansoku=${1:-$here/../../build/release/kansoku}
+kansoku=${1:-$here/../../build/kansoku}
 state=$(mktemp -d)
 port=${PORT:-29671}
 STEPS=1000000 MASTER_PORT=$port "$here/../ddp/launch.sh" > /dev/null 2>&1 &

@@ -75,8 +75,7 @@ Result<std::string> softgpu_folder() {
       return std::filesystem::canonical(folder, error).string();
   }
   return Error{Code::kNotFound, "find the software device: no libcuda.so.1 beside this program",
-               "build it (cmake --build build/release --target softcuda) or set "
-               "KANSOKU_SOFTGPU_LIBS"};
+               "build it (`make softgpu`) or set KANSOKU_SOFTGPU_LIBS to its folder"};
 }
 
 std::vector<std::string> pack_folders() {

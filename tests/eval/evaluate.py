@@ -6,7 +6,7 @@
     evaluate.py kinds [--seconds 15] [--share 0.5]                                 each kind of fault once
     evaluate.py clean [--seconds 15] [--runs 10]                                   demo --clean
     evaluate.py plain [--seconds 60] [--runs 10]                                   a plain run recorded and diagnosed
-Needs root, eBPF and Debian's python3-torch. --kansoku names the program (build/release/kansoku).
+Needs root, eBPF and Debian's python3-torch. --kansoku names the program (build/kansoku).
 """
 import argparse
 import json
@@ -99,7 +99,7 @@ def plain(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["hits", "kinds", "clean", "plain"])
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"))
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--shares", default="0.1,0.2,0.5,1.0")

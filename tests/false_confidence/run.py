@@ -271,7 +271,7 @@ def parse():
     parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", default=os.path.join(FOLDER, "results.jsonl"), metavar="FILE")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the scenarios' own truths")
     parser.add_argument("--table", action="store_true", help="only print the score of the results file")

@@ -293,7 +293,7 @@ def parse():
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
     parser.add_argument("--results", default=os.path.join(ROOT, "build/faults/results.jsonl"), metavar="FILE")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the fault files")
     parser.add_argument("--table", action="store_true", help="only print the scores in the results file")

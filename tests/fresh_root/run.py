@@ -122,7 +122,7 @@ def readme_commands():
     """The indented command lines of README.md, without what follows two spaces and a hash."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         for line in file:
-            found = re.match(r" {4}((?:make|build/release/kansoku) .*?)(?:\s{2,}#.*)?$", line)
+            found = re.match(r" {4}((?:make|build/kansoku) .*?)(?:\s{2,}#.*)?$", line)
             if found:
                 yield found.group(1)
 
@@ -137,7 +137,7 @@ def run_all(newcomer, with_tests):
                          stderr=subprocess.DEVNULL)
     try:
         newcomer.type("tests/data/import/make.py /tmp/made && mkdir traces && mv /tmp/made/rank-* traces && ls traces")
-        if not newcomer.wait_for("build/release/kansoku jobs", "127.0.0.1:29500"):
+        if not newcomer.wait_for("build/kansoku jobs", "127.0.0.1:29500"):
             newcomer.failed.append("examples/ddp/launch.sh: no job after two minutes")
         commands = [command for command in readme_commands() if command not in ("make demo", "make test")]
         for command in commands:

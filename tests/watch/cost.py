@@ -151,7 +151,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("steps", "rate", "report"))
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--pairs", type=int, default=250)
     parser.add_argument("--window-s", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=2)

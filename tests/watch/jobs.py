@@ -259,7 +259,7 @@ def build_gpu_program(kansoku, folder):
     if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
         return program
     need(shutil.which(os.environ.get("CLANG", "clang++-19")), "clang 19 is missing (apt-get install clang-19)")
-    beside = os.path.dirname(kansoku)
+    beside = os.path.dirname(os.path.realpath(kansoku))
     libraries = next((path for path in (os.path.join(beside, "softgpu"), os.path.join(beside, "../lib/kansoku/softgpu"))
                       if os.path.isdir(path)), None)
     need(libraries, f"{kansoku} has no software device beside it")

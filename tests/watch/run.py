@@ -146,7 +146,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", metavar="PART|all|list|table|replay")
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], metavar="KIND", help="only this kind of fault (repeatable)")
     parser.add_argument("--scale", type=float, default=1.0, help="of the length of parts, for trying them out")

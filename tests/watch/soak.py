@@ -198,7 +198,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--learn-s", type=int, default=600)
     parser.add_argument("--root", default=os.path.join(ROOT, "build/watch-eval"), metavar="FOLDER")
-    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"), metavar="PROGRAM")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     options = parser.parse_args()
     options.agent_options = []
     return options

@@ -116,7 +116,7 @@ def judge(program, truth, explained, seen):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kansoku", default=ROOT / "build/release/kansoku")
+    parser.add_argument("--kansoku", default=ROOT / "build/kansoku")
     parser.add_argument("--bodies", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compilers", default="g++,clang++")
