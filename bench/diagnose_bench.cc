@@ -3,8 +3,8 @@
 //   bench_diagnose [RANKS[10000,100000]] [FUNCTIONS[200]]
 // Patterns are generated (synthetic ranks): every function takes its level from a recorded healthy
 // job, every rank its deviation from that job's deviations between ranks. Culprits are planted at
-// the smallest distance that the thresholds promise to find: distance_min plus the median distance
-// of a healthy rank from the median one.
+// the smallest distance that the thresholds promise to find: kPatternDistanceMin plus the median
+// distance of a healthy rank from the median one.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -24,6 +24,7 @@
 #include "common/rng.h"
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
+#include "diagnose/thresholds.h"
 #include "sys/clock.h"
 #include "trace/import/chrome.h"
 
@@ -145,7 +146,7 @@ double typical_distance(const PatternMatrix& matrix, std::size_t f, double beta_
 }
 
 /// In every function one rank gets the promised distance.
-Planted plant(PatternMatrix& matrix, const diagnose::LocaliseOptions& options) {
+Planted plant(PatternMatrix& matrix) {
   Planted out;
   const std::size_t n = matrix.rank_count;
   Rng rng(11);
@@ -155,9 +156,9 @@ Planted plant(PatternMatrix& matrix, const diagnose::LocaliseOptions& options) {
                               matrix.beta.begin() + static_cast<std::ptrdiff_t>((f + 1) * n));
     const double middle = stats::median(betas);
     const double most = *std::max_element(betas.begin(), betas.end());
-    const double away = options.distance_min + typical_distance(matrix, f, most);
+    const double away = diagnose::kPatternDistanceMin + typical_distance(matrix, f, most);
     const double beta = std::max({middle / (1 - away), middle + away * most,
-                                  middle + options.beta_difference_min, options.beta_min});
+                                  middle + diagnose::kPatternExcessMin, diagnose::kPatternBetaMin});
     if (away >= 1 || beta > 1) {
       ++out.not_promised;
       continue;
@@ -179,7 +180,7 @@ void bench_localise(const Clock& clock, const Healthy& healthy, std::size_t rank
                     std::size_t functions) {
   PatternMatrix matrix = generate(healthy, ranks, functions);
   const diagnose::LocaliseOptions options;
-  const Planted planted = plant(matrix, options);
+  const Planted planted = plant(matrix);
   const BootTime began = clock.now();
   const auto outliers = diagnose::localise(matrix, options);
   const double seconds = seconds_since(clock, began);

@@ -54,7 +54,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
   if (!baseline.empty()) {
     TRY(const std::string text, sys::read_file(baseline, kBaselineBytesMax));
     TRY(const Json json, Json::parse(text));
-    TRY(auto regression, diagnose::compare_with_baseline(diagnosis, json, {}));
+    TRY(auto regression, diagnose::compare_with_baseline(diagnosis, json));
     if (regression) diagnose::add_regression(diagnosis, std::move(*regression));
   }
   diagnosis.notes.insert(diagnosis.notes.end(), sources.notes.begin(), sources.notes.end());

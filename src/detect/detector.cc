@@ -12,27 +12,12 @@
 #include "detect/internal/detector_impl.h"
 #include "detect/internal/thresholds.h"
 #include "detect/run_score.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr std::int64_t kGapWindows = 30;   // without data: histories begin anew
-constexpr std::size_t kQuietWindows = 10;  // that end an incident
-// Another fault than the one that is told: in so many windows in a row a feature is so many times
-// its cut, and so many times as far from normal as it was at any time before in this incident. What
-// an incident shows in its first windows is how it unfolds.
-constexpr std::size_t kWindowsOfAnother = 2, kWindowsToUnfold = 5;
-constexpr double kLevelOfAnother = 1.5, kTimesWorse = 2;
-constexpr std::int64_t kGoneWindows = 300;
-constexpr int kPeerStreak = 2;
-constexpr std::uint64_t kStartWindows = 600;  // in which a process may take to begin its steps
-constexpr double kFarPointsMin = 400, kFarTogether = 10, kFarShareOfBudget = 0.1;
-constexpr std::size_t kGapInAlarm = 2;
-constexpr double kForTheWorse = 2;  // spreads
-// Steps that are longer by so much cost the job something: less than healthy windows differ by
-// chance is nobody's concern, and of planted faults that slow a job the least does so by 15 %.
-constexpr double kEffectSlower = 1.10;
 constexpr std::size_t kKeptIncidents = 16;
 
 }  // namespace
@@ -63,7 +48,7 @@ bool Detector::Impl::has_event(std::span<const double> row) const {
 bool Detector::Impl::is_for_the_worse(std::span<const double> row) const {
   for (const Coordinate& coordinate : scorer->model().parts().coordinates) {
     const double deviation = coordinate.of(row[coordinate.column], columns[coordinate.column]);
-    if (worse[coordinate.column] * deviation > kForTheWorse) return true;
+    if (worse[coordinate.column] * deviation > kNoticedSpreads) return true;
   }
   return false;
 }
@@ -103,7 +88,7 @@ std::optional<SlowPace> Detector::Impl::slow_from(std::int64_t begin_ns) const {
         before.push_back(recent.row[pace]);
   double normal = scorer->model().parts().paces[pace].median;
   if (before.size() >= kShortWindows) normal = std::min(normal, stats::median(before));
-  return SlowPace{pace, kEffectSlower * normal};
+  return SlowPace{pace, kSlowerMin * normal};
 }
 
 /// Whether the last windows of a process say that the job has become slower.
@@ -566,7 +551,8 @@ std::vector<Observation> Detector::on_windows(std::int64_t wall_ns,
   }
   std::vector<Observation> out;
   const bool has_past = self.last_ns != std::numeric_limits<std::int64_t>::min();
-  if (has_past && wall_ns - self.last_ns > kGapWindows * self.options.window.count()) {
+  if (has_past && wall_ns - self.last_ns >
+                      static_cast<std::int64_t>(kLongWindows) * self.options.window.count()) {
     if (self.open) self.end_incident(out);
     for (auto& [key, member] : self.members) {
       member.recent.clear();

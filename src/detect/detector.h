@@ -13,6 +13,7 @@
 #include "common/time.h"
 #include "detect/feature.h"
 #include "detect/job_model.h"
+#include "detect/thresholds.h"
 #include "trace/incident.h"
 
 namespace kansoku::detect {
@@ -28,13 +29,10 @@ struct DetectorOptions {
   std::string job;      // for what is suggested
   JobModel::Key key{};  // of the model that is learnt
   Nanos window{std::chrono::seconds{1}};
-  Nanos learn_time{std::chrono::minutes{5}};  // of windows before the first model; no alarm before
-  double alarms_per_day{1};                   // budget of all tests together, of one job
+  Nanos learn_time{kLearnTime};          // of windows before the first model; no alarm before
+  double alarms_per_day{kAlarmsPerDay};  // budget of all tests together, of one job
   std::uint64_t seed{1};
 };
-
-/// What is back so soon after it was over is the same episode.
-inline constexpr Nanos kEpisodePause = std::chrono::seconds{20};
 
 /// Something that is wrong with a job, as it is seen now.
 struct Observation {

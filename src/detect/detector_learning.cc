@@ -5,22 +5,15 @@
 
 #include "detect/internal/detector_impl.h"
 #include "detect/internal/model_fit.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
 constexpr std::size_t kLearnRowsMax = 200'000;
-constexpr std::size_t kPendingWindows = 60;  // before a window counts as healthy
-constexpr std::size_t kHealthyRowsMax = 1500, kRefreshRowsMin = 200,
-                      kWordRowsMin = 75;  // with rows that the operator calls normal
-constexpr double kRefreshShare = 0.3;
-constexpr std::size_t kRetryAfter = 60;                    // windows after a refresh that failed
-constexpr double kSeldom = 0.1, kOften = 0.5;              // of windows
-constexpr double kAboveWord = 1.2, kPeersAboveWord = 1.5;  // what the operator calls normal
-constexpr double kPeerShare = 0.05;  // of a column's median: the least scale between ranks
-constexpr double kSpreadMin = 0.1;   // a tenth more or less is nobody's concern by itself
-constexpr double kPaceSlower = 1.10, kPaceSpreads = 3;
+constexpr std::size_t kHealthyRowsMax = 1500;
+constexpr std::size_t kRetryAfter = 60;  // windows after a refresh that failed
 // What says how fast a job is; the last one that it has counts.
 constexpr std::array<std::string_view, 2> kPaces{"decode_mean", "step_mean"};
 bool is_pace(const Column& column) {
@@ -29,7 +22,7 @@ bool is_pace(const Column& column) {
 /// Above it a job is slower than it was.
 double cut_of(const Pace& normal) {
   return normal.median *
-         std::max(kPaceSlower, 1 + kPaceSpreads * (normal.high / normal.median - 1));
+         std::max(kSlowerMin, 1 + kNormalSpreads * (normal.high / normal.median - 1));
 }
 
 }  // namespace
@@ -135,7 +128,7 @@ bool Detector::Impl::begins_late(std::size_t column) const {
       in_last += is_there ? 1 : 0;
     }
   }
-  return in_first < kSeldom * of_first && in_last > kOften * of_last;
+  return in_first < kSeldomShare * of_first && in_last > kMostShare * of_last;
 }
 
 void Detector::Impl::take_offsets(MemberKey key, std::span<const double> all, std::size_t index) {
@@ -223,7 +216,7 @@ void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
   std::vector<double> values;
   for (std::size_t i = 0; i + columns.size() <= rows.size(); i += columns.size())
     if (const double value = rows[i + pace]; !std::isnan(value)) values.push_back(value);
-  if (values.empty() || stats::median(values) <= pace_cut / kPaceSlower) return;
+  if (values.empty() || stats::median(values) <= pace_cut / kSlowerMin) return;
   JobModel::Parts parts = model.parts();
   parts.paces[pace] = {stats::median(values), stats::quantile(values, 0.25),
                        stats::quantile(values, 0.75)};

@@ -5,18 +5,23 @@
 #include <cstdint>
 #include <vector>
 
+#include "detect/thresholds.h"
+
 namespace kansoku::detect {
 
 /// Defaults after PerfTracker's parameters (second-hand), where it has them.
 struct IterationOptions {
-  std::uint32_t period_max{64};     // events of one iteration; ours
-  std::uint32_t repeats{10};        // identical words in a row until the word counts as learned
-  std::uint32_t average_count{50};  // iterations in the mean that is watched
-  double slow_ratio{0.05};          // above the recent shortest mean
-  double deviation_multiple{4};     // slow also needs this many standard errors; ours
-  double swing_multiple{2};         // and, above the median mean, what means swing below it; ours
-  double blocked_multiple{5};       // of the mean iteration without an event
-  std::int64_t blocked_min_ns{2'000'000'000};  // and never less; ours
+  std::uint32_t period_max{64};  // events of one iteration; ours
+  std::uint32_t repeats{
+      kIterationRepeats};  // identical words in a row until the word counts as learned
+  std::uint32_t average_count{kIterationsAveraged};  // iterations in the mean that is watched
+  double slow_ratio{kIterationSlowRatio};            // above the recent shortest mean
+  double deviation_multiple{
+      kIterationDeviations};  // slow also needs this many standard errors; ours
+  double swing_multiple{
+      kIterationSwing};  // and, above the median mean, what means swing below it; ours
+  double blocked_multiple{kBlockedMultiple};   // of the mean iteration without an event
+  std::int64_t blocked_min_ns{kBlockedMinNs};  // and never less; ours
   std::uint32_t relearn_events{200};           // in a row that do not fit the word
   std::uint32_t baseline_means{
       100};  // means that make the recent past, one each tenth average; ours

@@ -11,19 +11,16 @@
 #include "detect/internal/gaussian.h"
 #include "detect/internal/model_fit.h"
 #include "detect/internal/thresholds.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kWordShare = 0.25;  // weight of a mode that the operator calls normal
-constexpr double kWordMax = 1e3;     // spreads
+constexpr double kWordMax = 1e3;  // spreads
 constexpr std::size_t kOwnDraws = 4096;
-constexpr double kHigh = 0.95, kSeenShare = 0.1;  // a mode of a tenth is still seen
-constexpr double kWeightLeast = 0.02;             // so that a mode is there when its phase returns
+constexpr double kHigh = 0.95;  // quantile of the scores of a mode's own points
 constexpr int kPasses = 3;
-constexpr double kSpreadsOfMode = 6;
-constexpr double kDescribed = 0.5;  // of the margin: rows whose median score is below it are known
 constexpr std::size_t kScoresMin = 20;  // that say where the median is
 constexpr double kCutLeast = 1e-3;  // spreads; learnt ones are larger, and others switch tests off
 constexpr double kCountMax = 1e18, kScoreMax = 1e30;
@@ -152,7 +149,7 @@ stats::Mixture with_least(stats::Mixture mixture, double least) {
 /// them at least.
 double own_score(const stats::Mixture& mixture) {
   const auto density = stats::MixtureDensity::make(mixture);
-  const auto source = stats::MixtureDensity::make(with_least(mixture, kSeenShare));
+  const auto source = stats::MixtureDensity::make(with_least(mixture, kSeldomShare));
   if (!density || !source) return 0;
   RandomStream random(1, "detect.own_score");
   const auto rows = drawn(*source, kOwnDraws, random);
@@ -433,7 +430,7 @@ Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std
   TRY(const auto model, JobModel::from_parts(parts));
   const auto scores = model_scores(model, rows, seed);
   if (scores.empty() ||
-      stats::median(scores) < parts.level + kDescribed * (parts.threshold - parts.level))
+      stats::median(scores) < parts.level + kMostShare * (parts.threshold - parts.level))
     return {};
   const std::vector<double> bounds(parts.coordinates.size(), kWordMax);
   const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, bounds);

@@ -14,6 +14,7 @@
 #include "common/result.h"
 #include "detect/rank_tests.h"
 #include "detect/table.h"
+#include "detect/thresholds.h"
 #include "stats/mixture.h"
 
 namespace kansoku::detect {
@@ -41,14 +42,14 @@ struct Pace {
 };
 
 struct ModelOptions {
-  double flag_rate{0.005};       // share of healthy points above the threshold
-  double window_alpha{1e-5};     // of the cuts between ranks, for one window and column
-  std::size_t window_steps{20};  // of the tests on windows
-  std::size_t long_steps{200};   // of those that must do without a steady past
+  double flag_rate{kFlagRate};        // share of healthy points above the threshold
+  double window_alpha{kWindowAlpha};  // of the cuts between ranks, for one window and column
+  std::size_t window_steps{20};       // of the tests on windows
+  std::size_t long_steps{200};        // of those that must do without a steady past
   int components_max{8};
-  double spread_min{0.01};     // of logarithms: relative differences below it mean nothing
-  double blur{0.5};            // of the least difference that matters: no mode is narrower
-  std::size_t rows_max{4000};  // that the mixture is fitted to, evenly chosen
+  double spread_min{kTimeShare};  // of logarithms: relative differences below it mean nothing
+  double blur{0.5};               // of the least difference that matters: no mode is narrower
+  std::size_t rows_max{4000};     // that the mixture is fitted to, evenly chosen
   std::uint64_t seed{1};
 };
 

@@ -9,15 +9,12 @@
 
 #include "common/numbers.h"
 #include "detect/internal/thresholds.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kTimeShare = 0.01, kOtherShare = 0.02;
-constexpr double kRankCutMin = 4, kCutUnlearnt = 6, kAboveLargestSeen = 1.5;
-constexpr std::size_t kWindowsMin = 8;
-constexpr double kStationarySpread = 0.25;
 constexpr std::size_t kStationaryParts = 4;
 
 double median_of(std::vector<double>& values) {
@@ -74,9 +71,9 @@ double largest_time_median(const Cube& cube, std::span<const Column> columns, Ra
 }
 
 double learnt_cut(const std::vector<double>& maxima, double alpha) {
-  if (maxima.size() >= kWindowsMin) return window_cut(maxima, alpha, kRankCutMin);
+  if (maxima.size() >= kWindowsMin) return window_cut(maxima, alpha, kOddSpreads);
   const double largest = maxima.empty() ? 0 : *std::max_element(maxima.begin(), maxima.end());
-  return std::max(kCutUnlearnt, kAboveLargestSeen * largest);
+  return std::max(kCutUnlearnt, kAboveLargest * largest);
 }
 
 }  // namespace

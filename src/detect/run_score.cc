@@ -13,16 +13,12 @@
 
 #include "common/numbers.h"
 #include "detect/internal/thresholds.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr std::size_t kOf = 5, kNeeded = 3;  // windows
-constexpr double kOwnSlower = 1.05, kModelSlower = 1.08;
-constexpr double kSpreads = 3;
-constexpr double kEventAlpha = 1e-4;
-constexpr double kModelSteadySpread = 1.25;
 constexpr std::size_t kEvidenceRows = 64, kRunEvidenceMax = 8;
 
 /// What one window says.
@@ -111,11 +107,11 @@ void RunScorer::choose_cuts() {
     low = std::min(low, middle);
     high = std::max(high, middle);
   }
-  own_cut_ = std::max(kOwnSlower, 1 + kSpreads * (high - low) / reference_pace_);
+  own_cut_ = std::max(kOwnSlower, 1 + kNormalSpreads * (high - low) / reference_pace_);
   if (!scorer_) return;
   const Pace& pace = scorer_->model().parts().paces[pace_];
   if (pace.median > 0)
-    model_cut_ = std::max(kModelSlower, 1 + kSpreads * (pace.high / pace.median - 1));
+    model_cut_ = std::max(kModelSlower, 1 + kNormalSpreads * (pace.high / pace.median - 1));
 }
 
 void RunScorer::choose_peers() {
@@ -199,10 +195,10 @@ std::vector<bool> sustained(const std::vector<bool>& flags) {
   std::vector<bool> out(flags.size(), false);
   for (std::size_t i = 0; i < flags.size(); ++i) {
     std::size_t count = 0;
-    const std::size_t end = std::min(flags.size(), i + kOf);
+    const std::size_t end = std::min(flags.size(), i + kShortWindows);
     for (std::size_t j = i; j < end; ++j)
       count += flags[j] ? 1 : 0;
-    if (count < kNeeded) continue;
+    if (count < kOfShortMin) continue;
     for (std::size_t j = i; j < end; ++j)
       if (flags[j]) out[j] = true;
   }
@@ -234,7 +230,8 @@ void RunScorer::find_incidents(const std::vector<WindowResult>& windows) {
   std::set<std::size_t> ranks;
   std::set<std::string> tests;
   for (std::size_t i = 0; i <= windows.size(); ++i) {
-    const bool is_over = i == windows.size() || (!flagged.empty() && i - flagged.back() > kOf);
+    const bool is_over =
+        i == windows.size() || (!flagged.empty() && i - flagged.back() > kShortWindows);
     if (is_over && !flagged.empty()) {
       close(windows, flagged, ranks, tests);
       flagged.clear();

@@ -7,6 +7,7 @@
 #include "common/numbers.h"
 #include "detect/internal/gaussian.h"
 #include "detect/job_model.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -16,7 +17,6 @@ constexpr double kRounding = 1e-9;  // of the floor: what taking it off again le
 constexpr std::size_t kPatternsMax = 64;
 constexpr std::size_t kMissingDraws = 256;
 constexpr double kCoordinateMax = 1e6;  // farther is not farther
-constexpr double kScoreAboveMax = 20;
 
 }  // namespace
 

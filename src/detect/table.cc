@@ -13,14 +13,13 @@
 
 #include "common/csv.h"
 #include "common/numbers.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
 constexpr double kSizeMax = 1e30;  // beyond it a number is taken for a mistake
-constexpr double kFloorShare = 0.002;
-constexpr double kNegativeShareMax = 0.01;
 constexpr std::size_t kNotThere = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kSparseMax = 16;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
 
@@ -21,7 +22,6 @@ constexpr std::string_view kSchema = "kansoku.baseline/2";
 constexpr std::uint32_t kBaselineResamples = 1000;
 constexpr std::size_t kFunctionsMax = 200;
 constexpr std::size_t kComparedLinesMax = 3;
-constexpr double kGrowthMinMs = 0.05;
 
 struct Interval95 {
   double low{0}, high{0};
@@ -111,8 +111,7 @@ Result<Json> make_baseline(const Diagnosis& diagnosis) {
 }
 
 Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
-                                                     const Json& untrusted,
-                                                     const BaselineOptions& options) {
+                                                     const Json& untrusted) {
   if (untrusted.at("schema").as_string() != kSchema)
     return Error{Code::kUnsupported, fmt::format("read baseline: not of schema {}", kSchema)};
   const auto ranks = static_cast<std::int64_t>(diagnosis.ranks.size());
@@ -126,7 +125,7 @@ Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
   if (durations.size() < 2 || !(before_ms > 0)) return std::optional<Finding>{};
   const double now_ms = stats::median(durations);
   const Interval95 now = median_interval(durations);
-  if (now_ms <= options.ratio_min * before_ms || now.low <= before_high_ms)
+  if (now_ms <= kSlowdownMin * before_ms || now.low <= before_high_ms)
     return std::optional<Finding>{};
   Finding finding;
   finding.kind = "regression";

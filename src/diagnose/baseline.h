@@ -14,17 +14,12 @@ namespace kansoku::diagnose {
 /// baseline must be healthy.
 [[nodiscard]] Result<Json> make_baseline(const Diagnosis& diagnosis);
 
-struct BaselineOptions {
-  double ratio_min{1.05};  // of median steps: less is no regression
-};
-
 /// A finding of kind "regression" if the median step is longer than the baseline's by more than
-/// `ratio_min` and their 95 % intervals lie apart, with the phase and the function that grew most;
+/// kSlowdownMin and their 95 % intervals lie apart, with the phase and the function that grew most;
 /// nothing otherwise. kUnsupported if `untrusted` is no baseline or of another number of ranks.
 /// Source: FLARE's comparison with healthy history (second-hand); the test is ours.
 [[nodiscard]] Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
-                                                                   const Json& untrusted,
-                                                                   const BaselineOptions& options);
+                                                                   const Json& untrusted);
 
 /// Adds it to the findings. Where more waiting for a processor is what grew most, and a finding
 /// says who has it, the comparison is a line of that finding.

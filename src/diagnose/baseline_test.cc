@@ -21,7 +21,7 @@ Diagnosis of(const SyntheticJob& job) {
 TEST(Baseline, AHealthyRunDoesNotRegressAgainstAnother) {
   const auto baseline = make_baseline(of({.seed = 1}));
   ASSERT_TRUE(baseline) << baseline.error().what;
-  const auto found = compare_with_baseline(of({.seed = 2}), *baseline, {});
+  const auto found = compare_with_baseline(of({.seed = 2}), *baseline);
   ASSERT_TRUE(found);
   EXPECT_FALSE(*found);
 }
@@ -33,7 +33,7 @@ TEST(Baseline, SeesWhatIsSlowOnAllRanksFromTheFirstStep) {
   slow.forward_ms += 8;  // every rank, every step: nobody differs from anybody
   const Diagnosis diagnosis = of(slow);
   EXPECT_TRUE(diagnosis.findings.empty());
-  const auto found = compare_with_baseline(diagnosis, *baseline, {});
+  const auto found = compare_with_baseline(diagnosis, *baseline);
   ASSERT_TRUE(found);
   ASSERT_TRUE(*found);
   EXPECT_EQ((*found)->kind, "regression");
@@ -66,10 +66,10 @@ TEST(Baseline, MoreQueueingIsALineOfTheFindingThatSaysForWhom) {
 
 TEST(Baseline, RefusesWhatDoesNotFit) {
   const Diagnosis diagnosis = of({.seed = 1});
-  EXPECT_EQ(compare_with_baseline(diagnosis, Json::object(), {}).error().code, Code::kUnsupported);
+  EXPECT_EQ(compare_with_baseline(diagnosis, Json::object()).error().code, Code::kUnsupported);
   const auto baseline = make_baseline(diagnosis);
   ASSERT_TRUE(baseline);
-  EXPECT_EQ(compare_with_baseline(of({.rank_count = 3, .seed = 1}), *baseline, {}).error().code,
+  EXPECT_EQ(compare_with_baseline(of({.rank_count = 3, .seed = 1}), *baseline).error().code,
             Code::kUnsupported);
   EXPECT_EQ(make_baseline(Diagnosis{}).error().code, Code::kNotFound);
   SyntheticJob faulty{.seed = 1};

@@ -22,6 +22,7 @@
 #include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
 #include "diagnose/internal/uneven_time.h"
+#include "diagnose/thresholds.h"
 #include "diagnose/what_if.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -34,25 +35,13 @@ constexpr std::size_t kFunctionRowsMax = 20;
 constexpr std::size_t kPatternRowsMax = 40;
 constexpr std::uint32_t kResamplesMax = 1'000'000;
 
-bool is_share(double value) {
-  return value >= 0 && value <= 1;  // false for NaN
-}
-
 Result<void> check_options(const Options& o) {
-  const bool shares = is_share(o.confidence_min) && is_share(o.excess_share_min) &&
-                      is_share(o.contention_share_min) && is_share(o.contention_confidence_min) &&
-                      is_share(o.common_input_share_min) && is_share(o.descend_share_min) &&
-                      is_share(o.function_support_min) && o.clip_share >= 0 && o.clip_share <= 0.5;
-  const bool amounts = o.excess_min_ms >= 0 && o.common_input_min_ms >= 0 && o.hang_min_ms >= 0 &&
-                       o.hang_step_multiple >= 0;
   const bool counts = o.resample_count >= 1 && o.resample_count <= kResamplesMax &&
-                      o.window_count_min >= 2 && o.window_ms >= 1 && o.window_ms <= 1e9 &&
-                      o.slowed_step_count_min >= 1 && o.function_resample_count >= 1 &&
+                      o.function_resample_count >= 1 &&
                       o.function_resample_count <= kResamplesMax && o.period_tokens_max >= 1 &&
-                      o.repeat_count_floor >= 2 && o.heat_column_count_max >= 1;
-  if (shares && amounts && counts) return {};
-  return Error{Code::kUnsupported, "diagnose: an option is out of range",
-               "shares and confidences lie in 0..1, counts are at least 1"};
+                      o.heat_column_count_max >= 1;
+  if (counts) return {};
+  return Error{Code::kUnsupported, "diagnose: an option is out of range", "counts are at least 1"};
 }
 
 // Duration of each step: the median over ranks, which differ by the skew of their last events.
@@ -239,9 +228,8 @@ void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& ou
   });
   const std::vector<double> drawn = resampled_slowdowns(originals, ideals, options);
   out.slowdown_low = stats::quantile(drawn, 0.025);
-  const auto hits = std::count_if(drawn.begin(), drawn.end(), [&](double slowdown) {
-    return slowdown >= options.moving_slowdown_min;
-  });
+  const auto hits = std::count_if(drawn.begin(), drawn.end(),
+                                  [&](double slowdown) { return slowdown >= kMovingSlowdownMin; });
   out.slowdown_confidence = static_cast<double>(hits) / static_cast<double>(drawn.size());
   for (Finding& finding : out.findings) {
     if (!is_rank_excess(finding) || !(original > ideal)) continue;
@@ -293,7 +281,6 @@ double most_often_slowest(const std::vector<StepLoss>& losses, std::size_t rank_
 
 /// Who is slowest most often in the steps that carry most of the loss.
 std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losses) {
-  constexpr double kMost = 0.5, kFewSteps = 0.05;
   const std::size_t step_count = losses.size();
   std::stable_sort(losses.begin(), losses.end(),
                    [](const StepLoss& a, const StepLoss& b) { return a.ms > b.ms; });
@@ -301,10 +288,10 @@ std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losse
   for (const StepLoss& loss : losses)
     all += loss.ms;
   std::size_t few = 0;
-  while (few < step_count && carried < kMost * all)
+  while (few < step_count && carried < kMostShare * all)
     carried += losses[few++].ms;
   const bool is_concentrated =
-      static_cast<double>(few) <= std::max(1.0, kFewSteps * static_cast<double>(step_count));
+      static_cast<double>(few) <= std::max(1.0, kFewStepsShare * static_cast<double>(step_count));
   if (is_concentrated) losses.resize(few);
   std::vector<std::size_t> counts(evidence.job.ranks.size());
   for (const StepLoss& loss : losses)
@@ -326,18 +313,15 @@ std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losse
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
 /// each time, or too seldom to tell.
-std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Options& options,
-                                             const Diagnosis& diagnosis) {
+std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Diagnosis& diagnosis) {
   const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                                    [](const Finding& f) { return is_rank_excess(f); });
   if (is_told || !diagnosis.slowdown) return std::nullopt;
-  if (*diagnosis.slowdown < options.seldom_slowdown_min &&
-      diagnosis.slowdown_low < options.moving_slowdown_min)
+  if (*diagnosis.slowdown < kSeldomSlowdownMin && diagnosis.slowdown_low < kMovingSlowdownMin)
     return std::nullopt;
   const std::vector<StepLoss> losses = step_losses(work_series(evidence));
   // Always the same one, which was not blamed: a note says what it waits for.
-  if (most_often_slowest(losses, evidence.job.ranks.size()) > options.moving_same_share_max)
-    return std::nullopt;
+  if (most_often_slowest(losses, evidence.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
   Finding finding;
   finding.kind = "moving_imbalance";
   finding.share = 1 - 1 / *diagnosis.slowdown;
@@ -396,7 +380,7 @@ std::vector<std::int32_t> victims_of(const JobData& job, const std::vector<Findi
 // A job without steps: its ranks are compared in windows of time.
 void diagnose_windows(const trace::Trace& trace, const Options& options, JobData& job,
                       const Collectives& collectives, Diagnosis& out) {
-  const StepTable windows = time_windows(trace, job, options);
+  const StepTable windows = time_windows(trace, job);
   if (windows.count() == 0) return;
   const auto phases = cut_phases(trace, job, collectives, windows);
   const auto times = measure_steps(job, phases, windows);
@@ -429,14 +413,14 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
     sort_findings(out.findings);
     measure_loss(job, work_series(evidence), out);
     add_what_if(evidence, options, out);
-    if (auto moving = find_moving_imbalance(evidence, options, out)) {
+    if (auto moving = find_moving_imbalance(evidence, out)) {
       out.findings.push_back(std::move(*moving));
       sort_findings(out.findings);
     }
     add_patterns(evidence, out);
     fill_step_view(evidence, durations, out);
   }
-  if (auto hang = find_hang(trace, job, collectives, mean_step_ms, options)) {
+  if (auto hang = find_hang(trace, job, collectives, mean_step_ms)) {
     out.findings.push_back(std::move(hang->finding));
     out.view.hang_groups = std::move(hang->groups);
     sort_findings(out.findings);
@@ -466,8 +450,7 @@ void add_job_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out
   }
 }
 
-std::vector<std::string> missing_of(const JobData& job, const Options& options,
-                                    const Diagnosis& out) {
+std::vector<std::string> missing_of(const JobData& job, const Diagnosis& out) {
   std::vector<std::string> missing;
   if (job.ranks.empty()) {
     missing.emplace_back(
@@ -482,7 +465,7 @@ std::vector<std::string> missing_of(const JobData& job, const Options& options,
     missing.push_back(fmt::format(
         "no steps: at least {} repeats of one sequence of events are needed; record for longer, "
         "and see `record --explain` for the probes",
-        options.repeat_count_floor));
+        kRepeatCountFloor));
   }
   return missing;
 }
@@ -498,7 +481,7 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
     const Collectives collectives = match_collectives(job);
     diagnose_steps(trace, options, job, collectives, out);
   }
-  out.missing = missing_of(job, options, out);
+  out.missing = missing_of(job, out);
   add_job_notes(trace, job, out);
   return out;
 }

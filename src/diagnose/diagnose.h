@@ -35,83 +35,10 @@ using PhaseMs = std::array<double, kPhaseCount>;
 /// "input", "forward", ... as written in JSON. Any thread.
 [[nodiscard]] std::string_view phase_name(Phase phase);
 
-/// Thresholds of the diagnosis; docs/diagnosis.md explains each.
+/// What a diagnosis may spend and draw. Its thresholds are constants: diagnose/thresholds.h.
 struct Options {
   std::uint64_t seed{1};
-  double confidence_min{0.95};             // a rank below it is not named
-  double excess_share_min{0.07};           // of the median step: smaller excess is no finding
-  double excess_min_ms{1.0};               // and never less than this
-  double contention_share_min{0.20};       // of the median step, for processor queueing; less
-                                           // where the ranks queue less than that
-  double contention_confidence_min{0.99};  // queueing is noisy
-  // Queueing that is a finding whatever the peers do, as a share of the rank's mean step: behind
-  // processes that are no part of the job (idle hosts: 0.01 to 0.03); behind the job itself where
-  // it may not use all processors of the host; behind the job itself anyway (4 ranks on 2
-  // processors: 0.34 to 0.45). From `contention_share_min` on that is a note.
-  double contention_outside_share_min{0.05};
-  double contention_confined_share_min{0.20};
-  double contention_job_share_min{0.60};
-  double common_input_share_min{0.35};       // of the mean step, on every rank
-  double common_input_wait_share_min{0.12};  // the same, where it is mostly spent asleep
-  double common_input_asleep_min{0.5};       // what counts as mostly
-  double common_input_min_ms{2.0};
-  double common_wait_share_min{0.07};        // of every rank's samples, asleep in its own code
-  std::uint32_t common_wait_samples_min{8};  // of every rank
-  double descend_share_min{0.7};     // a child frame must hold this share of its parent's excess
-  double function_support_min{0.8};  // share of resamples that must agree on the function
-  double profile_input_share_min{0.10};  // of a profile's window with an idle device, on every rank
-  double pattern_beta_min{0.01};  // functions below this share of the window are not compared
-  // S from which a job has lost time even if no rank stands out: the lower end of its interval, or
-  // S itself where too few steps carry the loss for an interval. Clean runs of 4 ranks on 2
-  // processors: 1.02 to 1.07.
-  double moving_slowdown_min{1.12};
-  double seldom_slowdown_min{1.20};
-  // One rank is slowest in more of the steps: that is not moving (a loss that moves over four
-  // ranks: 0.28).
-  double moving_same_share_max{0.9};
-  double slowdown_min{1.05};         // S of an operation timeline: less is no finding
-  double explained_min{0.5};         // M from which one worker is named
-  double part_explained_min{0.25};   // share of the slow-down from which an imbalance is reported
-  double data_correlation_min{0.9};  // of forward and backward durations: the data makes them long
-  // Stalls: steps in which a rank works longer than its peers by this share of the median step.
-  // They are a finding from this mean cost, as a share of the step, where they fall on one rank
-  // more often than chance does in this share of healthy jobs.
-  double stall_share_min{0.5};
-  double stall_cost_share_min{0.02};
-  double stall_chance_max{1e-3};
-  double asleep_share_min{0.5};   // of an excess: what the thread waits in explains it
-  double stopped_share_min{0.5};  // of an excess: a signal stops the process
-  // Work that grows with the data: forward and backward each at least this part of a step, this
-  // many times as long as on peers, their logarithms no further apart than this part of the growth,
-  // the optimizer grown by no more than this part of it. Set on batches of 6 to 19 times the usual
-  // one.
-  double uneven_phase_share_min{0.03};
-  double uneven_ratio_min{1.15};
-  double uneven_apart_max{0.4};
-  double uneven_optimizer_max{0.5};
-  // Ranks of a job without steps, compared in windows of time: one has processors for this part of
-  // the time more than its peers, and this many times as long as the busiest of them. Set on four
-  // ranks on two processors, alike: 0.26 of the time each; one with four times the work: 0.46 more.
-  double window_ms{100};
-  std::uint32_t window_count_min{50};
-  double uneven_time_share_min{0.15};
-  double uneven_time_ratio_min{1.3};
-  // A single process beside its own past: steps from some point on this many times as long as
-  // before, with so many steps on either side. None of the 26 healthy loops of
-  // tests/false_confidence passes.
-  double slowed_ratio_min{1.15};
-  double slowed_confidence_min{0.99};
-  std::uint32_t slowed_step_count_min{20};
-  double clip_share{0.05};         // tails clipped before the steady excess is averaged
-  double hang_step_multiple{5};    // stuck for this many mean steps ...
-  double hang_min_ms{1000};        // ... and at least this long
-  double ended_together_ms{1000};  // ranks that one signal ends that close together: the run's end
-  double ended_after_signal_ms{10'000};  // a process that ends so soon after a signal: by it;
-                                         // chosen, not measured
   std::uint32_t period_tokens_max{64};
-  std::uint32_t repeat_count_min{10};   // repeats of the step's word for full confidence
-  std::uint32_t repeat_count_floor{6};  // fewer: no steps are found at all
-  std::uint32_t warmup_step_count{3};   // left out of all statistics
   std::uint32_t resample_count{2000};
   std::uint32_t function_resample_count{200};
   std::uint32_t heat_column_count_max{400};
@@ -128,7 +55,7 @@ struct Finding {
   std::string file;
   std::uint32_t line{0};            // 0 = unknown
   std::vector<std::string> stack;   // outermost first, ends with `function`
-  double cost_ms_per_step{0};       // of a job without steps: in each Options::window_ms
+  double cost_ms_per_step{0};       // of a job without steps: in each kWindowMs
   double share{0};                  // cost / mean step; 1 for hang and stopped
   double confidence{0};             // of rank and function together
   double rank_confidence{0};        // of the rank alone

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "diagnose/synthetic_for_test.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -339,7 +340,7 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   EXPECT_EQ(d.findings[0].kind, "moving_imbalance");
   EXPECT_TRUE(d.findings[0].ranks.empty());
   EXPECT_TRUE(d.victims.empty());
-  EXPECT_GT(d.slowdown_low, Options{}.moving_slowdown_min);
+  EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
   EXPECT_LT(d.slowdown_low, *d.slowdown);
 }
 
@@ -571,7 +572,7 @@ TEST(Diagnose, RefusesTablesOfUnequalLengthAndOddOptions) {
   ASSERT_FALSE(torn.has_value());
   EXPECT_EQ(torn.error().code, Code::kCorrupt);
   Options options;
-  options.confidence_min = 1.5;
+  options.resample_count = 0;
   const Result<Diagnosis> odd = diagnose(make_trace({}), options);
   ASSERT_FALSE(odd.has_value());
   EXPECT_EQ(odd.error().code, Code::kUnsupported);

@@ -7,6 +7,7 @@
 
 #include "common/check.h"
 #include "common/rng.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -78,7 +79,7 @@ __attribute__((optimize("O3"))) void FunctionComparison::count_differences(std::
   const float* const beta = scaled_.data();
   const float* const mu = beta + n;
   const float* const sigma = mu + n;
-  const auto limit = static_cast<float>(options_.distance_min);
+  const auto limit = static_cast<float>(kPatternDistanceMin);
   std::uint32_t* const counts = counts_.data();
   for (const std::uint32_t peer : peers_) {
     const float peer_beta = beta[peer], peer_mu = mu[peer], peer_sigma = sigma[peer];
@@ -96,7 +97,7 @@ void FunctionComparison::compare(std::uint32_t function, std::vector<PatternOutl
   const float* const mu = matrix_.mu.data() + function * n;
   const float* const sigma = matrix_.sigma.data() + function * n;
   const float most = *std::max_element(beta, beta + n);
-  if (most < static_cast<float>(options_.beta_min)) return;
+  if (most < static_cast<float>(kPatternBetaMin)) return;
   scale(beta, scaled_.data());
   scale(mu, scaled_.data() + n);
   scale(sigma, scaled_.data() + 2 * n);
@@ -113,8 +114,8 @@ void FunctionComparison::compare(std::uint32_t function, std::vector<PatternOutl
     scratch_[r] = std::abs(shares[r] - middle);
   const float floor = 1 / peer_count;
   const float spread = std::max(median_of(scratch_), floor);
-  const float limit = std::max(middle + static_cast<float>(options_.mad_multiple) * spread,
-                               static_cast<float>(options_.differs_min));
+  const float limit = std::max(middle + static_cast<float>(kPatternMadMultiple) * spread,
+                               static_cast<float>(kMostShare));
   // With few peers the robust limit may lie above 1: then a rank must differ from all of them.
   const float reachable = std::min(limit, 1.0F);
   const float peers_beta = median(beta), peers_mu = median(mu), peers_sigma = median(sigma);
@@ -122,9 +123,9 @@ void FunctionComparison::compare(std::uint32_t function, std::vector<PatternOutl
               middle_sigma = median(scaled_.data() + 2 * n);
   for (std::uint32_t r = 0; r < n; ++r) {
     if (shares[r] < reachable) continue;
-    if (std::max(beta[r], peers_beta) < static_cast<float>(options_.beta_min)) continue;
+    if (std::max(beta[r], peers_beta) < static_cast<float>(kPatternBetaMin)) continue;
     const float more = beta[r] - peers_beta;
-    if (std::abs(more) < static_cast<float>(options_.beta_difference_min)) continue;
+    if (std::abs(more) < static_cast<float>(kPatternExcessMin)) continue;
     const bool is_collective = matrix_.activities[function] == Activity::kCollective;
     out.push_back({.rank = r,
                    .function = function,
@@ -146,7 +147,7 @@ void FunctionComparison::compare(std::uint32_t function, std::vector<PatternOutl
 
 std::vector<PatternOutlier> localise(const PatternMatrix& matrix, const LocaliseOptions& options) {
   std::vector<PatternOutlier> all;
-  if (matrix.rank_count < options.ranks_min || options.peers_max == 0) return all;
+  if (matrix.rank_count < kPatternRanksMin || options.peers_max == 0) return all;
   CHECK(matrix.beta.size() == matrix.rank_count * matrix.function_count);
   const std::size_t thread_count = std::clamp<std::size_t>(
       options.thread_count, 1, std::max<std::size_t>(matrix.function_count, 1));

@@ -10,17 +10,11 @@
 
 namespace kansoku::diagnose {
 
-/// Thresholds of the comparison of ranks. Those marked (recalled) are defaults of ours after what
-/// is remembered of PerfTracker; docs/patterns.md tells what they promise.
+/// What the comparison of ranks may spend; docs/patterns.md tells what its thresholds promise.
 struct LocaliseOptions {
   std::uint64_t seed{1};
-  std::uint32_t peers_max{100};      // compared with each rank (recalled)
-  double distance_min{0.4};          // L1 of scaled patterns from which two ranks differ (recalled)
-  double differs_min{0.5};           // share of peers a rank must differ from: the majority
-  double mad_multiple{5};            // over the median of all ranks' shares (recalled)
-  double beta_min{0.01};             // a function below this share is not judged (recalled)
-  double beta_difference_min{0.02};  // share of the window by which a culprit exceeds its peers
-  std::uint32_t ranks_min{3};        // fewer cannot outvote anyone
+  std::uint32_t peers_max{
+      100};  // compared with each rank; ours after what is remembered of PerfTracker
   unsigned thread_count{2};
 };
 

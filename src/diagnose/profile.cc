@@ -14,6 +14,7 @@
 #include "diagnose/internal/profile_job.h"
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -119,7 +120,7 @@ double ProfileDiagnosis::support_of_input(const RankView& view, double share_min
 }
 
 void ProfileDiagnosis::find_input() {
-  const double share_min = options_.profile_input_share_min;
+  const double share_min = kProfileInputShareMin;
   double least = 1, support = 1, share = 0, cost_ms = 0;
   for (const RankView& view : views_) {
     least = std::min(least, view.input_share);
@@ -129,7 +130,7 @@ void ProfileDiagnosis::find_input() {
     share += view.input_share / static_cast<double>(views_.size());
     cost_ms += ms / static_cast<double>(views_.size());
   }
-  if (views_.empty() || least < share_min || support < options_.confidence_min) return;
+  if (views_.empty() || least < share_min || support < kConfidenceMin) return;
   Finding finding;
   finding.kind = "common_input";
   finding.phase = "input";
@@ -187,7 +188,7 @@ void ProfileDiagnosis::find_outliers() {
   std::vector<std::uint32_t> functions;
   for (const RankView& view : views_) {
     for (const PatternRow& row : view.pattern.rows) {
-      if (row.beta < options_.pattern_beta_min) break;  // rows are sorted
+      if (row.beta < kPatternBetaMin) break;  // rows are sorted
       if (column_of.try_emplace(row.function, static_cast<std::uint32_t>(functions.size())).second)
         functions.push_back(row.function);
     }
@@ -219,9 +220,8 @@ void ProfileDiagnosis::find_late_ranks() {
   for (const std::string& note : late.notes)
     out_.notes.push_back(note);
   if (late.matched_count == 0) return;
-  const bool is_clear = late.support >= options_.confidence_min &&
-                        late.cost_ms >= options_.excess_min_ms &&
-                        late.cost_share >= options_.excess_share_min;
+  const bool is_clear = late.support >= kConfidenceMin && late.cost_ms >= kExcessMinMs &&
+                        late.cost_share >= kExcessShareMin;
   if (!is_clear) return;
   Finding finding;
   finding.kind = views_.size() == 2 ? "asymmetry" : "slow_worker";

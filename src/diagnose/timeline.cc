@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -69,9 +70,8 @@ Finding stage_finding(const WhatIf& what_if, const PipelineOps& ops, const Suspe
   return finding;
 }
 
-void add_findings(const WhatIf& what_if, const PipelineOps& ops, const Options& options,
-                  Diagnosis& out) {
-  if (!(what_if.slowdown >= options.slowdown_min)) return;
+void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out) {
+  if (!(what_if.slowdown >= kSlowdownMin)) return;
   const Suspect* worker = find_suspect(what_if, "worker");
   const Suspect* stage = find_suspect(what_if, "stage_balance");
   const Suspect* data = find_suspect(what_if, "data_balance");
@@ -83,8 +83,7 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, const Options& 
     out.findings.push_back(std::move(finding));
   };
   const bool one_is_slow = worker != nullptr && ops.workers.size() > 1 &&
-                           worker->explained >= options.explained_min &&
-                           worker->support >= options.confidence_min;
+                           worker->explained >= kMostShare && worker->support >= kConfidenceMin;
   if (one_is_slow) {
     Finding finding = finding_of(what_if, *worker, "slow_worker");
     finding.evidence.push_back(fmt::format("leads in {:.1f} % of bootstrap samples of {} steps",
@@ -96,10 +95,10 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, const Options& 
     return;
   }
   // What is left is in the work itself: how it is split over stages, or what the data brings.
-  if (stage != nullptr && stage->explained >= options.part_explained_min)
+  if (stage != nullptr && stage->explained >= kPartExplainedMin)
     take(stage_finding(what_if, ops, *stage), 1);
-  const bool data_varies = data != nullptr && data->explained >= options.part_explained_min &&
-                           what_if.forward_backward_correlation >= options.data_correlation_min;
+  const bool data_varies = data != nullptr && data->explained >= kPartExplainedMin &&
+                           what_if.forward_backward_correlation >= kDataCorrelationMin;
   if (data_varies) {
     Finding finding = finding_of(what_if, *data, "data_imbalance");
     finding.evidence.push_back(
@@ -194,7 +193,7 @@ Result<std::optional<Diagnosis>> diagnose_timeline(const trace::Trace& trace,
   out.steps.p95_ms = stats::quantile(w.step_s, 0.95) * 1e3;
   out.steps.mean_ms = w.original_s * 1e3;
   fill_timeline_view(w, *ops, out);
-  add_findings(w, *ops, options, out);
+  add_findings(w, *ops, out);
   out.loss_ms_per_step = (w.original_s - w.ideal_s) * 1e3;
   double explained = 0;
   for (const Finding& finding : out.findings)

@@ -16,6 +16,7 @@
 #include "common/rng.h"
 #include "diagnose/internal/pipeline_graph.h"
 #include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -279,8 +280,8 @@ void Analysis::add_suspects(WhatIf& out) {
                        w);
   }
   std::sort(order.begin(), order.end());
-  const auto count = static_cast<std::size_t>(
-      std::ceil(options_.worker_share * static_cast<double>(order.size())));
+  const auto count =
+      static_cast<std::size_t>(std::ceil(kWorkerShare * static_cast<double>(order.size())));
   Suspect slowest{.kind = "worker"};
   std::map<std::pair<std::int32_t, std::int32_t>, bool> is_slowest;
   for (std::size_t i = 0; i < std::clamp<std::size_t>(count, 1, order.size()); ++i) {

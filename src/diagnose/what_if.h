@@ -60,7 +60,6 @@ struct WhatIf {
 struct WhatIfOptions {
   std::uint64_t seed{1};
   std::uint32_t resample_count{500};
-  double worker_share{0.03};  // of all workers are idealised together as the slowest ones
 };
 
 /// Re-simulates each step of a pipeline- and data-parallel job from its operation timeline

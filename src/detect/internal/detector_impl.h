@@ -19,13 +19,12 @@
 #include "detect/detector.h"
 #include "detect/internal/growth_watch.h"
 #include "detect/internal/watch_state.h"
+#include "detect/thresholds.h"
 
 namespace kansoku::detect {
 
 inline constexpr std::size_t kMembersMax = 1024;
-inline constexpr std::size_t kRefreshFirst = 600,
-                             kRefreshLast = 4800;  // windows; doubling in between
-inline constexpr std::uint64_t kYoungWindows = 10;
+inline constexpr std::size_t kRefreshLast = 8 * kRefreshFirst;
 inline constexpr double kNanosOfDay = 86400e9;
 
 /// One job of a detector. What it learns and when is in detector_learning.cc, the tests and the

@@ -11,18 +11,13 @@
 #include <utility>
 
 #include "common/text.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
 using trace::IncidentKind;
-
-constexpr double kOdd = 4;  // spreads
-constexpr double kNormal = 3;
-constexpr double kNoticed = 2;  // below it a column is not named beside others
-constexpr double kStoppedShare = 0.5;
-constexpr double kRoomMinS = 3600;  // memory that lasts for so long is on its way to no limit
 
 struct Sign {
   std::string_view feature;
@@ -103,7 +98,7 @@ bool has_any(const EvidenceSum& sum, std::span<const Column> columns, std::strin
 /// The phase that is longer than it was by the most spreads, if one clearly is.
 IncidentKind phase_of(const EvidenceSum& sum, std::span<const Column> columns) {
   IncidentKind out = IncidentKind::kLatencySpike;
-  double most = kOdd;
+  double most = kOddSpreads;
   for (const Phase& phase : kPhases) {
     const double deviation = worst(sum, columns, std::span(&phase.sign, 1));
     if (deviation <= most) continue;
@@ -171,7 +166,9 @@ bool EvidenceSum::has_room() const {
 std::vector<trace::Evidence> EvidenceSum::evidence(std::span<const Column> columns,
                                                    std::size_t count) const {
   std::vector<trace::Evidence> out;
-  const auto is_odd = [&](const auto& one) { return std::fabs(deviation(one.first)) >= kNoticed; };
+  const auto is_odd = [&](const auto& one) {
+    return std::fabs(deviation(one.first)) >= kNoticedSpreads;
+  };
   const bool has_odd = std::any_of(sums_.begin(), sums_.end(), is_odd);
   for (const auto& one : sums_) {
     if (findings_.count(one.first) != 0) continue;
@@ -239,38 +236,43 @@ bool is_between(std::span<const Deviations* const> all, std::span<const Column> 
     for (const Sign& sign : kNetwork)
       if (const std::size_t c = index_of(columns, sign.feature); c < columns.size())
         most = std::max(most, one->of(c));
-    suffering += most > kNormal ? 1 : 0;
-    waiting += share < columns.size() && one->of(share) > kNoticed ? 1 : 0;
+    suffering += most > kNormalSpreads ? 1 : 0;
+    waiting += share < columns.size() && one->of(share) > kNoticedSpreads ? 1 : 0;
   }
   return !all.empty() && (2 * suffering >= all.size() || waiting == all.size());
 }
 
 IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
                      bool is_of_single_ranks, bool is_of_one) {
-  if (worst(sum, columns, kStoppedSigns) > kOdd) return IncidentKind::kResourceContention;
-  if (worst(sum, columns, kHardwareSigns) > kOdd) return IncidentKind::kHardwareFault;
+  if (worst(sum, columns, kStoppedSigns) > kOddSpreads) return IncidentKind::kResourceContention;
+  if (worst(sum, columns, kHardwareSigns) > kOddSpreads) return IncidentKind::kHardwareFault;
   const double growing = worst(sum, columns, kGrowingSigns);
   const double network = worst(sum, columns, kNetwork),
                contention = worst(sum, columns, kContention);
   const double disk = worst(sum, columns, kDisk), input = worst(sum, columns, kInputSigns);
   const double collective = worst(sum, columns, kCollectiveSigns);
-  if (growing > kNormal && growing >= std::max(contention, network))
+  if (growing > kNormalSpreads && growing >= std::max(contention, network))
     return IncidentKind::kMemoryGrowth;
-  if (network > kNormal && network >= contention) return IncidentKind::kCommunicationInefficiency;
+  if (network > kNormalSpreads && network >= contention)
+    return IncidentKind::kCommunicationInefficiency;
   // A job that waits for its input runs less, so nobody takes its processors away.
-  if (contention > kOdd && contention >= 0.5 * input) return IncidentKind::kResourceContention;
-  if (input > kOdd && input >= 0.5 * collective) return IncidentKind::kInputStarvation;
-  if (disk > kOdd)
-    return input > kNormal ? IncidentKind::kInputStarvation : IncidentKind::kResourceContention;
-  if (contention > kOdd) return IncidentKind::kResourceContention;
-  if (collective > kOdd && !is_of_single_ranks) return IncidentKind::kCommunicationInefficiency;
-  if (worst(sum, columns, kLatencySigns) <= kNormal) return IncidentKind::kUnknown;
+  if (contention > kOddSpreads && contention >= 0.5 * input)
+    return IncidentKind::kResourceContention;
+  if (input > kOddSpreads && input >= 0.5 * collective) return IncidentKind::kInputStarvation;
+  if (disk > kOddSpreads)
+    return input > kNormalSpreads ? IncidentKind::kInputStarvation
+                                  : IncidentKind::kResourceContention;
+  if (contention > kOddSpreads) return IncidentKind::kResourceContention;
+  if (collective > kOddSpreads && !is_of_single_ranks)
+    return IncidentKind::kCommunicationInefficiency;
+  if (worst(sum, columns, kLatencySigns) <= kNormalSpreads) return IncidentKind::kUnknown;
   return is_of_one ? phase_of(sum, columns) : IncidentKind::kLatencySpike;
 }
 
 bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) {
-  return worst(sum, columns, kStoppedSigns) > kOdd || worst(sum, columns, kHardwareSigns) > kOdd ||
-         (worst(sum, columns, kGrowingSigns) > kNormal && !sum.has_room());
+  return worst(sum, columns, kStoppedSigns) > kOddSpreads ||
+         worst(sum, columns, kHardwareSigns) > kOddSpreads ||
+         (worst(sum, columns, kGrowingSigns) > kNormalSpreads && !sum.has_room());
 }
 
 std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& sum,
@@ -288,12 +290,12 @@ std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& 
   }
   const auto stopped = std::find_if(
       incident.evidence.begin(), incident.evidence.end(), [](const trace::Evidence& one) {
-        return one.feature == "stopped_share" && one.seen > kStoppedShare;
+        return one.feature == "stopped_share" && one.seen > kMostShare;
       });
   if (stopped != incident.evidence.end()) out += "; stopped by a signal";
   const bool has_cpu = has_any(sum, columns, "cpu_"), has_gpu = has_any(sum, columns, "gpu_");
-  const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpuSigns) < kNormal;
-  const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpuSigns) < kNormal;
+  const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpuSigns) < kNormalSpreads;
+  const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpuSigns) < kNormalSpreads;
   if (is_cpu_normal || is_gpu_normal) {
     out += fmt::format("; {} normal", is_cpu_normal && is_gpu_normal ? "CPU and GPU"
                                       : is_cpu_normal                ? "CPU"

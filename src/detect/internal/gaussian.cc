@@ -5,10 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "detect/thresholds.h"
+
 namespace kansoku::detect {
 namespace {
 
-constexpr double kDropMin = 0.5;
 constexpr int kSweeps = 100;
 
 /// The inverse of a symmetric positive definite matrix by Gauss-Jordan without pivoting, and the

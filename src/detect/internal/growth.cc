@@ -4,15 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
-namespace {
-
-constexpr double kTauMin = 0.85;
-constexpr double kLastThirdMin = 0.2;  // of the whole growth: less is a level being reached
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<Growth> GrowthTest::add(std::int64_t wall_ns, double value) {
   if (!std::isfinite(value) || value < 0) return std::nullopt;

@@ -7,14 +7,16 @@
 #include <optional>
 #include <vector>
 
+#include "detect/thresholds.h"
+
 namespace kansoku::detect {
 
 struct GrowthOptions {
   std::size_t windows_of_sample{10};  // a sample is the median of so many windows
   std::size_t samples_of_block{5};
   std::size_t blocks{12};
-  double bytes_min{64e6};  // growth below it is nobody's concern
-  double share_min{0.03};  // of the level
+  double bytes_min{kGrowthBytesMin};
+  double share_min{kGrowthShareMin};  // of the level
 };
 
 struct Growth {

@@ -7,13 +7,12 @@
 #include <algorithm>
 
 #include "detect/internal/evidence.h"
+#include "detect/thresholds.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kFasterThanNormal = 1.5;
 // Growth is over after so many blocks without: a pause is part of what is looked at for twelve.
-constexpr int kBlocksWithout = 12;
 constexpr std::size_t kEndedMax = 16;
 
 }  // namespace

@@ -11,20 +11,14 @@
 #include "common/rng.h"
 #include "detect/internal/gaussian.h"
 #include "detect/internal/thresholds.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
 namespace {
 
-constexpr double kPresentMin = 0.1;
-constexpr std::size_t kPresentCountMin = 10;
-constexpr std::size_t kRowsMin = 30;
-constexpr std::size_t kStepsMin = 3;  // one each to fit, to calibrate and to measure
-constexpr double kScoreCutMin = 4;    // spreads
-constexpr double kFarAbove = 3;       // times the threshold's distance from the median score
 constexpr int kIterationsMax = 60;
 constexpr double kTolerance = 1e-4;  // nats a row
-constexpr std::size_t kWarmUpMax = 50;
 
 double least_of(const Column& column, double center, double spread_min) {
   if (column.scale == Scale::kLinear) return std::max(column.floor, 1e-12);
@@ -47,7 +41,7 @@ std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
       if (!std::isnan(value)) values.push_back(value);
     }
     const auto needed =
-        std::max(static_cast<double>(kPresentCountMin), kPresentMin * static_cast<double>(n));
+        std::max(static_cast<double>(kPresentCountMin), kSeldomShare * static_cast<double>(n));
     if (static_cast<double>(values.size()) < needed) continue;
     Coordinate one;
     one.column = c;
@@ -173,14 +167,14 @@ std::vector<double> scores_of(Scorer& scorer, std::span<const double> rows, std:
 /// job, however far out it is.
 std::vector<double> outlier_bounds(std::span<const double> rows, std::span<const Column> columns,
                                    std::span<const Coordinate> coordinates) {
-  constexpr double kPhase = 0.98;
   std::vector<double> out, sizes;
   for (const Coordinate& one : coordinates) {
     sizes.clear();
     for (std::size_t i = one.column; i < rows.size(); i += columns.size())
       if (const double value = one.of(rows[i], columns[one.column]); !std::isnan(value))
         sizes.push_back(std::fabs(value));
-    out.push_back(sizes.empty() ? kOutlier : std::max(kOutlier, stats::quantile(sizes, kPhase)));
+    out.push_back(sizes.empty() ? kOutlier
+                                : std::max(kOutlier, stats::quantile(sizes, kPhaseQuantile)));
   }
   return out;
 }
@@ -307,7 +301,7 @@ void learn_cuts(JobModel::Parts& parts, const Cube& cube, std::span<const Range>
       }
       maxima.push_back(most);
     }
-    parts.cuts.push_back(window_cut(maxima, alpha, kScoreCutMin));
+    parts.cuts.push_back(window_cut(maxima, alpha, kOddSpreads));
   }
 }
 

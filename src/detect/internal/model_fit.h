@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "detect/job_model.h"
+#include "detect/thresholds.h"
 
 namespace kansoku::detect {
 
@@ -16,9 +17,6 @@ namespace kansoku::detect {
                                                          double spread_min);
 // Of the steady steps: the mixture is fitted to the first part, the threshold set by the second and
 // measured on the rest.
-inline constexpr double kFitShare = 0.6, kCutShare = 0.8;
-inline constexpr double kOutlier = 8;          // spreads
-inline constexpr double kMissedPromise = 1.5;  // times the promised share of flags: too many
 /// Rows as coordinates, for fitting: outliers are drawn in to `bounds` (by coordinate, in spreads;
 /// empty: 8 each). A missing value is replaced by that of `fill` (n x d), or if it is empty by one
 /// drawn from those of its column, so that it changes no margin.

@@ -4,18 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 #include "stats/tail.h"
 
 namespace kansoku::detect {
-namespace {
-
-constexpr double kTailShare = 0.1;
-constexpr double kGross = 20;  // medians of the excess: beyond 1e-6 of an exponential tail
-constexpr double kAboveLargest = 1.5;
-constexpr double kCorrelationMax = 0.9;
-
-}  // namespace
+namespace {}  // namespace
 
 double tail_level(std::span<const double> values, double p) {
   std::vector<double> sorted(values.begin(), values.end());

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "detect/internal/thresholds.h"
+#include "detect/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::detect {
@@ -12,12 +13,7 @@ namespace {
 
 constexpr std::size_t kEvidenceMax = 8;
 constexpr std::size_t kRowsMax = 100;
-constexpr double kShareOfBudget = 0.5, kReserve = 0.1;
-constexpr double kOwnCostMin = 4, kOwnCostMax = 40;  // spreads; beyond it, more says no more
 constexpr std::size_t kExcessesMax = 128;
-constexpr double kShareOfStrength = 0.02;  // of the median excess of an incident's windows
-constexpr std::size_t kWindowsToRename = 3;
-constexpr double kStrongest = 2;  // of two ranks one is named if its excess is so much larger
 
 }  // namespace
 
@@ -25,13 +21,13 @@ AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation, doubl
                           double windows_per_day, double budget) {
   AlarmCounts out;
   const double trials = std::max(1.0, members) * windows_per_day;
-  const double alpha = budget * kShareOfBudget * kReserve / trials / 2;  // two spans
+  const double alpha = budget * kShareOfBudget * kBudgetReserve / trials / 2;  // two spans
   const auto count = [&](double flags, std::uint32_t windows, std::uint32_t least) {
     const double share = (flags + 0.5) / (healthy.points + 1);
     return std::clamp(smallest_k({share, correlation}, windows, alpha), least, windows);
   };
-  out.of_short = count(healthy.clear, kShortWindows, 3);
-  out.of_long = count(healthy.flags, kLongWindows, 6);
+  out.of_short = count(healthy.clear, kShortWindows, kOfShortMin);
+  out.of_long = count(healthy.flags, kLongWindows, kOfLongMin);
   const auto rate = [&](double flags, double clear) {
     const stats::BetaBinomial flagged{flags, correlation};
     return trials * (upper_share({clear, correlation}, out.of_short, kShortWindows) +
@@ -125,7 +121,7 @@ std::vector<MemberKey> Episode::by_own_cost(std::span<const Column> columns,
     double most = 0;
     for (const auto& entry : costs)
       most = std::max(most, cost_of(entry));
-    if (most < kOwnCostMin) continue;
+    if (most < kOddSpreads) continue;
     std::vector<MemberKey> out;
     for (const auto& entry : costs)
       if (2 * cost_of(entry) >= most) out.push_back(entry.first);
@@ -154,8 +150,8 @@ std::vector<MemberKey> Episode::by_score(std::size_t member_count) const {
       return part.excess / std::max(1.0, part.windows);
     };
     const double first = excess(out[0]), second = excess(out[1]);
-    if (first > kStrongest * second) return {out[0]};
-    if (second > kStrongest * first) return {out[1]};
+    if (first > kTimesWorse * second) return {out[0]};
+    if (second > kTimesWorse * first) return {out[1]};
     return {};
   }
   if (out.size() > std::max<std::size_t>(1, member_count / 4)) out.clear();

@@ -17,6 +17,7 @@
 #include "detect/internal/evidence.h"
 #include "detect/job_model.h"
 #include "detect/rank_tests.h"
+#include "detect/thresholds.h"
 #include "trace/incident.h"
 
 namespace kansoku::detect {
@@ -53,8 +54,6 @@ struct Member {
   bool is_flagged{false};
   int peer_streak{0};  // windows in a row in which it stood out of its peers
 };
-
-inline constexpr std::size_t kShortWindows = 5, kLongWindows = 30;
 
 /// How many clearly odd windows of five, and flagged ones of thirty, make an alarm within the
 /// budget. Five flagged ones of five do anyway.

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -16,8 +17,6 @@ namespace {
 
 constexpr int kShiftMax = 64;
 constexpr std::size_t kTailCount = 512;  // elements compared for the shift
-constexpr double kSeqShareMin = 0.9;     // of slices; below, sequence numbers are not used
-constexpr std::int64_t kIssueLeadMaxNs = 600'000'000'000;  // an issue older than this is not ours
 
 struct Key {
   std::uint32_t group{0};  // process groups numbered by first use in their rank
@@ -173,7 +172,7 @@ bool has_usable_seq(const JobData& job) {
     for (const CollectiveEvent& event : rank.collectives)
       with_seq += event.has_seq ? 1 : 0;
   }
-  return static_cast<double>(with_seq) >= kSeqShareMin * static_cast<double>(count);
+  return static_cast<double>(with_seq) >= kNearlyAllShare * static_cast<double>(count);
 }
 
 std::vector<Instance> assemble(const std::vector<std::vector<Part>>& parts) {
@@ -257,7 +256,7 @@ int best_shift(const std::vector<TimedWord>& base, const std::vector<TimedWord>&
   // Repeating words agree at many shifts: among those, collectives end together in time.
   Score best{0, 1e300, 0};
   for (const Score& score : scores) {
-    if (score.agreement < 0.99 * best_agreement) continue;
+    if (score.agreement < kShiftAgreementMin * best_agreement) continue;
     if (std::tuple(score.distance_ns, std::abs(score.shift)) <
         std::tuple(best.distance_ns, std::abs(best.shift)))
       best = score;

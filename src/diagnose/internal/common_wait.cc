@@ -12,6 +12,7 @@
 #include "common/text.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -57,8 +58,7 @@ SleepByFunction count_sleep(const Evidence& evidence, std::vector<std::size_t>& 
 
 }  // namespace
 
-void note_common_waits(const Evidence& evidence, const Options& options,
-                       std::vector<std::string>& notes) {
+void note_common_waits(const Evidence& evidence, std::vector<std::string>& notes) {
   const std::size_t rank_count = evidence.job.ranks.size();
   std::vector<std::size_t> totals(rank_count, 0);
   for (const auto& [key, seen] : count_sleep(evidence, totals)) {
@@ -71,7 +71,7 @@ void note_common_waits(const Evidence& evidence, const Options& options,
       mean += share / static_cast<double>(rank_count);
       fewest = std::min(fewest, seen.counts[r]);
     }
-    if (least < options.common_wait_share_min || fewest < options.common_wait_samples_min) continue;
+    if (least < kExcessShareMin || fewest < kCommonWaitSamplesMin) continue;
     const std::string file(text_of(evidence.trace, seen.frame.file));
     notes.push_back(
         fmt::format("every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "

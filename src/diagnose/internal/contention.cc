@@ -17,6 +17,7 @@
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/limits.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
 #include "trace/merge.h"
@@ -25,9 +26,7 @@ namespace kansoku::diagnose {
 namespace {
 
 constexpr std::uint64_t kContentionStream = 0x9e3779b97f4a7c15;
-constexpr std::size_t kTakersMax = 4;         // named in a finding
-constexpr double kTakerShareMin = 0.05;       // of the time queued: less is not worth a name
-constexpr double kBusyThreadShareMin = 0.05;  // of the time queued behind the job: a busy thread
+constexpr std::size_t kTakersMax = 4;  // named in a finding
 
 /// Behind whom a thread queues.
 enum class Side : std::uint8_t {
@@ -161,7 +160,7 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   std::vector<std::string> parts;
   double named = 0;
   for (const auto& [negative_ms, name] : order) {
-    if (parts.size() == kTakersMax || -negative_ms < kTakerShareMin * all) break;
+    if (parts.size() == kTakersMax || -negative_ms < kNamedShareMin * all) break;
     const auto& pids = programs[name].pids;
     parts.push_back(fmt::format("{} ({}) {:.1f} ms", name,
                                 pids.size() == 1
@@ -172,7 +171,7 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
   }
   const double rest = sides[static_cast<std::size_t>(Side::kOutside)] - named;
   const auto add = [&](double ms, std::string_view who) {
-    if (ms >= kTakerShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
+    if (ms >= kNamedShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
   };
   add(rest, "other processes");
   add(sides[static_cast<std::size_t>(Side::kJob)], "the job itself");
@@ -183,14 +182,12 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
 
 /// A rank must queue for longer than its peers do anyway: where all share processors that is much,
 /// and differs; where each has its own, little is a sign.
-double contention_threshold(const Evidence& evidence, const Options& options,
-                            const RankSeries& runnable) {
+double contention_threshold(const Evidence& evidence, const RankSeries& runnable) {
   std::vector<double> means;
   for (const auto& rank : runnable)
     means.push_back(stats::mean(rank));
-  const double least =
-      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
-  const double most = std::max(least, options.contention_share_min * evidence.median_step_ms);
+  const double least = std::max(kExcessMinMs, kExcessShareMin * evidence.median_step_ms);
+  const double most = std::max(least, kContentionShareMin * evidence.median_step_ms);
   return std::clamp(stats::median(means), least, most);
 }
 
@@ -199,8 +196,8 @@ void find_above_peers(const Evidence& evidence, const Options& options, const Qu
   if (evidence.job.ranks.size() < 3) return;
   const RankSeries runnable = phase_series(evidence, Phase::kRunnable);
   ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = contention_threshold(evidence, options, runnable);
-  test.confidence_min = options.contention_confidence_min;
+  test.threshold_ms = contention_threshold(evidence, runnable);
+  test.confidence_min = kStrictConfidenceMin;
   test.seed = options.seed ^ kContentionStream;
   const RankSeries excess = excess_over_peers(runnable);
   const Lateness lateness = measure_lateness(evidence, {});
@@ -255,7 +252,7 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
     }
   }
   return static_cast<std::size_t>(std::count_if(threads.begin(), threads.end(), [&](const auto& t) {
-    return t.second >= kBusyThreadShareMin * all;
+    return t.second >= kNamedShareMin * all;
   }));
 }
 
@@ -285,9 +282,9 @@ void add_own_advice(const Evidence& evidence, const Queues& queues,
                     "torch.set_num_threads, workers), or more processors");
 }
 
-double side_share_min(const Options& options, Side side, bool is_confined) {
-  if (side == Side::kOutside) return options.contention_outside_share_min;
-  return is_confined ? options.contention_confined_share_min : options.contention_job_share_min;
+double side_share_min(Side side, bool is_confined) {
+  if (side == Side::kOutside) return kContentionOutsideShareMin;
+  return is_confined ? kContentionShareMin : kContentionJobShareMin;
 }
 
 /// Ranks that queue behind `side` for longer than is accepted; those that queue for half of that
@@ -301,8 +298,8 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
   for (std::size_t r = 0; r < queues.ranks.size(); ++r) {
     const auto found = limits.find(evidence.job.ranks[r].rank);
     const bool is_confined = found != limits.end() && found->second.is_confined();
-    const double share_min = side_share_min(options, side, is_confined);
-    if (queues.ranks[r].mean(side) < 0.5 * share_min * evidence.mean_step_ms) continue;
+    const double share_min = side_share_min(side, is_confined);
+    if (queues.ranks[r].mean(side) < kMostShare * share_min * evidence.mean_step_ms) continue;
     ranks.push_back(r);
     finding.ranks.push_back(evidence.job.ranks[r].rank);
     finding.cost_ms_per_step += queues.ranks[r].mean(side);
@@ -310,7 +307,7 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
         finding.confidence, share_confidence(queues.ranks[r].ms[static_cast<std::size_t>(side)],
                                              evidence.times[r].step_ms, share_min, options));
   }
-  if (finding.confidence < options.confidence_min) return std::nullopt;
+  if (finding.confidence < kConfidenceMin) return std::nullopt;
   finding.cost_ms_per_step /= static_cast<double>(ranks.size());
   finding.rank_confidence = finding.confidence;
   finding.share = std::min(finding.cost_ms_per_step / evidence.mean_step_ms, 1.0);
@@ -334,7 +331,7 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
   return finding;
 }
 
-void note_queueing(const Evidence& evidence, const Options& options, const Queues& queues,
+void note_queueing(const Evidence& evidence, const Queues& queues,
                    std::vector<std::string>& notes) {
   double mean_ms = 0;
   std::vector<std::size_t> ranks;
@@ -342,7 +339,7 @@ void note_queueing(const Evidence& evidence, const Options& options, const Queue
     mean_ms += rank.mean() / static_cast<double>(queues.ranks.size());
     ranks.push_back(ranks.size());
   }
-  if (mean_ms < options.contention_share_min * evidence.mean_step_ms) return;
+  if (mean_ms < kContentionShareMin * evidence.mean_step_ms) return;
   notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of {}; {}", mean_ms,
                               a_step(evidence), takers_text(evidence, queues, ranks)));
 }
@@ -367,7 +364,7 @@ void find_contention(const Evidence& evidence, const Options& options,
       return;
     }
   }
-  note_queueing(evidence, options, queues, notes);
+  note_queueing(evidence, queues, notes);
 }
 
 }  // namespace kansoku::diagnose

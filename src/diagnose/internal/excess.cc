@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/peers.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-constexpr double kSecondShareMin = 0.5;  // of the greatest excess: a second culprit, not noise
-constexpr double kTopStepShare = 0.2;
 
 std::vector<double> clip_tails(const std::vector<double>& values, double share) {
   if (share <= 0) return values;
@@ -38,7 +36,7 @@ std::vector<std::size_t> suspects(const std::vector<double>& means, const std::v
   }
   std::stable_sort(list.begin(), list.end(),
                    [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
-  while (!list.empty() && means[list.back()] < kSecondShareMin * means[list.front()])
+  while (!list.empty() && means[list.back()] < kMostShare * means[list.front()])
     list.pop_back();
   if (list.size() > suspect_count_max(means.size())) list.resize(suspect_count_max(means.size()));
   return list;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/rng.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {

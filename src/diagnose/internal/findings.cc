@@ -18,6 +18,7 @@
 #include "diagnose/internal/throttled.h"
 #include "diagnose/internal/uneven_time.h"
 #include "diagnose/internal/waits.h"
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/peers.h"
 #include "stats/summary.h"
@@ -26,11 +27,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::size_t kHotStepsMin = 3;            // fewer slow steps are chance
-constexpr double kConcentrationMin = 0.8;          // share of the excess in a fifth of the steps
-constexpr double kWaitToleranceShare = 0.25;       // of the excess: "waits least, within noise"
-constexpr double kShortTraceConfidenceMax = 0.95;  // fewer steps than repeat_count_min
-constexpr double kPhaseDominanceMin = 0.6;  // of the excess: look for the function there only
 constexpr std::array<Phase, 5> kWorkPhases{Phase::kInput, Phase::kForward, Phase::kBackward,
                                            Phase::kOptimizer, Phase::kOther};
 
@@ -119,8 +115,8 @@ std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vecto
 // Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
 // stalls on one rank.
 std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries& excess,
-                                     std::vector<bool>& known, const Options& options) {
-  const double stall_ms = options.stall_share_min * evidence.median_step_ms;
+                                     std::vector<bool>& known) {
+  const double stall_ms = kStallShareMin * evidence.median_step_ms;
   std::vector<std::vector<bool>> stalls;
   std::vector<std::uint64_t> counts;
   for (const auto& series : excess) {
@@ -137,9 +133,8 @@ std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries&
     const double cost_ms =
         hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
-    if (hot_ms < options.excess_min_ms ||
-        cost_ms < options.stall_cost_share_min * evidence.mean_step_ms ||
-        chance > options.stall_chance_max)
+    if (hot_ms < kExcessMinMs || cost_ms < kStallCostShareMin * evidence.mean_step_ms ||
+        chance > kStallChanceMax)
       continue;
     known[r] = true;
     found.push_back({{r, cost_ms, 1 - chance}, true, std::move(stalls[r]), hot_ms});
@@ -148,11 +143,11 @@ std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries&
 }
 
 void add_processor_share(const Evidence& evidence, std::size_t rank, double excess_ms,
-                         const Options& options, Finding& finding) {
+                         Finding& finding) {
   if (!evidence.job.ranks[rank].main.is_known || excess_ms <= 0) return;
   const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
   const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
-  const bool is_stopped = stopped_ms(evidence, rank) > options.stopped_share_min * excess_ms;
+  const bool is_stopped = stopped_ms(evidence, rank) > kMostShare * excess_ms;
   const std::string_view reading = is_stopped    ? ": the process is stopped by a signal"
                                    : share < 0.2 ? ": the thread sleeps"
                                    : share > 0.8 ? ": the thread computes"
@@ -171,25 +166,22 @@ void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding&
 
 // Forward and backward grow with what a rank is given, in one proportion, and the optimizer does
 // not.
-std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank,
-                                       const Options& options) {
+std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank) {
   const auto ratio = [&](Phase phase) {
     std::vector<double> means;
     for (const auto& series : phase_series(evidence, phase))
       means.push_back(stats::mean(series));
     const double peers = mean_of_others(means, rank);
-    const bool counts =
-        means[rank] >= options.uneven_phase_share_min * evidence.mean_step_ms && peers > 0;
+    const bool counts = means[rank] >= kUnevenPhaseShareMin * evidence.mean_step_ms && peers > 0;
     return counts ? std::optional(means[rank] / peers) : std::nullopt;
   };
   const auto forward = ratio(Phase::kForward), backward = ratio(Phase::kBackward);
-  if (!forward || !backward || std::min(*forward, *backward) < options.uneven_ratio_min)
-    return std::nullopt;
+  if (!forward || !backward || std::min(*forward, *backward) < kLongerRatioMin) return std::nullopt;
   const double apart = std::abs(std::log(*forward) - std::log(*backward));
   const double growth = std::sqrt(*forward * *backward) - 1;
   const auto optimizer = ratio(Phase::kOptimizer);
-  if (apart > options.uneven_apart_max * std::log1p(growth) ||
-      (optimizer && *optimizer - 1 > options.uneven_optimizer_max * growth))
+  if (apart > kUnevenApartMax * std::log1p(growth) ||
+      (optimizer && *optimizer - 1 > kUnevenOptimizerMax * growth))
     return std::nullopt;
   return fmt::format(
       "forward takes {:.2f} times as long as {}, backward {:.2f}{}: it is given "
@@ -272,18 +264,17 @@ void blame(const Evidence& evidence, const MainWait& wait, Finding& finding) {
   set_place(evidence.trace, wait.blamed, finding);
 }
 
-bool sleeps(const Evidence& evidence, std::size_t rank, double excess_ms, const Options& options) {
+bool sleeps(const Evidence& evidence, std::size_t rank, double excess_ms) {
   const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
-  return evidence.job.ranks[rank].main.is_known &&
-         running_ms < (1 - options.asleep_share_min) * excess_ms &&
-         stopped_ms(evidence, rank) < options.stopped_share_min * excess_ms;
+  return evidence.job.ranks[rank].main.is_known && running_ms < (1 - kMostShare) * excess_ms &&
+         stopped_ms(evidence, rank) < kMostShare * excess_ms;
 }
 
 // A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
 void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
-              std::optional<Phase> phase, const Options& options, Finding& finding) {
-  const auto wait = sleeps(evidence, rank, excess_ms, options) ? explain_wait(evidence, rank, phase)
-                                                               : std::nullopt;
+              std::optional<Phase> phase, Finding& finding) {
+  const auto wait =
+      sleeps(evidence, rank, excess_ms) ? explain_wait(evidence, rank, phase) : std::nullopt;
   if (!wait) return;
   finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
   // Waiting for a batch is told as that.
@@ -310,7 +301,7 @@ Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
   finding.confidence = finding.rank_confidence;
   add_lateness(evidence, lateness, rank, finding);
   add_phase(evidence, rank, phase, finding);
-  add_processor_share(evidence, rank, suspect.outlier.excess_ms, options, finding);
+  add_processor_share(evidence, rank, suspect.outlier.excess_ms, finding);
   if (suspect.is_intermittent) add_rhythm(evidence, suspect, finding);
   const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
@@ -318,11 +309,11 @@ Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
   culprits[rank] = true;
   add_location(evidence, locate_excess(evidence, culprits, only, options),
                evidence.job.ranks[rank].main.is_known, finding);
-  add_wait(evidence, rank, suspect.outlier.excess_ms, only, options, finding);
+  add_wait(evidence, rank, suspect.outlier.excess_ms, only, finding);
   // A rank that waits has its phases stretched by that.
   const bool may_be_uneven =
       !suspect.is_intermittent && finding.kind != "interpreter_lock" && finding.kind != "blocked";
-  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank, options) : std::nullopt) {
+  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank) : std::nullopt) {
     finding.kind = "uneven_work";
     finding.evidence.push_back(*uneven);
     add_data_source(evidence, rank, finding);
@@ -390,8 +381,7 @@ double common_input_confidence(const Evidence& evidence, double share_min, const
     bool everywhere = true;
     for (std::size_t r = 0; r < input.size() && everywhere; ++r) {
       const double input_ms = input[r].mean(blocks);
-      everywhere =
-          input_ms >= options.common_input_min_ms && input_ms >= share_min * step[r].mean(blocks);
+      everywhere = input_ms >= kCommonInputMinMs && input_ms >= share_min * step[r].mean(blocks);
     }
     hits += everywhere ? 1 : 0;
   }
@@ -416,10 +406,8 @@ double asleep_in_input(const Evidence& evidence) {
 
 // Ranks whose main thread waits for the interpreter lock for long, whatever their peers do: a
 // thread that each of them has holds up all alike.
-void find_lock_waits(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings) {
-  const double least_ms =
-      std::max(options.excess_min_ms, options.excess_share_min * evidence.mean_step_ms);
+void find_lock_waits(const Evidence& evidence, std::vector<Finding>& findings) {
+  const double least_ms = std::max(kExcessMinMs, kExcessShareMin * evidence.mean_step_ms);
   for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
     const std::int32_t number = evidence.job.ranks[r].rank;
     if (finding_of(findings, number) != nullptr) continue;
@@ -440,9 +428,8 @@ void find_lock_waits(const Evidence& evidence, const Options& options,
 void find_common_input(const Evidence& evidence, const Options& options,
                        std::vector<Finding>& findings) {
   // Preparing a batch is work that somebody must do; waiting for one is lost.
-  const double share_min = asleep_in_input(evidence) >= options.common_input_asleep_min
-                               ? options.common_input_wait_share_min
-                               : options.common_input_share_min;
+  const double share_min =
+      asleep_in_input(evidence) >= kMostShare ? kCommonInputWaitShareMin : kCommonInputShareMin;
   double least_ms = 1e300;
   double share = 1;
   for (const StepTimes& times : evidence.times) {
@@ -450,9 +437,9 @@ void find_common_input(const Evidence& evidence, const Options& options,
     least_ms = std::min(least_ms, ms);
     share = std::min(share, ms / evidence.mean_step_ms);
   }
-  if (share < share_min || least_ms < options.common_input_min_ms) return;
+  if (share < share_min || least_ms < kCommonInputMinMs) return;
   const double confidence = common_input_confidence(evidence, share_min, options);
-  if (confidence < options.confidence_min) return;
+  if (confidence < kConfidenceMin) return;
   Finding finding;
   finding.kind = "common_input";
   for (const RankData& rank : evidence.job.ranks)
@@ -498,10 +485,9 @@ RankSeries phase_series(const Evidence& evidence, Phase phase) {
 
 ExcessOptions excess_options(const Evidence& evidence, const Options& options) {
   ExcessOptions out;
-  out.threshold_ms =
-      std::max(options.excess_min_ms, options.excess_share_min * evidence.median_step_ms);
-  out.confidence_min = options.confidence_min;
-  out.clip_share = options.clip_share;
+  out.threshold_ms = std::max(kExcessMinMs, kExcessShareMin * evidence.median_step_ms);
+  out.confidence_min = kConfidenceMin;
+  out.clip_share = kClipShare;
   out.resample_count = options.resample_count;
   out.seed = options.seed;
   return out;
@@ -572,7 +558,7 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
   for (SlowRank& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
-  for (SlowRank& suspect : stall_suspects(evidence, excess, known, options))
+  for (SlowRank& suspect : stall_suspects(evidence, excess, known))
     suspects.push_back(std::move(suspect));
   std::stable_sort(suspects.begin(), suspects.end(), [](const SlowRank& a, const SlowRank& b) {
     return a.outlier.excess_ms > b.outlier.excess_ms;
@@ -584,8 +570,7 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
       Finding finding = describe_suspect(evidence, suspect, lateness, options);
       // Sending and receiving is no collective, and still a wait for another rank.
-      if (is_communication(finding.file) &&
-          sleeps(evidence, rank, suspect.outlier.excess_ms, options)) {
+      if (is_communication(finding.file) && sleeps(evidence, rank, suspect.outlier.excess_ms)) {
         notes.push_back(fmt::format(
             "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not "
             "named as a culprit",
@@ -612,7 +597,7 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
   } else {
     find_busy_ranks(evidence, options, findings, notes);
   }
-  find_lock_waits(evidence, options, findings);
+  find_lock_waits(evidence, findings);
   find_contention(evidence, options, findings, notes);
   if (evidence.has_steps()) find_common_input(evidence, options, findings);
   if (auto throttled = find_throttled(evidence, options)) {
@@ -631,7 +616,7 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
   const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.kind == "cpu_contention";
   });
-  if (is_open) note_common_waits(evidence, options, notes);
+  if (is_open) note_common_waits(evidence, notes);
   // A rank that is slow for another reason answers late on its connections too.
   if (is_open) {
     if (auto link = find_slow_link(evidence, options)) findings.push_back(std::move(*link));

@@ -16,12 +16,13 @@
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/thresholds.h"
 #include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::int64_t kLookBackNs = 1'000'000'000;  // stacks before a job broke off
+constexpr auto kLookBackNs = static_cast<std::int64_t>(kEndedTogetherMs * kNsPerMs);
 
 struct Stuck {
   std::int64_t since_ns{0};
@@ -140,7 +141,6 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
 /// Of a rank's threads, one that held the interpreter lock in nearly all samples since then; 0:
 /// none.
 std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64_t from_ns) {
-  constexpr double kNearlyAll = 0.9;
   std::map<std::int32_t, std::size_t> holds;
   std::set<std::int64_t> times;
   for (std::size_t i = 0; i < trace.samples.size(); ++i) {
@@ -151,7 +151,8 @@ std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64
     if (samples.holds_gil[i] != 0) ++holds[samples.tid[i]];
   }
   for (const auto& [tid, count] : holds) {
-    if (count >= 3 && static_cast<double>(count) >= kNearlyAll * static_cast<double>(times.size()))
+    if (count >= kHoldersMin &&
+        static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(times.size()))
       return tid;
   }
   return 0;
@@ -326,7 +327,7 @@ std::string sender_text(const trace::Trace& trace, const RankData& rank) {
 
 /// When the recorder was told to end the job, or somebody ended several ranks together, by one
 /// signal; nothing: nobody did.
-std::optional<std::int64_t> first_end_of_run(const JobData& job, const Options& options) {
+std::optional<std::int64_t> first_end_of_run(const JobData& job) {
   // By signal, a time a rank: when it was sent the last time before the process ended, for one that
   // catches it ends with an error; else when it ended by it.
   std::map<std::uint64_t, std::vector<std::int64_t>> ends;
@@ -335,7 +336,7 @@ std::optional<std::int64_t> first_end_of_run(const JobData& job, const Options& 
     if (was_asked_to_end(rank)) of_rank[rank.exit_signal] = rank.exit_ns;
     for (const EndSignal& sent : rank.end_signals) {
       const double left_ms = static_cast<double>(rank.exit_ns - sent.time_ns) / kNsPerMs;
-      if (rank.exit_ns > 0 && left_ms >= 0 && left_ms <= options.ended_after_signal_ms)
+      if (rank.exit_ns > 0 && left_ms >= 0 && left_ms <= kEndedAfterSignalMs)
         of_rank[sent.signal] = sent.time_ns;
     }
     for (const auto& [signal, time_ns] : of_rank)
@@ -345,8 +346,7 @@ std::optional<std::int64_t> first_end_of_run(const JobData& job, const Options& 
   for (auto& [signal, times] : ends) {
     std::sort(times.begin(), times.end());
     for (std::size_t i = 1; i < times.size(); ++i) {
-      if (static_cast<double>(times[i] - times[i - 1]) > options.ended_together_ms * kNsPerMs)
-        continue;
+      if (static_cast<double>(times[i] - times[i - 1]) > kEndedTogetherMs * kNsPerMs) continue;
       first = std::min(first.value_or(times[i - 1]), times[i - 1]);
       break;
     }
@@ -399,10 +399,10 @@ std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, con
 /// The job broke off: the last collective was never whole, and processes ended. Who ended first
 /// while the others were in an operation that it never joined, or who called it with another size.
 std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
-                               const Collectives& collectives, const Options& options) {
+                               const Collectives& collectives) {
   if (collectives.by_order) return std::nullopt;
   // Whoever ends once the run is ended follows.
-  const auto end_of_run = first_end_of_run(job, options);
+  const auto end_of_run = first_end_of_run(job);
   const auto broke_off = [&](const RankData& rank) {
     return rank.exit_ns > 0 && (rank.exit_status != 0 || rank.exit_signal != 0) &&
            (!end_of_run || rank.exit_ns < *end_of_run);
@@ -469,14 +469,13 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
 }  // namespace
 
 std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
-                              const Collectives& collectives, double mean_step_ms,
-                              const Options& options) {
+                              const Collectives& collectives, double mean_step_ms) {
   if (job.ranks.size() < 2) return std::nullopt;
-  if (auto aborted = find_abort(trace, job, collectives, options)) return aborted;
+  if (auto aborted = find_abort(trace, job, collectives)) return aborted;
   auto stuck = stuck_by_seq(job, collectives);
   if (!stuck) stuck = stuck_by_open_slices(job);
   if (!stuck) return std::nullopt;
-  const double limit_ms = std::max(options.hang_min_ms, options.hang_step_multiple * mean_step_ms);
+  const double limit_ms = std::max(kHangMinMs, kHangStepMultiple * mean_step_ms);
   const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
   if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
   Hang out{.finding = describe_hang(trace, job, *stuck), .groups = {}};

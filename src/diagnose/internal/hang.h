@@ -20,7 +20,6 @@ struct Hang {
 /// collective for hang_step_multiple * `mean_step_ms` and at least hang_min_ms that others never
 /// joined. `mean_step_ms` is 0 if no steps are known.
 [[nodiscard]] std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
-                                            const Collectives& collectives, double mean_step_ms,
-                                            const Options& options);
+                                            const Collectives& collectives, double mean_step_ms);
 
 }  // namespace kansoku::diagnose

@@ -58,7 +58,7 @@ class HangTest : public ::testing::Test {
     collectives_.instances.push_back(instance);
   }
 
-  std::optional<Hang> find() { return find_hang(trace_, job_, collectives_, 50, {}); }
+  std::optional<Hang> find() { return find_hang(trace_, job_, collectives_, 50); }
 
   trace::Trace trace_;
   JobData job_;

@@ -14,6 +14,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/sched.h"
+#include "diagnose/thresholds.h"
 #include "trace/merge.h"
 #include "trace/metadata.h"
 
@@ -57,7 +58,6 @@ Result<void> check_columns(const Trace& t) {
 }
 
 constexpr std::size_t kJobsMax = 64;
-constexpr std::size_t kTrainingEventsMin = 6;  // on the main thread: fewer are no training
 
 /// Which processes a job is made of.
 struct Members {

@@ -10,13 +10,12 @@
 
 #include "common/rng.h"
 #include "common/time.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr double kMadToDeviation = 1.4826;
-constexpr std::size_t kMatchedMin = 8;  // fewer collectives tell nothing
 constexpr std::uint32_t kLateResamples = 500;
 
 /// [collective][rank], times of the rank's own clock.
@@ -66,7 +65,7 @@ double align(Matched& matched, std::size_t rank_count) {
     for (const auto& ends : matched.end_ns)
       differences.push_back(static_cast<double>(ends[r] - ends[0]));
     const double offset_ns = stats::median(differences);
-    worst_residual_ns = std::max(worst_residual_ns, kMadToDeviation * stats::mad(differences));
+    worst_residual_ns = std::max(worst_residual_ns, stats::kMadToSigma * stats::mad(differences));
     for (std::size_t i = 0; i < matched.begin_ns.size(); ++i) {
       matched.begin_ns[i][r] -= static_cast<std::int64_t>(offset_ns);
       matched.end_ns[i][r] -= static_cast<std::int64_t>(offset_ns);

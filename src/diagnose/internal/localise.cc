@@ -7,15 +7,14 @@
 
 #include "common/time.h"
 #include "diagnose/internal/names.h"
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::size_t kDepthMax = 512;       // frames below are cut off
-constexpr std::size_t kStackSamplesMin = 5;  // of the culprit, to say anything
+constexpr std::size_t kDepthMax = 512;  // frames below are cut off
 // The estimate must hold descend_share_min; a resample agrees if it puts at least half there.
-constexpr double kAgreeShare = 0.5;
 constexpr std::uint32_t kNoStep = 0xffffffff;
 
 std::uint32_t step_at(const std::vector<Interval>& steps, std::int64_t time_ns) {
@@ -200,7 +199,7 @@ std::vector<double> CallTree::support_of(const std::vector<std::uint32_t>& path,
       for (std::size_t k = 0; k < block.count; ++k)
         ++weights[block.begin + k];
     }
-    const auto other = descend(differences(culprits, weights), kAgreeShare);
+    const auto other = descend(differences(culprits, weights), kMostShare);
     const std::size_t common = std::min(path.size(), other.size());
     for (std::size_t k = 0; k < common && path[k] == other[k]; ++k)
       agree[k] += 1.0 / static_cast<double>(options.function_resample_count);
@@ -218,12 +217,12 @@ Location CallTree::locate(const std::vector<bool>& culprits, const Options& opti
   }
   Location none;
   none.sample_count = culprit_samples;
-  if (culprit_samples < kStackSamplesMin || (has_peers && peer_samples == 0)) return none;
+  if (culprit_samples < kSamplesMin || (has_peers && peer_samples == 0)) return none;
   const auto difference_ms = differences(culprits, std::vector<std::uint32_t>(step_count_, 1));
-  const auto path = descend(difference_ms, options.descend_share_min);
+  const auto path = descend(difference_ms, kDescendShareMin);
   const auto support = support_of(path, culprits, options);
   for (std::size_t k = path.size(); k-- > 0;) {
-    if (support[k] < options.function_support_min) continue;
+    if (support[k] < kFunctionSupportMin) continue;
     Location found = describe(path[k], culprits);
     found.support = std::min(support[k], 1.0);
     found.excess_ms = difference_ms[path[k]];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "diagnose/internal/findings.h"
+#include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
 
@@ -71,8 +72,8 @@ std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t 
                                   const Options& options) {
   if (steps_ms.size() < 2 * least || least == 0) return std::nullopt;
   const std::vector<double> all(steps_ms.begin(), steps_ms.end());
-  const double low = stats::quantile(all, options.clip_share);
-  const double high = stats::quantile(all, 1 - options.clip_share);
+  const double low = stats::quantile(all, kClipShare);
+  const double high = stats::quantile(all, 1 - kClipShare);
   // Means of runs of steps, so that long recordings cost no more.
   const std::size_t run = (steps_ms.size() + kRunsMax - 1) / kRunsMax;
   std::vector<double> values;
@@ -109,9 +110,9 @@ std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t 
 
 std::optional<Finding> find_slowed(const Evidence& evidence, const Options& options) {
   const std::vector<double>& steps_ms = evidence.times.front().step_ms;
-  const auto change = find_change(steps_ms, options.slowed_step_count_min, options);
-  if (!change || change->confidence < options.slowed_confidence_min ||
-      change->after_ms < options.slowed_ratio_min * change->before_ms)
+  const auto change = find_change(steps_ms, kSlowedStepCountMin, options);
+  if (!change || change->confidence < kStrictConfidenceMin ||
+      change->after_ms < kLongerRatioMin * change->before_ms)
     return std::nullopt;
   JobData twice = past_and_present(evidence.job);
   const StepTable steps = around(evidence.steps, change->step);

@@ -6,11 +6,10 @@
 
 #include "common/time.h"
 #include "diagnose/internal/names.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-constexpr std::size_t kSplitSamplesMin = 5;  // fewer samples do not split anything
 
 std::size_t at(Phase phase) {
   return static_cast<std::size_t>(phase);
@@ -144,7 +143,7 @@ PhaseMs split_by_samples(const trace::Trace& trace, const RankData& rank,
     share[at(phase_of_stack(trace, sample.stack))] += 1;
     ++count;
   }
-  if (count < kSplitSamplesMin) {
+  if (count < kSamplesMin) {
     share = {};
     share[at(Phase::kOther)] = 1;
     return share;

@@ -10,13 +10,14 @@
 #include <optional>
 #include <tuple>
 
+#include "diagnose/thresholds.h"
+
 namespace kansoku::diagnose {
 namespace {
 
 using Node = StepGraph::Node;
 
 /// Clocks of the ends of a transfer agree to about this much.
-constexpr std::int64_t kClockErrorNs = 50'000;
 
 struct StageOp {
   PipelineOp op;

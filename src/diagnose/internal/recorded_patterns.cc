@@ -7,11 +7,11 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::int64_t kSampleGapMaxNs = 200'000'000;  // beyond it the sampler was not looking
 constexpr std::size_t kStackNameBytesMax = 200;
 
 /// Share of a stretch of time in which a rank's main thread was on a processor; 0 if not known.

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "diagnose/thresholds.h"
+
 namespace kansoku::diagnose {
 namespace {
 
@@ -34,7 +36,6 @@ State next_state(State now, SchedEvent::Kind kind) {
 /// of whom it looks at. Others of a preempted thread are of its time in the queue. Set on a single
 /// process, of whose 189 samples 175 found it preempted: half within 23 us, nine of ten within
 /// 26 us; who looks at several ranks in turn takes longer.
-constexpr std::int64_t kSoonNs = 1'000'000;
 
 /// Puts samples that found the thread just preempted at the last instant in which it ran.
 void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& samples) {

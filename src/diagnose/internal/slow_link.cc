@@ -12,23 +12,11 @@
 #include <utility>
 
 #include "diagnose/internal/names.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-constexpr std::size_t kConnectionSamplesMin = 3;  // of a connection
-constexpr double kBusyBytesMin = 100'000;         // a connection that moves less tells little
-constexpr double kBusyLinkShareMin = 0.1;         // of the bytes of the busiest link
-constexpr double kRttRatioMin = 3;                // slow connections against the others
-constexpr double kRttExcessMinUs = 1000;
-constexpr double kRttApartMin = 2;  // of one link: its lower quartile over all others' upper
-constexpr double kRetransmitRatioMin = 2.5;
-constexpr double kRetransmitsMin = 40;
-constexpr double kOccupiedRatioMin = 1.3;
-constexpr double kTransferShareMin = 0.10;  // of the step: else a slow link costs nothing
-constexpr std::size_t kRateSamplesMin = 5;
-constexpr double kRateRatioMin = 2.5;  // delivery rate of the others against the slow ones
 
 /// What one end of a connection shows over the window.
 struct Connection {
@@ -187,7 +175,7 @@ double rate_ratio(const Links& links, Suspected is_suspected) {
     double most_in = 0, least_out = std::numeric_limits<double>::max();
     std::size_t count_in = 0;
     for (const auto& [pair, link] : links) {
-      if (link.rate.size() < kRateSamplesMin) return 0.0;
+      if (link.rate.size() < kSamplesMin) return 0.0;
       if (is_suspected(pair)) {
         ++count_in;
         most_in = std::max(most_in, stats::quantile(link.rate, share_in));
@@ -198,7 +186,7 @@ double rate_ratio(const Links& links, Suspected is_suspected) {
     return most_in > 0 && count_in > 1 ? least_out / most_in : 0.0;
   };
   const double ratio = at(0.5, 0.5);
-  return ratio >= kRateRatioMin && at(0.75, 0.25) > 1 ? ratio : 0.0;
+  return ratio >= kLinkRatioMin && at(0.75, 0.25) > 1 ? ratio : 0.0;
 }
 
 template <class Suspected>
@@ -232,7 +220,7 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
     return out;
   }
   const bool is_lossy = again.least_in >= kRetransmitsMin &&
-                        again.least_in >= kRetransmitRatioMin * again.most_out &&
+                        again.least_in >= kLinkRatioMin * again.most_out &&
                         occupied.ratio() >= kOccupiedRatioMin;
   if (!is_lossy) return std::nullopt;
   out.strength = occupied.ratio();

@@ -13,6 +13,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/word.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -209,10 +210,10 @@ void rotate_word(Word& word, std::optional<TokenClass> boundary, const TokenTabl
 
 std::optional<LearnedWord> learn_word(Tokenizer& tokenizer, const std::vector<RankTokens>& ranks,
                                       const Options& options) {
-  const auto boundary = boundary_class(tokenizer.table(), ranks, options.repeat_count_floor);
+  const auto boundary = boundary_class(tokenizer.table(), ranks, kRepeatCountFloor);
   WordOptions word_options;
   word_options.period_max = options.period_tokens_max;
-  word_options.repeat_count_min = options.repeat_count_floor;
+  word_options.repeat_count_min = kRepeatCountFloor;
   // Without anchors nothing marks a step, and equal buckets in a row must not look like one.
   word_options.slack = boundary ? 0.9 : 0.98;
   if (boundary) word_options.must_have = tokenizer.table().of_class(*boundary);
@@ -305,7 +306,7 @@ Boundaries align_by_time(const Boundaries& times) {
   return aligned;
 }
 
-StepTable to_steps(const Boundaries& aligned, const Options& options) {
+StepTable to_steps(const Boundaries& aligned) {
   StepTable table;
   table.ranks.resize(aligned.size());
   for (std::size_t k = 0; k + 1 < aligned.front().size(); ++k) {
@@ -316,9 +317,8 @@ StepTable to_steps(const Boundaries& aligned, const Options& options) {
       table.ranks[r].push_back({aligned[r][k], aligned[r][k + 1]});
   }
   const std::size_t count = table.count();
-  const std::size_t spare = count - std::min<std::size_t>(count, options.repeat_count_floor);
-  const auto warmup =
-      static_cast<std::ptrdiff_t>(std::min<std::size_t>(options.warmup_step_count, spare));
+  const std::size_t spare = count - std::min<std::size_t>(count, kRepeatCountFloor);
+  const auto warmup = static_cast<std::ptrdiff_t>(std::min<std::size_t>(kWarmupStepCount, spare));
   for (auto& rank : table.ranks)
     rank.erase(rank.begin(), rank.begin() + warmup);
   return table;
@@ -358,17 +358,17 @@ StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,
                   [](const Instance& instance) { return instance.is_complete; });
   if (!has_collectives && job.ranks.size() > 1)
     job.notes.emplace_back("no collective was seen on all ranks: steps were aligned by time");
-  StepTable table = to_steps(
-      has_collectives ? align_by_collective(collectives, times) : align_by_time(times), options);
-  if (table.count() < options.repeat_count_floor) {
+  StepTable table =
+      to_steps(has_collectives ? align_by_collective(collectives, times) : align_by_time(times));
+  if (table.count() < kRepeatCountFloor) {
     job.notes.push_back(fmt::format("only {} steps are common to all ranks, {} are needed",
-                                    table.count(), options.repeat_count_floor));
+                                    table.count(), kRepeatCountFloor));
     return {};
   }
   table.found_by = learned->found_by;
   for (const std::uint32_t id : learned->word.tokens)
     table.word.push_back(tokenizer.table().text(id));
-  table.is_short = table.count() < options.repeat_count_min;
+  table.is_short = table.count() < kRepeatCountMin;
   if (table.is_short)
     job.notes.push_back(fmt::format("only {} steps: confidence is limited", table.count()));
   return table;

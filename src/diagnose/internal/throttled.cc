@@ -10,12 +10,10 @@
 
 #include "diagnose/internal/limits.h"
 #include "diagnose/internal/names.h"
+#include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
 namespace {
-
-constexpr double kThrottledShareMin = 0.05;
-constexpr double kThrottledRatioMin = 4;
 
 void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std::int32_t rank,
                       Finding& finding) {
@@ -68,7 +66,7 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
   const auto share_of = [&](std::size_t i) { return i < order.size() ? -order[i].first : 0.0; };
   // Those that stand out from the rest; maybe all.
   std::size_t count = 0;
-  while (share_of(count) >= kThrottledShareMin) {
+  while (share_of(count) >= kContentionOutsideShareMin) {
     ++count;
     if (share_of(count - 1) >= kThrottledRatioMin * share_of(count)) break;
   }

@@ -14,6 +14,7 @@
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -118,7 +119,7 @@ Finding describe_uneven_time(const Evidence& evidence, const Outlier& outlier,
 
 }  // namespace
 
-StepTable time_windows(const trace::Trace& trace, const JobData& job, const Options& options) {
+StepTable time_windows(const trace::Trace& trace, const JobData& job) {
   Interval common{0, kTimeMaxNs};
   for (const RankData& rank : job.ranks) {
     if (!rank.main.is_known) return {};
@@ -130,9 +131,9 @@ StepTable time_windows(const trace::Trace& trace, const JobData& job, const Opti
   if (common.end_ns <= common.begin_ns) return {};
   const std::int64_t span_ns = common.end_ns - common.begin_ns;
   const std::int64_t window_ns =
-      std::max(static_cast<std::int64_t>(options.window_ms * kNsPerMs), span_ns / kWindowsMax);
+      std::max(static_cast<std::int64_t>(kWindowMs * kNsPerMs), span_ns / kWindowsMax);
   const std::int64_t count = span_ns / window_ns;
-  if (job.ranks.empty() || count < std::int64_t{options.window_count_min}) return {};
+  if (job.ranks.empty() || count < std::int64_t{kWindowCountMin}) return {};
   StepTable table;
   table.found_by = kFoundByTime;
   std::vector<Interval> windows;
@@ -149,7 +150,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
   const TimeUse use = time_use(evidence);
   const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
   ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = options.uneven_time_share_min * evidence.mean_step_ms;
+  test.threshold_ms = kUnevenTimeShareMin * evidence.mean_step_ms;
   std::vector<Finding> findings;
   std::size_t note_count = 0;
   const auto note = [&](std::size_t r) {
@@ -170,7 +171,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
   }
   for (const Outlier& outlier : outliers) {
     const std::size_t r = outlier.rank_index;
-    if (busy[r] < options.uneven_time_ratio_min * busiest) continue;
+    if (busy[r] < kUnevenTimeRatioMin * busiest) continue;
     // Two cannot vote: one works for the other, or with it.
     if (rank_count == 2) {
       note(r);

@@ -18,17 +18,13 @@
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/thresholds.h"
 #include "trace/merge.h"
 
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::size_t kWaitSamplesMin = 5;  // fewer say nothing
-constexpr double kMostShareMin = 0.5;       // of the waits seen: what the thread waits in
-constexpr double kHolderShareMin = 0.5;     // of them: who holds the interpreter lock
-constexpr double kWakerShareMin = 0.05;     // of the time: less is not worth a name
-constexpr double kKnownShareMin = 0.8;      // of the time: else it is said that the rest is unknown
-constexpr std::size_t kWakersMax = 3;       // named
+constexpr std::size_t kWakersMax = 3;  // named
 constexpr std::string_view kInterpreterLock = "interpreter lock";
 
 /// A pause of its own, or a disk: nobody else has to do anything.
@@ -125,7 +121,7 @@ void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& 
   const double share = most == holders.end()
                            ? 0
                            : static_cast<double>(most->second) / static_cast<double>(wait_count);
-  if (share < kHolderShareMin) {
+  if (share < kMostShare) {
     out.evidence.emplace_back("no thread was seen to hold the interpreter lock for most of it");
     return;
   }
@@ -165,15 +161,15 @@ void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& regi
   std::sort(order.begin(), order.end());
   std::vector<std::string> parts;
   for (const auto& [negative, tid] : order) {
-    if (parts.size() == kWakersMax || -negative < kWakerShareMin) break;
+    if (parts.size() == kWakersMax || -negative < kNamedShareMin) break;
     parts.push_back(fmt::format("{} {:.0f} %", waker_name(evidence, names, others, tid, rank.pid),
                                 -negative * 100));
-    const bool is_most = parts.size() == 1 && -negative >= kMostShareMin && tid != 0;
+    const bool is_most = parts.size() == 1 && -negative >= kMostShare && tid != 0;
     if (is_most && names.process_of(tid) == rank.pid) out.blamed = others.stack_of(tid);
   }
   if (!parts.empty())
     out.evidence.push_back(fmt::format("who wakes it, by time asleep: {}", fmt::join(parts, "; ")));
-  if (known < kKnownShareMin * all)
+  if (known < kWakersKnownMin * all)
     out.evidence.push_back(
         fmt::format("the waker of {:.0f} % of that time is not known", 100 * (1 - known / all)));
 }
@@ -186,14 +182,14 @@ std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
   const IntervalSet region =
       phase ? phases.sets[static_cast<std::size_t>(*phase)].unite(phases.unknown) : phases.work;
   const std::vector<SleepSample> waits = read_waits(evidence, rank, region);
-  if (waits.size() < kWaitSamplesMin) return std::nullopt;
+  if (waits.size() < kSamplesMin) return std::nullopt;
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> kinds;
   for (const SleepSample& seen : waits)
     ++kinds[{seen.call, seen.on}];
   const auto most = std::max_element(
       kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const double share = static_cast<double>(most->second) / static_cast<double>(waits.size());
-  if (share < kMostShareMin) return std::nullopt;
+  if (share < kMostShare) return std::nullopt;
   const std::string_view call = most->first.first, on = most->first.second;
   MainWait out;
   out.is_interpreter_lock = on == kInterpreterLock;

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "diagnose/thresholds.h"
+
 namespace kansoku::diagnose {
 namespace {
-
-constexpr std::size_t kRunRepeatsMin = 3;
 
 struct Fit {
   std::size_t period{0};

@@ -1,0 +1,68 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the thresholds of the modules that judge into docs/thresholds.md: gen_thresholds.py [--check]
+
+The rows are those of src/MODULE/thresholds.inc. With --check nothing is written; the status is 1 if the page is not as it would be.
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGE = os.path.join(ROOT, "docs/thresholds.md")
+MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
+           ("detect", "the incidents of `kansoku watch`, [detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"))
+ROWS_MAX = 86  # fewer is better: what says the same is one row
+ROW = re.compile(r"""KANSOKU_THRESHOLD\((\w+),\s*([^"]+),\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"\)|^//\ (.+)$""", re.MULTILINE | re.VERBOSE)
+HEAD = """# Thresholds
+
+Each number that changes a verdict, an incident or an exit status, printed from the source by `tools/gen_thresholds.py`. "Chosen": set
+on nothing that was measured. Numbers of resamples and draws, and bounds of memory, are no thresholds.
+"""
+
+
+def value_text(literal):
+    """A number as people write it: std::size_t{5} as 5, std::int64_t{1'000'000} as 1,000,000, Nanos{std::chrono::minutes{5}} as 5 minutes."""
+    unit = re.search(r"std::chrono::(\w+)\{", literal)
+    number = re.sub(r".*\{([^{}]*)\}+", r"\1", literal).strip().replace("'", ",")
+    number = re.sub(r"\.0$", "", number)
+    return f"{number} {unit.group(1)}" if unit else number
+
+
+def page():
+    out = [HEAD]
+    for module, judged in MODULES:
+        with open(os.path.join(ROOT, "src", module, "thresholds.inc"), encoding="utf-8") as file:
+            text = file.read().split("\n\n", 1)[1]  # without what is said to programmers
+        count = 0
+        section = [f"\n## {module}\n", f"For {judged}."]
+        for found in ROW.finditer(text):
+            name, value, unit, decides, set_on, title = found.groups()
+            if title:
+                section.append(f"\n### {title}\n\n| name | value | unit | decides | set on |\n|---|---|---|---|---|")
+                continue
+            count += 1
+            section.append(f"| {name} | {value_text(value)} | {unit} | {decides} | {set_on} |")
+        if text.count("KANSOKU_THRESHOLD(") != count:
+            raise SystemExit(f"src/{module}/thresholds.inc: {text.count('KANSOKU_THRESHOLD(')} rows, {count} understood")
+        if count > ROWS_MAX:
+            raise SystemExit(f"src/{module}/thresholds.inc: {count} rows, at most {ROWS_MAX}: merge what says the same")
+        out += section
+    return "\n".join(out) + "\n"
+
+
+def main():
+    text = page()
+    if "--check" in sys.argv[1:]:
+        with open(PAGE, encoding="utf-8") as file:
+            if file.read() == text:
+                return 0
+        print("docs/thresholds.md is not as src/*/thresholds.inc: run tools/gen_thresholds.py")
+        return 1
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
