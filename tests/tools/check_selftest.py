@@ -82,7 +82,7 @@ class Check(CheckerTest):
         self.assertEqual(self.check("--help").returncode, 0)
         done = self.check("nothing")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("unknown step nothing; steps are: format layers bans waits ratchet headers tidy flaky", done.stdout)
+        self.assertIn("unknown step nothing; steps are: format layers bans waits ratchet names headers tidy flaky", done.stdout)
 
 
 if __name__ == "__main__":
