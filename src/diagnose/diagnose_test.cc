@@ -321,6 +321,19 @@ TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   EXPECT_EQ(slower.findings[0].kind, "slow_backward");
 }
 
+// Forward has costs that the data do not change: it grows by less than backward, in proportion.
+TEST(Diagnose, MoreWorkIsToldWhereForwardHasConstantCosts) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 4.5);
+  job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 8.8});
+  job.forward_ms = job.backward_ms = 10;
+  job.step_count = 200;
+  const Diagnosis more = run(job);
+  ASSERT_EQ(more.findings.size(), 1U) << verdict_text(more);
+  EXPECT_EQ(more.findings[0].kind, "uneven_work");
+  job.faults[0].cost_ms = 16;
+  EXPECT_EQ(run(job).findings[0].kind, "slow_forward") << "data cost backward more";
+}
+
 TEST(Diagnose, ALossThatFewStepsCarryIsToldAndBlamesNobody) {
   SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 1200, 60);
   job.step_count = 130;
@@ -342,6 +355,13 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   EXPECT_TRUE(d.victims.empty());
   EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
   EXPECT_LT(d.slowdown_low, *d.slowdown);
+  job.jitter = 0.4;  // a tenth is lost: twice as much as by healthy jobs
+  const Diagnosis little = run(job);
+  EXPECT_LT(*little.slowdown, 1.12);
+  ASSERT_EQ(little.findings.size(), 1U) << verdict_text(little);
+  EXPECT_EQ(little.findings[0].kind, "moving_imbalance");
+  job.jitter = 0.1;
+  EXPECT_TRUE(run(job).findings.empty());
 }
 
 TEST(Diagnose, FilesBelowAFolderAreNamedFromThere) {
