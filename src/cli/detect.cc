@@ -44,7 +44,7 @@ Result<FittedRun> read_run(const std::string& path, const detect::TableOptions& 
   return run;
 }
 
-/// "50:98" as two numbers.
+/// "50:100" as two numbers.
 std::optional<std::pair<double, double>> parse_steps(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
@@ -170,7 +170,7 @@ class Detect final : public Command {
       const auto steps = parse_steps(reference_);
       if (!steps) {
         return Error{Code::kCorrupt, fmt::format("--reference-steps \"{}\": not A:B", reference_),
-                     "for example --reference-steps 50:98"};
+                     "for example --reference-steps 50:100"};
       }
       run_options_.reference_begin = steps->first;
       run_options_.reference_end = steps->second;

@@ -90,7 +90,8 @@ Result<void> RunScorer::choose_reference() {
     }
     return {};
   }
-  reference_ = steps >= 150 ? Range{50, 98} : Range{steps / 10, steps / 10 + steps / 5};
+  const std::size_t begin = std::min(kWarmUpMax, steps / 10);
+  reference_ = {begin, begin + std::min(kReferenceStepsMax, steps / 5)};
   if (reference_.size() < 4)
     verdict_.notes.emplace_back("too few steps for a reference of its own: not compared with it");
   return {};
