@@ -111,7 +111,7 @@ void Agent::Impl::observe(const std::vector<incident::Observation>& seen) {
     const incident::Told told = book->observe(one);
     tell(told);
     // Labelled while the agent before this one watched it.
-    if (told.word) jobs->take_word({one.job, one.source, one.episode}, *told.word);
+    if (told.word) jobs->take_label({one.job, one.source, one.episode}, *told.word);
   }
 }
 
@@ -252,7 +252,7 @@ StatusView Agent::Impl::status() const {
 Result<bool> Agent::Impl::label(std::string_view id, trace::IncidentLabel label) {
   TRY(const incident::Book::Labelled done, book->label(id, label));
   if (done.told) tell(*done.told);
-  return done.reporter && jobs->take_word(*done.reporter, label);
+  return done.reporter && jobs->take_label(*done.reporter, label);
 }
 
 void Agent::Impl::take_requests() {

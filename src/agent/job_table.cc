@@ -227,13 +227,13 @@ std::vector<Observation> JobTable::finish(std::int64_t wall_ns) {
   return out;
 }
 
-bool JobTable::take_word(const incident::Reporter& reporter, trace::IncidentLabel label) {
+bool JobTable::take_label(const incident::Reporter& reporter, trace::IncidentLabel label) {
   const auto job = jobs_.find(reporter.job);
   if (job == jobs_.end() || reporter.source == incident::Source::kHardware ||
       reporter.episode >> kGenerationBits != job->second.generation)
     return false;
   const std::uint64_t number = reporter.episode & ((std::uint64_t{1} << kGenerationBits) - 1);
-  return job->second.detector.take_word(number, label == trace::IncidentLabel::kFalse);
+  return job->second.detector.take_label(number, label == trace::IncidentLabel::kFalse);
 }
 
 std::vector<JobTable::JobStatus> JobTable::status() const {

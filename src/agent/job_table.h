@@ -56,8 +56,8 @@ class JobTable {
                                                         const std::vector<FeatureRow>& rows);
   /// Ends what is open and stores the models.
   [[nodiscard]] std::vector<incident::Observation> finish(std::int64_t wall_ns);
-  /// The operator's word on what was reported; false if its job is over, or the episode long ago.
-  bool take_word(const incident::Reporter& reporter, trace::IncidentLabel label);
+  /// The operator's label on what was reported; false if its job is over, or the episode long ago.
+  bool take_label(const incident::Reporter& reporter, trace::IncidentLabel label);
 
   struct JobStatus {
     std::string name, key, command;

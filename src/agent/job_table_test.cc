@@ -166,9 +166,9 @@ TEST_F(JobTableTest, WhatIsWrongEndsWithTheRunAndTheNextOneIsAnotherEpisode) {
   EXPECT_EQ(told.back().job, "job");
   EXPECT_EQ(told.back().facts.end_ns, 0);
   const std::uint64_t episode = told.back().episode;
-  EXPECT_TRUE(table.take_word({"job", incident::Source::kDetector, episode}, {}));
-  EXPECT_FALSE(table.take_word({"job", incident::Source::kHardware, episode}, {}));
-  EXPECT_FALSE(table.take_word({"other", incident::Source::kDetector, episode}, {}));
+  EXPECT_TRUE(table.take_label({"job", incident::Source::kDetector, episode}, {}));
+  EXPECT_FALSE(table.take_label({"job", incident::Source::kHardware, episode}, {}));
+  EXPECT_FALSE(table.take_label({"other", incident::Source::kDetector, episode}, {}));
   idle(2);
   EXPECT_EQ(told.back().facts.end_ns, 0) << "a window or two may have missed it";
   idle(1);
@@ -178,7 +178,7 @@ TEST_F(JobTableTest, WhatIsWrongEndsWithTheRunAndTheNextOneIsAnotherEpisode) {
   slow(20, 8);
   EXPECT_NE(told.back().episode, episode) << "of another detector, which counts from one as well";
   EXPECT_EQ(told.back().facts.end_ns, 0);
-  EXPECT_FALSE(table.take_word({"job", incident::Source::kDetector, episode}, {}));
+  EXPECT_FALSE(table.take_label({"job", incident::Source::kDetector, episode}, {}));
 }
 
 TEST_F(JobTableTest, OneUsersJobsLeaveRoomForThoseOfOthers) {

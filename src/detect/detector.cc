@@ -34,8 +34,8 @@ bool Detector::Impl::has_event(std::span<const double> row) const {
   const auto& coordinates = scorer->model().parts().coordinates;
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (columns[c].use != Use::kEvent || !(row[c] > 0)) continue;
-    const auto word = normal_events.find(c);
-    if (word != normal_events.end() && row[c] <= word->second) continue;
+    const auto label = normal_events.find(c);
+    if (label != normal_events.end() && row[c] <= label->second) continue;
     const auto known = std::find_if(coordinates.begin(), coordinates.end(),
                                     [&](const Coordinate& one) { return one.column == c; });
     // A device that the job took up later was never seen to be well.
@@ -586,9 +586,9 @@ std::vector<Observation> Detector::finish(std::int64_t wall_ns) {
   return out;
 }
 
-bool Detector::take_word(std::uint64_t episode, bool is_normal) {
+bool Detector::take_label(std::uint64_t episode, bool is_normal) {
   Impl& self = *impl_;
-  bool is_known = self.growth->take_word(episode, is_normal);
+  bool is_known = self.growth->take_label(episode, is_normal);
   for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // what has ended may go on
     if (!*one || (*one)->number() != episode) continue;
     (*one)->is_normal = is_normal;

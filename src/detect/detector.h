@@ -67,10 +67,10 @@ class Detector {
   /// The run is over or the agent stops: ends what is open.
   [[nodiscard]] std::vector<Observation> finish(std::int64_t wall_ns);
 
-  /// The operator's word on an episode: if it was normal, the next refresh learns its windows, and
+  /// The operator's label on an episode: if it was normal, the next refresh learns its windows, and
   /// growth of that speed (until the agent ends); if it was not, they are kept out. False if no
   /// such episode is kept: then nothing is learnt.
-  bool take_word(std::uint64_t episode, bool is_normal);
+  bool take_label(std::uint64_t episode, bool is_normal);
 
   struct RankScore {
     std::int32_t rank{-1}, pid{0};

@@ -236,7 +236,7 @@ void Detector::Impl::learn_word(const Kept& one, JobModel& model) {
     for (std::size_t j = 0; j < parts.cuts.size(); ++j) {
       const std::size_t c = parts.coordinates[j].column;
       const double level = worse[c] * parts.coordinates[j].of(row[c], columns[c]);
-      if (!std::isnan(level)) parts.cuts[j] = std::max(parts.cuts[j], kAboveWord * level);
+      if (!std::isnan(level)) parts.cuts[j] = std::max(parts.cuts[j], kAboveLabel * level);
     }
     for (std::size_t c = 0; c < columns.size(); ++c)
       if (columns[c].use == Use::kEvent && row[c] > 0)
@@ -245,30 +245,31 @@ void Detector::Impl::learn_word(const Kept& one, JobModel& model) {
   for (const auto& [column, deviation] : one.peers)
     if (column < parts.peers.persistent.size())
       parts.peers.persistent[column] =
-          std::max(parts.peers.persistent[column], kPeersAboveWord * deviation);
+          std::max(parts.peers.persistent[column], kPeersAboveLabel * deviation);
   if (auto changed = JobModel::from_parts(std::move(parts))) model = std::move(*changed);
 }
 
-/// Without the operator's word a refresh can wait until there is more to learn from.
+/// Without the operator's label a refresh can wait until there is more to learn from.
 bool Detector::Impl::can_learn(std::size_t labelled_values) const {
-  const std::size_t least = labelled_values > 0 ? kWordRowsMin : kRefreshRowsMin;
+  const std::size_t least = labelled_values > 0 ? kLabelledRowsMin : kRefreshRowsMin;
   return labelled_values + healthy.size() * columns.size() >= least * columns.size();
 }
 
 void Detector::Impl::refresh() {
   since_refresh = 0;
   std::vector<double> rows;
-  std::vector<std::vector<double>> words;
+  std::vector<std::vector<double>> labelled_rows;
   std::size_t said = 0;
   for (const Kept& one : kept) {
     if (!one.is_normal) continue;
-    words.push_back(one.rows);
+    labelled_rows.push_back(one.rows);
     said += one.rows.size();
   }
   if (!can_learn(said)) return;
   for (const auto& row : healthy)
     rows.insert(rows.end(), row.begin(), row.end());
-  auto model = scorer->model().refresh(rows, words, kRefreshShare, options.seed + refreshes);
+  auto model =
+      scorer->model().refresh(rows, labelled_rows, kRefreshShare, options.seed + refreshes);
   if (!model) {
     note_failed_fit(model.error());
     since_refresh = refresh_after - std::min(refresh_after, kRetryAfter);

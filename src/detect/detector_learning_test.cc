@@ -147,8 +147,8 @@ TEST(DetectorLearning, WhatIsLabelledFalseIsLearntAtTheNextRefresh) {
   job.go(100, other);
   job.go(30);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_FALSE(job.detector.take_word(99, true));
-  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
+  EXPECT_FALSE(job.detector.take_label(99, true));
+  EXPECT_TRUE(job.detector.take_label(job.all.back().id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(1500);
   ASSERT_GT(job.detector.status().refreshes, refreshes);
@@ -164,7 +164,7 @@ TEST(DetectorLearning, WhatIsLabelledFalseIsLearntThoughTheFeatureNeverMovedBefo
   job.go(100, other);
   job.go(30, calm);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
+  EXPECT_TRUE(job.detector.take_label(job.all.back().id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(1500, calm);
   ASSERT_GT(job.detector.status().refreshes, refreshes);
@@ -185,7 +185,7 @@ TEST(DetectorLearning, WhatIsLabelledFalseWhileItLastsIsLearntAtOnce) {
   ASSERT_TRUE(job.open().has_value());
   const std::uint64_t id = job.open()->id;
   const auto refreshes = job.detector.status().refreshes;
-  EXPECT_TRUE(job.detector.take_word(id, true));
+  EXPECT_TRUE(job.detector.take_label(id, true));
   job.go(1, other);
   EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
   EXPECT_NE(job.all.back().end_ns, 0);
@@ -210,7 +210,7 @@ TEST(DetectorLearning, WhatIsLabelledFalseEarlyInARunIsLearntOnceThereIsEnoughOf
   job.go(20, other);
   ASSERT_EQ(job.ids().size(), 1U);
   const std::uint64_t id = job.all.back().id;
-  EXPECT_TRUE(job.detector.take_word(id, true));
+  EXPECT_TRUE(job.detector.take_label(id, true));
   job.go(1, other);
   EXPECT_TRUE(job.open().has_value()) << "too few windows to learn from";
   job.go(100, other);
@@ -228,7 +228,7 @@ TEST(DetectorLearning, ALabelGivenWhileAnIncidentPausesHoldsWhenItGoesOn) {
   const std::uint64_t id = job.open()->id;
   while (job.open().has_value())
     job.go(1);
-  EXPECT_TRUE(job.detector.take_word(id, true));
+  EXPECT_TRUE(job.detector.take_label(id, true));
   const auto refreshes = job.detector.status().refreshes;
   job.go(10, other);
   EXPECT_EQ(job.detector.status().refreshes, refreshes + 1);
@@ -303,7 +303,7 @@ TEST(DetectorLearning, AModelThatIsLearntAnewHearsOfLabelsToo) {
   });
   job.go(30, without_steps);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
+  EXPECT_TRUE(job.detector.take_label(job.all.back().id, true));
   job.go(900, without_steps);  // learnt
   job.go(310);                 // unknown steps
   ASSERT_EQ(job.detector.status().state, Detector::State::kLearning);
@@ -352,7 +352,7 @@ TEST(DetectorLearning, ARankThatStandsOutAndIsLabelledFalseIsNotToldAgain) {
   job.go_on(60, other);
   ASSERT_TRUE(job.open().has_value());
   ASSERT_THAT(job.open()->tests, testing::Contains("rank"));
-  EXPECT_TRUE(job.detector.take_word(job.open()->id, true));
+  EXPECT_TRUE(job.detector.take_label(job.open()->id, true));
   const std::size_t ids = job.ids().size();
   job.go_on(300, other);
   EXPECT_FALSE(job.open().has_value());
@@ -368,7 +368,7 @@ TEST(DetectorLearning, AFewWindowsThatAreLabelledFalseAreLearntAndRemembered) {
   job.go(6, other);
   job.go(60);
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
+  EXPECT_TRUE(job.detector.take_label(job.all.back().id, true));
   job.go(1500);
   job.go(6, other);
   job.go(60);
@@ -387,7 +387,7 @@ TEST(DetectorLearning, AnErrorThatIsLabelledFalseIsNotToldAgainUnlessThereAreMor
   job.go(1, errors(1));
   job.go(30, errors(0));
   ASSERT_EQ(job.ids().size(), 1U);
-  EXPECT_TRUE(job.detector.take_word(job.all.back().id, true));
+  EXPECT_TRUE(job.detector.take_label(job.all.back().id, true));
   job.go(1500, errors(0));
   job.go(1, errors(1));
   job.go(30, errors(0));

@@ -382,7 +382,7 @@ TEST(Detector, GrowthThatIsLabelledFalseIsNormalUntilItIsFaster) {
   const std::uint64_t id = job.all.back().id;
   ASSERT_EQ(job.growing().size(), 1U);
   EXPECT_EQ(job.growing()[0].id, id);
-  EXPECT_TRUE(job.detector.take_word(id, true));
+  EXPECT_TRUE(job.detector.take_label(id, true));
   job.go(1, grow);
   EXPECT_EQ(job.all.back().id, id);
   EXPECT_NE(job.all.back().end_ns, 0);
@@ -518,7 +518,7 @@ TEST(Detector, GrowthThatIsOverCanStillBeLabelledFalse) {
   ASSERT_FALSE(job.all.empty());
   const std::uint64_t id = job.all.back().id;
   ASSERT_NE(job.all.back().end_ns, 0);
-  EXPECT_TRUE(job.detector.take_word(id, true));
+  EXPECT_TRUE(job.detector.take_label(id, true));
   const std::size_t told = job.all.size();
   job.go(900, grow);
   EXPECT_EQ(job.all.size(), told);

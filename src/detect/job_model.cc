@@ -17,7 +17,7 @@
 namespace kansoku::detect {
 namespace {
 
-constexpr double kWordMax = 1e3;  // spreads
+constexpr double kLabelledMax = 1e3;  // spreads
 constexpr std::size_t kOwnDraws = 4096;
 constexpr double kHigh = 0.95;  // quantile of the scores of a mode's own points
 constexpr int kPasses = 3;
@@ -424,17 +424,17 @@ Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const doubl
   return with_least(std::move(out), kWeightLeast);
 }
 
-/// Where the operator's word is of something that no mode describes, it becomes one: the nearest
+/// Where the operator's label is of something that no mode describes, it becomes one: the nearest
 /// would grow until it hides faults.
-Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
+Result<void> take_label(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
   TRY(const auto model, JobModel::from_parts(parts));
   const auto scores = model_scores(model, rows, seed);
   if (scores.empty() ||
       stats::median(scores) < parts.level + kMostShare * (parts.threshold - parts.level))
     return {};
-  const std::vector<double> bounds(parts.coordinates.size(), kWordMax);
+  const std::vector<double> bounds(parts.coordinates.size(), kLabelledMax);
   const auto points = fit_rows(rows, parts.columns, parts.coordinates, seed, bounds);
-  parts.mixture = joined(parts.mixture, mode_of(points, parts.mixture), kWordShare);
+  parts.mixture = joined(parts.mixture, mode_of(points, parts.mixture), kLabelledShare);
   set_levels(parts);
   return {};
 }
@@ -442,15 +442,15 @@ Result<void> take_word(JobModel::Parts& parts, std::span<const double> rows, std
 }  // namespace
 
 Result<JobModel> JobModel::refresh(std::span<const double> rows,
-                                   std::span<const std::vector<double>> words, double share,
+                                   std::span<const std::vector<double>> labelled, double share,
                                    std::uint64_t seed) const {
   const std::size_t columns = parts_.columns.size(), n = rows.size() / columns;
-  std::size_t said = 0;
-  for (const std::vector<double>& word : words)
-    said += word.size() / columns;
-  if (n + said < kRefreshRowsLeast) {
-    return Error{Code::kLimit, fmt::format("refresh job model: {} rows, {} are needed", n + said,
-                                           kRefreshRowsLeast)};
+  std::size_t labelled_count = 0;
+  for (const std::vector<double>& rows_of_one : labelled)
+    labelled_count += rows_of_one.size() / columns;
+  if (n + labelled_count < kRefreshRowsLeast) {
+    return Error{Code::kLimit, fmt::format("refresh job model: {} rows, {} are needed",
+                                           n + labelled_count, kRefreshRowsLeast)};
   }
   std::vector<double> learnt, held_out;  // a third, from all of the time: it has phases
   for (std::size_t i = 0; i < n; ++i) {
@@ -463,8 +463,8 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
     TRY(out.mixture, refined(parts_, learnt, share, seed));
   }
   set_levels(out);
-  for (const std::vector<double>& word : words)
-    TRY_VOID(take_word(out, word, seed));
+  for (const std::vector<double>& rows_of_one : labelled)
+    TRY_VOID(take_label(out, rows_of_one, seed));
   TRY(const auto model, from_parts(out));
   const auto scores = model_scores(model, held_out, seed);
   const auto flags = static_cast<double>(std::count_if(
@@ -473,7 +473,7 @@ Result<JobModel> JobModel::refresh(std::span<const double> rows,
   if (scores.size() >= kScoresMin && flags > kMissedPromise * promised)
     out.threshold = std::max(out.threshold, tail_level(scores, parts_.flag_rate));
   out.far_cut = std::max(out.far_cut, out.threshold);
-  out.rows += static_cast<double>(n + said);
+  out.rows += static_cast<double>(n + labelled_count);
   ++out.refreshes;
   return from_parts(std::move(out));
 }

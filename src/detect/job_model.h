@@ -107,15 +107,15 @@ class JobModel {
   [[nodiscard]] static Result<JobModel> merge(const JobModel& a, const JobModel& b,
                                               std::uint64_t seed = 1);
   /// The model after more healthy rows (n x columns, time order): they weigh `share`, the old modes
-  /// the rest; a mode that no row is of stays as it is. Of `words`, each m x columns and by the
-  /// operator's word normal, each is a mode of its own if no other describes it. No mode becomes
+  /// the rest; a mode that no row is of stays as it is. Of `labelled`, each m x columns and by the
+  /// operator's label normal, each is a mode of its own if no other describes it. No mode becomes
   /// narrower than what matters. Threshold and level keep their distance from what the modes' own
   /// points score; the threshold rises if every third row, which are not fitted to, needs it. Cuts,
   /// paces and scales stay: what drifts slowly must not drag its own measure along. kLimit with
   /// fewer than 50 rows.
   [[nodiscard]] Result<JobModel> refresh(std::span<const double> rows,
-                                         std::span<const std::vector<double>> words, double share,
-                                         std::uint64_t seed) const;
+                                         std::span<const std::vector<double>> labelled,
+                                         double share, std::uint64_t seed) const;
 
   [[nodiscard]] const Parts& parts() const { return parts_; }
 

@@ -306,17 +306,17 @@ TEST(JobModel, RefreshedForDaysWithTheSameItStaysTheSame) {
 TEST(JobModel, AFewRowsThatTheOperatorCallsNormalAreSo) {
   const auto model = JobModel::fit(stream(1000, 2, 3, 9), times(3), {}, {});
   ASSERT_TRUE(model.has_value());
-  std::vector<double> word;
+  std::vector<double> normal;
   for (int i = 0; i < 10; ++i)
     for (const double value : {0.1, 0.13 + 0.001 * i, 0.1})
-      word.push_back(value);
+      normal.push_back(value);
   const std::vector<double> labelled{0.1, 0.135, 0.1}, other{0.1, 0.1, 0.17};
   Scorer before(*model);
   ASSERT_TRUE(before.is_flagged(before.score(labelled)));
   ASSERT_TRUE(before.is_flagged(before.score(other)));
   auto now = *model;
   for (std::uint64_t i = 0; i < 5; ++i) {
-    auto next = now.refresh(stream(750, 2, 3, 20 + i).values, std::span(&word, 1), 0.3, i);
+    auto next = now.refresh(stream(750, 2, 3, 20 + i).values, std::span(&normal, 1), 0.3, i);
     ASSERT_TRUE(next.has_value()) << next.error().what;
     now = std::move(*next);
     Scorer after(now);
@@ -329,11 +329,11 @@ TEST(JobModel, AFewRowsThatTheOperatorCallsNormalAreSo) {
 TEST(JobModel, WhatTheOperatorCallsNormalMayBeFarOut) {
   const auto model = JobModel::fit(stream(1000, 2, 3, 9), times(3), {}, {});
   ASSERT_TRUE(model.has_value());
-  std::vector<double> word;
+  std::vector<double> normal;
   for (int i = 0; i < 60; ++i)
     for (const double value : {3.0, 2.9 + 0.01 * i, 0.1})  // some 60 spreads
-      word.push_back(value);
-  const auto after = model->refresh(stream(750, 2, 3, 20).values, std::span(&word, 1), 0.3, 1);
+      normal.push_back(value);
+  const auto after = model->refresh(stream(750, 2, 3, 20).values, std::span(&normal, 1), 0.3, 1);
   ASSERT_TRUE(after.has_value()) << after.error().what;
   Scorer scorer(*after);
   EXPECT_FALSE(scorer.is_flagged(scorer.score(std::vector<double>{3.0, 3.2, 0.1})));
@@ -417,12 +417,12 @@ TEST(JobModel, WhatTheOperatorCallsNormalStaysSoIfTheJobStaysThere) {
       value *= 3;
     return out.values;
   };
-  std::vector<double> word = there(77);
-  word.resize(std::size_t{3} * 80);
-  model = model->refresh(stream(500, 2, 3, 10).values, std::span(&word, 1), 0.3, 1);
+  std::vector<double> labelled = there(77);
+  labelled.resize(std::size_t{3} * 80);
+  model = model->refresh(stream(500, 2, 3, 10).values, std::span(&labelled, 1), 0.3, 1);
   ASSERT_TRUE(model.has_value()) << model.error().what;
   const std::vector<double> usual{0.3, 0.3, 0.3}, between{0.17, 0.17, 0.17};
-  for (std::uint64_t i = 0; i < 25; ++i) {  // nobody remembers the word
+  for (std::uint64_t i = 0; i < 25; ++i) {  // nobody remembers the label
     model = model->refresh(there(100 + i), {}, 0.3, i);
     ASSERT_TRUE(model.has_value()) << model.error().what;
     Scorer scorer(*model);

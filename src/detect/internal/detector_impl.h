@@ -58,7 +58,7 @@ struct Detector::Impl {
   std::optional<Episode> ended;  // for the pause
   struct Kept {
     std::uint64_t episode{0};
-    bool is_normal{false};  // by the operator's word
+    bool is_normal{false};  // by the operator's label
     std::vector<double> rows;
     std::map<std::size_t, double> peers;  // how far ranks stood out of their peers, by column
     bool is_taken{false};                 // its cuts and its pace are normal

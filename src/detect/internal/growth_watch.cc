@@ -105,7 +105,7 @@ void GrowthWatch::finish(std::int64_t wall_ns, std::vector<Observation>& out) {
     close(wall_ns, growing_.begin()->first, out);
 }
 
-bool GrowthWatch::take_word(std::uint64_t episode, bool is_normal) {
+bool GrowthWatch::take_label(std::uint64_t episode, bool is_normal) {
   bool is_known = false;
   for (auto& [column, growing] : growing_) {
     if (growing.episode != episode) continue;

@@ -34,8 +34,8 @@ class GrowthWatch {
   void finish(std::int64_t wall_ns, std::vector<Observation>& out);
   /// Growth of the speed of that episode is normal from now on, or is not. False if there is no
   /// such episode, and was none not long ago.
-  bool take_word(std::uint64_t episode, bool is_normal);
-  /// Ends what is normal by the operator's word.
+  bool take_label(std::uint64_t episode, bool is_normal);
+  /// Ends what is normal by the operator's label.
   void end_normal(std::int64_t wall_ns, std::vector<Observation>& out);
 
  private:
@@ -44,7 +44,7 @@ class GrowthWatch {
     trace::IncidentFacts facts;
     std::map<MemberKey, int> members;  // that still grow; blocks without growth in a row
     double bytes_per_second{0};        // the fastest of them
-    bool is_normal{false};             // by the operator's word
+    bool is_normal{false};             // by the operator's label
   };
   struct Ended {
     std::uint64_t episode{0};
@@ -65,7 +65,7 @@ class GrowthWatch {
   std::uint64_t& last_episode_;
   std::map<MemberKey, std::map<std::size_t, GrowthTest>> tests_;  // by process and column
   std::map<std::size_t, Growing> growing_;                        // by column
-  std::deque<Ended> ended_;               // the latest, for the operator's word
+  std::deque<Ended> ended_;               // the latest, for the operator's label
   std::map<std::size_t, double> normal_;  // bytes a second that the operator calls so, by column
 };
 

@@ -127,7 +127,7 @@ class Episode {
   bool has_event{false};     // a Use::kEvent feature counted something in it
   std::int64_t last_ns{0};   // of the last flagged window
   std::vector<double> rows;  // of flagged windows, for the case that they were normal
-  bool is_normal{false};     // by the operator's word
+  bool is_normal{false};     // by the operator's label
   std::map<std::size_t, double> peer_deviations;  // the largest, by column, in scales
 
  private:
