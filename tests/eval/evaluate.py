@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Scores `kansoku demo` against planted faults and clean runs, and prints the tables of docs/evaluation.md.
+"""Scores `kansoku demo` against planted faults and clean runs, and prints the tables of docs/measurements/evaluation.md.
 
     evaluate.py hits  [--seconds 15] [--shares 0.1,0.2,0.5,1.0] [--fault input]   each rank in turn, each size
     evaluate.py kinds [--seconds 15] [--share 0.5]                                 each kind of fault once

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults that are planted in watched jobs, all but the two leaks from outside. docs/watch-eval.md says what each is.
+"""The faults that are planted in watched jobs, all but the two leaks from outside. docs/measurements/watch-eval.md says what each is.
 
 A fault is planted by a function of (job, ranks, dose) that returns the guard's tickets: undoing them ends it. A dose is larger where
 the fault is; its unit is in the table.

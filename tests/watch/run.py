@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates always-on watching on real jobs, in parts of at most half an hour; docs/watch-eval.md explains it.
+"""Evaluates always-on watching on real jobs, in parts of at most half an hour; docs/measurements/watch-eval.md explains it.
 
   run.py list                  the parts and what is done
   run.py PART... | all         runs parts; `all` those that are not done yet, in the order of the list
