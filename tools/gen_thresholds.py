@@ -11,7 +11,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs/thresholds.md")
 MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
-           ("detect", "the incidents of `kansoku watch`, [detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"))
+           ("detect", "the incidents of `kansoku watch`, [watch-detection.md](watch-detection.md), the windows of `profile --watch`,\n"
+            "[detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"))
 ROWS_MAX = 87  # fewer is better: what says the same is one row
 ROW = re.compile(r"""KANSOKU_THRESHOLD\((\w+),\s*([^"]+),\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"\)|^//\ (.+)$""", re.MULTILINE | re.VERBOSE)
 HEAD = """# Thresholds
