@@ -326,6 +326,7 @@ std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Dia
   finding.kind = "moving_imbalance";
   finding.share = 1 - 1 / *diagnosis.slowdown;
   finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
+  if (finding.cost_ms_per_step < kExcessMinMs) return std::nullopt;
   finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
   finding.evidence.push_back(who_is_slowest(evidence, losses));
   finding.evidence.emplace_back(

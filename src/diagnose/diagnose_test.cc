@@ -364,6 +364,17 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   EXPECT_TRUE(run(job).findings.empty());
 }
 
+TEST(Diagnose, AnImbalanceThatMovesIsNoneBelowAMillisecond) {
+  SyntheticJob job;
+  job.jitter = 0.9;
+  job.step_count = 300;
+  job.input_ms = job.other_ms = job.optimizer_ms = job.transfer_ms = 0.1;
+  job.forward_ms = job.backward_ms = 0.5;
+  const Diagnosis d = run(job);
+  EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
+  EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
+}
+
 TEST(Diagnose, FilesBelowAFolderAreNamedFromThere) {
   const Diagnosis d = run(with_fault(Fault::Kind::kInputSleep, 2, 20));
   EXPECT_THAT(verdict_text(d), HasSubstr("(/app/train.py:27)"));

@@ -108,7 +108,7 @@ def surroundings():
         "user_namespace": "unshare -U -r " + REGULAR,
         "exec_chain_to_training": f"exec setsid nohup env A=1 nice -n 1 timeout 60 {REGULAR}",
         "deleted_interpreter": "cp -L {python} {folder}/gone && {folder}/gone {programs}/single.py regular & sleep 2; rm {folder}/gone; wait",
-        "odd_path": "mkdir '{folder}/a b\n→' && cp {programs}/tell.py {programs}/single.py '{folder}/a b\n→' && {python} '{folder}/a b\n→/single.py' regular",
+        "odd_path": "mkdir '{folder}/a b\n→' && cp {programs}/*.py '{folder}/a b\n→' && {python} '{folder}/a b\n→/single.py' regular",
         "standard_input": "{python} - regular < {programs}/single.py",
         "few_files": "ulimit -n 64; " + REGULAR,
         "terminal": f"script -qec '{REGULAR}' /dev/null",
