@@ -554,6 +554,23 @@ Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& onl
   return out;
 }
 
+/// Most samples that find the rank asleep in its working time are in torch.distributed, sending and
+/// receiving: no collective, and still a wait for another rank.
+bool sleeps_in_communication(const Evidence& evidence, std::size_t rank) {
+  std::size_t asleep = 0, in_communication = 0;
+  for (const ThreadSample& sample : evidence.job.ranks[rank].samples) {
+    const bool counts = sample.state == trace::SampleState::kSleeping &&
+                        evidence.phases[rank].work.contains(sample.time_ns);
+    const auto frames =
+        counts ? frames_of(evidence.trace, sample.stack) : std::vector<trace::Frame>{};
+    if (frames.empty()) continue;
+    ++asleep;
+    in_communication += is_communication(text_of(evidence.trace, frames.back().file)) ? 1 : 0;
+  }
+  return asleep >= kSamplesMin &&
+         static_cast<double>(in_communication) > kMostShare * static_cast<double>(asleep);
+}
+
 void find_slow_ranks(const Evidence& evidence, const Options& options,
                      std::vector<Finding>& findings, std::vector<std::string>& notes) {
   const RankSeries excess = excess_over_peers(work_series(evidence));
@@ -573,8 +590,8 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
     const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
       Finding finding = describe_suspect(evidence, suspect, lateness, options);
-      // Sending and receiving is no collective, and still a wait for another rank.
-      if (is_communication(finding.file) && sleeps(evidence, rank, suspect.outlier.excess_ms)) {
+      if (sleeps(evidence, rank, suspect.outlier.excess_ms) &&
+          sleeps_in_communication(evidence, rank)) {
         notes.push_back(fmt::format(
             "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not "
             "named as a culprit",
