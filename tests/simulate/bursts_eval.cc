@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How well models of arrivals keep bursts: bursts_eval CSV [--seeds N] [--table N] [--fits]
 // [--from DATE].
-// CSV: Philly's jobs ("-": standard input). Prints Markdown; see docs/measurements/simulation-bursts.md.
+// CSV: Philly's jobs ("-": standard input). Prints Markdown; see
+// docs/measurements/simulation-bursts.md.
 #include <fmt/format.h>
 
 #include <algorithm>
