@@ -321,6 +321,20 @@ TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   EXPECT_EQ(slower.findings[0].kind, "slow_backward");
 }
 
+// Libraries only pass the data on, whichever function of theirs is seen most.
+TEST(Diagnose, DataComeFromAFunctionOfTheJobsOwn) {
+  SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 12);
+  job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 20});
+  job.step_count = 200;
+  trace::Trace trace = make_trace(job);
+  split_samples(trace, "ToyDataset.__getitem__", {"collate_tensor_fn", "decode"},
+                "/usr/lib/python3/dist-packages/torch/utils/data/_utils/collate.py");
+  const Diagnosis d = diagnose(trace, {}).value();
+  ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
+  EXPECT_EQ(d.findings[0].kind, "uneven_work");
+  EXPECT_EQ(d.findings[0].function, "ToyDataset.__getitem__");
+}
+
 // Forward has costs that the data do not change: it grows by less than backward, in proportion.
 TEST(Diagnose, MoreWorkIsToldWhereForwardHasConstantCosts) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 4.5);

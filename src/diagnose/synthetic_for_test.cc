@@ -553,4 +553,26 @@ trace::Trace make_trace(const SyntheticJob& job) {
   return trace;
 }
 
+void split_samples(trace::Trace& trace, std::string_view function,
+                   std::initializer_list<std::string_view> calls, std::string_view file) {
+  const std::size_t stack_count = trace.stacks.size();
+  for (std::size_t i = 0; i < stack_count; ++i) {
+    const auto stack = trace.stacks.at(trace::StackId{static_cast<std::uint32_t>(i)});
+    const std::vector<trace::FrameId> frames(stack.begin(), stack.end());
+    if (frames.empty() || trace.str(trace.frames[frames.back().raw].function) != function) continue;
+    const auto first = static_cast<std::uint32_t>(trace.stacks.size());
+    for (const std::string_view call : calls) {
+      trace.stacks.frames.insert(trace.stacks.frames.end(), frames.begin(), frames.end());
+      trace.stacks.frames.push_back(
+          trace::FrameId{static_cast<std::uint32_t>(trace.frames.size())});
+      trace.stacks.begin.push_back(static_cast<std::uint32_t>(trace.stacks.frames.size()));
+      trace.frames.push_back({trace.strings.intern(call), trace.strings.intern(file), 1});
+    }
+    for (std::size_t k = 0; k < trace.samples.size(); ++k)
+      if (trace.samples.stack[k].raw == i)
+        trace.samples.stack[k] =
+            trace::StackId{first + static_cast<std::uint32_t>(k % calls.size())};
+  }
+}
+
 }  // namespace kansoku::diagnose

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trace/model.h"
@@ -60,5 +62,9 @@ struct SyntheticJob {
 };
 
 [[nodiscard]] trace::Trace make_trace(const SyntheticJob& job);
+
+/// Puts the functions `calls` of `file` below `function` in the samples of `trace`, by turns.
+void split_samples(trace::Trace& trace, std::string_view function,
+                   std::initializer_list<std::string_view> calls, std::string_view file);
 
 }  // namespace kansoku::diagnose

@@ -17,12 +17,6 @@
 namespace kansoku::diagnose {
 namespace {
 
-bool is_user_code(std::string_view file) {
-  return !file.empty() && file.find("/dist-packages/") == std::string_view::npos &&
-         file.find("/site-packages/") == std::string_view::npos &&
-         file.find("/lib/python3") == std::string_view::npos;
-}
-
 struct SleepCounts {
   std::vector<std::size_t> counts;  // by rank
   trace::Frame frame;

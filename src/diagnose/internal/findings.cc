@@ -194,21 +194,47 @@ std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t ran
       optimizer ? fmt::format(", the optimizer {:.2f}", optimizer->ratio) : "");
 }
 
-// The function that the rank's data come from: its most frequent stack in input.
-void add_data_source(const Evidence& evidence, std::size_t rank, Finding& finding) {
-  const IntervalSet& input = evidence.phases[rank].sets[static_cast<std::size_t>(Phase::kInput)];
-  std::map<trace::StackId, std::size_t> stacks;
-  for (const ThreadSample& sample : evidence.job.ranks[rank].samples) {
-    const bool is_input = input.contains(sample.time_ns) ||
-                          phase_of_stack(evidence.trace, sample.stack) == Phase::kInput;
-    if (is_input) ++stacks[sample.stack];
+// Frames of input down to the innermost function of the job's own, by that function: libraries only
+// pass the data on. Of all ranks, which run the same code, since input is short.
+std::map<trace::Frame, std::vector<trace::Frame>> count_input(
+    const Evidence& evidence, std::map<trace::Frame, std::size_t>& counts) {
+  std::map<trace::Frame, std::vector<trace::Frame>> stacks;
+  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
+    const IntervalSet& input = evidence.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
+    const auto& steps = evidence.steps.ranks[r];
+    for (const ThreadSample& sample : evidence.job.ranks[r].samples) {
+      const bool is_in_steps =
+          sample.time_ns >= steps.front().begin_ns && sample.time_ns < steps.back().end_ns;
+      if (!is_in_steps || (!input.contains(sample.time_ns) &&
+                           phase_of_stack(evidence.trace, sample.stack) != Phase::kInput))
+        continue;
+      auto frames = frames_of(evidence.trace, sample.stack);
+      while (!frames.empty() && !is_user_code(text_of(evidence.trace, frames.back().file)))
+        frames.pop_back();
+      if (frames.empty()) continue;
+      const trace::Frame function{frames.back().function, frames.back().file, 0};
+      ++counts[function];
+      stacks.try_emplace(function, std::move(frames));
+    }
   }
+  return stacks;
+}
+
+void add_data_source(const Evidence& evidence, Finding& finding) {
   finding.function.clear();
   finding.file.clear();
   finding.line = 0;
-  const auto frames = most_frequent(evidence.trace, stacks);
-  set_place(evidence.trace, frames, finding);
-  if (frames.empty()) return;
+  finding.stack.clear();
+  std::map<trace::Frame, std::size_t> counts;
+  const auto stacks = count_input(evidence, counts);
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == counts.end() || most->second < kSamplesMin) {
+    finding.evidence.emplace_back("too few samples of input say where its data come from");
+    return;
+  }
+  set_place(evidence.trace, stacks.at(most->first), finding);
   finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 
@@ -320,7 +346,7 @@ Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
   if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank) : std::nullopt) {
     finding.kind = "uneven_work";
     finding.evidence.push_back(*uneven);
-    add_data_source(evidence, rank, finding);
+    add_data_source(evidence, finding);
   }
   return finding;
 }

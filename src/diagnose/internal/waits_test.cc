@@ -136,27 +136,8 @@ TEST(Waits, ARankThatWaitsForAnotherInPointToPointIsNoCulprit) {
 // Calls of several kinds share the wait, so the function that is found is the job's own.
 TEST(Waits, WaitsInSendAndReceiveTogetherAreForAnotherRank) {
   trace::Trace trace = make_trace(waiting(2, 20));
-  const trace::StringId file =
-      trace.strings.intern("/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py");
-  std::vector<trace::StackId> below;  // publish_metrics, and in it send or recv
-  for (std::size_t i = 0; i < trace.stacks.size(); ++i) {
-    const auto stack = trace.stacks.at(trace::StackId{static_cast<std::uint32_t>(i)});
-    const std::vector<trace::FrameId> frames(stack.begin(), stack.end());
-    if (frames.empty() || trace.str(trace.frames[frames.back().raw].function) != "publish_metrics")
-      continue;
-    for (const char* call : {"send", "recv"}) {
-      below.push_back(trace::StackId{static_cast<std::uint32_t>(trace.stacks.size())});
-      trace.stacks.frames.insert(trace.stacks.frames.end(), frames.begin(), frames.end());
-      trace.stacks.frames.push_back(
-          trace::FrameId{static_cast<std::uint32_t>(trace.frames.size())});
-      trace.stacks.begin.push_back(static_cast<std::uint32_t>(trace.stacks.frames.size()));
-      trace.frames.push_back({trace.strings.intern(call), file, 1});
-    }
-    for (std::size_t k = 0; k < trace.samples.size(); ++k)
-      if (trace.samples.stack[k].raw == i) trace.samples.stack[k] = below[below.size() - 1 - k % 2];
-    break;
-  }
-  ASSERT_EQ(below.size(), 2U);
+  split_samples(trace, "publish_metrics", {"send", "recv"},
+                "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py");
   for (std::int32_t& waker : trace.wakes.waker_tid)
     waker = 0;
   const Diagnosis d = diagnose(trace, {}).value();
