@@ -230,8 +230,8 @@ void add_data_source(const Evidence& evidence, Finding& finding) {
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == counts.end() || most->second < kSamplesMin) {
-    finding.evidence.emplace_back("too few samples of input say where its data come from");
+  if (most == counts.end()) {
+    finding.evidence.emplace_back("no sample of input says where its data come from");
     return;
   }
   set_place(evidence.trace, stacks.at(most->first), finding);
