@@ -14,7 +14,7 @@ help:
 	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
 	@echo "              FLAKY=1 first runs the tests that a change touches again and again, for three minutes"
 	@echo "make build    build $(KANSOKU)"
-	@echo "make softgpu  build the software GPU beside it: \`kansoku run --softgpu\`, \`kansoku gpu run\`"
+	@echo "make softgpu  build the libraries of the software GPU beside it, for \`kansoku run --softgpu\`"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
