@@ -10,6 +10,9 @@ import os
 import re
 import sys
 
+sys.dont_write_bytecode = True
+from generated import write_or_check  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PICTURE = os.path.join(ROOT, "docs/images/modules.svg")
 CHAR, BOX_HEIGHT, GAP, ROW_HEIGHT, MARGIN = 7.2, 26, 16, 78, 20
@@ -100,18 +103,5 @@ def picture():
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def main():
-    text = picture()
-    if "--check" in sys.argv[1:]:
-        with open(PICTURE, encoding="utf-8") as file:
-            if file.read() == text:
-                return 0
-        print("docs/images/modules.svg is not as src/layers.txt: run tools/gen_modules.py")
-        return 1
-    with open(PICTURE, "w", encoding="utf-8") as file:
-        file.write(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PICTURE, picture(), "tools/gen_modules.py"))

@@ -11,6 +11,9 @@ import os
 import re
 import sys
 
+sys.dont_write_bytecode = True
+from generated import write_or_check  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HERE = os.path.join(ROOT, "src", "softcuda")
 
@@ -126,13 +129,7 @@ def main():
         return
     if sys.argv[1:2] != ["coverage"]:
         sys.exit(__doc__)
-    path = os.path.join(ROOT, "docs", "softcuda-coverage.md")
-    text = coverage_text()
-    if "--check" in sys.argv:
-        if open(path, encoding="utf-8").read() != text:
-            sys.exit("docs/softcuda-coverage.md is not current: tools/gen_softcuda.py coverage")
-        return
-    open(path, "w", encoding="utf-8").write(text)
+    sys.exit(write_or_check(os.path.join(ROOT, "docs", "softcuda-coverage.md"), coverage_text(), "tools/gen_softcuda.py coverage"))
 
 
 main()

@@ -8,6 +8,9 @@ import os
 import re
 import sys
 
+sys.dont_write_bytecode = True
+from generated import write_or_check  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs/thresholds.md")
 MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
@@ -17,8 +20,9 @@ ROWS_MAX = 87  # fewer is better: what says the same is one row
 ROW = re.compile(r"""KANSOKU_THRESHOLD\((\w+),\s*([^"]+),\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"\)|^//\ (.+)$""", re.MULTILINE | re.VERBOSE)
 HEAD = """# Thresholds
 
-Each number that changes a verdict, an incident or an exit status, printed from the source by `tools/gen_thresholds.py`. "Chosen": set
-on nothing that was measured. Numbers of resamples and draws, and bounds of memory, are no thresholds.
+The numbers that decide verdicts, incidents and exit statuses. `tools/gen_thresholds.py` prints them from the source. "Chosen" means: set
+on no measurement. Resamples, draws and bounds of memory are no thresholds. Not here yet: the numbers in the list of
+[known gaps](known-gaps.md#thresholds).
 """
 
 
@@ -52,18 +56,5 @@ def page():
     return "\n".join(out) + "\n"
 
 
-def main():
-    text = page()
-    if "--check" in sys.argv[1:]:
-        with open(PAGE, encoding="utf-8") as file:
-            if file.read() == text:
-                return 0
-        print("docs/thresholds.md is not as src/*/thresholds.inc: run tools/gen_thresholds.py")
-        return 1
-    with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), "tools/gen_thresholds.py"))

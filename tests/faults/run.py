@@ -245,13 +245,17 @@ def progress(result):
     return f"{'right' if result['right'] else 'WRONG ' + ' '.join(wrong)}: {said} | {step}, {result['run_s']:.0f} s"
 
 
+def is_chosen(options, result):
+    """Whether a result is of the faults, doses and models that are asked for."""
+    return ((not options.fault or result["fault"] in options.fault) and (not options.model or result["model"] in options.model) and
+            (not options.dose or result["dose"] is None or result["dose"] in options.dose))
+
+
 def chosen(options, faults):
     """(fault, dose, model, repeat) in the order of running: each fault once before any is repeated."""
     for repeat, fault in itertools.product(range(options.repeats), faults.values()):
-        if options.fault and fault.name not in options.fault:
-            continue
         for dose, model in itertools.product(fault.doses or [None], fault.models):
-            if (not options.dose or dose is None or dose in options.dose) and (not options.model or model in options.model):
+            if is_chosen(options, {"fault": fault.name, "dose": dose, "model": model}):
                 yield fault, dose, model, repeat
 
 
@@ -321,7 +325,7 @@ def main():
             os.makedirs(folder, exist_ok=True)
     if not options.table and not run_until_stopped(lambda: run_all(options, faults, commit)):
         return 130
-    print_table([r for r in read_results(options.results) if options.table or r["commit"] == commit])
+    print_table([r for r in read_results(options.results) if (options.table or r["commit"] == commit) and is_chosen(options, r)])
     return 0
 
 

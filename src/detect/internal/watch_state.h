@@ -58,7 +58,7 @@ struct Member {
 /// How many clearly odd windows of five, and flagged ones of thirty, make an alarm within the
 /// budget. Five flagged ones of five do anyway.
 struct AlarmCounts {
-  std::uint32_t of_short{3}, of_long{6};
+  std::uint32_t of_short{kOfShortMin}, of_long{kOfLongMin};
   double per_day{0}, low{0}, high{0};  // false alarms that this lets expect
 };
 /// Flags of healthy windows so far.

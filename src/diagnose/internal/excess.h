@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "diagnose/thresholds.h"
+
 namespace kansoku::diagnose {
 
 struct ExcessOptions {
   double threshold_ms{0};
-  double confidence_min{0.95};
+  double confidence_min{kConfidenceMin};
   double clip_share{0};  // tails of each rank's excess that are clipped before averaging
   std::uint32_t resample_count{2000};
   std::uint64_t seed{1};

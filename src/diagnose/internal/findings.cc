@@ -194,11 +194,15 @@ std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t ran
       optimizer ? fmt::format(", the optimizer {:.2f}", optimizer->ratio) : "");
 }
 
-// Frames of input down to the innermost function of the job's own, by that function: libraries only
-// pass the data on. Of all ranks, which run the same code, since input is short.
-std::map<trace::Frame, std::vector<trace::Frame>> count_input(
-    const Evidence& evidence, std::map<trace::Frame, std::size_t>& counts) {
-  std::map<trace::Frame, std::vector<trace::Frame>> stacks;
+struct InputFunction {
+  std::size_t sample_count{0};
+  std::vector<trace::Frame> frames;  // outermost first, of the first sample
+};
+
+// Samples of input by the innermost function of the job's own: libraries only pass the data on. Of
+// all ranks, which run the same code, since input is short.
+std::map<trace::Frame, InputFunction> count_input(const Evidence& evidence) {
+  std::map<trace::Frame, InputFunction> functions;
   for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
     const IntervalSet& input = evidence.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
     const auto& steps = evidence.steps.ranks[r];
@@ -212,12 +216,11 @@ std::map<trace::Frame, std::vector<trace::Frame>> count_input(
       while (!frames.empty() && !is_user_code(text_of(evidence.trace, frames.back().file)))
         frames.pop_back();
       if (frames.empty()) continue;
-      const trace::Frame function{frames.back().function, frames.back().file, 0};
-      ++counts[function];
-      stacks.try_emplace(function, std::move(frames));
+      InputFunction& function = functions[{frames.back().function, frames.back().file, 0}];
+      if (function.sample_count++ == 0) function.frames = std::move(frames);
     }
   }
-  return stacks;
+  return functions;
 }
 
 void add_data_source(const Evidence& evidence, Finding& finding) {
@@ -225,16 +228,15 @@ void add_data_source(const Evidence& evidence, Finding& finding) {
   finding.file.clear();
   finding.line = 0;
   finding.stack.clear();
-  std::map<trace::Frame, std::size_t> counts;
-  const auto stacks = count_input(evidence, counts);
-  const auto most =
-      std::max_element(counts.begin(), counts.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == counts.end()) {
+  const auto functions = count_input(evidence);
+  const auto most = std::max_element(
+      functions.begin(), functions.end(),
+      [](const auto& a, const auto& b) { return a.second.sample_count < b.second.sample_count; });
+  if (most == functions.end()) {
     finding.evidence.emplace_back("no sample of input says where its data come from");
     return;
   }
-  set_place(evidence.trace, stacks.at(most->first), finding);
+  set_place(evidence.trace, most->second.frames, finding);
   finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 

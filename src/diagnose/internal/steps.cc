@@ -215,7 +215,7 @@ std::optional<LearnedWord> learn_word(Tokenizer& tokenizer, const std::vector<Ra
   word_options.period_max = options.period_tokens_max;
   word_options.repeat_count_min = kRepeatCountFloor;
   // Without anchors nothing marks a step, and equal buckets in a row must not look like one.
-  word_options.slack = boundary ? 0.9 : 0.98;
+  word_options.slack = boundary ? kNearlyAllShare : kCollectiveWordShare;
   if (boundary) word_options.must_have = tokenizer.table().of_class(*boundary);
   std::optional<Word> best;
   for (const RankTokens& rank : ranks) {

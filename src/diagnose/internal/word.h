@@ -7,13 +7,15 @@
 #include <span>
 #include <vector>
 
+#include "diagnose/thresholds.h"
+
 namespace kansoku::diagnose {
 
 struct WordOptions {
   std::size_t period_max{64};
-  std::size_t repeat_count_min{6};  // repeats in all runs together
+  std::size_t repeat_count_min{kRepeatCountFloor};  // repeats in all runs together
   // A shorter period wins over a longer one if it covers this share of what the longer one covers.
-  double slack{0.9};
+  double slack{kNearlyAllShare};
   std::vector<std::uint32_t> must_have{};  // the word contains one of these, if any are given
 };
 
