@@ -71,6 +71,14 @@ TEST(RankTests, TheVictimIsTheOneThatDoesNotWait) {
   EXPECT_NEAR(verdict.incidents[0].end, 299, 20);
 }
 
+// The reference is a fifth of the run behind its warm-up, wherever a fault of some data set begins.
+TEST(RankTests, AFaultThatBeginsEarlyInAShortRunIsFound) {
+  const auto slow = run_of(160, [](std::size_t step, std::size_t rank, double& data, double&) {
+    if (step >= 52 && rank == 3) data += 0.02;
+  });
+  EXPECT_THAT(verdict_of(slow).named, ElementsAre(3));
+}
+
 TEST(RankTests, RareLongStepsOfOneRankAreFoundByTheTail) {
   const auto cube = run_of(500, [](std::size_t step, std::size_t rank, double& data, double&) {
     if (step >= 100 && rank == 2 && step % 6 == 0) data += 0.05;

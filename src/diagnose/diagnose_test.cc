@@ -329,6 +329,30 @@ TEST(Diagnose, DataComeFromAFunctionOfTheJobsOwn) {
   trace::Trace trace = make_trace(job);
   split_samples(trace, "ToyDataset.__getitem__", {"collate_tensor_fn", "decode"},
                 "/usr/lib/python3/dist-packages/torch/utils/data/_utils/collate.py");
+  // Before the first step the job reads an index of its data, for long.
+  const auto source =
+      std::find_if(trace.samples.stack.begin(), trace.samples.stack.end(), [&](trace::StackId id) {
+        return trace.stacks.at(id).size() > 3 &&
+               trace.str(trace.frames[trace.stacks.at(id).back().raw].function) == "decode";
+      });
+  ASSERT_NE(source, trace.samples.stack.end());
+  const auto of_input = trace.stacks.at(*source);
+  std::vector<trace::FrameId> frames(of_input.begin(), of_input.end());
+  frames.back() = trace::FrameId{static_cast<std::uint32_t>(trace.frames.size())};
+  trace.frames.push_back(
+      {trace.strings.intern("read_index"), trace.strings.intern("/app/data.py"), 1});
+  trace.stacks.frames.insert(trace.stacks.frames.end(), frames.begin(), frames.end());
+  const trace::StackId index{static_cast<std::uint32_t>(trace.stacks.size())};
+  trace.stacks.begin.push_back(static_cast<std::uint32_t>(trace.stacks.frames.size()));
+  for (int i = 0; i < 400; ++i) {
+    trace.samples.time_ns.insert(trace.samples.time_ns.begin(), trace.samples.time_ns.front());
+    trace.samples.pid.insert(trace.samples.pid.begin(), trace.samples.pid.front());
+    trace.samples.tid.insert(trace.samples.tid.begin(), trace.samples.tid.front());
+    trace.samples.stack.insert(trace.samples.stack.begin(), index);
+    trace.samples.state.insert(trace.samples.state.begin(), trace.samples.state.front());
+    trace.samples.holds_gil.insert(trace.samples.holds_gil.begin(), 0);
+    trace.samples.is_native.insert(trace.samples.is_native.begin(), 0);
+  }
   const Diagnosis d = diagnose(trace, {}).value();
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "uneven_work");
@@ -346,6 +370,9 @@ TEST(Diagnose, MoreWorkIsToldWhereForwardHasConstantCosts) {
   EXPECT_EQ(more.findings[0].kind, "uneven_work");
   job.faults[0].cost_ms = 16;
   EXPECT_EQ(run(job).findings[0].kind, "slow_forward") << "data cost backward more";
+  job.faults[0].cost_ms = 2;
+  job.faults[1].cost_ms = 24;
+  EXPECT_EQ(run(job).findings[0].kind, "slow_backward") << "data cost forward, too";
 }
 
 TEST(Diagnose, ALossThatFewStepsCarryIsToldAndBlamesNobody) {
