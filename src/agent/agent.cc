@@ -97,7 +97,7 @@ struct Agent::Impl {
   void make_rows(const capture::WatchWindow& window);
   void govern(BootTime now, const capture::WatchWindow& window);
   void observe(const std::vector<incident::Observation>& seen);
-  void tell(const incident::Told& told);
+  void send_notice(const incident::Notice& notice);
   [[nodiscard]] AgentFigures figures() const;
   [[nodiscard]] StatusView status() const;
   Result<bool> label(std::string_view id, trace::IncidentLabel label);
@@ -108,21 +108,22 @@ struct Agent::Impl {
 
 void Agent::Impl::observe(const std::vector<incident::Observation>& seen) {
   for (const incident::Observation& one : seen) {
-    const incident::Told told = book->observe(one);
-    tell(told);
+    const incident::Notice notice = book->observe(one);
+    send_notice(notice);
     // Labelled while the agent before this one watched it.
-    if (told.word) jobs->take_label({one.job, one.source, one.episode}, *told.word);
+    if (notice.label) jobs->take_label({one.job, one.source, one.episode}, *notice.label);
   }
 }
 
-void Agent::Impl::tell(const incident::Told& told) {
-  outputs->on_incident(told);
-  const bool has_begun = told.event == trace::IncidentEvent::kOpened && told.incident.end_ns == 0;
+void Agent::Impl::send_notice(const incident::Notice& notice) {
+  outputs->on_incident(notice);
+  const bool has_begun =
+      notice.event == trace::IncidentEvent::kOpened && notice.incident.end_ns == 0;
   if (!recorder || !has_begun) return;
   std::vector<std::int32_t> pids;
   for (const FeatureRow& row : rows)
-    if (row.job == told.incident.job) pids.push_back(row.window.pid);
-  recorder->on_opened(told.incident, std::move(pids), clock.now());
+    if (row.job == notice.incident.job) pids.push_back(row.window.pid);
+  recorder->on_opened(notice.incident, std::move(pids), clock.now());
 }
 
 AgentFigures Agent::Impl::figures() const {
@@ -202,8 +203,8 @@ void Agent::Impl::on_window(BootTime now) {
   make_rows(window);
   const std::int64_t wall_ns = rising_wall_ns();
   // Without its calls a job is not the one that was learnt.
-  for (const incident::Told& told : book->tick(now))
-    tell(told);
+  for (const incident::Notice& notice : book->tick(now))
+    send_notice(notice);
   observe(is_paused ? jobs->pass(wall_ns, now, rows) : jobs->on_rows(wall_ns, now, rows));
   for (const Asked& asked : sources)
     observe(asked.source->observations(wall_ns - options.window.count(), wall_ns));
@@ -237,11 +238,11 @@ StatusView Agent::Impl::status() const {
   view.jobs_over_limit = judging.over_limit;
   view.refused_models = judging.refused_models;
   for (const Asked& asked : sources) {
-    SourceStatus& told = view.sources.emplace_back();
-    told.name = asked.source->name();
-    told.state = asked.source->state();
-    told.cpu_s = static_cast<double>(asked.cpu.count()) * 1e-9;
-    asked.source->add_losses(told.losses);
+    SourceStatus& status = view.sources.emplace_back();
+    status.name = asked.source->name();
+    status.state = asked.source->state();
+    status.cpu_s = static_cast<double>(asked.cpu.count()) * 1e-9;
+    asked.source->add_losses(status.losses);
   }
   view.is_paused = is_paused;
   view.deliveries = outputs->deliveries();
@@ -251,7 +252,7 @@ StatusView Agent::Impl::status() const {
 
 Result<bool> Agent::Impl::label(std::string_view id, trace::IncidentLabel label) {
   TRY(const incident::Book::Labelled done, book->label(id, label));
-  if (done.told) tell(*done.told);
+  if (done.notice) send_notice(*done.notice);
   return done.reporter && jobs->take_label(*done.reporter, label);
 }
 

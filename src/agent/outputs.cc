@@ -85,7 +85,7 @@ struct Outputs::Impl {
   Impl(const Clock& clock_in, OutputOptions options_in)
       : clock(clock_in), options(std::move(options_in)) {}
 
-  // The first failure of a run of failures is told, all are counted.
+  // The first failure of a run of failures is logged, all are counted.
   void written(const Result<void>& result) {
     if (result) return;
     if (failed_writes++ % 100 == 0) options.log(result.error().what);
@@ -298,24 +298,24 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   }
 }
 
-void Outputs::on_incident(const incident::Told& told) {
+void Outputs::on_incident(const incident::Notice& notice) {
   Impl& impl = *impl_;
-  const trace::IncidentRecord& incident = told.incident;
+  const trace::IncidentRecord& incident = notice.incident;
   using trace::IncidentEvent;
-  const bool is_news = told.event != IncidentEvent::kLabelled;
-  if (is_news && impl.options.on_incident) impl.options.on_incident(told);
+  const bool is_news = notice.event != IncidentEvent::kLabelled;
+  if (is_news && impl.options.on_incident) impl.options.on_incident(notice);
   if (is_news && impl.incident_lines)
     impl.written(impl.incident_lines->append(as_bytes(incident.to_json().dump() + "\n")));
   if (impl.history) impl.history->put(incident);
   if (impl.fleet) impl.fleet->on_incident(incident);
-  if (!impl.webhook || !is_news || told.event == IncidentEvent::kNoted) return;
+  if (!impl.webhook || !is_news || notice.event == IncidentEvent::kNoted) return;
   // Who pages when one opens hears of one that is over already, too.
-  if (told.is_first && told.event == IncidentEvent::kClosed) {
+  if (notice.is_first && notice.event == IncidentEvent::kClosed) {
     trace::IncidentRecord begun = incident;
     begun.end_ns = 0;
     impl.webhook->send(IncidentEvent::kOpened, begun);
   }
-  impl.webhook->send(told.event, incident);
+  impl.webhook->send(notice.event, incident);
 }
 
 void Outputs::finish(std::int64_t wall_ns, BootTime now) {

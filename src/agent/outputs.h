@@ -38,7 +38,7 @@ struct OutputOptions {
   std::vector<std::pair<std::string, std::string>> webhook_headers, otlp_headers;
   Nanos otlp_every{std::chrono::seconds{15}};
   std::optional<fleet::NatsOptions> collector;  // summaries go there
-  std::function<void(const incident::Told&)> on_incident;
+  std::function<void(const incident::Notice&)> on_incident;
   std::function<void(const std::string&)> log;
 };
 
@@ -75,7 +75,7 @@ class Outputs {
   void on_window(std::int64_t wall_ns, BootTime now, const std::vector<FeatureRow>& rows,
                  const std::vector<JobTable::JobStatus>& jobs, const incident::Book& book,
                  const AgentFigures& figures);
-  void on_incident(const incident::Told& told);
+  void on_incident(const incident::Notice& notice);
   /// Writes what waits, and sends it, each target for two seconds at most.
   void finish(std::int64_t wall_ns, BootTime now);
 

@@ -37,7 +37,7 @@ class OutputsTest : public ::testing::Test {
     out.host = "h";
     out.state_folder = folder_;
     out.keeps_history = false;
-    out.on_incident = [this](const incident::Told& told) { told_.push_back(told); };
+    out.on_incident = [this](const incident::Notice& notice) { notices_.push_back(notice); };
     out.log = [this](const std::string& line) { log_.push_back(line); };
     return out;
   }
@@ -61,7 +61,8 @@ class OutputsTest : public ::testing::Test {
     return out;
   }
   /// What the book says of something that goes on, or is over at `end_ns`.
-  incident::Told told_of(std::uint64_t episode, const std::string& job, std::int64_t end_ns = 0) {
+  incident::Notice notice_of(std::uint64_t episode, const std::string& job,
+                             std::int64_t end_ns = 0) {
     incident::Observation seen{job, incident::Source::kDetector, episode, {}};
     seen.facts.begin_ns = 1;
     seen.facts.end_ns = end_ns;
@@ -83,7 +84,7 @@ class OutputsTest : public ::testing::Test {
     return std::move(incident::Book::open(std::move(options), BootTime{}, 0)).value();
   }
   incident::Book book_{open_book()};
-  std::vector<incident::Told> told_;
+  std::vector<incident::Notice> notices_;
   std::vector<std::string> log_;
 };
 
@@ -93,7 +94,7 @@ TEST_F(OutputsTest, FilesThatAreThereAreContinued) {
   for (int run = 0; run < 2; ++run) {
     auto outputs = make(given);
     on_window(*outputs, {row});
-    outputs->on_incident(told_of(1, "job" + std::to_string(run)));
+    outputs->on_incident(notice_of(1, "job" + std::to_string(run)));
   }
   const auto lines_of = [](const std::string& path) {
     std::ifstream file(path);
@@ -148,7 +149,7 @@ TEST_F(OutputsTest, IncidentsAreCountedByJobAndKindFromZeroOn) {
   on_window(*outputs, {}, {job});
   EXPECT_THAT(scraped(outputs->port()),
               testing::HasSubstr(R"(kansoku_incidents_total{job="job",kind="latency_spike"} 0)"));
-  outputs->on_incident(told_of(1, "job"));
+  outputs->on_incident(notice_of(1, "job"));
   on_window(*outputs, {}, {job});
   const std::string text = scraped(outputs->port());
   EXPECT_THAT(text,
@@ -198,7 +199,7 @@ TEST_F(OutputsTest, LinesThatAKilledAgentLeftHalfWrittenSpoilNoOthers) {
   std::ofstream(given.incidents_jsonl) << R"({"id":"aa)";
   auto outputs = make(given);
   EXPECT_EQ(text_of(given.features_csv), whole);
-  outputs->on_incident(told_of(2, "job"));
+  outputs->on_incident(notice_of(2, "job"));
   EXPECT_THAT(text_of(given.incidents_jsonl), testing::StartsWith("{\"id\":\"aa\n{"));
   const std::string half_a_header = whole.substr(0, 30);
   std::ofstream(given.features_csv) << half_a_header;
@@ -214,7 +215,7 @@ TEST_F(OutputsTest, WhatCannotBeSentIsNamed) {
   OutputOptions given = options();
   given.webhook = "http://127.0.0.1:1/hook";  // nobody listens there
   auto outputs = make(given);
-  outputs->on_incident(told_of(1, "job"));
+  outputs->on_incident(notice_of(1, "job"));
   ASSERT_TRUE(
       sys::poll_for_test([&] { return !outputs->deliveries().at(0).counts.last_error.empty(); }));
   EXPECT_EQ(outputs->deliveries().at(0).target, "webhook");

@@ -181,7 +181,7 @@ std::vector<Job> find_jobs(const sys::Procfs& procfs) {
   static_cast<void>(table.settle({}));
   std::map<std::string, Job> jobs;
   for (const auto& [pid, process] : table.processes()) {
-    Job& job = jobs[table.told_job(process.facts)];
+    Job& job = jobs[table.declared_job(process.facts)];
     job.processes.push_back(process.facts);
     if (process.place.role != Role::kRank) continue;
     job.world_size = std::max(job.world_size, process.place.world_size);

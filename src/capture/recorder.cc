@@ -187,7 +187,7 @@ void Recorder::Impl::note_work() {
   for (const Asked& asked : sources)
     early.merge(asked.source->take_communicating());
   for (const std::int32_t pid : early)
-    table.saw_work(pid, ProcessTable::Work::kCommunicates);
+    table.note_work(pid, ProcessTable::Work::kCommunicates);
   std::erase_if(early, [&](std::int32_t pid) { return table.contains(pid); });
 }
 
@@ -237,7 +237,7 @@ void Recorder::Impl::write_neighbours() {
                              .parent_pid = facts->parent_pid,
                              .name = facts->name,
                              .cmdline = "",
-                             .job = table.told_job(*facts),
+                             .job = table.declared_job(*facts),
                              .role = "unobserved"});
     }
   }
@@ -300,7 +300,7 @@ void Recorder::Impl::scan(Observed& process, BootTime now) {
   const Nanos age = now - process.seen_at;
   process.next_scan = now + std::clamp(age / 10, kScanFloor, kScanCeiling);
   for (const Asked& asked : sources)
-    asked.source->look_at(process, now);
+    asked.source->inspect(process, now);
 }
 
 void Recorder::Impl::scan_due(BootTime now) {

@@ -31,7 +31,7 @@ class Source {
   /// The process is observed from now on, even before it was looked at.
   virtual void observe(std::int32_t /*pid*/) {}
   /// Looks at a process: a new one, or one that may have loaded libraries since.
-  virtual void look_at(const Observed& /*process*/, BootTime /*now*/) {}
+  virtual void inspect(const Observed& /*process*/, BootTime /*now*/) {}
   /// It called exec: what was known of its program is void.
   virtual void renew(std::int32_t /*pid*/) {}
   virtual void forget(std::int32_t /*pid*/) {}

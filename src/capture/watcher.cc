@@ -410,9 +410,9 @@ void Watcher::Impl::settle(BootTime now) {
   for (const auto& [pid, target] : targets) {
     for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
       if (!target.known.at(metric) || !metrics.is_work(metric)) continue;
-      table.saw_work(pid, metrics.category(metric) == kCommunication
-                              ? ProcessTable::Work::kCommunicates
-                              : ProcessTable::Work::kComputes);
+      table.note_work(pid, metrics.category(metric) == kCommunication
+                               ? ProcessTable::Work::kCommunicates
+                               : ProcessTable::Work::kComputes);
     }
   }
   static_cast<void>(table.settle(now));

@@ -121,7 +121,7 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
   std::int64_t wall_ns = 0;
   const std::string job = options.table.job.empty() ? "recorded" : options.table.job;
   TRY(auto book, incident::Book::open({}, BootTime{}, 0));
-  const auto tell = [&](std::vector<detect::Observation> seen) {
+  const auto print_all = [&](std::vector<detect::Observation> seen) {
     for (detect::Observation& one : seen) {
       const auto source = one.is_growth ? incident::Source::kGrowth : incident::Source::kDetector;
       const auto told = book.observe({job, source, one.episode, std::move(one.facts)});
@@ -135,9 +135,9 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
     for (const std::size_t row : rows)
       windows.push_back(window_of(table, row, columns));
     wall_ns = static_cast<std::int64_t>(std::llround(time * 1e6)) * 1000;
-    tell(detector.on_windows(wall_ns, windows));
+    print_all(detector.on_windows(wall_ns, windows));
   }
-  tell(detector.finish(wall_ns));
+  print_all(detector.finish(wall_ns));
   print_end(detector.status(), by_time.size(), options.json);
   if (!options.save.empty()) {
     if (detector.model() == nullptr) {

@@ -126,7 +126,7 @@ Result<Argument> parse_argument(std::string_view text) {
 class KernelProgress {
  public:
   explicit KernelProgress(std::string kernel)
-      : kernel_(std::move(kernel)), thread_([this] { tell(); }) {}
+      : kernel_(std::move(kernel)), thread_([this] { print_progress(); }) {}
   KernelProgress(const KernelProgress&) = delete;
   KernelProgress& operator=(const KernelProgress&) = delete;
   ~KernelProgress() {
@@ -139,7 +139,7 @@ class KernelProgress {
   }
 
  private:
-  void tell() {
+  void print_progress() {
     std::unique_lock lock(mutex_);
     for (int seconds = 2; !over_.wait_for(lock, kProgressAfter, [this] { return is_over_; });
          seconds += 2)
@@ -238,13 +238,13 @@ class GpuRun {
     }
     const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
     if (fault) {
-      tell_hazards(seen);
+      print_hazards(seen);
       return Error{fault->kind == exec::FaultKind::kTimeout ? Code::kTimeout : Code::kCorrupt,
                    fault->text()};
     }
     TRY_VOID(keep(arguments));
-    TRY_VOID(tell(program.kernels()[index], arguments, launch_options, ms, seen));
-    if (!wanted_.json) tell_hazards(seen);
+    TRY_VOID(print_launch(program.kernels()[index], arguments, launch_options, ms, seen));
+    if (!wanted_.json) print_hazards(seen);
     return seen.hazard_count == 0 ? kExitOk : kExitFindings;
   }
 
@@ -305,7 +305,7 @@ class GpuRun {
     return numbers;
   }
 
-  void tell_hazards(const exec::Observations& seen) const {
+  void print_hazards(const exec::Observations& seen) const {
     for (const exec::Fault& hazard : seen.hazards)
       fmt::print("{}\n", hazard.text());
     if (wanted_.check && seen.hazard_count != 0)
@@ -344,7 +344,7 @@ class GpuRun {
     return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   }
 
-  static void tell_profile(const exec::Profile& profile) {
+  static void print_profile(const exec::Profile& profile) {
     const exec::InstructionCount total = profile.total();
     fmt::print("{} warp instructions, {:.1f} % of their lanes active\n", total.warps,
                percent(total.threads, total.warps * 32));
@@ -372,9 +372,9 @@ class GpuRun {
     fmt::print("ptx lines executed most: {}\n", places);
   }
 
-  Result<void> tell(const exec::KernelInfo& kernel, const std::vector<Argument>& arguments,
-                    const exec::LaunchOptions& options, double ms,
-                    const exec::Observations& seen) const {
+  Result<void> print_launch(const exec::KernelInfo& kernel, const std::vector<Argument>& arguments,
+                            const exec::LaunchOptions& options, double ms,
+                            const exec::Observations& seen) const {
     Json buffers = Json::array();
     if (!wanted_.json) {
       fmt::print("{}: {} x {} x {} blocks of {} x {} x {} threads in {:.2f} ms on {} workers\n",
@@ -393,7 +393,7 @@ class GpuRun {
                        .set("type", shown.type)
                        .set("values", std::move(values)));
     }
-    if (wanted_.profile && !wanted_.json) tell_profile(seen.profile);
+    if (wanted_.profile && !wanted_.json) print_profile(seen.profile);
     if (!wanted_.json) return {};
     Json out = Json::object()
                    .set("schema", "kansoku.gpu.run/1")

@@ -86,7 +86,7 @@ class WindowWatch {
   void want_window(Cause cause);
   [[nodiscard]] Result<void> open_window(Cause cause);
   [[nodiscard]] Result<void> close_window();
-  void tell(const Analysis& analysis, const std::string& trace, const std::string& report);
+  void print_verdict(const Analysis& analysis, const std::string& trace, const std::string& report);
   void progress(const std::string& line) const {
     if (!options_.quiet) fmt::print(stderr, "kansoku: {}\n", line);
   }
@@ -188,8 +188,8 @@ Result<void> WindowWatch::open_window(Cause cause) {
   return {};
 }
 
-void WindowWatch::tell(const Analysis& analysis, const std::string& trace,
-                       const std::string& report) {
+void WindowWatch::print_verdict(const Analysis& analysis, const std::string& trace,
+                                const std::string& report) {
   const double seconds = static_cast<double>((clock_.now() - open_->at).count()) * 1e-9;
   if (options_.json) {
     Json line = Json::object();
@@ -228,7 +228,7 @@ Result<void> WindowWatch::close_window() {
       fmt::format("{}/window-{}.html", options_.folder, result_.window_count);
   TRY(const auto analysis, analyse({trace}, 1));
   TRY_VOID(write_report(analysis, report));
-  tell(analysis, trace, report);
+  print_verdict(analysis, trace, report);
   if (book_) {
     const std::string found = diagnose::headline(analysis.diagnosis);
     book_->end(found.empty() ? "its profile names no rank" : found, trace);

@@ -76,7 +76,7 @@ class Record final : public Command {
       if (is_started && result->last.events > 0)
         fmt::print(stderr, "kansoku: next: kansoku diagnose {}\n", options_.output);
     }
-    int status = result->last.events > 0 ? kExitOk : tell_nothing(result->last);
+    int status = result->last.events > 0 ? kExitOk : explain_empty_recording(result->last);
     if (result->recording_error) {
       status = report(*result->recording_error);
       fmt::print(stderr,
@@ -87,7 +87,7 @@ class Record final : public Command {
 
  private:
   /// Says why a recording holds nothing; its status.
-  static int tell_nothing(const capture::RecordStatus& last) {
+  static int explain_empty_recording(const capture::RecordStatus& last) {
     const bool has_bpf = !last.bpf.starts_with("none");
     fmt::print(stderr, "kansoku: nothing was recorded: {}\n",
                has_bpf ? "no probed function was called meanwhile, and no Python stack was seen"

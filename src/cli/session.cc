@@ -90,7 +90,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options)
 
 /// In a line: what the packs name and no library had, or cannot be observed. A function that one of
 /// several libraries has is found.
-void tell_problems(const capture::Recorder& recorder) {
+void print_problems(const capture::Recorder& recorder) {
   const auto attachments = recorder.attachments();
   const auto problems = recorder.problems();
   const auto count = std::count_if(problems.begin(), problems.end(), [&](const std::string& line) {
@@ -267,7 +267,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   if (options.explain) {
     explain(*recorder);
   } else if (!options.quiet) {
-    tell_problems(*recorder);
+    print_problems(*recorder);
   }
   result.problems = recorder->problems();
   if (child) result.command_status = end_of_command(options, *child, relay);

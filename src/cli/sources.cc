@@ -88,7 +88,7 @@ class SourceReader {
   [[nodiscard]] Result<void> read_profile(const File& file, ByteSpan bytes);
   [[nodiscard]] Result<void> add_recording(trace::Trace trace, const std::string& path);
   [[nodiscard]] Result<void> join_hosts();
-  void tell_progress(std::size_t done);
+  void print_progress(std::size_t done);
 
   std::vector<File> files_;
   trace::HostMerger hosts_;                                              // kRecording
@@ -233,7 +233,7 @@ Result<void> SourceReader::join_hosts() {
   return {};
 }
 
-void SourceReader::tell_progress(std::size_t done) {
+void SourceReader::print_progress(std::size_t done) {
   if (bytes_ <= kSlowBytes) return;
   fmt::print(stderr, "kansoku: reading {} ({} of {}, {} MB in all)\n", files_[done].path, done + 1,
              files_.size(), bytes_ / 1'000'000);
@@ -251,7 +251,7 @@ Result<Sources> SourceReader::read(const std::vector<std::string>& paths) {
   }
   TRY_VOID(choose_kind());
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    tell_progress(i);
+    print_progress(i);
     TRY_VOID(read_file(files_[i]));
   }
   if (out_.kind == Sources::Kind::kRecording) TRY_VOID(join_hosts());

@@ -113,7 +113,7 @@ class WatchCommand final : public Command {
     options_.log = [this](const std::string& line) {
       if (!quiet_) say(stderr, "kansoku: " + printable(line));
     };
-    options_.outputs.on_incident = [this](const incident::Told& told) { print(told); };
+    options_.outputs.on_incident = [this](const incident::Notice& notice) { print(notice); };
     auto agent = agent::Agent::create(clock, procfs, options_);
     if (!agent) return report(agent.error());
     if (const auto ran = (*agent)->run([] { return signal_count() > 0; }); !ran)
@@ -210,11 +210,11 @@ class WatchCommand final : public Command {
     return kExitOk;
   }
 
-  void print(const incident::Told& told) const {
-    const trace::IncidentRecord& incident = told.incident;
-    const std::string_view state = told.event == trace::IncidentEvent::kNoted ? "noted"
-                                   : incident.end_ns == 0                     ? "open"
-                                                                              : "over";
+  void print(const incident::Notice& notice) const {
+    const trace::IncidentRecord& incident = notice.incident;
+    const std::string_view state = notice.event == trace::IncidentEvent::kNoted ? "noted"
+                                   : incident.end_ns == 0                       ? "open"
+                                                                                : "over";
     say(stdout, json_ ? incident.to_json().dump()
                       : fmt::format("{} {} {} {}: {}", incident.id, state, incident.job,
                                     word_of(incident.kind), incident.summary));

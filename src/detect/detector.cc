@@ -306,7 +306,7 @@ void Detector::Impl::begin_incident(std::int64_t wall_ns, const std::set<MemberK
     for (const auto& [key, member] : members) {
       for (const Member::Recent& recent : member.recent) {
         if (recent.wall_ns <= begin || recent.wall_ns >= wall_ns) continue;
-        open->look(key, member, recent, scorer->model().parts());
+        open->add_deviations(key, member, recent, scorer->model().parts());
         if (recent.is_flagged && alarmed.count(key) != 0) open->add(key, member, recent, *scorer);
       }
     }
@@ -383,16 +383,16 @@ std::vector<Observation> Detector::Impl::watch(std::int64_t wall_ns,
   forget_gone(wall_ns);
   for (const MemberKey key : std::exchange(left, {}))
     growth->forget(wall_ns, key, out);
-  take_operators_word(wall_ns, out);
+  apply_operator_label(wall_ns, out);
   if (members.size() != counts_for) choose_alarm_counts();
   for (const Window& window : taken)
-    if (members.count(key_of(window)) != 0) growth->look(wall_ns, window, out);
+    if (members.count(key_of(window)) != 0) growth->on_window(wall_ns, window, out);
   if (sees_unknown_steps(present)) {
     learn_anew(out);
     return out;
   }
   const Alarms alarms{event_alarms(present), peer_alarms(present), job_alarm(present)};
-  if (alarms.are_sudden()) make_way(wall_ns, present, alarms, out);
+  if (alarms.are_sudden()) end_incident_of_another_fault(wall_ns, present, alarms, out);
   bool is_restart = false;
   if (!open && (alarms.are_sudden() || alarms.is_job_slow)) {
     is_restart = ended && wall_ns - ended->last_ns <= kEpisodePause.count();
@@ -405,7 +405,7 @@ std::vector<Observation> Detector::Impl::watch(std::int64_t wall_ns,
     keep_healthy(present);
     return out;
   }
-  const bool is_alive = take_evidence(present, alarms);
+  const bool is_alive = add_windows_to_incident(present, alarms);
   if (open->update(columns, present.size()) || is_restart) out.push_back(open->observed());
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
   if (open->quiet_windows < kQuietWindows) return out;
@@ -415,7 +415,8 @@ std::vector<Observation> Detector::Impl::watch(std::int64_t wall_ns,
 }
 
 /// The last windows of all processes go into the open incident. True if they speak for it.
-bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms) {
+bool Detector::Impl::add_windows_to_incident(const std::vector<MemberKey>& present,
+                                             const Alarms& alarms) {
   ++open->windows;
   // A job that is slower than it was keeps no sudden incident open: it is one of its own.
   bool is_alive =
@@ -424,8 +425,8 @@ bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const 
     const Member& member = members.at(key);
     const Member::Recent& last = member.recent.back();
     if (member.recent.size() >= kWindowsOfAnother)
-      open->saw(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
-    open->look(key, member, last, scorer->model().parts());
+      open->raise_worst_levels(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
+    open->add_deviations(key, member, last, scorer->model().parts());
     open->has_event = open->has_event || last.is_event;
     if (alarms.events.count(key) != 0) open->include(key, member);
     const auto found = alarms.peers.find(key);
@@ -452,7 +453,7 @@ bool Detector::Impl::take_evidence(const std::vector<MemberKey>& present, const 
 
 /// Whether what is told now may be the incident that ended a moment ago: one of the processes whose
 /// windows alarm is as odd, or a rank stands out of its peers.
-bool Detector::Impl::goes_on(const Episode& incident, const Alarms& alarms) const {
+bool Detector::Impl::continues_incident(const Episode& incident, const Alarms& alarms) const {
   return !alarms.peers.empty() ||
          std::any_of(alarms.events.begin(), alarms.events.end(), [&](const MemberKey key) {
            const Member::Recent& last = members.at(key).recent.back();
@@ -462,8 +463,10 @@ bool Detector::Impl::goes_on(const Episode& incident, const Alarms& alarms) cons
 
 /// Ends the incident that is open, or forgets the last one, where what is seen now is another
 /// fault.
-void Detector::Impl::make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present,
-                              const Alarms& alarms, std::vector<Observation>& out) {
+void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
+                                                   const std::vector<MemberKey>& present,
+                                                   const Alarms& alarms,
+                                                   std::vector<Observation>& out) {
   if (open && !open->is_sudden()) {  // more than a job that has become slower
     end_incident(out);
     ended.reset();
@@ -479,7 +482,8 @@ void Detector::Impl::make_way(std::int64_t wall_ns, const std::vector<MemberKey>
       for (std::size_t i = 0; i + kWindowsOfAnother < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
-  } else if (!open && ended && (is_another(*ended, present) || !goes_on(*ended, alarms))) {
+  } else if (!open && ended &&
+             (is_another(*ended, present) || !continues_incident(*ended, alarms))) {
     ended.reset();
   }
 }
@@ -495,7 +499,7 @@ void Detector::Impl::forget_flags() {
 
 /// What the operator calls normal while it lasts ends here and is learnt at once, or as soon as
 /// there is enough of it: it might last for ever.
-void Detector::Impl::take_operators_word(std::int64_t wall_ns, std::vector<Observation>& out) {
+void Detector::Impl::apply_operator_label(std::int64_t wall_ns, std::vector<Observation>& out) {
   growth->end_normal(wall_ns, out);
   if (!open || !open->is_normal || !can_learn(open->rows.size())) return;
   end_incident(out);

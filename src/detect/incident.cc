@@ -7,7 +7,7 @@ std::string_view incident_name(Incident::Kind kind) {
   return kind == Incident::Kind::kSlow ? "slow" : "blocked";
 }
 
-std::optional<Incident> IncidentWatch::tell(Incident incident) {
+std::optional<Incident> IncidentWatch::report(Incident incident) {
   const bool is_worse =
       last_ && last_->kind == Incident::Kind::kSlow && incident.kind == Incident::Kind::kBlocked;
   if (incident.time_ns < quiet_until_ns_ && !is_worse) return std::nullopt;
@@ -25,10 +25,10 @@ std::optional<Incident> IncidentWatch::on_event(std::int32_t member, std::uint32
                                 : detectors_.try_emplace(member, options_.iteration).first->second;
   const double mean = detector.mean_ns(), baseline = detector.baseline_ns();
   if (detector.on_event(token, time_ns) != IterationSignal::kSlow) return std::nullopt;
-  return tell({.kind = Incident::Kind::kSlow,
-               .member = member,
-               .time_ns = time_ns,
-               .ratio = baseline > 0 ? mean / baseline : 0});
+  return report({.kind = Incident::Kind::kSlow,
+                 .member = member,
+                 .time_ns = time_ns,
+                 .ratio = baseline > 0 ? mean / baseline : 0});
 }
 
 std::optional<Incident> IncidentWatch::on_time(std::int64_t now_ns) {
@@ -36,10 +36,10 @@ std::optional<Incident> IncidentWatch::on_time(std::int64_t now_ns) {
   for (auto& [member, detector] : detectors_) {
     if (detector.on_time(now_ns) != IterationSignal::kBlocked) continue;
     const double quiet = static_cast<double>(now_ns - detector.last_event_ns());
-    const auto told = tell({.kind = Incident::Kind::kBlocked,
-                            .member = member,
-                            .time_ns = now_ns,
-                            .ratio = quiet / detector.expected_ns()});
+    const auto told = report({.kind = Incident::Kind::kBlocked,
+                              .member = member,
+                              .time_ns = now_ns,
+                              .ratio = quiet / detector.expected_ns()});
     if (told) {
       last_blocked_ns_ = now_ns;
       if (!out) out = told;

@@ -51,7 +51,7 @@ class IncidentWatch {
   }
 
  private:
-  std::optional<Incident> tell(Incident incident);
+  std::optional<Incident> report(Incident incident);
 
   IncidentOptions options_;
   std::map<std::int32_t, IterationDetector> detectors_;

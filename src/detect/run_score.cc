@@ -45,10 +45,10 @@ class RunScorer {
   [[nodiscard]] Result<void> choose_reference();
   void choose_cuts();
   void choose_peers();
-  [[nodiscard]] WindowResult look_at(Range window);
+  [[nodiscard]] WindowResult judge_window(Range window);
   void add_ranks(WindowResult& result);
-  void look_at_job(WindowResult& result);
-  void look_for_events(WindowResult& result);
+  void score_job(WindowResult& result);
+  void find_events(WindowResult& result);
   void find_incidents(const std::vector<WindowResult>& windows);
   void close(const std::vector<WindowResult>& windows, const std::vector<std::size_t>& flagged,
              const std::set<std::size_t>& ranks, const std::set<std::string>& tests);
@@ -134,7 +134,7 @@ void RunScorer::choose_peers() {
   if (!parts.long_peers.empty()) long_peers_ = stricter(parts.long_peers, own);
 }
 
-void RunScorer::look_at_job(WindowResult& result) {
+void RunScorer::score_job(WindowResult& result) {
   if (pace_ == columns_.size()) return;
   const double middle = window_median(cube_, result.range, pace_);
   if (std::isnan(middle)) return;
@@ -145,7 +145,7 @@ void RunScorer::look_at_job(WindowResult& result) {
     result.job = true;
 }
 
-void RunScorer::look_for_events(WindowResult& result) {
+void RunScorer::find_events(WindowResult& result) {
   if (!scorer_) return;
   const ScoredWindow scored = score_window(*scorer_, cube_, result.range);
   verdict_.flagged_share += scored.flagged_steps;
@@ -182,12 +182,12 @@ void RunScorer::add_ranks(WindowResult& result) {
   result.is_tail = best.is_tail;
 }
 
-WindowResult RunScorer::look_at(Range window) {
+WindowResult RunScorer::judge_window(Range window) {
   WindowResult out;
   out.range = out.seen = window;
-  look_at_job(out);
+  score_job(out);
   add_ranks(out);
-  look_for_events(out);
+  find_events(out);
   return out;
 }
 
@@ -392,7 +392,7 @@ Result<RunVerdict> RunScorer::run() {
   std::vector<WindowResult> windows;
   for (const Range& window :
        windows_of({first_, cube_.steps()}, options_.window_steps, options_.window_steps))
-    windows.push_back(look_at(window));
+    windows.push_back(judge_window(window));
   if (!windows.empty())
     verdict_.flagged_share /= static_cast<double>(windows.size() * options_.window_steps);
   if (pace_ < columns_.size()) {

@@ -11,7 +11,7 @@
 
 #include "common/time.h"
 #include "diagnose/internal/collectives.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/hang.h"
 #include "diagnose/internal/job.h"
@@ -130,23 +130,22 @@ std::vector<Span> spans_of(const RankPhases& phases, const Interval& step, std::
   return spans;
 }
 
-void add_worst_step(const Evidence& evidence, const std::vector<double>& durations,
-                    ViewData& view) {
+void add_worst_step(const Context& context, const std::vector<double>& durations, ViewData& view) {
   const auto worst = std::max_element(durations.begin(), durations.end());
   view.worst_step = static_cast<std::size_t>(worst - durations.begin());
   std::int64_t origin_ns = kTimeMaxNs;
-  for (const auto& rank : evidence.steps.ranks)
+  for (const auto& rank : context.steps.ranks)
     origin_ns = std::min(origin_ns, rank[view.worst_step].begin_ns);
-  for (std::size_t r = 0; r < evidence.phases.size(); ++r) {
+  for (std::size_t r = 0; r < context.phases.size(); ++r) {
     view.worst_spans.push_back(
-        spans_of(evidence.phases[r], evidence.steps.ranks[r][view.worst_step], origin_ns));
+        spans_of(context.phases[r], context.steps.ranks[r][view.worst_step], origin_ns));
   }
 }
 
 // The rank that the function table is about: the first culprit, if there is one.
-std::optional<std::size_t> shown_rank(const Evidence& evidence,
+std::optional<std::size_t> shown_rank(const Context& context,
                                       const std::vector<Finding>& findings) {
-  const auto& ranks = evidence.job.ranks;
+  const auto& ranks = context.job.ranks;
   for (const Finding& finding : findings) {
     if (finding.ranks.empty() || finding.ranks.size() == ranks.size()) continue;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -156,16 +155,15 @@ std::optional<std::size_t> shown_rank(const Evidence& evidence,
   return std::nullopt;
 }
 
-void fill_step_view(const Evidence& evidence, const std::vector<double>& durations,
-                    Diagnosis& out) {
-  for (const StepTimes& times : evidence.times) {
+void fill_step_view(const Context& context, const std::vector<double>& durations, Diagnosis& out) {
+  for (const StepTimes& times : context.times) {
     out.view.work_ms.push_back(times.work_ms);
     out.view.wait_ms.push_back(times.phase_ms[static_cast<std::size_t>(Phase::kWait)]);
   }
-  add_worst_step(evidence, durations, out.view);
-  const auto shown = shown_rank(evidence, out.findings);
-  if (shown) out.view.function_rank = evidence.job.ranks[*shown].rank;
-  out.view.functions = CallTree::of_main_threads(evidence).rows(shown, kFunctionRowsMax);
+  add_worst_step(context, durations, out.view);
+  const auto shown = shown_rank(context, out.findings);
+  if (shown) out.view.function_rank = context.job.ranks[*shown].rank;
+  out.view.functions = CallTree::of_main_threads(context).rows(shown, kFunctionRowsMax);
 }
 
 /// S over resamples of the steps.
@@ -185,11 +183,11 @@ std::vector<double> resampled_slowdowns(const std::vector<double>& originals,
 /// S and M: each step is the work of every rank and then one communication of all. Ideal is the
 /// mean of that work over ranks and steps; a finding is fixed by giving its ranks the mean of the
 /// others in each step.
-void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& out) {
-  const std::size_t rank_count = evidence.job.ranks.size();
-  const std::size_t step_count = evidence.steps.count();
+void add_what_if(const Context& context, const Options& options, Diagnosis& out) {
+  const std::size_t rank_count = context.job.ranks.size();
+  const std::size_t step_count = context.steps.count();
   if (rank_count < 2 || step_count == 0) return;
-  const RankSeries work = work_series(evidence);
+  const RankSeries work = work_series(context);
   StepGraph graph;
   const StepGraph::Node compute = graph.add(), meet = graph.add();
   graph.depend(meet, compute);
@@ -197,7 +195,7 @@ void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& ou
   if (!graph.finish()) return;
   const std::size_t lanes = rank_count * step_count;
   std::vector<double> transfers;
-  for (const StepTimes& times : evidence.times) {
+  for (const StepTimes& times : context.times) {
     const auto& transfer = times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)];
     transfers.insert(transfers.end(), transfer.begin(), transfer.end());
   }
@@ -234,7 +232,7 @@ void add_what_if(const Evidence& evidence, const Options& options, Diagnosis& ou
   for (Finding& finding : out.findings) {
     if (!is_rank_excess(finding) || !(original > ideal)) continue;
     const auto is_suspect = [&](std::size_t r) {
-      return std::find(finding.ranks.begin(), finding.ranks.end(), evidence.job.ranks[r].rank) !=
+      return std::find(finding.ranks.begin(), finding.ranks.end(), context.job.ranks[r].rank) !=
              finding.ranks.end();
     };
     const double fixed = mean_step_ms([&](std::size_t r, std::size_t s) {
@@ -280,7 +278,7 @@ double most_often_slowest(const std::vector<StepLoss>& losses, std::size_t rank_
 }
 
 /// Who is slowest most often in the steps that carry most of the loss.
-std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losses) {
+std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses) {
   const std::size_t step_count = losses.size();
   std::stable_sort(losses.begin(), losses.end(),
                    [](const StepLoss& a, const StepLoss& b) { return a.ms > b.ms; });
@@ -293,12 +291,11 @@ std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losse
   const bool is_concentrated =
       static_cast<double>(few) <= std::max(1.0, kFewStepsShare * static_cast<double>(step_count));
   if (is_concentrated) losses.resize(few);
-  std::vector<std::size_t> counts(evidence.job.ranks.size());
+  std::vector<std::size_t> counts(context.job.ranks.size());
   for (const StepLoss& loss : losses)
     ++counts[loss.slowest];
   const auto most = std::max_element(counts.begin(), counts.end());
-  const std::int32_t rank =
-      evidence.job.ranks[static_cast<std::size_t>(most - counts.begin())].rank;
+  const std::int32_t rank = context.job.ranks[static_cast<std::size_t>(most - counts.begin())].rank;
   if (is_concentrated) {
     return fmt::format(
         "{} of {} steps carry half of the loss; slowest in them is rank {} {} of {} times: too few "
@@ -313,35 +310,35 @@ std::string who_is_slowest(const Evidence& evidence, std::vector<StepLoss> losse
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
 /// each time, or too seldom to tell.
-std::optional<Finding> find_moving_imbalance(const Evidence& evidence, const Diagnosis& diagnosis) {
+std::optional<Finding> find_moving_imbalance(const Context& context, const Diagnosis& diagnosis) {
   const bool is_told = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                                    [](const Finding& f) { return is_rank_excess(f); });
   if (is_told || !diagnosis.slowdown) return std::nullopt;
   if (*diagnosis.slowdown < kSeldomSlowdownMin && diagnosis.slowdown_low < kMovingSlowdownMin)
     return std::nullopt;
-  const std::vector<StepLoss> losses = step_losses(work_series(evidence));
+  const std::vector<StepLoss> losses = step_losses(work_series(context));
   // Always the same one, which was not blamed: a note says what it waits for.
-  if (most_often_slowest(losses, evidence.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
+  if (most_often_slowest(losses, context.job.ranks.size()) > kNearlyAllShare) return std::nullopt;
   Finding finding;
   finding.kind = "moving_imbalance";
   finding.share = 1 - 1 / *diagnosis.slowdown;
-  finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
+  finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   if (finding.cost_ms_per_step < kExcessMinMs) return std::nullopt;
   finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
-  finding.evidence.push_back(who_is_slowest(evidence, losses));
+  finding.evidence.push_back(who_is_slowest(context, losses));
   finding.evidence.emplace_back(
       "next: give every rank as much work in each step: batches of equal size, sequences of "
       "alike length; collect garbage on all ranks at once");
   return finding;
 }
 
-void add_patterns(const Evidence& evidence, Diagnosis& out) {
+void add_patterns(const Context& context, Diagnosis& out) {
   std::int64_t begin_ns = kTimeMaxNs, end_ns = 0;
-  for (const auto& rank : evidence.steps.ranks) {
+  for (const auto& rank : context.steps.ranks) {
     begin_ns = std::min(begin_ns, rank.front().begin_ns);
     end_ns = std::max(end_ns, rank.back().end_ns);
   }
-  RecordedPatterns recorded = recorded_patterns(evidence.trace, evidence.job, begin_ns, end_ns);
+  RecordedPatterns recorded = recorded_patterns(context.trace, context.job, begin_ns, end_ns);
   for (Pattern& pattern : recorded.ranks) {
     NamedPattern named{.pattern = std::move(pattern), .names = {}};
     auto& rows = named.pattern.rows;
@@ -387,8 +384,8 @@ void diagnose_windows(const trace::Trace& trace, const Options& options, JobData
   const auto times = measure_steps(job, phases, windows);
   const double window_ms = stats::mean(times.front().step_ms);
   out.steps.found_by = windows.found_by;
-  const Evidence evidence{trace, job, collectives, windows, phases, times, window_ms, window_ms};
-  out.findings = find_causes(evidence, options, job.notes);
+  const Context context{trace, job, collectives, windows, phases, times, window_ms, window_ms};
+  out.findings = find_causes(context, options, job.notes);
   sort_findings(out.findings);
 }
 
@@ -405,21 +402,21 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
                  mean_step_ms,  steps.found_by,           steps.word,
                  durations};
     out.ranks = summarise_ranks(job, times);
-    const Evidence evidence{trace,  job,   collectives,         steps,
-                            phases, times, out.steps.median_ms, mean_step_ms};
-    out.findings = find_causes(evidence, options, job.notes);
+    const Context context{trace,  job,   collectives,         steps,
+                          phases, times, out.steps.median_ms, mean_step_ms};
+    out.findings = find_causes(context, options, job.notes);
     if (job.is_single && out.findings.empty()) {
-      if (auto slowed = find_slowed(evidence, options)) out.findings.push_back(std::move(*slowed));
+      if (auto slowed = find_slowed(context, options)) out.findings.push_back(std::move(*slowed));
     }
     sort_findings(out.findings);
-    measure_loss(job, work_series(evidence), out);
-    add_what_if(evidence, options, out);
-    if (auto moving = find_moving_imbalance(evidence, out)) {
+    measure_loss(job, work_series(context), out);
+    add_what_if(context, options, out);
+    if (auto moving = find_moving_imbalance(context, out)) {
       out.findings.push_back(std::move(*moving));
       sort_findings(out.findings);
     }
-    add_patterns(evidence, out);
-    fill_step_view(evidence, durations, out);
+    add_patterns(context, out);
+    fill_step_view(context, durations, out);
   }
   if (auto hang = find_hang(trace, job, collectives, mean_step_ms)) {
     out.findings.push_back(std::move(hang->finding));

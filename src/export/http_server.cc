@@ -151,7 +151,7 @@ void end_connections(std::uint16_t port) {
 /// other.
 class Overdue {
  public:
-  void look(std::uint16_t port, int looks_max) {
+  void end_overdue(std::uint16_t port, int looks_max) {
     std::map<std::pair<int, std::uint16_t>, int> now;  // descriptor, the peer's port
     for (const int socket : sockets_at(port)) {
       const std::uint16_t peer = peer_port(socket);
@@ -299,7 +299,7 @@ void HttpServer::Impl::end_overdue() {
   std::unique_lock lock(mu);
   while (!ending.wait_for(lock, options.connection_timeout / kLooks, [&] { return is_ending; })) {
     if (busy > 0)
-      overdue.look(port, kLooks);
+      overdue.end_overdue(port, kLooks);
     else
       overdue.forget();
   }

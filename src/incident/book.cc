@@ -129,12 +129,12 @@ Book::Entries::iterator Book::find_inherited(const Observation& seen) {
   return best;
 }
 
-Book::Entries::iterator Book::claim(const Observation& seen, Told& told) {
+Book::Entries::iterator Book::claim(const Observation& seen, Notice& notice) {
   if (const auto known = ids_.find({seen.job, seen.source, seen.episode}); known != ids_.end())
     return entries_.find(known->second);
   auto entry = inherits_until_ == BootTime{} ? entries_.end() : find_inherited(seen);
   if (entry == entries_.end()) return begin(seen);
-  if (entry->second.record.label != IncidentLabel::kNone) told.word = entry->second.record.label;
+  if (entry->second.record.label != IncidentLabel::kNone) notice.label = entry->second.record.label;
   entry->second.reporter = Reporter{seen.job, seen.source, seen.episode};
   ids_.emplace(Key{seen.job, seen.source, seen.episode}, entry->first);
   return entry;
@@ -154,27 +154,27 @@ Book::Entries::iterator Book::begin(const Observation& seen) {
   return entries_.insert_or_assign(std::move(id), std::move(entry)).first;
 }
 
-void Book::move(Entry& entry, Told& told) {
+void Book::move(Entry& entry, Notice& notice) {
   const std::size_t seen =
       (entry.record.end_ns != 0 ? 2U : 0U) + (entry.record.has_effect ? 1U : 0U);
   const State before = entry.state;
   const Transition& transition = transitions_of(before).at(seen);
   entry.state = transition.next;
-  told.event = transition.event;
+  notice.event = transition.event;
   const bool was_told =
       before == State::kOpen || before == State::kUnclaimed || before == State::kOver;
-  told.is_first = !was_told && told.event != IncidentEvent::kNoted;
-  if (told.is_first) ++counts_[entry.record.job].of_kind[entry.record.kind];
+  notice.is_first = !was_told && notice.event != IncidentEvent::kNoted;
+  if (notice.is_first) ++counts_[entry.record.job].of_kind[entry.record.kind];
   if (is_over(entry.state) && !is_over(before)) remember_over(entry.record.id);
   if (!is_over(entry.state) && is_over(before))
     over_.erase(std::find(over_.begin(), over_.end(), entry.record.id));
   keep(entry);
-  told.incident = entry.record;
+  notice.incident = entry.record;
 }
 
-Told Book::observe(const Observation& seen) {
-  Told told;
-  Entry& entry = claim(seen, told)->second;
+Notice Book::observe(const Observation& seen) {
+  Notice notice;
+  Entry& entry = claim(seen, notice)->second;
   const bool had_effect = entry.state != State::kNew && entry.record.has_effect;
   static_cast<trace::IncidentFacts&>(entry.record) = seen.facts;
   entry.record.has_effect = entry.record.has_effect || had_effect;
@@ -182,8 +182,8 @@ Told Book::observe(const Observation& seen) {
     entry.record.begin_ns = entry.before->begin_ns;
     entry.record.window_count += entry.before->windows;
   }
-  move(entry, told);
-  return told;
+  move(entry, notice);
+  return notice;
 }
 
 /// The oldest of those that are over go, whether or not the disk took them.
@@ -199,7 +199,7 @@ void Book::remember_over(const std::string& id) {
   over_.pop_front();
 }
 
-// The first failure of a run of failures is told, all are counted.
+// The first failure of a run of failures is logged, all are counted.
 void Book::written(const Result<void>& result) {
   if (result) return;
   if (failed_writes_++ % 100 == 0) options_.log(result.error().what);
@@ -212,18 +212,18 @@ void Book::keep(Entry& entry) {
   entry.is_kept = kept || kept.error().code == Code::kUnsupported;  // too long: it will be so later
 }
 
-std::vector<Told> Book::tick(BootTime now) {
-  std::vector<Told> out;
+std::vector<Notice> Book::tick(BootTime now) {
+  std::vector<Notice> out;
   if (inherits_until_ != BootTime{} && now >= inherits_until_) {
     inherits_until_ = BootTime{};  // from now on nothing is continued
     for (auto& [id, entry] : entries_) {
       if (entry.state != State::kUnclaimed) continue;
       // It ended when the agent before this one did, as far as is known.
       entry.record.end_ns = std::max(entry.record.begin_ns, alive_ns_);
-      Told told;
-      move(entry, told);
-      if (!entry.record.has_effect) told.event = IncidentEvent::kNoted;
-      out.push_back(std::move(told));
+      Notice notice;
+      move(entry, notice);
+      if (!entry.record.has_effect) notice.event = IncidentEvent::kNoted;
+      out.push_back(std::move(notice));
     }
   }
   if (!log_) return out;
@@ -250,7 +250,7 @@ Result<Book::Labelled> Book::label(std::string_view id, IncidentLabel label) {
   if (known == entries_.end()) return out;
   Entry& entry = known->second;
   entry.record.label = label;
-  out.told = Told{entry.record, IncidentEvent::kLabelled, false, std::nullopt};
+  out.notice = Notice{entry.record, IncidentEvent::kLabelled, false, std::nullopt};
   out.reporter = entry.reporter;
   return out;
 }

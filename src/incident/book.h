@@ -37,17 +37,18 @@ struct Observation {
   trace::IncidentFacts facts;
 };
 
-/// What there is to tell.
-struct Told {
+/// A change of an incident that outputs announce.
+struct Notice {
   trace::IncidentRecord incident;
   trace::IncidentEvent event{trace::IncidentEvent::kOpened};
   /// Nobody was paged before: whoever pages when one opens has to hear of one that is over already.
   bool is_first{false};
-  /// The operator's word on what the agent before this one told: the source has not heard it.
-  std::optional<trace::IncidentLabel> word;
+  /// The label that the operator gave under the agent before this one; the source does not know it
+  /// yet.
+  std::optional<trace::IncidentLabel> label;
 };
 
-/// Whom the operator's word concerns.
+/// The source that a label concerns.
 struct Reporter {
   std::string job;
   Source source{Source::kDetector};
@@ -63,8 +64,8 @@ struct BookOptions {
   std::function<void(const std::string&)> log;
 };
 
-/// The incidents of one host: which are open, which were told, and under what id; the one place
-/// that gives ids, changes labels and writes the log. Bounded. One thread.
+/// The incidents of one host: which are open, which were announced, and under what id; the one
+/// place that gives ids, changes labels and writes the log. Bounded. One thread.
 class Book {
  public:
   static constexpr std::size_t kOverMax = 256;  // remembered of those that are over
@@ -75,15 +76,15 @@ class Book {
   /// the log cannot be opened.
   [[nodiscard]] static Result<Book> open(BookOptions options, BootTime now, std::int64_t wall_ns);
 
-  [[nodiscard]] Told observe(const Observation& seen);
+  [[nodiscard]] Notice observe(const Observation& seen);
   /// To be called each window. Ends what nobody continued, writes what could not be written, says
   /// that there is an agent.
-  [[nodiscard]] std::vector<Told> tick(BootTime now);
+  [[nodiscard]] std::vector<Notice> tick(BootTime now);
 
   /// Sets the operator's label, here and in the log. Empty: nobody reports it any more, the label
   /// is kept. kNotFound: there is no such incident.
   struct Labelled {
-    std::optional<Told> told;
+    std::optional<Notice> notice;
     std::optional<Reporter> reporter;
   };
   [[nodiscard]] Result<Labelled> label(std::string_view id, trace::IncidentLabel label);
@@ -122,10 +123,10 @@ class Book {
   explicit Book(BookOptions options) : options_(std::move(options)) {}
   void inherit(BootTime now, std::int64_t wall_ns);
   [[nodiscard]] Entries::iterator find_inherited(const Observation& seen);
-  [[nodiscard]] Entries::iterator claim(const Observation& seen, Told& told);
+  [[nodiscard]] Entries::iterator claim(const Observation& seen, Notice& notice);
   [[nodiscard]] Entries::iterator begin(const Observation& seen);
   /// What follows from an observation, or from its end; `told` says what there is to tell.
-  void move(Entry& entry, Told& told);
+  void move(Entry& entry, Notice& notice);
   void remember_over(const std::string& id);
   void keep(Entry& entry);
   void written(const Result<void>& result);

@@ -72,17 +72,17 @@ class BookTest : public ::testing::Test {
 
 TEST_F(BookTest, AnEpisodeIsOneIncidentFromBeginToEndAndCountedOnce) {
   Book book = open(false);
-  const Told first = book.observe(seen(1, 5));
+  const Notice first = book.observe(seen(1, 5));
   EXPECT_EQ(first.event, IncidentEvent::kOpened);
   EXPECT_TRUE(first.is_first);
   EXPECT_EQ(first.incident.id.size(), 16U);
   EXPECT_EQ(first.incident.host, "h");
   EXPECT_EQ(first.incident.job, "job");
   const auto next = [&](std::int64_t end_ns) {
-    const Told told = book.observe(seen(1, 5, end_ns));
-    EXPECT_EQ(told.incident.id, first.incident.id);
-    EXPECT_FALSE(told.is_first);
-    return told.event;
+    const Notice notice = book.observe(seen(1, 5, end_ns));
+    EXPECT_EQ(notice.incident.id, first.incident.id);
+    EXPECT_FALSE(notice.is_first);
+    return notice.event;
   };
   EXPECT_EQ(next(0), IncidentEvent::kChanged);
   EXPECT_EQ(book.open_ones("job").size(), 1U);
@@ -93,7 +93,7 @@ TEST_F(BookTest, AnEpisodeIsOneIncidentFromBeginToEndAndCountedOnce) {
   EXPECT_EQ(next(0), IncidentEvent::kChanged);
   EXPECT_EQ(next(12), IncidentEvent::kClosed);
   EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 1U);
-  const Told second = book.observe(seen(2, 20));
+  const Notice second = book.observe(seen(2, 20));
   EXPECT_EQ(second.event, IncidentEvent::kOpened);
   EXPECT_NE(second.incident.id, first.incident.id);
   EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 2U);
@@ -115,9 +115,9 @@ TEST_F(BookTest, TheSameNumberOfAnotherSourceOrJobIsAnotherIncident) {
 
 TEST_F(BookTest, WhatIsToldForTheFirstTimeWhenItIsOverIsCountedToo) {
   Book book = open(false);
-  const Told told = book.observe(seen(1, 1, 9));
-  EXPECT_EQ(told.event, IncidentEvent::kClosed);
-  EXPECT_TRUE(told.is_first);
+  const Notice notice = book.observe(seen(1, 1, 9));
+  EXPECT_EQ(notice.event, IncidentEvent::kClosed);
+  EXPECT_TRUE(notice.is_first);
   EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 1U);
   EXPECT_FALSE(book.observe(seen(1, 1, 9)).is_first);
 }
@@ -129,13 +129,13 @@ TEST_F(BookTest, WhatCostsNothingIsNotedAndOpensWhenItDoes) {
   EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 0U);
   EXPECT_EQ(book.observe(harmless(seen(1, 1, 4))).event, IncidentEvent::kNoted);
   EXPECT_EQ(book.observe(harmless(seen(1, 1))).event, IncidentEvent::kNoted) << "it is back";
-  const Told told = book.observe(seen(1, 1));
-  EXPECT_EQ(told.event, IncidentEvent::kOpened);
-  EXPECT_TRUE(told.is_first);
+  const Notice notice = book.observe(seen(1, 1));
+  EXPECT_EQ(notice.event, IncidentEvent::kOpened);
+  EXPECT_TRUE(notice.is_first);
   EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 1U);
   EXPECT_TRUE(book.observe(harmless(seen(1, 1))).incident.has_effect) << "it did cost something";
   EXPECT_EQ(book.observe(harmless(seen(1, 1, 9))).event, IncidentEvent::kClosed);
-  const Told late = book.observe(seen(2, 1, 9));
+  const Notice late = book.observe(seen(2, 1, 9));
   EXPECT_TRUE(late.is_first && late.event == IncidentEvent::kClosed);
 }
 
@@ -174,13 +174,13 @@ TEST_F(BookTest, AnIncidentThatOutlivesTheAgentGoesOnUnderItsId) {
   }
   seen_last_at(kNow);
   Book after = open();
-  const Told told = after.observe(seen(1, kNow + 5 * kSecond));
-  EXPECT_EQ(told.incident.id, id);
-  EXPECT_EQ(told.event, IncidentEvent::kChanged);
-  EXPECT_EQ(told.incident.begin_ns, kNow);
-  EXPECT_EQ(told.incident.window_count, 2U);
+  const Notice notice = after.observe(seen(1, kNow + 5 * kSecond));
+  EXPECT_EQ(notice.incident.id, id);
+  EXPECT_EQ(notice.event, IncidentEvent::kChanged);
+  EXPECT_EQ(notice.incident.begin_ns, kNow);
+  EXPECT_EQ(notice.incident.window_count, 2U);
   EXPECT_EQ(after.opened("job", IncidentKind::kLatencySpike), 0U) << "it did not begin here";
-  const Told over = after.observe(seen(1, kNow + 5 * kSecond, kNow + 9 * kSecond));
+  const Notice over = after.observe(seen(1, kNow + 5 * kSecond, kNow + 9 * kSecond));
   EXPECT_EQ(over.incident.id, id);
   const auto kept = after.incidents({});
   ASSERT_TRUE(kept.has_value());
@@ -200,10 +200,10 @@ TEST_F(BookTest, OfSeveralIncidentsOfAJobEachIsContinuedOrClosed) {
   Book after = open();
   EXPECT_EQ(after.observe(seen(1, kNow)).incident.id, id) << "the one that is open and no growth";
   EXPECT_TRUE(after.tick(now_).empty());
-  const auto told = after.tick(now_ + Book::kInheritFor);
-  ASSERT_EQ(told.size(), 1U) << "the growth that nobody continued is closed";
-  EXPECT_EQ(told[0].event, IncidentEvent::kClosed);
-  EXPECT_THAT(told[0].incident.tests, testing::ElementsAre("growth"));
+  const auto notices = after.tick(now_ + Book::kInheritFor);
+  ASSERT_EQ(notices.size(), 1U) << "the growth that nobody continued is closed";
+  EXPECT_EQ(notices[0].event, IncidentEvent::kClosed);
+  EXPECT_THAT(notices[0].incident.tests, testing::ElementsAre("growth"));
   EXPECT_EQ(after.open_ones().size(), 1U);
   EXPECT_TRUE(after.tick(now_ + 2 * Book::kInheritFor).empty());
 }
@@ -218,9 +218,9 @@ TEST_F(BookTest, WhatIsJustOverGoesOnWhatWasOverForLongOrWillBeDoesNot) {
     }
     seen_last_at(kNow);
     Book after = open();
-    const Told told = after.observe(seen(1, begin_ns));
-    EXPECT_EQ(told.incident.id == id, told.event == IncidentEvent::kReopened);
-    return told.incident.id == id;
+    const Notice notice = after.observe(seen(1, begin_ns));
+    EXPECT_EQ(notice.incident.id == id, notice.event == IncidentEvent::kReopened);
+    return notice.incident.id == id;
   };
   EXPECT_TRUE(goes_on(kNow, kNow + 20 * kSecond));
   EXPECT_FALSE(goes_on(kNow, kNow + 21 * kSecond));
@@ -235,9 +235,9 @@ TEST_F(BookTest, AfterALongPauseNothingIsContinued) {
   }
   seen_last_at(kNow - 1800 * kSecond);
   Book after = open();
-  const auto told = after.tick(now_);
-  ASSERT_EQ(told.size(), 1U) << "closed with the first window";
-  EXPECT_EQ(told[0].incident.end_ns, kNow - 1800 * kSecond) << "when the agent was last seen";
+  const auto notices = after.tick(now_);
+  ASSERT_EQ(notices.size(), 1U) << "closed with the first window";
+  EXPECT_EQ(notices[0].incident.end_ns, kNow - 1800 * kSecond) << "when the agent was last seen";
   EXPECT_EQ(after.observe(seen(1, kNow)).event, IncidentEvent::kOpened);
 }
 
@@ -260,9 +260,9 @@ TEST_F(BookTest, WhatWasOnlyNotedBeforeIsNotToldAsClosed) {
   }
   seen_last_at(kNow);
   Book after = open();
-  const auto told = after.tick(now_ + Book::kInheritFor);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].event, IncidentEvent::kNoted);
+  const auto notices = after.tick(now_ + Book::kInheritFor);
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].event, IncidentEvent::kNoted);
 }
 
 TEST_F(BookTest, ALabelStaysWithTheIncidentAndIsOfWhoeverReportsIt) {
@@ -270,8 +270,8 @@ TEST_F(BookTest, ALabelStaysWithTheIncidentAndIsOfWhoeverReportsIt) {
   const std::string id = book.observe(seen(3, kNow)).incident.id;
   auto done = book.label(id, IncidentLabel::kFalse);
   ASSERT_TRUE(done.has_value()) << done.error().what;
-  ASSERT_TRUE(done->told && done->reporter);
-  EXPECT_EQ(done->told->event, IncidentEvent::kLabelled);
+  ASSERT_TRUE(done->notice && done->reporter);
+  EXPECT_EQ(done->notice->event, IncidentEvent::kLabelled);
   EXPECT_EQ(done->reporter->job, "job");
   EXPECT_EQ(done->reporter->episode, 3U);
   EXPECT_EQ(book.observe(seen(3, kNow)).incident.label, IncidentLabel::kFalse);
@@ -292,10 +292,10 @@ TEST_F(BookTest, ALabelGivenWhileNobodyReportsTheIncidentIsToldWhenItGoesOn) {
   const auto done = after.label(id, IncidentLabel::kFalse);
   ASSERT_TRUE(done.has_value());
   EXPECT_FALSE(done->reporter.has_value());
-  const Told told = after.observe(seen(1, kNow + kSecond));
-  EXPECT_EQ(told.incident.label, IncidentLabel::kFalse);
-  EXPECT_EQ(told.word, IncidentLabel::kFalse) << "who reports it now has to hear";
-  EXPECT_FALSE(after.observe(seen(1, kNow + kSecond)).word.has_value()) << "once";
+  const Notice notice = after.observe(seen(1, kNow + kSecond));
+  EXPECT_EQ(notice.incident.label, IncidentLabel::kFalse);
+  EXPECT_EQ(notice.label, IncidentLabel::kFalse) << "who reports it now has to hear";
+  EXPECT_FALSE(after.observe(seen(1, kNow + kSecond)).label.has_value()) << "once";
 }
 
 TEST_F(BookTest, WhereNoAgentRunsALabelIsKeptAllTheSame) {

@@ -9,7 +9,7 @@
 
 #include "common/check.h"
 #include "stats/internal/cholesky.h"
-#include "stats/internal/evidence.h"
+#include "stats/internal/marginal_likelihood.h"
 #include "stats/internal/neighbours.h"
 
 namespace kansoku::stats {
@@ -64,11 +64,11 @@ std::size_t ClusterFeatures::take_slot() {
     scratch_.resize(triangle(dimensions_));
     work_.resize(triangle(dimensions_));
     // Shared by copies: it does not change.
-    evidence_ = std::make_shared<const internal::Evidence>(dimensions_);
+    likelihood_ = std::make_shared<const internal::MarginalLikelihood>(dimensions_);
   }
   const std::size_t slot = used_++;
   counts_.resize(used_);
-  evidences_.resize(used_);
+  likelihoods_.resize(used_);
   means_.resize(used_ * dimensions_);
   scatters_.resize(used_ * triangle(dimensions_));
   return slot;
@@ -81,7 +81,7 @@ void ClusterFeatures::place_point(std::size_t slot) {
   versions_[slot] = ++version_;
   nearest_[slot] = kNone;  // to be found when it matters
   costs_[slot] = kUnknown;
-  evidences_[slot] = evidence_->of(
+  likelihoods_[slot] = likelihood_->of(
       counts_[slot],
       std::span(scatters_).subspan(slot * triangle(dimensions_), triangle(dimensions_)), work_);
 }
@@ -142,8 +142,8 @@ void ClusterFeatures::find_nearest(std::size_t slot) {
   for (std::size_t i = 0; i < found.count; ++i) {
     const std::size_t other = found.slots[i];
     unite_scatter(slot, other);
-    const double together = evidence_->of(counts_[slot] + counts_[other], scratch_, work_);
-    const double lost = evidences_[slot] + evidences_[other] - together;
+    const double together = likelihood_->of(counts_[slot] + counts_[other], scratch_, work_);
+    const double lost = likelihoods_[slot] + likelihoods_[other] - together;
     if (lost >= least) continue;
     least = lost;
     best = other;

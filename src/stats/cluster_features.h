@@ -15,20 +15,19 @@
 namespace kansoku::stats {
 
 namespace internal {
-class Evidence;
+class MarginalLikelihood;
 }
 
 /// A summary of rows that can be merged with others: at most `clusters` micro-clusters, each with
 /// its number of rows, mean and scatter matrix (the sums that a Gaussian needs), so that nothing
 /// is lost of the rows' first and second moments. Rows come one by one; when there are too many
 /// clusters, two become one, wherever they are: of each cluster and its 8 nearest (Ward 1963) the
-/// pair whose union is best explained as one Gaussian (internal/evidence.h). That needs features
-/// standardised to a variance of about 1. Memory is bounded by `clusters` and `dimensions`. The
-/// same rows in the same order give the same summary; another order gives another one with the same
-/// total moments. A value type; not shared between threads while it is written. A row costs
-/// O(clusters x dimensions + dimensions^3).
-/// Source: cluster features of BIRCH (Zhang, Ramakrishnan and Livny 1996); the criterion after
-/// Heller and Ghahramani 2005.
+/// pair whose union is best explained as one Gaussian (internal/marginal_likelihood.h). That needs
+/// features standardised to a variance of about 1. Memory is bounded by `clusters` and
+/// `dimensions`. The same rows in the same order give the same summary; another order gives another
+/// one with the same total moments. A value type; not shared between threads while it is written. A
+/// row costs O(clusters x dimensions + dimensions^3). Source: cluster features of BIRCH (Zhang,
+/// Ramakrishnan and Livny 1996); the criterion after Heller and Ghahramani 2005.
 class ClusterFeatures {
  public:
   static constexpr int kDimensionsMax = 256;
@@ -106,8 +105,8 @@ class ClusterFeatures {
   std::vector<std::uint64_t> counts_;  // by slot, 0 where it is free
   std::vector<double> means_;          // by slot, d each
   std::vector<double> scatters_;       // by slot, triangle(d) each
-  std::vector<double> evidences_;      // by slot
-  std::shared_ptr<const internal::Evidence> evidence_;
+  std::vector<double> likelihoods_;    // by slot
+  std::shared_ptr<const internal::MarginalLikelihood> likelihood_;
   std::vector<double> scratch_, work_;  // triangle(d) each
   // For the search of neighbours, by slot.
   std::vector<float> points_;        // feature by feature, `stride_` slots each

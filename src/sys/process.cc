@@ -29,13 +29,13 @@ namespace {
   }
   ::execvpe(argv[0], argv, environment);
   const int error = errno;
-  const auto tell = [](const char* text) {
+  const auto write_error = [](const char* text) {
     static_cast<void>(!::write(STDERR_FILENO, text, ::strlen(text)));
   };
-  tell(argv[0]);
-  tell(error == ENOENT   ? ": not found: the command was not started\n"
-       : error == EACCES ? ": no permission: the command was not started\n"
-                         : ": cannot be executed: the command was not started\n");
+  write_error(argv[0]);
+  write_error(error == ENOENT   ? ": not found: the command was not started\n"
+              : error == EACCES ? ": no permission: the command was not started\n"
+                                : ": cannot be executed: the command was not started\n");
   ::_exit(error == ENOENT ? 127 : 126);
 }
 

@@ -77,7 +77,7 @@ ProcessTcp sample_until(TcpSampler& sampler, std::int32_t pid, std::uint64_t ack
   return last;
 }
 
-bool tells_descriptors() {
+bool kernel_reports_descriptors() {
   struct stat status {};
   return ::stat("/proc/self/fd", &status) == 0 && status.st_size > 0;
 }
@@ -109,7 +109,7 @@ TEST(TcpSampler, CountsTheBytesOfAProcess) {
       ASSERT_NO_FATAL_FAILURE(move_bytes(more, 5'000));
       EXPECT_EQ(sampler.sample(std::vector{self}, at(1))[0].connections, 2U);
       // Kernels that do not tell the number of descriptors: by time alone.
-      const BootTime later = tells_descriptors() ? at(2) : at(40);
+      const BootTime later = kernel_reports_descriptors() ? at(2) : at(40);
       const ProcessTcp with = sample_until(sampler, self, begin + 15'000, later);
       EXPECT_EQ(with.connections, 4U);
       EXPECT_GE(with.bytes_acked, begin + 15'000);

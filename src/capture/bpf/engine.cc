@@ -65,7 +65,7 @@ void prepare_totals(const probes_bpf& skeleton, bool has_totals) {
 
 // Tells the programs where the kernel counts the interrupts that it serves. Its symbols may leave
 // out those of data, or their addresses.
-void tell_interrupts(probes_bpf& skeleton) {
+void set_interrupt_counters(probes_bpf& skeleton) {
   std::ifstream symbols("/proc/kallsyms");
   auto& out = *skeleton.rodata;
   for (std::string line; std::getline(symbols, line);) {
@@ -85,7 +85,7 @@ Result<Skeleton> load(AttachMode mode, const Engine::Options& options) {
   if (!skeleton) return errno_error(errno, "open", "BPF object");
   bpf_map__set_max_entries(skeleton->maps.ring, options.ring_bytes);
   skeleton->rodata->all_execs = options.all_execs;
-  tell_interrupts(*skeleton);
+  set_interrupt_counters(*skeleton);
   prepare_uprobes(programs_of(*skeleton), mode);
   prepare_totals(*skeleton, options.has_totals);
   if (const int failed = probes_bpf__load(skeleton.get()); failed != 0)

@@ -76,7 +76,7 @@ void BpfSource::observe(std::int32_t pid) {
   if (!observed && options_.log) options_.log(observed.error().what);
 }
 
-void BpfSource::look_at(const Observed& process, BootTime /*now*/) {
+void BpfSource::inspect(const Observed& process, BootTime /*now*/) {
   if (!is_enabled_ || (!is_open_ && !watching_)) return;
   const auto mappings = procfs_.maps(process.facts.pid);
   if (!mappings) return;

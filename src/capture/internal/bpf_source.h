@@ -53,7 +53,7 @@ class BpfSource final : public Source {
 
   [[nodiscard]] std::string_view name() const override { return "bpf"; }
   void observe(std::int32_t pid) override;
-  void look_at(const Observed& process, BootTime now) override;
+  void inspect(const Observed& process, BootTime now) override;
   void forget(std::int32_t pid) override { engine_->forget_process(pid); }
   [[nodiscard]] BootTime due() const override { return next_; }
   void poll(const Processes& processes, BootTime now) override;

@@ -33,8 +33,8 @@ void Discovery::add(std::int32_t pid, BootTime now) {
   due_.emplace(now + kFirstLook, pid);
 }
 
-bool Discovery::look(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found,
-                     std::size_t& looks) {
+bool Discovery::inspect(std::int32_t pid, Candidate& candidate, BootTime now,
+                        const OnFound& on_found, std::size_t& looks) {
   const std::uint64_t pages = address_space_pages(procfs_, pid);
   if (pages == 0) return false;  // gone, or a kernel thread
   candidate.next_look = now + std::clamp(now - candidate.seen_at, kFirstLook, kLastLook);
@@ -64,7 +64,7 @@ void Discovery::poll(BootTime now, const OnFound& on_found) {
     const auto candidate = candidates_.find(pid);
     if (candidate == candidates_.end() || candidate->second.next_look != time) continue;
     ++glances;
-    if (!look(pid, candidate->second, now, on_found, looks)) candidates_.erase(pid);
+    if (!inspect(pid, candidate->second, now, on_found, looks)) candidates_.erase(pid);
   }
 }
 

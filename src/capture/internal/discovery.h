@@ -41,8 +41,8 @@ class Discovery {
     std::uint64_t pages{0};  // of its address space at the last look
   };
   /// True: keep it. `looks` counts the mappings read.
-  bool look(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found,
-            std::size_t& looks);
+  bool inspect(std::int32_t pid, Candidate& candidate, BootTime now, const OnFound& on_found,
+               std::size_t& looks);
 
   const sys::Procfs& procfs_;
   std::size_t candidates_max_;

@@ -90,7 +90,7 @@ void ProcessTable::remove(std::int32_t pid) {
   clues_.erase(pid);
 }
 
-void ProcessTable::saw_work(std::int32_t pid, Work work) {
+void ProcessTable::note_work(std::int32_t pid, Work work) {
   const auto known = clues_.find(pid);
   if (known == clues_.end()) return;
   Clues& clues = known->second;
@@ -236,12 +236,12 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
   };
   const auto rank_of = [&](std::int32_t pid) {
     const JobProcess& process = processes_.at(pid).facts;
-    return std::tuple(Told(process.facts.job, job_owner(process)), process.facts.rank);
+    return std::tuple(DeclaredJob(process.facts.job, job_owner(process)), process.facts.rank);
   };
   const auto merit_of = [&](std::int32_t pid) {
     return std::pair(!clues_.at(pid).works, age_of(processes_.at(pid).facts));
   };
-  std::map<std::tuple<Told, std::int32_t>, std::int32_t> holders;
+  std::map<std::tuple<DeclaredJob, std::int32_t>, std::int32_t> holders;
   for (const auto& [pid, place] : places) {
     if (!claims(pid, place)) continue;
     std::int32_t& holder = holders.try_emplace(rank_of(pid), pid).first->second;
@@ -261,16 +261,16 @@ void ProcessTable::leave_one_a_rank(std::map<std::int32_t, Place>& places) const
 
 void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
   constexpr Age kNoRankYet{std::numeric_limits<std::uint64_t>::max(), 0};
-  std::map<Told, Age> begun;  // when the oldest rank did
+  std::map<DeclaredJob, Age> begun;  // when the oldest rank did
   for (const auto& [pid, place] : places) {
     const JobProcess& process = processes_.at(pid).facts;
     if (process.facts.job.empty()) continue;
-    Age& first =
-        begun.try_emplace(Told(process.facts.job, job_owner(process)), kNoRankYet).first->second;
+    Age& first = begun.try_emplace(DeclaredJob(process.facts.job, job_owner(process)), kNoRankYet)
+                     .first->second;
     if (place.role == Role::kRank) first = std::min(first, age_of(process));
   }
   std::erase_if(names_, [&](const auto& one) { return !begun.contains(one.first); });
-  std::map<Age, const Told*> fresh;
+  std::map<Age, const DeclaredJob*> fresh;
   for (const auto& [told, first] : begun)
     if (first != kNoRankYet && !names_.contains(told)) fresh.emplace(first, &told);
   if (fresh.empty()) return;
@@ -288,10 +288,10 @@ void ProcessTable::name_jobs(const std::map<std::int32_t, Place>& places) {
   }
 }
 
-std::string ProcessTable::told_job(const JobProcess& process) const {
+std::string ProcessTable::declared_job(const JobProcess& process) const {
   const std::string& told = process.facts.job;
   if (told.empty()) return {};
-  const auto known = names_.find(Told(told, job_owner(process)));
+  const auto known = names_.find(DeclaredJob(told, job_owner(process)));
   // Another user's processes without a rank gave their rights up for those of the first job.
   return known != names_.end() ? known->second : told;
 }
@@ -308,7 +308,7 @@ std::vector<std::int32_t> ProcessTable::settle(BootTime now) {
     const bool is_told = place.role == Role::kLauncher || place.role == Role::kRank;
     if (!is_told || clues_.at(pid).guess) continue;
     const JobProcess& process = processes_.at(pid).facts;
-    place.job = told_job(process);
+    place.job = declared_job(process);
     place.is_local_job = is_local_job(process);
   }
   std::vector<std::int32_t> changed;

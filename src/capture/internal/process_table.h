@@ -35,7 +35,7 @@ class ProcessTable {
   /// Adds a process, or takes it anew after an exec. Null: the table is full, which is counted.
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
-  void saw_work(std::int32_t pid, Work work);
+  void note_work(std::int32_t pid, Work work);
   /// Whether a process was added, or seen working for the first time, since the last settle().
   [[nodiscard]] bool has_news() const { return has_news_; }
 
@@ -61,13 +61,13 @@ class ProcessTable {
   [[nodiscard]] bool contains(std::int32_t pid) const { return processes_.contains(pid); }
   /// The name of the job that the environment of a process tells, as of the last settle(): also of
   /// one that is no rank of it. "" if it tells none.
-  [[nodiscard]] std::string told_job(const JobProcess& process) const;
+  [[nodiscard]] std::string declared_job(const JobProcess& process) const;
   /// Times that there was no room.
   [[nodiscard]] std::uint64_t over_limit() const { return over_limit_; }
   [[nodiscard]] std::size_t user_max() const { return shares_.user_max(); }
 
  private:
-  using Told = std::pair<std::string, JobOwner>;  // a name and whose it is
+  using DeclaredJob = std::pair<std::string, JobOwner>;  // a name and whose it is
   struct Guess {
     std::string job{};
     std::int32_t rank{0}, world_size{0};
@@ -101,7 +101,7 @@ class ProcessTable {
   Options options_;
   Processes processes_;
   std::map<std::int32_t, Clues> clues_;
-  std::map<Told, std::string> names_;
+  std::map<DeclaredJob, std::string> names_;
   std::map<Siblings, Growth> growing_;  // groups whose ranks are not guessed yet
   UserShares shares_;
   std::uint64_t over_limit_{0};

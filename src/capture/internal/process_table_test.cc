@@ -99,7 +99,7 @@ TEST_F(ProcessTableTest, AProgramsForksWorkForIt) {
   add({.pid = 12, .parent = 10, .command = "python other.py"});
   EXPECT_EQ(place(11), "worker of python/10 for 10");
   EXPECT_EQ(place(12), " of python/12");
-  table_.saw_work(11, Work::kComputes);
+  table_.note_work(11, Work::kComputes);
   EXPECT_EQ(place(11), " of python/11") << "it works itself";
 }
 
@@ -109,7 +109,7 @@ TEST_F(ProcessTableTest, ALauncherWithTheEnvironmentOfItsRankIsNotTheRank) {
   add({.pid = 31, .parent = 30, .job = "a:1", .rank = 3});
   EXPECT_EQ(place(20), "rank 3 of a:1") << "nobody works yet";
   EXPECT_EQ(place(31), "worker 3 of a:1 for 20");
-  table_.saw_work(30, Work::kComputes);
+  table_.note_work(30, Work::kComputes);
   EXPECT_EQ(place(20), "launcher 3 of a:1");
   EXPECT_EQ(place(30), "rank 3 of a:1");
   EXPECT_EQ(place(31), "worker 3 of a:1 for 30");
@@ -122,7 +122,7 @@ TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
   EXPECT_EQ(place(20), "rank 3 of a:1");
   EXPECT_EQ(place(30), " of python/30");
   EXPECT_EQ(place(40), " of python/40");
-  EXPECT_EQ(table_.told_job(table_.processes().at(40).facts), "a:1");
+  EXPECT_EQ(table_.declared_job(table_.processes().at(40).facts), "a:1");
   table_.remove(20);
   EXPECT_EQ(place(30), "rank 3 of a:1");
 }
@@ -130,7 +130,7 @@ TEST_F(ProcessTableTest, GivesARankToTheOldestOfThoseThatSayTheyAreIt) {
 TEST_F(ProcessTableTest, AWorkerThatOutlivesItsRankIsNotTheRank) {
   add({.pid = 10, .job = "a:1", .rank = 0});
   add({.pid = 11, .parent = 10, .job = "a:1", .rank = 0});
-  table_.saw_work(10, Work::kComputes);
+  table_.note_work(10, Work::kComputes);
   EXPECT_EQ(place(11), "worker 0 of a:1 for 10");
   table_.remove(10);
   EXPECT_EQ(place(11), "worker 0 of a:1 for 0");
@@ -169,7 +169,7 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   add({.pid = 5, .start_ticks = 50});
   spawned(30, 200);
   EXPECT_EQ(place(30), " of python/30");
-  table_.saw_work(30, Work::kCommunicates);
+  table_.note_work(30, Work::kCommunicates);
   EXPECT_EQ(place(30), " of python/30") << "with whom";
   spawned(31, 100);
   spawned(32, 200);
@@ -177,8 +177,8 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   add({.pid = 40, .parent = 5, .job = "b:1", .rank = 1});  // says its rank itself
   add({.pid = 41, .parent = 5, .command = "python serve.py"});
   for (const std::int32_t pid : {31, 32, 40, 41, 77})
-    table_.saw_work(pid, Work::kCommunicates);
-  table_.saw_work(33, Work::kComputes);
+    table_.note_work(pid, Work::kCommunicates);
+  table_.note_work(33, Work::kComputes);
   EXPECT_EQ(place(31), " of python/31") << "there may be more";
   now_ns_ += 30'000'000'000;
   EXPECT_EQ(place(31), "rank 0 of pid-5");
@@ -195,14 +195,14 @@ TEST_F(ProcessTableTest, GuessesRanksByTheOrderOfStart) {
   table_.remove(33);
   EXPECT_EQ(place(30), "rank 1 of pid-5") << "the others keep theirs";
   spawned(34, 900);
-  table_.saw_work(34, Work::kCommunicates);
+  table_.note_work(34, Work::kCommunicates);
   EXPECT_EQ(place(34), "rank 0 of pid-5") << "what is free";
   EXPECT_EQ(place(30), "rank 1 of pid-5");
   EXPECT_EQ(place(32), "rank 2 of pid-5");
   table_.remove(30);
   table_.remove(34);
   spawned(35, 901);
-  table_.saw_work(35, Work::kCommunicates);
+  table_.note_work(35, Work::kCommunicates);
   EXPECT_EQ(place(35), "rank 0 of pid-5");
   EXPECT_EQ(table_.processes().at(35).place.world_size, 3) << "above every rank";
 }
@@ -211,7 +211,7 @@ TEST_F(ProcessTableTest, TwoGroupsOfOneProgramAreTwoJobs) {
   add({.pid = 5});
   for (const std::int32_t pid : {30, 31, 40, 41}) {
     add({.pid = pid, .parent = 5, .command = pid < 40 ? "python train.py" : "python serve.py"});
-    table_.saw_work(pid, Work::kCommunicates);
+    table_.note_work(pid, Work::kCommunicates);
   }
   EXPECT_EQ(place(30) + place(31), "rank 0 of pid-5#2rank 1 of pid-5#2");
   EXPECT_EQ(place(40) + place(41), "rank 0 of pid-5rank 1 of pid-5");
@@ -222,7 +222,7 @@ TEST_F(ProcessTableTest, RanksAreGuessedOfOneUserBelowOneProgramOnly) {
   add({.pid = 6, .name = "bash"});
   const auto communicates = [&](std::int32_t pid, std::int32_t parent, std::uint32_t user) {
     add({.pid = pid, .parent = parent, .command = "python run.py", .user = user});
-    table_.saw_work(pid, Work::kCommunicates);
+    table_.note_work(pid, Work::kCommunicates);
   };
   communicates(30, 5, 0);
   communicates(31, 5, 7);
@@ -242,7 +242,7 @@ TEST_F(ProcessTableTest, ALongChainWorksForItsFirstOne) {
   for (std::int32_t pid = 10; pid <= kLast; ++pid)
     add({.pid = pid, .parent = pid == 10 ? 1 : pid - 1, .job = "a:1", .rank = 0});
   EXPECT_EQ(place(kLast), "worker 0 of a:1 for 10");
-  table_.saw_work(200, Work::kComputes);
+  table_.note_work(200, Work::kComputes);
   EXPECT_EQ(place(kLast), "worker 0 of a:1 for 200");
   EXPECT_EQ(place(200), "rank 0 of a:1");
 }
@@ -265,12 +265,12 @@ TEST_F(ProcessTableTest, NewsAreWhoCameAndWhoBeganToWork) {
   EXPECT_TRUE(table_.has_news());
   table_.settle(boot_time(now_ns_));
   EXPECT_FALSE(table_.has_news());
-  table_.saw_work(5, Work::kComputes);
+  table_.note_work(5, Work::kComputes);
   EXPECT_TRUE(table_.has_news());
   table_.settle(boot_time(now_ns_));
-  table_.saw_work(5, Work::kComputes);
+  table_.note_work(5, Work::kComputes);
   EXPECT_FALSE(table_.has_news());
-  table_.saw_work(5, Work::kCommunicates);
+  table_.note_work(5, Work::kCommunicates);
   EXPECT_TRUE(table_.has_news());
 }
 
@@ -280,8 +280,8 @@ TEST_F(ProcessTableTest, ForkedRanksAndTheirForks) {
   add({.pid = 31, .parent = 5});
   add({.pid = 32, .parent = 30});
   EXPECT_EQ(place(30), "worker of python/5 for 5");
-  table_.saw_work(30, Work::kCommunicates);
-  table_.saw_work(31, Work::kCommunicates);
+  table_.note_work(30, Work::kCommunicates);
+  table_.note_work(31, Work::kCommunicates);
   EXPECT_EQ(place(30), "rank 0 of pid-5");
   EXPECT_EQ(place(31), "rank 1 of pid-5");
   EXPECT_EQ(place(32), "worker 0 of pid-5 for 30");

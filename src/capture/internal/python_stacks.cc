@@ -21,7 +21,7 @@ PythonStacks::PythonStacks(trace::Writer& writer, const Clock& clock, std::uint3
       every_(1'000'000'000 / hz),
       log_(std::move(log)) {}
 
-void PythonStacks::look_at(const Observed& process, BootTime now) {
+void PythonStacks::inspect(const Observed& process, BootTime now) {
   if (!is_open_) return;
   const std::int32_t pid = process.facts.pid;
   Sampled& known = processes_[pid];

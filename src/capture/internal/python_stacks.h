@@ -28,7 +28,7 @@ class PythonStacks final : public Source {
                std::function<void(const std::string&)> log);
 
   [[nodiscard]] std::string_view name() const override { return "python_stacks"; }
-  void look_at(const Observed& process, BootTime now) override;
+  void inspect(const Observed& process, BootTime now) override;
   void renew(std::int32_t pid) override { processes_.erase(pid); }
   void forget(std::int32_t pid) override { processes_.erase(pid); }
   [[nodiscard]] BootTime due() const override;

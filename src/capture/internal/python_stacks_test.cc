@@ -25,9 +25,9 @@ class PythonStacksTest : public ::testing::Test {
     process_.facts.pid = 7;
     stacks_.begin_trace(kBegin);
   }
-  void look(Code code, Nanos after) {
+  void inspect(Code code, Nanos after) {
     says_ = code;
-    stacks_.look_at(process_, kBegin + after);
+    stacks_.inspect(process_, kBegin + after);
   }
   [[nodiscard]] std::uint64_t unreadable() const {
     Losses losses;
@@ -53,27 +53,27 @@ class PythonStacksTest : public ::testing::Test {
 };
 
 TEST_F(PythonStacksTest, AnInterpreterThatStartsIsNotTakenForAnUnknownOne) {
-  look(Code::kNotFound, std::chrono::milliseconds{20});
-  look(Code::kUnavailable, std::chrono::milliseconds{40});
+  inspect(Code::kNotFound, std::chrono::milliseconds{20});
+  inspect(Code::kUnavailable, std::chrono::milliseconds{40});
   EXPECT_EQ(unreadable(), 1U) << "if the trace ended now";
-  look(Code::kUnavailable, std::chrono::seconds{9});
+  inspect(Code::kUnavailable, std::chrono::seconds{9});
   EXPECT_EQ(attempts_, 3);
   EXPECT_THAT(told_, IsEmpty());
-  look(Code::kNotFound, std::chrono::seconds{9});
+  inspect(Code::kNotFound, std::chrono::seconds{9});
   EXPECT_EQ(unreadable(), 0U);
-  look(Code::kUnavailable, std::chrono::seconds{15});
+  inspect(Code::kUnavailable, std::chrono::seconds{15});
   EXPECT_THAT(told_, IsEmpty()) << "another doubt, which has just begun";
 }
 
 TEST_F(PythonStacksTest, ADoubtThatStaysIsToldAndNotTriedAgainUntilTheNextProgram) {
-  look(Code::kUnavailable, std::chrono::seconds{1});
-  look(Code::kUnavailable, std::chrono::seconds{11});
+  inspect(Code::kUnavailable, std::chrono::seconds{1});
+  inspect(Code::kUnavailable, std::chrono::seconds{11});
   EXPECT_THAT(told_, ElementsAre("said"));
   EXPECT_EQ(unreadable(), 1U);
-  look(Code::kUnavailable, std::chrono::seconds{12});
+  inspect(Code::kUnavailable, std::chrono::seconds{12});
   EXPECT_EQ(attempts_, 2);
   stacks_.renew(7);
-  look(Code::kUnavailable, std::chrono::seconds{13});
+  inspect(Code::kUnavailable, std::chrono::seconds{13});
   EXPECT_EQ(attempts_, 3);
   EXPECT_EQ(unreadable(), 2U);
   stacks_.forget(7);
@@ -81,8 +81,8 @@ TEST_F(PythonStacksTest, ADoubtThatStaysIsToldAndNotTriedAgainUntilTheNextProgra
 }
 
 TEST_F(PythonStacksTest, AnUnknownReleaseIsRefusedAtOnce) {
-  look(Code::kUnsupported, std::chrono::seconds{1});
-  look(Code::kUnsupported, std::chrono::seconds{2});
+  inspect(Code::kUnsupported, std::chrono::seconds{1});
+  inspect(Code::kUnsupported, std::chrono::seconds{2});
   EXPECT_EQ(attempts_, 1);
   EXPECT_THAT(told_, ElementsAre("said"));
   EXPECT_EQ(unreadable(), 1U);

@@ -186,7 +186,7 @@ void read_device(State& state, Device& device, Lock& lock) {
 }
 
 /// The rates of PCIe, when some time has passed since the devices were read.
-void look_again(State& state, Device& device, Lock& lock) {
+void read_pcie_rates(State& state, Device& device, Lock& lock) {
   if (!device.reader.wants_second_look() || device.is_lost) return;
   DeviceFigures figures;
   lock.unlock();
@@ -234,7 +234,7 @@ void serve(State& state, std::uint64_t generation, Lock& lock) {
       if (!work_on(state, *device, generation, [&] { read_device(state, *device, lock); })) return;
     for (const auto& device : state.devices) {
       if (!await_second_look(state, *device, generation, lock) ||
-          !work_on(state, *device, generation, [&] { look_again(state, *device, lock); }))
+          !work_on(state, *device, generation, [&] { read_pcie_rates(state, *device, lock); }))
         return;
     }
     state.finished = round;
@@ -321,7 +321,7 @@ class Nvml final : public DeviceCounters {
   void give_up_hung() {
     State& state = *state_;
     bool is_stuck = false;
-    const auto look_at = [&](Item& item) {
+    const auto give_up_if_hung = [&](Item& item) {
       if (!item.is_busy || item.is_given_up) return;
       if (state.now - item.busy_since < state.options.hang_after) return;
       ++state.stats.hung_calls;
@@ -329,9 +329,9 @@ class Nvml final : public DeviceCounters {
       lose(state, item);
       item.is_given_up = is_stuck = true;
     };
-    look_at(state.events);
+    give_up_if_hung(state.events);
     for (const auto& device : state.devices)
-      look_at(*device);
+      give_up_if_hung(*device);
     if (!is_stuck) return;
     ++state.generation;
     // Without a new thread nothing is read any more and the ages of all samples show it.

@@ -71,7 +71,7 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
     pid_ = 0;
   }
-  void tell(std::string_view text) const {
+  void send_line(std::string_view text) const {
     EXPECT_EQ(::write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
   /// Output up to the line "END", which every program prints when it is where it should be.
@@ -318,7 +318,7 @@ TEST_P(LivePython, ReadsOnlyStacksThatCanBe) {
 TEST_P(LivePython, KeepsTheInnermostFramesOfADeepStack) {
   const Child child(GetParam(), "commands.py");
   static_cast<void>(child.read_to_end());
-  child.tell("d");
+  child.send_line("d");
   static_cast<void>(child.read_to_end());
   const auto deep = attach(child.pid(), {.depth_max = 2000});
   const auto cut = attach(child.pid(), {.depth_max = 64});
@@ -356,8 +356,8 @@ TEST_P(LivePython, TellsThatAnotherProgramWasExecuted) {
   static_cast<void>(child.read_to_end());
   const auto process = attach(child.pid());
   ASSERT_NE(process, nullptr);
-  child.tell("e");
-  child.tell("END\n");
+  child.send_line("e");
+  child.send_line("END\n");
   static_cast<void>(child.read_to_end());  // cat says it
   const auto gone = process->sample(stacks_);
   ASSERT_FALSE(gone);
@@ -368,7 +368,7 @@ TEST_P(LivePython, TellsThatAnotherProgramWasExecuted) {
 TEST_P(LivePython, ReadsAForkedChild) {
   const Child child(GetParam(), "commands.py");
   static_cast<void>(child.read_to_end());
-  child.tell("f");
+  child.send_line("f");
   const auto lines = child.read_to_end();
   ASSERT_THAT(lines, SizeIs(1));
   const auto grandchild = parse_int<std::int32_t>(lines[0]);

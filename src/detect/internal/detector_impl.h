@@ -118,7 +118,7 @@ struct Detector::Impl {
   [[nodiscard]] std::optional<SlowPace> slow_from(std::int64_t begin_ns) const;
   [[nodiscard]] bool is_slower(const std::vector<MemberKey>& present,
                                const std::optional<SlowPace>& slow) const;
-  [[nodiscard]] bool goes_on(const Episode& incident, const Alarms& alarms) const;
+  [[nodiscard]] bool continues_incident(const Episode& incident, const Alarms& alarms) const;
   [[nodiscard]] double excess_of(const Member::Recent& recent) const {
     return recent.score - scorer->model().parts().threshold;
   }
@@ -126,10 +126,10 @@ struct Detector::Impl {
   std::set<MemberKey> event_alarms(const std::vector<MemberKey>& present) const;
   std::map<MemberKey, PeerFinding> peer_alarms(const std::vector<MemberKey>& present);
   bool job_alarm(const std::vector<MemberKey>& present);
-  void take_operators_word(std::int64_t wall_ns, std::vector<Observation>& out);
-  void make_way(std::int64_t wall_ns, const std::vector<MemberKey>& present, const Alarms& alarms,
-                std::vector<Observation>& out);
-  bool take_evidence(const std::vector<MemberKey>& present, const Alarms& alarms);
+  void apply_operator_label(std::int64_t wall_ns, std::vector<Observation>& out);
+  void end_incident_of_another_fault(std::int64_t wall_ns, const std::vector<MemberKey>& present,
+                                     const Alarms& alarms, std::vector<Observation>& out);
+  bool add_windows_to_incident(const std::vector<MemberKey>& present, const Alarms& alarms);
   void forget_flags();
   [[nodiscard]] std::int64_t begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const;

@@ -33,15 +33,15 @@ void GrowthWatch::close(std::int64_t wall_ns, std::size_t column, std::vector<Ob
   growing_.erase(column);
 }
 
-bool GrowthWatch::goes_on_without(std::size_t column, MemberKey key) {
+bool GrowthWatch::may_still_grow(std::size_t column, MemberKey key) {
   const auto known = growing_.find(column);
   if (known == growing_.end()) return false;
   const auto member = known->second.members.find(key);
   return member != known->second.members.end() && ++member->second < kBlocksWithout;
 }
 
-void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& found,
-                       std::vector<Observation>& out) {
+void GrowthWatch::report_growth(std::size_t column, const Window& window, const Growth& found,
+                                std::vector<Observation>& out) {
   Growing& growing = growing_[column];
   growing.members[key_of(window)] = 0;
   growing.bytes_per_second = std::max(growing.bytes_per_second, found.bytes_per_second);
@@ -75,7 +75,8 @@ void GrowthWatch::tell(std::size_t column, const Window& window, const Growth& f
   if (is_new || !is_known) out.push_back({growing.episode, true, facts});
 }
 
-void GrowthWatch::look(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out) {
+void GrowthWatch::on_window(std::int64_t wall_ns, const Window& window,
+                            std::vector<Observation>& out) {
   const MemberKey key = key_of(window);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     if (columns_[c].use != Use::kGrowth) continue;
@@ -87,8 +88,8 @@ void GrowthWatch::look(std::int64_t wall_ns, const Window& window, std::vector<O
     const bool is_normal = found && normal != normal_.end() &&
                            found->bytes_per_second <= kFasterThanNormal * normal->second;
     if (found && !is_normal) {
-      tell(c, window, *found, out);
-    } else if (is_normal || !goes_on_without(c, key)) {
+      report_growth(c, window, *found, out);
+    } else if (is_normal || !may_still_grow(c, key)) {
       end(wall_ns, c, key, out);
     }
   }

@@ -27,7 +27,7 @@ class GrowthWatch {
       : columns_(std::move(columns)), job_(std::move(job)), last_episode_(last_episode) {}
 
   /// One window of a process; `out` gets what begins, changes or ends by it.
-  void look(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out);
+  void on_window(std::int64_t wall_ns, const Window& window, std::vector<Observation>& out);
   /// The process has ended: it grows no more.
   void forget(std::int64_t wall_ns, MemberKey key, std::vector<Observation>& out);
   /// Ends all.
@@ -52,12 +52,12 @@ class GrowthWatch {
     double bytes_per_second{0};
   };
   /// A block of a process in which it did not grow: whether that may be chance.
-  [[nodiscard]] bool goes_on_without(std::size_t column, MemberKey key);
+  [[nodiscard]] bool may_still_grow(std::size_t column, MemberKey key);
   void learn_speed(std::size_t column, double bytes_per_second);
   void close(std::int64_t wall_ns, std::size_t column, std::vector<Observation>& out);
 
-  void tell(std::size_t column, const Window& window, const Growth& found,
-            std::vector<Observation>& out);
+  void report_growth(std::size_t column, const Window& window, const Growth& found,
+                     std::vector<Observation>& out);
   void end(std::int64_t wall_ns, std::size_t column, MemberKey key, std::vector<Observation>& out);
 
   std::vector<Column> columns_;

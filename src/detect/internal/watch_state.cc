@@ -57,8 +57,8 @@ Episode::Part& Episode::part_of(MemberKey key, const Member& member) {
   return part;
 }
 
-void Episode::look(MemberKey key, const Member& member, const Member::Recent& recent,
-                   const JobModel::Parts& model) {
+void Episode::add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
+                             const JobModel::Parts& model) {
   Part& part = part_of(key, member);
   part.level.add(model, recent.row);
   if (!slow_ || part.paces.size() >= kWindowsKept) return;

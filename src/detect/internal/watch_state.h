@@ -81,8 +81,8 @@ class Episode {
   /// Takes one flagged window of a process into the evidence.
   void add(MemberKey key, const Member& member, const Member::Recent& recent, Scorer& scorer);
   /// One window of any process of the job, flagged or not: what its peers are compared with.
-  void look(MemberKey key, const Member& member, const Member::Recent& recent,
-            const JobModel::Parts& model);
+  void add_deviations(MemberKey key, const Member& member, const Member::Recent& recent,
+                      const JobModel::Parts& model);
   /// The process belongs to it.
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
@@ -92,7 +92,7 @@ class Episode {
   [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
   /// How bad each coordinate of a window was (NaN: not seen): what is clearly worse later is
   /// another fault.
-  void saw(MemberKey key, const std::vector<double>& levels) {
+  void raise_worst_levels(MemberKey key, const std::vector<double>& levels) {
     auto& worst = worst_[key];
     worst.resize(levels.size(), std::nan(""));
     for (std::size_t i = 0; i < levels.size(); ++i)

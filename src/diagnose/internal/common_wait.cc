@@ -25,13 +25,13 @@ using SleepByFunction =
     std::map<std::pair<trace::StringId, trace::StringId>, SleepCounts>;  // name, file
 
 /// Sleeping samples by innermost function; `totals`: all samples within steps, by rank.
-SleepByFunction count_sleep(const Evidence& evidence, std::vector<std::size_t>& totals) {
-  const std::size_t rank_count = evidence.job.ranks.size();
+SleepByFunction count_sleep(const Context& context, std::vector<std::size_t>& totals) {
+  const std::size_t rank_count = context.job.ranks.size();
   SleepByFunction functions;
   for (std::size_t r = 0; r < rank_count; ++r) {
-    const RankPhases& phases = evidence.phases[r];
-    const auto& steps = evidence.steps.ranks[r];
-    for (const ThreadSample& sample : evidence.job.ranks[r].samples) {
+    const RankPhases& phases = context.phases[r];
+    const auto& steps = context.steps.ranks[r];
+    for (const ThreadSample& sample : context.job.ranks[r].samples) {
       if (sample.time_ns < steps.front().begin_ns || sample.time_ns >= steps.back().end_ns)
         continue;
       ++totals[r];
@@ -39,8 +39,8 @@ SleepByFunction count_sleep(const Evidence& evidence, std::vector<std::size_t>& 
                           sample.state == trace::SampleState::kDisk;
       if (!sleeps || !phases.work.contains(sample.time_ns)) continue;
       if (phases.sets[static_cast<std::size_t>(Phase::kInput)].contains(sample.time_ns)) continue;
-      const auto frames = frames_of(evidence.trace, sample.stack);
-      if (frames.empty() || !is_user_code(text_of(evidence.trace, frames.back().file))) continue;
+      const auto frames = frames_of(context.trace, sample.stack);
+      if (frames.empty() || !is_user_code(text_of(context.trace, frames.back().file))) continue;
       SleepCounts& seen = functions[{frames.back().function, frames.back().file}];
       seen.counts.resize(rank_count);
       ++seen.counts[r];
@@ -52,10 +52,10 @@ SleepByFunction count_sleep(const Evidence& evidence, std::vector<std::size_t>& 
 
 }  // namespace
 
-void note_common_waits(const Evidence& evidence, std::vector<std::string>& notes) {
-  const std::size_t rank_count = evidence.job.ranks.size();
+void note_common_waits(const Context& context, std::vector<std::string>& notes) {
+  const std::size_t rank_count = context.job.ranks.size();
   std::vector<std::size_t> totals(rank_count, 0);
-  for (const auto& [key, seen] : count_sleep(evidence, totals)) {
+  for (const auto& [key, seen] : count_sleep(context, totals)) {
     double least = 1, mean = 0;
     std::size_t fewest = seen.counts.front();
     for (std::size_t r = 0; r < rank_count; ++r) {
@@ -66,13 +66,12 @@ void note_common_waits(const Evidence& evidence, std::vector<std::string>& notes
       fewest = std::min(fewest, seen.counts[r]);
     }
     if (least < kExcessShareMin || fewest < kCommonWaitSamplesMin) continue;
-    const std::string file(text_of(evidence.trace, seen.frame.file));
-    notes.push_back(
-        fmt::format("every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "
-                    "blame, and without "
-                    "a healthy run to compare with nothing says whether that is too long",
-                    text_of(evidence.trace, seen.frame.function), base_name(file), seen.frame.line,
-                    mean * 100));
+    const std::string file(text_of(context.trace, seen.frame.file));
+    notes.push_back(fmt::format(
+        "every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "
+        "blame, and without "
+        "a healthy run to compare with nothing says whether that is too long",
+        text_of(context.trace, seen.frame.function), base_name(file), seen.frame.line, mean * 100));
   }
 }
 

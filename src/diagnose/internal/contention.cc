@@ -72,13 +72,13 @@ void add_pieces(const std::vector<QueueWait>& waits, const IntervalSet& counted,
   }
 }
 
-Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const ThreadNames& names,
+Queueing queueing_of(const Context& context, const ProcessorUse& use, const ThreadNames& names,
                      std::size_t r) {
   Queueing out;
   for (auto& series : out.ms)
-    series.resize(evidence.steps.count());
-  const RankData& rank = evidence.job.ranks[r];
-  const auto& sets = evidence.phases[r].sets;
+    series.resize(context.steps.count());
+  const RankData& rank = context.job.ranks[r];
+  const auto& sets = context.phases[r].sets;
   const IntervalSet& transfer = sets[static_cast<std::size_t>(Phase::kTransfer)];
   std::vector<Piece> pieces;
   add_pieces(rank.main.queue_waits, sets[static_cast<std::size_t>(Phase::kRunnable)], pieces);
@@ -92,7 +92,7 @@ Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const Th
   double sum_ns = 0;
   for (const Piece& piece : pieces)
     sum_ns += static_cast<double>(piece.time.end_ns - piece.time.begin_ns);
-  const auto& steps = evidence.steps.ranks[r];
+  const auto& steps = context.steps.ranks[r];
   const Interval whole{steps.front().begin_ns, steps.back().end_ns};
   const double scale =
       sum_ns > 0 ? static_cast<double>(counted.measure_ns(whole)) / sum_ns / kNsPerMs : 0;
@@ -108,7 +108,7 @@ Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const Th
     for (const auto& [tid, ns] : users) {
       const double ms = static_cast<double>(ns) * scale;
       const std::int32_t pid = names.process_of(tid);
-      const bool is_job = evidence.job.pids.contains(pid);
+      const bool is_job = context.job.pids.contains(pid);
       const Side side = tid == 0               ? Side::kIdle
                         : !names.is_known(tid) ? Side::kUnknown
                         : is_job               ? Side::kJob
@@ -121,18 +121,18 @@ Queueing queueing_of(const Evidence& evidence, const ProcessorUse& use, const Th
   return out;
 }
 
-Queues read_queues(const Evidence& evidence) {
-  const ProcessorUse use(evidence.trace);
-  Queues queues{{}, ThreadNames(evidence.trace)};
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
-    queues.ranks.push_back(queueing_of(evidence, use, queues.names, r));
+Queues read_queues(const Context& context) {
+  const ProcessorUse use(context.trace);
+  Queues queues{{}, ThreadNames(context.trace)};
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r)
+    queues.ranks.push_back(queueing_of(context, use, queues.names, r));
   return queues;
 }
 
 /// "stress (pid 42) 18.0 ms, the job itself 3.1 ms": mean milliseconds a step of `ranks` (indices).
-std::string takers_text(const Evidence& evidence, const Queues& queues,
+std::string takers_text(const Context& context, const Queues& queues,
                         const std::vector<std::size_t>& ranks) {
-  const double scale = 1.0 / static_cast<double>(ranks.size() * evidence.steps.count());
+  const double scale = 1.0 / static_cast<double>(ranks.size() * context.steps.count());
   struct Program {
     double ms{0};
     std::set<std::int32_t> pids;
@@ -182,32 +182,32 @@ std::string takers_text(const Evidence& evidence, const Queues& queues,
 
 /// A rank must queue for longer than its peers do anyway: where all share processors that is much,
 /// and differs; where each has its own, little is a sign.
-double contention_threshold(const Evidence& evidence, const RankSeries& runnable) {
+double contention_threshold(const Context& context, const RankSeries& runnable) {
   std::vector<double> means;
   for (const auto& rank : runnable)
     means.push_back(stats::mean(rank));
-  const double least = std::max(kExcessMinMs, kExcessShareMin * evidence.median_step_ms);
-  const double most = std::max(least, kContentionShareMin * evidence.median_step_ms);
+  const double least = std::max(kExcessMinMs, kExcessShareMin * context.median_step_ms);
+  const double most = std::max(least, kContentionShareMin * context.median_step_ms);
   return std::clamp(stats::median(means), least, most);
 }
 
-void find_above_peers(const Evidence& evidence, const Options& options, const Queues& queues,
+void find_above_peers(const Context& context, const Options& options, const Queues& queues,
                       std::vector<Finding>& findings) {
-  if (evidence.job.ranks.size() < 3) return;
-  const RankSeries runnable = phase_series(evidence, Phase::kRunnable);
-  ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = contention_threshold(evidence, runnable);
+  if (context.job.ranks.size() < 3) return;
+  const RankSeries runnable = phase_series(context, Phase::kRunnable);
+  ExcessOptions test = excess_options(context, options);
+  test.threshold_ms = contention_threshold(context, runnable);
   test.confidence_min = kStrictConfidenceMin;
   test.seed = options.seed ^ kContentionStream;
   const RankSeries excess = excess_over_peers(runnable);
-  const Lateness lateness = measure_lateness(evidence, {});
-  const std::vector<bool> none(evidence.job.ranks.size());
+  const Lateness lateness = measure_lateness(context, {});
+  const std::vector<bool> none(context.job.ranks.size());
   for (const Outlier& outlier : find_outliers(excess, none, test)) {
-    const std::int32_t number = evidence.job.ranks[outlier.rank_index].rank;
+    const std::int32_t number = context.job.ranks[outlier.rank_index].rank;
     if (Finding* cause = finding_of(findings, number); cause != nullptr) {
       // More work on a busy processor queues longer: a consequence, not a second cause.
       cause->evidence.push_back(fmt::format("it also queues {:.1f} ms {} more for a processor",
-                                            outlier.excess_ms, per_step(evidence)));
+                                            outlier.excess_ms, per_step(context)));
       continue;
     }
     if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
@@ -215,14 +215,14 @@ void find_above_peers(const Evidence& evidence, const Options& options, const Qu
     finding.kind = "cpu_contention";
     finding.ranks = {number};
     finding.cost_ms_per_step = outlier.excess_ms;
-    finding.share = outlier.excess_ms / evidence.mean_step_ms;
+    finding.share = outlier.excess_ms / context.mean_step_ms;
     finding.confidence = finding.rank_confidence = outlier.confidence;
     finding.evidence.push_back(
         fmt::format("the main thread is ready to run but without a processor for {:.1f} ms {} "
                     "more than on peers",
-                    outlier.excess_ms, per_step(evidence)));
-    finding.evidence.push_back(takers_text(evidence, queues, {outlier.rank_index}));
-    add_lateness(evidence, lateness, outlier.rank_index, finding);
+                    outlier.excess_ms, per_step(context)));
+    finding.evidence.push_back(takers_text(context, queues, {outlier.rank_index}));
+    add_lateness(context, lateness, outlier.rank_index, finding);
     findings.push_back(std::move(finding));
   }
 }
@@ -257,13 +257,13 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
 }
 
 /// What to change where the job stands in its own way.
-void add_own_advice(const Evidence& evidence, const Queues& queues,
+void add_own_advice(const Context& context, const Queues& queues,
                     const std::vector<std::size_t>& ranks,
                     const std::map<std::int32_t, ProcessorLimits>& limits, Finding& finding) {
   std::set<std::string> cpus;
   std::uint64_t allowed = 0, host = 0;
   for (const std::size_t r : ranks) {
-    const auto found = limits.find(evidence.job.ranks[r].rank);
+    const auto found = limits.find(context.job.ranks[r].rank);
     if (found == limits.end()) continue;
     cpus.insert(found->second.cpus);
     allowed = std::max(allowed, found->second.cpu_count);
@@ -289,40 +289,40 @@ double side_share_min(Side side, bool is_confined) {
 
 /// Ranks that queue behind `side` for longer than is accepted; those that queue for half of that
 /// belong to them.
-std::optional<Finding> find_above_limit(const Evidence& evidence, const Options& options,
+std::optional<Finding> find_above_limit(const Context& context, const Options& options,
                                         const Queues& queues, Side side) {
-  const auto limits = read_limits(evidence.trace, evidence.job);
+  const auto limits = read_limits(context.trace, context.job);
   std::vector<std::size_t> ranks;
   Finding finding;
   finding.kind = "cpu_contention";
   for (std::size_t r = 0; r < queues.ranks.size(); ++r) {
-    const auto found = limits.find(evidence.job.ranks[r].rank);
+    const auto found = limits.find(context.job.ranks[r].rank);
     const bool is_confined = found != limits.end() && found->second.is_confined();
     const double share_min = side_share_min(side, is_confined);
-    if (queues.ranks[r].mean(side) < kMostShare * share_min * evidence.mean_step_ms) continue;
+    if (queues.ranks[r].mean(side) < kMostShare * share_min * context.mean_step_ms) continue;
     ranks.push_back(r);
-    finding.ranks.push_back(evidence.job.ranks[r].rank);
+    finding.ranks.push_back(context.job.ranks[r].rank);
     finding.cost_ms_per_step += queues.ranks[r].mean(side);
     finding.confidence = std::max(
         finding.confidence, share_confidence(queues.ranks[r].ms[static_cast<std::size_t>(side)],
-                                             evidence.times[r].step_ms, share_min, options));
+                                             context.times[r].step_ms, share_min, options));
   }
   if (finding.confidence < kConfidenceMin) return std::nullopt;
   finding.cost_ms_per_step /= static_cast<double>(ranks.size());
   finding.rank_confidence = finding.confidence;
-  finding.share = std::min(finding.cost_ms_per_step / evidence.mean_step_ms, 1.0);
+  finding.share = std::min(finding.cost_ms_per_step / context.mean_step_ms, 1.0);
   std::vector<std::string> each;
   for (std::size_t i = 0; i < std::min(ranks.size(), kTakersMax); ++i)
     each.push_back(fmt::format(
-        "{} {:.1f} ms", evidence.job.is_single ? "it" : fmt::format("rank {}", finding.ranks[i]),
+        "{} {:.1f} ms", context.job.is_single ? "it" : fmt::format("rank {}", finding.ranks[i]),
         queues.ranks[ranks[i]].mean()));
   finding.evidence.push_back(fmt::format(
-      "ready to run but without a processor in {}: {}{}", a_step(evidence), fmt::join(each, ", "),
+      "ready to run but without a processor in {}: {}{}", a_step(context), fmt::join(each, ", "),
       ranks.size() > each.size() ? fmt::format(" and {} more ranks", ranks.size() - each.size())
                                  : ""));
-  finding.evidence.push_back(takers_text(evidence, queues, ranks));
+  finding.evidence.push_back(takers_text(context, queues, ranks));
   if (side == Side::kJob) {
-    add_own_advice(evidence, queues, ranks, limits, finding);
+    add_own_advice(context, queues, ranks, limits, finding);
   } else {
     finding.evidence.emplace_back(
         "next: end or move the other processes, or give the job processors of its own "
@@ -331,40 +331,39 @@ std::optional<Finding> find_above_limit(const Evidence& evidence, const Options&
   return finding;
 }
 
-void note_queueing(const Evidence& evidence, const Queues& queues,
-                   std::vector<std::string>& notes) {
+void note_queueing(const Context& context, const Queues& queues, std::vector<std::string>& notes) {
   double mean_ms = 0;
   std::vector<std::size_t> ranks;
   for (const Queueing& rank : queues.ranks) {
     mean_ms += rank.mean() / static_cast<double>(queues.ranks.size());
     ranks.push_back(ranks.size());
   }
-  if (mean_ms < kContentionShareMin * evidence.mean_step_ms) return;
+  if (mean_ms < kContentionShareMin * context.mean_step_ms) return;
   notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of {}; {}", mean_ms,
-                              a_step(evidence), takers_text(evidence, queues, ranks)));
+                              a_step(context), takers_text(context, queues, ranks)));
 }
 
 }  // namespace
 
-void find_contention(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
+void find_contention(const Context& context, const Options& options, std::vector<Finding>& findings,
+                     std::vector<std::string>& notes) {
   const bool is_known =
-      std::any_of(evidence.job.ranks.begin(), evidence.job.ranks.end(),
+      std::any_of(context.job.ranks.begin(), context.job.ranks.end(),
                   [](const RankData& rank) { return !rank.main.queue_waits.empty(); });
   if (!is_known) return;
-  const Queues queues = read_queues(evidence);
-  if (evidence.job.ranks.size() > 1) find_above_peers(evidence, options, queues, findings);
+  const Queues queues = read_queues(context);
+  if (context.job.ranks.size() > 1) find_above_peers(context, options, queues, findings);
   const bool has_odd_rank = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
     return f.kind == "cpu_contention";
   });
   if (has_odd_rank) return;
   for (const Side side : {Side::kOutside, Side::kJob}) {
-    if (auto found = find_above_limit(evidence, options, queues, side)) {
+    if (auto found = find_above_limit(context, options, queues, side)) {
       findings.push_back(std::move(*found));
       return;
     }
   }
-  note_queueing(evidence, queues, notes);
+  note_queueing(context, queues, notes);
 }
 
 }  // namespace kansoku::diagnose

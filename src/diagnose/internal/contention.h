@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
@@ -13,7 +13,7 @@ namespace kansoku::diagnose {
 /// peers, and ranks that queue for long whatever their peers do, with who has the processor
 /// meanwhile. For a rank that `findings` has already, queueing more is a line of evidence. `notes`
 /// gets what a job takes from itself, where that is too little for a finding.
-void find_contention(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings, std::vector<std::string>& notes);
+void find_contention(const Context& context, const Options& options, std::vector<Finding>& findings,
+                     std::vector<std::string>& notes);
 
 }  // namespace kansoku::diagnose

@@ -54,9 +54,9 @@ struct SlowRank {
   double hot_excess_ms{0};      // mean excess over those steps; steady: over all
 };
 
-RankSeries series_of(const Evidence& evidence, const std::vector<double> StepTimes::*member) {
+RankSeries series_of(const Context& context, const std::vector<double> StepTimes::*member) {
   RankSeries series;
-  for (const StepTimes& times : evidence.times)
+  for (const StepTimes& times : context.times)
     series.push_back(times.*member);
   return series;
 }
@@ -70,10 +70,10 @@ struct PhaseExcess {
   double excess_ms{-1e300};
 };
 
-PhaseExcess phase_of_excess(const Evidence& evidence, std::size_t rank) {
+PhaseExcess phase_of_excess(const Context& context, std::size_t rank) {
   PhaseExcess best;
   for (const Phase phase : kWorkPhases) {
-    const double ms = mean_excess(phase_series(evidence, phase), rank);
+    const double ms = mean_excess(phase_series(context, phase), rank);
     if (ms > best.excess_ms) best = {phase, ms};
   }
   return best;
@@ -114,9 +114,9 @@ std::vector<SlowRank> intermittent_suspects(const RankSeries& excess, std::vecto
 
 // Ranks that stall now and then: too seldom for a mean to show it, and more often than chance puts
 // stalls on one rank.
-std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries& excess,
+std::vector<SlowRank> stall_suspects(const Context& context, const RankSeries& excess,
                                      std::vector<bool>& known) {
-  const double stall_ms = kStallShareMin * evidence.median_step_ms;
+  const double stall_ms = kStallShareMin * context.median_step_ms;
   std::vector<std::vector<bool>> stalls;
   std::vector<std::uint64_t> counts;
   for (const auto& series : excess) {
@@ -133,7 +133,7 @@ std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries&
     const double cost_ms =
         hot_ms * static_cast<double>(counts[r]) / static_cast<double>(excess[r].size());
     const double chance = rank_count * stats::chance_of_share(counts[r], total, excess.size());
-    if (hot_ms < kExcessMinMs || cost_ms < kStallCostShareMin * evidence.mean_step_ms ||
+    if (hot_ms < kExcessMinMs || cost_ms < kStallCostShareMin * context.mean_step_ms ||
         chance > kStallChanceMax)
       continue;
     known[r] = true;
@@ -142,12 +142,12 @@ std::vector<SlowRank> stall_suspects(const Evidence& evidence, const RankSeries&
   return found;
 }
 
-void add_processor_share(const Evidence& evidence, std::size_t rank, double excess_ms,
+void add_processor_share(const Context& context, std::size_t rank, double excess_ms,
                          Finding& finding) {
-  if (!evidence.job.ranks[rank].main.is_known || excess_ms <= 0) return;
-  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
+  if (!context.job.ranks[rank].main.is_known || excess_ms <= 0) return;
+  const double running_ms = mean_excess(series_of(context, &StepTimes::running_ms), rank);
   const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
-  const bool is_stopped = stopped_ms(evidence, rank) > kMostShare * excess_ms;
+  const bool is_stopped = stopped_ms(context, rank) > kMostShare * excess_ms;
   const std::string_view reading = is_stopped    ? ": the process is stopped by a signal"
                                    : share < 0.2 ? ": the thread sleeps"
                                    : share > 0.8 ? ": the thread computes"
@@ -155,27 +155,26 @@ void add_processor_share(const Evidence& evidence, std::size_t rank, double exce
   finding.evidence.push_back(fmt::format("on-CPU {:.0f} % of the excess{}", share * 100, reading));
 }
 
-void add_phase(const Evidence& evidence, std::size_t rank, Phase phase, Finding& finding) {
+void add_phase(const Context& context, std::size_t rank, Phase phase, Finding& finding) {
   std::vector<double> means;
-  for (const auto& series : phase_series(evidence, phase))
+  for (const auto& series : phase_series(context, phase))
     means.push_back(stats::mean(series));
   finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms {}", phase_name(phase),
-                                         means[rank], mean_of_others(means, rank),
-                                         evidence.others));
+                                         means[rank], mean_of_others(means, rank), context.others));
 }
 
 // Forward and backward grow with the data: forward by a fifth to a half of what both grow by,
 // since backward computes one to four times as much. The optimizer does not grow.
-std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t rank) {
+std::optional<std::string> uneven_work(const Context& context, std::size_t rank) {
   struct Grown {
     double ratio, more_ms;
   };
   const auto grown = [&](Phase phase) {
     std::vector<double> means;
-    for (const auto& series : phase_series(evidence, phase))
+    for (const auto& series : phase_series(context, phase))
       means.push_back(stats::mean(series));
     const double peers = mean_of_others(means, rank);
-    const bool counts = means[rank] >= kUnevenPhaseShareMin * evidence.mean_step_ms && peers > 0;
+    const bool counts = means[rank] >= kUnevenPhaseShareMin * context.mean_step_ms && peers > 0;
     return counts ? std::optional(Grown{means[rank] / peers, means[rank] - peers}) : std::nullopt;
   };
   const auto forward = grown(Phase::kForward), backward = grown(Phase::kBackward);
@@ -190,7 +189,7 @@ std::optional<std::string> uneven_work(const Evidence& evidence, std::size_t ran
   return fmt::format(
       "forward takes {:.2f} times as long as {}, backward {:.2f}{}: it is given "
       "more work, as larger batches or longer sequences are",
-      forward->ratio, evidence.others, backward->ratio,
+      forward->ratio, context.others, backward->ratio,
       optimizer ? fmt::format(", the optimizer {:.2f}", optimizer->ratio) : "");
 }
 
@@ -201,19 +200,19 @@ struct InputFunction {
 
 // Samples of input by the innermost function of the job's own: libraries only pass the data on. Of
 // all ranks, which run the same code, since input is short.
-std::map<trace::Frame, InputFunction> count_input(const Evidence& evidence) {
+std::map<trace::Frame, InputFunction> count_input(const Context& context) {
   std::map<trace::Frame, InputFunction> functions;
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
-    const IntervalSet& input = evidence.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
-    const auto& steps = evidence.steps.ranks[r];
-    for (const ThreadSample& sample : evidence.job.ranks[r].samples) {
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    const IntervalSet& input = context.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
+    const auto& steps = context.steps.ranks[r];
+    for (const ThreadSample& sample : context.job.ranks[r].samples) {
       const bool is_in_steps =
           sample.time_ns >= steps.front().begin_ns && sample.time_ns < steps.back().end_ns;
       if (!is_in_steps || (!input.contains(sample.time_ns) &&
-                           phase_of_stack(evidence.trace, sample.stack) != Phase::kInput))
+                           phase_of_stack(context.trace, sample.stack) != Phase::kInput))
         continue;
-      auto frames = frames_of(evidence.trace, sample.stack);
-      while (!frames.empty() && !is_user_code(text_of(evidence.trace, frames.back().file)))
+      auto frames = frames_of(context.trace, sample.stack);
+      while (!frames.empty() && !is_user_code(text_of(context.trace, frames.back().file)))
         frames.pop_back();
       if (frames.empty()) continue;
       InputFunction& function = functions[{frames.back().function, frames.back().file, 0}];
@@ -223,12 +222,12 @@ std::map<trace::Frame, InputFunction> count_input(const Evidence& evidence) {
   return functions;
 }
 
-void add_data_source(const Evidence& evidence, Finding& finding) {
+void add_data_source(const Context& context, Finding& finding) {
   finding.function.clear();
   finding.file.clear();
   finding.line = 0;
   finding.stack.clear();
-  const auto functions = count_input(evidence);
+  const auto functions = count_input(context);
   const auto most = std::max_element(
       functions.begin(), functions.end(),
       [](const auto& a, const auto& b) { return a.second.sample_count < b.second.sample_count; });
@@ -236,11 +235,11 @@ void add_data_source(const Evidence& evidence, Finding& finding) {
     finding.evidence.emplace_back("no sample of input says where its data come from");
     return;
   }
-  set_place(evidence.trace, most->second.frames, finding);
+  set_place(context.trace, most->second.frames, finding);
   finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
 }
 
-void add_rhythm(const Evidence& evidence, const SlowRank& suspect, Finding& finding) {
+void add_rhythm(const Context& context, const SlowRank& suspect, Finding& finding) {
   std::vector<double> gaps;
   std::optional<std::size_t> previous;
   std::size_t count = 0;
@@ -257,10 +256,10 @@ void add_rhythm(const Evidence& evidence, const SlowRank& suspect, Finding& find
       "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; they take {:.0f} ms longer "
       "than {}, {:.1f} times the median step",
       count, suspect.hot_steps.size(), is_regular ? "every " : "about every ", stats::median(gaps),
-      suspect.hot_excess_ms, evidence.others, 1 + suspect.hot_excess_ms / evidence.median_step_ms));
+      suspect.hot_excess_ms, context.others, 1 + suspect.hot_excess_ms / context.median_step_ms));
 }
 
-void add_location(const Evidence& evidence, const Location& location, bool has_scheduler_data,
+void add_location(const Context& context, const Location& location, bool has_scheduler_data,
                   Finding& finding) {
   finding.function = location.function;
   finding.file = location.file;
@@ -271,13 +270,12 @@ void add_location(const Evidence& evidence, const Location& location, bool has_s
         fmt::format("{}: {}",
                     location.sample_count == 0 ? "no stack samples"
                                                : "stack samples do not agree on a function",
-                    evidence.has_steps() ? "only the phase is known" : "no function is known"));
+                    context.has_steps() ? "only the phase is known" : "no function is known"));
     return;
   }
   finding.confidence = finding.rank_confidence * location.support;
   finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms {} more into {}",
-                                         location.excess_ms, per_step(evidence),
-                                         location.function));
+                                         location.excess_ms, per_step(context), location.function));
   if (!has_scheduler_data) {
     finding.evidence.push_back(
         fmt::format("asleep in {:.0f} % of the samples there", location.sleeping_share * 100));
@@ -289,66 +287,66 @@ void add_location(const Evidence& evidence, const Location& location, bool has_s
   }
 }
 
-void blame(const Evidence& evidence, const MainWait& wait, Finding& finding) {
+void blame(const Context& context, const MainWait& wait, Finding& finding) {
   if (wait.blamed.empty()) return;
   if (!finding.function.empty())
     finding.evidence.push_back(fmt::format("meanwhile the main thread is in {}", finding.function));
-  set_place(evidence.trace, wait.blamed, finding);
+  set_place(context.trace, wait.blamed, finding);
 }
 
-bool sleeps(const Evidence& evidence, std::size_t rank, double excess_ms) {
-  const double running_ms = mean_excess(series_of(evidence, &StepTimes::running_ms), rank);
-  return evidence.job.ranks[rank].main.is_known && running_ms < (1 - kMostShare) * excess_ms &&
-         stopped_ms(evidence, rank) < kMostShare * excess_ms;
+bool sleeps(const Context& context, std::size_t rank, double excess_ms) {
+  const double running_ms = mean_excess(series_of(context, &StepTimes::running_ms), rank);
+  return context.job.ranks[rank].main.is_known && running_ms < (1 - kMostShare) * excess_ms &&
+         stopped_ms(context, rank) < kMostShare * excess_ms;
 }
 
 // A rank that sleeps is not slow by itself: names what it waits in, and who keeps it waiting.
-void add_wait(const Evidence& evidence, std::size_t rank, double excess_ms,
+void add_wait(const Context& context, std::size_t rank, double excess_ms,
               std::optional<Phase> phase, Finding& finding) {
   const auto wait =
-      sleeps(evidence, rank, excess_ms) ? explain_wait(evidence, rank, phase) : std::nullopt;
+      sleeps(context, rank, excess_ms) ? explain_wait(context, rank, phase) : std::nullopt;
   if (!wait) return;
   finding.evidence.insert(finding.evidence.end(), wait->evidence.begin(), wait->evidence.end());
   // Waiting for a batch is told as that.
   const bool is_input = finding.phase == phase_name(Phase::kInput);
   if (!wait->is_for_others || (is_input && !wait->is_interpreter_lock)) return;
   finding.kind = wait->is_interpreter_lock ? "interpreter_lock" : "blocked";
-  blame(evidence, *wait, finding);
+  blame(context, *wait, finding);
 }
 
-Finding describe_suspect(const Evidence& evidence, const SlowRank& suspect,
-                         const Lateness& lateness, const Options& options) {
+Finding describe_suspect(const Context& context, const SlowRank& suspect, const Lateness& lateness,
+                         const Options& options) {
   const std::size_t rank = suspect.outlier.rank_index;
-  const auto [phase, phase_excess_ms] = phase_of_excess(evidence, rank);
+  const auto [phase, phase_excess_ms] = phase_of_excess(context, rank);
   Finding finding;
   finding.kind =
-      evidence.job.ranks.size() == 2 ? "asymmetry" : "slow_" + std::string(phase_name(phase));
-  finding.ranks = {evidence.job.ranks[rank].rank};
+      context.job.ranks.size() == 2 ? "asymmetry" : "slow_" + std::string(phase_name(phase));
+  finding.ranks = {context.job.ranks[rank].rank};
   finding.phase = phase_name(phase);
   finding.cost_ms_per_step = suspect.outlier.excess_ms;
-  finding.share = suspect.outlier.excess_ms / evidence.mean_step_ms;
+  finding.share = suspect.outlier.excess_ms / context.mean_step_ms;
   finding.rank_confidence = suspect.outlier.confidence;
-  if (evidence.steps.is_short)
+  if (context.steps.is_short)
     finding.rank_confidence = std::min(finding.rank_confidence, kShortTraceConfidenceMax);
   finding.confidence = finding.rank_confidence;
-  add_lateness(evidence, lateness, rank, finding);
-  add_phase(evidence, rank, phase, finding);
-  add_processor_share(evidence, rank, suspect.outlier.excess_ms, finding);
-  if (suspect.is_intermittent) add_rhythm(evidence, suspect, finding);
+  add_lateness(context, lateness, rank, finding);
+  add_phase(context, rank, phase, finding);
+  add_processor_share(context, rank, suspect.outlier.excess_ms, finding);
+  if (suspect.is_intermittent) add_rhythm(context, suspect, finding);
   const bool is_one_phase = phase_excess_ms >= kPhaseDominanceMin * suspect.outlier.excess_ms;
   const std::optional<Phase> only = is_one_phase ? std::optional(phase) : std::nullopt;
-  std::vector<bool> culprits(evidence.job.ranks.size());
+  std::vector<bool> culprits(context.job.ranks.size());
   culprits[rank] = true;
-  add_location(evidence, locate_excess(evidence, culprits, only, options),
-               evidence.job.ranks[rank].main.is_known, finding);
-  add_wait(evidence, rank, suspect.outlier.excess_ms, only, finding);
+  add_location(context, locate_excess(context, culprits, only, options),
+               context.job.ranks[rank].main.is_known, finding);
+  add_wait(context, rank, suspect.outlier.excess_ms, only, finding);
   // A rank that waits has its phases stretched by that.
   const bool may_be_uneven =
       !suspect.is_intermittent && finding.kind != "interpreter_lock" && finding.kind != "blocked";
-  if (const auto uneven = may_be_uneven ? uneven_work(evidence, rank) : std::nullopt) {
+  if (const auto uneven = may_be_uneven ? uneven_work(context, rank) : std::nullopt) {
     finding.kind = "uneven_work";
     finding.evidence.push_back(*uneven);
-    add_data_source(evidence, finding);
+    add_data_source(context, finding);
   }
   return finding;
 }
@@ -372,25 +370,25 @@ void merge_into(std::vector<Finding>& findings, Finding next) {
 }
 
 // Ranks that spend their time unlike their peers, in windows of time.
-void find_busy_ranks(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
-  for (Finding& finding : find_uneven_time(evidence, options, notes)) {
+void find_busy_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
+                     std::vector<std::string>& notes) {
+  for (Finding& finding : find_uneven_time(context, options, notes)) {
     std::vector<bool> culprits;
     bool has_samples = false;
-    for (const RankData& rank : evidence.job.ranks) {
+    for (const RankData& rank : context.job.ranks) {
       culprits.push_back(rank.rank == finding.ranks.front());
       has_samples = has_samples || (culprits.back() && !rank.samples.empty());
     }
     if (has_samples) {
       // Where it spends what it has more of: all ranks together have the whole time.
-      std::vector<RankPhases> parts = evidence.phases;
+      std::vector<RankPhases> parts = context.phases;
       for (std::size_t r = 0; r < parts.size(); ++r) {
-        const ThreadTimes& main = evidence.job.ranks[r].main;
+        const ThreadTimes& main = context.job.ranks[r].main;
         parts[r].work = parts[r].work.intersect(main.running);
       }
-      const Evidence in_part{
-          evidence.trace, evidence.job,   evidence.collectives,    evidence.steps,
-          parts,          evidence.times, evidence.median_step_ms, evidence.mean_step_ms};
+      const Context in_part{
+          context.trace, context.job,   context.collectives,    context.steps,
+          parts,         context.times, context.median_step_ms, context.mean_step_ms};
       add_location(in_part, locate_excess(in_part, culprits, std::nullopt, options), true, finding);
     }
     merge_into(findings, std::move(finding));
@@ -398,14 +396,14 @@ void find_busy_ranks(const Evidence& evidence, const Options& options,
 }
 
 // Share of resamples in which every rank spends the threshold share of its steps in input.
-double common_input_confidence(const Evidence& evidence, double share_min, const Options& options) {
+double common_input_confidence(const Context& context, double share_min, const Options& options) {
   std::vector<stats::PrefixSums> input;
   std::vector<stats::PrefixSums> step;
-  for (const StepTimes& times : evidence.times) {
+  for (const StepTimes& times : context.times) {
     input.emplace_back(times.phase_ms[static_cast<std::size_t>(Phase::kInput)]);
     step.emplace_back(times.step_ms);
   }
-  const std::size_t count = evidence.steps.count();
+  const std::size_t count = context.steps.count();
   stats::BlockBootstrap bootstrap(count, stats::default_block_length(count), options.seed);
   std::size_t hits = 0;
   for (std::uint32_t i = 0; i < options.resample_count; ++i) {
@@ -421,13 +419,13 @@ double common_input_confidence(const Evidence& evidence, double share_min, const
 }
 
 /// Least share over the ranks of the time in input in which the main thread sleeps; 0 if not known.
-double asleep_in_input(const Evidence& evidence) {
+double asleep_in_input(const Context& context) {
   double least = 1;
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
-    const ThreadTimes& main = evidence.job.ranks[r].main;
-    const Interval all{evidence.steps.ranks[r].front().begin_ns,
-                       evidence.steps.ranks[r].back().end_ns};
-    const IntervalSet& input = evidence.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    const ThreadTimes& main = context.job.ranks[r].main;
+    const Interval all{context.steps.ranks[r].front().begin_ns,
+                       context.steps.ranks[r].back().end_ns};
+    const IntervalSet& input = context.phases[r].sets[static_cast<std::size_t>(Phase::kInput)];
     const auto input_ns = static_cast<double>(input.measure_ns(all));
     if (!main.is_known || !(input_ns > 0)) return 0;
     const IntervalSet asleep = input.intersect(main.blocked);
@@ -438,43 +436,43 @@ double asleep_in_input(const Evidence& evidence) {
 
 // Ranks whose main thread waits for the interpreter lock for long, whatever their peers do: a
 // thread that each of them has holds up all alike.
-void find_lock_waits(const Evidence& evidence, std::vector<Finding>& findings) {
-  const double least_ms = std::max(kExcessMinMs, kExcessShareMin * evidence.mean_step_ms);
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
-    const std::int32_t number = evidence.job.ranks[r].rank;
+void find_lock_waits(const Context& context, std::vector<Finding>& findings) {
+  const double least_ms = std::max(kExcessMinMs, kExcessShareMin * context.mean_step_ms);
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    const std::int32_t number = context.job.ranks[r].rank;
     if (finding_of(findings, number) != nullptr) continue;
-    const auto wait = explain_wait(evidence, r, std::nullopt);
+    const auto wait = explain_wait(context, r, std::nullopt);
     if (!wait || !wait->is_interpreter_lock || wait->ms_per_step_low < least_ms) continue;
     Finding finding;
     finding.kind = "interpreter_lock";
     finding.ranks = {number};
     finding.cost_ms_per_step = wait->ms_per_step;
-    finding.share = std::min(wait->ms_per_step / evidence.mean_step_ms, 1.0);
+    finding.share = std::min(wait->ms_per_step / context.mean_step_ms, 1.0);
     finding.confidence = finding.rank_confidence = 0.975;
     finding.evidence = wait->evidence;
-    blame(evidence, *wait, finding);
+    blame(context, *wait, finding);
     merge_into(findings, std::move(finding));
   }
 }
 
-void find_common_input(const Evidence& evidence, const Options& options,
+void find_common_input(const Context& context, const Options& options,
                        std::vector<Finding>& findings) {
   // Preparing a batch is work that somebody must do; waiting for one is lost.
   const double share_min =
-      asleep_in_input(evidence) >= kMostShare ? kCommonInputWaitShareMin : kCommonInputShareMin;
+      asleep_in_input(context) >= kMostShare ? kCommonInputWaitShareMin : kCommonInputShareMin;
   double least_ms = 1e300;
   double share = 1;
-  for (const StepTimes& times : evidence.times) {
+  for (const StepTimes& times : context.times) {
     const double ms = stats::mean(times.phase_ms[static_cast<std::size_t>(Phase::kInput)]);
     least_ms = std::min(least_ms, ms);
-    share = std::min(share, ms / evidence.mean_step_ms);
+    share = std::min(share, ms / context.mean_step_ms);
   }
   if (share < share_min || least_ms < kCommonInputMinMs) return;
-  const double confidence = common_input_confidence(evidence, share_min, options);
+  const double confidence = common_input_confidence(context, share_min, options);
   if (confidence < kConfidenceMin) return;
   Finding finding;
   finding.kind = "common_input";
-  for (const RankData& rank : evidence.job.ranks)
+  for (const RankData& rank : context.job.ranks)
     finding.ranks.push_back(rank.rank);
   finding.phase = phase_name(Phase::kInput);
   finding.cost_ms_per_step = least_ms;
@@ -482,11 +480,11 @@ void find_common_input(const Evidence& evidence, const Options& options,
   finding.confidence = finding.rank_confidence = confidence;
   finding.evidence.push_back(
       fmt::format("{} spends at least {:.0f} % of its steps on input, without processor queueing",
-                  evidence.job.is_single ? "it" : "every rank", share * 100));
-  add_location(evidence,
-               locate_excess(evidence, std::vector<bool>(evidence.job.ranks.size(), true),
+                  context.job.is_single ? "it" : "every rank", share * 100));
+  add_location(context,
+               locate_excess(context, std::vector<bool>(context.job.ranks.size(), true),
                              Phase::kInput, options),
-               evidence.job.ranks.front().main.is_known, finding);
+               context.job.ranks.front().main.is_known, finding);
   findings.push_back(std::move(finding));
 }
 
@@ -498,26 +496,25 @@ double mean_of_others(const std::vector<double>& values, std::size_t rank) {
   return (sum - values[rank]) / static_cast<double>(values.size() - 1);
 }
 
-std::string a_step(const Evidence& evidence) {
-  return evidence.has_steps() ? fmt::format("a step of {:.1f} ms", evidence.mean_step_ms)
-                              : fmt::format("a window of {:.0f} ms", evidence.mean_step_ms);
+std::string a_step(const Context& context) {
+  return context.has_steps() ? fmt::format("a step of {:.1f} ms", context.mean_step_ms)
+                             : fmt::format("a window of {:.0f} ms", context.mean_step_ms);
 }
 
-std::string per_step(const Evidence& evidence) {
-  return evidence.has_steps() ? "per step"
-                              : fmt::format("in each {:.0f} ms", evidence.mean_step_ms);
+std::string per_step(const Context& context) {
+  return context.has_steps() ? "per step" : fmt::format("in each {:.0f} ms", context.mean_step_ms);
 }
 
-RankSeries phase_series(const Evidence& evidence, Phase phase) {
+RankSeries phase_series(const Context& context, Phase phase) {
   RankSeries series;
-  for (const StepTimes& times : evidence.times)
+  for (const StepTimes& times : context.times)
     series.push_back(times.phase_ms[static_cast<std::size_t>(phase)]);
   return series;
 }
 
-ExcessOptions excess_options(const Evidence& evidence, const Options& options) {
+ExcessOptions excess_options(const Context& context, const Options& options) {
   ExcessOptions out;
-  out.threshold_ms = std::max(kExcessMinMs, kExcessShareMin * evidence.median_step_ms);
+  out.threshold_ms = std::max(kExcessMinMs, kExcessShareMin * context.median_step_ms);
   out.confidence_min = kConfidenceMin;
   out.clip_share = kClipShare;
   out.resample_count = options.resample_count;
@@ -535,10 +532,10 @@ bool waits_least(const Lateness& lateness, std::size_t rank, double excess_ms,
   return lateness.mean_wait_ms[rank] <= least_ms + kWaitToleranceShare * excess_ms;
 }
 
-void add_lateness(const Evidence& evidence, const Lateness& lateness, std::size_t rank,
+void add_lateness(const Context& context, const Lateness& lateness, std::size_t rank,
                   Finding& finding) {
   if (lateness.instance_count == 0) return;
-  const std::int32_t number = evidence.job.ranks[rank].rank;
+  const std::int32_t number = context.job.ranks[rank].rank;
   finding.evidence.push_back(fmt::format("rank {} arrives last in {} of {} collectives", number,
                                          lateness.last_counts[rank], lateness.instance_count));
   finding.evidence.push_back(fmt::format("mean wait: rank {} {:.1f} ms, others {:.1f} ms", number,
@@ -553,18 +550,18 @@ Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank) {
   return found == findings.end() ? nullptr : &*found;
 }
 
-RankSeries work_series(const Evidence& evidence) {
-  return series_of(evidence, &StepTimes::work_ms);
+RankSeries work_series(const Context& context) {
+  return series_of(context, &StepTimes::work_ms);
 }
 
-Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& only) {
-  const std::size_t rank_count = evidence.job.ranks.size();
+Lateness measure_lateness(const Context& context, const std::vector<bool>& only) {
+  const std::size_t rank_count = context.job.ranks.size();
   Lateness out;
   out.mean_wait_ms.resize(rank_count);
   out.last_counts.resize(rank_count);
-  for (const Instance& instance : evidence.collectives.instances) {
+  for (const Instance& instance : context.collectives.instances) {
     if (!instance.is_complete) continue;
-    const auto& steps = evidence.steps.ranks.front();
+    const auto& steps = context.steps.ranks.front();
     const auto after =
         std::upper_bound(steps.begin(), steps.end(), instance.ranks.front().arrive_ns,
                          [](std::int64_t t, const Interval& step) { return t < step.begin_ns; });
@@ -584,46 +581,46 @@ Lateness measure_lateness(const Evidence& evidence, const std::vector<bool>& onl
 
 /// Most samples that find the rank asleep in its working time are in torch.distributed, sending and
 /// receiving: no collective, and still a wait for another rank.
-bool sleeps_in_communication(const Evidence& evidence, std::size_t rank) {
+bool sleeps_in_communication(const Context& context, std::size_t rank) {
   std::size_t asleep = 0, in_communication = 0;
-  for (const ThreadSample& sample : evidence.job.ranks[rank].samples) {
+  for (const ThreadSample& sample : context.job.ranks[rank].samples) {
     const bool counts = sample.state == trace::SampleState::kSleeping &&
-                        evidence.phases[rank].work.contains(sample.time_ns);
+                        context.phases[rank].work.contains(sample.time_ns);
     const auto frames =
-        counts ? frames_of(evidence.trace, sample.stack) : std::vector<trace::Frame>{};
+        counts ? frames_of(context.trace, sample.stack) : std::vector<trace::Frame>{};
     if (frames.empty()) continue;
     ++asleep;
-    in_communication += is_communication(text_of(evidence.trace, frames.back().file)) ? 1 : 0;
+    in_communication += is_communication(text_of(context.trace, frames.back().file)) ? 1 : 0;
   }
   return asleep >= kSamplesMin &&
          static_cast<double>(in_communication) > kMostShare * static_cast<double>(asleep);
 }
 
-void find_slow_ranks(const Evidence& evidence, const Options& options,
-                     std::vector<Finding>& findings, std::vector<std::string>& notes) {
-  const RankSeries excess = excess_over_peers(work_series(evidence));
-  const ExcessOptions test = excess_options(evidence, options);
-  std::vector<bool> known(evidence.job.ranks.size());
+void find_slow_ranks(const Context& context, const Options& options, std::vector<Finding>& findings,
+                     std::vector<std::string>& notes) {
+  const RankSeries excess = excess_over_peers(work_series(context));
+  const ExcessOptions test = excess_options(context, options);
+  std::vector<bool> known(context.job.ranks.size());
   std::vector<SlowRank> suspects = steady_suspects(excess, known, test);
   for (SlowRank& suspect : intermittent_suspects(excess, known, test))
     suspects.push_back(std::move(suspect));
-  for (SlowRank& suspect : stall_suspects(evidence, excess, known))
+  for (SlowRank& suspect : stall_suspects(context, excess, known))
     suspects.push_back(std::move(suspect));
   std::stable_sort(suspects.begin(), suspects.end(), [](const SlowRank& a, const SlowRank& b) {
     return a.outlier.excess_ms > b.outlier.excess_ms;
   });
-  std::vector<bool> slower(evidence.job.ranks.size());
+  std::vector<bool> slower(context.job.ranks.size());
   for (const SlowRank& suspect : suspects) {
     const std::size_t rank = suspect.outlier.rank_index;
-    const Lateness lateness = measure_lateness(evidence, suspect.hot_steps);
+    const Lateness lateness = measure_lateness(context, suspect.hot_steps);
     if (waits_least(lateness, rank, suspect.hot_excess_ms, slower)) {
-      Finding finding = describe_suspect(evidence, suspect, lateness, options);
-      if (sleeps(evidence, rank, suspect.outlier.excess_ms) &&
-          sleeps_in_communication(evidence, rank)) {
+      Finding finding = describe_suspect(context, suspect, lateness, options);
+      if (sleeps(context, rank, suspect.outlier.excess_ms) &&
+          sleeps_in_communication(context, rank)) {
         notes.push_back(fmt::format(
             "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not "
             "named as a culprit",
-            evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, finding.function));
+            context.job.ranks[rank].rank, suspect.outlier.excess_ms, finding.function));
         continue;
       }
       slower[rank] = true;
@@ -633,26 +630,26 @@ void find_slow_ranks(const Evidence& evidence, const Options& options,
           "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "
           "collective: "
           "not named as a culprit",
-          evidence.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+          context.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
     }
   }
 }
 
-std::vector<Finding> find_causes(const Evidence& evidence, const Options& options,
+std::vector<Finding> find_causes(const Context& context, const Options& options,
                                  std::vector<std::string>& notes) {
   std::vector<Finding> findings;
-  if (evidence.has_steps()) {
-    find_slow_ranks(evidence, options, findings, notes);
+  if (context.has_steps()) {
+    find_slow_ranks(context, options, findings, notes);
   } else {
-    find_busy_ranks(evidence, options, findings, notes);
+    find_busy_ranks(context, options, findings, notes);
   }
-  find_lock_waits(evidence, findings);
-  find_contention(evidence, options, findings, notes);
-  if (evidence.has_steps()) find_common_input(evidence, options, findings);
-  if (auto throttled = find_throttled(evidence, options)) {
+  find_lock_waits(context, findings);
+  find_contention(context, options, findings, notes);
+  if (context.has_steps()) find_common_input(context, options, findings);
+  if (auto throttled = find_throttled(context, options)) {
     // What the ranks do slowly meanwhile is a consequence; but not that one of them, where all are
     // held back, is slower than the others.
-    const bool is_common = throttled->ranks.size() == evidence.job.ranks.size();
+    const bool is_common = throttled->ranks.size() == context.job.ranks.size();
     std::erase_if(findings, [&](const Finding& f) {
       const bool is_within = std::includes(throttled->ranks.begin(), throttled->ranks.end(),
                                            f.ranks.begin(), f.ranks.end());
@@ -660,15 +657,15 @@ std::vector<Finding> find_causes(const Evidence& evidence, const Options& option
     });
     findings.push_back(std::move(*throttled));
   }
-  if (!evidence.has_steps()) return findings;
+  if (!context.has_steps()) return findings;
   // Load beside the job explains nothing of the ranks.
   const bool is_open = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.kind == "cpu_contention";
   });
-  if (is_open) note_common_waits(evidence, notes);
+  if (is_open) note_common_waits(context, notes);
   // A rank that is slow for another reason answers late on its connections too.
   if (is_open) {
-    if (auto link = find_slow_link(evidence, options)) findings.push_back(std::move(*link));
+    if (auto link = find_slow_link(context, options)) findings.push_back(std::move(*link));
   }
   return findings;
 }

@@ -74,7 +74,7 @@ bool may_be_rank(const Trace& trace, const trace::Process& process) {
 }
 
 // Jobs with ranks; most distinct ranks first, the first one seen among equals.
-std::vector<Members> told_jobs(const Trace& trace) {
+std::vector<Members> declared_jobs(const Trace& trace) {
   std::map<StringId, std::size_t> index;
   std::vector<Members> jobs;
   std::vector<std::set<std::int32_t>> ranks;
@@ -419,7 +419,7 @@ std::map<std::int32_t, std::int32_t> ranks_by_pid(const JobData& job) {
 
 Result<std::vector<JobData>> read_jobs(const Trace& trace) {
   TRY_VOID(check_columns(trace));
-  std::vector<Members> members = told_jobs(trace);
+  std::vector<Members> members = declared_jobs(trace);
   for (Members& single : single_jobs(trace))
     members.push_back(std::move(single));
   const std::size_t left_out = members.size() - std::min(members.size(), kJobsMax);

@@ -38,10 +38,10 @@ bool is_asleep(trace::SampleState state) {
 
 }  // namespace
 
-CallTree::CallTree(const Evidence& evidence)
-    : trace_(&evidence.trace),
-      rank_count_(evidence.job.ranks.size()),
-      step_count_(evidence.steps.count()),
+CallTree::CallTree(const Context& context)
+    : trace_(&context.trace),
+      rank_count_(context.job.ranks.size()),
+      step_count_(context.steps.count()),
       nodes_(1),
       hit_ms_(rank_count_),
       sample_counts_(rank_count_) {}
@@ -73,10 +73,10 @@ bool CallTree::has_frame(trace::StackId stack,
   return false;
 }
 
-void CallTree::add_samples(const Evidence& evidence, std::size_t rank, std::optional<Phase> only) {
-  const RankData& data = evidence.job.ranks[rank];
-  const std::vector<Interval>& steps = evidence.steps.ranks[rank];
-  const RankPhases& phases = evidence.phases[rank];
+void CallTree::add_samples(const Context& context, std::size_t rank, std::optional<Phase> only) {
+  const RankData& data = context.job.ranks[rank];
+  const std::vector<Interval>& steps = context.steps.ranks[rank];
+  const RankPhases& phases = context.phases[rank];
   const std::size_t index = static_cast<std::size_t>(only.value_or(Phase::kOther));
   const IntervalSet known = only ? phases.sets[index].intersect(phases.work) : phases.work;
   const IntervalSet unknown = only ? phases.unknown.intersect(phases.work) : IntervalSet();
@@ -100,25 +100,25 @@ void CallTree::add_samples(const Evidence& evidence, std::size_t rank, std::opti
   hit_ms_[rank] = whole_ms / static_cast<double>(hit_count);
 }
 
-CallTree CallTree::of_main_threads(const Evidence& evidence) {
-  CallTree tree(evidence);
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
-    tree.add_samples(evidence, r, std::nullopt);
+CallTree CallTree::of_main_threads(const Context& context) {
+  CallTree tree(context);
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r)
+    tree.add_samples(context, r, std::nullopt);
   return tree;
 }
 
-CallTree CallTree::of_phase(const Evidence& evidence, Phase phase) {
-  CallTree tree(evidence);
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r)
-    tree.add_samples(evidence, r, phase);
+CallTree CallTree::of_phase(const Context& context, Phase phase) {
+  CallTree tree(context);
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r)
+    tree.add_samples(context, r, phase);
   return tree;
 }
 
-CallTree CallTree::of_workers(const Evidence& evidence) {
-  CallTree tree(evidence);
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
-    const auto& rank_steps = evidence.steps.ranks[r];
-    const std::vector<WorkerData>& workers = evidence.job.ranks[r].workers;
+CallTree CallTree::of_workers(const Context& context) {
+  CallTree tree(context);
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    const auto& rank_steps = context.steps.ranks[r];
+    const std::vector<WorkerData>& workers = context.job.ranks[r].workers;
     if (rank_steps.empty()) continue;
     std::size_t in_window_count = 0;
     for (const WorkerData& worker : workers) {
@@ -305,14 +305,14 @@ std::vector<FunctionRow> CallTree::rows(std::optional<std::size_t> culprit,
   return list;
 }
 
-Location locate_excess(const Evidence& evidence, const std::vector<bool>& culprits,
+Location locate_excess(const Context& context, const std::vector<bool>& culprits,
                        std::optional<Phase> phase, const Options& options) {
   const CallTree tree =
-      phase ? CallTree::of_phase(evidence, *phase) : CallTree::of_main_threads(evidence);
+      phase ? CallTree::of_phase(context, *phase) : CallTree::of_main_threads(context);
   Location found = tree.locate(culprits, options);
   found.worker_pid = 0;
   if (!found.waits_for_worker) return found;
-  Location in_worker = CallTree::of_workers(evidence).locate(culprits, options);
+  Location in_worker = CallTree::of_workers(context).locate(culprits, options);
   return in_worker.function.empty() ? found : in_worker;
 }
 

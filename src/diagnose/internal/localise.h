@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
@@ -31,12 +31,12 @@ struct Location {
 class CallTree {
  public:
   /// Samples of main threads inside `phases[r].work`.
-  [[nodiscard]] static CallTree of_main_threads(const Evidence& evidence);
+  [[nodiscard]] static CallTree of_main_threads(const Context& context);
   /// The same, only what belongs to `phase`. Slices tell the time of a phase exactly, so samples
   /// only have to split it: far less noise than over the whole step.
-  [[nodiscard]] static CallTree of_phase(const Evidence& evidence, Phase phase);
+  [[nodiscard]] static CallTree of_phase(const Context& context, Phase phase);
   /// Samples of worker processes within the steps of their rank, without those that wait for work.
-  [[nodiscard]] static CallTree of_workers(const Evidence& evidence);
+  [[nodiscard]] static CallTree of_workers(const Context& context);
 
   /// The deepest frame reached by descending while one child holds `descend_share_min` of its
   /// parent's difference between `culprits` and the other ranks, and that enough resamples agree
@@ -74,10 +74,10 @@ class CallTree {
     friend auto operator<=>(const NodeKey&, const NodeKey&) = default;
   };
 
-  explicit CallTree(const Evidence& evidence);
+  explicit CallTree(const Context& context);
   std::uint32_t node_of(trace::StackId stack);
   bool has_frame(trace::StackId stack, bool (*wanted)(std::string_view, std::string_view)) const;
-  void add_samples(const Evidence& evidence, std::size_t rank, std::optional<Phase> only);
+  void add_samples(const Context& context, std::size_t rank, std::optional<Phase> only);
   [[nodiscard]] std::vector<double> differences(
       const std::vector<bool>& culprits, const std::vector<std::uint32_t>& step_weights) const;
   [[nodiscard]] std::vector<std::uint32_t> descend(const std::vector<double>& difference_ms,
@@ -102,7 +102,7 @@ class CallTree {
 
 /// Locates the excess of `culprits` (a flag a rank): on their main threads and, if those wait for
 /// data-loader workers, in the workers. `phase` (may be nothing) narrows it to one phase.
-[[nodiscard]] Location locate_excess(const Evidence& evidence, const std::vector<bool>& culprits,
+[[nodiscard]] Location locate_excess(const Context& context, const std::vector<bool>& culprits,
                                      std::optional<Phase> phase, const Options& options);
 
 }  // namespace kansoku::diagnose

@@ -108,29 +108,29 @@ std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t 
                 .confidence = 1 - static_cast<double>(as_much) / options.resample_count};
 }
 
-std::optional<Finding> find_slowed(const Evidence& evidence, const Options& options) {
-  const std::vector<double>& steps_ms = evidence.times.front().step_ms;
+std::optional<Finding> find_slowed(const Context& context, const Options& options) {
+  const std::vector<double>& steps_ms = context.times.front().step_ms;
   const auto change = find_change(steps_ms, kSlowedStepCountMin, options);
   if (!change || change->confidence < kStrictConfidenceMin ||
       change->after_ms < kLongerRatioMin * change->before_ms)
     return std::nullopt;
-  JobData twice = past_and_present(evidence.job);
-  const StepTable steps = around(evidence.steps, change->step);
+  JobData twice = past_and_present(context.job);
+  const StepTable steps = around(context.steps, change->step);
   const Collectives collectives = match_collectives(twice);
-  const auto phases = cut_phases(evidence.trace, twice, collectives, steps);
+  const auto phases = cut_phases(context.trace, twice, collectives, steps);
   const auto times = measure_steps(twice, phases, steps);
   std::vector<double> both = times[0].step_ms;
   both.insert(both.end(), times[1].step_ms.begin(), times[1].step_ms.end());
   const Collectives none;  // it does not wait for itself
-  const Evidence compared{.trace = evidence.trace,
-                          .job = twice,
-                          .collectives = none,
-                          .steps = steps,
-                          .phases = phases,
-                          .times = times,
-                          .median_step_ms = stats::median(both),
-                          .mean_step_ms = stats::mean(both),
-                          .others = "before"};
+  const Context compared{.trace = context.trace,
+                         .job = twice,
+                         .collectives = none,
+                         .steps = steps,
+                         .phases = phases,
+                         .times = times,
+                         .median_step_ms = stats::median(both),
+                         .mean_step_ms = stats::mean(both),
+                         .others = "before"};
   std::vector<Finding> findings;
   std::vector<std::string> notes;
   find_slow_ranks(compared, options, findings, notes);
@@ -138,19 +138,18 @@ std::optional<Finding> find_slowed(const Evidence& evidence, const Options& opti
   if (slower == nullptr) return std::nullopt;
   Finding finding = std::move(*slower);
   finding.kind = "slowed";
-  finding.ranks = {evidence.job.ranks.front().rank};
+  finding.ranks = {context.job.ranks.front().rank};
   finding.share = std::min(finding.cost_ms_per_step / change->after_ms, 1.0);
   finding.rank_confidence = std::min(finding.rank_confidence, change->confidence);
   finding.confidence = std::min(finding.confidence, change->confidence);
-  const Interval& first = evidence.steps.ranks.front()[change->step];
+  const Interval& first = context.steps.ranks.front()[change->step];
   finding.evidence.insert(
       finding.evidence.begin(),
       fmt::format(
           "from step {} of {} on, {:.1f} s into the recording, a step takes {:.1f} ms; "
           "before, {:.1f} ms",
           change->step + 1, steps_ms.size(),
-          (static_cast<double>(first.begin_ns) - static_cast<double>(evidence.trace.begin_ns)) /
-              1e9,
+          (static_cast<double>(first.begin_ns) - static_cast<double>(context.trace.begin_ns)) / 1e9,
           change->after_ms, change->before_ms));
   return finding;
 }

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
@@ -25,6 +25,6 @@ struct Change {
 
 /// A single process that is slower in a later part of the recording than before ("slowed"): its
 /// past stands beside it as a peer.
-[[nodiscard]] std::optional<Finding> find_slowed(const Evidence& evidence, const Options& options);
+[[nodiscard]] std::optional<Finding> find_slowed(const Context& context, const Options& options);
 
 }  // namespace kansoku::diagnose

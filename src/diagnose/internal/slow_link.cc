@@ -39,8 +39,8 @@ using Links = std::map<std::pair<std::int32_t, std::int32_t>, Link>;
 
 class LinkReader {
  public:
-  explicit LinkReader(const Evidence& evidence)
-      : trace_(evidence.trace), ranks_(ranks_by_pid(evidence.job)) {}
+  explicit LinkReader(const Context& context)
+      : trace_(context.trace), ranks_(ranks_by_pid(context.job)) {}
 
   Links read() {
     const trace::StringId name = trace_.strings.find("tcp");
@@ -262,19 +262,19 @@ std::optional<SlowLink> find_link(const Links& links) {
   return best;
 }
 
-double mean_transfer_ms(const Evidence& evidence) {
+double mean_transfer_ms(const Context& context) {
   double sum = 0;
-  for (const StepTimes& times : evidence.times)
+  for (const StepTimes& times : context.times)
     sum += stats::mean(times.phase_ms[static_cast<std::size_t>(Phase::kTransfer)]);
-  return sum / static_cast<double>(evidence.times.size());
+  return sum / static_cast<double>(context.times.size());
 }
 
 }  // namespace
 
-std::optional<Finding> find_slow_link(const Evidence& evidence, const Options&) {
-  const double transfer_ms = mean_transfer_ms(evidence);
-  if (transfer_ms < kTransferShareMin * evidence.mean_step_ms) return std::nullopt;
-  const Links links = LinkReader(evidence).read();
+std::optional<Finding> find_slow_link(const Context& context, const Options&) {
+  const double transfer_ms = mean_transfer_ms(context);
+  if (transfer_ms < kTransferShareMin * context.mean_step_ms) return std::nullopt;
+  const Links links = LinkReader(context).read();
   if (links.size() < 3) return std::nullopt;
   auto slow = find_link(links);
   if (!slow) return std::nullopt;
@@ -287,12 +287,12 @@ std::optional<Finding> find_slow_link(const Evidence& evidence, const Options&) 
                                  : std::string("the connection between these two ranks is slow"));
   // What a link as fast as the others' would save, as far as transfers are bound by it.
   finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
-  finding.share = finding.cost_ms_per_step / evidence.mean_step_ms;
+  finding.share = finding.cost_ms_per_step / context.mean_step_ms;
   finding.confidence = finding.rank_confidence = 0.95;
   finding.evidence.insert(finding.evidence.end(), slow->evidence.begin(), slow->evidence.end());
   finding.evidence.push_back(
       fmt::format("transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived",
-                  transfer_ms, evidence.mean_step_ms));
+                  transfer_ms, context.mean_step_ms));
   finding.evidence.push_back("next: compare counters of this host's network port with its peers'");
   return finding;
 }

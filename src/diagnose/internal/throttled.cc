@@ -30,7 +30,7 @@ void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std
 
 }  // namespace
 
-std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) {
+std::optional<Finding> find_throttled(const Context& context, const Options&) {
   struct Held {
     double first{-1}, last{0};
     std::int64_t first_ns{0}, last_ns{0};
@@ -38,8 +38,8 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
       return last_ns > first_ns ? (last - first) / static_cast<double>(last_ns - first_ns) : 0;
     }
   };
-  const trace::Trace& trace = evidence.trace;
-  const auto ranks = ranks_by_pid(evidence.job);
+  const trace::Trace& trace = context.trace;
+  const auto ranks = ranks_by_pid(context.job);
   std::map<std::int32_t, Held> spans;
   for (std::size_t i = 0; i < trace.counters.size(); ++i) {
     if (trace.counters.track[i].raw >= trace.tracks.size()) continue;
@@ -58,7 +58,7 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
     span.last_ns = trace.counters.time_ns[i];
   }
   std::vector<std::pair<double, std::int32_t>> order;  // most first
-  for (const RankData& rank : evidence.job.ranks) {
+  for (const RankData& rank : context.job.ranks) {
     const auto span = spans.find(rank.rank);
     order.emplace_back(span == spans.end() ? 0 : -std::min(span->second.share(), 1.0), rank.rank);
   }
@@ -77,7 +77,7 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
     finding.ranks.push_back(order[i].second);
   std::sort(finding.ranks.begin(), finding.ranks.end());
   finding.share = share_of(0);
-  finding.cost_ms_per_step = finding.share * evidence.mean_step_ms;
+  finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   finding.confidence = finding.rank_confidence = 1;
   finding.evidence.push_back(
       fmt::format("a processor quota held {} back for {:.0f} % of the time{}",
@@ -86,7 +86,7 @@ std::optional<Finding> find_throttled(const Evidence& evidence, const Options&) 
                   count == order.size()
                       ? ""
                       : fmt::format(", the others for at most {:.0f} %", share_of(count) * 100)));
-  add_quota_advice(read_limits(trace, evidence.job), order[0].second, finding);
+  add_quota_advice(read_limits(trace, context.job), order[0].second, finding);
   return finding;
 }
 

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
 /// A rank that its processor quota held back while its peers were not ("cpu_throttled").
-[[nodiscard]] std::optional<Finding> find_throttled(const Evidence& evidence,
-                                                    const Options& options);
+[[nodiscard]] std::optional<Finding> find_throttled(const Context& context, const Options& options);
 
 }  // namespace kansoku::diagnose

@@ -58,12 +58,12 @@ struct TimeUse {
   RankSeries asleep;  // the main thread
 };
 
-TimeUse time_use(const Evidence& evidence) {
+TimeUse time_use(const Context& context) {
   TimeUse use;
-  for (std::size_t r = 0; r < evidence.job.ranks.size(); ++r) {
-    const RankData& rank = evidence.job.ranks[r];
+  for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
+    const RankData& rank = context.job.ranks[r];
     std::vector<double> busy, asleep;
-    for (const Interval& window : evidence.steps.ranks[r]) {
+    for (const Interval& window : context.steps.ranks[r]) {
       std::int64_t ns = rank.main.running.measure_ns(window);
       for (const IntervalSet& helper : rank.helpers_running)
         ns += helper.measure_ns(window);
@@ -84,35 +84,35 @@ std::vector<double> means_of(const RankSeries& series) {
 }
 
 /// Mean milliseconds a window as a share of the time, as text.
-std::string percent(const Evidence& evidence, double ms) {
-  return fmt::format("{:.0f} %", 100 * ms / evidence.mean_step_ms);
+std::string percent(const Context& context, double ms) {
+  return fmt::format("{:.0f} %", 100 * ms / context.mean_step_ms);
 }
 
 /// "processors for 62 % of the time, its peers for 16 %; ...": of the rank with index `r`.
-std::string comparison(const Evidence& evidence, const std::vector<double>& busy,
+std::string comparison(const Context& context, const std::vector<double>& busy,
                        const std::vector<double>& asleep, std::size_t r) {
   return fmt::format(
       "processors for {} of the time, its peers for {}; its main thread sleeps for "
       "{}, theirs for {}",
-      percent(evidence, busy[r]), percent(evidence, mean_of_others(busy, r)),
-      percent(evidence, asleep[r]), percent(evidence, mean_of_others(asleep, r)));
+      percent(context, busy[r]), percent(context, mean_of_others(busy, r)),
+      percent(context, asleep[r]), percent(context, mean_of_others(asleep, r)));
 }
 
-Finding describe_uneven_time(const Evidence& evidence, const Outlier& outlier,
+Finding describe_uneven_time(const Context& context, const Outlier& outlier,
                              const std::vector<double>& busy, const std::vector<double>& asleep) {
   const std::size_t r = outlier.rank_index;
   const double peers = mean_of_others(busy, r);
   Finding finding;
   finding.kind = "uneven_time";
-  finding.ranks = {evidence.job.ranks[r].rank};
+  finding.ranks = {context.job.ranks[r].rank};
   finding.cost_ms_per_step = outlier.excess_ms;
-  finding.share = std::min(outlier.excess_ms / evidence.mean_step_ms, 1.0);
+  finding.share = std::min(outlier.excess_ms / context.mean_step_ms, 1.0);
   finding.confidence = finding.rank_confidence = outlier.confidence;
   finding.evidence.push_back(
       fmt::format("no steps: ranks are compared by processor time, in {} windows of {:.0f} ms",
-                  evidence.steps.count(), evidence.mean_step_ms));
+                  context.steps.count(), context.mean_step_ms));
   finding.evidence.push_back(
-      fmt::format("its threads have {}{}", comparison(evidence, busy, asleep, r),
+      fmt::format("its threads have {}{}", comparison(context, busy, asleep, r),
                   peers > 0 ? fmt::format(": {:.1f} times the work", busy[r] / peers) : ""));
   return finding;
 }
@@ -143,14 +143,14 @@ StepTable time_windows(const trace::Trace& trace, const JobData& job) {
   return table;
 }
 
-std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& options,
+std::vector<Finding> find_uneven_time(const Context& context, const Options& options,
                                       std::vector<std::string>& notes) {
-  const std::size_t rank_count = evidence.job.ranks.size();
+  const std::size_t rank_count = context.job.ranks.size();
   if (rank_count < 2) return {};
-  const TimeUse use = time_use(evidence);
+  const TimeUse use = time_use(context);
   const std::vector<double> busy = means_of(use.busy), asleep = means_of(use.asleep);
-  ExcessOptions test = excess_options(evidence, options);
-  test.threshold_ms = kUnevenTimeShareMin * evidence.mean_step_ms;
+  ExcessOptions test = excess_options(context, options);
+  test.threshold_ms = kUnevenTimeShareMin * context.mean_step_ms;
   std::vector<Finding> findings;
   std::size_t note_count = 0;
   const auto note = [&](std::size_t r) {
@@ -158,7 +158,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
     notes.push_back(fmt::format(
         "no steps, so ranks were compared by processor time: rank {} has {}; not named as a "
         "culprit, it may have other duties",
-        evidence.job.ranks[r].rank, comparison(evidence, busy, asleep, r)));
+        context.job.ranks[r].rank, comparison(context, busy, asleep, r)));
   };
   const std::vector<bool> none(rank_count);
   const auto outliers = find_outliers(excess_over_peers(use.busy), none, test);
@@ -176,7 +176,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
     if (rank_count == 2) {
       note(r);
     } else {
-      findings.push_back(describe_uneven_time(evidence, outlier, busy, asleep));
+      findings.push_back(describe_uneven_time(context, outlier, busy, asleep));
     }
   }
   if (!findings.empty() || note_count > 0) return findings;
@@ -185,7 +185,7 @@ std::vector<Finding> find_uneven_time(const Evidence& evidence, const Options& o
   if (note_count > 0) return {};
   const auto range = [&](const std::vector<double>& ms) {
     const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
-    return fmt::format("{} to {}", percent(evidence, *least), percent(evidence, *most));
+    return fmt::format("{} to {}", percent(context, *least), percent(context, *most));
   };
   notes.push_back(fmt::format(
       "no steps, so ranks were compared by processor time: they have processors for {} of the time "

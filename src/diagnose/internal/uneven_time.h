@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
@@ -17,8 +17,7 @@ namespace kansoku::diagnose {
 /// Ranks that have processors for longer than their peers ("uneven_time"), in windows of time; not
 /// located. `notes` gets how the ranks spend their time if none is named: of two ranks none is, and
 /// none that sleeps for longer.
-[[nodiscard]] std::vector<Finding> find_uneven_time(const Evidence& evidence,
-                                                    const Options& options,
+[[nodiscard]] std::vector<Finding> find_uneven_time(const Context& context, const Options& options,
                                                     std::vector<std::string>& notes);
 
 }  // namespace kansoku::diagnose

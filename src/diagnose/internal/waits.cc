@@ -40,16 +40,16 @@ struct SleepSample {
   std::string_view call, on;  // borrowed from the trace
 };
 
-std::vector<SleepSample> read_waits(const Evidence& evidence, std::size_t r,
+std::vector<SleepSample> read_waits(const Context& context, std::size_t r,
                                     const IntervalSet& region) {
-  const trace::Trace& trace = evidence.trace;
+  const trace::Trace& trace = context.trace;
   const trace::StringId name = trace.strings.find("wait"), call = trace.strings.find("call"),
                         on = trace.strings.find("on");
   std::vector<SleepSample> out;
   const auto& instants = trace.instants;
   for (std::size_t i = 0; name != trace::StringId{} && i < instants.size(); ++i) {
     if (instants.name[i] != name || instants.track[i].raw >= trace.tracks.size()) continue;
-    if (trace.tracks[instants.track[i].raw].tid != evidence.job.ranks[r].pid) continue;
+    if (trace.tracks[instants.track[i].raw].tid != context.job.ranks[r].pid) continue;
     if (!region.contains(instants.time_ns[i])) continue;
     SleepSample seen{.time_ns = instants.time_ns[i], .call = {}, .on = {}};
     for (const trace::ArgValue& arg :
@@ -112,7 +112,7 @@ std::string innermost_place(const trace::Trace& trace, const std::vector<trace::
                      stack.back().line);
 }
 
-void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& others,
+void add_holder(const Context& context, std::size_t wait_count, const Others& others,
                 MainWait& out) {
   const auto& holders = others.holders();
   const auto most =
@@ -129,22 +129,22 @@ void add_holder(const Evidence& evidence, std::size_t wait_count, const Others& 
   out.evidence.push_back(
       fmt::format("thread {} of this process holds it in {:.0f} % of them, in {}",
                   trace::pid_on_host(most->first), std::min(share, 1.0) * 100,
-                  innermost_place(evidence.trace, out.blamed)));
+                  innermost_place(context.trace, out.blamed)));
 }
 
-std::string waker_name(const Evidence& evidence, const ThreadNames& names, const Others& others,
+std::string waker_name(const Context& context, const ThreadNames& names, const Others& others,
                        std::int32_t tid, std::int32_t pid) {
   if (tid == 0) return "an interrupt (a timer, the network or a device)";
   if (names.process_of(tid) != pid) return names.shown(tid);
-  const std::string place = innermost_place(evidence.trace, others.stack_of(tid));
+  const std::string place = innermost_place(context.trace, others.stack_of(tid));
   return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), names.name_of(tid),
                      place.empty() ? "" : ", mostly in " + place);
 }
 
-void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& region,
+void add_wakers(const Context& context, std::size_t r, const IntervalSet& region,
                 const Others& others, MainWait& out) {
-  const RankData& rank = evidence.job.ranks[r];
-  const ThreadNames names(evidence.trace);
+  const RankData& rank = context.job.ranks[r];
+  const ThreadNames names(context.trace);
   std::map<std::int32_t, double> wakers;
   double all = 0, known = 0;
   for (const BlockedWait& wait : rank.main.blocked_waits) {
@@ -162,7 +162,7 @@ void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& regi
   std::vector<std::string> parts;
   for (const auto& [negative, tid] : order) {
     if (parts.size() == kWakersMax || -negative < kNamedShareMin) break;
-    parts.push_back(fmt::format("{} {:.0f} %", waker_name(evidence, names, others, tid, rank.pid),
+    parts.push_back(fmt::format("{} {:.0f} %", waker_name(context, names, others, tid, rank.pid),
                                 -negative * 100));
     const bool is_most = parts.size() == 1 && -negative >= kMostShare && tid != 0;
     if (is_most && names.process_of(tid) == rank.pid) out.blamed = others.stack_of(tid);
@@ -176,12 +176,12 @@ void add_wakers(const Evidence& evidence, std::size_t r, const IntervalSet& regi
 
 }  // namespace
 
-std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
+std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
                                      std::optional<Phase> phase) {
-  const RankPhases& phases = evidence.phases[rank];
+  const RankPhases& phases = context.phases[rank];
   const IntervalSet region =
       phase ? phases.sets[static_cast<std::size_t>(*phase)].unite(phases.unknown) : phases.work;
-  const std::vector<SleepSample> waits = read_waits(evidence, rank, region);
+  const std::vector<SleepSample> waits = read_waits(context, rank, region);
   if (waits.size() < kSamplesMin) return std::nullopt;
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> kinds;
   for (const SleepSample& seen : waits)
@@ -195,11 +195,11 @@ std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
   out.is_interpreter_lock = on == kInterpreterLock;
   out.is_for_others = !is_own(call);
   // Each sample stands for an equal part of the region, whatever the rate was.
-  const std::vector<ThreadSample>& samples = evidence.job.ranks[rank].samples;
+  const std::vector<ThreadSample>& samples = context.job.ranks[rank].samples;
   const auto looks = std::count_if(samples.begin(), samples.end(), [&](const ThreadSample& sample) {
     return region.contains(sample.time_ns);
   });
-  const auto& steps = evidence.steps.ranks[rank];
+  const auto& steps = context.steps.ranks[rank];
   const double region_ms =
       static_cast<double>(region.measure_ns({steps.front().begin_ns, steps.back().end_ns})) / 1e6 /
       static_cast<double>(steps.size());
@@ -217,21 +217,21 @@ std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
   std::vector<SleepSample> of_kind;
   std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
                [&](const SleepSample& seen) { return seen.call == call && seen.on == on; });
-  const Others others(evidence.trace, evidence.job.ranks[rank].pid, of_kind);
+  const Others others(context.trace, context.job.ranks[rank].pid, of_kind);
   if (out.is_interpreter_lock) {
-    add_holder(evidence, of_kind.size(), others, out);
+    add_holder(context, of_kind.size(), others, out);
   } else if (out.is_for_others) {
-    add_wakers(evidence, rank, region, others, out);
+    add_wakers(context, rank, region, others, out);
   }
   return out;
 }
 
-double stopped_ms(const Evidence& evidence, std::size_t rank) {
-  const IntervalSet& work = evidence.phases[rank].work;
+double stopped_ms(const Context& context, std::size_t rank) {
+  const IntervalSet& work = context.phases[rank].work;
   std::int64_t sum_ns = 0;
-  for (const BlockedWait& wait : evidence.job.ranks[rank].main.blocked_waits)
+  for (const BlockedWait& wait : context.job.ranks[rank].main.blocked_waits)
     sum_ns += wait.is_stopped ? work.measure_ns(wait.time) : 0;
-  return static_cast<double>(sum_ns) / 1e6 / static_cast<double>(evidence.steps.count());
+  return static_cast<double>(sum_ns) / 1e6 / static_cast<double>(context.steps.count());
 }
 
 }  // namespace kansoku::diagnose

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "diagnose/diagnose.h"
-#include "diagnose/internal/evidence.h"
+#include "diagnose/internal/context.h"
 
 namespace kansoku::diagnose {
 
@@ -25,11 +25,11 @@ struct MainWait {
 
 /// Looks at the working time of `rank` (an index) in `phase` (nothing: in any). Nothing if the
 /// recording tells of too few waits, or of stops by a signal alone.
-[[nodiscard]] std::optional<MainWait> explain_wait(const Evidence& evidence, std::size_t rank,
+[[nodiscard]] std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
                                                    std::optional<Phase> phase);
 
 /// Mean milliseconds a step in which the main thread of `rank` was stopped by a signal or a
 /// debugger.
-[[nodiscard]] double stopped_ms(const Evidence& evidence, std::size_t rank);
+[[nodiscard]] double stopped_ms(const Context& context, std::size_t rank);
 
 }  // namespace kansoku::diagnose

@@ -100,31 +100,31 @@ class Verifier {
       }
       for (const Label& label : function.labels) {
         if (label.instruction > function.instructions.size())
-          tell(fmt::format("label {} stands behind the end", label.name));
+          report(fmt::format("label {} stands behind the end", label.name));
       }
     }
     return std::move(found_);
   }
 
  private:
-  void tell(std::string message) {
+  void report(std::string message) {
     if (found_.size() < kDiagnosticsMax) found_.push_back({place_, std::move(message)});
   }
-  void tell_here(std::string_view what) {
-    tell(fmt::format("{} in `{}` of {}", what,
-                     print_instruction(module_, *function_, *instruction_), function_->name));
+  void report_here(std::string_view what) {
+    report(fmt::format("{} in `{}` of {}", what,
+                       print_instruction(module_, *function_, *instruction_), function_->name));
   }
 
   void check_initialiser(const Variable& variable) {
     instruction_ = nullptr;
     place_ = {};
     if (!variable.is_unsized && variable.initial.size() > variable.bytes())
-      tell(fmt::format("the initialiser of {} is larger than the variable", variable.name));
+      report(fmt::format("the initialiser of {} is larger than the variable", variable.name));
     for (const Relocation& relocation : variable.relocations) {
       if (module_.find_variable(relocation.symbol) == nullptr &&
           module_.find_function(relocation.symbol) == nullptr) {
-        tell(fmt::format("the initialiser of {} names {}, which is not declared", variable.name,
-                         relocation.symbol));
+        report(fmt::format("the initialiser of {} names {}, which is not declared", variable.name,
+                           relocation.symbol));
       }
     }
   }
@@ -136,7 +136,7 @@ class Verifier {
     const std::size_t optional_from = std::min(roles.find('?'), roles.size());
     const std::size_t most = roles.size() - (optional_from < roles.size() ? 1 : 0);
     if (instruction.operand_count < optional_from || instruction.operand_count > most) {
-      tell_here(
+      report_here(
           fmt::format("{} operands wanted, {} given", optional_from, instruction.operand_count));
       return;
     }
@@ -153,14 +153,14 @@ class Verifier {
         check_destination(operand, role == 'D');
         break;
       case 'm':
-        if (operand.kind != OperandKind::kAddress) tell_here("an address wanted");
+        if (operand.kind != OperandKind::kAddress) report_here("an address wanted");
         break;
       case 'l':
         if (operand.kind != OperandKind::kLabel || operand.index >= function_->labels.size())
-          tell_here("a label wanted");
+          report_here("a label wanted");
         break;
       case 'q':
-        if (!is_predicate(operand)) tell_here("a predicate wanted");
+        if (!is_predicate(operand)) report_here("a predicate wanted");
         break;
       default:
         break;
@@ -180,10 +180,10 @@ class Verifier {
       case OperandKind::kVector:
         break;
       case OperandKind::kPair:
-        if (!may_be_pair) tell_here("one destination wanted");
+        if (!may_be_pair) report_here("one destination wanted");
         break;
       default:
-        tell_here("a register to write to wanted");
+        report_here("a register to write to wanted");
     }
   }
 
@@ -221,16 +221,16 @@ class Verifier {
     if (operand.kind != OperandKind::kRegister) return;
     const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
     if (bits == exact) return;
-    tell_here(fmt::format("register {} has {} bits, the opcode takes {}",
-                          function_->registers[operand.index].name, bits, exact));
+    report_here(fmt::format("register {} has {} bits, the opcode takes {}",
+                            function_->registers[operand.index].name, bits, exact));
   }
 
   void check_least(const Operand& operand, std::uint32_t least) {
     if (operand.kind != OperandKind::kRegister) return;
     const std::uint32_t bits = bits_of(function_->registers[operand.index].type);
     if (bits >= least && bits != kPredicate) return;
-    tell_here(fmt::format("register {} has {} bits, the opcode takes at least {}",
-                          function_->registers[operand.index].name, bits, least));
+    report_here(fmt::format("register {} has {} bits, the opcode takes at least {}",
+                            function_->registers[operand.index].name, bits, least));
   }
 
   void check_call() {
@@ -238,12 +238,12 @@ class Verifier {
     const bool has_returns = function_->operand(call, 0).kind == OperandKind::kList;
     const std::size_t callee_at = has_returns ? 1 : 0;
     if (callee_at >= call.operand_count) {
-      tell_here("a function to call wanted");
+      report_here("a function to call wanted");
       return;
     }
     const Operand& callee = function_->operand(call, callee_at);
     if (callee.kind != OperandKind::kFunction) {
-      if (callee.kind != OperandKind::kRegister) tell_here("a function to call wanted");
+      if (callee.kind != OperandKind::kRegister) report_here("a function to call wanted");
       return;  // an indirect call: its prototype is kept as text
     }
     const Function& function = module_.functions[callee.index];
@@ -254,8 +254,8 @@ class Verifier {
     };
     if ((has_returns ? count_at(0) : 0) != function.returns.size() ||
         count_at(callee_at + 1) != function.params.size())
-      tell_here(fmt::format("{} returns {} and takes {} values", function.name,
-                            function.returns.size(), function.params.size()));
+      report_here(fmt::format("{} returns {} and takes {} values", function.name,
+                              function.returns.size(), function.params.size()));
   }
 
   const Module& module_;

@@ -21,7 +21,7 @@ std::unique_ptr<schedule::Policy> new_queue(const std::string& scheduler) {
 
 }  // namespace
 
-void Breaches::tell(std::string entity, std::string what) {
+void Breaches::add(std::string entity, std::string what) {
   if (first_.empty())
     first_ =
         fmt::format("at {} s: {}: {}", static_cast<double>(env_.now().count()) / 1e9, entity, what);
@@ -173,8 +173,8 @@ void Cluster::hold(Claim& claim) {
   busy_.change(env_.now(), units);
   groups_[claim.demand_.waiting.group].held.change(env_.now(), units);
   if (busy_.now() > capacity_)
-    breaches_.tell("cluster " + spec_.name,
-                   fmt::format("{} of {} units in use", busy_.now(), capacity_));
+    breaches_.add("cluster " + spec_.name,
+                  fmt::format("{} of {} units in use", busy_.now(), capacity_));
   claim.state_ = Claim::State::kHeld;
   claim.speed_ = 1;
   ++running_count_;
@@ -198,7 +198,7 @@ void Cluster::unhold(Claim& claim) {
   const std::int64_t units = claim.demand_.waiting.units;
   busy_.change(env_.now(), -units);
   groups_[claim.demand_.waiting.group].held.change(env_.now(), -units);
-  if (busy_.now() < 0) breaches_.tell("cluster " + spec_.name, "more released than was taken");
+  if (busy_.now() < 0) breaches_.add("cluster " + spec_.name, "more released than was taken");
   for (const placement::Placed& where : claim.places_)
     pool_.give_back(claim.demand_.pod, where);
   claim.places_.clear();

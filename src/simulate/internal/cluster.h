@@ -25,7 +25,7 @@ class Cluster;
 class Breaches {
  public:
   explicit Breaches(des::Environment& env) : env_(env) {}
-  void tell(std::string entity, std::string what);
+  void add(std::string entity, std::string what);
   [[nodiscard]] const std::string& first() const { return first_; }
 
  private:

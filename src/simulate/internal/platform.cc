@@ -559,24 +559,24 @@ Result<void> Platform::check_invariants() {
   for (const auto& cluster : clusters_)
     active += cluster->waiting_count() + cluster->running_count();
   if (breaches_.first().empty() && runs_in_system_ != in_system_.level())
-    breaches_.tell("pipelines", fmt::format("{} runs are counted, {} are in the system",
-                                            runs_in_system_, in_system_.level()));
+    breaches_.add("pipelines", fmt::format("{} runs are counted, {} are in the system",
+                                           runs_in_system_, in_system_.level()));
   const std::size_t used = all_runs_.size() - free_runs_.size();
   if (breaches_.first().empty() && used != static_cast<std::size_t>(in_system_.level()))
-    breaches_.tell("pipelines", fmt::format("{} runs are alive, {} are in the system", used,
-                                            in_system_.level()));
+    breaches_.add("pipelines",
+                  fmt::format("{} runs are alive, {} are in the system", used, in_system_.level()));
   // Little's law, exactly: time in system of those that left and of those still there.
   const des::Wide there = static_cast<des::Wide>(in_system_.level()) * now.count() - arrivals_sum_;
   if (breaches_.first().empty() && in_system_.at(now) != sojourns_ + there)
-    breaches_.tell(
+    breaches_.add(
         "pipelines",
         "Little's law: the integral of runs in the system is not the sum of their sojourns");
   if (breaches_.first().empty() && in_system_.level() == 0 && active != 0)
-    breaches_.tell("clusters", fmt::format("{} tasks of no run", active));
+    breaches_.add("clusters", fmt::format("{} tasks of no run", active));
   for (const auto& cluster : clusters_)
     if (breaches_.first().empty() && cluster->running_count() == 0 && cluster->busy().now() != 0)
-      breaches_.tell("cluster " + cluster->spec().name,
-                     fmt::format("{} units in use by nobody", cluster->busy().now()));
+      breaches_.add("cluster " + cluster->spec().name,
+                    fmt::format("{} units in use by nobody", cluster->busy().now()));
   if (breaches_.first().empty()) return {};
   return Error{Code::kInternal, "simulate: invariant broken " + breaches_.first(),
                "please report it with the experiment and its seed"};

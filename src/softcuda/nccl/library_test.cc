@@ -445,7 +445,7 @@ TEST(Library, ThreadsHaveNames) {
       names = thread_names();
       return names.count("nccl-network") == 1;
     }));
-    EXPECT_EQ(names.count("nccl-watch"), 1U);
+    EXPECT_EQ(names.count("nccl-monitor"), 1U);
     EXPECT_EQ(names.count("nccl-rendezvous"), self.rank == 0 ? 1U : 0U);
     self.meet();
   };

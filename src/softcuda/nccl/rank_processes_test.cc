@@ -115,7 +115,7 @@ ncclUniqueId Rank::share_id() {
   if (rank == 0) {
     EXPECT_EQ(nccl.ncclGetUniqueId(&id), ncclSuccess) << nccl.ncclGetLastError(nullptr);
     for (int peer = 1; peer < ranks; ++peer)
-      tell(peer, std::as_bytes(std::span(&id, 1)));
+      send(peer, std::as_bytes(std::span(&id, 1)));
   } else {
     hear(std::as_writable_bytes(std::span(&id, 1)));
   }
@@ -139,7 +139,7 @@ ncclResult_t Rank::finish() {
   return error;
 }
 
-void Rank::tell(int peer, std::span<const std::byte> bytes) const {
+void Rank::send(int peer, std::span<const std::byte> bytes) const {
   const auto written =
       write(write_ends_[static_cast<std::size_t>(peer)], bytes.data(), bytes.size());
   EXPECT_EQ(written, static_cast<ssize_t>(bytes.size()));
@@ -156,13 +156,13 @@ void Rank::hear(std::span<std::byte> into) const {
 void Rank::meet() const {
   std::byte one{};
   if (rank != 0) {
-    tell(0, {&one, 1});
+    send(0, {&one, 1});
     return hear({&one, 1});
   }
   for (int peer = 1; peer < ranks; ++peer)
     hear({&one, 1});
   for (int peer = 1; peer < ranks; ++peer)
-    tell(peer, {&one, 1});
+    send(peer, {&one, 1});
 }
 
 std::vector<int> run_ranks(int ranks, const std::function<void(Rank&)>& body,

@@ -73,7 +73,7 @@ class Rank {
   [[nodiscard]] std::string last_error() const { return nccl.ncclGetLastError(comm); }
 
   /// Bytes to another rank and from any other, without the library under test.
-  void tell(int peer, std::span<const std::byte> bytes) const;
+  void send(int peer, std::span<const std::byte> bytes) const;
   void hear(std::span<std::byte> into) const;
   /// Waits until all ranks are here.
   void meet() const;

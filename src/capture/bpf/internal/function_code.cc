@@ -89,7 +89,7 @@ void FunctionCode::find_parts(const ControlFlow& flow, const CodeRange& range) {
       if (entered == flow_->size()) is_whole_ = false;
       entered_.insert(entered);
     } else if (!is_own(to) && is_code(to)) {
-      look_at(to, flow[i], is_main);
+      follow_branch(to, flow[i], is_main);
     }
   }
 }
@@ -105,7 +105,7 @@ bool FunctionCode::leads_back(const ControlFlow& flow, const CodeRange& range,
   return false;
 }
 
-void FunctionCode::look_at(std::uint64_t to, const Step& from, bool from_main) {
+void FunctionCode::follow_branch(std::uint64_t to, const Step& from, bool from_main) {
   const sys::Symbol* const symbol = symbol_at(to);
   const bool is_cold = symbol != nullptr && is_named_after(*symbol, ".cold");
   const bool is_other = symbol != nullptr && symbol->address == to && !is_named_after(*symbol, "");
@@ -160,15 +160,15 @@ FunctionCode::Once FunctionCode::once() const {
   for (std::size_t i = 0; i < flow_->size() && least == range_.bytes; ++i) {
     if (!flow_->branches_to(i).empty() || entered_.contains(i)) least = (*flow_)[i].offset;
   }
-  const auto look_through = [&](const ControlFlow& flow, const CodeRange& range) {
+  const auto scan_flow = [&](const ControlFlow& flow, const CodeRange& range) {
     if (!flow.has_table()) return true;
     const auto found = flow.jumps_by_pointer() ? std::nullopt : least_of_tables(range, least);
     least = found.value_or(0);
     return found.has_value();
   };
-  bool is_known = look_through(*flow_, range_);
+  bool is_known = scan_flow(*flow_, range_);
   for (const Part& part : parts_)
-    is_known = is_known && look_through(part.flow, part.range);
+    is_known = is_known && scan_flow(part.flow, part.range);
   if (!is_known) return {0, "where a jump in it leads to is not known"};
   return {least, least == 0 ? "its first instruction lies in a loop" : ""};
 }

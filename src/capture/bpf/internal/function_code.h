@@ -57,7 +57,7 @@ class FunctionCode {
 
  private:
   void find_parts(const ControlFlow& flow, const CodeRange& range);
-  void look_at(std::uint64_t to, const Step& from, bool from_main);
+  void follow_branch(std::uint64_t to, const Step& from, bool from_main);
   /// To the begin of the main part, or else into the middle of it.
   [[nodiscard]] bool leads_back(const ControlFlow& flow, const CodeRange& range,
                                 bool to_begin) const;

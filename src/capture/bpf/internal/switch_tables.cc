@@ -20,13 +20,13 @@ class TableSearch {
     InstructionReader reader(code);
     Instruction instruction;
     while (reader.next(instruction))
-      look_at(instruction, range_.begin + reader.offset());
+      visit(instruction, range_.begin + reader.offset());
     if (!is_known_ || (names_a_label_ && jumps_by_register_)) return std::nullopt;
     return std::move(out_);
   }
 
  private:
-  void look_at(const Instruction& instruction, std::uint64_t next) {
+  void visit(const Instruction& instruction, std::uint64_t next) {
     const auto& to = instruction.operands[0];
     if (instruction.info.meta.category == ZYDIS_CATEGORY_UNCOND_BR) {
       if (to.type == ZYDIS_OPERAND_TYPE_MEMORY && !add_far(to)) is_known_ = false;

@@ -77,11 +77,11 @@ struct Link::Impl {
   bool is_closed{false};                                       // guarded by mutex
   std::unordered_map<transport::UnboundBuffer*, int> waiting;  // with their peers; guarded by mutex
   std::condition_variable closing;
-  // What the watcher waits with: messages of any peer, and of each alone.
+  // What the monitor waits with: messages of any peer, and of each alone.
   char nothing{0};
   std::unique_ptr<transport::UnboundBuffer> canary;
   std::map<int, std::unique_ptr<transport::UnboundBuffer>> canaries;
-  std::thread watcher;
+  std::thread monitor;
 
   ~Impl();
   void make_device();
@@ -99,7 +99,7 @@ Link::Impl::~Impl() {
   }
   closing.notify_all();
   if (canary != nullptr) canary->abortWaitRecv();
-  if (watcher.joinable()) watcher.join();
+  if (monitor.joinable()) monitor.join();
 }
 
 /// On a thread of its own, from which gloo's thread takes its name, signal mask and scheduling.
@@ -157,7 +157,7 @@ void Link::Impl::close() {
 
 // When a connection breaks, gloo wakes whoever waits for a message that has not begun, but neither
 // the one whose message is just being received nor one whose message still waits to be written. So
-// the watcher waits for messages that no peer ever sends, and wakes the others. It sends nothing
+// the monitor waits for messages that no peer ever sends, and wakes the others. It sends nothing
 // later than here: bytes that meet a peer who has left would destroy what is still on its way.
 
 void Link::Impl::start_watching() {
@@ -169,9 +169,9 @@ void Link::Impl::start_watching() {
     canary->recv(peer, kCanarySlot + 2, 0, 1);
   }
   const AllSignalsBlocked quiet;
-  watcher = std::thread(
+  monitor = std::thread(
       [this] { static_cast<void>(caught(Code::kInternal, "watch", [this] { watch(); })); });
-  pthread_setname_np(watcher.native_handle(), "nccl-watch");
+  pthread_setname_np(monitor.native_handle(), "nccl-monitor");
 }
 
 void Link::Impl::watch() {

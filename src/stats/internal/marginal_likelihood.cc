@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Built with -O3: with neighbours.cc, where a summary's time goes.
-#include "stats/internal/evidence.h"
+#include "stats/internal/marginal_likelihood.h"
 
 #include <boost/math/special_functions/gamma.hpp>
 
@@ -13,8 +13,8 @@ namespace kansoku::stats::internal {
 namespace {
 
 // The prior: covariances around 1/7 of a feature's whole variance, worth some rows; means anywhere.
-// Chosen on made data (docs/edge-summaries.md): three times the scale does little harm, a third
-// doubles what summaries blur.
+// Chosen on made data (docs/measurements/edge-summaries.md): three times the scale does little
+// harm, a third doubles what summaries blur.
 constexpr double kScale = 1;
 constexpr double kFreedomBeyond = 8;  // over the number of dimensions
 constexpr double kMeanRows = 0.01;
@@ -22,13 +22,13 @@ constexpr std::size_t kTable = 512;
 
 }  // namespace
 
-Evidence::Evidence(std::size_t dimensions) : dimensions_(dimensions) {
+MarginalLikelihood::MarginalLikelihood(std::size_t dimensions) : dimensions_(dimensions) {
   table_.reserve(kTable);
   for (std::size_t rows = 0; rows < kTable; ++rows)
     table_.push_back(log_gammas(static_cast<double>(rows)));
 }
 
-double Evidence::log_gammas(double rows) const {
+double MarginalLikelihood::log_gammas(double rows) const {
   const auto d = static_cast<double>(dimensions_);
   double sum = 0;
   for (double i = 0; i < d; i += 1)
@@ -36,8 +36,8 @@ double Evidence::log_gammas(double rows) const {
   return sum;
 }
 
-double Evidence::of(std::uint64_t rows, std::span<const double> scatter,
-                    std::span<double> work) const {
+double MarginalLikelihood::of(std::uint64_t rows, std::span<const double> scatter,
+                              std::span<double> work) const {
   const std::size_t d = dimensions_;
   const auto n = static_cast<double>(rows);
   double* const factor = work.data();

@@ -12,7 +12,7 @@
 namespace kansoku::diagnose {
 
 /// Everything that the search for findings reads; borrowed for the call.
-struct Evidence {
+struct Context {
   const trace::Trace& trace;
   const JobData& job;
   const Collectives& collectives;

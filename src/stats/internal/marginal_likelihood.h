@@ -13,9 +13,9 @@ namespace kansoku::stats::internal {
 /// 1, without what is the same for all divisions of the rows into as many clusters. Rows of one
 /// mode gain when their clusters become one, rows of two lose, however near these are. Immutable.
 /// Source: textbook conjugate prior; as a merging criterion Heller and Ghahramani 2005.
-class Evidence {
+class MarginalLikelihood {
  public:
-  explicit Evidence(std::size_t dimensions);
+  explicit MarginalLikelihood(std::size_t dimensions);
 
   /// `scatter`: lower triangle, packed. `work`: room for as much.
   [[nodiscard]] double of(std::uint64_t rows, std::span<const double> scatter,
