@@ -13,6 +13,7 @@
 
 #include "common/numbers.h"
 #include "detect/internal/thresholds.h"
+#include "detect/internal/words.h"
 #include "detect/thresholds.h"
 #include "stats/summary.h"
 
@@ -54,7 +55,6 @@ class RunScorer {
              const std::set<std::size_t>& ranks, const std::set<std::string>& tests);
   void add_evidence(RunIncident& incident, const WindowResult& window, std::size_t rank_index);
   void add_event_evidence(RunIncident& incident, Range range, std::size_t rank_index);
-  void summarise(RunIncident& incident) const;
 
   const Cube& cube_;
   std::span<const Column> columns_;
@@ -92,8 +92,7 @@ Result<void> RunScorer::choose_reference() {
   }
   const std::size_t begin = std::min(kWarmUpMax, steps / 10);
   reference_ = {begin, begin + std::min(kReferenceStepsMax, steps / 5)};
-  if (reference_.size() < 4)
-    verdict_.notes.emplace_back("too few steps for a reference of its own: not compared with it");
+  if (reference_.size() < 4) verdict_.notes.emplace_back(words::kFewSteps);
   return {};
 }
 
@@ -117,8 +116,7 @@ void RunScorer::choose_cuts() {
 
 void RunScorer::choose_peers() {
   if (cube_.ranks.size() < 3) {
-    if (cube_.ranks.size() == 2)
-      verdict_.notes.emplace_back("two ranks: none can be told from its peers");
+    if (cube_.ranks.size() == 2) verdict_.notes.emplace_back(words::kTwoRanks);
     return;
   }
   const auto scales = peer_scales(cube_, columns_, reference_);
@@ -325,22 +323,6 @@ void RunScorer::add_evidence(RunIncident& incident, const WindowResult& window,
   if (incident.evidence.size() > kRunEvidenceMax) incident.evidence.resize(kRunEvidenceMax);
 }
 
-void RunScorer::summarise(RunIncident& incident) const {
-  std::string out;
-  if (incident.ranks.empty()) {
-    out = "no single rank";
-  } else {
-    out = incident.ranks.size() == 1 ? "rank " : "ranks ";
-    out += fmt::format("{}", fmt::join(incident.ranks, ", "));
-  }
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, incident.evidence.size()); ++i) {
-    const trace::Evidence& one = incident.evidence[i];
-    out += fmt::format("{} {} {} -> {}", i == 0 ? ":" : ",", one.feature,
-                       format_value(one.normal, one.unit), format_value(one.seen, one.unit));
-  }
-  incident.summary = out;
-}
-
 void RunScorer::close(const std::vector<WindowResult>& windows,
                       const std::vector<std::size_t>& flagged, const std::set<std::size_t>& ranks,
                       const std::set<std::string>& tests) {
@@ -357,7 +339,8 @@ void RunScorer::close(const std::vector<WindowResult>& windows,
   for (const std::size_t i : flagged)
     if (!ranks.empty() && shown->ranks.empty() && !windows[i].ranks.empty()) shown = &windows[i];
   add_evidence(out, *shown, ranks.empty() ? cube_.ranks.size() : *ranks.begin());
-  summarise(out);
+  out.summary = words::ranks_text(out.ranks, words::kNoSingleRank) +
+                words::changes_text(out.evidence, words::Names::kAsWritten);
   verdict_.incidents.push_back(std::move(out));
 }
 
@@ -370,13 +353,12 @@ Result<RunVerdict> RunScorer::run() {
   const Stationarity steady =
       pace_ < columns_.size() ? check_stationarity(cube_, reference_, pace_) : Stationarity{};
   is_steady_ = steady.is_stationary;
-  if (!is_steady_) verdict_.notes.push_back("its own past is not used: " + steady.reason);
+  if (!is_steady_) verdict_.notes.push_back(fmt::format(words::kPastNotUsed, steady.reason));
   if (scorer_ && pace_ < columns_.size()) {
     const Pace& pace = scorer_->model().parts().paces[pace_];
     if (pace.high > kModelSteadySpread * pace.low && is_steady_) {
       is_steady_ = false;
-      verdict_.notes.emplace_back(
-          "its own past is not used: the model's healthy run was not steady");
+      verdict_.notes.push_back(fmt::format(words::kPastNotUsed, words::kModelNotSteady));
     }
   }
   choose_cuts();
@@ -503,19 +485,17 @@ Json RunVerdict::to_json() const {
 }
 
 std::string RunVerdict::to_text() const {
-  std::string out = fmt::format("{} steps of {} rank{}", steps, ranks, ranks == 1 ? "" : "s");
-  if (own_ratio > 0) out += fmt::format("; {} {:.2f} x its own past", pace, own_ratio);
+  std::string out = fmt::format(words::kRun, steps, ranks, ranks == 1 ? "" : "s");
+  if (own_ratio > 0) out += fmt::format(words::kAgainstOwnPast, pace, own_ratio);
   if (model_ratio > 0) {
-    out += fmt::format("; {:.2f} x the model, {:.1f} % of points flagged", model_ratio,
-                       100 * flagged_share);
+    out += fmt::format(words::kAgainstModel, model_ratio, 100 * flagged_share);
   }
   for (const std::string& note : notes)
-    out += "\nnote: " + note;
-  if (incidents.empty()) return out + "\nnothing found";
+    out += fmt::format(words::kNote, note);
+  if (incidents.empty()) return out + words::kNothingFound;
   for (const RunIncident& incident : incidents) {
-    out +=
-        fmt::format("\nsteps {:.10g} to {:.10g} ({} windows; {}): {}", incident.begin, incident.end,
-                    incident.windows, fmt::join(incident.tests, ", "), incident.summary);
+    out += fmt::format(words::kRunIncident, incident.begin, incident.end, incident.windows,
+                       fmt::join(incident.tests, ", "), incident.summary);
   }
   return out;
 }

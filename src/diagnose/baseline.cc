@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -134,22 +135,20 @@ Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
   finding.cost_ms_per_step = now_ms - before_ms;
   finding.share = (now_ms - before_ms) / now_ms;
   finding.confidence = finding.rank_confidence = 0.95;
-  finding.evidence.push_back(fmt::format(
-      "median step {:.2f} ms [{:.2f}, {:.2f}], baseline {:.2f} ms [{:.2f}, {:.2f}]: x {:.3f}",
-      now_ms, now.low, now.high, before_ms, untrusted.at("median_low_ms").as_double(),
-      before_high_ms, now_ms / before_ms));
+  finding.evidence.push_back(fmt::format(words::kRegression, now_ms, now.low, now.high, before_ms,
+                                         untrusted.at("median_low_ms").as_double(), before_high_ms,
+                                         now_ms / before_ms));
   const auto phases = growth(phases_of(diagnosis), untrusted.at("phases"));
   const auto functions = growth(functions_of(diagnosis), untrusted.at("functions"));
   if (!phases.empty()) finding.phase = phases.front().second;
   if (!functions.empty())
     finding.function = functions.front().second.substr(0, functions.front().second.find(" < "));
   for (std::size_t i = 0; i < std::min(phases.size(), kComparedLinesMax); ++i) {
-    finding.evidence.push_back(
-        fmt::format("phase {}: {:.2f} ms a step more", phases[i].second, -phases[i].first));
+    finding.evidence.push_back(fmt::format(words::kPhaseGrew, phases[i].second, -phases[i].first));
   }
   for (std::size_t i = 0; i < std::min(functions.size(), kComparedLinesMax); ++i) {
     finding.evidence.push_back(
-        fmt::format("{}: {:.2f} ms a step more", functions[i].second, -functions[i].first));
+        fmt::format(words::kFunctionGrew, functions[i].second, -functions[i].first));
   }
   return std::optional<Finding>{std::move(finding)};
 }

@@ -22,6 +22,7 @@
 #include "diagnose/internal/step_graph.h"
 #include "diagnose/internal/steps.h"
 #include "diagnose/internal/uneven_time.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "diagnose/what_if.h"
 #include "stats/bootstrap.h"
@@ -297,15 +298,10 @@ std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses)
   const auto most = std::max_element(counts.begin(), counts.end());
   const std::int32_t rank = context.job.ranks[static_cast<std::size_t>(most - counts.begin())].rank;
   if (is_concentrated) {
-    return fmt::format(
-        "{} of {} steps carry half of the loss; slowest in them is rank {} {} of {} times: too few "
-        "to blame it, record for longer",
-        few, step_count, rank, *most, few);
+    return fmt::format(words::kFewStepsCarry, few, step_count, rank, *most, few);
   }
-  return fmt::format(
-      "the slowest rank of a step decides how long it is, and that is another one each time: rank "
-      "{} most often, in {:.0f} % of the steps; no rank is to blame",
-      rank, 100 * static_cast<double>(*most) / static_cast<double>(step_count));
+  return fmt::format(words::kSlowestMoves, rank,
+                     100 * static_cast<double>(*most) / static_cast<double>(step_count));
 }
 
 /// Time is lost to whoever is slowest in each step, and no finding says who: it is somebody else
@@ -326,9 +322,7 @@ std::optional<Finding> find_moving_imbalance(const Context& context, const Diagn
   if (finding.cost_ms_per_step < kExcessMinMs) return std::nullopt;
   finding.confidence = finding.rank_confidence = diagnosis.slowdown_confidence;
   finding.evidence.push_back(who_is_slowest(context, losses));
-  finding.evidence.emplace_back(
-      "next: give every rank as much work in each step: batches of equal size, sequences of "
-      "alike length; collect garbage on all ranks at once");
+  finding.evidence.emplace_back(words::kAdviceEqualWork);
   return finding;
 }
 
@@ -438,32 +432,22 @@ std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
 
 void add_job_notes(const trace::Trace& trace, const JobData& job, Diagnosis& out) {
   out.notes = job.notes;
-  if (trace.is_lossy()) out.notes.emplace_back("the recording lost data: see losses");
-  if (job.ranks.size() == 2 && !out.has_windows())
-    out.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+  if (trace.is_lossy()) out.notes.emplace_back(words::kLostData);
+  if (job.ranks.size() == 2 && !out.has_windows()) out.notes.emplace_back(words::kTwoRanks);
   if (job.is_single && out.verdict() == Verdict::kNothingFound) {
-    out.notes.emplace_back(
-        "one process has no peers: that it is slow all the time shows only beside a healthy run "
-        "(`--save-baseline`, `--baseline`)");
+    out.notes.emplace_back(words::kNoPeers);
   }
 }
 
 std::vector<std::string> missing_of(const JobData& job, const Diagnosis& out) {
   std::vector<std::string> missing;
   if (job.ranks.empty()) {
-    missing.emplace_back(
-        "no job in the trace: no process had a rank in its environment (RANK and WORLD_SIZE, "
-        "OMPI_*, SLURM_*), and none was seen to train; `kansoku jobs` lists the jobs that run");
+    missing.emplace_back(words::kNoJob);
   } else if (job.ranks.size() == 1 && !job.is_single) {
-    missing.emplace_back(
-        "only one rank: ranks cannot be compared; record the whole job (`kansoku record --job "
-        "NAME`)");
+    missing.emplace_back(words::kOneRank);
   }
   if (!job.ranks.empty() && out.steps.count == 0) {
-    missing.push_back(fmt::format(
-        "no steps: at least {} repeats of one sequence of events are needed; record for longer, "
-        "and see `record --explain` for the probes",
-        kRepeatCountFloor));
+    missing.push_back(fmt::format(words::kNoSteps, kRepeatCountFloor));
   }
   return missing;
 }

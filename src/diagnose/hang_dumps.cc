@@ -17,6 +17,7 @@
 #include "common/parse.h"
 #include "common/time.h"
 #include "diagnose/internal/job.h"
+#include "diagnose/internal/words.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -253,9 +254,9 @@ void DumpAnalysis::find_mismatches(Diagnosis& out) const {
     std::sort(finding.ranks.begin(), finding.ranks.end());
     locate(finding.ranks.front(), finding);
     finding.confidence = finding.rank_confidence = is_even ? 0.5 : 1;
-    finding.evidence.insert(finding.evidence.begin(),
-                            fmt::format("operation {} of {} is not the same call on all ranks",
-                                        key.second, group_text(*calls.front().second)));
+    finding.evidence.insert(
+        finding.evidence.begin(),
+        fmt::format(words::kDifferentCalls, key.second, group_text(*calls.front().second)));
     out.findings.push_back(std::move(finding));
     return;  // what follows the first mismatch is its consequence
   }
@@ -314,7 +315,7 @@ void DumpAnalysis::add_waiters(const std::vector<std::int32_t>& ranks, Finding& 
   for (const auto& [line, numbers] : lines) {
     if (finding.evidence.size() >= kEvidenceLinesMax) break;
     finding.evidence.push_back(
-        fmt::format("waited for in {} by rank {}", line.second, fmt::join(numbers, ", ")));
+        fmt::format(words::kWaitedFor, line.second, fmt::join(numbers, ", ")));
   }
 }
 
@@ -326,20 +327,11 @@ Finding DumpAnalysis::missing_finding(const std::vector<std::int32_t>& ranks) co
   finding.verdict = has_dumps ? "missing_rank" : "dead_process";
   finding.ranks = ranks;
   locate(ranks.front(), finding);
-  finding.evidence.push_back(
-      has_dumps
-          ? fmt::format("rank {} never handed over an operation that its peers wait in, and "
-                        "waits in none itself: its program is held up outside of communication",
-                        fmt::join(ranks, ", "))
-          : fmt::format("rank {} left no dump, and its peers wait for it: its process died, or "
-                        "its dump was not given",
-                        fmt::join(ranks, ", ")));
+  finding.evidence.push_back(has_dumps
+                                 ? fmt::format(words::kNeverHandedOver, fmt::join(ranks, ", "))
+                                 : fmt::format(words::kNoDumpPeersWait, fmt::join(ranks, ", ")));
   add_waiters(ranks, finding);
-  finding.evidence.push_back(
-      has_dumps
-          ? "next: look at the native and Python stacks of this rank (interpreter lock, input, "
-            "a lock in code)"
-          : "next: look for the exit of this rank's process in its log and the kernel's");
+  finding.evidence.push_back(has_dumps ? words::kAdviceStacks : words::kAdviceExit);
   return finding;
 }
 
@@ -352,14 +344,11 @@ Finding DumpAnalysis::stuck_finding(const std::vector<std::int32_t>& ranks) cons
   for (const std::int32_t number : ranks) {
     const DumpEntry& entry = *ranks_.at(number).wait.entry;
     if (finding.function.empty()) finding.function = entry.name;
-    finding.evidence.push_back(
-        fmt::format("rank {} has not completed {} {} of {}, which peers have completed: its device "
-                    "stands still while its program goes on handing over work",
-                    number, entry.name, entry.collective_seq, group_text(entry)));
+    finding.evidence.push_back(fmt::format(words::kDeviceStuck, number, entry.name,
+                                           entry.collective_seq, group_text(entry)));
   }
   add_waiters(ranks, finding);
-  finding.evidence.push_back(
-      "next: look for device errors (XID, ECC, page faults) on this rank's host");
+  finding.evidence.push_back(words::kAdviceDevice);
   return finding;
 }
 
@@ -386,7 +375,7 @@ void DumpAnalysis::find_culprits(Diagnosis& out) const {
   if (!dead.empty() && out.findings.empty()) {
     out.findings.push_back(missing_finding(dead));
   } else if (!dead.empty()) {
-    out.notes.push_back(fmt::format("no dump of rank {}", fmt::join(dead, ", ")));
+    out.notes.push_back(fmt::format(words::kNoDumpOf, fmt::join(dead, ", ")));
   }
 }
 
@@ -422,13 +411,12 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
     const DumpEntry& entry = *rank.wait.entry;
     if (finding.function.empty()) finding.function = entry.name;
     if (finding.evidence.size() >= kEvidenceLinesMax) break;
-    finding.evidence.push_back(
-        fmt::format("rank {} waits in {} {} of {} for rank {}", number, entry.name,
-                    entry.is_p2p ? entry.p2p_seq : entry.collective_seq, group_text(entry),
-                    fmt::join(rank.wait.for_ranks, ", ")));
+    finding.evidence.push_back(fmt::format(words::kWaitsForRank, number, entry.name,
+                                           entry.is_p2p ? entry.p2p_seq : entry.collective_seq,
+                                           group_text(entry),
+                                           fmt::join(rank.wait.for_ranks, ", ")));
   }
-  finding.evidence.push_back(
-      "next: these ranks call the operations of their groups in different order");
+  finding.evidence.push_back(words::kAdviceOrder);
   out.findings.push_back(std::move(finding));
 }
 
@@ -436,7 +424,7 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
 void DumpAnalysis::add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const {
   std::map<std::pair<bool, std::string>, HangGroup> groups;
   for (const auto& [number, rank] : ranks_) {
-    std::string place = "waits in no operation";
+    std::string place = words::kWaitsInNothing;
     if (rank.wait.entry != nullptr) {
       // Transfers differ in their ends on every rank: the same kind in alike groups is one place.
       const DumpEntry& entry = *rank.wait.entry;
@@ -507,10 +495,9 @@ Result<Diagnosis> DumpAnalysis::run() {
     if (!culprits.empty() && rank.wait.entry != nullptr && !culprits.contains(number))
       out.victims.push_back(number);
   }
-  out.notes.push_back(fmt::format("{} of {} ranks wait in an operation", waiting, ranks_.size()));
+  out.notes.push_back(fmt::format(words::kRanksWait, waiting, ranks_.size()));
   if (waiting > 0 && out.findings.empty()) {
-    out.notes.emplace_back(
-        "every rank has arrived and none has completed: the network, or all devices at once");
+    out.notes.emplace_back(words::kNoneCompleted);
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "common/time.h"
 #include "diagnose/internal/late_ranks.h"
 #include "diagnose/internal/profile_job.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"
 #include "diagnose/thresholds.h"
@@ -141,18 +142,14 @@ void ProfileDiagnosis::find_input() {
   finding.share = share;
   finding.confidence = finding.rank_confidence = support;
   const RankView& first = views_.front();
-  finding.evidence.push_back(fmt::format(
-      "{:.1f} % of the window passes in the data loader while {}", first.input_share * 100,
-      first.rank->has_gpu ? "no kernel, copy or collective runs on the device"
-                          : "the model waits for its batch"));
+  finding.evidence.push_back(
+      fmt::format(words::kLoaderTakes, first.input_share * 100,
+                  first.rank->has_gpu ? words::kDeviceRunsNothing : words::kModelWaits));
   if (first.rank->has_gpu) {
-    finding.evidence.push_back(
-        fmt::format("the device is busy for {:.1f} % of the window", first.gpu_busy * 100));
+    finding.evidence.push_back(fmt::format(words::kDeviceBusy, first.gpu_busy * 100));
   }
   const bool is_single = finding.function.find("SingleProcess") != std::string::npos;
-  finding.evidence.push_back(
-      is_single ? "next: the loader runs in the training process: give it workers (num_workers)"
-                : "next: more or faster loader workers, prefetching, or cheaper decoding");
+  finding.evidence.push_back(is_single ? words::kAdviceWorkers : words::kAdviceFasterInput);
   out_.findings.push_back(std::move(finding));
 }
 
@@ -172,12 +169,10 @@ Finding ProfileDiagnosis::outlier_finding(const std::vector<PatternOutlier>& out
   finding.share = more;
   finding.cost_ms_per_step = more * step_ms_of(view);
   finding.confidence = finding.rank_confidence = worst.differs;
-  finding.evidence.push_back(fmt::format(
-      "{:.1f} % of the window on rank {}, {:.1f} % on its peers; it differs from {:.0f} % of them",
-      worst.beta * 100, view.rank->rank, worst.peers_beta * 100, worst.differs * 100));
+  finding.evidence.push_back(fmt::format(words::kDiffersFrom, worst.beta * 100, view.rank->rank,
+                                         worst.peers_beta * 100, worst.differs * 100));
   if (worst.mu > 0 || worst.peers_mu > 0) {
-    finding.evidence.push_back(
-        fmt::format("mean use of its resource {:.3g}, peers {:.3g}", worst.mu, worst.peers_mu));
+    finding.evidence.push_back(fmt::format(words::kResourceUse, worst.mu, worst.peers_mu));
   }
   return finding;
 }
@@ -229,12 +224,9 @@ void ProfileDiagnosis::find_late_ranks() {
   finding.cost_ms_per_step = late.cost_ms;
   finding.share = late.cost_share;
   finding.confidence = finding.rank_confidence = late.support;
-  finding.evidence.push_back(
-      fmt::format("last to arrive in {:.0f} % of {} collectives; it waits {:.2f} ms a step there, "
-                  "its peers {:.2f} ms",
-                  late.last_share * 100, late.matched_count, late.own_wait_ms, late.peers_wait_ms));
-  finding.evidence.push_back(fmt::format(
-      "clocks aligned by the ends of collectives, residual {:.3f} ms", late.residual_ms));
+  finding.evidence.push_back(fmt::format(words::kLastToArrive, late.last_share * 100,
+                                         late.matched_count, late.own_wait_ms, late.peers_wait_ms));
+  finding.evidence.push_back(fmt::format(words::kClocksAligned, late.residual_ms));
   // What it does instead of waiting: the function in which it spends more than its peers.
   for (Finding& other : out_.findings) {
     if (other.kind == "slow_worker" && other.ranks == finding.ranks) {
@@ -286,17 +278,15 @@ Diagnosis ProfileDiagnosis::run() {
       [](const Finding& a, const Finding& b) { return a.cost_ms_per_step > b.cost_ms_per_step; });
   for (const RankView& view : views_) {
     if (view.rank->has_gpu && out_.notes.size() < kNotesMax) {
-      out_.notes.push_back(fmt::format("rank {}: the device is idle for {:.0f} % of the window",
-                                       view.rank->rank, (1 - view.gpu_busy) * 100));
+      out_.notes.push_back(
+          fmt::format(words::kDeviceIdle, view.rank->rank, (1 - view.gpu_busy) * 100));
     }
   }
   if (views_.empty()) out_.missing = job_.notes;
   if (views_.size() == 1) {
-    out_.missing.emplace_back(
-        "only one rank: ranks cannot be compared; give the traces of all ranks together");
+    out_.missing.emplace_back(words::kOneRankOfTraces);
   }
-  if (views_.size() == 2)
-    out_.notes.emplace_back("two ranks cannot vote: a difference is reported as an asymmetry");
+  if (views_.size() == 2) out_.notes.emplace_back(words::kTwoRanks);
   return std::move(out_);
 }
 

@@ -6,6 +6,7 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/internal/rounded.h"
+#include "diagnose/internal/words.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -95,8 +96,8 @@ std::string shown_place(const Finding& finding, std::string_view folder) {
   if (!folder.empty() && file.starts_with(folder) && file.substr(folder.size()).starts_with("/"))
     file.remove_prefix(folder.size() + 1);
   if (finding.function.empty()) {
-    return finding.phase.empty() ? "no function known"
-                                 : fmt::format("phase {}, no function known", finding.phase);
+    return finding.phase.empty() ? words::kNoFunctionKnown
+                                 : fmt::format(words::kOnlyPhaseOfFinding, finding.phase);
   }
   if (finding.file.empty()) return finding.function;
   return finding.line == 0 ? fmt::format("{} ({})", finding.function, file)
@@ -108,28 +109,26 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
   const std::size_t rank_count =
       diagnosis.ranks.empty() ? diagnosis.rank_count : diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
-  const std::string who = finding.kind == "moving_imbalance" ? "no single rank"
-                          : diagnosis.is_single              ? "the process"
+  const std::string who = finding.kind == "moving_imbalance" ? words::kNoSingleRank
+                          : diagnosis.is_single              ? words::kTheProcess
                           : finding.ranks.empty() || finding.ranks.size() == rank_count
-                              ? "all ranks"
+                              ? words::kAllRanks
                               : fmt::format("rank {}", fmt::join(finding.ranks, ", "));
   std::string text;
   if (is_stuck) {
-    text = fmt::format("{}: {}{} for {:.1f} s, confidence {:.2f}\n", who, finding.kind,
+    text = fmt::format(words::kStandsStill, who, finding.kind,
                        finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
                        finding.cost_ms_per_step / 1000, finding.confidence);
   } else if (diagnosis.has_windows()) {
-    text = fmt::format("{}: {}, {:.0f} % of the time, confidence {:.2f}\n", who, finding.kind,
-                       finding.share * 100, finding.confidence);
-  } else {
     text =
-        fmt::format("{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n", who, finding.kind,
-                    finding.cost_ms_per_step, finding.share * 100, finding.confidence);
+        fmt::format(words::kCostOfTime, who, finding.kind, finding.share * 100, finding.confidence);
+  } else {
+    text = fmt::format(words::kCostPerStep, who, finding.kind, finding.cost_ms_per_step,
+                       finding.share * 100, finding.confidence);
   }
   if (!finding.function.empty() || !finding.phase.empty() || is_stuck)
-    text += fmt::format("  in {}\n", shown_place(finding, folder));
-  if (finding.explained)
-    text += fmt::format("  explains {:.0f} % of the slow-down\n", *finding.explained * 100);
+    text += fmt::format(words::kInFunction, shown_place(finding, folder));
+  if (finding.explained) text += fmt::format(words::kExplains, *finding.explained * 100);
   for (const std::string& line : finding.evidence)
     text += fmt::format("  - {}\n", line);
   return text;
@@ -176,39 +175,38 @@ namespace {
 std::string job_text(const Diagnosis& diagnosis, std::string_view folder) {
   std::string text;
   if (diagnosis.steps.count > 0) {
-    text += fmt::format("{} steps on {}, median {:.1f} ms, p95 {:.1f} ms\n", diagnosis.steps.count,
-                        diagnosis.is_single ? "one process"
+    text += fmt::format(words::kStepsLine, diagnosis.steps.count,
+                        diagnosis.is_single ? words::kOneProcess
                                             : fmt::format("{} rank{}", diagnosis.ranks.size(),
                                                           diagnosis.ranks.size() == 1 ? "" : "s"),
                         diagnosis.steps.median_ms, diagnosis.steps.p95_ms);
   }
   if (diagnosis.slowdown) {
-    text +=
-        fmt::format("slow-down {:.3f}: step time over that of the same job if nobody were slower\n",
-                    *diagnosis.slowdown);
+    text += fmt::format(words::kSlowDownLine, *diagnosis.slowdown);
   }
-  if (diagnosis.verdict() == Verdict::kNothingFound) text += "nothing found\n";
+  if (diagnosis.verdict() == Verdict::kNothingFound)
+    text += fmt::format("{}\n", words::kNothingFound);
   if (diagnosis.verdict() == Verdict::kNotEnoughData) {
-    text += "not enough data\n";
+    text += fmt::format("{}\n", words::kNotEnoughData);
     for (const std::string& missing : diagnosis.missing)
-      text += fmt::format("missing: {}\n", missing);
+      text += fmt::format(words::kMissingLine, missing);
   }
   for (const Finding& finding : diagnosis.findings)
     text += finding_text(finding, diagnosis, folder);
   if (!diagnosis.victims.empty())
-    text += fmt::format("held up: rank {}\n", fmt::join(diagnosis.victims, ", "));
+    text += fmt::format(words::kHeldUpLine, fmt::join(diagnosis.victims, ", "));
   for (const std::string& note : diagnosis.notes)
-    text += fmt::format("note: {}\n", note);
+    text += fmt::format(words::kNoteLine, note);
   return text;
 }
 
 // "nothing found", "not enough data", or the first finding.
 std::string job_headline(const Diagnosis& diagnosis) {
-  if (diagnosis.verdict() == Verdict::kNothingFound) return "nothing found";
-  if (diagnosis.verdict() == Verdict::kNotEnoughData) return "not enough data";
+  if (diagnosis.verdict() == Verdict::kNothingFound) return words::kNothingFound;
+  if (diagnosis.verdict() == Verdict::kNotEnoughData) return words::kNotEnoughData;
   const std::size_t more = diagnosis.findings.size() - 1;
   return headline(diagnosis) +
-         (more == 0 ? "" : fmt::format(", and {} more finding{}", more, more == 1 ? "" : "s"));
+         (more == 0 ? "" : fmt::format(words::kMoreFindings, more, more == 1 ? "" : "s"));
 }
 
 }  // namespace
@@ -218,7 +216,7 @@ std::string verdict_text(const Diagnosis& diagnosis, std::string_view folder) {
   std::vector<const Diagnosis*> jobs{&diagnosis};
   for (const Diagnosis& other : diagnosis.other_jobs)
     jobs.push_back(&other);
-  std::string text = fmt::format("{} jobs in the recording\n", jobs.size());
+  std::string text = fmt::format(words::kJobsLine, jobs.size());
   for (const Diagnosis* job : jobs)
     text += fmt::format("  {}: {}\n", job->job, job_headline(*job));
   for (const Diagnosis* job : jobs)

@@ -7,6 +7,7 @@
 #include "diagnose/internal/job.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/steps.h"
+#include "diagnose/internal/words.h"
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
@@ -15,7 +16,7 @@ Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& option
   JobStepTimes out;
   if (job.ranks.empty()) {
     out.notes = std::move(job.notes);
-    out.notes.emplace_back("no rank in the trace");
+    out.notes.emplace_back(words::kNoRank);
     return out;
   }
   const Collectives collectives = match_collectives(job);

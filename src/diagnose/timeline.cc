@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -26,7 +27,7 @@ const Suspect* find_suspect(const WhatIf& what_if, std::string_view kind) {
 
 /// "backward-compute alone makes steps 1.58 times as long, forward-compute 1.37"
 std::string operations_line(const WhatIf& what_if) {
-  std::string line = "alone, against the ideal step: ";
+  std::string line = words::kAloneAgainstIdeal;
   for (std::size_t i = 0; i < std::min(kPartsShownMax, what_if.by_operation.size()); ++i) {
     line += fmt::format("{}{} x {:.3f}", i == 0 ? "" : ", ", what_if.by_operation[i].name,
                         what_if.by_operation[i].slowdown);
@@ -35,8 +36,7 @@ std::string operations_line(const WhatIf& what_if) {
 }
 
 std::string steps_line(const WhatIf& what_if) {
-  return fmt::format("mean step {:.3f} s, {:.3f} s if every operation took the mean of its kind",
-                     what_if.original_s, what_if.ideal_s);
+  return fmt::format(words::kMeanAndIdealStep, what_if.original_s, what_if.ideal_s);
 }
 
 Finding finding_of(const WhatIf& what_if, const Suspect& suspect, std::string kind) {
@@ -49,8 +49,7 @@ Finding finding_of(const WhatIf& what_if, const Suspect& suspect, std::string ki
   finding.explained = suspect.explained;
   finding.evidence.push_back(steps_line(what_if));
   finding.evidence.push_back(
-      fmt::format("{:.3f} s if {} were like the others: explains {:.0f} % of the difference",
-                  suspect.fixed_s, suspect.label, suspect.explained * 100));
+      fmt::format(words::kFixedStep, suspect.fixed_s, suspect.label, suspect.explained * 100));
   return finding;
 }
 
@@ -61,12 +60,8 @@ Finding stage_finding(const WhatIf& what_if, const PipelineOps& ops, const Suspe
   for (const PipelineWorker& worker : ops.workers) {
     if (std::to_string(worker.stage) == worst.name) finding.ranks.push_back(worker.rank);
   }
-  finding.evidence.push_back(
-      fmt::format("stage {} alone makes the step x {:.3f}: it has more work than the others",
-                  worst.name, worst.slowdown));
-  finding.evidence.push_back(
-      "next: move layers from this stage to others, or count the loss layer "
-      "as part of it when splitting");
+  finding.evidence.push_back(fmt::format(words::kStageHasMoreWork, worst.name, worst.slowdown));
+  finding.evidence.push_back(words::kAdviceStages);
   return finding;
 }
 
@@ -86,11 +81,9 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
                            worker->explained >= kMostShare && worker->support >= kConfidenceMin;
   if (one_is_slow) {
     Finding finding = finding_of(what_if, *worker, "slow_worker");
-    finding.evidence.push_back(fmt::format("leads in {:.1f} % of bootstrap samples of {} steps",
-                                           worker->support * 100, what_if.step_count));
     finding.evidence.push_back(
-        "next: compare clocks, temperature and other load of this worker's "
-        "host with its peers'");
+        fmt::format(words::kLeadsInSamples, worker->support * 100, what_if.step_count));
+    finding.evidence.push_back(words::kAdviceHost);
     take(std::move(finding), worker->support);
     return;
   }
@@ -102,10 +95,8 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
   if (data_varies) {
     Finding finding = finding_of(what_if, *data, "data_imbalance");
     finding.evidence.push_back(
-        fmt::format("forward and backward durations of a micro-batch correlate by {:.3f}: long "
-                    "ones are long in both, on any rank",
-                    what_if.forward_backward_correlation));
-    finding.evidence.push_back("next: balance sequence lengths over micro-batches and ranks");
+        fmt::format(words::kDurationsCorrelate, what_if.forward_backward_correlation));
+    finding.evidence.push_back(words::kAdviceSequences);
     take(std::move(finding), 1);
   }
   std::stable_sort(out.findings.begin(), out.findings.end(),

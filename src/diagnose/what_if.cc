@@ -16,6 +16,7 @@
 #include "common/rng.h"
 #include "diagnose/internal/pipeline_graph.h"
 #include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -289,8 +290,7 @@ void Analysis::add_suspects(WhatIf& out) {
     slowest.ranks.push_back(worker.rank);
     is_slowest[{worker.data_rank, worker.stage}] = true;
     if (i == 0) {
-      slowest.label =
-          fmt::format("data-parallel rank {}, stage {}", worker.data_rank, worker.stage);
+      slowest.label = fmt::format(words::kWorkerLabel, worker.data_rank, worker.stage);
     }
   }
   slowest.support = support_of_worker(order[0].second, steps_by_data_rank_, steps_by_stage_);
@@ -311,8 +311,8 @@ void Analysis::add_suspects(WhatIf& out) {
   Cells stage_even = graph_.durations_s, data_even = graph_.durations_s;
   balance(stage_even, data_even);
   if (ops_.stage_count > 1)
-    add_suspect(out, {.kind = "stage_balance", .label = "stages of unequal work"}, stage_even);
-  add_suspect(out, {.kind = "data_balance", .label = "micro-batches of unequal work"}, data_even);
+    add_suspect(out, {.kind = "stage_balance", .label = words::kStagesUnequal}, stage_even);
+  add_suspect(out, {.kind = "data_balance", .label = words::kBatchesUnequal}, data_even);
 }
 
 /// What the report draws: scores of workers, the longest step with its critical path, own work.
@@ -364,7 +364,7 @@ WhatIf Analysis::run() {
   out.original_s = mean_of(original_steps_);
   out.ideal_s = mean_of(ideal_steps_);
   if (!(out.ideal_s > 0)) {
-    out.notes.emplace_back("all operations have no duration: nothing to compare");
+    out.notes.emplace_back(words::kNoDurations);
     return out;
   }
   out.slowdown = out.original_s / out.ideal_s;
@@ -396,10 +396,7 @@ Result<std::optional<WhatIf>> what_if(const trace::Trace& trace, const WhatIfOpt
   for (const std::string& note : graph.notes)
     out.notes.push_back(note);
   if (ops->left_out > 0) {
-    out.notes.push_back(
-        fmt::format("{} operations without a step, or of further tensor-parallel ranks, were left "
-                    "out",
-                    ops->left_out));
+    out.notes.push_back(fmt::format(words::kOperationsLeftOut, ops->left_out));
   }
   return std::optional<WhatIf>{std::move(out)};
 }

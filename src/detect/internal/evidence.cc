@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/text.h"
+#include "detect/internal/words.h"
 #include "detect/thresholds.h"
 #include "stats/summary.h"
 
@@ -105,14 +106,6 @@ IncidentKind phase_of(const EvidenceSum& sum, std::span<const Column> columns) {
     most = deviation;
     out = phase.kind;
   }
-  return out;
-}
-
-std::string words(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '_', ' ');
-  for (const auto& [from, to] : {std::pair{"tcp", "TCP"}, {"gpu", "GPU"}, {"cpu", "CPU"}})
-    if (out.rfind(from, 0) == 0) out.replace(0, 3, to);
   return out;
 }
 
@@ -277,29 +270,20 @@ bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns) 
 
 std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& sum,
                        std::span<const Column> columns) {
-  std::string out = "all ranks";
-  if (!incident.ranks.empty()) {
-    out = fmt::format("rank{} {}", incident.ranks.size() == 1 ? "" : "s",
-                      fmt::join(incident.ranks, ", "));
-  }
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, incident.evidence.size()); ++i) {
-    const trace::Evidence& one = incident.evidence[i];
-    if (i > 0 && one.share < 0.05) break;
-    out += fmt::format("{} {} {} -> {}", i == 0 ? ":" : ",", words(one.feature),
-                       format_value(one.normal, one.unit), format_value(one.seen, one.unit));
-  }
+  std::string out = words::ranks_text(incident.ranks, words::kAllRanks) +
+                    words::changes_text(incident.evidence, words::Names::kSpoken);
   const auto stopped = std::find_if(
       incident.evidence.begin(), incident.evidence.end(), [](const trace::Evidence& one) {
         return one.feature == "stopped_share" && one.seen > kMostShare;
       });
-  if (stopped != incident.evidence.end()) out += "; stopped by a signal";
+  if (stopped != incident.evidence.end()) out += words::kStopped;
   const bool has_cpu = has_any(sum, columns, "cpu_"), has_gpu = has_any(sum, columns, "gpu_");
   const bool is_cpu_normal = has_cpu && worst(sum, columns, kCpuSigns) < kNormalSpreads;
   const bool is_gpu_normal = has_gpu && worst(sum, columns, kGpuSigns) < kNormalSpreads;
   if (is_cpu_normal || is_gpu_normal) {
-    out += fmt::format("; {} normal", is_cpu_normal && is_gpu_normal ? "CPU and GPU"
-                                      : is_cpu_normal                ? "CPU"
-                                                                     : "GPU");
+    out += fmt::format(words::kNormal, is_cpu_normal && is_gpu_normal ? "CPU and GPU"
+                                       : is_cpu_normal                ? "CPU"
+                                                                      : "GPU");
   }
   return out;
 }
@@ -307,14 +291,13 @@ std::string summary_of(const trace::IncidentFacts& incident, const EvidenceSum& 
 std::string suggestion_of(std::string_view job, const trace::IncidentFacts& facts) {
   // A rank alone could not be compared with its peers.
   const bool is_one = facts.ranks.empty() && facts.pids.size() == 1 && facts.pids.front() > 0;
-  if (is_one)
-    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", facts.pids.front());
+  if (is_one) return fmt::format(words::kRecordProcess, facts.pids.front());
   // A process that tells no job is one of its own, by its name: "python3/1234".
   const std::string_view own = base_name(job);
   if (job.find('/') != std::string_view::npos && !own.empty() &&
       own.find_first_not_of("0123456789") == std::string_view::npos)
-    return fmt::format("kansoku record --pid {} --duration 20s -o job.pftrace", own);
-  return fmt::format("kansoku profile --job {} --window 20s", job);
+    return fmt::format(words::kRecordProcess, own);
+  return fmt::format(words::kProfileJob, job);
 }
 
 }  // namespace kansoku::detect

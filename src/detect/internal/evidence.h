@@ -80,9 +80,9 @@ struct OwnCost {
 /// for each other more than they did, or the connections of at least half suffer.
 [[nodiscard]] bool is_between(std::span<const Deviations* const> all,
                               std::span<const Column> columns);
-/// The kind of incident that deviations of the columns speak for; see docs/detect.md. Where single
-/// ranks are to blame, what others wait for is not the communication; of one process the phase that
-/// deviates most is told, since its peers' waiting does not hide it.
+/// The kind of incident that deviations of the columns speak for; see docs/watch-detection.md.
+/// Where single ranks are to blame, what others wait for is not the communication; of one process
+/// the phase that deviates most is told, since its peers' waiting does not hide it.
 [[nodiscard]] trace::IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
                                           bool is_of_single_ranks, bool is_of_one);
 /// Whether what deviates is harm even to a job that is as fast as ever: hardware that fails, a

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "detect/internal/evidence.h"
+#include "detect/internal/words.h"
 #include "detect/thresholds.h"
 
 namespace kansoku::detect {
@@ -65,10 +66,9 @@ void GrowthWatch::report_growth(std::size_t column, const Window& window, const 
   facts.evidence = {{columns_[column].name, columns_[column].unit,
                      std::string(layer_name(columns_[column].layer)), found.before, found.now, 1}};
   facts.summary = fmt::format(
-      "{}: {} {} -> {}, growing by {} a minute",
-      facts.ranks.empty() ? fmt::format("pid {}", fmt::join(facts.pids, ", "))
-                          : fmt::format("rank {}", fmt::join(facts.ranks, ", ")),
-      columns_[column].name == "resident_bytes" ? "resident memory" : "memory on the device",
+      words::kGrows,
+      words::ranks_text(facts.ranks, fmt::format(words::kProcess, fmt::join(facts.pids, ", "))),
+      columns_[column].name == "resident_bytes" ? words::kResidentMemory : words::kDeviceMemory,
       format_value(found.before, "bytes"), format_value(found.now, "bytes"),
       format_value(found.bytes_per_second * 60, "bytes"));
   facts.suggestion = suggestion_of(job_, facts);

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -208,18 +209,13 @@ void add_collective_notes(const Collectives& found, std::size_t ambiguous_count,
   const auto partial_count = std::count_if(found.instances.begin(), found.instances.end(),
                                            [](const Instance& i) { return !i.is_complete; });
   if (found.by_order) {
-    job.notes.emplace_back(
-        "collectives carry no sequence numbers: ranks were aligned by position from the end");
+    job.notes.emplace_back(words::kNoSequenceNumbers);
   }
   if (partial_count > 0) {
-    job.notes.push_back(
-        fmt::format("{} of {} collectives were not seen whole on all ranks and do not count",
-                    partial_count, found.instances.size()));
+    job.notes.push_back(fmt::format(words::kNotSeenWhole, partial_count, found.instances.size()));
   }
   if (ambiguous_count > 0) {
-    job.notes.push_back(
-        fmt::format("{} collectives share group, operation and sequence number and do not count",
-                    ambiguous_count));
+    job.notes.push_back(fmt::format(words::kAmbiguous, ambiguous_count));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "common/text.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
@@ -67,11 +68,8 @@ void note_common_waits(const Context& context, std::vector<std::string>& notes) 
     }
     if (least < kExcessShareMin || fewest < kCommonWaitSamplesMin) continue;
     const std::string file(text_of(context.trace, seen.frame.file));
-    notes.push_back(fmt::format(
-        "every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to "
-        "blame, and without "
-        "a healthy run to compare with nothing says whether that is too long",
-        text_of(context.trace, seen.frame.function), base_name(file), seen.frame.line, mean * 100));
+    notes.push_back(fmt::format(words::kCommonSleep, text_of(context.trace, seen.frame.function),
+                                base_name(file), seen.frame.line, mean * 100));
   }
 }
 

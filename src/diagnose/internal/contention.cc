@@ -17,6 +17,7 @@
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/limits.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -143,7 +144,7 @@ std::string takers_text(const Context& context, const Queues& queues,
     for (const auto& [pid, ms] : queues.ranks[r].outside_ms) {
       const std::string_view job = queues.names.job_of(pid), name = queues.names.name_of(pid);
       Program& program = programs[!job.empty()   ? fmt::format("job {}", job)
-                                  : name.empty() ? "a process"
+                                  : name.empty() ? words::kAProcess
                                                  : std::string(name)];
       program.ms += ms * scale;
       program.pids.insert(pid);
@@ -173,11 +174,11 @@ std::string takers_text(const Context& context, const Queues& queues,
   const auto add = [&](double ms, std::string_view who) {
     if (ms >= kNamedShareMin * all) parts.push_back(fmt::format("{} {:.1f} ms", who, ms));
   };
-  add(rest, "other processes");
-  add(sides[static_cast<std::size_t>(Side::kJob)], "the job itself");
-  add(sides[static_cast<std::size_t>(Side::kUnknown)], "threads that the recording does not name");
+  add(rest, words::kOtherProcesses);
+  add(sides[static_cast<std::size_t>(Side::kJob)], words::kJobItself);
+  add(sides[static_cast<std::size_t>(Side::kUnknown)], words::kUnnamedThreads);
   add(sides[static_cast<std::size_t>(Side::kIdle)], "nobody");
-  return fmt::format("who has the processor meanwhile: {}", fmt::join(parts, ", "));
+  return fmt::format(words::kTakers, fmt::join(parts, ", "));
 }
 
 /// A rank must queue for longer than its peers do anyway: where all share processors that is much,
@@ -206,8 +207,8 @@ void find_above_peers(const Context& context, const Options& options, const Queu
     const std::int32_t number = context.job.ranks[outlier.rank_index].rank;
     if (Finding* cause = finding_of(findings, number); cause != nullptr) {
       // More work on a busy processor queues longer: a consequence, not a second cause.
-      cause->evidence.push_back(fmt::format("it also queues {:.1f} ms {} more for a processor",
-                                            outlier.excess_ms, per_step(context)));
+      cause->evidence.push_back(
+          fmt::format(words::kAlsoWaits, outlier.excess_ms, per_step(context)));
       continue;
     }
     if (!waits_least(lateness, outlier.rank_index, outlier.excess_ms, none)) continue;
@@ -218,9 +219,7 @@ void find_above_peers(const Context& context, const Options& options, const Queu
     finding.share = outlier.excess_ms / context.mean_step_ms;
     finding.confidence = finding.rank_confidence = outlier.confidence;
     finding.evidence.push_back(
-        fmt::format("the main thread is ready to run but without a processor for {:.1f} ms {} "
-                    "more than on peers",
-                    outlier.excess_ms, per_step(context)));
+        fmt::format(words::kWaitsMore, outlier.excess_ms, per_step(context)));
     finding.evidence.push_back(takers_text(context, queues, {outlier.rank_index}));
     add_lateness(context, lateness, outlier.rank_index, finding);
     findings.push_back(std::move(finding));
@@ -271,15 +270,14 @@ void add_own_advice(const Context& context, const Queues& queues,
   }
   const bool is_confined = !cpus.empty() && allowed < host;
   finding.evidence.push_back(fmt::format(
-      "{} threads of the job compete for {}", busy_threads(queues, ranks),
-      cpus.empty()      ? "the processors of these ranks"
-      : cpus.size() > 1 ? fmt::format("{} processor{} a rank", allowed, allowed == 1 ? "" : "s")
-                        : fmt::format("processor{} {}{}", allowed == 1 ? "" : "s", *cpus.begin(),
-                                      is_confined ? fmt::format(" of {}", host) : "")));
-  finding.evidence.emplace_back(
-      is_confined ? "next: let the ranks use more processors (taskset -p, --cpu-bind, cpuset.cpus)"
-                  : "next: fewer ranks or threads on this host (OMP_NUM_THREADS, "
-                    "torch.set_num_threads, workers), or more processors");
+      words::kCompete, busy_threads(queues, ranks),
+      cpus.empty() ? words::kTheirProcessors
+      : cpus.size() > 1
+          ? fmt::format(words::kProcessorsEach, allowed, allowed == 1 ? "" : "s")
+          : fmt::format(words::kProcessorsList, allowed == 1 ? "" : "s", *cpus.begin(),
+                        is_confined ? fmt::format(words::kProcessorsOfHost, host) : "")));
+  finding.evidence.emplace_back(is_confined ? words::kAdviceMoreProcessors
+                                            : words::kAdviceFewerThreads);
 }
 
 double side_share_min(Side side, bool is_confined) {
@@ -317,16 +315,14 @@ std::optional<Finding> find_above_limit(const Context& context, const Options& o
         "{} {:.1f} ms", context.job.is_single ? "it" : fmt::format("rank {}", finding.ranks[i]),
         queues.ranks[ranks[i]].mean()));
   finding.evidence.push_back(fmt::format(
-      "ready to run but without a processor in {}: {}{}", a_step(context), fmt::join(each, ", "),
-      ranks.size() > each.size() ? fmt::format(" and {} more ranks", ranks.size() - each.size())
+      words::kWaitsInAll, a_step(context), fmt::join(each, ", "),
+      ranks.size() > each.size() ? fmt::format(words::kMoreRanks, ranks.size() - each.size())
                                  : ""));
   finding.evidence.push_back(takers_text(context, queues, ranks));
   if (side == Side::kJob) {
     add_own_advice(context, queues, ranks, limits, finding);
   } else {
-    finding.evidence.emplace_back(
-        "next: end or move the other processes, or give the job processors of its own "
-        "(taskset, cpuset.cpus)");
+    finding.evidence.emplace_back(words::kAdviceMoveOthers);
   }
   return finding;
 }
@@ -339,8 +335,8 @@ void note_queueing(const Context& context, const Queues& queues, std::vector<std
     ranks.push_back(ranks.size());
   }
   if (mean_ms < kContentionShareMin * context.mean_step_ms) return;
-  notes.push_back(fmt::format("waiting for a processor takes {:.1f} ms of {}; {}", mean_ms,
-                              a_step(context), takers_text(context, queues, ranks)));
+  notes.push_back(fmt::format(words::kWaitingNote, mean_ms, a_step(context),
+                              takers_text(context, queues, ranks)));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "diagnose/internal/throttled.h"
 #include "diagnose/internal/uneven_time.h"
 #include "diagnose/internal/waits.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/peers.h"
@@ -148,19 +149,19 @@ void add_processor_share(const Context& context, std::size_t rank, double excess
   const double running_ms = mean_excess(series_of(context, &StepTimes::running_ms), rank);
   const double share = std::clamp(running_ms / excess_ms, 0.0, 1.0);
   const bool is_stopped = stopped_ms(context, rank) > kMostShare * excess_ms;
-  const std::string_view reading = is_stopped    ? ": the process is stopped by a signal"
-                                   : share < 0.2 ? ": the thread sleeps"
-                                   : share > 0.8 ? ": the thread computes"
+  const std::string_view reading = is_stopped    ? words::kOnCpuStopped
+                                   : share < 0.2 ? words::kOnCpuSleeps
+                                   : share > 0.8 ? words::kOnCpuComputes
                                                  : "";
-  finding.evidence.push_back(fmt::format("on-CPU {:.0f} % of the excess{}", share * 100, reading));
+  finding.evidence.push_back(fmt::format(words::kOnCpu, share * 100, reading));
 }
 
 void add_phase(const Context& context, std::size_t rank, Phase phase, Finding& finding) {
   std::vector<double> means;
   for (const auto& series : phase_series(context, phase))
     means.push_back(stats::mean(series));
-  finding.evidence.push_back(fmt::format("phase {}: {:.1f} ms vs {:.1f} ms {}", phase_name(phase),
-                                         means[rank], mean_of_others(means, rank), context.others));
+  finding.evidence.push_back(fmt::format(words::kPhaseAgainst, phase_name(phase), means[rank],
+                                         mean_of_others(means, rank), context.others));
 }
 
 // Forward and backward grow with the data: forward by a fifth to a half of what both grow by,
@@ -186,11 +187,8 @@ std::optional<std::string> uneven_work(const Context& context, std::size_t rank)
   if (forward_part < kUnevenForwardMin || forward_part > kUnevenForwardMax ||
       (optimizer && optimizer->ratio - 1 > kUnevenOptimizerMax * growth))
     return std::nullopt;
-  return fmt::format(
-      "forward takes {:.2f} times as long as {}, backward {:.2f}{}: it is given "
-      "more work, as larger batches or longer sequences are",
-      forward->ratio, context.others, backward->ratio,
-      optimizer ? fmt::format(", the optimizer {:.2f}", optimizer->ratio) : "");
+  return fmt::format(words::kMoreWork, forward->ratio, context.others, backward->ratio,
+                     optimizer ? fmt::format(words::kMoreWorkOptimizer, optimizer->ratio) : "");
 }
 
 struct InputFunction {
@@ -232,11 +230,11 @@ void add_data_source(const Context& context, Finding& finding) {
       functions.begin(), functions.end(),
       [](const auto& a, const auto& b) { return a.second.sample_count < b.second.sample_count; });
   if (most == functions.end()) {
-    finding.evidence.emplace_back("no sample of input says where its data come from");
+    finding.evidence.emplace_back(words::kDataSourceUnknown);
     return;
   }
   set_place(context.trace, most->second.frames, finding);
-  finding.evidence.push_back(fmt::format("its data come from {}", finding.function));
+  finding.evidence.push_back(fmt::format(words::kDataComeFrom, finding.function));
 }
 
 void add_rhythm(const Context& context, const SlowRank& suspect, Finding& finding) {
@@ -252,11 +250,10 @@ void add_rhythm(const Context& context, const SlowRank& suspect, Finding& findin
   const bool is_regular =
       gaps.size() >= kHotStepsMin - 1 &&
       *std::max_element(gaps.begin(), gaps.end()) == *std::min_element(gaps.begin(), gaps.end());
-  finding.evidence.push_back(fmt::format(
-      "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; they take {:.0f} ms longer "
-      "than {}, {:.1f} times the median step",
-      count, suspect.hot_steps.size(), is_regular ? "every " : "about every ", stats::median(gaps),
-      suspect.hot_excess_ms, context.others, 1 + suspect.hot_excess_ms / context.median_step_ms));
+  finding.evidence.push_back(fmt::format(words::kIntermittent, count, suspect.hot_steps.size(),
+                                         is_regular ? "every " : words::kAboutEvery,
+                                         stats::median(gaps), suspect.hot_excess_ms, context.others,
+                                         1 + suspect.hot_excess_ms / context.median_step_ms));
 }
 
 void add_location(const Context& context, const Location& location, bool has_scheduler_data,
@@ -267,30 +264,27 @@ void add_location(const Context& context, const Location& location, bool has_sch
   finding.stack = location.stack;
   if (location.function.empty()) {
     finding.evidence.push_back(
-        fmt::format("{}: {}",
-                    location.sample_count == 0 ? "no stack samples"
-                                               : "stack samples do not agree on a function",
-                    context.has_steps() ? "only the phase is known" : "no function is known"));
+        fmt::format(words::kNotLocated,
+                    location.sample_count == 0 ? words::kNoStackSamples : words::kSamplesDisagree,
+                    context.has_steps() ? words::kOnlyPhaseKnown : words::kFunctionUnknown));
     return;
   }
   finding.confidence = finding.rank_confidence * location.support;
-  finding.evidence.push_back(fmt::format("stack samples put {:.1f} ms {} more into {}",
-                                         location.excess_ms, per_step(context), location.function));
+  finding.evidence.push_back(
+      fmt::format(words::kStackSamples, location.excess_ms, per_step(context), location.function));
   if (!has_scheduler_data) {
-    finding.evidence.push_back(
-        fmt::format("asleep in {:.0f} % of the samples there", location.sleeping_share * 100));
+    finding.evidence.push_back(fmt::format(words::kAsleepThere, location.sleeping_share * 100));
   }
   if (location.worker_pid != 0) {
     finding.evidence.push_back(
-        fmt::format("it waits for its data-loader workers; worker pid {} spends the time",
-                    trace::pid_on_host(location.worker_pid)));
+        fmt::format(words::kWaitsForWorkers, trace::pid_on_host(location.worker_pid)));
   }
 }
 
 void blame(const Context& context, const MainWait& wait, Finding& finding) {
   if (wait.blamed.empty()) return;
   if (!finding.function.empty())
-    finding.evidence.push_back(fmt::format("meanwhile the main thread is in {}", finding.function));
+    finding.evidence.push_back(fmt::format(words::kMeanwhileIn, finding.function));
   set_place(context.trace, wait.blamed, finding);
 }
 
@@ -478,9 +472,8 @@ void find_common_input(const Context& context, const Options& options,
   finding.cost_ms_per_step = least_ms;
   finding.share = share;
   finding.confidence = finding.rank_confidence = confidence;
-  finding.evidence.push_back(
-      fmt::format("{} spends at least {:.0f} % of its steps on input, without processor queueing",
-                  context.job.is_single ? "it" : "every rank", share * 100));
+  finding.evidence.push_back(fmt::format(
+      words::kCommonInput, context.job.is_single ? "it" : words::kEveryRank, share * 100));
   add_location(context,
                locate_excess(context, std::vector<bool>(context.job.ranks.size(), true),
                              Phase::kInput, options),
@@ -497,12 +490,13 @@ double mean_of_others(const std::vector<double>& values, std::size_t rank) {
 }
 
 std::string a_step(const Context& context) {
-  return context.has_steps() ? fmt::format("a step of {:.1f} ms", context.mean_step_ms)
-                             : fmt::format("a window of {:.0f} ms", context.mean_step_ms);
+  return context.has_steps() ? fmt::format(words::kAStep, context.mean_step_ms)
+                             : fmt::format(words::kAWindow, context.mean_step_ms);
 }
 
 std::string per_step(const Context& context) {
-  return context.has_steps() ? "per step" : fmt::format("in each {:.0f} ms", context.mean_step_ms);
+  return context.has_steps() ? words::kPerStep
+                             : fmt::format(words::kInEachWindow, context.mean_step_ms);
 }
 
 RankSeries phase_series(const Context& context, Phase phase) {
@@ -536,10 +530,9 @@ void add_lateness(const Context& context, const Lateness& lateness, std::size_t 
                   Finding& finding) {
   if (lateness.instance_count == 0) return;
   const std::int32_t number = context.job.ranks[rank].rank;
-  finding.evidence.push_back(fmt::format("rank {} arrives last in {} of {} collectives", number,
-                                         lateness.last_counts[rank], lateness.instance_count));
-  finding.evidence.push_back(fmt::format("mean wait: rank {} {:.1f} ms, others {:.1f} ms", number,
-                                         lateness.mean_wait_ms[rank],
+  finding.evidence.push_back(fmt::format(words::kArrivesLast, number, lateness.last_counts[rank],
+                                         lateness.instance_count));
+  finding.evidence.push_back(fmt::format(words::kMeanWait, number, lateness.mean_wait_ms[rank],
                                          mean_of_others(lateness.mean_wait_ms, rank)));
 }
 
@@ -617,20 +610,15 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
       Finding finding = describe_suspect(context, suspect, lateness, options);
       if (sleeps(context, rank, suspect.outlier.excess_ms) &&
           sleeps_in_communication(context, rank)) {
-        notes.push_back(fmt::format(
-            "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not "
-            "named as a culprit",
-            context.job.ranks[rank].rank, suspect.outlier.excess_ms, finding.function));
+        notes.push_back(fmt::format(words::kVictimInCommunication, context.job.ranks[rank].rank,
+                                    suspect.outlier.excess_ms, finding.function));
         continue;
       }
       slower[rank] = true;
       merge_into(findings, std::move(finding));
     } else {
-      notes.push_back(fmt::format(
-          "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per "
-          "collective: "
-          "not named as a culprit",
-          context.job.ranks[rank].rank, suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
+      notes.push_back(fmt::format(words::kVictimOfCollectives, context.job.ranks[rank].rank,
+                                  suspect.outlier.excess_ms, lateness.mean_wait_ms[rank]));
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "trace/merge.h"
 
@@ -134,8 +135,7 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
   const auto frames = frames_of(trace, most->first);
   if (frames.empty()) return;
   set_place(trace, frames, finding);
-  finding.evidence.push_back(
-      fmt::format("same stack in {} of {} samples since then", most->second, samples.size()));
+  finding.evidence.push_back(fmt::format(words::kSameStack, most->second, samples.size()));
 }
 
 /// Of a rank's threads, one that held the interpreter lock in nearly all samples since then; 0:
@@ -174,10 +174,8 @@ std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuc
       if (rank.rank != number) continue;
       const std::int32_t holder = lock_holder(trace, rank.pid, stuck.since_ns);
       if (holder == 0) continue;
-      finding.evidence.push_back(fmt::format(
-          "thread {} of rank {} has held the interpreter lock ever since: no other Python code of "
-          "this process can run",
-          trace::pid_on_host(holder), number));
+      finding.evidence.push_back(
+          fmt::format(words::kHoldsLockSince, trace::pid_on_host(holder), number));
       return "deadlock";
     }
   }
@@ -195,7 +193,7 @@ bool find_mismatch(const JobData& job, Finding& finding) {
     for (const CollectiveEvent& event : rank.collectives) {
       if (!event.is_open || !event.has_seq) continue;
       const std::string name = job.op_names[event.op];
-      calls[event.seq][event.bytes > 0 ? fmt::format("{} of {} bytes", name, event.bytes) : name]
+      calls[event.seq][event.bytes > 0 ? fmt::format(words::kOfBytes, name, event.bytes) : name]
           .insert(rank.rank);
     }
   }
@@ -233,8 +231,8 @@ bool find_stopped(const trace::Trace& trace, const JobData& job, const Stuck& st
   finding.kind = "stopped";
   finding.verdict = "dead_process";
   finding.evidence.push_back(
-      fmt::format("rank {} has arrived as well, but its process {}", fmt::join(finding.ranks, ", "),
-                  samples.empty() ? "has not been seen since: exited or killed" : "is stopped"));
+      fmt::format(words::kArrivedButProcess, fmt::join(finding.ranks, ", "),
+                  samples.empty() ? words::kNotSeenSince : words::kIsStopped));
   add_last_stack(trace, samples, finding);
   return true;
 }
@@ -258,22 +256,20 @@ Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck
       samples.insert(samples.end(), own.begin(), own.end());
     }
   }
-  finding.evidence.push_back(fmt::format(
-      "ranks {} have been in {} for {:.1f} s, until the end of the recording",
-      fmt::join(inside, ", "), stuck.operation.empty() ? "a gradient reduction" : stuck.operation,
-      finding.cost_ms_per_step / 1000));
+  finding.evidence.push_back(
+      fmt::format(words::kInsideFor, fmt::join(inside, ", "),
+                  stuck.operation.empty() ? words::kGradientReduction : stuck.operation,
+                  finding.cost_ms_per_step / 1000));
   if (finding.ranks.empty()) {
     if (find_stopped(trace, job, stuck, finding) || find_mismatch(job, finding)) return finding;
-    finding.evidence.emplace_back(
-        "every rank has arrived: the network or a deadlock inside the library, not one rank");
+    finding.evidence.emplace_back(words::kAllArrived);
     return finding;
   }
-  finding.evidence.push_back(
-      fmt::format("rank {} never joined it", fmt::join(finding.ranks, ", ")));
+  finding.evidence.push_back(fmt::format(words::kNeverJoined, fmt::join(finding.ranks, ", ")));
   if (is_stopped(samples, are_others_sampled)) {
     finding.kind = "stopped";
-    finding.evidence.emplace_back(samples.empty() ? "it has not been seen since: exited or killed"
-                                                  : "its process is stopped");
+    finding.evidence.emplace_back(samples.empty() ? words::kItNotSeenSince
+                                                  : words::kItsProcessStopped);
   }
   add_last_stack(trace, samples, finding);
   finding.verdict = verdict_of(trace, job, stuck, finding);
@@ -290,7 +286,7 @@ std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, c
     const bool is_culprit =
         std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
     HangGroup& group = groups[{!is_culprit, here.stack}];
-    group.place = here.function.empty() ? "no Python stack" : here.function;
+    group.place = here.function.empty() ? words::kNoPythonStack : here.function;
     group.stack = here.stack;
     group.is_culprit = is_culprit;
     group.ranks.push_back(rank.rank);
@@ -321,8 +317,8 @@ std::string sender_text(const trace::Trace& trace, const RankData& rank) {
       std::find_if(rank.end_signals.begin(), rank.end_signals.end(),
                    [&](const EndSignal& end) { return end.signal == rank.exit_signal; });
   if (sent == rank.end_signals.end()) return "";
-  if (sent->sender_tid == 0) return ", which the kernel sent";
-  return fmt::format(", which {} sent", ThreadNames(trace).shown(sent->sender_tid));
+  if (sent->sender_tid == 0) return words::kKernelSent;
+  return fmt::format(words::kSenderSent, ThreadNames(trace).shown(sent->sender_tid));
 }
 
 /// When the recorder was told to end the job, or somebody ended several ranks together, by one
@@ -445,13 +441,11 @@ std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
     finding.verdict = "dead_process";
     finding.ranks = {first->rank};
     finding.evidence.push_back(
-        first->exit_signal != 0
-            ? fmt::format("the process of rank {} was ended by signal {}{}", first->rank,
-                          first->exit_signal, sender_text(trace, *first))
-            : fmt::format("the process of rank {} ended first, with status {}", first->rank,
-                          first->exit_status));
+        first->exit_signal != 0 ? fmt::format(words::kEndedBySignal, first->rank,
+                                              first->exit_signal, sender_text(trace, *first))
+                                : fmt::format(words::kEndedFirst, first->rank, first->exit_status));
     if (!operation.empty())
-      finding.evidence.push_back(fmt::format("{} was never completed by all ranks", operation));
+      finding.evidence.push_back(fmt::format(words::kNeverCompleted, operation));
   } else {
     return std::nullopt;
   }

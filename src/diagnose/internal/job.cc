@@ -14,6 +14,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/sched.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "trace/merge.h"
 #include "trace/metadata.h"
@@ -233,11 +234,10 @@ class Collector {
       job.ranks.push_back(std::move(rank));
     }
     if (extra_count > 0) {
-      notes.push_back(fmt::format(
-          "{} further processes claim a rank that another has: the busiest was used", extra_count));
+      notes.push_back(fmt::format(words::kClaimedRanks, extra_count));
     }
     if (odd_count_ > 0) {
-      notes.push_back(fmt::format("{} slices have impossible times and were left out", odd_count_));
+      notes.push_back(fmt::format(words::kImpossibleTimes, odd_count_));
     }
     return job;
   }
@@ -334,9 +334,7 @@ void note_missing_ranks(const std::vector<const trace::Process*>& processes, Job
   for (const trace::Process* process : processes)
     world_size = std::max(world_size, process->world_size);
   if (world_size > static_cast<std::int64_t>(job.ranks.size())) {
-    job.notes.push_back(
-        fmt::format("the job has {} ranks, the trace has {}: the others are unknown", world_size,
-                    job.ranks.size()));
+    job.notes.push_back(fmt::format(words::kRanksMissing, world_size, job.ranks.size()));
   }
 }
 
@@ -438,8 +436,7 @@ Result<std::vector<JobData>> read_jobs(const Trace& trace) {
     read_thread_times(trace, job);
     jobs.push_back(std::move(job));
   }
-  if (left_out > 0)
-    jobs.front().notes.push_back(fmt::format("{} further jobs were not looked at", left_out));
+  if (left_out > 0) jobs.front().notes.push_back(fmt::format(words::kFurtherJobs, left_out));
   return jobs;
 }
 

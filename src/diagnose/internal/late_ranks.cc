@@ -10,6 +10,7 @@
 
 #include "common/rng.h"
 #include "common/time.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -86,12 +87,10 @@ LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t 
   Matched matched = match(ranks, left_out);
   const std::size_t count = matched.begin_ns.size();
   if (left_out > 0) {
-    out.notes.push_back(fmt::format(
-        "{} collectives that the ranks do not have equally often were left out", left_out));
+    out.notes.push_back(fmt::format(words::kCollectivesLeftOut, left_out));
   }
   if (count < kMatchedMin) {
-    out.notes.push_back(
-        fmt::format("{} collectives in common: too few to tell who is late", count));
+    out.notes.push_back(fmt::format(words::kFewInCommon, count));
     return out;
   }
   out.matched_count = count;

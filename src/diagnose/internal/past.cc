@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "diagnose/internal/findings.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/bootstrap.h"
 #include "stats/summary.h"
@@ -146,9 +147,7 @@ std::optional<Finding> find_slowed(const Context& context, const Options& option
   finding.evidence.insert(
       finding.evidence.begin(),
       fmt::format(
-          "from step {} of {} on, {:.1f} s into the recording, a step takes {:.1f} ms; "
-          "before, {:.1f} ms",
-          change->step + 1, steps_ms.size(),
+          words::kSlowed, change->step + 1, steps_ms.size(),
           (static_cast<double>(first.begin_ns) - static_cast<double>(context.trace.begin_ns)) / 1e9,
           change->after_ms, change->before_ms));
   return finding;

@@ -7,6 +7,7 @@
 
 #include "diagnose/internal/job.h"
 #include "diagnose/internal/names.h"
+#include "diagnose/internal/words.h"
 #include "trace/merge.h"
 
 namespace kansoku::diagnose {
@@ -83,7 +84,7 @@ std::string_view ThreadNames::name_of(std::int32_t tid) const {
 
 std::string ThreadNames::shown(std::int32_t tid) const {
   const std::string_view name = name_of(tid);
-  return fmt::format("{} (pid {})", name.empty() ? "a process" : name,
+  return fmt::format("{} (pid {})", name.empty() ? words::kAProcess : name,
                      trace::pid_on_host(process_of(tid)));
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "diagnose/internal/job.h"
+#include "diagnose/internal/words.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -190,12 +191,9 @@ ProfileJob Reader::read() {
     std::sort(rank.steps.begin(), rank.steps.end());
     out_.ranks.push_back(std::move(rank));
   }
-  if (lacks_rank && !out_.ranks.empty())
-    out_.notes.emplace_back("the trace names no rank: it counts as rank 0");
+  if (lacks_rank && !out_.ranks.empty()) out_.notes.emplace_back(words::kTraceHasNoRank);
   if (out_.ranks.empty()) {
-    out_.notes.emplace_back(
-        "no operator, kernel or collective in the trace: categories such as cpu_op, kernel, "
-        "user_annotation (gloo:) are what counts");
+    out_.notes.emplace_back(words::kTraceHasNothing);
   }
   return std::move(out_);
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
@@ -148,8 +149,7 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
         [](const QueueWait& a, const QueueWait& b) { return a.time.begin_ns < b.time.begin_ns; });
   }
   if (!is_any_known && !job.ranks.empty()) {
-    job.notes.emplace_back(
-        "no scheduler events: time spent queueing for a processor cannot be told from work");
+    job.notes.emplace_back(words::kNoScheduler);
   }
 }
 

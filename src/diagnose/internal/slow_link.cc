@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "diagnose/internal/names.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -198,9 +199,7 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
       times_lie_apart(links, is_suspected)) {
     out.strength = rtt.ratio();
     out.evidence.push_back(
-        fmt::format("round-trip time of its busy connections at least {:.2f} ms, of all others at "
-                    "most {:.2f} ms (medians)",
-                    rtt.least_in / 1000, rtt.most_out / 1000));
+        fmt::format(words::kRoundTrip, rtt.least_in / 1000, rtt.most_out / 1000));
     return out;
   }
   const Contrast again =
@@ -213,10 +212,8 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
     const Contrast delivery = contrast(
         links, is_suspected, [](const Link& link) { return 1 / stats::median(link.rate); });
     out.strength = ratio;
-    out.evidence.push_back(fmt::format(
-        "its busy connections deliver at most {:.0f} MB/s, all others at least {:.0f} MB/s "
-        "(medians)",
-        1e-6 / delivery.least_in, 1e-6 / delivery.most_out));
+    out.evidence.push_back(
+        fmt::format(words::kDelivery, 1e-6 / delivery.least_in, 1e-6 / delivery.most_out));
     return out;
   }
   const bool is_lossy = again.least_in >= kRetransmitsMin &&
@@ -224,12 +221,8 @@ std::optional<SlowLink> judge(const Links& links, Suspected is_suspected) {
                         occupied.ratio() >= kOccupiedRatioMin;
   if (!is_lossy) return std::nullopt;
   out.strength = occupied.ratio();
-  out.evidence.push_back(
-      fmt::format("at least {:.0f} segments of its busy connections were sent again, of all others "
-                  "at most {:.0f}",
-                  again.least_in, again.most_out));
-  out.evidence.push_back(fmt::format(
-      "a byte occupies its connections x {:.2f} as long as any other", occupied.ratio()));
+  out.evidence.push_back(fmt::format(words::kRetransmits, again.least_in, again.most_out));
+  out.evidence.push_back(fmt::format(words::kByteOccupies, occupied.ratio()));
   return out;
 }
 
@@ -282,18 +275,15 @@ std::optional<Finding> find_slow_link(const Context& context, const Options&) {
   finding.kind = "slow_link";
   finding.phase = "transfer";
   finding.ranks = slow->ranks;
-  finding.evidence.push_back(slow->ranks.size() == 1
-                                 ? std::string("all busy connections of this rank are slow")
-                                 : std::string("the connection between these two ranks is slow"));
+  finding.evidence.push_back(slow->ranks.size() == 1 ? std::string(words::kRankLinksSlow)
+                                                     : std::string(words::kPairLinkSlow));
   // What a link as fast as the others' would save, as far as transfers are bound by it.
   finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
   finding.confidence = finding.rank_confidence = 0.95;
   finding.evidence.insert(finding.evidence.end(), slow->evidence.begin(), slow->evidence.end());
-  finding.evidence.push_back(
-      fmt::format("transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived",
-                  transfer_ms, context.mean_step_ms));
-  finding.evidence.push_back("next: compare counters of this host's network port with its peers'");
+  finding.evidence.push_back(fmt::format(words::kTransfersTake, transfer_ms, context.mean_step_ms));
+  finding.evidence.push_back(words::kAdviceNetwork);
   return finding;
 }
 

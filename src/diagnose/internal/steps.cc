@@ -13,6 +13,7 @@
 
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/word.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
@@ -345,9 +346,7 @@ StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,
     ranks.push_back(tokenizer.read(r));
   const auto learned = learn_word(tokenizer, ranks, options);
   if (!learned) {
-    job.notes.emplace_back(
-        "no steps found: no sequence of backward, optimizer, input or "
-        "collective events repeats often enough");
+    job.notes.emplace_back(words::kNoRepeats);
     return {};
   }
   Boundaries times;
@@ -356,21 +355,18 @@ StepTable find_steps(const trace::Trace& trace, const Collectives& collectives,
   const bool has_collectives =
       std::any_of(collectives.instances.begin(), collectives.instances.end(),
                   [](const Instance& instance) { return instance.is_complete; });
-  if (!has_collectives && job.ranks.size() > 1)
-    job.notes.emplace_back("no collective was seen on all ranks: steps were aligned by time");
+  if (!has_collectives && job.ranks.size() > 1) job.notes.emplace_back(words::kAlignedByTime);
   StepTable table =
       to_steps(has_collectives ? align_by_collective(collectives, times) : align_by_time(times));
   if (table.count() < kRepeatCountFloor) {
-    job.notes.push_back(fmt::format("only {} steps are common to all ranks, {} are needed",
-                                    table.count(), kRepeatCountFloor));
+    job.notes.push_back(fmt::format(words::kFewCommonSteps, table.count(), kRepeatCountFloor));
     return {};
   }
   table.found_by = learned->found_by;
   for (const std::uint32_t id : learned->word.tokens)
     table.word.push_back(tokenizer.table().text(id));
   table.is_short = table.count() < kRepeatCountMin;
-  if (table.is_short)
-    job.notes.push_back(fmt::format("only {} steps: confidence is limited", table.count()));
+  if (table.is_short) job.notes.push_back(fmt::format(words::kFewSteps, table.count()));
   return table;
 }
 

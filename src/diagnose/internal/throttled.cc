@@ -10,6 +10,7 @@
 
 #include "diagnose/internal/limits.h"
 #include "diagnose/internal/names.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 
 namespace kansoku::diagnose {
@@ -20,12 +21,9 @@ void add_quota_advice(const std::map<std::int32_t, ProcessorLimits>& limits, std
   const auto found = limits.find(rank);
   if (found != limits.end() && !found->second.quota_group.empty()) {
     finding.evidence.push_back(
-        fmt::format("the quota is {:.2f} processors, of the control group {}",
-                    found->second.quota_cpus, found->second.quota_group));
+        fmt::format(words::kQuota, found->second.quota_cpus, found->second.quota_group));
   }
-  finding.evidence.emplace_back(
-      "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its "
-      "container's CPU limit");
+  finding.evidence.emplace_back(words::kAdviceQuota);
 }
 
 }  // namespace
@@ -79,13 +77,10 @@ std::optional<Finding> find_throttled(const Context& context, const Options&) {
   finding.share = share_of(0);
   finding.cost_ms_per_step = finding.share * context.mean_step_ms;
   finding.confidence = finding.rank_confidence = 1;
-  finding.evidence.push_back(
-      fmt::format("a processor quota held {} back for {:.0f} % of the time{}",
-                  count == 1 ? "it" : fmt::format("these ranks, rank {} most,", order[0].second),
-                  share_of(0) * 100,
-                  count == order.size()
-                      ? ""
-                      : fmt::format(", the others for at most {:.0f} %", share_of(count) * 100)));
+  finding.evidence.push_back(fmt::format(
+      words::kThrottled, count == 1 ? "it" : fmt::format(words::kTheseRanks, order[0].second),
+      share_of(0) * 100,
+      count == order.size() ? "" : fmt::format(words::kThrottledOthers, share_of(count) * 100)));
   add_quota_advice(read_limits(trace, context.job), order[0].second, finding);
   return finding;
 }

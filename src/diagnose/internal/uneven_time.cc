@@ -14,6 +14,7 @@
 #include "diagnose/internal/findings.h"
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"
 
@@ -91,11 +92,9 @@ std::string percent(const Context& context, double ms) {
 /// "processors for 62 % of the time, its peers for 16 %; ...": of the rank with index `r`.
 std::string comparison(const Context& context, const std::vector<double>& busy,
                        const std::vector<double>& asleep, std::size_t r) {
-  return fmt::format(
-      "processors for {} of the time, its peers for {}; its main thread sleeps for "
-      "{}, theirs for {}",
-      percent(context, busy[r]), percent(context, mean_of_others(busy, r)),
-      percent(context, asleep[r]), percent(context, mean_of_others(asleep, r)));
+  return fmt::format(words::kTimeShares, percent(context, busy[r]),
+                     percent(context, mean_of_others(busy, r)), percent(context, asleep[r]),
+                     percent(context, mean_of_others(asleep, r)));
 }
 
 Finding describe_uneven_time(const Context& context, const Outlier& outlier,
@@ -109,11 +108,10 @@ Finding describe_uneven_time(const Context& context, const Outlier& outlier,
   finding.share = std::min(outlier.excess_ms / context.mean_step_ms, 1.0);
   finding.confidence = finding.rank_confidence = outlier.confidence;
   finding.evidence.push_back(
-      fmt::format("no steps: ranks are compared by processor time, in {} windows of {:.0f} ms",
-                  context.steps.count(), context.mean_step_ms));
+      fmt::format(words::kComparedByTime, context.steps.count(), context.mean_step_ms));
   finding.evidence.push_back(
-      fmt::format("its threads have {}{}", comparison(context, busy, asleep, r),
-                  peers > 0 ? fmt::format(": {:.1f} times the work", busy[r] / peers) : ""));
+      fmt::format(words::kThreadsHave, comparison(context, busy, asleep, r),
+                  peers > 0 ? fmt::format(words::kTimesTheWork, busy[r] / peers) : ""));
   return finding;
 }
 
@@ -155,10 +153,8 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
   std::size_t note_count = 0;
   const auto note = [&](std::size_t r) {
     ++note_count;
-    notes.push_back(fmt::format(
-        "no steps, so ranks were compared by processor time: rank {} has {}; not named as a "
-        "culprit, it may have other duties",
-        context.job.ranks[r].rank, comparison(context, busy, asleep, r)));
+    notes.push_back(fmt::format(words::kTimeNotBlamed, context.job.ranks[r].rank,
+                                comparison(context, busy, asleep, r)));
   };
   const std::vector<bool> none(rank_count);
   const auto outliers = find_outliers(excess_over_peers(use.busy), none, test);
@@ -187,10 +183,7 @@ std::vector<Finding> find_uneven_time(const Context& context, const Options& opt
     const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
     return fmt::format("{} to {}", percent(context, *least), percent(context, *most));
   };
-  notes.push_back(fmt::format(
-      "no steps, so ranks were compared by processor time: they have processors for {} of the time "
-      "and sleep for {}; none stands out",
-      range(busy), range(asleep)));
+  notes.push_back(fmt::format(words::kTimeAlike, range(busy), range(asleep)));
   return {};
 }
 

@@ -18,6 +18,7 @@
 #include "diagnose/internal/names.h"
 #include "diagnose/internal/phases.h"
 #include "diagnose/internal/processors.h"
+#include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "trace/merge.h"
 
@@ -122,23 +123,22 @@ void add_holder(const Context& context, std::size_t wait_count, const Others& ot
                            ? 0
                            : static_cast<double>(most->second) / static_cast<double>(wait_count);
   if (share < kMostShare) {
-    out.evidence.emplace_back("no thread was seen to hold the interpreter lock for most of it");
+    out.evidence.emplace_back(words::kNoHolder);
     return;
   }
   out.blamed = others.stack_of_holder(most->first);
-  out.evidence.push_back(
-      fmt::format("thread {} of this process holds it in {:.0f} % of them, in {}",
-                  trace::pid_on_host(most->first), std::min(share, 1.0) * 100,
-                  innermost_place(context.trace, out.blamed)));
+  out.evidence.push_back(fmt::format(words::kHolder, trace::pid_on_host(most->first),
+                                     std::min(share, 1.0) * 100,
+                                     innermost_place(context.trace, out.blamed)));
 }
 
 std::string waker_name(const Context& context, const ThreadNames& names, const Others& others,
                        std::int32_t tid, std::int32_t pid) {
-  if (tid == 0) return "an interrupt (a timer, the network or a device)";
+  if (tid == 0) return words::kInterrupt;
   if (names.process_of(tid) != pid) return names.shown(tid);
   const std::string place = innermost_place(context.trace, others.stack_of(tid));
-  return fmt::format("its own thread {} ({}){}", trace::pid_on_host(tid), names.name_of(tid),
-                     place.empty() ? "" : ", mostly in " + place);
+  return fmt::format(words::kOwnThread, trace::pid_on_host(tid), names.name_of(tid),
+                     place.empty() ? "" : words::kMostlyIn + place);
 }
 
 void add_wakers(const Context& context, std::size_t r, const IntervalSet& region,
@@ -167,11 +167,9 @@ void add_wakers(const Context& context, std::size_t r, const IntervalSet& region
     const bool is_most = parts.size() == 1 && -negative >= kMostShare && tid != 0;
     if (is_most && names.process_of(tid) == rank.pid) out.blamed = others.stack_of(tid);
   }
-  if (!parts.empty())
-    out.evidence.push_back(fmt::format("who wakes it, by time asleep: {}", fmt::join(parts, "; ")));
+  if (!parts.empty()) out.evidence.push_back(fmt::format(words::kWakers, fmt::join(parts, "; ")));
   if (known < kWakersKnownMin * all)
-    out.evidence.push_back(
-        fmt::format("the waker of {:.0f} % of that time is not known", 100 * (1 - known / all)));
+    out.evidence.push_back(fmt::format(words::kUnknownWaker, 100 * (1 - known / all)));
 }
 
 }  // namespace
@@ -208,11 +206,11 @@ std::optional<MainWait> explain_wait(const Context& context, std::size_t rank,
   out.ms_per_step = region_ms * part;
   out.ms_per_step_low =
       region_ms * std::max(0.0, part - 1.96 * std::sqrt(part * (1 - part) / look_count));
-  out.evidence.push_back(fmt::format("it waits {} in {:.0f} % of {} samples in which it sleeps",
-                                     out.is_interpreter_lock ? "for the interpreter lock"
-                                     : call == "futex"       ? "for a lock or a condition (futex)"
-                                     : on.empty()            ? fmt::format("in {}", call)
-                                                             : fmt::format("in {} on {}", call, on),
+  out.evidence.push_back(fmt::format(words::kWaits,
+                                     out.is_interpreter_lock ? words::kForInterpreterLock
+                                     : call == "futex"       ? words::kForLock
+                                     : on.empty()            ? fmt::format(words::kInCall, call)
+                                                  : fmt::format(words::kInCallOn, call, on),
                                      share * 100, waits.size()));
   std::vector<SleepSample> of_kind;
   std::copy_if(waits.begin(), waits.end(), std::back_inserter(of_kind),
