@@ -22,8 +22,12 @@ TARGET = re.compile(r"CMakeFiles/([^/]+)\.dir/")
 
 
 def git(root, *arguments):
-    done = subprocess.run(["git", "-C", root, "-c", "core.quotepath=off", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, errors="replace", check=False)
+    """What git prints; None if it fails or is not installed."""
+    try:
+        done = subprocess.run(["git", "-C", root, "-c", "core.quotepath=off", *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, errors="replace", check=False)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip("\n") if done.returncode == 0 else None
 
 
