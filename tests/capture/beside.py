@@ -3,7 +3,7 @@
 """beside.py OTHER [NEW]: two versions of Kansoku observe one process at the same time, each with its own probes, and what they tell is
 compared: the chosen addresses, the calls with their arguments and times (compare_recordings), and what two agents counted in their
 windows. For whoever changes capture: OTHER is the program of before. Needs root and Debian's python3-torch; takes a minute. Results are
-in docs/measurements/evaluation.md."""
+in docs/measurements/trace-fidelity.md."""
 import csv
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments E1 to E9 of docs/simulation.md: runs the examples, writes a report each, prints what they show as Markdown.
+"""The experiments E1 to E9 of docs/measurements/simulation-experiments.md: runs the examples, writes a report each, prints what they show as Markdown.
 
   tests/simulate/experiments.py KANSOKU OUTPUT_FOLDER [--data FOLDER] [--quick]
 
