@@ -211,7 +211,7 @@ TEST(WhatIf, ASecondTensorRankIsLeftOut) {
   EXPECT_NEAR(both.slowdown, 1, 1e-12);
   EXPECT_NEAR(both.original_s, alone.original_s, 1e-12);
   EXPECT_EQ(both.operation_count, alone.operation_count);
-  EXPECT_THAT(both.notes, Contains(HasSubstr("of further tensor-parallel ranks, were left out")));
+  EXPECT_THAT(both.notes, Contains(HasSubstr("belong to further tensor-parallel ranks")));
 }
 
 TEST(WhatIf, AStageWithoutOperationsIsRefused) {

@@ -108,7 +108,7 @@ TEST(LateRanks, UnequalNumbersAreLeftOut) {
   const LateRanks late = measure_late_ranks(ranks, 1);
   EXPECT_EQ(late.matched_count, 40U);
   EXPECT_EQ(late.rank, 12);
-  EXPECT_THAT(late.notes, Contains(HasSubstr("1 collectives that the ranks do not have equally")));
+  EXPECT_THAT(late.notes, Contains(HasSubstr("1 collectives do not count: the ranks have different numbers")));
 }
 
 // Ends that scatter by some 0.1 ms are told as such: 1.4826 MAD of their differences.

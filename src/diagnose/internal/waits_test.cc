@@ -67,7 +67,7 @@ TEST(Waits, AWakerThatWasNotSeenIsSaidToBeUnknown) {
   EXPECT_EQ(d.findings[0].kind, "blocked");
   EXPECT_EQ(d.findings[0].function, "publish_metrics") << "where it waits";
   EXPECT_THAT(d.findings[0].evidence,
-              Contains(HasSubstr("the waker of 100 % of that time is not known")));
+              Contains(HasSubstr("the recording has no waker for 100 % of that time")));
 }
 
 // Who waits has all its phases stretched.
@@ -103,7 +103,7 @@ TEST(Waits, AStoppedProcessDoesNotSleep) {
   job.wait_state = 4;
   const Diagnosis d = run(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
-  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("stopped by a signal")));
+  EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("a signal stopped the process")));
   EXPECT_THAT(d.findings[0].evidence, Not(Contains(HasSubstr("the thread sleeps"))));
   EXPECT_EQ(d.findings[0].kind, "slow_other");
 }

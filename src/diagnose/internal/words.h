@@ -13,7 +13,7 @@ inline constexpr char kMoreFindings[] = ", and {} more finding{}";
 inline constexpr char kStepsLine[] = "{} steps on {}, median {:.1f} ms, p95 {:.1f} ms\n";
 inline constexpr char kOneProcess[] = "one process";
 inline constexpr char kSlowDownLine[] =
-    "slow-down {:.3f}: step time over that of the same job if nobody were slower\n";
+    "slow-down {:.3f}: mean step over the step of the same job if nobody were slower\n";
 inline constexpr char kMissingLine[] = "missing: {}\n";
 inline constexpr char kHeldUpLine[] = "held up: rank {}\n";
 inline constexpr char kNoteLine[] = "note: {}\n";
@@ -42,63 +42,62 @@ inline constexpr char kArrivesLast[] = "rank {} arrives last in {} of {} collect
 inline constexpr char kMeanWait[] = "mean wait: rank {} {:.1f} ms, others {:.1f} ms";
 inline constexpr char kPhaseAgainst[] = "phase {}: {:.1f} ms vs {:.1f} ms {}";
 inline constexpr char kOnCpu[] = "on-CPU {:.0f} % of the excess{}";
-inline constexpr char kOnCpuStopped[] = ": the process is stopped by a signal";
+inline constexpr char kOnCpuStopped[] = ": a signal stopped the process";
 inline constexpr char kOnCpuSleeps[] = ": the thread sleeps";
 inline constexpr char kOnCpuComputes[] = ": the thread computes";
 inline constexpr char kStackSamples[] = "stack samples put {:.1f} ms {} more into {}";
 inline constexpr char kNotLocated[] = "{}: {}";
 inline constexpr char kNoStackSamples[] = "no stack samples";
 inline constexpr char kSamplesDisagree[] = "stack samples do not agree on a function";
-inline constexpr char kOnlyPhaseKnown[] = "only the phase is known";
-inline constexpr char kFunctionUnknown[] = "no function is known";
+inline constexpr char kOnlyPhaseKnown[] = "Kansoku knows only the phase";
+inline constexpr char kFunctionUnknown[] = "Kansoku knows no function";
 inline constexpr char kAsleepThere[] = "asleep in {:.0f} % of the samples there";
 inline constexpr char kWaitsForWorkers[] =
     "it waits for its data-loader workers; worker pid {} spends the time";
-inline constexpr char kMeanwhileIn[] = "meanwhile the main thread is in {}";
+inline constexpr char kMeanwhileIn[] = "the main thread is in {}";
 inline constexpr char kIntermittent[] =
-    "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; they take {:.0f} ms longer "
+    "intermittent: {} of {} steps carry the excess, {}{:.0f} steps; each takes {:.0f} ms longer "
     "than {}, {:.1f} times the median step";
 inline constexpr char kAboutEvery[] = "about every ";
 inline constexpr char kMoreWork[] =
-    "forward takes {:.2f} times as long as {}, backward {:.2f}{}: it is given more work, as "
-    "larger batches or longer sequences are";
+    "forward takes {:.2f} times as long as {}, backward {:.2f}{}: this rank gets more work, such "
+    "as larger batches or longer sequences";
 inline constexpr char kMoreWorkOptimizer[] = ", the optimizer {:.2f}";
 inline constexpr char kDataComeFrom[] = "its data come from {}";
-inline constexpr char kDataSourceUnknown[] = "no sample of input says where its data come from";
+inline constexpr char kDataSourceUnknown[] = "no sample of input shows the source of its data";
 inline constexpr char kVictimInCommunication[] =
-    "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: not named as "
-    "a culprit";
+    "rank {} waits {:.1f} ms per step more than its peers in {}, for another rank: it is no "
+    "culprit";
 inline constexpr char kVictimOfCollectives[] =
     "rank {} works {:.1f} ms per step more than its peers, yet waits {:.1f} ms per collective: "
-    "not named as a culprit";
+    "it is no culprit";
 inline constexpr char kTwoRanks[] =
-    "two ranks cannot vote: a difference is reported as an asymmetry";
+    "two ranks cannot outvote each other: a difference between them is an asymmetry";
 
 // A rank that waits.
 inline constexpr char kForInterpreterLock[] = "for the interpreter lock";
 inline constexpr char kForLock[] = "for a lock or a condition (futex)";
 inline constexpr char kInCall[] = "in {}";
 inline constexpr char kInCallOn[] = "in {} on {}";
-inline constexpr char kWaits[] = "it waits {} in {:.0f} % of {} samples in which it sleeps";
+inline constexpr char kWaits[] = "it waits {} in {:.0f} % of the {} samples of its sleep";
 inline constexpr char kHolder[] = "thread {} of this process holds it in {:.0f} % of them, in {}";
-inline constexpr char kNoHolder[] =
-    "no thread was seen to hold the interpreter lock for most of it";
+inline constexpr char kNoHolder[] = "no thread holds the interpreter lock in most of these samples";
 inline constexpr char kInterrupt[] = "an interrupt (a timer, the network or a device)";
 inline constexpr char kOwnThread[] = "its own thread {} ({}){}";
 inline constexpr char kMostlyIn[] = ", mostly in ";
-inline constexpr char kWakers[] = "who wakes it, by time asleep: {}";
-inline constexpr char kUnknownWaker[] = "the waker of {:.0f} % of that time is not known";
+inline constexpr char kWakers[] = "its wakers, by time asleep: {}";
+inline constexpr char kUnknownWaker[] = "the recording has no waker for {:.0f} % of that time";
 inline constexpr char kCommonSleep[] =
-    "every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to blame, and without "
-    "a healthy run to compare with nothing says whether that is too long";
+    "every rank sleeps in {} ({}:{}) for {:.0f} % of its steps: no rank is to blame; compare "
+    "with a healthy run (`--baseline`) to see whether that is too long";
 
 // Waiting for a processor.
 inline constexpr char kAProcess[] = "a process";
 inline constexpr char kOtherProcesses[] = "other processes";
 inline constexpr char kJobItself[] = "the job itself";
 inline constexpr char kUnnamedThreads[] = "threads that the recording does not name";
-inline constexpr char kTakers[] = "who has the processor meanwhile: {}";
-inline constexpr char kAlsoWaits[] = "it also queues {:.1f} ms {} more for a processor";
+inline constexpr char kTakers[] = "others that use the processors: {}";
+inline constexpr char kAlsoWaits[] = "it also waits {:.1f} ms {} longer for a processor";
 inline constexpr char kWaitsMore[] =
     "the main thread is ready to run but without a processor for {:.1f} ms {} more than on peers";
 inline constexpr char kWaitsInAll[] = "ready to run but without a processor in {}: {}{}";
@@ -111,33 +110,33 @@ inline constexpr char kProcessorsOfHost[] = " of {}";
 inline constexpr char kAdviceMoreProcessors[] =
     "next: let the ranks use more processors (taskset -p, --cpu-bind, cpuset.cpus)";
 inline constexpr char kAdviceFewerThreads[] =
-    "next: fewer ranks or threads on this host (OMP_NUM_THREADS, torch.set_num_threads, "
-    "workers), or more processors";
+    "next: run fewer ranks or threads on this host (OMP_NUM_THREADS, torch.set_num_threads, "
+    "workers), or use more processors";
 inline constexpr char kAdviceMoveOthers[] =
-    "next: end or move the other processes, or give the job processors of its own (taskset, "
+    "next: end or move the other processes, or reserve processors for the job (taskset, "
     "cpuset.cpus)";
 inline constexpr char kWaitingNote[] = "waiting for a processor takes {:.1f} ms of {}; {}";
 
 // A processor quota.
-inline constexpr char kQuota[] = "the quota is {:.2f} processors, of the control group {}";
+inline constexpr char kQuota[] = "the control group {1} has a quota of {0:.2f} processors";
 inline constexpr char kAdviceQuota[] =
-    "next: raise cpu.max (cpu.cfs_quota_us) of its control group, or its container's CPU limit";
+    "next: raise cpu.max (cpu.cfs_quota_us) of the control group, or the container's CPU limit";
 inline constexpr char kThrottled[] = "a processor quota held {} back for {:.0f} % of the time{}";
 inline constexpr char kTheseRanks[] = "these ranks, rank {} most,";
 inline constexpr char kThrottledOthers[] = ", the others for at most {:.0f} %";
 
 // All ranks.
 inline constexpr char kFewStepsCarry[] =
-    "{} of {} steps carry half of the loss; slowest in them is rank {} {} of {} times: too few "
-    "to blame it, record for longer";
+    "{} of {} steps carry half of the loss; rank {} is slowest in {} of these {}: too few to "
+    "blame it, record for longer";
 inline constexpr char kSlowestMoves[] =
-    "the slowest rank of a step decides how long it is, and that is another one each time: rank "
-    "{} most often, in {:.0f} % of the steps; no rank is to blame";
+    "each step takes as long as its slowest rank, and that is another rank each time: rank {} "
+    "most often, in {:.0f} % of the steps; no rank is to blame";
 inline constexpr char kAdviceEqualWork[] =
-    "next: give every rank as much work in each step: batches of equal size, sequences of alike "
+    "next: give all ranks equal work in each step: batches of equal size, sequences of similar "
     "length; collect garbage on all ranks at once";
 inline constexpr char kCommonInput[] =
-    "{} spends at least {:.0f} % of its steps on input, without processor queueing";
+    "{} spends at least {:.0f} % of its steps on input, waits for a processor left out";
 inline constexpr char kEveryRank[] = "every rank";
 inline constexpr char kRegression[] =
     "median step {:.2f} ms [{:.2f}, {:.2f}], baseline {:.2f} ms [{:.2f}, {:.2f}]: x {:.3f}";
@@ -152,15 +151,15 @@ inline constexpr char kTimeShares[] =
     "processors for {} of the time, its peers for {}; its main thread sleeps for {}, theirs for "
     "{}";
 inline constexpr char kComparedByTime[] =
-    "no steps: ranks are compared by processor time, in {} windows of {:.0f} ms";
+    "no steps: Kansoku compares the processor time of ranks, in {} windows of {:.0f} ms";
 inline constexpr char kThreadsHave[] = "its threads have {}{}";
 inline constexpr char kTimesTheWork[] = ": {:.1f} times the work";
 inline constexpr char kTimeNotBlamed[] =
-    "no steps, so ranks were compared by processor time: rank {} has {}; not named as a culprit, "
-    "it may have other duties";
+    "no steps, so Kansoku compared the processor time of ranks: rank {} has {}; it may have "
+    "other duties and is no culprit";
 inline constexpr char kTimeAlike[] =
-    "no steps, so ranks were compared by processor time: they have processors for {} of the time "
-    "and sleep for {}; none stands out";
+    "no steps, so Kansoku compared the processor time of ranks: they have processors for {} of "
+    "the time and sleep for {}; no rank stands out";
 
 // A job that stands still.
 inline constexpr char kInsideFor[] =
@@ -168,15 +167,16 @@ inline constexpr char kInsideFor[] =
 inline constexpr char kGradientReduction[] = "a gradient reduction";
 inline constexpr char kNeverJoined[] = "rank {} never joined it";
 inline constexpr char kAllArrived[] =
-    "every rank has arrived: the network or a deadlock inside the library, not one rank";
+    "every rank has arrived: the cause is the network or a deadlock inside the library, no "
+    "single rank";
 inline constexpr char kSameStack[] = "same stack in {} of {} samples since then";
 inline constexpr char kHoldsLockSince[] =
-    "thread {} of rank {} has held the interpreter lock ever since: no other Python code of this "
+    "thread {} of rank {} has held the interpreter lock since then: no other Python code of this "
     "process can run";
 inline constexpr char kArrivedButProcess[] = "rank {} has arrived as well, but its process {}";
-inline constexpr char kNotSeenSince[] = "has not been seen since: exited or killed";
+inline constexpr char kNotSeenSince[] = "was not seen since: it exited or was killed";
 inline constexpr char kIsStopped[] = "is stopped";
-inline constexpr char kItNotSeenSince[] = "it has not been seen since: exited or killed";
+inline constexpr char kItNotSeenSince[] = "it was not seen since: it exited or was killed";
 inline constexpr char kItsProcessStopped[] = "its process is stopped";
 inline constexpr char kNoPythonStack[] = "no Python stack";
 inline constexpr char kKernelSent[] = ", which the kernel sent";
@@ -184,16 +184,17 @@ inline constexpr char kSenderSent[] = ", which {} sent";
 inline constexpr char kOfBytes[] = "{} of {} bytes";
 inline constexpr char kEndedBySignal[] = "the process of rank {} was ended by signal {}{}";
 inline constexpr char kEndedFirst[] = "the process of rank {} ended first, with status {}";
-inline constexpr char kNeverCompleted[] = "{} was never completed by all ranks";
+inline constexpr char kNeverCompleted[] = "not all ranks completed {}";
 
 // Dumps of a job that stands still.
-inline constexpr char kDifferentCalls[] = "operation {} of {} is not the same call on all ranks";
+inline constexpr char kDifferentCalls[] = "ranks made different calls as operation {} of {}";
 inline constexpr char kWaitedFor[] = "waited for in {} by rank {}";
 inline constexpr char kNeverHandedOver[] =
-    "rank {} never handed over an operation that its peers wait in, and waits in none itself: "
-    "its program is held up outside of communication";
+    "rank {} never issued an operation that its peers wait in, and waits in none: its program "
+    "stands still outside of communication";
 inline constexpr char kNoDumpPeersWait[] =
-    "rank {} left no dump, and its peers wait for it: its process died, or its dump was not given";
+    "rank {} left no dump, and its peers wait for it: its process died, or its dump is not among "
+    "these files";
 inline constexpr char kAdviceStacks[] =
     "next: look at the native and Python stacks of this rank (interpreter lock, input, a lock in "
     "code)";
@@ -201,17 +202,18 @@ inline constexpr char kAdviceExit[] =
     "next: look for the exit of this rank's process in its log and the kernel's";
 inline constexpr char kDeviceStuck[] =
     "rank {} has not completed {} {} of {}, which peers have completed: its device stands still "
-    "while its program goes on handing over work";
+    "while its program continues to issue work";
 inline constexpr char kAdviceDevice[] =
     "next: look for device errors (XID, ECC, page faults) on this rank's host";
 inline constexpr char kNoDumpOf[] = "no dump of rank {}";
 inline constexpr char kWaitsForRank[] = "rank {} waits in {} {} of {} for rank {}";
 inline constexpr char kAdviceOrder[] =
-    "next: these ranks call the operations of their groups in different order";
+    "next: make these ranks call the operations of their groups in one order";
 inline constexpr char kWaitsInNothing[] = "waits in no operation";
 inline constexpr char kRanksWait[] = "{} of {} ranks wait in an operation";
 inline constexpr char kNoneCompleted[] =
-    "every rank has arrived and none has completed: the network, or all devices at once";
+    "every rank has arrived and none has completed: the cause is the network, or all devices at "
+    "once";
 
 // A slow connection.
 inline constexpr char kRankLinksSlow[] = "all busy connections of this rank are slow";
@@ -222,10 +224,9 @@ inline constexpr char kRoundTrip[] =
 inline constexpr char kDelivery[] =
     "its busy connections deliver at most {:.0f} MB/s, all others at least {:.0f} MB/s (medians)";
 inline constexpr char kRetransmits[] =
-    "at least {:.0f} segments of its busy connections were sent again, of all others at most "
-    "{:.0f}";
+    "its busy connections retransmitted at least {:.0f} segments each, all others at most {:.0f}";
 inline constexpr char kByteOccupies[] =
-    "a byte occupies its connections x {:.2f} as long as any other";
+    "a byte occupies its connections {:.2f} times as long as any other";
 inline constexpr char kTransfersTake[] =
     "transfers take {:.1f} ms of a step of {:.1f} ms after the last rank has arrived";
 inline constexpr char kAdviceNetwork[] =
@@ -239,7 +240,7 @@ inline constexpr char kDeviceBusy[] = "the device is busy for {:.1f} % of the wi
 inline constexpr char kAdviceWorkers[] =
     "next: the loader runs in the training process: give it workers (num_workers)";
 inline constexpr char kAdviceFasterInput[] =
-    "next: more or faster loader workers, prefetching, or cheaper decoding";
+    "next: use more or faster loader workers, prefetching, or cheaper decoding";
 inline constexpr char kDiffersFrom[] =
     "{:.1f} % of the window on rank {}, {:.1f} % on its peers; it differs from {:.0f} % of them";
 inline constexpr char kResourceUse[] = "mean use of its resource {:.3g}, peers {:.3g}";
@@ -250,14 +251,14 @@ inline constexpr char kClocksAligned[] =
     "clocks aligned by the ends of collectives, residual {:.3f} ms";
 inline constexpr char kDeviceIdle[] = "rank {}: the device is idle for {:.0f} % of the window";
 inline constexpr char kOneRankOfTraces[] =
-    "only one rank: ranks cannot be compared; give the traces of all ranks together";
+    "only one rank: Kansoku cannot compare ranks; give the traces of all ranks together";
 inline constexpr char kCollectivesLeftOut[] =
-    "{} collectives that the ranks do not have equally often were left out";
-inline constexpr char kFewInCommon[] = "{} collectives in common: too few to tell who is late";
+    "{} collectives do not count: the ranks have different numbers of them";
+inline constexpr char kFewInCommon[] = "{} collectives in common: too few to find the late rank";
 inline constexpr char kTraceHasNoRank[] = "the trace names no rank: it counts as rank 0";
 inline constexpr char kTraceHasNothing[] =
-    "no operator, kernel or collective in the trace: categories such as cpu_op, kernel, "
-    "user_annotation (gloo:) are what counts";
+    "no operator, kernel or collective in the trace: Kansoku reads categories such as cpu_op, "
+    "kernel, user_annotation (gloo:)";
 
 // Timelines of operations.
 inline constexpr char kAloneAgainstIdeal[] = "alone, against the ideal step: ";
@@ -266,7 +267,7 @@ inline constexpr char kMeanAndIdealStep[] =
 inline constexpr char kFixedStep[] =
     "{:.3f} s if {} were like the others: explains {:.0f} % of the difference";
 inline constexpr char kStageHasMoreWork[] =
-    "stage {} alone makes the step x {:.3f}: it has more work than the others";
+    "stage {} alone makes the step {:.3f} times as long: it has more work than the others";
 inline constexpr char kAdviceStages[] =
     "next: move layers from this stage to others, or count the loss layer as part of it when "
     "splitting";
@@ -281,44 +282,45 @@ inline constexpr char kAdviceSequences[] =
 inline constexpr char kWorkerLabel[] = "data-parallel rank {}, stage {}";
 inline constexpr char kStagesUnequal[] = "stages of unequal work";
 inline constexpr char kBatchesUnequal[] = "micro-batches of unequal work";
-inline constexpr char kNoDurations[] = "all operations have no duration: nothing to compare";
+inline constexpr char kNoDurations[] = "no operation has a duration: there is nothing to compare";
 inline constexpr char kOperationsLeftOut[] =
-    "{} operations without a step, or of further tensor-parallel ranks, were left out";
+    "{} operations do not count: they have no step, or belong to further tensor-parallel ranks";
 
 // Missing data, and notes on the recording.
 inline constexpr char kLostData[] = "the recording lost data: see losses";
 inline constexpr char kNoPeers[] =
-    "one process has no peers: that it is slow all the time shows only beside a healthy run "
-    "(`--save-baseline`, `--baseline`)";
+    "one process has no peers: compare it with a healthy run (`--save-baseline`, `--baseline`) "
+    "to see whether it is slow all the time";
 inline constexpr char kNoJob[] =
     "no job in the trace: no process had a rank in its environment (RANK and WORLD_SIZE, OMPI_*, "
-    "SLURM_*), and none was seen to train; `kansoku jobs` lists the jobs that run";
+    "SLURM_*), and no process trained; `kansoku jobs` lists the jobs that run";
 inline constexpr char kOneRank[] =
-    "only one rank: ranks cannot be compared; record the whole job (`kansoku record --job NAME`)";
+    "only one rank: Kansoku cannot compare ranks; record the whole job (`kansoku record --job "
+    "NAME`)";
 inline constexpr char kNoSteps[] =
-    "no steps: at least {} repeats of one sequence of events are needed; record for longer, and "
-    "see `record --explain` for the probes";
+    "no steps: Kansoku needs at least {} repeats of one sequence of events; record for longer, "
+    "and check the probes with `record --explain`";
 inline constexpr char kNoRank[] = "no rank in the trace";
 inline constexpr char kNoSequenceNumbers[] =
-    "collectives carry no sequence numbers: ranks were aligned by position from the end";
+    "collectives carry no sequence numbers: Kansoku aligned ranks by position from the end";
 inline constexpr char kNotSeenWhole[] =
-    "{} of {} collectives were not seen whole on all ranks and do not count";
+    "{} of {} collectives do not count: they were not seen whole on all ranks";
 inline constexpr char kAmbiguous[] =
-    "{} collectives share group, operation and sequence number and do not count";
+    "{} collectives do not count: they share group, operation and sequence number with others";
 inline constexpr char kClaimedRanks[] =
-    "{} further processes claim a rank that another has: the busiest was used";
-inline constexpr char kImpossibleTimes[] = "{} slices have impossible times and were left out";
+    "{} further processes claim a rank that another has: Kansoku used the busiest";
+inline constexpr char kImpossibleTimes[] = "{} slices do not count: their times are impossible";
 inline constexpr char kRanksMissing[] =
-    "the job has {} ranks, the trace has {}: the others are unknown";
-inline constexpr char kFurtherJobs[] = "{} further jobs were not looked at";
+    "the job has {} ranks, the trace has {}: Kansoku knows nothing of the others";
+inline constexpr char kFurtherJobs[] = "{} further jobs were left out";
 inline constexpr char kNoScheduler[] =
-    "no scheduler events: time spent queueing for a processor cannot be told from work";
+    "no scheduler events: waiting for a processor counts as work";
 inline constexpr char kNoRepeats[] =
     "no steps found: no sequence of backward, optimizer, input or collective events repeats "
     "often enough";
 inline constexpr char kAlignedByTime[] =
-    "no collective was seen on all ranks: steps were aligned by time";
-inline constexpr char kFewCommonSteps[] = "only {} steps are common to all ranks, {} are needed";
+    "no collective was seen on all ranks: Kansoku aligned steps by time";
+inline constexpr char kFewCommonSteps[] = "only {} steps are common to all ranks; Kansoku needs {}";
 inline constexpr char kFewSteps[] = "only {} steps: confidence is limited";
 
 }  // namespace kansoku::diagnose::words
