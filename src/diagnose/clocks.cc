@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "diagnose/internal/collectives.h"
-#include "diagnose/internal/job.h"
+#include "diagnose/internal/steps/collectives.h"
+#include "diagnose/internal/steps/job.h"
 #include "stats/summary.h"
 #include "trace/merge.h"
 

@@ -16,7 +16,7 @@
 
 #include "common/parse.h"
 #include "common/time.h"
-#include "diagnose/internal/job.h"
+#include "diagnose/internal/steps/job.h"
 #include "diagnose/internal/words.h"
 
 namespace kansoku::diagnose {

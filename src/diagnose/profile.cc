@@ -10,8 +10,8 @@
 
 #include "common/rng.h"
 #include "common/time.h"
-#include "diagnose/internal/late_ranks.h"
-#include "diagnose/internal/profile_job.h"
+#include "diagnose/internal/profile/late_ranks.h"
+#include "diagnose/internal/profile/profile_job.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/localise_patterns.h"
 #include "diagnose/pattern.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/rng.h"
-#include "diagnose/internal/profile_job.h"
+#include "diagnose/internal/profile/profile_job.h"
 
 namespace kansoku::diagnose {
 namespace {

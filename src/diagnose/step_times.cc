@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "diagnose/internal/collectives.h"
-#include "diagnose/internal/job.h"
-#include "diagnose/internal/phases.h"
-#include "diagnose/internal/steps.h"
+#include "diagnose/internal/steps/collectives.h"
+#include "diagnose/internal/steps/job.h"
+#include "diagnose/internal/steps/phases.h"
+#include "diagnose/internal/steps/steps.h"
 #include "diagnose/internal/words.h"
 #include "stats/summary.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/internal/timeline/pipeline_ops.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "common/rng.h"
-#include "diagnose/internal/pipeline_graph.h"
-#include "diagnose/internal/pipeline_ops.h"
+#include "diagnose/internal/timeline/pipeline_graph.h"
+#include "diagnose/internal/timeline/pipeline_ops.h"
 #include "diagnose/internal/words.h"
 #include "diagnose/thresholds.h"
 #include "stats/summary.h"

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/causes/hang.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/time.h"
+#include "diagnose/internal/steps/names.h"
+#include "diagnose/internal/steps/phases.h"
+#include "diagnose/internal/steps/processors.h"
+#include "diagnose/internal/words.h"
+#include "diagnose/thresholds.h"
+#include "trace/merge.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr auto kLookBackNs = static_cast<std::int64_t>(kEndedTogetherMs * kNsPerMs);
+
+struct Stuck {
+  std::int64_t since_ns{0};
+  std::string operation;
+  std::vector<bool> is_inside;  // by rank index
+  bool by_seq{false};           // else only open slices tell
+};
+
+std::size_t inside_count(const Stuck& stuck) {
+  return static_cast<std::size_t>(std::count(stuck.is_inside.begin(), stuck.is_inside.end(), true));
+}
+
+std::size_t present_count(const Instance& instance) {
+  return static_cast<std::size_t>(
+      std::count_if(instance.ranks.begin(), instance.ranks.end(),
+                    [](const Arrival& arrival) { return arrival.is_present; }));
+}
+
+bool shares_rank(const Instance& a, const Instance& b) {
+  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+    if (a.ranks[r].is_present && b.ranks[r].is_present) return true;
+  }
+  return false;
+}
+
+// The earliest collective after the last whole one that some rank waits in. Where others wait in
+// another one meanwhile, whoever left out a collective and ran into the next may come first: that
+// of more ranks counts.
+std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collectives) {
+  if (collectives.by_order) return std::nullopt;
+  const Instance* earliest = nullptr;
+  for (const Instance& instance : collectives.instances) {  // by first arrival
+    if (instance.is_complete) {
+      earliest = nullptr;
+    } else if (earliest == nullptr || (present_count(instance) > present_count(*earliest) &&
+                                       !shares_rank(instance, *earliest))) {
+      earliest = &instance;
+    }
+  }
+  if (earliest == nullptr) return std::nullopt;
+  Stuck stuck{earliest->last_ns, job.op_names[earliest->op], {}, true};
+  for (const Arrival& arrival : earliest->ranks)
+    stuck.is_inside.push_back(arrival.is_present);
+  return stuck;
+}
+
+std::optional<Stuck> stuck_by_open_slices(const JobData& job) {
+  Stuck stuck;
+  stuck.is_inside.resize(job.ranks.size());
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    for (const CollectiveEvent& event : job.ranks[r].collectives) {
+      if (!event.is_open) continue;
+      if (!stuck.is_inside[r]) stuck.since_ns = std::max(stuck.since_ns, event.time.begin_ns);
+      stuck.is_inside[r] = true;
+      stuck.operation = job.op_names[event.op];
+    }
+    for (const Event& event : job.ranks[r].events) {
+      if (event.kind != EventKind::kFinalize || !event.is_open) continue;
+      stuck.since_ns = std::max(stuck.since_ns, event.time.begin_ns);
+      stuck.is_inside[r] = true;
+    }
+  }
+  return inside_count(stuck) == 0 ? std::nullopt : std::optional(stuck);
+}
+
+bool has_open_slice(const RankData& rank) {
+  const auto is_open = [](const auto& event) { return event.is_open; };
+  return std::any_of(rank.collectives.begin(), rank.collectives.end(), is_open) ||
+         std::any_of(rank.events.begin(), rank.events.end(), is_open);
+}
+
+// Samples of the main thread from `from_ns` on.
+std::vector<const ThreadSample*> samples_since(const RankData& rank, std::int64_t from_ns) {
+  std::vector<const ThreadSample*> found;
+  for (const ThreadSample& sample : rank.samples) {
+    if (sample.time_ns >= from_ns) found.push_back(&sample);
+  }
+  return found;
+}
+
+// A job that simply ended looks quiet too: somebody inside must be seen alive near the end.
+bool is_alive_at_end(const JobData& job, const Stuck& stuck) {
+  const std::int64_t late_ns = stuck.since_ns + (job.end_ns - stuck.since_ns) / 2;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    if (!stuck.is_inside[r] || job.ranks[r].ended_well()) continue;
+    if (has_open_slice(job.ranks[r]) || !samples_since(job.ranks[r], late_ns).empty()) return true;
+  }
+  return false;
+}
+
+bool is_stopped(const std::vector<const ThreadSample*>& samples, bool are_others_sampled) {
+  if (samples.empty()) return are_others_sampled;
+  const auto stopped = std::count_if(samples.begin(), samples.end(), [](const ThreadSample* s) {
+    return s->state == trace::SampleState::kStopped;
+  });
+  return 2 * static_cast<std::size_t>(stopped) > samples.size();
+}
+
+// The most frequent stack; the newest sample's function alone would be chance.
+void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSample*>& samples,
+                    Finding& finding) {
+  std::map<trace::StackId, std::size_t> counts;
+  for (const ThreadSample* sample : samples)
+    ++counts[sample->stack];
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == counts.end()) return;
+  const auto frames = frames_of(trace, most->first);
+  if (frames.empty()) return;
+  set_place(trace, frames, finding);
+  finding.evidence.push_back(fmt::format(words::kSameStack, most->second, samples.size()));
+}
+
+/// Of a rank's threads, one that held the interpreter lock in nearly all samples since then; 0:
+/// none.
+std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64_t from_ns) {
+  std::map<std::int32_t, std::size_t> holds;
+  std::set<std::int64_t> times;
+  for (std::size_t i = 0; i < trace.samples.size(); ++i) {
+    const auto& samples = trace.samples;
+    if (samples.pid[i] != pid || samples.time_ns[i] < from_ns || samples.is_native[i] != 0)
+      continue;
+    times.insert(samples.time_ns[i]);
+    if (samples.holds_gil[i] != 0) ++holds[samples.tid[i]];
+  }
+  for (const auto& [tid, count] : holds) {
+    if (count >= kHoldersMin &&
+        static_cast<double>(count) >= kNearlyAllShare * static_cast<double>(times.size()))
+      return tid;
+  }
+  return 0;
+}
+
+bool waits_for_lock(const Finding& finding) {
+  const std::string& name = finding.function;
+  const bool is_wait = name.ends_with("acquire") || name.ends_with("wait") ||
+                       name.ends_with("join") || name.ends_with("_wait_for_tstate_lock");
+  return is_wait && finding.file.find("threading.py") != std::string::npos;
+}
+
+/// What kind of standstill: from the process state, then from where its stack is.
+std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                       Finding& finding) {
+  if (finding.kind == "stopped") return "dead_process";
+  for (const std::int32_t number : finding.ranks) {
+    for (const RankData& rank : job.ranks) {
+      if (rank.rank != number) continue;
+      const std::int32_t holder = lock_holder(trace, rank.pid, stuck.since_ns);
+      if (holder == 0) continue;
+      finding.evidence.push_back(
+          fmt::format(words::kHoldsLockSince, trace::pid_on_host(holder), number));
+      return "deadlock";
+    }
+  }
+  if (classify_frame(finding.function, finding.file) == FrameRole::kInput) return "stuck_input";
+  for (const std::string& function : finding.stack) {
+    if (classify_frame(function, "") == FrameRole::kInput) return "stuck_input";
+  }
+  return waits_for_lock(finding) ? "deadlock" : "missing_rank";
+}
+
+/// Ranks in the same operation of their sequence, but in different calls of it: the minority.
+bool find_mismatch(const JobData& job, Finding& finding) {
+  std::map<std::uint64_t, std::map<std::string, std::set<std::int32_t>>> calls;  // by sequence
+  for (const RankData& rank : job.ranks) {
+    for (const CollectiveEvent& event : rank.collectives) {
+      if (!event.is_open || !event.has_seq) continue;
+      const std::string name = job.op_names[event.op];
+      calls[event.seq][event.bytes > 0 ? fmt::format(words::kOfBytes, name, event.bytes) : name]
+          .insert(rank.rank);
+    }
+  }
+  for (const auto& [seq, forms] : calls) {
+    if (forms.size() < 2) continue;
+    const auto fewest = std::min_element(
+        forms.begin(), forms.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    finding.verdict = "mismatched_collective";
+    finding.ranks.assign(fewest->second.begin(), fewest->second.end());
+    for (const auto& [form, ranks] : forms)
+      finding.evidence.push_back(fmt::format("rank {}: {}", fmt::join(ranks, ", "), form));
+    return true;
+  }
+  return false;
+}
+
+/// Ranks that have arrived too, but whose process is stopped: they hold up all others.
+bool find_stopped(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                  Finding& finding) {
+  std::vector<const ThreadSample*> samples;
+  bool is_anyone_sampled = false;
+  for (const RankData& rank : job.ranks)
+    is_anyone_sampled = is_anyone_sampled || !samples_since(rank, stuck.since_ns).empty();
+  for (const RankData& rank : job.ranks) {
+    const auto own = samples_since(rank, stuck.since_ns);
+    if (!is_stopped(own, is_anyone_sampled)) continue;
+    finding.ranks.push_back(rank.rank);
+    samples.insert(samples.end(), own.begin(), own.end());
+  }
+  if (finding.ranks.empty() || finding.ranks.size() == job.ranks.size()) {
+    finding.ranks.clear();
+    return false;
+  }
+  finding.kind = "stopped";
+  finding.verdict = "dead_process";
+  finding.evidence.push_back(
+      fmt::format(words::kArrivedButProcess, fmt::join(finding.ranks, ", "),
+                  samples.empty() ? words::kNotSeenSince : words::kIsStopped));
+  add_last_stack(trace, samples, finding);
+  return true;
+}
+
+Finding describe_hang(const trace::Trace& trace, const JobData& job, const Stuck& stuck) {
+  Finding finding;
+  finding.kind = "hang";
+  finding.share = 1;
+  finding.cost_ms_per_step = static_cast<double>(job.end_ns - stuck.since_ns) / kNsPerMs;
+  finding.rank_confidence = finding.confidence = stuck.by_seq ? 1 : 0.95;
+  std::vector<std::int32_t> inside;
+  bool are_others_sampled = false;
+  std::vector<const ThreadSample*> samples;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const auto own = samples_since(job.ranks[r], stuck.since_ns);
+    if (stuck.is_inside[r]) {
+      inside.push_back(job.ranks[r].rank);
+      are_others_sampled = are_others_sampled || !own.empty();
+    } else {
+      finding.ranks.push_back(job.ranks[r].rank);
+      samples.insert(samples.end(), own.begin(), own.end());
+    }
+  }
+  finding.evidence.push_back(
+      fmt::format(words::kInsideFor, fmt::join(inside, ", "),
+                  stuck.operation.empty() ? words::kGradientReduction : stuck.operation,
+                  finding.cost_ms_per_step / 1000));
+  if (finding.ranks.empty()) {
+    if (find_stopped(trace, job, stuck, finding) || find_mismatch(job, finding)) return finding;
+    finding.evidence.emplace_back(words::kAllArrived);
+    return finding;
+  }
+  finding.evidence.push_back(fmt::format(words::kNeverJoined, fmt::join(finding.ranks, ", ")));
+  if (is_stopped(samples, are_others_sampled)) {
+    finding.kind = "stopped";
+    finding.evidence.emplace_back(samples.empty() ? words::kItNotSeenSince
+                                                  : words::kItsProcessStopped);
+  }
+  add_last_stack(trace, samples, finding);
+  finding.verdict = verdict_of(trace, job, stuck, finding);
+  return finding;
+}
+
+/// Ranks by the stack in which their main thread was most often since then.
+std::vector<HangGroup> board_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
+                                const Finding& finding) {
+  std::map<std::pair<bool, std::vector<std::string>>, HangGroup> groups;
+  for (const RankData& rank : job.ranks) {
+    Finding here;
+    add_last_stack(trace, samples_since(rank, stuck.since_ns), here);
+    const bool is_culprit =
+        std::find(finding.ranks.begin(), finding.ranks.end(), rank.rank) != finding.ranks.end();
+    HangGroup& group = groups[{!is_culprit, here.stack}];
+    group.place = here.function.empty() ? words::kNoPythonStack : here.function;
+    group.stack = here.stack;
+    group.is_culprit = is_culprit;
+    group.ranks.push_back(rank.rank);
+  }
+  std::vector<HangGroup> out;
+  for (auto& [key, group] : groups)
+    out.push_back(std::move(group));
+  return out;
+}
+
+/// Ended from outside or by a fault of its own; SIGABRT and SIGPIPE are how a program ends itself
+/// when an operation failed, maybe because of another rank.
+bool is_killed(const RankData& rank) {
+  constexpr std::uint64_t kAbort = 6, kPipe = 13;
+  return rank.exit_signal != 0 && rank.exit_signal != kAbort && rank.exit_signal != kPipe;
+}
+
+/// By a signal that people, shells and launchers end programs with.
+bool was_asked_to_end(const RankData& rank) {
+  constexpr std::array<std::uint64_t, 5> kAsking{SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM};
+  return rank.exit_ns > 0 &&
+         std::find(kAsking.begin(), kAsking.end(), rank.exit_signal) != kAsking.end();
+}
+
+/// ", which bash (pid 4121) sent"; "" if that was not seen.
+std::string sender_text(const trace::Trace& trace, const RankData& rank) {
+  const auto sent =
+      std::find_if(rank.end_signals.begin(), rank.end_signals.end(),
+                   [&](const EndSignal& end) { return end.signal == rank.exit_signal; });
+  if (sent == rank.end_signals.end()) return "";
+  if (sent->sender_tid == 0) return words::kKernelSent;
+  return fmt::format(words::kSenderSent, ThreadNames(trace).shown(sent->sender_tid));
+}
+
+/// When the recorder was told to end the job, or somebody ended several ranks together, by one
+/// signal; nothing: nobody did.
+std::optional<std::int64_t> first_end_of_run(const JobData& job) {
+  // By signal, a time a rank: when it was sent the last time before the process ended, for one that
+  // catches it ends with an error; else when it ended by it.
+  std::map<std::uint64_t, std::vector<std::int64_t>> ends;
+  for (const RankData& rank : job.ranks) {
+    std::map<std::uint64_t, std::int64_t> of_rank;
+    if (was_asked_to_end(rank)) of_rank[rank.exit_signal] = rank.exit_ns;
+    for (const EndSignal& sent : rank.end_signals) {
+      const double left_ms = static_cast<double>(rank.exit_ns - sent.time_ns) / kNsPerMs;
+      if (rank.exit_ns > 0 && left_ms >= 0 && left_ms <= kEndedAfterSignalMs)
+        of_rank[sent.signal] = sent.time_ns;
+    }
+    for (const auto& [signal, time_ns] : of_rank)
+      ends[signal].push_back(time_ns);
+  }
+  std::optional<std::int64_t> first = job.stopped_ns;
+  for (auto& [signal, times] : ends) {
+    std::sort(times.begin(), times.end());
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      if (static_cast<double>(times[i] - times[i - 1]) > kEndedTogetherMs * kNsPerMs) continue;
+      first = std::min(first.value_or(times[i - 1]), times[i - 1]);
+      break;
+    }
+  }
+  return first;
+}
+
+/// The last sample in which the main thread ran the program. What runs once that has ended, as
+/// finalizers do, is called from nothing of it: its outermost function is another one.
+const ThreadSample* last_of_program(const trace::Trace& trace, const RankData& rank) {
+  const auto root_of = [&](const ThreadSample& sample) {
+    const auto frames = frames_of(trace, sample.stack);
+    return frames.empty() ? trace::StringId{} : frames.front().function;
+  };
+  std::map<trace::StringId, std::size_t> roots;
+  for (const ThreadSample& sample : rank.samples)
+    ++roots[root_of(sample)];
+  const auto most = std::max_element(
+      roots.begin(), roots.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto last =
+      std::find_if(rank.samples.rbegin(), rank.samples.rend(),
+                   [&](const ThreadSample& sample) { return root_of(sample) == most->first; });
+  return last == rank.samples.rend() ? nullptr : &*last;
+}
+
+/// The last sample of each culprit before the job broke off. Where the culprit was in the
+/// collective too, only what was sampled inside of it counts: a call that fails at once ends before
+/// the next sample, and the one before shows where the process was earlier. Whoever else is in the
+/// collective then tells from where it is called.
+std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, const JobData& job,
+                                                  const Instance* last,
+                                                  const std::vector<std::int32_t>& culprits) {
+  std::vector<const ThreadSample*> of_culprits, of_others;
+  bool is_any_culprit_inside = false;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankData& rank = job.ranks[r];
+    const bool is_culprit =
+        std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
+    const bool is_inside = last != nullptr && last->ranks[r].is_present;
+    is_any_culprit_inside = is_any_culprit_inside || (is_culprit && is_inside);
+    const ThreadSample* const sample = last_of_program(trace, rank);
+    if (sample == nullptr) continue;
+    const bool is_sampled_inside = is_inside && sample->time_ns >= last->ranks[r].arrive_ns;
+    if (is_culprit && (!is_inside || is_sampled_inside)) of_culprits.push_back(sample);
+    if (!is_culprit && is_sampled_inside) of_others.push_back(sample);
+  }
+  return of_culprits.empty() && is_any_culprit_inside ? of_others : of_culprits;
+}
+
+/// The job broke off: the last collective was never whole, and processes ended. Who ended first
+/// while the others were in an operation that it never joined, or who called it with another size.
+std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
+                               const Collectives& collectives) {
+  if (collectives.by_order) return std::nullopt;
+  // Whoever ends once the run is ended follows.
+  const auto end_of_run = first_end_of_run(job);
+  const auto broke_off = [&](const RankData& rank) {
+    return rank.exit_ns > 0 && (rank.exit_status != 0 || rank.exit_signal != 0) &&
+           (!end_of_run || rank.exit_ns < *end_of_run);
+  };
+  if (std::none_of(job.ranks.begin(), job.ranks.end(), broke_off)) return std::nullopt;
+  const Instance* last = nullptr;  // the first that was not whole after the last whole one
+  for (const Instance& instance : collectives.instances) {
+    if (instance.is_complete) last = nullptr;
+    if (!instance.is_complete && last == nullptr) last = &instance;
+  }
+  Hang out;
+  Finding& finding = out.finding;
+  finding.kind = "stopped";
+  finding.share = 1;
+  finding.rank_confidence = finding.confidence = 1;
+  const RankData* first = nullptr;  // to end by a signal, or with an error before all others
+  for (const RankData& rank : job.ranks) {
+    if (!broke_off(rank)) continue;
+    if (first == nullptr || (is_killed(rank) && !is_killed(*first)) ||
+        (is_killed(rank) == is_killed(*first) && rank.exit_ns < first->exit_ns))
+      first = &rank;
+  }
+  std::map<std::uint64_t, std::vector<std::int32_t>> sizes;
+  for (std::size_t r = 0; last != nullptr && r < job.ranks.size(); ++r) {
+    if (last->ranks[r].is_present && last->ranks[r].bytes > 0)
+      sizes[last->ranks[r].bytes].push_back(job.ranks[r].rank);
+  }
+  const std::string operation = last == nullptr ? "" : job.op_names[last->op];
+  if (sizes.size() > 1 && !is_killed(*first)) {
+    const auto fewest = std::min_element(
+        sizes.begin(), sizes.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    finding.verdict = "mismatched_collective";
+    finding.ranks = fewest->second;
+    for (const auto& [bytes, ranks] : sizes) {
+      finding.evidence.push_back(
+          fmt::format("rank {}: {} of {} bytes", fmt::join(ranks, ", "), operation, bytes));
+    }
+  } else if (is_killed(*first) || last != nullptr) {
+    finding.verdict = "dead_process";
+    finding.ranks = {first->rank};
+    finding.evidence.push_back(
+        first->exit_signal != 0 ? fmt::format(words::kEndedBySignal, first->rank,
+                                              first->exit_signal, sender_text(trace, *first))
+                                : fmt::format(words::kEndedFirst, first->rank, first->exit_status));
+    if (!operation.empty())
+      finding.evidence.push_back(fmt::format(words::kNeverCompleted, operation));
+  } else {
+    return std::nullopt;
+  }
+  std::int64_t end_ns = first->exit_ns;
+  for (const RankData& rank : job.ranks)
+    end_ns = std::max(end_ns, rank.exit_ns);
+  finding.cost_ms_per_step = static_cast<double>(end_ns - first->exit_ns) / kNsPerMs;
+  add_last_stack(trace, samples_of_abort(trace, job, last, finding.ranks), finding);
+  if (finding.function.empty()) finding.function = operation;
+  out.groups =
+      board_of(trace, job, Stuck{first->exit_ns - kLookBackNs, operation, {}, true}, finding);
+  return out;
+}
+
+}  // namespace
+
+std::optional<Hang> find_hang(const trace::Trace& trace, const JobData& job,
+                              const Collectives& collectives, double mean_step_ms) {
+  if (job.ranks.size() < 2) return std::nullopt;
+  if (auto aborted = find_abort(trace, job, collectives)) return aborted;
+  auto stuck = stuck_by_seq(job, collectives);
+  if (!stuck) stuck = stuck_by_open_slices(job);
+  if (!stuck) return std::nullopt;
+  const double limit_ms = std::max(kHangMinMs, kHangStepMultiple * mean_step_ms);
+  const double age_ms = static_cast<double>(job.end_ns - stuck->since_ns) / kNsPerMs;
+  if (age_ms < limit_ms || !is_alive_at_end(job, *stuck)) return std::nullopt;
+  Hang out{.finding = describe_hang(trace, job, *stuck), .groups = {}};
+  out.groups = board_of(trace, job, *stuck, out.finding);
+  return out;
+}
+
+}  // namespace kansoku::diagnose

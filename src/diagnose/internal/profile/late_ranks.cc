@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "diagnose/internal/profile/late_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "common/rng.h"
+#include "common/time.h"
+#include "diagnose/internal/words.h"
+#include "diagnose/thresholds.h"
+#include "stats/summary.h"
+
+namespace kansoku::diagnose {
+namespace {
+
+constexpr std::uint32_t kLateResamples = 500;
+
+/// [collective][rank], times of the rank's own clock.
+struct Matched {
+  std::vector<std::vector<std::int64_t>> begin_ns, end_ns;
+};
+
+/// The n-th one of each name on each rank; names that not all ranks have equally often are left
+/// out.
+Matched match(std::span<const ProfiledRank> ranks, std::size_t& left_out) {
+  std::vector<std::map<std::uint32_t, std::vector<const ProfiledCollective*>>> by_name(
+      ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const ProfiledCollective& collective : ranks[r].collectives)
+      by_name[r][collective.name].push_back(&collective);
+  }
+  Matched out;
+  for (const auto& [name, of_first] : by_name.front()) {
+    // clang 14 captures no structured binding without a name of its own.
+    const auto is_like_first = [&wanted = name, count = of_first.size()](const auto& of_rank) {
+      const auto known = of_rank.find(wanted);
+      return known != of_rank.end() && known->second.size() == count;
+    };
+    const bool is_common = std::all_of(by_name.begin(), by_name.end(), is_like_first);
+    if (!is_common) {
+      left_out += of_first.size();
+      continue;
+    }
+    for (std::size_t i = 0; i < of_first.size(); ++i) {
+      auto& begins = out.begin_ns.emplace_back();
+      auto& ends = out.end_ns.emplace_back();
+      for (const auto& of_rank : by_name) {
+        const ProfiledCollective& collective = *of_rank.at(name)[i];
+        begins.push_back(collective.begin_ns);
+        ends.push_back(collective.end_ns);
+      }
+    }
+  }
+  return out;
+}
+
+/// Shifts every rank's clock so that its collectives end with the first rank's, in the median.
+double align(Matched& matched, std::size_t rank_count) {
+  double worst_residual_ns = 0;
+  for (std::size_t r = 1; r < rank_count; ++r) {
+    std::vector<double> differences;
+    for (const auto& ends : matched.end_ns)
+      differences.push_back(static_cast<double>(ends[r] - ends[0]));
+    const double offset_ns = stats::median(differences);
+    worst_residual_ns = std::max(worst_residual_ns, stats::kMadToSigma * stats::mad(differences));
+    for (std::size_t i = 0; i < matched.begin_ns.size(); ++i) {
+      matched.begin_ns[i][r] -= static_cast<std::int64_t>(offset_ns);
+      matched.end_ns[i][r] -= static_cast<std::int64_t>(offset_ns);
+    }
+  }
+  return worst_residual_ns;
+}
+
+std::size_t least(const std::vector<double>& values) {
+  return static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin());
+}
+
+}  // namespace
+
+LateRanks measure_late_ranks(std::span<const ProfiledRank> ranks, std::uint64_t seed) {
+  LateRanks out;
+  std::size_t left_out = 0;
+  Matched matched = match(ranks, left_out);
+  const std::size_t count = matched.begin_ns.size();
+  if (left_out > 0) {
+    out.notes.push_back(fmt::format(words::kCollectivesLeftOut, left_out));
+  }
+  if (count < kMatchedMin) {
+    out.notes.push_back(fmt::format(words::kFewInCommon, count));
+    return out;
+  }
+  out.matched_count = count;
+  out.residual_ms = align(matched, ranks.size()) / kNsPerMs;
+  std::vector<std::vector<double>> waits(count, std::vector<double>(ranks.size()));
+  std::vector<std::size_t> last_counts(ranks.size(), 0);
+  std::vector<double> totals(ranks.size(), 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& begins = matched.begin_ns[i];
+    const auto last = std::max_element(begins.begin(), begins.end());
+    ++last_counts[static_cast<std::size_t>(last - begins.begin())];
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      waits[i][r] = static_cast<double>(*last - begins[r]) / kNsPerMs;
+      totals[r] += waits[i][r];
+    }
+  }
+  const std::size_t culprit = least(totals);
+  Rng rng(seed, 0x6c);
+  std::uint32_t agree = 0;
+  for (std::uint32_t i = 0; i < kLateResamples; ++i) {
+    std::vector<double> sums(ranks.size(), 0);
+    for (std::size_t n = 0; n < count; ++n) {
+      const auto& row = waits[rng.below(count)];
+      for (std::size_t r = 0; r < ranks.size(); ++r)
+        sums[r] += row[r];
+    }
+    agree += least(sums) == culprit ? 1 : 0;
+  }
+  out.support = static_cast<double>(agree) / kLateResamples;
+  out.rank = ranks[culprit].rank;
+  out.last_share = static_cast<double>(last_counts[culprit]) / static_cast<double>(count);
+  const auto steps = static_cast<double>(std::max<std::size_t>(ranks[culprit].steps.size(), 1));
+  double others = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    others += r == culprit ? 0 : totals[r];
+  out.own_wait_ms = totals[culprit] / steps;
+  out.peers_wait_ms = others / static_cast<double>(ranks.size() - 1) / steps;
+  out.cost_ms = out.peers_wait_ms - out.own_wait_ms;
+  const double window_ms =
+      static_cast<double>(ranks[culprit].end_ns - ranks[culprit].begin_ns) / kNsPerMs;
+  out.cost_share = window_ms > 0 ? out.cost_ms * steps / window_ms : 0;
+  return out;
+}
+
+}  // namespace kansoku::diagnose
