@@ -18,7 +18,7 @@
 #include "common/parse.h"
 #include "common/result.h"
 #include "peer.h"
-#include "stats/internal/mixture_kernels.h"
+#include "stats/internal/mixture/mixture_kernels.h"
 #include "stats/mixture.h"
 
 namespace kansoku::bench {

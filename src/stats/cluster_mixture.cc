@@ -8,9 +8,9 @@
 
 #include "stats/cluster_features.h"
 #include "stats/internal/cholesky.h"
-#include "stats/internal/mixture_blocks.h"
-#include "stats/internal/mixture_em.h"
-#include "stats/internal/mixture_start.h"
+#include "stats/internal/mixture/mixture_blocks.h"
+#include "stats/internal/mixture/mixture_em.h"
+#include "stats/internal/mixture/mixture_start.h"
 
 namespace kansoku::stats {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "common/check.h"
 #include "stats/internal/cholesky.h"
-#include "stats/internal/mixture_blocks.h"
+#include "stats/internal/mixture/mixture_blocks.h"
 
 namespace kansoku::stats {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "common/check.h"
-#include "stats/internal/mixture_em.h"
-#include "stats/internal/mixture_start.h"
+#include "stats/internal/mixture/mixture_em.h"
+#include "stats/internal/mixture/mixture_start.h"
 #include "stats/mixture.h"
 
 namespace kansoku::stats {

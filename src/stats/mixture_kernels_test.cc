@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stats/internal/mixture_kernels.h"
+#include "stats/internal/mixture/mixture_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "stats/internal/cholesky.h"
-#include "stats/internal/mixture_blocks.h"
-#include "stats/internal/mixture_math.h"
+#include "stats/internal/mixture/mixture_blocks.h"
+#include "stats/internal/mixture/mixture_math.h"
 #include "stats/mixture_data_for_test.h"
 
 namespace kansoku::stats::internal {

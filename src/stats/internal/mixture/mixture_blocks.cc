@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stats/internal/mixture_blocks.h"
+#include "stats/internal/mixture/mixture_blocks.h"
 
 #include <algorithm>
 #include <array>

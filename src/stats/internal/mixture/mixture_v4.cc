@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops for x86-64-v3: see mixture_math.h for what this file may include.
-#include "stats/internal/mixture_loops.h"
+// The loops for x86-64-v4: see mixture_math.h for what this file may include.
+#include "stats/internal/mixture/mixture_loops.h"
 
 namespace kansoku::stats::internal {
 
-const MixtureKernels& mixture_kernels_v3() {
+const MixtureKernels& mixture_kernels_v4() {
   static constexpr MixtureKernels kKernels{log_terms, log_sums, normalise, add_moments};
   return kKernels;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stats/internal/mixture_kernels.h"
+#include "stats/internal/mixture/mixture_kernels.h"
 
 namespace kansoku::stats::internal {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "stats/internal/mixture_blocks.h"
+#include "stats/internal/mixture/mixture_blocks.h"
 #include "stats/mixture.h"
 
 namespace kansoku::stats::internal {

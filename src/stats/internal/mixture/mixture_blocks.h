@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "stats/internal/mixture_kernels.h"
+#include "stats/internal/mixture/mixture_kernels.h"
 #include "stats/mixture.h"
 
 namespace kansoku::stats::internal {

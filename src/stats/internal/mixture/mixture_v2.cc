@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops for x86-64-v2: see mixture_math.h for what this file may include.
-#include "stats/internal/mixture_loops.h"
+#include "stats/internal/mixture/mixture_loops.h"
 
 namespace kansoku::stats::internal {
 

@@ -3,8 +3,8 @@
 
 // The loops over a block of rows: see mixture_math.h for what this header may use.
 
-#include "stats/internal/mixture_kernels.h"
-#include "stats/internal/mixture_math.h"
+#include "stats/internal/mixture/mixture_kernels.h"
+#include "stats/internal/mixture/mixture_math.h"
 
 namespace kansoku::stats::internal {
 namespace {  // NOLINT(google-build-namespaces)
