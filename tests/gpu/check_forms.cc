@@ -27,7 +27,7 @@
 #include "common/check.h"
 #include "common/parse.h"
 #include "gpu/exec/executor.h"
-#include "gpu/exec/internal/form_table.h"
+#include "gpu/exec/internal/decode/form_table.h"
 #include "gpu/exec/internal/warp.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"

@@ -14,7 +14,7 @@
 
 #include "common/check.h"
 #include "gpu/exec/internal/block_runner.h"
-#include "gpu/exec/internal/observer.h"
+#include "gpu/exec/internal/observe/observer.h"
 #include "gpu/exec/limits.h"
 
 namespace kansoku::gpu::exec {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "gpu/exec/internal/decoder.h"
+#include "gpu/exec/internal/decode/decoder.h"
 
 namespace kansoku::gpu::exec {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "gpu/exec/internal/control.h"
-#include "gpu/exec/internal/observer.h"
+#include "gpu/exec/internal/observe/observer.h"
+#include "gpu/exec/internal/ops/control.h"
 
 namespace kansoku::gpu::exec {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "gpu/exec/internal/control.h"
+#include "gpu/exec/internal/ops/control.h"
 #include "gpu/exec/internal/warp_context.h"
 
 namespace kansoku::gpu::exec {

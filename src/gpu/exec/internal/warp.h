@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "gpu/exec/fault_kind.h"
-#include "gpu/exec/internal/code.h"
+#include "gpu/exec/internal/decode/code.h"
 
 namespace kansoku::gpu::exec {
 

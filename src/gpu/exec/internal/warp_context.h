@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "gpu/exec/internal/compiled.h"
+#include "gpu/exec/internal/decode/compiled.h"
 #include "gpu/exec/internal/warp.h"
 
 namespace kansoku::gpu::exec {

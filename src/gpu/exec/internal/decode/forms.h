@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gpu/exec/internal/decode/code.h"
+
+namespace kansoku::gpu::exec {
+
+/// Where a file with operations puts its rows: a plain function, because those files may share no
+/// inline function with the rest of the program.
+struct FormSink {
+  void* context;
+  void (*add)(void* context, const char* op, const char* suffixes, const char* shape, Handler run,
+              Handler combined);
+};
+
+void list_forms_v2(const FormSink& sink);
+void list_forms_v3(const FormSink& sink);
+void list_forms_v4(const FormSink& sink);
+/// Directed rounding: slow and rare, one build for all machines.
+void list_rounded_forms(const FormSink& sink);
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lane loops for x86-64-v4: see lane_ops.h for what this file may include.
+#include "gpu/exec/internal/ops/memory_ops.h"
+
+namespace kansoku::gpu::exec {
+
+void list_forms_v4(const FormSink& sink) {
+  const Lister list(sink);
+  list_forms(list);
+  list_memory_forms(list);
+}
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gpu/exec/internal/decode/code.h"
+#include "gpu/ptx/ir.h"
+
+namespace kansoku::gpu::exec {
+
+struct Warp;
+
+/// An atom or red instruction.
+struct AtomicForm {
+  ptx::Space space{ptx::Space::kGeneric};
+  ptx::Type type{ptx::Type::kB32};
+  ptx::Suffix operation{ptx::Suffix::kAdd};
+  bool has_result{false};
+};
+
+/// True if the suffix says what an atomic instruction does.
+[[nodiscard]] bool atomic_operation(ptx::Suffix suffix);
+/// What Code::extra of run_atomic is; nothing if there is no such form.
+[[nodiscard]] std::optional<std::uint32_t> atomic_index(const AtomicForm& form);
+
+/// d: the old value; a: address; b, c: operands; extra: atomic_index. Lanes in ascending order.
+const Code* run_atomic(Warp& warp, const Code* code);
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches, calls, and what the lanes of a warp do together.
+#include "gpu/exec/internal/ops/control.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "gpu/exec/internal/observe/observer.h"
+#include "gpu/exec/internal/warp_context.h"
+#include "gpu/ptx/op.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+WarpContext& context(Warp& warp) {
+  return static_cast<WarpContext&>(warp);
+}
+
+const Code* stop(Warp& warp, Stop why, const Code* resume) {
+  warp.stop = why;
+  context(warp).resume = resume;
+  return nullptr;
+}
+
+const Code* fail(Warp& warp, FaultKind kind, const Code* code) {
+  warp.stop = Stop::kFault;
+  warp.fault = {kind, code->line, first_lane_of(warp.mask), 0, 0, false};
+  return nullptr;
+}
+
+std::uint32_t* words_at(Warp& warp, std::uint16_t slot) {
+  return reinterpret_cast<std::uint32_t*>(warp.lanes + std::size_t{slot} * kSlotBytes);
+}
+std::uint64_t* wides_at(Warp& warp, std::uint16_t slot) {
+  return reinterpret_cast<std::uint64_t*>(warp.lanes + std::size_t{slot} * kSlotBytes);
+}
+
+/// Lanes of a 32-bit source, written out if the register is held as an affine value.
+const std::uint32_t* read_words(Warp& warp, std::uint16_t slot) {
+  std::uint32_t* const lanes = words_at(warp, slot);
+  if (warp.held[slot] == Held::kAffine) {
+    const Affine& affine = warp.affine[slot];
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      lanes[i] = static_cast<std::uint32_t>(affine.base + affine.stride * (i & (warp.columns - 1)) +
+                                            affine.row * (i >> warp.columns_log2));
+    }
+    warp.held[slot] = Held::kBoth;
+  }
+  return lanes;
+}
+const std::uint64_t* read_wides(Warp& warp, std::uint16_t slot) {
+  std::uint64_t* const lanes = wides_at(warp, slot);
+  if (warp.held[slot] == Held::kAffine) {
+    const Affine& affine = warp.affine[slot];
+    for (std::uint32_t i = 0; i < kLanes; ++i) {
+      lanes[i] = affine.base + affine.stride * (i & (warp.columns - 1)) +
+                 affine.row * (i >> warp.columns_log2);
+    }
+    warp.held[slot] = Held::kBoth;
+  }
+  return lanes;
+}
+
+/// The destination; lanes that are not active keep their value.
+std::uint32_t* write_words(Warp& warp, std::uint16_t slot) {
+  if (warp.held[slot] == Held::kAffine && warp.mask != warp.whole)
+    static_cast<void>(read_words(warp, slot));
+  warp.held[slot] = Held::kValues;
+  return words_at(warp, slot);
+}
+std::uint64_t* write_wides(Warp& warp, std::uint16_t slot) {
+  if (warp.held[slot] == Held::kAffine && warp.mask != warp.whole)
+    static_cast<void>(read_wides(warp, slot));
+  warp.held[slot] = Held::kValues;
+  return wides_at(warp, slot);
+}
+
+template <class Body>
+void for_lanes(std::uint32_t mask, const Body& body) {
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
+    body(first_lane_of(rest));
+}
+
+void write_all(Warp& warp, std::uint16_t slot, std::uint32_t value) {
+  std::uint32_t* const lanes = write_words(warp, slot);
+  for_lanes(warp.mask, [&](std::uint32_t i) { lanes[i] = value; });
+}
+
+void write_bits(Warp& warp, std::uint32_t predicate, std::uint32_t bits) {
+  std::uint32_t& value = warp.predicates[predicate];
+  value = (value & ~warp.mask) | (bits & warp.mask);
+}
+
+/// The lanes that a .sync instruction names, for the first active lane. PTX wants all of them to
+/// come with the same mask, themselves included.
+struct Members {
+  std::uint32_t mask{0};
+  bool is_valid{false};
+  bool is_complete{false};  // all that are left have come
+};
+Members members_of(Warp& warp, std::uint16_t slot) {
+  const std::uint32_t* const masks = read_words(warp, slot);
+  Members members;
+  members.mask = masks[first_lane_of(warp.mask)];
+  members.is_valid = true;
+  for_lanes(warp.mask, [&](std::uint32_t i) {
+    members.is_valid = members.is_valid && masks[i] == members.mask && (members.mask >> i & 1) != 0;
+  });
+  members.is_complete = (members.mask & warp.whole & ~warp.mask) == 0;
+  return members;
+}
+
+/// Null and stopped if the lanes may not go on yet, or never.
+bool has_met(Warp& warp, const Code* code, std::uint16_t slot) {
+  const Members members = members_of(warp, slot);
+  if (!members.is_valid) {
+    static_cast<void>(fail(warp, FaultKind::kBadWarpMask, code));
+    return false;
+  }
+  if (members.is_complete) return true;
+  static_cast<void>(stop(warp, Stop::kWarpSync, code));
+  return false;
+}
+
+}  // namespace
+
+/// Where ways join: lets other groups of lanes come here first.
+const Code* run_join(Warp& warp, const Code* code) {
+  if (context(warp).groups.empty()) return code + 1;
+  return stop(warp, Stop::kJoin, code);
+}
+
+/// d: predicate; extra: negated. The next code runs for the lanes where it holds.
+const Code* run_guard(Warp& warp, const Code* code) {
+  const std::uint32_t predicate = warp.predicates[code->d];
+  const std::uint32_t chosen = warp.mask & (code->extra != 0 ? ~predicate : predicate);
+  if (chosen == 0) return code + 2;
+  if (chosen == warp.mask) return code + 1;
+  const std::uint32_t mask = warp.mask;
+  warp.mask = chosen;
+  const Code* const next = (code + 1)->run(warp, code + 1);
+  if (next == nullptr) {  // the chosen lanes wait or have ended; the others go on
+    context(warp).groups.push_back({mask & ~chosen, code + 2, warp.frame, Waiting::kNot});
+    return nullptr;
+  }
+  warp.mask = mask;
+  return code + 2;
+}
+
+/// offset: to the target. Backward: a round of a loop.
+const Code* run_branch(Warp& warp, const Code* code) {
+  const Code* const target = code + code->offset;
+  if (code->offset > 0 || --warp.rounds_left != 0) return target;
+  return stop(warp, Stop::kYield, target);
+}
+
+/// d: predicate; extra: negated; offset: to the target.
+const Code* run_branch_if(Warp& warp, const Code* code) {
+  const std::uint32_t predicate = warp.predicates[code->d];
+  const std::uint32_t taken = warp.mask & (code->extra != 0 ? ~predicate : predicate);
+  if (taken == 0) return code + 1;
+  if (taken == warp.mask) return run_branch(warp, code);
+  auto& groups = context(warp).groups;
+  groups.push_back({warp.mask & ~taken, code + 1, warp.frame, Waiting::kNot});
+  warp.mask = taken;
+  const bool is_over = code->offset <= 0 && --warp.rounds_left == 0;
+  return stop(warp, is_over ? Stop::kYield : Stop::kJoin, code + code->offset);
+}
+
+const Code* run_exit(Warp& warp, const Code* code) {
+  warp.whole &= ~warp.mask;
+  // Who waits for these lanes need not any longer.
+  for (Group& group : context(warp).groups) {
+    if (group.waiting == Waiting::kMissing && warp.block->observer != nullptr)
+      warp.block->observer->went_around_barrier(warp, group.pc->line, code->line);
+    if (group.waiting == Waiting::kWarpSync || group.waiting == Waiting::kMissing)
+      group.waiting = Waiting::kNot;
+  }
+  warp.stop = Stop::kExit;
+  return nullptr;
+}
+
+const Code* run_trap(Warp& warp, const Code* code) {
+  return fail(warp, FaultKind::kTrap, code);
+}
+
+const Code* run_nothing(Warp& warp, const Code* code) {
+  static_cast<void>(warp);
+  return code + 1;
+}
+
+const Code* run_fence(Warp& warp, const Code* code) {
+  static_cast<void>(warp);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return code + 1;
+}
+
+/// a: slot of the barrier's number, b: slot of the number of threads or 0xffff.
+const Code* run_barrier(Warp& warp, const Code* code) {
+  // Lanes that are somewhere else may still come, or end.
+  if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
+  warp.barrier = read_words(warp, code->a)[first_lane_of(warp.mask)];
+  warp.barrier_count = code->b == 0xffff ? 0 : read_words(warp, code->b)[first_lane_of(warp.mask)];
+  return stop(warp, Stop::kBarrier, code + 1);
+}
+
+/// a: slot of the mask.
+const Code* run_warp_barrier(Warp& warp, const Code* code) {
+  return has_met(warp, code, code->a) ? code + 1 : nullptr;
+}
+
+namespace {
+
+/// Thread index of a lane in its block.
+std::array<std::uint32_t, 3> thread_of(const Warp& warp, std::uint32_t lane) {
+  const auto& block = warp.block->launch->block;
+  const std::uint32_t linear = warp.index * kLanes + lane;
+  return {linear % block[0], linear / block[0] % block[1], linear / (block[0] * block[1])};
+}
+
+void write_thread_index(Warp& warp, std::uint16_t slot, std::size_t axis) {
+  const auto& block = warp.block->launch->block;
+  // Lines of the block fill the warp evenly: an affine value.
+  const bool is_line =
+      warp.columns < kLanes || block[0] % kLanes == 0 || (block[1] == 1 && block[2] == 1);
+  const std::uint32_t lines = kLanes / warp.columns;
+  const bool is_plane = lines == 1 || block[1] % lines == 0;
+  if (warp.mask == warp.whole && is_line && is_plane) {
+    const auto first = thread_of(warp, 0);
+    const Affine affine{first[axis], axis == 0 ? 1U : 0U, axis == 1 ? 1U : 0U};
+    warp.affine[slot] = affine;
+    if (lines == 1) warp.affine[slot].row = 0;
+    warp.held[slot] = Held::kAffine;
+    return;
+  }
+  std::uint32_t* const lanes = write_words(warp, slot);
+  for_lanes(warp.mask, [&](std::uint32_t i) { lanes[i] = thread_of(warp, i)[axis]; });
+}
+
+void write_uniform(Warp& warp, std::uint16_t slot, std::uint64_t value, bool is_wide) {
+  if (warp.mask == warp.whole) {
+    warp.affine[slot] = {value, 0, 0};
+    warp.held[slot] = Held::kAffine;
+  } else if (is_wide) {
+    std::uint64_t* const lanes = write_wides(warp, slot);
+    for_lanes(warp.mask, [&](std::uint32_t i) { lanes[i] = value; });
+  } else {
+    write_all(warp, slot, static_cast<std::uint32_t>(value));
+  }
+}
+
+std::uint32_t lane_mask(ptx::Special special, std::uint32_t lane) {
+  const std::uint32_t self = 1U << lane, below = self - 1;
+  switch (special) {
+    case ptx::Special::kLanemaskEq:
+      return self;
+    case ptx::Special::kLanemaskLe:
+      return self | below;
+    case ptx::Special::kLanemaskLt:
+      return below;
+    case ptx::Special::kLanemaskGe:
+      return ~below;
+    default:
+      return ~below & ~self;
+  }
+}
+
+}  // namespace
+
+/// d: destination; extra: which; c: 1 if the destination has 64 bits.
+const Code* run_special(Warp& warp, const Code* code) {
+  using ptx::Special;
+  const auto special = static_cast<Special>(code->extra);
+  const LaunchState& launch = *warp.block->launch;
+  const auto uniform = [&](std::uint64_t value) {
+    write_uniform(warp, code->d, value, code->c != 0);
+    return code + 1;
+  };
+  switch (special) {
+    case Special::kTidX:
+      write_thread_index(warp, code->d, 0);
+      return code + 1;
+    case Special::kTidY:
+      write_thread_index(warp, code->d, 1);
+      return code + 1;
+    case Special::kTidZ:
+      write_thread_index(warp, code->d, 2);
+      return code + 1;
+    case Special::kNtidX:
+      return uniform(launch.block[0]);
+    case Special::kNtidY:
+      return uniform(launch.block[1]);
+    case Special::kNtidZ:
+      return uniform(launch.block[2]);
+    case Special::kCtaidX:
+      return uniform(warp.block->index[0]);
+    case Special::kCtaidY:
+      return uniform(warp.block->index[1]);
+    case Special::kCtaidZ:
+      return uniform(warp.block->index[2]);
+    case Special::kNctaidX:
+      return uniform(launch.grid[0]);
+    case Special::kNctaidY:
+      return uniform(launch.grid[1]);
+    case Special::kNctaidZ:
+      return uniform(launch.grid[2]);
+    case Special::kWarpid:
+      return uniform(warp.index);
+    case Special::kNwarpid:
+      return uniform((launch.block[0] * launch.block[1] * launch.block[2] + kLanes - 1) / kLanes);
+    case Special::kSmid:
+      return uniform(warp.block->number % launch.sm_count);
+    case Special::kNsmid:
+      return uniform(launch.sm_count);
+    case Special::kGridid:
+      return uniform(launch.grid_id);
+    case Special::kWarpSize:
+      return uniform(kLanes);
+    case Special::kClock:
+    case Special::kClock64:
+    case Special::kGlobaltimer:
+    case Special::kGlobaltimerLo:
+      return uniform(warp.block->executed);
+    case Special::kClockHi:
+    case Special::kGlobaltimerHi:
+      return uniform(warp.block->executed >> 32);
+    case Special::kTotalSmemSize:
+      return uniform(launch.total_shared_bytes);
+    case Special::kDynamicSmemSize:
+      return uniform(launch.dynamic_shared_bytes);
+    default:
+      break;
+  }
+  std::uint32_t* const lanes = write_words(warp, code->d);
+  for_lanes(warp.mask, [&](std::uint32_t i) {
+    lanes[i] = special == Special::kLaneid ? i : lane_mask(special, i);
+  });
+  return code + 1;
+}
+
+/// d: destination; a, b: sources; extra: the operation (0 and, 1 or, 2 xor, 3 move), 4: a negated,
+/// 8: b negated, 16: the result negated.
+const Code* run_predicate_logic(Warp& warp, const Code* code) {
+  std::uint32_t a = warp.predicates[code->a], b = warp.predicates[code->b];
+  if ((code->extra & 4) != 0) a = ~a;
+  if ((code->extra & 8) != 0) b = ~b;
+  std::uint32_t result = a;
+  switch (code->extra & 3) {
+    case 0:
+      result = a & b;
+      break;
+    case 1:
+      result = a | b;
+      break;
+    case 2:
+      result = a ^ b;
+      break;
+    default:
+      break;
+  }
+  write_bits(warp, code->d, (code->extra & 16) != 0 ? ~result : result);
+  return code + 1;
+}
+
+namespace {
+
+/// Source lane of a shuffle, and whether it lies within the segment. Source: PTX ISA manual, shfl.
+struct ShuffleSource {
+  std::uint32_t lane;
+  bool is_inside;
+};
+ShuffleSource shuffle_source(std::uint32_t mode, std::uint32_t lane, std::uint32_t b,
+                             std::uint32_t c) {
+  const std::uint32_t clamp = c & 31, segment = c >> 8 & 31, value = b & 31;
+  const std::uint32_t most = (lane & segment) | (clamp & ~segment);
+  const std::uint32_t least = lane & segment;
+  const auto from = static_cast<std::int32_t>(lane);
+  const auto by = static_cast<std::int32_t>(value);
+  switch (mode) {
+    case 0:
+      return {static_cast<std::uint32_t>(from - by), from - by >= static_cast<std::int32_t>(most)};
+    case 1:
+      return {lane + value, lane + value <= most};
+    case 2:
+      return {lane ^ value, (lane ^ value) <= most};
+    default: {
+      const std::uint32_t to = least | (value & ~segment);
+      return {to, to <= most};
+    }
+  }
+}
+
+}  // namespace
+
+/// d, a, b, c: destination, value, lane, clamp; extra: mode (0 up, 1 down, 2 bfly, 3 idx), the
+/// mask's slot from bit 2 on (14 bits), the second destination + 1 from bit 16 on.
+const Code* run_shuffle(Warp& warp, const Code* code) {
+  if (!has_met(warp, code, static_cast<std::uint16_t>(code->extra >> 2 & 0x3fff))) return nullptr;
+  std::array<std::uint32_t, kLanes> before{};
+  std::copy_n(read_words(warp, code->a), kLanes, before.begin());
+  const std::uint32_t* const b = read_words(warp, code->b);
+  const std::uint32_t* const c = read_words(warp, code->c);
+  std::array<std::uint32_t, kLanes> after = before;
+  std::uint32_t inside = 0;
+  bool is_valid = true;
+  for_lanes(warp.mask, [&](std::uint32_t i) {
+    const ShuffleSource source = shuffle_source(code->extra & 3, i, b[i], c[i]);
+    if (!source.is_inside) return;
+    is_valid = is_valid && (warp.mask >> source.lane & 1) != 0;
+    after[i] = before[source.lane & 31];
+    inside |= 1U << i;
+  });
+  // The value of a lane that takes no part is not defined.
+  if (!is_valid) return fail(warp, FaultKind::kBadWarpMask, code);
+  std::uint32_t* const d = write_words(warp, code->d);
+  for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = after[i]; });
+  if (const std::uint32_t second = code->extra >> 16; second != 0)
+    write_bits(warp, second - 1, inside);
+  return code + 1;
+}
+
+/// d: predicate; a: source predicate; b: slot of the mask; extra: 0 all, 1 any, 2 uni, 4: negated.
+const Code* run_vote(Warp& warp, const Code* code) {
+  if (!has_met(warp, code, code->b)) return nullptr;
+  std::uint32_t bits = warp.predicates[code->a];
+  if ((code->extra & 4) != 0) bits = ~bits;
+  bits &= warp.mask;
+  const bool is_all = bits == warp.mask, is_any = bits != 0;
+  bool result = is_all;
+  if ((code->extra & 3) == 1) result = is_any;
+  if ((code->extra & 3) == 2) result = is_all || !is_any;
+  write_bits(warp, code->d, result ? ~0U : 0U);
+  return code + 1;
+}
+
+/// d: destination; a: source predicate; b: slot of the mask; extra 4: negated.
+const Code* run_ballot(Warp& warp, const Code* code) {
+  if (!has_met(warp, code, code->b)) return nullptr;
+  std::uint32_t bits = warp.predicates[code->a];
+  if ((code->extra & 4) != 0) bits = ~bits;
+  write_uniform(warp, code->d, bits & warp.mask, false);
+  return code + 1;
+}
+
+const Code* run_activemask(Warp& warp, const Code* code) {
+  write_uniform(warp, code->d, warp.mask, false);
+  return code + 1;
+}
+
+/// d: destination; a: value; b: slot of the mask; extra: 1 all, 2: 64 bits, the second destination
+/// + 1 from bit 16 on.
+const Code* run_match(Warp& warp, const Code* code) {
+  if (!has_met(warp, code, code->b)) return nullptr;
+  std::array<std::uint64_t, kLanes> values{};
+  if ((code->extra & 2) != 0) {
+    std::copy_n(read_wides(warp, code->a), kLanes, values.begin());
+  } else {
+    std::copy_n(read_words(warp, code->a), kLanes, values.begin());
+  }
+  std::array<std::uint32_t, kLanes> equal{};
+  for_lanes(warp.mask, [&](std::uint32_t i) {
+    for_lanes(warp.mask, [&](std::uint32_t k) {
+      if (values[i] == values[k]) equal[i] |= 1U << k;
+    });
+  });
+  const bool is_all = equal[first_lane_of(warp.mask)] == warp.mask;
+  std::uint32_t* const d = write_words(warp, code->d);
+  const bool wants_all = (code->extra & 1) != 0;
+  for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = wants_all && !is_all ? 0 : equal[i]; });
+  if (const std::uint32_t second = code->extra >> 16; second != 0)
+    write_bits(warp, second - 1, is_all ? ~0U : 0U);
+  return code + 1;
+}
+
+/// d: destination; a: value; b: slot of the mask; extra: 0 add, 1 min.u, 2 max.u, 3 min.s, 4 max.s,
+/// 5 and, 6 or, 7 xor.
+const Code* run_redux(Warp& warp, const Code* code) {
+  if (!has_met(warp, code, code->b)) return nullptr;
+  const std::uint32_t* const a = read_words(warp, code->a);
+  std::uint32_t result = a[first_lane_of(warp.mask)];
+  for_lanes(warp.mask & (warp.mask - 1), [&](std::uint32_t i) {
+    const auto x = static_cast<std::int32_t>(result), y = static_cast<std::int32_t>(a[i]);
+    switch (code->extra) {
+      case 0:
+        result += a[i];
+        break;
+      case 1:
+        result = std::min(result, a[i]);
+        break;
+      case 2:
+        result = std::max(result, a[i]);
+        break;
+      case 3:
+        result = static_cast<std::uint32_t>(std::min(x, y));
+        break;
+      case 4:
+        result = static_cast<std::uint32_t>(std::max(x, y));
+        break;
+      case 5:
+        result &= a[i];
+        break;
+      case 6:
+        result |= a[i];
+        break;
+      default:
+        result ^= a[i];
+        break;
+    }
+  });
+  write_uniform(warp, code->d, result, false);
+  return code + 1;
+}
+
+/// mov.b64 d, {a, b}: extra: bits of a part (8, 16, 32); d wide if 2 parts of 32 or 4 of 16.
+/// a, b, c, offset: the parts' slots, lowest first; site: how many.
+const Code* run_pack(Warp& warp, const Code* code) {
+  const std::array<std::uint16_t, 4> slots{code->a, code->b, code->c,
+                                           static_cast<std::uint16_t>(code->offset)};
+  std::array<std::uint64_t, kLanes> values{};
+  const std::uint64_t mask = (std::uint64_t{1} << code->extra) - 1;
+  for (std::uint32_t part = 0; part < code->site; ++part) {
+    const std::uint32_t* const lanes = read_words(warp, slots[part]);
+    for (std::uint32_t i = 0; i < kLanes; ++i)
+      values[i] |= (lanes[i] & mask) << (part * code->extra);
+  }
+  if (code->site * code->extra > 32) {
+    std::uint64_t* const d = write_wides(warp, code->d);
+    for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = values[i]; });
+  } else {
+    std::uint32_t* const d = write_words(warp, code->d);
+    for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = static_cast<std::uint32_t>(values[i]); });
+  }
+  return code + 1;
+}
+
+/// mov.b64 {d, b}, a: the same the other way: d, b, c, offset are the parts; 0xffff: left out.
+const Code* run_unpack(Warp& warp, const Code* code) {
+  const std::array<std::uint16_t, 4> slots{code->d, code->b, code->c,
+                                           static_cast<std::uint16_t>(code->offset)};
+  std::array<std::uint64_t, kLanes> values{};
+  if (code->site * code->extra > 32) {
+    std::copy_n(read_wides(warp, code->a), kLanes, values.begin());
+  } else {
+    std::copy_n(read_words(warp, code->a), kLanes, values.begin());
+  }
+  const std::uint64_t mask = (std::uint64_t{1} << code->extra) - 1;
+  for (std::uint32_t part = 0; part < code->site; ++part) {
+    if (slots[part] == 0xffff) continue;
+    std::uint32_t* const d = write_words(warp, slots[part]);
+    for_lanes(warp.mask, [&](std::uint32_t i) {
+      d[i] = static_cast<std::uint32_t>(values[i] >> (part * code->extra) & mask);
+    });
+  }
+  return code + 1;
+}
+
+void use_frame(WarpContext& warp, Frame* frame) {
+  warp.frame = frame;
+  warp.lanes = frame->lanes;
+  warp.held = frame->held;
+  warp.affine = frame->affine;
+  warp.predicates = frame->predicates;
+}
+
+}  // namespace kansoku::gpu::exec

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "gpu/exec/internal/decode/code.h"
+#include "gpu/exec/internal/warp.h"
+
+namespace kansoku::gpu::exec {
+
+// Handlers that the decoder puts in place. How each reads its Code stands beside its definition.
+const Code* run_join(Warp& warp, const Code* code);
+const Code* run_guard(Warp& warp, const Code* code);
+const Code* run_branch(Warp& warp, const Code* code);
+const Code* run_branch_if(Warp& warp, const Code* code);
+const Code* run_exit(Warp& warp, const Code* code);
+const Code* run_trap(Warp& warp, const Code* code);
+const Code* run_nothing(Warp& warp, const Code* code);
+const Code* run_fence(Warp& warp, const Code* code);
+const Code* run_barrier(Warp& warp, const Code* code);
+const Code* run_warp_barrier(Warp& warp, const Code* code);
+const Code* run_special(Warp& warp, const Code* code);
+const Code* run_call(Warp& warp, const Code* code);
+/// A function of the executor's own: vprintf.
+const Code* run_host_call(Warp& warp, const Code* code);
+const Code* run_return(Warp& warp, const Code* code);
+const Code* run_predicate_logic(Warp& warp, const Code* code);
+const Code* run_shuffle(Warp& warp, const Code* code);
+const Code* run_vote(Warp& warp, const Code* code);
+const Code* run_ballot(Warp& warp, const Code* code);
+const Code* run_activemask(Warp& warp, const Code* code);
+const Code* run_match(Warp& warp, const Code* code);
+const Code* run_redux(Warp& warp, const Code* code);
+const Code* run_pack(Warp& warp, const Code* code);
+const Code* run_unpack(Warp& warp, const Code* code);
+
+inline bool is_join(const Code* code) {
+  return code->run == run_join;
+}
+inline std::uint32_t first_lane_of(std::uint32_t mask) {
+  return static_cast<std::uint32_t>(std::countr_zero(mask));
+}
+
+}  // namespace kansoku::gpu::exec

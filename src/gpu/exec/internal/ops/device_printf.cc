@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// vprintf(format, arguments) of device code: both are generic addresses; the arguments lie at their
+// natural alignment, float as double. Prints lane by lane.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gpu/exec/internal/ops/access.h"
+#include "gpu/exec/internal/ops/control.h"
+#include "gpu/exec/internal/warp_context.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::size_t kTextBytesMax = 64 * 1024;  // of one call's output
+constexpr std::size_t kSpecBytesMax = 32;
+
+/// Reads what one lane printed. Anything unreadable ends the text there.
+class Printer {
+ public:
+  Printer(const Warp& warp, std::uint32_t lane, std::uint64_t format, std::uint64_t arguments)
+      : warp_(warp), lane_(lane), format_(format), arguments_(arguments) {}
+
+  std::string print() {
+    char c = 0;
+    while (text_.size() < kTextBytesMax && read(format_, c) && c != 0) {
+      ++format_;
+      if (c != '%') {
+        text_ += c;
+      } else if (!conversion()) {
+        break;
+      }
+    }
+    return std::move(text_);
+  }
+
+ private:
+  template <class T>
+  bool read(std::uint64_t address, T& value) const {
+    const std::byte* const place = place_of_generic(warp_, address, sizeof(T), lane_);
+    if (place == nullptr) return false;
+    std::memcpy(&value, place, sizeof value);
+    return true;
+  }
+  template <class T>
+  bool argument(T& value) {
+    arguments_ = (arguments_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    if (!read(arguments_, value)) return false;
+    arguments_ += sizeof(T);
+    return true;
+  }
+  template <class T>
+  void add(const std::string& spec, T value) {
+    std::array<char, 512> buffer{};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    const int length = std::snprintf(buffer.data(), buffer.size(), spec.c_str(), value);
+#pragma GCC diagnostic pop
+    if (length > 0)
+      text_.append(buffer.data(),
+                   std::min<std::size_t>(static_cast<std::size_t>(length), buffer.size() - 1));
+  }
+
+  bool add_string() {
+    std::uint64_t address = 0;
+    if (!argument(address)) return false;
+    char c = 0;
+    while (text_.size() < kTextBytesMax && read(address++, c) && c != 0)
+      text_ += c;
+    return true;
+  }
+
+  /// From after the `%`. Flags, width and precision go to the host's printf as they are, lengths do
+  /// not: what was written has the width of its type.
+  bool conversion() {
+    std::string spec = "%";
+    bool is_long = false;
+    char c = 0;
+    while (read(format_, c) && c != 0 && spec.size() < kSpecBytesMax) {
+      ++format_;
+      if (c == 'l' || c == 'j' || c == 'z' || c == 't') {
+        is_long = true;
+      } else if (c == 'h' || c == 'L') {
+        continue;
+      } else if (std::string_view("-+ #0123456789.").find(c) != std::string_view::npos) {
+        spec += c;
+      } else {
+        return finish(spec, c, is_long);
+      }
+    }
+    return false;
+  }
+
+  bool finish(std::string& spec, char conversion, bool is_long) {
+    switch (conversion) {
+      case '%':
+        text_ += '%';
+        return true;
+      case 's':
+        return add_string();
+      case 'p': {
+        std::uint64_t value = 0;
+        if (!argument(value)) return false;
+        add("%#lx", static_cast<unsigned long>(value));
+        return true;
+      }
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'o':
+      case 'x':
+      case 'X':
+      case 'c':
+        return add_integer(spec, conversion, is_long);
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G':
+      case 'a':
+      case 'A': {
+        double value = 0;
+        if (!argument(value)) return false;
+        add(spec + conversion, value);
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  bool add_integer(const std::string& spec, char conversion, bool is_long) {
+    if (is_long) {
+      long value = 0;
+      if (!argument(value)) return false;
+      add(spec + 'l' + conversion, value);
+    } else {
+      int value = 0;
+      if (!argument(value)) return false;
+      add(spec + conversion, value);
+    }
+    return true;
+  }
+
+  const Warp& warp_;
+  std::uint32_t lane_;
+  std::uint64_t format_, arguments_;
+  std::string text_;
+};
+
+}  // namespace
+
+/// extra: index into CompiledFunction::calls; two arguments of 8 bytes, one result of 4.
+const Code* run_host_call(Warp& plain, const Code* code) {
+  auto& warp = static_cast<WarpContext&>(plain);
+  const LaunchState& launch = *warp.block->launch;
+  const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
+  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t lane = first_lane_of(rest);
+    std::byte* const local =
+        warp.local + std::size_t{lane} * warp.local_stride + warp.frame->local_base;
+    std::uint64_t format = 0, arguments = 0;
+    std::memcpy(&format, local + site.arguments[0].caller_offset, sizeof format);
+    std::memcpy(&arguments, local + site.arguments[1].caller_offset, sizeof arguments);
+    if (launch.print != nullptr) {
+      const std::string text = Printer(warp, lane, format, arguments).print();
+      launch.print(launch.print_context, text.data(), text.size());
+    }
+    const std::uint32_t result = 0;
+    for (const CompiledFunction::Copy& copy : site.results)
+      std::memcpy(local + copy.caller_offset, &result,
+                  std::min<std::size_t>(copy.bytes, sizeof result));
+  }
+  return code + 1;
+}
+
+}  // namespace kansoku::gpu::exec

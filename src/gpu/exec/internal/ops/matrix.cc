@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warp does with small matrices that lie spread over its lanes. Source of the layouts: PTX
+// ISA manual, "Matrix Fragments for mma.m16n8k8", "... for mma.m16n8k16" and "ldmatrix".
+#include "gpu/exec/internal/ops/matrix.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "gpu/exec/internal/decode/compiled.h"
+#include "gpu/exec/internal/ops/access.h"
+#include "gpu/exec/internal/ops/control.h"
+#include "gpu/exec/internal/ops/float_ops.h"
+#include "gpu/exec/internal/warp_context.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::uint32_t kRows = 16, kColumns = 8;
+
+using Words = std::array<std::array<std::uint32_t, kLanes>, 4>;
+
+template <std::size_t count>
+void read_fragment(Warp& warp, const std::array<std::uint16_t, 4>& slots, Words& out) {
+  for (std::size_t i = 0; i < count; ++i)
+    std::copy_n(in<std::uint32_t>(warp, slots[i]), kLanes, out[i].begin());
+}
+
+float half_at(std::uint32_t word, std::uint32_t which, bool is_bfloat) {
+  const auto bits = static_cast<std::uint16_t>(which == 0 ? word : word >> 16);
+  return is_bfloat ? to_float(BFloat{bits}) : to_float(Half{bits});
+}
+
+/// a[row][k] of a fragment: pairs of columns in a word; words by row half, then by column half.
+void unpack_a(const Words& words, std::uint32_t depth, bool is_bfloat, float (*a)[16]) {
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const std::uint32_t row = lane / 4, column = lane % 4 * 2;
+    for (std::uint32_t word = 0; word < depth / 4; ++word) {
+      for (std::uint32_t which = 0; which < 2; ++which) {
+        a[row + word % 2 * 8][column + word / 2 * 8 + which] =
+            half_at(words[word][lane], which, is_bfloat);
+      }
+    }
+  }
+}
+/// b[k][column]: pairs of rows in a word.
+void unpack_b(const Words& words, std::uint32_t depth, bool is_bfloat, float (*b)[kColumns]) {
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    for (std::uint32_t word = 0; word < depth / 8; ++word) {
+      for (std::uint32_t which = 0; which < 2; ++which)
+        b[lane % 4 * 2 + word * 8 + which][lane / 4] = half_at(words[word][lane], which, is_bfloat);
+    }
+  }
+}
+
+/// What these instructions do is done by the warp as a whole.
+bool has_all_lanes(Warp& warp, const Code* code) {
+  if (warp.mask == ~std::uint32_t{0}) return true;
+  warp.stop = Stop::kFault;
+  warp.fault = {FaultKind::kBadWarpMask, code->line, first_lane_of(warp.mask), 0, 0, false};
+  return false;
+}
+
+/// An address register of every lane, with the offset added.
+std::array<std::uint64_t, kLanes> addresses_of(Warp& warp, std::uint16_t slot,
+                                               std::int32_t offset) {
+  std::array<std::uint64_t, kLanes> addresses{};
+  std::copy_n(in<std::uint64_t>(warp, slot), kLanes, addresses.begin());
+  for (std::uint64_t& address : addresses)
+    address += static_cast<std::uint64_t>(std::int64_t{offset});
+  return addresses;
+}
+
+/// resolve_each for some of the lanes.
+bool resolve_lanes(Warp& warp, const Code* code, std::uint32_t lanes, const WarpAccess& access,
+                   const std::array<std::uint64_t, kLanes>& addresses,
+                   std::array<std::byte*, kLanes>& out) {
+  const std::uint32_t mask = std::exchange(warp.mask, lanes);
+  const bool is_good = resolve_each(warp, code, access, addresses.data(), out.data());
+  warp.mask = mask;
+  return is_good;
+}
+
+/// Where lanes of a copy read that take less than the whole: the rest need not be there, at the
+/// edge of an array, but the address must be aligned as if it were.
+bool resolve_parts(Warp& warp, const Code* code, std::uint32_t lanes,
+                   const std::array<std::uint64_t, kLanes>& addresses,
+                   const std::array<std::uint32_t, kLanes>& taken,
+                   std::array<std::byte*, kLanes>& out) {
+  std::array<std::uint64_t, kLanes> ends{};
+  for (std::uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const std::uint32_t i = first_lane_of(rest);
+    ends[i] = addresses[i] + taken[i] - 1;
+    if ((addresses[i] & (code->extra - 1)) == 0) continue;
+    warp.stop = Stop::kFault;
+    warp.fault = {FaultKind::kMisaligned, code->line, i, addresses[i], taken[i], false};
+    return false;
+  }
+  // Where the first and the last byte may be read all between may: the gaps between allocations are
+  // wider than a copy.
+  const WarpAccess byte{MemorySpace::kGlobal, 1, false};
+  return resolve_lanes(warp, code, lanes, byte, ends, out) &&
+         resolve_lanes(warp, code, lanes, byte, addresses, out);
+}
+
+}  // namespace
+
+const Code* run_mma(Warp& plain, const Code* code) {
+  auto& warp = static_cast<WarpContext&>(plain);
+  if (!has_all_lanes(warp, code)) return nullptr;
+  const CompiledFunction::Matrix& site = warp.frame->function->matrices[code->extra];
+  Words words_a{}, words_b{}, words_c{};
+  read_fragment<4>(warp, site.a, words_a);
+  read_fragment<2>(warp, site.b, words_b);
+  read_fragment<4>(warp, site.c, words_c);
+  float a[kRows][16] = {};
+  float b[16][kColumns] = {};
+  unpack_a(words_a, site.depth, site.is_bfloat, a);
+  unpack_b(words_b, site.depth, site.is_bfloat, b);
+  for (std::uint32_t part = 0; part < 4; ++part) {
+    std::array<std::uint32_t, kLanes> results{};
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint32_t row = lane / 4 + part / 2 * 8, column = lane % 4 * 2 + part % 2;
+      // Products of halves are exact, sums nearly: one rounding at the end.
+      double sum = site.is_half_sum ? half_at(words_c[part / 2][lane], part % 2, false)
+                                    : float_of(words_c[part][lane]);
+      for (std::uint32_t k = 0; k < site.depth; ++k)
+        sum += static_cast<double>(a[row][k]) * static_cast<double>(b[k][column]);
+      results[lane] = site.is_half_sum ? narrowed_from_double<Half>(sum).bits
+                                       : bits_of(canonical(static_cast<float>(sum)));
+    }
+    std::uint32_t* const d = out<std::uint32_t>(warp, site.d[site.is_half_sum ? part / 2 : part]);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      if (!site.is_half_sum) {
+        d[lane] = results[lane];
+      } else if (part % 2 == 0) {
+        d[lane] = results[lane];
+      } else {
+        d[lane] |= results[lane] << 16;
+      }
+    }
+  }
+  return code + 1;
+}
+
+const Code* run_ldmatrix(Warp& warp, const Code* code) {
+  const std::uint32_t count = code->extra & 7;
+  const bool is_transposed = (code->extra & 8) != 0;
+  // Generic addresses must lie in the window of shared memory.
+  const std::uint64_t window = (code->extra & 16) != 0 ? kSharedWindowBegin : 0;
+  if (!has_all_lanes(warp, code)) return nullptr;
+  auto addresses = addresses_of(warp, code->a, code->offset);
+  for (std::uint64_t& address : addresses)
+    address -= window;
+  // The first 8 * count lanes give the rows; the others' addresses do not count.
+  for (std::uint32_t lane = 8 * count; lane < kLanes; ++lane)
+    addresses[lane] = addresses[0];
+  std::array<std::byte*, kLanes> places{};
+  if (!resolve_each(warp, code, {MemorySpace::kShared, 16, false}, addresses.data(),
+                    places.data())) {
+    warp.fault.address += window;
+    return nullptr;
+  }
+  const std::array<std::uint16_t, 4> slots{code->d, code->b, code->c,
+                                           static_cast<std::uint16_t>(code->site)};
+  for (std::uint32_t matrix = 0; matrix < count; ++matrix) {
+    std::uint16_t rows[8][8];
+    for (std::uint32_t row = 0; row < 8; ++row)
+      std::memcpy(rows[row], places[matrix * 8 + row], sizeof rows[row]);
+    std::uint32_t* const d = out<std::uint32_t>(warp, slots[matrix]);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint32_t row = lane / 4, column = lane % 4 * 2;
+      const std::uint32_t low = is_transposed ? rows[column][row] : rows[row][column];
+      const std::uint32_t high = is_transposed ? rows[column + 1][row] : rows[row][column + 1];
+      d[lane] = low | high << 16;
+    }
+  }
+  return code + 1;
+}
+
+const Code* run_async_copy(Warp& warp, const Code* code) {
+  const std::uint32_t bytes = code->extra;
+  const auto to = addresses_of(warp, code->a, code->offset);
+  const auto from = addresses_of(warp, code->b, static_cast<std::int32_t>(code->site));
+  std::array<std::uint32_t, kLanes> taken{};
+  taken.fill(bytes);
+  if (code->c != 0xffff) std::copy_n(in<std::uint32_t>(warp, code->c), kLanes, taken.begin());
+  std::array<std::byte*, kLanes> destinations{}, sources{};
+  if (!resolve_each(warp, code, {MemorySpace::kShared, bytes, true}, to.data(),
+                    destinations.data()))
+    return nullptr;
+  // Lanes that take nothing may have any source address.
+  std::uint32_t whole = 0, parts = 0;
+  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t i = first_lane_of(rest);
+    taken[i] = std::min(taken[i], bytes);
+    if (taken[i] != 0) (taken[i] == bytes ? whole : parts) |= 1U << i;
+  }
+  if (!resolve_lanes(warp, code, whole, {MemorySpace::kGlobal, bytes, false}, from, sources) ||
+      !resolve_parts(warp, code, parts, from, taken, sources))
+    return nullptr;
+  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t i = first_lane_of(rest);
+    if (taken[i] != 0) std::memcpy(destinations[i], sources[i], taken[i]);
+    std::memset(destinations[i] + taken[i], 0, bytes - taken[i]);
+  }
+  return code + 1;
+}
+
+}  // namespace kansoku::gpu::exec

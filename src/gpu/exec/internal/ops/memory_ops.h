@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Loads and stores of a warp, every address checked. Internal linkage for the reason given in
+// lane_ops.h.
+
+#include "gpu/exec/internal/decode/forms_list.h"
+#include "gpu/exec/internal/ops/access.h"
+
+namespace kansoku::gpu::exec {
+
+namespace {  // NOLINT(google-build-namespaces)
+
+/// Where the lanes of an access lie: base + stride * column + row * line, or apart.
+struct Places {
+  std::byte* base{nullptr};
+  std::int64_t stride{0}, row{0};
+  std::uint32_t columns_log2{5};
+  bool is_affine{false};
+  std::byte* each[kLanes];
+};
+
+inline std::uint32_t first_lane(std::uint32_t mask) {
+  return static_cast<std::uint32_t>(__builtin_ctz(mask));
+}
+
+template <class T>
+inline T load_from(const std::byte* place) {
+  T value;
+  __builtin_memcpy(&value, place, sizeof value);
+  return value;
+}
+template <class T>
+inline void store_to(std::byte* place, T value) {
+  __builtin_memcpy(place, &value, sizeof value);
+}
+
+/// The host address of address 0 of a space, if all of [lo, hi) may be accessed.
+template <MemorySpace space>
+inline bool linear_base(Warp& warp, const Code* code, std::uint64_t lo, std::uint64_t hi,
+                        std::uintptr_t& base) {
+  const LaunchState& launch = *warp.block->launch;
+  if (hi < lo) return false;
+  if constexpr (space == MemorySpace::kShared) {
+    base = reinterpret_cast<std::uintptr_t>(warp.block->shared);
+    return hi <= launch.total_shared_bytes;
+  } else if constexpr (space == MemorySpace::kParam) {
+    base = reinterpret_cast<std::uintptr_t>(launch.params);
+    return hi <= launch.param_bytes;
+  } else if constexpr (space == MemorySpace::kLocal) {
+    return false;  // each lane has its own
+  } else {
+    // The windows of generic addresses lie outside of all ranges: those are looked at one by one.
+    base = 0;
+    return find_range(warp, code, lo, hi);
+  }
+}
+
+/// Only for whole warps, or where the mask does not matter because all lanes agree.
+template <MemorySpace space>
+inline bool resolve_affine(Warp& warp, const Code* code, std::uint32_t bytes, Places& places) {
+  const Affine& address = warp.affine[code->a];
+  if (((address.base + static_cast<U64>(static_cast<S64>(code->offset))) | address.stride |
+       address.row) &
+      (bytes - 1))
+    return false;
+  if (warp.mask != ~std::uint32_t{0} && (address.stride | address.row) != 0) return false;
+  const U64 base = address.base + static_cast<U64>(static_cast<S64>(code->offset));
+  places.stride = static_cast<S64>(address.stride);
+  places.row = static_cast<S64>(address.row);
+  places.columns_log2 = warp.columns_log2;
+  places.is_affine = true;
+  if constexpr (space == MemorySpace::kLocal) {
+    if ((address.stride | address.row) != 0 || base > warp.local_stride ||
+        bytes > warp.local_stride - base)
+      return false;
+    places.base = warp.local + base;
+    places.stride = warp.local_stride;
+    places.row = static_cast<S64>(warp.local_stride) << warp.columns_log2;
+    return true;
+  }
+  const S64 across = places.stride * (static_cast<S64>(warp.columns) - 1);
+  const S64 down = places.row * (static_cast<S64>(kLanes >> warp.columns_log2) - 1);
+  const U64 lo = base + static_cast<U64>((across < 0 ? across : 0) + (down < 0 ? down : 0));
+  const U64 hi = base + static_cast<U64>((across > 0 ? across : 0) + (down > 0 ? down : 0)) + bytes;
+  std::uintptr_t host = 0;
+  if (!linear_base<space>(warp, code, lo, hi, host)) return false;
+  places.base = reinterpret_cast<std::byte*>(host + base);
+  return true;
+}
+
+template <MemorySpace space>
+inline bool resolve(Warp& warp, const Code* code, std::uint32_t bytes, bool is_store,
+                    Places& places) {
+  if (is_affine(warp, code->a) && resolve_affine<space>(warp, code, bytes, places)) return true;
+  places.is_affine = false;
+  const U64* const registers = in<U64>(warp, code->a);
+  const U64 offset = static_cast<U64>(static_cast<S64>(code->offset));
+  alignas(64) U64 addresses[kLanes];
+  LANE_LOOP addresses[i] = registers[i] + offset;
+  if constexpr (space != MemorySpace::kLocal) {
+    const std::uint32_t* const active = active_lanes(warp);
+    const U64 any = addresses[first_lane(warp.mask)];
+    U64 lo = any, hi = any, bits = 0;
+    LANE_LOOP {
+      const U64 address = active[i] != 0 ? addresses[i] : any;
+      lo = address < lo ? address : lo;
+      hi = address > hi ? address : hi;
+      bits |= address;
+    }
+    std::uintptr_t host = 0;
+    if ((bits & (bytes - 1)) == 0 && linear_base<space>(warp, code, lo, hi + bytes, host)) {
+      LANE_LOOP places.each[i] = reinterpret_cast<std::byte*>(host + addresses[i]);
+      return true;
+    }
+  }
+  return resolve_each(warp, code, {space, bytes, is_store}, addresses, places.each);
+}
+
+inline std::byte* place_of(const Places& places, std::uint32_t lane) {
+  if (!places.is_affine) return places.each[lane];
+  const std::uint32_t line = lane >> places.columns_log2;
+  const std::uint32_t column = lane & ((1U << places.columns_log2) - 1);
+  return places.base + places.stride * static_cast<S64>(column) +
+         places.row * static_cast<S64>(line);
+}
+/// All 32 lanes lie side by side.
+template <class T>
+inline bool is_contiguous(const Places& places) {
+  return places.stride == static_cast<S64>(sizeof(T)) &&
+         (places.columns_log2 == 5 || places.row == static_cast<S64>(sizeof(T))
+                                                        << places.columns_log2);
+}
+
+/// Slots of the values of a load or store, in order.
+inline std::uint16_t value_slot(const Code* code, std::uint32_t nth) {
+  switch (nth) {
+    case 0:
+      return code->d;
+    case 1:
+      return code->b;
+    case 2:
+      return code->c;
+    default:
+      return static_cast<std::uint16_t>(code->extra);
+  }
+}
+
+/// Lanes of one line: side by side, all the same, or with a stride. `count` is known when this is
+/// compiled, which makes whole vectors of the loops.
+template <class T, std::uint32_t count, class C>
+inline void load_line(C* to, const std::byte* base, S64 stride) {
+  if (stride == static_cast<S64>(sizeof(T))) {
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = load_from<T>(base + i * sizeof(T));
+  } else if (stride == 0) {
+    const C value = load_from<T>(base);
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = value;
+  } else {
+    for (std::uint32_t i = 0; i < count; ++i)
+      to[i] = load_from<T>(base + stride * static_cast<S64>(i));
+  }
+}
+
+template <class T, class C>
+inline void load_lines(C* lanes, const Places& places, std::size_t skip) {
+  const std::uint32_t columns = 1U << places.columns_log2;
+  for (std::uint32_t line = 0; line < kLanes; line += columns) {
+    const std::byte* const base =
+        places.base + places.row * static_cast<S64>(line >> places.columns_log2) + skip;
+    switch (columns) {
+      case 32:
+        load_line<T, 32>(lanes, base, places.stride);
+        break;
+      case 16:
+        load_line<T, 16>(lanes + line, base, places.stride);
+        break;
+      case 8:
+        load_line<T, 8>(lanes + line, base, places.stride);
+        break;
+      default:
+        for (std::uint32_t i = 0; i < columns; ++i)
+          load_line<T, 1>(lanes + line + i, base + places.stride * static_cast<S64>(i), 0);
+    }
+  }
+}
+
+template <class T>
+inline void load_value(Warp& warp, std::uint16_t slot, const Places& places, std::size_t skip) {
+  using C = Container<T>;
+  if (places.is_affine && (places.stride | places.row) == 0 && is_whole(warp)) {
+    set_uniform(warp, slot, load_from<T>(places.base + skip));
+    return;
+  }
+  C* const lanes = out<C>(warp, slot);
+  if (places.is_affine && warp.mask == ~std::uint32_t{0}) {
+    if (is_contiguous<T>(places)) {
+      const std::byte* const base = places.base + skip;
+      LANE_LOOP lanes[i] = load_from<T>(base + i * sizeof(T));
+    } else {
+      load_lines<T>(lanes, places, skip);
+    }
+    return;
+  }
+  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t i = first_lane(rest);
+    lanes[i] = load_from<T>(place_of(places, i) + skip);
+  }
+}
+
+template <MemorySpace space, class T, std::uint32_t count>
+const Code* load(Warp& warp, const Code* code) {
+  Places places;
+  if (!resolve<space>(warp, code, sizeof(T) * count, false, places)) return nullptr;
+  for (std::uint32_t nth = 0; nth < count; ++nth)
+    load_value<T>(warp, value_slot(code, nth), places, nth * sizeof(T));
+  return code + 1;
+}
+
+template <class T>
+inline void store_value(Warp& warp, std::uint16_t slot, const Places& places, std::size_t skip) {
+  using C = Container<T>;
+  const C* const lanes = in<C>(warp, slot);
+  if (places.is_affine && is_contiguous<T>(places) && warp.mask == ~std::uint32_t{0}) {
+    std::byte* const base = places.base + skip;
+    LANE_LOOP store_to<T>(base + i * sizeof(T), static_cast<T>(lanes[i]));
+    return;
+  }
+  // In the order of the lanes: where several write to one place, the last one's value stays.
+  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t i = first_lane(rest);
+    store_to<T>(place_of(places, i) + skip, static_cast<T>(lanes[i]));
+  }
+}
+
+template <MemorySpace space, class T, std::uint32_t count>
+const Code* store(Warp& warp, const Code* code) {
+  Places places;
+  if (!resolve<space>(warp, code, sizeof(T) * count, true, places)) return nullptr;
+  for (std::uint32_t nth = 0; nth < count; ++nth)
+    store_value<T>(warp, value_slot(code, nth), places, nth * sizeof(T));
+  return code + 1;
+}
+
+// Rows by width: what the type means for the register is a step of its own (.extend).
+#define KANSOKU_FORMS_MEMORY(what, name, space)       \
+  list.add(name, "b8", "m", what<space, U8, 1>);      \
+  list.add(name, "b16", "m", what<space, U16, 1>);    \
+  list.add(name, "b32", "m", what<space, U32, 1>);    \
+  list.add(name, "b64", "m", what<space, U64, 1>);    \
+  list.add(name, "v2.b8", "m", what<space, U8, 2>);   \
+  list.add(name, "v2.b16", "m", what<space, U16, 2>); \
+  list.add(name, "v2.b32", "m", what<space, U32, 2>); \
+  list.add(name, "v2.b64", "m", what<space, U64, 2>); \
+  list.add(name, "v4.b8", "m", what<space, U8, 4>);   \
+  list.add(name, "v4.b16", "m", what<space, U16, 4>); \
+  list.add(name, "v4.b32", "m", what<space, U32, 4>); \
+  list.add(name, "v4.b64", "m", what<space, U64, 4>)
+
+inline void list_memory_forms(const Lister& list) {
+  KANSOKU_FORMS_MEMORY(load, ".ld.generic", MemorySpace::kGeneric);
+  KANSOKU_FORMS_MEMORY(load, ".ld.global", MemorySpace::kGlobal);
+  KANSOKU_FORMS_MEMORY(load, ".ld.shared", MemorySpace::kShared);
+  KANSOKU_FORMS_MEMORY(load, ".ld.local", MemorySpace::kLocal);
+  KANSOKU_FORMS_MEMORY(load, ".ld.param", MemorySpace::kParam);
+  KANSOKU_FORMS_MEMORY(load, ".ld.const", MemorySpace::kConst);
+  KANSOKU_FORMS_MEMORY(store, ".st.generic", MemorySpace::kGeneric);
+  KANSOKU_FORMS_MEMORY(store, ".st.global", MemorySpace::kGlobal);
+  KANSOKU_FORMS_MEMORY(store, ".st.shared", MemorySpace::kShared);
+  KANSOKU_FORMS_MEMORY(store, ".st.local", MemorySpace::kLocal);
+}
+
+}  // namespace
+}  // namespace kansoku::gpu::exec
