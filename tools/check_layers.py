@@ -10,16 +10,19 @@ src/. A file belongs to the longest folder listed. It fails on
   - a third-party header outside the modules that own it, or in a public header
   - DEPS of a kansoku_module() in CMake that is no arrow
   - a module with sources but without README.md, or with one over 40 lines
+  - a folder with more than 30 files, tests not counted, unless the module's README.md has a line "One folder: REASON"
 Files *_test, *_bench and *_fuzz (so *_for_test too) may include what they like.
 """
 import argparse
+import collections
 import os
 import re
 import sys
 
 import source_text
 
-README_LINES_MAX = 40
+README_LINES_MAX, FOLDER_FILES_MAX = 40, 30
+ONE_FOLDER = re.compile(r"^One folder: \S.*", re.MULTILINE)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 CMAKE_MODULE = re.compile(r"kansoku_module\(\s*([\w/]+)([^)]*)\)")
 C_LIBRARY = set(
@@ -179,6 +182,20 @@ def check_readmes(layers, root, paths, problems):
     return len(present)
 
 
+def check_folders(layers, root, paths, problems):
+    """A reader finds a file among thirty; more want folders of their own, or a reason."""
+    folders = collections.defaultdict(list)
+    for path in paths:
+        if not source_text.TEST_FILE.search(path):
+            folders[os.path.dirname(path)].append(path)
+    for folder, held in sorted(folders.items()):
+        count, module = len(held), layers.module_of(held[0][len("src/"):])
+        readme = f"src/{module}/README.md"
+        if count > FOLDER_FILES_MAX and not (os.path.isfile(os.path.join(root, readme)) and ONE_FOLDER.search(source_text.read(root, readme))):
+            problems.append(f"{folder}: {count} files, at most {FOLDER_FILES_MAX}: split it by what a reader looks for, or give the reason in "
+                            f"{readme} (One folder: ...)")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
@@ -192,6 +209,7 @@ def main():
         if os.path.basename(path) == "CMakeLists.txt":
             check_cmake(layers, root, path, problems)
     modules = check_readmes(layers, root, sources, problems)
+    check_folders(layers, root, sources, problems)
     return source_text.report("layers", problems, f"{includes} includes of {len(sources)} files in {modules} modules")
 
 

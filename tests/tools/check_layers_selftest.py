@@ -98,6 +98,14 @@ class CheckLayers(CheckerTest):
                    "kansoku_module(other)\n")
         self.expect_problems("src/CMakeLists.txt:4: trace/deep -> trace: DEPS", "src/CMakeLists.txt:7: kansoku_module(other)")
 
+    def test_large_folders(self):
+        for i in range(31):
+            self.plant(f"src/trace/internal/part{i}.h", "")
+            self.plant(f"src/trace/internal/part{i}_test.cc", "")
+        self.expect_problems("src/trace/internal: 31 files, at most 30")
+        self.plant("src/trace/README.md", "# page\n\nOne folder: each file is one field of the format.\n")
+        self.expect_clean()
+
     def test_pages(self):
         self.plant("src/cli/README.md", "line\n" * 41)
         self.plant("src/common/README.md", "line\n" * 40)
