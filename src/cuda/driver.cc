@@ -53,7 +53,7 @@ Result<Driver> load_driver(const std::string& path) {
       });
   if (driver.library == nullptr) {
     return Error{Code::kUnavailable, fmt::format("load CUDA driver {}: {}", path, dlerror()),
-                 "without a GPU use the software device: kansoku run --softgpu -- CMD"};
+                 "without a GPU, use the software GPU: kansoku run --softgpu -- CMD"};
   }
   std::string missing;
 #define KANSOKU_CUDA_X(field, symbol, parameters)                                               \

@@ -51,7 +51,7 @@ Result<FatbinEntry> read_entry(ByteSpan rest, std::size_t offset, std::size_t& t
   if (header_bytes < kEntryBytes || header_bytes > rest.size())
     return corrupt(offset, "an entry's header has an impossible size");
   if (padded_bytes > rest.size() - header_bytes)
-    return corrupt(offset, "an entry is larger than what is there");
+    return corrupt(offset, "an entry is larger than the remaining bytes");
   FatbinEntry entry;
   entry.kind = kind_of(number_at<std::uint16_t>(rest, 0));
   entry.architecture = number_at<std::uint32_t>(rest, 28);

@@ -43,7 +43,7 @@ Result<void> check_launch(const KernelInfo& kernel, const LaunchOptions& options
   if (most[0] != 0 && threads > std::uint64_t{most[0]} * most[1] * most[2])
     return impossible(kernel.name, "more threads than .maxntid allows");
   if (options.params.size() != kernel.params_total_bytes) {
-    return impossible(kernel.name, fmt::format("{} bytes of parameters given, {} wanted",
+    return impossible(kernel.name, fmt::format("got {} bytes of parameters, expected {}",
                                                options.params.size(), kernel.params_total_bytes));
   }
   if (kernel.shared_bytes > kSharedBytesMax ||
@@ -51,8 +51,9 @@ Result<void> check_launch(const KernelInfo& kernel, const LaunchOptions& options
     return impossible(kernel.name,
                       fmt::format("more than {} bytes of shared memory", kSharedBytesMax));
   if (kernel.local_bytes > options.local_bytes)
-    return impossible(kernel.name, fmt::format("{} bytes of local memory a thread, {} there are",
-                                               kernel.local_bytes, options.local_bytes));
+    return impossible(kernel.name,
+                      fmt::format("{} bytes of local memory per thread, the limit is {}",
+                                  kernel.local_bytes, options.local_bytes));
   if (options.is_cooperative) {
     const std::uint64_t blocks = std::uint64_t{options.grid[0]} * options.grid[1] * options.grid[2];
     const std::uint64_t resident =

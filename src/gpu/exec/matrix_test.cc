@@ -604,9 +604,9 @@ TEST_P(AsyncCopy, ReadsOnlyWhatItTakes) {
 TEST_P(AsyncCopy, RefusesOtherCopies) {
   const std::string begin = ".shared .align 16 .b8 s[16]; .reg .b64 %rd1; .reg .pred %p;";
   EXPECT_THAT(refusal_of(begin + "cp.async.ca.shared.global [s], [%rd1], 12;"),
-              HasSubstr("4, 8 or 16 bytes wanted"));
+              HasSubstr("expected 4, 8 or 16 bytes"));
   EXPECT_THAT(refusal_of(begin + "cp.async.cg.shared.global [s], [%rd1], 8;"),
-              HasSubstr("16 bytes wanted"));
+              HasSubstr("expected 16 bytes"));
   EXPECT_THAT(refusal_of(begin + "cp.async.ca.shared.global [s], [%rd1], 8, %p;"),
               HasSubstr("a predicate as a value"));
   EXPECT_NE(refusal_of(begin + "cp.async.bulk.shared::cta.global [s], [%rd1], 16;"), "");

@@ -189,7 +189,7 @@ Result<std::uint64_t> Memory::allocate(std::uint64_t bytes, Kind kind) {
   if (address == 0) {
     return Error{
         kansoku::Code::kLimit,
-        fmt::format("allocate {} bytes on the software device: no piece this large is free",
+        fmt::format("allocate {} bytes on the software device: no free block is large enough",
                     bytes)};
   }
   if (mprotect(pointer_to(address), mapped, PROT_READ | PROT_WRITE) != 0) {
@@ -225,7 +225,7 @@ Result<void> Memory::add_foreign(Range range) {
   const std::scoped_lock lock(state.mutex);
   if (range.begin >= range.end || state.overlaps_block(range))
     return Error{kansoku::Code::kLimit,
-                 fmt::format("register 0x{:x}: overlaps what is there", range.begin)};
+                 fmt::format("register 0x{:x}: overlaps other memory", range.begin)};
   state.blocks.emplace(range.begin, State::Block{range.end, State::Use::kForeign});
   return {};
 }
@@ -235,7 +235,7 @@ Result<void> Memory::remove_foreign(std::uint64_t begin) {
   const std::scoped_lock lock(state.mutex);
   const auto found = state.blocks.find(begin);
   if (found == state.blocks.end() || found->second.use != State::Use::kForeign)
-    return Error{kansoku::Code::kNotFound, fmt::format("unregister 0x{:x}: not there", begin)};
+    return Error{kansoku::Code::kNotFound, fmt::format("unregister 0x{:x}: not registered", begin)};
   state.blocks.erase(found);
   return {};
 }
@@ -258,7 +258,8 @@ Result<void> Memory::release(Range range) {
   const auto found = state.blocks.find(range.begin);
   if (found == state.blocks.end() || found->second.use != State::Use::kReserved ||
       found->second.end != range.end)
-    return Error{kansoku::Code::kNotFound, fmt::format("release 0x{:x}: not there", range.begin)};
+    return Error{kansoku::Code::kNotFound,
+                 fmt::format("release 0x{:x}: not reserved", range.begin)};
   if (state.overlaps_mapping(range))
     return Error{kansoku::Code::kLimit, fmt::format("release 0x{:x}: still mapped", range.begin)};
   state.blocks.erase(found);
@@ -276,7 +277,7 @@ Result<void> Memory::map(Range range, int fd, std::uint64_t file_offset) {
   if (!is_inside)
     return Error{kansoku::Code::kNotFound, fmt::format("map at 0x{:x}: not reserved", range.begin)};
   if (state.overlaps_mapping(range))
-    return Error{kansoku::Code::kLimit, fmt::format("map at 0x{:x}: mapped", range.begin)};
+    return Error{kansoku::Code::kLimit, fmt::format("map at 0x{:x}: already mapped", range.begin)};
   void* const place = mmap(pointer_to(range.begin), range.end - range.begin, PROT_NONE,
                            MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(file_offset));
   if (place == MAP_FAILED)

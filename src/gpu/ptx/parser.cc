@@ -58,14 +58,14 @@ class ModuleParser {
 Result<void> ModuleParser::statement() {
   const Token token = stream_.peek();
   if (stream_.accept(';')) return {};
-  if (token.kind != TokenKind::kDotWord) return stream_.error("a directive wanted");
+  if (token.kind != TokenKind::kDotWord) return stream_.error("expected a directive");
   auto linkage = Linkage::kInternal;
   if (const auto given = linkage_from_name(token.text)) {
     linkage = *given;
     stream_.take();
   }
   const Token word = stream_.peek();
-  if (word.kind != TokenKind::kDotWord) return stream_.error("a declaration wanted");
+  if (word.kind != TokenKind::kDotWord) return stream_.error("expected a declaration");
   if (word.text == "entry" || word.text == "func") {
     stream_.take();
     return function(word.text == "entry", linkage);
@@ -75,7 +75,7 @@ Result<void> ModuleParser::statement() {
     return variables(*space, linkage);
   }
   // A second linkage would become part of a directive's text, and be one when that is read again.
-  if (linkage != Linkage::kInternal) return stream_.error("a function or a variable wanted");
+  if (linkage != Linkage::kInternal) return stream_.error("expected a function or a variable");
   if (word.text == "version") return version();
   if (word.text == "target") return target();
   if (word.text == "address_size") {
@@ -98,7 +98,7 @@ Result<void> ModuleParser::version() {
   const auto minor = dot == std::string_view::npos
                          ? std::nullopt
                          : parse_int<std::uint32_t>(number.text.substr(dot + 1));
-  if (!major || !minor) return stream_.error(number, "a version such as 8.0 wanted");
+  if (!major || !minor) return stream_.error(number, "expected a version such as 8.0");
   module_.version_major = *major;
   module_.version_minor = *minor;
   return {};
@@ -154,10 +154,10 @@ Result<Function*> ModuleParser::place_for(const Token& at, Function&& function) 
     return &module_.functions.back();
   }
   if (known->second.kind != OperandKind::kFunction)
-    return stream_.error(at, "this name is a variable's,");
+    return stream_.error(at, "this name already belongs to a variable,");
   Function& earlier = module_.functions[known->second.index];
   if (earlier.has_body && stream_.peek().is('{'))
-    return stream_.error(at, "this function has a body already,");
+    return stream_.error(at, "this function already has a body,");
   if (!earlier.has_body) earlier = std::move(function);
   return &earlier;
 }

@@ -288,22 +288,23 @@ TEST(PtxParser, FunctionsMayBeDefinedAfterTheirUse) {
 
 TEST(PtxParser, NamesThePlaceOfAnError) {
   EXPECT_EQ(body_error("\tadd.u32 %r1, %r2, %r3;"),
-            "ptx line 6 column 10: nothing of this name is declared, at `%r1`");
-  EXPECT_THAT(body_error("\tbra NOWHERE;"), HasSubstr("no label of this name"));
-  EXPECT_THAT(body_error("\t.reg .b32 a;\n\tadd.u32 a, a, 1"), HasSubstr("`;` wanted"));
-  EXPECT_THAT(body_error("\t.reg .b32 a;\n\t@a ret;"), HasSubstr("a predicate register wanted"));
-  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !.;"), HasSubstr("` is no part of PTX"));
-  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !\"\";"), HasSubstr("a predicate wanted"));
-  EXPECT_THAT(body_error("\tmov.b32 a, 0f123;"), HasSubstr("nothing of this name"));
+            "ptx line 6 column 10: undeclared name at `%r1`");
+  EXPECT_THAT(body_error("\tbra NOWHERE;"), HasSubstr("undefined label"));
+  EXPECT_THAT(body_error("\t.reg .b32 a;\n\tadd.u32 a, a, 1"), HasSubstr("expected `;`"));
+  EXPECT_THAT(body_error("\t.reg .b32 a;\n\t@a ret;"), HasSubstr("expected a predicate register"));
+  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !.;"), HasSubstr("` is not part of PTX"));
+  EXPECT_THAT(body_error("\tset.eq.and.u32.u32 1, 2, 3, !\"\";"),
+              HasSubstr("expected a predicate"));
+  EXPECT_THAT(body_error("\tmov.b32 a, 0f123;"), HasSubstr("undeclared name"));
   EXPECT_THAT(body_error("\t.reg .b32 a;\n\tmov.b32 a, 0f123;"), HasSubstr("8 hexadecimal digits"));
   EXPECT_THAT(body_error("\t/* no end"), HasSubstr("this comment does not end"));
-  EXPECT_THAT(body_error("\tcall NOWHERE;"), HasSubstr("no label of this name"));
-  EXPECT_THAT(body_error("L: L: ret;"), HasSubstr("defined twice"));
-  EXPECT_THAT(body_error("\t`"), HasSubstr("` is no part of PTX"));
+  EXPECT_THAT(body_error("\tcall NOWHERE;"), HasSubstr("undefined label"));
+  EXPECT_THAT(body_error("L: L: ret;"), HasSubstr("duplicate label"));
+  EXPECT_THAT(body_error("\t`"), HasSubstr("` is not part of PTX"));
   EXPECT_THAT(body_error(std::string(100, '{')), HasSubstr("nested too deeply"));
   EXPECT_THAT(error_of(".visible .entry k() { ret;"), HasSubstr("the end of the text"));
   EXPECT_THAT(error_of(".visible .weak .entry k() { ret; }"),
-              HasSubstr("a function or a variable wanted"));
+              HasSubstr("expected a function or a variable"));
   EXPECT_THAT(error_of(".address_size 32"), HasSubstr("32-bit addresses"));
   EXPECT_THAT(error_of(".global .b8 a[18446744073709551615];"), HasSubstr("at most"));
   EXPECT_THAT(error_of(".global .b8 a[1000000][1000000][1000000];"), HasSubstr("too large"));
@@ -323,14 +324,14 @@ TEST(PtxParser, VerifierTellsWhatDoesNotFit) {
   EXPECT_EQ(first("add.u32 %r1, %r2, %r3;"), "");
   EXPECT_EQ(first("add.u32 %r1, %rd2, %r3;"),
             "register %rd2 has 64 bits, the opcode takes 32 in `add.u32 %r1, %rd2, %r3;` of k");
-  EXPECT_THAT(first("add.u32 %r1, %r2;"), HasSubstr("3 operands wanted, 2 given"));
-  EXPECT_THAT(first("add.u32 1, %r2, %r3;"), HasSubstr("a register to write to wanted"));
-  EXPECT_THAT(first("ld.global.u32 %r1, %rd2;"), HasSubstr("an address wanted"));
+  EXPECT_THAT(first("add.u32 %r1, %r2;"), HasSubstr("expected 3 operands, got 2"));
+  EXPECT_THAT(first("add.u32 1, %r2, %r3;"), HasSubstr("expected a register to write to"));
+  EXPECT_THAT(first("ld.global.u32 %r1, %rd2;"), HasSubstr("expected an address"));
   EXPECT_THAT(first("ld.global.u32 %rs1, [%rd2];"), HasSubstr("at least 32"));
   EXPECT_EQ(first("ld.global.u8 %rs1, [%rd2];"), "");
   EXPECT_EQ(first("mul.wide.u32 %rd1, %r1, %r2;"), "");
   EXPECT_THAT(first("mul.wide.u32 %r1, %r1, %r2;"), HasSubstr("takes 64"));
-  EXPECT_THAT(first("selp.b32 %r1, %r1, %r2, %r3;"), HasSubstr("a predicate wanted"));
+  EXPECT_THAT(first("selp.b32 %r1, %r1, %r2, %r3;"), HasSubstr("expected a predicate"));
   EXPECT_EQ(first("and.pred %p1, %p2, !%p3;"), "");
   EXPECT_EQ(first("mov.b32 %r1, {%rs1, %rs2};"), "");
   EXPECT_EQ(first("mov.b64 {%r1, _}, %rd1;"), "");

@@ -100,7 +100,7 @@ class Verifier {
       }
       for (const Label& label : function.labels) {
         if (label.instruction > function.instructions.size())
-          report(fmt::format("label {} stands behind the end", label.name));
+          report(fmt::format("label {} is after the end", label.name));
       }
     }
     return std::move(found_);
@@ -137,7 +137,7 @@ class Verifier {
     const std::size_t most = roles.size() - (optional_from < roles.size() ? 1 : 0);
     if (instruction.operand_count < optional_from || instruction.operand_count > most) {
       report_here(
-          fmt::format("{} operands wanted, {} given", optional_from, instruction.operand_count));
+          fmt::format("expected {} operands, got {}", optional_from, instruction.operand_count));
       return;
     }
     for (std::size_t i = 0; i < instruction.operand_count; ++i)
@@ -153,14 +153,14 @@ class Verifier {
         check_destination(operand, role == 'D');
         break;
       case 'm':
-        if (operand.kind != OperandKind::kAddress) report_here("an address wanted");
+        if (operand.kind != OperandKind::kAddress) report_here("expected an address");
         break;
       case 'l':
         if (operand.kind != OperandKind::kLabel || operand.index >= function_->labels.size())
-          report_here("a label wanted");
+          report_here("expected a label");
         break;
       case 'q':
-        if (!is_predicate(operand)) report_here("a predicate wanted");
+        if (!is_predicate(operand)) report_here("expected a predicate");
         break;
       default:
         break;
@@ -180,10 +180,10 @@ class Verifier {
       case OperandKind::kVector:
         break;
       case OperandKind::kPair:
-        if (!may_be_pair) report_here("one destination wanted");
+        if (!may_be_pair) report_here("expected one destination");
         break;
       default:
-        report_here("a register to write to wanted");
+        report_here("expected a register to write to");
     }
   }
 
@@ -238,12 +238,12 @@ class Verifier {
     const bool has_returns = function_->operand(call, 0).kind == OperandKind::kList;
     const std::size_t callee_at = has_returns ? 1 : 0;
     if (callee_at >= call.operand_count) {
-      report_here("a function to call wanted");
+      report_here("expected a function to call");
       return;
     }
     const Operand& callee = function_->operand(call, callee_at);
     if (callee.kind != OperandKind::kFunction) {
-      if (callee.kind != OperandKind::kRegister) report_here("a function to call wanted");
+      if (callee.kind != OperandKind::kRegister) report_here("expected a function to call");
       return;  // an indirect call: its prototype is kept as text
     }
     const Function& function = module_.functions[callee.index];

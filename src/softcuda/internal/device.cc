@@ -31,8 +31,8 @@ unsigned number_setting(const char* name, unsigned low, unsigned high, unsigned 
   if (set == nullptr) return otherwise;
   const auto number = parse_int<unsigned>(set);
   if (number && *number >= low && *number <= high) return *number;
-  log_line(fmt::format("{}={}: a number from {} to {} wanted; taken as {}", name, set, low, high,
-                       otherwise));
+  log_line(
+      fmt::format("{}={}: not a number from {} to {}; using {}", name, set, low, high, otherwise));
   return otherwise;
 }
 

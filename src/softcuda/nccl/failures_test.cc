@@ -32,7 +32,7 @@ TEST(Failures, RankThatNeverComes) {
     if (self.rank == 1) return;
     EXPECT_EQ(self.nccl.ncclCommInitRank(&self.comm, 2, id, 0), ncclRemoteError);
     EXPECT_STREQ(self.nccl.ncclGetLastError(nullptr),
-                 "ncclCommInitRank: meet the other ranks: 1 of 2 ranks came within 0.3 s; rank 1 "
+                 "ncclCommInitRank: meet the other ranks: 1 of 2 ranks joined within 0.3 s; rank 1 "
                  "did not");
     EXPECT_EQ(self.comm, nullptr);
   };

@@ -74,7 +74,7 @@ TEST_F(MeetingPlaceTest, WaitsNoLongerThanAsked) {
   ASSERT_FALSE(table);
   EXPECT_EQ(table.error().code, Code::kTimeout);
   EXPECT_EQ(table.error().what,
-            "meet the other ranks: 1 of 2 ranks came within 0.02 s; rank 1 did not");
+            "meet the other ranks: 1 of 2 ranks joined within 0.02 s; rank 1 did not");
 }
 
 TEST_F(MeetingPlaceTest, WrongSecretsGetNothing) {
@@ -113,7 +113,7 @@ TEST_F(MeetingPlaceTest, WhoHangsUpIsMissed) {
     const auto table = join(invitation, 0, 3);
     ASSERT_FALSE(table);
     EXPECT_EQ(table.error().code, Code::kUnavailable);
-    EXPECT_EQ(table.error().what, "meet the other ranks: rank 1 left before all had come");
+    EXPECT_EQ(table.error().what, "meet the other ranks: rank 1 left before all ranks had joined");
   });
   {
     JoinHead head;

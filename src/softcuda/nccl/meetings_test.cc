@@ -137,7 +137,7 @@ TEST_F(MeetingsTest, SaysWhoDidNotCome) {
   const auto letters = meetings_.take_letters();
   ASSERT_EQ(letters.size(), 2U);
   EXPECT_EQ(reason(letters[0]),
-            "meet the other ranks: 2 of 3 ranks came within 3 s; rank 1 did not");
+            "meet the other ranks: 2 of 3 ranks joined within 3 s; rank 1 did not");
   EXPECT_EQ(meetings_.next_deadline(), BootTime::max());
   // Who comes too late is told the same at once.
   come(join_bytes(1, 3));
@@ -150,7 +150,7 @@ TEST_F(MeetingsTest, SaysWhoLeft) {
   meetings_.closed(come(join_bytes(2, 3)));
   const auto letters = meetings_.take_letters();
   ASSERT_EQ(letters.size(), 1U);
-  EXPECT_EQ(reason(letters[0]), "meet the other ranks: rank 2 left before all had come");
+  EXPECT_EQ(reason(letters[0]), "meet the other ranks: rank 2 left before all ranks had joined");
 }
 
 TEST_F(MeetingsTest, RanksMustAgree) {
@@ -159,14 +159,15 @@ TEST_F(MeetingsTest, RanksMustAgree) {
   come(join_bytes(1, 2));
   auto letters = meetings_.take_letters();
   ASSERT_EQ(letters.size(), 2U);
-  EXPECT_EQ(reason(letters[0]), "meet the other ranks: rank 1 says 2 ranks, others 3");
-  EXPECT_EQ(reason(letters[1]), "meet the other ranks: the ranks do not agree how many they are");
+  EXPECT_EQ(reason(letters[0]),
+            "meet the other ranks: rank 1 expects 2 ranks, the others expect 3");
+  EXPECT_EQ(reason(letters[1]), "meet the other ranks: the ranks disagree on the number of ranks");
   meetings_.expect(kSecret + 1);
   come(join_bytes(0, 3, kSecret + 1));
   come(join_bytes(0, 3, kSecret + 1));
   letters = meetings_.take_letters();
   ASSERT_EQ(letters.size(), 2U);
-  EXPECT_EQ(reason(letters[0]), "meet the other ranks: rank 0 came twice");
+  EXPECT_EQ(reason(letters[0]), "meet the other ranks: rank 0 joined twice");
 }
 
 TEST_F(MeetingsTest, TalkingOnEndsTheMeeting) {

@@ -60,7 +60,7 @@ Result<std::uint32_t> throttle_reasons_of(std::string_view name) {
   for (const auto& [known, reasons] : kNames) {
     if (known == name) return reasons;
   }
-  return Error{Code::kCorrupt, fmt::format("throttle reason {}: not known", name),
+  return Error{Code::kCorrupt, fmt::format("throttle reason {}: unknown", name),
                "auto, none, idle, power or thermal"};
 }
 
@@ -134,7 +134,7 @@ Result<Telemetry*> map_telemetry(int ordinal) {
   const std::string folder = telemetry_folder();
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed("make", folder);
   struct stat status {};
-  if (stat(folder.c_str(), &status) != 0) return failed("look at", folder);
+  if (stat(folder.c_str(), &status) != 0) return failed("stat", folder);
   if (status.st_uid != getuid()) {
     errno = EPERM;
     return failed("use", folder);
@@ -160,7 +160,7 @@ Result<Telemetry*> map_telemetry(int ordinal) {
     telemetry->version = kTelemetryVersion;
   } else if (expected != kTelemetryMagic ||
              (telemetry->version != kTelemetryVersion && telemetry->version != 0)) {
-    return Error{Code::kCorrupt, fmt::format("software device: {} is of another version", path),
+    return Error{Code::kCorrupt, fmt::format("software device: {} has another version", path),
                  "remove it when no job uses it"};
   }
   return telemetry;

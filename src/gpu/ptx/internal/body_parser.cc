@@ -68,7 +68,7 @@ Result<void> BodyParser::statement() {
     scopes_.emplace_back();
     return {};
   }
-  return stream_.error("a statement wanted");
+  return stream_.error("expected a statement");
 }
 
 Result<void> BodyParser::directive() {
@@ -92,7 +92,7 @@ Result<void> BodyParser::registers() {
     }
     stream_.take();
   }
-  if (!type) return stream_.error("the type of the registers wanted");
+  if (!type) return stream_.error("expected the type of the registers");
   Scope& scope = scopes_.back();
   do {
     TRY(const auto name, stream_.expect_word("the name of a register"));
@@ -131,7 +131,7 @@ Result<void> BodyParser::label() {
   stream_.take();  // the colon
   const auto index = static_cast<std::uint32_t>(function_.labels.size());
   if (!scopes_.back().labels.emplace(name.text, index).second)
-    return stream_.error(name, "this label is defined twice, the second time");
+    return stream_.error(name, "duplicate label");
   function_.labels.push_back(
       {unique_name(name.text), static_cast<std::uint32_t>(function_.instructions.size())});
   return {};
@@ -146,7 +146,7 @@ Result<void> BodyParser::close_scope() {
     if (found != scope.labels.end()) {
       function_.operands[pending.operand].index = found->second;
     } else if (scopes_.empty()) {
-      return stream_.error(pending.at, "no label of this name, wanted");
+      return stream_.error(pending.at, "undefined label");
     } else {
       scopes_.back().pending.push_back(pending);
     }
@@ -181,10 +181,10 @@ Result<void> BodyParser::instruction() {
     const auto found = look_up(guard.text);
     if (!found || found->kind != OperandKind::kRegister ||
         function_.registers[found->index].type != Type::kPred)
-      return stream_.error(guard, "a predicate register wanted");
+      return stream_.error(guard, "expected a predicate register");
     instruction.guard = found->index;
   }
-  if (stream_.peek().kind != TokenKind::kWord) return stream_.error("an opcode wanted");
+  if (stream_.peek().kind != TokenKind::kWord) return stream_.error("expected an opcode");
   opcode(instruction);
   std::vector<Operand> operands;
   while (!stream_.peek().is(';')) {
@@ -250,7 +250,7 @@ Result<Operand> BodyParser::simple_operand(const Instruction& instruction, std::
   if (token.is('[')) return address(instruction);
   if (token.kind == TokenKind::kWord) return name(instruction, nth);
   if (stream_.accept('!')) {
-    if (stream_.peek().kind != TokenKind::kWord) return stream_.error("a predicate wanted");
+    if (stream_.peek().kind != TokenKind::kWord) return stream_.error("expected a predicate");
     TRY(auto negated, name(instruction, nth));
     if (negated.kind != OperandKind::kRegister) return stream_.error("`!` takes a predicate");
     negated.is_negated = true;
@@ -278,7 +278,7 @@ Result<Operand> BodyParser::number(bool is_negative) {
       if (is_negative) bits ^= std::uint64_t{1} << 63;
       break;
     default:
-      return stream_.error("an operand wanted");
+      return stream_.error("expected an operand");
   }
   operand.value = static_cast<std::int64_t>(bits);
   stream_.take();
@@ -323,11 +323,11 @@ Result<Operand> BodyParser::address(const Instruction& instruction) {
     case OperandKind::kModuleVariable:
       break;
     default:
-      if (instruction.op != Op::kUnknown) return stream_.error(open, "an address wanted");
+      if (instruction.op != Op::kUnknown) return stream_.error(open, "expected an address");
       return store(OperandKind::kBrackets, parts);
   }
   if (parts.size() == 1) return result;
-  if (instruction.op != Op::kUnknown) return stream_.error(open, "an address wanted");
+  if (instruction.op != Op::kUnknown) return stream_.error(open, "expected an address");
   return store(OperandKind::kBrackets, parts);
 }
 
@@ -363,7 +363,7 @@ Result<Operand> BodyParser::name(const Instruction& instruction, std::size_t nth
   }
   // The prototype of an indirect call is a label.
   const bool may_be_label = instruction.op == Op::kCall && nth != kOperandsMax;
-  if (!may_be_label) return stream_.error(word, "nothing of this name is declared,");
+  if (!may_be_label) return stream_.error(word, "undeclared name");
   operand.kind = OperandKind::kLabel;
   scopes_.back().pending.push_back({kNoIndex - static_cast<std::uint32_t>(nth), word});
   return operand;

@@ -48,7 +48,7 @@ Result<void> parse_type(TokenStream& stream, Variable& variable) {
       break;
     }
   }
-  if (!has_type) return stream.error(stream.peek(), "a type wanted", Code::kUnsupported);
+  if (!has_type) return stream.error(stream.peek(), "expected a type", Code::kUnsupported);
   return {};
 }
 
@@ -142,7 +142,7 @@ class Initialiser {
     std::uint64_t bits = token.value;
     if (token.kind == TokenKind::kInteger) {
       if (is_negative) bits = 0 - bits;
-      if (is_float(variable_.type) && bits != 0) return stream_.error("a float value wanted");
+      if (is_float(variable_.type) && bits != 0) return stream_.error("expected a float value");
     } else if (token.kind == TokenKind::kFloat32 && variable_.type == Type::kF32) {
       if (is_negative) bits ^= std::uint64_t{1} << 31;
     } else if (token.kind == TokenKind::kFloat64 &&
@@ -151,7 +151,7 @@ class Initialiser {
       if (variable_.type == Type::kF32)
         bits = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
     } else {
-      return stream_.error("a value of the variable's type wanted");
+      return stream_.error("expected a value of the variable's type");
     }
     stream_.take();
     std::memcpy(variable_.initial.data() + offset, &bits, std::min<std::size_t>(size, sizeof bits));
@@ -189,7 +189,7 @@ class Initialiser {
 
 Result<Variable> parse_parameter(TokenStream& stream) {
   if (!stream.accept_dot_word("param")) {
-    return stream.error(stream.peek(), "a parameter in .param space wanted", Code::kUnsupported);
+    return stream.error(stream.peek(), "expected a parameter in .param space", Code::kUnsupported);
   }
   Variable parameter;
   parameter.space = Space::kParam;

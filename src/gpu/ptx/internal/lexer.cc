@@ -89,7 +89,8 @@ Result<Token> Lexer::hex_float(Token token, std::size_t digits) {
   while (is_hex(at(position_)))
     ++position_;
   if (position_ - begin != digits)
-    return error_at(token.line, token.column, fmt::format("{} hexadecimal digits wanted", digits));
+    return error_at(token.line, token.column,
+                    fmt::format("expected {} hexadecimal digits", digits));
   std::from_chars(text_.data() + begin, text_.data() + position_, token.value, 16);
   return finish(token, digits == 8 ? TokenKind::kFloat32 : TokenKind::kFloat64);
 }
@@ -122,7 +123,7 @@ Result<Token> Lexer::number(Token token) {
     kind = TokenKind::kFloat64;
   }
   if (stop == begin || problem != std::errc{})
-    return error_at(token.line, token.column, "this is no number that PTX can hold");
+    return error_at(token.line, token.column, "this is not a number that PTX can hold");
   position_ = static_cast<std::size_t>(stop - text_.data());
   if (kind == TokenKind::kInteger && (at(position_) == 'U' || at(position_) == 'u')) ++position_;
   if (is_in_word(at(position_)))
@@ -166,8 +167,8 @@ Result<Token> Lexer::next() {
   const auto byte = static_cast<unsigned char>(first);
   return error_at(token.line, token.column,
                   byte >= 0x20 && byte < 0x7f
-                      ? fmt::format("`{}` is no part of PTX", first)
-                      : fmt::format("byte 0x{:02x} is no part of PTX", byte));
+                      ? fmt::format("`{}` is not part of PTX", first)
+                      : fmt::format("byte 0x{:02x} is not part of PTX", byte));
 }
 
 }  // namespace kansoku::gpu::ptx

@@ -54,17 +54,17 @@ Error TokenStream::error(const Token& at, std::string_view what, Code code) cons
 
 Result<void> TokenStream::expect(char punctuation) {
   if (accept(punctuation)) return {};
-  return error(fmt::format("`{}` wanted", punctuation));
+  return error(fmt::format("expected `{}`", punctuation));
 }
 
 Result<Token> TokenStream::expect_word(std::string_view what) {
-  if (peek().kind != TokenKind::kWord) return error(fmt::format("{} wanted", what));
+  if (peek().kind != TokenKind::kWord) return error(fmt::format("expected {}", what));
   return take();
 }
 
 Result<std::uint64_t> TokenStream::expect_integer(std::string_view what, std::uint64_t max) {
-  if (peek().kind != TokenKind::kInteger) return error(fmt::format("{} wanted", what));
-  if (peek().value > max) return error(fmt::format("{} of at most {} wanted", what, max));
+  if (peek().kind != TokenKind::kInteger) return error(fmt::format("expected {}", what));
+  if (peek().value > max) return error(fmt::format("expected {} of at most {}", what, max));
   return take().value;
 }
 
@@ -77,7 +77,7 @@ void TokenStream::skip_line() {
 Result<void> TokenStream::skip_statement() {
   std::size_t depth = 0;
   while (peek().kind != TokenKind::kEnd) {
-    if (depth == 0 && peek().is('}')) return error("a statement wanted");
+    if (depth == 0 && peek().is('}')) return error("expected a statement");
     const Token token = take();
     if (token.is('{')) ++depth;
     if (token.is('}') && --depth == 0) return {};

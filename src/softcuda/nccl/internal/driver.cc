@@ -111,7 +111,7 @@ Status Driver::check_array(cuda::CUcontext context, const std::byte* array,
     const auto code = call_.pointer_attribute(&type, cuda::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                               reinterpret_cast<cuda::CUdeviceptr>(at));
     if (code == cuda::CUDA_SUCCESS) continue;
-    if (code != cuda::CUDA_ERROR_INVALID_VALUE) return cuda_status("look at an array", code);
+    if (code != cuda::CUDA_ERROR_INVALID_VALUE) return cuda_status("query an array", code);
     return {ncclInvalidArgument,
             fmt::format("the array of {} bytes at {} is not in the device's memory", bytes,
                         static_cast<const void*>(array))};
@@ -126,7 +126,7 @@ Status Driver::enqueue(cuda::CUcontext context, cuda::CUstream stream, cuda::CUh
     return cuda_status("set the communicator's context", inside.result());
   auto capturing = cuda::CU_STREAM_CAPTURE_STATUS_NONE;
   if (const auto code = call_.stream_is_capturing(stream, &capturing); code != cuda::CUDA_SUCCESS)
-    return cuda_status("look at the stream", code);
+    return cuda_status("query the stream", code);
   if (capturing != cuda::CU_STREAM_CAPTURE_STATUS_NONE)
     return {ncclInvalidUsage, "the stream is being captured, which the stand-in does not support"};
   const auto code = call_.launch_host(stream, function, user_data);

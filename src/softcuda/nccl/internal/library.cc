@@ -34,8 +34,7 @@ Status timeout_setting(const char* name, Nanos& into) {
   if (text.empty()) return {};
   const auto parsed = parse_duration(text);
   if (!parsed || *parsed < kTimeoutMin || *parsed > kTimeoutMax) {
-    return {ncclInvalidUsage,
-            fmt::format("{}={}: a duration from 1ms to 24h is wanted", name, text)};
+    return {ncclInvalidUsage, fmt::format("{}={}: not a duration from 1ms to 24h", name, text)};
   }
   into = *parsed;
   return {};

@@ -244,7 +244,7 @@ Result<void> Link::greet(std::uint64_t greeting) {
   for (std::size_t peer = 0; peer < ranks; ++peer) {
     if (greetings[peer] != greeting) {
       close();
-      return Error{Code::kCorrupt, fmt::format("who connected as rank {} is not it", peer)};
+      return Error{Code::kCorrupt, fmt::format("another process connected as rank {}", peer)};
     }
   }
   return {};

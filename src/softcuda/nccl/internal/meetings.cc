@@ -145,12 +145,12 @@ void Meetings::seat(GuestId id, Guest& guest) {
   guest.is_seated = true;
   guest.deadline = clock_.now() + std::chrono::milliseconds{head.timeout_ms};
   if (head.ranks != meeting.ranks || head.address_bytes != meeting.address_bytes) {
-    refuse(id, {Code::kUnsupported, fmt::format("rank {} says {} ranks, others {}", head.rank,
-                                                head.ranks, meeting.ranks)});
-    return fail(meeting, {Code::kUnsupported, "the ranks do not agree how many they are"});
+    refuse(id, {Code::kUnsupported, fmt::format("rank {} expects {} ranks, the others expect {}",
+                                                head.rank, head.ranks, meeting.ranks)});
+    return fail(meeting, {Code::kUnsupported, "the ranks disagree on the number of ranks"});
   }
   if (!meeting.seats.emplace(head.rank, id).second) {
-    const Error error{Code::kUnsupported, fmt::format("rank {} came twice", head.rank)};
+    const Error error{Code::kUnsupported, fmt::format("rank {} joined twice", head.rank)};
     refuse(id, error);
     return fail(meeting, error);
   }
@@ -185,7 +185,7 @@ void Meetings::closed(GuestId id) {
   if (meeting == meetings_.end()) return;
   meeting->second.seats.erase(head.rank);
   fail(meeting->second,
-       {Code::kUnavailable, fmt::format("rank {} left before all had come", head.rank)});
+       {Code::kUnavailable, fmt::format("rank {} left before all ranks had joined", head.rank)});
 }
 
 void Meetings::expire() {
@@ -202,7 +202,7 @@ void Meetings::expire() {
     }
     fail(meeting->second,
          {Code::kTimeout,
-          fmt::format("{} of {} ranks came within {} s; {} did not", meeting->second.seats.size(),
+          fmt::format("{} of {} ranks joined within {} s; {} did not", meeting->second.seats.size(),
                       meeting->second.ranks, late->second.head.timeout_ms / 1000.0,
                       missing_rank(meeting->second.seats))});
   }

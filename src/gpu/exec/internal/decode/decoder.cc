@@ -428,7 +428,7 @@ bool FunctionDecoder::is_predicate(const Operand& operand) const {
 
 Result<std::uint16_t> FunctionDecoder::predicate(const Instruction& in,
                                                  const Operand& operand) const {
-  if (!is_predicate(operand)) return unsupported(in, "a predicate register wanted");
+  if (!is_predicate(operand)) return unsupported(in, "expected a predicate register");
   return slots_[operand.index];
 }
 
@@ -441,7 +441,7 @@ Result<FunctionDecoder::Destination> FunctionDecoder::destination(const Instruct
     return Destination{unused, {}, unused};
   }
   if (operand.kind != OperandKind::kRegister || is_predicate(operand))
-    return unsupported(in, "a register to write to wanted");
+    return unsupported(in, "expected a register to write to");
   const std::uint32_t have = ptx::bits_of(function_.registers[operand.index].type);
   const std::uint32_t want = ptx::bits_of(type);
   const std::uint16_t slot = slots_[operand.index];
@@ -648,15 +648,15 @@ Result<void> FunctionDecoder::pack(const Instruction& in, bool is_pack) {
   const Operand& parts = at(in, is_pack ? 1 : 0);
   const Operand& whole = at(in, is_pack ? 0 : 1);
   const std::uint32_t bits = ptx::bits_of(in.type());
-  if (parts.count != 2 && parts.count != 4) return unsupported(in, "2 or 4 parts wanted");
+  if (parts.count != 2 && parts.count != 4) return unsupported(in, "expected 2 or 4 parts");
   const std::uint32_t part_bits = bits / parts.count;
-  if (part_bits < 8 || part_bits > 32) return unsupported(in, "parts of 8, 16 or 32 bits wanted");
+  if (part_bits < 8 || part_bits > 32) return unsupported(in, "expected parts of 8, 16 or 32 bits");
   std::array<std::uint16_t, 4> slots{kNoSlot, kNoSlot, kNoSlot, kNoSlot};
   for (std::uint32_t i = 0; i < parts.count; ++i) {
     const Operand& part = function_.operands[parts.index + i];
     if (!is_pack && part.kind == OperandKind::kSink) continue;
     if (!is_pack && part.kind != OperandKind::kRegister)
-      return unsupported(in, "registers to write to wanted");
+      return unsupported(in, "expected registers to write to");
     TRY(slots[i], source(in, part, Type::kB32, false));
   }
   std::uint16_t other = 0;

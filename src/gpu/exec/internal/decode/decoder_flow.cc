@@ -52,12 +52,12 @@ Result<void> FunctionDecoder::call(const Instruction& in) {
           variable = &function_.returns[own.index];
           break;
         default:
-          return unsupported(in, "arguments in .param variables wanted");
+          return unsupported(in, "expected arguments in .param variables");
       }
       if (own.kind == OperandKind::kParameter && function_.is_entry)
         return unsupported(in, "a kernel's parameter as an argument");
       if (variable->bytes() != variables[i].bytes())
-        return unsupported(in, "an argument of another size than the function's");
+        return unsupported(in, "an argument with a size that does not match the function");
       out.push_back({offset, callee_offset, static_cast<std::uint32_t>(variables[i].bytes())});
     }
     return {};
@@ -67,7 +67,7 @@ Result<void> FunctionDecoder::call(const Instruction& in) {
   const Operand& arguments = arguments_at < in.operand_count ? at(in, arguments_at) : empty;
   const Operand& results = has_results ? at(in, 0) : empty;
   if (arguments.count != function.params.size() || results.count != function.returns.size())
-    return unsupported(in, "other arguments than the function takes");
+    return unsupported(in, "arguments that do not match the function");
   TRY_VOID(copies(&arguments, function.params, site.arguments));
   TRY_VOID(copies(&results, function.returns, site.results));
   Code& code = emit(function.has_body ? run_call : run_host_call);

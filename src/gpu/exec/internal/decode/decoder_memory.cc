@@ -114,7 +114,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
   const Operand& to = at(in, 0);
   const bool is_vector = to.kind == OperandKind::kVector;
   const std::uint32_t count = is_vector ? to.count : 1;
-  if (count != 1 && count != 2 && count != 4) return unsupported(in, "1, 2 or 4 values wanted");
+  if (count != 1 && count != 2 && count != 4) return unsupported(in, "expected 1, 2 or 4 values");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
   TRY(const auto from, address(in, at(in, 1), space_of_suffix(in)));
@@ -143,7 +143,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
   const Operand& value = at(in, 1);
   const bool is_vector = value.kind == OperandKind::kVector;
   const std::uint32_t count = is_vector ? value.count : 1;
-  if (count != 1 && count != 2 && count != 4) return unsupported(in, "1, 2 or 4 values wanted");
+  if (count != 1 && count != 2 && count != 4) return unsupported(in, "expected 1, 2 or 4 values");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
   TRY(const auto to, address(in, at(in, 0), space_of_suffix(in)));
@@ -270,7 +270,7 @@ Result<void> FunctionDecoder::fragment(const Instruction& in, std::size_t nth, s
     const Operand& part = function_.operands[group.index + i];
     const bool is_word = part.kind == OperandKind::kRegister &&
                          ptx::bits_of(function_.registers[part.index].type) == 32;
-    if (!is_word && nth == 0) return unsupported(in, "registers of 32 bits wanted");
+    if (!is_word && nth == 0) return unsupported(in, "expected registers of 32 bits");
     TRY(slots[i], source(in, part, Type::kB32, false));
   }
   return {};
@@ -337,8 +337,8 @@ Result<void> FunctionDecoder::async_copy(const Instruction& in) {
   const Operand& bytes = at(in, 2);
   if (bytes.kind != OperandKind::kInteger ||
       (bytes.value != 4 && bytes.value != 8 && bytes.value != 16))
-    return unsupported(in, "4, 8 or 16 bytes wanted");
-  if (in.has(Suffix::kCg) && bytes.value != 16) return unsupported(in, "16 bytes wanted");
+    return unsupported(in, "expected 4, 8 or 16 bytes");
+  if (in.has(Suffix::kCg) && bytes.value != 16) return unsupported(in, "expected 16 bytes");
   // The last operand then is a policy for the cache, which this device does not have.
   const std::size_t operands = in.operand_count - (in.has(Suffix::kL2Hint) ? 1U : 0U);
   if (operands != 3 && operands != 4) return unsupported(in, "a form that is not supported");
