@@ -172,7 +172,7 @@ void Agent::Impl::govern(BootTime now, const capture::WatchWindow& window) {
   }
   cpu_before = cpu;
   if (governor.slowness() != slowness) {
-    log(fmt::format("watching itself costs {:.2f} % of a core, budget {:.2f} %: {} looks",
+    log(fmt::format("the agent costs {:.2f} % of a core, budget {:.2f} %: {} readings",
                     governor.own_share() * 100, options.budget * 100,
                     governor.slowness() > slowness ? "rarer" : "more frequent"));
   }
@@ -332,7 +332,7 @@ Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Proc
   TRY(impl->outputs, Outputs::create(clock, std::move(out)));
   if (given.recording.duration != Nanos{}) {
     if (given.state_folder.empty())
-      return Error{Code::kUnsupported, "record incidents: there is no state folder"};
+      return Error{Code::kUnsupported, "record incidents: no state folder"};
     impl->recorder = std::make_unique<IncidentRecorder>(
         clock, procfs, given.recording, given.state_folder,
         [raw = impl.get()](const std::string& line) { raw->log(line); });

@@ -123,7 +123,7 @@ Result<std::vector<MetricFeature>> metric_features(const std::vector<capture::Pa
           return refuse(added.error().what);
       }
       if (detect::feature_index(rule.name) < 0)
-        return refuse("it is not known, and layer, floor and meaning are missing");
+        return refuse("it is unknown, and layer, floor and meaning are missing");
       const auto metric = metrics.index(rule.metric);
       if (!metric) return refuse(fmt::format("no probe counts for the metric {}", rule.metric));
       add(*metric, rule.statistic, rule.name);

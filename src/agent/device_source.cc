@@ -243,7 +243,7 @@ void DeviceSource::open(BootTime now) {
     if (is_first) log(opened.error().what);
     if (opened.error().code == Code::kTimeout) {  // each try leaves a thread that hangs behind
       retry_at_ = BootTime::max();
-      log("devices are not asked for again until the agent is started anew");
+      log("devices are not queried again until the agent restarts");
       return;
     }
   }

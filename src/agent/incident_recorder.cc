@@ -89,7 +89,7 @@ struct IncidentRecorder::Running {
     for (const std::int32_t pid : pids)
       observed += recorder->observe(pid, true) ? 1 : 0;
     if (observed == 0)
-      return Error{Code::kNotFound, "record the incident's processes: they are gone"};
+      return Error{Code::kNotFound, "record the incident's processes: they have ended"};
     const auto recorded = recorder->run(
         options.duration,
         [this] {
@@ -159,10 +159,10 @@ void IncidentRecorder::on_opened(const trace::IncidentRecord& incident,
                                  std::vector<std::int32_t> pids, BootTime now) {
   if (options_.duration == Nanos{}) return;
   poll();
-  if (running_) return skip(incident, "another one is being recorded");
+  if (running_) return skip(incident, "another recording is running");
   const auto last = last_of_job_.find(incident.job);
   if (last != last_of_job_.end() && now - last->second < options_.pause)
-    return skip(incident, "its job was recorded a while ago");
+    return skip(incident, "its job was recorded recently");
   if (const auto room = make_room(); !room) return skip(incident, room.error().what);
   if (last_of_job_.size() >= kJobsMax)
     std::erase_if(last_of_job_,

@@ -81,7 +81,7 @@ TEST_F(IncidentRecorderTest, RecordsOneAtATimeAndAJobNowAndThen) {
     open(recorder, "bb", "another");
     EXPECT_TRUE(recorder.is_recording());
     EXPECT_EQ(recorder.counters().skipped, 1U);
-    EXPECT_THAT(lines_, HasSubstr("another one is being recorded"));
+    EXPECT_THAT(lines_, HasSubstr("another recording is running"));
   }
   EXPECT_TRUE(has("aa")) << "what it had when the agent ended";
   EXPECT_FALSE(has("bb"));
@@ -91,7 +91,7 @@ TEST_F(IncidentRecorderTest, RecordsOneAtATimeAndAJobNowAndThen) {
   wait_for(recorder);
   EXPECT_EQ(recorder.counters().made, 1U);
   open(recorder, "dd", "job");
-  EXPECT_THAT(lines_, HasSubstr("its job was recorded a while ago"));
+  EXPECT_THAT(lines_, HasSubstr("its job was recorded recently"));
   open(recorder, "ee", "another");
   wait_for(recorder);
   EXPECT_EQ(recorder.counters().made, 2U);
@@ -129,7 +129,7 @@ TEST_F(IncidentRecorderTest, WhatCannotBeRecordedIsCounted) {
   recorder.on_opened(incident("aa", "gone"), {}, clock_.now());
   wait_for(recorder);
   EXPECT_EQ(recorder.counters().failed, 1U);
-  EXPECT_THAT(lines_, HasSubstr("they are gone"));
+  EXPECT_THAT(lines_, HasSubstr("they have ended"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/recordings"));
 }
 

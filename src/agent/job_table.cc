@@ -86,8 +86,8 @@ std::optional<detect::JobModel> JobTable::read_model(const std::string& path) {
   auto model = detect::JobModel::from_text(*text);
   if (model) return std::move(model).value();
   ++counters_.refused_models;
-  options_.log(
-      fmt::format("model {} is refused, its job is learnt anew: {}", path, model.error().what));
+  options_.log(fmt::format("model {} is unusable, and its job is learnt again: {}", path,
+                           model.error().what));
   return std::nullopt;
 }
 
@@ -104,7 +104,7 @@ JobTable::Job* JobTable::find_or_create(const FeatureRow& row, BootTime now) {
   if (!has_room_for(user)) {
     if (counters_.over_limit++ == 0) {
       options_.log(fmt::format(
-          "more than {} jobs at once, or {} of one user: {} and others are measured, not judged",
+          "more than {} jobs at once, or {} of one user: {} and others are measured but not judged",
           kJobsMax, kJobsOfUserMax, row.job));
     }
     return nullptr;

@@ -19,7 +19,7 @@
 namespace kansoku::agent {
 
 STAT(agent_refused_models, kNotice, kAnalysis,
-     "model files that could not be read; the log names them, the jobs are learnt anew");
+     "model files that could not be read; the log names them, and their jobs are learnt again");
 STAT(agent_failed_model_writes, kDataLoss, kAnalysis,
      "models that could not be written: what was learnt is lost at the next start");
 STAT(agent_jobs_over_limit, kDataLoss, kAnalysis,

@@ -100,7 +100,7 @@ TEST_F(JobTableTest, AModelThatIsCorruptIsRefusedByNameAndItsJobLearntAnew) {
   EXPECT_EQ(again.counters().refused_models, 1U);
   ASSERT_FALSE(log_.empty());
   EXPECT_NE(log_[0].find(path.string()), std::string::npos) << log_[0];
-  EXPECT_NE(log_[0].find("is refused, its job is learnt anew"), std::string::npos) << log_[0];
+  EXPECT_NE(log_[0].find("is unusable, and its job is learnt again"), std::string::npos) << log_[0];
   EXPECT_NE(log_[0].find("checksum"), std::string::npos) << log_[0];
 }
 

@@ -397,7 +397,7 @@ TEST(MetricFeatures, SayWhatIsMissing) {
     return rules ? std::string() : rules.error().what;
   };
   pack.features = {{.name = "unheard_of", .metric = "push"}};
-  EXPECT_NE(refusal().find("unheard_of: it is not known"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("unheard_of: it is unknown"), std::string::npos) << refusal();
   pack.features = {{.name = "step_rate", .metric = "pull"}};
   EXPECT_NE(refusal().find("no probe counts for the metric pull"), std::string::npos) << refusal();
   pack.features = {{.name = "odd", .metric = "push", .definition = {{"roof", "x", 1, 0}}}};

@@ -160,7 +160,7 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
       return;
   }
   if (probe.by_exits && (options_.policy.sinks & WIRE_SINK_TOTALS) != 0)
-    return problem(fmt::format("{}: the times of its calls cannot be told in {}: {}", probe.title,
+    return problem(fmt::format("{}: its calls cannot be timed in {}: {}", probe.title,
                                file.shown_path, probe.site.reason),
                    counters_.missing);
   file.places.insert(probe.file_offset);
@@ -353,7 +353,7 @@ Result<void> Attacher::add_file(const FileIdentity& identity, sys::Fd fd,
     if (is_wanted) add_pack(pack, *elf, identity, file);
   }
   if (elf->is_cut())
-    problem(fmt::format("attach to {}: more than {} symbols; the rest was not looked at", library,
+    problem(fmt::format("attach to {}: more than {} symbols; the rest was skipped", library,
                         policy.elf_limits.symbols),
             counters_.failed);
   if (file.links.empty()) file.fd = sys::Fd();

@@ -27,14 +27,13 @@ namespace kansoku::capture {
 STAT(capture_unmatched_ends, kNotice, kCapture,
      "returns of calls that began before the recording or were lost");
 STAT(capture_calls_begun_again, kNotice, kCapture,
-     "calls that began where one of the same function had not been seen to end: an exception ended "
-     "that one, or the probe is hit more than once a call");
-STAT(capture_unread_args, kNotice, kCapture,
-     "arguments that lay in memory which could not be read");
+     "calls that began while an earlier call of the same function had no end yet: an exception "
+     "ended that one, or a call hits the probe more than once");
+STAT(capture_unread_args, kNotice, kCapture, "arguments in memory that could not be read");
 STAT(capture_bad_records, kError, kCapture,
      "ring records of an unknown shape: recorder and BPF programs do not match");
 STAT(capture_unnamed_threads, kNotice, kCapture,
-     "threads beyond 32,768 on the processors of the job, which have a number and no name");
+     "threads beyond 32,768 on the processors of the job; these have a number but no name");
 STAT(capture_open_calls_over_limit, kDataLoss, kCapture,
      "calls nested deeper than 512; the inner ones were left out");
 

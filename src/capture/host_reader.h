@@ -17,8 +17,7 @@
 namespace kansoku::capture {
 
 STAT(host_failed_questions, kNotice, kCapture,
-     "times the kernel did not say which TCP connections there are; figures of connections are "
-     "missing there");
+     "times the kernel did not list the TCP connections; figures of connections are missing there");
 
 /// What /proc, control groups and sockets tell of one process now. Totals are since its beginning,
 /// or that of its group. Nothing: it was not asked for, or cannot be read.

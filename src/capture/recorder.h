@@ -25,8 +25,7 @@ STAT(capture_without_bpf, kDataLoss, kCapture,
 STAT(capture_processes_over_limit, kDataLoss, kCapture,
      "more processes than the limit of 4,096; the rest was not read");
 STAT(capture_neighbours_over_limit, kNotice, kCapture,
-     "more than 4,096 processes beside the observed ones; of the rest it was not asked what job "
-     "they are of");
+     "more than 4,096 processes beside the observed ones; the jobs of the rest are unknown");
 
 /// State of a recording, for the status line.
 struct RecordStatus {

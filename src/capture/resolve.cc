@@ -203,8 +203,9 @@ class Resolver {
     }
     if (!probe.by_exits) {
       out_.refused.push_back(fmt::format(
-          "{}: its calls cannot be told from rounds of a loop in {}: {}{}{}", match.name, library_,
-          probe.site.reason, found.problem.empty() ? "" : ", and by its exits: ", found.problem));
+          "{}: its calls cannot be distinguished from iterations of a loop in {}: {}{}{}",
+          match.name, library_, probe.site.reason,
+          found.problem.empty() ? "" : ", and by its exits: ", found.problem));
       return;
     }
     probe.file_offset = probe.exits.front().file_offset;
@@ -242,8 +243,8 @@ class Resolver {
     }
     if (take_exits(found, out)) return true;
     out_.refused.push_back(fmt::format(
-        "{}: its end cannot be observed safely in {}: {} (never_throws = true in the "
-        "pack, if that is so)",
+        "{}: its end cannot be observed safely in {}: {} (if it never throws, set never_throws = "
+        "true in the pack)",
         match.name, library_, found.problem.empty() ? "an exit is in no segment" : found.problem));
     return false;
   }

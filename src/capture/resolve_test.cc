@@ -300,7 +300,7 @@ TEST_F(ResolveTest, RefusesAFunctionWhoseEndCannotBeFound) {
   EXPECT_THAT(found.missing, IsEmpty());
   EXPECT_THAT(found.refused,
               ElementsAre("krt::run: its end cannot be observed safely in self-1: it never returns "
-                          "(never_throws = true in the pack, if that is so)"));
+                          "(if it never throws, set never_throws = true in the pack)"));
 }
 
 TEST_F(ResolveTest, CountsByTheExitsWhereTheBeginLiesInALoop) {
@@ -315,14 +315,16 @@ TEST_F(ResolveTest, CountsByTheExitsWhereTheBeginLiesInALoop) {
   EXPECT_TRUE(resolve(probes).probes.at(0).by_exits);
   for (const ProbeKind kind : {ProbeKind::kAnnotate, ProbeKind::kScope}) {
     probes.kind = kind;
-    EXPECT_THAT(resolve(probes).refused,
-                ElementsAre("resolve_loop: its calls cannot be told from rounds of a loop in "
-                            "self-1: its first instruction lies in a loop"));
+    EXPECT_THAT(
+        resolve(probes).refused,
+        ElementsAre("resolve_loop: its calls cannot be distinguished from iterations of a loop in "
+                    "self-1: its first instruction lies in a loop"));
   }
-  EXPECT_THAT(resolve(function({"resolve_endless"})).refused,
-              ElementsAre("resolve_endless: its calls cannot be told from rounds of a loop in "
-                          "self-1: its first instruction lies in a loop, and by its exits: it "
-                          "never returns"));
+  EXPECT_THAT(
+      resolve(function({"resolve_endless"})).refused,
+      ElementsAre("resolve_endless: its calls cannot be distinguished from iterations of a loop in "
+                  "self-1: its first instruction lies in a loop, and by its exits: it "
+                  "never returns"));
 }
 
 class ResolveLibcTest : public ResolveTest {

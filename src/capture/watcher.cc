@@ -173,7 +173,7 @@ void Watcher::Impl::start() {
   if (!created) {
     bpf_state = "none: " + created.error().what;
     own_problems.push_back(bpf_state);
-    log(fmt::format("no eBPF: processes are watched by what /proc tells, without calls ({}); {}",
+    log(fmt::format("no eBPF: processes are watched through /proc only, without calls ({}); {}",
                     created.error().what, created.error().hint));
     return;
   }

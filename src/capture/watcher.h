@@ -23,7 +23,7 @@ namespace kansoku::capture {
 STAT(watch_targets_over_limit, kDataLoss, kCapture,
      "more AI processes than the limit of 1,024; the rest is not watched");
 STAT(watch_candidates_over_limit, kNotice, kCapture,
-     "more new processes than can be looked at; the slow scan finds them");
+     "more new processes than the fast scan can read; the slow scan finds them");
 STAT(watch_failed_attachments, kDataLoss, kCapture,
      "files whose probes could not be attached; the log names them");
 

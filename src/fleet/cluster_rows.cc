@@ -84,13 +84,13 @@ Result<ClusterPart> decode_cluster_part(ByteSpan untrusted, std::size_t feature_
     const bool makes_sense = axis.floor >= 0 && axis.floor <= 1e15 && axis.unit >= 1e-15 &&
                              axis.unit <= 1e15 &&
                              (scale == ClusterAxis::Scale::kLinear || axis.floor > 0);
-    if (!makes_sense) return corrupt("an axis makes no sense");
+    if (!makes_sense) return corrupt("an axis is invalid");
     features.push_back(static_cast<std::uint32_t>(*feature));
     axes.push_back(axis);
   }
   TRY(auto rows, stats::ClusterFeatures::decode(untrusted, ClusterRows::kClusters));
   if (static_cast<std::size_t>(rows.dimensions()) != features.size())
-    return corrupt("rows of other dimensions");
+    return corrupt("rows with other dimensions");
   return ClusterPart{std::move(features), std::move(axes), std::move(rows)};
 }
 

@@ -169,7 +169,7 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now, std::st
   if (!subject.empty() &&
       subject != fmt::format("{}.{}", kSummarySubject, subject_word(summary->host))) {
     ++loss.refused;
-    return Error{Code::kCorrupt, "collect: message of one host by the subject of another"};
+    return Error{Code::kCorrupt, "collect: message of one host on the subject of another"};
   }
   Host* const host = host_of(*summary);
   if (host == nullptr) return Error{Code::kLimit, "collect: more hosts than the collector keeps"};
@@ -183,7 +183,7 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now, std::st
       slot > now_slot + 1 || summary->epoch_ns > summary->end_ns + options.slot.count();
   if (slot <= now_slot - slots || is_of_the_future) {
     ++loss.out_of_window;
-    return Error{Code::kLimit, "collect: message of another time; is a clock off?"};
+    return Error{Code::kLimit, "collect: message with a wrong time; check the clocks of the hosts"};
   }
   const Arrivals::Position position{summary->epoch_ns, summary->sequence};
   const auto verdict = host->arrivals.add(position);

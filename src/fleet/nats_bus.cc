@@ -363,7 +363,7 @@ Result<Options> make_options(const NatsOptions& options, const NatsServers& serv
   for (const natsStatus status : steps) {
     if (status != NATS_OK)
       return Error{Code::kUnsupported, fmt::format("set up NATS client: {}", describe(status)),
-                   uses_tls ? "are the certificate files readable PEM files?" : ""};
+                   uses_tls ? "check that the certificate files are readable PEM files" : ""};
   }
   return nats;
 }
@@ -393,7 +393,7 @@ class NatsBus final : public internal::Endpoint {
       return {};
     return Error{
         Code::kTimeout,
-        fmt::format("send to NATS server: {} messages wait ({})", shared_->outgoing.size(),
+        fmt::format("send to NATS server: {} messages are waiting ({})", shared_->outgoing.size(),
                     shared_->status.last_error.empty() ? "no answer" : shared_->status.last_error)};
   }
 

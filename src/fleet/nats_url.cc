@@ -16,8 +16,9 @@ constexpr std::size_t kUrlBytesMax = 4096;
 constexpr std::size_t kServersMax = 64;
 
 Error bad_url(std::string_view why) {
-  return Error{Code::kUnsupported, fmt::format("read NATS url: {}", why),
-               "like nats://host:4222, tls://user:password@host:4222 or nats://token@host"};
+  return Error{
+      Code::kUnsupported, fmt::format("read NATS url: {}", why),
+      "write it like nats://host:4222, tls://user:password@host:4222 or nats://token@host"};
 }
 
 bool is_host_char(char c) {
@@ -32,7 +33,7 @@ Result<std::string> address_of(std::string_view text) {
   std::size_t host_end = text.find(':');
   if (text.starts_with('[')) {
     const std::size_t end = text.find(']');
-    if (end == std::string_view::npos) return bad_url("an address without its ]");
+    if (end == std::string_view::npos) return bad_url("an address without a closing ]");
     const std::string_view inside = text.substr(1, end - 1);
     if (inside.empty() || !std::all_of(inside.begin(), inside.end(),
                                        [](char c) { return c == ':' || is_host_char(c); }))

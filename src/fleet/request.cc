@@ -39,7 +39,7 @@ Result<IncidentsRequest> IncidentsRequest::from_json(const Json& untrusted) {
   if (!kind.empty()) {
     out.kind = trace::incident_kind(kind);
     if (trace::word_of(*out.kind) != kind) {
-      return wrong(kName, fmt::format("kind {}: not known", kind),
+      return wrong(kName, fmt::format("kind {}: unknown", kind),
                    fmt::format("{}", fmt::join(trace::kIncidentKinds, ", ")));
     }
   }
@@ -91,7 +91,7 @@ std::string RequestTable::answer(std::string_view untrusted_line) const {
     std::vector<std::string_view> known;
     for (const auto& [one, ignored] : handlers_)
       known.push_back(one);
-    return wrong(fmt::format("request {}", name), "not known",
+    return wrong(fmt::format("request {}", name), "unknown",
                  fmt::format("{}", fmt::join(known, ", ")));
   }();
   if (reply) return Json(*reply).set("ok", true).dump();
@@ -112,7 +112,8 @@ Result<Json> reply_members(std::string_view untrusted_answer) {
   TRY(Json answer, Json::parse(untrusted_answer));
   if (answer.at("ok").as_bool()) return answer;
   return Error{code_from_name(answer.at("code").as_string()),
-               answer.at("error").as_string("the agent refused"), answer.at("hint").as_string()};
+               answer.at("error").as_string("the agent refused the request"),
+               answer.at("hint").as_string()};
 }
 
 Transport local_socket(const std::string& state_folder, Nanos limit) {
@@ -122,7 +123,8 @@ Transport local_socket(const std::string& state_folder, Nanos limit) {
     if (text) return text;
     Error error = std::move(text).error();
     if (error.code == Code::kNotFound || error.code == Code::kUnavailable)
-      error.hint = "start one: kansoku watch; --state names the folder of one that runs";
+      error.hint =
+          "start it with `kansoku watch`, or pass the state folder of a running agent with --state";
     return error;
   };
 }

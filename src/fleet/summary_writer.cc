@@ -77,7 +77,7 @@ Result<SummaryWriter> SummaryWriter::create(SummaryOptions options, BootTime now
   };
   if (options.features.size() > kSummaryFeaturesMax) return refuse("too many features");
   if (!options.axes.empty() && options.axes.size() != options.features.size())
-    return refuse("axes that are not one a feature");
+    return refuse("not exactly one axis per feature");
   if (options.period < std::chrono::seconds{1}) return refuse("a period below 1 s");
   if (options.budget.bytes_per_second < kBytesPerSecondMin)
     return refuse(fmt::format("fewer than {} bytes/s", kBytesPerSecondMin));
@@ -104,9 +104,8 @@ Result<SummaryWriter::JobId> SummaryWriter::set_job(SummaryJob job) {
   if (rank_count_ - before + job.ranks.size() > kSummaryRanksMax ||
       (!is_known && jobs_.size() >= kSummaryJobsMax)) {
     ++dropped_.jobs;
-    return Error{Code::kLimit,
-                 fmt::format("tell the fleet of job {}: more than {} jobs or {} ranks", job.name,
-                             kSummaryJobsMax, kSummaryRanksMax)};
+    return Error{Code::kLimit, fmt::format("publish job {}: more than {} jobs or {} ranks",
+                                           job.name, kSummaryJobsMax, kSummaryRanksMax)};
   }
   rank_count_ += job.ranks.size() - before;
   const std::uint32_t id = is_known ? known->first : next_job_++;

@@ -20,7 +20,7 @@
 namespace kansoku::fleet {
 
 STAT(fleet_summary_dropped, kDataLoss, kCapture,
-     "parts of a host's summary did not fit its budget; raise the bytes a second");
+     "parts of a host's summary did not fit its budget; raise the bytes per second");
 
 /// What a host may send.
 struct SummaryBudget {

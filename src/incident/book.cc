@@ -244,7 +244,7 @@ Result<Book::Labelled> Book::label(std::string_view id, IncidentLabel label) {
   if (log_) {
     TRY_VOID(log_->label(id, label));
   } else if (known == entries_.end()) {
-    return Error{Code::kNotFound, fmt::format("label incident {}: not known", id)};
+    return Error{Code::kNotFound, fmt::format("label incident {}: unknown", id)};
   }
   Labelled out;
   if (known == entries_.end()) return out;

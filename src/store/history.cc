@@ -109,7 +109,7 @@ Result<Database> History::Impl::open(const std::string& path, std::string_view t
   }
   TRY(const Table meta, database.query("SELECT value FROM meta WHERE key = 'schema_version'"));
   if (meta.rows.size() != 1 || meta.rows[0][0] != kSchemaVersion)
-    return Error{Code::kCorrupt, "open " + path + ": of another version"};
+    return Error{Code::kCorrupt, "open " + path + ": the file has another version"};
   return database;
 }
 

@@ -15,7 +15,7 @@
 namespace kansoku::store {
 
 STAT(incident_log_bad_lines, kDataLoss, kImport,
-     "lines of the incident log were no incidents; the disk was full or somebody edited the file");
+     "unreadable lines of the incident log; the disk was full or somebody edited the file");
 
 /// Which incidents are wanted; what is left empty is not asked about.
 struct IncidentFilter {

@@ -100,7 +100,7 @@ TEST_F(Store, AnotherLibraryIsRefused) {
   EXPECT_EQ(no_library.error().code, Code::kUnavailable);
   const auto other = Database::open({"/lib/x86_64-linux-gnu/libm.so.6"});
   ASSERT_FALSE(other);
-  EXPECT_THAT(other.error().what, HasSubstr("is no libduckdb.so"));
+  EXPECT_THAT(other.error().what, HasSubstr("is not libduckdb.so"));
 }
 
 TEST_F(Store, TheVariableIsTheOnlyPlaceIfSet) {

@@ -124,7 +124,7 @@ Result<void> keep_only(std::span<const Capability> kept) {
   constexpr std::uint64_t kSetpcap = std::uint64_t{1} << CAP_SETPCAP;
   if ((before.effective & kSetpcap) != 0) {
     TRY_VOID(drop_bounding(mask));
-    TRY_VOID(control(PR_SET_SECUREBITS, kNoRoot, 0, "what user 0 gets"));
+    TRY_VOID(control(PR_SET_SECUREBITS, kNoRoot, 0, "secure bits"));
   }
   // 3. What programs that are started inherit.
   TRY_VOID(control(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, "ambient capabilities"));

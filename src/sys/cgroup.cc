@@ -306,7 +306,7 @@ Result<CgroupCpu> CgroupCpuSampler::sample() {
     return Error{Code::kUnavailable,
                  fmt::format("{}: no processor figures under {}", files_->groups_path,
                              files_->options.cgroup_root),
-                 "control groups have to be mounted there; in a container: those of the host"};
+                 "mount the control groups there; in a container, mount those of the host"};
   }
   const auto text = files_->cpu.front().read(buffer);
   if (!text) {

@@ -186,7 +186,7 @@ Result<void> ElfFile::Impl::read_header() {
   // libelf treats tables outside of the file as missing; to us the file is torn.
   if (!in_file(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr)) ||
       !in_file(header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) {
-    return corrupt(path, "a header table ends outside of the file");
+    return corrupt(path, "a header table ends outside the file");
   }
   return {};
 }
@@ -204,7 +204,7 @@ Result<void> ElfFile::Impl::read_segments() {
     }
     if (segment.p_type == PT_LOAD) {
       if (!in_file(segment.p_offset, segment.p_filesz) && header.e_type != ET_REL) {
-        return corrupt(path, "a segment ends outside of the file");
+        return corrupt(path, "a segment ends outside the file");
       }
       loads.push_back(Segment{.address = segment.p_vaddr,
                               .file_offset = segment.p_offset,
@@ -225,7 +225,7 @@ Result<void> ElfFile::Impl::check_section(const SectionEntry& section) const {
   const bool is_table = h.sh_type == SHT_SYMTAB || h.sh_type == SHT_DYNSYM;
   if (!is_table && h.sh_type != SHT_STRTAB && h.sh_type != SHT_NOTE) return {};
   if (!in_file(h.sh_offset, h.sh_size)) {
-    return corrupt(path, fmt::format("section {} ends outside of the file", section.index));
+    return corrupt(path, fmt::format("section {} ends outside the file", section.index));
   }
   if (is_table && h.sh_entsize != sizeof(Elf64_Sym)) {
     return corrupt(

@@ -46,9 +46,9 @@ Result<PressureSampler> PressureSampler::open(const std::string& folder, std::st
     has_any = true;
   }
   if (!has_any) {
-    return Error{Code::kUnavailable, fmt::format("open pressure of {}: not there", folder),
-                 "needs a kernel with CONFIG_PSI (start it with psi=1), and version 2 of control "
-                 "groups for their own"};
+    return Error{Code::kUnavailable, fmt::format("open pressure of {}: not found", folder),
+                 "needs a kernel with CONFIG_PSI (boot it with psi=1); pressure of control groups "
+                 "needs their version 2"};
   }
   return PressureSampler(std::move(files));
 }

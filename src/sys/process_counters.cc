@@ -96,7 +96,7 @@ Result<ProcessCounters> ProcessSampler::sample() const {
   if (!stat) return malformed(files.pid);
   // Cannot happen with the kernel's /proc; a folder laid out like it may hold anything.
   if (stat->start_ticks != files.start_ticks)
-    return Error{Code::kNotFound, fmt::format("process {}: its pid is used again", files.pid)};
+    return Error{Code::kNotFound, fmt::format("process {}: its pid has been reused", files.pid)};
   ProcessCounters out{.state = stat->state,
                       .user_ns = stat->user_ticks * files.tick_ns,
                       .system_ns = stat->system_ticks * files.tick_ns,

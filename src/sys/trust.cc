@@ -24,9 +24,9 @@ Result<void> check_one(const std::string& path, const struct stat& is) {
   // What root has made there nobody else can rename or delete.
   const bool is_shared = S_ISDIR(is.st_mode) && (is.st_mode & S_ISVTX) != 0;
   if (is.st_uid == 0 && (is_link || is_shared || (is.st_mode & kOthersWrite) == 0)) return {};
-  return Error{Code::kPermission, is.st_uid != 0
-                                      ? fmt::format("{} belongs to user {}", path, is.st_uid)
-                                      : fmt::format("{} can be written by others than root", path)};
+  return Error{Code::kPermission,
+               is.st_uid != 0 ? fmt::format("{} belongs to user {}", path, is.st_uid)
+                              : fmt::format("{} is writable by users other than root", path)};
 }
 
 std::string parent_of(const std::string& path) {
@@ -37,7 +37,7 @@ std::string parent_of(const std::string& path) {
 Result<void> check_path(std::string path, int links) {
   for (;;) {
     struct stat is {};
-    if (::lstat(path.c_str(), &is) != 0) return errno_error(errno, "look at", path);
+    if (::lstat(path.c_str(), &is) != 0) return errno_error(errno, "stat", path);
     TRY_VOID(check_one(path, is));
     if (S_ISLNK(is.st_mode)) {
       std::string to(PATH_MAX, '\0');
@@ -78,7 +78,7 @@ Result<void> check_environment() {
     if (value == nullptr || *value == '\0') continue;
     return Error{Code::kPermission,
                  fmt::format("{} is set, and this program has more rights than its user", name),
-                 "unset it, or start the program as the user whose rights it needs"};
+                 "unset it, or start the program as the user with the rights that it needs"};
   }
   return {};
 }

@@ -52,10 +52,11 @@ TEST_F(Trust, WhatBelongsToAnotherUserIsNot) {
 
 TEST_F(Trust, NorWhatOthersCanWrite) {
   ASSERT_EQ(::chmod(library_.c_str(), 0664), 0);
-  EXPECT_THAT(refusal(library_), testing::HasSubstr("libx.so can be written by others"));
+  EXPECT_THAT(refusal(library_),
+              testing::HasSubstr("libx.so is writable by users other than root"));
   ASSERT_EQ(::chmod(library_.c_str(), 0644), 0);
   ASSERT_EQ(::chmod((folder_ + "/lib").c_str(), 0777), 0);
-  EXPECT_THAT(refusal(library_), testing::HasSubstr("/lib can be written by others"));
+  EXPECT_THAT(refusal(library_), testing::HasSubstr("/lib is writable by users other than root"));
 }
 
 TEST_F(Trust, NorWhatAFolderOfAnotherUserHolds) {

@@ -59,15 +59,16 @@ Result<void> remove_stale(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return {};
-    return errno_error(errno, "look at", path);
+    return errno_error(errno, "stat", path);
   }
   if (!S_ISSOCK(status.st_mode))
-    return Error{Code::kUnsupported, fmt::format("socket {}: something else is there", path)};
+    return Error{Code::kUnsupported,
+                 fmt::format("socket {}: the path exists and is not a socket", path)};
   TRY(const Fd probe, make_socket(path));
   // Also EAGAIN, of a full queue, is a sign of life.
   if (connects(probe.raw(), address) || errno != ECONNREFUSED) {
     return Error{Code::kUnavailable, fmt::format("socket {}: another process listens there", path),
-                 "one is enough; stop it first, or choose another path"};
+                 "stop it first, or choose another path"};
   }
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return errno_error(errno, "remove", path);
   return {};
@@ -140,7 +141,7 @@ Result<UnixServer> UnixServer::listen(const std::string& path, const Options& op
   if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return errno_error(errno, "make socket", path);
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return errno_error(errno, "look at", path);
+  if (::lstat(path.c_str(), &status) != 0) return errno_error(errno, "stat", path);
   server.path_ = path;
   server.device_ = status.st_dev;
   server.inode_ = status.st_ino;
@@ -286,13 +287,13 @@ Result<void> connect_to(int socket, const std::string& path, BootTime deadline) 
   TRY(const sockaddr_un address, address_of(path));
   while (!connects(socket, address)) {
     if (errno == ECONNREFUSED) {
-      return Error{Code::kUnavailable, fmt::format("ask {}: nobody listens", path),
+      return Error{Code::kUnavailable, fmt::format("ask {}: no service listens there", path),
                    "the service has ended or was killed; start it again"};
     }
     if (errno != EAGAIN && errno != EINTR) return errno_error(errno, "ask", path);
     // A full queue of callers: a Unix socket gives no sign when there is room.
     if (const RealClock clock; clock.now() >= deadline)
-      return Error{Code::kTimeout, fmt::format("ask {}: too many others ask", path)};
+      return Error{Code::kTimeout, fmt::format("ask {}: too many clients", path)};
     constexpr int kPauseMs = 5;
     ::poll(nullptr, 0, kPauseMs);
   }
@@ -326,8 +327,8 @@ Result<std::string> unix_request(const std::string& path, std::string_view line,
     if (got < 0) return errno_error(errno, "ask", path);
     answer.append(buffer.data(), static_cast<std::size_t>(got));
     if (answer.size() > answer_bytes_max) {
-      return Error{Code::kLimit,
-                   fmt::format("ask {}: more than {} bytes of answer", path, answer_bytes_max)};
+      return Error{Code::kLimit, fmt::format("ask {}: the answer has more than {} bytes", path,
+                                             answer_bytes_max)};
     }
   }
 }

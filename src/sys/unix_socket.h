@@ -16,8 +16,7 @@
 
 namespace kansoku::sys {
 
-STAT(socket_refused_peers, kNotice, kCapture,
-     "other users tried to talk to this service; they may not");
+STAT(socket_refused_peers, kNotice, kCapture, "requests of other users were refused");
 STAT(socket_dropped_requests, kNotice, kCapture,
      "requests that were too long, too slow or too many at once were dropped");
 

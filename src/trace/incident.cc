@@ -30,12 +30,12 @@ class Members {
 
   void text(std::string_view key, std::string& out) {
     const Json value = object_.at(key);
-    if (!value.is_string()) return complain(key, "is no text");
+    if (!value.is_string()) return complain(key, "is not text");
     out = value.as_string().substr(0, kTextMax);
   }
   void number(std::string_view key, double& out) {
     const Json value = object_.at(key);
-    if (!value.is_number()) return complain(key, "is no number");
+    if (!value.is_number()) return complain(key, "is not a number");
     out = value.as_double();
   }
   /// A number that need not be known: null stands for NaN.
@@ -53,30 +53,30 @@ class Members {
   void count(std::string_view key, std::uint32_t& out) {
     const std::int64_t value = object_.at(key).as_int(-1);
     if (value < 0 || value > std::numeric_limits<std::uint32_t>::max())
-      return complain(key, "is no count");
+      return complain(key, "is not a count");
     out = static_cast<std::uint32_t>(value);
   }
   void time(std::string_view key, std::int64_t& out) {
     const auto value = parse_int<std::int64_t>(object_.at(key).as_string());
-    if (!value || *value < 0) return complain(key, "is no time");
+    if (!value || *value < 0) return complain(key, "is not a time");
     out = *value;
   }
   void numbers(std::string_view key, std::vector<std::int32_t>& out) {
     const Json list = object_.at(key);
-    if (!list.is_array()) return complain(key, "is no list");
+    if (!list.is_array()) return complain(key, "is not a list");
     for (std::size_t i = 0; i < std::min(list.size(), kListMax); ++i) {
       const Json value = list.at(i);
       const std::int64_t number = value.as_int();
       if (!value.is_integer() || number != static_cast<std::int32_t>(number))
-        return complain(key, "has an entry that is no 32-bit integer");
+        return complain(key, "has an entry that is not a 32-bit integer");
       out.push_back(static_cast<std::int32_t>(number));
     }
   }
   void texts(std::string_view key, std::vector<std::string>& out) {
     const Json list = object_.at(key);
-    if (!list.is_array()) return complain(key, "is no list");
+    if (!list.is_array()) return complain(key, "is not a list");
     for (std::size_t i = 0; i < std::min(list.size(), kListMax); ++i) {
-      if (!list.at(i).is_string()) return complain(key, "has an entry that is no text");
+      if (!list.at(i).is_string()) return complain(key, "has an entry that is not text");
       out.push_back(list.at(i).as_string().substr(0, kTextMax));
     }
   }
@@ -183,7 +183,7 @@ Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
   out.kind = incident_kind(kind);
   out.label = incident_label(label).value_or(IncidentLabel::kNone);
   const Json list = untrusted.at("evidence");
-  if (!list.is_array()) return Error{Code::kCorrupt, "read incident: evidence is no list"};
+  if (!list.is_array()) return Error{Code::kCorrupt, "read incident: evidence is not a list"};
   for (std::size_t i = 0; i < std::min(list.size(), kEvidenceMax); ++i) {
     TRY(auto one, evidence_of(list.at(i), i));
     out.evidence.push_back(std::move(one));

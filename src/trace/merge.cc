@@ -234,7 +234,7 @@ Result<void> HostMerger::add(Trace from) {
   const bool needs_room = host_count() > 0;
   if (needs_room && !(has_linux_ids(from) && (host_count() > 1 || has_linux_ids(trace_))))
     return Error{Code::kUnsupported,
-                 "merge recordings: process or thread numbers that Linux does not give"};
+                 "merge recordings: process or thread numbers that Linux never assigns"};
   if (!fits(trace_, from))
     return Error{Code::kLimit, "merge recordings: more than 2^32 rows of a table"};
   first_rows_.push_back(rows());

@@ -24,7 +24,7 @@ STAT(trace_truncated_tail, kDataLoss, kImport,
      "the file ends inside a packet (the recorder was killed); everything before it was read");
 STAT(trace_end_without_begin, kNotice, kImport, "slice ends whose begin lies before the recording");
 STAT(trace_unknown_reference, kDataLoss, kImport,
-     "events that refer to a name, track or stack the trace never declared");
+     "events that refer to a name, track or stack that the trace never declared");
 STAT(trace_cut_events, kDataLoss, kImport,
      "stack frames, arguments and flows of single events beyond the reader's limits were left out");
 

@@ -66,7 +66,7 @@ struct WriterOptions {
 };
 
 STAT(trace_strings_over_limit, kDataLoss, kCapture,
-     "more distinct names than the trace keeps; narrow the probe packs");
+     "more distinct names than the trace can keep; narrow the probe packs");
 
 /// Streams a Perfetto trace into a sink, append-only. Events go into a chunk; a full chunk or
 /// flush() compresses it and hands it to the sink in one append, so what was flushed is readable

@@ -32,8 +32,9 @@ Result<FeatureLog> FeatureLog::open(const std::string& path) {
   const std::string begin = sys::read_begin(path, header.size()).value_or("");
   const bool has_header = begin == header;
   if (!has_header && !header.starts_with(begin)) {
-    return Error{Code::kUnsupported, fmt::format("append to {}: it has other columns", path),
-                 "name another file: this one is no feature table, or another version's"};
+    return Error{
+        Code::kUnsupported, fmt::format("append to {}: it has other columns", path),
+        "choose another file: this one is not a feature table, or another version wrote it"};
   }
   // A row that is cut off would spoil the whole table.
   TRY(auto sink,

@@ -170,7 +170,7 @@ class Finder {
         is_clear(function.flow(), function.range().begin) &&
         std::all_of(function.parts().begin(), function.parts().end(),
                     [&](const auto& part) { return is_clear(part.flow, part.range.begin); });
-    return is_all_clear ? "" : "where a jump in it leads to is not known";
+    return is_all_clear ? "" : "the target of a jump in it is unknown";
   }
   /// Whether it cannot be told if the call ends by this jump, or that may stay unseen.
   [[nodiscard]] static bool is_doubtful(const FunctionCode& function, std::uint64_t begin,
@@ -279,7 +279,7 @@ std::uint64_t Exit::cookie(std::uint64_t cookie) const {
 }
 
 Exits find_exits(sys::ElfFile& file, const sys::Symbol& function, const ExitNeeds& needs) {
-  if (function.bytes == 0) return {{}, "its size is not known"};
+  if (function.bytes == 0) return {{}, "its size is unknown"};
   Exits out = Finder(file, needs).find({function.address, function.bytes}, kJumpsFollowed);
   if (!needs.counts && std::any_of(out.exits.begin(), out.exits.end(), [&](const Exit& exit) {
         return exit.address == needs.entry_site;

@@ -271,7 +271,7 @@ TEST_F(FindExits, CountCallsWhereNothingElseDoes) {
   EXPECT_EQ(count("count_loop").exits.size(), 1U);
   EXPECT_EQ(count("count_ways").exits.size(), 2U);
   EXPECT_EQ(count("count_called").exits.size(), 2U);
-  EXPECT_EQ(count("count_label").problem, "where a jump in it leads to is not known");
+  EXPECT_EQ(count("count_label").problem, "the target of a jump in it is unknown");
   // Another function's exits would count its other calls, too.
   EXPECT_EQ(count("exit_wrapper").exits.at(0).leads_to, symbol("hidden_work").address);
 }
@@ -292,16 +292,16 @@ TEST_F(FindExits, AreNotTheJumpsOfASwitch) {
 }
 
 TEST_F(FindExits, AreNotLookedForInWhatMayBeNoCode) {
-  EXPECT_EQ(text("exit_overlap"), "its bytes may be something else than instructions");
-  EXPECT_EQ(text("exit_data"), "its bytes may be something else than instructions");
+  EXPECT_EQ(text("exit_overlap"), "its bytes may not be instructions");
+  EXPECT_EQ(text("exit_data"), "its bytes may not be instructions");
   EXPECT_EQ(text("exit_prefixed"), "an exit cannot be probed");
   EXPECT_EQ(text("exit_endless"), "it never returns");
   EXPECT_EQ(text("exit_only_jump"), "it begins and ends with one instruction");
   sys::Symbol one = symbol("exit_plain");
   one.bytes = 0;
-  EXPECT_EQ(find_exits(*file_, one, {}).problem, "its size is not known");
+  EXPECT_EQ(find_exits(*file_, one, {}).problem, "its size is unknown");
   one.bytes = 1U << 20;
-  EXPECT_EQ(find_exits(*file_, one, {}).problem, "it is too long to be looked through");
+  EXPECT_EQ(find_exits(*file_, one, {}).problem, "it is too long to analyse");
   one = symbol("exit_plain");
   one.address = 1ULL << 40;
   EXPECT_TRUE(find_exits(*file_, one, {}).exits.empty()) << "in no segment";

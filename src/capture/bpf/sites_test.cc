@@ -93,16 +93,16 @@ TEST_F(SiteTest, IsTheBeginOfCallsThatTheFunctionMakesOfItself) {
 TEST_F(SiteTest, IsNoneWhereAJumpMayLeadAnywhere) {
   for (const std::string name : {"site_pointers", "site_distances"}) {
     EXPECT_FALSE(site(name).is_once) << name;
-    EXPECT_EQ(site(name).reason, "where a jump in it leads to is not known") << name;
+    EXPECT_EQ(site(name).reason, "the target of a jump in it is unknown") << name;
   }
 }
 
 TEST_F(SiteTest, IsNoneInWhatMayBeNoCode) {
   sys::Symbol one = *file_->find_symbol("site_ping");
   one.bytes = 0;
-  EXPECT_EQ(pick_site(*file_, one, {}).reason, "its size is not known");
+  EXPECT_EQ(pick_site(*file_, one, {}).reason, "its size is unknown");
   one.bytes = 1U << 20U;
-  EXPECT_EQ(pick_site(*file_, one, {}).reason, "it is too long to be looked through");
+  EXPECT_EQ(pick_site(*file_, one, {}).reason, "it is too long to analyse");
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ void BpfSource::attach_lifecycle() {
       return;
     }
     ++signals_failed_;
-    if (options_.log) options_.log(signals.error().what + ": who ends processes is not recorded");
+    if (options_.log)
+      options_.log(signals.error().what + ": senders of termination signals are not recorded");
     return;
   }
   ++lifecycle_failed_;

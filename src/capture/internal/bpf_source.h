@@ -22,12 +22,12 @@
 namespace kansoku::capture {
 
 STAT(capture_missing_symbols, kNotice, kCapture,
-     "functions or tracepoints a pack names and this system lacks; `kansoku record --explain` "
+     "functions or tracepoints that a pack names and this system lacks; `kansoku record --explain` "
      "lists them");
 STAT(capture_failed_attachments, kDataLoss, kCapture,
      "files whose probes could not be attached; the log names them");
 STAT(capture_without_end_signals, kNotice, kCapture,
-     "who asks processes to end could not be observed");
+     "senders of termination signals could not be observed");
 STAT(capture_without_scheduler, kDataLoss, kCapture, "the scheduler could not be observed");
 
 /// Calls, scheduler, system calls and CPU samples, and who comes and goes: what BPF programs put

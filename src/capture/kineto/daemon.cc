@@ -50,7 +50,7 @@ Result<std::unique_ptr<Daemon>> Daemon::open(const DaemonOptions& options) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (options.name.empty() || options.name.size() >= sizeof(address.sun_path) - 1)
-    return Error{Code::kUnsupported, "open profiler socket: impossible name"};
+    return Error{Code::kUnsupported, "open profiler socket: invalid name"};
   std::memcpy(address.sun_path + 1, options.name.data(), options.name.size());
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + options.name.size());

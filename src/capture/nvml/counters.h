@@ -15,9 +15,9 @@
 namespace kansoku::capture::nvml {
 
 STAT(device_failed_calls, kNotice, kCapture,
-     "calls of the device library that failed; the figures they give are missing there");
+     "calls of the device library that failed; their figures are missing");
 STAT(device_hung_calls, kDataLoss, kCapture,
-     "calls of the device library that did not come back; look at the driver's messages (dmesg)");
+     "calls of the device library that did not return; check the driver's messages (dmesg)");
 STAT(device_lost, kDataLoss, kCapture,
      "times a device was lost or stopped answering; its last figures are old");
 STAT(device_odd_values, kNotice, kCapture,

@@ -123,7 +123,8 @@ Result<void> start(State& state, std::vector<std::unique_ptr<Device>>& devices,
   if (devices.empty()) {
     state.api.shutdown();
     return Error{Code::kNotFound, fmt::format("NVML {}: no device", state.options.library),
-                 "nvidia-smi should show none either; in a container devices have to be given"};
+                 "check with nvidia-smi, which should show none either; in a container, pass the "
+                 "devices in"};
   }
   // Two devices a round take 80 ms where the driver measures PCIe itself.
   for (const auto& device : devices)
@@ -357,7 +358,7 @@ Result<std::unique_ptr<DeviceCounters>> open_nvml(const NvmlOptions& options) {
         fmt::format(
             "start NVML {}: no answer within {} ms", options.library,
             std::chrono::duration_cast<std::chrono::milliseconds>(options.open_deadline).count()),
-        "the driver may hang; look at `dmesg`"};
+        "the driver may hang; check `dmesg`"};
   }
   TRY_VOID(*state->opened);
   return std::unique_ptr<DeviceCounters>(std::make_unique<Nvml>(state, state->infos));

@@ -357,7 +357,7 @@ Result<Layout> parse_debug_offsets(ByteSpan untrusted, std::int32_t minor) {
   for (const DebugGroups& candidate : kDebugGroups) {
     if (candidate.minor == minor) groups = &candidate;
   }
-  if (groups == nullptr) return unsupported(fmt::format("3.{} is not known", minor));
+  if (groups == nullptr) return unsupported(fmt::format("3.{} is unknown", minor));
   Layout layout;
   layout.minor = minor;
   layout.shim_owner = 3;

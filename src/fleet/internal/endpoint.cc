@@ -94,7 +94,8 @@ Result<void> Endpoint::request(std::string_view subject, std::string_view bytes,
                                ReplyHandler handler) {
   TRY_VOID(check(subject, bytes));
   if (requests_.size() >= kRequestsMax)
-    return Error{Code::kLimit, fmt::format("ask {}: {} requests wait", subject, kRequestsMax)};
+    return Error{Code::kLimit,
+                 fmt::format("ask {}: {} requests are waiting", subject, kRequestsMax)};
   if (answers_subscription_ == 0) {
     answers_subscription_ = next_subscription_++;
     listen(answers_subscription_, answers_ + "*");
@@ -112,8 +113,8 @@ bool Endpoint::answer(const Arrival& arrival) {
   const ReplyHandler handler = std::move(found->second.handler);
   requests_.erase(found);
   if (arrival.has_nobody) {
-    handler(Error{Code::kUnavailable, "ask over the bus: nobody listens to that subject",
-                  "is the agent running?"});
+    handler(Error{Code::kUnavailable, "ask over the bus: no agent listens to that subject",
+                  "check that the agent runs"});
   } else {
     handler(arrival.message.bytes);
   }

@@ -101,7 +101,7 @@ Result<DuckApi> load_duckdb(const std::vector<std::string>& places) {
     DuckApi api;
     if (find_all(library, api)) return api;
     ::dlclose(library);
-    return unavailable("load DuckDB: " + place + " is no libduckdb.so, or one too old");
+    return unavailable("load DuckDB: " + place + " is not libduckdb.so, or it is too old");
   }
   return unavailable("load DuckDB: no libduckdb.so at " + tried);
 }

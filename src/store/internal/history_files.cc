@@ -117,7 +117,7 @@ Result<std::string> HistoryFiles::set_aside(const std::string& path) {
   for (int i = 2; exists(aside); ++i) {
     if (i > kAsideMax)
       return Error{Code::kLimit, "set " + path + " aside: too many damaged files",
-                   "look at them and remove them"};
+                   "inspect and remove them"};
     aside = fmt::format("{}{}{}", path, kAside, i);
   }
   if (::rename(path.c_str(), aside.c_str()) != 0) return errno_error(errno, "rename to", aside);
@@ -135,12 +135,12 @@ Result<void> HistoryFiles::check(const std::string& path) {
   if (const auto count = open_count(*seal)) {
     if (*count < kOpenMax) return {};
     return Error{Code::kCorrupt,
-                 fmt::format("open {}: {} runs ended while it was open", path, *count)};
+                 fmt::format("open {}: {} runs ended before they closed it", path, *count)};
   }
   if (exists(path + ".wal")) return {};
   TRY(const std::string now, seal_of(path));
   if (now == *seal) return {};
-  return Error{Code::kCorrupt, "open " + path + ": not as it was left"};
+  return Error{Code::kCorrupt, "open " + path + ": changed since Kansoku closed it"};
 }
 
 Result<void> HistoryFiles::begin_writing(const std::string& path) {

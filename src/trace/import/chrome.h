@@ -29,7 +29,7 @@ STAT(import_cut_args, kDataLoss, kImport,
 STAT(import_unclosed_trace, kDataLoss, kImport,
      "the list of events was never closed (its writer was cut off); everything before was read");
 STAT(import_other_events, kInfo, kImport,
-     "events of kinds that nothing here reads (flows, async, samples) were left out");
+     "events of kinds that Kansoku does not read (flows, async, samples) were left out");
 
 /// Appends the events of one Chrome trace (JSON, or gzip of it: PyTorch's profiler and Kineto,
 /// Chrome, StragglerAnalysis timelines) to `into`: complete and begin / end events become slices,

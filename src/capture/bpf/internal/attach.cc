@@ -28,7 +28,7 @@ Result<UprobeSpec> selftest_spec() {
       return UprobeSpec{address - mapping.begin + mapping.file_offset, 0, WIRE_COOKIE_INSTANT};
     }
   }
-  return Error{Code::kInternal, "find own code in /proc/self/maps: not there"};
+  return Error{Code::kInternal, "find own code in /proc/self/maps: not found"};
 }
 
 Result<Link> attach_one_perf(bpf_program* program, const std::string& path, const UprobeSpec& spec,

@@ -45,12 +45,12 @@ FunctionCode::FunctionCode(sys::ElfFile& file, CodeRange range)
     range_.has_handlers = around->has_handlers;
     if (range.bytes == 0 && around->begin == range.begin) range_.bytes = around->bytes;
   }
-  if (range_.bytes == 0) problem_ = "its size is not known";
-  if (range_.bytes > kFunctionBytesMax) problem_ = "it is too long to be looked through";
+  if (range_.bytes == 0) problem_ = "its size is unknown";
+  if (range_.bytes > kFunctionBytesMax) problem_ = "it is too long to analyse";
   if (!problem_.empty()) return;
   flow_ = flow_of(range_);
   if (!flow_) {
-    problem_ = "its bytes may be something else than instructions";
+    problem_ = "its bytes may not be instructions";
     return;
   }
   if (const sys::Symbol* const symbol = symbol_at(range_.begin)) name_ = symbol->name;
@@ -169,7 +169,7 @@ FunctionCode::Once FunctionCode::once() const {
   bool is_known = scan_flow(*flow_, range_);
   for (const Part& part : parts_)
     is_known = is_known && scan_flow(part.flow, part.range);
-  if (!is_known) return {0, "where a jump in it leads to is not known"};
+  if (!is_known) return {0, "the target of a jump in it is unknown"};
   return {least, least == 0 ? "its first instruction lies in a loop" : ""};
 }
 

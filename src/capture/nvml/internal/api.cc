@@ -27,7 +27,7 @@ Result<Api> load(const std::string& library) {
     const char* const why = dlerror();
     return Error{Code::kUnavailable,
                  fmt::format("load NVML {}: {}", library, why == nullptr ? "unknown" : why),
-                 "it comes with NVIDIA's driver; in a container it has to be mounted "
+                 "install NVIDIA's driver, which includes it; in a container, mount it "
                  "(NVIDIA_DRIVER_CAPABILITIES=utility)"};
   }
   Api out;
@@ -44,7 +44,7 @@ Result<Api> load(const std::string& library) {
   if (missing != nullptr) {
     return Error{Code::kUnavailable,
                  fmt::format("load NVML {}: it has no function to {}", library, missing),
-                 "drivers from 450 on have it"};
+                 "install driver 450 or later"};
   }
   return out;
 }
@@ -53,16 +53,16 @@ Error start_error(int status) {
   switch (status) {
     case kDriverNotLoaded:
       return Error{Code::kUnavailable, "start NVML: NVIDIA's kernel driver is not loaded",
-                   "look at `dmesg` and `lsmod`"};
+                   "check `dmesg` and `lsmod`"};
     case kNoPermission:
       return Error{Code::kPermission, "start NVML: no permission",
-                   "/dev/nvidiactl has to be readable and writable"};
+                   "make /dev/nvidiactl readable and writable"};
     case kVersionMismatch:
       return Error{Code::kUnavailable, "start NVML: library and kernel driver differ in version",
-                   "after an update of the driver the host has to be restarted"};
+                   "restart the host after an update of the driver"};
     default:
       return Error{Code::kUnavailable, fmt::format("start NVML: status {}", status),
-                   "nvidia-smi should fail likewise and say more"};
+                   "run nvidia-smi: it should fail too and print more"};
   }
 }
 

@@ -55,7 +55,7 @@ Result<void> StackReader::sample() {
   const auto head = snapshot_.get<std::uint64_t>(at(runtime_, layout_.runtime_interpreters_head));
   if (!head) {
     return Error{Code::kNotFound,
-                 "read Python runtime: the process is gone or runs something else"};
+                 "read Python runtime: the process has ended or runs another program"};
   }
   ++counters_.samples;
   initialised_ = *head != 0;

@@ -106,7 +106,7 @@ Error SqliteImage::State::error(int code, std::string_view object) const {
   if (!is_exhausted) return failed(code, object);
   return Error{Code::kLimit,
                fmt::format("read SQLite {}: more work than an image of this size can need", object),
-               "the file is damaged or made to keep its readers busy"};
+               "the file is damaged or built to keep its readers busy"};
 }
 
 Result<void> SqliteImage::State::open(ByteSpan untrusted) {
@@ -187,7 +187,7 @@ Result<bool> SqliteImage::State::is_table(std::string_view table) {
     // Page 1 is the schema itself, a virtual table has page 0.
     if (!type || *type != "table" || rows.integer(1).value_or(0) < 2) {
       return Error{Code::kUnsupported, fmt::format("read SQLite {}: not an ordinary table", object),
-                   "kansoku runs no views or virtual tables of a file"};
+                   "Kansoku does not run views or virtual tables of a file"};
     }
     is_found = true;
   }
@@ -203,7 +203,7 @@ Result<SqliteImage> SqliteImage::open(ByteSpan untrusted, std::span<const std::s
                                       const Limits& limits) {
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   if (untrusted.size() < kHeaderBytes || !as_text(untrusted).starts_with(kMagic))
-    return Error{Code::kCorrupt, "read SQLite header at offset 0: this is no database"};
+    return Error{Code::kCorrupt, "read SQLite header at offset 0: not a database"};
   if (untrusted[kReadVersionOffset] == std::byte{2}) {
     return Error{Code::kUnsupported,
                  "read SQLite header at offset 19: the database needs its write-ahead log",
