@@ -196,7 +196,7 @@ std::optional<ArrivalModel> Reader::recorded(Config& config, std::string_view ki
   if (kind == "fit") {
     const std::string name = config.text("fit", "sessions");
     const auto known = kind_from_name(name);
-    if (!known) config.wrong("fit", "\"" + name + "\" is no kind of arrivals");
+    if (!known) config.wrong("fit", "\"" + name + "\" is not a kind of arrivals");
     fitted = known.value_or(fitted);
     options.session_gap_s = config.duration_s("session_gap", options.session_gap_s);
   }
@@ -530,7 +530,7 @@ void Reader::trigger(ModelsSpec& models, Config& config) {
   if (kind == kCumulative && models.loss_hours <= 0)
     config.wrong("loss_hours", "this trigger needs loss hours above 0");
   if ((kind == kCostAware || kind == kOracle) && models.value_per_loss_hour <= 0)
-    config.wrong("value_per_loss_hour", "this trigger needs what an hour at loss 1 costs");
+    config.wrong("value_per_loss_hour", "this trigger needs the cost of an hour at loss 1");
 }
 
 ModelsSpec Reader::models(const std::string& name, Config config) {

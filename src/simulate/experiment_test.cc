@@ -49,7 +49,7 @@ TEST(Experiment, ReadsTheSmallestOne) {
 
 TEST(Experiment, NamesFileLineAndKey) {
   EXPECT_EQ(mistakes(with("scheduler = \"lifo\"")),
-            "t.toml:4: clusters.c.scheduler: scheduler \"lifo\": not known; there are fifo, "
+            "t.toml:4: clusters.c.scheduler: scheduler \"lifo\": unknown; there are fifo, "
             "priority, shortest, fair_share, backfill, improvement");
   EXPECT_EQ(mistakes(with("shceduler = \"fifo\"")),
             "t.toml:4: clusters.c.shceduler: is not a key of this table; meant `scheduler`?");

@@ -183,7 +183,7 @@ Result<std::string> export_alibaba_batch(const Workload& workload) {
     const Job& job = workload.jobs[i];
     if (job.duration < Nanos{0}) {
       return Error{Code::kUnsupported,
-                   fmt::format("export alibaba-batch: job {}: its duration is not known", i)};
+                   fmt::format("export alibaba-batch: job {}: its duration is unknown", i)};
     }
     csv.decimal(job.submit.count(), 9);
     csv.decimal(job.duration.count(), 9);

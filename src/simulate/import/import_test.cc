@@ -116,7 +116,7 @@ TEST(Philly, Errors) {
   EXPECT_EQ(error_of(Format::kPhilly, "timestamp,num_gpus\n"),
             "f.csv:1:1: column 'duration' is missing");
   EXPECT_EQ(error_of(Format::kPhilly, philly("None,1,1,1,a\n")),
-            "f.csv:2:1: no time like 2017-10-09 07:01:55 of the years 1970 to 2099: 'None'");
+            "f.csv:2:1: not a time like 2017-10-09 07:01:55 in the years 1970 to 2099: 'None'");
   EXPECT_EQ(error_of(Format::kPhilly, philly("2017-10-09 07:01:55,-1,1,1,a\n")),
             "f.csv:2:21: '-1' is outside 0..4200000000");
   EXPECT_EQ(error_of(Format::kPhilly, philly("2017-10-09 07:01:55,,1,1,a\n")),
@@ -140,7 +140,7 @@ TEST(Import, BadRowsAreCounted) {
   EXPECT_EQ(workload.bad_rows, 4U);
   EXPECT_THAT(
       workload.bad_row_notes,
-      ElementsAre("f.csv:3:1: no time like 2017-10-09 07:01:55 of the years 1970 to 2099: 'x'",
+      ElementsAre("f.csv:3:1: not a time like 2017-10-09 07:01:55 in the years 1970 to 2099: 'x'",
                   "f.csv:4:1: blank line inside the table"));
 }
 

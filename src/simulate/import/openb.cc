@@ -109,7 +109,7 @@ Result<std::string> export_openb(const Workload& workload) {
       const Nanos start = job.scheduled >= Nanos{0} ? job.scheduled : job.submit;
       if (job.duration > Nanos{kTimeNsMax} - start) {
         return Error{Code::kUnsupported,
-                     fmt::format("export openb: job {}: it ends behind 133 years", i)};
+                     fmt::format("export openb: job {}: it ends later than 133 years", i)};
       }
       csv.decimal((start + job.duration).count(), 9);
     } else {

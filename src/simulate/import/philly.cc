@@ -52,7 +52,7 @@ Result<std::string> export_philly(const Workload& workload) {
     const Job& job = workload.jobs[i];
     if (job.duration < Nanos{0}) {
       return Error{Code::kUnsupported,
-                   "export philly: job " + std::to_string(i) + ": its duration is not known"};
+                   "export philly: job " + std::to_string(i) + ": its duration is unknown"};
     }
     csv.text(civil_text(epoch + job.submit.count()));
     csv.decimal(job.duration.count(), 9);

@@ -75,7 +75,7 @@ Result<void> take_epoch(CsvReader& csv, Workload& into) {
       return {};
     }
   }
-  return Error{Code::kCorrupt, fmt::format("{}: no line like '{}2017-10-02 00:00:00': {}",
+  return Error{Code::kCorrupt, fmt::format("{}: not a line like '{}2017-10-02 00:00:00': {}",
                                            csv.text_of({1, 1}), kEpochMark, in_quotes(*comment))};
 }
 
@@ -143,7 +143,7 @@ bool PlainImporter::next_parent(std::string_view& rest, std::string& name) {
     name += rest[i];
   }
   if (name.empty() || name.size() > kNameBytesMax || !csv_.is_utf8(name)) {
-    csv_.fail(kParents, fmt::format("no name of a task: {}", in_quotes(name)));
+    csv_.fail(kParents, fmt::format("not a name of a task: {}", in_quotes(name)));
     return false;
   }
   // The list is at its end where no ';' was; one that ends with ';' has an empty last name.
@@ -264,7 +264,7 @@ Result<void> PlainExporter::check_names() const {
     const auto range =
         std::equal_range(tasks.begin(), tasks.end(), Task{parent.graph, parent.name});
     if (parent.name == 0 || range.second - range.first != 1)
-      return refuse("a parent is no only one of its name:", name);
+      return refuse("several tasks have the name of a parent:", name);
   }
   return {};
 }

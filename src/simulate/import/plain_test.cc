@@ -64,7 +64,7 @@ TEST(Plain, Errors) {
   constexpr std::string_view kHeader = "submit_s,duration_s,name,graph,parents\n";
   const auto with = [&](std::string_view rows) { return std::string(kHeader) + std::string(rows); };
   EXPECT_EQ(error_of("# epoch yesterday\nsubmit_s,duration_s\n"),
-            "f.csv:1:1: no line like '# epoch 2017-10-02 00:00:00': '# epoch yesterday'");
+            "f.csv:1:1: not a line like '# epoch 2017-10-02 00:00:00': '# epoch yesterday'");
   EXPECT_EQ(error_of("submit_s\n"), "f.csv:1:1: column 'duration_s' is missing");
   EXPECT_EQ(error_of(with("-1,1,,,\n")), "f.csv:2:1: '-1' is outside 0..4200000000");
   EXPECT_EQ(error_of(with("1,1,a,,b\n")), "f.csv:2:8: parents without a graph");
@@ -74,7 +74,7 @@ TEST(Plain, Errors) {
   EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,b,g,\n1,1,a,g,b\n")),
             "f.csv:4:9: parent 'b' is more than one task of graph 'g'");
   EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,b;\n")), "f.csv:3:9: ';' ends the list");
-  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,;b\n")), "f.csv:3:9: no name of a task: ''");
+  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,;b\n")), "f.csv:3:9: not a name of a task: ''");
   EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,b\\\n")), "f.csv:3:9: a backslash ends the list");
   EXPECT_EQ(error_of(with("1,1,a,g,b\n1,1,b,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
   EXPECT_EQ(error_of(with("1,1,a,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
@@ -104,10 +104,9 @@ TEST(Plain, ParentThatIsMissingIsLeftOutAndCounted) {
 TEST(Export, WhatAFormatCannotHold) {
   Workload workload;
   workload.jobs.resize(1);
-  EXPECT_EQ(refusal_of(Format::kPhilly, workload),
-            "export philly: job 0: its duration is not known");
+  EXPECT_EQ(refusal_of(Format::kPhilly, workload), "export philly: job 0: its duration is unknown");
   EXPECT_EQ(refusal_of(Format::kAlibabaBatch, workload),
-            "export alibaba-batch: job 0: its duration is not known");
+            "export alibaba-batch: job 0: its duration is unknown");
   workload.graphs = {{.name = "g"}, {.name = "g"}};
   EXPECT_EQ(refusal_of(Format::kWfFormat, workload),
             "export wfformat: 2 graphs, the format holds one");
@@ -116,11 +115,11 @@ TEST(Export, WhatAFormatCannotHold) {
   EXPECT_EQ(refusal_of(Format::kWfFormat, workload), "export wfformat: jobs outside of the graph");
   workload.jobs[0].submit = Nanos{-1};
   EXPECT_EQ(refusal_of(Format::kPlain, workload),
-            "export workload: job 0: its submission is negative or behind 133 years");
+            "export workload: job 0: its submission is negative or later than 133 years");
   workload.jobs[0].submit = Nanos{0};
   workload.epoch = "soon";
   EXPECT_EQ(refusal_of(Format::kAzureLlm, workload),
-            "export workload: its epoch is no civil time: 'soon'");
+            "export workload: its epoch is not a civil time: 'soon'");
   workload.epoch = "2099-12-31 00:00:00";
   workload.jobs[0].submit = std::chrono::hours(24);
   EXPECT_EQ(refusal_of(Format::kAzureLlm, workload),
@@ -138,7 +137,7 @@ TEST(Export, ParentsAreToldByName) {
   workload.graphs = {{.name = "g"}};
   workload.jobs[0].graph = workload.jobs[1].graph = 1;
   EXPECT_EQ(refusal_of(Format::kPlain, workload),
-            "export plain: a parent is no only one of its name: ''");
+            "export plain: several tasks have the name of a parent: ''");
 }
 
 TEST(Export, WithoutAnEpochTheHourOfTheWeekIsKept) {

@@ -329,7 +329,7 @@ Result<void> WfImporter::read_execution(ondemand::value value) {
                          if (member.is_null()) return {};
                          if (member.get_double().get(seconds) ||
                              !(seconds >= 0 && seconds <= wfformat::kMakespanMaxS))
-                           return error(offset, "makespanInSeconds: no number of seconds");
+                           return error(offset, "makespanInSeconds: not a number of seconds");
                          graph_.makespan_s = seconds;
                          return {};
                        }
@@ -364,7 +364,7 @@ Result<void> WfImporter::read_root(ondemand::object root) {
                          }));
   }
   if (!has_specification_)
-    return error(0, "workflow.specification.tasks is missing: no WfFormat 1.5");
+    return error(0, "workflow.specification.tasks is missing: not WfFormat 1.5");
   return {};
 }
 
@@ -387,7 +387,7 @@ Result<void> WfImporter::add_executions() {
     const auto index = ids_.find(workload_.names, execution.id.id);
     if (!index) {
       return error(execution.id.offset,
-                   fmt::format("executed task {} is no task", in_quotes(execution.id.id)));
+                   fmt::format("executed task {} is not a task", in_quotes(execution.id.id)));
     }
     if (seen[*index - 1]) {
       return error(execution.id.offset,
@@ -425,7 +425,7 @@ Result<void> WfImporter::add_jobs() {
 Result<std::uint32_t> WfImporter::task_of(const Reference& reference, std::string_view role,
                                           const Task& owner) const {
   if (const auto index = ids_.find(workload_.names, reference.id)) return *index - 1;
-  return error(reference.offset, fmt::format("{} {} of task {} is no task", role,
+  return error(reference.offset, fmt::format("{} {} of task {} is not a task", role,
                                              in_quotes(reference.id), in_quotes(owner.id.id)));
 }
 
@@ -479,7 +479,7 @@ Result<Workload> WfImporter::run() {
   ondemand::document document;
   ondemand::object root;
   if (parser_.iterate(padded_).get(document) || document.get_object().get(root))
-    return error(0, "no JSON object");
+    return error(0, "not a JSON object");
   TRY_VOID(read_root(root));
   TRY_VOID(add_jobs());
   TRY_VOID(add_edges());

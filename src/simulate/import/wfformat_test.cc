@@ -105,9 +105,9 @@ TEST(WfFormat, ErrorsNameTaskAndPlace) {
   EXPECT_EQ(error_of(document("[]")), "f.json:3:1: task: no object");
   EXPECT_EQ(error_of(document(R"({"id": "a", "parents": "b"})")), "f.json:3:24: parents: no array");
   EXPECT_EQ(error_of(document(R"({"id": "a", "parents": ["b"]})")),
-            "f.json:3:25: parent 'b' of task 'a' is no task");
+            "f.json:3:25: parent 'b' of task 'a' is not a task");
   EXPECT_EQ(error_of(document(R"({"id": "a"})", R"("tasks": [{"id": "b"}])")),
-            "f.json:5:32: executed task 'b' is no task");
+            "f.json:5:32: executed task 'b' is not a task");
   EXPECT_EQ(error_of(document(R"({"id": "a"})", R"("tasks": [{"id": "a"}, {"id": "a"}])")),
             "f.json:5:45: task 'a' was executed twice");
   EXPECT_EQ(
@@ -117,12 +117,13 @@ TEST(WfFormat, ErrorsNameTaskAndPlace) {
       error_of(document(R"({"id": "a"})", R"("tasks": [{"id": "a", "runtimeInSeconds": -1}])")),
       "f.json:5:57: runtimeInSeconds: '-1' is out of range");
   EXPECT_EQ(error_of(document(R"({"id": "a"})", R"("makespanInSeconds": -1)")),
-            "f.json:5:36: makespanInSeconds: no number of seconds");
+            "f.json:5:36: makespanInSeconds: not a number of seconds");
 }
 
 TEST(WfFormat, NoWorkflow) {
-  EXPECT_EQ(error_of("{}"), "f.json:1:1: workflow.specification.tasks is missing: no WfFormat 1.5");
-  EXPECT_EQ(error_of("[]"), "f.json:1:1: no JSON object");
+  EXPECT_EQ(error_of("{}"),
+            "f.json:1:1: workflow.specification.tasks is missing: not WfFormat 1.5");
+  EXPECT_EQ(error_of("[]"), "f.json:1:1: not a JSON object");
   EXPECT_EQ(error_of(R"({"workflow": 5})"), "f.json:1:14: workflow: no object");
 }
 

@@ -166,7 +166,7 @@ double Config::duration_s(std::string_view key, double fallback) {
   if (value.is_null()) return fallback;
   const auto seconds = duration_of(value);
   if (!seconds)
-    wrong(key, "must be a duration: seconds, or text as \"90s\", \"12h\", \"7d\", \"1y\"");
+    wrong(key, "must be a duration: seconds, or text such as \"90s\", \"12h\", \"7d\", \"1y\"");
   return seconds.value_or(fallback);
 }
 
@@ -180,7 +180,7 @@ double Config::bytes(std::string_view key, double fallback) {
   if (value.is_null()) return fallback;
   if (value.is_number() && value.as_double() >= 0) return value.as_double();
   const auto bytes = parse_bytes(value.as_string());
-  if (!bytes) wrong(key, "must be bytes: a number, or text as \"200M\", \"64G\"");
+  if (!bytes) wrong(key, "must be bytes: a number, or text such as \"200M\", \"64G\"");
   return bytes ? static_cast<double>(*bytes) : fallback;
 }
 

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name) {
   std::string all;
   for (const std::string_view known : kNames)
     all += (all.empty() ? "" : ", ") + std::string(known);
-  return Error{Code::kNotFound, "scheduler \"" + std::string(name) + "\": not known",
+  return Error{Code::kNotFound, "scheduler \"" + std::string(name) + "\": unknown",
                "there are " + all};
 }
 

@@ -129,7 +129,7 @@ TEST(Schedule, ImprovementGoesByGainThenStaleness) {
 TEST(Schedule, NamesWhatThereIs) {
   const auto made = make_policy("lifo");
   ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().what, "scheduler \"lifo\": not known");
+  EXPECT_EQ(made.error().what, "scheduler \"lifo\": unknown");
   EXPECT_EQ(made.error().hint,
             "there are fifo, priority, shortest, fair_share, backfill, improvement");
 }

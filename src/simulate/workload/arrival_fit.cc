@@ -174,10 +174,10 @@ Result<void> check_input(ArrivalKind kind, const Workload& workload, std::size_t
                              kind == ArrivalKind::kHourOfWeekRenewal ||
                              kind == ArrivalKind::kSessions || kind == ArrivalKind::kDayBlocks;
   if (hours_of_week && workload.epoch_in_week_s < 0)
-    return Error{
-        Code::kUnsupported,
-        fmt::format("fit {} arrivals: the workload does not say its hour of week", kind_name(kind)),
-        "use replay or renewal arrivals"};
+    return Error{Code::kUnsupported,
+                 fmt::format("fit {} arrivals: the workload does not give its hour of week",
+                             kind_name(kind)),
+                 "use replay or renewal arrivals"};
   return {};
 }
 

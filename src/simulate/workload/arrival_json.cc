@@ -35,7 +35,7 @@ Result<stats::Distribution> gap_from_json(const Json& untrusted, const std::stri
   auto gap = stats::Distribution::from_json(untrusted);
   if (!gap) return corrupt(path, gap.error().what);
   if (!(gap->quantile(1 - 1e-9) > 0))
-    return corrupt(path, "every gap is 0: time would stand still");
+    return corrupt(path, "every gap is 0: time would not advance");
   if (std::isinf(gap->mean())) return corrupt(path, "its mean is infinite: give a cap");
   return gap;
 }

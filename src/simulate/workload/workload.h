@@ -17,7 +17,7 @@
 namespace kansoku::simulate {
 
 STAT(workload_bad_rows, kDataLoss, kImport,
-     "malformed rows were left out (--skip-bad-rows); correct them in the file");
+     "malformed rows were skipped (--skip-bad-rows); correct them in the file");
 
 /// One request for resources: a job, a pod, a request to a model, or a task of a graph. Negative
 /// = the source does not say.

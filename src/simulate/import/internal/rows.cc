@@ -95,7 +95,7 @@ Nanos read_optional_seconds(CsvReader& csv, std::size_t column, Nanos fallback) 
 
 Nanos read_civil(CsvReader& csv, std::size_t column) {
   if (const auto ns = parse_civil_ns(csv.text(column))) return Nanos{*ns};
-  csv.fail(column, fmt::format("no time like 2017-10-09 07:01:55 of the years 1970 to 2099: {}",
+  csv.fail(column, fmt::format("not a time like 2017-10-09 07:01:55 in the years 1970 to 2099: {}",
                                in_quotes(csv.text(column))));
   return Nanos{0};
 }
@@ -116,7 +116,7 @@ std::string_view read_name(CsvReader& csv, std::size_t column) {
 Result<void> leave_out(Error error, const ImportOptions& options, Workload& into) {
   if (!options.skip_bad_rows) {
     if (error.hint.empty() && error.code == Code::kCorrupt)
-      error.hint = "correct the row, or leave malformed rows out with --skip-bad-rows";
+      error.hint = "correct the row, or skip malformed rows with --skip-bad-rows";
     return error;
   }
   ++into.bad_rows;
@@ -183,9 +183,9 @@ Result<void> check_exportable(const Workload& workload) {
     CHECK(!table->empty() && table->front().empty());
     for (const std::string& text : *table) {
       if (text.size() <= kNameBytesMax && simdjson::validate_utf8(text)) continue;
-      return Error{Code::kUnsupported, fmt::format("export workload: a name is too long or no "
-                                                   "UTF-8: {}",
-                                                   in_quotes(text))};
+      return Error{
+          Code::kUnsupported,
+          fmt::format("export workload: a name is too long or not UTF-8: {}", in_quotes(text))};
     }
   }
   for (std::size_t i = 0; i < workload.jobs.size(); ++i) {
@@ -194,13 +194,13 @@ Result<void> check_exportable(const Workload& workload) {
     CHECK(job.graph <= workload.graphs.size() && job.gpu_type < workload.gpu_types.size());
     const Nanos greatest{kTimeNsMax};
     if (job.submit < Nanos{0} || job.submit > greatest)
-      return unsupported(workload, i, "its submission is negative or behind 133 years");
+      return unsupported(workload, i, "its submission is negative or later than 133 years");
     if (job.duration > greatest || job.scheduled > greatest)
       return unsupported(workload, i, "a time is longer than 133 years");
     if (job.scheduled >= Nanos{0} && job.scheduled < job.submit)
       return unsupported(workload, i, "it is scheduled before its submission");
     if (job.gpus < 0 || job.gpus > kGpusMax || job.instances < 1 || job.instances > kInstancesMax)
-      return unsupported(workload, i, "its number of GPUs or instances has no meaning");
+      return unsupported(workload, i, "its number of GPUs or instances is invalid");
     if (job.gpus > 0 && (job.gpu_milli < 1 || job.gpu_milli > 1000))
       return unsupported(workload, i, "its share of a GPU is not within 1..1000");
     if (job.gpus > 1 && job.gpu_milli < 1000)
@@ -221,7 +221,7 @@ Result<std::int64_t> epoch_for_export(const Workload& workload) {
     const auto parsed = parse_civil_ns(workload.epoch);
     if (!parsed) {
       return Error{Code::kUnsupported,
-                   fmt::format("export workload: its epoch is no civil time: {}",
+                   fmt::format("export workload: its epoch is not a civil time: {}",
                                in_quotes(workload.epoch))};
     }
     epoch = *parsed;

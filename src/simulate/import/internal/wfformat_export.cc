@@ -122,10 +122,10 @@ Result<std::string> WfExporter::text() {
       return refuse("memory beyond 10^18 bytes");
   }
   if (graph_.makespan_s > wfformat::kMakespanMaxS || graph_.machine_cores > wfformat::kCoresMax)
-    return refuse("makespan or cores beyond what is read back");
+    return refuse("makespan or cores beyond the limits of the reader");
   if (graph_.name.size() > kNameBytesMax || graph_.name.empty() ||
       !simdjson::validate_utf8(graph_.name))
-    return refuse("the graph's name is empty, too long or no UTF-8");
+    return refuse("the graph's name is empty, too long or not UTF-8");
   out_ = fmt::format("{{\n  \"name\": {},\n  \"schemaVersion\": \"1.5\",\n  \"workflow\": {{\n",
                      json_text(graph_.name));
   put_specification();
