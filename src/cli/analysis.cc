@@ -59,7 +59,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
   }
   diagnosis.notes.insert(diagnosis.notes.end(), sources.notes.begin(), sources.notes.end());
   for (const std::string& path : sources.skipped)
-    diagnosis.notes.push_back(fmt::format("{} is no trace: left out", path));
+    diagnosis.notes.push_back(fmt::format("{} is not a trace: skipped", path));
   Analysis out;
   out.json = diagnose::to_json(diagnosis);
   out.view = diagnose::view_json(trace, diagnosis);

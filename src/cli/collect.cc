@@ -30,19 +30,20 @@ class Collect final : public Command {
  public:
   void declare(CLI::App& app) override {
     nats_.declare(app);
-    app.add_option("--every", every_, "time from one report to the next")->capture_default_str();
-    app.add_option("--for", for_,
-                   "stop after this time, e.g. 10m; the last report is printed then");
+    app.add_option("--every", every_, "interval between reports")->capture_default_str();
+    app.add_option("--for", for_, "stop after this time, e.g. 10m, and print a last report");
     app.add_flag("--once", once_, "stop after the first report");
     app.add_option("--feature", features_, "features to show (text only) [the first of each job]")
         ->delimiter(',');
-    app.add_flag("--json", json_,
-                 "print a line of JSON a report (schema kansoku.collect/1, docs/formats/fleet.md)");
-    app.add_flag("-q,--quiet", quiet_, "no status line");
+    app.add_flag(
+        "--json", json_,
+        "print one JSON line per report (schema kansoku.collect/1, docs/formats/fleet.md)");
+    app.add_flag("-q,--quiet", quiet_, "hide the status line");
     app.footer(
-        "Agents publish a summary a minute (docs/collect.md). Quantiles reach 15 minutes back; a\n"
-        "host that is silent for 3 minutes is lost. Start it before or after the agents, and\n"
-        "several at once. Exit status: 0, or 1 if the server was never reached.");
+        "Each agent publishes one summary a minute (docs/collect.md). Quantiles cover the last\n"
+        "15 minutes. A host that sends nothing for 3 minutes is lost. You can start it before or\n"
+        "after the agents, and run several at once.\n"
+        "Exit status: 0, or 1 if it never reached the server.");
   }
 
   int run() override {
@@ -89,7 +90,7 @@ class Collect final : public Command {
             Error{Code::kUnavailable,
                   fmt::format("collect from {}: {}", nats_.place(),
                               status.last_error.empty() ? "no answer" : status.last_error),
-                  "is nats-server running there? see docs/collect.md"});
+                  "check that nats-server runs there; see docs/collect.md"});
       if (const auto failed = print(status)) return *failed == EPIPE ? kExitOk : fail(*failed);
       if (is_over || once_) return kExitOk;
       next_report = std::max(next_report + every, clock_.now());
@@ -142,8 +143,8 @@ class Collect final : public Command {
     } else {
       text = collect_text(picture, features_);
       if (status.dropped_incoming > 0)
-        text +=
-            fmt::format("{} messages came faster than they were read\n", status.dropped_incoming);
+        text += fmt::format("{} messages arrived faster than Kansoku read them\n",
+                            status.dropped_incoming);
     }
     text += '\n';
     const bool is_written =

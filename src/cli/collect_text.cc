@@ -90,9 +90,9 @@ void add_hosts(std::string& text, const fleet::FleetReport& report) {
     if (host.is_lost)
       words.push_back(
           fmt::format("lost, silent for {:.0f} s", static_cast<double>(host.silent_ns) * 1e-9));
-    if (host.missing > 0) words.push_back(fmt::format("{} of its messages missing", host.missing));
+    if (host.missing > 0) words.push_back(fmt::format("{} messages missing", host.missing));
     if (host.dropped > 0)
-      words.push_back(fmt::format("left out {} parts above its budget", host.dropped));
+      words.push_back(fmt::format("{} parts left out, above its budget", host.dropped));
     fmt::format_to(std::back_inserter(text), "host {}: {}\n", host.host, fmt::join(words, "; "));
   }
   if (more > 0) fmt::format_to(std::back_inserter(text), "and {} more hosts\n", more);
@@ -142,7 +142,7 @@ std::string collect_text(const fleet::FleetReport& report,
                                loss.bad_parts + loss.unlike;
   if (unused > 0)
     fmt::format_to(std::back_inserter(text),
-                   "not taken in: {} unreadable, {} of another time, {} stale, {} above limits, {} "
+                   "rejected: {} unreadable, {} with a wrong time, {} stale, {} above limits, {} "
                    "bad parts, {} unlike their job\n",
                    loss.refused, loss.out_of_window, loss.stale, loss.above_limits, loss.bad_parts,
                    loss.unlike);

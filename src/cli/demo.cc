@@ -46,22 +46,22 @@ std::string fault_list() {
 class Demo final : public Command {
  public:
   void declare(CLI::App& app) override {
-    app.add_option("--fault", fault_, "the fault to plant in one rank")->capture_default_str();
+    app.add_option("--fault", fault_, "fault to plant in one rank")->capture_default_str();
     app.add_flag("--clean", clean_, "plant nothing; the diagnosis must find nothing");
-    app.add_option("--rank", rank_, "the rank that gets it")
+    app.add_option("--rank", rank_, "rank that gets the fault")
         ->check(CLI::Range(0, 3))
         ->capture_default_str();
     app.add_option("--share", share_, "size of the fault, as a share of the job's step time")
         ->check(CLI::Range(0.01, 10.0))
         ->capture_default_str();
-    app.add_option("--seconds", seconds_, "how long the job trains")
+    app.add_option("--seconds", seconds_, "duration of the training")
         ->check(CLI::Range(5, 3600))
         ->capture_default_str();
     app.add_option("-o,--output", folder_, "folder for trace and report")->capture_default_str();
     app.add_flag("--json", json_, "print the diagnosis as JSON");
     app.footer("Faults:" + fault_list() +
-               "\n\nExit status: 0 the diagnosis named the planted culprit (with --clean: found "
-               "nothing), 1 it did not.");
+               "\n\nExit status: 0 if the diagnosis names the planted fault (with --clean: finds "
+               "nothing), else 1.");
   }
 
   int run() override {

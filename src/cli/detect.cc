@@ -36,9 +36,9 @@ Result<FittedRun> read_run(const std::string& path, const detect::TableOptions& 
   TRY(run.table, detect::read_table(text, path, options));
   TRY(run.cube, detect::make_cube(run.table));
   for (const std::string& name : run.table.dropped)
-    fmt::print(stderr, "kansoku: {}: column \"{}\" holds no numbers, left out\n", path, name);
+    fmt::print(stderr, "kansoku: {}: column \"{}\" holds no numbers: skipped\n", path, name);
   if (run.table.bad_cells > 0) {
-    fmt::print(stderr, "kansoku: {}: {} cells are no numbers, taken as missing\n", path,
+    fmt::print(stderr, "kansoku: {}: {} cells are not numbers; they count as missing\n", path,
                run.table.bad_cells);
   }
   return run;
@@ -58,18 +58,18 @@ class Detect final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.require_subcommand(1);
-    fit_ = app.add_subcommand("fit", "learn what is normal from a healthy run");
+    fit_ = app.add_subcommand("fit", "learn normal behaviour from a healthy run");
     fit_->add_option("-o,--output", output_, "the model")->required();
-    fit_->add_flag("--force", force_, "replace a file of another kind");
-    fit_->add_option("--merge", merged_, "an older model of the same job, joined with the new one");
+    fit_->add_flag("--force", force_, "overwrite a file of another kind");
+    fit_->add_option("--merge", merged_, "older model of the same job to merge with the new one");
     fit_->add_option("--flag-rate", model_options_.flag_rate,
                      "share of healthy points that may be flagged")
         ->check(CLI::Range(1e-6, 0.2))
         ->capture_default_str();
     score_ = app.add_subcommand("score",
-                                "is the job slower than it was, is one rank unlike its "
-                                "peers, do its steps fit the model");
-    score_->add_option("--model", model_, "a model that `kansoku detect fit` wrote");
+                                "score a run: is the job slower than before, does a rank differ "
+                                "from its peers, do the steps fit the model");
+    score_->add_option("--model", model_, "model from `kansoku detect fit`");
     score_->add_option("--reference-steps", reference_,
                        "steps of this run that count as its healthy past: A:B");
     score_->add_flag("--json", json_, "print JSON (schema kansoku.detect_score/1)");
@@ -89,17 +89,18 @@ class Detect final : public Command {
 
  private:
   void declare_table(CLI::App& sub) {
-    sub.add_option("file", file_,
-                   "CSV (may be gzip; - for standard input) or Parquet with a header, one row a "
-                   "step and rank; or a recording, or the folder of those of a job's hosts")
+    sub.add_option(
+           "file", file_,
+           "CSV (plain, gzip, or - for standard input) or Parquet, with a header and one row per "
+           "step and rank; or a recording, or a folder with the recordings of a job's hosts")
         ->required();
     sub.add_option("--columns", table_.columns, "columns of values (default: all)")->delimiter(',');
     sub.add_option("--rank-column", table_.rank_column, "column of the ranks (default: rank)");
     sub.add_option("--time-column", table_.time_column,
                    "column of steps or times (default: step, time, time_s or ts)");
-    sub.add_option("--config", table_.config, "only rows whose column \"config\" says so");
-    sub.add_option("--job", table_.job, "only rows whose column \"job\" says so");
-    sub.add_option("--window", run_options_.window_steps, "steps of a window")
+    sub.add_option("--config", table_.config, "use only rows with this value in column \"config\"");
+    sub.add_option("--job", table_.job, "use only rows with this value in column \"job\"");
+    sub.add_option("--window", run_options_.window_steps, "steps per window")
         ->check(CLI::Range(4, 100000))
         ->capture_default_str();
     sub.add_option("--seed", run_options_.seed, "seed of the fit")->capture_default_str();
@@ -107,20 +108,22 @@ class Detect final : public Command {
 
   void declare_replay(CLI::App& sub) {
     replay_ = &sub;
-    sub.add_option("file", replay_options_.path, "what --features wrote; - for standard input")
+    sub.add_option("file", replay_options_.path,
+                   "file of `kansoku watch --features`; - for standard input")
         ->required();
-    sub.add_option("--job", replay_options_.table.job, "this job of the file");
-    sub.add_option("--model", replay_options_.model, "a stored model to start with");
+    sub.add_option("--job", replay_options_.table.job, "replay only this job of the file");
+    sub.add_option("--model", replay_options_.model, "stored model to start with");
     sub.add_option("--save", replay_options_.save, "store the model here at the end");
-    sub.add_option("--learn", learn_, "how long is learnt, without a model")->capture_default_str();
-    sub.add_option("--window", window_, "length of a window, as `watch --window` had it")
+    sub.add_option("--learn", learn_, "learning time without a model")->capture_default_str();
+    sub.add_option("--window", window_,
+                   "length of a window, the same as in `kansoku watch --window`")
         ->capture_default_str();
-    sub.add_option("--alarms", replay_options_.alarms_per_day, "false alarms a day to aim at")
+    sub.add_option("--alarms", replay_options_.alarms_per_day, "target for false alarms a day")
         ->check(CLI::Range(1e-3, 1000.0))
         ->capture_default_str();
     sub.add_option("--seed", replay_options_.seed, "seed of the fit")->capture_default_str();
     sub.add_flag("--json", replay_options_.json,
-                 "one JSON line each time an incident begins, changes or ends, one at the end "
+                 "print a JSON line when an incident begins, changes or ends, and one at the end "
                  "(kansoku.watch_replay/1)");
   }
 

@@ -24,8 +24,8 @@ Result<std::string> table_of_recording(const std::string& path) {
   TRY(const Sources sources, read_sources({path}));
   if (sources.kind == Sources::Kind::kDumps) {
     return Error{Code::kUnsupported,
-                 fmt::format("{}: flight recorder dumps hold no times of steps", path),
-                 "`kansoku diagnose` looks at them"};
+                 fmt::format("{}: Flight Recorder dumps contain no step times", path),
+                 "use `kansoku diagnose` for them"};
   }
   TRY(const auto steps, diagnose::step_times(sources.trace, {}));
   if (steps.ranks.empty()) {
@@ -33,7 +33,7 @@ Result<std::string> table_of_recording(const std::string& path) {
         Code::kUnsupported,
         fmt::format("{}: no steps of a training job in this recording{}{}", path,
                     steps.notes.empty() ? "" : ": ", steps.notes.empty() ? "" : steps.notes.back()),
-        "`kansoku diagnose` tells what it holds"};
+        "`kansoku diagnose` shows its contents"};
   }
   std::string out = "step,rank,step_ms";
   for (std::size_t phase = 0; phase < diagnose::kPhaseCount; ++phase)

@@ -112,8 +112,8 @@ Result<std::size_t> replay_windows(const ReplayOptions& options) {
     if (std::fabs(table.times[row]) > kSecondsMax) {
       return Error{
           Code::kUnsupported,
-          fmt::format("replay {}: {} is no time in seconds", options.path, table.times[row]),
-          "milliseconds or nanoseconds have to be divided"};
+          fmt::format("replay {}: {} is not a time in seconds", options.path, table.times[row]),
+          "convert milliseconds or nanoseconds to seconds"};
     }
     by_time[table.times[row]].push_back(row);
   }

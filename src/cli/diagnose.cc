@@ -17,16 +17,16 @@ class Diagnose final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("file", files_,
-                   "a recording (.pftrace); traces of other profilers, a file a rank; Flight "
-                   "Recorder dumps; or folders of them (docs/import.md)")
+                   "recording (.pftrace), traces of other profilers (one file per rank), Flight "
+                   "Recorder dumps, or folders of these (docs/import.md)")
         ->required();
     app.add_flag("--json", json_,
                  "print JSON (schema kansoku.diagnosis/2, docs/formats/diagnosis.md)");
-    app.add_option("--html", html_, "also write a report that any browser opens");
+    app.add_option("--html", html_, "also write an HTML report");
     app.add_option("--baseline", baseline_, "also compare with this healthy run of the same job");
     app.add_option("--save-baseline", new_baseline_,
-                   "write this run as a baseline; refused if it has findings");
-    app.add_flag("--force", force_, "let an output replace a file of another kind");
+                   "save this run as a baseline; refused if it has findings");
+    app.add_flag("--force", force_, "overwrite files of another kind");
     app.add_option("--seed", seed_, "seed of the bootstrap")->capture_default_str();
     app.footer(
         "Exit status: 0 nothing found, 10 findings, 11 not enough data, 2 a file cannot be read as "

@@ -137,7 +137,7 @@ Check pid_namespace_check() {
   }();
   if (!nested) return {"pid namespace", Verdict::kGood, "the host's", "", ""};
   return {"pid namespace", Verdict::kMissing, "a container's own",
-          "eBPF events cannot be told to their processes",
+          "eBPF events cannot be matched to processes",
           "run on the host, or start the container with --pid=host"};
 }
 
@@ -204,8 +204,8 @@ class Doctor final : public Command {
   void declare(CLI::App& app) override {
     app.add_flag("--json", json_, "print JSON (schema kansoku.doctor/1)");
     app.footer(
-        "Exit status: 0 everything works, 1 something is missing (each line says what that "
-        "costs).");
+        "Exit status: 0 everything works, 1 something is missing (each line names the lost "
+        "features).");
   }
 
   int run() override {
@@ -240,7 +240,7 @@ class Doctor final : public Command {
       fmt::print("{:<8} {:<22} {}\n", verdict_name(check.verdict), check.name,
                  printable(check.found));
       if (!check.loses.empty())
-        fmt::print("{:<9}lost: {}\n{:<9}mend: {}\n", "", check.loses, "", check.mend);
+        fmt::print("{:<9}lost: {}\n{:<9}fix:  {}\n", "", check.loses, "", check.mend);
     }
     const Json jobs = job_report();
     for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -251,7 +251,7 @@ class Doctor final : public Command {
       for (std::size_t k = 0; k < libraries.size(); ++k)
         fmt::print("{:<9}{}\n", "", printable(libraries.at(k).as_string()));
     }
-    if (jobs.size() == 0) fmt::print("job      none runs here now\n");
+    if (jobs.size() == 0) fmt::print("job      none runs on this host\n");
   }
 
   bool json_{false};

@@ -51,17 +51,17 @@ class Gpu final : public Command {
     declare_list(app);
     declare_run(app);
     declare_fatbin(app);
-    CLI::App* const devices = app.add_subcommand("devices", "the devices that kernels can run on");
+    CLI::App* const devices =
+        app.add_subcommand("devices", "list the devices that can run kernels");
     devices->add_flag("--json", json_, "print JSON (schema kansoku.gpu.devices/1)");
     devices->callback([this] { what_ = &Gpu::devices; });
     declare_set(app);
     app.require_subcommand(1);
     app.footer(
-        "The software device executes PTX on the processor; docs/softgpu.md says what it can.\n"
+        "The software GPU executes PTX on the processor; docs/softgpu.md lists its features.\n"
         "  kansoku gpu run vector_add.ptx -g 4 -b 256 -a random:4K -a random:4K -a zero:4K -a "
-        "i32:1024 "
-        "--show 2\n"
-        "  kansoku run --softgpu -- ./program     a whole program on it");
+        "i32:1024 --show 2\n"
+        "  kansoku run --softgpu -- ./program     # a whole program");
   }
 
   int run() override {
@@ -72,7 +72,7 @@ class Gpu final : public Command {
  private:
   void declare_list(CLI::App& app) {
     CLI::App* const list =
-        app.add_subcommand("list", "the kernels of a PTX file, a fatbin or an executable");
+        app.add_subcommand("list", "list the kernels of a PTX file, a fatbin or an executable");
     list->add_option("file", run_.path, "PTX text, a fatbin, or an executable that holds one")
         ->required();
     list->add_flag("--json", json_, "print JSON (schema kansoku.gpu.kernels/1)");
@@ -80,24 +80,25 @@ class Gpu final : public Command {
   }
 
   void declare_run(CLI::App& app) {
-    CLI::App* const run = app.add_subcommand("run", "run a kernel on the software device");
+    CLI::App* const run = app.add_subcommand("run", "run a kernel on the software GPU");
     run->add_option("file", run_.path, "PTX text, a fatbin, or an executable that holds one")
         ->required();
-    run->add_option("-k,--kernel", run_.kernel, "its name; not needed if there is only one");
+    run->add_option("-k,--kernel", run_.kernel,
+                    "name of the kernel; optional if the file has only one");
     run->add_option("-g,--grid", run_.grid, "blocks: X[,Y[,Z]] [1]");
     run->add_option("-b,--block", run_.block, "threads of a block: X[,Y[,Z]] [1]");
     run->add_option("-a,--arg", run_.arguments,
-                    "an argument, in order: i32:7 u64:7 f32:1.5 f64:1.5, or a buffer: zero:4K "
-                    "random:4K file:PATH, with >PATH to keep what it holds afterwards");
+                    "argument, in order: i32:7 u64:7 f32:1.5 f64:1.5, or a buffer: zero:4K "
+                    "random:4K file:PATH; >PATH after a buffer saves its bytes after the run");
     run->add_option("--show", run_.shown,
                     "print numbers of a buffer: ARGUMENT[:f32|i32|u32|f64[:COUNT]]");
     run->add_option("--shared", run_.shared, "bytes of dynamic shared memory [0]");
     run->add_option("--workers", run_.workers,
-                    "threads that run blocks; 1: the same order every time [all]");
-    run->add_option("--limit", run_.limit, "end the kernel after this long [60s]");
+                    "threads that run blocks; 1 fixes the order of the blocks [all]");
+    run->add_option("--limit", run_.limit, "stop the kernel after this time [60s]");
     run->add_flag("--check", run_.check,
-                  "look for races and uninitialised reads in shared memory too; exit status 10 if "
-                  "there are any");
+                  "also check shared memory for races and uninitialised reads; exit status 10 if "
+                  "it finds any");
     run->add_flag("--profile", run_.profile,
                   "count instructions, divergence, coalescing, bank conflicts");
     run->add_flag("--json", run_.json, "print JSON (schema kansoku.gpu.run/1)");
@@ -107,24 +108,26 @@ class Gpu final : public Command {
   void declare_fatbin(CLI::App& app) {
     CLI::App* const fatbin = app.add_subcommand("fatbin", "pack PTX files into a fatbin");
     fatbin->add_option("files", files_, "PTX text")->required();
-    fatbin->add_option("-o,--output", output_, "where it goes")->required();
+    fatbin->add_option("-o,--output", output_, "file to write")->required();
     fatbin->add_option("--compress", compression_, "none, lz4 or zstd [zstd]")
         ->check(CLI::IsMember({"none", "lz4", "zstd"}));
     fatbin->callback([this] { what_ = &Gpu::fatbin; });
   }
 
   void declare_set(CLI::App& app) {
-    CLI::App* const set =
-        app.add_subcommand("set", "change a software device while jobs run on it");
-    set->add_option("-d,--device", device_, "its number [0]");
-    set->add_option("--speed", speed_, "how fast kernels and copies are, 0.001 to 1")
+    CLI::App* const set = app.add_subcommand("set", "change a software GPU while jobs run on it");
+    set->add_option("-d,--device", device_, "number of the device [0]");
+    set->add_option("--speed", speed_, "speed of kernels and copies, 0.001 to 1")
         ->check(CLI::Range(0.001, 1.0));
-    set->add_option("--temperature", temperature_, "degrees that NVML shows; 0: from the load");
-    set->add_option("--throttle", throttle_,
-                    "reasons that NVML shows: none, auto (from the speed), power, thermal, idle");
-    set->add_option("--xid", xid_, "the number of an XID error that NVML shows");
-    set->add_option("--ecc-corrected", corrected_, "corrected memory errors that NVML shows");
-    set->add_option("--ecc-uncorrected", uncorrected_, "memory errors beyond correction");
+    set->add_option("--temperature", temperature_,
+                    "temperature that NVML reports, in degrees; 0: from the load");
+    set->add_option(
+        "--throttle", throttle_,
+        "throttle reasons that NVML reports: none, auto (from the speed), power, thermal, idle");
+    set->add_option("--xid", xid_, "number of an XID error that NVML reports");
+    set->add_option("--ecc-corrected", corrected_, "corrected memory errors that NVML reports");
+    set->add_option("--ecc-uncorrected", uncorrected_,
+                    "uncorrected memory errors that NVML reports");
     set->callback([this] { what_ = &Gpu::set; });
   }
 
@@ -284,7 +287,7 @@ class Gpu final : public Command {
   Result<int> set() {
     if (device_ < 0 || device_ >= softcuda::device_count_setting())
       return Error{Code::kNotFound, fmt::format("no software device {}", device_),
-                   "KANSOKU_SOFTGPU_DEVICES says how many there are"};
+                   "KANSOKU_SOFTGPU_DEVICES sets the number of devices"};
     TRY(auto* const telemetry, softcuda::map_telemetry(device_));
     if (speed_) telemetry->speed_permille = static_cast<std::uint32_t>(*speed_ * 1000 + 0.5);
     if (temperature_) telemetry->temperature_celsius = *temperature_;

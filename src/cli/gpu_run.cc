@@ -63,8 +63,8 @@ struct Argument {
 
 Error bad_argument(std::string_view text) {
   return Error{Code::kCorrupt, fmt::format("argument {}: not understood", text),
-               "i32:7 u64:7 f32:1.5 f64:1.5 zero:4K random:4K file:PATH; after a buffer, >PATH "
-               "keeps its bytes"};
+               "i32:7 u64:7 f32:1.5 f64:1.5 zero:4K random:4K file:PATH; >PATH after a buffer "
+               "saves its bytes"};
 }
 
 Result<Argument> parse_number(std::string_view kind, const std::string& value,
@@ -284,7 +284,7 @@ class GpuRun {
         shown.type == "f32" || shown.type == "i32" || shown.type == "u32" || shown.type == "f64";
     if (is_good && is_type) return shown;
     return Error{Code::kCorrupt, fmt::format("show {}: not understood", text),
-                 "the number of an argument that is a buffer, from 0: 2 or 2:i32 or 2:f32:16"};
+                 "give the number of a buffer argument, from 0: 2 or 2:i32 or 2:f32:16"};
   }
 
   static std::vector<double> numbers_of(const Argument& argument, const Shown& shown) {

@@ -34,28 +34,29 @@ class Incidents final : public Command {
     app.require_subcommand(0, 1);  // none: list
     app.fallthrough();
     app.add_option("--state", state_, "state folder of the agent")->capture_default_str();
-    list_ = app.add_subcommand("list", "incidents, latest last");
-    list_->add_option("--since", since_, "that ended no longer ago than this")
+    list_ = app.add_subcommand("list", "list incidents, latest last");
+    list_->add_option("--since", since_, "incidents that are open or ended within this time")
         ->capture_default_str();
-    list_->add_option("--job", filter_.job, "of this job");
-    list_->add_option("--kind", kind_, "of this kind")
+    list_->add_option("--job", filter_.job, "incidents of this job");
+    list_->add_option("--kind", kind_, "incidents of this kind")
         ->check(CLI::IsMember(
             std::vector<std::string>(trace::kIncidentKinds.begin(), trace::kIncidentKinds.end())));
-    list_->add_flag("--open", filter_.only_open, "that are not over");
-    list_->add_option("--count", filter_.count_max, "at most so many")->capture_default_str();
-    list_->add_flag("--json", json_, "one JSON line each (kansoku.watch_incident/1)");
-    show_ = app.add_subcommand("show", "one incident with its evidence");
-    show_->add_option("id", id_, "its id, or the first digits of it")->required();
-    show_->add_flag("--json", json_, "as JSON");
+    list_->add_flag("--open", filter_.only_open, "open incidents only");
+    list_->add_option("--count", filter_.count_max, "maximum number of incidents")
+        ->capture_default_str();
+    list_->add_flag("--json", json_, "print one JSON line per incident (kansoku.watch_incident/1)");
+    show_ = app.add_subcommand("show", "show one incident with its evidence");
+    show_->add_option("id", id_, "id of the incident, or its first digits")->required();
+    show_->add_flag("--json", json_, "print JSON");
     for (const auto& [name, what] : kLabels) {
       CLI::App* label = app.add_subcommand(name, what);
-      label->add_option("id", id_, "its id, or the first digits of it")->required();
+      label->add_option("id", id_, "id of the incident, or its first digits")->required();
       labels_.push_back(label);
     }
     app.footer(
         "The next refresh of a job's model learns the windows of a false incident as normal and\n"
-        "leaves out those of a true or acknowledged one, as long as the job runs and is watched;\n"
-        "afterwards a label is kept, and nothing is learnt from it.\n"
+        "leaves out those of a true or acknowledged incident. This applies only while the job\n"
+        "runs and is watched; afterwards Kansoku keeps the label and learns nothing from it.\n"
         "Examples:\n"
         "  kansoku incidents list --since 1d\n"
         "  kansoku incidents show 3f2a\n"
@@ -85,17 +86,18 @@ class Incidents final : public Command {
       if (!label->parsed()) continue;
       const auto is_learnt = set_label(incident->id, label->get_name());
       if (!is_learnt) return report(is_learnt.error());
-      fmt::print("{} labelled {}{}\n", incident->id, label->get_name(),
-                 *is_learnt ? "" : "; its job is over or not watched: nothing is learnt from it");
+      fmt::print(
+          "{} labelled {}{}\n", incident->id, label->get_name(),
+          *is_learnt ? "" : "; its job is over or not watched: the model learns nothing from it");
     }
     return kExitOk;
   }
 
  private:
   static constexpr std::array<std::pair<const char*, const char*>, 3> kLabels{
-      {{"ack", "seen: somebody looks into it"},
-       {"false", "nothing was wrong: learn it as normal"},
-       {"true", "something was wrong"}}};
+      {{"ack", "label an incident as acknowledged: somebody looks into it"},
+       {"false", "label an incident as a false alarm: learn it as normal"},
+       {"true", "label an incident as true"}}};
 
   /// A log that nobody serves is read as it lies there.
   Result<std::vector<trace::IncidentRecord>> read(const store::IncidentFilter& filter) const {
@@ -122,12 +124,13 @@ class Incidents final : public Command {
     for (const auto& incident : incidents) {
       if (incident.id.compare(0, id_.size(), id_) != 0) continue;
       if (found != nullptr)
-        return Error{Code::kUnsupported, fmt::format("incident {}: several begin so", id_)};
+        return Error{Code::kUnsupported,
+                     fmt::format("incident {}: several ids begin with it", id_)};
       found = &incident;
     }
     if (found != nullptr) return *found;
-    return Error{Code::kNotFound, fmt::format("incident {}: not known", id_),
-                 "`kansoku incidents list` shows them"};
+    return Error{Code::kNotFound, fmt::format("incident {}: unknown", id_),
+                 "`kansoku incidents list` shows the ids"};
   }
 
   /// True if the job learns from it.
@@ -179,14 +182,14 @@ class Incidents final : public Command {
   static void show(const trace::IncidentRecord& incident) {
     fmt::print("{} on {}: {}\n", incident.id, incident.host, word_of(incident.kind));
     if (!incident.has_effect)
-      fmt::print("effect   none on the job, as far as can be seen: nobody was paged\n");
+      fmt::print("effect   no measured effect on the job: nobody was paged\n");
     fmt::print("job      {}\n", incident.job);
     fmt::print("begin    {} UTC\n", wall_text(incident.begin_ns));
     fmt::print("end      {}\n",
                incident.end_ns == 0 ? "open" : wall_text(incident.end_ns) + " UTC");
     if (!incident.ranks.empty()) fmt::print("ranks    {}\n", fmt::join(incident.ranks, ", "));
     fmt::print("tests    {}\n", fmt::join(incident.tests, ", "));
-    fmt::print("beyond   what is normal in {} windows, {}\n", incident.window_count,
+    fmt::print("beyond   normal in {} windows, {}\n", incident.window_count,
                incident.score > kVeryFar ? "very far"
                : incident.score > kFar   ? "far"
                                          : "a little");

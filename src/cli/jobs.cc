@@ -72,13 +72,13 @@ class Jobs final : public Command {
     }
     if (hidden > 0) {
       fmt::print(stderr,
-                 "kansoku: {} processes of other users may not be looked at; as root, `kansoku "
-                 "jobs` sees all\n",
+                 "kansoku: {} processes of other users are not readable; run `kansoku jobs` as "
+                 "root to see all\n",
                  hidden);
     }
     if (jobs.empty()) {
       fmt::print("no distributed job {}\n",
-                 hidden > 0 ? "among the processes of yours" : "runs on this host");
+                 hidden > 0 ? "among your processes" : "runs on this host");
       return status;
     }
     fmt::print("{:<28} {:>10}  {}\n", "JOB", "RANKS", "PIDS (rank:pid)");

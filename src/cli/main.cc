@@ -66,24 +66,24 @@ struct Entry {
 
 constexpr Entry kCommands[]{
     {"record", "record a job into a trace, from outside", make_record},
-    {"profile", "profile all ranks of a job at once: now, or when it slows down or stands still",
+    {"profile",
+     "profile all ranks of a job at once: now, or when the job slows down or stands still",
      make_profile},
-    {"watch", "watch every AI process of this host and tell what is not normal", make_watch},
-    {"top", "show what watch sees: ranks, steps, GPU, anomalies", make_top},
-    {"incidents", "list, show and label what watch found", make_incidents},
-    {"diagnose", "name what slows the job of a trace, or say that nothing does", make_diagnose},
-    {"detect", "learn a job's normal behaviour from a table of numbers; score a run by it",
+    {"watch", "watch every AI process of this host and report incidents", make_watch},
+    {"top", "show the live state of watch: ranks, steps, GPU, anomalies", make_top},
+    {"incidents", "list, show and label the incidents of watch", make_incidents},
+    {"diagnose", "find the cause of a slow-down or hang in a trace", make_diagnose},
+    {"detect", "learn a job's normal behaviour from a table of numbers; score a run against it",
      make_detect},
     {"demo", "run an example training job with a planted fault and diagnose it", make_demo},
     {"jobs", "list the distributed jobs that run on this host", make_jobs},
     {"run", "run a program on the software GPU", make_run},
-    {"gpu", "list the kernels of a file, run one on the software device, show devices", make_gpu},
-    {"collect", "gather what the agents of many hosts tell: lost hosts, jobs, incidents",
-     make_collect},
+    {"gpu", "list the kernels of a file, run one on the software GPU, show devices", make_gpu},
+    {"collect", "collect the summaries of many hosts: lost hosts, jobs, incidents", make_collect},
     {"simulate", "simulate a platform: fit, synthesise, replay and compare policies",
      make_simulate},
-    {"probes", "list the probe packs and what they attach to", make_probes},
-    {"doctor", "check what this host lets Kansoku observe, and how to mend the rest", make_doctor},
+    {"probes", "list the probe packs and the functions that they attach to", make_probes},
+    {"doctor", "list the features that this host supports, and fixes for the rest", make_doctor},
 };
 
 // The first word of the command line that should be a command, and is none; told with the one that
@@ -114,9 +114,10 @@ Result<void> check_commands(CLI::App& app, int argc, char** argv) {
 int run(int argc, char** argv) {
   if (const auto checked = sys::check_environment(); !checked) return report(checked.error());
   CLI::App app{
-      "Kansoku looks into AI training and inference jobs from outside, without touching their "
+      "Kansoku observes AI training and inference jobs from outside, without changes to their "
       "code.\n"
-      "Start with `kansoku demo`; see a job of yours with `kansoku record -p PID -o run.pftrace`."};
+      "Start with `kansoku demo`; record your own job with `kansoku record -p PID -o "
+      "run.pftrace`."};
   app.set_version_flag("--version", "kansoku " + version_text());
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);

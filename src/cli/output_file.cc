@@ -52,7 +52,7 @@ Result<void> check_replaced(const std::string& path, const struct stat& info,
                             const OutputRules& rules) {
   for (const std::string& input : rules.inputs) {
     if (is_same_file(info, input))
-      return Error{Code::kUnsupported, fmt::format("write {}: it is read as well", path),
+      return Error{Code::kUnsupported, fmt::format("write {}: the command also reads it", path),
                    "choose another name"};
   }
   if (rules.force || info.st_size == 0) return {};
@@ -64,7 +64,7 @@ Result<void> check_replaced(const std::string& path, const struct stat& info,
       there == FileKind::kJson && !rules.schema.empty() && schema != rules.schema;
   if (there == rules.kind && !is_other_schema) return {};
   return Error{Code::kUnsupported,
-               fmt::format("write {}: {} is there, of another kind", path,
+               fmt::format("write {}: the file exists and has another kind: {}", path,
                            is_other_schema && !schema.empty() ? schema : file_kind_name(there)),
                "choose another name or pass --force"};
 }

@@ -77,9 +77,9 @@ Json plan_for(const capture::Pack& pack, std::int32_t pid, const sys::Procfs& pr
 class Probes final : public Command {
  public:
   void declare(CLI::App& app) override {
-    CLI::App* list =
-        app.add_subcommand("list", "the packs, and with -p what they would attach to in a process");
-    list->add_option("-p,--pid", pid_, "a running process to look into");
+    CLI::App* list = app.add_subcommand(
+        "list", "list the packs; with -p, also the functions that they find in a process");
+    list->add_option("-p,--pid", pid_, "running process to search");
     list->add_flag("--json", json_, "print JSON (schema kansoku.probes/1)");
     app.require_subcommand(1);
     app.footer(

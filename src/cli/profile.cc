@@ -35,31 +35,32 @@ class Profile final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("-p,--pid", options_.pids,
-                   "profile this process and all it starts (repeatable)");
+                   "profile this process and its descendants (repeatable)");
     app.add_option("--job", options_.job, "profile a running job by name (see `kansoku jobs`)");
-    app.add_option("--window", window_, "how long all ranks are profiled at once")
+    app.add_option("--window", window_, "duration of one window over all ranks")
         ->capture_default_str();
     app.add_flag("--watch", options_.watches,
-                 "wait for a slow-down or a standstill, then profile; go on waiting");
+                 "profile at each slow-down or standstill, and keep waiting for the next");
     app.add_flag("--once", options_.once, "with --watch: stop after the first finding");
     app.add_option("--every", every_, "with --watch: also profile on schedule, e.g. 10m");
     app.add_option("--for", duration_, "with --watch: stop after this time");
     app.add_option("--slow", slow_percent_,
-                   "per cent above the recent shortest mean iteration that count as slow")
+                   "slow-down threshold, in per cent above the shortest recent mean iteration")
         ->check(CLI::Range(1.0, 1000.0))
         ->capture_default_str();
     app.add_option("--blocked", options_.incidents.iteration.blocked_multiple,
-                   "mean iterations without an event that count as a standstill")
+                   "standstill threshold, in mean iterations without an event")
         ->check(CLI::Range(2.0, 10000.0))
         ->capture_default_str();
-    app.add_option("--probes", options_.probes, "what a window records, as for `kansoku record`")
+    app.add_option("--probes", options_.probes,
+                   "packs that a window records, as for `kansoku record`")
         ->capture_default_str();
     app.add_flag("--kineto", options_.serves_kineto,
-                 "let the profilers of PyTorch processes started with KINETO_USE_DAEMON=1 join");
+                 "also run the profilers of PyTorch processes started with KINETO_USE_DAEMON=1");
     app.add_option("-o,--output", options_.folder, "folder for traces and reports")
         ->capture_default_str();
-    app.add_flag("--json", options_.json, "print one JSON object a window (kansoku.incident/1)");
-    app.add_flag("-q,--quiet", options_.quiet, "no progress on standard error");
+    app.add_flag("--json", options_.json, "print one JSON object per window (kansoku.incident/1)");
+    app.add_flag("-q,--quiet", options_.quiet, "hide progress on standard error");
     app.add_option("command", options_.command, "command to start and watch, after --");
     app.footer(
         "Examples:\n"
@@ -94,8 +95,8 @@ class Profile final : public Command {
       TRY(options_.duration, read_time("--for", duration_, std::chrono::seconds{1}));
     }
     if (!options_.watches && (options_.once || !every_.empty() || !duration_.empty())) {
-      return Error{Code::kUnsupported, "profile: --once, --every and --for go with --watch",
-                   "without --watch one window is taken now"};
+      return Error{Code::kUnsupported, "profile: --once, --every and --for need --watch",
+                   "without --watch, `kansoku profile` takes one window at once"};
     }
     options_.incidents.iteration.slow_ratio = slow_percent_ / 100;
     return {};

@@ -163,7 +163,7 @@ void WindowWatch::want_window(Cause cause) {
                       .duration_ms = options_.window.count() / 1'000'000,
                       .folder = std::filesystem::absolute(options_.folder).string(),
                       .with_stacks = false});
-    progress(fmt::format("{}: window begins in {:.0f} s, {} profilers are asked to join it",
+    progress(fmt::format("{}: window begins in {:.0f} s, {} profilers are asked to join",
                          cause.kind, static_cast<double>(kKinetoLead.count()) * 1e-9,
                          kineto_->process_count()));
   }
@@ -212,7 +212,7 @@ void WindowWatch::print_verdict(const Analysis& analysis, const std::string& tra
   }
   std::fflush(stdout);
   if (kineto_ && kineto_->handed_out() > 0) {
-    progress(fmt::format("{} profilers took the window; their traces come as {}/kineto_PID.json",
+    progress(fmt::format("{} profilers joined the window; they write {}/kineto_PID.json",
                          kineto_->handed_out(), options_.folder));
   }
 }
@@ -321,7 +321,7 @@ Result<WatchResult> WindowWatch::run() {
     if (is_done_ && !child_->poll()) child_->send(SIGTERM);
     result_.command_status = child_->wait();
   }
-  if (result_.window_count == 0) progress("no window: nothing asked for one");
+  if (result_.window_count == 0) progress("no window: no trigger occurred");
   return result_;
 }
 

@@ -22,7 +22,7 @@ class Record final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("-p,--pid", options_.pids,
-                   "observe this process and all it starts (repeatable)");
+                   "observe this process and its descendants (repeatable)");
     app.add_option("--job", options_.job, "observe a running job by name (see `kansoku jobs`)");
     app.add_option("-o,--output", options_.output, "trace file to write (mode 0600)")->required();
     app.add_option("--probes", options_.probes,
@@ -32,8 +32,8 @@ class Record final : public Command {
     app.add_option("--duration", duration_,
                    "stop after this time, e.g. 30s, 2m (default: until the end)");
     app.add_option("--then", options_.after,
-                   "what becomes of the command when the recording ends before it: wait for it, "
-                   "kill it (TERM) or leave it")
+                   "action if the recording ends before the command: wait for it, kill it (TERM) "
+                   "or leave it running")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, AfterRecording>{{"wait", AfterRecording::kWait},
                                                   {"kill", AfterRecording::kKill},
@@ -45,13 +45,13 @@ class Record final : public Command {
     app.add_option("--ring-bytes", ring_, "size of the event ring, a power of two")
         ->capture_default_str();
     app.add_option("--python-hz", options_.python_hz,
-                   "rate of Python stacks (default: as the packs say)")
+                   "rate of Python stacks (default: from the packs)")
         ->check(CLI::Range(1, 1000));
-    app.add_flag("--no-bpf", no_bpf_, "Python stacks only");
+    app.add_flag("--no-bpf", no_bpf_, "record Python stacks only");
     app.add_flag("--force", options_.overwrite, "overwrite the output file");
     app.add_flag("--explain", options_.explain,
-                 "print every probe with the address chosen for it and why");
-    app.add_flag("-q,--quiet", options_.quiet, "no status line");
+                 "print each probe with its address and the reason for it");
+    app.add_flag("-q,--quiet", options_.quiet, "hide the status line");
     app.add_option("command", options_.command, "command to start and observe, after --");
     app.footer(
         "Examples:\n"
@@ -71,8 +71,10 @@ class Record final : public Command {
       const bool is_started = result->command_status.value_or(0) != kNotFoundStatus &&
                               result->command_status.value_or(0) != kNotExecutableStatus;
       if (is_started && result->command_status && result->last.elapsed < kShort)
-        fmt::print(stderr, "kansoku: the command was over after {:.0f} ms: that is hardly enough\n",
-                   static_cast<double>(result->last.elapsed.count()) / 1e6);
+        fmt::print(
+            stderr,
+            "kansoku: the command ended after {:.0f} ms; the recording is probably too short\n",
+            static_cast<double>(result->last.elapsed.count()) / 1e6);
       if (is_started && result->last.events > 0)
         fmt::print(stderr, "kansoku: next: kansoku diagnose {}\n", options_.output);
     }
@@ -80,7 +82,7 @@ class Record final : public Command {
     if (result->recording_error) {
       status = report(*result->recording_error);
       fmt::print(stderr,
-                 "kansoku: the recording ended early; what was written until then is readable\n");
+                 "kansoku: the recording ended early; the file is readable up to that point\n");
     }
     return result->command_status.value_or(status);
   }
@@ -90,8 +92,8 @@ class Record final : public Command {
   static int explain_empty_recording(const capture::RecordStatus& last) {
     const bool has_bpf = !last.bpf.starts_with("none");
     fmt::print(stderr, "kansoku: nothing was recorded: {}\n",
-               has_bpf ? "no probed function was called meanwhile, and no Python stack was seen"
-                       : "without eBPF there are Python stacks only, and none could be read");
+               has_bpf ? "the job called no probed function, and no Python stack was readable"
+                       : "without eBPF Kansoku records Python stacks only, and none was readable");
     fmt::print(stderr, "kansoku: next: kansoku doctor\n");
     return has_bpf ? kExitOk : kExitPermission;
   }

@@ -20,19 +20,19 @@ class RunCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_flag("--softgpu", softgpu_,
-                 "on the software device: it finds libcuda.so.1, libcudart, "
-                 "libnvidia-ml and libnccl of Kansoku")
+                 "use the software GPU: the program loads Kansoku's libcuda.so.1, libcudart, "
+                 "libnvidia-ml and libnccl")
         ->required();
-    app.add_option("--devices", devices_, "how many devices it sees, 1 to 16 [1]")
+    app.add_option("--devices", devices_, "number of devices, 1 to 16 [1]")
         ->check(CLI::Range(1, 16));
-    app.add_option("--memory", memory_, "memory of each, as 512M or 4G [4G]");
-    app.add_flag("--check", check_, "look for races and uninitialised reads in shared memory");
-    app.add_option("command", command_, "the program and its arguments")->required();
+    app.add_option("--memory", memory_, "memory of each device, e.g. 512M or 4G [4G]");
+    app.add_flag("--check", check_, "check shared memory for races and uninitialised reads");
+    app.add_option("command", command_, "program and its arguments")->required();
     app.prefix_command(false);
     app.footer(
         "  kansoku run --softgpu -- ./train --steps 10\n"
-        "Programs use the driver's interface, or are linked with the stand-in runtime "
-        "(share/softgpu/softgpu-clang); docs/softgpu.md says which.");
+        "Programs must call the CUDA driver API or link the stand-in runtime\n"
+        "(share/softgpu/softgpu-clang); see docs/softgpu.md.");
   }
 
   int run() override {

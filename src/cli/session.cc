@@ -100,8 +100,8 @@ void print_problems(const capture::Recorder& recorder) {
                         [&](const capture::Attachment& at) { return at.title.starts_with(title); });
   });
   if (count > 0) {
-    fmt::print(stderr, "kansoku: {} probe{} of the packs {} not in place; --explain tells which\n",
-               count, count == 1 ? "" : "s", count == 1 ? "is" : "are");
+    fmt::print(stderr, "kansoku: {} probe{} of the packs {} not in place; see --explain\n", count,
+               count == 1 ? "" : "s", count == 1 ? "is" : "are");
   }
 }
 
@@ -139,15 +139,15 @@ std::optional<int> end_of_command(const SessionOptions& options, sys::Child& chi
   if (const auto status = child.poll()) return status;
   const std::string& name = options.command.front();
   if (options.after == AfterRecording::kLeave) {
-    fmt::print(stderr, "kansoku: the recording has ended; {} runs on as process {}\n", name,
+    fmt::print(stderr, "kansoku: the recording has ended; {} keeps running as process {}\n", name,
                child.pid());
     return std::nullopt;
   }
   if (options.after == AfterRecording::kKill) child.send(SIGTERM);
   if (options.after == AfterRecording::kWait && !options.quiet) {
     fmt::print(stderr,
-               "kansoku: the recording has ended; waiting for {} (process {}; --then kill|leave "
-               "does not)\n",
+               "kansoku: the recording has ended; waiting for {} (process {}; use --then kill or "
+               "leave to avoid this)\n",
                name, child.pid());
   }
   constexpr int kPeriodMs = 50;
@@ -183,7 +183,7 @@ Result<void> check_attached(const capture::Recorder& recorder, const SessionOpti
   const auto problems = recorder.problems();
   if (!is_own_pack || !recorder.attachments().empty() || problems.empty()) return {};
   return Error{Code::kNotFound, fmt::format("record with {}: {}", options.probes, problems.front()),
-               "`kansoku probes list -p PID --probes PACK` tells what a pack finds"};
+               "`kansoku probes list -p PID --probes PACK` lists the functions that a pack finds"};
 }
 
 /// A command starts only if it can be observed as asked: with the rights for eBPF, and where a pack

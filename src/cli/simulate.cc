@@ -40,8 +40,7 @@ class Simulate final : public Command {
     declare_report(app);
     app.require_subcommand(1);
     app.footer(
-        "Pages: docs/simulation.md, docs/formats/experiment.md; experiments to copy: "
-        "examples/simulate.\n"
+        "See docs/simulation.md and docs/formats/experiment.md; examples: examples/simulate.\n"
         "  kansoku simulate run examples/simulate/pipelines.toml -r 10\n"
         "  kansoku simulate replay philly.csv.gz --slots 620\n"
         "  kansoku simulate sweep e.toml --vary clusters.gpu.scheduler=fifo,backfill -r 20");
@@ -61,19 +60,19 @@ class Simulate final : public Command {
                    "replications (default: as in the file)")
         ->check(CLI::Range(1, 100'000));
     app.add_option("-j,--jobs", options_.jobs,
-                   "threads (default: one a core); results do not depend on it")
+                   "threads (default: one per core); the results are the same for any number")
         ->check(CLI::Range(1, 1024));
-    app.add_flag("-q,--quiet", options_.quiet, "no progress on standard error");
+    app.add_flag("-q,--quiet", options_.quiet, "hide progress on standard error");
     app.add_flag("--skip-bad-rows", options_.skip_bad_rows,
-                 "leave malformed rows of traces out, counted");
+                 "skip and count malformed rows of traces");
     app.add_flag("--json", json_, "print the summary as JSON");
     app.add_option("-o,--output", output_, "write the summary as JSON to a file");
-    app.add_option("--html", html_, "write a self-contained report");
+    app.add_option("--html", html_, "write a self-contained HTML report");
   }
 
   void declare_records(CLI::App& app) {
     app.add_option("--records", records_,
-                   "write one row a task, as CSV or, if it ends in .parquet, as Parquet");
+                   "write one row per task, as Parquet if the name ends in .parquet, else as CSV");
     app.add_option("--trace", trace_, "write the first replication as a trace (.pftrace)");
     declare_force(app);
   }
@@ -90,18 +89,22 @@ class Simulate final : public Command {
     CLI::App* const sweep =
         app.add_subcommand("sweep", "simulate variants of an experiment, compared pair by pair");
     sweep->add_option("experiment", path_, "a TOML file")->required();
-    sweep->add_option("--vary", vary_, "KEY=VALUE,VALUE,...; several make all combinations")
+    sweep
+        ->add_option(
+            "--vary", vary_,
+            "KEY=VALUE,VALUE,...; repeat the option to vary several keys (all combinations)")
         ->required()
         ->type_name("KEY=VALUES");
-    sweep->add_option("--shard", shard_, "I/N: only every N-th variant, from number I (0..N-1)");
+    sweep->add_option("--shard", shard_,
+                      "I/N: simulate only every N-th variant, from number I (0..N-1)");
     declare_common(*sweep);
     sweep->callback([this] { what_ = &Simulate::sweep; });
     CLI::App* const merge =
         app.add_subcommand("merge", "join the parts of a sweep that ran in shards");
     merge->add_option("parts", parts_, "JSON files of `sweep -o`")->required();
-    merge->add_flag("--json", json_, "print the whole as JSON");
-    merge->add_option("-o,--output", output_, "write the whole as JSON to a file");
-    merge->add_option("--html", html_, "write a self-contained report");
+    merge->add_flag("--json", json_, "print the joined sweep as JSON");
+    merge->add_option("-o,--output", output_, "write the joined sweep as JSON to a file");
+    merge->add_option("--html", html_, "write a self-contained HTML report");
     declare_force(*merge);
     merge->callback([this] { what_ = &Simulate::merge; });
   }
@@ -124,21 +127,21 @@ class Simulate final : public Command {
         "--arrivals", arrivals_,
         "constant, renewal, hour_of_week_poisson, hour_of_week_renewal, sessions, day_blocks, "
         "replay [sessions; renewal if the trace does not say its hour of week]");
-    fit->add_option("--session-gap", session_gap_, "what cuts a session [120s]");
-    fit->add_option("--from", from_, "leave out what came before: 2017-09-25, or 22d");
-    fit->add_option("--seed", seed_, "of splits and subsamples [1]")
+    fit->add_option("--session-gap", session_gap_, "gap between jobs that ends a session [120s]");
+    fit->add_option("--from", from_, "skip jobs before this date or time: 2017-09-25, or 22d");
+    fit->add_option("--seed", seed_, "seed of splits and subsamples [1]")
         ->check(CLI::Range(std::int64_t{0}, INT64_MAX));
-    fit->add_flag("--skip-bad-rows", options_.skip_bad_rows, "leave malformed rows out, counted");
+    fit->add_flag("--skip-bad-rows", options_.skip_bad_rows, "skip and count malformed rows");
     fit->add_flag("--json", json_, "print the report of the fit as JSON");
     fit->add_option("-o,--output", output_, "write the model, for synth and experiments");
-    fit->add_option("--html", html_, "write a self-contained report");
+    fit->add_option("--html", html_, "write a self-contained HTML report");
     declare_force(*fit);
     fit->add_option("--experiment", experiment_,
-                    "of a recording (.pftrace): write an experiment with its phases as tasks");
-    fit->add_option(
-        "--assets", assets_,
-        "instead: sizes of data sets from columns of a table, rows=NAME,columns=NAME[,bytes=NAME]");
-    fit->add_option("--components", components_, "with --assets: of the mixture [8]")
+                    "write an experiment with the phases of a recording (.pftrace) as tasks");
+    fit->add_option("--assets", assets_,
+                    "fit the sizes of data sets instead, from columns of a table: "
+                    "rows=NAME,columns=NAME[,bytes=NAME]");
+    fit->add_option("--components", components_, "with --assets: components of the mixture [8]")
         ->check(CLI::Range(1, 200));
     fit->callback([this] { what_ = assets_.empty() ? &Simulate::fit : &Simulate::fit_assets; });
   }
@@ -146,18 +149,18 @@ class Simulate final : public Command {
   void declare_synth(CLI::App& app) {
     CLI::App* const synth = app.add_subcommand("synth", "draw a trace from a fitted model");
     synth
-        ->add_option(
-            "model", path_,
-            "a model of `simulate fit -o`, or of assets; or an experiment (.toml): its pipelines")
+        ->add_option("model", path_,
+                     "model of `simulate fit -o`, of jobs or of assets, or an experiment (.toml) "
+                     "for its pipelines")
         ->required();
     synth->add_option("--set", set_, "experiments: KEY=VALUE replaces a value of the file")
         ->type_name("KEY=VALUE");
-    synth->add_option("--span", span_, "how long [7d]");
-    synth->add_option("--count", count_, "assets: how many [1000]")
+    synth->add_option("--span", span_, "length of the trace [7d]");
+    synth->add_option("--count", count_, "number of assets [1000]")
         ->check(CLI::Range(std::int64_t{1}, kAssetsMax));
     synth->add_option("--seed", seed_, "[1]")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
-    synth->add_option("--format", format_, "of the trace [plain]");
-    synth->add_option("-o,--output", output_, "file [standard output]");
+    synth->add_option("--format", format_, "format of the trace [plain]");
+    synth->add_option("-o,--output", output_, "output file [standard output]");
     declare_force(*synth);
     synth->callback([this] {
       is_text_output_ = true;
@@ -166,13 +169,13 @@ class Simulate final : public Command {
   }
 
   void declare_force(CLI::App& app) {
-    app.add_flag("--force", force_, "replace a file of another kind");
+    app.add_flag("--force", force_, "overwrite a file of another kind");
   }
 
   void declare_report(CLI::App& app) {
     CLI::App* const html = app.add_subcommand("report", "make an HTML report from a JSON result");
     html->add_option("result", path_, "JSON of run, replay, sweep, merge or fit")->required();
-    html->add_option("--html", html_, "file [report.html]");
+    html->add_option("--html", html_, "output file [report.html]");
     declare_force(*html);
     html->callback([this] { what_ = &Simulate::report_file; });
   }
@@ -229,7 +232,7 @@ class Simulate final : public Command {
     options_.trace = !trace_.empty();
     TRY(const auto replications, simulate_with_progress(experiment, options_, experiment.name));
     if (replications.finished.empty())
-      return Error{Code::kTimeout, "simulate: stopped before the first replication was done"};
+      return Error{Code::kTimeout, "simulate: stopped before the end of the first replication"};
     const Json summary = sim::summarize(experiment, replications);
     if (!json_) print_summary(summary, by_chance);
     TRY_VOID(deliver(summary));
@@ -257,7 +260,7 @@ class Simulate final : public Command {
           options_.replications > 0)
         return Error{Code::kUnsupported,
                      replay_.paths.front() + ": task graphs are replayed once, as recorded",
-                     "only --cores, --task-overhead and --json have a meaning for them"};
+                     "use only --cores, --task-overhead and --json with them"};
       return replay_graphs(replay_, workloads, json_);
     }
     TRY(const sim::Overrides set, overrides());
@@ -311,7 +314,7 @@ class Simulate final : public Command {
       part.summaries.push_back(sim::summarize(variant, replications));
     }
     if (part.indices.empty())
-      return Error{Code::kTimeout, "sweep: stopped before the first variant was done"};
+      return Error{Code::kTimeout, "sweep: stopped before the end of the first variant"};
     const Json result = sim::sweep_json(part);
     if (!json_) print_comparisons(result);
     TRY_VOID(deliver(result));
@@ -343,7 +346,7 @@ class Simulate final : public Command {
     FileLoader loader("", options_.skip_bad_rows);
     if (!format_.empty()) {
       const auto forced = sim::import::format_from_name(format_);
-      if (!forced) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+      if (!forced) return Error{Code::kNotFound, "format \"" + format_ + "\": unknown"};
       loader.force_format(*forced);
     }
     TRY(sim::Workload workload, loader.workload(path_));
@@ -354,11 +357,11 @@ class Simulate final : public Command {
     sim::WorkloadFitOptions options;
     if (arrivals_.empty()) arrivals_ = workload.epoch_in_week_s >= 0 ? "sessions" : "renewal";
     const auto kind = sim::kind_from_name(arrivals_);
-    if (!kind) return Error{Code::kNotFound, "arrivals \"" + arrivals_ + "\": not known"};
+    if (!kind) return Error{Code::kNotFound, "arrivals \"" + arrivals_ + "\": unknown"};
     options.arrivals = *kind;
     options.seed = seed_;
     const auto gap = sim::parse_span(session_gap_);
-    if (!gap) return Error{Code::kCorrupt, "--session-gap " + session_gap_ + ": no span of time"};
+    if (!gap) return Error{Code::kCorrupt, "--session-gap " + session_gap_ + ": not a duration"};
     options.arrival.session_gap_s = static_cast<double>(gap->count()) / 1e9;
     if (!experiment_.empty()) TRY_VOID(write_recorded_experiment(path_, experiment_, json_));
     TRY(const auto fitted, sim::fit_workload(workload, options));
@@ -398,7 +401,7 @@ class Simulate final : public Command {
     TRY(const auto loaded, experiment({}));
     TRY(const sim::Workload drawn, sim::synthesize_pipelines(loaded));
     const auto format = sim::import::format_from_name(format_.empty() ? "plain" : format_);
-    if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+    if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": unknown"};
     return sim::import::export_workload(*format, drawn);
   }
 
@@ -415,9 +418,9 @@ class Simulate final : public Command {
     } else {
       TRY(const auto model, sim::WorkloadModel::from_json(json));
       const auto span = sim::parse_span(span_);
-      if (!span) return Error{Code::kCorrupt, "--span " + span_ + ": no span of time"};
+      if (!span) return Error{Code::kCorrupt, "--span " + span_ + ": not a duration"};
       const auto format = sim::import::format_from_name(format_.empty() ? "plain" : format_);
-      if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": not known"};
+      if (!format) return Error{Code::kNotFound, "format \"" + format_ + "\": unknown"};
       const sim::Workload drawn = sim::synthesize(model, *span, seed_);
       TRY(text, sim::import::export_workload(*format, drawn));
       for (const std::string& note : drawn.bad_row_notes)

@@ -137,7 +137,7 @@ Result<RecordedJob> read_recorded_job(ByteSpan untrusted, const std::string& pat
         Code::kUnsupported,
         fmt::format("{}: no steps of a training job in this trace{}{}", path,
                     steps.notes.empty() ? "" : ": ", steps.notes.empty() ? "" : steps.notes.back()),
-        "`kansoku diagnose` tells what the recording holds"};
+        "`kansoku diagnose` shows its contents"};
   return RecordedJob{workload_of(steps, path), phase_models(steps), steps.found_by};
 }
 
@@ -170,8 +170,8 @@ Result<void> write_recorded_experiment(const std::string& path, const std::strin
                                        bool quiet) {
   TRY(const std::string bytes, read_text(path));
   if (!is_recording(bytes))
-    return Error{Code::kUnsupported, path + ": no recording, so there are no phases",
-                 "--experiment is for recordings of `kansoku record`"};
+    return Error{Code::kUnsupported, path + ": not a recording, so it has no phases",
+                 "use --experiment with recordings of `kansoku record`"};
   TRY(const auto job, read_recorded_job(as_bytes(bytes), path));
   TRY_VOID(sys::write_file(output, recorded_experiment(job)));
   if (!quiet) print_phases(job);

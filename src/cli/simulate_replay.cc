@@ -24,21 +24,23 @@ constexpr double kOverheadMaxS = 86'400;
 }  // namespace
 
 void declare_replay_options(CLI::App& app, ReplayOptions& options) {
-  app.add_option("trace", options.paths, "a trace, or task graphs: docs/formats/workload.md")
+  app.add_option("trace", options.paths, "trace, or task graphs (docs/formats/workload.md)")
       ->required();
   app.add_option("--format", options.format, "force the trace's format");
-  app.add_option("--slots", options.slots, "cluster: so many GPUs in one pool")
+  app.add_option("--slots", options.slots, "cluster: number of GPUs in one pool")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
-  app.add_option("--nodes", options.nodes, "cluster: a list of nodes (openb's CSV)");
+  app.add_option("--nodes", options.nodes, "cluster: file with a list of nodes (openb's CSV)");
   app.add_option("--scheduler", options.scheduler,
                  "fifo, priority, shortest, fair_share, backfill, improvement [fifo]");
   app.add_option(
       "--placement", options.placement,
       "with --nodes: random, dot_prod, gpu_clustering, gpu_packing, best_fit, fgd, first_fit");
-  app.add_option("--from", options.from, "leave out what came before: 2017-09-25, or 22d");
-  app.add_option("--span", options.span, "replay only so long, e.g. 42d");
-  app.add_option("--duration-cap", options.duration_cap, "longer jobs are cut, e.g. 7d");
-  app.add_flag("--clamp-oversized", options.clamp, "cut jobs down that ask for more than there is");
+  app.add_option("--from", options.from, "skip jobs before this date or time: 2017-09-25, or 22d");
+  app.add_option("--span", options.span, "replay only this length of the trace, e.g. 42d");
+  app.add_option("--duration-cap", options.duration_cap,
+                 "cut longer jobs to this duration, e.g. 7d");
+  app.add_flag("--clamp-oversized", options.clamp,
+               "reduce jobs that request more than the cluster has");
   app.add_option("--cores", options.cores,
                  "task graphs: cores of the machine [as recorded, else 1]")
       ->check(CLI::Range(1, INT32_MAX));
@@ -50,7 +52,7 @@ Result<sim::Workload> read_replayed(const ReplayOptions& options, const std::str
                                     FileLoader& loader) {
   if (!options.format.empty()) {
     const auto forced = sim::import::format_from_name(options.format);
-    if (!forced) return Error{Code::kNotFound, "format \"" + options.format + "\": not known"};
+    if (!forced) return Error{Code::kNotFound, "format \"" + options.format + "\": unknown"};
     loader.force_format(*forced);
   }
   return loader.workload(path);
@@ -73,7 +75,7 @@ Result<sim::Experiment> replay_experiment(const ReplayOptions& options, const si
   }
   if (!options.span.empty()) {
     const auto span = sim::parse_span(options.span);
-    if (!span) return Error{Code::kCorrupt, "--span " + options.span + ": no span of time"};
+    if (!span) return Error{Code::kCorrupt, "--span " + options.span + ": not a duration"};
     to = std::min(to, begin + *span);
   }
   const Nanos from = std::max(first, begin);
@@ -165,7 +167,7 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
   for (const sim::Workload& workload : workloads) {
     if (workload.graphs.empty())
       return Error{Code::kUnsupported, workload.source + ": no task graphs",
-                   "several files are replayed only if they hold task graphs"};
+                   "only task graphs can be replayed from several files"};
     for (std::size_t i = 0; i < workload.graphs.size(); ++i)
       graphs.push_back({&workload, i});
   }
@@ -174,7 +176,8 @@ Result<int> replay_graphs(const ReplayOptions& options, const std::vector<sim::W
   Json rows = Json::array();
   if (!json)
     fmt::print("{:<28} {:>6} {:>12} {:>12} {:>9}{}\n", "graph", "tasks", "recorded s",
-               "simulated s", "error", learns ? "   with overhead learnt from the others" : "");
+               "simulated s", "error",
+               learns ? "   with overhead learnt from the other graphs" : "");
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     const OneGraph& one = graphs[i];
     TRY(const Makespan plain,
@@ -223,7 +226,7 @@ void print_fit(const Json& report) {
                                                    : "");
   }
   if (duration.contains("ks_between_parts"))
-    fmt::print("the first and the last part of the trace differ by KS {:.3f} themselves\n",
+    fmt::print("the first and the last part of the trace differ from each other by KS {:.3f}\n",
                duration.at("ks_between_parts").as_double());
   if (const double censored = duration.at("censored_share").as_double(); censored > 0)
     fmt::print("{:.0f} % of the durations are cut off at the end of the trace\n", 100 * censored);

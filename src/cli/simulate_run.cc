@@ -149,7 +149,7 @@ Result<void> write_simulation_trace(const std::string& path, const simulate::Exp
   const simulate::Replication& first = replications.finished.front();
   if (first.records == nullptr)
     return Error{Code::kTimeout,
-                 "write " + path + ": stopped before the first replication was done"};
+                 "write " + path + ": stopped before the end of the first replication"};
   TRY(const auto sink, sys::FileSink::create(path, {true, UINT64_MAX}));
   TRY(const auto counts, simulate::write_trace(experiment, first, *sink));
   TRY_VOID(sink->finish());
@@ -157,7 +157,7 @@ Result<void> write_simulation_trace(const std::string& path, const simulate::Exp
       left > 0)
     fmt::print(stderr,
                "kansoku: {}: {} executions and {} waits; left out: {} after the first, {} "
-               "executions and {} waits for want of a lane\n",
+               "executions and {} waits without a free lane\n",
                path, counts.executions, counts.waits, counts.over_limit, counts.no_lane,
                counts.no_queue_lane);
   return {};
@@ -168,7 +168,7 @@ void print_summary(const Json& summary, bool by_chance) {
   fmt::print("{}: {} replication{} of {:.4g} days, {:.3g} M events{}\n",
              summary.at("name").as_string(), replications, replications == 1 ? "" : "s",
              summary.at("horizon_s").as_double() / 86400, summary.at("events").as_double() / 1e6,
-             summary.at("stopped").as_bool() ? ", stopped before all were done" : "");
+             summary.at("stopped").as_bool() ? ", stopped early" : "");
   const Json metrics = summary.at("metrics");
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const Json row = metrics.at(i);
@@ -184,12 +184,12 @@ void print_summary(const Json& summary, bool by_chance) {
                unit.empty() || unit == "share" ? "" : " " + unit);
   }
   if (replications == 1 && by_chance)
-    fmt::print("one replication says nothing of chance: -r 20 gives intervals\n");
+    fmt::print("one replication shows no random variation: -r 20 gives intervals\n");
   if (summary.at("drains").as_bool())
     for (std::size_t i = 0; i < metrics.size(); ++i)
       if (metrics.at(i).at("name").as_string().ends_with(".unfinished") &&
           metrics.at(i).at("mean").as_double() > 0)
-        fmt::print("warning: {} = {}: not done after {} times the horizon\n",
+        fmt::print("warning: {} = {}: not finished after {} times the horizon\n",
                    metrics.at(i).at("name").as_string(),
                    shown(metrics.at(i).at("mean").as_double()), simulate::kDrainHorizonsMax + 1);
   if (const auto dropped = summary.at("records_dropped").as_int(); dropped > 0)

@@ -121,7 +121,7 @@ Result<void> SourceReader::add(const std::string& path, bool is_listed) {
 
 Result<void> SourceReader::choose_kind() {
   if (files_.empty())
-    return Error{Code::kNotFound, "read traces: no file is a trace that kansoku reads",
+    return Error{Code::kNotFound, "read traces: no file has a supported format",
                  "docs/import.md lists the formats"};
   const auto kind_of = [](Format format) {
     if (format == Format::kPerfetto) return Sources::Kind::kRecording;
@@ -152,8 +152,8 @@ Result<void> SourceReader::read_profile(const File& file, ByteSpan bytes) {
     if (without_rank_) {
       return Error{
           Code::kUnsupported,
-          fmt::format("read traces: neither {} nor {} says its rank", *without_rank_, file.path),
-          "the key is distributedInfo.rank, or a file name such as rank-3.json"};
+          fmt::format("read traces: neither {} nor {} names its rank", *without_rank_, file.path),
+          "set the key distributedInfo.rank, or use a file name such as rank-3.json"};
     }
     without_rank_ = file.path;
   } else if (!ranks_.insert(imported->rank).second) {
@@ -214,19 +214,19 @@ Result<void> SourceReader::join_hosts() {
     for (std::size_t host = 1; host < clocks.size(); ++host) {
       const auto& clock = clocks[host];
       if (!clock) {
-        out_.notes.push_back(
-            fmt::format("no collective ties {} to {}: their clocks are aligned by wall time only",
-                        host_names_[host], host_names_.front()));
+        out_.notes.push_back(fmt::format(
+            "no collective connects {} to {}: their clocks are aligned by wall time only",
+            host_names_[host], host_names_.front()));
         continue;
       }
       hosts_.shift(host, clock->shift_ns);
       out_.notes.push_back(fmt::format(
-          "the clock of {} was moved by {:+.3f} ms against {}, after wall time, by the bounds of "
-          "{} "
-          "messages; residual {:.3f} ms{}",
+          "the clock of {} was shifted by {:+.3f} ms against {} after alignment by wall time, "
+          "from the bounds of {} messages; residual {:.3f} ms{}",
           host_names_[host], static_cast<double>(clock->shift_ns) / kNsPerMs, host_names_.front(),
           clock->message_count, static_cast<double>(clock->residual_ns) / kNsPerMs,
-          clock->is_contradictory ? ": no shift suits all of them, the clocks drift" : ""));
+          clock->is_contradictory ? ": no single shift fits all of them, because the clocks drift"
+                                  : ""));
     }
   }
   out_.trace = hosts_.take();

@@ -39,10 +39,10 @@ Result<void> check_not_above(std::int32_t pid, const sys::Procfs& procfs) {
       continue;
     }
     return Error{Code::kUnsupported,
-                 fmt::format("observe process {}: this command runs under it, so all that it ever "
-                             "started would be observed",
+                 fmt::format("observe process {}: it is a parent of this command, so the recording "
+                             "would hold everything below it",
                              pid),
-                 "name the program that you mean, or its job: `kansoku jobs`"};
+                 "name the program itself, or its job (see `kansoku jobs`)"};
   }
   return {};
 }

@@ -116,8 +116,8 @@ Lines screen(const Json& status) {
   Lines out{fmt::format(
       "kansoku top  {}  up {:.0f} s{}  {} processes  {} probes ({})  agent {:.2f} % of a core, {}",
       status.at("host").as_string(), status.at("up_s").as_double(),
-      status.at("paused").as_bool() ? "  PAUSED: nothing is judged" : "",
-      status.at("processes").as_int(), status.at("probes").as_int(), status.at("bpf").as_string(),
+      status.at("paused").as_bool() ? "  PAUSED: no scores" : "", status.at("processes").as_int(),
+      status.at("probes").as_int(), status.at("bpf").as_string(),
       status.at("cpu_share").as_double() * 100,
       detect::format_value(status.at("resident_bytes").as_double(), "bytes"))};
   const Json jobs = status.at("jobs");
@@ -164,10 +164,11 @@ class Top final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("--state", state_, "state folder of the agent")->capture_default_str();
-    app.add_flag("--once", once_, "print one screen and end");
+    app.add_flag("--once", once_, "print one screen and exit");
     app.footer(
-        "Shows what `kansoku watch` sees: processes, ranks, step time and its phases, GPU,\n"
-        "anomaly scores (! = above the threshold) and open incidents. Ctrl-C ends it.");
+        "Shows the live state of `kansoku watch`: processes, ranks, step time and its\n"
+        "phases, GPU, anomaly scores (! = above the threshold) and open incidents. Ctrl-C ends "
+        "it.");
   }
 
   int run() override {

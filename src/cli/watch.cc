@@ -33,62 +33,63 @@ class WatchCommand final : public Command {
         ->capture_default_str();
     app.add_option("--for", duration_, "stop after this time (default: until stopped)");
     app.add_option("--window", window_, "length of a window")->capture_default_str();
-    app.add_option("--learn", learn_, "how long a job that was never seen is learnt")
+    app.add_option("--learn", learn_, "learning time of a new job")->capture_default_str();
+    app.add_option(
+           "--budget", budget_,
+           "limit of the processor time, as a share of one core and of each process, e.g. 1%")
         ->capture_default_str();
-    app.add_option("--budget", budget_,
-                   "what watching may cost, of one core and of each process, e.g. 1%")
-        ->capture_default_str();
-    app.add_option("--alarms", options_.alarms_per_day, "false alarms a day and job to aim at")
+    app.add_option("--alarms", options_.alarms_per_day, "target for false alarms a day and job")
         ->check(CLI::Range(1e-3, 1000.0))
         ->capture_default_str();
-    app.add_option("--probes", probes_, "packs whose metrics are counted")->capture_default_str();
+    app.add_option("--probes", probes_, "packs with the metrics to count")->capture_default_str();
     app.add_option("--record-on-incident", record_,
                    "record all ranks of a job for this long when an incident begins, e.g. 20s;\n"
-                   "`kansoku incidents show ID` then names the file and diagnoses it");
-    app.add_option("--record-probes", record_probes_, "packs of those recordings")
+                   "`kansoku incidents show ID` then names and diagnoses the file");
+    app.add_option("--record-probes", record_probes_, "packs of these recordings")
         ->capture_default_str();
-    app.add_option("--record-size", record_size_, "what all recordings may take; the oldest go")
+    app.add_option("--record-size", record_size_, "limit of all recordings; the oldest are deleted")
         ->capture_default_str();
-    app.add_option("-p,--pid", pids_, "watch only these processes and what they start");
+    app.add_option("-p,--pid", pids_, "watch only these processes and their descendants");
     app.add_option("--job", job_, "watch only this job");
-    app.add_option(
-           "--host", options_.host,
-           "name of this host in what is told (default: KANSOKU_HOST, or the kernel's name)")
+    app.add_option("--host", options_.host,
+                   "name of this host in all outputs (default: KANSOKU_HOST, or the kernel's name)")
         ->envname("KANSOKU_HOST");
     app.add_option("--features", options_.outputs.features_csv,
-                   "append every window's features here (CSV)");
+                   "append the features of each window to this file (CSV)");
+    app.add_option("--incidents", options_.outputs.incidents_jsonl,
+                   "also append incidents to this file, one JSON line each time an incident "
+                   "begins, changes or ends");
     app.add_option(
-        "--incidents", options_.outputs.incidents_jsonl,
-        "also append incidents here, one JSON line each time one begins, changes or ends");
-    app.add_option("--listen", options_.outputs.listen,
-                   "serve metrics here, e.g. 127.0.0.1:9464 (Prometheus and OpenMetrics)");
+        "--listen", options_.outputs.listen,
+        "serve metrics at this address, e.g. 127.0.0.1:9464 (Prometheus and OpenMetrics)");
     app.add_option("--otlp", options_.outputs.otlp, "send metrics to this OTLP/HTTP collector")
         ->envname("KANSOKU_OTLP");
     app.add_option("--webhook", options_.outputs.webhook,
-                   "post incidents to this address; one that is a secret goes into the environment")
+                   "post incidents to this address; put a secret address into the environment")
         ->envname("KANSOKU_WEBHOOK");
     collector_.declare_collector(app);
     app.add_option("--nvml", options_.device_libraries.front(),
-                   "the driver's management library, where the loader does not find it, e.g.\n"
+                   "path of the driver's management library, if the loader does not find it, e.g.\n"
                    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
         ->envname("KANSOKU_NVML")
         ->capture_default_str();
     app.add_flag("!--no-history", options_.outputs.keeps_history, "keep no history of features");
     app.add_option("--history-age", history_age_, "delete history older than this")
         ->capture_default_str();
-    app.add_option("--history-size", history_size_, "delete the oldest history above this")
+    app.add_option("--history-size", history_size_, "delete the oldest history above this size")
         ->capture_default_str();
     app.add_flag("--keep-sys-admin", keeps_sys_admin_,
-                 "do not give up CAP_SYS_ADMIN: cheaper TCP figures of other network namespaces");
-    app.add_flag("--status", status_, "say how the agent of that state folder is doing, and end");
-    app.add_option("--control", control_,
-                   "tell it: pause takes all probes off, resume puts them back")
+                 "keep CAP_SYS_ADMIN: cheaper TCP figures of other network namespaces");
+    app.add_flag("--status", status_, "print the state of the running agent and exit");
+    app.add_option(
+           "--control", control_,
+           "control the running agent: pause detaches all probes, resume attaches them again")
         ->check(CLI::IsMember({"pause", "resume"}));
     app.add_flag("--json", json_, "print incidents as JSON lines (kansoku.watch_incident/1)");
-    app.add_flag("-q,--quiet", quiet_, "nothing on standard error but errors");
+    app.add_flag("-q,--quiet", quiet_, "print only errors on standard error");
     app.footer(
         "Finds the AI processes of this host by the libraries that they map, counts their calls,\n"
-        "reads what kernel and GPU count anyway, learns what is normal and tells what is not.\n"
+        "reads the counters of kernel and GPU, learns normal behaviour and reports incidents.\n"
         "Examples:\n"
         "  kansoku watch                         # until Ctrl-C; incidents on standard output\n"
         "  kansoku watch --learn 2m --for 1h --json > incidents.jsonl\n"
@@ -139,7 +140,7 @@ class WatchCommand final : public Command {
     };
     const bool is_needed = stands_in(Capability::kBpf) || stands_in(Capability::kPerfmon);
     if (is_needed && !keeps_sys_admin_ && !quiet_)
-      say(stderr, "kansoku: keeps CAP_SYS_ADMIN, since CAP_BPF or CAP_PERFMON are not given");
+      say(stderr, "kansoku: keeping CAP_SYS_ADMIN, because CAP_BPF or CAP_PERFMON is missing");
     if (keeps_sys_admin_ || is_needed) kept.push_back(Capability::kSysAdmin);
     return sys::keep_only(kept);
   }
@@ -166,8 +167,7 @@ class WatchCommand final : public Command {
                status.at("resident_bytes").as_double() * 1e-6, status.at("failed_writes").as_int());
     const auto off = status.at("lowered_probes").as_int(), every = status.at("look_every").as_int();
     if (off > 0 || every > 1)
-      fmt::print("lowered  {} probes are off, connections are looked at every {} windows\n", off,
-                 every);
+      fmt::print("lowered  {} probes are off, connections are read every {} windows\n", off, every);
     const Json recordings = status.at("recordings");
     if (recordings.at("made").as_int() + recordings.at("failed").as_int() +
             recordings.at("skipped").as_int() >
@@ -194,16 +194,16 @@ class WatchCommand final : public Command {
                  job.at("name").as_string(), job.at("state").as_string(),
                  job.at("learned").as_double() * 100, job.at("flagged").as_int(),
                  job.at("windows").as_int(),
-                 high > kTellingMax ? "too few windows yet to say how often it is a false alarm"
+                 high > kTellingMax ? "too few windows yet to estimate false alarms"
                                     : fmt::format("{:.2g} to {:.2g} false alarms a day expected",
                                                   alarms.at("low").as_double(), high),
                  job.at("incidents").size() > 0 ? ", an incident is open" : "");
       if (const auto problem = job.at("fit_problem").as_string(); !problem.empty())
-        fmt::print("problem  {}: no model could be made, {} times so far; it is tried again: {}\n",
+        fmt::print("problem  {}: fitting a model failed {} times and will be retried: {}\n",
                    job.at("name").as_string(), job.at("failed_fits").as_int(), printable(problem));
     }
     if (const auto count = status.at("jobs_over_limit").as_int(); count > 0)
-      fmt::print("problem  {} windows of jobs were not judged: too many jobs at once\n", count);
+      fmt::print("problem  {} windows were not judged: too many jobs at once\n", count);
     const Json problems = status.at("problems");
     for (std::size_t i = 0; i < problems.size(); ++i)
       fmt::print("problem  {}\n", printable(problems.at(i).as_string()));
@@ -304,9 +304,11 @@ class WatchCommand final : public Command {
     TRY(recording.packs, capture::select_packs(known, record_probes_));
     const auto size = parse_bytes(record_size_);
     if (!size || *size < recording.file_bytes_max)
-      return Error{Code::kUnsupported,
-                   fmt::format("read --record-size {}: not a size of at least {}M, that of one",
-                               record_size_, recording.file_bytes_max >> 20U)};
+      return Error{
+          Code::kUnsupported,
+          fmt::format(
+              "read --record-size {}: not a size of at least {}M, the size of one recording",
+              record_size_, recording.file_bytes_max >> 20U)};
     recording.bytes_max = *size;
     return {};
   }

@@ -59,7 +59,7 @@ Result<std::string> data_folder(const std::string& name) {
     tried += (tried.empty() ? "" : ", ") + place;
   }
   return Error{Code::kNotFound, fmt::format("find data folder {}: not in {}", name, tried),
-               "set KANSOKU_SHARE to the folder that holds it, or run `make install`"};
+               "set KANSOKU_SHARE to its parent folder, or run `make install`"};
 }
 
 Result<std::string> softgpu_folder() {

@@ -197,8 +197,8 @@ std::string verdict_html(const Json& diagnosis) {
   const Json findings = diagnosis.at("findings");
   const Json steps = diagnosis.at("steps");
   if (text_of(diagnosis, "verdict") == kNotEnough)
-    return "<section class=\"verdict unknown\"><h1>Not enough data</h1><p class=\"lead\">Nothing "
-           "can be said of this recording.</p>" +
+    return "<section class=\"verdict unknown\"><h1>Not enough data</h1><p class=\"lead\">This "
+           "recording allows no verdict.</p>" +
            list_html(diagnosis.at("missing"), "evidence") + "</section>";
   if (findings.size() == 0) {
     const std::int64_t count = steps.at("count").as_int();

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kAnswerBytesMax = 64 * 1024;  // of the target's answer; the rest is not read
 
 constexpr MetricDef kMessages{"kansoku_export_messages", "", MetricType::kCounter,
-                              "Messages to a webhook or collector by what became of them."};
+                              "Messages to a webhook or collector, by result."};
 constexpr MetricDef kQueue{"kansoku_export_queue_length", "", MetricType::kGauge,
                            "Messages that wait for a webhook or collector."};
 
@@ -49,7 +49,7 @@ Result<void> parse_authority(std::string_view text, HttpUrl& out) {
   out.port = out.is_secure ? 443 : 80;
   if (port.empty()) return {};
   const auto number = parse_int<std::uint16_t>(port.substr(1));
-  if (port.front() != ':' || !number || *number == 0) return bad_url("the port is no number");
+  if (port.front() != ':' || !number || *number == 0) return bad_url("the port is not a number");
   out.port = *number;
   return {};
 }
@@ -69,7 +69,7 @@ bool is_passing(int status) {
 
 Result<HttpUrl> parse_http_url(std::string_view text) {
   if (text.size() > 2048) return bad_url("longer than 2,048 bytes");
-  if (!is_plain(text)) return bad_url("holds blanks or control characters");
+  if (!is_plain(text)) return bad_url("contains blanks or control characters");
   HttpUrl out;
   const std::size_t scheme = text.find("://");
   if (scheme == std::string_view::npos) return bad_url("no http:// or https:// at its beginning");
@@ -82,7 +82,7 @@ Result<HttpUrl> parse_http_url(std::string_view text) {
   const std::size_t slash = text.find_first_of("/?#");
   const std::string_view authority = text.substr(0, slash);
   if (authority.find('@') != std::string_view::npos)
-    return bad_url("holds an account; pass it as a header");
+    return bad_url("contains an account; pass it as a header");
   TRY_VOID(parse_authority(authority, out));
   if (slash != std::string_view::npos) {
     const std::string_view rest = text.substr(slash, text.find('#') - slash);

@@ -60,7 +60,7 @@ Result<std::string> simulation_html(const Json& result) {
                                   {"js", std::string(files::kSimulationJs)}});
   }
   return Error{Code::kUnsupported,
-               "write report: schema \"" + shortened(schema, 100) + "\" is not known",
+               "write report: schema \"" + shortened(schema, 100) + "\" is unknown",
                "give the JSON of kansoku simulate run, replay, sweep, merge or fit"};
 }
 

@@ -24,15 +24,15 @@ inline constexpr MetricDef kAgentCpu{"kansoku_agent_cpu_seconds", "seconds", Met
 inline constexpr MetricDef kAgentResident{"kansoku_agent_resident_bytes", "bytes",
                                           MetricType::kGauge, "Resident memory of the agent."};
 inline constexpr MetricDef kProbeHits{"kansoku_agent_probe_hits", "", MetricType::kCounter,
-                                      "Calls that probes have seen."};
+                                      "Calls that probes counted."};
 inline constexpr MetricDef kLostRecords{"kansoku_agent_lost_records", "", MetricType::kCounter,
-                                        "Records that were lost before they were looked at."};
+                                        "Records that were lost before the agent read them."};
 inline constexpr MetricDef kProcesses{"kansoku_watched_processes", "", MetricType::kGauge,
                                       "Processes that are watched now."};
 inline constexpr MetricDef kLoweredProbes{"kansoku_agent_lowered_probes", "", MetricType::kGauge,
-                                          "Probes that are off for what they cost."};
+                                          "Probes that are off because of their cost."};
 inline constexpr MetricDef kLookEvery{"kansoku_agent_look_every_windows", "", MetricType::kGauge,
-                                      "Windows between two looks at connections; 1 is normal."};
+                                      "Windows between two readings of connections; 1 is normal."};
 
 struct Labelled {
   MetricDef def;

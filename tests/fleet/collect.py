@@ -299,7 +299,7 @@ class Collect(unittest.TestCase):
         done = subprocess.run([KANSOKU, "collect", "--nats", self.server.url(), "--once", "--every", "500ms"],
                               capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("hint: is nats-server running there?", done.stderr)
+        self.assertIn("hint: check that nats-server runs there", done.stderr)
         self.assertEqual(done.stdout, "")
 
 

@@ -148,10 +148,10 @@ std::vector<std::string> fit_remarks(const Fit& fit) {
   std::vector<std::string> out;
   const Figure between = figure_in(fit.duration, "ks_between_parts");
   if (between.known && between.mean > 0.1)
-    out.push_back(fmt::format(
-        "The first and the last part of the trace differ by KS {} themselves: what describes the "
-        "one closely misses the other by about as much.",
-        shown(between)));
+    out.push_back(
+        fmt::format("The first and the last part of the trace differ from each other by KS {}: a "
+                    "model that describes one closely misses the other by about as much.",
+                    shown(between)));
   const Figure censored = figure_in(fit.duration, "censored_share", Unit::kShare);
   if (censored.known && censored.mean > 0)
     out.push_back(shown(censored) +

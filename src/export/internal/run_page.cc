@@ -191,8 +191,7 @@ void warn_of_growth(const Run& run, std::vector<std::string>& out) {
     if (grows && out.size() < 8)
       out.push_back(fmt::format(
           "The queue of {} is still growing at the end ({} waiting on average in the last fifth): "
-          "it gets more work than it can do, and every wait here depends on how long one "
-          "simulates.",
+          "it receives more work than it can do, so every wait here depends on the simulated time.",
           shortened(series.entity, 60), shown(last)));
   }
 }
@@ -201,7 +200,7 @@ std::vector<std::string> run_remarks(const Run& run) {
   std::vector<std::string> out;
   if (run.replications == 1)
     out.emplace_back(
-        "One replication says nothing of chance: there are no intervals. Run more with "
+        "One replication shows no random variation, so there are no intervals. Run more with "
         "--replications 10.");
   if (run.stopped)
     out.push_back(

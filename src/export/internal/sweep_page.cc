@@ -116,8 +116,8 @@ std::vector<std::string> sweep_remarks(const Sweep& sweep) {
                                   [](const auto& variant) { return variant.replications == 1; });
   if (lone > 0)
     out.push_back(
-        fmt::format("{} variants have one replication: it says nothing of chance, and there are no "
-                    "intervals. Run more with --replications 10.",
+        fmt::format("{} variants have one replication: it shows no random variation, so there are "
+                    "no intervals. Run more with --replications 10.",
                     lone));
   const auto stopped = std::count_if(sweep.variants.begin(), sweep.variants.end(),
                                      [](const auto& variant) { return variant.stopped; });

@@ -6,7 +6,7 @@ import re
 import sys
 
 notes = json.load(sys.stdin)["notes"]
-told = [re.search(r"moved by ([+-][\d.]+) ms .* residual ([\d.]+) ms", note) for note in notes]
+told = [re.search(r"shifted by ([+-][\d.]+) ms .* residual ([\d.]+) ms", note) for note in notes]
 told = [match for match in told if match]
 if len(told) != 1:
     sys.exit(f"no note on clocks: {notes}")
