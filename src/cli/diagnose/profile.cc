@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/diagnose/analysis.h"
+#include "cli/diagnose/profile_windows.h"
+#include "cli/record/session.h"
+#include "common/parse.h"
+#include "sys/fd.h"
+
+namespace kansoku::cli {
+namespace {
+
+/// A number of milliseconds or more, from "20s"; an Error naming the option otherwise.
+Result<Nanos> read_time(const std::string& option, const std::string& text, Nanos least) {
+  const auto time = parse_duration(text);
+  if (time && *time >= least) return *time;
+  return Error{Code::kUnsupported,
+               fmt::format("read {} {}: not a time of at least {} ms", option, text,
+                           least.count() / 1'000'000),
+               "e.g. 20s, 500ms, 2m"};
+}
+
+class Profile final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("-p,--pid", options_.pids,
+                   "profile this process and its descendants (repeatable)");
+    app.add_option("--job", options_.job, "profile a running job by name (see `kansoku jobs`)");
+    app.add_option("--window", window_, "duration of one window over all ranks")
+        ->capture_default_str();
+    app.add_flag("--watch", options_.watches,
+                 "profile at each slow-down or standstill, and keep waiting for the next");
+    app.add_flag("--once", options_.once, "with --watch: stop after the first finding");
+    app.add_option("--every", every_, "with --watch: also profile on schedule, e.g. 10m");
+    app.add_option("--for", duration_, "with --watch: stop after this time");
+    app.add_option("--slow", slow_percent_,
+                   "slow-down threshold, in per cent above the shortest recent mean iteration")
+        ->check(CLI::Range(1.0, 1000.0))
+        ->capture_default_str();
+    app.add_option("--blocked", options_.incidents.iteration.blocked_multiple,
+                   "standstill threshold, in mean iterations without an event")
+        ->check(CLI::Range(2.0, 10000.0))
+        ->capture_default_str();
+    app.add_option("--probes", options_.probes,
+                   "packs that a window records, as for `kansoku record`")
+        ->capture_default_str();
+    app.add_flag("--kineto", options_.serves_kineto,
+                 "also run the profilers of PyTorch processes started with KINETO_USE_DAEMON=1");
+    app.add_option("-o,--output", options_.folder, "folder for traces and reports")
+        ->capture_default_str();
+    app.add_flag("--json", options_.json, "print one JSON object per window (kansoku.incident/1)");
+    app.add_flag("-q,--quiet", options_.quiet, "hide progress on standard error");
+    app.add_option("command", options_.command, "command to start and watch, after --");
+    app.footer(
+        "Examples:\n"
+        "  kansoku profile --job 127.0.0.1:29500\n"
+        "  kansoku profile --watch -- torchrun --nproc-per-node 4 train.py\n"
+        "Exit status: 10 if a window led to a finding, else the command's own, or 0.");
+  }
+
+  int run() override {
+    if (const auto bad = read_options(); !bad) return report(bad.error());
+    if (::mkdir(options_.folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return report(errno_error(errno, "create folder", options_.folder));
+    const auto result = run_watch(options_);
+    if (!result) return report(result.error());
+    if (result->finding_count > 0) return kExitFindings;
+    return result->command_status.value_or(kExitOk);
+  }
+
+ private:
+  Result<void> read_options() {
+    const int targets = (options_.pids.empty() ? 0 : 1) + (options_.job.empty() ? 0 : 1) +
+                        (options_.command.empty() ? 0 : 1);
+    if (targets != 1) {
+      return Error{Code::kUnsupported, "profile: name one target: -p PID, --job NAME or -- COMMAND",
+                   "`kansoku jobs` lists the jobs that run here"};
+    }
+    TRY(options_.window, read_time("--window", window_, std::chrono::milliseconds{500}));
+    if (!every_.empty()) {
+      TRY(options_.every, read_time("--every", every_, options_.window));
+    }
+    if (!duration_.empty()) {
+      TRY(options_.duration, read_time("--for", duration_, std::chrono::seconds{1}));
+    }
+    if (!options_.watches && (options_.once || !every_.empty() || !duration_.empty())) {
+      return Error{Code::kUnsupported, "profile: --once, --every and --for need --watch",
+                   "without --watch, `kansoku profile` takes one window at once"};
+    }
+    options_.incidents.iteration.slow_ratio = slow_percent_ / 100;
+    return {};
+  }
+
+  WatchOptions options_;
+  std::string window_{"20s"}, every_, duration_;
+  double slow_percent_{5};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_profile() {
+  return std::make_unique<Profile>();
+}
+
+}  // namespace kansoku::cli

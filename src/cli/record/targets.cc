@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/record/targets.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "capture/job.h"
+
+namespace kansoku::cli {
+namespace {
+
+Result<std::vector<std::int32_t>> pids_of_job(const sys::Procfs& procfs, const std::string& name) {
+  std::string known;
+  for (const capture::Job& job : capture::find_jobs(procfs)) {
+    if (job.name == name) {
+      std::vector<std::int32_t> pids;
+      for (const capture::JobProcess& process : job.processes)
+        pids.push_back(process.pid);
+      return pids;
+    }
+    known += (known.empty() ? "" : ", ") + job.name;
+  }
+  return Error{
+      Code::kNotFound, fmt::format("find job {}: not running on this host", name),
+      known.empty() ? "no distributed job runs here; see `kansoku jobs`" : "running: " + known};
+}
+
+// Whoever runs a program that this one runs under, such as process 1, would observe the whole host,
+// and this program with it.
+Result<void> check_not_above(std::int32_t pid, const sys::Procfs& procfs) {
+  constexpr int kDepthMax = 64;
+  std::int32_t at = ::getpid();
+  for (int depth = 0; depth < kDepthMax && at > 0; ++depth) {
+    const bool is_above = at == pid;
+    const auto stat = procfs.stat(at);
+    if (!is_above && !stat) return {};
+    if (!is_above) {
+      at = stat->parent_pid;
+      continue;
+    }
+    return Error{Code::kUnsupported,
+                 fmt::format("observe process {}: it is a parent of this command, so the recording "
+                             "would hold everything below it",
+                             pid),
+                 "name the program itself, or its job (see `kansoku jobs`)"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> observe_targets(capture::Recorder& recorder, const std::vector<std::int32_t>& pids,
+                             const std::string& job, const sys::Procfs& procfs) {
+  for (const std::int32_t pid : pids) {
+    TRY_VOID(check_not_above(pid, procfs));
+    TRY_VOID(recorder.observe(pid, true));
+  }
+  if (job.empty()) return {};
+  TRY(const auto members, pids_of_job(procfs, job));
+  for (const std::int32_t pid : members) {
+    // A member that ended meanwhile is no reason to give up on the others.
+    if (auto observed = recorder.observe(pid, true); !observed && members.size() == 1)
+      return observed;
+  }
+  return {};
+}
+
+}  // namespace kansoku::cli
