@@ -115,10 +115,10 @@ bool Detector::Impl::is_another(const Episode& incident,
     const auto& recent = member.recent;
     if (recent.back().is_event && !incident.has_event) return true;
     const std::vector<double>* const worst = incident.worst_of(key);
-    const bool is_settled = member.windows > kYoungWindows + kWindowsOfAnother;
-    if (worst == nullptr || !is_settled || recent.size() < kWindowsOfAnother) continue;
+    const bool is_settled = member.windows > kSettleWindows + kWindowsInARow;
+    if (worst == nullptr || !is_settled || recent.size() < kWindowsInARow) continue;
     std::vector<double> least(worst->size(), 1e300);
-    for (auto it = recent.end() - kWindowsOfAnother; it != recent.end(); ++it) {
+    for (auto it = recent.end() - kWindowsInARow; it != recent.end(); ++it) {
       const std::vector<double> levels = levels_of(it->row);
       for (std::size_t i = 0; i < least.size(); ++i)
         least[i] = std::isnan(levels[i]) ? 0 : std::min(least[i], levels[i]);
@@ -149,7 +149,7 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   const bool is_starting = pace < columns.size() && std::isnan(window.values[pace]) &&
                            member.windows == 0 && ++member.start_windows <= kStartWindows;
   if (!is_starting) ++member.windows;
-  const bool is_settled = member.windows > kYoungWindows;
+  const bool is_settled = member.windows > kSettleWindows;
   recent.is_beyond = is_beyond_cuts(window.values);
   const bool is_odd =
       recent.is_beyond || (scorer->is_flagged(recent.score) && is_for_the_worse(window.values));
@@ -247,7 +247,7 @@ std::map<MemberKey, PeerFinding> Detector::Impl::peer_alarms(
         member.recent.size() >= kShortWindows && member.windows >= kShortWindows &&
         std::find(verdict.ranks.begin(), verdict.ranks.end(), r) != verdict.ranks.end();
     member.peer_streak = stands_out ? member.peer_streak + 1 : 0;
-    if (member.peer_streak < kPeerStreak) continue;
+    if (member.peer_streak < kWindowsInARow) continue;
     PeerFinding& finding = out[present[r]];
     finding.column = verdict.column;
     finding.deviation = entries.at(r, verdict.column).persistent;
@@ -284,7 +284,7 @@ std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
   for (const MemberKey key : alarmed) {
     const auto& recent = members.at(key).recent;
     std::size_t quiet = 0;
-    for (auto it = recent.rbegin(); it != recent.rend() && quiet < kGapInAlarm; ++it) {
+    for (auto it = recent.rbegin(); it != recent.rend() && quiet < kWindowsInARow; ++it) {
       quiet = it->is_flagged ? 0 : quiet + 1;
       if (!it->is_flagged) continue;
       const std::int64_t begin = it->wall_ns - options.window.count();
@@ -408,7 +408,7 @@ std::vector<Observation> Detector::Impl::watch(std::int64_t wall_ns,
   const bool is_alive = add_windows_to_incident(present, alarms);
   if (open->update(columns, present.size()) || is_restart) out.push_back(open->observed());
   open->quiet_windows = is_alive ? 0 : open->quiet_windows + 1;
-  if (open->quiet_windows < kQuietWindows) return out;
+  if (open->quiet_windows < kSettleWindows) return out;
   end_incident(out);
   forget_flags();
   return out;
@@ -424,8 +424,8 @@ bool Detector::Impl::add_windows_to_incident(const std::vector<MemberKey>& prese
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
     const Member::Recent& last = member.recent.back();
-    if (member.recent.size() >= kWindowsOfAnother)
-      open->raise_worst_levels(key, levels_of((member.recent.end() - kWindowsOfAnother)->row));
+    if (member.recent.size() >= kWindowsInARow)
+      open->raise_worst_levels(key, levels_of((member.recent.end() - kWindowsInARow)->row));
     open->add_deviations(key, member, last, scorer->model().parts());
     open->has_event = open->has_event || last.is_event;
     if (alarms.events.count(key) != 0) open->include(key, member);
@@ -472,14 +472,14 @@ void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
     ended.reset();
   } else if (open && open->windows >= kWindowsToUnfold && is_another(*open, present)) {
     // Its evidence may hold the first window of the other one, its time does not.
-    const auto windows_of_other = static_cast<std::int64_t>(kWindowsOfAnother);
+    const auto windows_of_other = static_cast<std::int64_t>(kWindowsInARow);
     open->last_ns =
         std::max(open->begin_ns(),
                  std::min(open->last_ns, wall_ns - windows_of_other * options.window.count()));
     end_incident(out);
     ended.reset();
     for (auto& [key, member] : members) {  // what came before belongs to the other one
-      for (std::size_t i = 0; i + kWindowsOfAnother < member.recent.size(); ++i)
+      for (std::size_t i = 0; i + kWindowsInARow < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
   } else if (!open && ended &&

@@ -166,7 +166,7 @@ bool Detector::Impl::learn_offsets(const std::vector<MemberKey>& present) {
   const bool is_quiet =
       !open && std::all_of(present.begin(), present.end(), [&](const MemberKey key) {
         const Member& member = members.at(key);
-        return member.windows >= kYoungWindows + kLongWindows &&
+        return member.windows >= kSettleWindows + kLongWindows &&
                member.recent.size() == kLongWindows;
       });
   if (!is_quiet) return false;
@@ -180,7 +180,7 @@ void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
   Pending moment;
   for (const MemberKey key : present) {
     const Member& member = members.at(key);
-    if (member.windows <= kYoungWindows) continue;  // not judged: nobody knows that it is well
+    if (member.windows <= kSettleWindows) continue;  // not judged: nobody knows that it is well
     const Member::Recent& recent = member.recent.back();
     moment.rows.insert(moment.rows.end(), recent.row.begin(), recent.row.end());
     moment.seen.points += 1;
@@ -245,7 +245,7 @@ void Detector::Impl::learn_word(const Kept& one, JobModel& model) {
   for (const auto& [column, deviation] : one.peers)
     if (column < parts.peers.persistent.size())
       parts.peers.persistent[column] =
-          std::max(parts.peers.persistent[column], kPeersAboveLabel * deviation);
+          std::max(parts.peers.persistent[column], kBeyondLabel * deviation);
   if (auto changed = JobModel::from_parts(std::move(parts))) model = std::move(*changed);
 }
 

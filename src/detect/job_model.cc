@@ -346,8 +346,8 @@ std::vector<double> mode_bounds(const stats::Mixture& mixture) {
   for (std::size_t k = 0; k < mixture.weights.size(); ++k) {
     for (std::size_t i = 0; i < d; ++i) {
       const double spread = std::sqrt(mixture.covariances[(k * d + i) * d + i]);
-      out[i] = std::max(out[i], std::fabs(mixture.means[k * d + i]) +
-                                    std::max(kOutlier, kSpreadsOfMode * spread));
+      out[i] = std::max(
+          out[i], std::fabs(mixture.means[k * d + i]) + std::max(kOutlier, kFarSpreads * spread));
     }
   }
   return out;

@@ -73,7 +73,7 @@ double largest_time_median(const Cube& cube, std::span<const Column> columns, Ra
 double learnt_cut(const std::vector<double>& maxima, double alpha) {
   if (maxima.size() >= kWindowsMin) return window_cut(maxima, alpha, kOddSpreads);
   const double largest = maxima.empty() ? 0 : *std::max_element(maxima.begin(), maxima.end());
-  return std::max(kCutUnlearnt, kAboveLargest * largest);
+  return std::max(kFarSpreads, kAboveLargest * largest);
 }
 
 }  // namespace

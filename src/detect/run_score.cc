@@ -197,7 +197,7 @@ std::vector<bool> sustained(const std::vector<bool>& flags) {
     const std::size_t end = std::min(flags.size(), i + kShortWindows);
     for (std::size_t j = i; j < end; ++j)
       count += flags[j] ? 1 : 0;
-    if (count < kOfShortMin) continue;
+    if (count < kConfirmWindows) continue;
     for (std::size_t j = i; j < end; ++j)
       if (flags[j]) out[j] = true;
   }

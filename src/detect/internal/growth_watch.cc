@@ -86,7 +86,7 @@ void GrowthWatch::on_window(std::int64_t wall_ns, const Window& window,
     if (test.judged() == judged) continue;
     const auto normal = normal_.find(c);
     const bool is_normal = found && normal != normal_.end() &&
-                           found->bytes_per_second <= kFasterThanNormal * normal->second;
+                           found->bytes_per_second <= kBeyondLabel * normal->second;
     if (found && !is_normal) {
       report_growth(c, window, *found, out);
     } else if (is_normal || !may_still_grow(c, key)) {

@@ -21,12 +21,12 @@ AlarmCounts choose_counts(const HealthyFlags& healthy, double correlation, doubl
                           double windows_per_day, double budget) {
   AlarmCounts out;
   const double trials = std::max(1.0, members) * windows_per_day;
-  const double alpha = budget * kShareOfBudget * kBudgetReserve / trials / 2;  // two spans
+  const double alpha = budget * kCountsShareOfBudget / trials / 2;  // two spans
   const auto count = [&](double flags, std::uint32_t windows, std::uint32_t least) {
     const double share = (flags + 0.5) / (healthy.points + 1);
     return std::clamp(smallest_k({share, correlation}, windows, alpha), least, windows);
   };
-  out.of_short = count(healthy.clear, kShortWindows, kOfShortMin);
+  out.of_short = count(healthy.clear, kShortWindows, kConfirmWindows);
   out.of_long = count(healthy.flags, kLongWindows, kOfLongMin);
   const auto rate = [&](double flags, double clear) {
     const stats::BetaBinomial flagged{flags, correlation};
@@ -212,7 +212,7 @@ bool Episode::update(std::span<const Column> columns, std::size_t member_count) 
   const bool is_worth_it = !is_told_ || facts_.kind != kind_before ||
                            facts_.has_effect != had_effect || facts_.ranks.size() > ranks_before ||
                            facts_.tests.size() > tests_before ||
-                           windows_since_named_ >= kWindowsToRename;
+                           windows_since_named_ >= kConfirmWindows;
   if (!is_worth_it) return false;
   is_told_ = true;
   told_ranks_ = facts_.ranks;

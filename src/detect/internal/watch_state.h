@@ -52,13 +52,13 @@ struct Member {
   std::deque<Recent> recent;       // the last kLongWindows
   double score{0};
   bool is_flagged{false};
-  int peer_streak{0};  // windows in a row in which it stood out of its peers
+  std::size_t peer_streak{0};  // windows in a row in which it stood out of its peers
 };
 
 /// How many clearly odd windows of five, and flagged ones of thirty, make an alarm within the
 /// budget. Five flagged ones of five do anyway.
 struct AlarmCounts {
-  std::uint32_t of_short{kOfShortMin}, of_long{kOfLongMin};
+  std::uint32_t of_short{kConfirmWindows}, of_long{kOfLongMin};
   double per_day{0}, low{0}, high{0};  // false alarms that this lets expect
 };
 /// Flags of healthy windows so far.
