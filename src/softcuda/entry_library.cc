@@ -87,7 +87,7 @@ CUresult function_of(const Kernel& kernel, const std::shared_ptr<Context>& conte
   const auto program = loaded.module->get();
   if (program == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const auto index = program->find_kernel(kernel.library->kernels[kernel.index]);
-  if (!index) return CUDA_ERROR_NOT_FOUND;
+  if (!index) return refused(index.error());
   *handle = function_of({loaded.module, loaded.handle}, *program, *index, kernel.settings);
   return CUDA_SUCCESS;
 }

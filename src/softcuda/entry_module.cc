@@ -28,7 +28,7 @@ CUresult find_module_kernel(const std::shared_ptr<Module>& module, CUmodule modu
   const auto program = module->get();
   if (program == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto kernel = program->find_kernel(name);
-  if (!kernel) return CUDA_ERROR_NOT_FOUND;
+  if (!kernel) return refused(kernel.error());
   *handle = function_of({module, module_handle}, *program, *kernel, nullptr);
   return CUDA_SUCCESS;
 }

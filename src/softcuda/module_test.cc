@@ -44,6 +44,12 @@ class ModuleTest : public DriverTest {
   std::vector<std::string> files_;
 };
 
+/// A kernel that the software device does not know, beside one that it does.
+constexpr const char* kHalfKnown =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry strange() { wgmma.fence.sync.aligned; ret; }\n"
+    ".visible .entry plain() { ret; }\n";
+
 /// A kernel `store` that writes `value` whatever it is told to.
 std::string text_storing(int value) {
   return ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -57,6 +63,30 @@ struct Wrapper {
   const void* data;
   const void* link;
 };
+
+TEST_F(ModuleTest, AKernelThatCannotRunIsRefusedAlone) {
+  COVERS(cuModuleLoadData, cuModuleGetFunction, cuModuleGetFunctionCount, cuLibraryLoadData,
+         cuLibraryGetKernel, cuKernelGetFunction);
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, kHalfKnown));
+  unsigned count = 0;
+  OK(cuModuleGetFunctionCount(&count, module));
+  EXPECT_EQ(count, 2U);
+  CUfunction function = nullptr;
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleGetFunction(&function, module, "strange"));
+  OK(cuModuleGetFunction(&function, module, "plain"));
+  EXPECT_CU(0, launch(function, {}, nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuModuleUnload(module));
+  CUlibrary library = nullptr;
+  OK(cuLibraryLoadData(&library, kHalfKnown, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  OK(cuLibraryGetKernel(&kernel, library, "strange"));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuKernelGetFunction(&function, kernel));
+  OK(cuLibraryGetKernel(&kernel, library, "plain"));
+  OK(cuKernelGetFunction(&function, kernel));
+  OK(cuLibraryUnload(library));
+}
 
 TEST_F(ModuleTest, FromText) {
   COVERS(cuModuleLoadData, cuModuleGetFunction, cuModuleUnload);

@@ -136,6 +136,7 @@ class Gpu final : public Command {
   Result<int> list() {
     TRY(const auto images, read_images(run_.path));
     Json listed = Json::array();
+    std::size_t unreadable = 0;
     for (const GpuImage& image : images) {
       Json entry = Json::object()
                        .set("kind", image.kind)
@@ -147,8 +148,16 @@ class Gpu final : public Command {
                    image.compression);
       }
       if (image.kind == "ptx") {
-        TRY(auto kernels, kernels_of(image.text));
-        entry.set("kernels", std::move(kernels));
+        auto kernels = kernels_of(image.text);
+        if (kernels) {
+          entry.set("kernels", std::move(*kernels));
+        } else if (images.size() == 1) {
+          return kernels.error();
+        } else {
+          unreadable += 1;
+          entry.set("error", kernels.error().what);
+          fmt::print(stderr, "kansoku: {}\n", kernels.error().what);
+        }
       }
       listed.push(std::move(entry));
     }
@@ -158,7 +167,7 @@ class Gpu final : public Command {
                              .set("images", std::move(listed))
                              .dump(2));
     }
-    return kExitOk;
+    return unreadable == 0 ? kExitOk : kExitFailed;
   }
 
   Result<Json> kernels_of(std::string_view text) const {

@@ -25,6 +25,7 @@ Error impossible(std::string_view kernel, std::string_view why) {
 }
 
 Result<void> check_launch(const KernelInfo& kernel, const LaunchOptions& options) {
+  if (!kernel.refusal.empty()) return Error{kansoku::Code::kUnsupported, kernel.refusal};
   std::uint64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (options.grid[i] == 0 || options.block[i] == 0)

@@ -605,6 +605,57 @@ TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
   EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }
 
+TEST_P(ExecutorTest, AKernelThatCannotRunIsRefusedAlone) {
+  const Program program = load(R"(
+.func leaf()
+{
+	.reg .b32 %r<2>;
+	mov.u32 %r1, %envreg2;
+	ret;
+}
+.func branch()
+{
+	call.uni leaf;
+	ret;
+}
+.visible .entry calls() { call.uni branch; ret; }
+.visible .entry fence() { wgmma.fence.sync.aligned; ret; }
+.visible .entry k(.param .u64 out, .param .u32 n)
+{
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [out];
+	st.global.u32 [%rd1], 7;
+	ret;
+}
+)");
+  ASSERT_EQ(program.kernels().size(), 3U);
+  const auto calls = program.find_kernel("calls"), fence = program.find_kernel("fence");
+  ASSERT_FALSE(calls);
+  ASSERT_FALSE(fence);
+  EXPECT_EQ(calls.error().code, Code::kUnsupported);
+  EXPECT_THAT(calls.error().what,
+              HasSubstr("kernel calls: calls branch: calls leaf: ptx line 8: mov"));
+  EXPECT_THAT(fence.error().what, HasSubstr("kernel fence: ptx line 17: wgmma.fence"));
+  EXPECT_EQ(program.find_kernel("absent").error().code, Code::kNotFound);
+  options_.params = {};
+  const auto refused = launch(program, 0, memory_, options_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  ASSERT_EQ(program.find_kernel("k").value(), 2U);
+  // An observed kernel runs on code that is decoded anew, without the refused ones.
+  Observations seen;
+  options_.observe.hazards = true;
+  options_.observations = &seen;
+  const std::uint64_t out = upload(Words(1));
+  std::array<std::byte, 12> params{};
+  std::memcpy(params.data(), &out, sizeof out);
+  options_.params = params;
+  const auto fault = launch(program, 2, memory_, options_);
+  ASSERT_TRUE(fault);
+  EXPECT_FALSE(*fault);
+  EXPECT_THAT(download(out, 1), Each(7U));
+}
+
 TEST_P(ExecutorTest, VariablesHoldTheirValues) {
   const Program program = kernel(R"(
 	ld.const.u32 %r3, [c+4];

@@ -80,7 +80,7 @@ class KernelTest : public ::testing::TestWithParam<Isa> {
         before, body));
     if (!module) return module.error().what;
     const auto program = Program::load(std::move(*module), memory_, GetParam());
-    return program ? "" : program.error().what;
+    return program ? program->kernels()[0].refusal : program.error().what;
   }
 
   template <class T>

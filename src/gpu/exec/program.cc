@@ -76,6 +76,8 @@ struct Program::State {
   std::vector<std::size_t> kernel_functions;
   std::vector<std::uint64_t> allocations;
   std::uint32_t site_count{0};
+  std::vector<std::string> refusals;  // by function; "": it can run
+  std::vector<bool> is_decoded;       // by function
 
   State() = default;
   State(const State&) = delete;
@@ -87,7 +89,10 @@ struct Program::State {
 
   Result<void> place_variables();
   Result<void> initialise();
-  Result<void> decode(Isa isa);
+  void decode(Isa isa);
+  void decode_one(std::uint32_t index);
+  void refuse_callers();
+  void add_kernel(std::uint32_t index);
 };
 
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -178,33 +183,68 @@ Result<void> Program::State::initialise() {
   return {};
 }
 
-Result<void> Program::State::decode(Isa wanted) {
-  isa = wanted;
-  for (std::uint32_t i = 0; i < module.functions.size(); ++i) {
-    const ptx::Function& function = module.functions[i];
-    if (!function.has_body) {
-      compiled.functions.emplace_back();
-      continue;
-    }
-    TRY(auto decoded, decode_function(module, i, layout, isa, site_count));
-    if (function.is_entry) {
-      KernelInfo info;
-      info.name = function.name;
-      const ParamLayout params = lay_out_params(function.params);
-      info.param_offsets = params.offsets;
-      info.params_total_bytes = params.bytes;
-      for (const ptx::Variable& param : function.params)
-        info.param_bytes.push_back(static_cast<std::uint32_t>(param.bytes()));
-      info.shared_bytes = decoded.shared_bytes;
-      info.local_bytes = decoded.local_bytes;
-      info.registers = static_cast<std::uint32_t>(function.registers.size());
-      info.bounds = function.bounds;
-      kernels.push_back(std::move(info));
-      kernel_functions.push_back(i);
-    }
-    compiled.functions.push_back(std::move(decoded));
+/// A function that cannot be decoded has no code: it is refused, and nothing else is.
+void Program::State::decode_one(std::uint32_t index) {
+  CompiledFunction& out = compiled.functions.emplace_back();
+  std::string& refusal = refusals.emplace_back();
+  is_decoded.push_back(false);
+  if (!module.functions[index].has_body) return;
+  const std::uint32_t sites = site_count;
+  auto decoded = decode_function(module, index, layout, isa, site_count);
+  if (decoded) {
+    out = std::move(*decoded);
+    is_decoded.back() = true;
+    return;
   }
-  return {};
+  site_count = sites;
+  refusal = decoded.error().what;
+}
+
+/// Until nothing changes: whoever calls a refused function cannot run either.
+void Program::State::refuse_callers() {
+  bool has_changed = true;
+  while (has_changed) {
+    has_changed = false;
+    for (std::size_t i = 0; i < compiled.functions.size(); ++i) {
+      if (!refusals[i].empty()) continue;
+      for (const CompiledFunction::CallSite& call : compiled.functions[i].calls) {
+        if (refusals[call.callee].empty()) continue;
+        refusals[i] =
+            fmt::format("calls {}: {}", module.functions[call.callee].name, refusals[call.callee]);
+        has_changed = true;
+        break;
+      }
+    }
+  }
+}
+
+void Program::State::add_kernel(std::uint32_t index) {
+  const ptx::Function& function = module.functions[index];
+  KernelInfo info;
+  info.name = function.name;
+  const ParamLayout params = lay_out_params(function.params);
+  info.param_offsets = params.offsets;
+  info.params_total_bytes = params.bytes;
+  for (const ptx::Variable& param : function.params)
+    info.param_bytes.push_back(static_cast<std::uint32_t>(param.bytes()));
+  info.shared_bytes = compiled.functions[index].shared_bytes;
+  info.local_bytes = compiled.functions[index].local_bytes;
+  info.registers = static_cast<std::uint32_t>(function.registers.size());
+  info.bounds = function.bounds;
+  if (!refusals[index].empty())
+    info.refusal = fmt::format("kernel {}: {}", function.name, refusals[index]);
+  kernels.push_back(std::move(info));
+  kernel_functions.push_back(index);
+}
+
+void Program::State::decode(Isa wanted) {
+  isa = wanted;
+  for (std::uint32_t i = 0; i < module.functions.size(); ++i)
+    decode_one(i);
+  refuse_callers();
+  for (std::uint32_t i = 0; i < module.functions.size(); ++i) {
+    if (module.functions[i].is_entry && module.functions[i].has_body) add_kernel(i);
+  }
 }
 
 Result<Program> Program::load(ptx::Module module, Memory& memory, Isa isa) {
@@ -221,7 +261,7 @@ Result<Program> Program::load(ptx::Module module, Memory& memory, Isa isa) {
   state->memory = &memory;
   TRY_VOID(state->place_variables());
   TRY_VOID(state->initialise());
-  TRY_VOID(state->decode(isa));
+  state->decode(isa);
   return Program(std::move(state));
 }
 
@@ -240,7 +280,7 @@ const CompiledModule& Program::compiled_in_order() const {
     std::uint32_t sites = 0;
     for (std::uint32_t i = 0; i < state.module.functions.size(); ++i) {
       CompiledFunction& function = state.in_order.functions.emplace_back();
-      if (!state.module.functions[i].has_body) continue;
+      if (!state.is_decoded[i]) continue;
       auto decoded = decode_function(state.module, i, state.layout, state.isa, sites, false);
       CHECK(decoded.has_value());  // it was decoded before
       function = std::move(*decoded);
@@ -265,6 +305,7 @@ Result<std::size_t> Program::find_kernel(std::string_view name) const {
                                   [&](const KernelInfo& kernel) { return kernel.name == name; });
   if (found == all.end())
     return Error{kansoku::Code::kNotFound, fmt::format("no kernel {} in this module", name)};
+  if (!found->refusal.empty()) return Error{kansoku::Code::kUnsupported, found->refusal};
   return static_cast<std::size_t>(found - all.begin());
 }
 

@@ -26,15 +26,19 @@ struct KernelInfo {
   std::uint32_t local_bytes{0};   // of a thread, calls not counted
   std::uint32_t registers{0};     // of the PTX text
   ptx::LaunchBounds bounds;
+  /// Why it cannot run, with its PTX line; "" if it can. Other kernels of the module are not
+  /// concerned.
+  std::string refusal;
 };
 
 /// A module that is ready to run on a software device: its variables lie in the device's memory,
 /// its functions are decoded. Freed with the object; the memory must outlive it.
 class Program {
  public:
-  /// kUnsupported, naming line and instruction, for what the executor does not know; kLimit if the
-  /// variables do not fit; kCorrupt for initialisers that name what is not there. The module must
-  /// be sound (ptx::verify).
+  /// A kernel with an instruction that the executor does not know, or that calls such a function,
+  /// is refused alone (KernelInfo::refusal). kUnsupported for directives and variables that it does
+  /// not know; kLimit if the variables do not fit; kCorrupt for initialisers that name what is not
+  /// there. The module must be sound (ptx::verify).
   [[nodiscard]] static Result<Program> load(ptx::Module module, Memory& memory,
                                             Isa isa = best_isa());
   Program(Program&&) noexcept;
@@ -42,7 +46,7 @@ class Program {
   ~Program();
 
   [[nodiscard]] const std::vector<KernelInfo>& kernels() const;
-  /// Index into kernels(); kNotFound.
+  /// Index into kernels(); kNotFound, or kUnsupported with the reason for one that cannot run.
   [[nodiscard]] Result<std::size_t> find_kernel(std::string_view name) const;
   /// Address and size of a variable in global or constant memory; kNotFound.
   [[nodiscard]] Result<Memory::Range> find_variable(std::string_view name) const;

@@ -86,7 +86,18 @@ enum class Op : std::uint8_t {
   X(kReservedSmemBegin, "%reserved_smem_offset_begin", 32)                                        \
   X(kReservedSmemEnd, "%reserved_smem_offset_end", 32)                                            \
   X(kReservedSmemCap, "%reserved_smem_offset_cap", 32)                                            \
-  X(kCurrentGraphExec, "%current_graph_exec", 64)
+  X(kCurrentGraphExec, "%current_graph_exec", 64)                                                 \
+  X(kEnvreg0, "%envreg0", 32) X(kEnvreg1, "%envreg1", 32) X(kEnvreg2, "%envreg2", 32)             \
+  X(kEnvreg3, "%envreg3", 32) X(kEnvreg4, "%envreg4", 32) X(kEnvreg5, "%envreg5", 32)             \
+  X(kEnvreg6, "%envreg6", 32) X(kEnvreg7, "%envreg7", 32) X(kEnvreg8, "%envreg8", 32)             \
+  X(kEnvreg9, "%envreg9", 32) X(kEnvreg10, "%envreg10", 32) X(kEnvreg11, "%envreg11", 32)         \
+  X(kEnvreg12, "%envreg12", 32) X(kEnvreg13, "%envreg13", 32) X(kEnvreg14, "%envreg14", 32)       \
+  X(kEnvreg15, "%envreg15", 32) X(kEnvreg16, "%envreg16", 32) X(kEnvreg17, "%envreg17", 32)       \
+  X(kEnvreg18, "%envreg18", 32) X(kEnvreg19, "%envreg19", 32) X(kEnvreg20, "%envreg20", 32)       \
+  X(kEnvreg21, "%envreg21", 32) X(kEnvreg22, "%envreg22", 32) X(kEnvreg23, "%envreg23", 32)       \
+  X(kEnvreg24, "%envreg24", 32) X(kEnvreg25, "%envreg25", 32) X(kEnvreg26, "%envreg26", 32)       \
+  X(kEnvreg27, "%envreg27", 32) X(kEnvreg28, "%envreg28", 32) X(kEnvreg29, "%envreg29", 32)       \
+  X(kEnvreg30, "%envreg30", 32) X(kEnvreg31, "%envreg31", 32)
 
 // clang-format on
 enum class Special : std::uint8_t {

@@ -22,6 +22,8 @@ struct Image {
 /// PTX text of an image (PTX text, fatbin or its wrapper); `log` gets what a JIT log would.
 [[nodiscard]] CUresult text_of(const Image& image, std::string& text, std::string& log);
 /// Names of the kernels of a PTX text, as its module will number them.
+/// The status for a kernel that is not there, or that cannot run, which is logged with its reason.
+[[nodiscard]] CUresult refused(const Error& error);
 [[nodiscard]] CUresult kernels_of(const std::string& text, std::vector<std::string>& names,
                                   std::string& log);
 /// PTX text as a loaded module.

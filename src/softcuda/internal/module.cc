@@ -134,6 +134,14 @@ CUresult load_text(const std::shared_ptr<Context>& context, const std::string& t
     log = program.error().what;
     return program.error().code == Code::kLimit ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
   }
+  // One kernel that cannot run says so when it is looked up; a module of nothing else is no use.
+  const auto& kernels = program->kernels();
+  const bool has_usable = std::any_of(kernels.begin(), kernels.end(),
+                                      [](const auto& kernel) { return kernel.refusal.empty(); });
+  if (!kernels.empty() && !has_usable) {
+    log = kernels.front().refusal;
+    return CUDA_ERROR_INVALID_PTX;
+  }
   made->program = std::make_shared<const gpu::exec::Program>(std::move(*program));
   context->device->note_memory();
   module = std::move(made);
@@ -252,6 +260,12 @@ CUresult read_image(const char* path, std::string& bytes) {
   text << file.rdbuf();
   bytes = std::move(text).str();
   return bytes.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+}
+
+CUresult refused(const Error& error) {
+  if (error.code != Code::kUnsupported) return CUDA_ERROR_NOT_FOUND;
+  log_line(error.what);
+  return CUDA_ERROR_INVALID_PTX;
 }
 
 CUfunction function_of(const ModuleHandle& owner, const gpu::exec::Program& program,
