@@ -120,7 +120,8 @@ class DriverDevice final : public Device {
         "launch kernel",
         driver_.launch_kernel(handle_of<CUfunction>(kernel), shape.grid[0], shape.grid[1],
                               shape.grid[2], shape.block[0], shape.block[1], shape.block[2],
-                              shape.shared_bytes, handle_of<CUstream>(stream), nullptr, extra));
+                              shape.shared_bytes, handle_of<CUstream>(stream), nullptr,
+                              bytes == 0 ? nullptr : extra));  // an empty buffer has no address
   }
 
   Result<StreamId> create_stream() override {

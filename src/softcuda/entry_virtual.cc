@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "softcuda/internal/runtime.h"
@@ -14,6 +15,7 @@ namespace {
 // Of the memory's size: who imports it must not find it gone.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr std::size_t kGranule = gpu::exec::Memory::kGranule;
+constexpr std::size_t kAlignMax = std::size_t{1} << 40;
 
 CUresult check_properties(const CUmemAllocationProp* prop, Device*& device) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -59,13 +61,13 @@ KANSOKU_ENTRY cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAlloc
 }
 
 KANSOKU_ENTRY cuMemAddressReserve(CUdeviceptr* pointer, std::size_t bytes, std::size_t align,
-                                  CUdeviceptr, unsigned long long flags) {
+                                  CUdeviceptr hint, unsigned long long flags) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  if (pointer == nullptr || bytes == 0 || bytes % kGranule != 0 || flags != 0 || align > kGranule ||
-      (align & (align - 1)) != 0)
+  if (pointer == nullptr || bytes == 0 || bytes % kGranule != 0 || flags != 0 ||
+      align > kAlignMax || (align & (align - 1)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto address = context->device->memory.reserve(bytes);
+  const auto address = context->device->memory.reserve(bytes, std::max(align, kGranule), hint);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = *address;
   return CUDA_SUCCESS;

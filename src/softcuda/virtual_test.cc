@@ -171,13 +171,47 @@ TEST_F(VirtualTest, PiecesAreOneRangeToCopiesAndKernels) {
   OK(cuMemsetD8_v2(at, 4, kGranule));
 }
 
+TEST_F(VirtualTest, AddressesDoNotDependOnTheMemory) {
+  COVERS(cuMemAddressReserve, cuMemAddressFree, cuMemMap);
+  const std::size_t large = std::size_t{256} << 30;
+  const CUdeviceptr half = reserve(large / 8), whole = reserve(large);
+  EXPECT_TRUE(half + large / 8 <= whole || whole + large <= half) << "apart";
+  const CUdeviceptr last = whole + large - kGranule;
+  const CUmemGenericAllocationHandle handle = create(kGranule);
+  OK(cuMemMap(last, kGranule, 0, handle, 0));
+  OK(set_access(last, kGranule));
+  OK(cuMemsetD8_v2(last, 7, kGranule));
+  OK(cuMemUnmap(last, kGranule));
+  OK(cuMemAddressFree(whole, large));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(whole, large));
+  OK(cuMemAddressFree(half, large / 8));
+  OK(cuMemRelease(handle));
+}
+
+TEST_F(VirtualTest, HintsAndAlignmentAreHonoured) {
+  COVERS(cuMemAddressReserve, cuMemAddressFree);
+  const CUdeviceptr first = reserve(4 * kGranule);
+  OK(cuMemAddressFree(first, 4 * kGranule));
+  CUdeviceptr again = 0, other = 0, aligned = 0;
+  OK(cuMemAddressReserve(&again, 4 * kGranule, 0, first, 0));
+  EXPECT_EQ(again, first);
+  OK(cuMemAddressReserve(&other, 4 * kGranule, 0, first, 0));
+  EXPECT_NE(other, first) << "taken: anywhere";
+  const std::size_t align = std::size_t{1} << 30;
+  OK(cuMemAddressReserve(&aligned, kGranule, align, 0, 0));
+  EXPECT_EQ(aligned % align, 0U);
+  OK(cuMemAddressFree(aligned, kGranule));
+  OK(cuMemAddressFree(other, 4 * kGranule));
+  OK(cuMemAddressFree(again, 4 * kGranule));
+}
+
 TEST_F(VirtualTest, WrongArguments) {
   COVERS(cuMemAddressReserve, cuMemCreate, cuMemMap, cuMemSetAccess);
   CUdeviceptr pointer = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&pointer, kGranule + 1, 0, 0, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&pointer, 0, 0, 0, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&pointer, kGranule, 3, 0, 0));
-  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&pointer, std::size_t{1} << 46, 0, 0, 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&pointer, std::size_t{1} << 47, 0, 0, 0));
   CUmemGenericAllocationHandle handle = 0;
   CUmemAllocationProp prop = properties();
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4096, &prop, 0));

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -74,18 +73,9 @@ class Launch {
   Launch(const Program& program, std::size_t kernel, const Memory& memory,
          const LaunchOptions& options)
       : program_(program), kernel_(kernel), options_(options) {
-    holds_.emplace_back(memory);
-    for (const Memory::Range& range : memory.ranges())
-      ranges_.push_back({range.begin, range.end});
-    for (const Memory* const peer : options.peers) {
-      holds_.emplace_back(*peer);
-      for (const Memory::Range& range : peer->ranges())
-        ranges_.push_back({range.begin, range.end});
-    }
-    if (!options.peers.empty()) {
-      std::sort(ranges_.begin(), ranges_.end(),
-                [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
-    }
+    add(memory);
+    for (const Memory* const peer : options.peers)
+      add(*peer);
     state_.module = &program.compiled();
     if (options.observe.any()) {
       CHECK(options.observations != nullptr);
@@ -93,7 +83,7 @@ class Launch {
       state_.module = observed_.get();
     }
     state_.ranges = ranges_.data();
-    state_.range_count = ranges_.size();
+    state_.memory_count = ranges_.size();
     state_.params = options.params.data();
     state_.param_bytes = options.params.size();
     state_.grid = options.grid;
@@ -123,17 +113,25 @@ class Launch {
     const std::uint64_t workers =
         std::clamp<std::uint64_t>(options_.workers, 1, std::min<std::uint64_t>(block_count_, 64));
     worker_count_ = workers;
-    std::vector<std::thread> others;
-    for (std::uint64_t i = 1; i < workers; ++i)
-      others.emplace_back([this, i] { work(i); });
-    work(0);
-    for (std::thread& other : others)
-      other.join();
+    const auto share = options_.is_cooperative ? Workers::Share::kOfAll : Workers::Share::kOfRest;
+    const auto each = [this](std::uint64_t index) { work(index); };
+    if (options_.threads != nullptr) {
+      options_.threads->run(workers, share, each);
+    } else {
+      Workers().run(workers, share, each);
+    }
     finish_observations();
     return fault_;
   }
 
  private:
+  /// What kernels may access there, held until the end.
+  void add(const Memory& memory) {
+    holds_.emplace_back(memory);
+    lists_.push_back(memory.ranges());
+    ranges_.push_back({lists_.back()->data(), lists_.back()->size()});
+  }
+
   void work(std::uint64_t index) {
     const CompiledFunction& function = state_.module->functions[program_.function_of(kernel_)];
     std::optional<Observer> observer;
@@ -264,7 +262,8 @@ class Launch {
   const std::size_t kernel_;
   const LaunchOptions& options_;
   std::vector<Memory::Hold> holds_;  // what lies in ranges_ stays
-  std::vector<AddressRange> ranges_;
+  std::vector<Memory::Ranges> lists_;
+  std::vector<LaunchState::Ranges> ranges_;  // of lists_
   LaunchState state_;
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
   std::uint64_t block_count_{0}, worker_count_{1};

@@ -17,6 +17,7 @@
 #include "gpu/exec/limits.h"
 #include "gpu/exec/observation.h"
 #include "gpu/exec/program.h"
+#include "gpu/exec/workers.h"
 
 namespace kansoku::gpu::exec {
 
@@ -25,6 +26,7 @@ struct LaunchOptions {
   std::uint32_t dynamic_shared_bytes{0};
   std::span<const std::byte> params;     // laid out as KernelInfo says
   std::uint32_t workers{1};              // threads that run blocks; 1: same order every time
+  Workers* threads{nullptr};             // of earlier launches; null: made for this one
   std::uint32_t local_bytes{64 * 1024};  // of a thread, for calls and arrays
   std::uint32_t sm_count{kSmCount};
   Nanos time_limit{0};          // 0: none

@@ -685,6 +685,43 @@ TEST(DeviceMemory, KeepsAllocationsApart) {
   EXPECT_EQ(memory.used_bytes(), 5000U);
 }
 
+TEST(DeviceMemory, RangesAreListedAnewOnlyAfterAChange) {
+  auto memory = Memory::create(1 << 20).value();
+  const std::uint64_t a = memory.allocate(100).value();
+  const Memory::Ranges before = memory.ranges();
+  EXPECT_EQ(before.get(), memory.ranges().get());
+  EXPECT_THAT(*before, testing::ElementsAre(Memory::Range{a, a + 100}));
+  const std::uint64_t b = memory.allocate(50).value();
+  EXPECT_THAT(*memory.ranges(),
+              testing::ElementsAre(Memory::Range{a, a + 100}, Memory::Range{b, b + 50}));
+  EXPECT_TRUE(memory.free(a));
+  EXPECT_THAT(*memory.ranges(), testing::ElementsAre(Memory::Range{b, b + 50}));
+  EXPECT_EQ(before->size(), 1U) << "who has the old list keeps it";
+}
+
+TEST(DeviceMemory, ReservationsLieApartFromAllocations) {
+  auto memory = Memory::create(1 << 20).value();
+  const std::uint64_t bytes = std::uint64_t{64} << 30;
+  const std::uint64_t place = memory.reserve(bytes).value();
+  EXPECT_EQ(place % Memory::kGranule, 0U);
+  EXPECT_TRUE(memory.is_own(place + bytes - 1));
+  EXPECT_FALSE(memory.is_own(place + bytes));
+  EXPECT_TRUE(memory.ranges()->empty()) << "nothing is mapped";
+  EXPECT_TRUE(memory.release({place, place + bytes}));
+  EXPECT_FALSE(memory.is_own(place));
+  EXPECT_EQ(memory.reserve(Memory::kGranule, Memory::kGranule, place).value(), place);
+}
+
+TEST(DeviceMemory, BeginsWhereItIsTold) {
+  constexpr std::uint64_t kBase = 0x7e8000000000;
+  const auto memory = Memory::create(1 << 20, kBase);
+  ASSERT_TRUE(memory);
+  EXPECT_TRUE(memory->is_own(kBase));
+  const auto again = Memory::create(1 << 20, kBase);
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().what, HasSubstr("at 0x7e8000000000"));
+}
+
 TEST(DeviceMemory, GoesOnWhenAddressesAreUsedUp) {
   auto memory = Memory::create(1 << 16).value();
   for (int i = 0; i < 10'000; ++i) {

@@ -17,6 +17,7 @@ namespace kansoku::gpu::exec {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 46;  // half of a process's addresses
 constexpr std::uint64_t kAddressFactor = 8;  // addresses for each byte of capacity, before reuse
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t unit) {
@@ -32,6 +33,32 @@ void withdraw(std::uint64_t address, std::uint64_t bytes) {
   void* const again = mmap(pointer_to(address), bytes, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   CHECK(again == pointer_to(address));
+}
+
+constexpr int kReserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+/// Exactly `bytes` of addresses at `hint`, or none: 0.
+std::uint64_t reserve_at(std::uint64_t hint, std::uint64_t bytes) {
+  void* const place =
+      mmap(pointer_to(hint), bytes, PROT_NONE, kReserve | MAP_FIXED_NOREPLACE, -1, 0);
+  if (place == MAP_FAILED) return 0;
+  const auto address = reinterpret_cast<std::uint64_t>(place);
+  if (address == hint) return address;
+  munmap(place, bytes);  // a kernel that takes it for a hint only
+  return 0;
+}
+
+/// `bytes` of addresses that begin at a multiple of `align`, a power of two; 0 if there are none.
+std::uint64_t reserve_anywhere(std::uint64_t bytes, std::uint64_t align) {
+  const std::uint64_t wanted = bytes + align;
+  void* const place = mmap(nullptr, wanted, PROT_NONE, kReserve, -1, 0);
+  if (place == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<std::uint64_t>(place);
+  const std::uint64_t address = rounded_up(begin, align);
+  if (address > begin) munmap(place, address - begin);
+  if (const std::uint64_t rest = begin + wanted - (address + bytes); rest > 0)
+    munmap(pointer_to(address + bytes), rest);
+  return address;
 }
 
 }  // namespace
@@ -55,12 +82,28 @@ struct Memory::State {
   std::uint32_t holds{0};                           // guarded by mutex
   std::map<std::uint64_t, std::uint64_t> withheld;  // guarded by mutex; gone, but held: begin, end
   bool is_protection_late{false};                   // guarded by mutex
+  mutable Ranges listed;                            // guarded by mutex; null: not since a change
+  std::vector<Range> released;                      // guarded by mutex; reserved before, but held
 
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
     if (base != 0) munmap(pointer_to(base), reserved_bytes);
+    for (const auto& [begin, block] : blocks) {
+      if (block.use == Use::kReserved) return_addresses({begin, block.end});
+    }
+    for (const Range& range : released)
+      return_addresses(range);
+  }
+
+  /// Of a reservation, with the guard behind it.
+  static void return_addresses(Range range) {
+    munmap(pointer_to(range.begin), range.end - range.begin + kGuardBytes);
+  }
+  /// Whether it is an address for allocations.
+  [[nodiscard]] bool is_inside(std::uint64_t address) const {
+    return address - base < reserved_bytes;
   }
 
   /// Address of a free place for `span` bytes; 0 if there is none.
@@ -76,13 +119,14 @@ struct Memory::State {
     auto gone = withheld.begin();
     const auto passes_gone_before = [&](std::uint64_t limit) {
       for (; gone != withheld.end() && gone->first < limit; ++gone) {
+        if (!is_inside(gone->first)) continue;
         if (gone->first >= at + span) return false;
         at = std::max(at, rounded_up(rounded_up(gone->second, kPage) + kGuardBytes, align));
       }
       return true;
     };
     for (const auto& [begin, block] : blocks) {
-      if (begin < base || block.use == Use::kForeign) continue;
+      if (!is_inside(begin)) continue;
       if (!passes_gone_before(begin) || begin >= at + span) return at;
       at = std::max(at, rounded_up(rounded_up(block.end, kPage) + kGuardBytes, align));
     }
@@ -115,6 +159,9 @@ struct Memory::State {
     for (const auto& [begin, end] : withheld)
       withdraw(begin, end - begin);
     withheld.clear();
+    for (const Range& range : released)
+      return_addresses(range);
+    released.clear();
     if (!std::exchange(is_protection_late, false)) return;
     for (const auto& [begin, mapping] : mappings) {
       if (mapping.is_accessible) continue;
@@ -157,19 +204,20 @@ Memory::Memory(Memory&&) noexcept = default;
 Memory& Memory::operator=(Memory&&) noexcept = default;
 Memory::~Memory() = default;
 
-Result<Memory> Memory::create(std::uint64_t capacity_bytes) {
+Result<Memory> Memory::create(std::uint64_t capacity_bytes, std::uint64_t base) {
   auto state = std::make_unique<State>();
   state->capacity = capacity_bytes;
   state->reserved_bytes = rounded_up(capacity_bytes, kPage) * kAddressFactor + kGranule;
-  void* const base = mmap(nullptr, state->reserved_bytes, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    return Error{kansoku::Code::kUnavailable,
-                 fmt::format("reserve {} bytes of addresses for a software device: {}",
-                             state->reserved_bytes, std::strerror(errno)),
-                 "give the device less memory"};
+  state->base = base != 0 ? reserve_at(base, state->reserved_bytes)
+                          : reserve_anywhere(state->reserved_bytes, kPage);
+  if (state->base == 0) {
+    return Error{
+        kansoku::Code::kUnavailable,
+        fmt::format("reserve {} bytes of addresses for a software device{}: {}",
+                    state->reserved_bytes, base != 0 ? fmt::format(" at 0x{:x}", base) : "",
+                    std::strerror(errno)),
+        base != 0 ? "choose another base" : "give the device less memory"};
   }
-  state->base = reinterpret_cast<std::uint64_t>(base);
   return Memory(std::move(state));
 }
 
@@ -197,6 +245,7 @@ Result<std::uint64_t> Memory::allocate(std::uint64_t bytes, Kind kind) {
                                                     bytes, std::strerror(errno))};
   }
   if (kind == Kind::kDevice) state.used += bytes;
+  state.listed = nullptr;
   state.blocks.emplace(
       address, State::Block{address + bytes,
                             kind == Kind::kDevice ? State::Use::kDevice : State::Use::kHost});
@@ -216,6 +265,7 @@ Result<void> Memory::free(std::uint64_t address) {
   const std::uint64_t bytes = found->second.end - address;
   state.give_back({address, address + rounded_up(bytes, kPage)});
   if (found->second.use == State::Use::kDevice) state.used -= bytes;
+  state.listed = nullptr;
   state.blocks.erase(found);
   return {};
 }
@@ -226,6 +276,7 @@ Result<void> Memory::add_foreign(Range range) {
   if (range.begin >= range.end || state.overlaps_block(range))
     return Error{kansoku::Code::kLimit,
                  fmt::format("register 0x{:x}: overlaps other memory", range.begin)};
+  state.listed = nullptr;
   state.blocks.emplace(range.begin, State::Block{range.end, State::Use::kForeign});
   return {};
 }
@@ -236,16 +287,22 @@ Result<void> Memory::remove_foreign(std::uint64_t begin) {
   const auto found = state.blocks.find(begin);
   if (found == state.blocks.end() || found->second.use != State::Use::kForeign)
     return Error{kansoku::Code::kNotFound, fmt::format("unregister 0x{:x}: not registered", begin)};
+  state.listed = nullptr;
   state.blocks.erase(found);
   return {};
 }
 
-Result<std::uint64_t> Memory::reserve(std::uint64_t bytes) {
+Result<std::uint64_t> Memory::reserve(std::uint64_t bytes, std::uint64_t align,
+                                      std::uint64_t hint) {
+  CHECK(align >= kGranule && (align & (align - 1)) == 0);
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);
-  const std::uint64_t address = bytes == 0 || bytes % kGranule != 0 || bytes > state.reserved_bytes
-                                    ? 0
-                                    : state.place_for(bytes + kGuardBytes, kGranule);
+  std::uint64_t address = 0;
+  if (bytes != 0 && bytes % kGranule == 0 && bytes <= kReserveBytesMax) {
+    const std::uint64_t wanted = bytes + kGuardBytes;
+    if (hint != 0 && hint % align == 0) address = reserve_at(hint, wanted);
+    if (address == 0) address = reserve_anywhere(wanted, align);
+  }
   if (address == 0)
     return Error{kansoku::Code::kLimit, fmt::format("reserve {} bytes of addresses", bytes)};
   state.blocks.emplace(address, State::Block{address + bytes, State::Use::kReserved});
@@ -263,6 +320,11 @@ Result<void> Memory::release(Range range) {
   if (state.overlaps_mapping(range))
     return Error{kansoku::Code::kLimit, fmt::format("release 0x{:x}: still mapped", range.begin)};
   state.blocks.erase(found);
+  if (state.holds == 0) {
+    State::return_addresses(range);
+  } else {
+    state.released.push_back(range);
+  }
   return {};
 }
 
@@ -294,6 +356,7 @@ Result<void> Memory::unmap(Range range) {
   if (!state.is_mapped_whole(range))
     return Error{kansoku::Code::kNotFound, fmt::format("unmap 0x{:x}: not mapped", range.begin)};
   state.give_back(range);
+  state.listed = nullptr;
   state.mappings.erase(state.mappings.find(range.begin), state.mappings.lower_bound(range.end));
   return {};
 }
@@ -310,6 +373,7 @@ Result<void> Memory::set_accessible(Range range, bool is_accessible) {
                            is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
     return Error{kansoku::Code::kUnavailable,
                  fmt::format("access to 0x{:x}: {}", range.begin, std::strerror(errno))};
+  state.listed = nullptr;
   const auto end = state.mappings.lower_bound(range.end);
   for (auto each = state.mappings.find(range.begin); each != end; ++each)
     each->second.is_accessible = is_accessible;
@@ -348,26 +412,34 @@ Memory::Range Memory::find(std::uint64_t address) const {
              : Range{};
 }
 
-std::vector<Memory::Range> Memory::ranges() const {
-  const std::scoped_lock lock(state_->mutex);
-  std::vector<Range> all;
-  all.reserve(state_->blocks.size() + state_->mappings.size());
-  for (const auto& [begin, block] : state_->blocks) {
-    if (block.use != State::Use::kReserved) all.push_back({begin, block.end});
+Memory::Ranges Memory::ranges() const {
+  const State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (state.listed != nullptr) return state.listed;
+  auto all = std::make_shared<std::vector<Range>>();
+  all->reserve(state.blocks.size() + state.mappings.size());
+  for (const auto& [begin, block] : state.blocks) {
+    if (block.use != State::Use::kReserved) all->push_back({begin, block.end});
   }
-  for (const auto& [begin, mapping] : state_->mappings) {
-    if (!mapping.is_accessible) continue;
-    all.push_back({begin, mapping.end});
+  for (const auto& [begin, mapping] : state.mappings) {
+    if (mapping.is_accessible) all->push_back({begin, mapping.end});
   }
-  if (!state_->mappings.empty()) {
-    std::sort(all.begin(), all.end(),
+  if (!state.mappings.empty()) {
+    std::sort(all->begin(), all->end(),
               [](const Range& a, const Range& b) { return a.begin < b.begin; });
   }
-  return all;
+  state.listed = std::move(all);
+  return state.listed;
 }
 
 bool Memory::is_own(std::uint64_t address) const {
-  return address - state_->base < state_->reserved_bytes;
+  const State& state = *state_;
+  if (state.is_inside(address)) return true;
+  const std::scoped_lock lock(state.mutex);
+  const auto after = state.blocks.upper_bound(address);
+  if (after == state.blocks.begin()) return false;
+  const auto& block = std::prev(after)->second;
+  return block.use == State::Use::kReserved && address < block.end;
 }
 std::uint64_t Memory::capacity_bytes() const {
   return state_->capacity;

@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "common/result.h"
+#include "gpu/exec/address_range.h"
 
 namespace kansoku::gpu::exec {
 
-/// Memory of a software device: one reserved range of this process's addresses, so that a device
-/// pointer is a host address. Allocations are zero-filled at first, separated by unmapped gaps of
-/// at least kGuardBytes, and never reuse an address before the range is used up: an access after
-/// the end or after freeing is told apart from a good one. Beside them: host memory that kernels
-/// may access, and addresses that are reserved first and mapped later. Any thread.
+/// Memory of a software device, in this process's addresses, so that a device pointer is a host
+/// address. Allocations lie in one range. They are zero-filled at first, separated by unmapped gaps
+/// of at least kGuardBytes, and never reuse an address before the range is used up: an access after
+/// the end or after freeing differs from a good one. Beside them: host memory that kernels may
+/// access, and addresses that are reserved first and mapped later, anywhere and of any size. Any
+/// thread.
 class Memory {
  private:
   struct State;
@@ -25,10 +27,9 @@ class Memory {
   static constexpr std::uint64_t kGuardBytes = 4096;
   static constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // of reserve and map
 
-  struct Range {
-    std::uint64_t begin{0}, end{0};
-    friend bool operator==(const Range&, const Range&) = default;
-  };
+  using Range = AddressRange;
+  /// Ranges by address. Shared, so that a launch takes them as they are without a copy.
+  using Ranges = std::shared_ptr<const std::vector<Range>>;
   enum class Kind : std::uint8_t {
     kDevice,  // counts against the capacity
     kHost,    // of this process, allocated here; does not count
@@ -47,8 +48,9 @@ class Memory {
     State* state_;
   };
 
-  /// A device with `capacity_bytes`; kUnavailable if the addresses cannot be reserved.
-  [[nodiscard]] static Result<Memory> create(std::uint64_t capacity_bytes);
+  /// A device with `capacity_bytes`; kUnavailable if the addresses cannot be reserved. `base`:
+  /// where the allocations begin, a multiple of kGranule that must be free; 0: anywhere.
+  [[nodiscard]] static Result<Memory> create(std::uint64_t capacity_bytes, std::uint64_t base = 0);
   Memory(Memory&&) noexcept;
   Memory& operator=(Memory&&) noexcept;
   ~Memory();
@@ -64,8 +66,11 @@ class Memory {
   /// kNotFound if no foreign range begins there.
   [[nodiscard]] Result<void> remove_foreign(std::uint64_t begin);
 
-  /// Addresses without memory; multiples of kGranule.
-  [[nodiscard]] Result<std::uint64_t> reserve(std::uint64_t bytes);
+  /// Addresses without memory, at `hint` if it is a multiple of `align` and free. `bytes` is a
+  /// multiple of kGranule, `align` a power of two from kGranule on. kLimit if the process has no
+  /// such addresses left.
+  [[nodiscard]] Result<std::uint64_t> reserve(std::uint64_t bytes, std::uint64_t align = kGranule,
+                                              std::uint64_t hint = 0);
   /// kNotFound if no reservation of this size begins there; kLimit if something is mapped in it.
   [[nodiscard]] Result<void> release(Range range);
   /// Puts `range` of a file descriptor (of memory, at `file_offset`) at reserved addresses; kernels
@@ -82,8 +87,8 @@ class Memory {
 
   /// The range that kernels may access and that holds the address, or nothing ({0, 0}).
   [[nodiscard]] Range find(std::uint64_t address) const;
-  /// All that kernels may access, by address.
-  [[nodiscard]] std::vector<Range> ranges() const;
+  /// All that kernels may access. Made anew only after a change; never null, never changed.
+  [[nodiscard]] Ranges ranges() const;
   /// True if the address belongs to the device's own addresses, in use or not.
   [[nodiscard]] bool is_own(std::uint64_t address) const;
 

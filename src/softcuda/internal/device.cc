@@ -25,6 +25,20 @@ std::uint64_t ns_of(BootTime time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
 
+constexpr std::uint64_t kBaseStride = std::uint64_t{64} << 30;  // between devices
+
+/// KANSOKU_SOFTGPU_BASE: where the memory of the first device begins; 0: anywhere.
+std::uint64_t base_setting() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_BASE");
+  if (set == nullptr) return 0;
+  std::string_view text(set);
+  if (text.starts_with("0x")) text.remove_prefix(2);
+  const auto base = parse_int<std::uint64_t>(text, 16);
+  if (base && *base % gpu::exec::Memory::kGranule == 0) return *base;
+  log_line(fmt::format("KANSOKU_SOFTGPU_BASE={}: not a hexadecimal multiple of 2 MiB", set));
+  return 0;
+}
+
 /// "KANSOKU_SOFTGPU_WORKERS" as a number from `low` to `high`, else `otherwise`.
 unsigned number_setting(const char* name, unsigned low, unsigned high, unsigned otherwise) {
   const char* const set = std::getenv(name);
@@ -67,6 +81,7 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   options.dynamic_shared_bytes = launch.shared_bytes;
   options.params = launch.params;
   options.workers = all.workers;
+  options.threads = &all.threads;
   options.sm_count = gpu::exec::kSmCount;
   options.time_limit = all.time_limit;
   options.clock = &all.clock;
@@ -388,8 +403,11 @@ CUresult start_runtime() {
     made->host = std::move(*host);
     const auto visible =
         visible_devices(device_count_setting(), std::getenv("CUDA_VISIBLE_DEVICES"));
+    const std::uint64_t first_base = base_setting();
     for (const int number : visible) {
-      auto memory = gpu::exec::Memory::create(memory_setting());
+      const std::uint64_t stride = std::max(kBaseStride, 16 * memory_setting());
+      const std::uint64_t base = first_base == 0 ? 0 : first_base + stride * made->devices.size();
+      auto memory = gpu::exec::Memory::create(memory_setting(), base);
       if (!memory) {
         log_line(memory.error().what);
         break;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/exec/address_range.h"
 #include "gpu/exec/fault_kind.h"
 #include "gpu/exec/internal/decode/code.h"
 
@@ -25,11 +26,6 @@ enum class Held : std::uint8_t {
   kValues,  // 32 values
   kAffine,  // base and stride; the lanes are stale
   kBoth,
-};
-
-/// Addresses [begin, end) that may be accessed.
-struct AddressRange {
-  std::uint64_t begin{0}, end{0};
 };
 
 enum class Stop : std::uint8_t {
@@ -60,8 +56,13 @@ inline constexpr std::uint64_t kLocalWindowBegin = kSharedWindowBegin + kWindowB
 /// What all warps of a launch share and none changes.
 struct LaunchState {
   const CompiledModule* module{nullptr};
-  const AddressRange* ranges{nullptr};  // sorted, apart
-  std::size_t range_count{0};
+  /// Of one memory: sorted, apart.
+  struct Ranges {
+    const AddressRange* first{nullptr};
+    std::size_t count{0};
+  };
+  const Ranges* ranges{nullptr};  // the device's own, then those of its peers
+  std::size_t memory_count{0};
   const std::byte* params{nullptr};
   std::uint64_t param_bytes{0};
   std::array<std::uint32_t, 3> grid{}, block{};

@@ -9,13 +9,15 @@ namespace kansoku::gpu::exec {
 namespace {
 
 const AddressRange* range_of(const LaunchState& launch, std::uint64_t lo, std::uint64_t hi) {
-  const AddressRange* const end = launch.ranges + launch.range_count;
-  const AddressRange* const after = std::upper_bound(
-      launch.ranges, end, lo,
-      [](std::uint64_t address, const AddressRange& range) { return address < range.begin; });
-  if (after == launch.ranges) return nullptr;
-  const AddressRange* const range = after - 1;
-  return lo < hi && hi <= range->end ? range : nullptr;
+  if (lo >= hi) return nullptr;
+  for (std::size_t i = 0; i < launch.memory_count; ++i) {
+    const auto& [first, count] = launch.ranges[i];
+    const AddressRange* const after = std::upper_bound(
+        first, first + count, lo,
+        [](std::uint64_t address, const AddressRange& range) { return address < range.begin; });
+    if (after != first && hi <= (after - 1)->end) return after - 1;
+  }
+  return nullptr;
 }
 
 /// Host address of one lane's access, or null.

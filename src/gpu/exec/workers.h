@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace kansoku::gpu::exec {
+
+/// Threads that execute the blocks of launches, kept from one launch to the next: making a thread
+/// costs more than most small kernels. They block all signals and wait without using the processor.
+/// There are as many as were ever needed at once, since a cooperative launch may wait for blocks of
+/// each of its threads. Any thread.
+class Workers {
+ public:
+  enum class Share : std::uint8_t {
+    kOfAll,   // each index has work of its own
+    kOfRest,  // the indices share work: once the caller finds none left, nobody has to begin
+  };
+
+  Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  /// Ends the threads; no run() may be under way.
+  ~Workers();
+
+  /// Calls work(0) here and work(1) to work(count - 1) on threads. Returns when all that began have
+  /// returned. `work` must not throw.
+  void run(std::uint64_t count, Share share, const std::function<void(std::uint64_t)>& work);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kansoku::gpu::exec
