@@ -267,6 +267,41 @@ def bit_forms():
             text=f"lop3.b32 %d, %a, %b, %c, {table};")
 
 
+def video(kind, count, operation, end, a, b, c):
+    """A SIMD video instruction: bytes or half-words of the kind's sign, each by itself."""
+    width = 32 // count
+    part = kind[0] + str(width)
+    least, most = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed(kind) else (0, (1 << width) - 1)
+    parts = [operation(number(part, a >> width * k), number(part, b >> width * k)) for k in range(count)]
+    if end == "add":
+        return c + sum(parts)
+    if end == "sat":
+        parts = [min(max(value, least), most) for value in parts]
+    return sum((value & mask(part)) << width * k for k, value in enumerate(parts))
+
+
+def average(a, b):
+    """Half of the sum, and of two numbers that are as near the one that is farther from zero."""
+    return int(math.copysign((abs(a + b) + 1) // 2, a + b))
+
+
+def video_forms():
+    operations = {"vadd": (lambda a, b: a + b, ("", "sat")), "vsub": (lambda a, b: a - b, ("", "sat")), "vavrg": (average, ("",)),
+                  "vabsdiff": (lambda a, b: abs(a - b), ("", "sat", "add")), "vmin": (min, ("",)), "vmax": (max, ("",))}
+    tests = {"eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+             "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b}
+    for count in (2, 4):
+        for t in ("u32", "s32"):
+            three = [t, t, "u32"]
+            for name, (operation, ends) in operations.items():
+                for end in ends:
+                    add(f"{name}{count}.{t}.{t}.{t}" + (f".{end}" if end else ""), t, three,
+                        lambda a, b, c, t=t, n=count, o=operation, e=end: video(t, n, o, e, a, b, c))
+            for how, test in tests.items():
+                add(f"vset{count}.{t}.{t}.{how}", t, three,
+                    lambda a, b, c, t=t, n=count, o=test: video(t, n, lambda x, y: int(o(x, y)), "", a, b, c))
+
+
 def pack_forms():
     """Parts in braces, the lowest first."""
     names = ("%a", "%b", "%c", "%e")
@@ -891,7 +926,7 @@ def atomic_forms():
 
 
 def main():
-    for make in (integer_forms, bit_forms, pack_forms, comparison_forms, predicate_forms, float_forms, approximate_forms, half_forms,
+    for make in (integer_forms, bit_forms, video_forms, pack_forms, comparison_forms, predicate_forms, float_forms, approximate_forms, half_forms,
                  conversion_forms, carry_forms, memory_forms):
         make()
     names = [case.name for case in CASES]

@@ -25,6 +25,11 @@ namespace kansoku::gpu::ptx {
   X(kBrev, "brev", "ds") X(kBfe, "bfe", "dsss") X(kBfi, "bfi", "dssss")                           \
   X(kSzext, "szext", "dss") X(kBmsk, "bmsk", "dss") X(kDp4a, "dp4a", "dsss")                      \
   X(kDp2a, "dp2a", "dsss")                                                                        \
+  X(kVadd2, "vadd2", "dsss") X(kVsub2, "vsub2", "dsss") X(kVavrg2, "vavrg2", "dsss")              \
+  X(kVabsdiff2, "vabsdiff2", "dsss") X(kVmin2, "vmin2", "dsss") X(kVmax2, "vmax2", "dsss")        \
+  X(kVset2, "vset2", "dsss") X(kVadd4, "vadd4", "dsss") X(kVsub4, "vsub4", "dsss")                \
+  X(kVavrg4, "vavrg4", "dsss") X(kVabsdiff4, "vabsdiff4", "dsss") X(kVmin4, "vmin4", "dsss")      \
+  X(kVmax4, "vmax4", "dsss") X(kVset4, "vset4", "dsss")                                           \
   X(kAnd, "and", "dss") X(kOr, "or", "dss") X(kXor, "xor", "dss") X(kNot, "not", "ds")            \
   X(kCnot, "cnot", "ds") X(kShl, "shl", "dss") X(kShr, "shr", "dss") X(kShf, "shf", "dsss")       \
   X(kLop3, "lop3", "Dssss?q") X(kPrmt, "prmt", "dsss")                                            \

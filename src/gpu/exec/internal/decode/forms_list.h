@@ -182,6 +182,39 @@ inline void list_bit_forms(const Lister& list) {
   list.add("lop3", "b32", "iiii", lop3);
 }
 
+// The forms that clang's headers make of __vadd4 and the like: one type for all three operands.
+#define KANSOKU_FORMS_VIDEO_SET(op, U, S, how, Compare)                              \
+  list.three<Video<U, VideoSet<Compare<S32>>, VideoEnd::kWrap>>(op, "u32.u32." how); \
+  list.three<Video<S, VideoSet<Compare<S32>>, VideoEnd::kWrap>>(op, "s32.s32." how)
+#define KANSOKU_FORMS_VIDEO(op, U, S, F, end, suffix)               \
+  list.three<Video<U, F, VideoEnd::end>>(op, "u32.u32.u32" suffix); \
+  list.three<Video<S, F, VideoEnd::end>>(op, "s32.s32.s32" suffix)
+#define KANSOKU_FORMS_VIDEOS(count, U, S)                                          \
+  KANSOKU_FORMS_VIDEO("vadd" count, U, S, VideoAdd, kWrap, "");                    \
+  KANSOKU_FORMS_VIDEO("vadd" count, U, S, VideoAdd, kSaturate, ".sat");            \
+  KANSOKU_FORMS_VIDEO("vsub" count, U, S, VideoSub, kWrap, "");                    \
+  KANSOKU_FORMS_VIDEO("vsub" count, U, S, VideoSub, kSaturate, ".sat");            \
+  KANSOKU_FORMS_VIDEO("vavrg" count, U, S, VideoAverage, kWrap, "");               \
+  KANSOKU_FORMS_VIDEO("vabsdiff" count, U, S, VideoDifference, kWrap, "");         \
+  KANSOKU_FORMS_VIDEO("vabsdiff" count, U, S, VideoDifference, kSaturate, ".sat"); \
+  KANSOKU_FORMS_VIDEO("vabsdiff" count, U, S, VideoDifference, kSum, ".add");      \
+  KANSOKU_FORMS_VIDEO("vmin" count, U, S, VideoMin, kWrap, "");                    \
+  KANSOKU_FORMS_VIDEO("vmax" count, U, S, VideoMax, kWrap, "");                    \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "eq", Eq);                           \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "ne", Ne);                           \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "lt", Lt);                           \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "le", Le);                           \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "gt", Gt);                           \
+  KANSOKU_FORMS_VIDEO_SET("vset" count, U, S, "ge", Ge)
+
+inline void list_video_forms(const Lister& list) {
+  KANSOKU_FORMS_VIDEOS("2", U16, S16);
+  KANSOKU_FORMS_VIDEOS("4", U8, S8);
+}
+#undef KANSOKU_FORMS_VIDEOS
+#undef KANSOKU_FORMS_VIDEO
+#undef KANSOKU_FORMS_VIDEO_SET
+
 #define KANSOKU_FORMS_CARRY(suffix, T, shape2, shape3)                             \
   list.add("add.cc", suffix, shape2, add_with_carry<T, false, false, true>);       \
   list.add("addc", suffix, shape2, add_with_carry<T, false, true, false>);         \
@@ -590,6 +623,7 @@ inline void list_forms(const Lister& list) {
   list_integer_forms(list);
   list_bit_forms(list);
   list_carry_forms(list);
+  list_video_forms(list);
   list_comparison_forms(list);
   list_float_forms(list);
   list_special_forms(list);

@@ -412,6 +412,54 @@ struct Dp2a : TernaryBits {
   }
 };
 
+/// Bytes or half-words side by side, as the SIMD video instructions see them.
+struct VideoAdd {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return a + b; }
+};
+struct VideoSub {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return a - b; }
+};
+struct VideoAverage {  // rounded away from zero
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return (a + b + (a + b >= 0)) >> 1; }
+};
+struct VideoDifference {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return a > b ? a - b : b - a; }
+};
+struct VideoMin {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
+};
+struct VideoMax {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return a > b ? a : b; }
+};
+template <class Compare>
+struct VideoSet {
+  static std::int32_t of(std::int32_t a, std::int32_t b) { return Compare::apply(a, b) ? 1 : 0; }
+};
+enum class VideoEnd : std::uint8_t { kWrap, kSaturate, kSum };
+/// `Part`: std::int8_t to std::uint16_t, of all three operands. The merge with c needs a mask, and
+/// the form without one takes every part from the result.
+template <class Part, class F, VideoEnd end>
+struct Video : TernaryBits {
+  static constexpr std::uint32_t kBits = 8 * sizeof(Part), kMask = (1U << kBits) - 1;
+  static constexpr bool kIsSigned = static_cast<Part>(-1) < static_cast<Part>(0);
+  static constexpr std::int32_t kLeast = kIsSigned ? -(1 << (kBits - 1)) : 0;
+  static constexpr std::int32_t kMost = static_cast<std::int32_t>(kIsSigned ? kMask >> 1 : kMask);
+
+  static std::uint32_t apply(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+    std::uint32_t out = end == VideoEnd::kSum ? c : 0;
+    for (std::uint32_t at = 0; at < 32; at += kBits) {
+      std::int32_t part = F::of(static_cast<Part>(a >> at), static_cast<Part>(b >> at));
+      if (end == VideoEnd::kSaturate) part = part < kLeast ? kLeast : part > kMost ? kMost : part;
+      if (end == VideoEnd::kSum) {
+        out += static_cast<std::uint32_t>(part);
+      } else {
+        out |= (static_cast<std::uint32_t>(part) & kMask) << at;
+      }
+    }
+    return out;
+  }
+};
+
 /// add.cc, addc, sub.cc, subc: carry in and out by lane. Operands in a and b, or for mad in a, b,
 /// c.
 template <class T, bool is_subtraction, bool reads, bool writes>
