@@ -605,6 +605,43 @@ TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
   EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }
 
+TEST_P(ExecutorTest, BarriersReduceAPredicate) {
+  // 70 threads: 24 multiples of three, none above 69, in three warps of which one is not whole.
+  const auto reduced = [&](std::string_view reduction) {
+    options_.block = {70, 1, 1};
+    return run(kernel(fmt::format(R"(
+	rem.u32 %r3, %r12, 3;
+	setp.eq.u32 %p1, %r3, 0;
+	setp.lt.u32 %p2, %r12, 70;
+	{}
+	st.global.u32 [%rd3], %r4;)",
+                                  reduction)),
+               70);
+  };
+  EXPECT_THAT(reduced("bar.red.popc.u32 %r4, 0, %p1;"), Each(24U));
+  EXPECT_THAT(reduced("barrier.cta.red.popc.aligned.u32 %r4, 1, !%p1;"), Each(46U));
+  const auto tested = [&](std::string_view operation) {
+    return reduced(fmt::format("{} selp.u32 %r4, 1, 0, %p3;", operation));
+  };
+  EXPECT_THAT(tested("bar.red.or.pred %p3, 0, %p1;"), Each(1U));
+  EXPECT_THAT(tested("bar.red.and.pred %p3, 0, %p1;"), Each(0U));
+  EXPECT_THAT(tested("bar.red.and.pred %p3, 0, %p2;"), Each(1U));
+  EXPECT_THAT(tested("barrier.red.or.pred %p3, 2, !%p2;"), Each(0U));
+  // The first two warps alone.
+  options_.block = {70, 1, 1};
+  const Words some = run(kernel(R"(
+	setp.ge.u32 %p1, %r12, 64;
+	@%p1 bra L;
+	setp.lt.u32 %p2, %r12, 10;
+	bar.red.popc.u32 %r4, 3, 64, %p2;
+	st.global.u32 [%rd3], %r4;
+L:)"),
+                         70);
+  EXPECT_THAT(std::span(some).first(64), Each(10U));
+  EXPECT_THAT(std::span(some).last(6), Each(0U));
+  EXPECT_THAT(refusal_of("bar.red.xor.pred %r1, 0, %r2;"), HasSubstr("not supported"));
+}
+
 TEST_P(ExecutorTest, AKernelThatCannotRunIsRefusedAlone) {
   const Program program = load(R"(
 .func leaf()

@@ -41,6 +41,12 @@ bool Instruction::has(Suffix suffix) const {
   return std::find(suffixes.begin(), end, suffix) != end;
 }
 
+std::string_view Instruction::roles() const {
+  const bool is_barrier = op == Op::kBar || op == Op::kBarrier;
+  if (!is_barrier || !has(Suffix::kRed)) return operand_roles(op);
+  return operand_count == 4 ? "dssq" : "dsq";
+}
+
 Type Instruction::type(std::size_t nth) const {
   for (std::size_t i = 0; i < suffix_count; ++i) {
     if (is_type(suffixes[i]) && nth-- == 0) return as_type(suffixes[i]);

@@ -109,6 +109,9 @@ struct Instruction {
   [[nodiscard]] bool has(Suffix suffix) const;
   /// The nth suffix that is a type; Type::kCount if there are fewer.
   [[nodiscard]] Type type(std::size_t nth = 0) const;
+  /// What its operands are, in the letters of KANSOKU_PTX_OPS: as operand_roles, but for barriers
+  /// that reduce a predicate and so have a result.
+  [[nodiscard]] std::string_view roles() const;
 };
 
 /// A place in the source, for messages and for rewriters that copy what they do not touch. Lines

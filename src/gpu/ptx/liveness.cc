@@ -33,7 +33,7 @@ void add_registers(const Function& function, const Operand& operand,
 Access registers_of(const Function& function, const Instruction& instruction) {
   Access access;
   if (instruction.guard != kNoIndex) access.reads.push_back(instruction.guard);
-  std::string_view roles = operand_roles(instruction.op);
+  std::string_view roles = instruction.roles();
   access.is_exact = instruction.op != Op::kUnknown;
   for (std::size_t i = 0; i < instruction.operand_count; ++i) {
     if (roles.starts_with('?')) roles.remove_prefix(1);

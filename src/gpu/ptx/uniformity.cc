@@ -139,7 +139,7 @@ class Analysis {
         instruction.guard == kNoIndex ? Uniformity::kGrid : result_.registers[instruction.guard];
     if (takes_operands_of_all_lanes(instruction.op)) return value;
     for (std::size_t i = 0; i < instruction.operand_count; ++i) {
-      const std::string_view roles = operand_roles(instruction.op);
+      const std::string_view roles = instruction.roles();
       if (i == 0 && (roles.starts_with('d') || roles.starts_with('D'))) continue;
       value = std::max(value, of_operand(function_.operand(instruction, i)));
     }

@@ -132,7 +132,7 @@ class Verifier {
   void check_instruction() {
     const Instruction& instruction = *instruction_;
     if (instruction.op == Op::kUnknown) return;
-    std::string_view roles = operand_roles(instruction.op);
+    std::string_view roles = instruction.roles();
     const std::size_t optional_from = std::min(roles.find('?'), roles.size());
     const std::size_t most = roles.size() - (optional_from < roles.size() ? 1 : 0);
     if (instruction.operand_count < optional_from || instruction.operand_count > most) {

@@ -91,21 +91,27 @@ BlockRunner::Step BlockRunner::fail(const WarpContext& warp) {
 
 bool BlockRunner::release_barriers() {
   std::uint32_t live = 0;
-  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> barriers;  // arrived, expected
+  struct Arrivals {
+    std::uint32_t threads{0}, expected{0}, votes{0};
+  };
+  std::map<std::uint32_t, Arrivals> barriers;
   for (const auto& warp : warps_) {
     const auto threads = static_cast<std::uint32_t>(std::popcount(warp->whole));
     live += threads;
     if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
-    auto& [arrived, expected] = barriers[warp->barrier];
-    arrived += threads;
-    expected = std::max(expected, warp->barrier_count);
+    Arrivals& arrived = barriers[warp->barrier];
+    arrived.threads += threads;
+    arrived.votes += warp->barrier_votes;
+    arrived.expected = std::max(arrived.expected, warp->barrier_count);
   }
   bool is_released = false;
   std::map<std::uint32_t, std::uint32_t> released;  // barrier -> warps
   for (const auto& warp : warps_) {
     if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
-    const auto& [arrived, expected] = barriers[warp->barrier];
-    if (arrived < (expected == 0 ? live : expected)) continue;
+    const Arrivals& arrived = barriers[warp->barrier];
+    if (arrived.threads < (arrived.expected == 0 ? live : arrived.expected)) continue;
+    warp->barrier_true = arrived.votes;
+    warp->barrier_arrived = arrived.threads;
     for (Group& group : warp->groups)
       group.waiting = Waiting::kNot;
     released[warp->barrier] |= std::uint32_t{1} << warp->index;
@@ -113,7 +119,7 @@ bool BlockRunner::release_barriers() {
   }
   if (block_.observer != nullptr) {
     for (const auto& [barrier, warps] : released)
-      block_.observer->block_barrier(warps, barriers[barrier].first == live);
+      block_.observer->block_barrier(warps, barriers[barrier].threads == live);
   }
   if (!is_released) return false;
   for (const auto& warp : warps_) {

@@ -120,7 +120,9 @@ struct Warp {
   FaultSite fault;
   std::uint32_t rounds_left{0};  // backward branches until the warp yields
   std::uint32_t barrier{0}, barrier_count{0};
-  std::uint64_t turns{0};  // quanta that ended
+  std::uint32_t barrier_votes{0};                     // lanes that arrived with a true predicate
+  std::uint32_t barrier_true{0}, barrier_arrived{0};  // of all warps, once the barrier let them go
+  std::uint64_t turns{0};                             // quanta that ended
 };
 
 }  // namespace kansoku::gpu::exec

@@ -102,8 +102,8 @@ Result<void> FunctionDecoder::barrier(const Instruction& in) {
     emit(run_warp_barrier).a = mask;
     return {};
   }
-  if (in.has(Suffix::kArrive) || in.has(Suffix::kRed))
-    return unsupported(in, "a form that is not supported");
+  if (in.has(Suffix::kArrive)) return unsupported(in, "a form that is not supported");
+  if (in.has(Suffix::kRed)) return reducing_barrier(in);
   std::uint16_t number = constant(0, false), count = kNoSlot;
   if (in.operand_count > 0) {
     TRY(number, source(in, at(in, 0), Type::kU32, false));
@@ -115,6 +115,37 @@ Result<void> FunctionDecoder::barrier(const Instruction& in) {
   code.a = number;
   code.b = count;
   return {};
+}
+
+/// bar.red, barrier.red: every thread arrives with a predicate and gets how many are true, or
+/// whether all are or one is.
+Result<void> FunctionDecoder::reducing_barrier(const Instruction& in) {
+  const bool has_count = in.operand_count == 4, is_count = in.has(Suffix::kPopc);
+  if (in.type() != (is_count ? Type::kU32 : Type::kPred) ||
+      (!is_count && !in.has(Suffix::kAnd) && !in.has(Suffix::kOr)))
+    return unsupported(in, "a form that is not supported");
+  TRY(const auto number, source(in, at(in, 1), Type::kU32, false));
+  std::uint16_t count = kNoSlot;
+  if (has_count) {
+    TRY(count, source(in, at(in, 2), Type::kU32, false));
+  }
+  const Operand& vote = at(in, has_count ? 3 : 2);
+  TRY(const auto voted, predicate(in, vote));
+  Destination d;
+  if (is_count) {
+    TRY(d, destination(in, at(in, 0), Type::kU32));
+  } else {
+    TRY(d.slot, predicate(in, at(in, 0)));
+  }
+  Code& arrival = emit(run_barrier_vote);
+  arrival.a = number;
+  arrival.b = count;
+  arrival.c = voted;
+  arrival.extra = vote.is_negated ? 1 : 0;
+  Code& result = emit(is_count ? run_barrier_count : run_barrier_test);
+  result.d = d.slot;
+  result.extra = in.has(Suffix::kAnd) ? 1 : 0;
+  return finish(d);
 }
 
 /// 32 bits, as lanes exchange them; the predicate may be left out.

@@ -85,6 +85,7 @@ class FunctionDecoder {
   Result<void> call(const Instruction& in);
   Result<void> ret(const Instruction& in);
   Result<void> barrier(const Instruction& in);
+  Result<void> reducing_barrier(const Instruction& in);
   Result<void> shuffle(const Instruction& in);
   Result<void> vote(const Instruction& in);
   Result<void> match(const Instruction& in);

@@ -206,6 +206,16 @@ const Code* run_barrier(Warp& warp, const Code* code) {
   return stop(warp, Stop::kBarrier, code + 1);
 }
 
+/// As run_barrier; c: predicate that the lanes arrive with; extra: negated. The code behind it
+/// writes the result.
+const Code* run_barrier_vote(Warp& warp, const Code* code) {
+  const std::uint32_t predicate = warp.predicates[code->c];
+  const std::uint32_t votes = warp.mask & (code->extra != 0 ? ~predicate : predicate);
+  const Code* const next = run_barrier(warp, code);
+  warp.barrier_votes = static_cast<std::uint32_t>(std::popcount(votes));
+  return next;
+}
+
 /// a: slot of the mask.
 const Code* run_warp_barrier(Warp& warp, const Code* code) {
   return has_met(warp, code, code->a) ? code + 1 : nullptr;
@@ -441,6 +451,21 @@ const Code* run_ballot(Warp& warp, const Code* code) {
   std::uint32_t bits = warp.predicates[code->a];
   if ((code->extra & 4) != 0) bits = ~bits;
   write_uniform(warp, code->d, bits & warp.mask, false);
+  return code + 1;
+}
+
+/// d: destination. How many lanes of the block arrived with a true predicate.
+const Code* run_barrier_count(Warp& warp, const Code* code) {
+  write_uniform(warp, code->d, warp.barrier_true, false);
+  return code + 1;
+}
+
+/// d: predicate; extra: 1 all were true, 0 one was.
+const Code* run_barrier_test(Warp& warp, const Code* code) {
+  const bool is_true =
+      code->extra != 0 ? warp.barrier_true == warp.barrier_arrived : warp.barrier_true != 0;
+  std::uint32_t& predicate = warp.predicates[code->d];
+  predicate = is_true ? predicate | warp.mask : predicate & ~warp.mask;
   return code + 1;
 }
 
