@@ -19,6 +19,9 @@
 namespace kansoku::gpu::exec {
 namespace {
 
+/// So long a launch runs on the calling thread alone: waking another one costs 5 to 100 us.
+constexpr Nanos kAloneFor = std::chrono::microseconds{20};
+
 Error impossible(std::string_view kernel, std::string_view why) {
   return Error{kansoku::Code::kLimit, fmt::format("launch {}: {}", kernel, why)};
 }
@@ -113,12 +116,10 @@ class Launch {
     const std::uint64_t workers =
         std::clamp<std::uint64_t>(options_.workers, 1, std::min<std::uint64_t>(block_count_, 64));
     worker_count_ = workers;
-    const auto share = options_.is_cooperative ? Workers::Share::kOfAll : Workers::Share::kOfRest;
-    const auto each = [this](std::uint64_t index) { work(index); };
-    if (options_.threads != nullptr) {
-      options_.threads->run(workers, share, each);
+    if (workers == 1) {
+      work(0);
     } else {
-      Workers().run(workers, share, each);
+      run_with_help(workers);
     }
     finish_observations();
     return fault_;
@@ -140,7 +141,7 @@ class Launch {
     if (options_.is_cooperative) {
       run_together(function, index, seen);
     } else {
-      run_in_turn(function, seen);
+      run_in_turn(function, index == 0, seen);
     }
     if (!observer) return;
     const std::scoped_lock lock(mutex_);
@@ -155,15 +156,40 @@ class Launch {
             local_bytes, observer, [this] { return is_over(); }};
   }
 
-  void run_in_turn(const CompiledFunction& function, Observer* observer) {
+  void run_with_help(std::uint64_t workers) {
+    const auto share = options_.is_cooperative ? Workers::Share::kOfAll : Workers::Share::kOfRest;
+    const std::function<void(std::uint64_t)> each = [this](std::uint64_t index) { work(index); };
+    std::optional<Workers> own;
+    Helpers helpers(options_.threads != nullptr ? *options_.threads : own.emplace(), share, each);
+    helpers_ = &helpers;
+    // Blocks that wait for each other begin together; others wait until help is worth it.
+    if (!options_.is_cooperative && options_.clock != nullptr) {
+      help_at_ = options_.clock->now() + kAloneFor;
+    } else {
+      helpers.start(workers);
+    }
+    work(0);
+    helpers.finish();
+  }
+
+  /// By the first worker: starts the others once the launch has lasted for a while.
+  void ask_for_help() {
+    if (help_at_ == BootTime{} || options_.clock->now() < help_at_) return;
+    help_at_ = {};
+    helpers_->start(worker_count_);
+  }
+
+  void run_in_turn(const CompiledFunction& function, bool is_first, Observer* observer) {
     BlockRunner runner = runner_of(function, observer);
     while (!has_failed_.load(std::memory_order_relaxed)) {
       const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
       if (number >= block_count_) return;
       runner.begin(number);
       BlockRunner::Step step = BlockRunner::Step::kRunning;
-      while (step == BlockRunner::Step::kRunning)
+      while (step == BlockRunner::Step::kRunning) {
         step = runner.step();
+        if (is_first) ask_for_help();
+      }
       if (step == BlockRunner::Step::kFault) {
         take_fault(runner);
         return;
@@ -268,6 +294,8 @@ class Launch {
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
   std::uint64_t block_count_{0}, worker_count_{1};
   BootTime deadline_{};
+  Helpers* helpers_{nullptr};
+  BootTime help_at_{};  // zero: they have been started
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> has_failed_{false};
   std::mutex mutex_;

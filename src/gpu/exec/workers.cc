@@ -11,22 +11,20 @@
 #include <vector>
 
 namespace kansoku::gpu::exec {
-namespace {
 
-/// One call of run(): what its threads still have to do.
-struct Call {
+/// What the threads of a call still have to do.
+struct WorkersCall {
+  explicit WorkersCall(const std::function<void(std::uint64_t)>& its_work) : work(its_work) {}
   const std::function<void(std::uint64_t)>& work;
-  std::uint64_t left;  // indices that have not returned
-  std::condition_variable ended{};
+  std::uint64_t left{0};  // indices that have not returned; guarded by the mutex of the workers
+  std::condition_variable ended;
 };
-struct Job {
-  Call* call{nullptr};
-  std::uint64_t index{0};
-};
-
-}  // namespace
 
 struct Workers::State {
+  struct Job {
+    WorkersCall* call{nullptr};
+    std::uint64_t index{0};
+  };
   std::mutex mutex;
   std::condition_variable came;
   std::deque<Job> jobs;              // guarded by mutex
@@ -76,26 +74,40 @@ Workers::~Workers() {
 
 void Workers::run(std::uint64_t count, Share share,
                   const std::function<void(std::uint64_t)>& work) {
-  if (count <= 1) {
-    work(0);
-    return;
-  }
-  State& state = *state_;
-  Call call{.work = work, .left = count - 1};
-  {
-    const std::scoped_lock lock(state.mutex);
-    for (std::uint64_t i = 1; i < count; ++i)
-      state.jobs.push_back({&call, i});
-    if (state.jobs.size() > state.idle_count)
-      state.add_threads(state.jobs.size() - state.idle_count);
-  }
-  state.came.notify_all();
+  Helpers helpers(*this, share, work);
+  helpers.start(count);
   work(0);
-  std::unique_lock lock(state.mutex);
-  if (share == Share::kOfRest) {
-    call.left -= std::erase_if(state.jobs, [&](const Job& job) { return job.call == &call; });
+}
+
+Helpers::Helpers(Workers& workers, Workers::Share share,
+                 const std::function<void(std::uint64_t)>& work)
+    : state_(*workers.state_), share_(share), call_(std::make_unique<WorkersCall>(work)) {}
+
+Helpers::~Helpers() {
+  finish();
+}
+
+void Helpers::start(std::uint64_t count) {
+  if (count <= 1) return;
+  {
+    const std::scoped_lock lock(state_.mutex);
+    call_->left = count - 1;
+    for (std::uint64_t i = 1; i < count; ++i)
+      state_.jobs.push_back({call_.get(), i});
+    if (state_.jobs.size() > state_.idle_count)
+      state_.add_threads(state_.jobs.size() - state_.idle_count);
   }
-  call.ended.wait(lock, [&] { return call.left == 0; });
+  for (std::uint64_t i = 1; i < count; ++i)
+    state_.came.notify_one();
+}
+
+void Helpers::finish() {
+  std::unique_lock lock(state_.mutex);
+  if (share_ == Workers::Share::kOfRest) {
+    call_->left -= std::erase_if(
+        state_.jobs, [&](const Workers::State::Job& job) { return job.call == call_.get(); });
+  }
+  call_->ended.wait(lock, [&] { return call_->left == 0; });
 }
 
 }  // namespace kansoku::gpu::exec

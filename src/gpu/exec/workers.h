@@ -7,6 +7,8 @@
 
 namespace kansoku::gpu::exec {
 
+struct WorkersCall;
+
 /// Threads that execute the blocks of launches, kept from one launch to the next: making a thread
 /// costs more than most small kernels. They block all signals and wait without using the processor.
 /// There are as many as were ever needed at once, since a cooperative launch may wait for blocks of
@@ -29,8 +31,29 @@ class Workers {
   void run(std::uint64_t count, Share share, const std::function<void(std::uint64_t)>& work);
 
  private:
+  friend class Helpers;
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// The threads of one call, started when it is known that they are worth it: to wake one costs as
+/// much as a small kernel. Used by the thread that calls. `work` must outlive it.
+class Helpers {
+ public:
+  Helpers(Workers& workers, Workers::Share share, const std::function<void(std::uint64_t)>& work);
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+  ~Helpers();
+
+  /// Calls work(1) to work(count - 1) on threads. Once.
+  void start(std::uint64_t count);
+  /// Returns when all that began have returned.
+  void finish();
+
+ private:
+  Workers::State& state_;
+  const Workers::Share share_;
+  std::unique_ptr<WorkersCall> call_;
 };
 
 }  // namespace kansoku::gpu::exec
