@@ -13,11 +13,13 @@
 #include "gpu/ptx/liveness.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/uniformity.h"
+#include "gpu/ptx/verifier.h"
 
 namespace kansoku::gpu::ptx {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class Kernel {
  public:
@@ -54,6 +56,37 @@ constexpr std::string_view kDiamond = R"(
 A:	mov.u32 %r2, 2;
 B:	mov.u32 %r3, %r2;
 	ret;)";
+
+TEST(Registers, BarriersThatReduceHaveAResult) {
+  const Kernel kernel(R"(
+	bar.sync 0, %r1;
+	bar.red.popc.u32 %r2, %r3, %p1;
+	barrier.cta.red.or.pred %p2, 0, %r4, !%p3;
+	ret;)");
+  const auto access = [&](std::size_t i) {
+    return registers_of(kernel.function(), kernel.function().instructions.at(i));
+  };
+  EXPECT_THAT(access(0).writes, IsEmpty());
+  EXPECT_THAT(access(1).writes, ElementsAre(kernel.reg("%r2")));
+  EXPECT_THAT(access(1).reads, ElementsAre(kernel.reg("%r3"), kernel.reg("%p1")));
+  EXPECT_THAT(access(2).writes, ElementsAre(kernel.reg("%p2")));
+  EXPECT_THAT(access(2).reads, ElementsAre(kernel.reg("%r4"), kernel.reg("%p3")));
+  EXPECT_THAT(verify(kernel.module), IsEmpty());
+  const Kernel wrong("bar.red.or.pred %p2, 0, %r1; bar.red.popc.u32 %p1, 0, %p3; ret;");
+  EXPECT_EQ(verify(wrong.module).size(), 3U) << "no predicate, of another width; no 32 bits";
+}
+
+TEST(Uniformity, WhatABarrierCountsIsTheWarps) {
+  const Kernel kernel(R"(
+	setp.eq.u32 %p1, %r9, %r9;
+	bar.red.popc.u32 %r1, 0, %p1;
+	mov.u32 %r2, %tid.x;
+	setp.eq.u32 %p2, %r2, 3;
+	bar.red.popc.u32 %r3, 0, %p2;
+	ret;)");
+  EXPECT_EQ(kernel.uniformity("%r1"), Uniformity::kWarp) << "threads of a block may have ended";
+  EXPECT_EQ(kernel.uniformity("%r3"), Uniformity::kWarp);
+}
 
 TEST(Cfg, DiamondMeetsAtItsEnd) {
   const Kernel kernel(kDiamond);

@@ -58,6 +58,8 @@ Uniformity of_result(const Function& function, const Instruction& instruction) {
     case Op::kVote:
     case Op::kActivemask:
     case Op::kRedux:
+    case Op::kBar:
+    case Op::kBarrier:  // what it counts depends on which threads of its block are left
       return Uniformity::kWarp;
     case Op::kLdu:
     case Op::kAtom:
@@ -75,7 +77,8 @@ Uniformity of_result(const Function& function, const Instruction& instruction) {
 }
 
 bool takes_operands_of_all_lanes(Op op) {
-  return op == Op::kVote || op == Op::kActivemask || op == Op::kRedux;
+  return op == Op::kVote || op == Op::kActivemask || op == Op::kRedux || op == Op::kBar ||
+         op == Op::kBarrier;
 }
 
 class Analysis {

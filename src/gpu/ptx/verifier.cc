@@ -42,6 +42,9 @@ std::optional<std::uint32_t> width_of(const Instruction& instruction, std::size_
       return nth == 1 ? bits : 32;
     case Op::kVote:
       return nth == 0 ? bits : nth == 1 ? kPredicate : 32;
+    case Op::kBar:
+    case Op::kBarrier:  // with a type only where they reduce
+      return nth == 0 ? bits : nth + 1 == instruction.operand_count ? kPredicate : 32;
     case Op::kMul:
     case Op::kMad:
       return is_wide && (nth == 0 || nth == 3) ? 2 * bits : bits;
