@@ -38,6 +38,9 @@ deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps
 # $(call configure,PRESET): in silence, unless it fails.
 configure = @cmake --preset $(1) > build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
 
+# timed(PART,COMMAND): prints how long the part took. ctest prints its own time, as the last lines.
+timed = @begin=$$(date +%s); $(2) && echo "part: $(1) took $$(($$(date +%s) - begin)) s"
+
 build: deps-build
 	$(call configure,unity)
 	cmake --build --preset unity -j $(JOBS) --target kansoku
@@ -54,11 +57,11 @@ test: deps-test
 	@tools/install_deps.sh store || echo "without DuckDB: tests that need it are skipped"
 	@tools/install_deps.sh otlp || echo "without OpenTelemetry's decoder: its test is skipped"
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS)
+	$(call timed,everything,cmake --build --preset release -j $(JOBS))
 	cmake --preset unity
-	cmake --build --preset unity -j $(JOBS) --target kansoku
-	tools/check --fast
-	$(if $(FLAKY),tools/check flaky --changed --minutes 3)
+	$(call timed,kansoku in the unity form,cmake --build --preset unity -j $(JOBS) --target kansoku)
+	$(call timed,check,tools/check --fast)
+	$(if $(FLAKY),$(call timed,flaky,tools/check flaky --changed --minutes 3))
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
 
 bench: deps-bench

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_util.h"
 #include "common/parse.h"
 #include "cuda/driver.h"
 #include "cuda/driver_device.h"
@@ -56,8 +57,10 @@ Result<std::vector<double>> measure_library(const std::string& path) {
   TRY(const auto device, cuda::open_device(driver, 0));
   TRY(const auto module, device->load_module(kKernel));
   TRY(const auto kernel, device->find_kernel(module, "empty"));
-  TRY(const double first, measure(*device, kernel, 16));  // makes threads
-  static_cast<void>(first);
+  for (const std::uint32_t blocks : {16U, 1U}) {  // makes threads, then wakes the stream's
+    TRY(const double first, measure(*device, kernel, blocks));
+    static_cast<void>(first);
+  }
   std::vector<double> out;
   std::size_t live = 0;
   for (const Setting& setting : kSettings) {
@@ -119,7 +122,11 @@ int main(int argc, char** argv) {
     fmt::print("bench gpu_launch live={} blocks={} rounds={} cpu_us={:.2f}",
                bench::kSettings[i].live, bench::kSettings[i].blocks, *rounds,
                stats::median(own[i]));
-    if (!peer.empty()) fmt::print(" peer_cpu_us={:.2f}", stats::median(other[i]));
+    if (!peer.empty()) {
+      const auto ratio = bench::ratio_with_interval(own[i], other[i]);
+      fmt::print(" peer_cpu_us={:.2f} own_by_peer={:.3f} low={:.3f} high={:.3f}",
+                 stats::median(other[i]), ratio.median, ratio.low, ratio.high);
+    }
     fmt::print("\n");
   }
   return 0;

@@ -209,7 +209,7 @@ TEST_F(BookTest, OfSeveralIncidentsOfAJobEachIsContinuedOrClosed) {
 }
 
 TEST_F(BookTest, WhatIsJustOverGoesOnWhatWasOverForLongOrWillBeDoesNot) {
-  const auto goes_on = [this](std::int64_t end_ns, std::int64_t begin_ns) {
+  const auto continues = [this](std::int64_t end_ns, std::int64_t begin_ns) {
     std::filesystem::remove(folder_ + "/incidents.jsonl");
     std::string id;
     {
@@ -222,10 +222,10 @@ TEST_F(BookTest, WhatIsJustOverGoesOnWhatWasOverForLongOrWillBeDoesNot) {
     EXPECT_EQ(notice.incident.id == id, notice.event == IncidentEvent::kReopened);
     return notice.incident.id == id;
   };
-  EXPECT_TRUE(goes_on(kNow, kNow + 20 * kSecond));
-  EXPECT_FALSE(goes_on(kNow, kNow + 21 * kSecond));
-  EXPECT_TRUE(goes_on(kNow + kSecond, kNow)) << "dated back a bit";
-  EXPECT_FALSE(goes_on(kNow + 900 * kSecond, kNow)) << "its end was told by a wrong clock";
+  EXPECT_TRUE(continues(kNow, kNow + 20 * kSecond));
+  EXPECT_FALSE(continues(kNow, kNow + 21 * kSecond));
+  EXPECT_TRUE(continues(kNow + kSecond, kNow)) << "dated back a bit";
+  EXPECT_FALSE(continues(kNow + 900 * kSecond, kNow)) << "its end was told by a wrong clock";
 }
 
 TEST_F(BookTest, AfterALongPauseNothingIsContinued) {

@@ -50,6 +50,29 @@ TEST(ContextProcessTest, CountOfDevicesIsASetting) {
   EXPECT_EQ(run_child("count_devices", {"KANSOKU_SOFTGPU_DEVICES=nonsense"}).exit_code, 1);
 }
 
+/// Where the first allocations of two devices lie.
+int bases() {
+  for (CUdevice device = 0; device < 2; ++device) {
+    CUcontext context = nullptr;
+    CUdeviceptr pointer = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+        cuCtxSetCurrent(context) != CUDA_SUCCESS || cuMemAlloc_v2(&pointer, 1) != CUDA_SUCCESS)
+      return 1;
+    std::printf("%llx ", static_cast<unsigned long long>(pointer));
+  }
+  return 0;
+}
+const Child kBases("bases", bases);
+
+TEST(ContextProcessTest, WhereMemoryBeginsIsASetting) {
+  COVERS(cuMemAlloc_v2);
+  EXPECT_EQ(run_child("bases", {"KANSOKU_SOFTGPU_BASE=0x7e8000000000"}).output,
+            "7e8000000000 7e9000000000 ");
+  const ChildRun anywhere = run_child("bases", {"KANSOKU_SOFTGPU_BASE=0x7e8000000001"});
+  EXPECT_EQ(anywhere.exit_code, 0) << "no multiple of 2 MiB: anywhere, with a line in the log";
+  EXPECT_NE(anywhere.output, "7e8000000001 7e9000000001 ");
+}
+
 /// The machine's numbers of the devices that this process sees, from the right, as a number.
 int visible() {
   int count = 0, out = 0;
@@ -142,6 +165,7 @@ TEST_F(ContextTest, AttributesAgreeWithTheRest) {
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 8);
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), 2);
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), 1);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED), 0) << "free memory is the device's";
   // Known, but not there: texture units.
   EXPECT_EQ(attribute(static_cast<CUdevice_attribute>(21)), 0);
   int value = 0;

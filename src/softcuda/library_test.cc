@@ -2,6 +2,8 @@
 // Libraries and their kernels, which all contexts share.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "softcuda/driver_for_test.h"
 
 namespace kansoku::softcuda {
@@ -32,6 +34,12 @@ class LibraryTest : public DriverTest {
 
   CUlibrary library_{nullptr};
 };
+
+TEST(Library, LinkersFindItByItsShortName) {
+  const std::filesystem::path library(KANSOKU_SOFTCUDA_LIBRARY);
+  EXPECT_EQ(std::filesystem::read_symlink(library.parent_path() / "libcuda.so"),
+            library.filename());
+}
 
 TEST_F(LibraryTest, KernelsRunInEveryContext) {
   COVERS(cuLibraryLoadData, cuLibraryGetKernel, cuKernelGetFunction, cuLibraryUnload);

@@ -249,6 +249,28 @@ TEST_P(DeviceTest, ImagesInFatbinsLoadInEveryCompression) {
   }
 }
 
+TEST_P(DeviceTest, AKernelWithoutParametersRuns) {
+  const auto module = make_module(
+      *device_,
+      ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .u32 count;\n"
+      ".visible .entry add_one() { .reg .u32 %r<2>; atom.global.add.u32 %r1, [count], 1; "
+      "ret; }\n");
+  ASSERT_TRUE(module) << module.error().what;
+  const auto kernel = device_->find_kernel(module->get(), "add_one");
+  ASSERT_TRUE(kernel) << kernel.error().what;
+  LaunchShape shape;
+  shape.block = {32, 1, 1};
+  const auto launched = device_->launch(*kernel, shape, {}, StreamId{});
+  ASSERT_TRUE(launched) << launched.error().what;
+  const auto count = device_->find_variable(module->get(), "count");
+  ASSERT_TRUE(count) << count.error().what;
+  std::uint32_t counted = 0;
+  ASSERT_TRUE(device_->copy_to_host(std::as_writable_bytes(std::span(&counted, 1)), count->address,
+                                    StreamId{}));
+  ASSERT_TRUE(device_->synchronize());
+  EXPECT_EQ(counted, 32U);
+}
+
 TEST_P(DeviceTest, StreamsAreOrderedByEvents) {
   const std::size_t n = 1 << 18;
   const auto first = make_stream(*device_).value(), second = make_stream(*device_).value();

@@ -157,7 +157,7 @@ class Launch {
   }
 
   void run_with_help(std::uint64_t workers) {
-    const auto share = options_.is_cooperative ? Workers::Share::kOfAll : Workers::Share::kOfRest;
+    const auto share = options_.is_cooperative ? Helpers::Share::kOfAll : Helpers::Share::kOfRest;
     const std::function<void(std::uint64_t)> each = [this](std::uint64_t index) { work(index); };
     std::optional<Workers> own;
     Helpers helpers(options_.threads != nullptr ? *options_.threads : own.emplace(), share, each);

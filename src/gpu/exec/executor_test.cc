@@ -605,6 +605,29 @@ TEST_P(ExecutorTest, RefusesWhatItDoesNotKnowByLine) {
   EXPECT_EQ(refusal_of(".pragma \"nounroll\"; ret;"), "");
 }
 
+TEST_P(ExecutorTest, HelpComesWhileABlockWaitsForAnother) {
+  const HastyClock clock;
+  options_.workers = 2;
+  options_.clock = &clock;
+  options_.grid = {2, 1, 1};
+  options_.block = {1, 1, 1};
+  // Block 0 is handed out first and waits for block 1, though not for ever.
+  const Program program = kernel(R"(
+	setp.ne.u32 %p1, %r1, 0;
+	mov.u32 %r4, 300000000;
+	@%p1 bra L;
+W:	ld.volatile.global.u32 %r3, [%rd3+4];
+	setp.ne.u32 %p2, %r3, 0;
+	@%p2 bra L;
+	sub.u32 %r4, %r4, 1;
+	setp.ne.u32 %p2, %r4, 0;
+	@%p2 bra W;
+L:	setp.ne.u32 %p3, %r4, 0;
+	selp.u32 %r5, 1, 2, %p3;
+	st.volatile.global.u32 [%rd3], %r5;)");
+  EXPECT_THAT(run(program, 2), Each(1U));
+}
+
 TEST_P(ExecutorTest, BarriersReduceAPredicate) {
   // 70 threads: 24 multiples of three, none above 69, in three warps of which one is not whole.
   const auto reduced = [&](std::string_view reduction) {
@@ -839,6 +862,26 @@ TEST(DeviceMemory, MappingsThatAreHeld) {
   EXPECT_FALSE(is_readable(high.end));
   const std::uint64_t beside = memory.allocate(1).value();
   EXPECT_TRUE(beside >= high.end + Memory::kGuardBytes || beside < at);
+  close(fd);
+}
+
+TEST(DeviceMemory, AReservationThatIsReleasedWhileItIsHeldStays) {
+  constexpr std::uint64_t kBytes = Memory::kGranule;
+  auto memory = Memory::create(kBytes).value();
+  const int fd = memfd_create("test", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, static_cast<off_t>(kBytes)), 0);
+  const std::uint64_t at = memory.reserve(kBytes).value();
+  const Memory::Range range{at, at + kBytes};
+  EXPECT_TRUE(memory.map(range, fd, 0));
+  EXPECT_TRUE(memory.set_accessible(range, true));
+  {
+    const Memory::Hold hold(memory);
+    EXPECT_TRUE(memory.unmap(range));
+    EXPECT_TRUE(memory.release(range));
+    EXPECT_FALSE(memory.is_own(at));
+    EXPECT_TRUE(is_readable(at));
+  }
+  EXPECT_FALSE(is_readable(at));
   close(fd);
 }
 

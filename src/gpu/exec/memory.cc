@@ -106,29 +106,28 @@ struct Memory::State {
     return address - base < reserved_bytes;
   }
 
-  /// Address of a free place for `span` bytes; 0 if there is none.
-  [[nodiscard]] std::uint64_t place_for(std::uint64_t span, std::uint64_t align) {
+  /// Address of a free place for `span` bytes, a multiple of the page; 0 if there is none.
+  [[nodiscard]] std::uint64_t place_for(std::uint64_t span) {
     if (span > reserved_bytes) return 0;
-    const std::uint64_t ahead = rounded_up(base + next, align) - base;
-    if (ahead <= reserved_bytes - span) {
-      next = ahead + span;
-      return base + ahead;
+    if (next <= reserved_bytes - span) {
+      next += span;
+      return base + next - span;
     }
     // Addresses are used up: the first gap that is large enough between blocks and what is held.
-    std::uint64_t at = rounded_up(base, align);
+    std::uint64_t at = base;
     auto gone = withheld.begin();
     const auto passes_gone_before = [&](std::uint64_t limit) {
       for (; gone != withheld.end() && gone->first < limit; ++gone) {
         if (!is_inside(gone->first)) continue;
         if (gone->first >= at + span) return false;
-        at = std::max(at, rounded_up(rounded_up(gone->second, kPage) + kGuardBytes, align));
+        at = std::max(at, rounded_up(gone->second, kPage) + kGuardBytes);
       }
       return true;
     };
     for (const auto& [begin, block] : blocks) {
       if (!is_inside(begin)) continue;
       if (!passes_gone_before(begin) || begin >= at + span) return at;
-      at = std::max(at, rounded_up(rounded_up(block.end, kPage) + kGuardBytes, align));
+      at = std::max(at, rounded_up(block.end, kPage) + kGuardBytes);
     }
     if (!passes_gone_before(UINT64_MAX)) return at;
     return at + span <= base + reserved_bytes ? at : 0;
@@ -233,7 +232,7 @@ Result<std::uint64_t> Memory::allocate(std::uint64_t bytes, Kind kind) {
   if (bytes > state.reserved_bytes)
     return Error{kansoku::Code::kLimit, fmt::format("allocate {} bytes: too many", bytes)};
   const std::uint64_t mapped = rounded_up(bytes, kPage);
-  const std::uint64_t address = state.place_for(mapped + kGuardBytes, kPage);
+  const std::uint64_t address = state.place_for(mapped + kGuardBytes);
   if (address == 0) {
     return Error{
         kansoku::Code::kLimit,

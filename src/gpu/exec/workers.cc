@@ -72,15 +72,7 @@ Workers::~Workers() {
     thread.join();
 }
 
-void Workers::run(std::uint64_t count, Share share,
-                  const std::function<void(std::uint64_t)>& work) {
-  Helpers helpers(*this, share, work);
-  helpers.start(count);
-  work(0);
-}
-
-Helpers::Helpers(Workers& workers, Workers::Share share,
-                 const std::function<void(std::uint64_t)>& work)
+Helpers::Helpers(Workers& workers, Share share, const std::function<void(std::uint64_t)>& work)
     : state_(*workers.state_), share_(share), call_(std::make_unique<WorkersCall>(work)) {}
 
 Helpers::~Helpers() {
@@ -103,7 +95,7 @@ void Helpers::start(std::uint64_t count) {
 
 void Helpers::finish() {
   std::unique_lock lock(state_.mutex);
-  if (share_ == Workers::Share::kOfRest) {
+  if (share_ == Share::kOfRest) {
     call_->left -= std::erase_if(
         state_.jobs, [&](const Workers::State::Job& job) { return job.call == call_.get(); });
   }

@@ -15,20 +15,11 @@ struct WorkersCall;
 /// each of its threads. Any thread.
 class Workers {
  public:
-  enum class Share : std::uint8_t {
-    kOfAll,   // each index has work of its own
-    kOfRest,  // the indices share work: once the caller finds none left, nobody has to begin
-  };
-
   Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// Ends the threads; no run() may be under way.
+  /// Ends the threads; no Helpers may be left.
   ~Workers();
-
-  /// Calls work(0) here and work(1) to work(count - 1) on threads. Returns when all that began have
-  /// returned. `work` must not throw.
-  void run(std::uint64_t count, Share share, const std::function<void(std::uint64_t)>& work);
 
  private:
   friend class Helpers;
@@ -36,11 +27,16 @@ class Workers {
   std::unique_ptr<State> state_;
 };
 
-/// The threads of one call, started when it is known that they are worth it: to wake one costs as
-/// much as a small kernel. Used by the thread that calls. `work` must outlive it.
+/// The threads that help the calling one with its work, started once they are worth it: to wake one
+/// costs as much as a small kernel. Used by one thread. `work` must outlive it and must not throw.
 class Helpers {
  public:
-  Helpers(Workers& workers, Workers::Share share, const std::function<void(std::uint64_t)>& work);
+  enum class Share : std::uint8_t {
+    kOfAll,   // each index has work of its own
+    kOfRest,  // the indices share work: once the caller finds none left, no other has to begin
+  };
+
+  Helpers(Workers& workers, Share share, const std::function<void(std::uint64_t)>& work);
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;
   ~Helpers();
@@ -52,7 +48,7 @@ class Helpers {
 
  private:
   Workers::State& state_;
-  const Workers::Share share_;
+  const Share share_;
   std::unique_ptr<WorkersCall> call_;
 };
 

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "gpu/exec/internal/decode/function_decoder.h"
-#include "gpu/exec/internal/observe/invariants.h"
+#include "gpu/exec/internal/decode/invariants.h"
 #include "gpu/exec/internal/ops/control.h"
 
 namespace kansoku::gpu::exec {

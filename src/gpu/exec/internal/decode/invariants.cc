@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/exec/internal/observe/invariants.h"
+#include "gpu/exec/internal/decode/invariants.h"
 
 #include <algorithm>
 #include <array>
