@@ -112,7 +112,7 @@ std::string content_of(const std::string& path) {
 }
 
 TEST(Library, NumbersAreThoseOfTheHeaderForPrograms) {
-  const auto header = content_of(KANSOKU_SOURCE_DIR "/share/softgpu/include/nccl.h");
+  const auto header = content_of(KANSOKU_SOURCE_DIR "/share/softgpu/toolkit/include/nccl.h");
   check_header(header);
   EXPECT_NE(header.find("char internal[128];"), std::string::npos);
   static_assert(sizeof(ncclUniqueId) == 128);

@@ -2,7 +2,7 @@
 // A stand-in for the CUDA runtime library, on top of the driver's public interface: what programs
 // that were compiled for the runtime need in order to run on the software device. Lazy like the
 // real one: nothing is loaded before the first call that needs a device.
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -486,7 +486,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->maxBlocksPerMultiProcessor = get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, int which, int device) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
   if (const CUresult status = start(); status != CUDA_SUCCESS) return noted(status);
   return noted(cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(which), device));
 }
