@@ -14,7 +14,7 @@ build="cmake ninja-build g++ ccache pkg-config clang llvm git python3 linux-libc
  libprotozero-dev libdeflate-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libzydis-dev
  librandom123-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libzstd-dev liblz4-dev libboost-math-dev libnlopt-dev
  libcpp-httplib-dev libnats-dev"
-softgpu="libgloo-dev clang-19"
+softgpu="libgloo-dev clang-19 libclc-19"
 demo="python3-torch libopenblas0-serial"
 tests="$softgpu libgtest-dev libgmock-dev clang-format-14 chromium protobuf-compiler python3-protobuf python3-pil binutils
  iproute2 procps util-linux gcc prometheus nats-server $npm"
