@@ -156,9 +156,14 @@ typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, vo
 #define cudaDeviceMapHost 0x08
 #define cudaDeviceLmemResizeToMax 0x10
 
-typedef struct CUuuid_st {
+/* The driver's cuda.h has the same structure. */
+#ifndef CU_UUID_HAS_BEEN_DEFINED
+#define CU_UUID_HAS_BEEN_DEFINED
+struct CUuuid_st {
   char bytes[16];
-} cudaUUID_t;
+};
+#endif
+typedef struct CUuuid_st cudaUUID_t;
 
 /* What a device is and can. `CUDART_VERSION` decides between the layouts of 12 and of 13. */
 struct cudaDeviceProp {
