@@ -52,7 +52,7 @@ void copies_and_kernels() {
   EXPECT(count == 6);
   void* address = nullptr;
   size_t bytes = 0;
-  EXPECT(cudaGetSymbolAddress(&address, &counter) == cudaSuccess && address != nullptr);
+  EXPECT(cudaGetSymbolAddress(&address, counter) == cudaSuccess && address != nullptr);
   EXPECT(cudaGetSymbolSize(&bytes, constants) == cudaSuccess && bytes == 16);
   EXPECT(cudaMemcpyToSymbol(constants, four, 16, 4) == cudaErrorInvalidValue);
   EXPECT(cudaGetSymbolSize(&bytes, &wrong) == cudaErrorInvalidSymbol);

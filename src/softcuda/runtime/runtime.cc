@@ -88,7 +88,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int*, CUfunction, int, std:
 
 namespace {
 
-constexpr int kVersion = 13000;
+constexpr int kVersion = CUDART_VERSION;
 
 constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
 #define KANSOKU_ROW(name) \

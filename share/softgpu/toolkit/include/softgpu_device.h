@@ -60,6 +60,7 @@ extern "C" __device__ inline __attribute__((noreturn)) void __assert_fail(const 
 
 #include "softgpu_device_atomics.h"
 #include "softgpu_device_integers.h"
+#include "softgpu_device_math.h"
 
 /* Launches of a stream run one after the other, so these have nothing to wait for or to start. */
 static __device__ inline void cudaGridDependencySynchronize() {

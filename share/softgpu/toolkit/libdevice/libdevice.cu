@@ -170,6 +170,18 @@ KANSOKU_DEVICE float __nv_frexpf(float a, int* exponent) {
   return static_cast<float>(__nv_frexp(a, exponent));  // exact: a power of two away
 }
 
+// The quotient's low bits and sign; exact, as the remainder is.
+KANSOKU_DEVICE double __nv_remquo(double a, double b, int* quotient) {
+  const double rest = __nv_remainder(a, b);
+  const double whole = __builtin_rint((a - rest) / b);
+  const int low = static_cast<int>(__nvvm_d2ll_rz(__nv_fmod(__builtin_fabs(whole), 8.0)));
+  *quotient = whole < 0.0 ? -low : low;
+  return rest;
+}
+KANSOKU_DEVICE float __nv_remquof(float a, float b, int* quotient) {
+  return static_cast<float>(__nv_remquo(a, b, quotient));
+}
+
 // Integers.
 KANSOKU_SAME(int, abs, (int a), a < 0 ? -a : a)
 KANSOKU_SAME(long long, llabs, (long long a), a < 0 ? -a : a)
