@@ -112,6 +112,30 @@ TEST(ContextProcessTest, VisibleDevicesAreASetting) {
   EXPECT_EQ(of("GPU-4b"), 100) << "which of them?";
 }
 
+/// The capability as major * 10 + minor, if the driver's two ways agree.
+int capability() {
+  if (cuInit(0) != CUDA_SUCCESS) return 0;
+  int major = 0, minor = 0, by_attribute = 0;
+  if (cuDeviceComputeCapability(&major, &minor, 0) != CUDA_SUCCESS) return 1;
+  if (cuDeviceGetAttribute(&by_attribute, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0) !=
+      CUDA_SUCCESS)
+    return 2;
+  return by_attribute == minor ? major * 10 + minor : 3;
+}
+const Child kCapability("capability", capability);
+
+TEST(ContextProcessTest, ArchitectureIsASetting) {
+  COVERS(cuDeviceComputeCapability, cuDeviceGetAttribute);
+  const auto of = [](const char* setting) {
+    return run_child("capability",
+                     {std::string("KANSOKU_SOFTGPU_ARCH=") + setting, "KANSOKU_SOFTGPU_LOG=off"})
+        .exit_code;
+  };
+  EXPECT_EQ(of("sm_61"), 61);
+  EXPECT_EQ(of("sm_80"), 80);
+  EXPECT_EQ(of("sm_12"), 80) << "an unknown one is logged and not taken";
+}
+
 TEST_F(ContextTest, Devices) {
   COVERS(cuDeviceGet, cuDeviceGetCount, cuDeviceGetName, cuDeviceTotalMem_v2, cuDeviceGetUuid,
          cuDeviceGetUuid_v2, cuDeviceComputeCapability, cuDeviceGetProperties);

@@ -45,8 +45,6 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, int{exec::kThreadsPerSm}},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 8},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, int{exec::kSharedBytesPerSm}},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
@@ -67,6 +65,9 @@ constexpr std::pair<CUdevice_attribute, int> kAttributes[] = {
 };
 
 int value_of(CUdevice_attribute attribute) {
+  const int architecture = runtime() == nullptr ? 0 : runtime()->architecture;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) return architecture / 10;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return architecture % 10;
   const auto* const found = std::find_if(std::begin(kAttributes), std::end(kAttributes),
                                          [&](const auto& row) { return row.first == attribute; });
   return found == std::end(kAttributes) ? 0 : found->second;
@@ -267,8 +268,8 @@ KANSOKU_ENTRY cuDeviceComputeCapability(int* major, int* minor, CUdevice number)
   Device* device = nullptr;
   KANSOKU_CU_TRY(find_device(number, device));
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *major = 8;
-  *minor = 0;
+  *major = value_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  *minor = value_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   return CUDA_SUCCESS;
 }
 

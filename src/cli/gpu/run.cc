@@ -26,6 +26,8 @@ class RunCommand final : public Command {
     app.add_option("--devices", devices_, "number of devices, 1 to 16 [1]")
         ->check(CLI::Range(1, 16));
     app.add_option("--memory", memory_, "memory of each device, e.g. 512M or 4G [4G]");
+    app.add_option("--arch", arch_, "compute capability that programs see: sm_61 or sm_80 [sm_80]")
+        ->check(CLI::IsMember({"sm_61", "sm_80"}));
     app.add_flag("--check", check_, "check shared memory for races and uninitialised reads");
     app.add_option("command", command_, "program and its arguments")->required();
     app.prefix_command(false);
@@ -41,6 +43,7 @@ class RunCommand final : public Command {
     prepend("LD_LIBRARY_PATH", *folder);
     if (devices_ != 0) setenv("KANSOKU_SOFTGPU_DEVICES", std::to_string(devices_).c_str(), 1);
     if (!memory_.empty()) setenv("KANSOKU_SOFTGPU_MEMORY", memory_.c_str(), 1);
+    if (!arch_.empty()) setenv("KANSOKU_SOFTGPU_ARCH", arch_.c_str(), 1);
     if (check_) setenv("KANSOKU_SOFTGPU_CHECK", "1", 1);
     std::vector<char*> arguments;
     for (std::string& argument : command_)
@@ -61,7 +64,7 @@ class RunCommand final : public Command {
 
   bool softgpu_{false}, check_{false};
   int devices_{0};
-  std::string memory_;
+  std::string memory_, arch_;
   std::vector<std::string> command_;
 };
 

@@ -388,6 +388,10 @@ CUresult start_runtime() {
     auto made = std::make_unique<Runtime>();
     made->workers = number_setting("KANSOKU_SOFTGPU_WORKERS", 1, 64,
                                    std::max(1U, std::thread::hardware_concurrency()));
+    made->architecture = architecture_setting();
+    if (const char* const set = std::getenv("KANSOKU_SOFTGPU_ARCH");
+        set != nullptr && set != fmt::format("sm_{}", made->architecture))
+      log_line(fmt::format("KANSOKU_SOFTGPU_ARCH={}: not sm_61 or sm_80; using sm_80", set));
     made->time_limit = kTimeLimitDefault;
     if (const char* const set = std::getenv("KANSOKU_SOFTGPU_TIME_LIMIT"); set != nullptr) {
       const auto limit = parse_duration(set);

@@ -16,7 +16,6 @@
 namespace kansoku::softcuda {
 namespace {
 
-constexpr std::uint32_t kArchitecture = 80;
 constexpr std::uint32_t kPtxMajorMax = 9;
 
 /// The 24 bytes that nvcc and clang put into .nvFatBinSegment.
@@ -47,7 +46,7 @@ CUresult text_of_fatbin(const Image& image, std::string& text, std::string& log)
     log = entries.error().what;
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  auto ptx = best_ptx(*entries, kArchitecture);
+  auto ptx = best_ptx(*entries, static_cast<std::uint32_t>(runtime()->architecture));
   if (!ptx) {
     log = ptx.error().what;
     return ptx.error().code == Code::kNotFound ? CUDA_ERROR_NO_BINARY_FOR_GPU
@@ -345,7 +344,7 @@ CUresult attribute_of(const Function& function, CUfunction_attribute attribute, 
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *value = 80;  // of the architecture
+      *value = runtime()->architecture;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int set = function.settings->dynamic_shared_max;

@@ -476,6 +476,7 @@ struct Runtime {
   std::vector<std::unique_ptr<Device>> devices;
   std::optional<gpu::exec::Memory> host;  // pinned and registered memory, of all devices
   unsigned workers{1};
+  int architecture{80};  // compute capability times ten
   gpu::exec::Workers threads;
   Nanos time_limit{0};
   bool checks_hazards{false};

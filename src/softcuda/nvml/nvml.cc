@@ -479,8 +479,8 @@ NVML nvmlDeviceGetCudaComputeCapability(const void* handle, int* major, int* min
   Device* device = nullptr;
   if (const int status = find(handle, device); status != kSuccess) return status;
   if (major == nullptr || minor == nullptr) return kInvalidArgument;
-  *major = 8;
-  *minor = 0;
+  *major = architecture_setting() / 10;
+  *minor = architecture_setting() % 10;
   return kSuccess;
 }
 

@@ -130,6 +130,11 @@ std::uint64_t memory_setting() {
   return bytes && *bytes >= kMemoryMin && *bytes <= kMemoryMax ? *bytes : kMemoryDefault;
 }
 
+int architecture_setting() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_ARCH");
+  return set != nullptr && std::string_view(set) == "sm_61" ? 61 : 80;
+}
+
 Result<Telemetry*> map_telemetry(int ordinal) {
   const std::string folder = telemetry_folder();
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed("make", folder);

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the stubs of operators that are not compiled in end.
+#include <cstdio>
+#include <cstdlib>
+
+extern "C" [[noreturn]] void kansoku_missing_operator(const char* name) {
+  std::fprintf(stderr, "this partial CUDA backend does not contain %s\n", name);
+  std::abort();
+}
