@@ -136,6 +136,23 @@ TEST(ContextProcessTest, ArchitectureIsASetting) {
   EXPECT_EQ(of("sm_12"), 80) << "an unknown one is logged and not taken";
 }
 
+/// At the end of the process, when the variables of its threads have gone.
+int call_at_exit() {
+  CUcontext context = nullptr;
+  if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS) return 1;
+  static_cast<void>(std::atexit([] {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    std::_Exit(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+  }));
+  std::exit(100);
+}
+const Child kCallAtExit("call_at_exit", call_at_exit);
+
+TEST(ContextProcessTest, CallsAfterTheEndOfTheThreadAreRefused) {
+  COVERS(cuMemGetInfo_v2);
+  EXPECT_EQ(run_child("call_at_exit", {}).exit_code, CUDA_ERROR_DEINITIALIZED);
+}
+
 TEST_F(ContextTest, Devices) {
   COVERS(cuDeviceGet, cuDeviceGetCount, cuDeviceGetName, cuDeviceTotalMem_v2, cuDeviceGetUuid,
          cuDeviceGetUuid_v2, cuDeviceComputeCapability, cuDeviceGetProperties);

@@ -12,14 +12,21 @@ def symbols(files, *options):
     return {line.split()[0].split("@")[0] for line in lines if len(line.split()) > 1}
 
 
+OF_THE_LINKER = {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "__tls_get_addr", "atexit"}
+
+
+def system_libraries():
+    """The shared libraries of C and C++, as the compiler finds them."""
+    names = ["libstdc++.so.6", "libm.so.6", "libc.so.6", "libgcc_s.so.1"]
+    return [subprocess.run(["c++", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip() for name in names]
+
+
 def main():
     out, rest = sys.argv[1], sys.argv[2:]
     at = rest.index("--")
     libraries, objects = rest[:at], rest[at + 1:]
     undefined = symbols(objects, "--undefined-only") - symbols(objects, "--defined-only", "--extern-only")
-    # The runtime's of C and C++ are found by the linker; a stub is only ever one of ggml's own.
-    undefined -= symbols(libraries, "--dynamic", "--defined-only")
-    wanted = sorted(name for name in undefined if "ggml" in name or "mul_mat_q_case" in name)
+    wanted = sorted(undefined - symbols(libraries + system_libraries(), "--dynamic", "--defined-only") - OF_THE_LINKER)
     plain = subprocess.run(["c++filt", *wanted], check=True, capture_output=True, text=True).stdout.splitlines() if wanted else []
     with open(out, "w") as file:
         file.write(".text\n")
