@@ -334,9 +334,6 @@ TEST_P(MatrixTest, RefusesOtherProducts) {
   EXPECT_THAT(refusal_of("mma.sync.aligned.m16n8k16.col.col.f32.f16.f16.f32 {%r1, %r2, %r3, %r4}, "
                          "{%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2, %r3, %r4};"),
               refused);
-  EXPECT_THAT(refusal_of("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r1, %r2, %r3, %r4}, "
-                         "{%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2, %r3, %r4};"),
-              refused);
   EXPECT_THAT(refusal_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1, %r2, %r3, %r4}, "
                          "{%r1, %r2}, {%r1, %r2}, {%r1, %r2, %r3, %r4};"),
               HasSubstr("another number of registers"));

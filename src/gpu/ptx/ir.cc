@@ -42,6 +42,7 @@ bool Instruction::has(Suffix suffix) const {
 }
 
 std::string_view Instruction::roles() const {
+  if (op == Op::kWmma) return has(Suffix::kMma) ? "dsss" : has(Suffix::kStore) ? "ms?s" : "dm?s";
   const bool is_barrier = op == Op::kBar || op == Op::kBarrier;
   if (!is_barrier || !has(Suffix::kRed)) return operand_roles(op);
   return operand_count == 4 ? "dssq" : "dsq";

@@ -110,7 +110,7 @@ struct Instruction {
   /// The nth suffix that is a type; Type::kCount if there are fewer.
   [[nodiscard]] Type type(std::size_t nth = 0) const;
   /// What its operands are, in the letters of KANSOKU_PTX_OPS: as operand_roles, but for barriers
-  /// that reduce a predicate and so have a result.
+  /// that reduce a predicate and so have a result, and for wmma, which loads, stores or multiplies.
   [[nodiscard]] std::string_view roles() const;
 };
 

@@ -47,7 +47,8 @@ namespace kansoku::gpu::ptx {
   X(kActivemask, "activemask", "d") X(kRedux, "redux", "dss") X(kElect, "elect", "Ds")            \
   X(kNanosleep, "nanosleep", "s") X(kCp, "cp", "?sssss") X(kLdmatrix, "ldmatrix", "dm")           \
   X(kStmatrix, "stmatrix", "ms") X(kMma, "mma", "dsss") X(kPrefetch, "prefetch", "m")             \
-  X(kPrefetchu, "prefetchu", "m") X(kPmevent, "pmevent", "s")
+  X(kPrefetchu, "prefetchu", "m") X(kPmevent, "pmevent", "s")                                     \
+  X(kWmma, "wmma", "") X(kMovmatrix, "movmatrix", "ds") X(kGriddepcontrol, "griddepcontrol", "")
 
 // clang-format on
 enum class Op : std::uint8_t {

@@ -74,7 +74,10 @@ namespace kansoku::gpu::ptx {
   X(kRow, "row") X(kCol, "col") X(kTrans, "trans")                                                \
   X(kM16n8k16, "m16n8k16") X(kM16n8k8, "m16n8k8") X(kM16n8k4, "m16n8k4")                          \
   X(kM16n8k32, "m16n8k32") X(kM8n8k4, "m8n8k4") X(kM8n8, "m8n8") X(kX1, "x1") X(kX2, "x2")        \
-  X(kX4, "x4")
+  X(kX4, "x4") X(kM8n8k16, "m8n8k16") X(kM16n16k16, "m16n16k16") X(kM8n32k16, "m8n32k16")         \
+  X(kM32n8k16, "m32n8k16") X(kLoad, "load") X(kStore, "store") X(kMma, "mma") X(kA, "a")          \
+  X(kB, "b") X(kC, "c") X(kD, "d") X(kL1, "L1") X(kL2, "L2") X(kL2EvictLast, "L2::evict_last")    \
+  X(kL2EvictNormal, "L2::evict_normal") X(kWait, "wait") X(kLaunchDependents, "launch_dependents")
 
 // clang-format on
 enum class Suffix : std::uint8_t {

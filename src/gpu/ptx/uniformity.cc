@@ -69,6 +69,8 @@ Uniformity of_result(const Function& function, const Instruction& instruction) {
     case Op::kCall:
     case Op::kMma:
     case Op::kLdmatrix:
+    case Op::kWmma:
+    case Op::kMovmatrix:
     case Op::kUnknown:
       return Uniformity::kVarying;
     default:

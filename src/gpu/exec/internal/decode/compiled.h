@@ -8,6 +8,7 @@
 
 #include "gpu/exec/internal/decode/code.h"
 #include "gpu/exec/internal/ops/access.h"
+#include "gpu/exec/internal/ops/matrix_site.h"
 #include "gpu/ptx/op.h"
 
 namespace kansoku::gpu::exec {
@@ -53,12 +54,10 @@ struct CompiledFunction {
     std::vector<Copy> arguments, results;
   };
   std::vector<CallSite> calls;
-  /// An mma instruction: slots of the fragments.
+  /// A matrix product: mma, wmma.mma.
   struct Matrix {
-    std::array<std::uint16_t, 4> d{}, a{}, b{}, c{};
-    std::uint32_t depth{16};  // k
-    bool is_bfloat{false};    // of a and b; else half
-    bool is_half_sum{false};  // of c and d; else single
+    MatrixSlots slots{};
+    MatrixProduct run{nullptr};
   };
   std::vector<Matrix> matrices;
   std::uint16_t frame_slot{0};  // 64-bit register: begin of this frame in local memory

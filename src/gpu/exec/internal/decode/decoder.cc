@@ -288,6 +288,7 @@ Result<void> FunctionDecoder::control(const Instruction& in) {
     case Op::kPmevent:
     case Op::kPrefetch:
     case Op::kPrefetchu:
+    case Op::kGriddepcontrol:  // every launch waits for the one before it
       emit(run_nothing);
       return {};
     case Op::kShfl:
@@ -302,6 +303,10 @@ Result<void> FunctionDecoder::control(const Instruction& in) {
       return matrix_product(in);
     case Op::kLdmatrix:
       return matrix_load(in);
+    case Op::kMovmatrix:
+      return matrix_transpose(in);
+    case Op::kWmma:
+      return in.has(Suffix::kMma) ? tile_product(in) : tile_access(in);
     case Op::kCp:
       return async_copy(in);
     case Op::kActivemask: {

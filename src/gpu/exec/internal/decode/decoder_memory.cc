@@ -260,51 +260,6 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
   return form.has_result ? finish(d) : Result<void>{};
 }
 
-/// Registers of 32 bits in braces.
-Result<void> FunctionDecoder::fragment(const Instruction& in, std::size_t nth, std::size_t count,
-                                       std::array<std::uint16_t, 4>& slots) {
-  const Operand& group = at(in, nth);
-  if (group.kind != OperandKind::kVector || group.count != count)
-    return unsupported(in, "another number of registers");
-  for (std::uint32_t i = 0; i < group.count; ++i) {
-    const Operand& part = function_.operands[group.index + i];
-    const bool is_word = part.kind == OperandKind::kRegister &&
-                         ptx::bits_of(function_.registers[part.index].type) == 32;
-    if (!is_word && nth == 0) return unsupported(in, "expected registers of 32 bits");
-    TRY(slots[i], source(in, part, Type::kB32, false));
-  }
-  return {};
-}
-
-Result<void> FunctionDecoder::matrix_product(const Instruction& in) {
-  CompiledFunction::Matrix site;
-  const bool is_k16 = in.has(Suffix::kM16n8k16), is_k8 = in.has(Suffix::kM16n8k8);
-  const Type d = in.type(0), a = in.type(1), b = in.type(2), c = in.type(3);
-  const bool is_known = (is_k16 || is_k8) && in.has(Suffix::kRow) && in.has(Suffix::kCol) &&
-                        a == b && (a == Type::kF16 || a == Type::kBf16) && c == d &&
-                        (d == Type::kF32 || (d == Type::kF16 && a == Type::kF16));
-  if (!is_known || in.operand_count != 4) return unsupported(in, "a form that is not supported");
-  site.depth = is_k16 ? 16 : 8;
-  site.is_bfloat = a == Type::kBf16;
-  site.is_half_sum = d == Type::kF16;
-  const std::size_t sums = site.is_half_sum ? 2 : 4;
-  for (auto* const slots : {&site.a, &site.b, &site.c})
-    slots->fill(kNoSlot);
-  TRY_VOID(fragment(in, 0, sums, site.d));
-  TRY_VOID(fragment(in, 1, is_k16 ? 4 : 2, site.a));
-  TRY_VOID(fragment(in, 2, is_k16 ? 2 : 1, site.b));
-  TRY_VOID(fragment(in, 3, sums, site.c));
-  // Parts that a smaller form lacks are read all the same.
-  for (auto* const slots : {&site.a, &site.b, &site.c}) {
-    for (std::uint16_t& slot : *slots)
-      slot = slot == kNoSlot ? (*slots)[0] : slot;
-  }
-  Code& code = emit(run_mma);
-  code.extra = static_cast<std::uint32_t>(out_.matrices.size());
-  out_.matrices.push_back(site);
-  return {};
-}
-
 Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   const std::uint32_t count = in.has(Suffix::kX4) ? 4 : in.has(Suffix::kX2) ? 2 : 1;
   const Space space = space_of_suffix(in);
@@ -313,7 +268,7 @@ Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
     return unsupported(in, "a form that is not supported");
   TRY(const auto from, address(in, at(in, 1), space));
   std::array<std::uint16_t, 4> slots{};
-  TRY_VOID(fragment(in, 0, count, slots));
+  TRY_VOID(fragment(in, 0, count, slots.data()));
   Code& code = emit(run_ldmatrix);
   note_access(in, CodeInfo::Access::kMatrixLoad, Space::kShared, Type::kB128, 1);
   code.a = from.slot;

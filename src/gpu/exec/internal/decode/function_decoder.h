@@ -32,7 +32,8 @@ inline constexpr std::uint16_t kNoSlot = 0xffff;
 }
 
 /// Decodes one function: values and the operation table in decoder.cc, memory and atomics in
-/// decoder_memory.cc, control flow and what lanes do together in decoder_flow.cc.
+/// decoder_memory.cc, control flow and what lanes do together in decoder_flow.cc, matrices in
+/// decoder_matrix.cc.
 class FunctionDecoder {
  public:
   FunctionDecoder(const ptx::Module& module, std::uint32_t index, const ModuleLayout& layout,
@@ -94,7 +95,17 @@ class FunctionDecoder {
   Result<void> matrix_load(const Instruction& in);
   Result<void> async_copy(const Instruction& in);
   Result<void> fragment(const Instruction& in, std::size_t nth, std::size_t count,
-                        std::array<std::uint16_t, 4>& slots);
+                        std::uint16_t* slots);
+  Result<void> matrix_transpose(const Instruction& in);
+  Result<void> tile_product(const Instruction& in);
+  Result<void> tile_access(const Instruction& in);
+  struct Tile;
+  Result<Tile> tile_of(const Instruction& in);
+  Result<void> place_tile(const Instruction& in, Tile& tile);
+  Result<std::uint16_t> place_in_tile(const Tile& tile, std::uint32_t nth, std::int32_t& offset);
+  /// Of a form with two or three sources: emits it into a new slot.
+  std::uint16_t emit_new(std::string_view name, bool wide, std::uint16_t a, std::uint16_t b,
+                         std::uint16_t c = 0);
 
   Code& emit(Handler run) {
     Code code;
@@ -160,6 +171,6 @@ class FunctionDecoder {
 };
 
 /// The space that an instruction names; kGeneric if none.
-[[nodiscard]] Space space_of(const Instruction& in);
+[[nodiscard]] Space space_of_suffix(const Instruction& in);
 
 }  // namespace kansoku::gpu::exec

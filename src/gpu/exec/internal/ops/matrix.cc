@@ -17,43 +17,6 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-constexpr std::uint32_t kRows = 16, kColumns = 8;
-
-using Words = std::array<std::array<std::uint32_t, kLanes>, 4>;
-
-template <std::size_t count>
-void read_fragment(Warp& warp, const std::array<std::uint16_t, 4>& slots, Words& out) {
-  for (std::size_t i = 0; i < count; ++i)
-    std::copy_n(in<std::uint32_t>(warp, slots[i]), kLanes, out[i].begin());
-}
-
-float half_at(std::uint32_t word, std::uint32_t which, bool is_bfloat) {
-  const auto bits = static_cast<std::uint16_t>(which == 0 ? word : word >> 16);
-  return is_bfloat ? to_float(BFloat{bits}) : to_float(Half{bits});
-}
-
-/// a[row][k] of a fragment: pairs of columns in a word; words by row half, then by column half.
-void unpack_a(const Words& words, std::uint32_t depth, bool is_bfloat, float (*a)[16]) {
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    const std::uint32_t row = lane / 4, column = lane % 4 * 2;
-    for (std::uint32_t word = 0; word < depth / 4; ++word) {
-      for (std::uint32_t which = 0; which < 2; ++which) {
-        a[row + word % 2 * 8][column + word / 2 * 8 + which] =
-            half_at(words[word][lane], which, is_bfloat);
-      }
-    }
-  }
-}
-/// b[k][column]: pairs of rows in a word.
-void unpack_b(const Words& words, std::uint32_t depth, bool is_bfloat, float (*b)[kColumns]) {
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    for (std::uint32_t word = 0; word < depth / 8; ++word) {
-      for (std::uint32_t which = 0; which < 2; ++which)
-        b[lane % 4 * 2 + word * 8 + which][lane / 4] = half_at(words[word][lane], which, is_bfloat);
-    }
-  }
-}
-
 /// What these instructions do is done by the warp as a whole.
 bool has_all_lanes(Warp& warp, const Code* code) {
   if (warp.mask == ~std::uint32_t{0}) return true;
@@ -110,36 +73,21 @@ const Code* run_mma(Warp& plain, const Code* code) {
   auto& warp = static_cast<WarpContext&>(plain);
   if (!has_all_lanes(warp, code)) return nullptr;
   const CompiledFunction::Matrix& site = warp.frame->function->matrices[code->extra];
-  Words words_a{}, words_b{}, words_c{};
-  read_fragment<4>(warp, site.a, words_a);
-  read_fragment<2>(warp, site.b, words_b);
-  read_fragment<4>(warp, site.c, words_c);
-  float a[kRows][16] = {};
-  float b[16][kColumns] = {};
-  unpack_a(words_a, site.depth, site.is_bfloat, a);
-  unpack_b(words_b, site.depth, site.is_bfloat, b);
-  for (std::uint32_t part = 0; part < 4; ++part) {
-    std::array<std::uint32_t, kLanes> results{};
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      const std::uint32_t row = lane / 4 + part / 2 * 8, column = lane % 4 * 2 + part % 2;
-      // Products of halves are exact, sums nearly: one rounding at the end.
-      double sum = site.is_half_sum ? half_at(words_c[part / 2][lane], part % 2, false)
-                                    : float_of(words_c[part][lane]);
-      for (std::uint32_t k = 0; k < site.depth; ++k)
-        sum += static_cast<double>(a[row][k]) * static_cast<double>(b[k][column]);
-      results[lane] = site.is_half_sum ? narrowed_from_double<Half>(sum).bits
-                                       : bits_of(canonical(static_cast<float>(sum)));
-    }
-    std::uint32_t* const d = out<std::uint32_t>(warp, site.d[site.is_half_sum ? part / 2 : part]);
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      if (!site.is_half_sum) {
-        d[lane] = results[lane];
-      } else if (part % 2 == 0) {
-        d[lane] = results[lane];
-      } else {
-        d[lane] |= results[lane] << 16;
-      }
-    }
+  site.run(warp, site.slots);
+  return code + 1;
+}
+
+const Code* run_movmatrix(Warp& warp, const Code* code) {
+  if (!has_all_lanes(warp, code)) return nullptr;
+  std::array<std::uint32_t, kLanes> before{};
+  std::copy_n(in<std::uint32_t>(warp, code->a), kLanes, before.begin());
+  std::uint32_t* const d = out<std::uint32_t>(warp, code->d);
+  // Lane 4 row + pair holds the columns 2 pair and 2 pair + 1.
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const std::uint32_t row = lane / 4, column = lane % 4 * 2, shift = row % 2 * 16;
+    const std::uint32_t low = before[column * 4 + row / 2] >> shift & 0xffff;
+    const std::uint32_t high = before[(column + 1) * 4 + row / 2] >> shift & 0xffff;
+    d[lane] = low | high << 16;
   }
   return code + 1;
 }

@@ -7,8 +7,10 @@ namespace kansoku::gpu::exec {
 
 struct Warp;
 
-/// mma.sync: extra: index into CompiledFunction::matrices.
+/// mma.sync, wmma.mma: extra: index into CompiledFunction::matrices.
 const Code* run_mma(Warp& warp, const Code* code);
+/// movmatrix: d, a: 8 by 8 elements of 16 bits each.
+const Code* run_movmatrix(Warp& warp, const Code* code);
 /// ldmatrix: a: address; d, b, c, site: the registers; extra: count, 8: transposed, 16: the address
 /// is a generic one.
 const Code* run_ldmatrix(Warp& warp, const Code* code);
