@@ -22,16 +22,26 @@ struct Factor {  // of 8 bits
   using Sum = float;
   static constexpr std::uint32_t kPerWord = 4;
   static Sum of(std::uint32_t word, std::uint32_t which) {
-    return static_cast<Sum>(static_cast<std::int32_t>(
-        static_cast<Element>(static_cast<std::uint8_t>(word >> 8 * which))));
+    const std::uint32_t top = word << (24 - 8 * which);
+    if constexpr (std::is_signed_v<Element>)
+      return static_cast<Sum>(static_cast<std::int32_t>(top) >> 24);
+    return static_cast<Sum>(static_cast<std::int32_t>(top >> 24));
   }
 };
 template <>
 struct Factor<Half> {
   using Sum = double;
   static constexpr std::uint32_t kPerWord = 2;
+  /// As to_float, without a branch.
   static Sum of(std::uint32_t word, std::uint32_t which) {
-    return static_cast<double>(to_float(Half{static_cast<std::uint16_t>(word >> 16 * which)}));
+    const std::uint32_t bits = word >> 16 * which, magnitude = bits & 0x7fff;
+    const std::uint32_t is_small = magnitude < 0x0400 ? ~0U : 0,
+                        is_special = magnitude < 0x7c00 ? 0 : ~0U;
+    // A subnormal half is read as one with 2^-14 added, which is taken away.
+    const std::uint32_t single =
+        (magnitude << 13) + 0x38000000 + (is_small & 0x00800000) + (is_special & 0x38000000);
+    const float size = float_of(single) - float_of(is_small & 0x38800000);
+    return static_cast<double>(float_of(bits_of(size) | (bits & 0x8000) << 16));
   }
 };
 template <>
@@ -55,23 +65,26 @@ struct Factor<Tf32> {
 /// As narrowed_from_double<Half>, without a branch: rounds to a multiple of the last place that the
 /// half will have, then takes the bits.
 inline std::uint32_t half_bits_of(double value) {
-  const std::uint64_t sign = bits_of(value) >> 48 & 0x8000;
-  const double size = double_of(bits_of(value) & 0x7fffffffffffffff);
-  constexpr double kLeast = 0x1p-14, kOver = 65536;
+  constexpr std::int64_t kExponent = std::int64_t{0x7ff} << 52, kOne = std::int64_t{1} << 52;
+  constexpr std::int64_t kLeast = (1023 - 14) * kOne, kOver = (1023 + 16) * kOne;  // 2^-14, 2^16
+  const auto whole = static_cast<std::int64_t>(bits_of(value));
+  const std::int64_t size = whole & 0x7fffffffffffffff;
+  std::int64_t scale = size & kExponent;
+  scale = scale < kLeast ? kLeast : scale;
+  scale = scale > kOver ? kOver : scale;
   // 3/2 of 2^52 places: to add it rounds, and to take it away gives what was rounded.
-  const double least = size > kLeast ? size : kLeast;
-  const double shift = double_of((bits_of(least < kOver ? least : kOver) & 0x7ff0000000000000) +
-                                 (std::uint64_t{42} << 52)) *
-                       1.5;
-  const double rounded = (size + shift) - shift;
-  // A multiple of 2^-24 below 2^-14, else 1.x * 2^e.
-  const auto small = static_cast<std::uint64_t>(bits_of(rounded * 0x1p24 + 0x1p52) & 0x7ff);
-  const std::uint64_t normal = (bits_of(rounded) >> 42) - (std::uint64_t{1023 - 15} << 10);
-  std::uint64_t bits = rounded < kLeast ? small : normal;
-  bits = rounded < kOver ? bits : 0x7c00;
-  bits |= sign;
-  bits = value != value ? 0x7fff : bits;
-  return static_cast<std::uint32_t>(bits);
+  const double shift = double_of(static_cast<std::uint64_t>((scale + 42 * kOne) | kOne / 2));
+  const double rounded = (double_of(static_cast<std::uint64_t>(size)) + shift) - shift;
+  const auto bits = static_cast<std::int64_t>(bits_of(rounded));
+  // Below 2^-14 a multiple of 2^-24, else 1.x * 2^e.
+  const auto small = static_cast<std::int64_t>(bits_of(rounded + 0x1p28)) & 0x7ff;
+  const std::int64_t normal = (bits >> 42) - (std::int64_t{1023 - 15} << 10);
+  const std::int64_t is_small = bits < kLeast ? -1 : 0, is_over = bits < kOver ? 0 : -1;
+  const std::int64_t is_nan = size > kExponent ? -1 : 0;
+  std::int64_t half = (small & is_small) | (normal & ~is_small);
+  half = (half & ~is_over) | (0x7c00 & is_over) | (whole >> 48 & 0x8000);
+  half = (half & ~is_nan) | (0x7fff & is_nan);
+  return static_cast<std::uint32_t>(half);
 }
 
 /// Elements of c and d: single or whole numbers, one a word, or two halves.
@@ -107,12 +120,13 @@ struct Vectors {
   static constexpr std::uint32_t kColumns = kCount >= 8 ? 1 : 8 / kCount;
 };
 
-/// The matrices of a product on the stack, a and the sums by columns.
+/// The matrices of a product on the stack: a and the sums by columns, b as Order::b(k, column)
+/// says.
 template <class T, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth>
 struct Tile {
-  alignas(64) T a[depth][rows];
-  alignas(64) T b[depth * columns];  // the order is the caller's
-  alignas(64) T sums[columns][rows];
+  alignas(64) T a[depth * rows];
+  alignas(64) T b[depth * columns];
+  alignas(64) T sums[columns * rows];
 
   /// Adds in the order of k, one product after the other.
   template <class Order>
@@ -120,36 +134,56 @@ struct Tile {
     using V = Vectors<T, rows>;
     using Vector = typename V::Type;
     constexpr std::uint32_t kAtOnce = V::kColumns < columns ? V::kColumns : columns;
+    const auto sums_at = [this](std::uint32_t v, std::uint32_t column) {
+      return reinterpret_cast<Vector*>(&sums[column * rows + v * V::kLength]);
+    };
     for (std::uint32_t first = 0; first < columns; first += kAtOnce) {
       Vector sum[kAtOnce][V::kCount];
       for (std::uint32_t j = 0; j < kAtOnce; ++j) {
         for (std::uint32_t v = 0; v < V::kCount; ++v)
-          sum[j][v] = *reinterpret_cast<const Vector*>(&sums[first + j][v * V::kLength]);
+          sum[j][v] = *sums_at(v, first + j);
       }
+#pragma GCC unroll 32
       for (std::uint32_t k = 0; k < depth; ++k) {
-        const Vector* const column = reinterpret_cast<const Vector*>(a[k]);
+        Vector column[V::kCount];
+        for (std::uint32_t v = 0; v < V::kCount; ++v)
+          column[v] = *reinterpret_cast<const Vector*>(&a[k * rows + v * V::kLength]);
         for (std::uint32_t j = 0; j < kAtOnce; ++j) {
-          const T factor = b[Order::index(k, first + j)];
+          const T factor = b[Order::b(k, first + j)];
           for (std::uint32_t v = 0; v < V::kCount; ++v)
             sum[j][v] += column[v] * factor;
         }
       }
       for (std::uint32_t j = 0; j < kAtOnce; ++j) {
         for (std::uint32_t v = 0; v < V::kCount; ++v)
-          *reinterpret_cast<Vector*>(&sums[first + j][v * V::kLength]) = sum[j][v];
+          *sums_at(v, first + j) = sum[j][v];
       }
     }
   }
 };
 
+/// Lane 4 g + t becomes place 8 t + g, and back.
+inline void to_columns(const std::uint32_t* lanes, std::uint32_t* places) {
+  for (std::uint32_t t = 0; t < 4; ++t) {
+    for (std::uint32_t g = 0; g < 8; ++g)
+      places[t * 8 + g] = lanes[g * 4 + t];
+  }
+}
+inline void to_rows(const std::uint32_t* places, std::uint32_t* lanes) {
+  for (std::uint32_t g = 0; g < 8; ++g) {
+    for (std::uint32_t t = 0; t < 4; ++t)
+      lanes[g * 4 + t] = places[t * 8 + g];
+  }
+}
+
 /// What the results of whole numbers become: those of c lie beside the sums, which begin with zero.
 template <bool saturates>
-inline std::uint32_t whole_sum(std::uint32_t begin, float sum) {
-  const auto more = static_cast<std::int32_t>(sum);
-  if constexpr (!saturates) return begin + static_cast<std::uint32_t>(more);
-  const std::int64_t exact = std::int64_t{static_cast<std::int32_t>(begin)} + more;
-  const std::int64_t most = 0x7fffffff, least = -most - 1;
-  return static_cast<std::uint32_t>(exact > most ? most : exact < least ? least : exact);
+inline std::uint32_t whole_sum(std::uint32_t begin, std::uint32_t more) {
+  const std::uint32_t sum = begin + more;
+  if constexpr (!saturates) return sum;
+  // Both of one sign and the sum of the other: the greatest or the least of that sign.
+  const std::uint32_t limit = (begin >> 31) + 0x7fffffff;
+  return ((sum ^ begin) & (sum ^ more)) >> 31 != 0 ? limit : sum;
 }
 
 /// Source of the layouts: PTX ISA manual, "Matrix Fragments for mma.m8n8k16", "m16n8k4", "m16n8k8",
@@ -167,27 +201,32 @@ struct Mma {
   static constexpr std::uint32_t kWords[4] = {kSumWords, kTilesDown* kTilesAcross, kTilesAcross,
                                               kSumWords};
 
+  /// As they come: of each word the first elements of all lanes, then the second.
   struct Order {
-    static std::uint32_t index(std::uint32_t k, std::uint32_t column) {
-      const std::uint32_t word = k / (4 * kPerWord), lane = k / kPerWord % 4, which = k % kPerWord;
-      return (word * kPerWord + which) * kLanes + column * 4 + lane;
+    static constexpr std::uint32_t b(std::uint32_t k, std::uint32_t column) {
+      const std::uint32_t word = k / (4 * kPerWord);
+      return (word * kPerWord + k % kPerWord) * kLanes + column * 4 + k / kPerWord % 4;
     }
   };
   using Matrices = Tile<T, rows, kColumns, depth>;
 
+  /// Four columns of 8 rows.
+  static void put_columns(const T* from, T* to, std::uint32_t columns_between) {
+    for (std::uint32_t t = 0; t < 4; ++t) {
+      for (std::uint32_t g = 0; g < 8; ++g)
+        to[std::size_t{t * columns_between * rows} + g] = from[t * 8 + g];
+    }
+  }
+
   static void read_a(Warp& warp, const MatrixSlots& slots, Matrices& tile) {
     for (std::uint32_t word = 0; word < kTilesDown * kTilesAcross; ++word) {
-      const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.a[word]);
-      const std::uint32_t row = word % kTilesDown * 8;
-      for (std::uint32_t t = 0; t < 4; ++t) {
-        std::uint32_t column[8];
-        for (std::uint32_t g = 0; g < 8; ++g)
-          column[g] = lanes[g * 4 + t];
-        for (std::uint32_t which = 0; which < kPerWord; ++which) {
-          T* const to = tile.a[(word / kTilesDown * 4 + t) * kPerWord + which] + row;
-          for (std::uint32_t g = 0; g < 8; ++g)
-            to[g] = Factor<A>::of(column[g], which);
-        }
+      alignas(64) std::uint32_t column[kLanes];
+      to_columns(in<std::uint32_t>(warp, slots.a[word]), column);
+      for (std::uint32_t which = 0; which < kPerWord; ++which) {
+        alignas(64) T elements[kLanes];
+        LANE_LOOP elements[i] = Factor<A>::of(column[i], which);
+        const std::uint32_t k = word / kTilesDown * 4 * kPerWord + which;
+        put_columns(elements, tile.a + std::size_t{k * rows + word % kTilesDown * 8}, kPerWord);
       }
     }
   }
@@ -202,44 +241,50 @@ struct Mma {
   }
   static void read_sums(Warp& warp, const MatrixSlots& slots, Matrices& tile) {
     for (std::uint32_t nth = 0; nth < kTilesDown * 2; ++nth) {
-      const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]);
-      for (std::uint32_t t = 0; t < 4; ++t) {
-        T* const to = tile.sums[2 * t + nth % 2] + nth / 2 * 8;
-        for (std::uint32_t g = 0; g < 8; ++g)
-          to[g] = kIsWhole ? T{0} : begun_sum<C, T>(lanes[g * 4 + t], nth % 2);
+      alignas(64) T elements[kLanes];
+      if constexpr (kIsWhole) {
+        LANE_LOOP elements[i] = 0;
+      } else {
+        alignas(64) std::uint32_t column[kLanes];
+        to_columns(in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]), column);
+        LANE_LOOP elements[i] = begun_sum<C, T>(column[i], nth % 2);
       }
+      put_columns(elements, tile.sums + std::size_t{nth % 2 * rows + nth / 2 * 8}, 2);
+    }
+  }
+  /// The sums that one word of a lane holds, or one of its halves, by columns.
+  static void take_columns(const Matrices& tile, std::uint32_t nth, T* to) {
+    const T* const from = tile.sums + std::size_t{nth % 2 * rows + nth / 2 * 8};
+    for (std::uint32_t t = 0; t < 4; ++t) {
+      for (std::uint32_t g = 0; g < 8; ++g)
+        to[t * 8 + g] = from[std::size_t{t * 2 * rows} + g];
     }
   }
   static void write_sums(Warp& warp, const MatrixSlots& slots, const Matrices& tile) {
-    std::uint32_t results[kTilesDown * 2][kLanes];
-    for (std::uint32_t nth = 0; nth < kTilesDown * 2; ++nth) {
-      for (std::uint32_t t = 0; t < 4; ++t) {
-        const T* const from = tile.sums[2 * t + nth % 2] + nth / 2 * 8;
-        std::uint32_t column[8];
-        for (std::uint32_t g = 0; g < 8; ++g) {
-          if constexpr (kIsWhole) {
-            column[g] = bits_of(static_cast<float>(from[g]));
-          } else if constexpr (sizeof(C) == 2) {
-            column[g] = half_bits_of(from[g]);
-          } else {
-            column[g] = bits_of(canonical(static_cast<float>(from[g])));
-          }
-        }
-        for (std::uint32_t g = 0; g < 8; ++g)
-          results[nth][g * 4 + t] = column[g];
-      }
+    // Words of c may lie where d goes: all are read before.
+    alignas(64) std::uint32_t results[kSumWords][kLanes];
+    for (std::uint32_t word = 0; word < kSumWords; ++word) {
+      alignas(64) T from[kSumsPerWord<C> * kLanes];
+      for (std::uint32_t which = 0; which < kSumsPerWord<C>; ++which)
+        take_columns(tile, word * kSumsPerWord<C> + which, from + std::size_t{which * kLanes});
+      alignas(64) std::uint32_t column[kLanes];
       if constexpr (kIsWhole) {
-        const std::uint32_t* const begin = in<std::uint32_t>(warp, slots.c[nth]);
-        LANE_LOOP results[nth][i] = whole_sum<saturates>(begin[i], float_of(results[nth][i]));
+        LANE_LOOP column[i] = static_cast<std::uint32_t>(static_cast<std::int32_t>(from[i]));
+      } else if constexpr (sizeof(C) == 2) {
+        LANE_LOOP column[i] = half_bits_of(from[i]) | half_bits_of(from[i + kLanes]) << 16;
+      } else {
+        LANE_LOOP column[i] = bits_of(canonical(static_cast<float>(from[i])));
+      }
+      to_rows(column, results[word]);
+      if constexpr (kIsWhole) {
+        const std::uint32_t* const begin = in<std::uint32_t>(warp, slots.c[word]);
+        std::uint32_t* const sums = results[word];
+        LANE_LOOP sums[i] = whole_sum<saturates>(begin[i], sums[i]);
       }
     }
     for (std::uint32_t word = 0; word < kSumWords; ++word) {
       std::uint32_t* const d = out<std::uint32_t>(warp, slots.d[word]);
-      if constexpr (sizeof(C) == 2) {
-        LANE_LOOP d[i] = results[2 * word][i] | results[2 * word + 1][i] << 16;
-      } else {
-        LANE_LOOP d[i] = results[word][i];
-      }
+      LANE_LOOP d[i] = results[word][i];
     }
   }
 
@@ -273,7 +318,7 @@ struct Wmma {
   static constexpr std::uint32_t kWords[4] = {kSums / kSumsPerWord<D>, kIsHalf ? 8 : kWordsA,
                                               kIsHalf ? 8 : kWordsB, kSums / kSumsPerWord<C>};
   struct Order {
-    static std::uint32_t index(std::uint32_t k, std::uint32_t column) {
+    static constexpr std::uint32_t b(std::uint32_t k, std::uint32_t column) {
       return column * kDepth + k;
     }
   };
@@ -290,7 +335,7 @@ struct Wmma {
       const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.a[nth / kPerWord]);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
         const std::uint32_t at = lane * kWordsA * kPerWord + nth;
-        tile.a[at % kDepth][at / kDepth] = Factor<A>::of(lanes[lane], nth % kPerWord);
+        tile.a[at % kDepth * rows + at / kDepth] = Factor<A>::of(lanes[lane], nth % kPerWord);
       }
     }
     for (std::uint32_t nth = 0; nth < kWordsB * kPerWord; ++nth) {
@@ -303,14 +348,15 @@ struct Wmma {
     for (std::uint32_t nth = 0; nth < kSums; ++nth) {
       const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-        T& to = tile.sums[column_of(lane, nth)][row_of(lane, nth)];
+        T& to = tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)];
         to = kIsWhole ? T{0} : begun_sum<C, T>(lanes[lane], nth % 2);
       }
     }
   }
   static std::uint32_t result(T sum, std::uint32_t begin) {
     if constexpr (kIsWhole)
-      return whole_sum<saturates>(begin, sum);
+      return whole_sum<saturates>(begin,
+                                  static_cast<std::uint32_t>(static_cast<std::int32_t>(sum)));
     else if constexpr (sizeof(D) == 2)
       return half_bits_of(sum);
     else
@@ -321,7 +367,7 @@ struct Wmma {
     for (std::uint32_t nth = 0; nth < kSums; ++nth) {
       const std::uint32_t* const begin = in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-        const T sum = tile.sums[column_of(lane, nth)][row_of(lane, nth)];
+        const T sum = tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)];
         results[nth][lane] = result(sum, begin[lane]);
       }
     }
