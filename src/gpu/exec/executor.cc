@@ -105,6 +105,13 @@ class Launch {
       };
       state_.print_context = this;
     }
+    if (options.is_cooperative) {
+      state_.workspace = reinterpret_cast<std::uintptr_t>(workspace_.data());
+      workspace_range_ = {state_.workspace, state_.workspace + sizeof workspace_};
+      ranges_.push_back({&workspace_range_, 1});
+      state_.ranges = ranges_.data();
+      state_.memory_count = ranges_.size();
+    }
     block_count_ = std::uint64_t{options.grid[0]} * options.grid[1] * options.grid[2];
     if (options.time_limit > Nanos{0}) {
       CHECK(options.clock != nullptr);
@@ -135,14 +142,10 @@ class Launch {
 
   void work(std::uint64_t index) {
     const CompiledFunction& function = state_.module->functions[program_.function_of(kernel_)];
+    if (options_.is_cooperative) return run_together(function, index);
     std::optional<Observer> observer;
     if (options_.observe.any()) observer.emplace(state_, options_.observe);
-    Observer* const seen = observer ? &*observer : nullptr;
-    if (options_.is_cooperative) {
-      run_together(function, index, seen);
-    } else {
-      run_in_turn(function, index == 0, seen);
-    }
+    run_in_turn(function, index == 0, observer ? &*observer : nullptr);
     if (!observer) return;
     const std::scoped_lock lock(mutex_);
     observer->add_to(*options_.observations, sets_, hazards_);
@@ -199,10 +202,15 @@ class Launch {
   }
 
   /// Every block of this worker's share begins, and they take turns.
-  void run_together(const CompiledFunction& function, std::uint64_t worker, Observer* observer) {
+  void run_together(const CompiledFunction& function, std::uint64_t worker) {
+    const bool is_observed = options_.observe.any();
     std::vector<std::unique_ptr<BlockRunner>> runners;
+    // What is known of shared memory is known of one block.
+    std::vector<std::unique_ptr<Observer>> observers;
     for (std::uint64_t i = worker; i < block_count_; i += worker_count_) {
-      runners.push_back(std::make_unique<BlockRunner>(runner_of(function, observer)));
+      if (is_observed) observers.push_back(std::make_unique<Observer>(state_, options_.observe));
+      runners.push_back(std::make_unique<BlockRunner>(
+          runner_of(function, is_observed ? observers.back().get() : nullptr)));
       runners.back()->begin(i);
     }
     while (!runners.empty() && !has_failed_.load(std::memory_order_relaxed)) {
@@ -210,12 +218,15 @@ class Launch {
         const BlockRunner::Step step = runner->step();
         if (step == BlockRunner::Step::kFault) {
           take_fault(*runner);
-          return;
+          break;
         }
         if (step == BlockRunner::Step::kDone) runner.reset();
       }
       std::erase(runners, nullptr);
     }
+    const std::scoped_lock lock(mutex_);
+    for (const auto& observer : observers)
+      observer->add_to(*options_.observations, sets_, hazards_);
   }
 
   /// In the order of blocks, whichever worker saw them.
@@ -289,7 +300,9 @@ class Launch {
   const LaunchOptions& options_;
   std::vector<Memory::Hold> holds_;  // what lies in ranges_ stays
   std::vector<Memory::Ranges> lists_;
-  std::vector<LaunchState::Ranges> ranges_;  // of lists_
+  std::vector<LaunchState::Ranges> ranges_;               // of lists_
+  alignas(64) std::array<std::uint64_t, 8> workspace_{};  // of a cooperative launch
+  AddressRange workspace_range_;
   LaunchState state_;
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
   std::uint64_t block_count_{0}, worker_count_{1};

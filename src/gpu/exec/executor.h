@@ -33,8 +33,10 @@ struct LaunchOptions {
   const Clock* clock{nullptr};  // must be given with a limit
   /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.
   std::function<void(std::string_view text)> print;
-  /// All blocks are resident at once, so that they may wait for each other; kLimit if they are
-  /// more than sm_count * resident_blocks_per_sm().
+  /// All blocks are resident at once and take turns, so that they may wait for each other in loops;
+  /// kLimit if they are more than sm_count * resident_blocks_per_sm(). %envreg1 and %envreg2 hold
+  /// the low and the high half of the global address of 64 bytes of zeros that are this launch's
+  /// own, for a barrier of the grid; in other launches both are 0.
   bool is_cooperative{false};
   const std::atomic<bool>* cancel{nullptr};  // may be null; true ends the kernel like a time limit
   /// Memory of other devices that the kernel may access too; by `memory` alone if empty.

@@ -670,7 +670,7 @@ TEST_P(ExecutorTest, AKernelThatCannotRunIsRefusedAlone) {
 .func leaf()
 {
 	.reg .b32 %r<2>;
-	mov.u32 %r1, %envreg2;
+	mov.u32 %r1, %envreg3;
 	ret;
 }
 .func branch()

@@ -37,6 +37,8 @@ std::string_view fault_name(FaultKind kind) {
       return "lanes missing from a warp operation";
     case FaultKind::kStackOverflow:
       return "stack overflow";
+    case FaultKind::kNoSuchBarrier:
+      return "a barrier beyond the 16 of a block";
     case FaultKind::kUninitialisedShared:
       return "uninitialised shared memory";
     case FaultKind::kSharedRace:

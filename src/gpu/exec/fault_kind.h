@@ -17,6 +17,7 @@ enum class FaultKind : std::uint8_t {
   kBarrierDivergence,
   kBadWarpMask,
   kStackOverflow,
+  kNoSuchBarrier,
   // Hazards.
   kUninitialisedShared,
   kSharedRace,

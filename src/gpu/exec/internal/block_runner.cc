@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "gpu/exec/internal/observe/observer.h"
@@ -43,6 +42,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
 void BlockRunner::begin(std::uint64_t number) {
   is_new_ = true;
   block_.number = number;
+  block_.arrived = {};
   block_.index = {static_cast<std::uint32_t>(number % launch_.grid[0]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] % launch_.grid[1]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] / launch_.grid[1])};
@@ -92,34 +92,40 @@ BlockRunner::Step BlockRunner::fail(const WarpContext& warp) {
 bool BlockRunner::release_barriers() {
   std::uint32_t live = 0;
   struct Arrivals {
-    std::uint32_t threads{0}, expected{0}, votes{0};
+    std::uint32_t waiting{0}, expected{0}, votes{0}, warps{0};
   };
-  std::map<std::uint32_t, Arrivals> barriers;
+  std::array<Arrivals, kBarriers> barriers{};
   for (const auto& warp : warps_) {
     const auto threads = static_cast<std::uint32_t>(std::popcount(warp->whole));
     live += threads;
     if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
     Arrivals& arrived = barriers[warp->barrier];
-    arrived.threads += threads;
+    arrived.waiting += threads;
     arrived.votes += warp->barrier_votes;
     arrived.expected = std::max(arrived.expected, warp->barrier_count);
   }
   bool is_released = false;
-  std::map<std::uint32_t, std::uint32_t> released;  // barrier -> warps
   for (const auto& warp : warps_) {
     if (warp->whole == 0 || warp->stop != Stop::kBarrier) continue;
-    const Arrivals& arrived = barriers[warp->barrier];
-    if (arrived.threads < (arrived.expected == 0 ? live : arrived.expected)) continue;
+    Arrivals& arrived = barriers[warp->barrier];
+    const BlockState::Arrived& passed = block_.arrived[warp->barrier];
+    const std::uint32_t expected = std::max(arrived.expected, passed.expected);
+    if (arrived.waiting + passed.threads < (expected == 0 ? live : expected)) continue;
     warp->barrier_true = arrived.votes;
-    warp->barrier_arrived = arrived.threads;
+    warp->barrier_arrived = arrived.waiting;
     for (Group& group : warp->groups)
       group.waiting = Waiting::kNot;
-    released[warp->barrier] |= std::uint32_t{1} << warp->index;
+    arrived.warps |= std::uint32_t{1} << warp->index;
     is_released = true;
   }
-  if (block_.observer != nullptr) {
-    for (const auto& [barrier, warps] : released)
-      block_.observer->block_barrier(warps, barriers[barrier].threads == live);
+  for (std::uint32_t i = 0; i < kBarriers; ++i) {
+    const Arrivals& arrived = barriers[i];
+    if (arrived.warps == 0) continue;
+    if (block_.observer != nullptr) {
+      block_.observer->block_barrier(arrived.warps | block_.arrived[i].warps,
+                                     arrived.waiting == live);
+    }
+    block_.arrived[i] = {};
   }
   if (!is_released) return false;
   for (const auto& warp : warps_) {
@@ -139,11 +145,14 @@ BlockRunner::Step BlockRunner::step() {
   // A grid of blocks that end at once has no turns.
   if (std::exchange(is_new_, false) && is_over(*warps_.front(), kernel_.code.front(), 0))
     return fail(*warps_.front());
-  bool has_run = false, is_any_left = false;
+  bool has_run = false, is_any_left = false, is_any_waiting = false;
   for (const auto& warp : warps_) {
     if (warp->whole == 0) continue;
     is_any_left = true;
-    if (warp->stop == Stop::kBarrier) continue;
+    if (warp->stop == Stop::kBarrier) {
+      is_any_waiting = true;
+      continue;
+    }
     has_run = true;
     run_warp(*warp);
     ++block_.executed;
@@ -154,7 +163,9 @@ BlockRunner::Step BlockRunner::step() {
       return fail(*warp);
   }
   if (!is_any_left) return Step::kDone;
-  if (has_run || release_barriers()) return Step::kRunning;
+  // Others that run may wait in a loop for what stands behind the barrier.
+  const bool may_release = !has_run || is_any_waiting;
+  if ((may_release && release_barriers()) || has_run) return Step::kRunning;
   // Everybody waits at a barrier that not enough threads can reach any more.
   for (const auto& warp : warps_) {
     if (warp->whole == 0) continue;

@@ -53,6 +53,8 @@ inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kSharedWindowBegin = std::uint64_t{0x7e00} << 32;
 inline constexpr std::uint64_t kLocalWindowBegin = kSharedWindowBegin + kWindowBytes;
 
+inline constexpr std::uint32_t kBarriers = 16;  // of a block
+
 /// What all warps of a launch share and none changes.
 struct LaunchState {
   const CompiledModule* module{nullptr};
@@ -70,6 +72,8 @@ struct LaunchState {
   std::uint32_t total_shared_bytes{0};
   std::uint32_t sm_count{1};
   std::uint64_t grid_id{0};
+  /// Of a cooperative launch: where %envreg1 and %envreg2 point, zeroed before it begins; else 0.
+  std::uint64_t workspace{0};
   void (*print)(void* context, const char* text, std::size_t bytes){nullptr};  // null: nowhere
   void* print_context{nullptr};
 };
@@ -83,6 +87,11 @@ struct BlockState {
   AddressRange* range_cache{nullptr};  // by Code::site: where the last access went
   std::uint64_t executed{0};           // warp instructions, roughly: the clock
   Observer* observer{nullptr};         // null: nobody looks
+  /// By barrier: who has arrived and did not wait, since the barrier let somebody go on.
+  struct Arrived {
+    std::uint32_t threads{0}, expected{0}, warps{0};
+  };
+  std::array<Arrived, kBarriers> arrived{};
 };
 
 /// Registers of one call, for all lanes of a warp.

@@ -375,6 +375,14 @@ Result<std::uint16_t> FunctionDecoder::symbol_address(const Instruction& in,
   return slot;
 }
 
+/// What run_special knows: all but clusters and the environment, of which the two registers that
+/// hold the address of a cooperative launch's workspace.
+static bool is_known_special(const Operand& operand) {
+  const auto special = static_cast<ptx::Special>(operand.index);
+  return special <= ptx::Special::kWarpSize || special == ptx::Special::kEnvreg1 ||
+         special == ptx::Special::kEnvreg2;
+}
+
 /// Slot of a source as 32 or 64 bits; may emit steps in front of the instruction.
 Result<std::uint16_t> FunctionDecoder::source(const Instruction& in, const Operand& operand,
                                               Type type, bool wide) {
@@ -384,8 +392,7 @@ Result<std::uint16_t> FunctionDecoder::source(const Instruction& in, const Opera
     case OperandKind::kFloat64:
       return constant(immediate(operand, type), wide);
     case OperandKind::kSpecial: {
-      const auto special = static_cast<ptx::Special>(operand.index);
-      if (special > ptx::Special::kWarpSize)
+      if (!is_known_special(operand))
         return unsupported(in, "a special register that is not supported");
       const std::uint16_t slot = new_slot(wide);
       Code& code = emit(run_special);
@@ -639,7 +646,7 @@ Result<void> FunctionDecoder::move(const Instruction& in) {
 }
 
 Result<void> FunctionDecoder::special(const Instruction& in) {
-  if (static_cast<ptx::Special>(at(in, 1).index) > ptx::Special::kWarpSize)
+  if (!is_known_special(at(in, 1)))
     return unsupported(in, "a special register that is not supported");
   TRY(const auto d, destination(in, at(in, 0), in.type()));
   Code& code = emit(run_special);

@@ -95,15 +95,17 @@ Result<void> FunctionDecoder::predicate_constant(const Instruction& in) {
   return {};
 }
 
-/// bar{.sync}, bar.warp.sync, barrier{.cta}.sync; what counts arrivals apart is not supported.
+/// bar{.sync}, bar.arrive, bar.warp.sync, barrier{.cta}.sync.
 Result<void> FunctionDecoder::barrier(const Instruction& in) {
   if (in.has(Suffix::kWarp)) {
     TRY(const auto mask, source(in, at(in, 0), Type::kB32, false));
     emit(run_warp_barrier).a = mask;
     return {};
   }
-  if (in.has(Suffix::kArrive)) return unsupported(in, "a form that is not supported");
   if (in.has(Suffix::kRed)) return reducing_barrier(in);
+  const bool arrives = in.has(Suffix::kArrive);
+  if (in.operand_count > 2 || (arrives && in.operand_count != 2))
+    return unsupported(in, "another number of operands");
   std::uint16_t number = constant(0, false), count = kNoSlot;
   if (in.operand_count > 0) {
     TRY(number, source(in, at(in, 0), Type::kU32, false));
@@ -111,7 +113,7 @@ Result<void> FunctionDecoder::barrier(const Instruction& in) {
   if (in.operand_count > 1) {
     TRY(count, source(in, at(in, 1), Type::kU32, false));
   }
-  Code& code = emit(run_barrier);
+  Code& code = emit(arrives ? run_barrier_arrive : run_barrier);
   code.a = number;
   code.b = count;
   return {};

@@ -202,8 +202,21 @@ const Code* run_barrier(Warp& warp, const Code* code) {
   // Lanes that are somewhere else may still come, or end.
   if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
   warp.barrier = read_words(warp, code->a)[first_lane_of(warp.mask)];
+  if (warp.barrier >= kBarriers) return fail(warp, FaultKind::kNoSuchBarrier, code);
   warp.barrier_count = code->b == 0xffff ? 0 : read_words(warp, code->b)[first_lane_of(warp.mask)];
   return stop(warp, Stop::kBarrier, code + 1);
+}
+
+/// As run_barrier, but goes on at once.
+const Code* run_barrier_arrive(Warp& warp, const Code* code) {
+  if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
+  const std::uint32_t number = read_words(warp, code->a)[first_lane_of(warp.mask)];
+  if (number >= kBarriers) return fail(warp, FaultKind::kNoSuchBarrier, code);
+  BlockState::Arrived& arrived = warp.block->arrived[number];
+  arrived.threads += static_cast<std::uint32_t>(std::popcount(warp.mask));
+  arrived.expected = read_words(warp, code->b)[first_lane_of(warp.mask)];
+  arrived.warps |= std::uint32_t{1} << warp.index;
+  return code + 1;
 }
 
 /// As run_barrier; c: predicate that the lanes arrive with; extra: negated. The code behind it
@@ -326,6 +339,10 @@ const Code* run_special(Warp& warp, const Code* code) {
       return uniform(launch.sm_count);
     case Special::kGridid:
       return uniform(launch.grid_id);
+    case Special::kEnvreg1:
+      return uniform(launch.workspace & 0xffffffff);
+    case Special::kEnvreg2:
+      return uniform(launch.workspace >> 32);
     case Special::kWarpSize:
       return uniform(kLanes);
     case Special::kClock:

@@ -19,6 +19,7 @@ const Code* run_trap(Warp& warp, const Code* code);
 const Code* run_nothing(Warp& warp, const Code* code);
 const Code* run_fence(Warp& warp, const Code* code);
 const Code* run_barrier(Warp& warp, const Code* code);
+const Code* run_barrier_arrive(Warp& warp, const Code* code);
 const Code* run_barrier_vote(Warp& warp, const Code* code);
 const Code* run_barrier_count(Warp& warp, const Code* code);
 const Code* run_barrier_test(Warp& warp, const Code* code);
