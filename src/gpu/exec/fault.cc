@@ -39,6 +39,8 @@ std::string_view fault_name(FaultKind kind) {
       return "stack overflow";
     case FaultKind::kNoSuchBarrier:
       return "a barrier beyond the 16 of a block";
+    case FaultKind::kBadCall:
+      return "call of no function of this kind";
     case FaultKind::kUninitialisedShared:
       return "uninitialised shared memory";
     case FaultKind::kSharedRace:

@@ -18,6 +18,7 @@ enum class FaultKind : std::uint8_t {
   kBadWarpMask,
   kStackOverflow,
   kNoSuchBarrier,
+  kBadCall,
   // Hazards.
   kUninitialisedShared,
   kSharedRace,

@@ -168,6 +168,14 @@ Result<void> Program::State::initialise() {
         reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(layout.variables[i]));
     std::copy(variable.initial.begin(), variable.initial.end(), place);
     for (const ptx::Relocation& relocation : variable.relocations) {
+      const ptx::Function* const function = module.find_function(relocation.symbol);
+      if (function != nullptr && function->has_body && !function->is_entry) {
+        const auto index = static_cast<std::uint32_t>(function - module.functions.data());
+        const std::uint64_t address =
+            function_address(index) + static_cast<std::uint64_t>(relocation.addend);
+        std::memcpy(place + relocation.offset, &address, sizeof address);
+        continue;
+      }
       const ptx::Variable* const target = module.find_variable(relocation.symbol);
       if (target == nullptr || target->space == ptx::Space::kShared) {
         return Error{kansoku::Code::kUnsupported,
@@ -208,7 +216,7 @@ void Program::State::refuse_callers() {
     for (std::size_t i = 0; i < compiled.functions.size(); ++i) {
       if (!refusals[i].empty()) continue;
       for (const CompiledFunction::CallSite& call : compiled.functions[i].calls) {
-        if (refusals[call.callee].empty()) continue;
+        if (call.callee == CompiledFunction::kNoCallee || refusals[call.callee].empty()) continue;
         refusals[i] =
             fmt::format("calls {}: {}", module.functions[call.callee].name, refusals[call.callee]);
         has_changed = true;

@@ -44,15 +44,18 @@ struct CompiledFunction {
   std::uint32_t local_bytes{0};   // of one thread
   std::uint32_t shared_bytes{0};  // static
   std::uint32_t source{0};        // index into ptx::Module::functions
-  /// What a call copies: bytes of the caller's local memory into the callee's, relative to their
-  /// frames, and back.
-  struct Copy {
-    std::uint32_t caller_offset, callee_offset, bytes;
+  /// A parameter or a result within a frame, in local memory.
+  struct Place {
+    std::uint32_t offset{0}, bytes{0};
   };
+  std::vector<Place> params, returns;  // of a device function
+  /// A call copies bytes of the caller's frame into the callee's, and back.
   struct CallSite {
-    std::uint32_t callee;  // index into Program::functions
-    std::vector<Copy> arguments, results;
+    std::uint32_t callee{kNoCallee};        // index into CompiledModule::functions
+    std::vector<Place> arguments, results;  // of the caller; a result without bytes is left out
+    [[nodiscard]] bool fits(const CompiledFunction& callee_function) const;
   };
+  static constexpr std::uint32_t kNoCallee = 0xffffffff;  // a register says whom to call
   std::vector<CallSite> calls;
   /// A matrix product: mma, wmma.mma.
   struct Matrix {
@@ -62,6 +65,12 @@ struct CompiledFunction {
   std::vector<Matrix> matrices;
   std::uint16_t frame_slot{0};  // 64-bit register: begin of this frame in local memory
 };
+
+/// Addresses of functions: numbers that nothing is ever mapped at, one a function.
+inline constexpr std::uint64_t kFunctionsBegin = std::uint64_t{0x7d00} << 32, kFunctionBytes = 16;
+[[nodiscard]] inline std::uint64_t function_address(std::uint32_t index) {
+  return kFunctionsBegin + kFunctionBytes * index;
+}
 
 /// The compiled functions of a module; code refers to them by index.
 struct CompiledModule {

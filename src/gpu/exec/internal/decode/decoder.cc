@@ -68,7 +68,24 @@ Result<void> FunctionDecoder::check_directives() const {
   return {};
 }
 
+/// For the instruction in hand.
 std::uint16_t FunctionDecoder::new_slot(bool wide) {
+  auto& free = free_slots_[wide ? 1 : 0];
+  const std::uint16_t slot = free.empty() ? lasting_slot(wide) : free.back();
+  if (!free.empty()) free.pop_back();
+  used_slots_[wide ? 1 : 0].push_back(slot);
+  return slot;
+}
+
+void FunctionDecoder::free_new_slots() {
+  for (std::size_t i = 0; i < used_slots_.size(); ++i) {
+    free_slots_[i].insert(free_slots_[i].end(), used_slots_[i].rbegin(), used_slots_[i].rend());
+    used_slots_[i].clear();
+  }
+}
+
+/// Nobody else ever gets it.
+std::uint16_t FunctionDecoder::lasting_slot(bool wide) {
   const auto slot = static_cast<std::uint16_t>(out_.slot_count);
   out_.slot_count += wide ? 2 : 1;
   return slot;
@@ -77,21 +94,33 @@ std::uint16_t FunctionDecoder::new_slot(bool wide) {
 std::uint16_t FunctionDecoder::constant(std::uint64_t value, bool wide) {
   const auto [found, is_new] = constants_.try_emplace({value, wide}, std::uint16_t{0});
   if (is_new) {
-    found->second = new_slot(wide);
+    found->second = lasting_slot(wide);
     out_.constants.push_back({found->second, value, wide});
   }
   return found->second;
 }
 
-void FunctionDecoder::place_registers() {
-  for (const ptx::Register& entry : function_.registers) {
-    if (entry.type == Type::kPred) {
-      slots_.push_back(static_cast<std::uint16_t>(out_.predicate_count++));
-    } else {
-      slots_.push_back(new_slot(ptx::bits_of(entry.type) == 64));
-    }
+/// kLimit if a place of the text has too many of them in use. What is hoisted stays in use: a
+/// function with very much of it does without.
+Result<void> FunctionDecoder::place_registers(const ptx::Cfg& cfg, std::vector<bool>& is_hoisted) {
+  RegisterSlots registers = assign_slots(function_, cfg, is_hoisted);
+  if (registers.slot_count > kSlotsMax / 2) {
+    is_hoisted.assign(is_hoisted.size(), false);
+    registers = assign_slots(function_, cfg, is_hoisted);
   }
-  out_.frame_slot = new_slot(true);
+  if (registers.slot_count > kSlotsMax || registers.predicate_count > kSlotsMax)
+    return too_many_registers();
+  for (const std::uint32_t slot : registers.slots)
+    slots_.push_back(static_cast<std::uint16_t>(slot));
+  out_.slot_count = registers.slot_count;
+  out_.predicate_count = registers.predicate_count;
+  out_.frame_slot = lasting_slot(true);
+  return {};
+}
+
+Error FunctionDecoder::too_many_registers() const {
+  return Error{kansoku::Code::kLimit,
+               fmt::format("{} takes more than {} registers at once", function_.name, kSlotsMax)};
 }
 
 void FunctionDecoder::place_variables() {
@@ -103,11 +132,17 @@ void FunctionDecoder::place_variables() {
     local += static_cast<std::uint32_t>(variable.bytes());
     return offset;
   };
+  const auto place_of_call = [&](const ptx::Variable& variable,
+                                 std::vector<CompiledFunction::Place>& out) {
+    const std::uint32_t offset = place(variable);
+    out.push_back({offset, static_cast<std::uint32_t>(variable.bytes())});
+    return offset;
+  };
   // Arguments and results of device functions lie in the thread's local memory, in its frame.
   for (const ptx::Variable& param : function_.params)
-    param_offsets_.push_back(function_.is_entry ? 0 : place(param));
+    param_offsets_.push_back(function_.is_entry ? 0 : place_of_call(param, out_.params));
   for (const ptx::Variable& result : function_.returns)
-    return_offsets_.push_back(place(result));
+    return_offsets_.push_back(place_of_call(result, out_.returns));
   for (const ptx::Variable& variable : function_.variables) {
     const bool is_local = variable.space == Space::kLocal || variable.space == Space::kParam;
     variable_offsets_.push_back(is_local ? place(variable) : 0);
@@ -144,6 +179,7 @@ Result<void> FunctionDecoder::prologue(const std::vector<bool>& is_hoisted) {
     if (!is_hoisted[i]) continue;
     line_ = i < function_.places.size() ? function_.places[i].line : 0;
     TRY_VOID(instruction(i));
+    free_new_slots();
   }
   out_.prologue = static_cast<std::uint32_t>(out_.code.size());
   return {};
@@ -151,14 +187,12 @@ Result<void> FunctionDecoder::prologue(const std::vector<bool>& is_hoisted) {
 
 Result<CompiledFunction> FunctionDecoder::decode(bool hoists) {
   TRY_VOID(check_directives());
-  place_registers();
-  place_variables();
   std::vector<bool> is_hoisted(function_.instructions.size());
-  if (hoists && function_.is_entry) {
-    is_hoisted = block_invariants(function_);
-    TRY_VOID(prologue(is_hoisted));
-  }
+  if (hoists && function_.is_entry) is_hoisted = block_invariants(function_);
   const ptx::Cfg cfg = ptx::build_cfg(function_);
+  TRY_VOID(place_registers(cfg, is_hoisted));
+  place_variables();
+  TRY_VOID(prologue(is_hoisted));
   const std::vector<bool> is_join = join_blocks(cfg);
   const std::size_t count = function_.instructions.size();
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -168,10 +202,9 @@ Result<CompiledFunction> FunctionDecoder::decode(bool hoists) {
     info_ = {};
     if (cfg.blocks[block].begin == i && is_join[block]) emit(run_join);
     if (!is_hoisted[i]) TRY_VOID(instruction(i));
-    if (out_.slot_count > kSlotsMax) {
-      return Error{kansoku::Code::kLimit,
-                   fmt::format("{} takes more than {} registers", function_.name, kSlotsMax)};
-    }
+    free_new_slots();
+    if (out_.slot_count > kSlotsMax || out_.predicate_count > kSlotsMax)
+      return too_many_registers();
   }
   begin_of_.push_back(static_cast<std::uint32_t>(out_.code.size()));
   info_ = {};
@@ -401,6 +434,8 @@ Result<std::uint16_t> FunctionDecoder::source(const Instruction& in, const Opera
       code.c = wide ? 1 : 0;
       return slot;
     }
+    case OperandKind::kFunction:
+      return constant(function_address(operand.index), wide);
     case OperandKind::kRegister:
       break;
     default: {

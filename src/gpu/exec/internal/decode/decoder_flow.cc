@@ -14,68 +14,78 @@ Result<void> FunctionDecoder::branch(const Instruction& in) {
   return {};
 }
 
-Result<void> FunctionDecoder::call(const Instruction& in) {
-  const bool has_results = at(in, 0).kind == OperandKind::kList;
-  const Operand& callee = at(in, has_results ? 1 : 0);
-  if (callee.kind != OperandKind::kFunction) return unsupported(in, "an indirect call");
-  const ptx::Function& function = module_.functions[callee.index];
-  CompiledFunction::CallSite site;
-  site.callee = callee.index;
-  // The callee's frame is laid out like this one's: parameters, then results.
-  std::uint32_t place = 0;
-  const auto next_place = [&](const ptx::Variable& variable) {
-    const std::uint32_t align = variable.alignment();
-    place = (place + align - 1) / align * align;
-    const std::uint32_t offset = place;
-    place += static_cast<std::uint32_t>(variable.bytes());
-    return offset;
-  };
-  const auto copies = [&](const Operand* list, const std::vector<ptx::Variable>& variables,
-                          std::vector<CompiledFunction::Copy>& out) -> Result<void> {
-    for (std::size_t i = 0; i < variables.size(); ++i) {
-      const std::uint32_t callee_offset = next_place(variables[i]);
-      const Operand& own = function_.operands[list->index + i];
-      if (own.kind == OperandKind::kSink) continue;
-      std::uint32_t offset = 0;
-      const ptx::Variable* variable = nullptr;
-      switch (own.kind) {
-        case OperandKind::kLocalVariable:
-          offset = variable_offsets_[own.index];
-          variable = &function_.variables[own.index];
-          break;
-        case OperandKind::kParameter:
-          offset = param_offsets_[own.index];
-          variable = &function_.params[own.index];
-          break;
-        case OperandKind::kReturn:
-          offset = return_offsets_[own.index];
-          variable = &function_.returns[own.index];
-          break;
-        default:
-          return unsupported(in, "expected arguments in .param variables");
-      }
-      if (own.kind == OperandKind::kParameter && function_.is_entry)
-        return unsupported(in, "a kernel's parameter as an argument");
-      if (variable->bytes() != variables[i].bytes())
-        return unsupported(in, "an argument with a size that does not match the function");
-      out.push_back({offset, callee_offset, static_cast<std::uint32_t>(variables[i].bytes())});
+/// Where the variables that a call names lie in this frame.
+Result<void> FunctionDecoder::call_places(const Instruction& in, const Operand& list,
+                                          std::vector<CompiledFunction::Place>& out) {
+  for (std::uint32_t i = 0; i < list.count; ++i) {
+    const Operand& own = function_.operands[list.index + i];
+    const auto place = [&out](std::uint32_t offset, const ptx::Variable& variable) {
+      out.push_back({offset, static_cast<std::uint32_t>(variable.bytes())});
+    };
+    switch (own.kind) {
+      case OperandKind::kSink:
+        out.push_back({});
+        break;
+      case OperandKind::kLocalVariable:
+        place(variable_offsets_[own.index], function_.variables[own.index]);
+        break;
+      case OperandKind::kParameter:
+        if (function_.is_entry) return unsupported(in, "a kernel's parameter as an argument");
+        place(param_offsets_[own.index], function_.params[own.index]);
+        break;
+      case OperandKind::kReturn:
+        place(return_offsets_[own.index], function_.returns[own.index]);
+        break;
+      default:
+        return unsupported(in, "expected arguments in .param variables");
     }
-    return {};
-  };
+  }
+  return {};
+}
+
+/// Whom a register calls shows only then; the prototype says no more than the arguments do.
+Result<void> FunctionDecoder::call(const Instruction& in) {
+  const std::size_t callee_at = at(in, 0).kind == OperandKind::kList ? 1 : 0;
+  const Operand& callee = at(in, callee_at);
+  const bool is_direct = callee.kind == OperandKind::kFunction;
+  if (!is_direct && callee.kind != OperandKind::kRegister)
+    return unsupported(in, "a call that is not supported");
+  CompiledFunction::CallSite site;
   const Operand empty;
-  const std::size_t arguments_at = has_results ? 2 : 1;
-  const Operand& arguments = arguments_at < in.operand_count ? at(in, arguments_at) : empty;
-  const Operand& results = has_results ? at(in, 0) : empty;
-  if (arguments.count != function.params.size() || results.count != function.returns.size())
+  const bool has_arguments =
+      callee_at + 1 < in.operand_count && at(in, callee_at + 1).kind == OperandKind::kList;
+  TRY_VOID(call_places(in, has_arguments ? at(in, callee_at + 1) : empty, site.arguments));
+  TRY_VOID(call_places(in, callee_at == 1 ? at(in, 0) : empty, site.results));
+  const auto number = static_cast<std::uint32_t>(out_.calls.size());
+  if (!is_direct) {
+    TRY(const auto target, source(in, callee, Type::kU64, true));
+    Code& code = emit(run_call_of_register);
+    code.a = target;
+    code.extra = number;
+    out_.calls.push_back(std::move(site));
+    return {};
+  }
+  const ptx::Function& function = module_.functions[callee.index];
+  if (site.arguments.size() != function.params.size() ||
+      site.results.size() != function.returns.size())
     return unsupported(in, "arguments that do not match the function");
-  TRY_VOID(copies(&arguments, function.params, site.arguments));
-  TRY_VOID(copies(&results, function.returns, site.results));
+  const auto differs = [](const CompiledFunction::Place& own, const ptx::Variable& its) {
+    return own.bytes != its.bytes();
+  };
+  bool has_other_size = false;
+  for (std::size_t i = 0; i < site.arguments.size(); ++i)
+    has_other_size = has_other_size || differs(site.arguments[i], function.params[i]);
+  for (std::size_t i = 0; i < site.results.size(); ++i)
+    has_other_size = has_other_size ||
+                     (site.results[i].bytes != 0 && differs(site.results[i], function.returns[i]));
+  if (has_other_size)
+    return unsupported(in, "an argument with a size that does not match the function");
+  site.callee = callee.index;
   Code& code = emit(function.has_body ? run_call : run_host_call);
-  code.extra = static_cast<std::uint32_t>(out_.calls.size());
+  code.extra = number;
   const bool is_printf = function.name == "vprintf" && function.params.size() == 2 &&
                          function.params[0].bytes() == 8 && function.params[1].bytes() == 8;
-  if (!function.has_body && (!is_printf || site.arguments.size() != 2))
-    return unsupported(in, "a function without a body");
+  if (!function.has_body && !is_printf) return unsupported(in, "a function without a body");
   out_.calls.push_back(std::move(site));
   return {};
 }

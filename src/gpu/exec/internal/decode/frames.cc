@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpu/exec/internal/ops/control.h"
+#include "gpu/exec/internal/ops/lane_ops.h"
 #include "gpu/exec/internal/warp_context.h"
 
 namespace kansoku::gpu::exec {
@@ -73,12 +74,24 @@ void FramePool::reset() {
     free_.push_back(&storage->frame);
 }
 
-/// extra: index into CompiledFunction::calls.
-const Code* run_call(Warp& plain, const Code* code) {
-  auto& warp = static_cast<WarpContext&>(plain);
+bool CompiledFunction::CallSite::fits(const CompiledFunction& function) const {
+  const auto is_argument = [](const Place& own, const Place& its) {
+    return own.bytes == its.bytes;
+  };
+  const auto is_result = [](const Place& own, const Place& its) {
+    return own.bytes == 0 || own.bytes == its.bytes;
+  };
+  return std::equal(arguments.begin(), arguments.end(), function.params.begin(),
+                    function.params.end(), is_argument) &&
+         std::equal(results.begin(), results.end(), function.returns.begin(),
+                    function.returns.end(), is_result);
+}
+
+namespace {
+
+const Code* enter_function(WarpContext& warp, const Code* code,
+                           const CompiledFunction::CallSite& site, const CompiledFunction& callee) {
   Frame* const caller = warp.frame;
-  const CompiledFunction::CallSite& site = caller->function->calls[code->extra];
-  const CompiledFunction& callee = warp.block->launch->module->functions[site.callee];
   const std::uint32_t base = caller->local_base + caller->function->local_bytes;
   Frame* const frame =
       callee.local_bytes <= warp.local_stride - base ? warp.frames.enter(callee, caller) : nullptr;
@@ -92,9 +105,9 @@ const Code* run_call(Warp& plain, const Code* code) {
   frame->lanes_inside = warp.mask;
   frame->held[callee.frame_slot] = Held::kAffine;
   frame->affine[callee.frame_slot] = {base, 0, 0};
-  for (const CompiledFunction::Copy& copy : site.arguments)
-    copy_bytes(warp, caller->local_base + copy.caller_offset, base + copy.callee_offset,
-               copy.bytes);
+  for (std::size_t i = 0; i < site.arguments.size(); ++i)
+    copy_bytes(warp, caller->local_base + site.arguments[i].offset, base + callee.params[i].offset,
+               site.arguments[i].bytes);
   use_frame(warp, frame);
   // Functions that call each other take long without any loop: a call is a round like a branch
   // back.
@@ -102,6 +115,42 @@ const Code* run_call(Warp& plain, const Code* code) {
   warp.stop = Stop::kYield;
   warp.resume = callee.code.data();
   return nullptr;
+}
+
+}  // namespace
+
+/// extra: index into CompiledFunction::calls.
+const Code* run_call(Warp& plain, const Code* code) {
+  auto& warp = static_cast<WarpContext&>(plain);
+  const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
+  return enter_function(warp, code, site, warp.block->launch->module->functions[site.callee]);
+}
+
+/// a: slot of the function's address; extra: as run_call. Lanes that call other functions follow.
+const Code* run_call_of_register(Warp& plain, const Code* code) {
+  auto& warp = static_cast<WarpContext&>(plain);
+  const std::uint64_t* const targets = in<std::uint64_t>(warp, code->a);
+  const std::uint32_t first = first_lane_of(warp.mask);
+  const std::uint64_t target = targets[first];
+  std::uint32_t same = 0;
+  for (std::uint32_t i = 0; i < kLanes; ++i)
+    same |= static_cast<std::uint32_t>(targets[i] == target) << i;
+  const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
+  const auto& functions = warp.block->launch->module->functions;
+  const std::uint64_t index = (target - kFunctionsBegin) / kFunctionBytes;
+  const bool is_function =
+      index < functions.size() && function_address(static_cast<std::uint32_t>(index)) == target;
+  const CompiledFunction* const callee = is_function ? &functions[index] : nullptr;
+  // What was refused has no code.
+  if (callee == nullptr || callee->is_entry || callee->code.empty() || !site.fits(*callee)) {
+    warp.stop = Stop::kFault;
+    warp.fault = {FaultKind::kBadCall, code->line, first, target, 0, false};
+    return nullptr;
+  }
+  if ((warp.mask & ~same) != 0)
+    warp.groups.push_back({warp.mask & ~same, code, warp.frame, Waiting::kNot});
+  warp.mask &= same;
+  return enter_function(warp, code, site, *callee);
 }
 
 /// At the end of a device function; a kernel ends with run_exit.
@@ -112,9 +161,9 @@ const Code* run_return(Warp& plain, const Code* code) {
   Frame* const caller = frame->caller;
   const Code* const next = frame->return_to;
   const CompiledFunction::CallSite& site = caller->function->calls[(next - 1)->extra];
-  for (const CompiledFunction::Copy& copy : site.results) {
-    copy_bytes(warp, frame->local_base + copy.callee_offset,
-               caller->local_base + copy.caller_offset, copy.bytes);
+  for (std::size_t i = 0; i < site.results.size(); ++i) {
+    copy_bytes(warp, frame->local_base + frame->function->returns[i].offset,
+               caller->local_base + site.results[i].offset, site.results[i].bytes);
   }
   frame->lanes_inside &= ~warp.mask;
   use_frame(warp, caller);

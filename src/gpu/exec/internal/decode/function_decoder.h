@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu/exec/internal/decode/decoder.h"
+#include "gpu/exec/internal/decode/register_slots.h"
 #include "gpu/ptx/cfg.h"
 #include "gpu/ptx/printer.h"
 
@@ -57,7 +58,8 @@ class FunctionDecoder {
   };
 
   Result<void> check_directives() const;
-  void place_registers();
+  Result<void> place_registers(const ptx::Cfg& cfg, std::vector<bool>& is_hoisted);
+  [[nodiscard]] Error too_many_registers() const;
   void place_variables();
   Result<void> instruction(std::uint32_t index);
   Result<void> prologue(const std::vector<bool>& is_hoisted);
@@ -84,6 +86,8 @@ class FunctionDecoder {
   Result<void> atomic(const Instruction& in);
   Result<void> branch(const Instruction& in);
   Result<void> call(const Instruction& in);
+  Result<void> call_places(const Instruction& in, const Operand& list,
+                           std::vector<CompiledFunction::Place>& out);
   Result<void> ret(const Instruction& in);
   Result<void> barrier(const Instruction& in);
   Result<void> reducing_barrier(const Instruction& in);
@@ -126,6 +130,8 @@ class FunctionDecoder {
   }
 
   [[nodiscard]] std::uint16_t new_slot(bool wide);
+  void free_new_slots();
+  [[nodiscard]] std::uint16_t lasting_slot(bool wide);
   [[nodiscard]] std::uint16_t constant(std::uint64_t value, bool wide);
   [[nodiscard]] std::uint64_t immediate(const Operand& operand, Type type) const;
   Result<std::uint16_t> source(const Instruction& in, const Operand& operand, Type type, bool wide);
@@ -160,8 +166,9 @@ class FunctionDecoder {
   const Isa isa_;
   std::uint32_t& site_count_;
   CompiledFunction out_;
-  std::vector<std::uint16_t> slots_;             // by register; predicates: their number
-  std::vector<std::uint32_t> variable_offsets_;  // by local variable
+  std::vector<std::uint16_t> slots_;  // by register; predicates: their number
+  std::array<std::vector<std::uint16_t>, 2> free_slots_, used_slots_;  // of 32 bits, of 64
+  std::vector<std::uint32_t> variable_offsets_;                        // by local variable
   std::vector<std::uint32_t> param_offsets_, return_offsets_;
   std::map<std::pair<std::uint64_t, bool>, std::uint16_t> constants_;
   std::vector<std::uint32_t> begin_of_;  // by instruction: first code

@@ -26,6 +26,7 @@ const Code* run_barrier_test(Warp& warp, const Code* code);
 const Code* run_warp_barrier(Warp& warp, const Code* code);
 const Code* run_special(Warp& warp, const Code* code);
 const Code* run_call(Warp& warp, const Code* code);
+const Code* run_call_of_register(Warp& warp, const Code* code);
 /// A function of the executor's own: vprintf.
 const Code* run_host_call(Warp& warp, const Code* code);
 const Code* run_return(Warp& warp, const Code* code);

@@ -165,16 +165,15 @@ const Code* run_host_call(Warp& plain, const Code* code) {
     std::byte* const local =
         warp.local + std::size_t{lane} * warp.local_stride + warp.frame->local_base;
     std::uint64_t format = 0, arguments = 0;
-    std::memcpy(&format, local + site.arguments[0].caller_offset, sizeof format);
-    std::memcpy(&arguments, local + site.arguments[1].caller_offset, sizeof arguments);
+    std::memcpy(&format, local + site.arguments[0].offset, sizeof format);
+    std::memcpy(&arguments, local + site.arguments[1].offset, sizeof arguments);
     if (launch.print != nullptr) {
       const std::string text = Printer(warp, lane, format, arguments).print();
       launch.print(launch.print_context, text.data(), text.size());
     }
     const std::uint32_t result = 0;
-    for (const CompiledFunction::Copy& copy : site.results)
-      std::memcpy(local + copy.caller_offset, &result,
-                  std::min<std::size_t>(copy.bytes, sizeof result));
+    for (const CompiledFunction::Place& own : site.results)
+      std::memcpy(local + own.offset, &result, std::min<std::size_t>(own.bytes, sizeof result));
   }
   return code + 1;
 }
