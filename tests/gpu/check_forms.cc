@@ -384,11 +384,60 @@ int mutate(Device& device, const std::vector<Parsed>& cases, exec::Isa isa) {
   return flipped.survivors.empty() && skipped.survivors.empty() && without.empty() ? 0 : 1;
 }
 
+/// Words that PTX has for other instructions, or not at all: behind the opcode and at its end.
+std::vector<std::string> planted(const std::string& text, std::size_t nth) {
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < nth; ++i)
+    begin = text.find(';', begin) + 1;
+  begin = text.find_first_not_of(' ', begin);
+  if (begin == std::string::npos) return out;
+  const std::size_t end = text.find(' ', begin);
+  const std::string opcode = text.substr(begin, end - begin);
+  const std::size_t dot = opcode.find('.');
+  const std::string op = opcode.substr(0, dot);
+  std::vector<std::string_view> words{".bfly", ".x4", ".proxy", ".nonsense"};
+  if (op != "ld" && op != "st" && op != "atom" && op != "red")
+    words.insert(words.end(), {".gpu", ".volatile", ".L1::evict_first"});
+  for (const std::string_view word : words) {
+    for (const std::size_t at : {dot, opcode.size()})
+      out.push_back(std::string(text).insert(begin + std::min(at, opcode.size()), word));
+  }
+  return out;
+}
+
+/// A suffix that is not understood is refused, never passed over.
+int plant(const std::vector<Parsed>& cases) {
+  auto memory = exec::Memory::create(std::uint64_t{1} << 24);
+  CHECK(memory.has_value());
+  std::size_t count = 0;
+  std::vector<std::string> accepted;
+  for (const Parsed& parsed : cases) {
+    const std::string& text = parsed.test.text;
+    const auto instructions = static_cast<std::size_t>(std::count(text.begin(), text.end(), ';'));
+    for (std::size_t i = 0; i < instructions; ++i) {
+      for (const std::string& wrong : planted(text, i)) {
+        Case test = parsed.test;
+        test.text = wrong;
+        ++count;
+        auto module = ptx::parse_module(kernel_text(test));
+        if (!module) continue;
+        const auto program = exec::Program::load(std::move(*module), *memory);
+        if (program && program->kernels()[0].refusal.empty()) accepted.push_back(wrong);
+      }
+    }
+  }
+  for (const std::string& text : accepted)
+    fmt::print("accepted: {}\n", text);
+  fmt::print("{} suffixes planted, {} accepted\n", count, accepted.size());
+  return accepted.empty() && count > 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: check_forms FOLDER [--mutate]\n");
+    fmt::print(stderr, "usage: check_forms FOLDER [--mutate | --plant]\n");
     return 2;
   }
   std::vector<std::filesystem::path> paths;
@@ -412,6 +461,7 @@ int main(int argc, char** argv) {
   Device device;
   if (argc > 2 && std::string_view(argv[2]) == "--mutate")
     return mutate(device, cases, exec::best_isa());
+  if (argc > 2 && std::string_view(argv[2]) == "--plant") return plant(cases);
   for (const exec::Isa isa : {exec::Isa::kV2, exec::Isa::kV3, exec::Isa::kV4}) {
     if (isa > exec::best_isa()) continue;
     for (const Parsed& parsed : cases) {

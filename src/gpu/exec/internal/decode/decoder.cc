@@ -6,51 +6,10 @@
 
 #include "gpu/exec/internal/decode/function_decoder.h"
 #include "gpu/exec/internal/decode/invariants.h"
+#include "gpu/exec/internal/decode/suffix_rules.h"
 #include "gpu/exec/internal/ops/control.h"
 
 namespace kansoku::gpu::exec {
-namespace {
-
-/// Suffixes that say nothing to an executor that keeps every access in order: caching, scope, and
-/// the order of memory.
-bool is_hint(Suffix suffix) {
-  switch (suffix) {
-    case Suffix::kCa:
-    case Suffix::kCg:
-    case Suffix::kCs:
-    case Suffix::kLu:
-    case Suffix::kCv:
-    case Suffix::kWb:
-    case Suffix::kWt:
-    case Suffix::kNc:
-    case Suffix::kL1EvictNormal:
-    case Suffix::kL1EvictUnchanged:
-    case Suffix::kL1EvictFirst:
-    case Suffix::kL1EvictLast:
-    case Suffix::kL1NoAllocate:
-    case Suffix::kL2B64:
-    case Suffix::kL2B128:
-    case Suffix::kL2B256:
-    case Suffix::kVolatile:
-    case Suffix::kRelaxed:
-    case Suffix::kAcquire:
-    case Suffix::kRelease:
-    case Suffix::kAcqRel:
-    case Suffix::kSc:
-    case Suffix::kWeak:
-    case Suffix::kMmio:
-    case Suffix::kCta:
-    case Suffix::kCluster:
-    case Suffix::kGpu:
-    case Suffix::kSys:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
 Error FunctionDecoder::unsupported(const Instruction& in, std::string_view why) const {
   return Error{kansoku::Code::kUnsupported,
                fmt::format("ptx line {}: {} of {}: {}", line_,
@@ -246,7 +205,6 @@ Result<void> FunctionDecoder::instruction(std::uint32_t index) {
 std::string FunctionDecoder::canonical(const Instruction& in) const {
   std::string name(ptx::op_name(in.op));
   for (std::size_t i = 0; i < in.suffix_count; ++i) {
-    if (is_hint(in.suffixes[i])) continue;
     name += '.';
     name += ptx::suffix_name(in.suffixes[i]);
   }
@@ -255,6 +213,7 @@ std::string FunctionDecoder::canonical(const Instruction& in) const {
 
 Result<void> FunctionDecoder::dispatch(const Instruction& in) {
   if (in.op == Op::kUnknown) return unsupported(in, "an instruction that is not supported");
+  if (!has_known_suffixes(in)) return unsupported(in, "a suffix that is not supported here");
   const bool is_on_predicates = in.type() == Type::kPred;
   switch (in.op) {
     case Op::kAnd:

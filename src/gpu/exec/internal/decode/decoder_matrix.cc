@@ -33,19 +33,22 @@ Result<void> FunctionDecoder::fragment(const Instruction& in, std::size_t nth, s
 /// layout, and fragments of wmma hold the matrix however it lay in memory.
 Result<void> FunctionDecoder::tile_product(const Instruction& in) {
   std::string name(ptx::op_name(in.op));
-  std::uint32_t layouts = 0;
+  std::uint32_t layouts = 0, others = 0;
   for (std::size_t i = 0; i < in.suffix_count; ++i) {
     const Suffix suffix = in.suffixes[i];
     const bool is_layout = suffix == Suffix::kRow || suffix == Suffix::kCol;
     layouts += is_layout ? 1 : 0;
-    if (is_layout || suffix == Suffix::kSync || suffix == Suffix::kAligned ||
-        suffix == Suffix::kMma)
-      continue;
+    const bool is_other =
+        suffix == Suffix::kSync || suffix == Suffix::kAligned || suffix == Suffix::kMma;
+    others += is_other ? 1 : 0;
+    if (is_layout || is_other) continue;
     name += '.';
     name += ptx::suffix_name(suffix);
   }
   const MatrixForm* const form = find_matrix_form(isa_, name);
-  if (form == nullptr || layouts != 2 || in.operand_count != 4)
+  const bool has_all = in.has(Suffix::kSync) && in.has(Suffix::kAligned) &&
+                       others == (in.op == Op::kWmma ? 3 : 2) && layouts == 2;
+  if (form == nullptr || !has_all || in.operand_count != 4)
     return unsupported(in, "a form that is not supported");
   CompiledFunction::Matrix site;
   site.run = form->run;
