@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu/ptx/liveness.h"
+#include "gpu/ptx/memory_access.h"
 
 namespace kansoku::gpu::ptx {
 namespace {
@@ -181,8 +182,10 @@ std::optional<LinearForm> LinearForms::of_operand(const Operand& operand) {
 }
 
 std::optional<LinearForm> LinearForms::of_load(const Instruction& instruction) {
-  if (!function_.is_entry || !instruction.has(Suffix::kParam)) return std::nullopt;
-  const Operand& address = function_.operand(instruction, 1);
+  const MemoryAccesses accesses = memory_access(function_, instruction);
+  if (!function_.is_entry || accesses.size() != 1 || accesses.begin()->space != Space::kParam)
+    return std::nullopt;
+  const Operand& address = function_.operand(instruction, accesses.begin()->operand);
   if (address.base != OperandKind::kParameter || address.value != 0) return std::nullopt;
   const Variable& parameter = function_.params[address.index];
   if (!parameter.dims.empty() || bits_of(parameter.type) != bits_of(instruction.type()))

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpu/ptx/liveness.h"
+#include "gpu/ptx/memory_access.h"
 
 namespace kansoku::gpu::ptx {
 namespace {
@@ -49,26 +50,24 @@ bool reads_kernel_parameters(const Function& function, const Instruction& instru
 
 /// Results that differ between lanes though all operands agree, or that memory decides.
 Uniformity of_result(const Function& function, const Instruction& instruction) {
+  for (const MemoryAccess& access : memory_access(function, instruction)) {
+    const bool is_read_only =
+        access.space == Space::kConst ||
+        (access.space == Space::kParam && reads_kernel_parameters(function, instruction));
+    if (access.is_load() && !is_read_only) return Uniformity::kVarying;
+  }
   switch (instruction.op) {
-    case Op::kLd:
-      if (instruction.has(Suffix::kConst)) return Uniformity::kGrid;
-      return instruction.has(Suffix::kParam) && reads_kernel_parameters(function, instruction)
-                 ? Uniformity::kGrid
-                 : Uniformity::kVarying;
     case Op::kVote:
     case Op::kActivemask:
     case Op::kRedux:
     case Op::kBar:
     case Op::kBarrier:  // what it counts depends on which threads of its block are left
       return Uniformity::kWarp;
-    case Op::kLdu:
-    case Op::kAtom:
     case Op::kShfl:
     case Op::kMatch:
     case Op::kElect:
     case Op::kCall:
     case Op::kMma:
-    case Op::kLdmatrix:
     case Op::kWmma:
     case Op::kMovmatrix:
     case Op::kUnknown:

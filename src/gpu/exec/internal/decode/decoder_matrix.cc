@@ -10,6 +10,7 @@
 #include "gpu/exec/internal/decode/matrix_table.h"
 #include "gpu/exec/internal/ops/control.h"
 #include "gpu/exec/internal/ops/matrix.h"
+#include "gpu/ptx/memory_access.h"
 
 namespace kansoku::gpu::exec {
 
@@ -144,11 +145,14 @@ Result<FunctionDecoder::Tile> FunctionDecoder::tile_of(const Instruction& in) {
 }
 
 Result<void> FunctionDecoder::place_tile(const Instruction& in, Tile& tile) {
-  const Space space = space_of_suffix(in);
+  const Space space = ptx::space_of(in);
   if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared)
     return unsupported(in, "a space that is not supported");
   const bool is_store = in.has(Suffix::kStore);
   TRY(tile.begin, address(in, at(in, is_store ? 0 : 1), space));
+  constexpr std::int32_t kOffsetMax = 1 << 30;  // that of an element is added
+  if (tile.begin.offset > kOffsetMax || tile.begin.offset < -kOffsetMax)
+    return unsupported(in, "an offset this large");
   const std::uint64_t bytes = ptx::bytes_of(tile.type);
   std::uint16_t distance = 0;
   if (in.operand_count == 3 && at(in, 2).kind != OperandKind::kInteger) {
@@ -236,8 +240,7 @@ Result<void> FunctionDecoder::tile_access(const Instruction& in) {
       std::int32_t offset = 0;
       TRY(const auto slot, place_in_tile(tile, word * per_word + i, offset));
       Code& code = emit(form->run);
-      note_access(in, is_store ? CodeInfo::Access::kStore : CodeInfo::Access::kLoad,
-                  tile.begin.space, tile.type, 1);
+      note_access(in, tile.begin.space);
       code.d = parts[i];
       code.a = slot;
       code.offset = offset;

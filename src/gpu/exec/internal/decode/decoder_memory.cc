@@ -2,39 +2,16 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <optional>
 
+#include "common/check.h"
 #include "gpu/exec/internal/decode/function_decoder.h"
 #include "gpu/exec/internal/ops/atomics.h"
 #include "gpu/exec/internal/ops/control.h"
 #include "gpu/exec/internal/ops/matrix.h"
 #include "gpu/exec/internal/warp.h"
+#include "gpu/ptx/memory_access.h"
 
 namespace kansoku::gpu::exec {
-namespace {
-
-std::optional<Space> space_of_suffix(Suffix suffix) {
-  switch (suffix) {
-    case Suffix::kGlobal:
-      return Space::kGlobal;
-    case Suffix::kShared:
-    case Suffix::kSharedCta:
-      return Space::kShared;
-    case Suffix::kLocal:
-      return Space::kLocal;
-    case Suffix::kParam:
-    case Suffix::kParamEntry:
-    case Suffix::kParamFunc:
-      return Space::kParam;
-    case Suffix::kConst:
-      return Space::kConst;
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
-
 /// A register or symbol in brackets, as a 64-bit slot and an offset.
 Result<FunctionDecoder::Address> FunctionDecoder::address(const Instruction& in,
                                                           const Operand& operand, Space space) {
@@ -85,28 +62,28 @@ Result<FunctionDecoder::Address> FunctionDecoder::address(const Instruction& in,
   return out;
 }
 
-Space space_of_suffix(const Instruction& in) {
-  for (std::size_t i = 0; i < in.suffix_count; ++i) {
-    if (const auto space = space_of_suffix(in.suffixes[i])) return *space;
-  }
-  return Space::kGeneric;
-}
-
 static std::string memory_form(std::string_view op, Space space, std::uint32_t count, Type type) {
   const std::string_view name = ptx::space_name(space);
   return fmt::format(".{}.{}{}.b{}", op, name.empty() ? "generic" : name.substr(1),
                      count == 1 ? "" : fmt::format(".v{}", count), ptx::bits_of(type));
 }
 
-void FunctionDecoder::note_access(const Instruction& in, CodeInfo::Access access, Space space,
-                                  Type type, std::uint32_t count) {
+void FunctionDecoder::note_access(const Instruction& in, Space space) {
+  const ptx::MemoryAccesses accesses = ptx::memory_access(function_, in);
+  CHECK(!accesses.empty());
+  const ptx::MemoryAccess& access = *accesses.begin();
   CodeInfo& info = out_.info.back();
-  info.access = access;
+  using Kind = ptx::MemoryAccess::Kind;
+  info.access = accesses.size() == 2          ? CodeInfo::Access::kAsyncCopy
+                : in.op == Op::kLdmatrix      ? CodeInfo::Access::kMatrixLoad
+                : access.kind == Kind::kLoad  ? CodeInfo::Access::kLoad
+                : access.kind == Kind::kStore ? CodeInfo::Access::kStore
+                                              : CodeInfo::Access::kAtomic;
   info.space = static_cast<MemorySpace>(space);
-  info.bytes = static_cast<std::uint8_t>(ptx::bytes_of(type));
-  info.count = static_cast<std::uint8_t>(count);
-  info.is_strong = in.has(Suffix::kVolatile) || in.has(Suffix::kRelaxed) ||
-                   in.has(Suffix::kAcquire) || in.has(Suffix::kRelease);
+  info.bytes = static_cast<std::uint8_t>(access.bytes);
+  // The elements of a tile are accessed one by one.
+  info.count = static_cast<std::uint8_t>(access.is_tile ? 1 : access.count);
+  info.is_strong = access.is_strong;
 }
 
 Result<void> FunctionDecoder::load(const Instruction& in) {
@@ -117,7 +94,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
   if (count != 1 && count != 2 && count != 4) return unsupported(in, "expected 1, 2 or 4 values");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
-  TRY(const auto from, address(in, at(in, 1), space_of_suffix(in)));
+  TRY(const auto from, address(in, at(in, 1), ptx::space_of(in)));
   const Form* const form = find_form(isa_, memory_form("ld", from.space, count, type));
   if (form == nullptr) return unsupported(in, "a form that is not supported");
   std::array<Destination, 4> parts;
@@ -125,7 +102,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
     TRY(parts[i], destination(in, is_vector ? function_.operands[to.index + i] : to, type));
   }
   Code& code = emit(form->run);
-  note_access(in, CodeInfo::Access::kLoad, from.space, type, count);
+  note_access(in, from.space);
   code.a = from.slot;
   code.offset = from.offset;
   code.site = site_count_++;
@@ -146,7 +123,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
   if (count != 1 && count != 2 && count != 4) return unsupported(in, "expected 1, 2 or 4 values");
   if (ptx::bits_of(type) > 64 || in.operand_count > 2)
     return unsupported(in, "a form that is not supported");
-  TRY(const auto to, address(in, at(in, 0), space_of_suffix(in)));
+  TRY(const auto to, address(in, at(in, 0), ptx::space_of(in)));
   const Form* const form = find_form(isa_, memory_form("st", to.space, count, type));
   if (form == nullptr) return unsupported(in, "a form that is not supported");
   std::array<std::uint16_t, 4> parts{};
@@ -155,7 +132,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
         source(in, is_vector ? function_.operands[value.index + i] : value, type, is_wide(type)));
   }
   Code& code = emit(form->run);
-  note_access(in, CodeInfo::Access::kStore, to.space, type, count);
+  note_access(in, to.space);
   code.a = to.slot;
   code.offset = to.offset;
   code.site = site_count_++;
@@ -169,7 +146,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
 /// cvta: between an address of a space and a generic one. Global and constant memory have the same
 /// addresses in both; shared and local memory lie in windows.
 Result<void> FunctionDecoder::address_conversion(const Instruction& in) {
-  const Space space = space_of_suffix(in);
+  const Space space = ptx::space_of(in);
   const bool is_to = in.has(Suffix::kTo);
   if (in.type() != Type::kU64 || space == Space::kGeneric)
     return unsupported(in, "a form that is not supported");
@@ -193,7 +170,7 @@ Result<void> FunctionDecoder::address_conversion(const Instruction& in) {
 Result<void> FunctionDecoder::space_test(const Instruction& in) {
   TRY(const auto a, source(in, at(in, 1), Type::kU64, true));
   TRY(const auto d, predicate(in, at(in, 0)));
-  const Space space = space_of_suffix(in);
+  const Space space = ptx::space_of(in);
   const auto below = static_cast<std::uint16_t>(out_.predicate_count++);
   // address - begin < size, for a window; global memory is what lies in neither.
   const auto test = [&](std::uint64_t begin, std::uint64_t bytes, std::uint16_t to) {
@@ -227,7 +204,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
   const bool is_red = in.op == Op::kRed;
   const Type type = in.type();
   AtomicForm form;
-  form.space = space_of_suffix(in);
+  form.space = ptx::space_of(in);
   form.type = type;
   for (std::size_t i = 0; i < in.suffix_count; ++i) {
     if (atomic_operation(in.suffixes[i])) form.operation = in.suffixes[i];
@@ -249,7 +226,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
     TRY(d, destination(in, at(in, 0), type));
   }
   Code& code = emit(run_atomic);
-  note_access(in, CodeInfo::Access::kAtomic, form.space, type, 1);
+  note_access(in, form.space);
   code.d = d.slot;
   code.a = to.slot;
   code.offset = to.offset;
@@ -262,7 +239,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
 
 Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   const std::uint32_t count = in.has(Suffix::kX4) ? 4 : in.has(Suffix::kX2) ? 2 : 1;
-  const Space space = space_of_suffix(in);
+  const Space space = ptx::space_of(in);
   if (in.type() != Type::kB16 || !in.has(Suffix::kM8n8) ||
       (space != Space::kShared && space != Space::kGeneric))
     return unsupported(in, "a form that is not supported");
@@ -270,7 +247,7 @@ Result<void> FunctionDecoder::matrix_load(const Instruction& in) {
   std::array<std::uint16_t, 4> slots{};
   TRY_VOID(fragment(in, 0, count, slots.data()));
   Code& code = emit(run_ldmatrix);
-  note_access(in, CodeInfo::Access::kMatrixLoad, Space::kShared, Type::kB128, 1);
+  note_access(in, Space::kShared);
   code.a = from.slot;
   code.offset = from.offset;
   code.d = slots[0];
@@ -304,7 +281,7 @@ Result<void> FunctionDecoder::async_copy(const Instruction& in) {
     TRY(taken, source(in, at(in, 3), Type::kU32, false));
   }
   Code& code = emit(run_async_copy);
-  note_access(in, CodeInfo::Access::kAsyncCopy, Space::kShared, Type::kB8, 1);
+  note_access(in, Space::kShared);
   code.a = to.slot;
   code.b = from.slot;
   code.c = taken;

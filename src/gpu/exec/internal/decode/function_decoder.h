@@ -121,8 +121,7 @@ class FunctionDecoder {
     return out_.code.back();
   }
   /// Says what memory the code just emitted touches.
-  void note_access(const Instruction& in, CodeInfo::Access access, Space space, Type type,
-                   std::uint32_t count);
+  void note_access(const Instruction& in, Space space);
   Result<void> emit_form(std::string_view name, std::uint16_t d, std::uint16_t a);
   [[nodiscard]] Error unsupported(const Instruction& in, std::string_view why) const;
   [[nodiscard]] const Operand& at(const Instruction& in, std::size_t nth) const {
@@ -176,8 +175,5 @@ class FunctionDecoder {
   std::uint32_t line_{0};
   CodeInfo info_;  // of the instruction in hand
 };
-
-/// The space that an instruction names; kGeneric if none.
-[[nodiscard]] Space space_of_suffix(const Instruction& in);
 
 }  // namespace kansoku::gpu::exec
