@@ -256,7 +256,7 @@ static inline cublasComputeType_t kansokuCublasComputeType(cudaDataType type) {
     case CUDA_R_32F:
       return CUBLAS_COMPUTE_32F;
     default:
-      return static_cast<cublasComputeType_t>(-1); /* refused by the call */
+      return static_cast<cublasComputeType_t>(0); /* none: the call refuses it */
   }
 }
 static inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softcuda/cublas/internal/driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace kansoku::softcuda::cublas {
+namespace {
+
+constexpr int kWantedVersion = 12000;  // all these functions are older
+
+using Lookup = cuda::CUresult (*)(const char* name, void** function, int version,
+                                  std::uint64_t flags);
+
+struct Row {
+  const char* name;
+  std::size_t offset;  // of the pointer in Driver
+};
+constexpr Row kRows[] = {
+    {"cuInit", offsetof(Driver, init)},
+    {"cuDeviceGet", offsetof(Driver, device_get)},
+    {"cuDevicePrimaryCtxRetain", offsetof(Driver, primary_retain)},
+    {"cuDevicePrimaryCtxRelease", offsetof(Driver, primary_release)},
+    {"cuCtxGetCurrent", offsetof(Driver, context_current)},
+    {"cuCtxPushCurrent", offsetof(Driver, context_push)},
+    {"cuCtxPopCurrent", offsetof(Driver, context_pop)},
+    {"cuCtxGetId", offsetof(Driver, context_id)},
+    {"cuModuleLoadData", offsetof(Driver, module_load)},
+    {"cuModuleGetFunction", offsetof(Driver, module_function)},
+    {"cuLaunchKernel", offsetof(Driver, launch)},
+};
+static_assert(sizeof(kRows) / sizeof(Row) == sizeof(Driver) / sizeof(void*));
+
+bool find_functions(Driver& found) {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    log_line(fmt::format("no driver: {}", dlerror()));
+    return false;
+  }
+  const auto look_up = reinterpret_cast<Lookup>(dlsym(library, "cuGetProcAddress"));
+  for (const Row& row : kRows) {
+    void* function = nullptr;
+    if (look_up == nullptr ||
+        look_up(row.name, &function, kWantedVersion, 0) != cuda::CUDA_SUCCESS ||
+        function == nullptr) {
+      log_line(fmt::format("libcuda.so.1 has no {}", row.name));
+      return false;
+    }
+    std::memcpy(reinterpret_cast<char*>(&found) + row.offset, &function, sizeof function);
+  }
+  return true;
+}
+
+}  // namespace
+
+const Driver* driver() {
+  static Driver functions;
+  static const bool is_there = find_functions(functions);
+  return is_there ? &functions : nullptr;
+}
+
+void log_line(std::string_view text) {
+  static const char* const where = std::getenv("KANSOKU_SOFTGPU_LOG");
+  if (where != nullptr && std::strcmp(where, "off") == 0) return;
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  std::FILE* const file = where == nullptr ? stderr : std::fopen(where, "ae");
+  if (file == nullptr) return;
+  const std::string line = fmt::format("kansoku cublas[{}]: {}\n", getpid(), text);
+  std::fwrite(line.data(), 1, line.size(), file);
+  if (where != nullptr) std::fclose(file);
+}
+
+void log_once(std::string_view text) {
+  static std::mutex mutex;
+  // Never ends: threads may call until the very last.
+  static auto& said = *std::make_unique<std::set<std::string, std::less<>>>().release();
+  const std::scoped_lock lock(mutex);
+  if (said.emplace(text).second) log_line(text);
+}
+
+}  // namespace kansoku::softcuda::cublas
