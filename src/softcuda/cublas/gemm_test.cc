@@ -9,10 +9,12 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "softcuda/cublas/cublas_for_test.h"
+#include "softcuda/cublas/internal/tiles.h"
 
 namespace kansoku::softcuda::cublas {
 namespace {
@@ -22,24 +24,24 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 struct Types {
   cudaDataType ab, c, scale;
   cublasComputeType_t compute;
-  double epsilon;  // of C; sums add some of single or double precision
+  double epsilon;  // half a unit of C; sums add some of single or double precision
 };
-constexpr Types kF32{CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1.2e-7};
-constexpr Types kF64{CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, 2.3e-16};
+constexpr Types kF32{CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 6e-8};
+constexpr Types kF64{CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, 1.2e-16};
 constexpr Types kAllTypes[] = {
     kF32,
     kF64,
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC, 1.2e-7},
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 1.2e-7},
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16F, 1.2e-7},
-    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF, 1.2e-7},
-    {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 9.8e-4},
-    {CUDA_R_16F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1.2e-7},
-    {CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_16F, 9.8e-4},
-    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 7.9e-3},
-    {CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1.2e-7},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC, 6e-8},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 6e-8},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16F, 6e-8},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF, 6e-8},
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 4.9e-4},
+    {CUDA_R_16F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 6e-8},
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_16F, 4.9e-4},
+    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 3.92e-3},
+    {CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 6e-8},
     {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 0},
-    {CUDA_R_8I, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1.2e-7},
+    {CUDA_R_8I, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 6e-8},
 };
 
 enum class Way { kEx, kTyped };  // cublasGemmEx or cublasSgemm and the like
@@ -323,13 +325,18 @@ TEST_F(GemmTest, SizesAroundTheTiles) {
   }
 }
 
+// One at least for every tile, in one of the orders below.
+struct Shape {
+  int m, n, k;
+};
+constexpr Shape kShapes[] = {{300, 64, 70}, {300, 40, 70}, {40, 300, 70}, {200, 8, 70},
+                             {200, 4, 70},  {200, 2, 70},  {33, 9, 70},   {40, 2, 70},
+                             {3, 2, 300},   {20, 20, 300}, {20, 2, 300},  {8, 8, 300},
+                             {20, 32, 3000}};
+
 TEST_F(GemmTest, EachKernelOfEachType) {
-  // One shape for every tile that tile_for chooses: rows by lanes, exchanged, few columns, dots.
   for (const Types& types : kAllTypes) {
-    for (const auto& [m, n, k] :
-         {std::array{300, 40, 70}, std::array{40, 300, 70}, std::array{200, 2, 70},
-          std::array{33, 9, 70}, std::array{40, 2, 70}, std::array{3, 2, 300},
-          std::array{20, 20, 300}, std::array{20, 2, 300}}) {
+    for (const auto& [m, n, k] : kShapes) {
       for (const auto transa : {CUBLAS_OP_N, CUBLAS_OP_T}) {
         Case c{m, n, k, transa, CUBLAS_OP_N};
         c.types = types;
@@ -337,6 +344,32 @@ TEST_F(GemmTest, EachKernelOfEachType) {
       }
     }
   }
+}
+
+TEST(Tiles, AreAllChosenInTheseTests) {
+  std::set<std::string> chosen, all;
+#define KANSOKU_ROWS(groups, columns) all.insert("kansoku_gemm_rows_" #groups "x" #columns);
+#define KANSOKU_DOTS(rows, columns) all.insert("kansoku_gemm_dots_" #rows "x" #columns);
+  KANSOKU_GEMM_TILES(KANSOKU_ROWS, KANSOKU_DOTS)
+#undef KANSOKU_ROWS
+#undef KANSOKU_DOTS
+  for (const auto& [m, n, k] : kShapes) {
+    for (const bool is_transposed : {false, true}) {
+      GemmArguments problem{};
+      problem.rows = m;
+      problem.columns = n;
+      problem.depth = k;
+      problem.a_row = is_transposed ? k : 1;
+      problem.a_depth = is_transposed ? 1 : m;
+      problem.b_depth = 1;
+      problem.b_column = k;
+      const GemmArguments other = exchanged(problem);
+      const Tile &tile = tile_for(problem, 1), &other_tile = tile_for(other, 1);
+      const bool is_exchanged = cost_of(other_tile, other, 1) < cost_of(tile, problem, 1);
+      chosen.insert(is_exchanged ? other_tile.name : tile.name);
+    }
+  }
+  EXPECT_EQ(chosen, all);
 }
 
 TEST_F(GemmTest, NothingToMultiply) {
@@ -447,6 +480,24 @@ TEST_F(GemmTest, HalvesOverflowToInfinityAndKeepNan) {
                                                  reinterpret_cast<const __half*>(&zero),
                                                  reinterpret_cast<__half*>(c), 1));
     EXPECT_EQ(read_values(c, 1)[0], bits);
+  }
+}
+
+TEST_F(GemmTest, TiesRoundToEven) {
+  // alpha * 1 * 1, half a unit above an even and above an odd number.
+  for (const auto& [type, unit] :
+       {std::pair(CUDA_R_16F, std::ldexp(1.0, -10)), std::pair(CUDA_R_16BF, std::ldexp(1.0, -7))}) {
+    std::vector<std::byte> one(2);
+    encode(type, 1, one.data());
+    const void* const ones = stored(one);
+    for (const auto& [halves, want] : {std::pair(1, 0), std::pair(3, 2)}) {
+      const auto alpha = static_cast<float>(1 + halves * unit / 2), beta = 0.0F;
+      void* const c = allocate(2);
+      EXPECT_CUBLAS(
+          0, gemm_ex()(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &alpha, ones, type, 1, ones,
+                       type, 1, &beta, c, type, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+      EXPECT_EQ(decode(type, read(c, 2).data()), 1 + want * unit) << halves;
+    }
   }
 }
 
