@@ -18,6 +18,9 @@
 
 #include "softcuda/cublas/cublas_for_test.h"
 
+extern "C" cublasStatus_t create_in_c(cublasStatus_t (*create)(cublasHandle_t*),
+                                      cublasStatus_t (*destroy)(cublasHandle_t));
+
 namespace kansoku::softcuda::cublas {
 namespace {
 
@@ -69,6 +72,10 @@ TEST_F(HandleTest, KeepsItsSettings) {
   EXPECT_CUBLAS(0, KANSOKU_CUBLAS(cublasSetMathMode)(handle_, both));
   EXPECT_CUBLAS(0, KANSOKU_CUBLAS(cublasGetMathMode)(handle_, &math));
   EXPECT_EQ(math, both);
+}
+
+TEST_F(HandleTest, HasAHeaderForC) {
+  EXPECT_CUBLAS(0, create_in_c(KANSOKU_CUBLAS(cublasCreate_v2), KANSOKU_CUBLAS(cublasDestroy_v2)));
 }
 
 TEST_F(HandleTest, RefusesSettingsThatAreNone) {

@@ -7,6 +7,9 @@
  * device memory; alpha and beta are where the handle's pointer mode says. Calls are put on the
  * handle's stream and return at once. */
 
+#ifdef __cplusplus
+#include <cuda_fp16.h>
+#endif
 #include <cuda_runtime_api.h>
 #include <library_types.h>
 #include <stddef.h>
@@ -29,7 +32,7 @@
 extern "C" {
 #endif
 
-struct __half; /* of cuda_fp16.h; pointers alone are needed here */
+struct __half; /* in C without its members: pointers alone are needed here */
 struct cublasContext;
 typedef struct cublasContext* cublasHandle_t;
 
@@ -175,24 +178,24 @@ CUBLASAPI cublasStatus_t CUBLASWINAPI cublasGetMathMode(cublasHandle_t handle, c
 
 /* C = alpha * op(A) * op(B) + beta * C; op(A) is m x k, op(B) k x n. With beta = 0 C may hold
  * anything. */
-#define KANSOKU_CUBLAS_GEMM(name, type)                                                            \
-  CUBLASAPI cublasStatus_t CUBLASWINAPI name(                                                      \
-      cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,     \
-      int k, const type* alpha, const type* a, int lda, const type* b, int ldb, const type* beta,  \
+#define KANSOKU_CUBLAS_GEMM(name, type)                                                           \
+  CUBLASAPI cublasStatus_t CUBLASWINAPI name(                                                     \
+      cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,    \
+      int k, const type* alpha, const type* a, int lda, const type* b, int ldb, const type* beta, \
       type* c, int ldc)
 /* The same for batch_count matrices: arrays in device memory, of pointers to them. */
-#define KANSOKU_CUBLAS_GEMM_BATCHED(name, type)                                                    \
-  CUBLASAPI cublasStatus_t CUBLASWINAPI name(                                                      \
-      cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,     \
-      int k, const type* alpha, const type* const a[], int lda, const type* const b[], int ldb,    \
+#define KANSOKU_CUBLAS_GEMM_BATCHED(name, type)                                                 \
+  CUBLASAPI cublasStatus_t CUBLASWINAPI name(                                                   \
+      cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,  \
+      int k, const type* alpha, const type* const a[], int lda, const type* const b[], int ldb, \
       const type* beta, type* const c[], int ldc, int batch_count)
 /* Matrices that lie stride elements apart. */
 #define KANSOKU_CUBLAS_GEMM_STRIDED(name, type)                                                    \
   CUBLASAPI cublasStatus_t CUBLASWINAPI name(                                                      \
       cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,     \
       int k, const type* alpha, const type* a, int lda, long long int stride_a, const type* b,     \
-      int ldb, long long int stride_b, const type* beta, type* c, int ldc,                         \
-      long long int stride_c, int batch_count)
+      int ldb, long long int stride_b, const type* beta, type* c, int ldc, long long int stride_c, \
+      int batch_count)
 
 KANSOKU_CUBLAS_GEMM(cublasSgemm_v2, float);
 KANSOKU_CUBLAS_GEMM(cublasDgemm_v2, double);
@@ -208,14 +211,14 @@ KANSOKU_CUBLAS_GEMM_STRIDED(cublasHgemmStridedBatched, struct __half);
 #undef KANSOKU_CUBLAS_GEMM_STRIDED
 
 /* By type; A and B have the same. Supported, as A and B -> C:
- *   32F...: 32F -> 32F; with 32F and 32F_PEDANTIC also 16F -> 16F, 32F; 16BF -> 16BF, 32F; 8I -> 32F
- *   16F: 16F -> 16F (sums are in single precision)   64F: 64F -> 64F   32I: 8I -> 32I
- * The choice of an algorithm has no effect. */
-CUBLASAPI cublasStatus_t CUBLASWINAPI cublasGemmEx(
-    cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-    const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
-    cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
-    cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
+ *   32F...: 32F -> 32F; with 32F and 32F_PEDANTIC also 16F -> 16F, 32F; 16BF -> 16BF, 32F; 8I ->
+ * 32F 16F: 16F -> 16F (sums are in single precision)   64F: 64F -> 64F   32I: 8I -> 32I The choice
+ * of an algorithm has no effect. */
+CUBLASAPI cublasStatus_t CUBLASWINAPI
+cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
+             int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda,
+             const void* b, cudaDataType b_type, int ldb, const void* beta, void* c,
+             cudaDataType c_type, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 CUBLASAPI cublasStatus_t CUBLASWINAPI cublasGemmBatchedEx(
     cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
     const void* alpha, const void* const a[], cudaDataType a_type, int lda, const void* const b[],
@@ -231,8 +234,7 @@ CUBLASAPI cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx(
 /* op(A) * X = alpha * B (left) or X * op(A) = alpha * B (right) with a triangle A; X replaces B,
  * which is m x n. */
 CUBLASAPI cublasStatus_t CUBLASWINAPI cublasStrsm_v2(cublasHandle_t handle, cublasSideMode_t side,
-                                                     cublasFillMode_t uplo,
-                                                     cublasOperation_t trans,
+                                                     cublasFillMode_t uplo, cublasOperation_t trans,
                                                      cublasDiagType_t diag, int m, int n,
                                                      const float* alpha, const float* a, int lda,
                                                      float* b, int ldb);
