@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <new>
 
 #include "softcuda/cublas/internal/driver.h"
 #include "softcuda/cublas/internal/handle.h"
@@ -97,8 +96,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   *handle = nullptr;
   const Driver* const functions = driver();
   if (functions == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  std::unique_ptr<cublasContext> made(new (std::nothrow) cublasContext);
-  if (made == nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
+  auto made = std::make_unique<cublasContext>();
   made->driver = functions;
   const cublasStatus_t status = find_context(*made);
   if (status == CUBLAS_STATUS_SUCCESS) *handle = made.release();
@@ -106,9 +104,9 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (!is_valid(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  handle->magic = 0;
-  if (handle->retained >= 0) handle->driver->primary_release(handle->retained);
-  delete handle;
+  const std::unique_ptr<cublasContext> last(handle);
+  last->magic = 0;  // a second call finds it, as long as the memory has no other use
+  if (last->retained >= 0) last->driver->primary_release(last->retained);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -8,11 +8,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "common/rng.h"
 #include "softcuda/cublas/cublas_for_test.h"
 #include "softcuda/cublas/internal/tiles.h"
 
@@ -80,17 +80,16 @@ struct Matrix {
                                  bytes_of(type));
   }
 };
-Matrix random_matrix(cudaDataType type, int rows, int columns, int extra, std::mt19937& random,
+Matrix random_matrix(cudaDataType type, int rows, int columns, int extra, Rng& random,
                      bool is_nan = false) {
   Matrix matrix{type, rows, columns, std::max(1, rows + extra), {}};
-  std::uniform_real_distribution<double> numbers(-1, 1);
   const double scale = type == CUDA_R_8I ? 127 : type == CUDA_R_32I ? 1000 : 1;
   const auto leading = static_cast<std::size_t>(matrix.leading);
   const std::size_t count = leading * static_cast<std::size_t>(columns);
   matrix.bytes.resize(count * bytes_of(type));
   for (std::size_t i = 0; i < count; ++i) {
     const bool is_element = i % leading < static_cast<std::size_t>(rows) && !is_nan;
-    encode(type, is_element ? scale * numbers(random) : kNan,
+    encode(type, is_element ? scale * (2 * random.uniform() - 1) : kNan,
            matrix.bytes.data() + i * bytes_of(type));
   }
   return matrix;
@@ -114,7 +113,7 @@ class GemmTest : public CublasTest {
               std::vector<void*>* each);
   int call(const Case& c, const Operands& o, const void* alpha, const void* beta);
   int call_typed(const Case& c, const Operands& o, const void* alpha, const void* beta);
-  std::mt19937 random_{42};
+  Rng random_{42};
 };
 
 void* GemmTest::place(const std::vector<Matrix>& matrices, Batch batch, long long& stride,

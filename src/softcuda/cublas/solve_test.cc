@@ -6,10 +6,10 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "common/rng.h"
 #include "softcuda/cublas/cublas_for_test.h"
 
 namespace kansoku::softcuda::cublas {
@@ -65,8 +65,9 @@ class SolveTest : public CublasTest {
  private:
   Matrix triangle_of(const Case& c);
   Matrix right_side_of(const Case& c);
-  std::uniform_real_distribution<float> numbers_{-1, 1};
-  std::mt19937 random_{7};
+  /// From -1 to 1.
+  float number() { return static_cast<float>(2 * random_.uniform() - 1); }
+  Rng random_{7};
 };
 
 Matrix SolveTest::triangle_of(const Case& c) {
@@ -76,9 +77,9 @@ Matrix SolveTest::triangle_of(const Case& c) {
   for (int j = 0; j < size; ++j) {
     for (int i = 0; i < size; ++i) {
       if (i == j) {
-        if (c.diag == CUBLAS_DIAG_NON_UNIT) a.at(i, j) = 1.5F + numbers_(random_) / 2;
+        if (c.diag == CUBLAS_DIAG_NON_UNIT) a.at(i, j) = 1.5F + number() / 2;
       } else if ((i > j) == (c.uplo == CUBLAS_FILL_MODE_LOWER)) {
-        a.at(i, j) = off_diagonal * numbers_(random_);
+        a.at(i, j) = off_diagonal * number();
       }
     }
   }
@@ -88,7 +89,7 @@ Matrix SolveTest::right_side_of(const Case& c) {
   Matrix b = empty_matrix(c.m, c.n, c.extra);
   for (int j = 0; j < c.n; ++j) {
     for (int i = 0; i < c.m; ++i)
-      b.at(i, j) = numbers_(random_);
+      b.at(i, j) = number();
   }
   return b;
 }

@@ -26,7 +26,7 @@ struct Row {
   const char* name;
   std::size_t offset;  // of the pointer in Driver
 };
-constexpr Row kRows[] = {
+constexpr Row kFunctions[] = {
     {"cuInit", offsetof(Driver, init)},
     {"cuDeviceGet", offsetof(Driver, device_get)},
     {"cuDevicePrimaryCtxRetain", offsetof(Driver, primary_retain)},
@@ -39,7 +39,7 @@ constexpr Row kRows[] = {
     {"cuModuleGetFunction", offsetof(Driver, module_function)},
     {"cuLaunchKernel", offsetof(Driver, launch)},
 };
-static_assert(sizeof(kRows) / sizeof(Row) == sizeof(Driver) / sizeof(void*));
+static_assert(sizeof(kFunctions) / sizeof(Row) == sizeof(Driver) / sizeof(void*));
 
 bool find_functions(Driver& found) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -48,7 +48,7 @@ bool find_functions(Driver& found) {
     return false;
   }
   const auto look_up = reinterpret_cast<Lookup>(dlsym(library, "cuGetProcAddress"));
-  for (const Row& row : kRows) {
+  for (const Row& row : kFunctions) {
     void* function = nullptr;
     if (look_up == nullptr ||
         look_up(row.name, &function, kWantedVersion, 0) != cuda::CUDA_SUCCESS ||

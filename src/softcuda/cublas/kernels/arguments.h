@@ -49,9 +49,9 @@ struct SolveArguments {
 /// Shapes of the tiles that one warp computes: ROWS(G, C): 32 * G rows, a lane each, by C columns.
 /// DOTS(R, C): R rows by C columns, the lanes along the depth, which must be the contiguous
 /// direction of both matrices.
-#define KANSOKU_GEMM_TILES(ROWS, DOTS)                                                     \
-  ROWS(4, 16)                                                                              \
-  ROWS(4, 8) ROWS(4, 4) ROWS(4, 2) ROWS(1, 8) ROWS(1, 2) DOTS(8, 16) DOTS(8, 8) DOTS(8, 2) \
-      DOTS(2, 2)
+#define KANSOKU_GEMM_TILES(ROWS, DOTS) \
+  ROWS(4, 16)                          \
+  ROWS(4, 8)                           \
+  ROWS(4, 4) ROWS(4, 2) ROWS(1, 8) ROWS(1, 2) DOTS(8, 16) DOTS(8, 8) DOTS(8, 2) DOTS(2, 2)
 
 }  // namespace kansoku::softcuda::cublas
