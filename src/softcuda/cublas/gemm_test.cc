@@ -284,7 +284,8 @@ void GemmTest::check(const Case& c) {
   ASSERT_EQ(call(c, o, at, at + sizeof(double)), 0) << name_of(c);
   const bool is_empty = c.m == 0 || c.n == 0 || c.batch_count == 0;
   // The device computes, not the library.
-  EXPECT_EQ(launches() - before, is_empty ? 0U : 1U) << name_of(c);
+  const std::uint64_t made = launches() - before;
+  EXPECT_TRUE(is_empty ? made == 0 : made == 1 || made == 2) << made << ": " << name_of(c);
   for (std::size_t i = 0; i < o.c.size(); ++i) {
     Matrix after = o.c[i];
     after.bytes = read(o.c_matrices[i], after.bytes.size());
@@ -328,10 +329,10 @@ TEST_F(GemmTest, SizesAroundTheTiles) {
 struct Shape {
   int m, n, k;
 };
-constexpr Shape kShapes[] = {{300, 64, 70}, {300, 40, 70}, {40, 300, 70}, {200, 8, 70},
-                             {200, 4, 70},  {200, 2, 70},  {33, 9, 70},   {40, 2, 70},
-                             {3, 2, 300},   {20, 20, 300}, {20, 2, 300},  {8, 8, 300},
-                             {20, 32, 3000}};
+constexpr Shape kShapes[] = {{300, 64, 70},  {300, 40, 70}, {40, 300, 70}, {200, 8, 70},
+                             {200, 4, 70},   {200, 2, 70},  {33, 9, 70},   {40, 2, 70},
+                             {3, 2, 300},    {20, 20, 300}, {20, 2, 300},  {8, 8, 300},
+                             {20, 32, 3000}, {16, 8, 300},  {64, 64, 70}};
 
 TEST_F(GemmTest, EachKernelOfEachType) {
   for (const Types& types : kAllTypes) {
@@ -347,6 +348,7 @@ TEST_F(GemmTest, EachKernelOfEachType) {
 
 TEST(Tiles, AreAllChosenInTheseTests) {
   std::set<std::string> chosen, all;
+  bool is_split = false;
 #define KANSOKU_ROWS(groups, columns) all.insert("kansoku_gemm_rows_" #groups "x" #columns);
 #define KANSOKU_DOTS(rows, columns) all.insert("kansoku_gemm_dots_" #rows "x" #columns);
   KANSOKU_GEMM_TILES(KANSOKU_ROWS, KANSOKU_DOTS)
@@ -362,12 +364,13 @@ TEST(Tiles, AreAllChosenInTheseTests) {
       problem.a_depth = is_transposed ? 1 : m;
       problem.b_depth = 1;
       problem.b_column = k;
-      const GemmArguments other = exchanged(problem);
-      const Tile &tile = tile_for(problem, 1), &other_tile = tile_for(other, 1);
-      const bool is_exchanged = cost_of(other_tile, other, 1) < cost_of(tile, problem, 1);
-      chosen.insert(is_exchanged ? other_tile.name : tile.name);
+      const Plan plan = plan_for(problem, 1);
+      for (int i = 0; i < plan.part_count; ++i)
+        chosen.insert(plan.parts[i].tile->name);
+      is_split = is_split || plan.part_count == 2;
     }
   }
+  EXPECT_TRUE(is_split);
   EXPECT_EQ(chosen, all);
 }
 

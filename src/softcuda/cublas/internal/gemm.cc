@@ -43,8 +43,7 @@ T loaded_from(const void* at) {
   return value;
 }
 
-}  // namespace
-
+/// A number of the host, which every Scale fits into.
 double scale_value(Scale scale, const void* at) {
   switch (scale) {
     case Scale::kF16:
@@ -59,12 +58,7 @@ double scale_value(Scale scale, const void* at) {
   return 0;
 }
 
-cublasStatus_t multiply(cublasHandle_t handle, const GemmCall& call, const GemmTypes& types) {
-  if (!is_valid(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (const cublasStatus_t status = check(call); status != CUBLAS_STATUS_SUCCESS) return status;
-  if (call.m == 0 || call.n == 0 || call.batch_count == 0) return CUBLAS_STATUS_SUCCESS;
-  if (call.c == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-
+GemmArguments arguments_of(cublasHandle_t handle, const GemmCall& call, const GemmTypes& types) {
   GemmArguments problem{};
   problem.a = call.a;
   problem.b = call.b;
@@ -91,25 +85,42 @@ cublasStatus_t multiply(cublasHandle_t handle, const GemmCall& call, const GemmT
     problem.alpha = scale_value(types.scale, call.alpha);
     problem.beta = scale_value(types.scale, call.beta);
   }
-  const GemmArguments other = exchanged(problem);
-  const Tile& tile = tile_for(problem, call.batch_count);
-  const Tile& other_tile = tile_for(other, call.batch_count);
-  const bool is_exchanged =
-      cost_of(other_tile, other, call.batch_count) < cost_of(tile, problem, call.batch_count);
-  GemmArguments arguments = is_exchanged ? other : problem;
-  const Tile& chosen = is_exchanged ? other_tile : tile;
-  const unsigned row_tiles =
-      (static_cast<unsigned>(arguments.rows) + static_cast<unsigned>(chosen.rows) - 1) /
-      static_cast<unsigned>(chosen.rows);
-  const unsigned column_tiles =
-      (static_cast<unsigned>(arguments.columns) + static_cast<unsigned>(chosen.columns) - 1) /
-      static_cast<unsigned>(chosen.columns);
+  return problem;
+}
+
+cublasStatus_t launch_part(cublasHandle_t handle, Text text, GemmArguments arguments,
+                           const Part& part, int batch_count) {
+  const auto tiles = [](int count, int of_tile) {
+    return (static_cast<unsigned>(count) + static_cast<unsigned>(of_tile) - 1) /
+           static_cast<unsigned>(of_tile);
+  };
+  const unsigned row_tiles = tiles(arguments.rows, part.tile->rows);
+  const unsigned column_tiles = tiles(part.column_end - part.column_begin, part.tile->columns);
   arguments.row_tiles = static_cast<int>(row_tiles);
-  return for_parts_of(call.batch_count, [&](int begin, int count) {
+  arguments.column_begin = part.column_begin;
+  arguments.columns = part.column_end;
+  return for_parts_of(batch_count, [&](int begin, int count) {
     arguments.batch_begin = begin;
-    return launch(handle, {types.text, chosen.name},
+    return launch(handle, {text, part.tile->name},
                   {row_tiles * column_tiles, static_cast<unsigned>(count)}, &arguments);
   });
+}
+
+}  // namespace
+
+cublasStatus_t multiply(cublasHandle_t handle, const GemmCall& call, const GemmTypes& types) {
+  if (!is_valid(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (const cublasStatus_t status = check(call); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (call.m == 0 || call.n == 0 || call.batch_count == 0) return CUBLAS_STATUS_SUCCESS;
+  if (call.c == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+
+  const Plan plan = plan_for(arguments_of(handle, call, types), call.batch_count);
+  for (int i = 0; i < plan.part_count; ++i) {
+    const cublasStatus_t status =
+        launch_part(handle, types.text, plan.arguments, plan.parts[i], call.batch_count);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace kansoku::softcuda::cublas

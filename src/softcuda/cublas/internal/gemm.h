@@ -39,9 +39,6 @@ inline constexpr GemmTypes kHalf{Text::kF16, false, Scale::kF16};
 [[nodiscard]] cublasStatus_t multiply(cublasHandle_t handle, const GemmCall& call,
                                       const GemmTypes& types);
 
-/// A number of the host, which every Scale fits into.
-[[nodiscard]] double scale_value(Scale scale, const void* at);
-
 /// Calls part(begin, count) for parts of a batch, none larger than a grid, until one fails.
 template <class Part>
 cublasStatus_t for_parts_of(int batch_count, const Part& part) {

@@ -12,12 +12,19 @@ struct Tile {
   bool is_dots;
 };
 
-/// Estimated nanoseconds of the interpreter for the products with this tile, from measured costs of
-/// its instructions. Infinite if the tile does not fit the strides.
-[[nodiscard]] double cost_of(const Tile& tile, const GemmArguments& problem, long long batch_count);
-/// The cheapest tile.
-[[nodiscard]] const Tile& tile_for(const GemmArguments& problem, long long batch_count);
-/// The same product with rows and columns exchanged: C' = B' * A'.
-[[nodiscard]] GemmArguments exchanged(const GemmArguments& problem);
+/// One launch.
+struct Part {
+  const Tile* tile;
+  int column_begin, column_end;
+};
+struct Plan {
+  GemmArguments arguments;  // as wanted, or with rows and columns exchanged
+  Part parts[2];
+  int part_count;
+};
+/// The cheapest way to compute products of this shape, by measured costs of the interpreter's
+/// instructions: the tile, rows and columns as they are or exchanged (C' = B' * A'), and whether
+/// the columns that fill no tile are a launch of their own.
+[[nodiscard]] Plan plan_for(const GemmArguments& problem, long long batch_count);
 
 }  // namespace kansoku::softcuda::cublas

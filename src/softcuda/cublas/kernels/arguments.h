@@ -25,8 +25,9 @@ struct GemmArguments {
   const void* beta_at;
   double alpha, beta;
   int rows, columns, depth;
-  int row_tiles;    // block x is tile x % row_tiles, x / row_tiles
-  int batch_begin;  // block y is batch batch_begin + y
+  int column_begin;  // the launch is for columns column_begin to columns - 1
+  int row_tiles;     // block x is tile x % row_tiles, x / row_tiles
+  int batch_begin;   // block y is batch batch_begin + y
   int is_array;
   int is_other_output;  // the second one of the element: Element::Other
   Scale scale;
@@ -52,6 +53,7 @@ struct SolveArguments {
 #define KANSOKU_GEMM_TILES(ROWS, DOTS) \
   ROWS(4, 16)                          \
   ROWS(4, 8)                           \
-  ROWS(4, 4) ROWS(4, 2) ROWS(1, 8) ROWS(1, 2) DOTS(8, 16) DOTS(8, 8) DOTS(8, 2) DOTS(2, 2)
+  ROWS(4, 4)                           \
+  ROWS(4, 2) ROWS(2, 8) ROWS(1, 8) ROWS(1, 2) DOTS(8, 16) DOTS(8, 8) DOTS(8, 2) DOTS(2, 2)
 
 }  // namespace kansoku::softcuda::cublas

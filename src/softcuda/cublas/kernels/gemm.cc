@@ -210,7 +210,8 @@ template <int groups, int columns>
 inline void multiply_rows(const GemmArguments& args) {
   KANSOKU_SHARED RowTile<groups, columns> tile;
   const Task task = task_of(args);
-  const int row = task.tile_row * groups * kLanes, column = task.tile_column * columns;
+  const int row = task.tile_row * groups * kLanes,
+            column = args.column_begin + task.tile_column * columns;
   Sum sums[groups][columns] = {};
   const In* a[groups];
 #pragma unroll
@@ -268,7 +269,7 @@ inline void multiply_dots(const GemmArguments& args) {
   // One more than lanes: as GPUs like it.
   KANSOKU_SHARED Sum parts[rows * columns][kLanes + 1];
   const Task task = task_of(args);
-  const int row = task.tile_row * rows, column = task.tile_column * columns;
+  const int row = task.tile_row * rows, column = args.column_begin + task.tile_column * columns;
   Sum sums[rows][columns] = {};
   const auto add = [&](int at) {
     Sum values[rows];
