@@ -43,7 +43,7 @@ cublasStatus_t check_solve(const SolveCall& call) {
 }
 
 /// X * op(A) = B is op(A)' * X' = B', and an upper triangle is a lower one read backwards.
-SolveArguments arguments_of(const SolveCall& call) {
+SolveArguments solve_arguments(const SolveCall& call) {
   const bool is_left = call.side == CUBLAS_SIDE_LEFT;
   const bool is_transposed = (call.trans != CUBLAS_OP_N) == is_left;
   SolveArguments arguments{};
@@ -72,7 +72,7 @@ cublasStatus_t solve(cublasHandle_t handle, const SolveCall& call) {
   if (const cublasStatus_t status = check_solve(call); status != CUBLAS_STATUS_SUCCESS)
     return status;
   if (call.m == 0 || call.n == 0 || call.batch_count == 0) return CUBLAS_STATUS_SUCCESS;
-  SolveArguments arguments = arguments_of(call);
+  SolveArguments arguments = solve_arguments(call);
   if (handle->pointer_mode == CUBLAS_POINTER_MODE_DEVICE) {
     arguments.alpha_at = call.alpha;
   } else {

@@ -58,7 +58,7 @@ double scale_value(Scale scale, const void* at) {
   return 0;
 }
 
-GemmArguments arguments_of(cublasHandle_t handle, const GemmCall& call, const GemmTypes& types) {
+GemmArguments gemm_arguments(cublasHandle_t handle, const GemmCall& call, const GemmTypes& types) {
   GemmArguments problem{};
   problem.a = call.a;
   problem.b = call.b;
@@ -114,7 +114,7 @@ cublasStatus_t multiply(cublasHandle_t handle, const GemmCall& call, const GemmT
   if (call.m == 0 || call.n == 0 || call.batch_count == 0) return CUBLAS_STATUS_SUCCESS;
   if (call.c == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
 
-  const Plan plan = plan_for(arguments_of(handle, call, types), call.batch_count);
+  const Plan plan = plan_for(gemm_arguments(handle, call, types), call.batch_count);
   for (int i = 0; i < plan.part_count; ++i) {
     const cublasStatus_t status =
         launch_part(handle, types.text, plan.arguments, plan.parts[i], call.batch_count);
