@@ -316,6 +316,11 @@ def pack_forms():
                 text=f"mov.b{width} {{{parts}}}, %a;")
 
 
+def shuffle_forms():
+    """Lanes of their own: what a shuffle moves from lane to lane, executor_test.cc looks at."""
+    add("shfl.b32", "b32", ["b32"], lambda a: a, text="activemask.b32 %t; shfl.sync.bfly.b32 %d, %a, 0, 31, %t;")
+
+
 def insert(a, b, position, length, width):
     position, length = position & 255, length & 255
     result = b
@@ -926,7 +931,7 @@ def atomic_forms():
 
 
 def main():
-    for make in (integer_forms, bit_forms, video_forms, pack_forms, comparison_forms, predicate_forms, float_forms, approximate_forms, half_forms,
+    for make in (integer_forms, bit_forms, video_forms, pack_forms, shuffle_forms, comparison_forms, predicate_forms, float_forms, approximate_forms, half_forms,
                  conversion_forms, carry_forms, memory_forms):
         make()
     names = [case.name for case in CASES]

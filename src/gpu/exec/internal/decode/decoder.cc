@@ -660,7 +660,10 @@ Result<void> FunctionDecoder::pack(const Instruction& in, bool is_pack) {
   std::array<std::uint16_t, 4> slots{kNoSlot, kNoSlot, kNoSlot, kNoSlot};
   for (std::uint32_t i = 0; i < parts.count; ++i) {
     const Operand& part = function_.operands[parts.index + i];
-    if (!is_pack && part.kind == OperandKind::kSink) continue;
+    if (!is_pack && part.kind == OperandKind::kSink) {
+      slots[i] = new_slot(false);  // written, never read
+      continue;
+    }
     if (!is_pack && part.kind != OperandKind::kRegister)
       return unsupported(in, "expected registers to write to");
     TRY(slots[i], source(in, part, Type::kB32, false));
@@ -672,14 +675,15 @@ Result<void> FunctionDecoder::pack(const Instruction& in, bool is_pack) {
   } else {
     TRY(other, source(in, whole, in.type(), bits == 64));
   }
-  Code& code = emit(is_pack ? run_pack : run_unpack);
+  const Form* const form =
+      find_form(isa_, fmt::format(".{}.b{}.{}", is_pack ? "pack" : "unpack", bits, parts.count));
+  if (form == nullptr) return unsupported(in, "a form that is not supported");
+  Code& code = emit(form->run);
   code.d = is_pack ? other : slots[0];
   code.a = is_pack ? slots[0] : other;
   code.b = slots[1];
   code.c = slots[2];
   code.offset = slots[3];
-  code.extra = part_bits;
-  code.site = parts.count;
   return {};
 }
 

@@ -188,7 +188,7 @@ Result<void> FunctionDecoder::shuffle(const Instruction& in) {
                                                 : 3;
   extra |= std::uint32_t{mask} << 2;
   TRY(const auto d, destination_pair(in, at(in, 0)));
-  Code& code = emit(run_shuffle);
+  Code& code = emit(find_form(isa_, ".shfl.b32")->run);
   code.d = d.value.slot;
   code.a = a;
   code.b = b;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/exec/internal/decode/form_table.h"
 
+#include <cpuid.h>
+
 #include <algorithm>
 #include <array>
 
@@ -50,9 +52,15 @@ std::optional<Isa> isa_from_name(std::string_view name) {
   return static_cast<Isa>(found - kIsaNames.begin());
 }
 
+/// Conversions of halves: not every compiler's __builtin_cpu_supports knows them.
+static bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 Isa best_isa() {
   const bool has_v3 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                      __builtin_cpu_supports("bmi2") != 0;
+                      __builtin_cpu_supports("bmi2") != 0 && has_f16c();
   const bool has_v4 =
       __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;

@@ -5,6 +5,7 @@
 
 #include "gpu/exec/internal/decode/forms.h"
 #include "gpu/exec/internal/ops/conversion_ops.h"
+#include "gpu/exec/internal/ops/warp_ops.h"
 
 namespace kansoku::gpu::exec {
 namespace {  // NOLINT(google-build-namespaces)
@@ -410,21 +411,26 @@ inline void list_special_forms(const Lister& list) {
   list.one<FUnary<float, FRsqrt<float>>>("rsqrt.approx", "f32");
   list.one<FUnary<float, FRsqrt<float>, true>>("rsqrt.approx", "ftz.f32");
   list.one<FUnary<double, FRsqrt<double>>>("rsqrt.approx", "f64");
-  list.one_each<FUnary<float, FSin>>("sin.approx", "f32");
-  list.one_each<FUnary<float, FSin, true>>("sin.approx", "ftz.f32");
-  list.one_each<FUnary<float, FCos>>("cos.approx", "f32");
-  list.one_each<FUnary<float, FCos, true>>("cos.approx", "ftz.f32");
-  list.one_each<FUnary<float, FLg2>>("lg2.approx", "f32");
-  list.one_each<FUnary<float, FLg2, true>>("lg2.approx", "ftz.f32");
-  list.one_each<FUnary<float, FEx2>>("ex2.approx", "f32");
-  list.one_each<FUnary<float, FEx2, true>>("ex2.approx", "ftz.f32");
-  list.one_each<FUnary<float, FTanh>>("tanh.approx", "f32");
+  list.one<FTurn<FSin, false>>("sin.approx", "f32");
+  list.one<FTurn<FSin, true>>("sin.approx", "ftz.f32");
+  list.one<FTurn<FCos, false>>("cos.approx", "f32");
+  list.one<FTurn<FCos, true>>("cos.approx", "ftz.f32");
+  list.one<FUnary<float, FLg2>>("lg2.approx", "f32");
+  list.one<FUnary<float, FLg2, true>>("lg2.approx", "ftz.f32");
+  list.one<FUnary<float, FEx2>>("ex2.approx", "f32");
+  list.one<FUnary<float, FEx2, true>>("ex2.approx", "ftz.f32");
+  list.one<FUnary<float, FTanh>>("tanh.approx", "f32");
 }
 
+/// Bfloats are widened by a shift, which the compiler makes vectors of by itself; their fma is the
+/// exception.
+template <class F>
+inline constexpr bool kIsShort = std::is_same_v<typename F::A, BFloat>;
 template <class F>
 void two_halves(const Lister& list, const char* op, const char* name, const char* pair_name) {
-  list.two<F>(op, name);
-  list.two<PairBinary<F>>(op, pair_name);
+  list.two<std::conditional_t<kIsShort<F>, F, Halves<F>>>(op, name);
+  using Pair = PairBinary<F>;
+  list.two<std::conditional_t<kIsShort<F>, Pair, HalfPairs<Pair, F>>>(op, pair_name);
 }
 template <class F>
 void one_half(const Lister& list, const char* op, const char* name, const char* pair_name) {
@@ -432,9 +438,14 @@ void one_half(const Lister& list, const char* op, const char* name, const char* 
   list.one<PairUnary<F>>(op, pair_name);
 }
 template <class F>
+void one_approximate(const Lister& list, const char* op, const char* name, const char* pair_name) {
+  list.one<Halves<F>>(op, name);
+  list.one<HalfPairs<PairUnary<F>, F>>(op, pair_name);
+}
+template <class F>
 void three_halves(const Lister& list, const char* op, const char* name, const char* pair_name) {
-  list.three<F>(op, name);
-  list.three<PairTernary<F>>(op, pair_name);
+  list.three<Halves<F>>(op, name);
+  list.three<HalfPairs<PairTernary<F>, F>>(op, pair_name);
 }
 template <class Plain>
 void half_arithmetic(const Lister& list, const char* op, const char* op_rounded) {
@@ -470,14 +481,10 @@ inline void list_half_forms(const Lister& list) {
   one_half<HSign<Half, true>>(list, "abs", "f16", "f16x2");
   one_half<HSign<BFloat, false>>(list, "neg", "bf16", "bf16x2");
   one_half<HSign<BFloat, true>>(list, "abs", "bf16", "bf16x2");
-  list.one_each<HUnary<Half, FEx2>>("ex2.approx", "f16");
-  list.one_each<PairUnary<HUnary<Half, FEx2>>>("ex2.approx", "f16x2");
-  list.one_each<HUnary<BFloat, FEx2, true>>("ex2.approx", "ftz.bf16");
-  list.one_each<PairUnary<HUnary<BFloat, FEx2, true>>>("ex2.approx", "ftz.bf16x2");
-  list.one_each<HUnary<Half, FTanh>>("tanh.approx", "f16");
-  list.one_each<PairUnary<HUnary<Half, FTanh>>>("tanh.approx", "f16x2");
-  list.one_each<HUnary<BFloat, FTanh>>("tanh.approx", "bf16");
-  list.one_each<PairUnary<HUnary<BFloat, FTanh>>>("tanh.approx", "bf16x2");
+  one_approximate<HUnary<Half, FEx2>>(list, "ex2.approx", "f16", "f16x2");
+  one_approximate<HUnary<BFloat, FEx2, true>>(list, "ex2.approx", "ftz.bf16", "ftz.bf16x2");
+  one_approximate<HUnary<Half, FTanh>>(list, "tanh.approx", "f16", "f16x2");
+  one_approximate<HUnary<BFloat, FTanh>>(list, "tanh.approx", "bf16", "bf16x2");
 }
 
 #define KANSOKU_FORMS_CVT_INTEGER(To, to, From, from)              \
@@ -619,6 +626,21 @@ inline void list_moves(const Lister& list) {
   list.one<Truncate>(".truncate", "b64");
 }
 
+/// Named by the width of the whole and the number of parts.
+inline void list_warp_forms(const Lister& list) {
+  list.add(".pack", "b16.2", "iii", pack<8, 2>);
+  list.add(".pack", "b32.2", "iii", pack<16, 2>);
+  list.add(".pack", "b32.4", "iiiii", pack<8, 4>);
+  list.add(".pack", "b64.2", "lii", pack<32, 2>);
+  list.add(".pack", "b64.4", "liiii", pack<16, 4>);
+  list.add(".unpack", "b16.2", "iii", unpack<8, 2>);
+  list.add(".unpack", "b32.2", "iii", unpack<16, 2>);
+  list.add(".unpack", "b32.4", "iiiii", unpack<8, 4>);
+  list.add(".unpack", "b64.2", "iil", unpack<32, 2>);
+  list.add(".unpack", "b64.4", "iiiil", unpack<16, 4>);
+  list.add(".shfl", "b32", "iiii", shuffle);
+}
+
 inline void list_forms(const Lister& list) {
   list_integer_forms(list);
   list_bit_forms(list);
@@ -632,6 +654,7 @@ inline void list_forms(const Lister& list) {
   list_float_to_integer_forms(list);
   list_float_conversions(list);
   list_moves(list);
+  list_warp_forms(list);
 }
 
 }  // namespace

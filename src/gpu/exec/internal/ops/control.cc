@@ -555,49 +555,6 @@ const Code* run_redux(Warp& warp, const Code* code) {
   return code + 1;
 }
 
-/// mov.b64 d, {a, b}: extra: bits of a part (8, 16, 32); d wide if 2 parts of 32 or 4 of 16.
-/// a, b, c, offset: the parts' slots, lowest first; site: how many.
-const Code* run_pack(Warp& warp, const Code* code) {
-  const std::array<std::uint16_t, 4> slots{code->a, code->b, code->c,
-                                           static_cast<std::uint16_t>(code->offset)};
-  std::array<std::uint64_t, kLanes> values{};
-  const std::uint64_t mask = (std::uint64_t{1} << code->extra) - 1;
-  for (std::uint32_t part = 0; part < code->site; ++part) {
-    const std::uint32_t* const lanes = read_words(warp, slots[part]);
-    for (std::uint32_t i = 0; i < kLanes; ++i)
-      values[i] |= (lanes[i] & mask) << (part * code->extra);
-  }
-  if (code->site * code->extra > 32) {
-    std::uint64_t* const d = write_wides(warp, code->d);
-    for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = values[i]; });
-  } else {
-    std::uint32_t* const d = write_words(warp, code->d);
-    for_lanes(warp.mask, [&](std::uint32_t i) { d[i] = static_cast<std::uint32_t>(values[i]); });
-  }
-  return code + 1;
-}
-
-/// mov.b64 {d, b}, a: the same the other way: d, b, c, offset are the parts; 0xffff: left out.
-const Code* run_unpack(Warp& warp, const Code* code) {
-  const std::array<std::uint16_t, 4> slots{code->d, code->b, code->c,
-                                           static_cast<std::uint16_t>(code->offset)};
-  std::array<std::uint64_t, kLanes> values{};
-  if (code->site * code->extra > 32) {
-    std::copy_n(read_wides(warp, code->a), kLanes, values.begin());
-  } else {
-    std::copy_n(read_words(warp, code->a), kLanes, values.begin());
-  }
-  const std::uint64_t mask = (std::uint64_t{1} << code->extra) - 1;
-  for (std::uint32_t part = 0; part < code->site; ++part) {
-    if (slots[part] == 0xffff) continue;
-    std::uint32_t* const d = write_words(warp, slots[part]);
-    for_lanes(warp.mask, [&](std::uint32_t i) {
-      d[i] = static_cast<std::uint32_t>(values[i] >> (part * code->extra) & mask);
-    });
-  }
-  return code + 1;
-}
-
 void use_frame(WarpContext& warp, Frame* frame) {
   warp.frame = frame;
   warp.lanes = frame->lanes;

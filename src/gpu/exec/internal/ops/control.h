@@ -37,8 +37,6 @@ const Code* run_ballot(Warp& warp, const Code* code);
 const Code* run_activemask(Warp& warp, const Code* code);
 const Code* run_match(Warp& warp, const Code* code);
 const Code* run_redux(Warp& warp, const Code* code);
-const Code* run_pack(Warp& warp, const Code* code);
-const Code* run_unpack(Warp& warp, const Code* code);
 
 inline bool is_join(const Code* code) {
   return code->run == run_join;

@@ -5,30 +5,11 @@
 // rounding.cc. Internal linkage for the reason given in lane_ops.h. The GPU's single-precision and
 // half NaN is one value, never a payload; x86 gives another one, so results are normalised.
 
-#include "gpu/exec/internal/ops/integer_ops.h"
+#include "gpu/exec/internal/ops/approximate_ops.h"
+#include "gpu/exec/internal/ops/half_lanes.h"
 
 namespace kansoku::gpu::exec {
 namespace {  // NOLINT(google-build-namespaces)
-
-inline std::uint32_t bits_of(float value) {
-  return __builtin_bit_cast(std::uint32_t, value);
-}
-inline std::uint64_t bits_of(double value) {
-  return __builtin_bit_cast(std::uint64_t, value);
-}
-inline float float_of(std::uint32_t bits) {
-  return __builtin_bit_cast(float, bits);
-}
-inline double double_of(std::uint64_t bits) {
-  return __builtin_bit_cast(double, bits);
-}
-
-inline float canonical(float value) {
-  return value != value ? float_of(0x7fffffff) : value;
-}
-inline double canonical(double value) {
-  return value;
-}
 
 /// Subnormal numbers become a zero of their sign.
 inline float flushed(float value) {
@@ -175,140 +156,109 @@ template <class T>
 struct FRsqrt {
   static T of(T a) { return T(1) / root(a); }
 };
-struct FSin {
-  static float of(float a) { return __builtin_sinf(a); }
-};
-struct FCos {
-  static float of(float a) { return __builtin_cosf(a); }
-};
-struct FLg2 {
-  static float of(float a) { return __builtin_log2f(a); }
-};
-struct FEx2 {
-  static float of(float a) { return __builtin_exp2f(a); }
-};
-struct FTanh {
-  static float of(float a) { return __builtin_tanhf(a); }
+/// sin and cos: all lanes at once where every angle is a near one.
+template <class Plain, bool flushes>
+struct FTurn : Signature<float(float)> {
+  static float apply(float a) {
+    return finished<float, flushes, false>(Plain::of(begun<float, flushes>(a)));
+  }
+  static void apply_all(std::uint32_t* to, const std::uint32_t* a) {
+    std::uint32_t is_far = 0;
+    LANE_LOOP {
+      const float angle = begun<float, flushes>(float_of(a[i]));
+      is_far |= is_near_angle(angle) ? 0U : 1U;
+      to[i] = bits_of(finished<float, flushes, false>(near_sine(angle, Plain::kQuarters)));
+    }
+    if (is_far == 0) return;
+    for (std::uint32_t i = 0; i < kLanes; ++i)
+      to[i] = bits_of(apply(float_of(a[i])));
+  }
 };
 
 // --- half precision
 // -------------------------------------------------------------------------------
 
-inline float to_float(Half half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000) << 16;
-  const std::uint32_t exponent = half.bits >> 10 & 31, fraction = half.bits & 1023;
-  // A subnormal half is fraction * 2^-24, a normal single.
-  const float small = static_cast<float>(static_cast<std::int32_t>(fraction)) * 0x1p-24F;
-  const std::uint32_t normal = (exponent + 112) << 23 | fraction << 13;
-  const std::uint32_t special = 0x7f800000 | fraction << 13;
-  const std::uint32_t magnitude = exponent == 0    ? bits_of(small)
-                                  : exponent == 31 ? special
-                                                   : normal;
-  return float_of(magnitude | sign);
-}
-inline float to_float(BFloat value) {
-  return float_of(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-/// To nearest, ties to even; not a number gives 0x7fff.
-inline Half to_half(float value) {
-  const std::uint32_t bits = bits_of(value);
-  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
-  const std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return {0x7fff};
-  if (magnitude >= 0x477ff000) return {static_cast<std::uint16_t>(sign | 0x7c00)};
-  if (magnitude < 0x38800000) {
-    // Adding 0.5 puts the last bit that a subnormal half keeps at the end of the fraction.
-    const std::uint32_t rounded = bits_of(float_of(magnitude) + 0.5F) - bits_of(0.5F);
-    return {static_cast<std::uint16_t>(sign | rounded)};
-  }
-  const std::uint32_t odd = magnitude >> 13 & 1;
-  return {static_cast<std::uint16_t>(sign | ((magnitude + 0xfff + odd - 0x38000000) >> 13))};
-}
-inline BFloat to_bfloat(float value) {
-  const std::uint32_t bits = bits_of(value);
-  if ((bits & 0x7fffffff) > 0x7f800000) return {0x7fff};
-  return {static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-}
-template <class H>
-inline H narrowed(float value);
-template <>
-inline Half narrowed<Half>(float value) {
-  return to_half(value);
-}
-template <>
-inline BFloat narrowed<BFloat>(float value) {
-  return to_bfloat(value);
-}
-
-/// A double to a half without rounding twice: to odd first.
-template <class H>
-inline H narrowed_from_double(double value) {
-  float nearest = static_cast<float>(value);
-  if (nearest == nearest && static_cast<double>(nearest) != value) {
-    std::uint32_t bits = bits_of(nearest);
-    // Towards zero, then odd: what is left out still counts at the next rounding.
-    const double magnitude = value < 0 ? -value : value;
-    const float size = float_of(bits & 0x7fffffff);
-    if (static_cast<double>(size) > magnitude) --bits;
-    nearest = float_of(bits | 1);
-  }
-  return narrowed<H>(nearest);
-}
-
-template <class H>
-inline H flushed_half(H value) {
-  const std::uint16_t exponent = std::is_same_v<H, Half> ? 0x7c00 : 0x7f80;
-  if ((value.bits & exponent) == 0) value.bits &= 0x8000;
-  return value;
-}
-
 /// One operation in single precision and one more rounding is exact for halves: add, sub, mul.
 template <class H, class Plain, bool flushes = false, bool saturates = false>
 struct HBinary : Signature<H(H, H)> {
+  static constexpr bool kFlushes = flushes;
+  static float of(float a, float b) {
+    const float result = Plain::of(a, b);
+    return saturates ? saturated(result) : result;
+  }
   static H apply(H a, H b) {
     if constexpr (flushes) {
       a = flushed_half(a);
       b = flushed_half(b);
     }
-    float result = Plain::of(to_float(a), to_float(b));
-    if constexpr (saturates) result = saturated(result);
-    const H rounded = narrowed<H>(result);
+    const H rounded = narrowed<H>(of(to_float(a), to_float(b)));
     return flushes ? flushed_half(rounded) : rounded;
   }
 };
 template <class H, class Plain, bool flushes = false>
 struct HUnary : Signature<H(H)> {
+  static constexpr bool kFlushes = flushes;
+  static float of(float a) { return Plain::of(a); }
   static H apply(H a) {
     if constexpr (flushes) a = flushed_half(a);
-    const H rounded = narrowed<H>(Plain::of(to_float(a)));
+    const H rounded = narrowed<H>(of(to_float(a)));
     return flushes ? flushed_half(rounded) : rounded;
   }
 };
-/// The product of two halves and the sum are exact in double but for their last bits.
+
+/// product + addend rounded to odd: what is left out still counts at the next rounding, which
+/// therefore is the only one that matters. `Real` must hold the product as it is.
+template <class Real>
+inline Real odd_sum(Real product, Real addend) {
+  using Bits = decltype(bits_of(product));
+  const Real sum = product + addend;
+  const Real back = sum - product;
+  const Real lost = (product - (sum - back)) + (addend - back);
+  const Bits bits = bits_of(sum);
+  // An infinite sum or one that is not a number lost nothing: `lost` is not a number.
+  const Bits is_even = (lost > 0 || lost < 0) ? ~bits & 1 : 0;
+  const Bits down = bits_of(lost) >> (8 * sizeof(Bits) - 1) ^ bits >> (8 * sizeof(Bits) - 1);
+  return __builtin_bit_cast(Real, bits + is_even - 2 * (is_even & down));
+}
+
 template <class H, bool flushes = false, bool saturates = false, bool relu = false>
 struct HFma : Signature<H(H, H, H)> {
+  static constexpr bool kFlushes = flushes;
+  template <class Real>
+  static Real ended(Real sum) {
+    if constexpr (saturates) sum = saturated(sum);
+    if constexpr (relu) sum = sum > 0 || sum != sum ? sum : Real(0);
+    return sum;
+  }
+  /// In single precision: it holds the product of two halves, and that of two bfloats unless that
+  /// is too large or too small, which is_hard tells.
+  static float of(float a, float b, float c) { return ended(odd_sum(a * b, c)); }
+  static std::uint32_t is_hard(float a, float b) {
+    if constexpr (std::is_same_v<H, Half>) return 0;
+    const float product = float_of(bits_of(a * b) & 0x7fffffff);
+    return (product >= 0x1p-126F && product <= 0x1.fffffep127F) || a == 0 || b == 0 ? 0 : 1;
+  }
+  static H hard(float a, float b, float c) {
+    const double product = static_cast<double>(a) * static_cast<double>(b);
+    return narrowed_from_double<H>(ended(odd_sum(product, static_cast<double>(c))));
+  }
   static H apply(H a, H b, H c) {
     if constexpr (flushes) {
       a = flushed_half(a);
       b = flushed_half(b);
       c = flushed_half(c);
     }
-    const double product = static_cast<double>(to_float(a)) * static_cast<double>(to_float(b));
-    const double addend = static_cast<double>(to_float(c));
-    double sum = product + addend;
-    // What the sum lost tells in which direction a tie would go: make the sum odd.
-    const double back = sum - product;
-    const double lost = (product - (sum - back)) + (addend - back);
-    if (lost != 0 && sum - sum == 0) {
-      std::uint64_t bits = bits_of(sum);
-      if ((bits & 1) == 0) bits += (lost > 0) == (sum > 0) ? 1 : ~std::uint64_t{0};
-      sum = double_of(bits);
-    }
-    if constexpr (saturates) sum = saturated(sum);
-    if constexpr (relu) sum = sum > 0 || sum != sum ? sum : 0.0;
-    const H rounded = narrowed_from_double<H>(sum);
+    const H rounded = hard(to_float(a), to_float(b), to_float(c));
     return flushes ? flushed_half(rounded) : rounded;
+  }
+};
+
+/// The same for all lanes at once, which is what is fast.
+template <class F>
+struct Halves : F {
+  template <class... Sources>
+  static void apply_all(std::uint32_t* to, const Sources*... sources) {
+    apply_to_halves<F, false>(to, sources...);
   }
 };
 template <class H, bool clears>
@@ -346,6 +296,14 @@ struct PairTernary : Signature<std::uint32_t(std::uint32_t, std::uint32_t, std::
   }
 };
 
+template <class Pair, class F>
+struct HalfPairs : Pair {
+  template <class... Sources>
+  static void apply_all(std::uint32_t* to, const Sources*... sources) {
+    apply_to_halves<F, true>(to, sources...);
+  }
+};
+
 // --- comparisons
 // ----------------------------------------------------------------------------------
 
@@ -379,22 +337,22 @@ template <class T, Relation relation, bool is_unordered, bool flushes>
 struct FCompare {
   using A = T;
   static constexpr bool kIsOrder = false;
+  /// The opposite of an ordered comparison is an unordered one.
   static bool apply(T a, T b) {
-    if (is_nan(a) || is_nan(b)) return is_unordered;
     const auto x = compared<T, flushes>(a), y = compared<T, flushes>(b);
     switch (relation) {
       case Relation::kEq:
-        return x == y;
+        return is_unordered ? !(x < y || x > y) : x == y;
       case Relation::kNe:
-        return x != y;
+        return is_unordered ? x != y : x < y || x > y;
       case Relation::kLt:
-        return x < y;
+        return is_unordered ? !(x >= y) : x < y;
       case Relation::kLe:
-        return x <= y;
+        return is_unordered ? !(x > y) : x <= y;
       case Relation::kGt:
-        return x > y;
+        return is_unordered ? !(x <= y) : x > y;
       case Relation::kGe:
-        return x >= y;
+        return is_unordered ? !(x < y) : x >= y;
     }
     return false;
   }

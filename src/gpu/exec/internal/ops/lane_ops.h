@@ -261,6 +261,27 @@ inline bool ternary_linear(const Warp& warp, const Affine& a, const Affine& b, c
   return true;
 }
 
+/// An operation that does all lanes at once: `apply_all(results, a...)` on arrays of kLanes; one
+/// source may be the array of another, the results lie apart.
+template <class F, class... Lanes>
+concept InBulk = requires(Container<typename F::Out>* to, const Lanes*... sources) {
+  F::apply_all(to, sources...);
+};
+
+/// The lanes of the destination from those of the sources.
+template <class F, class... Lanes, class Value>
+inline void write_results(Warp& warp, std::uint16_t slot, const Value& value,
+                          const Lanes*... sources) {
+  if constexpr (InBulk<F, Lanes...>) {
+    alignas(64) Container<typename F::Out> results[kLanes];
+    F::apply_all(results, sources...);
+    write_lanes<Container<typename F::Out>>(warp, slot,
+                                            [&results](std::uint32_t i) { return results[i]; });
+  } else {
+    write_lanes<Container<typename F::Out>>(warp, slot, value);
+  }
+}
+
 template <class F>
 const Code* unary(Warp& warp, const Code* code) {
   using Out = typename F::Out;
@@ -277,8 +298,9 @@ const Code* unary(Warp& warp, const Code* code) {
     }
   }
   const auto* const a = in<Container<A>>(warp, code->a);
-  write_lanes<Container<Out>>(
-      warp, code->d, [a](std::uint32_t i) { return to_lane<Out>(F::apply(from_lane<A>(a[i]))); });
+  write_results<F>(
+      warp, code->d, [a](std::uint32_t i) { return to_lane<Out>(F::apply(from_lane<A>(a[i]))); },
+      a);
   return code + 1;
 }
 
@@ -301,9 +323,12 @@ const Code* binary(Warp& warp, const Code* code) {
   }
   const auto* const a = in<Container<A>>(warp, code->a);
   const auto* const b = in<Container<B>>(warp, code->b);
-  write_lanes<Container<Out>>(warp, code->d, [a, b](std::uint32_t i) {
-    return to_lane<Out>(F::apply(from_lane<A>(a[i]), from_lane<B>(b[i])));
-  });
+  write_results<F>(
+      warp, code->d,
+      [a, b](std::uint32_t i) {
+        return to_lane<Out>(F::apply(from_lane<A>(a[i]), from_lane<B>(b[i])));
+      },
+      a, b);
   return code + 1;
 }
 
@@ -332,9 +357,12 @@ const Code* ternary(Warp& warp, const Code* code) {
   const auto* const a = in<Container<A>>(warp, code->a);
   const auto* const b = in<Container<B>>(warp, code->b);
   const auto* const c = in<Container<D>>(warp, code->c);
-  write_lanes<Container<Out>>(warp, code->d, [a, b, c](std::uint32_t i) {
-    return to_lane<Out>(F::apply(from_lane<A>(a[i]), from_lane<B>(b[i]), from_lane<D>(c[i])));
-  });
+  write_results<F>(
+      warp, code->d,
+      [a, b, c](std::uint32_t i) {
+        return to_lane<Out>(F::apply(from_lane<A>(a[i]), from_lane<B>(b[i]), from_lane<D>(c[i])));
+      },
+      a, b, c);
   return code + 1;
 }
 

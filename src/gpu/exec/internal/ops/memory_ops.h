@@ -99,14 +99,22 @@ inline bool resolve(Warp& warp, const Code* code, std::uint32_t bytes, bool is_s
   alignas(64) U64 addresses[kLanes];
   LANE_LOOP addresses[i] = registers[i] + offset;
   if constexpr (space != MemorySpace::kLocal) {
-    const std::uint32_t* const active = active_lanes(warp);
     const U64 any = addresses[first_lane(warp.mask)];
     U64 lo = any, hi = any, bits = 0;
-    LANE_LOOP {
-      const U64 address = active[i] != 0 ? addresses[i] : any;
-      lo = address < lo ? address : lo;
-      hi = address > hi ? address : hi;
-      bits |= address;
+    if (warp.mask == ~std::uint32_t{0}) {
+      LANE_LOOP {
+        lo = addresses[i] < lo ? addresses[i] : lo;
+        hi = addresses[i] > hi ? addresses[i] : hi;
+        bits |= addresses[i];
+      }
+    } else {
+      const std::uint32_t* const active = active_lanes(warp);
+      LANE_LOOP {
+        const U64 address = active[i] != 0 ? addresses[i] : any;
+        lo = address < lo ? address : lo;
+        hi = address > hi ? address : hi;
+        bits |= address;
+      }
     }
     std::uintptr_t host = 0;
     if ((bits & (bytes - 1)) == 0 && linear_base<space>(warp, code, lo, hi + bytes, host)) {
@@ -124,12 +132,32 @@ inline std::byte* place_of(const Places& places, std::uint32_t lane) {
   return places.base + places.stride * static_cast<S64>(column) +
          places.row * static_cast<S64>(line);
 }
-/// All 32 lanes lie side by side.
-template <class T>
-inline bool is_contiguous(const Places& places) {
-  return places.stride == static_cast<S64>(sizeof(T)) &&
-         (places.columns_log2 == 5 || places.row == static_cast<S64>(sizeof(T))
-                                                        << places.columns_log2);
+/// All 32 lanes are here and lie side by side, so many bytes each.
+inline bool is_contiguous(const Warp& warp, const Places& places, std::uint32_t bytes) {
+  return warp.mask == ~std::uint32_t{0} && places.is_affine &&
+         places.stride == static_cast<S64>(bytes) &&
+         (places.columns_log2 == 5 || places.row == static_cast<S64>(bytes) << places.columns_log2);
+}
+/// Calls body(lane, place) for the active lanes, the lowest first.
+template <class Body>
+inline void each_place(const Warp& warp, const Places& places, const Body& body) {
+  if (warp.mask != ~std::uint32_t{0}) {
+    for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+      const std::uint32_t i = first_lane(rest);
+      body(i, place_of(places, i));
+    }
+  } else if (!places.is_affine) {
+    for (std::uint32_t i = 0; i < kLanes; ++i)
+      body(i, places.each[i]);
+  } else {
+    const std::uint32_t columns = 1U << places.columns_log2;
+    std::byte* line = places.base;
+    for (std::uint32_t i = 0; i < kLanes; line += places.row) {
+      std::byte* place = line;
+      for (const std::uint32_t end = i + columns; i < end; ++i, place += places.stride)
+        body(i, place);
+    }
+  }
 }
 
 /// Slots of the values of a load or store, in order.
@@ -164,11 +192,11 @@ inline void load_line(C* to, const std::byte* base, S64 stride) {
 }
 
 template <class T, class C>
-inline void load_lines(C* lanes, const Places& places, std::size_t skip) {
+inline void load_lines(C* lanes, const Places& places) {
   const std::uint32_t columns = 1U << places.columns_log2;
   for (std::uint32_t line = 0; line < kLanes; line += columns) {
     const std::byte* const base =
-        places.base + places.row * static_cast<S64>(line >> places.columns_log2) + skip;
+        places.base + places.row * static_cast<S64>(line >> places.columns_log2);
     switch (columns) {
       case 32:
         load_line<T, 32>(lanes, base, places.stride);
@@ -187,59 +215,112 @@ inline void load_lines(C* lanes, const Places& places, std::size_t skip) {
 }
 
 template <class T>
-inline void load_value(Warp& warp, std::uint16_t slot, const Places& places, std::size_t skip) {
+inline void load_value(Warp& warp, std::uint16_t slot, const Places& places) {
   using C = Container<T>;
   if (places.is_affine && (places.stride | places.row) == 0 && is_whole(warp)) {
-    set_uniform(warp, slot, load_from<T>(places.base + skip));
+    set_uniform(warp, slot, load_from<T>(places.base));
     return;
   }
   C* const lanes = out<C>(warp, slot);
-  if (places.is_affine && warp.mask == ~std::uint32_t{0}) {
-    if (is_contiguous<T>(places)) {
-      const std::byte* const base = places.base + skip;
-      LANE_LOOP lanes[i] = load_from<T>(base + i * sizeof(T));
-    } else {
-      load_lines<T>(lanes, places, skip);
-    }
+  if (is_contiguous(warp, places, sizeof(T))) {
+    const std::byte* const base = places.base;
+    LANE_LOOP lanes[i] = load_from<T>(base + i * sizeof(T));
+  } else if (places.is_affine && warp.mask == ~std::uint32_t{0}) {
+    load_lines<T>(lanes, places);
+  } else {
+    each_place(warp, places, [lanes](std::uint32_t i, const std::byte* place) {
+      lanes[i] = load_from<T>(place);
+    });
+  }
+}
+
+/// Several values a lane: brought side by side first, as they lie in memory, then spread to their
+/// registers in one loop.
+template <class T, std::uint32_t count>
+inline void load_group(Warp& warp, const Code* code, const Places& places) {
+  using C = Container<T>;
+  constexpr std::uint32_t kBytes = sizeof(T) * count;
+  if (places.is_affine && (places.stride | places.row) == 0 && is_whole(warp)) {
+    for (std::uint32_t k = 0; k < count; ++k)
+      set_uniform(warp, value_slot(code, k), load_from<T>(places.base + k * sizeof(T)));
     return;
   }
-  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
-    const std::uint32_t i = first_lane(rest);
-    lanes[i] = load_from<T>(place_of(places, i) + skip);
+  alignas(64) std::byte buffer[kLanes * kBytes];
+  const std::byte* from = buffer;
+  if (is_contiguous(warp, places, kBytes)) {
+    from = places.base;
+  } else {
+    if (warp.mask != ~std::uint32_t{0}) __builtin_memset(buffer, 0, sizeof buffer);
+    each_place(warp, places, [&buffer](std::uint32_t i, const std::byte* place) {
+      __builtin_memcpy(buffer + i * kBytes, place, kBytes);
+    });
   }
+  alignas(64) C values[count][kLanes];
+  LANE_LOOP {
+    for (std::uint32_t k = 0; k < count; ++k)
+      values[k][i] = load_from<T>(from + i * kBytes + k * sizeof(T));
+  }
+  for (std::uint32_t k = 0; k < count; ++k)
+    write_lanes<C>(warp, value_slot(code, k),
+                   [&values, k](std::uint32_t i) { return values[k][i]; });
 }
 
 template <MemorySpace space, class T, std::uint32_t count>
 const Code* load(Warp& warp, const Code* code) {
   Places places;
   if (!resolve<space>(warp, code, sizeof(T) * count, false, places)) return nullptr;
-  for (std::uint32_t nth = 0; nth < count; ++nth)
-    load_value<T>(warp, value_slot(code, nth), places, nth * sizeof(T));
+  if constexpr (count == 1) {
+    load_value<T>(warp, code->d, places);
+  } else {
+    load_group<T, count>(warp, code, places);
+  }
   return code + 1;
 }
 
+// In the order of the lanes: where several write to one place, the last one's value stays.
 template <class T>
-inline void store_value(Warp& warp, std::uint16_t slot, const Places& places, std::size_t skip) {
+inline void store_value(Warp& warp, std::uint16_t slot, const Places& places) {
   using C = Container<T>;
   const C* const lanes = in<C>(warp, slot);
-  if (places.is_affine && is_contiguous<T>(places) && warp.mask == ~std::uint32_t{0}) {
-    std::byte* const base = places.base + skip;
+  if (is_contiguous(warp, places, sizeof(T))) {
+    std::byte* const base = places.base;
     LANE_LOOP store_to<T>(base + i * sizeof(T), static_cast<T>(lanes[i]));
     return;
   }
-  // In the order of the lanes: where several write to one place, the last one's value stays.
-  for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
-    const std::uint32_t i = first_lane(rest);
-    store_to<T>(place_of(places, i) + skip, static_cast<T>(lanes[i]));
+  each_place(warp, places, [lanes](std::uint32_t i, std::byte* place) {
+    store_to<T>(place, static_cast<T>(lanes[i]));
+  });
+}
+template <class T, std::uint32_t count>
+inline void store_group(Warp& warp, const Code* code, const Places& places) {
+  using C = Container<T>;
+  constexpr std::uint32_t kBytes = sizeof(T) * count;
+  const C* lanes[count];
+  for (std::uint32_t k = 0; k < count; ++k)
+    lanes[k] = in<C>(warp, value_slot(code, k));
+  alignas(64) std::byte buffer[kLanes * kBytes];
+  LANE_LOOP {
+    for (std::uint32_t k = 0; k < count; ++k)
+      store_to<T>(buffer + i * kBytes + k * sizeof(T), static_cast<T>(lanes[k][i]));
   }
+  if (is_contiguous(warp, places, kBytes)) {
+    __builtin_memcpy(places.base, buffer, sizeof buffer);
+    return;
+  }
+  each_place(warp, places, [&buffer](std::uint32_t i, std::byte* place) {
+    __builtin_memcpy(place, buffer + i * kBytes, kBytes);
+  });
 }
 
 template <MemorySpace space, class T, std::uint32_t count>
 const Code* store(Warp& warp, const Code* code) {
   Places places;
   if (!resolve<space>(warp, code, sizeof(T) * count, true, places)) return nullptr;
-  for (std::uint32_t nth = 0; nth < count; ++nth)
-    store_value<T>(warp, value_slot(code, nth), places, nth * sizeof(T));
+  if constexpr (count == 1) {
+    store_value<T>(warp, code->d, places);
+  } else {
+    store_group<T, count>(warp, code, places);
+  }
   return code + 1;
 }
 
