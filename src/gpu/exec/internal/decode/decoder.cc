@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "gpu/exec/internal/decode/function_decoder.h"
+#include "gpu/exec/internal/decode/fusion.h"
 #include "gpu/exec/internal/decode/invariants.h"
 #include "gpu/exec/internal/decode/suffix_rules.h"
 #include "gpu/exec/internal/ops/control.h"
@@ -737,7 +738,9 @@ ParamLayout lay_out_params(const std::vector<ptx::Variable>& params) {
 Result<CompiledFunction> decode_function(const ptx::Module& module, std::uint32_t index,
                                          const ModuleLayout& layout, Isa isa,
                                          std::uint32_t& site_count, bool hoists) {
-  return FunctionDecoder(module, index, layout, isa, site_count).decode(hoists);
+  auto function = FunctionDecoder(module, index, layout, isa, site_count).decode(hoists);
+  if (hoists && function) fuse_sequences(*function, isa);
+  return function;
 }
 
 }  // namespace kansoku::gpu::exec

@@ -13,6 +13,14 @@ struct FormSink {
               Handler combined);
 };
 
+/// Handlers for sequences of instructions: fusion.cc puts them in place.
+struct FusedHandlers {
+  Handler load_load_fma, load_load_fma_ftz;
+};
+FusedHandlers fused_v2();
+FusedHandlers fused_v3();
+FusedHandlers fused_v4();
+
 void list_forms_v2(const FormSink& sink);
 void list_forms_v3(const FormSink& sink);
 void list_forms_v4(const FormSink& sink);

@@ -481,7 +481,7 @@ inline void list_half_forms(const Lister& list) {
   one_half<HSign<Half, true>>(list, "abs", "f16", "f16x2");
   one_half<HSign<BFloat, false>>(list, "neg", "bf16", "bf16x2");
   one_half<HSign<BFloat, true>>(list, "abs", "bf16", "bf16x2");
-  one_approximate<HUnary<Half, FEx2>>(list, "ex2.approx", "f16", "f16x2");
+  one_approximate<HUnary<Half, HalfEx2>>(list, "ex2.approx", "f16", "f16x2");
   one_approximate<HUnary<BFloat, FEx2, true>>(list, "ex2.approx", "ftz.bf16", "ftz.bf16x2");
   one_approximate<HUnary<Half, FTanh>>(list, "tanh.approx", "f16", "f16x2");
   one_approximate<HUnary<BFloat, FTanh>>(list, "tanh.approx", "bf16", "bf16x2");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lane loops for x86-64-v3: see lane_ops.h for what this file may include.
+#include "gpu/exec/internal/ops/fused_ops.h"
 #include "gpu/exec/internal/ops/matrix_ops.h"
 #include "gpu/exec/internal/ops/memory_ops.h"
 
@@ -13,6 +14,10 @@ void list_forms_v3(const FormSink& sink) {
 
 void list_products_v3(const MatrixSink& sink) {
   list_products(sink);
+}
+
+FusedHandlers fused_v3() {
+  return fused_handlers();
 }
 
 }  // namespace kansoku::gpu::exec

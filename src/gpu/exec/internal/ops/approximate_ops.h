@@ -48,6 +48,27 @@ struct FEx2 {
   }
 };
 
+/// For halves, whose 11 bits single precision is enough for: off by less than 2^-22 before it is
+/// rounded.
+struct HalfEx2 {
+  static float of(float a) {
+    constexpr float kShift = 0x1.8p23F;
+    const float x = a < -40.0F ? -40.0F : a > 40.0F ? 40.0F : a;  // zero, or infinite as a half
+    const float shifted = x + kShift;
+    const float f = x - (shifted - kShift);
+    float p = 0x1.5f0890p-10F;
+    p = p * f + 0x1.3b2a54p-7F;
+    p = p * f + 0x1.c6af6cp-5F;
+    p = p * f + 0x1.ebfbe0p-3F;
+    p = p * f + 0x1.62e430p-1F;
+    const float power = p * f + 1.0F;
+    const std::uint32_t exponent = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+    const float scaled =
+        __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, power) + exponent);
+    return a != a ? a : scaled;
+  }
+};
+
 struct FLg2 {
   static float of(float a) {
     // a = 2^k * m with m from sqrt(1/2) to sqrt(2); as a double even a subnormal number is normal.

@@ -101,6 +101,11 @@ struct Members {
   bool is_complete{false};  // all that are left have come
 };
 Members members_of(Warp& warp, std::uint16_t slot) {
+  if (const Affine& same = warp.affine[slot];
+      warp.held[slot] != Held::kValues && static_cast<std::uint32_t>(same.stride | same.row) == 0) {
+    const auto mask = static_cast<std::uint32_t>(same.base);
+    return {mask, (warp.mask & ~mask) == 0, (mask & warp.whole & ~warp.mask) == 0};
+  }
   const std::uint32_t* const masks = read_words(warp, slot);
   Members members;
   members.mask = masks[first_lane_of(warp.mask)];

@@ -70,16 +70,25 @@ inline void widen_halves(const std::uint16_t* from, float* to, std::uint32_t cou
 template <class H>
 inline void narrow_halves(const float* from, std::uint16_t* to, std::uint32_t count) {
   if constexpr (std::is_same_v<H, Half>) {
+    // Whole vectors are stored: a load waits long for stores that are smaller than itself.
 #if defined(__AVX512F__)
-    for (std::uint32_t i = 0; i < count; i += 16)
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to + i),
-                         _mm512_maskz_cvtps_ph(0xffff, _mm512_load_ps(from + i),
-                                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    const auto half = [from](std::uint32_t first) {
+      return _mm512_maskz_cvtps_ph(0xffff, _mm512_load_ps(from + first),
+                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    };
+    for (std::uint32_t i = 0; i < count; i += 32) {
+      const __m512i both = __builtin_shufflevector(half(i), half(i + 16), 0, 1, 2, 3, 4, 5, 6, 7);
+      _mm512_store_si512(to + i, both);
+    }
     return;
 #elif defined(__F16C__)
-    for (std::uint32_t i = 0; i < count; i += 8)
-      _mm_store_si128(reinterpret_cast<__m128i*>(to + i),
-                      _mm256_cvtps_ph(_mm256_load_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+    const auto half = [from](std::uint32_t first) {
+      return _mm256_cvtps_ph(_mm256_load_ps(from + first), _MM_FROUND_TO_NEAREST_INT);
+    };
+    for (std::uint32_t i = 0; i < count; i += 16) {
+      const __m256i both = __builtin_shufflevector(half(i), half(i + 8), 0, 1, 2, 3);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to + i), both);
+    }
     return;
 #endif
   }

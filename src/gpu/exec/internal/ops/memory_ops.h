@@ -4,6 +4,10 @@
 // Loads and stores of a warp, every address checked. Internal linkage for the reason given in
 // lane_ops.h.
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include "gpu/exec/internal/decode/forms_list.h"
 #include "gpu/exec/internal/ops/access.h"
 
@@ -52,13 +56,15 @@ inline bool linear_base(Warp& warp, const Code* code, std::uint64_t lo, std::uin
   } else {
     // The windows of generic addresses lie outside of all ranges: those are looked at one by one.
     base = 0;
-    return find_range(warp, code, lo, hi);
+    const AddressRange& last = warp.block->range_cache[code->site];
+    return (lo >= last.begin && hi <= last.end) || find_range(warp, code, lo, hi);
   }
 }
 
 /// Only for whole warps, or where the mask does not matter because all lanes agree.
 template <MemorySpace space>
-inline bool resolve_affine(Warp& warp, const Code* code, std::uint32_t bytes, Places& places) {
+[[gnu::always_inline]] inline bool resolve_affine(Warp& warp, const Code* code, std::uint32_t bytes,
+                                                  Places& places) {
   const Affine& address = warp.affine[code->a];
   if (((address.base + static_cast<U64>(static_cast<S64>(code->offset))) | address.stride |
        address.row) &
@@ -90,9 +96,8 @@ inline bool resolve_affine(Warp& warp, const Code* code, std::uint32_t bytes, Pl
 }
 
 template <MemorySpace space>
-inline bool resolve(Warp& warp, const Code* code, std::uint32_t bytes, bool is_store,
-                    Places& places) {
-  if (is_affine(warp, code->a) && resolve_affine<space>(warp, code, bytes, places)) return true;
+[[gnu::noinline]] inline bool resolve_lanes(Warp& warp, const Code* code, std::uint32_t bytes,
+                                            bool is_store, Places& places) {
   places.is_affine = false;
   const U64* const registers = in<U64>(warp, code->a);
   const U64 offset = static_cast<U64>(static_cast<S64>(code->offset));
@@ -123,6 +128,13 @@ inline bool resolve(Warp& warp, const Code* code, std::uint32_t bytes, bool is_s
     }
   }
   return resolve_each(warp, code, {space, bytes, is_store}, addresses, places.each);
+}
+
+template <MemorySpace space>
+[[gnu::always_inline]] inline bool resolve(Warp& warp, const Code* code, std::uint32_t bytes,
+                                           bool is_store, Places& places) {
+  return (is_affine(warp, code->a) && resolve_affine<space>(warp, code, bytes, places)) ||
+         resolve_lanes<space>(warp, code, bytes, is_store, places);
 }
 
 inline std::byte* place_of(const Places& places, std::uint32_t lane) {
@@ -174,59 +186,103 @@ inline std::uint16_t value_slot(const Code* code, std::uint32_t nth) {
   }
 }
 
-/// Lanes of one line: side by side, all the same, or with a stride. `count` is known when this is
-/// compiled, which makes whole vectors of the loops.
-template <class T, std::uint32_t count, class C>
-inline void load_line(C* to, const std::byte* base, S64 stride) {
-  if (stride == static_cast<S64>(sizeof(T))) {
-    for (std::uint32_t i = 0; i < count; ++i)
-      to[i] = load_from<T>(base + i * sizeof(T));
-  } else if (stride == 0) {
-    const C value = load_from<T>(base);
-    for (std::uint32_t i = 0; i < count; ++i)
-      to[i] = value;
-  } else {
-    for (std::uint32_t i = 0; i < count; ++i)
-      to[i] = load_from<T>(base + stride * static_cast<S64>(i));
+/// 64 bytes of a register. What a handler writes in smaller pieces, the next one waits for: the
+/// processor hands a store on to a load only if the load lies within it.
+template <class C>
+struct Piece {
+  static constexpr std::uint32_t kCount = 64 / sizeof(C);
+  typedef C Values __attribute__((vector_size(64), may_alias));  // NOLINT(modernize-use-using)
+};
+
+/// Lanes in lines of `columns`; all of a line have the same value.
+template <class T, std::uint32_t columns, class C>
+inline void load_same_in_lines(C* lanes, const Places& places) {
+  using Values = typename Piece<C>::Values;
+  const std::byte* base = places.base;
+  constexpr std::uint32_t kCount = Piece<C>::kCount;
+  for (std::uint32_t first = 0; first < kLanes; first += kCount) {
+    Values values = Values{} + static_cast<C>(load_from<T>(base));
+    if constexpr (columns * 2 == kCount) {
+      base += places.row;
+      Values is_second{};
+      for (std::uint32_t i = columns; i < kCount; ++i)
+        is_second[i] = ~C{0};
+      values =
+          (values & ~is_second) | ((Values{} + static_cast<C>(load_from<T>(base))) & is_second);
+    }
+    if constexpr (columns <= kCount) {
+      base += places.row;
+    } else if ((first + kCount) % columns == 0) {
+      base += places.row;
+    }
+    __builtin_memcpy(lanes + first, &values, sizeof values);
+  }
+}
+/// The same, the lanes of a line side by side.
+template <class T, std::uint32_t columns, class C>
+inline void load_lines(C* lanes, const Places& places) {
+  const std::byte* base = places.base;
+  for (std::uint32_t line = 0; line < kLanes; line += columns, base += places.row) {
+    _Pragma("GCC ivdep") for (std::uint32_t i = 0; i < columns; ++i) lanes[line + i] =
+        load_from<T>(base + i * sizeof(T));
   }
 }
 
+/// All 32 lanes, at any places.
 template <class T, class C>
-inline void load_lines(C* lanes, const Places& places) {
-  const std::uint32_t columns = 1U << places.columns_log2;
-  for (std::uint32_t line = 0; line < kLanes; line += columns) {
-    const std::byte* const base =
-        places.base + places.row * static_cast<S64>(line >> places.columns_log2);
-    switch (columns) {
-      case 32:
-        load_line<T, 32>(lanes, base, places.stride);
-        break;
-      case 16:
-        load_line<T, 16>(lanes + line, base, places.stride);
-        break;
-      case 8:
-        load_line<T, 8>(lanes + line, base, places.stride);
-        break;
-      default:
-        for (std::uint32_t i = 0; i < columns; ++i)
-          load_line<T, 1>(lanes + line + i, base + places.stride * static_cast<S64>(i), 0);
+inline void load_apart(C* lanes, const std::byte* const* places) {
+#ifdef __AVX512F__
+  if constexpr (sizeof(T) == 4) {
+    for (std::uint32_t i = 0; i < kLanes; i += 16) {
+      const auto eight = [places](std::uint32_t first) {
+        return _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), 0xff,
+                                           _mm512_loadu_si512(places + first), nullptr, 1);
+      };
+      const __m512i both = __builtin_shufflevector(eight(i), eight(i + 8), 0, 1, 2, 3, 4, 5, 6, 7);
+      _mm512_store_si512(lanes + i, both);
     }
+    return;
+  }
+#endif
+  for (std::uint32_t i = 0; i < kLanes; ++i)
+    lanes[i] = load_from<T>(places[i]);
+}
+
+/// All 32 lanes, at places that are affine but not all the same.
+template <class T, class C>
+inline void load_affine(C* lanes, const Places& places) {
+  const auto bytes = static_cast<S64>(sizeof(T));
+  const bool is_line = places.stride == bytes;
+  if (is_line && (places.columns_log2 == 5 || places.row == bytes << places.columns_log2)) {
+    load_lines<T, 32>(lanes, places);
+  } else if (places.columns_log2 == 4 && places.stride == 0) {
+    load_same_in_lines<T, 16>(lanes, places);
+  } else if (places.columns_log2 == 4 && is_line) {
+    load_lines<T, 16>(lanes, places);
+  } else if (places.columns_log2 == 3 && places.stride == 0) {
+    load_same_in_lines<T, 8>(lanes, places);
+  } else {
+    const std::byte* each[kLanes];
+    const std::uint32_t last = (1U << places.columns_log2) - 1;
+    LANE_LOOP each[i] = places.base + places.stride * static_cast<S64>(i & last) +
+                        places.row * static_cast<S64>(i >> places.columns_log2);
+    load_apart<T>(lanes, each);
   }
 }
 
 template <class T>
-inline void load_value(Warp& warp, std::uint16_t slot, const Places& places) {
+[[gnu::always_inline]] inline void load_value(Warp& warp, std::uint16_t slot,
+                                              const Places& places) {
   using C = Container<T>;
   if (places.is_affine && (places.stride | places.row) == 0 && is_whole(warp)) {
     set_uniform(warp, slot, load_from<T>(places.base));
     return;
   }
   C* const lanes = out<C>(warp, slot);
-  if (is_contiguous(warp, places, sizeof(T))) {
-    const std::byte* const base = places.base;
-    LANE_LOOP lanes[i] = load_from<T>(base + i * sizeof(T));
-  } else if (places.is_affine && warp.mask == ~std::uint32_t{0}) {
-    load_lines<T>(lanes, places);
+  if (places.is_affine && warp.mask == ~std::uint32_t{0}) {
+    load_affine<T>(lanes, places);
+  } else if (warp.mask == ~std::uint32_t{0}) {
+    load_apart<T>(lanes, places.each);
   } else {
     each_place(warp, places, [lanes](std::uint32_t i, const std::byte* place) {
       lanes[i] = load_from<T>(place);

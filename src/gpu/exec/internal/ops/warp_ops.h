@@ -4,6 +4,10 @@
 // Shuffles of whole warps, and the parts of a register. Internal linkage for the reason given in
 // lane_ops.h.
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include "gpu/exec/internal/ops/lane_ops.h"
 
 namespace kansoku::gpu::exec {
@@ -40,6 +44,19 @@ inline void shuffle_sources(const std::uint32_t* b, const std::uint32_t* c, std:
   }
 }
 
+/// Lane i of the result is lane from[i] of a; all aligned to 64 bytes.
+inline void permute_lanes(const std::uint32_t* a, const std::uint32_t* from,
+                          std::uint32_t* result) {
+#ifdef __AVX512F__
+  const __m512i low = _mm512_load_si512(a), high = _mm512_load_si512(a + 16);
+  for (std::uint32_t i = 0; i < kLanes; i += 16)
+    _mm512_store_si512(result + i,
+                       _mm512_permutex2var_epi32(low, _mm512_load_si512(from + i), high));
+#else
+  LANE_LOOP result[i] = a[from[i]];
+#endif
+}
+
 /// shfl.sync where all 32 lanes are here and all are named: nobody has to be waited for, every
 /// source takes part.
 inline const Code* shuffle(Warp& warp, const Code* code) {
@@ -66,7 +83,7 @@ inline const Code* shuffle(Warp& warp, const Code* code) {
       shuffle_sources<3>(b, c, from, inside);
       break;
   }
-  LANE_LOOP result[i] = a[from[i]];
+  permute_lanes(a, from, result);
   if (const std::uint32_t second = code->extra >> ShuffleCode::kSecondShift; second != 0) {
     std::uint32_t bits = 0;
     LANE_LOOP bits |= (inside[i] & 1) << i;
