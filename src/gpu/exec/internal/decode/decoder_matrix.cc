@@ -224,18 +224,19 @@ Result<void> FunctionDecoder::tile_access(const Instruction& in) {
     std::array<std::uint16_t, 4> parts{words[word]};
     for (std::uint32_t i = 0; per_word > 1 && i < per_word; ++i)
       parts[i] = new_slot(false);
-    const auto whole = [&](Handler run) {
-      Code& code = emit(run);
-      const bool is_pack = run == run_pack;
+    const auto whole = [&](bool is_pack) -> Result<void> {
+      const Form* const group =
+          find_form(isa_, fmt::format(".{}.b32.{}", is_pack ? "pack" : "unpack", per_word));
+      if (group == nullptr) return unsupported(in, "a form that is not supported");
+      Code& code = emit(group->run);
       code.d = is_pack ? words[word] : parts[0];
       code.a = is_pack ? parts[0] : words[word];
       code.b = parts[1];
       code.c = parts[2];
       code.offset = parts[3];
-      code.extra = bits;
-      code.site = per_word;
+      return {};
     };
-    if (is_store && per_word > 1) whole(run_unpack);
+    if (is_store && per_word > 1) TRY_VOID(whole(false));
     for (std::uint32_t i = 0; i < per_word; ++i) {
       std::int32_t offset = 0;
       TRY(const auto slot, place_in_tile(tile, word * per_word + i, offset));
@@ -246,7 +247,7 @@ Result<void> FunctionDecoder::tile_access(const Instruction& in) {
       code.offset = offset;
       code.site = site_count_++;
     }
-    if (!is_store && per_word > 1) whole(run_pack);
+    if (!is_store && per_word > 1) TRY_VOID(whole(true));
   }
   return {};
 }
