@@ -22,6 +22,7 @@ std::map<std::string, int (*)()>& children() {
   return all;
 }
 
+/// Opened again each time: the loader counts.
 void* opened(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -81,13 +82,11 @@ T get(const std::byte* from) {
 }  // namespace
 
 void* driver_symbol(const char* name) {
-  static void* const library = opened(KANSOKU_SOFTCUDA_LIBRARY);
-  return symbol_of(library, name);
+  return symbol_of(opened(KANSOKU_SOFTCUDA_LIBRARY), name);
 }
 void* cublas_symbol(const char* name) {
   static_cast<void>(driver_symbol("cuInit"));  // so that it finds this driver by its name
-  static void* const library = opened(KANSOKU_SOFTCUDA_CUBLAS);
-  return symbol_of(library, name);
+  return symbol_of(opened(KANSOKU_SOFTCUDA_CUBLAS), name);
 }
 
 std::size_t bytes_of(cudaDataType type) {
@@ -208,7 +207,7 @@ int run_child(const std::string& name, const std::vector<std::string>& environme
 }  // namespace kansoku::softcuda::cublas
 
 int main(int argc, char** argv) {
-  using namespace kansoku::softcuda::cublas;
+  using namespace kansoku::softcuda::cublas;  // NOLINT(google-build-using-namespace)
   std::string folder;
   if (std::getenv(kChildVariable) == nullptr) {
     folder = (std::filesystem::temp_directory_path() / "kansoku-cublas-XXXXXX").string();

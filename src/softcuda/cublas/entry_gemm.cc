@@ -78,7 +78,7 @@ cublasStatus_t multiply_ex(const char* function, cublasHandle_t handle, const Ge
 
 using namespace kansoku::softcuda::cublas;  // NOLINT(google-build-using-namespace)
 
-// NOLINTBEGIN(readability-identifier-naming): names of the interface.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses): names of the interface.
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -164,4 +164,4 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 
 }  // extern "C"
 #pragma GCC visibility pop
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)

@@ -132,7 +132,7 @@ void* GemmTest::place(const std::vector<Matrix>& matrices, Batch batch, long lon
     all.insert(all.end(), matrix.bytes.begin(), matrix.bytes.end());
     if (&matrix != &matrices.back()) all.resize(all.size() + kApart * element);
   }
-  stride = static_cast<long long>(bytes / element + kApart);
+  stride = static_cast<long long>(bytes / element) + static_cast<long long>(kApart);
   auto* const begin = static_cast<std::byte*>(stored(all));
   for (std::size_t i = 0; each != nullptr && i < matrices.size(); ++i)
     each->push_back(begin + i * (bytes + kApart * element));

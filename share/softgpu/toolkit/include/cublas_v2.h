@@ -7,7 +7,8 @@
  * device memory; alpha and beta are where the handle's pointer mode says. Calls are put on the
  * handle's stream and return at once. */
 
-#ifdef __cplusplus
+/* Before 15 clang has no half precision on x86. */
+#if defined(__cplusplus) && (!defined(__clang__) || __clang_major__ >= 15)
 #include <cuda_fp16.h>
 #endif
 #include <cuda_runtime_api.h>
@@ -32,7 +33,7 @@
 extern "C" {
 #endif
 
-struct __half; /* in C without its members: pointers alone are needed here */
+struct __half; /* where its members are not known: pointers alone are needed here */
 struct cublasContext;
 typedef struct cublasContext* cublasHandle_t;
 
