@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points by name and version, errors by number, and what is not there.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -44,18 +41,6 @@ CUresult look_up(const char* name, void** function, int version, std::uint64_t f
 }
 
 }  // namespace
-
-void log_line(std::string_view text) {
-  static const char* const where = std::getenv("KANSOKU_SOFTGPU_LOG");
-  if (where != nullptr && std::strcmp(where, "off") == 0) return;
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
-  std::FILE* const file = where == nullptr ? stderr : std::fopen(where, "ae");
-  if (file == nullptr) return;
-  const std::string line = fmt::format("kansoku softgpu[{}]: {}\n", getpid(), text);
-  std::fwrite(line.data(), 1, line.size(), file);
-  if (where != nullptr) std::fclose(file);
-}
 
 int not_supported(const char* name) {
   static std::mutex mutex;

@@ -26,6 +26,7 @@
 #include "gpu/exec/executor.h"
 #include "gpu/exec/memory.h"
 #include "gpu/exec/program.h"
+#include "softcuda/telemetry/log.h"
 #include "softcuda/telemetry/telemetry.h"
 #include "sys/clock.h"
 
@@ -534,9 +535,6 @@ CUresult start_runtime();
 /// The contexts of this thread, the current one last.
 [[nodiscard]] std::vector<std::shared_ptr<Context>>& context_stack();
 [[nodiscard]] CUcontext handle_of(const std::shared_ptr<Context>& context);
-
-/// One line to stderr or to $KANSOKU_SOFTGPU_LOG; "off" there: nowhere.
-void log_line(std::string_view text);
 
 /// The function behind a CUfunction, or behind a CUkernel in the context (null: the current one).
 [[nodiscard]] CUresult find_function(CUfunction handle, std::shared_ptr<Context> context,

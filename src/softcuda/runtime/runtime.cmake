@@ -1,0 +1,47 @@
+# libcudart.so.12 and .13: one implementation, made twice, for two layouts of the interface. It finds the driver by itself, beside it or
+# where the loader looks.
+set(runtime_here ${CMAKE_CURRENT_LIST_DIR})
+set(runtime_gen ${CMAKE_BINARY_DIR}/gen/softcuda/runtime)
+set(runtime_include ${CMAKE_SOURCE_DIR}/share/softgpu/toolkit/include)
+file(MAKE_DIRECTORY ${runtime_gen}/softcuda/runtime)
+file(GLOB runtime_sources CONFIGURE_DEPENDS ${runtime_here}/*.cc ${runtime_here}/internal/*.cc)
+file(GLOB runtime_tests CONFIGURE_DEPENDS ${runtime_here}/*_test.cc ${runtime_here}/*_for_test.cc)
+list(FILTER runtime_sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+set(runtime_tool ${CMAKE_SOURCE_DIR}/tools/gen_cudart.py)
+
+# kansoku_cudart_file(<verb...> FILE): one of the generated files.
+function(kansoku_cudart_file file)
+  add_custom_command(
+    OUTPUT ${runtime_gen}/${file}
+    COMMAND python3 ${runtime_tool} ${ARGN} ${runtime_gen}/${file}
+    DEPENDS ${runtime_tool} ${runtime_here}/functions.txt ${runtime_include}/cuda_runtime_api.h ${runtime_include}/driver_types.h
+            ${CMAKE_CURRENT_SOURCE_DIR}/entry_points.txt ${CMAKE_SOURCE_DIR}/src/cuda/abi.h ${runtime_sources})
+endfunction()
+kansoku_cudart_file(forwarders.cc source)
+kansoku_cudart_file(softcuda/runtime/driver_functions.inc driver)
+kansoku_cudart_file(softcuda/runtime/errors.inc errors)
+kansoku_cudart_file(exports_12.map map 12)
+kansoku_cudart_file(exports_13.map map 13)
+set(runtime_generated ${runtime_gen}/forwarders.cc ${runtime_gen}/softcuda/runtime/driver_functions.inc
+                      ${runtime_gen}/softcuda/runtime/errors.inc)
+add_custom_target(softcuda_runtime_files DEPENDS ${runtime_generated} ${runtime_gen}/exports_12.map ${runtime_gen}/exports_13.map)
+
+foreach(version 13000 12040)  # the plain name libcudart.so is the last one's
+  if(KANSOKU_FUZZ)
+    break()
+  endif()
+  math(EXPR major "${version} / 1000")
+  set(KANSOKU_GUEST_MAP ${runtime_gen}/exports_${major}.map)
+  kansoku_guest(softcuda_runtime_${major} libcudart.so.${major} ${runtime_sources} ${runtime_generated})
+  unset(KANSOKU_GUEST_MAP)
+  add_dependencies(softcuda_runtime_${major} softcuda_runtime_files)
+  target_include_directories(softcuda_runtime_${major} PRIVATE ${runtime_gen} ${runtime_include})
+  target_compile_definitions(softcuda_runtime_${major} PRIVATE CUDART_VERSION=${version})
+  target_link_libraries(softcuda_runtime_${major} PRIVATE softcuda_telemetry fmt::fmt-header-only pthread ${CMAKE_DL_LIBS})
+  set_target_properties(softcuda_runtime_${major} PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+  add_dependencies(softcuda_runtime_${major} softcuda)
+  add_dependencies(softgpu softcuda_runtime_${major})
+  if(major EQUAL 12)  # both make the link; this one has the last word
+    add_dependencies(softcuda_runtime_12 softcuda_runtime_13)
+  endif()
+endforeach()
