@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices and contexts.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "softcuda/driver_for_test.h"
@@ -134,23 +137,6 @@ TEST(ContextProcessTest, ArchitectureIsASetting) {
   EXPECT_EQ(of("sm_61"), 61);
   EXPECT_EQ(of("sm_80"), 80);
   EXPECT_EQ(of("sm_12"), 80) << "an unknown one is logged and not taken";
-}
-
-/// At the end of the process, when the variables of its threads have gone.
-int call_at_exit() {
-  CUcontext context = nullptr;
-  if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS) return 1;
-  static_cast<void>(std::atexit([] {
-    std::size_t free_bytes = 0, total_bytes = 0;
-    std::_Exit(cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  }));
-  std::exit(100);
-}
-const Child kCallAtExit("call_at_exit", call_at_exit);
-
-TEST(ContextProcessTest, CallsAfterTheEndOfTheThreadAreRefused) {
-  COVERS(cuMemGetInfo_v2);
-  EXPECT_EQ(run_child("call_at_exit", {}).exit_code, CUDA_ERROR_DEINITIALIZED);
 }
 
 TEST_F(ContextTest, Devices) {
@@ -519,6 +505,61 @@ TEST_F(ContextTest, DestroyingOneEndsItsKernels) {
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   OK(cuCtxDestroy_v2(own));
   EXPECT_CU(CUDA_SUCCESS, cuCtxSynchronize());
+}
+
+/// In a child of fork: what the driver says to a call of each kind.
+int forked() {
+  CUcontext context = nullptr;
+  CUdeviceptr pointer = 0;
+  if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS || cuMemAlloc_v2(&pointer, 64) != CUDA_SUCCESS)
+    return 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    int count = 0;
+    const CUresult all[] = {cuInit(0),
+                            cuDeviceGetCount(&count),
+                            cuCtxGetCurrent(&context),
+                            cuCtxSetCurrent(context),
+                            cuCtxSynchronize(),
+                            cuMemFree_v2(pointer),
+                            cuMemsetD8_v2(pointer, 1, 64),
+                            cuStreamSynchronize(nullptr),
+                            cuDevicePrimaryCtxReset_v2(0)};
+    for (const CUresult status : all) {
+      if (status != CUDA_ERROR_NOT_INITIALIZED) std::exit(100 + status);
+    }
+    std::exit(0);  // its destructors must not hang either
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0) return 2;
+  return cuMemFree_v2(pointer) == CUDA_SUCCESS ? 0 : 3;  // the parent goes on
+}
+const Child kForked{"forked", forked};
+
+TEST_F(ContextTest, AChildOfForkIsToldThatNothingIsThere) {
+  EXPECT_EQ(run_child("forked", {"KANSOKU_SOFTGPU_TIME_LIMIT=10s"}).exit_code, 0);
+}
+
+/// Calls behind main, when thread-local objects are gone: global objects of programs make them.
+int late_calls() {
+  CUcontext context = nullptr;
+  static CUdeviceptr pointer = 0;
+  if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS || cuMemAlloc_v2(&pointer, 64) != CUDA_SUCCESS)
+    return 1;
+  std::atexit([] {
+    const bool is_done = cuStreamSynchronize(kPerThreadStream) == CUDA_SUCCESS &&
+                         cuMemFree_v2(pointer) == CUDA_SUCCESS;
+    _exit(is_done ? 42 : 2);
+  });
+  if (cuStreamSynchronize(kPerThreadStream) != CUDA_SUCCESS) return 3;
+  std::exit(4);
+}
+const Child kLateCalls{"late_calls", late_calls};
+
+TEST_F(ContextTest, CallsOfStaticDestructorsAreAnswered) {
+  EXPECT_EQ(run_child("late_calls", {}).exit_code, 42);
 }
 
 }  // namespace

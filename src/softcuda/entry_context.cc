@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "common/of_thread.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
@@ -184,26 +185,8 @@ CUresult uuid_of(CUuuid* uuid, CUdevice number) {
 
 }  // namespace
 
-namespace {
-
-/// Nothing to destroy, so it can be asked after the thread's other variables have gone: programs
-/// call the driver from their exit handlers (a runtime unloads its modules there).
-thread_local bool has_thread_ended = false;
-
-struct ContextStack {
-  std::vector<std::shared_ptr<Context>> contexts;
-  ~ContextStack() { has_thread_ended = true; }
-};
-
-}  // namespace
-
 std::vector<std::shared_ptr<Context>>& context_stack() {
-  if (has_thread_ended) {
-    thread_local auto* const late = std::make_unique<ContextStack>().release();
-    return late->contexts;
-  }
-  thread_local ContextStack stack;
-  return stack.contexts;
+  return OfThread<std::vector<std::shared_ptr<Context>>>::get();
 }
 
 CUcontext handle_of(const std::shared_ptr<Context>& context) {
@@ -212,7 +195,6 @@ CUcontext handle_of(const std::shared_ptr<Context>& context) {
 
 CUresult enter(std::shared_ptr<Context>& context) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (has_thread_ended) return CUDA_ERROR_DEINITIALIZED;
   if (is_in_callback()) return CUDA_ERROR_NOT_PERMITTED;
   const auto& stack = context_stack();
   if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;

@@ -26,6 +26,13 @@ class Editor {
     node = candidate;
     return CUDA_SUCCESS;
   }
+  /// An instance, and a node of the graph that it was made from: both must still be there.
+  CUresult find(CUgraphExec exec_handle, CUgraphNode node_handle, std::shared_ptr<GraphExec>& exec,
+                GraphNode*& node) const {
+    exec = runtime()->graph_execs.find(exec_handle);
+    if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return find(node_handle, node) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
   CUresult find_all(const CUgraphNode* handles, std::size_t count, const Graph& graph,
                     std::vector<GraphNode*>& nodes) const {
     constexpr std::size_t kCountMax = std::size_t{1} << 20;
@@ -123,16 +130,16 @@ CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS& shape, Fill& fill) {
 /// Changes a node of a graph that is already instantiated: by the node it was made from.
 template <class Kind>
 CUresult change_instance(CUgraphExec handle, CUgraphNode node_handle, Kind operation) {
-  const auto exec = runtime()->graph_execs.find(handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Editor editor;
+  std::shared_ptr<GraphExec> exec;
+  GraphNode* node = nullptr;
+  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
   const std::scoped_lock lock(exec->mutex);
-  for (const auto& node : exec->graph->nodes) {
-    if (node->cloned_from != reinterpret_cast<GraphNode*>(node_handle)) continue;
-    if (!std::holds_alternative<Kind>(node->operation)) return CUDA_ERROR_INVALID_VALUE;
-    node->operation = std::move(operation);
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  GraphNode* const twin = exec->graph->find_copy_of(*node);
+  if (twin == nullptr || !std::holds_alternative<Kind>(twin->operation))
+    return CUDA_ERROR_INVALID_VALUE;
+  twin->operation = std::move(operation);
+  return CUDA_SUCCESS;
 }
 
 template <class Kind>
@@ -453,12 +460,12 @@ KANSOKU_ENTRY cuGraphNodeFindInClone(CUgraphNode* node, CUgraphNode original, CU
   const Editor editor;
   std::shared_ptr<Graph> graph;
   KANSOKU_CU_TRY(editor.find(clone, graph));
-  for (const auto& mine : graph->nodes) {
-    if (mine->cloned_from != reinterpret_cast<GraphNode*>(original) || node == nullptr) continue;
-    *node = Editor::handle(mine.get());
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  GraphNode* known = nullptr;
+  KANSOKU_CU_TRY(editor.find(original, known));
+  GraphNode* const twin = graph->find_copy_of(*known);
+  if (twin == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *node = Editor::handle(twin);
+  return CUDA_SUCCESS;
 }
 
 KANSOKU_ENTRY cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
@@ -762,29 +769,28 @@ KANSOKU_ENTRY cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
 KANSOKU_ENTRY cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle,
                                     unsigned is_enabled) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto exec = runtime()->graph_execs.find(handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Editor editor;
+  std::shared_ptr<GraphExec> exec;
+  GraphNode* node = nullptr;
+  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
   const std::scoped_lock lock(exec->mutex);
-  for (const auto& node : exec->graph->nodes) {
-    if (node->cloned_from != reinterpret_cast<GraphNode*>(node_handle)) continue;
-    node->is_enabled = is_enabled != 0;
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  GraphNode* const twin = exec->graph->find_copy_of(*node);
+  if (twin == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  twin->is_enabled = is_enabled != 0;
+  return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode node_handle,
                                     unsigned* is_enabled) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto exec = runtime()->graph_execs.find(handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Editor editor;
+  std::shared_ptr<GraphExec> exec;
+  GraphNode* node = nullptr;
+  KANSOKU_CU_TRY(editor.find(handle, node_handle, exec, node));
   const std::scoped_lock lock(exec->mutex);
-  for (const auto& node : exec->graph->nodes) {
-    if (node->cloned_from != reinterpret_cast<GraphNode*>(node_handle) || is_enabled == nullptr)
-      continue;
-    *is_enabled = node->is_enabled ? 1 : 0;
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  const GraphNode* const twin = exec->graph->find_copy_of(*node);
+  if (twin == nullptr || is_enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *is_enabled = twin->is_enabled ? 1 : 0;
+  return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuGraphExecUpdate_v2(CUgraphExec exec_handle, CUgraph graph_handle,
                                    CUgraphExecUpdateResultInfo* result) {

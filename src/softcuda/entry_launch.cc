@@ -35,6 +35,34 @@ CUresult launch(CUfunction handle, const Shape& shape, void** params, void** ext
   return context->enqueue(stream, std::move(operation), CU_GRAPH_NODE_TYPE_KERNEL);
 }
 
+/// Attributes that only say how a launch may be sped up have no effect: kernels of a stream run one
+/// after the other, which programmatic serialisation allows. Those that promise something are
+/// refused.
+CUresult take_attribute(const CUlaunchAttribute& attribute, Shape& shape) {
+  constexpr int kAttributeLast = 17;  // of the interface's versions up to 13.0
+  switch (static_cast<int>(attribute.id)) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      shape.is_cooperative = attribute.value.cooperative != 0;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+      const auto& cluster = attribute.value.clusterDim;
+      if (cluster.x <= 1 && cluster.y <= 1 && cluster.z <= 1) return CUDA_SUCCESS;
+      log_line("launch: clusters of blocks are not supported by the software device");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      log_line("launch: events within a kernel are not supported by the software device");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      log_line("launch: nodes that a kernel updates are not supported by the software device");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return attribute.id < 0 || attribute.id > kAttributeLast ? CUDA_ERROR_INVALID_VALUE
+                                                               : CUDA_SUCCESS;
+  }
+}
+
 CUresult launch_with_config(const CUlaunchConfig* config, CUfunction function, void** params,
                             void** extra, bool is_per_thread) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr) ||
@@ -46,15 +74,8 @@ CUresult launch_with_config(const CUlaunchConfig* config, CUfunction function, v
               config->hStream,
               is_per_thread,
               false};
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config->attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-      shape.is_cooperative = attribute.value.cooperative != 0;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
-      const auto& cluster = attribute.value.clusterDim;
-      if (cluster.x > 1 || cluster.y > 1 || cluster.z > 1) return CUDA_ERROR_NOT_SUPPORTED;
-    }
-  }
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    KANSOKU_CU_TRY(take_attribute(config->attrs[i], shape));
   return launch(function, shape, params, extra);
 }
 

@@ -410,6 +410,40 @@ TEST_F(GraphTest, NodesOfAnInstanceCanBeSwitchedOff) {
             cuGraphNodeGetEnabled(garbage<CUgraphExec>(), second, &is_enabled));
 }
 
+TEST_F(GraphTest, NodesOfADestroyedGraphAreNone) {
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  const CUgraphNode gone = append(graph, 1);
+  const CUgraphExec exec = instantiate(graph);
+  CUDA_KERNEL_NODE_PARAMS params{};
+  OK(cuGraphKernelNodeGetParams_v2(gone, &params));
+  CUgraph clone = nullptr;
+  OK(cuGraphClone(&clone, graph));
+  OK(cuGraphExecKernelNodeSetParams_v2(exec, gone, &params));
+  Params<CUdeviceptr, std::uint32_t> arguments(address(log_), 1);
+  params = of_kernel("append", arguments.get());
+  OK(cuGraphDestroy(graph));
+  // The address may be another graph's node by now: that is no node of the instance either.
+  for (int i = 0; i < 64; ++i) {
+    CUgraph later = nullptr;
+    OK(cuGraphCreate(&later, 0));
+    const CUgraphNode other = append(later, 0);
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams_v2(exec, other, &params));
+    OK(cuGraphDestroy(later));
+  }
+  unsigned is_enabled = 0;
+  CUgraphNode found = nullptr;
+  CUgraphNodeType type{};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams_v2(exec, gone, &params));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphNodeSetEnabled(exec, gone, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetEnabled(exec, gone, &is_enabled));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuGraphNodeFindInClone(&found, gone, clone));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuGraphNodeGetType(gone, &type));
+  EXPECT_EQ(run(exec), 0b11U);
+  OK(cuGraphDestroy(clone));
+  OK(cuGraphExecDestroy(exec));
+}
+
 TEST_F(GraphTest, InstancesAreUpdatedIfTheShapeIsTheSame) {
   COVERS(cuGraphExecUpdate_v2);
   const CUgraphNode mine = append(graph_, 0);

@@ -177,6 +177,20 @@ TEST_F(LaunchTest, WithAttributes) {
   attributes[0].value.clusterDim = {2, 1, 1};
   EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED,
             cuLaunchKernelEx(&config, kernel("meet"), params.get(), nullptr));
+  // Kernels of a stream follow each other anyhow; events within one cannot be promised.
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attributes[0].value.programmaticStreamSerializationAllowed = 1;
+  OK(cuLaunchKernelEx(&config, kernel("meet"), params.get(), nullptr));
+  for (const auto id :
+       {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+        CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE}) {
+    attributes[0].id = id;
+    EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED,
+              cuLaunchKernelEx(&config, kernel("meet"), params.get(), nullptr));
+  }
+  attributes[0].id = static_cast<CUlaunchAttributeID>(99);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuLaunchKernelEx(&config, kernel("meet"), params.get(), nullptr));
   config.attrs = nullptr;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             cuLaunchKernelEx(&config, kernel("meet"), params.get(), nullptr));

@@ -18,6 +18,7 @@ namespace {
 constexpr std::uint64_t kHostBytesMax = std::uint64_t{64} << 30;  // of pinned memory
 constexpr Nanos kTimeLimitDefault = std::chrono::seconds{120};
 
+std::atomic<bool> g_is_forked{false};  // the parent had started the runtime
 std::atomic<Runtime*> g_runtime{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -423,7 +424,14 @@ CUresult start_runtime() {
                                                        telemetry ? *telemetry : nullptr));
     }
     g_runtime.store(made.release(), std::memory_order_release);
+    // Its threads are not there in a child, and their locks may be held for ever: nothing of it may
+    // be used. Every entry point asks for it first.
+    pthread_atfork(nullptr, nullptr, [] {
+      g_runtime.store(nullptr, std::memory_order_release);
+      g_is_forked.store(true, std::memory_order_relaxed);
+    });
   });
+  if (g_is_forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
   const Runtime* const all = runtime();
   if (all == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   return all->devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;

@@ -6,7 +6,10 @@
 
 namespace kansoku::softcuda {
 
+GraphNode::GraphNode() : id(runtime()->next_id++) {}
+
 GraphNode::~GraphNode() {
+  if (runtime() == nullptr) return;  // in a child of fork
   const std::scoped_lock lock(runtime()->nodes_mutex);
   runtime()->nodes.erase(this);
 }
@@ -43,6 +46,12 @@ bool Graph::holds(const GraphNode* node) const {
                      [&](const std::unique_ptr<GraphNode>& mine) { return mine.get() == node; });
 }
 
+GraphNode* Graph::find_copy_of(const GraphNode& node) const {
+  const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                  [&](const auto& mine) { return mine->cloned_from == node.id; });
+  return found == nodes.end() ? nullptr : found->get();
+}
+
 std::vector<GraphNode*> Graph::sorted() const {
   std::map<const GraphNode*, std::size_t> waits_for;
   std::map<const GraphNode*, std::vector<GraphNode*>> then;
@@ -71,7 +80,7 @@ std::shared_ptr<Graph> Graph::clone() const {
   for (const auto& node : nodes) {
     GraphNode* const twin = copy->add(node->type, node->operation, {});
     twin->is_enabled = node->is_enabled;
-    twin->cloned_from = node.get();
+    twin->cloned_from = node->id;
     twins[node.get()] = twin;
     // Children are part of the copy, too.
     if (auto* const child = std::get_if<ChildGraph>(&twin->operation)) {

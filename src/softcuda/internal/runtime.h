@@ -258,8 +258,9 @@ struct GraphNode {
   Operation operation;
   std::vector<GraphNode*> after;  // those that must be done before
   bool is_enabled{true};
-  const GraphNode* cloned_from{nullptr};
-  GraphNode() = default;
+  std::uint64_t id{0};           // no other node has or had it
+  std::uint64_t cloned_from{0};  // the id of the node that this one is a copy of
+  GraphNode();
   GraphNode(const GraphNode&) = delete;
   GraphNode& operator=(const GraphNode&) = delete;
   ~GraphNode();  // its handle ends with it
@@ -273,6 +274,8 @@ struct Graph {
 
   GraphNode* add(CUgraphNodeType type, Operation operation, std::vector<GraphNode*> after);
   [[nodiscard]] bool holds(const GraphNode* node) const;
+  /// Null if there is none.
+  [[nodiscard]] GraphNode* find_copy_of(const GraphNode& node) const;
   /// Every node after those that it waits for, ties in order of addition; empty if there is a
   /// circle although there are nodes.
   [[nodiscard]] std::vector<GraphNode*> sorted() const;
@@ -522,7 +525,7 @@ struct Runtime {
   void free_all_of(const Context& context);
 };
 
-/// Null before cuInit.
+/// Null before cuInit, and in a process that was forked behind it.
 [[nodiscard]] Runtime* runtime();
 /// CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_DEVICE.
 [[nodiscard]] CUresult find_device(CUdevice number, Device*& device);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/of_thread.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
@@ -114,16 +115,11 @@ struct PerThread {
   }
 };
 
-PerThread& per_thread() {
-  thread_local PerThread streams;
-  return streams;
-}
-
 }  // namespace
 
 std::shared_ptr<Stream> Context::find_stream(CUstream handle, bool is_per_thread) {
   if (handle == kPerThreadStream || (handle == nullptr && is_per_thread)) {
-    auto& all = per_thread().by_context;
+    auto& all = OfThread<PerThread>::get().by_context;
     std::erase_if(all,
                   [](const auto& entry) { return entry.second->context()->is_destroyed.load(); });
     auto& mine = all[id];

@@ -2,9 +2,9 @@
 // The driver, contexts and threads.
 #include "softcuda/runtime/internal/state.h"
 
-#include <pthread.h>
-
 #include <algorithm>
+
+#include "common/of_thread.h"
 
 namespace kansoku::cudart {
 namespace {
@@ -36,28 +36,6 @@ cudaError_t load_driver() {
   const auto status = static_cast<cudaError_t>(g_driver.cuInit(0));
   if (status == cudaSuccess) g_is_started.store(true, std::memory_order_release);
   return status;
-}
-
-/// What a thread left is freed when it ends. The main thread's stays: static destructors may still
-/// call the runtime.
-thread_local ThreadState* g_thread = nullptr;
-
-pthread_key_t thread_key() {
-  static const pthread_key_t key = [] {
-    pthread_key_t made{};
-    pthread_key_create(&made, [](void* mine) {
-      g_thread = nullptr;
-      const std::unique_ptr<ThreadState> owner(static_cast<ThreadState*>(mine));
-    });
-    return made;
-  }();
-  return key;
-}
-
-ThreadState& make_thread() {
-  g_thread = std::make_unique<ThreadState>().release();
-  pthread_setspecific(thread_key(), g_thread);
-  return *g_thread;
 }
 
 /// The state's mutex is held.
@@ -138,7 +116,7 @@ bool is_started() {
 }
 
 ThreadState& thread() {
-  return g_thread != nullptr ? *g_thread : make_thread();
+  return OfThread<ThreadState>::get();
 }
 int device_of_thread() {
   const int chosen = thread().device;
