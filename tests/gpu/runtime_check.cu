@@ -55,7 +55,7 @@ void copies_and_kernels() {
   EXPECT(cudaGetSymbolAddress(&address, counter) == cudaSuccess && address != nullptr);
   EXPECT(cudaGetSymbolSize(&bytes, constants) == cudaSuccess && bytes == 16);
   EXPECT(cudaMemcpyToSymbol(constants, four, 16, 4) == cudaErrorInvalidValue);
-  EXPECT(cudaGetSymbolSize(&bytes, &wrong) == cudaErrorInvalidSymbol);
+  EXPECT(cudaGetSymbolSize(&bytes, wrong) == cudaErrorInvalidSymbol);
   with_shared<<<1, 64, 256>>>(device);
   EXPECT(cudaMemcpy(host.data(), device, 256, cudaMemcpyDeviceToHost) == cudaSuccess);
   EXPECT(host[0] == 63 && host[63] == 0);
