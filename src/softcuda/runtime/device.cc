@@ -82,15 +82,18 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
 
 cudaError_t cudaDeviceReset() {
   KANSOKU_CUDART_TRY(start());
-  State& all = state();
-  const std::scoped_lock lock(all.mutex);
-  const auto primary = all.primary.find(device_of_thread());
-  if (primary == all.primary.end()) return cudaSuccess;
-  for (auto& [handle, image] : all.images)
-    image->modules.erase(primary->second);
-  const int device = primary->first;
-  all.primary.erase(primary);
-  ++all.epoch;
+  const int device = device_of_thread();
+  {
+    State& all = state();
+    const std::scoped_lock lock(all.mutex);
+    const auto primary = all.primary.find(device);
+    if (primary == all.primary.end()) return cudaSuccess;
+    for (auto& [handle, image] : all.images)
+      image->modules.erase(primary->second);
+    all.primary.erase(primary);
+    ++all.epoch;
+  }
+  // Without the lock: it waits for functions of the host, which may try to call the runtime.
   driver().cuCtxSetCurrent(nullptr);
   return noted(driver().cuDevicePrimaryCtxReset_v2(device));
 }

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -282,6 +284,32 @@ const Child kLate{"late", late};
 
 TEST_F(DeviceTest, GlobalObjectsMayCallBehindMain) {
   EXPECT_EQ(run_child("late"), 0);
+}
+
+/// Ends with a kernel that may run for 120 s, as programs do that were interrupted.
+int leaves() {
+  return launch("for_ever", {}, nullptr) == cudaSuccess && cudaStreamQuery(nullptr) != cudaSuccess
+             ? 0
+             : 1;
+}
+const Child kLeaves{"leaves", leaves};
+
+TEST_F(DeviceTest, AProcessEndsWithoutItsKernels) {
+  EXPECT_EQ(run_child("leaves"), 0);
+}
+
+TEST_F(DeviceTest, FunctionsOfTheHostMayNotCall) {
+  static std::atomic<int> error{-1};
+  OK(cudaLaunchHostFunc(
+      nullptr,
+      [](void*) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+        void* pointer = nullptr;
+        error = cudaMalloc(&pointer, 16);
+      },
+      nullptr));
+  OK(cudaDeviceReset());  // waits for it, and it does not wait for this
+  EXPECT_EQ(error, cudaErrorNotPermitted);
 }
 
 }  // namespace

@@ -57,19 +57,24 @@ char __cudaInitModule(void** handle) {
 }
 
 void __cudaUnregisterFatBinary(void** handle) {
-  State& all = state();
-  const std::scoped_lock lock(all.mutex);
-  const Image* const image = find_image(all, handle);
-  if (image == nullptr) return;
-  const auto is_its = [&](const auto& row) { return row.second.image == image; };
-  std::erase_if(all.kernels, is_its);
-  std::erase_if(all.variables, is_its);
-  // Of a library that is closed; at the end of the process the driver may be gone, and says so.
+  std::unique_ptr<Image> image;
+  {
+    State& all = state();
+    const std::scoped_lock lock(all.mutex);
+    const auto found = all.images.find(handle);
+    if (found == all.images.end()) return;
+    image = std::move(found->second);
+    const auto is_its = [&](const auto& row) { return row.second.image == image.get(); };
+    std::erase_if(all.kernels, is_its);
+    std::erase_if(all.variables, is_its);
+    all.images.erase(found);
+    ++all.epoch;
+  }
+  // Of a library that is closed. A process that ends does not wait for its kernels.
+  if (is_ending()) return;
   for (const auto& [context, loaded] : image->modules) {
     if (loaded.module != nullptr) driver().cuModuleUnload(loaded.module);
   }
-  all.images.erase(handle);
-  ++all.epoch;
 }
 
 void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, uint3*,

@@ -108,7 +108,8 @@ Child::Child(const char* name, int (*body)()) {
 }
 
 int run_child(const std::string& name) {
-  const std::string command = fmt::format("env {}={} /proc/{}/exe", kChildVariable, name, getpid());
+  const std::string command =
+      fmt::format("timeout 60 env {}={} /proc/{}/exe", kChildVariable, name, getpid());
   const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -102,7 +102,7 @@ cudaError_t launch(const char* kernel, Size size, cudaStream_t stream, Args... a
 }
 
 /// A piece of the test that runs in a process of its own, before which nothing happened: it returns
-/// the exit code. Register at namespace level.
+/// the exit code, within a minute. Register at namespace level.
 struct Child {
   Child(const char* name, int (*body)());
 };

@@ -3,6 +3,7 @@
 #include "softcuda/runtime/internal/state.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/of_thread.h"
 
@@ -10,7 +11,7 @@ namespace kansoku::cudart {
 namespace {
 
 Driver g_driver;
-std::atomic<bool> g_is_started{false};
+std::atomic<bool> g_is_started{false}, g_is_ending{false};
 
 cudaError_t load_driver() {
   const LookUp look_up = find_driver();
@@ -34,6 +35,8 @@ cudaError_t load_driver() {
       version < CUDART_VERSION / kMajor * kMajor)
     return cudaErrorInsufficientDriver;
   const auto status = static_cast<cudaError_t>(g_driver.cuInit(0));
+  // Behind what compilers register before main, so it is called before that.
+  std::atexit([] { g_is_ending = true; });
   if (status == cudaSuccess) g_is_started.store(true, std::memory_order_release);
   return status;
 }
@@ -113,6 +116,10 @@ const Driver& driver() {
 }
 bool is_started() {
   return g_is_started.load(std::memory_order_acquire);
+}
+
+bool is_ending() {
+  return g_is_ending;
 }
 
 ThreadState& thread() {

@@ -41,6 +41,8 @@ using LookUp = CUresult (*)(const char* name, void** function, int version, cuui
 [[nodiscard]] const Driver& driver();
 /// True if the driver is initialised already.
 [[nodiscard]] bool is_started();
+/// True once the process ends: functions of atexit run.
+[[nodiscard]] bool is_ending();
 
 /// start(), and the primary context of the thread's device is current, unless the program has made
 /// a context of its own current.
