@@ -135,8 +135,9 @@ def main():
         header(sys.argv[2])
         return
     if sys.argv[1:2] == ["cuda_h"]:
-        path = os.path.join(ROOT, "share", "softgpu", "toolkit", "include", "cuda.h")
-        sys.exit(write_or_check(path, softcuda_header.text(ROOT, signatures(), list(rows())), "tools/gen_softcuda.py cuda_h"))
+        folder = os.path.join(ROOT, "share", "softgpu", "toolkit", "include")
+        texts = softcuda_header.texts(ROOT, signatures(), list(rows()))
+        sys.exit(max(write_or_check(os.path.join(folder, name), text, "tools/gen_softcuda.py cuda_h") for name, text in texts.items()))
     if sys.argv[1:2] != ["coverage"]:
         sys.exit(__doc__)
     sys.exit(write_or_check(os.path.join(ROOT, "docs", "softcuda-coverage.md"), coverage_text(), "tools/gen_softcuda.py coverage"))

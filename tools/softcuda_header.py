@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""share/softgpu/toolkit/include/cuda.h: types from src/cuda/abi.h, functions from the driver's entry points, the rest from
-src/softcuda/public_header.h.in."""
+"""cuda.h and softgpu_driver_types.h of share/softgpu/toolkit/include: types from src/cuda/abi.h, functions from the driver's entry
+points, the rest from src/softcuda/public_*.h.in."""
 import os
 import re
 
@@ -153,11 +153,17 @@ def names(found, rows):
     return "\n".join(lines + ["#endif"])
 
 
-def text(root, found, rows):
-    abi = open(os.path.join(root, "src", "cuda", "abi.h"), encoding="utf-8").read()
-    out = open(os.path.join(root, "src", "softcuda", "public_header.h.in"), encoding="utf-8").read()
+def texts(root, found, rows):
+    """Name of the header -> its text."""
+    def template(name):
+        with open(os.path.join(root, "src", "softcuda", name), encoding="utf-8") as file:
+            return file.read()
+
+    with open(os.path.join(root, "src", "cuda", "abi.h"), encoding="utf-8") as file:
+        abi = file.read()
     parts = {"errors": errors(abi), "handles": handles(abi), "types": types(abi), "names": names(found, rows),
              "functions": functions(found, rows)}
+    out = {"cuda.h": template("public_header.h.in"), "softgpu_driver_types.h": template("public_types.h.in")}
     for name, part in parts.items():
-        out = out.replace(f"@{name}@", part)
+        out = {header: text.replace(f"@{name}@", part) for header, text in out.items()}
     return out
