@@ -38,7 +38,9 @@ foreach(version 13000 12040)  # the plain name libcudart.so is the last one's
   target_include_directories(softcuda_runtime_${major} PRIVATE ${runtime_gen} ${runtime_include})
   target_compile_definitions(softcuda_runtime_${major} PRIVATE CUDART_VERSION=${version})
   target_link_libraries(softcuda_runtime_${major} PRIVATE softcuda_telemetry fmt::fmt-header-only pthread ${CMAKE_DL_LIBS})
-  set_target_properties(softcuda_runtime_${major} PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+  # Two folders up where a program found it through a link in toolkit/lib64.
+  set_target_properties(softcuda_runtime_${major} PROPERTIES BUILD_RPATH "$ORIGIN:$ORIGIN/../.."
+                                                             INSTALL_RPATH "$ORIGIN:$ORIGIN/../..")
   add_dependencies(softcuda_runtime_${major} softcuda)
   add_dependencies(softgpu softcuda_runtime_${major})
   if(KANSOKU_TESTS)
