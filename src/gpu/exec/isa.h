@@ -7,8 +7,8 @@
 
 namespace kansoku::gpu::exec {
 
-/// Which instruction set the lane loops were compiled for. All give the same bits, but for the
-/// functions of the mathematical library behind sin, cos, lg2, ex2 and tanh.
+/// Which instruction set the lane loops were compiled for. All give the same bits; only sin and cos
+/// of angles beyond 2^17 are the mathematical library's, which may differ from machine to machine.
 enum class Isa : std::uint8_t { kV2, kV3, kV4 };
 
 /// "x86-64-v3"; any thread.

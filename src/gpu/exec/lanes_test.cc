@@ -75,9 +75,10 @@ TEST_P(Lanes, HalvesAreThoseOfSingleLanes) {
         "fma.rn.ftz.f16x2 %r7, %r4, %r5, %r6", "fma.rn.sat.f16 %h7, %h4, %h5, %h6",
         "ex2.approx.f16x2 %r7, %r4", "ex2.approx.ftz.bf16x2 %r7, %r4",
         "dp4a.s32.u32 %r7, %r4, %r5, %r6", "dp4a.u32.u32 %r7, %r4, %r5, %r6",
-        "sin.approx.f32 %r7, %r4", "cos.approx.ftz.f32 %r7, %r4", "lg2.approx.f32 %r7, %r4",
-        "ex2.approx.f32 %r7, %r4", "tanh.approx.f32 %r7, %r4", "rsqrt.approx.f32 %r7, %r4",
-        "sqrt.rn.f32 %r7, %r4", "cvt.rzi.s32.f32 %r7, %r4", "cvt.rn.f16x2.f32 %r7, %r4, %r5"})
+        "prmt.b32 %r7, %r4, %r5, %r6", "sin.approx.f32 %r7, %r4", "cos.approx.ftz.f32 %r7, %r4",
+        "lg2.approx.f32 %r7, %r4", "ex2.approx.f32 %r7, %r4", "tanh.approx.f32 %r7, %r4",
+        "rsqrt.approx.f32 %r7, %r4", "sqrt.rn.f32 %r7, %r4", "cvt.rzi.s32.f32 %r7, %r4",
+        "cvt.rn.f16x2.f32 %r7, %r4, %r5"})
     ops.emplace_back(op);
   for (const std::string& op : ops)
     EXPECT_EQ(apply(op, words, false), apply(op, words, true)) << op;

@@ -32,11 +32,10 @@ FusedHandlers fused_for(Isa isa) {
 }
 
 /// The fma multiplies what the two loads wrote, and neither load changes what the other reads or
-/// what the fma adds.
+/// what the fma adds. The result may lie where one of them was loaded: it is written last.
 bool belong_together(const Code& first, const Code& second, const Code& fma) {
   const bool multiplies = fma.a == first.d && fma.b == second.d;
-  const bool is_apart = first.d != second.d && fma.c != first.d && fma.c != second.d &&
-                        fma.d != first.d && fma.d != second.d;
+  const bool is_apart = first.d != second.d && fma.c != first.d && fma.c != second.d;
   // Addresses take two slots each.
   const auto is_address = [](const Code& load, std::uint16_t slot) {
     return slot == load.a || slot == load.a + 1;

@@ -361,6 +361,20 @@ struct Bmsk : Signature<std::uint32_t(std::uint32_t, std::uint32_t)> {
   }
 };
 
+// The widest vectors of the instruction set, for operations that the compiler does not find by
+// itself: bytes picked by others, sums of products of neighbours. All are always inlined.
+#if defined(__AVX512BW__)
+typedef __m512i WideWords;  // NOLINT(modernize-use-using)
+#define KANSOKU_WIDE(operation) _mm512_##operation
+#elif defined(__AVX2__)
+typedef __m256i WideWords;  // NOLINT(modernize-use-using)
+#define KANSOKU_WIDE(operation) _mm256_##operation
+#else
+typedef __m128i WideWords;  // NOLINT(modernize-use-using)
+#define KANSOKU_WIDE(operation) _mm_##operation
+#endif
+inline constexpr std::uint32_t kWideLanes = sizeof(WideWords) / sizeof(std::uint32_t);
+
 using TernaryBits = Signature<std::uint32_t(std::uint32_t, std::uint32_t, std::uint32_t)>;
 /// Byte `index` (3 bits; the fourth replicates its sign) of the eight bytes {b, a}.
 inline std::uint32_t picked_byte(std::uint64_t both, std::uint32_t index) {
@@ -373,6 +387,37 @@ struct Prmt : TernaryBits {
     const std::uint64_t both = (static_cast<std::uint64_t>(b) << 32) | a;
     return picked_byte(both, c & 15) | picked_byte(both, c >> 4 & 15) << 8 |
            picked_byte(both, c >> 8 & 15) << 16 | picked_byte(both, c >> 12 & 15) << 24;
+  }
+  /// The machine picks bytes within 16; where the highest bit of the number is set it gives 0.
+  static void pick(const WideWords& a, const WideWords& b, const WideWords& c,
+                   const WideWords& own_bytes, WideWords& out) {
+    const auto bytes = [](int value) { return KANSOKU_WIDE(set1_epi8)(static_cast<char>(value)); };
+    const WideWords zero{};
+    // 64 bits are shifted, but what is left of the lower 32 stays within them.
+    WideWords index = c & KANSOKU_WIDE(set1_epi32)(0xffff);
+    index = (index | (index << 8)) & KANSOKU_WIDE(set1_epi32)(0x00ff00ff);
+    index = (index | (index << 4)) & bytes(0x0f);
+    const WideWords place = (index & bytes(3)) | own_bytes;
+    const WideWords not_in_a = KANSOKU_WIDE(slli_epi16)(index & bytes(4), 5);
+    const WideWords picked = KANSOKU_WIDE(shuffle_epi8)(a, place | not_in_a) |
+                             KANSOKU_WIDE(shuffle_epi8)(b, place | (not_in_a ^ bytes(0x80)));
+    const WideWords sign =
+        KANSOKU_WIDE(sub_epi8)(zero, KANSOKU_WIDE(srli_epi16)(picked & bytes(0x80), 7));
+    const WideWords takes_sign =
+        KANSOKU_WIDE(sub_epi8)(zero, KANSOKU_WIDE(srli_epi16)(index & bytes(8), 3));
+    out = (picked & ~takes_sign) | (sign & takes_sign);
+  }
+  static void apply_all(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b,
+                        const std::uint32_t* c) {
+    alignas(sizeof(WideWords))
+        std::uint32_t own[kWideLanes];  // where the word lies in its 16 bytes
+    for (std::uint32_t i = 0; i < kWideLanes; ++i)
+      own[i] = (i & 3) * 0x04040404;
+    for (std::uint32_t i = 0; i < kLanes; i += kWideLanes) {
+      pick(*reinterpret_cast<const WideWords*>(a + i), *reinterpret_cast<const WideWords*>(b + i),
+           *reinterpret_cast<const WideWords*>(c + i), *reinterpret_cast<const WideWords*>(own),
+           *reinterpret_cast<WideWords*>(to + i));
+    }
   }
 };
 /// The special modes pick by the lowest two bits of c; a row for each, lowest byte in the lowest
@@ -389,18 +434,6 @@ struct PrmtBy : TernaryBits {
   }
 };
 
-// The widest vectors of the instruction set, for sums of products of neighbouring 16-bit numbers:
-// an operation that the compiler does not find by itself. All of these are always inlined.
-#if defined(__AVX512BW__)
-typedef __m512i WideWords;  // NOLINT(modernize-use-using)
-#define KANSOKU_WIDE(operation) _mm512_##operation
-#elif defined(__AVX2__)
-typedef __m256i WideWords;  // NOLINT(modernize-use-using)
-#define KANSOKU_WIDE(operation) _mm256_##operation
-#else
-typedef __m128i WideWords;  // NOLINT(modernize-use-using)
-#define KANSOKU_WIDE(operation) _mm_##operation
-#endif
 /// The even or the odd bytes, as 16-bit numbers.
 template <class Byte, bool is_odd>
 inline void spread_bytes(const WideWords& words, WideWords& out) {
@@ -420,8 +453,7 @@ struct Dp4a : TernaryBits {
   }
   static void apply_all(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b,
                         const std::uint32_t* c) {
-    constexpr std::uint32_t kCount = sizeof(WideWords) / sizeof *to;
-    for (std::uint32_t i = 0; i < kLanes; i += kCount) {
+    for (std::uint32_t i = 0; i < kLanes; i += kWideLanes) {
       const auto& wide_a = *reinterpret_cast<const WideWords*>(a + i);
       const auto& wide_b = *reinterpret_cast<const WideWords*>(b + i);
       WideWords even_a, even_b, odd_a, odd_b;
