@@ -25,6 +25,17 @@ class Lanes : public KernelTest {
     Words words(4 * threads);
     for (std::uint32_t& word : words)
       word = half() | half() << 16;
+    // Products that lie between two halves, or bfloats, and a small number that decides.
+    for (std::size_t i = 0; i + 16 < words.size(); i += 32) {
+      const auto odd = static_cast<std::uint32_t>(2 * rng.below(20) + 1);
+      const std::uint32_t sign = rng.below(2) == 0 ? 0 : 0x80008000;
+      words[i] = 0x3e003e00;
+      words[i + 1] = 0x3c003c00 | odd << 16 | odd;
+      words[i + 2] = 0x00010001 | sign;
+      words[i + 16] = 0x3fc03fc0;
+      words[i + 17] = 0x3f803f80 | odd << 16 | odd;
+      words[i + 18] = 0x20002000 | sign;
+    }
     return words;
   }
   /// out = op(words), each thread's own, or the same for the threads of a block: those take the
