@@ -31,16 +31,16 @@ std::optional<Space> space_of_suffix(Suffix suffix) {
 }
 
 /// Opcodes with one address and one type; the value that may be a vector is the other operand.
-struct Row {
+struct AccessRow {
   Op op;
   Kind kind;
   std::uint32_t address, value;
 };
-constexpr std::array kRows{
-    Row{Op::kLd, Kind::kLoad, 1, 0},        Row{Op::kLdu, Kind::kLoad, 1, 0},
-    Row{Op::kSt, Kind::kStore, 0, 1},       Row{Op::kAtom, Kind::kAtomic, 1, 0},
-    Row{Op::kRed, Kind::kAtomic, 0, 1},     Row{Op::kLdmatrix, Kind::kLoad, 1, 0},
-    Row{Op::kStmatrix, Kind::kStore, 0, 1},
+constexpr std::array kAccessRows{
+    AccessRow{Op::kLd, Kind::kLoad, 1, 0},        AccessRow{Op::kLdu, Kind::kLoad, 1, 0},
+    AccessRow{Op::kSt, Kind::kStore, 0, 1},       AccessRow{Op::kAtom, Kind::kAtomic, 1, 0},
+    AccessRow{Op::kRed, Kind::kAtomic, 0, 1},     AccessRow{Op::kLdmatrix, Kind::kLoad, 1, 0},
+    AccessRow{Op::kStmatrix, Kind::kStore, 0, 1},
 };
 
 bool is_strong(const Instruction& in) {
@@ -99,9 +99,9 @@ Space space_of(const Instruction& in) {
 MemoryAccesses memory_access(const Function& function, const Instruction& in) {
   if (in.op == Op::kCp) return of_copy(function, in);
   if (in.op == Op::kWmma) return of_tile(in);
-  const auto* const row =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) { return each.op == in.op; });
-  if (row == kRows.end() || row->address >= in.operand_count) return {};
+  const auto* const row = std::find_if(kAccessRows.begin(), kAccessRows.end(),
+                                       [&](const AccessRow& each) { return each.op == in.op; });
+  if (row == kAccessRows.end() || row->address >= in.operand_count) return {};
   MemoryAccess access;
   access.kind = row->kind;
   access.space = space_of(in);

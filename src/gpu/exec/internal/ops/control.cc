@@ -317,11 +317,9 @@ const Code* run_special(Warp& warp, const Code* code) {
       write_thread_index(warp, code->d, 2);
       return code + 1;
     case Special::kNtidX:
-      return uniform(launch.block[0]);
     case Special::kNtidY:
-      return uniform(launch.block[1]);
     case Special::kNtidZ:
-      return uniform(launch.block[2]);
+      return uniform(launch.block[code->extra - static_cast<std::uint32_t>(Special::kNtidX)]);
     case Special::kCtaidX:
       return uniform(warp.block->index[0]);
     case Special::kCtaidY:
@@ -329,11 +327,9 @@ const Code* run_special(Warp& warp, const Code* code) {
     case Special::kCtaidZ:
       return uniform(warp.block->index[2]);
     case Special::kNctaidX:
-      return uniform(launch.grid[0]);
     case Special::kNctaidY:
-      return uniform(launch.grid[1]);
     case Special::kNctaidZ:
-      return uniform(launch.grid[2]);
+      return uniform(launch.grid[code->extra - static_cast<std::uint32_t>(Special::kNctaidX)]);
     case Special::kWarpid:
       return uniform(warp.index);
     case Special::kNwarpid:
