@@ -331,26 +331,29 @@ struct Wmma {
     return lane % 4 * 2 + nth % 2 + nth / 2 / kTilesDown * 8;
   }
   static void read_factors(Warp& warp, const MatrixSlots& slots, Matrices& tile) {
+    alignas(64) T elements[kLanes];
     for (std::uint32_t nth = 0; nth < kWordsA * kPerWord; ++nth) {
       const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.a[nth / kPerWord]);
+      LANE_LOOP elements[i] = Factor<A>::of(lanes[i], nth % kPerWord);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
         const std::uint32_t at = lane * kWordsA * kPerWord + nth;
-        tile.a[at % kDepth * rows + at / kDepth] = Factor<A>::of(lanes[lane], nth % kPerWord);
+        tile.a[at % kDepth * rows + at / kDepth] = elements[lane];
       }
     }
     for (std::uint32_t nth = 0; nth < kWordsB * kPerWord; ++nth) {
       const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.b[nth / kPerWord]);
+      LANE_LOOP elements[i] = Factor<B>::of(lanes[i], nth % kPerWord);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-        tile.b[lane * kWordsB * kPerWord + nth] = Factor<B>::of(lanes[lane], nth % kPerWord);
+        tile.b[lane * kWordsB * kPerWord + nth] = elements[lane];
     }
   }
   static void read_sums(Warp& warp, const MatrixSlots& slots, Matrices& tile) {
+    alignas(64) T elements[kLanes];
     for (std::uint32_t nth = 0; nth < kSums; ++nth) {
       const std::uint32_t* const lanes = in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]);
-      for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-        T& to = tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)];
-        to = kIsWhole ? T{0} : begun_sum<C, T>(lanes[lane], nth % 2);
-      }
+      LANE_LOOP elements[i] = kIsWhole ? T{0} : begun_sum<C, T>(lanes[i], nth % 2);
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+        tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)] = elements[lane];
     }
   }
   static std::uint32_t result(T sum, std::uint32_t begin) {
@@ -363,13 +366,14 @@ struct Wmma {
       return bits_of(canonical(static_cast<float>(sum)));
   }
   static void write_sums(Warp& warp, const MatrixSlots& slots, const Matrices& tile) {
-    std::uint32_t results[kSums][kLanes];
+    alignas(64) std::uint32_t results[kSums][kLanes];
+    alignas(64) T elements[kLanes];
     for (std::uint32_t nth = 0; nth < kSums; ++nth) {
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+        elements[lane] = tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)];
       const std::uint32_t* const begin = in<std::uint32_t>(warp, slots.c[nth / kSumsPerWord<C>]);
-      for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-        const T sum = tile.sums[column_of(lane, nth) * rows + row_of(lane, nth)];
-        results[nth][lane] = result(sum, begin[lane]);
-      }
+      std::uint32_t* const to = results[nth];
+      LANE_LOOP to[i] = result(elements[i], begin[i]);
     }
     for (std::uint32_t word = 0; word < kWords[0]; ++word) {
       std::uint32_t* const d = out<std::uint32_t>(warp, slots.d[word]);
