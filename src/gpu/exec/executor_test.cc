@@ -230,6 +230,49 @@ TEST_P(ExecutorTest, WarpsVote) {
   }
 }
 
+// As the tiles of a warp do: each half, and each quarter of the second one.
+TEST_P(ExecutorTest, PartsOfAWarpComeTogether) {
+  const std::string_view masks = R"(
+	mov.u32 %r3, 0xffff;
+	setp.ge.u32 %p1, %r12, 16;
+	and.b32 %r4, %r12, 24;
+	mov.u32 %r5, 0xff;
+	shl.b32 %r5, %r5, %r4;
+	selp.b32 %r3, %r5, %r3, %p1;)";
+  const Program parts = kernel(fmt::format(R"({}
+	shfl.sync.bfly.b32 %r6, %r12, 5, 31, %r3;
+	and.b32 %r7, %r12, 3;
+	setp.eq.u32 %p2, %r7, 0;
+	vote.sync.ballot.b32 %r8, %p2, %r3;
+	setp.lt.u32 %p3, %r12, 24;
+	vote.sync.any.pred %p4, !%p3, %r3;
+	selp.u32 %r9, 1, 0, %p4;
+	shl.b32 %r6, %r6, 1;
+	or.b32 %r6, %r6, %r9;
+	redux.sync.add.u32 %r3, %r12, %r3;
+	bar.warp.sync -1;
+	shl.b32 %r3, %r3, 8;
+	or.b32 %r6, %r6, %r3;
+	xor.b32 %r6, %r6, %r8;
+	st.global.u32 [%rd3], %r6;)",
+                                           masks));
+  const Words got = run(parts, 32);
+  const auto sum = [](std::uint32_t first, std::uint32_t count) {
+    return count * first + count * (count - 1) / 2;
+  };
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    const std::uint32_t first = i < 16 ? 0 : i & 24, count = i < 16 ? 16 : 8;
+    const std::uint32_t ballot = (count == 16 ? 0x1111U : 0x11U) << first;
+    EXPECT_EQ(got[i], ((i ^ 5) << 1 | (first == 24 ? 1U : 0U) | sum(first, count) << 8) ^ ballot)
+        << i;
+  }
+  // Lanes 0 and 1 name each other, but with masks that differ.
+  EXPECT_THAT(fault_of(kernel("shl.b32 %r3, %r12, 2; or.b32 %r3, %r3, 3; shl.b32 %r4, 1, %r12; "
+                              "or.b32 %r3, %r3, %r4; shfl.sync.idx.b32 %r4, %r12, 0, 31, %r3;"),
+                       2),
+              HasSubstr("lanes missing"));
+}
+
 TEST_P(ExecutorTest, WarpsMatchAndReduce) {
   const Program program = kernel(R"(
 	mul.lo.u32 %r3, %r12, %r12;

@@ -93,40 +93,58 @@ void write_bits(Warp& warp, std::uint32_t predicate, std::uint32_t bits) {
   value = (value & ~warp.mask) | (bits & warp.mask);
 }
 
-/// The lanes that a .sync instruction names, for the first active lane. PTX wants all of them to
-/// come with the same mask, themselves included.
+/// Lanes of `lanes` that name the same members as the first of them.
+std::uint32_t same_members(const std::uint32_t* masks, std::uint32_t lanes) {
+  const std::uint32_t mask = masks[first_lane_of(lanes)];
+  std::uint32_t same = 0;
+  for_lanes(lanes, [&](std::uint32_t i) { same |= masks[i] == mask ? 1U << i : 0U; });
+  return same;
+}
+
+/// The lanes that a .sync instruction names. PTX wants each lane to name itself, and all whom it
+/// names to come with the same mask; parts of a warp may come together with a mask each.
 struct Members {
-  std::uint32_t mask{0};
-  bool is_valid{false};
-  bool is_complete{false};  // all that are left have come
+  bool is_one{true};  // one mask for all
+  bool is_valid{true};
+  bool is_complete{true};  // all that are left have come
 };
 Members members_of(Warp& warp, std::uint16_t slot) {
   if (const Affine& same = warp.affine[slot];
       warp.held[slot] != Held::kValues && static_cast<std::uint32_t>(same.stride | same.row) == 0) {
     const auto mask = static_cast<std::uint32_t>(same.base);
-    return {mask, (warp.mask & ~mask) == 0, (mask & warp.whole & ~warp.mask) == 0};
+    return {true, (warp.mask & ~mask) == 0, (mask & warp.whole & ~warp.mask) == 0};
   }
   const std::uint32_t* const masks = read_words(warp, slot);
   Members members;
-  members.mask = masks[first_lane_of(warp.mask)];
-  members.is_valid = true;
-  for_lanes(warp.mask, [&](std::uint32_t i) {
-    members.is_valid = members.is_valid && masks[i] == members.mask && (members.mask >> i & 1) != 0;
-  });
-  members.is_complete = (members.mask & warp.whole & ~warp.mask) == 0;
+  for (std::uint32_t left = warp.mask; left != 0;) {
+    const std::uint32_t mask = masks[first_lane_of(left)], same = same_members(masks, left);
+    members.is_one = members.is_one && same == warp.mask;
+    members.is_valid = members.is_valid && (same & ~mask) == 0 && (mask & warp.mask & ~same) == 0;
+    members.is_complete = members.is_complete && (mask & warp.whole & ~warp.mask) == 0;
+    left &= ~same;
+  }
   return members;
 }
 
-/// Null and stopped if the lanes may not go on yet, or never.
-bool has_met(Warp& warp, const Code* code, std::uint16_t slot) {
+/// Runs `operation(warp, code)` once the lanes that the masks in `slot` name have come, for each
+/// mask by itself; null and stopped if the lanes may not go on yet, or never.
+template <class Operation>
+const Code* run_members(Warp& warp, const Code* code, std::uint16_t slot, Operation operation) {
   const Members members = members_of(warp, slot);
-  if (!members.is_valid) {
-    static_cast<void>(fail(warp, FaultKind::kBadWarpMask, code));
-    return false;
+  if (!members.is_valid) return fail(warp, FaultKind::kBadWarpMask, code);
+  if (!members.is_complete) return stop(warp, Stop::kWarpSync, code);
+  if (members.is_one) return operation(warp, code);
+  const std::uint32_t all = warp.mask;
+  std::array<std::uint32_t, kLanes> named{};  // the destination may be the masks' own register
+  std::copy_n(read_words(warp, slot), kLanes, named.begin());
+  const Code* next = nullptr;
+  for (std::uint32_t left = all; left != 0; left &= ~warp.mask) {
+    warp.mask = same_members(named.data(), left);
+    next = operation(warp, code);
+    if (next == nullptr) return nullptr;
   }
-  if (members.is_complete) return true;
-  static_cast<void>(stop(warp, Stop::kWarpSync, code));
-  return false;
+  warp.mask = all;
+  return next;
 }
 
 }  // namespace
@@ -236,7 +254,7 @@ const Code* run_barrier_vote(Warp& warp, const Code* code) {
 
 /// a: slot of the mask.
 const Code* run_warp_barrier(Warp& warp, const Code* code) {
-  return has_met(warp, code, code->a) ? code + 1 : nullptr;
+  return run_members(warp, code, code->a, [](Warp&, const Code* here) { return here + 1; });
 }
 
 namespace {
@@ -422,10 +440,10 @@ ShuffleSource shuffle_source(std::uint32_t mode, std::uint32_t lane, std::uint32
 
 }  // namespace
 
+namespace {
 /// d, a, b, c: destination, value, lane, clamp; extra: mode (0 up, 1 down, 2 bfly, 3 idx), the
 /// mask's slot from bit 2 on (14 bits), the second destination + 1 from bit 16 on.
-const Code* run_shuffle(Warp& warp, const Code* code) {
-  if (!has_met(warp, code, static_cast<std::uint16_t>(code->extra >> 2 & 0x3fff))) return nullptr;
+const Code* shuffle_members(Warp& warp, const Code* code) {
   std::array<std::uint32_t, kLanes> before{};
   std::copy_n(read_words(warp, code->a), kLanes, before.begin());
   const std::uint32_t* const b = read_words(warp, code->b);
@@ -448,10 +466,15 @@ const Code* run_shuffle(Warp& warp, const Code* code) {
     write_bits(warp, second - 1, inside);
   return code + 1;
 }
+}  // namespace
+const Code* run_shuffle(Warp& warp, const Code* code) {
+  return run_members(warp, code, static_cast<std::uint16_t>(code->extra >> 2 & 0x3fff),
+                     shuffle_members);
+}
 
+namespace {
 /// d: predicate; a: source predicate; b: slot of the mask; extra: 0 all, 1 any, 2 uni, 4: negated.
-const Code* run_vote(Warp& warp, const Code* code) {
-  if (!has_met(warp, code, code->b)) return nullptr;
+const Code* vote_members(Warp& warp, const Code* code) {
   std::uint32_t bits = warp.predicates[code->a];
   if ((code->extra & 4) != 0) bits = ~bits;
   bits &= warp.mask;
@@ -462,14 +485,22 @@ const Code* run_vote(Warp& warp, const Code* code) {
   write_bits(warp, code->d, result ? ~0U : 0U);
   return code + 1;
 }
+}  // namespace
+const Code* run_vote(Warp& warp, const Code* code) {
+  return run_members(warp, code, code->b, vote_members);
+}
 
+namespace {
 /// d: destination; a: source predicate; b: slot of the mask; extra 4: negated.
-const Code* run_ballot(Warp& warp, const Code* code) {
-  if (!has_met(warp, code, code->b)) return nullptr;
+const Code* ballot_members(Warp& warp, const Code* code) {
   std::uint32_t bits = warp.predicates[code->a];
   if ((code->extra & 4) != 0) bits = ~bits;
   write_uniform(warp, code->d, bits & warp.mask, false);
   return code + 1;
+}
+}  // namespace
+const Code* run_ballot(Warp& warp, const Code* code) {
+  return run_members(warp, code, code->b, ballot_members);
 }
 
 /// d: destination. How many lanes of the block arrived with a true predicate.
@@ -492,10 +523,10 @@ const Code* run_activemask(Warp& warp, const Code* code) {
   return code + 1;
 }
 
+namespace {
 /// d: destination; a: value; b: slot of the mask; extra: 1 all, 2: 64 bits, the second destination
 /// + 1 from bit 16 on.
-const Code* run_match(Warp& warp, const Code* code) {
-  if (!has_met(warp, code, code->b)) return nullptr;
+const Code* match_members(Warp& warp, const Code* code) {
   std::array<std::uint64_t, kLanes> values{};
   if ((code->extra & 2) != 0) {
     std::copy_n(read_wides(warp, code->a), kLanes, values.begin());
@@ -516,11 +547,15 @@ const Code* run_match(Warp& warp, const Code* code) {
     write_bits(warp, second - 1, is_all ? ~0U : 0U);
   return code + 1;
 }
+}  // namespace
+const Code* run_match(Warp& warp, const Code* code) {
+  return run_members(warp, code, code->b, match_members);
+}
 
+namespace {
 /// d: destination; a: value; b: slot of the mask; extra: 0 add, 1 min.u, 2 max.u, 3 min.s, 4 max.s,
 /// 5 and, 6 or, 7 xor.
-const Code* run_redux(Warp& warp, const Code* code) {
-  if (!has_met(warp, code, code->b)) return nullptr;
+const Code* redux_members(Warp& warp, const Code* code) {
   const std::uint32_t* const a = read_words(warp, code->a);
   std::uint32_t result = a[first_lane_of(warp.mask)];
   for_lanes(warp.mask & (warp.mask - 1), [&](std::uint32_t i) {
@@ -554,6 +589,10 @@ const Code* run_redux(Warp& warp, const Code* code) {
   });
   write_uniform(warp, code->d, result, false);
   return code + 1;
+}
+}  // namespace
+const Code* run_redux(Warp& warp, const Code* code) {
+  return run_members(warp, code, code->b, redux_members);
 }
 
 void use_frame(WarpContext& warp, Frame* frame) {
