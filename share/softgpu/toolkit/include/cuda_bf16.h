@@ -41,14 +41,17 @@ struct __align__(2) __nv_bfloat16 {
   unsigned short __x;
   __nv_bfloat16() = default;
   __host__ __device__ __nv_bfloat16(float value) : __x(kansoku_bfloat_from_float(value)) {}
-  __host__ __device__ __nv_bfloat16(double value) : __nv_bfloat16(static_cast<float>(value)) {}
-  __host__ __device__ __nv_bfloat16(int value) : __nv_bfloat16(static_cast<float>(value)) {}
-  __host__ __device__ __nv_bfloat16(unsigned value) : __nv_bfloat16(static_cast<float>(value)) {}
-  __host__ __device__ __nv_bfloat16(long value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __host__ __device__ __nv_bfloat16(double value) : __nv_bfloat16(kansoku_cut(value)) {}
+  __host__ __device__ __nv_bfloat16(int value) : __nv_bfloat16(static_cast<double>(value)) {}
+  __host__ __device__ __nv_bfloat16(unsigned value) : __nv_bfloat16(static_cast<double>(value)) {}
+  __host__ __device__ __nv_bfloat16(long value)
+      : __nv_bfloat16(kansoku_cut(static_cast<long long>(value))) {}
   __host__ __device__ __nv_bfloat16(unsigned long value)
-      : __nv_bfloat16(static_cast<float>(value)) {}
-  __host__ __device__ __nv_bfloat16(long long value) : __nv_bfloat16(static_cast<float>(value)) {}
-  __host__ __device__ __nv_bfloat16(unsigned long long value)
+      : __nv_bfloat16(kansoku_cut(static_cast<unsigned long long>(value))) {}
+  __host__ __device__ __nv_bfloat16(long long value) : __nv_bfloat16(kansoku_cut(value)) {}
+  __host__ __device__ __nv_bfloat16(unsigned long long value) : __nv_bfloat16(kansoku_cut(value)) {}
+  __host__ __device__ __nv_bfloat16(short value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __host__ __device__ __nv_bfloat16(unsigned short value)
       : __nv_bfloat16(static_cast<float>(value)) {}
   __host__ __device__ constexpr __nv_bfloat16(const __nv_bfloat16_raw& raw) : __x(raw.x) {}
   __host__ __device__ constexpr operator float() const {
@@ -148,14 +151,8 @@ KANSOKU_BOTH __nv_bfloat16 __float2bfloat16_rn(float a) {
 KANSOKU_BOTH __nv_bfloat16 __double2bfloat16(double a) {
   return __nv_bfloat16(a);
 }
-KANSOKU_BOTH __nv_bfloat16 __int2bfloat16_rn(int a) {
-  return __nv_bfloat16(a);
-}
 KANSOKU_BOTH float __bfloat162float(__nv_bfloat16 a) {
   return kansoku_widen(a);
-}
-KANSOKU_BOTH int __bfloat162int_rn(__nv_bfloat16 a) {
-  return static_cast<int>(__builtin_rintf(kansoku_widen(a)));
 }
 KANSOKU_BOTH __nv_bfloat162 __float2bfloat162_rn(float a) {
   return __nv_bfloat162(__nv_bfloat16(a), __nv_bfloat16(a));
@@ -208,6 +205,14 @@ KANSOKU_BOTH unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) {
 KANSOKU_BOTH __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
   return __nv_bfloat16(__nv_bfloat16_raw{bits});
 }
+
+#define KANSOKU_NARROW __nv_bfloat16
+#define KANSOKU_TO(type, mode) __bfloat162##type##_##mode
+#define KANSOKU_FROM(type, mode) __##type##2bfloat16_##mode
+#include "softgpu_narrow_integers.inc"
+#undef KANSOKU_NARROW
+#undef KANSOKU_TO
+#undef KANSOKU_FROM
 
 #undef KANSOKU_BOTH
 #endif /* __cplusplus */

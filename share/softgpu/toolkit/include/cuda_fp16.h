@@ -53,6 +53,27 @@ static inline unsigned short kansoku_half_from_float(float value) {
 }
 #endif
 
+/* A float that rounds to a narrower type as the value itself does: what float cannot hold is cut
+ * off and marked in the last bit. */
+KANSOKU_BOTH constexpr float kansoku_cut(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = nearest;
+  if (back == value || value != value) return nearest;
+  unsigned bits = __builtin_bit_cast(unsigned, nearest);
+  if ((back < 0 ? -back : back) > (value < 0 ? -value : value)) --bits;
+  return __builtin_bit_cast(float, bits | 1U);
+}
+KANSOKU_BOTH constexpr double kansoku_cut(unsigned long long value) {
+  /* 2^53 and more: 11 bits go, of which one tells whether there were any. */
+  return value >> 53 == 0
+             ? static_cast<double>(value)
+             : static_cast<double>(value >> 11 | ((value & 2047U) != 0 ? 1U : 0U)) * 2048.0;
+}
+KANSOKU_BOTH constexpr double kansoku_cut(long long value) {
+  return value < 0 ? -kansoku_cut(0ULL - static_cast<unsigned long long>(value))
+                   : kansoku_cut(static_cast<unsigned long long>(value));
+}
+
 struct __align__(2) __half {
   unsigned short __x;
   __half() = default;
@@ -64,10 +85,9 @@ struct __align__(2) __half {
 #define KANSOKU_HALF_EDGE
 #endif
   __host__ __device__ KANSOKU_HALF_EDGE __half(float value) : __x(kansoku_half_from_float(value)) {}
-  /* By float with one bit that tells what was cut off would be exact; so is this for all values
-   * that float holds. */
   __host__ __device__ KANSOKU_HALF_EDGE __half(double value)
-      : __x(kansoku_half_from_float(static_cast<float>(value))) {}
+      : __x(kansoku_half_from_float(kansoku_cut(value))) {}
+  /* Integers that float does not hold are infinite here. */
   __host__ __device__ KANSOKU_HALF_EDGE __half(int value) : __half(static_cast<float>(value)) {}
   __host__ __device__ KANSOKU_HALF_EDGE __half(unsigned value)
       : __half(static_cast<float>(value)) {}
@@ -180,8 +200,7 @@ KANSOKU_BOTH __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
 #else
 /* The product has 22 bits, and double holds every sum with it that matters for the rounding. */
 KANSOKU_BOTH __half __hfma(__half a, __half b, __half c) {
-  return __half(static_cast<float>(static_cast<double>(kansoku_widen(a)) * kansoku_widen(b) +
-                                   kansoku_widen(c)));
+  return __half(static_cast<double>(kansoku_widen(a)) * kansoku_widen(b) + kansoku_widen(c));
 }
 KANSOKU_BOTH __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
   return __half2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
@@ -267,20 +286,30 @@ KANSOKU_BOTH __half __ushort_as_half(unsigned short bits) {
 KANSOKU_BOTH __half __short_as_half(short bits) {
   return __half(__half_raw{static_cast<unsigned short>(bits)});
 }
-KANSOKU_BOTH __half __int2half_rn(int a) {
-  return __half(a);
+#define KANSOKU_NARROW __half
+#define KANSOKU_TO(type, mode) __half2##type##_##mode
+#define KANSOKU_FROM(type, mode) __##type##2half_##mode
+#include "softgpu_narrow_integers.inc"
+#undef KANSOKU_NARROW
+#undef KANSOKU_TO
+#undef KANSOKU_FROM
+/* Toward zero, down and up: a step back from the nearest one where that lies beyond. */
+KANSOKU_BOTH __half __float2half_rz(float a) {
+  const __half nearest(a);
+  const bool is_beyond = __builtin_fabsf(kansoku_widen(nearest)) > __builtin_fabsf(a);
+  return __half(__half_raw{static_cast<unsigned short>(nearest.__x - (is_beyond ? 1 : 0))});
 }
-KANSOKU_BOTH __half __uint2half_rn(unsigned a) {
-  return __half(a);
+KANSOKU_BOTH __half __float2half_rd(float a) {
+  const __half cut = __float2half_rz(a);
+  const bool is_above = kansoku_widen(cut) > a && kansoku_widen(cut) <= 0.0f;
+  return __half(
+      __half_raw{static_cast<unsigned short>(is_above ? (cut.__x | 0x8000U) + 1 : cut.__x)});
 }
-KANSOKU_BOTH int __half2int_rn(__half a) {
-  return static_cast<int>(__builtin_rintf(kansoku_widen(a)));
-}
-KANSOKU_BOTH int __half2int_rz(__half a) {
-  return static_cast<int>(kansoku_widen(a));
-}
-KANSOKU_BOTH unsigned __half2uint_rn(__half a) {
-  return static_cast<unsigned>(__builtin_rintf(kansoku_widen(a)));
+KANSOKU_BOTH __half __float2half_ru(float a) {
+  const __half cut = __float2half_rz(a);
+  const bool is_below = kansoku_widen(cut) < a && kansoku_widen(cut) >= 0.0f;
+  return __half(
+      __half_raw{static_cast<unsigned short>(is_below ? (cut.__x & 0x7fffU) + 1 : cut.__x)});
 }
 
 #undef KANSOKU_BOTH

@@ -86,6 +86,29 @@ KANSOKU_BOTH __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw value,
                                                         __nv_fp8_interpretation_t kind) {
   return kansoku_fp8_from_float(kansoku_half_to_float(value.x), saturation, kind);
 }
+KANSOKU_BOTH __nv_fp8_storage_t __nv_cvt_double_to_fp8(double value, __nv_saturation_t saturation,
+                                                       __nv_fp8_interpretation_t kind) {
+  return kansoku_fp8_from_float(kansoku_cut(value), saturation, kind);
+}
+KANSOKU_BOTH __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw value,
+                                                            __nv_saturation_t saturation,
+                                                            __nv_fp8_interpretation_t kind) {
+  return kansoku_fp8_from_float(kansoku_bfloat_to_float(value.x), saturation, kind);
+}
+KANSOKU_BOTH __nv_fp8x2_storage_t __nv_cvt_halfraw2_to_fp8x2(__half2_raw value,
+                                                             __nv_saturation_t saturation,
+                                                             __nv_fp8_interpretation_t kind) {
+  return __nv_cvt_float2_to_fp8x2(
+      make_float2(kansoku_half_to_float(value.x), kansoku_half_to_float(value.y)), saturation,
+      kind);
+}
+KANSOKU_BOTH __nv_fp8x2_storage_t __nv_cvt_bfloat16raw2_to_fp8x2(__nv_bfloat162_raw value,
+                                                                 __nv_saturation_t saturation,
+                                                                 __nv_fp8_interpretation_t kind) {
+  return __nv_cvt_float2_to_fp8x2(
+      make_float2(kansoku_bfloat_to_float(value.x), kansoku_bfloat_to_float(value.y)), saturation,
+      kind);
+}
 KANSOKU_BOTH __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t value,
                                                 __nv_fp8_interpretation_t kind) {
   return __half(kansoku_fp8_to_float(value, kind));
@@ -103,7 +126,7 @@ KANSOKU_BOTH __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t value,
     name() = default;                                                                      \
     __host__ __device__ explicit name(float value)                                         \
         : __x(kansoku_fp8_from_float(value, __NV_SATFINITE, kind)) {}                      \
-    __host__ __device__ explicit name(double value) : name(static_cast<float>(value)) {}   \
+    __host__ __device__ explicit name(double value) : name(kansoku_cut(value)) {}          \
     __host__ __device__ explicit name(__half value) : name(kansoku_widen(value)) {}        \
     __host__ __device__ explicit name(__nv_bfloat16 value) : name(kansoku_widen(value)) {} \
     __host__ __device__ explicit operator float() const {                                  \
@@ -116,6 +139,42 @@ KANSOKU_BOTH __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t value,
 KANSOKU_FP8(__nv_fp8_e4m3, __NV_E4M3)
 KANSOKU_FP8(__nv_fp8_e5m2, __NV_E5M2)
 #undef KANSOKU_FP8
+
+/* Two and four of them, the first in the lowest byte. */
+#define KANSOKU_FP8_GROUPS(name2, name4, kind)                                                    \
+  struct name2 {                                                                                  \
+    __nv_fp8x2_storage_t __x;                                                                     \
+    name2() = default;                                                                            \
+    __host__ __device__ explicit name2(float2 value)                                              \
+        : __x(__nv_cvt_float2_to_fp8x2(value, __NV_SATFINITE, kind)) {}                           \
+    __host__ __device__ explicit name2(__half2 value)                                             \
+        : __x(__nv_cvt_halfraw2_to_fp8x2(value, __NV_SATFINITE, kind)) {}                         \
+    __host__ __device__ explicit operator float2() const {                                        \
+      return make_float2(kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x), kind),        \
+                         kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x >> 8), kind));  \
+    }                                                                                             \
+    __host__ __device__ explicit operator __half2() const {                                       \
+      return __nv_cvt_fp8x2_to_halfraw2(__x, kind);                                               \
+    }                                                                                             \
+  };                                                                                              \
+  struct name4 {                                                                                  \
+    __nv_fp8x4_storage_t __x;                                                                     \
+    name4() = default;                                                                            \
+    __host__ __device__ explicit name4(float4 value)                                              \
+        : __x(__nv_cvt_float2_to_fp8x2(make_float2(value.x, value.y), __NV_SATFINITE, kind) |     \
+              static_cast<unsigned>(                                                              \
+                  __nv_cvt_float2_to_fp8x2(make_float2(value.z, value.w), __NV_SATFINITE, kind))  \
+                  << 16) {}                                                                       \
+    __host__ __device__ explicit operator float4() const {                                        \
+      return make_float4(kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x), kind),        \
+                         kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x >> 8), kind),   \
+                         kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x >> 16), kind),  \
+                         kansoku_fp8_to_float(static_cast<__nv_fp8_storage_t>(__x >> 24), kind)); \
+    }                                                                                             \
+  };
+KANSOKU_FP8_GROUPS(__nv_fp8x2_e4m3, __nv_fp8x4_e4m3, __NV_E4M3)
+KANSOKU_FP8_GROUPS(__nv_fp8x2_e5m2, __nv_fp8x4_e5m2, __NV_E5M2)
+#undef KANSOKU_FP8_GROUPS
 
 #undef KANSOKU_BOTH
 #endif /* __cplusplus */

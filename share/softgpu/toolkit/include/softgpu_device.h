@@ -33,6 +33,18 @@ typedef uint64_t cuuint64_t;
 #endif
 #define __nvvm_memcpy(to, from, bytes, align) __builtin_memcpy(to, from, bytes)
 #define __nvvm_memset(to, value, bytes, align) __builtin_memset(to, value, bytes)
+#if __clang_major__ < 20
+/* clang 19 gives the functions behind __reduce_..._sync their arguments in the wrong order (LLVM
+ * issue 131415). */
+#define __nvvm_redux_sync_add(mask, value) __nvvm_redux_sync_add(value, mask)
+#define __nvvm_redux_sync_min(mask, value) __nvvm_redux_sync_min(value, mask)
+#define __nvvm_redux_sync_max(mask, value) __nvvm_redux_sync_max(value, mask)
+#define __nvvm_redux_sync_umin(mask, value) __nvvm_redux_sync_umin(value, mask)
+#define __nvvm_redux_sync_umax(mask, value) __nvvm_redux_sync_umax(value, mask)
+#define __nvvm_redux_sync_and(mask, value) __nvvm_redux_sync_and(value, mask)
+#define __nvvm_redux_sync_or(mask, value) __nvvm_redux_sync_or(value, mask)
+#define __nvvm_redux_sync_xor(mask, value) __nvvm_redux_sync_xor(value, mask)
+#endif
 /* Each stands on those before it. */
 // clang-format off
 #include <__clang_cuda_libdevice_declares.h>
@@ -42,6 +54,14 @@ typedef uint64_t cuuint64_t;
 #include <__clang_cuda_intrinsics.h>
 // clang-format on
 #pragma pop_macro("__CUDA_ARCH__")
+#undef __nvvm_redux_sync_add
+#undef __nvvm_redux_sync_min
+#undef __nvvm_redux_sync_max
+#undef __nvvm_redux_sync_umin
+#undef __nvvm_redux_sync_umax
+#undef __nvvm_redux_sync_and
+#undef __nvvm_redux_sync_or
+#undef __nvvm_redux_sync_xor
 
 extern "C" __device__ int vprintf(const char* format, const char* arguments);
 extern "C" __device__ int printf(const char* format, ...);

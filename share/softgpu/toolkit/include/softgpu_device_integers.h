@@ -21,6 +21,26 @@ KANSOKU_DOT(__dp2a_hi, "dp2a.hi.s32.s32", int, int, int)
 KANSOKU_DOT(__dp2a_hi, "dp2a.hi.u32.u32", unsigned, unsigned, unsigned)
 #undef KANSOKU_DOT
 
+/* Which lanes of the mask hold the same value; or whether all do, else 0. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700
+#define KANSOKU_MATCH(type, bits, word)                                                        \
+  static __device__ inline unsigned __match_any_sync(unsigned mask, type value) {              \
+    return __match##bits##_any_sync(mask, __builtin_bit_cast(word, value));                    \
+  }                                                                                            \
+  static __device__ inline unsigned __match_all_sync(unsigned mask, type value, int* is_all) { \
+    return __match##bits##_all_sync(mask, __builtin_bit_cast(word, value), is_all);            \
+  }
+KANSOKU_MATCH(int, 32, unsigned)
+KANSOKU_MATCH(unsigned, 32, unsigned)
+KANSOKU_MATCH(float, 32, unsigned)
+KANSOKU_MATCH(long, 64, unsigned long long)
+KANSOKU_MATCH(unsigned long, 64, unsigned long long)
+KANSOKU_MATCH(long long, 64, unsigned long long)
+KANSOKU_MATCH(unsigned long long, 64, unsigned long long)
+KANSOKU_MATCH(double, 64, unsigned long long)
+#undef KANSOKU_MATCH
+#endif
+
 /* Hints for caches change no result: clang compiles them as plain accesses here. */
 #define KANSOKU_HINTED(load, store)                        \
   template <class T>                                       \

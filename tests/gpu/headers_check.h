@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the programs that look at the headers of share/softgpu/toolkit share: a count of what is not
+// so, arrays of the device, random numbers.
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+inline int wrong = 0;
+
+#define EXPECT(condition)                                         \
+  do {                                                            \
+    if (!(condition)) {                                           \
+      std::printf("line %d: not so: %s\n", __LINE__, #condition); \
+      ++wrong;                                                    \
+    }                                                             \
+  } while (false)
+
+// Ends the program: nothing after it would be worth looking at.
+#define MUST(call)                                                                    \
+  do {                                                                                \
+    const cudaError_t status_ = (call);                                               \
+    if (status_ != cudaSuccess) {                                                     \
+      std::printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorString(status_)); \
+      std::exit(1);                                                                   \
+    }                                                                                 \
+  } while (false)
+
+// An array of the device; at least one element, so that its address is never null.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::size_t count) : count_(count) {
+    MUST(cudaMalloc(&data_, (count + 1) * sizeof(T)));
+    MUST(cudaMemset(data_, 0, (count + 1) * sizeof(T)));
+  }
+  explicit Array(const std::vector<T>& values) : Array(values.size()) {
+    MUST(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { cudaFree(data_); }
+  operator T*() const { return data_; }
+  std::vector<T> host() const {
+    MUST(cudaDeviceSynchronize());
+    std::vector<T> values(count_);
+    MUST(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  T* data_{nullptr};
+  std::size_t count_;
+};
+
+// The same numbers in each run.
+class Random {
+ public:
+  std::uint64_t bits() {
+    state_ += 0x9e3779b97f4a7c15ULL;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  }
+  double between(double low, double high) {
+    return low + (high - low) * (static_cast<double>(bits() >> 11) / 9007199254740992.0);
+  }
+  std::size_t below(std::size_t count) { return static_cast<std::size_t>(bits() % count); }
+
+ private:
+  std::uint64_t state_{1};
+};
+
+inline int report(const char* theme) {
+  std::printf(wrong == 0 ? "%s: as it should be\n" : "%s: not as it should be\n", theme);
+  return wrong == 0 ? 0 : 1;
+}
