@@ -31,12 +31,12 @@ KANSOKU_UNARY(cbrt, 4)
 KANSOKU_UNARY(cosh, 4)
 KANSOKU_UNARY(cospi, 5)
 KANSOKU_UNARY(erf, 3)
-KANSOKU_UNARY(erfc, 4)
 KANSOKU_UNARY(exp10, 5)
-KANSOKU_UNARY(exp2, 4)
+KANSOKU_CLC_CALL(double, exp2, "_Z4exp2d", (double a), (a))
 KANSOKU_UNARY(expm1, 5)
 KANSOKU_UNARY(lgamma, 6)
-KANSOKU_UNARY(log, 3)
+KANSOKU_CLC_CALL(double, log, "_Z3logd", (double a), (a))
+KANSOKU_CLC_CALL(float, logf, "_Z3logf", (float a), (a))
 KANSOKU_UNARY(log10, 5)
 KANSOKU_UNARY(log1p, 5)
 KANSOKU_UNARY(log2, 4)
@@ -45,16 +45,11 @@ KANSOKU_UNARY(sinh, 4)
 KANSOKU_UNARY(sinpi, 5)
 KANSOKU_UNARY(tan, 3)
 KANSOKU_UNARY(tanh, 4)
-KANSOKU_UNARY(tgamma, 6)
 KANSOKU_BINARY(atan2, 5)
 KANSOKU_BINARY(fdim, 4)
-KANSOKU_BINARY(fmod, 4)
 KANSOKU_BINARY(hypot, 5)
 KANSOKU_BINARY(nextafter, 9)
 KANSOKU_BINARY(pow, 3)
-KANSOKU_BINARY(remainder, 9)
-KANSOKU_CLC_CALL(double, ldexp, "_Z5ldexpdi", (double a, int b), (a, b))
-KANSOKU_CLC_CALL(float, ldexpf, "_Z5ldexpfi", (float a, int b), (a, b))
 KANSOKU_CLC_CALL(double, powi, "_Z4powndi", (double a, int b), (a, b))
 KANSOKU_CLC_CALL(float, powif, "_Z4pownfi", (float a, int b), (a, b))
 KANSOKU_CLC_CALL(int, ilogb, "_Z5ilogbd", (double a), (a))
@@ -64,6 +59,68 @@ KANSOKU_CLC_CALL(double, sin, "_Z3sind", (double a), (a))
 KANSOKU_CLC_CALL(double, cos, "_Z3cosd", (double a), (a))
 __attribute__((device)) float kansoku_clc_sinf(float a) __asm__("_Z3sinf");
 __attribute__((device)) float kansoku_clc_cosf(float a) __asm__("_Z3cosf");
+
+// Those of libclc that are wrong at the edges.
+#define KANSOKU_CLC(type, name, mangled, parameters) \
+  __attribute__((device)) type kansoku_clc_##name parameters __asm__(mangled);
+KANSOKU_CLC(double, erfc, "_Z4erfcd", (double a))
+KANSOKU_CLC(double, tgamma, "_Z6tgammad", (double a))
+KANSOKU_CLC(double, fmod, "_Z4fmoddd", (double a, double b))
+KANSOKU_CLC(float, fmodf, "_Z4fmodff", (float a, float b))
+KANSOKU_CLC(double, remainder, "_Z9remainderdd", (double a, double b))
+KANSOKU_CLC(float, remainderf, "_Z9remainderff", (float a, float b))
+KANSOKU_CLC(double, ldexp, "_Z5ldexpdi", (double a, int b))
+KANSOKU_CLC(float, ldexpf, "_Z5ldexpfi", (float a, int b))
+
+// Its functions of single precision make denormal numbers 0; by double precision they do not.
+KANSOKU_DEVICE double __nv_fmod(double a, double b) {
+  return kansoku_clc_fmod(a, b);
+}
+KANSOKU_DEVICE float __nv_fmodf(float a, float b) {
+  return __builtin_fabsf(b) < 0x1p-100F ? static_cast<float>(kansoku_clc_fmod(a, b))
+                                        : kansoku_clc_fmodf(a, b);
+}
+KANSOKU_DEVICE double __nv_remainder(double a, double b) {
+  return kansoku_clc_remainder(a, b);
+}
+KANSOKU_DEVICE float __nv_remainderf(float a, float b) {
+  return __builtin_fabsf(b) < 0x1p-100F ? static_cast<float>(kansoku_clc_remainder(a, b))
+                                        : kansoku_clc_remainderf(a, b);
+}
+KANSOKU_DEVICE double __nv_erfc(double a) {
+  return kansoku_clc_erfc(a);
+}
+KANSOKU_DEVICE float __nv_erfcf(float a) {
+  return static_cast<float>(kansoku_clc_erfc(a));  // its own is off by 60 units
+}
+KANSOKU_DEVICE double __nv_ldexp(double a, int b) {
+  return a - a == 0.0 ? kansoku_clc_ldexp(a, b) : a;
+}
+KANSOKU_DEVICE float __nv_ldexpf(float a, int b) {
+  return a - a == 0.0F ? kansoku_clc_ldexpf(a, b) : a;
+}
+// Near 0 it is 1 / a; far below, between the poles, 0 with alternating signs.
+KANSOKU_DEVICE double __nv_tgamma(double a) {
+  if (__builtin_fabs(a) < 0x1p-54) return 1.0 / a;
+  const double floor = __builtin_floor(a);
+  if (a < -185.0 && floor != a) return __builtin_floor(floor * 0.5) * 2.0 == floor ? 0.0 : -0.0;
+  return kansoku_clc_tgamma(a);
+}
+KANSOKU_DEVICE float __nv_tgammaf(float a) {
+  return static_cast<float>(__nv_tgamma(a));
+}
+// erfc(-a sqrt(1/2)) / 2; what the argument loses when it is rounded counts by the derivative.
+KANSOKU_DEVICE double __nv_normcdf(double a) {
+  constexpr double kHigh = -0.70710678118654757, kLow = 4.8336466567264567e-17;
+  const double argument = a * kHigh;
+  if (!(__builtin_fabs(argument) < 30.0)) return 0.5 * kansoku_clc_erfc(argument);
+  const double rest = __builtin_fma(a, kHigh, -argument) + a * kLow;
+  const double slope = 1.1283791670955126 * __nv_exp(-argument * argument);
+  return 0.5 * (kansoku_clc_erfc(argument) - slope * rest);
+}
+KANSOKU_DEVICE float __nv_normcdff(float a) {
+  return static_cast<float>(0.5 * kansoku_clc_erfc(a * -0.70710678118654752));
+}
 
 // A function of clang's or of PTX under another name.
 #define KANSOKU_SAME(type, name, parameters, expression) \
@@ -93,11 +150,10 @@ KANSOKU_SAME(double, fma, (double a, double b, double c), __builtin_fma(a, b, c)
 KANSOKU_SAME(float, fmaf, (float a, float b, float c), __builtin_fmaf(a, b, c))
 KANSOKU_SAME(double, sqrt, (double a), __nvvm_sqrt_rn_d(a))
 KANSOKU_SAME(float, sqrtf, (float a), __nvvm_sqrt_rn_f(a))
-KANSOKU_SAME(double, rsqrt, (double a), 1.0 / __nvvm_sqrt_rn_d(a))
 KANSOKU_SAME(float, rsqrtf, (float a), __nvvm_rsqrt_approx_f(a))
 KANSOKU_SAME(float, frsqrt_rn, (float a), static_cast<float>(1.0 / __nvvm_sqrt_rn_d(a)))
 KANSOKU_SAME(double, rcbrt, (double a), 1.0 / __nv_cbrt(a))
-KANSOKU_SAME(float, rcbrtf, (float a), 1.0F / __nv_cbrtf(a))
+KANSOKU_SAME(float, rcbrtf, (float a), static_cast<float>(1.0 / __nv_cbrt(a)))
 KANSOKU_SAME(double, rhypot, (double a, double b), 1.0 / __nv_hypot(a, b))
 KANSOKU_SAME(float, rhypotf, (float a, float b), 1.0F / __nv_hypotf(a, b))
 KANSOKU_SAME(double, norm3d, (double a, double b, double c), __nv_hypot(__nv_hypot(a, b), c))
@@ -105,8 +161,16 @@ KANSOKU_SAME(float, norm3df, (float a, float b, float c), __nv_hypotf(__nv_hypot
 KANSOKU_SAME(double, scalbn, (double a, int b), __nv_ldexp(a, b))
 KANSOKU_SAME(float, scalbnf, (float a, int b), __nv_ldexpf(a, b))
 KANSOKU_SAME(float, saturatef, (float a), __nvvm_saturate_f(a))
-KANSOKU_SAME(double, normcdf, (double a), 0.5 * __nv_erfc(a * -0.70710678118654752))
-KANSOKU_SAME(float, normcdff, (float a), 0.5F * __nv_erfcf(a * -0.707106781F))
+// One step of Newton's from the quotient of two roundings; the root of the step's error is exact.
+KANSOKU_DEVICE double __nv_rsqrt(double a) {
+  const double root = __nvvm_sqrt_rn_d(a), first = 1.0 / root;
+  if (!(root < __builtin_inf()) || a == 0.0) return first;
+  // 1 / sqrt(a) = first + first * (1 - first * sqrt(a)), where sqrt(a) = root + (a - root^2) / 2
+  // root
+  const double rest = __builtin_fma(-root, root, a) * first * 0.5;
+  const double error = __builtin_fma(-first, root, 1.0) - first * rest;
+  return __builtin_fma(first, error, first);
+}
 // Halfway cases go away from zero; truncation is exact, so this is.
 KANSOKU_DEVICE double __nv_round(double a) {
   const double whole = __builtin_trunc(a);
@@ -322,6 +386,7 @@ __attribute__((device)) inline float kansoku_sine(float r, int quadrant) {
 }  // namespace
 KANSOKU_DEVICE float __nv_sinf(float a) {
   if (!(__builtin_fabsf(a) <= kSineReach)) return kansoku_clc_sinf(a);
+  if (a == 0.0F) return a;  // with its sign
   int quadrant = 0;
   const float r = kansoku_quarter(a, quadrant);
   return kansoku_sine(r, quadrant);
@@ -331,6 +396,9 @@ KANSOKU_DEVICE float __nv_cosf(float a) {
   int quadrant = 0;
   const float r = kansoku_quarter(a, quadrant);
   return kansoku_sine(r, quadrant + 1);
+}
+KANSOKU_DEVICE float __nv_exp2f(float a) {
+  return __nvvm_ex2_approx_f(a);  // also of results that are denormal, which libclc's makes 0
 }
 KANSOKU_DEVICE void __nv_sincosf(float a, float* sine, float* cosine) {
   *sine = __nv_sinf(a);
