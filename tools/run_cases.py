@@ -4,7 +4,7 @@
 
 A case is a few lines of data; the first word of a line says what it is:
   case NAME                begins a case
-  needs WORDS              root bpf torch tracefs chromium clang-19 gpu data duckdb: a gate that fails skips the case, with the reason
+  needs WORDS              root bpf torch tracefs chromium clang-19 libclc-19 halide gpu data duckdb: a gate that fails skips the case, with the reason
   timeout SECONDS          for each command, and for each wait [120]: so long that only what is broken reaches it
   env NAME=VALUE
   setup COMMAND            a shell command that must succeed; cleanup COMMAND runs at the end whatever happens
@@ -66,6 +66,8 @@ class Gates:
                 ["mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing"]),
             "chromium": lambda: shutil.which("chromium") is not None,
             "clang-19": lambda: shutil.which("clang++-19") is not None,
+            "libclc-19": lambda: any(os.path.exists(f + "/clc/nvptx64--nvidiacl.bc") for f in ("/usr/lib", "/usr/share")),
+            "halide": lambda: quiet(["/usr/bin/python3", "-c", "import halide, numpy"]),
             "gpu": lambda: os.path.exists("/dev/nvidiactl"),
             "duckdb": self.has_duckdb,
             "data": lambda: bool(os.environ.get("KANSOKU_DATA")),

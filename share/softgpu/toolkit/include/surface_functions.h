@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KANSOKU_SOFTGPU_SURFACE_FUNCTIONS_H
+#define KANSOKU_SOFTGPU_SURFACE_FUNCTIONS_H
+#error "surface_functions.h: the software GPU has no textures or surfaces"
+#endif /* KANSOKU_SOFTGPU_SURFACE_FUNCTIONS_H */
