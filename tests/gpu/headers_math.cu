@@ -373,10 +373,38 @@ void check_parts() {
   }
 }
 
+// min and max keep the type of their arguments, also where an overload for int would take them.
+template <class T>
+__global__ void least_and_most(const T* in, T* out) {
+  out[0] = min(in[0], in[1]);
+  out[1] = max(in[0], in[1]);
+}
+template <class T>
+void check_min_max(const char* name, T low, T high) {
+  const Array<T> in(std::vector<T>{high, low});
+  Array<T> out(2);
+  least_and_most<<<1, 1>>>(static_cast<const T*>(in), static_cast<T*>(out));
+  const std::vector<T> got = out.host();
+  if (got[0] == low && got[1] == high) return;
+  std::printf("min or max of %s\n", name);
+  ++wrong;
+}
+void check_all_min_max() {
+  check_min_max<float>("float", -INFINITY, 0.25F);
+  check_min_max<double>("double", -1e300, 0.25);
+  check_min_max<int>("int", -7, 7);
+  check_min_max<unsigned>("unsigned", 7U, 0x90000000U);
+  check_min_max<long>("long", -(1L << 40), 1L << 41);
+  check_min_max<unsigned long>("unsigned long", 1, ~0UL);
+  check_min_max<long long>("long long", -(1LL << 40), 1LL << 41);
+  check_min_max<unsigned long long>("unsigned long long", 1, ~0ULL);
+}
+
 }  // namespace
 
 int main(int count, char**) {
   is_quiet = count > 1;
+  check_all_min_max();
   elementary();
   trigonometric();
   others();

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uprobes on every launch entry point of the software device's driver see every launch: their hits
-// are as many as the kernels that the executor was given. launch_hits LIBCUDA; 77 without the
-// rights for uprobes.
+// are as many as the kernels that the executor was given. launch_hits LIBCUDA: launches of its own.
+// launch_hits LIBCUDA COMMAND...: those of a command that loads the library and prints
+// launches=COUNT; prints the hits by entry point as well. 77 without the rights for uprobes.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,15 +106,17 @@ Result<std::uint64_t> launch_all(void* library) {
   return entry<std::uint64_t()>(library, "kansoku_softgpu_launches")();
 }
 
-/// Probes on all entry points of the file, numbered as they are.
-Result<std::unique_ptr<capture::bpf::Engine>> attach(const std::string& path) {
+/// Probes on entry points of the file, numbered as they are, for one process.
+Result<std::unique_ptr<capture::bpf::Engine>> attach(const std::string& path,
+                                                     std::span<const char* const> entries,
+                                                     pid_t pid) {
   TRY(auto engine, capture::bpf::Engine::create({}));
-  TRY_VOID(engine->observe_process(getpid()));
+  TRY_VOID(engine->observe_process(pid));
   TRY(const auto file, sys::ElfFile::open(path));
   std::vector<capture::bpf::UprobeSpec> specs;
-  for (std::uint32_t i = 0; i < kEntries.size(); ++i) {
-    const sys::Symbol* const symbol = file->find_symbol(kEntries[i]);
-    if (symbol == nullptr) return Error{Code::kNotFound, fmt::format("no {}", kEntries[i])};
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    const sys::Symbol* const symbol = file->find_symbol(entries[i]);
+    if (symbol == nullptr) return Error{Code::kNotFound, fmt::format("no {}", entries[i])};
     const auto offset =
         file->file_offset(capture::bpf::pick_site(*file, *symbol, {true, false}).address);
     if (!offset) return Error{Code::kNotFound, fmt::format("no offset of {}", kEntries[i])};
@@ -123,7 +131,7 @@ Result<std::unique_ptr<capture::bpf::Engine>> attach(const std::string& path) {
 }
 
 int run(const std::string& path) {
-  auto engine = attach(path);
+  auto engine = attach(path, kEntries, getpid());
   if (!engine && engine.error().code == Code::kNotFound) return fail(engine.error().what);
   if (!engine) {
     fmt::print("skipped: {}\n", engine.error().what);
@@ -149,10 +157,79 @@ int run(const std::string& path) {
   return total == *launches && (*engine)->counters().ring_full == 0 ? 0 : 1;
 }
 
+/// Of a command: every entry point that launches, and those of graphs.
+constexpr std::array<const char*, 8> kWatched{
+    "cuLaunchKernel",      "cuLaunchKernelEx",      "cuLaunchCooperativeKernel",
+    "cuLaunchKernel_ptsz", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel_ptsz",
+    "cuGraphLaunch",       "cuStreamEndCapture"};
+constexpr auto kDrainEvery = std::chrono::milliseconds(10);
+
+/// Starts the command, stopped; `out` reads what it prints.
+pid_t start(char** command, int& out) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    raise(SIGSTOP);
+    execvp(command[0], command);
+    _exit(127);
+  }
+  close(ends[1]);
+  out = ends[0];
+  int status = 0;
+  if (child > 0) waitpid(child, &status, WUNTRACED);
+  return child;
+}
+
+int watch(const std::string& path, char** command) {
+  int out = -1;
+  const pid_t child = start(command, out);
+  if (child < 0) return fail("the command does not start");
+  auto engine = attach(path, kWatched, child);
+  kill(child, engine ? SIGCONT : SIGKILL);
+  if (!engine) {
+    waitpid(child, nullptr, 0);
+    if (engine.error().code == Code::kNotFound) return fail(engine.error().what);
+    fmt::print("skipped: {}\n", engine.error().what);
+    return kSkipped;
+  }
+  std::array<std::uint64_t, kWatched.size()> hits{};
+  const auto drain = [&] {
+    (*engine)->drain([&](std::span<const std::byte> record) {
+      const auto* const head = reinterpret_cast<const wire_event*>(record.data());
+      if (head->kind == WIRE_INSTANT && head->probe < hits.size()) ++hits[head->probe];
+    });
+  };
+  std::string printed;
+  std::array<char, 4096> piece{};
+  for (bool is_open = true; is_open;) {
+    pollfd ready{out, POLLIN, 0};
+    if (poll(&ready, 1, static_cast<int>(kDrainEvery.count())) > 0) {
+      const auto bytes = read(out, piece.data(), piece.size());
+      if (bytes > 0) printed.append(piece.data(), static_cast<std::size_t>(bytes));
+      is_open = bytes > 0;
+    }
+    drain();
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  drain();
+  std::fputs(printed.c_str(), stdout);
+  for (std::size_t i = 0; i < kWatched.size(); ++i)
+    fmt::print("{}={}\n", kWatched[i], hits[i]);
+  const std::uint64_t lost = (*engine)->counters().ring_full;
+  fmt::print("lost={}\n", lost);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 && lost == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return fail("launch_hits LIBCUDA");
+  if (argc < 2) return fail("launch_hits LIBCUDA [COMMAND...]");
+  if (argc > 2) return watch(argv[1], argv + 2);
   std::string folder =
       (std::filesystem::temp_directory_path() / "kansoku-launch-hits-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return fail("no temporary folder");

@@ -6,6 +6,7 @@
 //   generate quantize MODEL OUT TYPE       TYPE: F32 Q8_0 Q4_0 Q4_K Q6_K
 // --gpu-layers N: how many layers go to the GPU [all]; 0: CPU alone.
 // Prints key=value lines; llama.cpp's own log goes to standard error.
+#include <dlfcn.h>
 #include <unistd.h>
 #include <algorithm>
 #include <chrono>
@@ -152,7 +153,7 @@ bool parse(int count, char** words, Options& options) {
     if (number == nullptr) {
       plain.push_back(word);
     } else if (++i < count) {
-      *number = std::atoi(words[i]);
+      *number = static_cast<int>(std::strtol(words[i], nullptr, 10));
     }
   }
   if (plain.size() < 2) return false;
@@ -163,6 +164,15 @@ bool parse(int count, char** words, Options& options) {
   options.type = plain[3];
   if (options.tokens == 0) options.tokens = options.verb == "logits" ? 512 : 64;
   return true;
+}
+
+/// Kernels that the software device was given by this process; -1 on another device.
+long long launches() {
+  void* const count = dlsym(RTLD_DEFAULT, "kansoku_softgpu_launches");
+  void* const driver = count == nullptr ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : nullptr;
+  void* const found = driver == nullptr ? count : dlsym(driver, "kansoku_softgpu_launches");
+  return found == nullptr ? -1
+                          : static_cast<long long>(reinterpret_cast<unsigned long (*)()>(found)());
 }
 
 /// When this process began, on the boot clock.
@@ -176,7 +186,8 @@ double process_begin() {
   const char* field = std::strrchr(text, ')');
   for (int i = 0; i < 20 && field != nullptr; ++i)
     field = std::strchr(field + 1, ' ');
-  return field == nullptr ? 0 : std::atof(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return field == nullptr ? 0
+                          : std::strtod(field, nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace
@@ -210,6 +221,9 @@ int main(int count, char** words) {
   const Context context(llama_init_from_model(model.get(), context_parameters));
   if (context == nullptr) return 1;
   const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
-  return options.verb == "logits" ? write_logits(context.get(), vocabulary, options)
-                                  : write_text(context.get(), vocabulary, options, begun);
+  const int status = options.verb == "logits"
+                         ? write_logits(context.get(), vocabulary, options)
+                         : write_text(context.get(), vocabulary, options, begun);
+  std::printf("launches=%lld\n", launches());
+  return status;
 }

@@ -78,4 +78,39 @@ static __device__ inline float nanf(const char*) {
   return __builtin_nanf("");
 }
 
+/* min and max of any two numbers of arithmetic: C++ would round those of floating point to clang's
+ * min(int, int) without a word. */
+#define KANSOKU_MIN_MAX(type, minimum, maximum)       \
+  static __device__ inline type min(type a, type b) { \
+    return minimum;                                   \
+  }                                                   \
+  static __device__ inline type max(type a, type b) { \
+    return maximum;                                   \
+  }
+KANSOKU_MIN_MAX(float, fminf(a, b), fmaxf(a, b))
+KANSOKU_MIN_MAX(double, fmin(a, b), fmax(a, b))
+KANSOKU_MIN_MAX(unsigned, a<b ? a : b, a> b ? a : b)
+KANSOKU_MIN_MAX(long, a<b ? a : b, a> b ? a : b)
+KANSOKU_MIN_MAX(unsigned long, a<b ? a : b, a> b ? a : b)
+KANSOKU_MIN_MAX(long long, a<b ? a : b, a> b ? a : b)
+KANSOKU_MIN_MAX(unsigned long long, a<b ? a : b, a> b ? a : b)
+#undef KANSOKU_MIN_MAX
+/* Of two types: that of both in C's arithmetic. */
+#define KANSOKU_MIXED(a_type, b_type, type)               \
+  static __device__ inline type min(a_type a, b_type b) { \
+    return min((type)a, (type)b);                         \
+  }                                                       \
+  static __device__ inline type max(a_type a, b_type b) { \
+    return max((type)a, (type)b);                         \
+  }
+KANSOKU_MIXED(float, double, double)
+KANSOKU_MIXED(double, float, double)
+KANSOKU_MIXED(int, unsigned, unsigned)
+KANSOKU_MIXED(unsigned, int, unsigned)
+KANSOKU_MIXED(long, unsigned long, unsigned long)
+KANSOKU_MIXED(unsigned long, long, unsigned long)
+KANSOKU_MIXED(long long, unsigned long long, unsigned long long)
+KANSOKU_MIXED(unsigned long long, long long, unsigned long long)
+#undef KANSOKU_MIXED
+
 #endif /* KANSOKU_SOFTGPU_DEVICE_MATH_H */
