@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a goal needs, by name:
-# tools/install_deps.sh build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp
+# tools/install_deps.sh build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|llama|store|otlp
 # `store` is DuckDB and `otlp` OpenTelemetry's decoder, for the tests; Debian has neither: from npm into build/npm, without running
 # any of the packages' scripts.
 # Prints the apt line first. Without root it prints the line and stops. Installs nothing when nothing is missing.
@@ -20,6 +20,7 @@ tests="$softgpu libgtest-dev libgmock-dev clang-format-14 chromium protobuf-comp
  iproute2 procps util-linux gcc prometheus nats-server python3-halide libhalide14-0 python3-numpy $npm"
 bench="python3-simpy3 python3-numpy python3-scipy python3-sklearn python3-threadpoolctl
  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
+llama="$softgpu $npm"
 faults="iproute2 util-linux"
 watch="$faults $softgpu python3-numpy python3-sklearn"
 kernels="qemu-system-x86 busybox-static cpio kmod libgtest-dev libgmock-dev"
@@ -30,12 +31,13 @@ case $goal in
   test) wanted="$build $demo $tests" ;;
   bench) wanted="$build $demo $tests $bench" ;;
   faults) wanted="$build $demo $faults" ;;
+  llama) wanted="$build $llama" ;;
   watch) wanted="$build $demo $watch" ;;
   kernels) wanted="$build $kernels" ;;
   fresh-root) wanted="debootstrap util-linux" ;;
   check) wanted="$build $demo $tests clang-tidy-14" ;;
   store | otlp) wanted="$npm" ;;
-  *) echo "usage: $0 build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|store|otlp" >&2; exit 2 ;;
+  *) echo "usage: $0 build|softgpu|demo|test|bench|faults|watch|kernels|fresh-root|check|llama|store|otlp" >&2; exit 2 ;;
 esac
 
 duckdb_package=@duckdb/node-bindings-linux-x64

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "softcuda/driver_for_test.h"
+#include "softcuda/kernels_for_test.h"
 
 namespace kansoku::softcuda {
 namespace {
@@ -137,6 +138,31 @@ TEST(ContextProcessTest, ArchitectureIsASetting) {
   EXPECT_EQ(of("sm_61"), 61);
   EXPECT_EQ(of("sm_80"), 80);
   EXPECT_EQ(of("sm_12"), 80) << "an unknown one is logged and not taken";
+}
+
+int launch_three_times() {
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction nothing = nullptr;
+  const bool is_ready = cuInit(0) == CUDA_SUCCESS &&
+                        cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS &&
+                        cuModuleLoadData(&module, kTestKernels) == CUDA_SUCCESS &&
+                        cuModuleGetFunction(&nothing, module, "nothing") == CUDA_SUCCESS;
+  if (!is_ready) return 1;
+  for (int i = 0; i < 3; ++i) {
+    if (cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr) != CUDA_SUCCESS)
+      return 2;
+  }
+  return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 3;
+}
+const Child kLaunchThreeTimes("launch_three_times", launch_three_times);
+
+TEST(ContextProcessTest, TimesOfKernelsAreASetting) {
+  const auto run = run_child("launch_three_times",
+                             {"KANSOKU_SOFTGPU_TIMES=5", "KANSOKU_SOFTGPU_LOG=/dev/stdout"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.output.find("in 3 launches of 1 kernels"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("3 launches  nothing"), std::string::npos) << run.output;
 }
 
 TEST_F(ContextTest, Devices) {

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py sources | build | operators [--arch 80] [OP...] | numbers [--arch 80] | launches [--arch 80]: a part of llama.cpp's CUDA backend on the
+"""run.py sources | build | operators [--arch 80] [OP...] | numbers | launches | demo [--arch 80]: a part of llama.cpp's CUDA backend on the
 software GPU.
 
   sources     fetches llama.cpp (npm package node-llama-cpp, MIT) and the CPU libraries of the same version into the cache
   build       compiles the part for sm_80 and sm_61, resumable; the sources stay as they are
   operators   test-backend-ops: each operator against the CPU, case by case
   numbers     logits of fixed tokens and the most likely tokens: GPU against CPU, F32, F16 and quantised, graphs on and off
+  demo        a generation on CPU and software GPU, and the kernels that took longest
   launches    uprobes on the driver's launches count what the executor counts (root)
 
 The cache is $KANSOKU_LLAMA_CACHE [~/.cache/kansoku/llama]. Exit status 77: cannot be had here (no network, no compiler), with the reason."""
 import argparse
 import array
+import filecmp
 import hashlib
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -54,6 +57,39 @@ def kansoku():
 def toolkit():
     folder = os.environ.get("SOFTGPU_LIBS") or os.path.join(os.path.dirname(os.path.realpath(kansoku())), "softgpu")
     return os.path.join(folder, "toolkit")
+
+
+def staged(source, target):
+    """Makes a folder like another one. A file that is the same already keeps its time, so whoever builds with it builds nothing again:
+    compile commands and times are those of the cache, whichever checkout asks."""
+    kept = set()
+    for folder, _, names in os.walk(source):
+        for name in names:
+            path = os.path.join(folder, name)
+            out = os.path.join(target, os.path.relpath(path, source))
+            kept.add(out)
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+            if os.path.islink(path):
+                if not os.path.islink(out) or os.path.realpath(out) != os.path.realpath(path):
+                    subprocess.run(["ln", "-sfn", os.path.realpath(path), out], check=True)
+            elif not os.path.exists(out) or not filecmp.cmp(path, out, shallow=False):
+                shutil.copy2(path, out)
+                os.utime(out)
+    for folder, _, names in os.walk(target):
+        for name in names:
+            if os.path.join(folder, name) not in kept:
+                os.unlink(os.path.join(folder, name))
+
+
+def staged_toolkit():
+    """The toolkit in the cache, beside links to the libraries: the folder that softgpu-clang takes for SOFTGPU_LIBS."""
+    folder = os.path.join(CACHE, "softgpu")
+    staged(toolkit(), os.path.join(folder, "toolkit"))
+    for name in os.listdir(os.path.dirname(toolkit())):
+        path = os.path.join(os.path.dirname(toolkit()), name)
+        if ".so" in name:
+            subprocess.run(["ln", "-sfn", path, os.path.join(folder, name)], check=True)
+    return folder
 
 
 def sha256(path):
@@ -112,9 +148,12 @@ def build(arch):
     if not os.path.exists(os.path.join(toolkit(), "nvvm/libdevice/libdevice.10.bc")):
         raise Unavailable(f"no toolkit in {toolkit()}: make softgpu")
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    checked(["cmake", "-G", "Ninja", "-S", os.path.join(HERE, "lean"), "-B", folder, f"-DLLAMA={source}", f"-DPREBUILT={libraries}",
-             f"-DCMAKE_TOOLCHAIN_FILE={toolkit()}/softgpu-toolchain.cmake", f"-DCMAKE_CUDA_ARCHITECTURES={arch}"])
-    with subprocess.Popen(["ninja", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ninja:
+    softgpu = staged_toolkit()
+    staged(HERE, os.path.join(CACHE, "tests"))
+    environment = dict(os.environ, KANSOKU=os.path.realpath(kansoku()), SOFTGPU_LIBS=softgpu)
+    checked(["cmake", "-G", "Ninja", "-S", os.path.join(CACHE, "tests", "lean"), "-B", folder, f"-DLLAMA={source}", f"-DPREBUILT={libraries}",
+             f"-DCMAKE_TOOLCHAIN_FILE={softgpu}/toolkit/softgpu-toolchain.cmake", f"-DCMAKE_CUDA_ARCHITECTURES={arch}"], env=environment)
+    with subprocess.Popen(["ninja", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as ninja:
         lines = []
         for line in ninja.stdout:
             lines.append(line)
@@ -217,9 +256,11 @@ def flips_of(got, want):
     return flips, difference
 
 
-# Type, batch, the greatest error; of quantised types as a multiple of the CPU's own against the dequantised model.
+# Type, batch, the greatest error; of quantised types as a multiple of the CPU's own against the dequantised model. Where llama.cpp's CUDA kernels
+# take a type's offset from the sum of activations before they are quantised (Q4_0 at batch 1: mmvq; Q4_K in batches: mmq), the error is larger
+# than the CPU's, which takes it from the sum after.
 BOUNDS = [("F32", 1, 1e-6), ("F32", 64, 1e-6), ("F16", 1, 1e-5), ("F16", 64, 1e-5), ("Q8_0", 1, 2), ("Q8_0", 64, 2), ("Q4_0", 1, 10),
-          ("Q4_0", 64, 2), ("Q4_K", 1, 10), ("Q4_K", 64, 2), ("Q6_K", 1, 2), ("Q6_K", 64, 2)]
+          ("Q4_0", 64, 2), ("Q4_K", 1, 2), ("Q4_K", 64, 4), ("Q6_K", 1, 2), ("Q6_K", 64, 2)]
 
 
 def numbers(arch, kinds):
@@ -295,9 +336,28 @@ def launches(arch):
     return 0 if good and good_on else 1
 
 
+def demo(arch):
+    """The same generation on the CPU and on the software device, and the kernels that took longest."""
+    build(arch)
+    model = Models(arch).make("F16")
+    cpu = values_of(run(arch, "generate", "text", model, "--gpu-layers", "0").stdout)
+    done = run(arch, "generate", "text", model, settings={"KANSOKU_SOFTGPU_TIMES": "10"})
+    gpu = values_of(done.stdout)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    layers = re.search(r"offloaded .* layers to GPU", done.stderr)
+    same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu["tokens"].split(), cpu["tokens"].split())]
+    say(f"llama.cpp, generated model of 0.6 M parameters (F16), CUDA backend for sm_{arch} on the software GPU: {layers[0] if layers else ''}")
+    for name, values in (("CPU backend", cpu), ("CUDA backend", gpu)):
+        say(f"  {name:13} first token after {float(values['first_token_s']):.2f} s, then {1e3 / float(values['token_ms']):.0f} tokens a second")
+    say(f"  {sum(same)} of {len(same)} tokens equal, {gpu['launches']} launches")
+    say(done.stderr[done.stderr.rindex("kernels by time: "):].strip())
+    return 0 if same and all(same) else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["sources", "build", "operators", "numbers", "launches"])
+    parser.add_argument("verb", choices=["sources", "build", "operators", "numbers", "launches", "demo"])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--arch", default="80", choices=["61", "80"])
     options = parser.parse_intermixed_args()
@@ -309,6 +369,8 @@ def main():
                 build(arch)
         elif options.verb == "operators":
             return operators(options.arch, options.names)
+        elif options.verb == "demo":
+            return demo(options.arch)
         elif options.verb == "launches":
             return launches(options.arch)
         else:

@@ -26,6 +26,7 @@ std::uint64_t ns_of(BootTime time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
 
+constexpr unsigned kTimesRowsMax = 1000;
 constexpr std::uint64_t kBaseStride = std::uint64_t{64} << 30;  // between devices
 
 /// KANSOKU_SOFTGPU_BASE: where the memory of the first device begins; 0: anywhere.
@@ -109,7 +110,9 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   if (device.slot != nullptr) ++device.slot->launches;
   const auto fault = gpu::exec::launch(*program, launch.function->kernel, device.memory, options);
   device.slow_down(all.clock.now() - begin, context->cancel);
-  device.busy.end(ns_of(all.clock.now()));
+  const BootTime end = all.clock.now();
+  device.busy.end(ns_of(end));
+  if (all.kernel_times != nullptr) all.kernel_times->add(launch.function->info.name, end - begin);
   for (const gpu::exec::Fault& hazard : seen.hazards)
     log_line(hazard.text());
   if (!fault) {
@@ -398,6 +401,13 @@ CUresult start_runtime() {
       const auto limit = parse_duration(set);
       if (limit) made->time_limit = *limit;
       if (!limit) log_line(fmt::format("KANSOKU_SOFTGPU_TIME_LIMIT={}: not a duration", set));
+    }
+    if (number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0) > 0) {
+      made->kernel_times = std::make_unique<KernelTimes>();
+      static_cast<void>(std::atexit([] {
+        const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
+        log_line("kernels by time: " + runtime()->kernel_times->table(rows));
+      }));
     }
     made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;
     auto host = gpu::exec::Memory::create(kHostBytesMax / 8);

@@ -26,6 +26,7 @@
 #include "gpu/exec/executor.h"
 #include "gpu/exec/memory.h"
 #include "gpu/exec/program.h"
+#include "softcuda/internal/kernel_times.h"
 #include "softcuda/telemetry/log.h"
 #include "softcuda/telemetry/telemetry.h"
 #include "sys/clock.h"
@@ -480,7 +481,8 @@ struct Runtime {
   std::vector<std::unique_ptr<Device>> devices;
   std::optional<gpu::exec::Memory> host;  // pinned and registered memory, of all devices
   unsigned workers{1};
-  int architecture{80};  // compute capability times ten
+  int architecture{80};                       // compute capability times ten
+  std::unique_ptr<KernelTimes> kernel_times;  // null: not asked for
   gpu::exec::Workers threads;
   Nanos time_limit{0};
   bool checks_hazards{false};
