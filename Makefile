@@ -70,6 +70,7 @@ test: deps-test
 	cmake --preset unity
 	$(call timed,kansoku in the unity form,cmake --build --preset unity -j $(JOBS) --target kansoku)
 	$(call timed,check,tools/check --fast)
+	$(call timed,llama.cpp's CUDA backend,KANSOKU=$(CURDIR)/build/release/kansoku tests/llama/run.py build || echo "without llama.cpp: its tests are skipped")
 	$(if $(FLAKY),$(call timed,flaky,tools/check flaky --changed --minutes 3))
 	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
 

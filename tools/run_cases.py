@@ -109,7 +109,7 @@ class Run:
         self.lines, self.timeout = lines, TIMEOUT_S
         self.tmp = tempfile.mkdtemp(prefix="kansoku-case-")
         self.values = {"tmp": self.tmp, "source": ROOT, "examples": os.path.join(ROOT, "examples"), "port": str(free_port())}
-        self.environment = dict(os.environ, PATH=os.path.dirname(kansoku) + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
+        self.environment = dict(os.environ, KANSOKU=kansoku, PATH=os.path.dirname(kansoku) + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
         self.cleanups, self.background, self.result = [], [], None
 
     def fill(self, text):
