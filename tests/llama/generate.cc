@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 #include <algorithm>
-#include <chrono>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "llama.h"
@@ -153,7 +154,9 @@ bool parse(int count, char** words, Options& options) {
     if (number == nullptr) {
       plain.push_back(word);
     } else if (++i < count) {
-      *number = static_cast<int>(std::strtol(words[i], nullptr, 10));
+      const std::string_view value = words[i];
+      const auto end = value.data() + value.size();
+      if (std::from_chars(value.data(), end, *number).ptr != end) return false;
     }
   }
   if (plain.size() < 2) return false;
@@ -175,6 +178,12 @@ long long launches() {
                           : static_cast<long long>(reinterpret_cast<unsigned long (*)()>(found)());
 }
 
+double ticks_at(const char* field) {
+  unsigned long long ticks = 0;
+  static_cast<void>(std::from_chars(field + 1, field + std::strlen(field), ticks));
+  return static_cast<double>(ticks);
+}
+
 /// When this process began, on the boot clock.
 double process_begin() {
   std::FILE* const file = std::fopen("/proc/self/stat", "r");
@@ -186,8 +195,7 @@ double process_begin() {
   const char* field = std::strrchr(text, ')');
   for (int i = 0; i < 20 && field != nullptr; ++i)
     field = std::strchr(field + 1, ' ');
-  return field == nullptr ? 0
-                          : std::strtod(field, nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return field == nullptr ? 0 : ticks_at(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace
