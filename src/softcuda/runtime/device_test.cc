@@ -300,12 +300,12 @@ TEST_F(DeviceTest, AProcessEndsWithoutItsKernels) {
 
 TEST_F(DeviceTest, FunctionsOfTheHostMayNotCall) {
   static std::atomic<int> error{-1};
+  static constexpr std::chrono::milliseconds kWork{50};
   OK(cudaLaunchHostFunc(
       nullptr,
       [](void*) {
         // Right without it, too: only the reset is more likely to be under way.
-        std::this_thread::sleep_for(
-            std::chrono::milliseconds{50});  // allowed: work of the watched function
+        std::this_thread::sleep_for(kWork);  // allowed: work of the watched function
         void* pointer = nullptr;
         error = cudaMalloc(&pointer, 16);
       },
