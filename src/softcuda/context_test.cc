@@ -165,6 +165,22 @@ TEST(ContextProcessTest, TimesOfKernelsAreASetting) {
   EXPECT_NE(run.output.find("3 launches  nothing"), std::string::npos) << run.output;
 }
 
+/// What a child of fork returns that ends in the ordinary way.
+int end_in_a_fork() {
+  if (const int status = launch_three_times(); status != 0) return status;
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+const Child kEndInAFork("end_in_a_fork", end_in_a_fork);
+
+TEST(ContextProcessTest, AChildOfForkEndsWithoutATableOfTimes) {
+  EXPECT_EQ(
+      run_child("end_in_a_fork", {"KANSOKU_SOFTGPU_TIMES=5", "KANSOKU_SOFTGPU_LOG=off"}).exit_code,
+      0);
+}
+
 TEST_F(ContextTest, Devices) {
   COVERS(cuDeviceGet, cuDeviceGetCount, cuDeviceGetName, cuDeviceTotalMem_v2, cuDeviceGetUuid,
          cuDeviceGetUuid_v2, cuDeviceComputeCapability, cuDeviceGetProperties);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests ask of llama.cpp, through its library: logits of fixed tokens, a generation
-// without chance, a model of another type.
-//   generate logits MODEL OUT    logits of every token, as floats, one row a token; --tokens 512
-//   --batch 1 generate text MODEL          the most likely token, again and again; --tokens 64
-//   generate quantize MODEL OUT TYPE       TYPE: F32 Q8_0 Q4_0 Q4_K Q6_K
-// --gpu-layers N: how many layers go to the GPU [all]; 0: CPU alone.
+// clang-format off
+// What the tests ask of llama.cpp, through its library: logits of fixed tokens, a generation without
+// chance, a model of another type.
+//   generate logits MODEL OUT            logits of every token, as floats, one row a token; --tokens 512 --batch 1
+//   generate text MODEL                  the most likely token, again and again; --tokens 64
+//   generate quantize MODEL OUT TYPE     TYPE: F32 F16 Q8_0 Q4_0 Q4_K Q6_K
+// --gpu-layers N: how many layers go to the GPU [all]; 0: the CPU alone.
 // Prints key=value lines; llama.cpp's own log goes to standard error.
+// clang-format on
 #include <dlfcn.h>
 #include <unistd.h>
 #include <algorithm>

@@ -406,7 +406,9 @@ CUresult start_runtime() {
       made->kernel_times = std::make_unique<KernelTimes>();
       static_cast<void>(std::atexit([] {
         const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
-        log_line("kernels by time: " + runtime()->kernel_times->table(rows));
+        // A child of fork has no runtime.
+        if (const Runtime* const all_of_it = runtime(); all_of_it != nullptr)
+          log_line("kernels by time: " + all_of_it->kernel_times->table(rows));
       }));
     }
     made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;

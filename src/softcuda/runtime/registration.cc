@@ -57,6 +57,9 @@ char __cudaInitModule(void** handle) {
 }
 
 void __cudaUnregisterFatBinary(void** handle) {
+  // A process that ends does not wait for its kernels; and in a child of fork that ends, the mutex
+  // may be held by a thread that is not there.
+  if (is_ending()) return;
   std::unique_ptr<Image> image;
   {
     State& all = state();
@@ -70,8 +73,7 @@ void __cudaUnregisterFatBinary(void** handle) {
     all.images.erase(found);
     ++all.epoch;
   }
-  // Of a library that is closed. A process that ends does not wait for its kernels.
-  if (is_ending()) return;
+  // Of a library that is closed.
   for (const auto& [context, loaded] : image->modules) {
     if (loaded.module != nullptr) driver().cuModuleUnload(loaded.module);
   }

@@ -27,6 +27,9 @@ def main():
     libraries, objects = rest[:at], rest[at + 1:]
     undefined = symbols(objects, "--undefined-only") - symbols(objects, "--defined-only", "--extern-only")
     wanted = sorted(undefined - symbols(libraries + system_libraries(), "--dynamic", "--defined-only") - OF_THE_LINKER)
+    data = [name for name in wanted if name.startswith(("_ZTV", "_ZTI", "_ZTS"))]
+    if data:
+        sys.exit(f"not functions, so not to be stubbed: {' '.join(data)}")
     plain = subprocess.run(["c++filt", *wanted], check=True, capture_output=True, text=True).stdout.splitlines() if wanted else []
     with open(out, "w") as file:
         file.write(".text\n")

@@ -68,14 +68,14 @@ extern "C" __device__ int printf(const char* format, ...);
 /* clang's own headers name these for the device; a kernel that calls them does not load. */
 extern "C" __device__ void* malloc(size_t bytes);
 extern "C" __device__ void free(void* pointer);
-extern "C" __device__ void __assertfail(const char* condition, const char* file, unsigned line,
-                                        const char* function, size_t char_bytes)
-    __attribute__((noreturn));
+/* A failed assertion prints its line and ends the kernel. */
 extern "C" __device__ inline __attribute__((noreturn)) void __assert_fail(const char* condition,
                                                                           const char* file,
                                                                           unsigned line,
                                                                           const char* function) {
-  __assertfail(condition, file, line, function, sizeof(char));
+  printf("%s:%u: %s: Assertion `%s' failed.\n", file, line, function, condition);
+  __trap();
+  __builtin_unreachable();
 }
 
 #include "softgpu_device_atomics.h"

@@ -86,7 +86,19 @@ static __device__ inline float nanf(const char*) {
   }                                                   \
   static __device__ inline type max(type a, type b) { \
     return maximum;                                   \
+  }                                                   \
+  static __host__ inline type min(type a, type b) {   \
+    return minimum;                                   \
+  }                                                   \
+  static __host__ inline type max(type a, type b) {   \
+    return maximum;                                   \
   }
+static __host__ inline int min(int a, int b) {
+  return a < b ? a : b;
+}
+static __host__ inline int max(int a, int b) {
+  return a > b ? a : b;
+}
 KANSOKU_MIN_MAX(float, fminf(a, b), fmaxf(a, b))
 KANSOKU_MIN_MAX(double, fmin(a, b), fmax(a, b))
 KANSOKU_MIN_MAX(unsigned, a<b ? a : b, a> b ? a : b)
