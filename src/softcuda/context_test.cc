@@ -155,11 +155,15 @@ int launch_three_times() {
   }
   return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 3;
 }
-const Child kLaunchThreeTimes("launch_three_times", launch_three_times);
+/// With the exit handlers of an ordinary end.
+int launch_and_exit() {
+  std::exit(launch_three_times());
+}
+const Child kLaunchAndExit("launch_and_exit", launch_and_exit);
 
 TEST(ContextProcessTest, TimesOfKernelsAreASetting) {
-  const auto run = run_child("launch_three_times",
-                             {"KANSOKU_SOFTGPU_TIMES=5", "KANSOKU_SOFTGPU_LOG=/dev/stdout"});
+  const auto run =
+      run_child("launch_and_exit", {"KANSOKU_SOFTGPU_TIMES=5", "KANSOKU_SOFTGPU_LOG=/dev/stdout"});
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.output.find("in 3 launches of 1 kernels"), std::string::npos) << run.output;
   EXPECT_NE(run.output.find("3 launches  nothing"), std::string::npos) << run.output;
