@@ -26,7 +26,7 @@ set(runtime_generated ${runtime_gen}/forwarders.cc ${runtime_gen}/softcuda/runti
                       ${runtime_gen}/softcuda/runtime/errors.inc)
 add_custom_target(softcuda_runtime_files DEPENDS ${runtime_generated} ${runtime_gen}/exports_12.map ${runtime_gen}/exports_13.map)
 
-foreach(version 13000 12040)  # the plain name libcudart.so is the last one's
+foreach(version 13000 12040)
   if(KANSOKU_FUZZ)
     break()
   endif()

@@ -3,16 +3,15 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+
+#include "softcuda/telemetry/log.h"
 
 namespace kansoku::softcuda::cublas {
 namespace {
@@ -44,7 +43,7 @@ static_assert(sizeof(kFunctions) / sizeof(Row) == sizeof(Driver) / sizeof(void*)
 bool find_functions(Driver& found) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    log_line(fmt::format("no driver: {}", dlerror()));
+    log_line(fmt::format("cublas: no driver: {}", dlerror()));
     return false;
   }
   const auto look_up = reinterpret_cast<Lookup>(dlsym(library, "cuGetProcAddress"));
@@ -53,7 +52,7 @@ bool find_functions(Driver& found) {
     if (look_up == nullptr ||
         look_up(row.name, &function, kWantedVersion, 0) != cuda::CUDA_SUCCESS ||
         function == nullptr) {
-      log_line(fmt::format("libcuda.so.1 has no {}", row.name));
+      log_line(fmt::format("cublas: libcuda.so.1 has no {}", row.name));
       return false;
     }
     std::memcpy(reinterpret_cast<char*>(&found) + row.offset, &function, sizeof function);
@@ -69,24 +68,12 @@ const Driver* driver() {
   return is_there ? &functions : nullptr;
 }
 
-void log_line(std::string_view text) {
-  static const char* const where = std::getenv("KANSOKU_SOFTGPU_LOG");
-  if (where != nullptr && std::strcmp(where, "off") == 0) return;
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
-  std::FILE* const file = where == nullptr ? stderr : std::fopen(where, "ae");
-  if (file == nullptr) return;
-  const std::string line = fmt::format("kansoku cublas[{}]: {}\n", getpid(), text);
-  std::fwrite(line.data(), 1, line.size(), file);
-  if (where != nullptr) std::fclose(file);
-}
-
 void log_once(std::string_view text) {
   static std::mutex mutex;
   // Never ends: threads may call until the very last.
   static auto& said = *std::make_unique<std::set<std::string, std::less<>>>().release();
   const std::scoped_lock lock(mutex);
-  if (said.emplace(text).second) log_line(text);
+  if (said.emplace(text).second) log_line(fmt::format("cublas: {}", text));
 }
 
 }  // namespace kansoku::softcuda::cublas

@@ -32,9 +32,7 @@ struct Driver {
 /// Null if there is no libcuda.so.1 or if it lacks one of them; logged. Looked up once. Any thread.
 [[nodiscard]] const Driver* driver();
 
-/// One line to stderr or to $KANSOKU_SOFTGPU_LOG; "off" there: nowhere.
-void log_line(std::string_view text);
-/// The same, but each text only once in the life of the process.
+/// A line of the software device's log, but each text only once in the life of the process.
 void log_once(std::string_view text);
 
 }  // namespace kansoku::softcuda::cublas
