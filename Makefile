@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda
+.PHONY: help build softgpu demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -15,8 +15,9 @@ help:
 	@echo "              FLAKY=1 first runs the tests that a change touches again and again, for three minutes"
 	@echo "make build    build $(KANSOKU)"
 	@echo "make softgpu  build the libraries of the software GPU beside it, for \`kansoku run --softgpu\`"
-	@echo "make llama    build a part of llama.cpp's CUDA backend for the software GPU (npm package, MIT; some 10 minutes, cached)"
+	@echo "make llama    build llama.cpp with its CUDA backend for the software GPU (npm package, MIT; half an hour, cached)"
 	@echo "make demo-cuda  a generation by llama.cpp's CUDA backend on the software GPU, beside the CPU"
+	@echo "make cuda-eval  every operator of that backend against the CPU's, in parts of half an hour: call it until it is done"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
@@ -52,9 +53,12 @@ softgpu: deps-softgpu build
 	$(call configure,unity)
 	cmake --build --preset unity -j $(JOBS) --target softgpu
 
-# A part of llama.cpp's CUDA backend, compiled by clang in a cache outside of the build folder.
+# llama.cpp's own tree, its CUDA backend compiled by clang, in a cache outside of the build folder; `make test` and demo-cuda build a part.
 llama: deps-llama softgpu
-	tests/llama/run.py build
+	tests/llama/run.py build whole-80
+
+cuda-eval: llama
+	tests/llama/run.py evaluate
 
 demo-cuda: deps-llama softgpu
 	tests/llama/run.py demo

@@ -1,201 +1,45 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py sources | build | operators [--arch 80] [OP...] | numbers | launches | demo [--arch 80]: a part of llama.cpp's CUDA backend on the
-software GPU.
+"""run.py sources | build | operators | numbers | launches | programs | evaluate | demo [--build lean-80] [NAME...]: llama.cpp's CUDA backend on
+the software GPU.
 
   sources     fetches llama.cpp (npm package node-llama-cpp, MIT) and the CPU libraries of the same version into the cache
-  build       compiles the part for sm_80 and sm_61, resumable; the sources stay as they are
+  build       compiles the builds that are named [lean-80 lean-61], resumable; the sources stay as they are. lean-*: the part of the backend
+              that the tests need; whole-*: llama.cpp's own tree with all of its backend but flash attention
   operators   test-backend-ops: each operator against the CPU, case by case
-  numbers     logits of fixed tokens and the most likely tokens: GPU against CPU, F32, F16 and quantised, graphs on and off
-  demo        a generation on CPU and software GPU, and the kernels that took longest
+  numbers     logits of fixed tokens and the most likely tokens: GPU against CPU, by type of the weights, graphs on and off
   launches    uprobes on the driver's launches count what the executor counts (root)
+  programs    llama.cpp's command line, server and RPC server generate as they do on the CPU (whole-*)
+  evaluate    every case of test-backend-ops but flash attention, resumable, as a table by operator (whole-*)
+  demo        a generation on CPU and software GPU, and the kernels that took longest
 
 The cache is $KANSOKU_LLAMA_CACHE [~/.cache/kansoku/llama]. Exit status 77: cannot be had here (no network, no compiler), with the reason."""
 import argparse
 import array
 import fcntl
-import filecmp
-import hashlib
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
-import tarfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-CACHE = os.environ.get("KANSOKU_LLAMA_CACHE") or os.path.expanduser("~/.cache/kansoku/llama")
-VERSION = "3.22.1"
-PACKAGES = {
-    "node-llama-cpp": "a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5c5f",
-    "@node-llama-cpp/linux-x64": "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0",
-}
-SKIPPED = 77
+from builds import CACHE, HERE, ROOT, SKIPPED, Unavailable, architecture, build, checked, run, say, sha256, sources, toolkit
+import evaluate
+import programs
 
-
-class Unavailable(Exception):
-    """Something that this machine does not offer; the test is skipped."""
-
-
-def say(text):
-    print(text, flush=True)
-
-
-def checked(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-4000:]}")
-    return done.stdout
-
-
-def kansoku():
-    return os.environ.get("KANSOKU") or os.path.join(ROOT, "build", "kansoku")
-
-
-def toolkit():
-    folder = os.environ.get("SOFTGPU_LIBS") or os.path.join(os.path.dirname(os.path.realpath(kansoku())), "softgpu")
-    return os.path.join(folder, "toolkit")
-
-
-def staged(source, target):
-    """Makes a folder like another one. A file that is the same already keeps its time, so whoever builds with it builds nothing again:
-    compile commands and times are those of the cache, whichever checkout asks."""
-    kept = set()
-    for folder, _, names in os.walk(source):
-        for name in names:
-            path = os.path.join(folder, name)
-            out = os.path.join(target, os.path.relpath(path, source))
-            kept.add(out)
-            os.makedirs(os.path.dirname(out), exist_ok=True)
-            if os.path.islink(path):
-                if not os.path.islink(out) or os.path.realpath(out) != os.path.realpath(path):
-                    subprocess.run(["ln", "-sfn", os.path.realpath(path), out], check=True)
-            elif not os.path.exists(out) or not filecmp.cmp(path, out, shallow=False):
-                shutil.copy2(path, out)
-                os.utime(out)
-    for folder, _, names in os.walk(target):
-        for name in names:
-            if os.path.join(folder, name) not in kept:
-                os.unlink(os.path.join(folder, name))
-
-
-def staged_toolkit():
-    """The toolkit in the cache, beside links to the libraries: the folder that softgpu-clang takes for SOFTGPU_LIBS."""
-    folder = os.path.join(CACHE, "softgpu")
-    staged(toolkit(), os.path.join(folder, "toolkit"))
-    for name in os.listdir(os.path.dirname(toolkit())):
-        path = os.path.join(os.path.dirname(toolkit()), name)
-        if ".so" in name:
-            subprocess.run(["ln", "-sfn", path, os.path.join(folder, name)], check=True)
-    return folder
-
-
-def sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def fetch(package, wanted):
-    """The package's archive in the cache, by the registry's ordinary client, checked by its hash."""
-    path = os.path.join(CACHE, package.strip("@").replace("/", "-") + f"-{VERSION}.tgz")
-    if os.path.exists(path) and sha256(path) == wanted:
-        return path
-    say(f"fetching {package}@{VERSION}")
-    try:
-        checked(["npm", "pack", "--silent", f"{package}@{VERSION}"], cwd=CACHE)
-    except (RuntimeError, FileNotFoundError) as error:
-        raise Unavailable(f"{package} cannot be fetched: {str(error).splitlines()[0]}") from error
-    if not os.path.exists(path) or sha256(path) != wanted:
-        raise RuntimeError(f"{path}: not the archive that was expected")
-    return path
-
-
-def sources():
-    """The folders of the sources and of the CPU libraries."""
-    os.makedirs(CACHE, exist_ok=True)
-    source, libraries = os.path.join(CACHE, "llama.cpp"), os.path.join(CACHE, "cpu")
-    archives = {package: fetch(package, wanted) for package, wanted in PACKAGES.items()}
-    if not os.path.exists(os.path.join(source, ".complete")):
-        bundle = os.path.join(CACHE, "llama.bundle")
-        with tarfile.open(archives["node-llama-cpp"]) as archive, open(bundle, "wb") as file:
-            file.write(archive.extractfile("package/llama/gitRelease.bundle").read())
-        subprocess.run(["rm", "-rf", source], check=True)
-        checked(["git", "clone", "--quiet", bundle, source])
-        os.unlink(bundle)
-        open(os.path.join(source, ".complete"), "w", encoding="utf-8").close()
-    if not os.path.isdir(libraries):
-        part = f"{libraries}.{os.getpid()}.part"
-        with tarfile.open(archives["@node-llama-cpp/linux-x64"]) as archive:
-            archive.extractall(part)
-        os.rename(part, libraries)
-    return source, os.path.join(libraries, "package", "bins", "linux-x64")
-
-
-def build_folder(arch):
-    return os.path.join(CACHE, f"lean-{arch}")
-
-
-def build(arch):
-    source, libraries = sources()
-    folder = build_folder(arch)
-    for tool in ("cmake", "ninja", "clang++-19"):
-        if subprocess.run(["which", tool], capture_output=True).returncode != 0:
-            raise Unavailable(f"{tool} is missing")
-    if not os.path.exists(os.path.join(toolkit(), "nvvm/libdevice/libdevice.10.bc")):
-        raise Unavailable(f"no toolkit in {toolkit()}: make softgpu")
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    backend = os.path.join(folder, "bin", "libggml-cuda.so")
-    softgpu = staged_toolkit()
-    staged(HERE, os.path.join(CACHE, "tests"))
-    environment = dict(os.environ, KANSOKU=os.path.realpath(kansoku()), SOFTGPU_LIBS=softgpu)
-    checked(["cmake", "-G", "Ninja", "-S", os.path.join(CACHE, "tests", "lean"), "-B", folder, f"-DLLAMA={source}", f"-DPREBUILT={libraries}",
-             f"-DCMAKE_TOOLCHAIN_FILE={softgpu}/toolkit/softgpu-toolchain.cmake", f"-DCMAKE_CUDA_ARCHITECTURES={arch}"], env=environment)
-    with subprocess.Popen(["ninja", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as ninja:
-        lines = []
-        for line in ninja.stdout:
-            lines.append(line)
-            if re.match(r"\[\d+/\d+\]", line) and sys.stdout.isatty():
-                say(f"sm_{arch} {line.split(' ')[0]}")
-    if ninja.returncode != 0:
-        if os.path.exists(backend):
-            os.unlink(backend)  # that of before is not to be tested for it
-        raise RuntimeError("".join(lines[-40:]))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    say(f"sm_{arch}: built in {time.monotonic() - began:.0f} s, {used:.0f} s of processor time")
-
-
-def run(arch, program, *arguments, settings=None, wrapper=()):
-    """Runs a program of the build on a software device of the architecture: its standard output and error."""
-    path = os.path.join(build_folder(arch), "bin", program)
-    if not os.path.exists(path):
-        raise Unavailable("not built: tests/llama/run.py build")
-    environment = dict(os.environ, KANSOKU_SOFTGPU_ARCH=f"sm_{arch}", **(settings or {}))
-    for name in ("CUDA_VISIBLE_DEVICES", "KANSOKU_SOFTGPU_LOG"):  # a person's own
-        environment.pop(name, None)
-    command = [*wrapper, kansoku(), "run", "--softgpu", "--", path, *arguments]
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-
-
-def operators(arch, names):
+def operators(variant, names):
     """All cases of the operators; those that the part does not hold count as refused."""
     failed = 0
     for name in names or ["ADD", "MUL_MAT", "SOFT_MAX", "RMS_NORM", "ROPE", "GET_ROWS", "SET_ROWS", "CPY", "SWIGLU"]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = run(arch, "test-backend-ops", "test", "-b", "CUDA0", "-o", name)
+        done = run(variant, "test-backend-ops", "test", "-b", "CUDA0", "-o", name)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
         passed, wrong = len(re.findall(r"\): OK$", text, re.M)), re.findall(r"^.*FAIL$", text, re.M)
         refused = len(re.findall(r"not supported", text))
         whole = re.search(r"(\d+)/(\d+) tests passed", text)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        say(f"sm_{arch} {name}: {passed} passed, {len(wrong)} failed, {refused} refused, {used:.0f} s of processor time")
+        say(f"{variant} {name}: {passed} passed, {len(wrong)} failed, {refused} refused, {used:.0f} s of processor time")
         if done.returncode != 0 or wrong or whole is None or whole[1] != whole[2] or passed == 0:
             say("\n".join(wrong[:5]) + done.stderr[-2000:])
             failed += 1
@@ -207,10 +51,11 @@ def values_of(text):
 
 
 class Models:
-    """The generated models: F32, F16, quantised by libllama, and what the quantised ones say in F32."""
+    """The generated models: F32, F16, quantised by libllama, what the quantised ones say in F32 (Q8_0-wide), and mixtures of four experts of
+    each (experts-F16)."""
 
-    def __init__(self, arch):
-        self.arch, self.folder = arch, os.path.join(CACHE, f"models-{sha256(os.path.join(HERE, 'make_model.py'))[:12]}")
+    def __init__(self, variant):
+        self.variant, self.folder = variant, os.path.join(CACHE, f"models-{sha256(os.path.join(HERE, 'make_model.py'))[:12]}")
         os.makedirs(self.folder, exist_ok=True)
 
     def path(self, kind):
@@ -221,20 +66,22 @@ class Models:
         if os.path.exists(path):
             return path
         part = f"{path}.{os.getpid()}.part"  # tests of both architectures may make it at once
-        if kind in ("F32", "F16"):
-            checked([sys.executable, os.path.join(HERE, "make_model.py"), part, *(["--half"] if kind == "F16" else [])])
+        of_weights = kind.removeprefix("experts-")
+        experts = ["--experts", "4"] if of_weights != kind else []
+        if of_weights in ("F32", "F16"):
+            checked([sys.executable, os.path.join(HERE, "make_model.py"), part, *(["--half"] if of_weights == "F16" else []), *experts])
         else:
-            source, wanted = (self.make(kind[:-5]), "F32") if kind.endswith("-wide") else (self.make("F32"), kind)
-            done = run(self.arch, "generate", "quantize", source, part, wanted)
+            source, wanted = (kind[:-5], "F32") if kind.endswith("-wide") else (kind[:-len(of_weights)] + "F32", of_weights)
+            done = run(self.variant, "generate", "quantize", self.make(source), part, wanted)
             if done.returncode != 0:
                 raise RuntimeError(f"quantise {kind}: {done.stderr[-2000:]}")
         os.replace(part, path)
         return path
 
 
-def logits(arch, model, batch, layers, settings=None):
+def logits(variant, model, batch, layers, settings=None):
     out = os.path.join(os.path.dirname(model), f"logits-{os.getpid()}")
-    done = run(arch, "generate", "logits", model, out, "--batch", str(batch), "--gpu-layers", str(layers), settings=settings)
+    done = run(variant, "generate", "logits", model, out, "--batch", str(batch), "--gpu-layers", str(layers), settings=settings)
     if done.returncode != 0:
         raise RuntimeError(f"logits of {model}: {done.stderr[-2000:]}")
     values = values_of(done.stdout)
@@ -274,58 +121,59 @@ MULTIPLE_OF_OFFSETS = {("80", "Q4_0", 1): 10, ("61", "Q4_0", 1): 10, ("61", "Q4_
 KINDS = ["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
 
 
-def numbers(arch, kinds):
-    models, failed = Models(arch), 0
+def numbers(variant, kinds):
+    models, failed, arch = Models(variant), 0, architecture(variant)
     for kind, batch in ((kind, batch) for kind in kinds or KINDS for batch in (1, 64)):
         model = models.make(kind)
-        got, cpu = logits(arch, model, batch, 999), logits(arch, model, batch, 0)
+        got, cpu = logits(variant, model, batch, 999), logits(variant, model, batch, 0)
         flips, difference = flips_of(got, cpu)
-        if kind in ABSOLUTE:
-            error, limit = error_of(got, cpu), ABSOLUTE[kind]
+        of_weights = kind.removeprefix("experts-")
+        if of_weights in ABSOLUTE:
+            error, limit = error_of(got, cpu), ABSOLUTE[of_weights]
             line = f"error {error:.2e} (limit {limit:.0e})"
         else:
-            wide = logits(arch, models.make(kind + "-wide"), batch, 0)
+            wide = logits(variant, models.make(kind + "-wide"), batch, 0)
             own, error = error_of(cpu, wide), error_of(got, wide)
-            multiple = MULTIPLE_OF_OFFSETS.get((arch, kind, batch), MULTIPLE)
+            multiple = MULTIPLE_OF_OFFSETS.get((arch, of_weights, batch), MULTIPLE)
             limit = multiple * own
             line = f"error {error:.2e}, the CPU's own {own:.2e} (limit {multiple} times)"
         good = error <= limit and flips == 0
-        say(f"sm_{arch} {kind} batch {batch}: {line}, {flips} of {len(cpu)} top tokens differ, largest difference {difference:.2e}"
+        say(f"{variant} {kind} batch {batch}: {line}, {flips} of {len(cpu)} top tokens differ, largest difference {difference:.2e}"
             f"{'' if good else '  WRONG'}")
         failed += not good
-    return 1 if failed | text_differs(arch, models, kinds) else 0
+    return 1 if failed | text_differs(variant, models, kinds) else 0
 
 
-def text_of(arch, model, *options, settings=None):
-    done = run(arch, "generate", "text", model, *options, settings=settings)
+def text_of(variant, model, *options, settings=None):
+    done = run(variant, "generate", "text", model, *options, settings=settings)
     if done.returncode != 0:
         raise RuntimeError(f"text of {model}: {done.stderr[-2000:]}")
     return values_of(done.stdout)
 
 
-def text_differs(arch, models, kinds):
+def text_differs(variant, models, kinds):
     """The most likely tokens of GPU and CPU, with graphs and without."""
     failed = 0
     for kind in kinds or ["F32", "F16", "Q8_0"]:
         model = models.make(kind)
-        cpu = text_of(arch, model, "--gpu-layers", "0")
+        cpu = text_of(variant, model, "--gpu-layers", "0")
         for graphs, settings in (("on", {}), ("off", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):
-            gpu = text_of(arch, model, settings=settings)
+            gpu = text_of(variant, model, settings=settings)
             same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu.get("tokens", "").split(), cpu["tokens"].split())]
             good = len(same) == 64 and all(same) and int(gpu.get("launches", -1)) > 0
-            say(f"sm_{arch} {kind} graphs {graphs}: {sum(same)} of {len(same)} tokens equal, first token {gpu.get('first_token_s')} s, "
+            say(f"{variant} {kind} graphs {graphs}: {sum(same)} of {len(same)} tokens equal, first token {gpu.get('first_token_s')} s, "
                 f"{gpu.get('token_cpu_ms')} ms of processor time a token, {gpu.get('launches')} launches{'' if good else '  WRONG'}")
             failed += not good
     return failed
 
 
-def watched(arch, model, tokens, settings):
+def watched(variant, model, tokens, settings):
     """Hits of probes on the driver's entry points during a generation, and the executor's count."""
     program = os.environ.get("LAUNCH_HITS") or os.path.join(ROOT, "build/release/tests/launch_hits")
     if not os.path.exists(program):
         raise Unavailable(f"no {program}: build the tests")
     library = os.path.join(os.path.dirname(os.path.realpath(toolkit())), "libcuda.so.1")
-    done = run(arch, "generate", "text", model, "--tokens", str(tokens), settings=settings, wrapper=[program, library])
+    done = run(variant, "generate", "text", model, "--tokens", str(tokens), settings=settings, wrapper=[program, library])
     if done.returncode == SKIPPED:
         raise Unavailable(done.stdout.strip())
     if done.returncode != 0:
@@ -335,30 +183,30 @@ def watched(arch, model, tokens, settings):
     return launched, int(values["launches"]), int(values["cuGraphLaunch"]), int(values["cuStreamEndCapture"])
 
 
-def launches(arch):
+def launches(variant):
     """Graphs off: one hit a kernel. On: what a capture takes in is no kernel, and each launch of a graph is as many as a token has."""
-    model, off = Models(arch).make("F32"), {"GGML_CUDA_DISABLE_GRAPHS": "1"}
-    short, _, _, _ = watched(arch, model, 32, off)
-    hits, executed, _, _ = watched(arch, model, 64, off)
+    model, off = Models(variant).make("F32"), {"GGML_CUDA_DISABLE_GRAPHS": "1"}
+    short, _, _, _ = watched(variant, model, 32, off)
+    hits, executed, _, _ = watched(variant, model, 64, off)
     nodes, rest = divmod(hits - short, 32)
     good = hits == executed and rest == 0 and nodes > 0
-    say(f"sm_{arch} graphs off: {hits} hits, {executed} kernels, {nodes} a token{'' if good else '  WRONG'}")
-    if arch == "61":  # llama.cpp uses graphs from sm_80 on
+    say(f"{variant} graphs off: {hits} hits, {executed} kernels, {nodes} a token{'' if good else '  WRONG'}")
+    if architecture(variant) == "61":  # llama.cpp uses graphs from sm_80 on
         return 0 if good else 1
-    hits, executed, graphs, captures = watched(arch, model, 64, {})
+    hits, executed, graphs, captures = watched(variant, model, 64, {})
     expected = hits + (graphs - captures) * nodes
     good_on = executed == expected and graphs > 0
-    say(f"sm_{arch} graphs on: {hits} hits of which {captures} captures of {nodes}, {graphs} graph launches: {expected} expected, {executed} kernels"
+    say(f"{variant} graphs on: {hits} hits of which {captures} captures of {nodes}, {graphs} graph launches: {expected} expected, {executed} kernels"
         f"{'' if good_on else '  WRONG'}")
     return 0 if good and good_on else 1
 
 
-def demo(arch):
+def demo(variant):
     """The same generation on the CPU and on the software device, and the kernels that took longest."""
-    build(arch)
-    model = Models(arch).make("F16")
-    cpu = text_of(arch, model, "--gpu-layers", "0")
-    done = run(arch, "generate", "text", model, settings={"KANSOKU_SOFTGPU_TIMES": "10"})
+    build(variant)
+    model = Models(variant).make("F16")
+    cpu = text_of(variant, model, "--gpu-layers", "0")
+    done = run(variant, "generate", "text", model, settings={"KANSOKU_SOFTGPU_TIMES": "10"})
     gpu = values_of(done.stdout)
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-2000:])
@@ -366,7 +214,7 @@ def demo(arch):
     if layers is None or int(gpu["launches"]) <= 0:
         raise RuntimeError("nothing ran on the software GPU")
     same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gpu["tokens"].split(), cpu["tokens"].split())]
-    say(f"llama.cpp, generated model of 0.6 M parameters (F16), CUDA backend for sm_{arch} on the software GPU: {layers[0]}")
+    say(f"llama.cpp, generated model of 0.6 M parameters (F16), CUDA backend for sm_{architecture(variant)} on the software GPU: {layers[0]}")
     for name, values in (("CPU backend", cpu), ("CUDA backend", gpu)):
         say(f"  {name:13} first token after {float(values['first_token_s']):.2f} s, then {1e3 / float(values['token_ms']):.0f} tokens a second")
     say(f"  {sum(same)} of {len(same)} tokens equal, {gpu['launches']} launches")
@@ -374,37 +222,52 @@ def demo(arch):
     return 0 if same and all(same) else 1
 
 
+VERBS = {"operators": operators, "numbers": numbers, "launches": lambda variant, _: launches(variant), "demo": lambda variant, _: demo(variant),
+         "programs": lambda variant, _: programs.run_all(variant, Models(variant)), "evaluate": evaluate.evaluate}
+
+
+def locked(exclusive):
+    """The cache's lock: one at a time writes, and whoever tests waits for that."""
+    lock, kind = open(os.path.join(CACHE, ".lock"), "w", encoding="utf-8"), fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(f"waiting for another run on {CACHE}")
+        fcntl.flock(lock, kind)
+    return lock
+
+
+def perform(verb, variant, names):
+    if verb == "sources":
+        sources()
+    elif verb == "build":
+        for name in names or ["lean-80", "lean-61"]:
+            build(name)
+    else:
+        return VERBS[verb](variant, names)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["sources", "build", "operators", "numbers", "launches", "demo"])
+    parser.add_argument("verb", choices=["sources", "build", *VERBS])
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--arch", default="80", choices=["61", "80"])
+    parser.add_argument("--build", help="which build [lean-80; of programs and evaluate whole-80]")
     options = parser.parse_intermixed_args()
+    variant = options.build or ("whole-80" if options.verb in ("programs", "evaluate") else "lean-80")
+    for name in [variant, *(options.names if options.verb == "build" else [])]:
+        if re.fullmatch(r"(lean|whole)-\d\d", name) is None:
+            parser.error(f"{name}: no build's name (lean-80, lean-61, whole-80)")
     os.makedirs(CACHE, exist_ok=True)
     try:
-        # One at a time writes to the cache; whoever tests it waits for that.
-        lock = open(os.path.join(CACHE, ".lock"), "w", encoding="utf-8")
-        fcntl.flock(lock, fcntl.LOCK_EX if options.verb in ("sources", "build", "demo") else fcntl.LOCK_SH)
-        if options.verb == "sources":
-            sources()
-        elif options.verb == "build":
-            for arch in options.names or ["80", "61"]:
-                build(arch)
-        elif options.verb == "operators":
-            return operators(options.arch, options.names)
-        elif options.verb == "demo":
-            return demo(options.arch)
-        elif options.verb == "launches":
-            return launches(options.arch)
-        else:
-            return numbers(options.arch, options.names)
+        with locked(options.verb in ("sources", "build", "demo")):
+            return perform(options.verb, variant, options.names)
     except Unavailable as reason:
         say(f"skipped: {reason}")
         return SKIPPED
-    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         say(str(error))
         return 1
-    return 0
 
 
 if __name__ == "__main__":
