@@ -350,7 +350,7 @@ __global__ void packed(const unsigned* in, unsigned* out) {
   mine[2] = static_cast<unsigned>(
       __dp2a_lo(static_cast<int>(a), static_cast<int>(b), static_cast<int>(c)));
   mine[3] = __dp2a_hi(a, b, c);
-  mine[4] = __byte_perm(a, b, c & 0x7777U);
+  mine[4] = __byte_perm(a, b, c);
   mine[5] = static_cast<unsigned>(__popc(a));
   mine[6] = static_cast<unsigned>(__clz(static_cast<int>(a >> (b & 31))));
   mine[7] = static_cast<unsigned>(__ffs(static_cast<int>(a << (b & 31))));

@@ -159,6 +159,22 @@ def compiled(name, folder, targets, environment):
         raise RuntimeError("".join(lines[failed[0]:failed[0] + 40] if failed else lines[-40:]) + f"whole log: {log}")
 
 
+def forget_other_mathematics(folder, bitcode):
+    """Device code that holds another version of the device mathematics is compiled again: no list of what it was made of names them."""
+    note = os.path.join(folder, ".libdevice")
+    if os.path.exists(note):
+        with open(note, encoding="ascii") as file:
+            if file.read() == sha256(bitcode):
+                return
+        for path, _, names in os.walk(folder):
+            for name in names:
+                if name.endswith(".cu.o"):
+                    os.unlink(os.path.join(path, name))
+    os.makedirs(folder, exist_ok=True)
+    with open(note, "w", encoding="ascii") as file:
+        file.write(sha256(bitcode))
+
+
 def build(name):
     source, libraries = sources()
     folder = build_folder(name)
@@ -172,6 +188,8 @@ def build(name):
     softgpu = staged_toolkit()
     staged(HERE, os.path.join(CACHE, "tests"))
     environment = dict(os.environ, KANSOKU=os.path.realpath(kansoku()), SOFTGPU_LIBS=softgpu)
+    forget_other_mathematics(folder, os.path.join(softgpu, "toolkit/nvvm/libdevice/libdevice.10.bc"))
+    environment["CCACHE_EXTRAFILES"] = os.path.join(softgpu, "toolkit/nvvm/libdevice/libdevice.10.bc")
     whole = name.startswith("whole-")
     tree = source if whole else os.path.join(CACHE, "tests", "lean")
     options = WHOLE if whole else {"LLAMA": source, "PREBUILT": libraries}
