@@ -45,6 +45,12 @@ class Evaluation(unittest.TestCase):
         self.assertIn(f"refused: {CASES[0]} ", said)
         self.assertIn("| MUL | 1 | 1 | 0 | 0 | 0 | 0 | 2 |", said)
 
+    def test_a_mark_of_an_older_version_stands_for_cases_with_more_parameters(self):
+        cases = ["ADD(ne=[1,2],v=0,new=1)", "ADD(ne=[1,3],v=0,new=1)", "MUL(ne=[1,2],v=0,new=1)"]
+        found, without_case = evaluate.marks_of(cases, {"ADD(ne=[1,2],v=0)", "ADD(ne=[1,2],v=1)", "SUB(v=0)"})
+        self.assertEqual(found, {cases[0]})
+        self.assertEqual(without_case, {"ADD(ne=[1,2],v=1)", "SUB(v=0)"})
+
     def test_parts_have_bounds_and_hold_every_case_once(self):
         cases = [f"ADD(n={i})" for i in range(3 * evaluate.CASES_OF_PART + 1)] + ["MUL(n=" + "1" * evaluate.LETTERS_OF_PART + ")", "MUL(n=2)"]
         parts = evaluate.parts_of(cases)
