@@ -166,10 +166,10 @@ def forget_other_mathematics(folder, bitcode):
         with open(note, encoding="ascii") as file:
             if file.read() == sha256(bitcode):
                 return
-        for path, _, names in os.walk(folder):
-            for name in names:
-                if name.endswith(".cu.o"):
-                    os.unlink(os.path.join(path, name))
+    for path, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".cu.o"):
+                os.unlink(os.path.join(path, name))
     os.makedirs(folder, exist_ok=True)
     with open(note, "w", encoding="ascii") as file:
         file.write(sha256(bitcode))
