@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images, modules, functions and the linker.
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -178,12 +179,67 @@ TEST_F(ModuleTest, Rubbish) {
                              ".visible .entry k() { no.such.op; ret; }\n"));
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             cuModuleLoadData(&module, ".version 99.0\n.target sm_80\n.address_size 64\n"));
+  // What is newer is not looked into; what stands before the version is no text.
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            cuModuleLoadData(&module, "// 1\n/* 2 */ .version 10.0\n.wonder { }\n"));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, ".target sm_80\n.address_size 64\n"));
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, "/* .version 8.0"));
   auto fatbin = write_fatbin({{text_storing(1), 80}}, Compression::kZstd);
   ASSERT_TRUE(fatbin);
   std::string cut = *fatbin;
   cut[16 + 8] = '\xff';  // an entry that is longer than its container
   EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, cut.data()));
   EXPECT_EQ(module, nullptr);
+}
+
+/// Bytes behind which nothing can be read.
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(std::string_view bytes) : pages_((bytes.size() / kPage + 1) * kPage) {
+    void* const mapped =
+        mmap(nullptr, pages_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) std::abort();
+    area_ = static_cast<char*>(mapped);
+    if (mprotect(area_ + pages_, kPage, PROT_NONE) != 0) std::abort();
+    begin_ = area_ + pages_ - bytes.size();
+    std::memcpy(begin_, bytes.data(), bytes.size());
+  }
+  AtTheEnd(const AtTheEnd&) = delete;
+  AtTheEnd& operator=(const AtTheEnd&) = delete;
+  ~AtTheEnd() { munmap(area_, pages_ + kPage); }
+  [[nodiscard]] const void* get() const { return begin_; }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  std::size_t pages_;
+  char* area_;
+  char* begin_;
+};
+
+TEST_F(ModuleTest, ImagesEndWhereTheirMemoryDoes) {
+  COVERS(cuModuleLoadData);
+  CUmodule module = nullptr;
+  const std::string text = text_storing(5);
+  // Three pieces of a mebibyte: the text is read piece by piece.
+  const std::string blanks(std::size_t{3} << 20, ' ');
+  OK(cuModuleLoadData(&module, AtTheEnd(blanks + text).get()));
+  EXPECT_EQ(stored(module), 5U);
+  const auto fatbin = write_fatbin({{text, 80}}, Compression::kNone);
+  ASSERT_TRUE(fatbin);
+  OK(cuModuleLoadData(&module, AtTheEnd(*fatbin).get()));
+  EXPECT_EQ(stored(module), 5U);
+  // The first three bytes of a container may still be a text.
+  for (std::size_t bytes = 0; bytes < fatbin->size(); bytes += bytes == 0 ? 4 : 1)
+    EXPECT_CU(CUDA_ERROR_INVALID_IMAGE,
+              cuModuleLoadData(&module, AtTheEnd(fatbin->substr(0, bytes)).get()));
+  const Wrapper wrapper{kWrapperMagic, 1, fatbin->data(), nullptr};
+  const std::string_view whole(reinterpret_cast<const char*>(&wrapper), sizeof wrapper);
+  OK(cuModuleLoadData(&module, AtTheEnd(whole).get()));
+  EXPECT_EQ(stored(module), 5U);
+  EXPECT_CU(CUDA_ERROR_INVALID_IMAGE,
+            cuModuleLoadData(&module, AtTheEnd(whole.substr(0, 20)).get()));
+  const Wrapper wild{kWrapperMagic, 1, reinterpret_cast<void*>(64), nullptr};
+  EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, &wild));
 }
 
 TEST_F(ModuleTest, LogsOfTheCompiler) {

@@ -227,6 +227,7 @@ class GpuRun {
     launch_options.params = params;
     launch_options.clock = &clock;
     launch_options.print = [](std::string_view text) { fmt::print("{}", text); };
+    launch_options.complain = [](std::string_view text) { fmt::print(stderr, "{}", text); };
     exec::Observations seen;
     launch_options.observe = {wanted_.check, wanted_.profile, false};
     launch_options.observations = &seen;

@@ -97,14 +97,9 @@ class Launch {
             ? std::max(program.kernels()[kernel].shared_bytes, program.dynamic_shared_offset())
             : program.dynamic_shared_offset() + options.dynamic_shared_bytes;
     state_.sm_count = std::max(options.sm_count, 1U);
-    if (options.print) {
-      state_.print = [](void* context, const char* text, std::size_t bytes) {
-        auto& self = *static_cast<Launch*>(context);
-        const std::scoped_lock lock(self.mutex_);
-        self.options_.print(std::string_view(text, bytes));
-      };
-      state_.print_context = this;
-    }
+    state_.print_context = this;
+    if (options.print) state_.print = write_to<&LaunchOptions::print>;
+    if (options.complain) state_.complain = write_to<&LaunchOptions::complain>;
     if (options.is_cooperative) {
       state_.workspace = reinterpret_cast<std::uintptr_t>(workspace_.data());
       workspace_range_ = {state_.workspace, state_.workspace + sizeof workspace_};
@@ -133,6 +128,13 @@ class Launch {
   }
 
  private:
+  /// Writes never get torn.
+  template <auto kStream>
+  static void write_to(void* context, const char* text, std::size_t bytes) {
+    auto& self = *static_cast<Launch*>(context);
+    const std::scoped_lock lock(self.mutex_);
+    (self.options_.*kStream)(std::string_view(text, bytes));
+  }
   /// What kernels may access there, held until the end.
   void add(const Memory& memory) {
     holds_.emplace_back(memory);

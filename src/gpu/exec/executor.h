@@ -33,6 +33,8 @@ struct LaunchOptions {
   const Clock* clock{nullptr};  // must be given with a limit
   /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.
   std::function<void(std::string_view text)> print;
+  /// Where failed assertions write, likewise.
+  std::function<void(std::string_view text)> complain;
   /// All blocks are resident at once and take turns, so that they may wait for each other in loops;
   /// kLimit if they are more than sm_count * resident_blocks_per_sm(). %envreg1 and %envreg2 hold
   /// the low and the high half of the global address of 64 bytes of zeros that are this launch's

@@ -447,6 +447,42 @@ END:)",
   EXPECT_EQ(printed, "  0% 0.50 abc\n  1% 1.50 abc\n");
 }
 
+TEST_P(ExecutorTest, AFailedAssertionNamesItsThreads) {
+  const auto asserting = [this](std::string_view declaration) {
+    return kernel(R"(
+	setp.lt.u32 %p1, %r1, 2;
+	@!%p1 bra END;
+	mov.u64 %rd5, what;
+	cvta.global.u64 %rd5, %rd5;
+	{
+	.param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
+	st.param.b64 [a], %rd5;
+	add.u64 %rd6, %rd5, 3;
+	st.param.b64 [b], %rd6;
+	st.param.b32 [c], 77;
+	add.u64 %rd6, %rd5, 6;
+	st.param.b64 [d], %rd6;
+	st.param.b64 [e], 1;
+	call.uni __assertfail, (a, b, c, d, e);
+	}
+END:)",
+                  declaration);
+  };
+  constexpr std::string_view kTexts =
+      ".global .align 1 .b8 what[9] = {105, 62, 0, 102, 46, 0, 107, 40, 0};\n";  // i> f. k(
+  const Program program = asserting(
+      std::string(kTexts) +
+      ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, "
+      ".param .b64 e);\n");
+  std::string complaints;
+  options_.complain = [&](std::string_view text) { complaints += text; };
+  EXPECT_THAT(fault_of(program, 20),
+              AllOf(HasSubstr("failed assertion"), HasSubstr("thread (0, 0, 0)")));
+  EXPECT_EQ(complaints,
+            "f.:77: k(: block: [0,0,0], thread: [0,0,0] Assertion `i>` failed.\n"
+            "f.:77: k(: block: [0,0,0], thread: [1,0,0] Assertion `i>` failed.\n");
+}
+
 TEST_P(ExecutorTest, TellsWildAndMisalignedAccesses) {
   const Program beyond = kernel("st.global.u32 [%rd3], %r1;");
   EXPECT_THAT(fault_of(beyond, 20),

@@ -27,6 +27,8 @@ std::string_view fault_name(FaultKind kind) {
       return "misaligned";
     case FaultKind::kTrap:
       return "trap";
+    case FaultKind::kAssertion:
+      return "failed assertion";
     case FaultKind::kDeadlock:
       return "deadlock";
     case FaultKind::kTimeout:

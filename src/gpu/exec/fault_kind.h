@@ -12,6 +12,7 @@ enum class FaultKind : std::uint8_t {
   kOutOfBounds,
   kMisaligned,
   kTrap,
+  kAssertion,
   kDeadlock,
   kTimeout,
   kBarrierDivergence,

@@ -61,6 +61,8 @@ CUresult code_of(gpu::exec::FaultKind kind) {
       return CUDA_ERROR_MISALIGNED_ADDRESS;
     case FaultKind::kTimeout:
       return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case FaultKind::kAssertion:
+      return CUDA_ERROR_ASSERT;
     case FaultKind::kStackOverflow:
       return CUDA_ERROR_HARDWARE_STACK_ERROR;
     default:
@@ -92,6 +94,9 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   options.print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
+  };
+  options.complain = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
   };
   std::vector<const gpu::exec::Memory*> others{&*all.host};
   {

@@ -8,10 +8,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/parse.h"
 #include "cuda/fatbin.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"
 #include "softcuda/internal/images.h"
+#include "softcuda/internal/readable.h"
 
 namespace kansoku::softcuda {
 namespace {
@@ -25,20 +27,41 @@ struct Wrapper {
   const void* link;
 };
 
+/// How many of `bytes` an image has.
+std::size_t there_of(const Image& image, std::size_t bytes) {
+  return image.bytes == SIZE_MAX ? readable_bytes(image.data, bytes) : std::min(bytes, image.bytes);
+}
+
 /// The bytes at the beginning, as far as a text that ends before leaves them.
-std::uint32_t magic_of(const void* data) {
+std::uint32_t magic_of(const Image& image) {
   std::uint32_t magic = 0;
-  const auto* const bytes = static_cast<const char*>(data);
-  std::memcpy(&magic, bytes, strnlen(bytes, sizeof magic));
+  const auto* const bytes = static_cast<const char*>(image.data);
+  std::memcpy(&magic, bytes, strnlen(bytes, there_of(image, sizeof magic)));
   return magic;
+}
+
+/// PTX text ends with a zero, or where its file or memory does.
+std::string text_until_zero(const Image& image) {
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  const auto* const begin = static_cast<const char*>(image.data);
+  std::string text;
+  while (text.size() <= gpu::ptx::kTextBytesMax) {
+    const std::size_t left = image.bytes == SIZE_MAX ? SIZE_MAX : image.bytes - text.size();
+    const std::size_t there = there_of({begin + text.size(), left}, kPieceBytes);
+    const std::size_t length = strnlen(begin + text.size(), there);
+    text.append(begin + text.size(), length);
+    if (length < kPieceBytes) break;
+  }
+  return text;
 }
 
 CUresult text_of_fatbin(const Image& image, std::string& text, std::string& log) {
   constexpr std::size_t kHeaderBytes = 16;
   const auto* const bytes = static_cast<const std::byte*>(image.data);
-  const auto size = fatbin_bytes({bytes, std::min(kHeaderBytes, image.bytes)});
-  if (!size || *size > image.bytes) {
-    log = size ? "the fatbin is longer than its file" : size.error().what;
+  const auto size = fatbin_bytes({bytes, there_of(image, kHeaderBytes)});
+  if (!size || there_of(image, *size) < *size) {
+    log = size ? "the fatbin is longer than the file or the memory that it lies in"
+               : size.error().what;
     return CUDA_ERROR_INVALID_IMAGE;
   }
   const auto entries = read_fatbin({bytes, *size});
@@ -62,10 +85,14 @@ CUresult text_of(const Image& image, std::string& text, std::string& log) {
   if (image.data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Image inner = image;
   constexpr std::uint32_t kElfMagic = 0x464c457f;
-  std::uint32_t magic = magic_of(inner.data);
+  std::uint32_t magic = magic_of(inner);
   // A file cannot point to what was compiled into a program.
   if (magic == kWrapperMagic && image.bytes == SIZE_MAX) {
     Wrapper wrapper{};
+    if (there_of(image, sizeof wrapper) < sizeof wrapper) {
+      log = "the wrapper of a fatbin is cut off";
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
     std::memcpy(&wrapper, image.data, sizeof wrapper);
     if (wrapper.version != 1 || wrapper.data == nullptr) {
       log =
@@ -73,21 +100,20 @@ CUresult text_of(const Image& image, std::string& text, std::string& log) {
       return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
     inner.data = wrapper.data;
-    magic = magic_of(inner.data);
+    magic = magic_of(inner);
   }
   if (magic == kFatbinMagic) return text_of_fatbin(inner, text, log);
   if (magic == kElfMagic) {
     log = "machine code only (an ELF image): the software device executes PTX";
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  const auto* const begin = static_cast<const char*>(inner.data);
-  const bool is_text = std::isprint(static_cast<unsigned char>(*begin)) != 0 ||
-                       std::isspace(static_cast<unsigned char>(*begin)) != 0;
-  if (!is_text) {
+  const unsigned char first =
+      there_of(inner, 1) == 0 ? 0 : *static_cast<const unsigned char*>(inner.data);
+  if (std::isprint(first) == 0 && std::isspace(first) == 0) {
     log = "neither PTX text nor a fatbin";
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  text.assign(begin, strnlen(begin, std::min(gpu::ptx::kTextBytesMax + 1, inner.bytes)));
+  text = text_until_zero(inner);
   return CUDA_SUCCESS;
 }
 
@@ -111,6 +137,37 @@ bool is_of_nvidia(std::string_view text) {
          head.find("Cuda compilation tools") != std::string_view::npos;
 }
 
+/// What stands behind `.version`, the first directive of a text. Texts of a newer version may hold
+/// what the parser does not know, so this is looked at before.
+struct PtxVersion {
+  std::uint32_t major{0}, minor{0};
+};
+PtxVersion version_of(std::string_view text) {
+  constexpr std::string_view kDirective = ".version", kBlank = " \t\r\n\v\f";
+  const auto skip = [&text](std::size_t bytes) {
+    text.remove_prefix(std::min(bytes, text.size()));
+  };
+  while (true) {
+    skip(text.find_first_not_of(kBlank));
+    if (text.starts_with("//")) {
+      skip(text.find('\n'));
+    } else if (text.starts_with("/*")) {
+      const std::size_t end = text.find("*/", 2);
+      skip(end == std::string_view::npos ? end : end + 2);
+    } else {
+      break;
+    }
+  }
+  if (!text.starts_with(kDirective)) return {};
+  skip(kDirective.size());
+  skip(text.find_first_not_of(kBlank));
+  const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
+  const std::size_t dot = number.find('.');
+  if (dot == std::string_view::npos) return {};
+  return {parse_int<std::uint32_t>(number.substr(0, dot)).value_or(0),
+          parse_int<std::uint32_t>(number.substr(dot + 1)).value_or(0)};
+}
+
 CUresult parse(const std::string& text, gpu::ptx::Module& module, std::string& log) {
   if (is_of_nvidia(text)) {
     log = fmt::format(
@@ -119,15 +176,20 @@ CUresult parse(const std::string& text, gpu::ptx::Module& module, std::string& l
         first_kernel(text));
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
+  const PtxVersion version = version_of(text);
+  if (version.major == 0) {
+    log = "ptx: no .version at the beginning";
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  if (version.major > kPtxMajorMax) {
+    log = fmt::format("ptx version {}.{}: at most {}.x is known", version.major, version.minor,
+                      kPtxMajorMax);
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  }
   auto parsed = gpu::ptx::parse_module(text);
   if (!parsed) {
     log = parsed.error().what;
     return CUDA_ERROR_INVALID_PTX;
-  }
-  if (parsed->version_major > kPtxMajorMax) {
-    log = fmt::format("ptx version {}.{}: at most {}.x is known", parsed->version_major,
-                      parsed->version_minor, kPtxMajorMax);
-    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   for (const gpu::ptx::Diagnostic& diagnostic : gpu::ptx::verify(*parsed))
     log += fmt::format("ptx line {}: {}\n", diagnostic.place.line, diagnostic.message);

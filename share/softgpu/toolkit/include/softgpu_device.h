@@ -68,12 +68,14 @@ extern "C" __device__ int printf(const char* format, ...);
 /* clang's own headers name these for the device; a kernel that calls them does not load. */
 extern "C" __device__ void* malloc(size_t bytes);
 extern "C" __device__ void free(void* pointer);
-/* A failed assertion prints its line and ends the kernel. */
+/* A failed assertion prints its line and ends the kernel, with cudaErrorAssert. */
+extern "C" __device__ void __assertfail(const char* condition, const char* file, unsigned line,
+                                        const char* function, size_t char_bytes);
 extern "C" __device__ inline __attribute__((noreturn)) void __assert_fail(const char* condition,
                                                                           const char* file,
                                                                           unsigned line,
                                                                           const char* function) {
-  printf("%s:%u: %s: Assertion `%s' failed.\n", file, line, function, condition);
+  __assertfail(condition, file, line, function, 1);
   __trap();
   __builtin_unreachable();
 }

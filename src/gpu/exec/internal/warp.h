@@ -74,8 +74,9 @@ struct LaunchState {
   std::uint64_t grid_id{0};
   /// Of a cooperative launch: where %envreg1 and %envreg2 point, zeroed before it begins; else 0.
   std::uint64_t workspace{0};
-  void (*print)(void* context, const char* text, std::size_t bytes){nullptr};  // null: nowhere
-  void* print_context{nullptr};
+  using Write = void (*)(void* context, const char* text, std::size_t bytes);
+  Write print{nullptr}, complain{nullptr};  // null: nowhere
+  void* print_context{nullptr};             // of both
 };
 
 /// What the warps of a block share; one thread runs them all.

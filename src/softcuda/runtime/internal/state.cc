@@ -80,7 +80,7 @@ cudaError_t bind(ThreadState& mine, CUcontext current) {
 }
 
 /// The module of an image in the current context. The state's mutex is held. An image that cannot
-/// be loaded is tried once in a context.
+/// be loaded is tried once in a context; if memory was short, each time.
 CUresult module_of(Image& image, CUcontext context, CUmodule& module) {
   const auto [row, is_new] = image.modules.try_emplace(context);
   Image::Loaded& loaded = row->second;
@@ -102,7 +102,9 @@ CUresult module_of(Image& image, CUcontext context, CUmodule& module) {
     }
   }
   module = loaded.module;
-  return loaded.status;
+  const CUresult status = loaded.status;
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) image.modules.erase(row);
+  return status;
 }
 
 }  // namespace

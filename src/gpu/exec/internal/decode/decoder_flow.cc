@@ -1,8 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "gpu/exec/internal/decode/function_decoder.h"
 #include "gpu/exec/internal/ops/control.h"
 
 namespace kansoku::gpu::exec {
+namespace {
+
+constexpr std::size_t kOwnParamsMax = 5;
+
+/// Functions that have no body in PTX but in the executor, with the sizes of their parameters.
+struct OwnFunction {
+  std::string_view name;
+  std::array<std::uint64_t, kOwnParamsMax> param_bytes;  // 0: no more
+  Handler run;
+};
+constexpr std::array kOwnFunctions{
+    OwnFunction{"vprintf", {8, 8}, run_printf},
+    OwnFunction{"__assertfail", {8, 8, 4, 8, 8}, run_assertion},
+};
+
+/// Null if the executor has no such function.
+Handler handler_of_own(const ptx::Function& function) {
+  for (const OwnFunction& own : kOwnFunctions) {
+    if (function.name != own.name) continue;
+    if (function.params.size() > kOwnParamsMax) return nullptr;
+    std::array<std::uint64_t, kOwnParamsMax> bytes{};
+    std::transform(function.params.begin(), function.params.end(), bytes.begin(),
+                   [](const ptx::Variable& param) { return param.bytes(); });
+    return bytes == own.param_bytes ? own.run : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 Result<void> FunctionDecoder::branch(const Instruction& in) {
   const Operand& target = at(in, 0);
@@ -81,11 +114,9 @@ Result<void> FunctionDecoder::call(const Instruction& in) {
   if (has_other_size)
     return unsupported(in, "an argument with a size that does not match the function");
   site.callee = callee.index;
-  Code& code = emit(function.has_body ? run_call : run_host_call);
-  code.extra = number;
-  const bool is_printf = function.name == "vprintf" && function.params.size() == 2 &&
-                         function.params[0].bytes() == 8 && function.params[1].bytes() == 8;
-  if (!function.has_body && !is_printf) return unsupported(in, "a function without a body");
+  const auto handler = function.has_body ? run_call : handler_of_own(function);
+  if (handler == nullptr) return unsupported(in, "a function without a body");
+  emit(handler).extra = number;
   out_.calls.push_back(std::move(site));
   return {};
 }

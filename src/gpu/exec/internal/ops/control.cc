@@ -24,12 +24,6 @@ const Code* stop(Warp& warp, Stop why, const Code* resume) {
   return nullptr;
 }
 
-const Code* fail(Warp& warp, FaultKind kind, const Code* code) {
-  warp.stop = Stop::kFault;
-  warp.fault = {kind, code->line, first_lane_of(warp.mask), 0, 0, false};
-  return nullptr;
-}
-
 std::uint32_t* words_at(Warp& warp, std::uint16_t slot) {
   return reinterpret_cast<std::uint32_t*>(warp.lanes + std::size_t{slot} * kSlotBytes);
 }
@@ -258,13 +252,6 @@ const Code* run_warp_barrier(Warp& warp, const Code* code) {
 }
 
 namespace {
-
-/// Thread index of a lane in its block.
-std::array<std::uint32_t, 3> thread_of(const Warp& warp, std::uint32_t lane) {
-  const auto& block = warp.block->launch->block;
-  const std::uint32_t linear = warp.index * kLanes + lane;
-  return {linear % block[0], linear / block[0] % block[1], linear / (block[0] * block[1])};
-}
 
 void write_thread_index(Warp& warp, std::uint16_t slot, std::size_t axis) {
   const auto& block = warp.block->launch->block;

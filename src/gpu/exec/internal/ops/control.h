@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -27,8 +28,10 @@ const Code* run_warp_barrier(Warp& warp, const Code* code);
 const Code* run_special(Warp& warp, const Code* code);
 const Code* run_call(Warp& warp, const Code* code);
 const Code* run_call_of_register(Warp& warp, const Code* code);
-/// A function of the executor's own: vprintf.
-const Code* run_host_call(Warp& warp, const Code* code);
+/// Functions of the executor's own: vprintf, and what a failed assertion calls, which ends the
+/// kernel.
+const Code* run_printf(Warp& warp, const Code* code);
+const Code* run_assertion(Warp& warp, const Code* code);
 const Code* run_return(Warp& warp, const Code* code);
 const Code* run_predicate_logic(Warp& warp, const Code* code);
 const Code* run_shuffle(Warp& warp, const Code* code);
@@ -43,6 +46,18 @@ inline bool is_join(const Code* code) {
 }
 inline std::uint32_t first_lane_of(std::uint32_t mask) {
   return static_cast<std::uint32_t>(std::countr_zero(mask));
+}
+/// Thread index of a lane in its block.
+inline std::array<std::uint32_t, 3> thread_of(const Warp& warp, std::uint32_t lane) {
+  const auto& block = warp.block->launch->block;
+  const std::uint32_t linear = warp.index * kLanes + lane;
+  return {linear % block[0], linear / block[0] % block[1], linear / (block[0] * block[1])};
+}
+/// Ends the kernel; the handler returns this.
+inline const Code* fail(Warp& warp, FaultKind kind, const Code* code) {
+  warp.stop = Stop::kFault;
+  warp.fault = {kind, code->line, first_lane_of(warp.mask), 0, 0, false};
+  return nullptr;
 }
 
 }  // namespace kansoku::gpu::exec

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// vprintf(format, arguments) of device code: both are generic addresses; the arguments lie at their
-// natural alignment, float as double. Prints lane by lane.
+// Functions that device code calls and the executor has. vprintf(format, arguments): both are
+// generic addresses; the arguments lie at their natural alignment, float as double. Prints lane by
+// lane.
+// __assertfail(condition, file, line, function, bytes of a character): each lane prints its line.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -153,29 +157,72 @@ class Printer {
   std::string text_;
 };
 
+/// A text of device memory, of one lane; ends where it cannot be read.
+std::string text_at(const Warp& warp, std::uint32_t lane, std::uint64_t address) {
+  std::string text;
+  while (text.size() < kTextBytesMax) {
+    const std::byte* const place = place_of_generic(warp, address++, 1, lane);
+    if (place == nullptr || *place == std::byte{0}) break;
+    text += static_cast<char>(*place);
+  }
+  return text;
+}
+
+/// Where the arguments of a call lie in the frame of one lane.
+std::byte* frame_of(const Warp& warp, std::uint32_t lane) {
+  return warp.local + std::size_t{lane} * warp.local_stride + warp.frame->local_base;
+}
+std::uint64_t argument_of(const Warp& warp, std::uint32_t lane,
+                          const CompiledFunction::Place& place) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, frame_of(warp, lane) + place.offset,
+              std::min<std::size_t>(place.bytes, sizeof value));
+  return value;
+}
+
+std::string complaint_of(const Warp& warp, std::uint32_t lane,
+                         const CompiledFunction::CallSite& site) {
+  const auto text = [&](std::size_t nth) {
+    return text_at(warp, lane, argument_of(warp, lane, site.arguments[nth]));
+  };
+  const auto& block = warp.block->index;
+  const auto thread = thread_of(warp, lane);
+  return fmt::format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n",
+                     text(1), argument_of(warp, lane, site.arguments[2]), text(3), block[0],
+                     block[1], block[2], thread[0], thread[1], thread[2], text(0));
+}
+
 }  // namespace
 
 /// extra: index into CompiledFunction::calls; two arguments of 8 bytes, one result of 4.
-const Code* run_host_call(Warp& plain, const Code* code) {
-  auto& warp = static_cast<WarpContext&>(plain);
+const Code* run_printf(Warp& warp, const Code* code) {
   const LaunchState& launch = *warp.block->launch;
   const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
   for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
     const std::uint32_t lane = first_lane_of(rest);
-    std::byte* const local =
-        warp.local + std::size_t{lane} * warp.local_stride + warp.frame->local_base;
-    std::uint64_t format = 0, arguments = 0;
-    std::memcpy(&format, local + site.arguments[0].offset, sizeof format);
-    std::memcpy(&arguments, local + site.arguments[1].offset, sizeof arguments);
     if (launch.print != nullptr) {
-      const std::string text = Printer(warp, lane, format, arguments).print();
+      const std::string text = Printer(warp, lane, argument_of(warp, lane, site.arguments[0]),
+                                       argument_of(warp, lane, site.arguments[1]))
+                                   .print();
       launch.print(launch.print_context, text.data(), text.size());
     }
     const std::uint32_t result = 0;
     for (const CompiledFunction::Place& own : site.results)
-      std::memcpy(local + own.offset, &result, std::min<std::size_t>(own.bytes, sizeof result));
+      std::memcpy(frame_of(warp, lane) + own.offset, &result,
+                  std::min<std::size_t>(own.bytes, sizeof result));
   }
   return code + 1;
+}
+
+/// extra: index into CompiledFunction::calls; the five arguments, no result.
+const Code* run_assertion(Warp& warp, const Code* code) {
+  const LaunchState& launch = *warp.block->launch;
+  const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
+  for (std::uint32_t rest = warp.mask; rest != 0 && launch.complain != nullptr; rest &= rest - 1) {
+    const std::string text = complaint_of(warp, first_lane_of(rest), site);
+    launch.complain(launch.print_context, text.data(), text.size());
+  }
+  return fail(warp, FaultKind::kAssertion, code);
 }
 
 }  // namespace kansoku::gpu::exec
