@@ -67,7 +67,7 @@ bool operator==(const Function& a, const Function& b) {
 bool operator==(const Module& a, const Module& b) {
   const auto key = [](const Module& m) {
     return std::tie(m.version_major, m.version_minor, m.targets, m.address_bits, m.variables,
-                    m.functions, m.directives);
+                    m.functions, m.directives, m.items);
   };
   return key(a) == key(b);
 }

@@ -175,6 +175,20 @@ struct Function {
   friend bool operator==(const Function& a, const Function& b);
 };
 
+/// What stands in the text of a module, at one place.
+struct Item {
+  enum class Kind : std::uint8_t {
+    kDirective,    // index into Module::directives
+    kDeclaration,  // of a variable that is defined further down (extern); index into variables
+    kVariable,     // index into Module::variables
+    kPrototype,    // of a function; index into Module::functions
+    kFunction,     // its body, likewise
+  };
+  Kind kind{Kind::kVariable};
+  std::uint32_t index{0};
+  friend bool operator==(const Item&, const Item&) = default;
+};
+
 struct Module {
   std::uint32_t version_major{0}, version_minor{0};
   std::vector<std::string> targets;  // sm_80, debug, ...
@@ -182,6 +196,9 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;  // a declaration and its definition are one entry
   std::vector<RawDirective> directives;
+  /// All of these in the order of the text, as they are printed. PTX has names declared before
+  /// their use: who adds a variable or a function adds its item in front of those that name it.
+  std::vector<Item> items;
   friend bool operator==(const Module& a, const Module& b);
 
   /// Null if there is none.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/parse.h"
 #include "gpu/ptx/internal/body_parser.h"
@@ -48,11 +49,16 @@ class ModuleParser {
   Result<void> head_directive(Function& function);
   Result<void> three_counts(std::array<std::uint32_t, 3>& counts);
   Result<void> declare(const Token& at, std::string_view name, OperandKind kind, std::size_t index);
-  Result<Function*> place_for(const Token& at, Function&& function);
+  Result<std::uint32_t> place_for(const Token& at, Function&& function);
+  void define(std::uint32_t variable, Variable&& definition);
+  void add_item(Item::Kind kind, std::size_t index) {
+    module_.items.push_back({kind, static_cast<std::uint32_t>(index)});
+  }
 
   TokenStream stream_;
   Module module_;
   ModuleNames names_;
+  std::vector<std::size_t> variable_items_;  // by variable: its last item
 };
 
 Result<void> ModuleParser::statement() {
@@ -86,6 +92,7 @@ Result<void> ModuleParser::statement() {
     return {};
   }
   TRY(auto raw, parse_raw_directive(stream_, word.text == "section" || word.text == "pragma"));
+  add_item(Item::Kind::kDirective, module_.directives.size());
   module_.directives.push_back(std::move(raw));
   return {};
 }
@@ -135,23 +142,33 @@ Result<void> ModuleParser::variables(Space space, Linkage linkage) {
     if (const auto known = names_.find(key); known != names_.end()) {
       const bool is_variable = known->second.kind == OperandKind::kModuleVariable;
       if (is_variable && module_.variables[known->second.index].linkage == Linkage::kExtern) {
-        module_.variables[known->second.index] = std::move(variable);
+        define(known->second.index, std::move(variable));
         continue;
       }
     }
     TRY_VOID(declare(at, key, OperandKind::kModuleVariable, module_.variables.size()));
+    variable_items_.push_back(module_.items.size());
+    add_item(Item::Kind::kVariable, module_.variables.size());
     module_.variables.push_back(std::move(variable));
   }
   return {};
 }
 
+/// A variable that was declared before; where it was, only the declaration stays.
+void ModuleParser::define(std::uint32_t variable, Variable&& definition) {
+  module_.items[variable_items_[variable]].kind = Item::Kind::kDeclaration;
+  variable_items_[variable] = module_.items.size();
+  add_item(Item::Kind::kVariable, variable);
+  module_.variables[variable] = std::move(definition);
+}
+
 /// The entry of `function` in the module: a new one, or that of its earlier declaration.
-Result<Function*> ModuleParser::place_for(const Token& at, Function&& function) {
+Result<std::uint32_t> ModuleParser::place_for(const Token& at, Function&& function) {
   const auto known = names_.find(at.text);
   if (known == names_.end()) {
     TRY_VOID(declare(at, at.text, OperandKind::kFunction, module_.functions.size()));
     module_.functions.push_back(std::move(function));
-    return &module_.functions.back();
+    return static_cast<std::uint32_t>(module_.functions.size() - 1);
   }
   if (known->second.kind != OperandKind::kFunction)
     return stream_.error(at, "this name already belongs to a variable,");
@@ -159,7 +176,7 @@ Result<Function*> ModuleParser::place_for(const Token& at, Function&& function) 
   if (earlier.has_body && stream_.peek().is('{'))
     return stream_.error(at, "this function already has a body,");
   if (!earlier.has_body) earlier = std::move(function);
-  return &earlier;
+  return known->second.index;
 }
 
 Result<void> ModuleParser::three_counts(std::array<std::uint32_t, 3>& counts) {
@@ -218,11 +235,14 @@ Result<void> ModuleParser::function(bool is_entry, Linkage linkage) {
   TRY(head.params, parse_parameters(stream_));
   while (stream_.peek().kind == TokenKind::kDotWord)
     TRY_VOID(head_directive(head));
-  TRY(Function* const function, place_for(name, std::move(head)));
-  if (!stream_.accept('{')) return stream_.expect(';');
-  function->has_body = true;
-  TRY_VOID(BodyParser(stream_, names_, *function).parse());
-  function->place.end = stream_.taken_end();
+  TRY(const auto index, place_for(name, std::move(head)));
+  const bool has_body = stream_.accept('{');
+  add_item(has_body ? Item::Kind::kFunction : Item::Kind::kPrototype, index);
+  if (!has_body) return stream_.expect(';');
+  Function& function = module_.functions[index];
+  function.has_body = true;
+  TRY_VOID(BodyParser(stream_, names_, function).parse());
+  function.place.end = stream_.taken_end();
   return {};
 }
 

@@ -286,6 +286,110 @@ TEST(PtxParser, FunctionsMayBeDefinedAfterTheirUse) {
   EXPECT_EQ(parsed(print_module(module)), module);
 }
 
+/// What stands at the beginning of each line that begins an item: ".file", "function f", ...
+std::vector<std::string> order_of(const Module& module) {
+  std::vector<std::string> order;
+  for (const Item& item : module.items) {
+    switch (item.kind) {
+      case Item::Kind::kDirective:
+        order.push_back(module.directives[item.index].text);
+        break;
+      case Item::Kind::kDeclaration:
+        order.push_back("extern " + module.variables[item.index].name);
+        break;
+      case Item::Kind::kVariable:
+        order.push_back("variable " + module.variables[item.index].name);
+        break;
+      case Item::Kind::kPrototype:
+        order.push_back("prototype " + module.functions[item.index].name);
+        break;
+      case Item::Kind::kFunction:
+        order.push_back("function " + module.functions[item.index].name);
+        break;
+    }
+  }
+  return order;
+}
+
+TEST(PtxParser, KeepsTheOrderOfItems) {
+  // In its printed form already; `handlers` and `start` hold what stands before them.
+  const std::string text = R"(.version 8.0
+.target sm_80
+.address_size 64
+
+.file 1 "a.cu"
+.global .u32 first = 1;
+.extern .global .u32 later;
+
+.func (
+	.param .b32 r
+) ahead(
+	.param .b32 a
+);
+
+.func early()
+{
+	ret;
+}
+.global .u64 handlers[2] = {early, generic(first)+4};
+.pragma "once";
+
+.visible .entry k(
+	.param .u64 p
+)
+{
+	.reg .b64 %rd1, %rd2;
+	mov.u64 %rd1, handlers;
+	mov.u64 %rd2, later;
+	ret;
+}
+.visible .global .u32 later = 5;
+.global .u64 start = k;
+
+.func (
+	.param .b32 r
+) ahead(
+	.param .b32 a
+)
+{
+	ret;
+}
+.const .u32 last[2] = {8, 9};
+)";
+  const Module module = parsed(text);
+  EXPECT_THAT(order_of(module),
+              ElementsAre(".file 1 \"a.cu\"", "variable first", "extern later", "prototype ahead",
+                          "function early", "variable handlers", ".pragma \"once\";", "function k",
+                          "variable later", "variable start", "function ahead", "variable last"));
+  EXPECT_EQ(print_module(module), text);
+  EXPECT_EQ(parsed(print_module(module)), module);
+  EXPECT_EQ(module.find_variable("later")->linkage, Linkage::kVisible);
+  // The same items in another order are another module.
+  Module swapped = module;
+  std::swap(swapped.items.front(), swapped.items.back());
+  EXPECT_FALSE(swapped == module);
+  EXPECT_EQ(parsed(print_module(swapped)).items.size(), module.items.size());
+}
+
+TEST(PtxParser, KeepsRepeatedDeclarations) {
+  const Module module = parsed(std::string(kHead) + R"(
+.extern .global .u32 x;
+.func f();
+.extern .global .u32 x;
+.func f();
+.global .u32 x = 4, y;
+.func f() { ret; }
+.func f();
+)");
+  EXPECT_THAT(order_of(module),
+              ElementsAre("extern x", "prototype f", "extern x", "prototype f", "variable x",
+                          "variable y", "function f", "prototype f"));
+  EXPECT_EQ(parsed(print_module(module)), module);
+  const Module undefined = parsed(std::string(kHead) + ".extern .global .u32 x;\n");
+  EXPECT_THAT(order_of(undefined), ElementsAre("variable x"));
+  EXPECT_EQ(parsed(print_module(undefined)), undefined);
+}
+
 TEST(PtxParser, NamesThePlaceOfAnError) {
   EXPECT_EQ(body_error("\tadd.u32 %r1, %r2, %r3;"),
             "ptx line 6 column 10: undeclared name at `%r1`");

@@ -44,7 +44,9 @@ class Printer {
   void add(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
+  void item(const Item& item);
   void declaration(const Variable& variable);
+  void declarator(const Variable& variable, Linkage linkage);
   void initialiser(const Variable& variable);
   void value(const Variable& variable, std::uint64_t offset);
   void parameters(const std::vector<Variable>& parameters);
@@ -54,7 +56,6 @@ class Printer {
   void operand(const Function& function, const Operand& operand);
   void operands(const Function& function, const Operand& group, char open, char close);
   void symbol(std::string_view name, std::int64_t offset);
-  [[nodiscard]] bool needs_prototype(std::size_t index) const;
 
   const Module& module_;
   std::string text_;
@@ -69,41 +70,43 @@ void Printer::module() {
     text_ += '\n';
   }
   add(".address_size {}\n\n", module_.address_bits);
-  for (const RawDirective& raw : module_.directives)
-    add("{}\n", raw.text);
-  for (const Variable& variable : module_.variables) {
-    declaration(variable);
-    text_ += ";\n";
-  }
-  // Who calls a function that stands further down gets a prototype here and its body at the end.
-  std::vector<const Function*> later;
-  for (std::size_t i = 0; i < module_.functions.size(); ++i) {
-    const Function& function = module_.functions[i];
-    text_ += '\n';
-    head(function);
-    if (!function.has_body || needs_prototype(i)) {
-      text_ += ";\n";
-      if (function.has_body) later.push_back(&function);
-    } else {
-      body(function);
-    }
-  }
-  for (const Function* const function : later) {
-    text_ += '\n';
-    head(*function);
-    body(*function);
-  }
+  for (const Item& each : module_.items)
+    item(each);
 }
 
-bool Printer::needs_prototype(std::size_t index) const {
-  const auto& operands = module_.functions[index].operands;
-  return std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-    return operand.kind == OperandKind::kFunction && operand.index > index;
-  });
+void Printer::item(const Item& item) {
+  switch (item.kind) {
+    case Item::Kind::kDirective:
+      add("{}\n", module_.directives[item.index].text);
+      return;
+    case Item::Kind::kDeclaration:
+      declarator(module_.variables[item.index], Linkage::kExtern);
+      text_ += ";\n";
+      return;
+    case Item::Kind::kVariable:
+      declaration(module_.variables[item.index]);
+      text_ += ";\n";
+      return;
+    case Item::Kind::kPrototype:
+      text_ += '\n';
+      head(module_.functions[item.index]);
+      text_ += ";\n";
+      return;
+    case Item::Kind::kFunction:
+      text_ += '\n';
+      head(module_.functions[item.index]);
+      body(module_.functions[item.index]);
+      return;
+  }
 }
 
 void Printer::declaration(const Variable& variable) {
-  text_ += linkage_text(variable.linkage);
+  declarator(variable, variable.linkage);
+  if (variable.has_initialiser) initialiser(variable);
+}
+
+void Printer::declarator(const Variable& variable, Linkage linkage) {
+  text_ += linkage_text(linkage);
   text_ += space_name(variable.space);
   if (variable.is_managed) text_ += " .attribute(.managed)";
   if (variable.align != 0) add(" .align {}", variable.align);
@@ -122,7 +125,6 @@ void Printer::declaration(const Variable& variable) {
       add("[{}]", variable.dims[i]);
     }
   }
-  if (variable.has_initialiser) initialiser(variable);
 }
 
 void Printer::initialiser(const Variable& variable) {
