@@ -75,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.clock = &clock;
     options.time_limit = std::chrono::seconds{1};
     options.print = [](std::string_view text) { CHECK(text.size() <= (1U << 20)); };
+    options.complain = options.print;
     const auto fault = exec::launch(*program, kernel, *memory, options);
     CHECK(fault || !fault.error().what.empty());
   }
