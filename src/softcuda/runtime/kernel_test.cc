@@ -223,5 +223,33 @@ TEST_F(KernelTest, ImagesThatAreNoneSayWhy) {
   }
 }
 
+TEST_F(KernelTest, AnImageThatDoesNotFitLoadsOnceThereIsRoom) {
+  COVERS(cudaLaunchKernel);
+  Wrapped image(
+      ".version 8.0\n.target sm_80\n.address_size 64\n.global .b8 first[20971520];\n"
+      ".global .b8 second[20971520];\n.visible .entry k() { ret; }\n");
+  static const char mine = 0;
+  void** const handle = __cudaRegisterFatBinary(image.get());
+  __cudaRegisterFunction(handle, &mine, nullptr, "k", -1, nullptr, nullptr, nullptr, nullptr,
+                         nullptr);
+  const auto launch_mine = [&] {
+    return cudaLaunchKernel(&mine, {1, 1, 1}, {1, 1, 1}, nullptr, 0, nullptr);
+  };
+  void* held = nullptr;
+  OK(cudaMalloc(&held, std::size_t{40} << 20));
+  std::size_t before = 0, after = 0, total = 0;
+  OK(cudaMemGetInfo(&before, &total));
+  // The first variable fits.
+  EXPECT_CUDA(cudaErrorMemoryAllocation, launch_mine());
+  EXPECT_CUDA(cudaErrorMemoryAllocation, launch_mine());
+  OK(cudaMemGetInfo(&after, &total));
+  EXPECT_EQ(after, before);
+  OK(launch("nothing", {}, nullptr));
+  OK(cudaFree(held));
+  OK(launch_mine());
+  OK(cudaDeviceSynchronize());
+  __cudaUnregisterFatBinary(handle);
+}
+
 }  // namespace
 }  // namespace kansoku::cudart
