@@ -13,6 +13,7 @@
 
 #include "cuda/abi.h"
 #include "cuda/fatbin.h"
+#include "softcuda/at_the_end_for_test.h"
 #include "softcuda/kernels_for_test.h"
 
 namespace kansoku::softcuda {
@@ -123,32 +124,28 @@ void add_pointer(Session& s, CUresult status, CUdeviceptr pointer) {
 
 // Images.
 
-/// Bytes as cuModuleLoadData may get them: what begins like a container is as long as it says, and
-/// nothing is a wrapper, whose pointers no driver can check. Zeros follow.
-std::string sealed(std::string image) {
-  image.resize(image.size() + 64, '\0');
+/// As cuModuleLoadData may get it: with nothing readable behind it, whatever its header says. It is
+/// no wrapper, whose pointers would have to point somewhere.
+std::string no_wrapper(std::string image) {
   std::uint32_t magic = 0;
-  std::memcpy(&magic, image.data(), sizeof magic);
+  std::memcpy(&magic, image.data(), std::min(image.size(), sizeof magic));
   if (magic == kWrapperMagic) image[0] = '.';
-  if (magic == kFatbinMagic) {
-    const std::uint64_t bytes = image.size() - 16;
-    std::memcpy(image.data() + 8, &bytes, sizeof bytes);
-    const std::uint16_t header_bytes = 16;
-    std::memcpy(image.data() + 6, &header_bytes, sizeof header_bytes);
-  }
   return image;
 }
 
-std::string image(Session& s) {
-  const std::uint8_t kind = s.bytes.next() % 5;
-  if (kind == 4) return sealed(s.bytes.rest());
+AtTheEnd image(Session& s) {
+  const std::uint8_t choice = s.bytes.next();
+  const std::uint8_t kind = choice % 5;
+  const bool is_cut = choice >= 250;
+  if (kind == 4) return AtTheEnd(no_wrapper(s.bytes.rest()));
   std::string made = kTestKernels;
   if (kind != 0) made = write_fatbin({{made, 80}}, static_cast<Compression>(kind - 1)).value();
   for (std::uint8_t changes = s.bytes.next() % 8; changes > 0; --changes) {
     const std::size_t at = s.bytes.number<std::uint16_t>() % made.size();
     made[at] = static_cast<char>(s.bytes.next());
   }
-  return sealed(std::move(made));
+  if (is_cut) made.resize(s.bytes.number<std::uint16_t>() % made.size());
+  return AtTheEnd(no_wrapper(std::move(made)));
 }
 
 void add_functions(Session& s, CUmodule module) {
@@ -164,14 +161,14 @@ void load_module(Session& s) {
   char log[32] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(std::size_t{s.bytes.next()} % sizeof log)};
-  if (cuModuleLoadDataEx(&module, image(s).data(), 2, options, values) != CUDA_SUCCESS) return;
+  if (cuModuleLoadDataEx(&module, image(s).get(), 2, options, values) != CUDA_SUCCESS) return;
   s.modules.add(module);
   add_functions(s, module);
 }
 
 void load_library(Session& s) {
   CUlibrary library = nullptr;
-  if (cuLibraryLoadData(&library, image(s).data(), nullptr, nullptr, 0, nullptr, nullptr, 0) !=
+  if (cuLibraryLoadData(&library, image(s).get(), nullptr, nullptr, 0, nullptr, nullptr, 0) !=
       CUDA_SUCCESS)
     return;
   s.libraries.add(library);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images, modules, functions and the linker.
 #include <gmock/gmock.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include <fstream>
 
 #include "cuda/fatbin.h"
+#include "softcuda/at_the_end_for_test.h"
 #include "softcuda/driver_for_test.h"
 
 namespace kansoku::softcuda {
@@ -191,30 +191,6 @@ TEST_F(ModuleTest, Rubbish) {
   EXPECT_CU(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, cut.data()));
   EXPECT_EQ(module, nullptr);
 }
-
-/// Bytes behind which nothing can be read.
-class AtTheEnd {
- public:
-  explicit AtTheEnd(std::string_view bytes) : pages_((bytes.size() / kPage + 1) * kPage) {
-    void* const mapped =
-        mmap(nullptr, pages_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) std::abort();
-    area_ = static_cast<char*>(mapped);
-    if (mprotect(area_ + pages_, kPage, PROT_NONE) != 0) std::abort();
-    begin_ = area_ + pages_ - bytes.size();
-    std::memcpy(begin_, bytes.data(), bytes.size());
-  }
-  AtTheEnd(const AtTheEnd&) = delete;
-  AtTheEnd& operator=(const AtTheEnd&) = delete;
-  ~AtTheEnd() { munmap(area_, pages_ + kPage); }
-  [[nodiscard]] const void* get() const { return begin_; }
-
- private:
-  static constexpr std::size_t kPage = 4096;
-  std::size_t pages_;
-  char* area_;
-  char* begin_;
-};
 
 TEST_F(ModuleTest, ImagesEndWhereTheirMemoryDoes) {
   COVERS(cuModuleLoadData);
