@@ -731,6 +731,10 @@ def float_conversions():
     one("cvt.f32.bf16", "f32", "bf16")
     one("cvt.rn.bf16.f32", "bf16", "f32")
     one("cvt.rn.relu.bf16.f32", "bf16", "f32", positive=True)
+    for t, form, modes in (("f16", F16, ("rz", "rm", "rp")), ("bf16", BF16, ("rz",))):
+        for mode in modes:
+            add(f"cvt.{mode}.{t}.f32", t, ["f32"], lambda a, f=form, m=mode: n.convert(f, F32, a, m))
+        add(f"cvt.rz.relu.{t}.f32", t, ["f32"], lambda a, f=form: relu(f, n.convert(f, F32, a, "rz")))
     for t, form in (("f16", F16), ("bf16", BF16)):
         for mark in ("", ".relu"):
             def two(a, b, f=form, p=bool(mark)):

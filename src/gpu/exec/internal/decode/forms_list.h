@@ -591,6 +591,12 @@ inline void list_float_conversions(const Lister& list) {
   list.one<FloatToFloat<float, BFloat, false, false>>("cvt", "f32.bf16");
   list.one<FloatToFloat<BFloat, float, false, false>>("cvt.rn", "bf16.f32");
   list.one<FloatToFloat<BFloat, float, false, false, true>>("cvt.rn.relu", "bf16.f32");
+  list.one<DirectedHalf<Half, Toward::kZero>>("cvt.rz", "f16.f32");
+  list.one<DirectedHalf<Half, Toward::kDown>>("cvt.rm", "f16.f32");
+  list.one<DirectedHalf<Half, Toward::kUp>>("cvt.rp", "f16.f32");
+  list.one<DirectedHalf<Half, Toward::kZero, true>>("cvt.rz.relu", "f16.f32");
+  list.one<DirectedHalf<BFloat, Toward::kZero>>("cvt.rz", "bf16.f32");
+  list.one<DirectedHalf<BFloat, Toward::kZero, true>>("cvt.rz.relu", "bf16.f32");
   list.two<TwoToHalves<Half, false>>("cvt.rn", "f16x2.f32");
   list.two<TwoToHalves<Half, true>>("cvt.rn.relu", "f16x2.f32");
   list.two<TwoToHalves<BFloat, false>>("cvt.rn", "bf16x2.f32");

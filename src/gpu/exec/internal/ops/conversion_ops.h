@@ -74,6 +74,25 @@ struct IntegerToFloat : Signature<To(From)> {
   }
 };
 
+enum class Toward { kZero, kDown, kUp };
+/// The neighbour of the nearest number that lies on the right side of `a`.
+template <class To, Toward direction, bool relu = false>
+struct DirectedHalf : Signature<To(float)> {
+  static To apply(float a) {
+    if constexpr (relu) a = a > 0 || a != a ? a : 0.0F;
+    To result = narrowed<To>(a);
+    const float back = widened(result);
+    const bool is_negative = (bits_of(a) >> 31) != 0;
+    const bool is_down = direction == Toward::kDown || (direction == Toward::kZero && !is_negative);
+    // Of patterns of one sign the greater has the greater magnitude.
+    if (is_down && back > a)
+      result.bits = static_cast<std::uint16_t>(result.bits + (is_negative ? 1 : -1));
+    if (!is_down && back < a)
+      result.bits = static_cast<std::uint16_t>(result.bits + (is_negative ? -1 : 1));
+    return result;
+  }
+};
+
 enum class ToInteger { kNearest, kZero, kDown, kUp };
 template <ToInteger mode>
 inline float to_integer(float value) {
