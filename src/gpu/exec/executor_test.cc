@@ -434,6 +434,8 @@ TEST_P(ExecutorTest, PrintsInTheOrderOfLanes) {
 	st.param.b64 [a], %rd7;
 	st.param.b64 [b], %rd5;
 	call.uni (c), vprintf, (a, b);
+	ld.param.b32 %r3, [c];
+	st.global.u32 [%rd3], %r3;
 	}
 END:)",
                                  R"(
@@ -443,8 +445,20 @@ END:)",
 )");
   std::string printed;
   options_.print = [&](std::string_view text) { printed += text; };
-  run(program, 1);
+  const auto values = run(program, 32);
   EXPECT_EQ(printed, "  0% 0.50 abc\n  1% 1.50 abc\n");
+  EXPECT_EQ(values[1], 3U);  // arguments, as CUDA's printf returns them
+}
+
+TEST_P(ExecutorTest, TheClockGoesOn) {
+  const Program program = kernel(R"(
+	.reg .b64 %t<4>;
+	mov.u64 %t1, %clock64;
+	mov.u64 %t2, %clock64;
+	setp.gt.u64 %p1, %t2, %t1;
+	selp.u32 %r3, 1, 0, %p1;
+	st.global.u32 [%rd3], %r3;)");
+  EXPECT_EQ(run(program, 32)[0], 1U);
 }
 
 TEST_P(ExecutorTest, AFailedAssertionNamesItsThreads) {

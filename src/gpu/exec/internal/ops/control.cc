@@ -355,7 +355,7 @@ const Code* run_special(Warp& warp, const Code* code) {
     case Special::kClock64:
     case Special::kGlobaltimer:
     case Special::kGlobaltimerLo:
-      return uniform(warp.block->executed);
+      return uniform(++warp.block->executed);  // a clock that is looked at again has gone on
     case Special::kClockHi:
     case Special::kGlobaltimerHi:
       return uniform(warp.block->executed >> 32);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that device code calls and the executor has. vprintf(format, arguments): both are
 // generic addresses; the arguments lie at their natural alignment, float as double. Prints lane by
-// lane.
+// lane and returns the number of arguments.
 // __assertfail(condition, file, line, function, bytes of a character): each lane prints its line.
 #include <fmt/format.h>
 
@@ -41,6 +41,8 @@ class Printer {
     }
     return std::move(text_);
   }
+  /// That conversions have taken, which is what CUDA's printf returns.
+  [[nodiscard]] std::uint32_t argument_count() const { return argument_count_; }
 
  private:
   template <class T>
@@ -55,6 +57,7 @@ class Printer {
     arguments_ = (arguments_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
     if (!read(arguments_, value)) return false;
     arguments_ += sizeof(T);
+    ++argument_count_;
     return true;
   }
   template <class T>
@@ -154,6 +157,7 @@ class Printer {
   const Warp& warp_;
   std::uint32_t lane_;
   std::uint64_t format_, arguments_;
+  std::uint32_t argument_count_{0};
   std::string text_;
 };
 
@@ -200,13 +204,11 @@ const Code* run_printf(Warp& warp, const Code* code) {
   const CompiledFunction::CallSite& site = warp.frame->function->calls[code->extra];
   for (std::uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
     const std::uint32_t lane = first_lane_of(rest);
-    if (launch.print != nullptr) {
-      const std::string text = Printer(warp, lane, argument_of(warp, lane, site.arguments[0]),
-                                       argument_of(warp, lane, site.arguments[1]))
-                                   .print();
-      launch.print(launch.print_context, text.data(), text.size());
-    }
-    const std::uint32_t result = 0;
+    Printer printer(warp, lane, argument_of(warp, lane, site.arguments[0]),
+                    argument_of(warp, lane, site.arguments[1]));
+    const std::string text = printer.print();
+    if (launch.print != nullptr) launch.print(launch.print_context, text.data(), text.size());
+    const std::uint32_t result = printer.argument_count();
     for (const CompiledFunction::Place& own : site.results)
       std::memcpy(frame_of(warp, lane) + own.offset, &result,
                   std::min<std::size_t>(own.bytes, sizeof result));
