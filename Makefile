@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval
+.PHONY: help build softgpu demo test bench eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -18,6 +18,7 @@ help:
 	@echo "make llama    build llama.cpp with its CUDA backend for the software GPU (npm package, MIT; half an hour, cached)"
 	@echo "make demo-cuda  a generation by llama.cpp's CUDA backend on the software GPU, beside the CPU"
 	@echo "make cuda-eval  every operator of that backend against the CPU's, in parts of half an hour: call it until it is done"
+	@echo "make gpu-check  168 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
@@ -62,6 +63,10 @@ cuda-eval: llama
 
 demo-cuda: deps-llama softgpu
 	tests/llama/run.py demo
+
+# On a machine with a GPU, nvcc and a copy of the sources alone: tests/gpu_check/run.sh gpu
+gpu-check: softgpu
+	tests/gpu_check/run.sh $(GPU_CHECK)
 
 demo: deps-demo build
 	$(KANSOKU) demo

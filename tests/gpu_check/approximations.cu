@@ -45,12 +45,10 @@ __global__ void div_approx(int n, float* out, const float* a, const float* b) {
   if (i < n) asm volatile("div.approx.f32 %0, %1, %2;" : "=f"(out[i]) : "f"(a[i]), "f"(b[i]));
 }
 __global__ void half_approximations(int n, u16* out, const u16* a) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= n) return;
   asm volatile("ex2.approx.f16 %0, %1;" : "=h"(out[i]) : "h"(a[i]));
   asm volatile("tanh.approx.f16 %0, %1;" : "=h"(out[n + i]) : "h"(a[i]));
-#endif
 }
 
 FUNCTION(f_exp, float, expf)
@@ -159,12 +157,10 @@ GPU_CHECK_BODY(approximations, sine_and_cosine) {
 }
 
 GPU_CHECK_BODY(approximations, hyperbolic_tangent) {
-  if (capability() < 75) c.skip("tanh.approx needs sm_75");
   BOUND(tanh_approx, kTanh, spread<float>(-20, 5, true), kRelative, 0x1p-11);
 }
 
 GPU_CHECK_BODY(approximations, halves) {
-  if (capability() < 75) c.skip("ex2.approx.f16 needs sm_75");
   std::vector<u16> in;
   for (int bits = 0; bits < 0x4700; bits += 7)  // 0 to 7
     for (const int sign : {0, 0x8000})
@@ -238,8 +234,8 @@ GPU_CHECK_BODY(mathematics, single_others) {
   const std::vector<float> got = map(c, f_pow, x, y);
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i)
-    worst = std::fmax(worst,
-                      error_in_ulps_of_pow(double(x[i]), double(y[i]), double(got[i]), true));
+    worst =
+        std::fmax(worst, error_in_ulps_of_pow(double(x[i]), double(y[i]), double(got[i]), true));
   c.at_most("f_pow", worst, 8);
 }
 

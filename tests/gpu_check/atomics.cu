@@ -12,29 +12,36 @@ namespace {
 
 constexpr int kThreads = 256, kBlocks = 8, kAll = kThreads * kBlocks;
 
-__device__ int my_index() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
+__device__ int my_index() {
+  return int(blockIdx.x * blockDim.x + threadIdx.x);
+}
 
-__global__ void tickets(u32* counter, u32* out) { out[my_index()] = atomicAdd(counter, 1U); }
+__global__ void tickets(u32* counter, u32* out) {
+  out[my_index()] = atomicAdd(counter, 1U);
+}
 
 // Each thread does one operation of `ptx` with its value, on memory of the space.
-#define ATOMIC(id, T, r, type)                                                                   \
-  __global__ void id##_global(T* at, const T* in) {                                              \
-    T old;                                                                                       \
-    asm volatile("atom.global." type " %0, [%1], %2;" : "=" r(old) : "l"(at), r(in[my_index()])  \
-                 : "memory");                                                                    \
-  }                                                                                              \
-  __global__ void id##_shared(T* at, const T* in) {                                              \
-    __shared__ T cell;                                                                           \
-    T old;                                                                                       \
-    if (threadIdx.x == 0) cell = *at;                                                            \
-    __syncthreads();                                                                             \
-    for (int i = int(threadIdx.x); i < kAll; i += int(blockDim.x))                               \
-      asm volatile("atom.shared." type " %0, [%1], %2;"                                          \
-                   : "=" r(old)                                                                  \
-                   : "r"(u32(__cvta_generic_to_shared(&cell))), r(in[i])                         \
-                   : "memory");                                                                  \
-    __syncthreads();                                                                             \
-    if (threadIdx.x == 0) *at = cell;                                                            \
+#define ATOMIC(id, T, r, type) ORDERED(id, T, r, "", type)
+#define ORDERED(id, T, r, order, type)                                   \
+  __global__ void id##_global(T* at, const T* in) {                      \
+    T old;                                                               \
+    asm volatile("atom" order ".global." type " %0, [%1], %2;"           \
+                 : "=" r(old)                                            \
+                 : "l"(at), r(in[my_index()])                            \
+                 : "memory");                                            \
+  }                                                                      \
+  __global__ void id##_shared(T* at, const T* in) {                      \
+    __shared__ T cell;                                                   \
+    T old;                                                               \
+    if (threadIdx.x == 0) cell = *at;                                    \
+    __syncthreads();                                                     \
+    for (int i = int(threadIdx.x); i < kAll; i += int(blockDim.x))       \
+      asm volatile("atom" order ".shared." type " %0, [%1], %2;"         \
+                   : "=" r(old)                                          \
+                   : "r"(u32(__cvta_generic_to_shared(&cell))), r(in[i]) \
+                   : "memory");                                          \
+    __syncthreads();                                                     \
+    if (threadIdx.x == 0) *at = cell;                                    \
   }
 ATOMIC(add_u32, u32, "r", "add.u32")
 ATOMIC(add_u64, u64, "l", "add.u64")
@@ -53,9 +60,8 @@ ATOMIC(and_b64, u64, "l", "and.b64")
 ATOMIC(xor_b64, u64, "l", "xor.b64")
 ATOMIC(inc_u32, u32, "r", "inc.u32")
 ATOMIC(dec_u32, u32, "r", "dec.u32")
-ATOMIC(scope_cta, u32, "r", "cta.add.u32")
-ATOMIC(scope_sys, u32, "r", "sys.add.u32")
-ATOMIC(acq_rel, u32, "r", "acq_rel.gpu.add.u32")
+ORDERED(scope_sys, u32, "r", ".relaxed.sys", "add.u32")
+ORDERED(acq_rel, u32, "r", ".acq_rel.gpu", "add.u32")
 
 template <class T>
 __global__ void add_by_cas(T* at, const T* in) {  // T: 32 or 64 bits
@@ -137,7 +143,6 @@ GPU_CHECK_BODY(atomics, sums_of_integers) {
   const u32 sum = folded(5U, w, [](u32 a, u32 b) { return a + b; });
   RUN(add_u32, 5U, w, sum);
   RUN(add_u64, u64{5}, l, folded(u64{5}, l, [](u64 a, u64 b) { return a + b; }));
-  RUN(scope_cta, 5U, w, sum);
   RUN(scope_sys, 5U, w, sum);
   RUN(acq_rel, 5U, w, sum);
 }

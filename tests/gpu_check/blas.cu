@@ -138,9 +138,10 @@ GPU_CHECK_BODY(blas, beta_of_zero_reads_nothing) {
   c.at_most("greatest error over NaNs", worst_error(p, a, b, {}, device_c.host()), kBound);
 }
 
-GPU_CHECK_BODY(blas, gemm_ex_f16) { narrow_product(c, "f16", kHalf, CUDA_R_16F); }
+GPU_CHECK_BODY(blas, gemm_ex_f16) {
+  narrow_product(c, "f16", kHalf, CUDA_R_16F);
+}
 GPU_CHECK_BODY(blas, gemm_ex_bf16) {
-  if (capability() < 80) c.skip("bf16 needs sm_80");
   narrow_product(c, "bf16", kBfloat, CUDA_R_16BF);
 }
 
@@ -164,10 +165,10 @@ GPU_CHECK_BODY(blas, batches) {
       c.at_most(name, worst_error(p, as[i], bs[i], {}, {begin, begin + kM * kN}), kBound);
     }
   };
-  EXPECT_BLAS(CUBLAS_STATUS_SUCCESS,
-              cublasSgemmStridedBatched(handle, p.a(), p.b(), kM, kN, kK, &p.alpha, device_a, kM,
-                                        kM * kK, device_b, kK, kK * kN, &p.beta, device_c, kM,
-                                        kM * kN, kCount));
+  EXPECT_BLAS(
+      CUBLAS_STATUS_SUCCESS,
+      cublasSgemmStridedBatched(handle, p.a(), p.b(), kM, kN, kK, &p.alpha, device_a, kM, kM * kK,
+                                device_b, kK, kK * kN, &p.beta, device_c, kM, kM * kN, kCount));
   expect("error by strides");
   device_c.set(std::vector<float>(kCount * kM * kN));
   std::vector<const float*> pointers_a, pointers_b;
@@ -193,10 +194,9 @@ GPU_CHECK_BODY(blas, triangular_system) {
   const Handle handle(c);
   Array<float> device_a(c, a), device_b(c, b);
   const float alpha = 2;
-  EXPECT_BLAS(CUBLAS_STATUS_SUCCESS,
-              cublasStrsm(handle, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
-                          CUBLAS_DIAG_NON_UNIT, kSize, kRight, &alpha, device_a, kSize, device_b,
-                          kSize));
+  EXPECT_BLAS(CUBLAS_STATUS_SUCCESS, cublasStrsm(handle, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER,
+                                                 CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, kSize, kRight,
+                                                 &alpha, device_a, kSize, device_b, kSize));
   const std::vector<float> got = device_b.host();
   double worst = 0;
   for (int column = 0; column < kRight; ++column) {
@@ -206,8 +206,8 @@ GPU_CHECK_BODY(blas, triangular_system) {
       for (int k = 0; k < row; ++k)
         rest -= double(a[std::size_t(k * kSize + row)]) * x[std::size_t(k)];
       x[std::size_t(row)] = rest / double(a[std::size_t(row * kSize + row)]);
-      const double error = std::fabs(double(got[std::size_t(column * kSize + row)]) -
-                                     x[std::size_t(row)]);
+      const double error =
+          std::fabs(double(got[std::size_t(column * kSize + row)]) - x[std::size_t(row)]);
       worst = std::isnan(error) ? INFINITY : std::fmax(worst, error);
     }
   }

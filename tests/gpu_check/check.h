@@ -92,7 +92,7 @@ std::string number(double value);
 #undef GPU_CHECK
 #undef GPU_SAMPLE
 
-#define GPU_CHECK_BODY(group, name)                                   \
+#define GPU_CHECK_BODY(group, name)                                  \
   using listed_##group##_##name = decltype(&check_##group##_##name); \
   void check_##group##_##name(Check& c)
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What checks with kernels share: errors of the runtime, arrays of the device, kernels that hold one
-// PTX instruction beside what the host expects of it.
+// What checks with kernels share: errors of the runtime, arrays of the device, kernels that hold
+// one PTX instruction beside what the host expects of it.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -28,9 +28,9 @@ inline const char* runtime_error_name(int error) {
 }
 
 // The call succeeds, or the check ends.
-#define NEED(call)                                                                            \
-  do {                                                                                        \
-    const cudaError_t status_ = (call);                                                       \
+#define NEED(call)                                                                              \
+  do {                                                                                          \
+    const cudaError_t status_ = (call);                                                         \
     c.need(std::string(#call) + " gives " + cudaGetErrorName(status_), status_ == cudaSuccess); \
   } while (false)
 // The call returns `wanted`. The error is taken back from the thread.
@@ -79,12 +79,6 @@ inline int attribute(cudaDeviceAttr which) {
   cudaDeviceGetAttribute(&value, which, 0);
   return value;
 }
-/// 80 for sm_80.
-inline int capability() {
-  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-         attribute(cudaDevAttrComputeCapabilityMinor);
-}
-
 template <class To, class... From>
 std::vector<To> run_on(void (*kernel)(int, To*, const From*...), int count, const Array<To>& out,
                        const Array<From>&... in) {
@@ -99,35 +93,41 @@ std::vector<To> map(Check& c, void (*kernel)(int, To*, const From*...),
   return run_on(kernel, static_cast<int>(sizes[0]), Array<To>(c, sizes[0]), Array<From>(c, in)...);
 }
 
-// One instruction a kernel, `id`, of registers of type T and constraint r ("r", "l", "f", "d", "h");
-// id_want(a, ...) is what the host expects.
-#define PTX_FORM_1(id, To, ro, T, r, ptx, ...)                   \
-  __global__ void id(int n, To* out, const T* a) {               \
-    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);    \
-    if (i >= n) return;                                          \
-    To d;                                                        \
-    asm volatile(ptx : "=" ro(d) : r(a[i]));                     \
-    out[i] = d;                                                  \
-  }                                                              \
-  To id##_want(T a) { return __VA_ARGS__; }
-#define PTX_FORM_2(id, To, ro, T, r, ptx, ...)                   \
-  __global__ void id(int n, To* out, const T* a, const T* b) {   \
-    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);    \
-    if (i >= n) return;                                          \
-    To d;                                                        \
-    asm volatile(ptx : "=" ro(d) : r(a[i]), r(b[i]));            \
-    out[i] = d;                                                  \
-  }                                                              \
-  To id##_want(T a, T b) { return __VA_ARGS__; }
-#define PTX_FORM_3(id, To, ro, T, r, ptx, ...)                               \
-  __global__ void id(int n, To* out, const T* a, const T* b, const T* d0) {  \
-    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);                \
-    if (i >= n) return;                                                      \
-    To d;                                                                    \
-    asm volatile(ptx : "=" ro(d) : r(a[i]), r(b[i]), r(d0[i]));              \
-    out[i] = d;                                                              \
-  }                                                                          \
-  To id##_want(T a, T b, T d) { return __VA_ARGS__; }
+// One instruction a kernel, `id`, of registers of type T and constraint r ("r", "l", "f", "d",
+// "h"); id_want(a, ...) is what the host expects.
+#define PTX_FORM_1(id, To, ro, T, r, ptx, ...)                \
+  __global__ void id(int n, To* out, const T* a) {            \
+    const int i = int(blockIdx.x * blockDim.x + threadIdx.x); \
+    if (i >= n) return;                                       \
+    To d;                                                     \
+    asm volatile(ptx : "=" ro(d) : r(a[i]));                  \
+    out[i] = d;                                               \
+  }                                                           \
+  To id##_want(T a) {                                         \
+    return __VA_ARGS__;                                       \
+  }
+#define PTX_FORM_2(id, To, ro, T, r, ptx, ...)                 \
+  __global__ void id(int n, To* out, const T* a, const T* b) { \
+    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);  \
+    if (i >= n) return;                                        \
+    To d;                                                      \
+    asm volatile(ptx : "=" ro(d) : r(a[i]), r(b[i]));          \
+    out[i] = d;                                                \
+  }                                                            \
+  To id##_want(T a, T b) {                                     \
+    return __VA_ARGS__;                                        \
+  }
+#define PTX_FORM_3(id, To, ro, T, r, ptx, ...)                              \
+  __global__ void id(int n, To* out, const T* a, const T* b, const T* d0) { \
+    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);               \
+    if (i >= n) return;                                                     \
+    To d;                                                                   \
+    asm volatile(ptx : "=" ro(d) : r(a[i]), r(b[i]), r(d0[i]));             \
+    out[i] = d;                                                             \
+  }                                                                         \
+  To id##_want(T a, T b, T d) {                                             \
+    return __VA_ARGS__;                                                     \
+  }
 
 template <class T>
 T one_nan(T value) {

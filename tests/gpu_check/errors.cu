@@ -9,17 +9,27 @@ namespace gpu_check {
 
 namespace {
 
-__global__ void write(int* where, int value) { *where = value; }
-__global__ void misaligned(char* where) { *reinterpret_cast<volatile int*>(where + 1) = 1; }
-__global__ void trapped() { asm volatile("trap;"); }
-__global__ void asserted(int value) { assert(value == 4711); }
+__global__ void write(int* where, int value) {
+  *where = value;
+}
+__global__ void misaligned(char* where) {
+  *reinterpret_cast<volatile int*>(where + 1) = 1;
+}
+__global__ void trapped() {
+  asm volatile("trap;");
+}
+__global__ void asserted(int value) {
+  assert(value == 4711);
+}
 __global__ void dynamic_shared(int* out) {
   extern __shared__ int bytes[];
   bytes[threadIdx.x] = int(threadIdx.x);
   __syncthreads();
   if (threadIdx.x == 0) *out = bytes[blockDim.x - 1] + 1;
 }
-__global__ void __launch_bounds__(64) bounded(int* out) { *out = 1; }
+__global__ void __launch_bounds__(64) bounded(int* out) {
+  *out = 1;
+}
 
 // After a kernel with a fault: every further call returns the same error, also one that would
 // succeed otherwise, and reading the error does not take it away.
@@ -50,14 +60,14 @@ GPU_CHECK_BODY(errors, last_error_is_taken) {
 }
 
 GPU_CHECK_BODY(errors, names) {
-  c.is_true("name of 1", std::string(cudaGetErrorName(cudaErrorInvalidValue)) ==
-                             "cudaErrorInvalidValue");
-  c.is_true("name of 700", std::string(cudaGetErrorName(cudaErrorIllegalAddress)) ==
-                               "cudaErrorIllegalAddress");
+  c.is_true("name of 1",
+            std::string(cudaGetErrorName(cudaErrorInvalidValue)) == "cudaErrorInvalidValue");
+  c.is_true("name of 700",
+            std::string(cudaGetErrorName(cudaErrorIllegalAddress)) == "cudaErrorIllegalAddress");
   c.is_true("text of 0", std::string(cudaGetErrorString(cudaSuccess)) == "no error");
-  c.is_true("name of a number that is no error",
-            std::string(cudaGetErrorName(static_cast<cudaError_t>(123456))) ==
-                "unrecognized error code");
+  c.is_true(
+      "name of a number that is no error",
+      std::string(cudaGetErrorName(static_cast<cudaError_t>(123456))) == "unrecognized error code");
 }
 
 GPU_CHECK_BODY(errors, out_of_memory) {
@@ -130,8 +140,7 @@ GPU_CHECK_BODY(errors, launch_configuration) {
   c.error("65536 blocks in y", cudaGetLastError(), cudaErrorInvalidConfiguration,
           runtime_error_name);
   write<<<1, dim3(1, 1, 65)>>>(out, 1);
-  c.error("65 threads in z", cudaGetLastError(), cudaErrorInvalidConfiguration,
-          runtime_error_name);
+  c.error("65 threads in z", cudaGetLastError(), cudaErrorInvalidConfiguration, runtime_error_name);
   c.equal("what such kernels wrote", out.first(), 0);
 }
 
@@ -161,9 +170,8 @@ GPU_CHECK_BODY(errors, shared_memory_by_opting_in) {
   EXPECT_ERROR(cudaErrorInvalidValue,
                cudaFuncSetAttribute(dynamic_shared, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     most + 1024));
-  EXPECT_ERROR(cudaSuccess,
-               cudaFuncSetAttribute(dynamic_shared, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    most));
+  EXPECT_ERROR(cudaSuccess, cudaFuncSetAttribute(
+                                dynamic_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   dynamic_shared<<<1, 32, std::size_t(most)>>>(out);
   c.equal("what the kernel wrote", out.first(), 32);
 }

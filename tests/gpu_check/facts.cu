@@ -76,7 +76,8 @@ Facts collect_facts() {
     return facts;
   }
   nothing<<<1, 1>>>();
-  status = cudaDeviceSynchronize();
+  status = cudaGetLastError();
+  if (status == cudaSuccess) status = cudaDeviceSynchronize();
   if (status != cudaSuccess) {
     facts.error = std::string("an empty kernel: ") + cudaGetErrorString(status);
     return facts;

@@ -20,9 +20,8 @@ float draw_float(Random& random) {
 }
 double draw_double(Random& random) {
   const u64 bits = random.bits();
-  return random.bits() % 2 == 0
-             ? double_of(bits)
-             : double_of((bits & 0x803fffffffffffff) | 0x3fc0000000000000);
+  return random.bits() % 2 == 0 ? double_of(bits)
+                                : double_of((bits & 0x803fffffffffffff) | 0x3fc0000000000000);
 }
 
 #define FLOAT_1(id, ptx, ...) PTX_FORM_1(id, float, "f", float, "f", ptx, __VA_ARGS__)
@@ -33,14 +32,14 @@ double draw_double(Random& random) {
 #define DOUBLE_3(id, ptx, ...) PTX_FORM_3(id, double, "d", double, "d", ptx, __VA_ARGS__)
 
 // One form for each rounding, of single and double precision.
-#define ROUNDED_2(id, op, function)                                       \
-  FLOAT_2(id##_rn, op ".rn.f32 %0, %1, %2;", function(a, b, N))           \
-  FLOAT_2(id##_rz, op ".rz.f32 %0, %1, %2;", function(a, b, Z))           \
-  FLOAT_2(id##_rm, op ".rm.f32 %0, %1, %2;", function(a, b, M))           \
-  FLOAT_2(id##_rp, op ".rp.f32 %0, %1, %2;", function(a, b, P))           \
-  DOUBLE_2(id##_rn_f64, op ".rn.f64 %0, %1, %2;", function(a, b, N))      \
-  DOUBLE_2(id##_rz_f64, op ".rz.f64 %0, %1, %2;", function(a, b, Z))      \
-  DOUBLE_2(id##_rm_f64, op ".rm.f64 %0, %1, %2;", function(a, b, M))      \
+#define ROUNDED_2(id, op, function)                                  \
+  FLOAT_2(id##_rn, op ".rn.f32 %0, %1, %2;", function(a, b, N))      \
+  FLOAT_2(id##_rz, op ".rz.f32 %0, %1, %2;", function(a, b, Z))      \
+  FLOAT_2(id##_rm, op ".rm.f32 %0, %1, %2;", function(a, b, M))      \
+  FLOAT_2(id##_rp, op ".rp.f32 %0, %1, %2;", function(a, b, P))      \
+  DOUBLE_2(id##_rn_f64, op ".rn.f64 %0, %1, %2;", function(a, b, N)) \
+  DOUBLE_2(id##_rz_f64, op ".rz.f64 %0, %1, %2;", function(a, b, Z)) \
+  DOUBLE_2(id##_rm_f64, op ".rm.f64 %0, %1, %2;", function(a, b, M)) \
   DOUBLE_2(id##_rp_f64, op ".rp.f64 %0, %1, %2;", function(a, b, P))
 ROUNDED_2(add, "add", gpu_check::add)
 ROUNDED_2(mul, "mul", gpu_check::multiply)
@@ -70,13 +69,13 @@ FLOAT_3(fma_ftz, "fma.rn.ftz.f32 %0, %1, %2, %3;", ftz(fuse(ftz(a), ftz(b), ftz(
 // A product that rounding lifts to the least normal number is not compared: see the check.
 FLOAT_2(mul_ftz, "mul.rn.ftz.f32 %0, %1, %2;", ftz(gpu_check::multiply(ftz(a), ftz(b), N)))
 
-float saturated(float value) { return std::isnan(value) ? 0.0F : std::fmin(std::fmax(value, 0.0F), 1.0F); }
+float saturated(float value) {
+  return std::isnan(value) ? 0.0F : std::fmin(std::fmax(value, 0.0F), 1.0F);
+}
 // Whether -0 stays one is not documented: + 0 makes both the same.
-FLOAT_2(add_sat,
-        "{ .reg .f32 t; add.sat.f32 t, %1, %2; add.f32 %0, t, 0f00000000; }",
+FLOAT_2(add_sat, "{ .reg .f32 t; add.sat.f32 t, %1, %2; add.f32 %0, t, 0f00000000; }",
         saturated(gpu_check::add(a, b, N)) + 0.0F)
-FLOAT_3(fma_sat,
-        "{ .reg .f32 t; fma.rn.sat.f32 t, %1, %2, %3; add.f32 %0, t, 0f00000000; }",
+FLOAT_3(fma_sat, "{ .reg .f32 t; fma.rn.sat.f32 t, %1, %2, %3; add.f32 %0, t, 0f00000000; }",
         saturated(fuse(a, b, d, N)) + 0.0F)
 
 // The number wins over the NaN, and +0 is above -0.
@@ -88,7 +87,8 @@ float lower(float a, float b) {
 }
 FLOAT_2(min_f32, "min.f32 %0, %1, %2;", lower(a, b))
 FLOAT_2(max_f32, "max.f32 %0, %1, %2;", -lower(-a, -b))
-FLOAT_2(min_nan, "min.NaN.f32 %0, %1, %2;", std::isnan(a) || std::isnan(b) ? std::nanf("") : lower(a, b))
+FLOAT_2(min_nan, "min.NaN.f32 %0, %1, %2;",
+        std::isnan(a) || std::isnan(b) ? std::nanf("") : lower(a, b))
 FLOAT_2(copysign_f32, "copysign.f32 %0, %1, %2;", std::copysign(b, a))
 // All 32 bits of what comes out of a NaN.
 PTX_FORM_2(nan_of_add, u32, "r", float, "f", "{ .reg .f32 t; add.f32 t, %1, %2; mov.b32 %0, t; }",
@@ -100,23 +100,25 @@ PTX_FORM_2(nan_of_fma, u32, "r", float, "f",
 PTX_FORM_2(nan_of_min, u32, "r", float, "f", "{ .reg .f32 t; min.f32 t, %1, %2; mov.b32 %0, t; }",
            0x7fffffff)
 
-#define RELATION(id, relation, ...)                                                  \
-  PTX_FORM_2(id, u32, "r", float, "f",                                               \
-             "{ .reg .pred p; setp." relation ".f32 p, %1, %2; selp.u32 %0, 1, 0, p; }", __VA_ARGS__)
+#define RELATION(id, relation, ...)                                                      \
+  PTX_FORM_2(id, u32, "r", float, "f",                                                   \
+             "{ .reg .pred p; setp." relation ".f32 p, %1, %2; selp.u32 %0, 1, 0, p; }", \
+             __VA_ARGS__)
 RELATION(lt, "lt", a < b)
 RELATION(ne, "ne", a != b && !std::isnan(a) && !std::isnan(b))
 RELATION(geu, "geu", !(a < b))
 RELATION(neu, "neu", !(a == b))
 RELATION(num, "num", !std::isnan(a) && !std::isnan(b))
 RELATION(nan_, "nan", std::isnan(a) || std::isnan(b))
-#define KIND(id, kind, ...)                                                       \
-  PTX_FORM_1(id, u32, "r", float, "f",                                            \
+#define KIND(id, kind, ...)            \
+  PTX_FORM_1(id, u32, "r", float, "f", \
              "{ .reg .pred p; testp." kind ".f32 p, %1; selp.u32 %0, 1, 0, p; }", __VA_ARGS__)
 KIND(testp_finite, "finite", std::isfinite(a))
 KIND(testp_normal, "normal", std::isnormal(a))
 KIND(testp_subnormal, "subnormal", std::fpclassify(a) == FP_SUBNORMAL)
 
-// --- conversions ----------------------------------------------------------------------------------
+// --- conversions
+// ----------------------------------------------------------------------------------
 
 template <class To>
 To limited(double value) {  // whole numbers beyond the type become its nearest end, NaN becomes 0
@@ -125,11 +127,15 @@ To limited(double value) {  // whole numbers beyond the type become its nearest 
   if (value >= double(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
   return To(value);
 }
-PTX_FORM_1(to_s32_rni, u32, "r", float, "f", "cvt.rni.s32.f32 %0, %1;", u32(limited<s32>(whole(a, N))))
-PTX_FORM_1(to_s32_rzi, u32, "r", float, "f", "cvt.rzi.s32.f32 %0, %1;", u32(limited<s32>(whole(a, Z))))
-PTX_FORM_1(to_s32_rmi, u32, "r", float, "f", "cvt.rmi.s32.f32 %0, %1;", u32(limited<s32>(whole(a, M))))
+PTX_FORM_1(to_s32_rni, u32, "r", float, "f", "cvt.rni.s32.f32 %0, %1;",
+           u32(limited<s32>(whole(a, N))))
+PTX_FORM_1(to_s32_rzi, u32, "r", float, "f", "cvt.rzi.s32.f32 %0, %1;",
+           u32(limited<s32>(whole(a, Z))))
+PTX_FORM_1(to_s32_rmi, u32, "r", float, "f", "cvt.rmi.s32.f32 %0, %1;",
+           u32(limited<s32>(whole(a, M))))
 PTX_FORM_1(to_u32_rpi, u32, "r", float, "f", "cvt.rpi.u32.f32 %0, %1;", limited<u32>(whole(a, P)))
-PTX_FORM_1(f64_to_s32, u32, "r", double, "d", "cvt.rni.s32.f64 %0, %1;", u32(limited<s32>(whole(a, N))))
+PTX_FORM_1(f64_to_s32, u32, "r", double, "d", "cvt.rni.s32.f64 %0, %1;",
+           u32(limited<s32>(whole(a, N))))
 PTX_FORM_1(f64_to_u32, u32, "r", double, "d", "cvt.rzi.u32.f64 %0, %1;", limited<u32>(whole(a, Z)))
 FLOAT_1(to_whole_rni, "cvt.rni.f32.f32 %0, %1;", float(whole(a, N)))
 FLOAT_1(to_whole_rpi, "cvt.rpi.f32.f32 %0, %1;", float(whole(a, P)))
@@ -148,14 +154,14 @@ PTX_FORM_1(s32_to_u8_sat, u32, "r", u32, "r", "cvt.sat.u8.s32 %0, %1;",
 PTX_FORM_1(s32_to_s8_sat, u32, "r", u32, "r",
            "{ .reg .b32 t; cvt.sat.s8.s32 t, %1; cvt.s32.s8 %0, t; }",
            u32(s32(limited<s8>(double(s32(a))))))
-PTX_FORM_1(s32_to_s16, u32, "r", u32, "r",
-           "{ .reg .b16 t; cvt.s16.s32 t, %1; cvt.s32.s16 %0, t; }", u32(s32(s16(a))))
+PTX_FORM_1(s32_to_s16, u32, "r", u32, "r", "{ .reg .b16 t; cvt.s16.s32 t, %1; cvt.s32.s16 %0, t; }",
+           u32(s32(s16(a))))
 // The low 13 bits of a tf32 do not count.
 PTX_FORM_1(to_tf32, u32, "r", float, "f",
            "{ .reg .b32 t; cvt.rna.tf32.f32 t, %1; and.b32 %0, t, 0xffffe000; }",
            (bits_of(a) + 0x1000) & 0xffffe000)
 
-#define ALL_ROUNDINGS(id, x, y)  \
+#define ALL_ROUNDINGS(id, x, y)     \
   COMPARE(id##_rn, x[0], x[1]);     \
   COMPARE(id##_rz, x[0], x[1]);     \
   COMPARE(id##_rm, x[0], x[1]);     \
@@ -169,16 +175,17 @@ PTX_FORM_1(to_tf32, u32, "r", float, "f",
 
 std::vector<std::vector<float>> floats(int columns) {
   std::vector<float> edges;
-  for (const u32 bits : {0x00000000U, 0x00000001U, 0x007fffffU, 0x00800000U, 0x33800000U,
-                         0x3f000000U, 0x3f7fffffU, 0x3f800000U, 0x3f800001U, 0x40200000U,
-                         0x4f000000U, 0x7f7fffffU, 0x7f800000U, 0x7fc00000U})
+  for (const u32 bits :
+       {0x00000000U, 0x00000001U, 0x007fffffU, 0x00800000U, 0x33800000U, 0x3f000000U, 0x3f7fffffU,
+        0x3f800000U, 0x3f800001U, 0x40200000U, 0x4f000000U, 0x7f7fffffU, 0x7f800000U, 0x7fc00000U})
     for (const u32 sign : {0U, 0x80000000U})
       edges.push_back(float_of(bits | sign));
   return inputs<float>(columns, edges, draw_float, 800);
 }
 std::vector<std::vector<double>> doubles(int columns) {
-  std::vector<double> edges = {0.0, 5e-324, 2.2250738585072014e-308, 0.5, 1.0, 2.5, 2147483647.5,
-                               4294967295.0, 1.7976931348623157e308, INFINITY};
+  std::vector<double> edges = {
+      0.0,          5e-324,       2.2250738585072014e-308, 0.5,     1.0, 2.5,
+      2147483647.5, 4294967295.0, 1.7976931348623157e308,  INFINITY};
   const std::size_t count = edges.size();
   for (std::size_t i = 0; i < count; ++i)
     edges.push_back(-edges[i]);

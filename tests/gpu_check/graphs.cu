@@ -8,12 +8,21 @@ namespace gpu_check {
 
 namespace {
 
-__global__ void add(int* value, int amount) { *value += amount; }
-__global__ void twice(int* value, int amount) { *value = *value * 2 + amount; }
+__global__ void add(int* value, int amount) {
+  *value += amount;
+}
+__global__ void twice(int* value, int amount) {
+  *value = *value * 2 + amount;
+}
 
 struct Pair {  // two streams that end their captures, whatever has become of them
   cudaStream_t a{nullptr}, b{nullptr};
   explicit Pair(Check& c) {
+    // Kernels are loaded when they are first launched, which is not to happen while a stream
+    // captures.
+    Array<int> memory(c, 1);
+    add<<<1, 1>>>(memory, 0);
+    NEED(cudaDeviceSynchronize());
     NEED(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
     NEED(cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking));
   }
@@ -65,7 +74,9 @@ cudaGraphNode_t add_kernel(Check& c, cudaGraph_t graph, void (*kernel)(int*, int
   NEED(cudaGraphAddKernelNode(&node, graph, after.data(), after.size(), &parameters));
   return node;
 }
-void CUDART_CB count_call(void* counter) { ++*static_cast<int*>(counter); }
+void CUDART_CB count_call(void* counter) {
+  ++*static_cast<int*>(counter);
+}
 
 }  // namespace
 
@@ -245,8 +256,8 @@ GPU_CHECK_BODY(graphs, nodes_of_every_kind) {
   NEED(cudaGraphAddMemsetNode(&fill, graph, nullptr, 0, &set));
   const cudaGraphNode_t first = add_kernel(c, graph, twice, value, 1, {fill});
   NEED(cudaGraphAddChildGraphNode(&inner, graph, &first, 1, child));
-  NEED(cudaGraphAddMemcpyNode1D(&copy, graph, &inner, 1, &result, value, 4,
-                                cudaMemcpyDeviceToHost));
+  NEED(
+      cudaGraphAddMemcpyNode1D(&copy, graph, &inner, 1, &result, value, 4, cudaMemcpyDeviceToHost));
   cudaHostNodeParams host = {};
   host.fn = count_call;
   host.userData = &calls;

@@ -9,21 +9,44 @@ namespace gpu_check {
 
 namespace {
 
-u32 pair(u16 low, u16 high) { return low | u32(high) << 16; }
-u16 low(u32 both) { return u16(both); }
-u16 high(u32 both) { return u16(both >> 16); }
-bool is_nan(u16 bits, Format format) { return std::isnan(widen(bits, format)); }
-u16 one_nan_of(u16 bits, Format format) { return is_nan(bits, format) ? 0x7fff : bits; }
+u32 pair(u16 low, u16 high) {
+  return low | u32(high) << 16;
+}
+u16 low(u32 both) {
+  return u16(both);
+}
+u16 high(u32 both) {
+  return u16(both >> 16);
+}
+bool is_nan(u16 bits, Format format) {
+  return std::isnan(widen(bits, format));
+}
+u16 one_nan_of(u16 bits, Format format) {
+  return is_nan(bits, format) ? 0x7fff : bits;
+}
 
-// --- exact results of one half --------------------------------------------------------------------
+// --- exact results of one half
+// --------------------------------------------------------------------
 
 // Sums and products of f16 are exact in double; rounding them is the one rounding.
-u16 h_add(u16 a, u16 b) { return round_to(widen(a, kHalf) + widen(b, kHalf), kHalf); }
-u16 h_sub(u16 a, u16 b) { return round_to(widen(a, kHalf) - widen(b, kHalf), kHalf); }
-u16 h_mul(u16 a, u16 b) { return round_to(widen(a, kHalf) * widen(b, kHalf), kHalf); }
-u16 h_fma(u16 a, u16 b, u16 d) { return fuse(a, b, d, kHalf); }
-u16 b_fma(u16 a, u16 b, u16 d) { return fuse(a, b, d, kBfloat); }
-u16 h_relu(u16 value) { return is_nan(value, kHalf) ? value : (value & 0x8000) != 0 ? 0 : value; }
+u16 h_add(u16 a, u16 b) {
+  return round_to(widen(a, kHalf) + widen(b, kHalf), kHalf);
+}
+u16 h_sub(u16 a, u16 b) {
+  return round_to(widen(a, kHalf) - widen(b, kHalf), kHalf);
+}
+u16 h_mul(u16 a, u16 b) {
+  return round_to(widen(a, kHalf) * widen(b, kHalf), kHalf);
+}
+u16 h_fma(u16 a, u16 b, u16 d) {
+  return fuse(a, b, d, kHalf);
+}
+u16 b_fma(u16 a, u16 b, u16 d) {
+  return fuse(a, b, d, kBfloat);
+}
+u16 h_relu(u16 value) {
+  return is_nan(value, kHalf) ? value : (value & 0x8000) != 0 ? 0 : value;
+}
 u16 h_sat(u16 value) {
   const double x = widen(value, kHalf);
   return std::isnan(x) || x <= 0 ? 0 : x > 1 ? 0x3c00 : value;
@@ -35,7 +58,9 @@ u16 lesser(u16 a, u16 b, Format format) {
   if (x == y) return (a & 0x8000) != 0 ? a : b;
   return x < y ? a : b;
 }
-u16 h_min(u16 a, u16 b) { return lesser(a, b, kHalf); }
+u16 h_min(u16 a, u16 b) {
+  return lesser(a, b, kHalf);
+}
 u16 h_max(u16 a, u16 b) {
   if (is_nan(a, kHalf)) return one_nan_of(b, kHalf);
   if (is_nan(b, kHalf)) return a;
@@ -49,7 +74,7 @@ u16 b_max(u16 a, u16 b) {
 
 #define PAIRS_2(id, ptx, one) \
   PTX_FORM_2(id, u32, "r", u32, "r", ptx, pair(one(low(a), low(b)), one(high(a), high(b))))
-#define PAIRS_3(id, ptx, one)           \
+#define PAIRS_3(id, ptx, one)             \
   PTX_FORM_3(id, u32, "r", u32, "r", ptx, \
              pair(one(low(a), low(b), low(d)), one(high(a), high(b), high(d))))
 PAIRS_2(add_f16x2, "add.rn.f16x2 %0, %1, %2;", h_add)
@@ -76,7 +101,8 @@ PTX_FORM_2(equal_or_nan_f16, u32, "r", u16, "h",
            "{ .reg .pred p; setp.equ.f16 p, %1, %2; selp.u32 %0, 1, 0, p; }",
            !(widen(a, kHalf) != widen(b, kHalf)) || is_nan(a, kHalf) || is_nan(b, kHalf))
 
-// --- conversions ----------------------------------------------------------------------------------
+// --- conversions
+// ----------------------------------------------------------------------------------
 
 PTX_FORM_1(f16_rn, u16, "h", float, "f", "cvt.rn.f16.f32 %0, %1;", round_to(a, kHalf))
 PTX_FORM_1(f16_rz, u16, "h", float, "f", "cvt.rz.f16.f32 %0, %1;", round_to(a, kHalf, Round::kZero))
@@ -86,7 +112,9 @@ PTX_FORM_1(bf16_rn, u16, "h", float, "f", "cvt.rn.bf16.f32 %0, %1;", round_to(a,
 PTX_FORM_1(bf16_rz, u16, "h", float, "f", "cvt.rz.bf16.f32 %0, %1;",
            round_to(a, kBfloat, Round::kZero))
 PTX_FORM_1(bf16_relu, u16, "h", float, "f", "cvt.rn.relu.bf16.f32 %0, %1;",
-           std::isnan(a) ? 0x7fff : a <= 0 ? 0 : round_to(a, kBfloat))
+           std::isnan(a) ? 0x7fff
+           : a <= 0      ? 0
+                         : round_to(a, kBfloat))
 PTX_FORM_1(f16_to_f32, float, "f", u16, "h", "cvt.f32.f16 %0, %1;", float(widen(a, kHalf)))
 // The first operand goes into the upper half.
 PTX_FORM_2(f16x2_of_two, u32, "r", float, "f", "cvt.rn.f16x2.f32 %0, %1, %2;",
@@ -102,8 +130,8 @@ PTX_FORM_1(s32_to_f16, u16, "h", u32, "r", "cvt.rn.f16.s32 %0, %1;",
 std::vector<u32> pairs(u64 seed, Format format) {
   Random random(seed);
   std::vector<u32> out;
-  const u16 edges[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff,
-                       0x7c00, 0xfc00, 0x7e00, 0x3555, 0x0200, 0x8001, 0x6400};
+  const u16 edges[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff,
+                       0xfbff, 0x7c00, 0xfc00, 0x7e00, 0x3555, 0x0200, 0x8001, 0x6400};
   for (int i = 0; i < 3000; ++i) {
     u16 halves[2];
     for (u16& half : halves) {

@@ -8,10 +8,18 @@ namespace gpu_check {
 
 namespace {
 
-u32 draw_word(Random& random) { return static_cast<u32>(random.bits()); }
-u64 draw_long(Random& random) { return random.bits(); }
-s32 sgn(u32 value) { return static_cast<s32>(value); }
-s64 sgn(u64 value) { return static_cast<s64>(value); }
+u32 draw_word(Random& random) {
+  return static_cast<u32>(random.bits());
+}
+u64 draw_long(Random& random) {
+  return random.bits();
+}
+s32 sgn(u32 value) {
+  return static_cast<s32>(value);
+}
+s64 sgn(u64 value) {
+  return static_cast<s64>(value);
+}
 
 #define WORD_1(id, ptx, ...) PTX_FORM_1(id, u32, "r", u32, "r", ptx, __VA_ARGS__)
 #define WORD_2(id, ptx, ...) PTX_FORM_2(id, u32, "r", u32, "r", ptx, __VA_ARGS__)
@@ -19,7 +27,8 @@ s64 sgn(u64 value) { return static_cast<s64>(value); }
 #define LONG_1(id, ptx, ...) PTX_FORM_1(id, u64, "l", u64, "l", ptx, __VA_ARGS__)
 #define LONG_2(id, ptx, ...) PTX_FORM_2(id, u64, "l", u64, "l", ptx, __VA_ARGS__)
 
-// --- products, sums -------------------------------------------------------------------------------
+// --- products, sums
+// -------------------------------------------------------------------------------
 
 WORD_2(mul_lo, "mul.lo.u32 %0, %1, %2;", (a * b))
 WORD_2(mul_hi_u32, "mul.hi.u32 %0, %1, %2;", u32(u64(a) * b >> 32))
@@ -29,7 +38,9 @@ LONG_2(mul_hi_u64, "mul.hi.u64 %0, %1, %2;", u64(static_cast<unsigned __int128>(
 LONG_2(mul_hi_s64, "mul.hi.s64 %0, %1, %2;", u64(static_cast<__int128>(sgn(a)) * sgn(b) >> 64))
 WORD_3(mad_lo, "mad.lo.u32 %0, %1, %2, %3;", (a * b + d))
 WORD_3(mad_hi, "mad.hi.u32 %0, %1, %2, %3;", u32(u64(a) * b >> 32) + d)
-s64 low_24(u32 value) { return sgn(value << 8) >> 8; }
+s64 low_24(u32 value) {
+  return sgn(value << 8) >> 8;
+}
 WORD_2(mul24_u, "mul24.lo.u32 %0, %1, %2;", (a & 0xffffff) * (b & 0xffffff))
 WORD_2(mul24_hi_s, "mul24.hi.s32 %0, %1, %2;", u32(u64(low_24(a) * low_24(b)) >> 16))
 WORD_2(add_sat, "add.sat.s32 %0, %1, %2;",
@@ -48,12 +59,15 @@ WORD_2(rem_u32, "rem.u32 %0, %1, %2;", a % b)
 LONG_2(div_u64, "div.u64 %0, %1, %2;", a / b)
 LONG_2(rem_u64, "rem.u64 %0, %1, %2;", a % b)
 
-// --- shifts, bits ---------------------------------------------------------------------------------
+// --- shifts, bits
+// ---------------------------------------------------------------------------------
 
 WORD_2(shl_b32, "shl.b32 %0, %1, %2;", b > 31 ? 0 : a << b)
 WORD_2(shr_u32, "shr.u32 %0, %1, %2;", b > 31 ? 0 : a >> b)
 WORD_2(shr_s32, "shr.s32 %0, %1, %2;", u32(sgn(a) >> (b > 31 ? 31 : b)))
-u64 pair_of(u32 low, u32 high) { return u64(high) << 32 | low; }
+u64 pair_of(u32 low, u32 high) {
+  return u64(high) << 32 | low;
+}
 WORD_3(shf_l_wrap, "shf.l.wrap.b32 %0, %1, %2, %3;", u32(pair_of(a, b) << (d & 31) >> 32))
 WORD_3(shf_r_wrap, "shf.r.wrap.b32 %0, %1, %2, %3;", u32(pair_of(a, b) >> (d & 31)))
 WORD_3(shf_l_clamp, "shf.l.clamp.b32 %0, %1, %2, %3;",
@@ -66,7 +80,9 @@ u32 reversed(u32 value) {
     out |= (value >> i & 1) << (31 - i);
   return out;
 }
-u32 leading(u32 value) { return value == 0 ? 32 : u32(__builtin_clz(value)); }
+u32 leading(u32 value) {
+  return value == 0 ? 32 : u32(__builtin_clz(value));
+}
 WORD_1(popc, "popc.b32 %0, %1;", u32(__builtin_popcount(a)))
 WORD_1(clz, "clz.b32 %0, %1;", leading(a))
 WORD_1(brev, "brev.b32 %0, %1;", reversed(a))
@@ -78,8 +94,7 @@ WORD_1(cnot, "cnot.b32 %0, %1;", a == 0 ? 1 : 0)
 WORD_1(abs_s32, "abs.s32 %0, %1;", sgn(a) < 0 ? 0 - a : a)
 LONG_1(brev_64, "brev.b64 %0, %1;", pair_of(reversed(u32(a >> 32)), reversed(u32(a))))
 PTX_FORM_1(popc_64, u32, "r", u64, "l", "popc.b64 %0, %1;", u32(__builtin_popcountll(a)))
-PTX_FORM_1(clz_64, u32, "r", u64, "l", "clz.b64 %0, %1;",
-           a == 0 ? 64 : u32(__builtin_clzll(a)))
+PTX_FORM_1(clz_64, u32, "r", u64, "l", "clz.b64 %0, %1;", a == 0 ? 64 : u32(__builtin_clzll(a)))
 PTX_FORM_1(ffs_intrinsic, u32, "r", u32, "r",
            "{ .reg .b32 t; brev.b32 t, %1; bfind.shiftamt.u32 t, t; add.u32 %0, t, 1; }",
            u32(__builtin_ffs(sgn(a))))
@@ -110,7 +125,8 @@ WORD_3(bfi_b32,
        "bfi.b32 %0, %1, %2, p, l; }",
        inserted(a, b, d))
 
-// --- bytes ----------------------------------------------------------------------------------------
+// --- bytes
+// ----------------------------------------------------------------------------------------
 
 u32 byte_of(u64 bytes, u32 select) {
   const u32 byte = u32(bytes >> 8 * (select & 7)) & 0xff;
@@ -138,7 +154,7 @@ WORD_3(prmt_ecr, "prmt.b32.ecr %0, %1, %2, %3;",
 WORD_3(lop3_96, "lop3.b32 %0, %1, %2, %3, 0x96;", a ^ b ^ d)
 WORD_3(lop3_e8, "lop3.b32 %0, %1, %2, %3, 0xe8;", (a & b) | (a & d) | (b & d))
 WORD_3(lop3_ca, "lop3.b32 %0, %1, %2, %3, 0xca;", (a & b) | (~a & d))
-WORD_3(lop3_1f, "lop3.b32 %0, %1, %2, %3, 0x1f;", ~(a & (b | d)))
+WORD_3(lop3_1f, "lop3.b32 %0, %1, %2, %3, 0x1f;", ~(a&(b | d)))
 
 template <class A, class B>
 u32 dot_4(u32 a, u32 b, u32 d) {
@@ -162,12 +178,12 @@ u32 each_byte(u32 a, u32 b, F f) {
     out |= u32(u8(f(s32(T(a >> i)), s32(T(b >> i))))) << i;
   return out;
 }
-#define SIMD(id, intrinsic, T, ...)                                  \
-  __global__ void id(int n, u32* out, const u32* a, const u32* b) {  \
-    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);        \
-    if (i < n) out[i] = intrinsic(a[i], b[i]);                       \
-  }                                                                  \
-  u32 id##_want(u32 a, u32 b) {                                      \
+#define SIMD(id, intrinsic, T, ...)                                      \
+  __global__ void id(int n, u32* out, const u32* a, const u32* b) {      \
+    const int i = int(blockIdx.x * blockDim.x + threadIdx.x);            \
+    if (i < n) out[i] = intrinsic(a[i], b[i]);                           \
+  }                                                                      \
+  u32 id##_want(u32 a, u32 b) {                                          \
     return each_byte<T>(a, b, [](s32 x, s32 y) { return __VA_ARGS__; }); \
   }
 SIMD(vadd4, __vadd4, u8, x + y)
@@ -183,24 +199,23 @@ SIMD(vcmpgts4, __vcmpgts4, s8, x > y ? 255 : 0)
 SIMD(vavgu4, __vavgu4, u8, (x + y + 1) / 2)
 SIMD(vseteq4, __vseteq4, u8, x == y ? 1 : 0)
 
-// --- carries --------------------------------------------------------------------------------------
+// --- carries
+// --------------------------------------------------------------------------------------
 
 // 128-bit sums, differences and a 64-bit product of halves, by chains of carries.
 __global__ void wide_sum(int n, u64* out, const u64* a, const u64* b) {
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (2 * i + 1 >= n) return;
-  asm volatile(
-      "add.cc.u64 %0, %2, %4;\n\taddc.u64 %1, %3, %5;"
-      : "=&l"(out[2 * i]), "=&l"(out[2 * i + 1])
-      : "l"(a[2 * i]), "l"(a[2 * i + 1]), "l"(b[2 * i]), "l"(b[2 * i + 1]));
+  asm volatile("add.cc.u64 %0, %2, %4;\n\taddc.u64 %1, %3, %5;"
+               : "=&l"(out[2 * i]), "=&l"(out[2 * i + 1])
+               : "l"(a[2 * i]), "l"(a[2 * i + 1]), "l"(b[2 * i]), "l"(b[2 * i + 1]));
 }
 __global__ void wide_difference(int n, u64* out, const u64* a, const u64* b) {
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (2 * i + 1 >= n) return;
-  asm volatile(
-      "sub.cc.u64 %0, %2, %4;\n\tsubc.u64 %1, %3, %5;"
-      : "=&l"(out[2 * i]), "=&l"(out[2 * i + 1])
-      : "l"(a[2 * i]), "l"(a[2 * i + 1]), "l"(b[2 * i]), "l"(b[2 * i + 1]));
+  asm volatile("sub.cc.u64 %0, %2, %4;\n\tsubc.u64 %1, %3, %5;"
+               : "=&l"(out[2 * i]), "=&l"(out[2 * i + 1])
+               : "l"(a[2 * i]), "l"(a[2 * i + 1]), "l"(b[2 * i]), "l"(b[2 * i + 1]));
 }
 LONG_2(product_of_halves,
        "{ .reg .b32 a0, a1, b0, b1, r0, r1; mov.b64 {a0, a1}, %1; mov.b64 {b0, b1}, %2; "
@@ -227,8 +242,8 @@ std::vector<u32> random_words(std::size_t count, u64 seed) {
 
 std::vector<std::vector<u32>> words(int columns) {
   return inputs<u32>(columns,
-                     {0, 1, 2, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x7fffffff, 0x80000000,
-                      0x80000001, 0xaaaaaaaa, 0xfffffffe, 0xffffffff},
+                     {0, 1, 2, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0x80000001,
+                      0xaaaaaaaa, 0xfffffffe, 0xffffffff},
                      draw_word, 400);
 }
 std::vector<std::vector<u64>> long_words(int columns) {

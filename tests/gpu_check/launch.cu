@@ -29,7 +29,9 @@ __global__ void static_shared(int* out) {
   __syncthreads();
   out[threadIdx.x] = values[255 - threadIdx.x];
 }
-__global__ void __launch_bounds__(128) bounded(int* out) { *out = 1; }
+__global__ void __launch_bounds__(128) bounded(int* out) {
+  *out = 1;
+}
 // Sums over rounds in which each block adds what all blocks wrote in the round before.
 __global__ void rounds(int* values, int* sums, int count) {
   const cooperative_groups::grid_group grid = cooperative_groups::this_grid();

@@ -7,8 +7,9 @@
 //   --perturb      every comparison expects something else: each check has to fail (for tests)
 // Exit status: 0 all passed or were skipped, 1 one failed, 2 they could not run.
 //
-// This process never calls CUDA. Workers, which are this program again, do: a worker runs checks one
-// after the other until one breaks its context or the process; the next worker goes on behind it.
+// This process never calls CUDA. Workers, which are this program again, do: a worker runs checks
+// one after the other until one breaks its context or the process; the next worker goes on behind
+// it.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -16,12 +16,6 @@ struct Shape {
   int rows, columns, depth;
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define FROM_SM_80(...) __VA_ARGS__
-#else
-#define FROM_SM_80(...)
-#endif
-
 // Registers of 32 bits hold `per` elements of consecutive columns of A, or rows of B. Row or column
 // `group` = lane / 4, place `inner` = lane % 4: the layout of all m16n8 products.
 template <class T>
@@ -46,38 +40,36 @@ __device__ void load_b(u32 (&b)[2], const T* matrix, int depth) {
 __device__ int place(int i) {
   return (int(threadIdx.x) / 4 + i / 2 * 8) * 8 + int(threadIdx.x) % 4 * 2 + i % 2;
 }
-#define MMA_F32(id, T, depth, form)                                                       \
-  __global__ void id(float* out, const T* a, const T* b, const float* add) {              \
-    u32 x[4], y[2];                                                                       \
-    load_a(x, a, depth);                                                                  \
-    load_b(y, b, depth);                                                                  \
-    float d[4];                                                                           \
-    for (int i = 0; i < 4; ++i)                                                           \
-      d[i] = add[place(i)];                                                               \
-    FROM_SM_80(asm volatile("mma.sync.aligned." form                                      \
-                            " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"      \
-                            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])              \
-                            : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));) \
-    for (int i = 0; i < 4; ++i)                                                           \
-      out[place(i)] = d[i];                                                               \
+#define MMA_F32(id, T, depth, form)                                                                \
+  __global__ void id(float* out, const T* a, const T* b, const float* add) {                       \
+    u32 x[4], y[2];                                                                                \
+    load_a(x, a, depth);                                                                           \
+    load_b(y, b, depth);                                                                           \
+    float d[4];                                                                                    \
+    for (int i = 0; i < 4; ++i)                                                                    \
+      d[i] = add[place(i)];                                                                        \
+    asm volatile("mma.sync.aligned." form " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));              \
+    for (int i = 0; i < 4; ++i)                                                                    \
+      out[place(i)] = d[i];                                                                        \
   }
 MMA_F32(mma_f16, u16, 16, "m16n8k16.row.col.f32.f16.f16.f32")
 MMA_F32(mma_bf16, u16, 16, "m16n8k16.row.col.f32.bf16.bf16.f32")
 MMA_F32(mma_tf32, float, 8, "m16n8k8.row.col.f32.tf32.tf32.f32")
-#define MMA_S32(id, T, form)                                                              \
-  __global__ void id(s32* out, const T* a, const T* b, const s32* add) {                  \
-    u32 x[4], y[2];                                                                       \
-    load_a(x, a, 32);                                                                     \
-    load_b(y, b, 32);                                                                     \
-    s32 d[4];                                                                             \
-    for (int i = 0; i < 4; ++i)                                                           \
-      d[i] = add[place(i)];                                                               \
-    FROM_SM_80(asm volatile("mma.sync.aligned." form                                      \
-                            " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"      \
-                            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])              \
-                            : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));) \
-    for (int i = 0; i < 4; ++i)                                                           \
-      out[place(i)] = d[i];                                                               \
+#define MMA_S32(id, T, form)                                                                       \
+  __global__ void id(s32* out, const T* a, const T* b, const s32* add) {                           \
+    u32 x[4], y[2];                                                                                \
+    load_a(x, a, 32);                                                                              \
+    load_b(y, b, 32);                                                                              \
+    s32 d[4];                                                                                      \
+    for (int i = 0; i < 4; ++i)                                                                    \
+      d[i] = add[place(i)];                                                                        \
+    asm volatile("mma.sync.aligned." form " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                  \
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));              \
+    for (int i = 0; i < 4; ++i)                                                                    \
+      out[place(i)] = d[i];                                                                        \
   }
 MMA_S32(mma_s8, s8, "m16n8k32.row.col.s32.s8.s8.s32")
 MMA_S32(mma_u8, u8, "m16n8k32.row.col.s32.u8.u8.s32")
@@ -88,10 +80,11 @@ __global__ void mma_f16_sums(u16* out, const u16* a, const u16* b, const u16* ad
   load_b(y, b, 16);
   for (int i = 0; i < 2; ++i)
     d[i] = packed(add + place(2 * i));
-  FROM_SM_80(asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
-                          "{%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
-                          : "+r"(d[0]), "+r"(d[1])
-                          : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));)
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+      "{%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+      : "+r"(d[0]), "+r"(d[1])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
   for (int i = 0; i < 2; ++i)
     memcpy(out + place(2 * i), &d[i], 4);
 }
@@ -139,7 +132,8 @@ __global__ void move_matrix(u32* out, const u32* in) {
                : "r"(in[threadIdx.x]));
 }
 
-// --- the host's side ------------------------------------------------------------------------------
+// --- the host's side
+// ------------------------------------------------------------------------------
 
 std::vector<int> whole_numbers(std::size_t count, u64 seed, int least, int most) {
   Random random(seed);
@@ -165,8 +159,12 @@ std::vector<To> each(const std::vector<From>& values, F f) {
     out.push_back(To(f(value)));
   return out;
 }
-u16 to_half(s64 value) { return round_to(double(value), kHalf); }
-u16 to_bfloat(s64 value) { return round_to(double(value), kBfloat); }
+u16 to_half(s64 value) {
+  return round_to(double(value), kHalf);
+}
+u16 to_bfloat(s64 value) {
+  return round_to(double(value), kBfloat);
+}
 
 template <class T, class S, class F, class G>
 void run(Check& c, const char* form, void (*kernel)(S*, const T*, const T*, const S*), Shape shape,
@@ -186,29 +184,24 @@ const auto kSame = [](auto value) { return value; };
 }  // namespace
 
 GPU_CHECK_BODY(matrices, mma_f16) {
-  if (capability() < 80) c.skip("mma m16n8k16 needs sm_80");
   run(c, "f16, sums in single precision", mma_f16, {16, 8, 16}, -8, 8, to_half, kSame);
   run(c, "f16, sums in f16", mma_f16_sums, {16, 8, 16}, -8, 8, to_half, to_half);
 }
 
 GPU_CHECK_BODY(matrices, mma_bf16) {
-  if (capability() < 80) c.skip("mma of bf16 needs sm_80");
   run(c, "bf16", mma_bf16, {16, 8, 16}, -60, 60, to_bfloat, kSame);
 }
 
 GPU_CHECK_BODY(matrices, mma_tf32) {
-  if (capability() < 80) c.skip("mma of tf32 needs sm_80");
   run(c, "tf32", mma_tf32, {16, 8, 8}, -900, 900, kSame, kSame);
 }
 
 GPU_CHECK_BODY(matrices, mma_bytes) {
-  if (capability() < 80) c.skip("mma m16n8k32 needs sm_80");
   run(c, "s8", mma_s8, {16, 8, 32}, -128, 127, kSame, kSame);
   run(c, "u8", mma_u8, {16, 8, 32}, 0, 255, kSame, kSame);
 }
 
 GPU_CHECK_BODY(matrices, mma_satfinite) {
-  if (capability() < 80) c.skip("mma m16n8k32 needs sm_80");
   Array<s8> a(c, std::vector<s8>(16 * 32, 127)), b(c, std::vector<s8>(8 * 32, 127));
   Array<s32> add(c, std::vector<s32>(16 * 8, INT32_MAX - 1000)), out(c, 16 * 8);
   mma_satfinite<<<1, 32>>>(out, a, b, add);
@@ -219,7 +212,6 @@ GPU_CHECK_BODY(matrices, mma_satfinite) {
 }
 
 GPU_CHECK_BODY(matrices, mma_of_fractions) {
-  if (capability() < 80) c.skip("mma m16n8k16 needs sm_80");
   // Products of f16 are exact; how sums are rounded on the way is not specified.
   Random random(17);
   std::vector<u16> a(256), b(128);
@@ -242,7 +234,6 @@ GPU_CHECK_BODY(matrices, mma_of_fractions) {
 }
 
 GPU_CHECK_BODY(matrices, wmma) {
-  if (capability() < 75) c.skip("wmma m32n8k16 needs sm_72");
   const auto to_fragment = [](int value) { return __half(float(value)); };
   run(c, "m16n16k16", wmma_f16<16, 16>, {16, 16, 16}, -8, 8, to_fragment, kSame);
   run(c, "m32n8k16", wmma_f16<32, 8>, {32, 8, 16}, -8, 8, to_fragment, kSame);
@@ -250,7 +241,6 @@ GPU_CHECK_BODY(matrices, wmma) {
 }
 
 GPU_CHECK_BODY(matrices, ldmatrix) {
-  if (capability() < 75) c.skip("ldmatrix needs sm_75");
   std::vector<u16> in(256);
   for (std::size_t i = 0; i < 256; ++i)
     in[i] = u16(i * 257);
@@ -272,7 +262,6 @@ GPU_CHECK_BODY(matrices, ldmatrix) {
 }
 
 GPU_CHECK_BODY(matrices, movmatrix) {
-  if (capability() < 75) c.skip("movmatrix needs sm_75");
   std::vector<u32> in(32), want(32);
   const auto element = [](std::size_t row, std::size_t column) { return u32(row * 100 + column); };
   for (std::size_t lane = 0; lane < 32; ++lane) {

@@ -202,7 +202,9 @@ GPU_CHECK_BODY(memory, managed) {
 }
 
 #if defined(__clang__)
-GPU_CHECK_BODY(memory, managed_variable) { c.skip("clang 19 has no __managed__ variables"); }
+GPU_CHECK_BODY(memory, managed_variable) {
+  c.skip("clang 19 has no __managed__ variables");
+}
 #else
 __managed__ int shared_by_both = 41;
 GPU_CHECK_BODY(memory, managed_variable) {

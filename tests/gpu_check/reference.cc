@@ -96,36 +96,59 @@ std::uint16_t pack(Exact value, bool is_negative, Format format, Round round) {
 
 long double function(Function which, long double x) {
   switch (which) {
-    case Function::kExp: return std::exp(x);
-    case Function::kExp2: return std::exp2(x);
-    case Function::kExp10: return std::pow(10.0L, x);
-    case Function::kExpm1: return std::expm1(x);
-    case Function::kLog: return std::log(x);
-    case Function::kLog2: return std::log2(x);
-    case Function::kLog10: return std::log10(x);
-    case Function::kLog1p: return std::log1p(x);
-    case Function::kSin: return std::sin(x);
-    case Function::kCos: return std::cos(x);
-    case Function::kTan: return std::tan(x);
-    case Function::kAsin: return std::asin(x);
-    case Function::kAcos: return std::acos(x);
-    case Function::kAtan: return std::atan(x);
-    case Function::kSinh: return std::sinh(x);
-    case Function::kTanh: return std::tanh(x);
-    case Function::kAsinh: return std::asinh(x);
-    case Function::kAtanh: return std::atanh(x);
-    case Function::kErf: return std::erf(x);
-    case Function::kCbrt: return std::cbrt(x);
-    case Function::kSqrt: return std::sqrt(x);
-    case Function::kRsqrt: return 1 / std::sqrt(x);
-    case Function::kReciprocal: return 1 / x;
+    case Function::kExp:
+      return std::exp(x);
+    case Function::kExp2:
+      return std::exp2(x);
+    case Function::kExp10:
+      return std::pow(10.0L, x);
+    case Function::kExpm1:
+      return std::expm1(x);
+    case Function::kLog:
+      return std::log(x);
+    case Function::kLog2:
+      return std::log2(x);
+    case Function::kLog10:
+      return std::log10(x);
+    case Function::kLog1p:
+      return std::log1p(x);
+    case Function::kSin:
+      return std::sin(x);
+    case Function::kCos:
+      return std::cos(x);
+    case Function::kTan:
+      return std::tan(x);
+    case Function::kAsin:
+      return std::asin(x);
+    case Function::kAcos:
+      return std::acos(x);
+    case Function::kAtan:
+      return std::atan(x);
+    case Function::kSinh:
+      return std::sinh(x);
+    case Function::kTanh:
+      return std::tanh(x);
+    case Function::kAsinh:
+      return std::asinh(x);
+    case Function::kAtanh:
+      return std::atanh(x);
+    case Function::kErf:
+      return std::erf(x);
+    case Function::kCbrt:
+      return std::cbrt(x);
+    case Function::kSqrt:
+      return std::sqrt(x);
+    case Function::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Function::kReciprocal:
+      return 1 / x;
   }
   return 0;
 }
 
 double ulps(long double want, double got, bool is_float) {
-  const double rounded = is_float ? static_cast<double>(static_cast<float>(want))
-                                  : static_cast<double>(want);
+  const double rounded =
+      is_float ? static_cast<double>(static_cast<float>(want)) : static_cast<double>(want);
   if (std::isnan(rounded) || std::isnan(got))
     return std::isnan(rounded) && std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
   if (rounded == got) return 0;
@@ -139,16 +162,36 @@ double ulps(long double want, double got, bool is_float) {
 
 }  // namespace
 
-float add(float a, float b, Round round) { return sum(a, b, round); }
-double add(double a, double b, Round round) { return sum(a, b, round); }
-float multiply(float a, float b, Round round) { return product(a, b, round); }
-double multiply(double a, double b, Round round) { return product(a, b, round); }
-float divide(float a, float b, Round round) { return quotient(a, b, round); }
-double divide(double a, double b, Round round) { return quotient(a, b, round); }
-float root(float a, Round round) { return square_root(a, round); }
-double root(double a, Round round) { return square_root(a, round); }
-float fuse(float a, float b, float d, Round round) { return fused(a, b, d, round); }
-double fuse(double a, double b, double d, Round round) { return fused(a, b, d, round); }
+float add(float a, float b, Round round) {
+  return sum(a, b, round);
+}
+double add(double a, double b, Round round) {
+  return sum(a, b, round);
+}
+float multiply(float a, float b, Round round) {
+  return product(a, b, round);
+}
+double multiply(double a, double b, Round round) {
+  return product(a, b, round);
+}
+float divide(float a, float b, Round round) {
+  return quotient(a, b, round);
+}
+double divide(double a, double b, Round round) {
+  return quotient(a, b, round);
+}
+float root(float a, Round round) {
+  return square_root(a, round);
+}
+double root(double a, Round round) {
+  return square_root(a, round);
+}
+float fuse(float a, float b, float d, Round round) {
+  return fused(a, b, d, round);
+}
+double fuse(double a, double b, double d, Round round) {
+  return fused(a, b, d, round);
+}
 
 float narrow(double a, Round round) {
   volatile double x = a;
@@ -160,8 +203,8 @@ float from_integer(std::int64_t a, Round round) {
 }
 float from_integer(std::uint64_t a, Round round) {
   // By halves that double holds exactly: their sum in long double is exact, too.
-  volatile long double x = static_cast<long double>(a >> 32) * 4294967296.0L +
-                           static_cast<long double>(a & 0xffffffffU);
+  volatile long double x =
+      static_cast<long double>(a >> 32) * 4294967296.0L + static_cast<long double>(a & 0xffffffffU);
   return under<float>(round, [&] { return static_cast<float>(x); });
 }
 double whole(double a, Round round) {
@@ -203,6 +246,8 @@ double error_in_ulps(Function which, double x, double got, bool is_float) {
 double error_in_ulps_of_pow(double x, double y, double got, bool is_float) {
   return ulps(std::pow(static_cast<long double>(x), static_cast<long double>(y)), got, is_float);
 }
-double exact(Function which, double x) { return static_cast<double>(function(which, x)); }
+double exact(Function which, double x) {
+  return static_cast<double>(function(which, x));
+}
 
 }  // namespace gpu_check

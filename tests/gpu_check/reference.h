@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Arithmetic as IEEE 754 defines it, by the host's processor under its rounding mode, and numbers of
-// 16 bits exactly. The host's compiler alone compiles these.
+// Arithmetic as IEEE 754 defines it, by the host's processor under its rounding mode, and numbers
+// of 16 bits exactly. The host's compiler alone compiles these.
 #include <cstdint>
 
 namespace gpu_check {
@@ -38,11 +38,32 @@ std::uint16_t fuse(std::uint16_t a, std::uint16_t b, std::uint16_t d, Format for
 
 /// To a precision beyond double's, for the error of a result. `which` is a row of kFunctions.
 enum class Function {
-  kExp, kExp2, kExp10, kExpm1, kLog2, kLog10, kLog1p, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh,
-  kTanh, kAsinh, kAtanh, kErf, kCbrt, kSqrt, kRsqrt, kReciprocal, kLog
+  kExp,
+  kExp2,
+  kExp10,
+  kExpm1,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kTanh,
+  kAsinh,
+  kAtanh,
+  kErf,
+  kCbrt,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kLog
 };
-/// |got - f(x)| in units of the last place of double (of float, with is_float) at f(x); 0 where both
-/// are the same infinity or NaN.
+/// |got - f(x)| in units of the last place of double (of float, with is_float) at f(x); 0 where
+/// both are the same infinity or NaN.
 double error_in_ulps(Function which, double x, double got, bool is_float);
 double error_in_ulps_of_pow(double x, double y, double got, bool is_float);
 /// f(x) rounded to double.

@@ -10,8 +10,12 @@ namespace gpu_check {
 
 namespace {
 
-__global__ void append(int* count, int* out, int value) { out[(*count)++] = value; }
-__global__ void store(int* out, int value) { *out = value; }
+__global__ void append(int* count, int* out, int value) {
+  out[(*count)++] = value;
+}
+__global__ void store(int* out, int value) {
+  *out = value;
+}
 
 class Gate {
  public:
@@ -32,9 +36,22 @@ class Gate {
   bool is_open_{false};
 };
 
+// Kernels are loaded when they are first launched, and loading may wait for all work: behind a
+// closed gate that would be for ever.
+void warm_up(Check& c) {
+  static bool is_warm = false;
+  if (is_warm) return;
+  Array<int> memory(c, 2);
+  append<<<1, 1>>>(memory, memory + 1, 0);
+  store<<<1, 1>>>(memory, 0);
+  NEED(cudaDeviceSynchronize());
+  is_warm = true;
+}
+
 class Stream {
  public:
   Stream(Check& c, unsigned flags = cudaStreamDefault) {
+    warm_up(c);
     NEED(cudaStreamCreateWithFlags(&stream_, flags));
   }
   Stream(const Stream&) = delete;
@@ -202,6 +219,7 @@ GPU_CHECK_BODY(streams, destroyed_ones_finish_their_work) {
   Array<int> out(c, 1);
   Gate gate;
   cudaStream_t stream;
+  warm_up(c);
   NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   NEED(cudaLaunchHostFunc(stream, Gate::wait, &gate));
   store<<<1, 1, 0, stream>>>(out, 3);

@@ -12,16 +12,17 @@ namespace {
 constexpr u32 kAll = 0xffffffff;
 
 // One warp; `code` makes `d` and the predicate `is_valid` of `value`, `by` and `clamp`.
-#define SHUFFLE(id, mode)                                                                       \
-  __global__ void id(u32* out, const u32* in, u32 by, u32 clamp) {                              \
-    const u32 lane = threadIdx.x;                                                               \
-    u32 d, valid;                                                                               \
-    asm volatile("{ .reg .pred p; shfl.sync." mode ".b32 %0|p, %2, %3, %4, 0xffffffff; "        \
-                 "selp.u32 %1, 1, 0, p; }"                                                      \
-                 : "=r"(d), "=r"(valid)                                                         \
-                 : "r"(in[lane]), "r"(by), "r"(clamp));                                         \
-    out[lane] = d;                                                                              \
-    out[lane + 32] = valid;                                                                     \
+#define SHUFFLE(id, mode)                                          \
+  __global__ void id(u32* out, const u32* in, u32 by, u32 clamp) { \
+    const u32 lane = threadIdx.x;                                  \
+    u32 d, valid;                                                  \
+    asm volatile("{ .reg .pred p; shfl.sync." mode                 \
+                 ".b32 %0|p, %2, %3, %4, 0xffffffff; "             \
+                 "selp.u32 %1, 1, 0, p; }"                         \
+                 : "=r"(d), "=r"(valid)                            \
+                 : "r"(in[lane]), "r"(by), "r"(clamp));            \
+    out[lane] = d;                                                 \
+    out[lane + 32] = valid;                                        \
   }
 SHUFFLE(shuffle_up, "up")
 SHUFFLE(shuffle_down, "down")
@@ -67,10 +68,11 @@ __global__ void votes(u32* out, u32 set) {
   out[lane] = __ballot_sync(kAll, mine);
   out[lane + 32] = u32(__any_sync(kAll, mine) != 0) + 2 * u32(__all_sync(kAll, mine) != 0);
   u32 uniform;
-  asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.uni.pred q, p, 0xffffffff; "
-               "selp.u32 %0, 1, 0, q; }"
-               : "=r"(uniform)
-               : "r"(u32(mine)));
+  asm volatile(
+      "{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.uni.pred q, p, 0xffffffff; "
+      "selp.u32 %0, 1, 0, q; }"
+      : "=r"(uniform)
+      : "r"(u32(mine)));
   out[lane + 64] = uniform;
 }
 __global__ void partial_votes(u32* out) {
@@ -92,7 +94,6 @@ __global__ void matches(u32* out, const u32* in) {
   out[lane + 64] = u32(is_same != 0);
 }
 __global__ void reductions(u32* out, const u32* in) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const u32 lane = threadIdx.x;
   out[lane] = __reduce_add_sync(kAll, in[lane]);
   out[lane + 32] = __reduce_min_sync(kAll, in[lane]);
@@ -100,7 +101,6 @@ __global__ void reductions(u32* out, const u32* in) {
   out[lane + 96] = __reduce_and_sync(kAll, in[lane]);
   out[lane + 128] = __reduce_or_sync(kAll, in[lane]);
   out[lane + 160] = __reduce_xor_sync(kAll, in[lane]);
-#endif
 }
 __global__ void block_votes(int* out) {
   const int t = int(threadIdx.x);
@@ -136,7 +136,6 @@ __global__ void producers(int* out) {
   }
 }
 __global__ void copies_beside(u32* out, const u32* in) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   __shared__ __align__(16) u32 values[128];
   const u32 t = threadIdx.x;
   for (u32 i = t; i < 128; i += 32)
@@ -145,14 +144,14 @@ __global__ void copies_beside(u32* out, const u32* in) {
   const u32 to = u32(__cvta_generic_to_shared(values + 4 * t));
   // 16 bytes from lanes below 16; of the others 4 bytes, and zeros for the rest.
   const u32 bytes = t < 16 ? 16 : 4;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(in + 4 * t), "r"(bytes)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(in + 4 * t),
+               "r"(bytes)
                : "memory");
   asm volatile("cp.async.commit_group;" ::: "memory");
   asm volatile("cp.async.wait_group 0;" ::: "memory");
   __syncthreads();
   for (u32 i = t; i < 128; i += 32)
     out[i] = values[i];
-#endif
 }
 // Lanes that part come together where __syncwarp says so, and then see each other's stores.
 __global__ void divergent(int* out) {
@@ -251,7 +250,6 @@ GPU_CHECK_BODY(warps, matches) {
 }
 
 GPU_CHECK_BODY(warps, reductions) {
-  if (capability() < 80) c.skip("redux needs sm_80");
   const std::vector<u32> in = random_lanes(9, kAll);
   u32 sum = 0, least = kAll, all = kAll, some = 0, odd = 0;
   s32 most = INT32_MIN;
@@ -298,7 +296,6 @@ GPU_CHECK_BODY(warps, arrivals_without_waiting) {
 }
 
 GPU_CHECK_BODY(warps, copies_beside_the_thread) {
-  if (capability() < 80) c.skip("cp.async needs sm_80");
   std::vector<u32> in, want;
   for (u32 i = 0; i < 128; ++i) {
     in.push_back(1000 + i);

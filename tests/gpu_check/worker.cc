@@ -136,9 +136,8 @@ Result run_sample(const Row& row, bool perturbs, const std::string& log) {
   while (std::fgets(bytes, sizeof bytes, output) != nullptr)
     text += bytes;
   const int status = pclose(output);
-  const bool is_right = perturbs
-                            ? status != 0 && text == name + ": FAILED\n"
-                            : status == 0 && text == name + ": PASSED\n";
+  const bool is_right = perturbs ? status != 0 && text == name + ": FAILED\n"
+                                 : status == 0 && text == name + ": PASSED\n";
   while (!text.empty() && text.back() == '\n')
     text.pop_back();
   if (status != 0) text += " (status " + std::to_string(status) + ")";

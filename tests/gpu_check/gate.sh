@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# gate.sh list|can_fail KANSOKU FOLDER: what the tests run. Without NVIDIA's toolkit, if this user may hide it.
+#   list      builds the checks and runs them on the software device: all pass or are skipped, and the results are written down
+#   can_fail  the same program, perturbed: every check fails. Without a device and for a name that no check has: it says so.
+set -u
+step=$1 kansoku=$(readlink -f "$2") folder=$3
+here=$(dirname "$(readlink -f "$0")")
+if [ -z "${GPU_CHECK_HIDDEN:-}" ] && [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null; then
+    # shellcheck disable=SC2016
+    GPU_CHECK_HIDDEN=1 exec unshare -m bash -c \
+        'for f in /usr/local/cuda*; do [ ! -d "$f" ] || mount -t tmpfs none "$f" || exit 1; done; exec "$@"' bash "$0" "$@"
+fi
+fail() { echo "gate: $1"; exit 1; }
+program=$folder/soft/gpu_check
+run() { "$kansoku" run --softgpu -- "$program" "$@"; }
+
+if [ "$step" = list ]; then
+    KANSOKU=$kansoku "$here/run.sh" soft --build "$folder" || exit $?
+    python3 - "$folder/soft/result.json" "$here/checks.inc" <<'END' || fail "the results are not as documented"
+import json
+import re
+import sys
+
+results = json.load(open(sys.argv[1]))
+assert results["schema"] == "kansoku.gpu_check" and results["version"] == 1
+about = results["about"]
+for key in ("device", "driver_version", "compiler", "build", "libcuda", "libcudart", "libcublas"):
+    assert about[key], key
+assert about["software_device"] is True and about["build"] == "softgpu-clang"
+assert "/softgpu/" in about["libcuda"] and "/softgpu/" in about["libcublas"]
+listed = re.findall(r"^GPU_(?:CHECK|SAMPLE)\(", open(sys.argv[2]).read(), re.MULTILINE)
+assert len(listed) == len(results["checks"]) >= 80
+assert results["passed"] + results["failed"] + results["skipped"] == len(listed)
+assert results["failed"] == 0
+skipped = [check["name"] for check in results["checks"] if check["status"] == "skipped"]
+assert skipped == ["memory.managed_variable"], skipped
+END
+    exit 0
+fi
+[ "$step" = can_fail ] || fail "no step $step"
+[ -x "$program" ] || { echo "gate: no $program"; exit 77; }
+output=$(run --perturb)
+status=$?
+[ $status = 1 ] || fail "perturbed, the status is $status"
+echo "$output" | grep -q '^gpu_check: [0-9]* checks: 0 passed, [0-9]* failed, 1 skipped$' ||
+    { echo "$output" | grep -v '^failed'; fail "perturbed, a check does not fail"; }
+output=$(KANSOKU_SOFTGPU_ARCH=sm_61 run 2>&1)
+status=$?
+[ $status = 2 ] && [[ $output == *"no check ran: an empty kernel:"* ]] || fail "on a device for which nothing was built: $status, $output"
+output=$(run --only nothing.of.this.name 2>&1)
+status=$?
+[ $status = 2 ] && [[ $output == *"no check has such a name"* ]] || fail "an unknown name: $status, $output"
+output=$(run --json /nonexistent/result.json --only errors.names 2>&1)
+status=$?
+[ $status = 2 ] && [[ $output == *"cannot write /nonexistent/result.json"* ]] || fail "results that cannot be written: $status, $output"
+echo "every check can fail"
