@@ -47,6 +47,8 @@ class Array {
   Array(Check& c, std::size_t count) : c_(c), count_(count) {
     NEED(cudaMalloc(reinterpret_cast<void**>(&data_), (count + 1) * sizeof(T)));
     NEED(cudaMemset(data_, 0, (count + 1) * sizeof(T)));
+    // Filled before streams that do not wait for this one may use it.
+    NEED(cudaStreamSynchronize(cudaStreamLegacy));
   }
   Array(Check& c, const std::vector<T>& values) : Array(c, values.size()) { set(values); }
   Array(const Array&) = delete;

@@ -4,7 +4,9 @@
 #   list      builds the checks and runs them on the software device: all pass or are skipped, and the results are written down
 #   can_fail  the same program, perturbed: every check fails. Without a device and for a name that no check has: it says so.
 set -u
-step=$1 kansoku=$(readlink -f "$2") folder=$3
+step=$1 kansoku=$(readlink -f "$2")
+mkdir -p "$3" || exit 1
+folder=$(readlink -f "$3")
 here=$(dirname "$(readlink -f "$0")")
 if [ -z "${GPU_CHECK_HIDDEN:-}" ] && [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null; then
     # shellcheck disable=SC2016
@@ -16,7 +18,11 @@ program=$folder/soft/gpu_check
 run() { "$kansoku" run --softgpu -- "$program" "$@"; }
 
 if [ "$step" = list ]; then
-    KANSOKU=$kansoku "$here/run.sh" soft --build "$folder" || exit $?
+    # From a copy of the two folders that it needs, as on a machine that has no more than these.
+    mkdir -p "$folder/copy/tests" "$folder/copy/examples" &&
+        rm -rf "$folder/copy/tests/gpu_check" "$folder/copy/examples/cuda_samples" &&
+        cp -a "$here" "$folder/copy/tests/" && cp -a "$here/../../examples/cuda_samples" "$folder/copy/examples/" || exit 1
+    KANSOKU=$kansoku "$folder/copy/tests/gpu_check/run.sh" soft --build "$folder" || exit $?
     python3 - "$folder/soft/result.json" "$here/checks.inc" <<'END' || fail "the results are not as documented"
 import json
 import re
@@ -54,4 +60,9 @@ status=$?
 output=$(run --json /nonexistent/result.json --only errors.names 2>&1)
 status=$?
 [ $status = 2 ] && [[ $output == *"cannot write /nonexistent/result.json"* ]] || fail "results that cannot be written: $status, $output"
+if ! ls /dev/nvidia[0-9]* > /dev/null 2>&1; then
+    output=$("$here/run.sh" gpu --build "$folder" 2>&1)
+    status=$?
+    [ $status = 77 ] && [[ $output == *"no NVIDIA GPU is here"* ]] || fail "the half of the GPU without one: $status, $output"
+fi
 echo "every check can fail"

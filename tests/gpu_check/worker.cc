@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace gpu_check {
@@ -181,7 +181,9 @@ std::size_t run_worker(const std::vector<const Row*>& rows, std::size_t begin, s
   std::size_t done = begin;
   for (std::vector<std::string> line = child.next(); line.size() == 5; line = child.next()) {
     if (done == end || line[1] != rows[done]->name) break;
-    tell(*rows[done++], {line[2], line[3], std::strtol(line[4].c_str(), nullptr, 10)});
+    Result result{line[2], line[3], 0};
+    std::from_chars(line[4].data(), line[4].data() + line[4].size(), result.milliseconds);
+    tell(*rows[done++], result);
   }
   const std::string ending = child.finish();
   // The process ended on the next check, or never began.
