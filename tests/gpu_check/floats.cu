@@ -117,8 +117,7 @@ KIND(testp_finite, "finite", std::isfinite(a))
 KIND(testp_normal, "normal", std::isnormal(a))
 KIND(testp_subnormal, "subnormal", std::fpclassify(a) == FP_SUBNORMAL)
 
-// --- conversions
-// ----------------------------------------------------------------------------------
+// --- conversions ---------------------------------------------------------------------------------
 
 template <class To>
 To limited(double value) {  // whole numbers beyond the type become its nearest end, NaN becomes 0

@@ -25,8 +25,7 @@ u16 one_nan_of(u16 bits, Format format) {
   return is_nan(bits, format) ? 0x7fff : bits;
 }
 
-// --- exact results of one half
-// --------------------------------------------------------------------
+// --- exact results of one half -------------------------------------------------------------------
 
 // Sums and products of f16 are exact in double; rounding them is the one rounding.
 u16 h_add(u16 a, u16 b) {
@@ -101,8 +100,7 @@ PTX_FORM_2(equal_or_nan_f16, u32, "r", u16, "h",
            "{ .reg .pred p; setp.equ.f16 p, %1, %2; selp.u32 %0, 1, 0, p; }",
            !(widen(a, kHalf) != widen(b, kHalf)) || is_nan(a, kHalf) || is_nan(b, kHalf))
 
-// --- conversions
-// ----------------------------------------------------------------------------------
+// --- conversions ---------------------------------------------------------------------------------
 
 PTX_FORM_1(f16_rn, u16, "h", float, "f", "cvt.rn.f16.f32 %0, %1;", round_to(a, kHalf))
 PTX_FORM_1(f16_rz, u16, "h", float, "f", "cvt.rz.f16.f32 %0, %1;", round_to(a, kHalf, Round::kZero))

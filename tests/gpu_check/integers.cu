@@ -27,8 +27,7 @@ s64 sgn(u64 value) {
 #define LONG_1(id, ptx, ...) PTX_FORM_1(id, u64, "l", u64, "l", ptx, __VA_ARGS__)
 #define LONG_2(id, ptx, ...) PTX_FORM_2(id, u64, "l", u64, "l", ptx, __VA_ARGS__)
 
-// --- products, sums
-// -------------------------------------------------------------------------------
+// --- products, sums ------------------------------------------------------------------------------
 
 WORD_2(mul_lo, "mul.lo.u32 %0, %1, %2;", (a * b))
 WORD_2(mul_hi_u32, "mul.hi.u32 %0, %1, %2;", u32(u64(a) * b >> 32))
@@ -59,8 +58,7 @@ WORD_2(rem_u32, "rem.u32 %0, %1, %2;", a % b)
 LONG_2(div_u64, "div.u64 %0, %1, %2;", a / b)
 LONG_2(rem_u64, "rem.u64 %0, %1, %2;", a % b)
 
-// --- shifts, bits
-// ---------------------------------------------------------------------------------
+// --- shifts, bits --------------------------------------------------------------------------------
 
 WORD_2(shl_b32, "shl.b32 %0, %1, %2;", b > 31 ? 0 : a << b)
 WORD_2(shr_u32, "shr.u32 %0, %1, %2;", b > 31 ? 0 : a >> b)
@@ -125,8 +123,25 @@ WORD_3(bfi_b32,
        "bfi.b32 %0, %1, %2, p, l; }",
        inserted(a, b, d))
 
-// --- bytes
-// ----------------------------------------------------------------------------------------
+// A mask of b bits from position a on; both clamped to 32, or taken modulo 32.
+u32 mask_of(u32 a, u32 b, bool wraps) {
+  const u32 from = wraps ? a & 31 : std::min(a, 32U), count = wraps ? b & 31 : std::min(b, 32U);
+  return u32(((u64{1} << count) - 1) << from);
+}
+WORD_2(bmsk_clamp, "bmsk.clamp.b32 %0, %1, %2;", mask_of(a, b, false))
+WORD_2(bmsk_wrap, "bmsk.wrap.b32 %0, %1, %2;", mask_of(a, b, true))
+// The low b bits of a, with the sign of the uppermost one.
+u32 extended(u32 a, u32 count, bool is_signed) {
+  if (count == 0) return 0;
+  const u32 up = 32 - std::min(count, 32U);
+  return is_signed ? u32(sgn(a << up) >> up) : a << up >> up;
+}
+WORD_2(szext_clamp_u32, "szext.clamp.u32 %0, %1, %2;", extended(a, b, false))
+WORD_2(szext_clamp_s32, "szext.clamp.s32 %0, %1, %2;", extended(a, b, true))
+WORD_2(szext_wrap_u32, "szext.wrap.u32 %0, %1, %2;", extended(a, b & 31, false))
+WORD_2(szext_wrap_s32, "szext.wrap.s32 %0, %1, %2;", extended(a, b & 31, true))
+
+// --- bytes ---------------------------------------------------------------------------------------
 
 u32 byte_of(u64 bytes, u32 select) {
   const u32 byte = u32(bytes >> 8 * (select & 7)) & 0xff;
@@ -199,8 +214,7 @@ SIMD(vcmpgts4, __vcmpgts4, s8, x > y ? 255 : 0)
 SIMD(vavgu4, __vavgu4, u8, (x + y + 1) / 2)
 SIMD(vseteq4, __vseteq4, u8, x == y ? 1 : 0)
 
-// --- carries
-// --------------------------------------------------------------------------------------
+// --- carries -------------------------------------------------------------------------------------
 
 // 128-bit sums, differences and a 64-bit product of halves, by chains of carries.
 __global__ void wide_sum(int n, u64* out, const u64* a, const u64* b) {
@@ -341,6 +355,18 @@ GPU_CHECK_BODY(integers, bit_fields) {
   COMPARE(bfe_s32, a, position, length);
   COMPARE(bfi_b32, a, b, random_words(400, 5));
   COMPARE(bfi_b32, a, b, position);
+}
+
+GPU_CHECK_BODY(integers, masks) {
+  const std::vector<u32> a = random_words(400, 3), count = amounts(400);
+  std::vector<u32> from = amounts(400);
+  std::rotate(from.begin(), from.begin() + 17, from.end());
+  COMPARE(bmsk_clamp, from, count);
+  COMPARE(bmsk_wrap, from, count);
+  COMPARE(szext_clamp_u32, a, count);
+  COMPARE(szext_clamp_s32, a, count);
+  COMPARE(szext_wrap_u32, a, count);
+  COMPARE(szext_wrap_s32, a, count);
 }
 
 GPU_CHECK_BODY(integers, permuted_bytes) {

@@ -132,8 +132,7 @@ __global__ void move_matrix(u32* out, const u32* in) {
                : "r"(in[threadIdx.x]));
 }
 
-// --- the host's side
-// ------------------------------------------------------------------------------
+// --- the host's side -----------------------------------------------------------------------------
 
 std::vector<int> whole_numbers(std::size_t count, u64 seed, int least, int most) {
   Random random(seed);

@@ -97,7 +97,7 @@ gpu() {
     : > "$build/gpu/log.txt"
     "$build/gpu/gpu_check" --json "$build/gpu/result.json" --log "$build/gpu/log.txt" ${options[@]+"${options[@]}"}
     local status=$?
-    echo "gpu-check: not run: llama.cpp's operators. They need its sources and CPU libraries (tests/llama/run.py build fetches both),"
+    echo "gpu-check: not run: llama.cpp's operators. They need its sources and CPU libraries (tests/llama/run.py sources fetches both),"
     echo "  then: cmake -S tests/llama/lean -B FOLDER -DLLAMA=... -DPREBUILT=... -DCMAKE_CUDA_ARCHITECTURES=$arch, and"
     echo "  FOLDER/bin/test-backend-ops test -b CUDA0 -o MUL_MAT"
     return $status
