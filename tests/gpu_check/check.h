@@ -87,9 +87,11 @@ std::string number(double value);
 // Every check of the list has a function of this name; the linker misses one that nobody wrote, and
 // the compiler one that is not listed (GPU_CHECK_BODY).
 #define GPU_CHECK(group, name, where, claim) void check_##group##_##name(Check& c);
+#define GPU_SELFTEST(name, claim) void check_selftest_##name(Check& c);
 #define GPU_SAMPLE(name, claim)
 #include "checks.inc"
 #undef GPU_CHECK
+#undef GPU_SELFTEST
 #undef GPU_SAMPLE
 
 #define GPU_CHECK_BODY(group, name)                                  \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gate.sh list|can_fail KANSOKU FOLDER: what the tests run. Without NVIDIA's toolkit, if this user may hide it.
 #   list      builds the checks and runs them on the software device: all pass or are skipped, and the results are written down
-#   can_fail  the same program, perturbed: every check fails. Without a device and for a name that no check has: it says so.
+#   can_fail  the same program, perturbed: every check fails. Checks that are wrong on purpose, a device for which nothing was built,
+#             a name that no check has: each is told.
 set -u
 step=$1 kansoku=$(readlink -f "$2")
 mkdir -p "$3" || exit 1
@@ -51,6 +52,11 @@ status=$?
 [ $status = 1 ] || fail "perturbed, the status is $status"
 echo "$output" | grep -q '^gpu_check: [0-9]* checks: 0 passed, [0-9]* failed, 1 skipped$' ||
     { echo "$output" | grep -v '^failed'; fail "perturbed, a check does not fail"; }
+output=$(run --only selftest | grep selftest | sed 's/  */ /g')
+[ "$output" = "failed selftest.compares_nothing nothing was compared
+failed selftest.aborts its process ended: signal 6
+failed selftest.leaves_an_error leaves cudaErrorIllegalAddress behind; 1 value
+passed selftest.after_the_others 1 value" ] || fail "checks that are wrong on purpose: $output"
 output=$(KANSOKU_SOFTGPU_ARCH=sm_61 run 2>&1)
 status=$?
 [ $status = 2 ] && [[ $output == *"no check ran: an empty kernel:"* ]] || fail "on a device for which nothing was built: $status, $output"

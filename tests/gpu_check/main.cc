@@ -82,6 +82,8 @@ bool write_json(const std::string& path, const Facts& facts, const Options& opti
 }
 
 bool is_wanted(const Row& row, const std::vector<std::string>& only) {
+  if (row.where == Where::kSelftest)
+    return std::find(only.begin(), only.end(), "selftest") != only.end();
   return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& text) {
            return std::strstr(row.name, text.c_str()) != nullptr;
          });
@@ -127,7 +129,7 @@ int usage() {
 
 int list() {
   for (const Row& row : all_rows())
-    std::printf("%-36s %s\n", row.name, row.claim);
+    if (row.where != Where::kSelftest) std::printf("%-36s %s\n", row.name, row.claim);
   return 0;
 }
 

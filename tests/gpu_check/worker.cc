@@ -198,9 +198,12 @@ const std::vector<Row>& all_rows() {
   static const std::vector<Row> rows = {
 #define GPU_CHECK(group, name, where, claim) \
   {#group "." #name, Where::k##where, claim, check_##group##_##name},
+#define GPU_SELFTEST(name, claim) \
+  {"selftest." #name, Where::kSelftest, claim, check_selftest_##name},
 #define GPU_SAMPLE(name, claim) {"sample." #name, Where::kSample, claim, nullptr},
 #include "checks.inc"
 #undef GPU_CHECK
+#undef GPU_SELFTEST
 #undef GPU_SAMPLE
   };
   return rows;
@@ -231,8 +234,8 @@ void run_rows(const std::vector<const Row*>& rows, bool perturbs, const std::str
       begin = end;
       continue;
     }
-    if (rows[begin]->where == Where::kShared) {
-      while (end < rows.size() && rows[end]->where == Where::kShared)
+    if (rows[begin]->where != Where::kAlone) {
+      while (end < rows.size() && rows[end]->where == rows[begin]->where)
         ++end;
     }
     begin += run_worker(rows, begin, end, perturbs, log, tell);

@@ -12,9 +12,10 @@
 namespace gpu_check {
 
 enum class Where {
-  kShared,  // in a process with others
-  kAlone,   // in a process of its own: it breaks its context, or looks at the process
-  kSample,  // a program beside this one
+  kShared,    // in a process with others
+  kAlone,     // in a process of its own: it breaks its context, or looks at the process
+  kSample,    // a program beside this one
+  kSelftest,  // as kShared; of the harness itself, and not in the list
 };
 struct Row {
   const char* name;  // "errors.set_device"
