@@ -52,7 +52,7 @@ class Served:
         while time.monotonic() < end and self.process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return self
-            time.sleep(0.1)
+            time.sleep(0.1)  # allowed: the pause of a poll loop
         self.__exit__()
         raise RuntimeError(f"no server: {self.text[-2000:]}")
 
@@ -80,7 +80,7 @@ def asked(url, question=None):
         except urllib.error.HTTPError as error:
             if error.code != 503 or time.monotonic() > end:
                 raise RuntimeError(f"{url}: {error}: {error.read()[:500]}") from error
-            time.sleep(0.1)
+            time.sleep(0.1)  # allowed: the pause of a poll loop
 
 
 def conversed(variant, model, settings):
