@@ -13,6 +13,7 @@
 
 #include "common/check.h"
 #include "gpu/exec/internal/block_runner.h"
+#include "gpu/exec/internal/observe/counter.h"
 #include "gpu/exec/internal/observe/observer.h"
 #include "gpu/exec/limits.h"
 
@@ -80,6 +81,9 @@ class Launch {
     for (const Memory* const peer : options.peers)
       add(*peer);
     state_.module = &program.compiled();
+    is_counted_ = options.costs != nullptr || needs_count(program.kernels()[kernel]);
+    CHECK(options.costs == nullptr || options.counts != nullptr);
+    if (is_counted_) state_.module = &program.compiled_counted();
     if (options.observe.any()) {
       CHECK(options.observations != nullptr);
       observed_ = observed_copy(program.compiled_in_order());
@@ -97,6 +101,10 @@ class Launch {
             ? std::max(program.kernels()[kernel].shared_bytes, program.dynamic_shared_offset())
             : program.dynamic_shared_offset() + options.dynamic_shared_bytes;
     state_.sm_count = std::max(options.sm_count, 1U);
+    state_.grid_id = options.number;
+    state_.clock = options.clock;
+    state_.costs = options.costs;
+    state_.begin_ns = options.begin_ns;
     state_.print_context = this;
     if (options.print) state_.print = write_to<&LaunchOptions::print>;
     if (options.complain) state_.complain = write_to<&LaunchOptions::complain>;
@@ -144,21 +152,36 @@ class Launch {
 
   void work(std::uint64_t index) {
     const CompiledFunction& function = state_.module->functions[program_.function_of(kernel_)];
-    if (options_.is_cooperative) return run_together(function, index);
-    std::optional<Observer> observer;
-    if (options_.observe.any()) observer.emplace(state_, options_.observe);
-    run_in_turn(function, index == 0, observer ? &*observer : nullptr);
-    if (!observer) return;
+    std::optional<Counter> counter;
+    if (is_counted_) counter.emplace(options_.costs, state_.sm_count);
+    Counter* const counts = counter ? &*counter : nullptr;
+    if (options_.is_cooperative) {
+      run_together(function, index, counts);
+    } else {
+      std::optional<Observer> observer;
+      if (options_.observe.any()) observer.emplace(state_, options_.observe);
+      run_in_turn(function, index == 0, observer ? &*observer : nullptr, counts);
+      if (observer) {
+        const std::scoped_lock lock(mutex_);
+        observer->add_to(*options_.observations, sets_, hazards_);
+      }
+    }
+    if (options_.costs == nullptr) return;
     const std::scoped_lock lock(mutex_);
-    observer->add_to(*options_.observations, sets_, hazards_);
+    counter->add_to(*options_.counts);
   }
 
-  BlockRunner runner_of(const CompiledFunction& function, Observer* observer) {
+  /// Who reads %clock counts, and who reads %globaltimer where there is no other clock.
+  [[nodiscard]] bool needs_count(const KernelInfo& kernel) const {
+    return kernel.reads_clock || (kernel.reads_timer && options_.clock == nullptr);
+  }
+
+  BlockRunner runner_of(const CompiledFunction& function, Observer* observer, Counter* counter) {
     // Without calls the kernel's own variables are all that a thread can need.
     const std::uint32_t local_bytes =
         function.calls.empty() ? function.local_bytes : options_.local_bytes;
-    return {state_,      function, program_.site_count(),
-            local_bytes, observer, [this] { return is_over(); }};
+    return {state_,   function, program_.site_count(),       local_bytes,
+            observer, counter,  [this] { return is_over(); }};
   }
 
   void run_with_help(std::uint64_t workers) {
@@ -184,8 +207,9 @@ class Launch {
     helpers_->start(worker_count_);
   }
 
-  void run_in_turn(const CompiledFunction& function, bool is_first, Observer* observer) {
-    BlockRunner runner = runner_of(function, observer);
+  void run_in_turn(const CompiledFunction& function, bool is_first, Observer* observer,
+                   Counter* counter) {
+    BlockRunner runner = runner_of(function, observer, counter);
     while (!has_failed_.load(std::memory_order_relaxed)) {
       const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
       if (number >= block_count_) return;
@@ -204,7 +228,7 @@ class Launch {
   }
 
   /// Every block of this worker's share begins, and they take turns.
-  void run_together(const CompiledFunction& function, std::uint64_t worker) {
+  void run_together(const CompiledFunction& function, std::uint64_t worker, Counter* counter) {
     const bool is_observed = options_.observe.any();
     std::vector<std::unique_ptr<BlockRunner>> runners;
     // What is known of shared memory is known of one block.
@@ -212,7 +236,7 @@ class Launch {
     for (std::uint64_t i = worker; i < block_count_; i += worker_count_) {
       if (is_observed) observers.push_back(std::make_unique<Observer>(state_, options_.observe));
       runners.push_back(std::make_unique<BlockRunner>(
-          runner_of(function, is_observed ? observers.back().get() : nullptr)));
+          runner_of(function, is_observed ? observers.back().get() : nullptr, counter)));
       runners.back()->begin(i);
     }
     while (!runners.empty() && !has_failed_.load(std::memory_order_relaxed)) {
@@ -255,6 +279,7 @@ class Launch {
   [[nodiscard]] Fault fault_of(const Hazard& hazard) const {
     Fault fault;
     fault.kind = hazard.kind;
+    fault.launch = options_.number;
     fault.kernel = program_.kernels()[kernel_].name;
     fault.line = hazard.access.line;
     fault.block = {static_cast<std::uint32_t>(hazard.block % state_.grid[0]),
@@ -282,6 +307,7 @@ class Launch {
     if (site.kind == FaultKind::kTimeout && has_failed_.load()) return;
     Fault fault;
     fault.kind = site.kind;
+    fault.launch = options_.number;
     fault.kernel = program_.kernels()[kernel_].name;
     fault.line = site.line;
     fault.block = runner.block().index;
@@ -307,6 +333,7 @@ class Launch {
   AddressRange workspace_range_;
   LaunchState state_;
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
+  bool is_counted_{false};
   std::uint64_t block_count_{0}, worker_count_{1};
   BootTime deadline_{};
   Helpers* helpers_{nullptr};

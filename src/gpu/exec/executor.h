@@ -13,6 +13,7 @@
 
 #include "common/result.h"
 #include "common/time.h"
+#include "gpu/exec/cost.h"
 #include "gpu/exec/fault.h"
 #include "gpu/exec/limits.h"
 #include "gpu/exec/observation.h"
@@ -30,7 +31,13 @@ struct LaunchOptions {
   std::uint32_t local_bytes{64 * 1024};  // of a thread, for calls and arrays
   std::uint32_t sm_count{kSmCount};
   Nanos time_limit{0};          // 0: none
-  const Clock* clock{nullptr};  // must be given with a limit
+  const Clock* clock{nullptr};  // must be given with a limit; %globaltimer unless there are `costs`
+  std::uint64_t number{0};      // %gridid; 0: none, faults do not show it
+  /// Virtual time: %globaltimer is begin_ns and what the block has cost so far, and `counts`, which
+  /// must be given too, gets what the launch did; not after a fault.
+  const CycleCosts* costs{nullptr};
+  std::uint64_t begin_ns{0};
+  LaunchCounts* counts{nullptr};
   /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.
   std::function<void(std::string_view text)> print;
   /// Where failed assertions write, likewise.

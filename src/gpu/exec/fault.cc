@@ -66,6 +66,7 @@ std::string Fault::text() const {
   }
   if (kind == FaultKind::kBarrierDivergence && other_line != 0)
     text += fmt::format(", which ended at line {} while others waited for it", other_line);
+  if (launch != 0) text += fmt::format(", launch {}", launch);
   return text;
 }
 

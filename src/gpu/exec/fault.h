@@ -14,7 +14,8 @@ namespace kansoku::gpu::exec {
 struct Fault {
   FaultKind kind{FaultKind::kNone};
   std::string kernel;
-  std::uint32_t line{0};  // of the PTX text
+  std::uint64_t launch{0};  // LaunchOptions::number
+  std::uint32_t line{0};    // of the PTX text
   std::array<std::uint32_t, 3> block{}, thread{};
   std::uint64_t address{0};  // of memory faults; of shared memory: an offset
   std::uint32_t bytes{0};

@@ -10,6 +10,7 @@
 
 #include "common/check.h"
 #include "gpu/exec/internal/decode/decoder.h"
+#include "gpu/exec/internal/observe/counter.h"
 
 namespace kansoku::gpu::exec {
 namespace {
@@ -72,6 +73,8 @@ struct Program::State {
   Isa isa{Isa::kV2};
   mutable std::once_flag in_order_once;
   mutable CompiledModule in_order;  // by in_order_once
+  mutable std::once_flag counted_once;
+  mutable std::unique_ptr<CompiledModule> counted;  // by counted_once
   std::vector<KernelInfo> kernels;
   std::vector<std::size_t> kernel_functions;
   std::vector<std::uint64_t> allocations;
@@ -93,6 +96,7 @@ struct Program::State {
   void decode_one(std::uint32_t index);
   void refuse_callers();
   void add_kernel(std::uint32_t index);
+  void find_clocks(std::uint32_t index, KernelInfo& info) const;
 };
 
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -226,6 +230,36 @@ void Program::State::refuse_callers() {
   }
 }
 
+/// Looks for the clocks in the kernel and in all that it may call; a call through a register may
+/// lead anywhere.
+void Program::State::find_clocks(std::uint32_t index, KernelInfo& info) const {
+  std::vector<bool> is_seen(module.functions.size());
+  std::vector<std::uint32_t> left{index};
+  const auto visit = [&](std::uint32_t function) {
+    if (!is_seen[function]) left.push_back(function);
+    is_seen[function] = true;
+  };
+  is_seen[index] = true;
+  while (!left.empty()) {
+    const std::uint32_t at = left.back();
+    left.pop_back();
+    for (const ptx::Operand& operand : module.functions[at].operands) {
+      if (operand.kind != ptx::OperandKind::kSpecial) continue;
+      const std::string_view name = ptx::special_name(static_cast<ptx::Special>(operand.index));
+      info.reads_clock = info.reads_clock || name.starts_with("%clock");
+      info.reads_timer = info.reads_timer || name.starts_with("%globaltimer");
+    }
+    for (const CompiledFunction::CallSite& call : compiled.functions[at].calls) {
+      if (call.callee != CompiledFunction::kNoCallee) {
+        visit(call.callee);
+        continue;
+      }
+      for (std::uint32_t i = 0; i < module.functions.size(); ++i)
+        visit(i);
+    }
+  }
+}
+
 void Program::State::add_kernel(std::uint32_t index) {
   const ptx::Function& function = module.functions[index];
   KernelInfo info;
@@ -239,6 +273,7 @@ void Program::State::add_kernel(std::uint32_t index) {
   info.local_bytes = compiled.functions[index].local_bytes;
   info.registers = static_cast<std::uint32_t>(function.registers.size());
   info.bounds = function.bounds;
+  find_clocks(index, info);
   if (!refusals[index].empty())
     info.refusal = fmt::format("kernel {}: {}", function.name, refusals[index]);
   kernels.push_back(std::move(info));
@@ -296,6 +331,11 @@ const CompiledModule& Program::compiled_in_order() const {
     CHECK(sites == state.site_count);
   });
   return state.in_order;
+}
+const CompiledModule& Program::compiled_counted() const {
+  const State& state = *state_;
+  std::call_once(state.counted_once, [&] { state.counted = counted_copy(compiled_in_order()); });
+  return *state.counted;
 }
 std::size_t Program::function_of(std::size_t kernel) const {
   return state_->kernel_functions[kernel];

@@ -26,6 +26,7 @@ struct KernelInfo {
   std::uint32_t local_bytes{0};   // of a thread, calls not counted
   std::uint32_t registers{0};     // of the PTX text
   ptx::LaunchBounds bounds;
+  bool reads_clock{false}, reads_timer{false};  // %clock..., %globaltimer...; or what it calls may
   /// Why it cannot run, with its PTX line; "" if it can. Other kernels of the module are not
   /// concerned.
   std::string refusal;
@@ -56,6 +57,8 @@ class Program {
   /// The same with every instruction where the text has it, for observers; made when first asked
   /// for. Any thread.
   [[nodiscard]] const CompiledModule& compiled_in_order() const;
+  /// The same, with counters; made when first asked for. Any thread.
+  [[nodiscard]] const CompiledModule& compiled_counted() const;
   [[nodiscard]] std::size_t function_of(std::size_t kernel) const;
   [[nodiscard]] std::uint32_t site_count() const;
   [[nodiscard]] std::uint32_t dynamic_shared_offset() const;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gpu/exec/internal/observe/counter.h"
 #include "gpu/exec/internal/observe/observer.h"
 #include "gpu/exec/internal/ops/control.h"
 
@@ -19,7 +20,7 @@ constexpr std::size_t kArenaAlign = 64;
 
 BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kernel,
                          std::uint32_t site_count, std::uint32_t local_bytes, Observer* observer,
-                         std::function<bool()> is_over)
+                         Counter* counter, std::function<bool()> is_over)
     : launch_(launch),
       kernel_(kernel),
       is_over_(std::move(is_over)),
@@ -33,6 +34,7 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
     warps_.push_back(std::make_unique<WarpContext>());
   block_.launch = &launch_;
   block_.observer = observer;
+  block_.counter = counter;
   block_.range_cache = range_cache_.data();
   auto address = reinterpret_cast<std::uintptr_t>(shared_.get());
   address += (kArenaAlign - address % kArenaAlign) % kArenaAlign;
@@ -43,6 +45,7 @@ void BlockRunner::begin(std::uint64_t number) {
   is_new_ = true;
   block_.number = number;
   block_.arrived = {};
+  block_.issue16 = 0;
   block_.index = {static_cast<std::uint32_t>(number % launch_.grid[0]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] % launch_.grid[1]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] / launch_.grid[1])};
@@ -60,6 +63,7 @@ void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
   warp.index = index;
   warp.whole = mask;
   warp.carry = 0;
+  warp.executed = warp.cycles = 0;
   warp.groups.clear();
   warp.stop = Stop::kNone;
   // Narrow blocks put several lines of threads into a warp.
@@ -80,6 +84,13 @@ void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
   warp.begin = kernel_.code.data() + kernel_.prologue;  // registers of this frame stay
 }
 
+void BlockRunner::end_block() {
+  std::uint64_t cycles = 0;
+  for (const auto& warp : warps_)
+    cycles = std::max(cycles, warp->cycles);
+  block_.counter->end_block(block_, cycles);
+}
+
 BlockRunner::Step BlockRunner::fail(const WarpContext& warp) {
   fault_ = warp.fault;
   fault_warp_ = warp.index;
@@ -93,6 +104,7 @@ bool BlockRunner::release_barriers() {
   std::uint32_t live = 0;
   struct Arrivals {
     std::uint32_t waiting{0}, expected{0}, votes{0}, warps{0};
+    std::uint64_t cycles{0};  // of the last one to come
   };
   std::array<Arrivals, kBarriers> barriers{};
   for (const auto& warp : warps_) {
@@ -102,6 +114,7 @@ bool BlockRunner::release_barriers() {
     Arrivals& arrived = barriers[warp->barrier];
     arrived.waiting += threads;
     arrived.votes += warp->barrier_votes;
+    arrived.cycles = std::max(arrived.cycles, warp->cycles);
     arrived.expected = std::max(arrived.expected, warp->barrier_count);
   }
   bool is_released = false;
@@ -113,6 +126,7 @@ bool BlockRunner::release_barriers() {
     if (arrived.waiting + passed.threads < (expected == 0 ? live : expected)) continue;
     warp->barrier_true = arrived.votes;
     warp->barrier_arrived = arrived.waiting;
+    warp->cycles = arrived.cycles;
     for (Group& group : warp->groups)
       group.waiting = Waiting::kNot;
     arrived.warps |= std::uint32_t{1} << warp->index;
@@ -155,14 +169,16 @@ BlockRunner::Step BlockRunner::step() {
     }
     has_run = true;
     run_warp(*warp);
-    ++block_.executed;
     if (warp->stop == Stop::kFault) return fail(*warp);
     // A loop with a barrier in it never yields.
     const bool has_ended_turn = warp->stop == Stop::kYield || warp->stop == Stop::kBarrier;
     if (has_ended_turn && is_over(*warp, *warp->resume, first_lane_of(warp->mask)))
       return fail(*warp);
   }
-  if (!is_any_left) return Step::kDone;
+  if (!is_any_left) {
+    if (block_.counter != nullptr) end_block();
+    return Step::kDone;
+  }
   // Others that run may wait in a loop for what stands behind the barrier.
   const bool may_release = !has_run || is_any_waiting;
   if ((may_release && release_barriers()) || has_run) return Step::kRunning;

@@ -15,10 +15,11 @@ namespace kansoku::gpu::exec {
 /// Runs blocks of one launch, one at a time; each worker thread has its own.
 class BlockRunner {
  public:
-  /// `observer`: null, or of this worker. `is_over`: asked now and then; true ends the block with a
-  /// time-out.
+  /// `observer`, `counter`: null, or of this worker. `is_over`: asked now and then; true ends the
+  /// block with a time-out.
   BlockRunner(const LaunchState& launch, const CompiledFunction& kernel, std::uint32_t site_count,
-              std::uint32_t local_bytes, Observer* observer, std::function<bool()> is_over);
+              std::uint32_t local_bytes, Observer* observer, Counter* counter,
+              std::function<bool()> is_over);
 
   /// Begins with block `number`.
   void begin(std::uint64_t number);
@@ -31,6 +32,7 @@ class BlockRunner {
 
  private:
   void begin_warp(WarpContext& warp, std::uint32_t index);
+  void end_block();
   [[nodiscard]] Step fail(const WarpContext& warp);
   /// True if a barrier let somebody go on.
   [[nodiscard]] bool release_barriers();

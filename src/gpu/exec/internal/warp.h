@@ -9,10 +9,17 @@
 #include "gpu/exec/fault_kind.h"
 #include "gpu/exec/internal/decode/code.h"
 
+namespace kansoku {
+class Clock;  // by name only: its header has functions, and this one is compiled for several
+              // machines
+}
+
 namespace kansoku::gpu::exec {
 
 struct CompiledFunction;
 struct CompiledModule;
+class Counter;
+struct CycleCosts;
 class Observer;
 
 /// base + stride * column + row * line, modulo the width of the register, where the lanes are laid
@@ -72,6 +79,10 @@ struct LaunchState {
   std::uint32_t total_shared_bytes{0};
   std::uint32_t sm_count{1};
   std::uint64_t grid_id{0};
+  // %globaltimer: virtual time if there are costs, else the clock's, else instructions of the warp.
+  const Clock* clock{nullptr};
+  const CycleCosts* costs{nullptr};
+  std::uint64_t begin_ns{0};
   /// Of a cooperative launch: where %envreg1 and %envreg2 point, zeroed before it begins; else 0.
   std::uint64_t workspace{0};
   using Write = void (*)(void* context, const char* text, std::size_t bytes);
@@ -86,7 +97,8 @@ struct BlockState {
   std::array<std::uint32_t, 3> index{};
   std::uint64_t number{0};
   AddressRange* range_cache{nullptr};  // by Code::site: where the last access went
-  std::uint64_t executed{0};           // warp instructions, roughly: the clock
+  Counter* counter{nullptr};           // null: nobody counts
+  std::uint64_t issue16{0};            // of this block, by its counter
   Observer* observer{nullptr};         // null: nobody looks
   /// By barrier: who has arrived and did not wait, since the barrier let somebody go on.
   struct Arrived {
@@ -133,6 +145,8 @@ struct Warp {
   std::uint32_t barrier_votes{0};                     // lanes that arrived with a true predicate
   std::uint32_t barrier_true{0}, barrier_arrived{0};  // of all warps, once the barrier let them go
   std::uint64_t turns{0};                             // quanta that ended
+  // Of this block, by its counter: %clock, and the cycles that a model gives them.
+  std::uint64_t executed{0}, cycles{0};
 };
 
 }  // namespace kansoku::gpu::exec

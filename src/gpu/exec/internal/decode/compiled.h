@@ -13,6 +13,8 @@
 
 namespace kansoku::gpu::exec {
 
+enum class CostClass : std::uint8_t;
+
 /// What an observer has to know about a code.
 struct CodeInfo {
   enum class Access : std::uint8_t { kNone, kLoad, kStore, kAtomic, kMatrixLoad, kAsyncCopy };
@@ -20,6 +22,7 @@ struct CodeInfo {
   bool is_first{false};   // of its instruction's codes: the one that is counted
   bool is_float{false};   // arithmetic on floating-point numbers
   bool is_strong{false};  // volatile, relaxed, acquire, release: ordered by itself
+  CostClass cost{};       // of what is no access
   Access access{Access::kNone};
   MemorySpace space{MemorySpace::kGlobal};
   std::uint8_t bytes{0}, count{1};  // of a value; values of a lane
@@ -31,7 +34,7 @@ struct CompiledFunction {
   bool is_entry{false};
   std::vector<Code> code;
   std::vector<CodeInfo> info;      // by code
-  std::vector<Handler> originals;  // by code, if an observer stands in front of them; else empty
+  std::vector<Handler> originals;  // by code, if somebody stands in front of them; else empty
   std::uint32_t prologue{0};       // codes at the begin that need to run once in a launch only
   std::uint32_t slot_count{0}, predicate_count{0};
   /// Slots that hold a constant; set up once when a frame is made.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "gpu/exec/internal/decode/cost_classes.h"
 #include "gpu/exec/internal/decode/function_decoder.h"
 #include "gpu/exec/internal/decode/fusion.h"
 #include "gpu/exec/internal/decode/invariants.h"
@@ -181,6 +182,7 @@ Result<void> FunctionDecoder::instruction(std::uint32_t index) {
   const Instruction& in = function_.instructions[index];
   info_.op = in.op;
   info_.is_float = in.type() != Type::kCount && ptx::is_float(in.type());
+  info_.cost = cost_class_of(in);
   info_.is_first = true;
   if (in.guard == kNoIndex || in.op == Op::kBra) return dispatch(in);
   // One code can be guarded as it is; what takes several, or leaves the frame, is jumped over.

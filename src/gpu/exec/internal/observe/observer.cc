@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "gpu/exec/internal/observe/counter.h"
 #include "gpu/exec/internal/ops/control.h"
 #include "gpu/exec/internal/ops/float_ops.h"
 
@@ -177,6 +178,17 @@ Observer::Touched Observer::touched_by(Warp& warp, const Code* code, const CodeI
 }
 
 const Code* Observer::run(Warp& warp, const Code* code) {
+  const CompiledFunction& function = *warp.frame->function;
+  const auto index = static_cast<std::size_t>(code - function.code.data());
+  Counter* const counter = warp.block->counter;
+  if (counter == nullptr || !function.info[index].is_first) return run_one(warp, code);
+  const Counter::Work work = counter->look(warp, code, function.info[index]);
+  const Code* const next = run_one(warp, code);
+  if (next != nullptr || !will_run_again(warp)) counter->add(warp, work);
+  return next;
+}
+
+const Code* Observer::run_one(Warp& warp, const Code* code) {
   const CompiledFunction& function = *warp.frame->function;
   const auto index = static_cast<std::size_t>(code - function.code.data());
   const CodeInfo& info = function.info[index];

@@ -40,6 +40,7 @@ class Observer {
     std::array<std::uint64_t, kLanes> addresses{};
     std::uint32_t bytes{0};  // of a lane
   };
+  const Code* run_one(Warp& warp, const Code* code);
   [[nodiscard]] Touched touched_by(Warp& warp, const Code* code, const CodeInfo& info) const;
   void count(Warp& warp, const Code* code, const CodeInfo& info);
   void note_memory(Warp& warp, const Code* code, const CodeInfo& info, const Touched& touched);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "common/time.h"
+#include "gpu/exec/cost.h"
 #include "gpu/exec/internal/observe/observer.h"
 #include "gpu/exec/internal/warp_context.h"
 #include "gpu/ptx/op.h"
@@ -284,6 +286,19 @@ void write_uniform(Warp& warp, std::uint16_t slot, std::uint64_t value, bool is_
   }
 }
 
+/// %globaltimer. All blocks of a launch begin at once: which of them waits for which is not known
+/// while they run.
+std::uint64_t time_ns(const Warp& warp) {
+  const LaunchState& launch = *warp.block->launch;
+  if (launch.costs != nullptr) {
+    const std::uint64_t cycles = std::max(warp.cycles, warp.block->issue16 / 16);
+    return launch.begin_ns + cycles * 1000 / launch.costs->clock_mhz;
+  }
+  if (launch.clock != nullptr)
+    return static_cast<std::uint64_t>(launch.clock->now().time_since_epoch().count());
+  return warp.executed;
+}
+
 std::uint32_t lane_mask(ptx::Special special, std::uint32_t lane) {
   const std::uint32_t self = 1U << lane, below = self - 1;
   switch (special) {
@@ -353,12 +368,14 @@ const Code* run_special(Warp& warp, const Code* code) {
       return uniform(kLanes);
     case Special::kClock:
     case Special::kClock64:
+      return uniform(warp.executed);
+    case Special::kClockHi:
+      return uniform(warp.executed >> 32);
     case Special::kGlobaltimer:
     case Special::kGlobaltimerLo:
-      return uniform(++warp.block->executed);  // a clock that is looked at again has gone on
-    case Special::kClockHi:
+      return uniform(time_ns(warp));
     case Special::kGlobaltimerHi:
-      return uniform(warp.block->executed >> 32);
+      return uniform(time_ns(warp) >> 32);
     case Special::kTotalSmemSize:
       return uniform(launch.total_shared_bytes);
     case Special::kDynamicSmemSize:

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/exec/internal/observe/counter.h"
+
+#include <algorithm>
+#include <array>
+
+#include "gpu/exec/internal/ops/control.h"
+
+namespace kansoku::gpu::exec {
+namespace {
+
+using Access = CodeInfo::Access;
+
+constexpr std::uint64_t kSectorBytesLog2 = 5;
+
+const Code* run_counted(Warp& warp, const Code* code) {
+  const CompiledFunction& function = *warp.frame->function;
+  const auto index = static_cast<std::size_t>(code - function.code.data());
+  Counter& counter = *warp.block->counter;
+  const Counter::Work work = counter.look(warp, code, function.info[index]);
+  const Code* const next = function.originals[index](warp, code);
+  if (next != nullptr || !will_run_again(warp)) counter.add(warp, work);
+  return next;
+}
+
+/// The addresses in a 64-bit register, in whichever way it holds them.
+class Addresses {
+ public:
+  Addresses(const Warp& warp, std::uint16_t slot, std::int64_t offset)
+      : warp_(warp),
+        is_affine_(warp.held[slot] != Held::kValues),
+        affine_(warp.affine[slot]),
+        values_(
+            reinterpret_cast<const std::uint64_t*>(warp.lanes + std::size_t{slot} * kSlotBytes)),
+        offset_(static_cast<std::uint64_t>(offset)) {}
+
+  [[nodiscard]] std::uint64_t of(std::uint32_t lane) const {
+    if (!is_affine_) return values_[lane] + offset_;
+    return affine_.base + affine_.stride * (lane & (warp_.columns - 1)) +
+           affine_.row * (lane >> warp_.columns_log2) + offset_;
+  }
+  /// Distinct sectors that these lanes access; an access is aligned and so lies in one.
+  [[nodiscard]] std::uint32_t sectors(std::uint32_t mask) const {
+    const bool is_row = is_affine_ && warp_.columns == kLanes && mask == ~std::uint32_t{0};
+    if (is_row && affine_.stride <= std::uint64_t{1} << kSectorBytesLog2) {
+      const std::uint64_t first = of(0) >> kSectorBytesLog2;
+      return static_cast<std::uint32_t>((of(kLanes - 1) >> kSectorBytesLog2) - first) + 1;
+    }
+    std::array<std::uint64_t, kLanes> seen{};
+    std::uint32_t count = 0;
+    for (; mask != 0; mask &= mask - 1) {
+      const std::uint64_t sector = of(first_lane_of(mask)) >> kSectorBytesLog2;
+      // From the last one: neighbours are alike.
+      std::uint32_t i = count;
+      while (i > 0 && seen[i - 1] != sector)
+        --i;
+      if (i == 0) seen[count++] = sector;
+    }
+    return count;
+  }
+
+ private:
+  const Warp& warp_;
+  const bool is_affine_;
+  const Affine affine_;
+  const std::uint64_t* const values_;
+  const std::uint64_t offset_;
+};
+
+CostClass class_of_space(MemorySpace space, std::uint64_t first_address, Access access) {
+  if (space == MemorySpace::kGeneric) {
+    const std::uint64_t window = first_address - kSharedWindowBegin;
+    space = window < kWindowBytes       ? MemorySpace::kShared
+            : window < 2 * kWindowBytes ? MemorySpace::kLocal
+                                        : MemorySpace::kGlobal;
+  }
+  if (space == MemorySpace::kGlobal)
+    return access == Access::kAtomic ? CostClass::kAtomic : CostClass::kGlobal;
+  return space == MemorySpace::kShared ? CostClass::kShared : CostClass::kOther;
+}
+
+}  // namespace
+
+std::string_view cost_class_name(CostClass which) {
+  static constexpr std::array<std::string_view, kCostClasses> kNames{
+      "arithmetic", "multiply", "conversion", "special", "division", "half",  "double", "exchange",
+      "matrix",     "control",  "barrier",    "shared",  "global",   "other", "atomic"};
+  return kNames[static_cast<std::size_t>(which)];
+}
+
+std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module) {
+  auto copy = std::make_unique<CompiledModule>(module);
+  for (CompiledFunction& function : copy->functions) {
+    function.prologue = 0;  // every block is counted alike
+    for (std::size_t i = 0; i < function.code.size(); ++i) {
+      Code& code = function.code[i];
+      function.originals.push_back(code.run);
+      // The scheduler knows joins by their handler, and they are not of the text.
+      if (function.info[i].is_first && !is_join(&code)) code.run = run_counted;
+    }
+  }
+  return copy;
+}
+
+Counter::Counter(const CycleCosts* costs, std::uint32_t sm_count) : costs_(costs) {
+  counts_.sms.resize(sm_count);
+}
+
+Counter::Work Counter::look(const Warp& warp, const Code* code, const CodeInfo& info) const {
+  Work work{info.cost, 0};
+  if (costs_ == nullptr || info.access == Access::kNone) return work;
+  // Of a copy from global to shared memory the global side: c holds which lanes do copy.
+  const bool is_copy = info.access == Access::kAsyncCopy;
+  const Addresses addresses(warp, is_copy ? code->b : code->a,
+                            is_copy ? static_cast<std::int32_t>(code->site) : code->offset);
+  const MemorySpace space = is_copy ? MemorySpace::kGlobal : info.space;
+  work.cost = class_of_space(space, addresses.of(first_lane_of(warp.mask)), info.access);
+  if (work.cost == CostClass::kGlobal || work.cost == CostClass::kAtomic)
+    work.sectors = addresses.sectors(warp.mask);
+  return work;
+}
+
+void Counter::add(Warp& warp, const Work& work) {
+  ++warp.executed;
+  if (costs_ == nullptr) return;
+  const auto index = static_cast<std::size_t>(work.cost);
+  const ClassCost& cost = costs_->classes[index];
+  ++counts_.classes[index];
+  counts_.sectors += work.sectors;
+  warp.cycles += cost.latency_cycles;
+  warp.block->issue16 += cost.issue16;
+}
+
+void Counter::end_block(const BlockState& block, std::uint64_t latency_cycles) {
+  SmCounts& sm = counts_.sms[block.number % counts_.sms.size()];
+  ++sm.blocks;
+  sm.issue16 += block.issue16;
+  sm.latency_cycles += latency_cycles;
+  sm.latency_cycles_max = std::max(sm.latency_cycles_max, latency_cycles);
+}
+
+void Counter::add_to(LaunchCounts& out) const {
+  for (std::size_t i = 0; i < kCostClasses; ++i)
+    out.classes[i] += counts_.classes[i];
+  out.sectors += counts_.sectors;
+  out.sms.resize(std::max(out.sms.size(), counts_.sms.size()));
+  for (std::size_t i = 0; i < counts_.sms.size(); ++i) {
+    const SmCounts& from = counts_.sms[i];
+    SmCounts& to = out.sms[i];
+    to.blocks += from.blocks;
+    to.issue16 += from.issue16;
+    to.latency_cycles += from.latency_cycles;
+    to.latency_cycles_max = std::max(to.latency_cycles_max, from.latency_cycles_max);
+  }
+}
+
+}  // namespace kansoku::gpu::exec
