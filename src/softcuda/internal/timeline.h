@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/time.h"
+
+namespace kansoku::softcuda {
+
+/// What works by itself on a device; each does one thing at a time, in the order in which the
+/// program asked for it. Kernels share the multiprocessors.
+enum class Engine : std::uint8_t {
+  kNone,  // waits for nobody
+  kCompute,
+  kCopyIn,
+  kCopyOut,
+  kCopyWithin,
+  kCopyPeer,
+  kCount
+};
+
+/// An operation of a stream, in virtual time.
+struct Moment;
+
+/// What an operation does, a graph's nodes one by one.
+struct Part {
+  Engine engine{Engine::kNone};
+  std::uint32_t sm_count{0};  // kCompute: how many of them
+  std::uint64_t lead_ns{0};   // before the engine is taken
+  std::uint64_t ns{0};
+  std::vector<std::uint32_t> after;  // earlier parts of the operation; it begins with it if empty
+  std::shared_ptr<Moment> outside;   // null, or another operation that it waits for
+  std::shared_ptr<std::atomic<std::uint64_t>> stamp;  // null, or what gets its end
+};
+
+/// Virtual time of the process: when each operation begins and ends, if it lasts as long as its
+/// parts say, and what time the host has. Operations take the engines of their device in the order
+/// of submission, whichever ran first in truth: the times depend on the program alone. So they are
+/// known only when everything that was submitted before has run. Any thread.
+class Timeline {
+ public:
+  /// So long, in truth, who asks for a time waits for what was submitted before: it may wait for
+  /// something that comes later (a value in memory). Then it is left out, and takes its turn later.
+  static constexpr Nanos kPatience = std::chrono::seconds{5};
+
+  Timeline(std::size_t device_count, std::uint32_t sm_count, Nanos patience = kPatience);
+
+  /// It begins when all of `after` (null ones are none) have ended, and not before the host's time.
+  [[nodiscard]] std::shared_ptr<Moment> submit(std::size_t device,
+                                               std::vector<std::shared_ptr<Moment>> after);
+  /// It has run. Once for every operation, in whichever order.
+  void finish(Moment& moment, std::vector<Part> parts);
+  /// When it ends; waits until that is known. For one that has run.
+  [[nodiscard]] std::uint64_t end_of(const std::shared_ptr<Moment>& moment);
+  /// The host waited for it: its time is not earlier than its end.
+  void reach(const std::shared_ptr<Moment>& moment);
+  /// When `next` of a running operation takes its engine, behind its parts so far.
+  [[nodiscard]] std::uint64_t begin_of(const std::shared_ptr<Moment>& moment,
+                                       const std::vector<Part>& so_far, const Part& next);
+  [[nodiscard]] std::uint64_t host_ns() const;
+  /// Times that were given before everything was known.
+  [[nodiscard]] std::uint64_t guess_count() const;
+
+ private:
+  /// Until when the engines of a device are taken.
+  struct Engines {
+    std::vector<std::uint64_t> sms;  // ascending
+    std::array<std::uint64_t, static_cast<std::size_t>(Engine::kCount)> free{};
+  };
+  struct OfDevice {
+    Engines engines;
+    std::deque<std::shared_ptr<Moment>> pending;  // in the order of submission
+  };
+  struct Span {
+    std::uint64_t begin{0}, end{0};
+  };
+  static Span place(Engines& engines, const Part& part, std::uint64_t ready);
+  static std::vector<Span> place_all(Engines& engines, const std::vector<Part>& parts,
+                                     std::uint64_t begin);
+  [[nodiscard]] static bool is_known(const Moment& moment);
+  [[nodiscard]] static std::uint64_t begin_of(const Moment& moment);
+  void settle(Moment& moment);
+  void settle_in_order();
+  void settle_what_has_run();
+
+  const Nanos patience_;
+  mutable std::mutex mutex_;
+  std::condition_variable settled_;
+  std::vector<OfDevice> devices_;  // guarded by mutex_
+  std::uint64_t host_ns_{0};       // guarded by mutex_
+  std::uint64_t guesses_{0};       // guarded by mutex_
+};
+
+}  // namespace kansoku::softcuda
