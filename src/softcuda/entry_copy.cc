@@ -62,7 +62,7 @@ CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const Reques
   Point point;
   KANSOKU_CU_TRY(home.enqueue(stream, std::move(copy), CU_GRAPH_NODE_TYPE_MEMCPY, {}, &point));
   if (is_captured || !must_wait) return CUDA_SUCCESS;
-  point.wait();
+  point.reach();
   return static_cast<CUresult>(home.error.load());
 }
 
@@ -218,7 +218,7 @@ CUresult fill(const FillRequest& request) {
   Context& home = *stream->context();
   KANSOKU_CU_TRY(home.enqueue(stream, operation, CU_GRAPH_NODE_TYPE_MEMSET, {}, &point));
   if (request.is_async) return CUDA_SUCCESS;
-  point.wait();
+  point.reach();
   return static_cast<CUresult>(home.error.load());
 }
 

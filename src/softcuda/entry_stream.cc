@@ -155,6 +155,10 @@ CUresult elapsed(float* ms, CUevent begin, CUevent end) {
   }
   if (a == nullptr || b == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!a->point.has_passed() || !b->point.has_passed()) return CUDA_ERROR_NOT_READY;
+  for (const auto& record : {a, b}) {
+    if (record->point.moment != nullptr)
+      static_cast<void>(runtime()->timeline->end_of(record->point.moment));
+  }
   const auto ns = static_cast<std::int64_t>(b->time_ns.load() - a->time_ns.load());
   *ms = static_cast<float>(static_cast<double>(ns) * 1e-6);
   return CUDA_SUCCESS;
@@ -209,7 +213,7 @@ KANSOKU_STREAM_ENTRY(
     Point point; if (stream->kind() == Stream::Kind::kLegacy) {
       // Behind what the other streams have been given, too.
       KANSOKU_CU_TRY(context->enqueue(stream, Nothing{}, CU_GRAPH_NODE_TYPE_EMPTY, {}, &point));
-    } else { point = stream->last(); } point.wait();
+    } else { point = stream->last(); } point.reach();
     return static_cast<CUresult>(context->error.load());)
 
 KANSOKU_STREAM_ENTRY(cuStreamQuery, _ptsz, (CUstream handle), std::shared_ptr<Context> context;
@@ -217,8 +221,8 @@ KANSOKU_STREAM_ENTRY(cuStreamQuery, _ptsz, (CUstream handle), std::shared_ptr<Co
                      KANSOKU_CU_TRY(find(handle, is_per_thread, context, stream));
                      if (stream->context()->invalidate_capture(
                              *stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-                     KANSOKU_CU_TRY(check_capture_modes());
-                     if (!stream->last().has_passed()) return CUDA_ERROR_NOT_READY;
+                     KANSOKU_CU_TRY(check_capture_modes()); const Point last = stream->last();
+                     if (!last.has_passed()) return CUDA_ERROR_NOT_READY; last.reach();
                      return static_cast<CUresult>(context->error.load());)
 
 KANSOKU_STREAM_ENTRY(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned* flags),
@@ -282,10 +286,16 @@ KANSOKU_ENTRY cuEventQuery(CUevent handle) {
   const auto event = runtime()->events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   KANSOKU_CU_TRY(check_capture_modes());
-  const std::scoped_lock lock(event->mutex);
-  if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
-  if (event->record == nullptr) return CUDA_SUCCESS;
-  return event->record->point.has_passed() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  std::shared_ptr<Record> last;
+  {
+    const std::scoped_lock lock(event->mutex);
+    if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+    last = event->record;
+  }
+  if (last == nullptr) return CUDA_SUCCESS;
+  if (!last->point.has_passed()) return CUDA_ERROR_NOT_READY;
+  last->point.reach();
+  return CUDA_SUCCESS;
 }
 KANSOKU_ENTRY cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Context> context;
@@ -298,7 +308,7 @@ KANSOKU_ENTRY cuEventSynchronize(CUevent handle) {
     if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
     last = event->record;
   }
-  if (last != nullptr) last->point.wait();
+  if (last != nullptr) last->point.reach();
   return static_cast<CUresult>(context->error.load());
 }
 KANSOKU_ENTRY cuEventElapsedTime(float* ms, CUevent begin, CUevent end) {

@@ -28,6 +28,10 @@ class RunCommand final : public Command {
     app.add_option("--memory", memory_, "memory of each device, e.g. 512M or 4G [4G]");
     app.add_option("--arch", arch_, "compute capability that programs see: sm_61 or sm_80 [sm_80]")
         ->check(CLI::IsMember({"sm_61", "sm_80"}));
+    app.add_option("--clock", clock_,
+                   "what times of events and kernels mean: wall, how long the processor took, or "
+                   "model, what a model of a GPU says [wall]")
+        ->check(CLI::IsMember({"wall", "model"}));
     app.add_flag("--check", check_, "check shared memory for races and uninitialised reads");
     app.add_option("command", command_, "program and its arguments")->required();
     app.prefix_command(false);
@@ -44,6 +48,7 @@ class RunCommand final : public Command {
     if (devices_ != 0) setenv("KANSOKU_SOFTGPU_DEVICES", std::to_string(devices_).c_str(), 1);
     if (!memory_.empty()) setenv("KANSOKU_SOFTGPU_MEMORY", memory_.c_str(), 1);
     if (!arch_.empty()) setenv("KANSOKU_SOFTGPU_ARCH", arch_.c_str(), 1);
+    if (!clock_.empty()) setenv("KANSOKU_SOFTGPU_CLOCK", clock_.c_str(), 1);
     if (check_) setenv("KANSOKU_SOFTGPU_CHECK", "1", 1);
     std::vector<char*> arguments;
     for (std::string& argument : command_)
@@ -64,7 +69,7 @@ class RunCommand final : public Command {
 
   bool softgpu_{false}, check_{false};
   int devices_{0};
-  std::string memory_, arch_;
+  std::string memory_, arch_, clock_;
   std::vector<std::string> command_;
 };
 

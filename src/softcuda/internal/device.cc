@@ -41,6 +41,11 @@ std::uint64_t base_setting() {
   return 0;
 }
 
+Result<ClockKind> clock_setting() {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_CLOCK");
+  return clock_kind_from(set == nullptr ? "wall" : set);
+}
+
 /// "KANSOKU_SOFTGPU_WORKERS" as a number from `low` to `high`, else `otherwise`.
 unsigned number_setting(const char* name, unsigned low, unsigned high, unsigned otherwise) {
   const char* const set = std::getenv(name);
@@ -70,7 +75,7 @@ CUresult code_of(gpu::exec::FaultKind kind) {
   }
 }
 
-CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch) {
+CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch, Course& course) {
   Runtime& all = *runtime();
   // A graph's kernel runs where its module is, whichever stream the graph was given to.
   const std::shared_ptr<Context> context = launch.function->module->context.lock();
@@ -105,6 +110,13 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
       others.push_back(&peer->memory);
   }
   options.peers = others;
+  gpu::exec::LaunchCounts counts;
+  options.number = course.next_launch++;
+  if (course.moment != nullptr) {
+    options.costs = &all.model.costs;
+    options.counts = &counts;
+    if (launch.function->info.reads_timer) options.begin_ns = course.begin_of(launch);
+  }
   gpu::exec::Observations seen;
   options.observe.hazards = all.checks_hazards;
   options.observations = &seen;
@@ -114,10 +126,14 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   ++device.launches;
   if (device.slot != nullptr) ++device.slot->launches;
   const auto fault = gpu::exec::launch(*program, launch.function->kernel, device.memory, options);
-  device.slow_down(all.clock.now() - begin, context->cancel);
+  if (course.moment == nullptr) device.slow_down(all.clock.now() - begin, context->cancel);
   const BootTime end = all.clock.now();
   device.busy.end(ns_of(end));
-  if (all.kernel_times != nullptr) all.kernel_times->add(launch.function->info.name, end - begin);
+  Nanos elapsed = end - begin;
+  if (course.moment != nullptr) {
+    elapsed = course.add(device, launch, counts);
+  }
+  if (all.kernel_times != nullptr) all.kernel_times->add(launch.function->info.name, elapsed);
   for (const gpu::exec::Fault& hazard : seen.hazards)
     log_line(hazard.text());
   if (!fault) {
@@ -146,7 +162,7 @@ struct Holds {
   }
 };
 
-CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
+CUresult run(const std::shared_ptr<Context>& context, const Copy& copy, Course& course) {
   const Holds holds;
   const auto is_there = [&](const std::byte* place, std::size_t pitch, std::size_t slice) {
     return runtime()->may_touch(reinterpret_cast<std::uint64_t>(place),
@@ -167,7 +183,11 @@ CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
                    copy.from + z * copy.from_slice + y * copy.from_pitch, copy.width);
     }
   }
-  device.slow_down(clock.now() - begin, context->cancel);
+  if (course.moment == nullptr) {
+    device.slow_down(clock.now() - begin, context->cancel);
+  } else {
+    course.add(device, copy);
+  }
   const BootTime end = clock.now();
   device.busy.end(ns_of(end));
   if (device.slot != nullptr) {
@@ -179,7 +199,7 @@ CUresult run(const std::shared_ptr<Context>& context, const Copy& copy) {
   return CUDA_SUCCESS;
 }
 
-CUresult run(const std::shared_ptr<Context>& context, const Fill& fill) {
+CUresult run(const std::shared_ptr<Context>& context, const Fill& fill, Course& course) {
   const CUDA_MEMSET_NODE_PARAMS& shape = fill.shape;
   const Holds holds;
   if (!runtime()->may_touch(shape.dst, span_of(shape.width * shape.elementSize, {shape.height, 1},
@@ -200,7 +220,11 @@ CUresult run(const std::shared_ptr<Context>& context, const Fill& fill) {
     for (std::size_t x = 0; x < shape.width; ++x)
       std::memcpy(line + x * shape.elementSize, &shape.value, shape.elementSize);
   }
-  context->device->slow_down(clock.now() - begin, context->cancel);
+  if (course.moment == nullptr) {
+    context->device->slow_down(clock.now() - begin, context->cancel);
+  } else {
+    course.add(*context->device, fill);
+  }
   context->device->busy.end(ns_of(clock.now()));
   return CUDA_SUCCESS;
 }
@@ -269,49 +293,57 @@ CUresult run(const FreeMemory& operation) {
   return CUDA_SUCCESS;
 }
 
-CUresult run_graph(const std::shared_ptr<Context>& context, const Graph& graph) {
-  for (const GraphNode* const node : graph.sorted()) {
-    if (!node->is_enabled) continue;
-    if (const CUresult status = execute(context, node->operation); status != CUDA_SUCCESS)
-      return status;
-  }
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
-CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation) {
+CUresult execute(const std::shared_ptr<Context>& context, const FreeMemory& free) {
+  Course course;
+  return execute(context, Operation(free), course);
+}
+
+CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation,
+                 Course& course) {
   struct Visitor {
     const std::shared_ptr<Context>& context;
+    Course& course;
     CUresult operator()(const Nothing&) const { return CUDA_SUCCESS; }
-    CUresult operator()(const KernelLaunch& launch) const { return run(context, launch); }
-    CUresult operator()(const Copy& copy) const { return run(context, copy); }
-    CUresult operator()(const Fill& fill) const { return run(context, fill); }
+    CUresult operator()(const KernelLaunch& launch) const { return run(context, launch, course); }
+    CUresult operator()(const Copy& copy) const { return run(context, copy, course); }
+    CUresult operator()(const Fill& fill) const { return run(context, fill, course); }
     CUresult operator()(const HostCall& call) const {
       is_in_callback() = true;
+      if (course.moment != nullptr) course.add_host_call();
       call.function(call.user_data);
       is_in_callback() = false;
       return CUDA_SUCCESS;
     }
     CUresult operator()(const StreamCallback& call) const {
       is_in_callback() = true;
+      if (course.moment != nullptr) course.add_host_call();
       call.function(call.stream, static_cast<CUresult>(context->error.load()), call.user_data);
       is_in_callback() = false;
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventRecord& record) const {
-      record.record->time_ns = ns_of(runtime()->clock.now());
+      if (course.moment == nullptr) {
+        record.record->time_ns = ns_of(runtime()->clock.now());
+      } else {
+        course.add(record);
+      }
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventWait& wait) const {
-      if (wait.record != nullptr) wait.record->point.wait();
+      if (wait.record == nullptr) return CUDA_SUCCESS;
+      wait.record->point.wait();
+      if (course.moment != nullptr) course.add(wait);
       return CUDA_SUCCESS;
     }
     CUresult operator()(const FreeMemory& free) const { return run(free); }
     CUresult operator()(const ValueOperation& value) const { return run(context, value); }
-    CUresult operator()(const ChildGraph& child) const { return run_graph(context, *child.graph); }
+    CUresult operator()(const ChildGraph& child) const {
+      return execute(context, *child.graph, course);
+    }
   };
-  return std::visit(Visitor{context}, operation);
+  return std::visit(Visitor{context, course}, operation);
 }
 
 void Busy::begin(std::uint64_t now_ns) {
@@ -393,7 +425,14 @@ Runtime* runtime() {
 
 CUresult start_runtime() {
   static std::once_flag once;
+  static std::atomic<CUresult> refused{CUDA_SUCCESS};
   std::call_once(once, [] {
+    const auto clock = clock_setting();
+    if (!clock) {  // times of another clock than the program wants are no help
+      log_line(clock.error().what);
+      refused = CUDA_ERROR_INVALID_VALUE;
+      return;
+    }
     auto made = std::make_unique<Runtime>();
     made->workers = number_setting("KANSOKU_SOFTGPU_WORKERS", 1, 64,
                                    std::max(1U, std::thread::hardware_concurrency()));
@@ -413,7 +452,10 @@ CUresult start_runtime() {
         const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
         // A child of fork has no runtime.
         if (const Runtime* const all_of_it = runtime(); all_of_it != nullptr)
-          log_line("kernels by time: " + all_of_it->kernel_times->table(rows));
+          log_line(fmt::format(
+              "kernels by time ({} clock): {}",
+              clock_name(all_of_it->timeline == nullptr ? ClockKind::kWall : ClockKind::kModel),
+              all_of_it->kernel_times->table(rows)));
       }));
     }
     made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;
@@ -440,6 +482,11 @@ CUresult start_runtime() {
                                                        number, std::move(*memory),
                                                        telemetry ? *telemetry : nullptr));
     }
+    made->model = time_model(made->architecture);
+    if (*clock == ClockKind::kModel) {
+      made->timeline = std::make_unique<Timeline>(made->devices.size(),
+                                                  static_cast<std::uint32_t>(made->model.sm_count));
+    }
     g_runtime.store(made.release(), std::memory_order_release);
     // Its threads are not there in a child, and their locks may be held for ever: nothing of it may
     // be used. Every entry point asks for it first.
@@ -450,6 +497,7 @@ CUresult start_runtime() {
   });
   if (g_is_forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
   const Runtime* const all = runtime();
+  if (refused.load() != CUDA_SUCCESS) return refused.load();
   if (all == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   return all->devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }

@@ -27,6 +27,8 @@
 #include "gpu/exec/memory.h"
 #include "gpu/exec/program.h"
 #include "softcuda/internal/kernel_times.h"
+#include "softcuda/internal/time_model.h"
+#include "softcuda/internal/timeline.h"
 #include "softcuda/telemetry/log.h"
 #include "softcuda/telemetry/telemetry.h"
 #include "sys/clock.h"
@@ -109,10 +111,13 @@ struct Progress {
 struct Point {
   std::shared_ptr<Progress> progress;
   std::uint64_t number{0};
+  std::shared_ptr<Moment> moment;  // in virtual time; null: the clock is the host's
   [[nodiscard]] bool has_passed() const { return !progress || progress->has_passed(number); }
   void wait() const {
     if (progress) progress->wait_for(number);
   }
+  /// By the program's own threads: the host's virtual time goes on, too.
+  void reach() const;
 };
 
 struct Function;
@@ -232,8 +237,37 @@ struct ChildGraph {
 using Operation = std::variant<Nothing, KernelLaunch, Copy, Fill, HostCall, StreamCallback,
                                EventRecord, EventWait, FreeMemory, ValueOperation, ChildGraph>;
 
+/// An operation while it runs: what it will have done in virtual time.
+struct Course {
+  std::shared_ptr<Moment> moment;  // null: the clock is the host's, and nobody asks for parts
+  std::vector<Part> parts;
+  std::vector<std::uint32_t> after;  // what the next part comes behind
+  bool is_in_graph{false};
+  std::uint64_t next_launch{0};  // number of the next kernel
+
+  void add(Part part);
+  /// A kernel that has run; gives how long.
+  Nanos add(const Device& device, const KernelLaunch& launch,
+            const gpu::exec::LaunchCounts& counts);
+  void add(const Device& device, const Copy& copy);
+  void add(const Device& device, const Fill& fill);
+  void add(const EventRecord& record);
+  void add(const EventWait& wait);
+  void add_host_call();
+  /// When the kernel, which comes next, begins.
+  [[nodiscard]] std::uint64_t begin_of(const KernelLaunch& launch) const;
+};
+
 /// Does it, now, on the calling thread; an error is one of the context's from then on.
-[[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation);
+[[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation,
+                               Course& course);
+/// What takes no time may run outside of streams.
+[[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const FreeMemory& free);
+/// Its nodes, one after the other.
+[[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const Graph& graph,
+                               Course& course);
+/// How many kernels it launches.
+[[nodiscard]] std::uint64_t launch_count(const Operation& operation);
 
 /// When an event was last recorded.
 struct Record {
@@ -345,6 +379,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Operation operation;
     std::vector<Point> after;
     std::uint64_t number{0};
+    std::uint64_t first_launch{0};
+    std::shared_ptr<Moment> moment;
   };
   void run();
 
@@ -357,6 +393,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::condition_variable came_;
   std::deque<Work> work_;                      // guarded by mutex_
   std::uint64_t submitted_{0};                 // guarded by mutex_
+  std::shared_ptr<Moment> last_moment_;        // guarded by mutex_
   bool has_thread_{false}, is_closed_{false};  // guarded by mutex_
 };
 
@@ -477,7 +514,9 @@ struct Allocation {
 /// Everything of the process. Made by cuInit and never destroyed: threads of streams may run until
 /// the very end.
 struct Runtime {
-  sys::RealClock clock;
+  sys::RealClock clock;  // the boot clock, as a recording has it: their times can be compared
+  TimeModel model;
+  std::unique_ptr<Timeline> timeline;  // null: the clock is the host's
   std::vector<std::unique_ptr<Device>> devices;
   std::optional<gpu::exec::Memory> host;  // pinned and registered memory, of all devices
   unsigned workers{1};
@@ -510,7 +549,7 @@ struct Runtime {
   std::mutex graph_mutex;                        // graphs may be changed by one thread at a time
   std::mutex nodes_mutex;
   std::set<const GraphNode*> nodes;  // guarded by nodes_mutex; those that programs know
-  std::atomic<std::uint64_t> next_id{1};
+  std::atomic<std::uint64_t> next_id{1}, next_launch{1};
 
   /// The device whose memory holds the address, host memory excepted; null if none.
   [[nodiscard]] Device* device_of(std::uint64_t address) const;

@@ -30,6 +30,11 @@ void Progress::pass(std::uint64_t number) {
   changed.notify_all();
 }
 
+void Point::reach() const {
+  wait();
+  if (moment != nullptr) runtime()->timeline->reach(moment);
+}
+
 Stream::Stream(std::shared_ptr<Context> context, Kind kind, int priority)
     : context_(std::move(context)),
       kind_(kind),
@@ -38,20 +43,30 @@ Stream::Stream(std::shared_ptr<Context> context, Kind kind, int priority)
       progress_(std::make_shared<Progress>()) {}
 
 Point Stream::submit(Operation operation, std::vector<Point> after) {
+  Runtime& all = *runtime();
   const std::scoped_lock lock(mutex_);
-  work_.push_back({std::move(operation), std::move(after), ++submitted_});
+  if (all.timeline != nullptr) {
+    std::vector<std::shared_ptr<Moment>> moments{last_moment_};
+    for (const Point& point : after)
+      moments.push_back(point.moment);
+    last_moment_ = all.timeline->submit(static_cast<std::size_t>(context_->device->ordinal),
+                                        std::move(moments));
+  }
+  const std::uint64_t first_launch = all.next_launch.fetch_add(launch_count(operation));
+  work_.push_back(
+      {std::move(operation), std::move(after), ++submitted_, first_launch, last_moment_});
   if (!has_thread_) {
     has_thread_ = true;
     // The thread keeps the stream; it ends once the stream is closed and empty.
     std::thread([self = shared_from_this()] { self->run(); }).detach();
   }
   came_.notify_one();
-  return {progress_, submitted_};
+  return {progress_, submitted_, last_moment_};
 }
 
 Point Stream::last() const {
   const std::scoped_lock lock(mutex_);
-  return {progress_, submitted_};
+  return {progress_, submitted_, last_moment_};
 }
 
 void Stream::close() {
@@ -82,11 +97,15 @@ void Stream::run() {
     const bool is_harmless = std::holds_alternative<EventRecord>(work.operation) ||
                              std::holds_alternative<FreeMemory>(work.operation) ||
                              std::holds_alternative<StreamCallback>(work.operation);
-    if (error == CUDA_SUCCESS || is_harmless) status = execute(context_, work.operation);
+    Course course;
+    course.moment = work.moment;
+    course.next_launch = work.first_launch;
+    if (error == CUDA_SUCCESS || is_harmless) status = execute(context_, work.operation, course);
     if (status != CUDA_SUCCESS) {
       int expected = CUDA_SUCCESS;
       context_->error.compare_exchange_strong(expected, status);
     }
+    if (work.moment != nullptr) runtime()->timeline->finish(*work.moment, std::move(course.parts));
     work.operation = Nothing{};  // what it holds goes before others see it done
     progress_->pass(work.number);
   }
@@ -151,6 +170,10 @@ CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation opera
     stream->capture_after = {node};
     return CUDA_SUCCESS;
   }
+  // In virtual time it may lie ahead although it has passed.
+  const auto add = [&](Point last) {
+    if (last.moment != nullptr || !last.has_passed()) after.push_back(std::move(last));
+  };
   // The legacy default stream waits for all blocking streams, and they for it.
   if (stream->kind() == Stream::Kind::kLegacy) {
     if (const auto captured = capture_of_blocking(); captured != nullptr) {
@@ -159,13 +182,10 @@ CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation opera
     }
     for (const auto& weak : streams) {
       const auto other = weak.lock();
-      if (other == nullptr || other->kind() != Stream::Kind::kBlocking) continue;
-      const Point last = other->last();
-      if (!last.has_passed()) after.push_back(last);
+      if (other != nullptr && other->kind() == Stream::Kind::kBlocking) add(other->last());
     }
   } else if (stream->kind() == Stream::Kind::kBlocking && legacy != nullptr) {
-    const Point last = legacy->last();
-    if (!last.has_passed()) after.push_back(last);
+    add(legacy->last());
   }
   const Point point = stream->submit(std::move(operation), std::move(after));
   if (where != nullptr) *where = point;
@@ -223,7 +243,7 @@ CUresult Context::wait_for_all() {
     }
   }
   for (const Point& point : points)
-    point.wait();
+    point.reach();
   return static_cast<CUresult>(error.load());
 }
 
