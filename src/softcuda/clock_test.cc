@@ -259,7 +259,7 @@ TEST(ModelClockTest, TheTableOfTimesNamesTheClock) {
         .output;
   };
   EXPECT_THAT(table("wall"), HasSubstr("kernels by time (wall clock): "));
-  EXPECT_THAT(table("model"), HasSubstr("kernels by time (model clock): 0.0 ms in 3 launches"));
+  EXPECT_THAT(table("model"), HasSubstr("kernels by time (model clock): 0.000 ms in 3 launches"));
 }
 
 /// A stream waits for a value that the host writes when another stream's time is known.

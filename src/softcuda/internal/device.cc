@@ -248,7 +248,8 @@ bool is_met(const ValueOperation& operation, std::uint64_t value) {
   }
 }
 
-CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& operation) {
+CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& operation,
+             const Course& course) {
   const Holds holds;
   if (!runtime()->may_touch(operation.address, operation.is_wide ? 8 : 4))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -268,6 +269,7 @@ CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& oper
     return operation.is_wide ? __atomic_load_n(wide, __ATOMIC_ACQUIRE)
                              : __atomic_load_n(narrow, __ATOMIC_ACQUIRE);
   };
+  if (course.moment != nullptr) runtime()->timeline->note_wait(*course.moment);
   // Nobody tells when memory changes: look again, ever more seldom.
   auto pause = std::chrono::microseconds{1};
   while (!is_met(operation, value())) {
@@ -338,7 +340,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
       return CUDA_SUCCESS;
     }
     CUresult operator()(const FreeMemory& free) const { return run(free); }
-    CUresult operator()(const ValueOperation& value) const { return run(context, value); }
+    CUresult operator()(const ValueOperation& value) const { return run(context, value, course); }
     CUresult operator()(const ChildGraph& child) const {
       return execute(context, *child.graph, course);
     }
@@ -447,7 +449,7 @@ CUresult start_runtime() {
       if (!limit) log_line(fmt::format("KANSOKU_SOFTGPU_TIME_LIMIT={}: not a duration", set));
     }
     if (number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0) > 0) {
-      made->kernel_times = std::make_unique<KernelTimes>();
+      made->kernel_times = std::make_unique<KernelTimes>(*clock == ClockKind::kModel ? 3 : 1);
       static_cast<void>(std::atexit([] {
         const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
         // A child of fork has no runtime.
@@ -484,8 +486,14 @@ CUresult start_runtime() {
     }
     made->model = time_model(made->architecture);
     if (*clock == ClockKind::kModel) {
-      made->timeline = std::make_unique<Timeline>(made->devices.size(),
-                                                  static_cast<std::uint32_t>(made->model.sm_count));
+      made->timeline = std::make_unique<Timeline>(Timeline::Options{
+          made->devices.size(), static_cast<std::uint32_t>(made->model.sm_count),
+          Timeline::kPatience, [] {
+            static std::once_flag said;
+            std::call_once(said, [] {
+              log_line("model clock: work waits for later work; times may differ from run to run");
+            });
+          }});
     }
     g_runtime.store(made.release(), std::memory_order_release);
     // Its threads are not there in a child, and their locks may be held for ever: nothing of it may

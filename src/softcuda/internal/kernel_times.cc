@@ -56,13 +56,13 @@ std::string KernelTimes::table(std::size_t rows) const {
     all.launches += row.launches;
     all.elapsed += row.elapsed;
   }
-  std::string out = fmt::format("{:.1f} ms in {} launches of {} kernels", ms_of(all.elapsed),
-                                all.launches, sorted.size());
+  std::string out = fmt::format("{:.{}f} ms in {} launches of {} kernels", ms_of(all.elapsed),
+                                decimals_, all.launches, sorted.size());
   for (std::size_t i = 0; i < std::min(rows, sorted.size()); ++i) {
     const Row& row = sorted[i].second;
     const double share = all.elapsed > Nanos{} ? ms_of(row.elapsed) / ms_of(all.elapsed) : 0;
-    out += fmt::format("\n{:10.1f} ms {:5.1f} % {:7} launches  {}", ms_of(row.elapsed), 100 * share,
-                       row.launches, plain_name(sorted[i].first));
+    out += fmt::format("\n{:10.{}f} ms {:5.1f} % {:7} launches  {}", ms_of(row.elapsed), decimals_,
+                       100 * share, row.launches, plain_name(sorted[i].first));
   }
   return out;
 }

@@ -16,10 +16,13 @@ namespace kansoku::softcuda {
 /// Any thread.
 class KernelTimes {
  public:
+  /// Times are told in milliseconds with so many decimals: what lasts long on a processor is short
+  /// on a GPU.
+  explicit KernelTimes(int decimals) : decimals_(decimals) {}
   void add(std::string_view kernel, Nanos elapsed);
 
   /// A line for the sum and one each for the `rows` kernels that took longest, names as in C++,
-  /// without parameters: milliseconds of the boot clock, share, launches. Ties in the order of
+  /// without parameters: milliseconds, share, launches. Ties in the order of
   /// names.
   [[nodiscard]] std::string table(std::size_t rows) const;
 
@@ -28,6 +31,7 @@ class KernelTimes {
     std::uint64_t launches{0};
     Nanos elapsed{};
   };
+  const int decimals_;
   mutable std::mutex mutex_;
   std::map<std::string, Row, std::less<>> rows_;  // guarded by mutex_
 };

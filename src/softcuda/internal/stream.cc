@@ -105,7 +105,7 @@ void Stream::run() {
       int expected = CUDA_SUCCESS;
       context_->error.compare_exchange_strong(expected, status);
     }
-    if (work.moment != nullptr) runtime()->timeline->finish(*work.moment, std::move(course.parts));
+    if (work.moment != nullptr) runtime()->timeline->finish(work.moment, std::move(course.parts));
     work.operation = Nothing{};  // what it holds goes before others see it done
     progress_->pass(work.number);
   }

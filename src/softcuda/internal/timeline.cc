@@ -8,17 +8,19 @@ namespace kansoku::softcuda {
 
 struct Moment {
   std::size_t device{0};
+  std::uint64_t number{0};                     // in the order of submission
   std::uint64_t host_ns{0};                    // when it was submitted
   std::vector<std::shared_ptr<Moment>> after;  // until it is settled
   std::vector<Part> parts;                     // from when it has run until it is settled
   bool has_run{false}, is_settled{false};
+  bool waits{false}, is_left_out{false};
   std::uint64_t end_ns{0};
 };
 
-Timeline::Timeline(std::size_t device_count, std::uint32_t sm_count, Nanos patience)
-    : patience_(patience), devices_(device_count) {
+Timeline::Timeline(Options options)
+    : options_(std::move(options)), devices_(options_.device_count) {
   for (OfDevice& device : devices_)
-    device.engines.sms.resize(std::max(sm_count, 1U));
+    device.engines.sms.resize(std::max(options_.sm_count, 1U));
 }
 
 std::shared_ptr<Moment> Timeline::submit(std::size_t device,
@@ -28,24 +30,28 @@ std::shared_ptr<Moment> Timeline::submit(std::size_t device,
   moment->device = device;
   moment->after = std::move(after);
   const std::scoped_lock lock(mutex_);
+  moment->number = ++submitted_;
   moment->host_ns = host_ns_;
   devices_[device].pending.push_back(moment);
   return moment;
 }
 
-void Timeline::finish(Moment& moment, std::vector<Part> parts) {
+void Timeline::note_wait(Moment& moment) {
   const std::scoped_lock lock(mutex_);
-  moment.parts = std::move(parts);
-  moment.has_run = true;
+  moment.waits = true;
+}
+
+void Timeline::finish(const std::shared_ptr<Moment>& moment, std::vector<Part> parts) {
+  const std::scoped_lock lock(mutex_);
+  moment->parts = std::move(parts);
+  moment->has_run = true;
+  if (moment->is_left_out) devices_[moment->device].pending.push_back(moment);
   settle_in_order();
 }
 
 std::uint64_t Timeline::end_of(const std::shared_ptr<Moment>& moment) {
   std::unique_lock lock(mutex_);
-  if (!settled_.wait_for(lock, patience_, [&] { return moment->is_settled; })) {
-    ++guesses_;
-    settle_what_has_run();
-  }
+  wait(lock, *moment, [&] { return moment->is_settled; });
   return moment->end_ns;
 }
 
@@ -62,14 +68,11 @@ std::uint64_t Timeline::begin_of(const std::shared_ptr<Moment>& moment,
   const auto is_outside_known = [](const Part& part) {
     return part.outside == nullptr || part.outside->is_settled;
   };
-  const bool is_sure = settled_.wait_for(lock, patience_, [&] {
-    return device.pending.front() == moment && is_known(*moment) &&
+  wait(lock, *moment, [&] {
+    const bool is_its_turn = moment->is_left_out || device.pending.front() == moment;
+    return is_its_turn && is_known(*moment) &&
            std::all_of(so_far.begin(), so_far.end(), is_outside_known) && is_outside_known(next);
   });
-  if (!is_sure) {
-    ++guesses_;
-    settle_what_has_run();
-  }
   Engines engines = device.engines;
   std::vector<Part> parts = so_far;
   parts.push_back(next);
@@ -79,11 +82,6 @@ std::uint64_t Timeline::begin_of(const std::shared_ptr<Moment>& moment,
 std::uint64_t Timeline::host_ns() const {
   const std::scoped_lock lock(mutex_);
   return host_ns_;
-}
-
-std::uint64_t Timeline::guess_count() const {
-  const std::scoped_lock lock(mutex_);
-  return guesses_;
 }
 
 Timeline::Span Timeline::place(Engines& engines, const Part& part, std::uint64_t ready) {
@@ -162,20 +160,29 @@ void Timeline::settle_in_order() {
   settled_.notify_all();
 }
 
-void Timeline::settle_what_has_run() {
-  bool has_changed = true;
-  while (has_changed) {
-    has_changed = false;
-    for (OfDevice& device : devices_) {
-      for (const auto& moment : device.pending) {
-        if (!moment->has_run || !is_known(*moment)) continue;
-        settle(*moment);
-        has_changed = true;
-      }
-      std::erase_if(device.pending, [](const auto& moment) { return moment->is_settled; });
-    }
+void Timeline::wait(std::unique_lock<std::mutex>& lock, const Moment& moment,
+                    const std::function<bool()>& is_done) {
+  constexpr int kSlices = 10;
+  const auto any_before = [&](const auto& predicate) {
+    return std::any_of(devices_.begin(), devices_.end(), [&](const OfDevice& device) {
+      return std::any_of(device.pending.begin(), device.pending.end(), [&](const auto& other) {
+        return other->number < moment.number && !other->has_run && predicate(*other);
+      });
+    });
+  };
+  for (int i = 0; i < kSlices; ++i) {
+    if (settled_.wait_for(lock, options_.patience / kSlices, is_done)) return;
+    if (any_before([](const Moment& other) { return other.waits; })) break;
   }
-  settled_.notify_all();
+  if (options_.on_guess) options_.on_guess();
+  for (OfDevice& device : devices_) {
+    std::erase_if(device.pending, [&](const std::shared_ptr<Moment>& other) {
+      if (other->number >= moment.number || other->has_run) return false;
+      other->is_left_out = true;
+      return true;
+    });
+  }
+  settle_in_order();
 }
 
 }  // namespace kansoku::softcuda

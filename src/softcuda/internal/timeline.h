@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -45,19 +46,29 @@ struct Part {
 /// parts say, and what time the host has. Operations take the engines of their device in the order
 /// of submission, whichever ran first in truth: the times depend on the program alone. So they are
 /// known only when everything that was submitted before has run. Any thread.
+///
+/// What was submitted before may itself wait for who asks (a kernel for a flag that the host sets
+/// later). So who asks waits, in truth, no longer than the patience, and a tenth of it if one of
+/// them waits for a value in memory. Then those that have not run are left out and take their turn
+/// when they have: a guess, as these times depend on who was faster.
 class Timeline {
  public:
-  /// So long, in truth, who asks for a time waits for what was submitted before: it may wait for
-  /// something that comes later (a value in memory). Then it is left out, and takes its turn later.
-  static constexpr Nanos kPatience = std::chrono::seconds{5};
-
-  Timeline(std::size_t device_count, std::uint32_t sm_count, Nanos patience = kPatience);
+  static constexpr Nanos kPatience = std::chrono::seconds{10};
+  struct Options {
+    std::size_t device_count{1};
+    std::uint32_t sm_count{1};
+    Nanos patience{kPatience};
+    std::function<void()> on_guess;  // with every lock held; may be empty
+  };
+  explicit Timeline(Options options);
 
   /// It begins when all of `after` (null ones are none) have ended, and not before the host's time.
   [[nodiscard]] std::shared_ptr<Moment> submit(std::size_t device,
                                                std::vector<std::shared_ptr<Moment>> after);
+  /// It waits for a value in memory.
+  void note_wait(Moment& moment);
   /// It has run. Once for every operation, in whichever order.
-  void finish(Moment& moment, std::vector<Part> parts);
+  void finish(const std::shared_ptr<Moment>& moment, std::vector<Part> parts);
   /// When it ends; waits until that is known. For one that has run.
   [[nodiscard]] std::uint64_t end_of(const std::shared_ptr<Moment>& moment);
   /// The host waited for it: its time is not earlier than its end.
@@ -66,8 +77,6 @@ class Timeline {
   [[nodiscard]] std::uint64_t begin_of(const std::shared_ptr<Moment>& moment,
                                        const std::vector<Part>& so_far, const Part& next);
   [[nodiscard]] std::uint64_t host_ns() const;
-  /// Times that were given before everything was known.
-  [[nodiscard]] std::uint64_t guess_count() const;
 
  private:
   /// Until when the engines of a device are taken.
@@ -89,14 +98,16 @@ class Timeline {
   [[nodiscard]] static std::uint64_t begin_of(const Moment& moment);
   void settle(Moment& moment);
   void settle_in_order();
-  void settle_what_has_run();
+  /// Until `is_done`, or patience is over: then leaves out what came before the moment.
+  void wait(std::unique_lock<std::mutex>& lock, const Moment& moment,
+            const std::function<bool()>& is_done);
 
-  const Nanos patience_;
+  const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable settled_;
   std::vector<OfDevice> devices_;  // guarded by mutex_
+  std::uint64_t submitted_{0};     // guarded by mutex_
   std::uint64_t host_ns_{0};       // guarded by mutex_
-  std::uint64_t guesses_{0};       // guarded by mutex_
 };
 
 }  // namespace kansoku::softcuda
