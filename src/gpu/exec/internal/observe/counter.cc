@@ -46,15 +46,20 @@ class Addresses {
       const std::uint64_t first = of(0) >> kSectorBytesLog2;
       return static_cast<std::uint32_t>((of(kLanes - 1) >> kSectorBytesLog2) - first) + 1;
     }
-    std::array<std::uint64_t, kLanes> seen{};
+    // A table of twice as many places as there can be sectors; 0: free.
+    constexpr int kPlacesLog2 = 6;
+    std::array<std::uint64_t, std::size_t{1} << kPlacesLog2> seen{};
     std::uint32_t count = 0;
+    std::uint64_t last = 0;
     for (; mask != 0; mask &= mask - 1) {
-      const std::uint64_t sector = of(first_lane_of(mask)) >> kSectorBytesLog2;
-      // From the last one: neighbours are alike.
-      std::uint32_t i = count;
-      while (i > 0 && seen[i - 1] != sector)
-        --i;
-      if (i == 0) seen[count++] = sector;
+      const std::uint64_t sector = (of(first_lane_of(mask)) >> kSectorBytesLog2) + 1;
+      if (sector == last) continue;
+      last = sector;
+      std::size_t place = (sector * 0x9e3779b97f4a7c15U) >> (64 - kPlacesLog2);  // by golden ratio
+      while (seen[place] != 0 && seen[place] != sector)
+        place = (place + 1) % seen.size();
+      count += seen[place] == 0 ? 1U : 0U;
+      seen[place] = sector;
     }
     return count;
   }
