@@ -36,10 +36,12 @@ inline constexpr std::size_t kCostClasses = static_cast<std::size_t>(CostClass::
 struct ClassCost {
   std::uint32_t issue16{0};         // sixteenths of a cycle that its multiprocessor is busy
   std::uint32_t latency_cycles{0};  // until its warp goes on
+  friend bool operator==(const ClassCost&, const ClassCost&) = default;
 };
 struct CycleCosts {
   std::array<ClassCost, kCostClasses> classes{};
   std::uint32_t clock_mhz{1};
+  friend bool operator==(const CycleCosts&, const CycleCosts&) = default;
 };
 
 /// What the blocks of one multiprocessor did: block b is number b % count.
@@ -52,15 +54,8 @@ struct SmCounts {
 /// What a launch did, as far as a model of its time needs it. The sums do not depend on the order
 /// in which blocks run, or on who runs them.
 struct LaunchCounts {
-  std::array<std::uint64_t, kCostClasses> classes{};  // warp instructions
   std::uint64_t sectors{0};  // 32 bytes of global memory, once for each access of a warp
   std::vector<SmCounts> sms;
-  [[nodiscard]] std::uint64_t instructions() const {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t count : classes)
-      sum += count;
-    return sum;
-  }
 };
 
 }  // namespace kansoku::gpu::exec

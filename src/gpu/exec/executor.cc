@@ -83,7 +83,10 @@ class Launch {
     state_.module = &program.compiled();
     is_counted_ = options.costs != nullptr || needs_count(program.kernels()[kernel]);
     CHECK(options.costs == nullptr || options.counts != nullptr);
-    if (is_counted_) state_.module = &program.compiled_counted();
+    if (is_counted_) {
+      counted_ = program.compiled_counted(options.costs);
+      state_.module = counted_.get();
+    }
     if (options.observe.any()) {
       CHECK(options.observations != nullptr);
       observed_ = observed_copy(program.compiled_in_order());
@@ -334,6 +337,7 @@ class Launch {
   LaunchState state_;
   std::unique_ptr<CompiledModule> observed_;  // null: nobody looks
   bool is_counted_{false};
+  std::shared_ptr<const CompiledModule> counted_;  // null: nobody counts
   std::uint64_t block_count_{0}, worker_count_{1};
   BootTime deadline_{};
   Helpers* helpers_{nullptr};

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "common/check.h"
@@ -73,8 +75,12 @@ struct Program::State {
   Isa isa{Isa::kV2};
   mutable std::once_flag in_order_once;
   mutable CompiledModule in_order;  // by in_order_once
-  mutable std::once_flag counted_once;
-  mutable std::unique_ptr<CompiledModule> counted;  // by counted_once
+  struct Counted {
+    std::optional<CycleCosts> costs;
+    std::shared_ptr<const CompiledModule> module;
+  };
+  mutable std::mutex counted_mutex;
+  mutable std::array<Counted, 2> counted;  // with and without costs; guarded by counted_mutex
   std::vector<KernelInfo> kernels;
   std::vector<std::size_t> kernel_functions;
   std::vector<std::uint64_t> allocations;
@@ -332,10 +338,16 @@ const CompiledModule& Program::compiled_in_order() const {
   });
   return state.in_order;
 }
-const CompiledModule& Program::compiled_counted() const {
-  const State& state = *state_;
-  std::call_once(state.counted_once, [&] { state.counted = counted_copy(compiled_in_order()); });
-  return *state.counted;
+std::shared_ptr<const CompiledModule> Program::compiled_counted(const CycleCosts* costs) const {
+  const CompiledModule& module = compiled_in_order();
+  const std::scoped_lock lock(state_->counted_mutex);
+  State::Counted& kept = state_->counted[costs == nullptr ? 0 : 1];
+  if (kept.module != nullptr && (costs == nullptr || kept.costs == *costs)) return kept.module;
+  std::shared_ptr<const CompiledModule> made = counted_copy(module, costs, state_->isa);
+  if (kept.module != nullptr) return made;
+  kept.module = made;
+  if (costs != nullptr) kept.costs = *costs;
+  return made;
 }
 std::size_t Program::function_of(std::size_t kernel) const {
   return state_->kernel_functions[kernel];

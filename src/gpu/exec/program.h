@@ -15,6 +15,7 @@
 namespace kansoku::gpu::exec {
 
 struct CompiledModule;
+struct CycleCosts;
 
 /// What a caller has to know to launch a kernel.
 struct KernelInfo {
@@ -57,8 +58,10 @@ class Program {
   /// The same with every instruction where the text has it, for observers; made when first asked
   /// for. Any thread.
   [[nodiscard]] const CompiledModule& compiled_in_order() const;
-  /// The same, with counters; made when first asked for. Any thread.
-  [[nodiscard]] const CompiledModule& compiled_counted() const;
+  /// The same, with counters (null: of instructions alone); kept for the costs that were first
+  /// asked for. Any thread.
+  [[nodiscard]] std::shared_ptr<const CompiledModule> compiled_counted(
+      const CycleCosts* costs) const;
   [[nodiscard]] std::size_t function_of(std::size_t kernel) const;
   [[nodiscard]] std::uint32_t site_count() const;
   [[nodiscard]] std::uint32_t dynamic_shared_offset() const;

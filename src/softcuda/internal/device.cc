@@ -425,6 +425,38 @@ Runtime* runtime() {
   return g_runtime.load(std::memory_order_acquire);
 }
 
+namespace {
+
+/// What is known of the clock before the devices are: costs, and who adds the kernels' times.
+void start_clock(Runtime& all, ClockKind clock) {
+  all.model = time_model(all.architecture);
+  if (number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0) == 0) return;
+  all.kernel_times = std::make_unique<KernelTimes>(clock == ClockKind::kModel ? 3 : 1);
+  static_cast<void>(std::atexit([] {
+    const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
+    const Runtime* const now = runtime();
+    if (now == nullptr) return;  // in a child of fork
+    const ClockKind kind = now->timeline == nullptr ? ClockKind::kWall : ClockKind::kModel;
+    log_line(fmt::format("kernels by time ({} clock): {}", clock_name(kind),
+                         now->kernel_times->table(rows)));
+  }));
+}
+
+std::unique_ptr<Timeline> make_timeline(const Runtime& all) {
+  Timeline::Options options;
+  options.device_count = all.devices.size();
+  options.sm_count = static_cast<std::uint32_t>(all.model.sm_count);
+  options.on_guess = [] {
+    static std::once_flag said;
+    std::call_once(said, [] {
+      log_line("model clock: work waits for later work; times may differ from run to run");
+    });
+  };
+  return std::make_unique<Timeline>(std::move(options));
+}
+
+}  // namespace
+
 CUresult start_runtime() {
   static std::once_flag once;
   static std::atomic<CUresult> refused{CUDA_SUCCESS};
@@ -448,18 +480,7 @@ CUresult start_runtime() {
       if (limit) made->time_limit = *limit;
       if (!limit) log_line(fmt::format("KANSOKU_SOFTGPU_TIME_LIMIT={}: not a duration", set));
     }
-    if (number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0) > 0) {
-      made->kernel_times = std::make_unique<KernelTimes>(*clock == ClockKind::kModel ? 3 : 1);
-      static_cast<void>(std::atexit([] {
-        const unsigned rows = number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0);
-        // A child of fork has no runtime.
-        if (const Runtime* const all_of_it = runtime(); all_of_it != nullptr)
-          log_line(fmt::format(
-              "kernels by time ({} clock): {}",
-              clock_name(all_of_it->timeline == nullptr ? ClockKind::kWall : ClockKind::kModel),
-              all_of_it->kernel_times->table(rows)));
-      }));
-    }
+    start_clock(*made, *clock);
     made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;
     auto host = gpu::exec::Memory::create(kHostBytesMax / 8);
     if (!host) {
@@ -484,17 +505,7 @@ CUresult start_runtime() {
                                                        number, std::move(*memory),
                                                        telemetry ? *telemetry : nullptr));
     }
-    made->model = time_model(made->architecture);
-    if (*clock == ClockKind::kModel) {
-      made->timeline = std::make_unique<Timeline>(Timeline::Options{
-          made->devices.size(), static_cast<std::uint32_t>(made->model.sm_count),
-          Timeline::kPatience, [] {
-            static std::once_flag said;
-            std::call_once(said, [] {
-              log_line("model clock: work waits for later work; times may differ from run to run");
-            });
-          }});
-    }
+    if (*clock == ClockKind::kModel) made->timeline = make_timeline(*made);
     g_runtime.store(made.release(), std::memory_order_release);
     // Its threads are not there in a child, and their locks may be held for ever: nothing of it may
     // be used. Every entry point asks for it first.

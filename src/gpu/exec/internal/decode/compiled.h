@@ -28,14 +28,22 @@ struct CodeInfo {
   std::uint8_t bytes{0}, count{1};  // of a value; values of a lane
 };
 
+/// A code that a counter stands in front of, and what is counted when it has run: itself, and what
+/// runs behind it without a stop.
+struct CountedCode {
+  Handler original{nullptr};
+  std::uint32_t instructions{0}, issue16{0}, latency_cycles{0};
+};
+
 /// A function ready to run.
 struct CompiledFunction {
   std::string name;
   bool is_entry{false};
   std::vector<Code> code;
-  std::vector<CodeInfo> info;      // by code
-  std::vector<Handler> originals;  // by code, if somebody stands in front of them; else empty
-  std::uint32_t prologue{0};       // codes at the begin that need to run once in a launch only
+  std::vector<CodeInfo> info;        // by code
+  std::vector<Handler> originals;    // by code, if an observer stands in front of them; else empty
+  std::vector<CountedCode> counted;  // by code, if counters stand in front of some of them
+  std::uint32_t prologue{0};         // codes at the begin that need to run once in a launch only
   std::uint32_t slot_count{0}, predicate_count{0};
   /// Slots that hold a constant; set up once when a frame is made.
   struct Constant {

@@ -3,23 +3,36 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "gpu/exec/internal/decode/fusion.h"
 #include "gpu/exec/internal/ops/control.h"
 
 namespace kansoku::gpu::exec {
 namespace {
 
-using Access = CodeInfo::Access;
-
 constexpr std::uint64_t kSectorBytesLog2 = 5;
 
 const Code* run_counted(Warp& warp, const Code* code) {
   const CompiledFunction& function = *warp.frame->function;
+  const CountedCode& counted =
+      function.counted[static_cast<std::size_t>(code - function.code.data())];
+  const Code* const next = counted.original(warp, code);
+  if (next == nullptr && will_run_again(warp)) return next;
+  warp.executed += counted.instructions;
+  warp.cycles += counted.latency_cycles;
+  warp.block->issue16 += counted.issue16;
+  return next;
+}
+
+/// An access whose costs depend on its addresses.
+const Code* run_counted_access(Warp& warp, const Code* code) {
+  const CompiledFunction& function = *warp.frame->function;
   const auto index = static_cast<std::size_t>(code - function.code.data());
   Counter& counter = *warp.block->counter;
   const Counter::Work work = counter.look(warp, code, function.info[index]);
-  const Code* const next = function.originals[index](warp, code);
-  if (next != nullptr || !will_run_again(warp)) counter.add(warp, work);
+  const Code* const next = function.counted[index].original(warp, code);
+  counter.add(warp, work);
   return next;
 }
 
@@ -72,7 +85,7 @@ class Addresses {
   const std::uint64_t offset_;
 };
 
-CostClass class_of_space(MemorySpace space, std::uint64_t first_address, Access access) {
+CostClass class_of_space(MemorySpace space, std::uint64_t first_address, CodeInfo::Access access) {
   if (space == MemorySpace::kGeneric) {
     const std::uint64_t window = first_address - kSharedWindowBegin;
     space = window < kWindowBytes       ? MemorySpace::kShared
@@ -80,9 +93,85 @@ CostClass class_of_space(MemorySpace space, std::uint64_t first_address, Access 
                                         : MemorySpace::kGlobal;
   }
   if (space == MemorySpace::kGlobal)
-    return access == Access::kAtomic ? CostClass::kAtomic : CostClass::kGlobal;
+    return access == CodeInfo::Access::kAtomic ? CostClass::kAtomic : CostClass::kGlobal;
   return space == MemorySpace::kShared ? CostClass::kShared : CostClass::kOther;
 }
+
+/// Puts counters in front of the codes of a function.
+class CounterPlacer {
+ public:
+  CounterPlacer(CompiledFunction& function, const CycleCosts* costs)
+      : function_(function), costs_(costs) {}
+
+  void place() {
+    const std::vector<bool> is_target = targets();
+    function_.counted.resize(function_.code.size());
+    bool is_open = false;  // the run that began at `first` goes on
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < function_.code.size(); ++i) {
+      const CodeInfo& info = function_.info[i];
+      const bool is_guarded = i > 0 && function_.code[i - 1].run == run_guard;
+      // Guards, joins and the further codes of an instruction are not of the text.
+      if (is_target[i] || !info.is_first) is_open = false;
+      if (!info.is_first) continue;
+      if (depends_on_addresses(info)) {
+        stand_before(i, run_counted_access);
+        if (is_guarded) is_open = false;
+        continue;
+      }
+      const bool is_alone = is_guarded || may_stop(info) || reads_clock(function_.code[i]);
+      if (is_alone || !is_open) {
+        first = i;
+        stand_before(i, run_counted);
+      }
+      is_open = !is_alone;
+      add(function_.counted[first], info);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<bool> targets() const {
+    std::vector<bool> is_target(function_.code.size() + 1);
+    for (std::size_t i = 0; i < function_.code.size(); ++i) {
+      const Code& code = function_.code[i];
+      if (code.run != run_branch && code.run != run_branch_if) continue;
+      is_target[static_cast<std::size_t>(static_cast<std::ptrdiff_t>(i) + code.offset)] = true;
+    }
+    return is_target;
+  }
+  [[nodiscard]] bool depends_on_addresses(const CodeInfo& info) const {
+    const bool is_of_block = info.space != MemorySpace::kGeneric &&
+                             info.space != MemorySpace::kGlobal &&
+                             info.access != CodeInfo::Access::kAsyncCopy;
+    return costs_ != nullptr && info.access != CodeInfo::Access::kNone && !is_of_block;
+  }
+  /// Lanes part here, or wait for others.
+  static bool may_stop(const CodeInfo& info) {
+    return info.cost == CostClass::kControl || info.cost == CostClass::kBarrier ||
+           info.cost == CostClass::kExchange || info.cost == CostClass::kMatrix;
+  }
+  /// What it reads must be what has run.
+  static bool reads_clock(const Code& code) {
+    if (code.run != run_special) return false;
+    const std::string_view name = ptx::special_name(static_cast<ptx::Special>(code.extra));
+    return name.starts_with("%clock") || name.starts_with("%globaltimer");
+  }
+  void stand_before(std::size_t index, Handler counter) {
+    function_.counted[index].original = std::exchange(function_.code[index].run, counter);
+  }
+  void add(CountedCode& counted, const CodeInfo& info) const {
+    ++counted.instructions;
+    if (costs_ == nullptr) return;
+    const bool is_access = info.access != CodeInfo::Access::kNone;
+    const CostClass which = is_access ? class_of_space(info.space, 0, info.access) : info.cost;
+    const ClassCost& cost = costs_->classes[static_cast<std::size_t>(which)];
+    counted.issue16 += cost.issue16;
+    counted.latency_cycles += cost.latency_cycles;
+  }
+
+  CompiledFunction& function_;
+  const CycleCosts* const costs_;
+};
 
 }  // namespace
 
@@ -93,16 +182,13 @@ std::string_view cost_class_name(CostClass which) {
   return kNames[static_cast<std::size_t>(which)];
 }
 
-std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module) {
+std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module, const CycleCosts* costs,
+                                             Isa isa) {
   auto copy = std::make_unique<CompiledModule>(module);
   for (CompiledFunction& function : copy->functions) {
     function.prologue = 0;  // every block is counted alike
-    for (std::size_t i = 0; i < function.code.size(); ++i) {
-      Code& code = function.code[i];
-      function.originals.push_back(code.run);
-      // The scheduler knows joins by their handler, and they are not of the text.
-      if (function.info[i].is_first && !is_join(&code)) code.run = run_counted;
-    }
+    CounterPlacer(function, costs).place();
+    fuse_sequences(function, isa);  // where no counter stands
   }
   return copy;
 }
@@ -113,9 +199,9 @@ Counter::Counter(const CycleCosts* costs, std::uint32_t sm_count) : costs_(costs
 
 Counter::Work Counter::look(const Warp& warp, const Code* code, const CodeInfo& info) const {
   Work work{info.cost, 0};
-  if (costs_ == nullptr || info.access == Access::kNone) return work;
+  if (costs_ == nullptr || info.access == CodeInfo::Access::kNone) return work;
   // Of a copy from global to shared memory the global side: c holds which lanes do copy.
-  const bool is_copy = info.access == Access::kAsyncCopy;
+  const bool is_copy = info.access == CodeInfo::Access::kAsyncCopy;
   const Addresses addresses(warp, is_copy ? code->b : code->a,
                             is_copy ? static_cast<std::int32_t>(code->site) : code->offset);
   const MemorySpace space = is_copy ? MemorySpace::kGlobal : info.space;
@@ -130,7 +216,6 @@ void Counter::add(Warp& warp, const Work& work) {
   if (costs_ == nullptr) return;
   const auto index = static_cast<std::size_t>(work.cost);
   const ClassCost& cost = costs_->classes[index];
-  ++counts_.classes[index];
   counts_.sectors += work.sectors;
   warp.cycles += cost.latency_cycles;
   warp.block->issue16 += cost.issue16;
@@ -145,8 +230,6 @@ void Counter::end_block(const BlockState& block, std::uint64_t latency_cycles) {
 }
 
 void Counter::add_to(LaunchCounts& out) const {
-  for (std::size_t i = 0; i < kCostClasses; ++i)
-    out.classes[i] += counts_.classes[i];
   out.sectors += counts_.sectors;
   out.sms.resize(std::max(out.sms.size(), counts_.sms.size()));
   for (std::size_t i = 0; i < counts_.sms.size(); ++i) {

@@ -8,13 +8,16 @@
 #include "gpu/exec/cost.h"
 #include "gpu/exec/internal/decode/compiled.h"
 #include "gpu/exec/internal/warp_context.h"
+#include "gpu/exec/isa.h"
 
 namespace kansoku::gpu::exec {
 
-/// A copy of the module in which a counter stands in front of every instruction. Launches whose
-/// instructions nobody counts run the module itself, so counting costs nothing when it is off.
-/// `module` has every instruction where the text has it.
-[[nodiscard]] std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module);
+/// A copy of the module with counters in front of each run of instructions that nothing stops or
+/// enters, and of each access of global memory. Launches whose instructions nobody counts run the
+/// module itself, so counting costs nothing when it is off. `module` has every instruction where
+/// the text has it. `costs`: null if only the warps' own count is wanted.
+[[nodiscard]] std::unique_ptr<CompiledModule> counted_copy(const CompiledModule& module,
+                                                           const CycleCosts* costs, Isa isa);
 
 /// Counts what the warps of one worker execute: for %clock, and for a model of time.
 class Counter {

@@ -368,14 +368,12 @@ const Code* run_special(Warp& warp, const Code* code) {
       return uniform(kLanes);
     case Special::kClock:
     case Special::kClock64:
-      return uniform(warp.executed);
     case Special::kClockHi:
-      return uniform(warp.executed >> 32);
+      return uniform(warp.executed >> (special == Special::kClockHi ? 32 : 0));
     case Special::kGlobaltimer:
     case Special::kGlobaltimerLo:
-      return uniform(time_ns(warp));
     case Special::kGlobaltimerHi:
-      return uniform(time_ns(warp) >> 32);
+      return uniform(time_ns(warp) >> (special == Special::kGlobaltimerHi ? 32 : 0));
     case Special::kTotalSmemSize:
       return uniform(launch.total_shared_bytes);
     case Special::kDynamicSmemSize:
