@@ -257,6 +257,33 @@ TEST_F(TimelineTest, WhatNeverRunsIsLeftOutAfterAWhile) {
   EXPECT_EQ(timeline_.end_of(stuck), 60u);
 }
 
+TEST_F(TimelineTest, WhoWaitsForWhatWasLeftOutIsKnownWithIt) {
+  const auto stuck = timeline_.submit(0, {});
+  const auto behind = timeline_.submit(0, {stuck});
+  EXPECT_EQ(timeline_.end_of(done(part(Engine::kCopyIn, 20))), 20u);
+  EXPECT_EQ(guesses_, 1);
+  const auto later = timeline_.submit(0, {behind});
+  timeline_.finish(stuck, {part(Engine::kCopyIn, 30)});
+  timeline_.finish(behind, {part(Engine::kCopyIn, 5)});
+  timeline_.finish(later, {part(Engine::kCopyIn, 1)});
+  EXPECT_EQ(timeline_.end_of(stuck), 50u);
+  EXPECT_EQ(timeline_.end_of(behind), 55u);
+  EXPECT_EQ(timeline_.end_of(later), 56u);
+  EXPECT_EQ(guesses_, 1);
+}
+
+TEST_F(TimelineTest, WhatComesBehindTheStuckMayBeAskedFor) {
+  const auto stuck = timeline_.submit(0, {});
+  EXPECT_EQ(timeline_.end_of(done(part(Engine::kCopyIn, 20))), 20u);
+  const auto behind = timeline_.submit(0, {stuck});
+  EXPECT_EQ(timeline_.end_of(done(part(Engine::kCopyIn, 20))), 40u) << "another stream";
+  EXPECT_EQ(guesses_, 2);
+  timeline_.finish(stuck, {part(Engine::kCopyIn, 30)});
+  timeline_.finish(behind, {part(Engine::kCopyIn, 5)});
+  EXPECT_EQ(timeline_.end_of(behind), 75u);
+  EXPECT_EQ(guesses_, 2);
+}
+
 TEST_F(TimelineTest, RunningOperationsKnowWhenTheyBegan) {
   static_cast<void>(done(part(Engine::kCompute, 100)));
   const auto graph = timeline_.submit(0, {});

@@ -45,7 +45,7 @@ void Timeline::finish(const std::shared_ptr<Moment>& moment, std::vector<Part> p
   const std::scoped_lock lock(mutex_);
   moment->parts = std::move(parts);
   moment->has_run = true;
-  if (moment->is_left_out) devices_[moment->device].pending.push_back(moment);
+  if (moment->is_left_out) devices_[moment->device].late.push_back(moment);
   settle_in_order();
 }
 
@@ -155,6 +155,13 @@ void Timeline::settle_in_order() {
         pending.pop_front();
         has_changed = true;
       }
+      // Others in front of them may wait for these, so there is no order among them.
+      for (const auto& moment : device.late) {
+        if (!is_known(*moment)) continue;
+        settle(*moment);
+        has_changed = true;
+      }
+      std::erase_if(device.late, [](const auto& moment) { return moment->is_settled; });
     }
   }
   settled_.notify_all();

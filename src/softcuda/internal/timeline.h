@@ -87,6 +87,7 @@ class Timeline {
   struct OfDevice {
     Engines engines;
     std::deque<std::shared_ptr<Moment>> pending;  // in the order of submission
+    std::vector<std::shared_ptr<Moment>> late;    // left out, have run since
   };
   struct Span {
     std::uint64_t begin{0}, end{0};

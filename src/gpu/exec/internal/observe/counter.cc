@@ -104,15 +104,15 @@ class CounterPlacer {
       : function_(function), costs_(costs) {}
 
   void place() {
-    const std::vector<bool> is_target = targets();
     function_.counted.resize(function_.code.size());
     bool is_open = false;  // the run that began at `first` goes on
     std::size_t first = 0;
     for (std::size_t i = 0; i < function_.code.size(); ++i) {
       const CodeInfo& info = function_.info[i];
       const bool is_guarded = i > 0 && function_.code[i - 1].run == run_guard;
-      // Guards, joins and the further codes of an instruction are not of the text.
-      if (is_target[i] || !info.is_first) is_open = false;
+      // Guards, joins and the further codes of an instruction are not of the text. Where a branch
+      // leads there is a join, or a branch in front of it.
+      if (!info.is_first) is_open = false;
       if (!info.is_first) continue;
       if (depends_on_addresses(info)) {
         stand_before(i, run_counted_access);
@@ -130,15 +130,6 @@ class CounterPlacer {
   }
 
  private:
-  [[nodiscard]] std::vector<bool> targets() const {
-    std::vector<bool> is_target(function_.code.size() + 1);
-    for (std::size_t i = 0; i < function_.code.size(); ++i) {
-      const Code& code = function_.code[i];
-      if (code.run != run_branch && code.run != run_branch_if) continue;
-      is_target[static_cast<std::size_t>(static_cast<std::ptrdiff_t>(i) + code.offset)] = true;
-    }
-    return is_target;
-  }
   [[nodiscard]] bool depends_on_addresses(const CodeInfo& info) const {
     const bool is_of_block = info.space != MemorySpace::kGeneric &&
                              info.space != MemorySpace::kGlobal &&
