@@ -284,6 +284,14 @@ const Child kLate{"late", late};
 
 TEST_F(DeviceTest, GlobalObjectsMayCallBehindMain) {
   EXPECT_EQ(run_child("late"), 0);
+  // Kernels are decoded once more, to be counted or watched, perhaps as late as that.
+  for (const char* const setting : {"KANSOKU_SOFTGPU_CLOCK=model", "KANSOKU_SOFTGPU_CHECK=1"}) {
+    std::string name(setting);
+    const std::size_t mark = name.find('=');
+    setenv(name.substr(0, mark).c_str(), name.c_str() + mark + 1, 1);
+    EXPECT_EQ(run_child("late"), 0) << setting;
+    unsetenv(name.substr(0, mark).c_str());
+  }
 }
 
 /// Ends with a kernel that may run for 120 s, as programs do that were interrupted.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "common/check.h"
 #include "gpu/exec/internal/decode/forms.h"
@@ -71,8 +72,12 @@ Isa best_isa() {
 namespace {
 
 std::vector<Form>& table(Isa isa) {
-  static std::array<std::vector<Form>, 3> tables{make_forms(Isa::kV2), make_forms(Isa::kV3),
-                                                 make_forms(Isa::kV4)};
+  using Tables = std::array<std::vector<Form>, 3>;
+  // Never destroyed: streams decode until the very end of their process.
+  static Tables& tables =
+      *std::make_unique<Tables>(
+           Tables{make_forms(Isa::kV2), make_forms(Isa::kV3), make_forms(Isa::kV4)})
+           .release();
   return tables[static_cast<std::size_t>(isa)];
 }
 

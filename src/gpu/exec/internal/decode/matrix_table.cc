@@ -2,6 +2,7 @@
 #include "gpu/exec/internal/decode/matrix_table.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "common/check.h"
 
@@ -34,8 +35,12 @@ std::vector<MatrixForm> make_products(Isa isa) {
 }
 
 std::vector<MatrixForm>& products(Isa isa) {
-  static std::array<std::vector<MatrixForm>, 3> tables{
-      make_products(Isa::kV2), make_products(Isa::kV3), make_products(Isa::kV4)};
+  using Tables = std::array<std::vector<MatrixForm>, 3>;
+  // Never destroyed: streams decode until the very end of their process.
+  static Tables& tables =
+      *std::make_unique<Tables>(
+           Tables{make_products(Isa::kV2), make_products(Isa::kV3), make_products(Isa::kV4)})
+           .release();
   return tables[static_cast<std::size_t>(isa)];
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -132,7 +133,8 @@ bool follows(const std::vector<Words>& groups, const ptx::Instruction& in) {
 }  // namespace
 
 bool has_known_suffixes(const ptx::Instruction& in) {
-  static const Grammar grammar;
+  // Never destroyed: streams decode until the very end of their process.
+  static const Grammar& grammar = *std::make_unique<Grammar>().release();
   if (in.op == Op::kUnknown) return false;
   if (in.op == Op::kWmma) return in.has(Suffix::kMma) || follows(grammar.tile, in);
   const bool is_logic =
