@@ -443,25 +443,89 @@ void check_conversions() {
     }
   }
 }
+template <class Kind>
+struct Directed;
+template <>
+struct Directed<Half> {
+  static __half down(float value) { return __float2half_rd(value); }
+  static __half up(float value) { return __float2half_ru(value); }
+  static __half zero(float value) { return __float2half_rz(value); }
+};
+template <>
+struct Directed<Bfloat> {
+  static __nv_bfloat16 down(float value) { return __float2bfloat16_rd(value); }
+  static __nv_bfloat16 up(float value) { return __float2bfloat16_ru(value); }
+  static __nv_bfloat16 zero(float value) { return __float2bfloat16_rz(value); }
+};
+template <class Kind>
 void check_directed() {
   for (int i = 0; i < 20000; ++i) {
     const float value =
         __builtin_bit_cast(float, static_cast<unsigned>(chance.bits()) % 0x07000000U + 0x36000000U +
                                       (chance.below(2) == 0 ? 0x80000000U : 0));
-    const double wide_value = value, down = wide<Half>(bits_of(__float2half_rd(value))),
-                 up = wide<Half>(bits_of(__float2half_ru(value))),
-                 zero = wide<Half>(bits_of(__float2half_rz(value)));
+    const double wide_value = value, down = wide<Kind>(bits_of(Directed<Kind>::down(value))),
+                 up = wide<Kind>(bits_of(Directed<Kind>::up(value))),
+                 zero = wide<Kind>(bits_of(Directed<Kind>::zero(value)));
+    const unsigned low = narrow<Kind>(down), high = narrow<Kind>(up);
     const bool is_right =
         down <= wide_value && up >= wide_value && zero == (value > 0 ? down : up) &&
         (down == up ? down == wide_value
-                    : bits_of(__float2half_rn(static_cast<float>(down))) + (value > 0 ? 1U : -1U) ==
-                              bits_of(__float2half_rn(static_cast<float>(up))) ||
-                          down == 0 || up == 0);
+                    : low + (value > 0 ? 1U : -1U) == high || down == 0 || up == 0);
     if (is_right) continue;
-    std::printf("directed rounding of %a: %a %a %a\n", static_cast<double>(value), down, up, zero);
+    std::printf("directed rounding of %a to %s: %a %a %a\n", static_cast<double>(value),
+                Kind::kName, down, up, zero);
     ++wrong;
     return;
   }
+}
+
+// Operators of one and of pairs, as bits of a word; the host says what the device has to.
+template <class Kind>
+__host__ __device__ unsigned operators(typename Kind::One a, typename Kind::One b) {
+  using Two = typename Kind::Two;
+  const Two equal(a, a), mixed(a, b), other(b, b);
+  unsigned seen = 0;
+  const auto add = [&seen](bool is_true) { seen = seen << 1 | (is_true ? 1U : 0U); };
+  add(equal == Two(a, a)), add(equal == mixed), add(mixed != other), add(equal != other);
+  add(equal < other), add(mixed < other), add(equal <= other), add(other > equal);
+  add(other > mixed), add(other >= mixed);
+  typename Kind::One counted = a;
+  add(counted++ == a), add(counted == a + typename Kind::One(1.0F));
+  add(--counted == a), add(+a == a);
+  Two both = mixed;
+  add((++both).x == a + typename Kind::One(1.0F)), add((both--).y == b + typename Kind::One(1.0F));
+  return seen << 16 | (bits_of(__hcmadd(mixed, Two(b, a), equal).x) ^
+                       bits_of(__hcmadd(mixed, Two(b, a), equal).y) << 3 & 0xffffU);
+}
+template <class Kind>
+__global__ void operators_kernel(typename Kind::One a, typename Kind::One b, unsigned* out) {
+  *out = operators<Kind>(a, b);
+}
+template <class Kind>
+void check_operators() {
+  using One = typename Kind::One;
+  Array<unsigned> out(1);
+  operators_kernel<Kind><<<1, 1>>>(One(2.0F), One(3.0F), out);
+  const unsigned got = out.host()[0];
+  EXPECT(got == operators<Kind>(One(2.0F), One(3.0F)));
+  // 2 == 2 twice; not all equal; not all different; all different; 2 < 3 of both, of one; and so on
+  EXPECT(got >> 16 == 0b1001'1011'0111'1111);
+  // (2 + 3i) (3 + 2i) + (2 + 2i) = 2 + 15i
+  const typename Kind::Two product =
+      __hcmadd(typename Kind::Two(One(2.0F), One(3.0F)), typename Kind::Two(One(3.0F), One(2.0F)),
+               typename Kind::Two(One(2.0F), One(2.0F)));
+  EXPECT(bits_of(product.x) == narrow<Kind>(2) && bits_of(product.y) == narrow<Kind>(15));
+}
+void check_constants() {
+  EXPECT(bits_of(CUDART_INF_FP16) == Half::kInfinity &&
+         bits_of(CUDART_INF_BF16) == Bfloat::kInfinity);
+  EXPECT(__hisnan(CUDART_NAN_FP16) && __hisnan(CUDART_NAN_BF16));
+  EXPECT(bits_of(CUDART_ONE_FP16) == narrow<Half>(1) &&
+         bits_of(CUDART_ONE_BF16) == narrow<Bfloat>(1));
+  EXPECT(wide<Half>(bits_of(CUDART_MAX_NORMAL_FP16)) == 65504);
+  EXPECT(wide<Bfloat>(bits_of(CUDART_MAX_NORMAL_BF16)) == 0x1.fep127);
+  EXPECT(wide<Half>(bits_of(CUDART_MIN_DENORM_FP16)) == 0x1p-24);
+  EXPECT(wide<Bfloat>(bits_of(CUDART_MIN_DENORM_BF16)) == 0x1p-133);
 }
 
 // --- pairs, lanes, atomics -----------------------------------------------------------------------
@@ -603,7 +667,11 @@ int main() {
   check_bfloat_integers();
   check_conversions<Half>();
   check_conversions<Bfloat>();
-  check_directed();
+  check_directed<Half>();
+  check_directed<Bfloat>();
+  check_operators<Half>();
+  check_operators<Bfloat>();
+  check_constants();
   check_exchange<Half>();
   check_exchange<Bfloat>();
   check_parts();

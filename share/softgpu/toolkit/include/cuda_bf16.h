@@ -99,17 +99,6 @@ KANSOKU_BOTH __nv_bfloat16 operator-(__nv_bfloat16 a) {
 KANSOKU_BOTH __nv_bfloat162 operator-(__nv_bfloat162 a) {
   return __nv_bfloat162(-a.x, -a.y);
 }
-#define KANSOKU_BFLOAT_COMPARISON(op)                               \
-  KANSOKU_BOTH bool operator op(__nv_bfloat16 a, __nv_bfloat16 b) { \
-    return kansoku_widen(a) op kansoku_widen(b);                    \
-  }
-KANSOKU_BFLOAT_COMPARISON(==)
-KANSOKU_BFLOAT_COMPARISON(!=)
-KANSOKU_BFLOAT_COMPARISON(<)
-KANSOKU_BFLOAT_COMPARISON(<=)
-KANSOKU_BFLOAT_COMPARISON(>)
-KANSOKU_BFLOAT_COMPARISON(>=)
-#undef KANSOKU_BFLOAT_COMPARISON
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 KANSOKU_BOTH __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
@@ -213,6 +202,14 @@ KANSOKU_BOTH __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
 #undef KANSOKU_NARROW
 #undef KANSOKU_TO
 #undef KANSOKU_FROM
+
+#define CUDART_INF_BF16 __ushort_as_bfloat16((unsigned short)0x7f80U)
+#define CUDART_NAN_BF16 __ushort_as_bfloat16((unsigned short)0x7fffU)
+#define CUDART_MIN_DENORM_BF16 __ushort_as_bfloat16((unsigned short)0x0001U)
+#define CUDART_MAX_NORMAL_BF16 __ushort_as_bfloat16((unsigned short)0x7f7fU)
+#define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x8000U)
+#define CUDART_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x0000U)
+#define CUDART_ONE_BF16 __ushort_as_bfloat16((unsigned short)0x3f80U)
 
 #undef KANSOKU_BOTH
 #endif /* __cplusplus */

@@ -167,23 +167,9 @@ KANSOKU_HALF_ASSIGNMENT(/)
 KANSOKU_BOTH __half operator-(__half a) {
   return __half(__half_raw{static_cast<unsigned short>(a.__x ^ 0x8000U)});
 }
-KANSOKU_BOTH __half operator+(__half a) {
-  return a;
-}
 KANSOKU_BOTH __half2 operator-(__half2 a) {
   return __half2(-a.x, -a.y);
 }
-#define KANSOKU_HALF_COMPARISON(op)                   \
-  KANSOKU_BOTH bool operator op(__half a, __half b) { \
-    return kansoku_widen(a) op kansoku_widen(b);      \
-  }
-KANSOKU_HALF_COMPARISON(==)
-KANSOKU_HALF_COMPARISON(!=)
-KANSOKU_HALF_COMPARISON(<)
-KANSOKU_HALF_COMPARISON(<=)
-KANSOKU_HALF_COMPARISON(>)
-KANSOKU_HALF_COMPARISON(>=)
-#undef KANSOKU_HALF_COMPARISON
 
 #ifdef __CUDA_ARCH__
 KANSOKU_BOTH __half __hfma(__half a, __half b, __half c) {
@@ -293,24 +279,14 @@ KANSOKU_BOTH __half __short_as_half(short bits) {
 #undef KANSOKU_NARROW
 #undef KANSOKU_TO
 #undef KANSOKU_FROM
-/* Toward zero, down and up: a step back from the nearest one where that lies beyond. */
-KANSOKU_BOTH __half __float2half_rz(float a) {
-  const __half nearest(a);
-  const bool is_beyond = __builtin_fabsf(kansoku_widen(nearest)) > __builtin_fabsf(a);
-  return __half(__half_raw{static_cast<unsigned short>(nearest.__x - (is_beyond ? 1 : 0))});
-}
-KANSOKU_BOTH __half __float2half_rd(float a) {
-  const __half cut = __float2half_rz(a);
-  const bool is_above = kansoku_widen(cut) > a && kansoku_widen(cut) <= 0.0f;
-  return __half(
-      __half_raw{static_cast<unsigned short>(is_above ? (cut.__x | 0x8000U) + 1 : cut.__x)});
-}
-KANSOKU_BOTH __half __float2half_ru(float a) {
-  const __half cut = __float2half_rz(a);
-  const bool is_below = kansoku_widen(cut) < a && kansoku_widen(cut) >= 0.0f;
-  return __half(
-      __half_raw{static_cast<unsigned short>(is_below ? (cut.__x & 0x7fffU) + 1 : cut.__x)});
-}
+
+#define CUDART_INF_FP16 __ushort_as_half((unsigned short)0x7c00U)
+#define CUDART_NAN_FP16 __ushort_as_half((unsigned short)0x7fffU)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001U)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7bffU)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000U)
+#define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000U)
+#define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3c00U)
 
 #undef KANSOKU_BOTH
 #endif /* __cplusplus */
