@@ -46,6 +46,7 @@ double processor_ns() {
 constexpr std::string_view kKernel = R"(.version 8.0
 .target sm_80
 .address_size 64
+.const .align 4 .b8 table[64];
 .visible .entry k(.param .u64 in, .param .u32 rounds)
 {{
 	.reg .b32 %r<30>; .reg .f32 %f<10>; .reg .f64 %fd<10>; .reg .b64 %rd<30>; .reg .b16 %h<20>;
@@ -93,6 +94,8 @@ constexpr std::string_view kKernel = R"(.version 8.0
 	add.u32 %r13, %r12, %r11;        // words of shared memory in any order
 	cvt.u64.u32 %rd21, %r11;
 	add.u64 %rd22, %rd10, %rd21;
+	mul.wide.u32 %rd23, %r10, 8;
+	add.u64 %rd23, %rd10, %rd23;     // pairs of words
 	shl.b32 %r14, %r20, 2;
 	add.u32 %r14, %r14, %r12;        // side by side
 	shl.b32 %r15, %r20, 4;
@@ -152,7 +155,7 @@ class Runner {
   }
   Result<void> sample() {
     TRY(const double ns, ns_for(rounds_));
-    samples_.push_back(ns / rounds_ / kCopies);
+    samples_.push_back(ns / rounds_ / kCopies / op_->warps);
     return {};
   }
   [[nodiscard]] const OpCase& op() const { return *op_; }
@@ -167,7 +170,7 @@ class Runner {
     std::memcpy(params.data(), &input_, sizeof input_);
     std::memcpy(params.data() + sizeof input_, &rounds, sizeof rounds);
     exec::LaunchOptions options;
-    options.block = {kThreads, 1, 1};
+    options.block = {kThreads * op_->warps, 1, 1};
     options.params = params;
     const double begin = processor_ns();
     TRY(const auto fault, exec::launch(program_, 0, *memory_, options));
