@@ -59,7 +59,12 @@ inline void expand(Warp& warp, std::uint16_t slot) {
   const C stride = static_cast<C>(warp.affine[slot].stride);
   const C row = static_cast<C>(warp.affine[slot].row);
   const std::uint32_t last = warp.columns - 1, shift = warp.columns_log2;
-  LANE_LOOP lanes[i] = base + stride * static_cast<C>(i & last) + row * static_cast<C>(i >> shift);
+  if ((stride | row) == 0) {
+    LANE_LOOP lanes[i] = base;
+  } else {
+    LANE_LOOP lanes[i] =
+        base + stride * static_cast<C>(i & last) + row * static_cast<C>(i >> shift);
+  }
   warp.held[slot] = Held::kBoth;
 }
 
