@@ -80,7 +80,9 @@ void BlockRunner::begin_warp(WarpContext& warp, std::uint32_t index) {
     warp.begin = kernel_.code.data();
   }
   use_frame(warp, warp.entry);
-  warp.groups.push_back({mask, warp.begin, warp.entry, Waiting::kNot});
+  warp.mask = mask;
+  warp.resume = warp.begin;
+  warp.is_together = true;
   warp.begin = kernel_.code.data() + kernel_.prologue;  // registers of this frame stay
 }
 
@@ -127,8 +129,7 @@ bool BlockRunner::release_barriers() {
     warp->barrier_true = arrived.votes;
     warp->barrier_arrived = arrived.waiting;
     warp->cycles = arrived.cycles;
-    for (Group& group : warp->groups)
-      group.waiting = Waiting::kNot;
+    warp->stop = Stop::kNone;
     arrived.warps |= std::uint32_t{1} << warp->index;
     is_released = true;
   }
@@ -141,11 +142,28 @@ bool BlockRunner::release_barriers() {
     }
     block_.arrived[i] = {};
   }
-  if (!is_released) return false;
+  return is_released;
+}
+
+bool BlockRunner::release_all() {
+  std::uint32_t live = 0, votes = 0, barrier = kBarriers;
+  std::uint64_t cycles = 0;
   for (const auto& warp : warps_) {
-    const bool may_run = std::any_of(warp->groups.begin(), warp->groups.end(),
-                                     [](const Group& g) { return g.waiting == Waiting::kNot; });
-    if (warp->stop == Stop::kBarrier && may_run) warp->stop = Stop::kNone;
+    if (warp->whole == 0) continue;
+    if (barrier == kBarriers) barrier = warp->barrier;
+    const bool is_plain = warp->stop == Stop::kBarrier && warp->barrier_count == 0;
+    if (!is_plain || warp->barrier != barrier) return false;
+    live += static_cast<std::uint32_t>(std::popcount(warp->whole));
+    votes += warp->barrier_votes;
+    cycles = std::max(cycles, warp->cycles);
+  }
+  if (barrier == kBarriers || block_.arrived[barrier].warps != 0 || block_.observer != nullptr)
+    return false;
+  for (const auto& warp : warps_) {
+    warp->barrier_true = votes;
+    warp->barrier_arrived = live;
+    warp->cycles = cycles;
+    warp->stop = Stop::kNone;
   }
   return true;
 }
@@ -179,18 +197,15 @@ BlockRunner::Step BlockRunner::step() {
     if (block_.counter != nullptr) end_block();
     return Step::kDone;
   }
+  if (release_all()) return Step::kRunning;
   // Others that run may wait in a loop for what stands behind the barrier.
   const bool may_release = !has_run || is_any_waiting;
   if ((may_release && release_barriers()) || has_run) return Step::kRunning;
   // Everybody waits at a barrier that not enough threads can reach any more.
   for (const auto& warp : warps_) {
     if (warp->whole == 0) continue;
-    warp->fault = {FaultKind::kDeadlock,
-                   warp->groups.front().pc->line,
-                   first_lane_of(warp->whole),
-                   0,
-                   0,
-                   false};
+    warp->fault = {
+        FaultKind::kDeadlock, warp->resume->line, first_lane_of(warp->whole), 0, 0, false};
     return fail(*warp);
   }
   return Step::kDone;

@@ -34,6 +34,9 @@ class BlockRunner {
   void begin_warp(WarpContext& warp, std::uint32_t index);
   void end_block();
   [[nodiscard]] Step fail(const WarpContext& warp);
+  /// The common case: every warp that is left waits at one barrier for all, and goes on. False:
+  /// something else is so, and nothing has happened.
+  [[nodiscard]] bool release_all();
   /// True if a barrier let somebody go on.
   [[nodiscard]] bool release_barriers();
 

@@ -27,11 +27,12 @@ void put_back(WarpContext& warp, Waiting waiting) {
     group.waiting = Waiting::kNot;  // one more has come: look again
     return;
   }
-  warp.groups.push_back({warp.mask, warp.resume, warp.frame, waiting});
+  warp.groups.add(warp.mask, warp.resume, warp.frame, waiting);
 }
 
 /// The group that goes on; groups.size() if all wait.
 std::size_t next_group(const WarpContext& warp, const Code* after) {
+  if (warp.groups.size() == 1 && warp.groups[0].waiting == Waiting::kNot) return 0;
   std::size_t best = warp.groups.size();
   const auto rank = [&](const Group& group) {
     // After a quantum the groups take turns in the order of their places.
@@ -47,29 +48,23 @@ std::size_t next_group(const WarpContext& warp, const Code* after) {
 
 /// Takes the group out of the list and makes it the running one.
 const Code* resume_group(WarpContext& warp, std::size_t index) {
-  const Group group = warp.groups[index];
-  warp.groups.erase(warp.groups.begin() + static_cast<std::ptrdiff_t>(index));
+  const Group& group = warp.groups[index];
+  const Code* const pc = group.pc;
   warp.mask = group.mask;
   if (warp.frame != group.frame) use_frame(warp, group.frame);
-  return is_join(group.pc) ? group.pc + 1 : group.pc;
+  warp.groups.remove(index);
+  return is_join(pc) ? pc + 1 : pc;
 }
 
-/// All groups wait. If they wait at the block's barrier the warp does; else nobody can go on.
+/// All groups wait: nobody can go on.
 void all_wait(WarpContext& warp) {
-  const bool is_barrier =
-      std::all_of(warp.groups.begin(), warp.groups.end(),
-                  [](const Group& group) { return group.waiting == Waiting::kBarrier; });
-  if (is_barrier) {
-    warp.stop = Stop::kBarrier;
-    return;
-  }
   // Some stand at a barrier that the others do not come to, or all at warp operations that wait for
   // each other.
   const auto at_barrier = std::find_if(warp.groups.begin(), warp.groups.end(), [](const Group& g) {
     return g.waiting == Waiting::kMissing;
   });
   const bool is_divergent = at_barrier != warp.groups.end();
-  const Group& stuck = is_divergent ? *at_barrier : warp.groups.front();
+  const Group& stuck = is_divergent ? *at_barrier : warp.groups[0];
   warp.stop = Stop::kFault;
   warp.fault = {is_divergent ? FaultKind::kBarrierDivergence : FaultKind::kDeadlock,
                 stuck.pc->line,
@@ -79,23 +74,40 @@ void all_wait(WarpContext& warp) {
                 false};
 }
 
+/// Where the warp goes on; null if it cannot, Warp::stop says why.
+const Code* next_code(WarpContext& warp, const Code* after) {
+  if (warp.is_together) {
+    warp.is_together = false;
+    return warp.resume;
+  }
+  if (warp.groups.empty()) {
+    warp.stop = Stop::kExit;
+    return nullptr;
+  }
+  const std::size_t index = next_group(warp, after);
+  if (index != warp.groups.size()) return resume_group(warp, index);
+  all_wait(warp);
+  return nullptr;
+}
+
+/// The group that ran has come to a backward branch too many; true if other warps are to run.
+bool ends_turn(WarpContext& warp) {
+  warp.rounds_left = kQuantum;
+  if (warp.groups.empty()) {  // other warps may be what it waits for
+    warp.is_together = true;
+    return true;
+  }
+  put_back(warp, Waiting::kNot);
+  return warp.groups.size() == 1 || ++warp.turns % kQuantum == 0;
+}
+
 }  // namespace
 
 void run_warp(WarpContext& warp) {
   const Code* after = nullptr;
   // Goes on through joins: a loop has one at its head.
   warp.rounds_left = kQuantum;
-  while (true) {
-    if (warp.groups.empty()) {
-      warp.stop = Stop::kExit;
-      return;
-    }
-    const std::size_t index = next_group(warp, after);
-    if (index == warp.groups.size()) {
-      all_wait(warp);
-      return;
-    }
-    const Code* pc = resume_group(warp, index);
+  while (const Code* pc = next_code(warp, after)) {
     warp.stop = Stop::kNone;
     while (pc != nullptr)
       pc = pc->run(warp, pc);
@@ -109,19 +121,16 @@ void run_warp(WarpContext& warp) {
       case Stop::kWarpSync:
         put_back(warp, Waiting::kWarpSync);
         break;
-      case Stop::kBarrier:
-        put_back(warp, Waiting::kBarrier);
-        break;
       case Stop::kMissing:
         put_back(warp, Waiting::kMissing);
         break;
       case Stop::kYield:
         after = warp.resume;
-        warp.rounds_left = kQuantum;
-        put_back(warp, Waiting::kNot);
-        if (warp.groups.size() == 1) return;  // other warps may be what it waits for
-        if (++warp.turns % kQuantum == 0) return;
+        if (ends_turn(warp)) return;
         break;
+      case Stop::kBarrier:  // which only whole warps come to
+        warp.is_together = true;
+        return;
       case Stop::kNone:
       case Stop::kFault:
         return;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "common/check.h"
 #include "gpu/exec/internal/decode/compiled.h"
 #include "gpu/exec/internal/warp.h"
 
 namespace kansoku::gpu::exec {
 
 /// Why a group of lanes does not run.
-enum class Waiting : std::uint8_t { kNot, kWarpSync, kBarrier, kMissing };
+enum class Waiting : std::uint8_t { kNot, kWarpSync, kMissing };
 
 /// Lanes of a warp that stand at one place.
 struct Group {
@@ -20,6 +22,37 @@ struct Group {
   const Code* pc{nullptr};
   Frame* frame{nullptr};
   Waiting waiting{Waiting::kNot};
+};
+
+/// The groups that do not run now. They lie apart and none is empty, so there are never more than
+/// lanes. Written field by field: a copy of a whole record would wait for its pieces.
+class GroupList {
+ public:
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] Group& operator[](std::size_t index) { return groups_[index]; }
+  [[nodiscard]] const Group& operator[](std::size_t index) const { return groups_[index]; }
+  [[nodiscard]] Group* begin() { return groups_.data(); }
+  [[nodiscard]] Group* end() { return groups_.data() + count_; }
+  void clear() { count_ = 0; }
+  void add(std::uint32_t mask, const Code* pc, Frame* frame, Waiting waiting) {
+    DCHECK(count_ < kLanes);
+    Group& group = groups_[count_++];
+    group.mask = mask;
+    group.pc = pc;
+    group.frame = frame;
+    group.waiting = waiting;
+  }
+  /// The others keep their order.
+  void remove(std::size_t index) {
+    --count_;
+    for (std::size_t i = index; i < count_; ++i)
+      groups_[i] = groups_[i + 1];
+  }
+
+ private:
+  std::size_t count_{0};
+  std::array<Group, kLanes> groups_{};
 };
 
 /// Frames of a warp, used again and again. Bounded by depth.
@@ -48,11 +81,13 @@ class FramePool {
 
 /// A warp with what only the scheduler and control flow look at.
 struct WarpContext : Warp {
-  std::vector<Group> groups;  // those that do not run now
-  FramePool frames;
   const Code* resume{nullptr};  // where the running group goes on after it stopped
-  Frame* entry{nullptr};        // the kernel's, kept from block to block
-  const Code* begin{nullptr};   // of the next block: behind the prologue, once that has run
+  /// All lanes that are left stand at `resume`, in the frame in hand; there are no groups.
+  bool is_together{false};
+  GroupList groups;
+  FramePool frames;
+  Frame* entry{nullptr};       // the kernel's, kept from block to block
+  const Code* begin{nullptr};  // of the next block: behind the prologue, once that has run
 };
 
 /// Makes the frame the one in hand.

@@ -147,8 +147,7 @@ const Code* run_call_of_register(Warp& plain, const Code* code) {
     warp.fault = {FaultKind::kBadCall, code->line, first, target, 0, false};
     return nullptr;
   }
-  if ((warp.mask & ~same) != 0)
-    warp.groups.push_back({warp.mask & ~same, code, warp.frame, Waiting::kNot});
+  if ((warp.mask & ~same) != 0) warp.groups.add(warp.mask & ~same, code, warp.frame, Waiting::kNot);
   warp.mask &= same;
   return enter_function(warp, code, site, *callee);
 }

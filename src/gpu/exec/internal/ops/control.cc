@@ -59,6 +59,14 @@ const std::uint64_t* read_wides(Warp& warp, std::uint16_t slot) {
   return lanes;
 }
 
+/// The value of the first active lane.
+std::uint32_t first_word(Warp& warp, std::uint16_t slot) {
+  const Affine& affine = warp.affine[slot];
+  if (warp.held[slot] != Held::kValues && (affine.stride | affine.row) == 0)
+    return static_cast<std::uint32_t>(affine.base);
+  return read_words(warp, slot)[first_lane_of(warp.mask)];
+}
+
 /// The destination; lanes that are not active keep their value.
 std::uint32_t* write_words(Warp& warp, std::uint16_t slot) {
   if (warp.held[slot] == Held::kAffine && warp.mask != warp.whole)
@@ -161,7 +169,7 @@ const Code* run_guard(Warp& warp, const Code* code) {
   warp.mask = chosen;
   const Code* const next = (code + 1)->run(warp, code + 1);
   if (next == nullptr) {  // the chosen lanes wait or have ended; the others go on
-    context(warp).groups.push_back({mask & ~chosen, code + 2, warp.frame, Waiting::kNot});
+    context(warp).groups.add(mask & ~chosen, code + 2, warp.frame, Waiting::kNot);
     return nullptr;
   }
   warp.mask = mask;
@@ -181,8 +189,7 @@ const Code* run_branch_if(Warp& warp, const Code* code) {
   const std::uint32_t taken = warp.mask & (code->extra != 0 ? ~predicate : predicate);
   if (taken == 0) return code + 1;
   if (taken == warp.mask) return run_branch(warp, code);
-  auto& groups = context(warp).groups;
-  groups.push_back({warp.mask & ~taken, code + 1, warp.frame, Waiting::kNot});
+  context(warp).groups.add(warp.mask & ~taken, code + 1, warp.frame, Waiting::kNot);
   warp.mask = taken;
   const bool is_over = code->offset <= 0 && --warp.rounds_left == 0;
   return stop(warp, is_over ? Stop::kYield : Stop::kJoin, code + code->offset);
@@ -220,20 +227,20 @@ const Code* run_fence(Warp& warp, const Code* code) {
 const Code* run_barrier(Warp& warp, const Code* code) {
   // Lanes that are somewhere else may still come, or end.
   if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
-  warp.barrier = read_words(warp, code->a)[first_lane_of(warp.mask)];
+  warp.barrier = first_word(warp, code->a);
   if (warp.barrier >= kBarriers) return fail(warp, FaultKind::kNoSuchBarrier, code);
-  warp.barrier_count = code->b == 0xffff ? 0 : read_words(warp, code->b)[first_lane_of(warp.mask)];
+  warp.barrier_count = code->b == 0xffff ? 0 : first_word(warp, code->b);
   return stop(warp, Stop::kBarrier, code + 1);
 }
 
 /// As run_barrier, but goes on at once.
 const Code* run_barrier_arrive(Warp& warp, const Code* code) {
   if (warp.mask != warp.whole) return stop(warp, Stop::kMissing, code);
-  const std::uint32_t number = read_words(warp, code->a)[first_lane_of(warp.mask)];
+  const std::uint32_t number = first_word(warp, code->a);
   if (number >= kBarriers) return fail(warp, FaultKind::kNoSuchBarrier, code);
   BlockState::Arrived& arrived = warp.block->arrived[number];
   arrived.threads += static_cast<std::uint32_t>(std::popcount(warp.mask));
-  arrived.expected = read_words(warp, code->b)[first_lane_of(warp.mask)];
+  arrived.expected = first_word(warp, code->b);
   arrived.warps |= std::uint32_t{1} << warp.index;
   return code + 1;
 }
