@@ -91,10 +91,9 @@ inline const std::uint32_t* active_lanes(Warp& warp) {
   return warp.active.data();
 }
 
-/// Lane i of the destination becomes value(i), as far as lanes are active.
+/// The lanes of the destination become value(i), as far as lanes are active.
 template <class C, class Value>
-inline void write_lanes(Warp& warp, std::uint16_t slot, const Value& value) {
-  C* const lanes = out<C>(warp, slot);
+[[gnu::always_inline]] inline void put_lanes(Warp& warp, C* lanes, const Value& value) {
   if (warp.mask == warp.whole) {
     LANE_LOOP lanes[i] = value(i);
     return;
@@ -104,6 +103,29 @@ inline void write_lanes(Warp& warp, std::uint16_t slot, const Value& value) {
     const C result = value(i);
     lanes[i] = active[i] != 0 ? result : lanes[i];
   }
+}
+template <class C, class Value>
+inline void write_lanes(Warp& warp, std::uint16_t slot, const Value& value) {
+  put_lanes<C>(warp, out<C>(warp, slot), value);
+}
+
+/// Registers that the lane loop of a handler cannot use as they are: sources whose lanes are stale,
+/// and such a destination if it keeps some of them.
+inline bool is_stale(const Warp& warp, std::uint16_t slot) {
+  return warp.held[slot] == Held::kAffine;
+}
+inline bool is_stale_target(const Warp& warp, std::uint16_t slot) {
+  return warp.mask != warp.whole && is_stale(warp, slot);
+}
+/// Writes out what is stale and runs the handler `again`. The way of few codes, so that the
+/// handlers call nothing and need no frame. D and Sources: containers of d, and of a, b, c in turn.
+template <class D, class... Sources>
+[[gnu::noinline]] const Code* refresh(Warp& warp, const Code* code, Handler again) {
+  const std::uint16_t slots[] = {code->a, code->b, code->c};
+  std::uint32_t k = 0;
+  ((is_stale(warp, slots[k]) ? expand<Sources>(warp, slots[k]) : void(), ++k), ...);
+  if (is_stale_target(warp, code->d)) expand<D>(warp, code->d);
+  return again(warp, code);
 }
 
 inline void write_predicate(Warp& warp, std::uint16_t predicate, std::uint32_t bits) {
@@ -216,10 +238,18 @@ inline bool widening_product(const Warp& warp, const Affine& a, const Affine& b,
   return product_of<std::uint64_t>(widened_affine<T>(a), widened_affine<T>(b), product);
 }
 
+/// The same in three registers. The fields were stored one by one: a load of two of them at once
+/// would wait for the stores.
+inline Affine in_fields(const Affine& a) {
+  Affine fields = a;
+  __asm__("" : "+r"(fields.base), "+r"(fields.stride), "+r"(fields.row));
+  return fields;
+}
+
 template <class F>
 inline bool unary_linear(const Warp& warp, const Affine& a, Affine& result) {
   if constexpr (F::kLinear == Linear::kCopy) {
-    result = a;
+    result = in_fields(a);
     return true;
   } else if constexpr (F::kLinear == Linear::kWiden) {
     if (!stays_in_range<typename F::A>(warp, a)) return false;
@@ -273,17 +303,19 @@ concept InBulk = requires(Container<typename F::Out>* to, const Lanes*... source
   F::apply_all(to, sources...);
 };
 
-/// The lanes of the destination from those of the sources.
+/// The lanes of the destination, which is not stale, from those of the sources.
 template <class F, class... Lanes, class Value>
-inline void write_results(Warp& warp, std::uint16_t slot, const Value& value,
-                          const Lanes*... sources) {
+[[gnu::always_inline]] inline void write_results(Warp& warp, std::uint16_t slot, const Value& value,
+                                                 const Lanes*... sources) {
+  using C = Container<typename F::Out>;
+  C* const lanes = lanes_at<C>(warp, slot);
+  warp.held[slot] = Held::kValues;
   if constexpr (InBulk<F, Lanes...>) {
-    alignas(64) Container<typename F::Out> results[kLanes];
+    alignas(64) C results[kLanes];
     F::apply_all(results, sources...);
-    write_lanes<Container<typename F::Out>>(warp, slot,
-                                            [&results](std::uint32_t i) { return results[i]; });
+    put_lanes<C>(warp, lanes, [&results](std::uint32_t i) { return results[i]; });
   } else {
-    write_lanes<Container<typename F::Out>>(warp, slot, value);
+    put_lanes<C>(warp, lanes, value);
   }
 }
 
@@ -302,7 +334,9 @@ const Code* unary(Warp& warp, const Code* code) {
       return code + 1;
     }
   }
-  const auto* const a = in<Container<A>>(warp, code->a);
+  if (is_stale(warp, code->a) || is_stale_target(warp, code->d))
+    return refresh<Container<Out>, Container<A>>(warp, code, unary<F>);
+  const auto* const a = lanes_at<const Container<A>>(warp, code->a);
   write_results<F>(
       warp, code->d, [a](std::uint32_t i) { return to_lane<Out>(F::apply(from_lane<A>(a[i]))); },
       a);
@@ -326,8 +360,10 @@ const Code* binary(Warp& warp, const Code* code) {
       return code + 1;
     }
   }
-  const auto* const a = in<Container<A>>(warp, code->a);
-  const auto* const b = in<Container<B>>(warp, code->b);
+  if (is_stale(warp, code->a) || is_stale(warp, code->b) || is_stale_target(warp, code->d))
+    return refresh<Container<Out>, Container<A>, Container<B>>(warp, code, binary<F>);
+  const auto* const a = lanes_at<const Container<A>>(warp, code->a);
+  const auto* const b = lanes_at<const Container<B>>(warp, code->b);
   write_results<F>(
       warp, code->d,
       [a, b](std::uint32_t i) {
@@ -359,9 +395,13 @@ const Code* ternary(Warp& warp, const Code* code) {
       return code + 1;
     }
   }
-  const auto* const a = in<Container<A>>(warp, code->a);
-  const auto* const b = in<Container<B>>(warp, code->b);
-  const auto* const c = in<Container<D>>(warp, code->c);
+  if (is_stale(warp, code->a) || is_stale(warp, code->b) || is_stale(warp, code->c) ||
+      is_stale_target(warp, code->d))
+    return refresh<Container<Out>, Container<A>, Container<B>, Container<D>>(warp, code,
+                                                                             ternary<F>);
+  const auto* const a = lanes_at<const Container<A>>(warp, code->a);
+  const auto* const b = lanes_at<const Container<B>>(warp, code->b);
+  const auto* const c = lanes_at<const Container<D>>(warp, code->c);
   write_results<F>(
       warp, code->d,
       [a, b, c](std::uint32_t i) {
