@@ -39,26 +39,70 @@ inline void store_to(std::byte* place, T value) {
   __builtin_memcpy(place, &value, sizeof value);
 }
 
+/// Addresses of a space that may be accessed, as far as that is known without a search, and the
+/// host address of address 0.
+struct NearRange {
+  U64 begin{0}, end{0};
+  std::uintptr_t host{0};
+};
+template <MemorySpace space>
+inline NearRange near_range(const Warp& warp, const Code* code) {
+  const LaunchState& launch = *warp.block->launch;
+  if constexpr (space == MemorySpace::kShared) {
+    return {0, launch.total_shared_bytes, reinterpret_cast<std::uintptr_t>(warp.block->shared)};
+  } else if constexpr (space == MemorySpace::kParam) {
+    return {0, launch.param_bytes, reinterpret_cast<std::uintptr_t>(launch.params)};
+  } else if constexpr (space == MemorySpace::kLocal) {
+    return {};  // each lane has its own
+  } else {
+    // The windows of generic addresses lie outside of all ranges.
+    const AddressRange& last = warp.block->range_cache[code->site];
+    return {last.begin, last.end, 0};
+  }
+}
+
 /// The host address of address 0 of a space, if all of [lo, hi) may be accessed.
 template <MemorySpace space>
 inline bool linear_base(Warp& warp, const Code* code, std::uint64_t lo, std::uint64_t hi,
                         std::uintptr_t& base) {
-  const LaunchState& launch = *warp.block->launch;
   if (hi < lo) return false;
-  if constexpr (space == MemorySpace::kShared) {
-    base = reinterpret_cast<std::uintptr_t>(warp.block->shared);
-    return hi <= launch.total_shared_bytes;
-  } else if constexpr (space == MemorySpace::kParam) {
-    base = reinterpret_cast<std::uintptr_t>(launch.params);
-    return hi <= launch.param_bytes;
-  } else if constexpr (space == MemorySpace::kLocal) {
-    return false;  // each lane has its own
+  const NearRange near = near_range<space>(warp, code);
+  base = near.host;
+  if (lo >= near.begin && hi <= near.end) return true;
+  if constexpr (space == MemorySpace::kGlobal || space == MemorySpace::kGeneric ||
+                space == MemorySpace::kConst)
+    return find_range(warp, code, lo, hi);
+  return false;
+}
+
+/// Where all lanes access one place that may be accessed; null: they do not, or it takes a search.
+template <MemorySpace space>
+[[gnu::always_inline]] inline const std::byte* uniform_place(const Warp& warp, const Code* code,
+                                                             std::uint32_t bytes) {
+  if (!is_whole(warp) || !is_affine(warp, code->a)) return nullptr;
+  const Affine& address = warp.affine[code->a];
+  const U64 base = address.base + static_cast<U64>(static_cast<S64>(code->offset));
+  const NearRange near = near_range<space>(warp, code);
+  const bool is_inside = base >= near.begin && base < near.end && near.end - base >= bytes;
+  if ((address.stride | address.row | (base & (bytes - 1))) != 0 || !is_inside) return nullptr;
+  return reinterpret_cast<const std::byte*>(near.host + base);
+}
+
+/// True if all active lanes access what near_range tells of, aligned.
+inline bool are_near(Warp& warp, const NearRange& near, std::uint32_t bytes, const U64* addresses) {
+  if (near.end - near.begin < bytes) return false;
+  const U64 begin = near.begin, most = near.end - begin - bytes, low = bytes - 1;
+  U64 wrong = 0;
+  if (warp.mask == ~std::uint32_t{0}) {
+    LANE_LOOP wrong |= (addresses[i] & low) | static_cast<U64>(addresses[i] - begin > most);
   } else {
-    // The windows of generic addresses lie outside of all ranges: those are looked at one by one.
-    base = 0;
-    const AddressRange& last = warp.block->range_cache[code->site];
-    return (lo >= last.begin && hi <= last.end) || find_range(warp, code, lo, hi);
+    const std::uint32_t* const active = active_lanes(warp);
+    LANE_LOOP {
+      const U64 here = (addresses[i] & low) | static_cast<U64>(addresses[i] - begin > most);
+      wrong |= active[i] != 0 ? here : 0;
+    }
   }
+  return wrong == 0;
 }
 
 /// Only for whole warps, or where the mask does not matter because all lanes agree.
@@ -104,6 +148,11 @@ template <MemorySpace space>
   alignas(64) U64 addresses[kLanes];
   LANE_LOOP addresses[i] = registers[i] + offset;
   if constexpr (space != MemorySpace::kLocal) {
+    const NearRange near = near_range<space>(warp, code);
+    if (are_near(warp, near, bytes, addresses)) {
+      LANE_LOOP places.each[i] = reinterpret_cast<std::byte*>(near.host + addresses[i]);
+      return true;
+    }
     const U64 any = addresses[first_lane(warp.mask)];
     U64 lo = any, hi = any, bits = 0;
     if (warp.mask == ~std::uint32_t{0}) {
@@ -322,7 +371,7 @@ inline void load_group(Warp& warp, const Code* code, const Places& places) {
 }
 
 template <MemorySpace space, class T, std::uint32_t count>
-const Code* load(Warp& warp, const Code* code) {
+[[gnu::noinline]] const Code* load_lanes(Warp& warp, const Code* code) {
   Places places;
   if (!resolve<space>(warp, code, sizeof(T) * count, false, places)) return nullptr;
   if constexpr (count == 1) {
@@ -330,6 +379,16 @@ const Code* load(Warp& warp, const Code* code) {
   } else {
     load_group<T, count>(warp, code, places);
   }
+  return code + 1;
+}
+
+/// One place for all lanes needs no frame.
+template <MemorySpace space, class T, std::uint32_t count>
+const Code* load(Warp& warp, const Code* code) {
+  const std::byte* const place = uniform_place<space>(warp, code, sizeof(T) * count);
+  if (place == nullptr) return load_lanes<space, T, count>(warp, code);
+  for (std::uint32_t k = 0; k < count; ++k)
+    set_uniform(warp, value_slot(code, k), load_from<T>(place + k * sizeof(T)));
   return code + 1;
 }
 
