@@ -23,10 +23,11 @@ struct ShuffleCode {
   static constexpr std::uint32_t kSecondShift = 16;
 };
 
-/// Lane i takes lane from(i, b, least, most); `inside` by lane: ~0 where that is in the segment.
+/// Lane i takes lane from[i]; `inside` by lane: ~0 where what it asks for is in the segment, else
+/// it takes its own.
 template <std::uint32_t mode>
-inline void shuffle_sources(const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* from,
-                            std::uint32_t* inside) {
+[[gnu::always_inline]] inline void shuffle_sources(const std::uint32_t* b, const std::uint32_t* c,
+                                                   std::uint32_t* from, std::uint32_t* inside) {
   LANE_LOOP {
     const std::uint32_t clamp = c[i] & 31, segment = c[i] >> 8 & 31, value = b[i] & 31;
     const std::uint32_t most = (i & segment) | (clamp & ~segment);
@@ -44,52 +45,62 @@ inline void shuffle_sources(const std::uint32_t* b, const std::uint32_t* c, std:
   }
 }
 
-/// Lane i of the result is lane from[i] of a; all aligned to 64 bytes.
-inline void permute_lanes(const std::uint32_t* a, const std::uint32_t* from,
-                          std::uint32_t* result) {
+/// Lane i of the result is lane from[i] of a; all aligned to 64 bytes. The result may lie in a.
+[[gnu::always_inline]] inline void permute_lanes(const std::uint32_t* a, const std::uint32_t* from,
+                                                 std::uint32_t* result) {
 #ifdef __AVX512F__
   const __m512i low = _mm512_load_si512(a), high = _mm512_load_si512(a + 16);
   for (std::uint32_t i = 0; i < kLanes; i += 16)
     _mm512_store_si512(result + i,
                        _mm512_permutex2var_epi32(low, _mm512_load_si512(from + i), high));
 #else
-  LANE_LOOP result[i] = a[from[i]];
+  alignas(64) std::uint32_t values[kLanes];
+  LANE_LOOP values[i] = a[from[i]];
+  LANE_LOOP result[i] = values[i];
 #endif
+}
+
+/// shfl.sync of all 32 lanes; no source is stale.
+template <std::uint32_t mode>
+[[gnu::always_inline]] inline void shuffle_all(Warp& warp, const Code* code) {
+  alignas(64) std::uint32_t from[kLanes], inside[kLanes];
+  shuffle_sources<mode>(lanes_at<const std::uint32_t>(warp, code->b),
+                        lanes_at<const std::uint32_t>(warp, code->c), from, inside);
+  warp.held[code->d] = Held::kValues;
+  permute_lanes(lanes_at<const std::uint32_t>(warp, code->a), from,
+                lanes_at<std::uint32_t>(warp, code->d));
+  const std::uint32_t second = code->extra >> ShuffleCode::kSecondShift;
+  if (second == 0) return;
+  std::uint32_t bits = 0;
+  LANE_LOOP bits |= (inside[i] & 1) << i;
+  write_predicate(warp, static_cast<std::uint16_t>(second - 1), bits);
 }
 
 /// shfl.sync where all 32 lanes are here and all are named: nobody has to be waited for, every
 /// source takes part.
 inline const Code* shuffle(Warp& warp, const Code* code) {
+  using Word = std::uint32_t;
   const auto members = static_cast<std::uint16_t>(code->extra >> ShuffleCode::kMembersShift &
                                                   ShuffleCode::kMembersMask);
-  if (warp.mask != ~0U || !is_uniform<std::uint32_t>(warp, members) ||
-      uniform_value<std::uint32_t>(warp, members) != ~0U)
+  if (warp.mask != ~0U || !is_uniform<Word>(warp, members) ||
+      uniform_value<Word>(warp, members) != ~0U)
     return run_shuffle(warp, code);
-  const auto* const a = in<std::uint32_t>(warp, code->a);
-  const auto* const b = in<std::uint32_t>(warp, code->b);
-  const auto* const c = in<std::uint32_t>(warp, code->c);
-  alignas(64) std::uint32_t from[kLanes], inside[kLanes], result[kLanes];
+  if (is_stale(warp, code->a) || is_stale(warp, code->b) || is_stale(warp, code->c))
+    return refresh<Word, Word, Word, Word>(warp, code, shuffle);
   switch (code->extra & ShuffleCode::kModeMask) {
     case 0:
-      shuffle_sources<0>(b, c, from, inside);
+      shuffle_all<0>(warp, code);
       break;
     case 1:
-      shuffle_sources<1>(b, c, from, inside);
+      shuffle_all<1>(warp, code);
       break;
     case 2:
-      shuffle_sources<2>(b, c, from, inside);
+      shuffle_all<2>(warp, code);
       break;
     default:
-      shuffle_sources<3>(b, c, from, inside);
+      shuffle_all<3>(warp, code);
       break;
   }
-  permute_lanes(a, from, result);
-  if (const std::uint32_t second = code->extra >> ShuffleCode::kSecondShift; second != 0) {
-    std::uint32_t bits = 0;
-    LANE_LOOP bits |= (inside[i] & 1) << i;
-    write_predicate(warp, static_cast<std::uint16_t>(second - 1), bits);
-  }
-  write_lanes<std::uint32_t>(warp, code->d, [&result](std::uint32_t i) { return result[i]; });
   return code + 1;
 }
 
