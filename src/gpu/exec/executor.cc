@@ -180,11 +180,14 @@ class Launch {
   }
 
   BlockRunner runner_of(const CompiledFunction& function, Observer* observer, Counter* counter) {
-    // Without calls the kernel's own variables are all that a thread can need.
-    const std::uint32_t local_bytes =
-        function.calls.empty() ? function.local_bytes : options_.local_bytes;
-    return {state_,   function, program_.site_count(),       local_bytes,
-            observer, counter,  [this] { return is_over(); }};
+    // Without calls the kernel's own variables and accesses are all that a thread can need.
+    std::uint32_t local_bytes = function.local_bytes, sites = function.site_count;
+    if (!function.calls.empty()) {
+      local_bytes = options_.local_bytes;
+      for (const CompiledFunction& other : state_.module->functions)
+        sites = std::max(sites, other.site_count);
+    }
+    return {state_, function, sites, local_bytes, observer, counter, [this] { return is_over(); }};
   }
 
   void run_with_help(std::uint64_t workers) {

@@ -84,7 +84,6 @@ struct Program::State {
   std::vector<KernelInfo> kernels;
   std::vector<std::size_t> kernel_functions;
   std::vector<std::uint64_t> allocations;
-  std::uint32_t site_count{0};
   std::vector<std::string> refusals;  // by function; "": it can run
   std::vector<bool> is_decoded;       // by function
 
@@ -207,14 +206,12 @@ void Program::State::decode_one(std::uint32_t index) {
   std::string& refusal = refusals.emplace_back();
   is_decoded.push_back(false);
   if (!module.functions[index].has_body) return;
-  const std::uint32_t sites = site_count;
-  auto decoded = decode_function(module, index, layout, isa, site_count);
+  auto decoded = decode_function(module, index, layout, isa);
   if (decoded) {
     out = std::move(*decoded);
     is_decoded.back() = true;
     return;
   }
-  site_count = sites;
   refusal = decoded.error().what;
 }
 
@@ -326,15 +323,14 @@ const CompiledModule& Program::compiled() const {
 const CompiledModule& Program::compiled_in_order() const {
   const State& state = *state_;
   std::call_once(state.in_order_once, [&state] {
-    std::uint32_t sites = 0;
     for (std::uint32_t i = 0; i < state.module.functions.size(); ++i) {
       CompiledFunction& function = state.in_order.functions.emplace_back();
       if (!state.is_decoded[i]) continue;
-      auto decoded = decode_function(state.module, i, state.layout, state.isa, sites, false);
+      auto decoded = decode_function(state.module, i, state.layout, state.isa, false);
       CHECK(decoded.has_value());  // it was decoded before
+      CHECK(decoded->site_count == state.compiled.functions[i].site_count);
       function = std::move(*decoded);
     }
-    CHECK(sites == state.site_count);
   });
   return state.in_order;
 }
@@ -351,9 +347,6 @@ std::shared_ptr<const CompiledModule> Program::compiled_counted(const CycleCosts
 }
 std::size_t Program::function_of(std::size_t kernel) const {
   return state_->kernel_functions[kernel];
-}
-std::uint32_t Program::site_count() const {
-  return state_->site_count;
 }
 std::uint32_t Program::dynamic_shared_offset() const {
   return state_->layout.dynamic_shared_offset;

@@ -63,7 +63,6 @@ class Program {
   [[nodiscard]] std::shared_ptr<const CompiledModule> compiled_counted(
       const CycleCosts* costs) const;
   [[nodiscard]] std::size_t function_of(std::size_t kernel) const;
-  [[nodiscard]] std::uint32_t site_count() const;
   [[nodiscard]] std::uint32_t dynamic_shared_offset() const;
 
  private:

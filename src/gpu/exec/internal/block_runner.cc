@@ -26,12 +26,12 @@ BlockRunner::BlockRunner(const LaunchState& launch, const CompiledFunction& kern
       is_over_(std::move(is_over)),
       thread_count_(launch.block[0] * launch.block[1] * launch.block[2]),
       range_cache_(std::max(site_count, 1U)),
-      shared_(std::make_unique<std::byte[]>(launch.total_shared_bytes + kArenaAlign)),
+      shared_(std::make_unique_for_overwrite<std::byte[]>(launch.total_shared_bytes + kArenaAlign)),
       local_bytes_(local_bytes) {
   const std::uint32_t warp_count = (thread_count_ + kLanes - 1) / kLanes;
   local_ = std::make_unique<std::byte[]>(std::size_t{warp_count} * kLanes * local_bytes);
   for (std::uint32_t i = 0; i < warp_count; ++i)
-    warps_.push_back(std::make_unique<WarpContext>());
+    warps_.push_back(std::make_unique_for_overwrite<WarpContext>());
   block_.launch = &launch_;
   block_.observer = observer;
   block_.counter = counter;

@@ -15,8 +15,8 @@ namespace kansoku::gpu::exec {
 /// Runs blocks of one launch, one at a time; each worker thread has its own.
 class BlockRunner {
  public:
-  /// `observer`, `counter`: null, or of this worker. `is_over`: asked now and then; true ends the
-  /// block with a time-out.
+  /// `site_count`: of the function with most of them. `observer`, `counter`: null, or of this
+  /// worker. `is_over`: asked now and then; true ends the block with a time-out.
   BlockRunner(const LaunchState& launch, const CompiledFunction& kernel, std::uint32_t site_count,
               std::uint32_t local_bytes, Observer* observer, Counter* counter,
               std::function<bool()> is_over);

@@ -18,10 +18,10 @@ enum class Waiting : std::uint8_t { kNot, kWarpSync, kMissing };
 
 /// Lanes of a warp that stand at one place.
 struct Group {
-  std::uint32_t mask{0};
-  const Code* pc{nullptr};
-  Frame* frame{nullptr};
-  Waiting waiting{Waiting::kNot};
+  std::uint32_t mask;
+  const Code* pc;
+  Frame* frame;
+  Waiting waiting;
 };
 
 /// The groups that do not run now. They lie apart and none is empty, so there are never more than
@@ -52,7 +52,7 @@ class GroupList {
 
  private:
   std::size_t count_{0};
-  std::array<Group, kLanes> groups_{};
+  std::array<Group, kLanes> groups_;  // the first count_ mean something
 };
 
 /// Frames of a warp, used again and again. Bounded by depth.

@@ -23,7 +23,7 @@ struct Code {
   Handler run{nullptr};
   std::uint16_t d{0}, a{0}, b{0}, c{0};
   std::int32_t offset{0};  // of an address; target of a branch, relative to this code
-  std::uint32_t site{0};   // memory instructions: number within the program, for range caches
+  std::uint32_t site{0};   // memory instructions: number within the function, for range caches
   std::uint32_t line{0};   // of the PTX text
   std::uint32_t extra{0};  // by opcode: special register, call site, flags
 };

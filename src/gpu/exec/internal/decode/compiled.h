@@ -52,6 +52,7 @@ struct CompiledFunction {
     bool is_wide;
   };
   std::vector<Constant> constants;
+  std::uint32_t site_count{0};    // of memory instructions
   std::uint32_t local_bytes{0};   // of one thread
   std::uint32_t shared_bytes{0};  // static
   std::uint32_t source{0};        // index into ptx::Module::functions

@@ -738,9 +738,8 @@ ParamLayout lay_out_params(const std::vector<ptx::Variable>& params) {
 }
 
 Result<CompiledFunction> decode_function(const ptx::Module& module, std::uint32_t index,
-                                         const ModuleLayout& layout, Isa isa,
-                                         std::uint32_t& site_count, bool hoists) {
-  auto function = FunctionDecoder(module, index, layout, isa, site_count).decode(hoists);
+                                         const ModuleLayout& layout, Isa isa, bool hoists) {
+  auto function = FunctionDecoder(module, index, layout, isa).decode(hoists);
   if (hoists && function) fuse_sequences(*function, isa);
   return function;
 }

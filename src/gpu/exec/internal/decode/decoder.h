@@ -26,13 +26,12 @@ struct ParamLayout {
 [[nodiscard]] ParamLayout lay_out_params(const std::vector<ptx::Variable>& params);
 
 /// Makes a function ready to run. kUnsupported, naming line and instruction, for what the executor
-/// does not know; kLimit for a function with too many registers. `site_count` numbers the memory
-/// instructions of the whole program. `hoists`: what gives the same for all blocks of a launch
-/// comes first (CompiledFunction::prologue); else every instruction stands where the text has it.
+/// does not know; kLimit for a function with too many registers. `hoists`: what gives the same for
+/// all blocks of a launch comes first (CompiledFunction::prologue); else every instruction stands
+/// where the text has it.
 [[nodiscard]] Result<CompiledFunction> decode_function(const ptx::Module& module,
                                                        std::uint32_t index,
                                                        const ModuleLayout& layout, Isa isa,
-                                                       std::uint32_t& site_count,
                                                        bool hoists = true);
 
 }  // namespace kansoku::gpu::exec

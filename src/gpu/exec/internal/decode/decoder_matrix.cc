@@ -245,7 +245,7 @@ Result<void> FunctionDecoder::tile_access(const Instruction& in) {
       code.d = parts[i];
       code.a = slot;
       code.offset = offset;
-      code.site = site_count_++;
+      code.site = out_.site_count++;
     }
     if (!is_store && per_word > 1) TRY_VOID(whole(true));
   }

@@ -105,7 +105,7 @@ Result<void> FunctionDecoder::load(const Instruction& in) {
   note_access(in, from.space);
   code.a = from.slot;
   code.offset = from.offset;
-  code.site = site_count_++;
+  code.site = out_.site_count++;
   code.d = parts[0].slot;
   code.b = parts[1].slot;
   code.c = parts[2].slot;
@@ -135,7 +135,7 @@ Result<void> FunctionDecoder::store(const Instruction& in) {
   note_access(in, to.space);
   code.a = to.slot;
   code.offset = to.offset;
-  code.site = site_count_++;
+  code.site = out_.site_count++;
   code.d = parts[0];
   code.b = parts[1];
   code.c = parts[2];
@@ -232,7 +232,7 @@ Result<void> FunctionDecoder::atomic(const Instruction& in) {
   code.offset = to.offset;
   code.b = value;
   code.c = second;
-  code.site = site_count_++;
+  code.site = out_.site_count++;
   code.extra = *index;
   return form.has_result ? finish(d) : Result<void>{};
 }

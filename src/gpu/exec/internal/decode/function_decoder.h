@@ -38,12 +38,8 @@ inline constexpr std::uint16_t kNoSlot = 0xffff;
 class FunctionDecoder {
  public:
   FunctionDecoder(const ptx::Module& module, std::uint32_t index, const ModuleLayout& layout,
-                  Isa isa, std::uint32_t& site_count)
-      : module_(module),
-        function_(module.functions[index]),
-        layout_(layout),
-        isa_(isa),
-        site_count_(site_count) {
+                  Isa isa)
+      : module_(module), function_(module.functions[index]), layout_(layout), isa_(isa) {
     out_.name = function_.name;
     out_.is_entry = function_.is_entry;
     out_.source = index;
@@ -163,7 +159,6 @@ class FunctionDecoder {
   const ptx::Function& function_;
   const ModuleLayout& layout_;
   const Isa isa_;
-  std::uint32_t& site_count_;
   CompiledFunction out_;
   std::vector<std::uint16_t> slots_;  // by register; predicates: their number
   std::array<std::vector<std::uint16_t>, 2> free_slots_, used_slots_;  // of 32 bits, of 64
