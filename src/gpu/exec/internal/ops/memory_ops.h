@@ -79,12 +79,13 @@ inline bool linear_base(Warp& warp, const Code* code, std::uint64_t lo, std::uin
 template <MemorySpace space>
 [[gnu::always_inline]] inline const std::byte* uniform_place(const Warp& warp, const Code* code,
                                                              std::uint32_t bytes) {
-  if (!is_whole(warp) || !is_affine(warp, code->a)) return nullptr;
+  if (!is_affine(warp, code->a)) return nullptr;
   const Affine& address = warp.affine[code->a];
+  if ((address.stride | address.row) != 0 || !is_whole(warp)) return nullptr;
   const U64 base = address.base + static_cast<U64>(static_cast<S64>(code->offset));
   const NearRange near = near_range<space>(warp, code);
   const bool is_inside = base >= near.begin && base < near.end && near.end - base >= bytes;
-  if ((address.stride | address.row | (base & (bytes - 1))) != 0 || !is_inside) return nullptr;
+  if ((base & (bytes - 1)) != 0 || !is_inside) return nullptr;
   return reinterpret_cast<const std::byte*>(near.host + base);
 }
 
