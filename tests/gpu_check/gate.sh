@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# gate.sh list|can_fail KANSOKU FOLDER: what the tests run. Without NVIDIA's toolkit, if this user may hide it.
+# gate.sh list|can_fail KANSOKU FOLDER: what the tests run. With Debian's packages alone, if this user may hide the rest.
 #   list      builds the checks and runs them on the software device: all pass or are skipped, and the results are written down
 #   can_fail  the same program, perturbed: every check fails. Checks that are wrong on purpose, a device for which nothing was built,
 #             a name that no check has: each is told.
@@ -10,9 +10,7 @@ mkdir -p "$3" || exit 1
 folder=$(readlink -f "$3")
 here=$(dirname "$(readlink -f "$0")")
 if [ -z "${GPU_CHECK_HIDDEN:-}" ] && [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null; then
-    # shellcheck disable=SC2016
-    GPU_CHECK_HIDDEN=1 exec unshare -m bash -c \
-        'for f in /usr/local/cuda*; do [ ! -d "$f" ] || mount -t tmpfs none "$f" || exit 1; done; exec "$@"' bash "$0" "$@"
+    GPU_CHECK_HIDDEN=1 exec "$here/../gpu/debian_alone.sh" "$0" "$@"
 fi
 fail() { echo "gate: $1"; exit 1; }
 program=$folder/soft/gpu_check

@@ -5,7 +5,7 @@
 #   gpu    by nvcc, on the NVIDIA GPU of this machine; needs no Kansoku: cmake, or nvcc and g++ alone
 # Without a word: the first half where there is a kansoku, and the second where there is a GPU. Programs of nvcc are never run on the
 # software device.
-#   KANSOKU    the kansoku binary [build/kansoku]     NVCC  [nvcc of PATH, or /usr/local/cuda/bin/nvcc]
+#   KANSOKU    the kansoku binary [build/kansoku]     NVCC  [nvcc of PATH]
 # FOLDER [build/gpu_check] gets soft/ and gpu/, each with result.json. Exit status: 0 all passed, 1 a check failed or a limit was
 # passed, 2 the checks could not run, 77 a tool is missing.
 set -u
@@ -33,7 +33,6 @@ build=$(readlink -f "$build")
 
 has_gpu() { ls /dev/nvidia[0-9]* > /dev/null 2>&1 || { has nvidia-smi && nvidia-smi -L 2> /dev/null | grep -q GPU; }; }
 nvcc=${NVCC:-$(command -v nvcc || true)}
-[ -n "$nvcc" ] || { [ ! -x /usr/local/cuda/bin/nvcc ] || nvcc=/usr/local/cuda/bin/nvcc; }
 kansoku=${KANSOKU:-$root/build/kansoku}
 [ -x "$kansoku" ] || kansoku=
 

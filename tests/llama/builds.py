@@ -126,8 +126,9 @@ def sources():
     return source, os.path.join(libraries, "package", "bins", "linux-x64")
 
 
-# llama.cpp's own options for the whole tree, beside the toolchain file.
-WHOLE = {"CMAKE_BUILD_TYPE": "Release", "GGML_CUDA": "ON", "GGML_CUDA_FA": "OFF", "GGML_NATIVE": "OFF", "GGML_RPC": "ON",
+# llama.cpp's own options for the whole tree, beside the toolchain file. Without NCCL: ggml would search for it in a toolkit that somebody
+# has installed, whose headers do not go together with ours.
+WHOLE = {"CMAKE_BUILD_TYPE": "Release", "GGML_CUDA": "ON", "GGML_CUDA_FA": "OFF", "GGML_CUDA_NCCL": "OFF", "GGML_NATIVE": "OFF", "GGML_RPC": "ON",
          "LLAMA_OPENSSL": "OFF", "LLAMA_USE_PREBUILT_UI": "OFF"}
 PROGRAMS = ["test-backend-ops", "llama-cli", "llama-completion", "llama-server", "ggml-rpc-server", "llama-bench"]
 

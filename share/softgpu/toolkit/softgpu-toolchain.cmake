@@ -9,11 +9,6 @@ set(CMAKE_CUDA_COMPILER ${KANSOKU_SOFTGPU_TOOLKIT}/bin/softgpu-clang CACHE FILEP
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80 CACHE STRING "architectures of device code")
 endif()
-# An installed toolkit's headers do not go together with these: nothing of it is found, however a project looks for it.
-file(GLOB installed /usr/local/cuda*)
-foreach(prefix ${installed})
-  list(APPEND CMAKE_IGNORE_PATH ${prefix} ${prefix}/include ${prefix}/lib64 ${prefix}/bin ${prefix}/lib ${prefix}/targets/x86_64-linux/include)
-endforeach()
 # A program is linked with a library that is linked with these: the linker looks for them, as it finds an installed driver's by itself.
 foreach(kind EXE SHARED MODULE)
   string(APPEND CMAKE_${kind}_LINKER_FLAGS_INIT " -Wl,-rpath-link,${KANSOKU_SOFTGPU_TOOLKIT}/lib64:${KANSOKU_SOFTGPU_TOOLKIT}/lib64/stubs")
