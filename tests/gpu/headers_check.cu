@@ -27,7 +27,7 @@ namespace cg = cooperative_groups;
 
 namespace {
 
-Random chance;
+Random chance(1);
 
 // --- groups --------------------------------------------------------------------------------------
 

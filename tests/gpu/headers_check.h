@@ -11,6 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "../gpu_check/random.h"
+
 inline int wrong = 0;
 
 #define EXPECT(condition)                                         \
@@ -58,24 +60,7 @@ class Array {
   std::size_t count_;
 };
 
-// The same numbers in each run.
-class Random {
- public:
-  std::uint64_t bits() {
-    state_ += 0x9e3779b97f4a7c15ULL;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  double between(double low, double high) {
-    return low + (high - low) * (static_cast<double>(bits() >> 11) / 9007199254740992.0);
-  }
-  std::size_t below(std::size_t count) { return static_cast<std::size_t>(bits() % count); }
-
- private:
-  std::uint64_t state_{1};
-};
+using gpu_check::Random;
 
 inline int report(const char* theme) {
   std::printf(wrong == 0 ? "%s: as it should be\n" : "%s: not as it should be\n", theme);

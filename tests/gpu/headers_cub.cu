@@ -11,7 +11,7 @@
 
 namespace {
 
-Random chance;
+Random chance(1);
 const std::size_t kSizes[] = {0, 1, 2, 31, 127, 128, 129, 500, 2048, 2049, 4096, 4097, 9999, 70001};
 
 // Calls twice: for the bytes, and with as many.

@@ -10,7 +10,7 @@ namespace cg = cooperative_groups;
 
 namespace {
 
-Random chance;
+Random chance(1);
 
 // --- matrices ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@
 
 namespace {
 
-Random chance;
+Random chance(1);
 bool is_quiet = false;
 
 // Distance in units in the last place of `want` as a T; what is no number must be none.

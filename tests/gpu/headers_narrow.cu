@@ -11,7 +11,7 @@
 
 namespace {
 
-Random chance;
+Random chance(1);
 
 // A format with 1 sign bit by its table of numbers >= 0; rounds a double to the nearest, ties to
 // the even one. The last finite number is numbers.size() - 1 as bits.

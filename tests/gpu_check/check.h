@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "random.h"
+
 namespace gpu_check {
 
 struct Stop {};  // thrown to end a check: what it needs is missing, or it was skipped
@@ -60,25 +62,6 @@ class Check {
   bool perturbed_;
   std::size_t compared_{0}, failure_count_{0};
   std::string failures_, skipped_, notes_;
-};
-
-/// The same numbers in each run.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t bits() {
-    state_ += 0x9e3779b97f4a7c15ULL;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  double between(double low, double high) {
-    return low + (high - low) * (static_cast<double>(bits() >> 11) / 9007199254740992.0);
-  }
-
- private:
-  std::uint64_t state_;
 };
 
 /// "1.25e-07"

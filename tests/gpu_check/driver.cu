@@ -76,6 +76,12 @@ CUmemAllocationProp device_memory() {
   properties.location.id = 0;
   return properties;
 }
+std::size_t granule_of(Check& c, const CUmemAllocationProp& properties) {
+  std::size_t granule = 0;
+  DRIVER_NEED(
+      cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  return granule;
+}
 
 __global__ void write_word(u32* where, u32 value) {
   *where = value;
@@ -194,9 +200,7 @@ GPU_CHECK_BODY(driver, contexts) {
 GPU_CHECK_BODY(virtual_memory, maps_one_allocation_twice) {
   begin(c);
   const CUmemAllocationProp properties = device_memory();
-  std::size_t granule = 0;
-  DRIVER_NEED(
-      cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const std::size_t granule = granule_of(c, properties);
   c.is_true("the granule is a power of two", granule > 0 && (granule & (granule - 1)) == 0);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr range = 0;
@@ -219,9 +223,7 @@ GPU_CHECK_BODY(virtual_memory, maps_one_allocation_twice) {
 GPU_CHECK_BODY(virtual_memory, arguments) {
   begin(c);
   const CUmemAllocationProp properties = device_memory();
-  std::size_t granule = 0;
-  DRIVER_NEED(
-      cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const std::size_t granule = granule_of(c, properties);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr range = 0;
   EXPECT_DRIVER(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, granule + 1, &properties, 0));
@@ -232,9 +234,7 @@ GPU_CHECK_BODY(virtual_memory, arguments) {
 GPU_CHECK_BODY(virtual_memory, no_access_before_it_is_set) {
   begin(c);
   const CUmemAllocationProp properties = device_memory();
-  std::size_t granule = 0;
-  DRIVER_NEED(
-      cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  const std::size_t granule = granule_of(c, properties);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr range = 0;
   DRIVER_NEED(cuMemCreate(&handle, granule, &properties, 0));
