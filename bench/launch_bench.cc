@@ -26,13 +26,14 @@ constexpr std::string_view kKernel = R"(.version 7.0
 .address_size 64
 .visible .entry empty() { ret; }
 )";
-constexpr int kLaunches = 300;
 constexpr std::size_t kAllocationBytes = 4096;
 struct Setting {
   std::size_t live;      // allocations
   std::uint32_t blocks;  // of 32 threads
+  int launches;  // and one wait: few after a pause, or so many that the pause does not count
 };
-constexpr Setting kSettings[] = {{0, 1}, {0, 16}, {400, 1}, {6400, 1}, {6400, 16}};
+constexpr Setting kSettings[] = {{0, 1, 300},    {0, 16, 300},    {0, 1, 20000},   {400, 1, 300},
+                                 {6400, 1, 300}, {6400, 16, 300}, {6400, 1, 20000}};
 
 double processor_us() {
   timespec now{};
@@ -40,15 +41,15 @@ double processor_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-Result<double> measure(cuda::Device& device, cuda::KernelId kernel, std::uint32_t blocks) {
+Result<double> measure(cuda::Device& device, cuda::KernelId kernel, const Setting& setting) {
   cuda::LaunchShape shape;
-  shape.grid = {blocks, 1, 1};
+  shape.grid = {setting.blocks, 1, 1};
   shape.block = {32, 1, 1};
   const double begin = processor_us();
-  for (int i = 0; i < kLaunches; ++i)
+  for (int i = 0; i < setting.launches; ++i)
     TRY_VOID(device.launch(kernel, shape, {}, cuda::StreamId{}));
   TRY_VOID(device.synchronize());
-  return (processor_us() - begin) / kLaunches;
+  return (processor_us() - begin) / setting.launches;
 }
 
 /// Microseconds a launch, one for each setting.
@@ -58,7 +59,7 @@ Result<std::vector<double>> measure_library(const std::string& path) {
   TRY(const auto module, device->load_module(kKernel));
   TRY(const auto kernel, device->find_kernel(module, "empty"));
   for (const std::uint32_t blocks : {16U, 1U}) {  // makes threads, then wakes the stream's
-    TRY(const double first, measure(*device, kernel, blocks));
+    TRY(const double first, measure(*device, kernel, {0, blocks, 300}));
     static_cast<void>(first);
   }
   std::vector<double> out;
@@ -68,7 +69,7 @@ Result<std::vector<double>> measure_library(const std::string& path) {
       TRY(const auto pointer, device->allocate(kAllocationBytes));
       static_cast<void>(pointer);
     }
-    TRY(const double us, measure(*device, kernel, setting.blocks));
+    TRY(const double us, measure(*device, kernel, setting));
     out.push_back(us);
   }
   return out;
@@ -119,9 +120,9 @@ int main(int argc, char** argv) {
     }
   }
   for (std::size_t i = 0; i < own.size(); ++i) {
-    fmt::print("bench gpu_launch live={} blocks={} rounds={} cpu_us={:.2f}",
-               bench::kSettings[i].live, bench::kSettings[i].blocks, *rounds,
-               stats::median(own[i]));
+    fmt::print("bench gpu_launch live={} blocks={} launches={} rounds={} cpu_us={:.2f}",
+               bench::kSettings[i].live, bench::kSettings[i].blocks, bench::kSettings[i].launches,
+               *rounds, stats::median(own[i]));
     if (!peer.empty()) {
       const auto ratio = bench::ratio_with_interval(own[i], other[i]);
       fmt::print(" peer_cpu_us={:.2f} own_by_peer={:.3f} low={:.3f} high={:.3f}",
