@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+#pragma once
+
+/* The memory that the library in a CUDA process shares with a recorder: a sealed memfd of
+ * sizeof(struct wire_cuda) bytes, named WIRE_CUDA_MEMFD, mapped by the process for as long as it
+ * lives. All times are CLOCK_BOOTTIME in ns unless they are called device times. Words that both
+ * sides touch are read and written with atomic operations; each has one writer side, named at the
+ * structure. A recorder trusts nothing that the process writes: every index and offset is checked
+ * against the constants below, never against a number that stands in the memory. */
+
+#include <linux/types.h>
+
+#include "wire/version.h"
+
+#define WIRE_CUDA_MAGIC 0x55445543554b534bULL
+#define WIRE_CUDA_VERSION 1
+#define WIRE_CUDA_MEMFD "kansoku-cuda"
+#define WIRE_CUDA_RING_SLOTS (1U << 18) /* of 64 bytes: 16 MiB */
+#define WIRE_CUDA_KERNELS_MAX (1U << 15)
+#define WIRE_CUDA_NAMES_BYTES (4U << 20)
+#define WIRE_CUDA_STREAMS_MAX 4096U
+#define WIRE_CUDA_CONTEXTS_MAX 32U
+#define WIRE_CUDA_ENTRIES_MAX 255U
+#define WIRE_CUDA_SHARDS 16U
+#define WIRE_CUDA_PATH_BYTES 256U
+
+/* What the library does. The recorder asks for one; without a living lease it is dormant. */
+enum wire_cuda_mode {
+  WIRE_CUDA_DORMANT = 0, /* calls go straight to the driver; nothing is counted */
+  WIRE_CUDA_SAMPLED = 1, /* every call is counted, one stream operation in `every_n` is timed */
+  WIRE_CUDA_EVERY = 2    /* every stream operation is timed, every call of interest is a record */
+};
+
+/* What an entry point does. */
+enum wire_cuda_class {
+  WIRE_CUDA_LAUNCH = 1,
+  WIRE_CUDA_GRAPH_LAUNCH = 2,
+  WIRE_CUDA_COPY = 3,
+  WIRE_CUDA_SET = 4,
+  WIRE_CUDA_HOST_FUNCTION = 5,
+  WIRE_CUDA_VALUE = 6, /* a stream waits for, or writes, a value in memory */
+  WIRE_CUDA_ALLOC = 7,
+  WIRE_CUDA_FREE = 8,
+  WIRE_CUDA_SYNC = 9, /* the host waits */
+  WIRE_CUDA_QUERY = 10,
+  WIRE_CUDA_EVENT = 11, /* events recorded and waited for by streams */
+  WIRE_CUDA_MODULE = 12,
+  WIRE_CUDA_LOOKUP = 13,
+  WIRE_CUDA_OBJECT = 14, /* streams, graphs, contexts made and destroyed */
+  WIRE_CUDA_CLASSES = 15
+};
+
+/* In place of an entry: no call, but a reading of a context's event clock. */
+#define WIRE_CUDA_CLOCK 255U
+
+enum wire_cuda_record_flag {
+  WIRE_CUDA_TIMED = 1,      /* device_begin_ns and device_ns are set */
+  WIRE_CUDA_PER_THREAD = 2, /* the default stream of the thread */
+  WIRE_CUDA_LEGACY = 4,     /* the default stream that waits for all others */
+  WIRE_CUDA_FAILED = 8,
+  WIRE_CUDA_FIRST = 16,    /* first operation of this kernel that was timed */
+  WIRE_CUDA_CAPTURED = 32, /* went into a graph that is being captured: nothing ran */
+  WIRE_CUDA_PROGRAMMATIC = 64
+};
+
+enum wire_cuda_copy_kind {
+  WIRE_CUDA_UNKNOWN_COPY = 0,
+  WIRE_CUDA_HTOD = 1,
+  WIRE_CUDA_DTOH = 2,
+  WIRE_CUDA_DTOD = 3,
+  WIRE_CUDA_HTOH = 4,
+  WIRE_CUDA_PEER = 5
+};
+
+/* One operation or call, 64 bytes. Written by the library's threads; `turn` is stored last. */
+struct wire_cuda_record {
+  __u64 turn;            /* number of the record + 1: it is complete */
+  __u64 host_begin_ns;   /* of the call; WIRE_CUDA_CLOCK: before the event was recorded */
+  __s64 device_begin_ns; /* device time of its context; the earliest possible begin */
+  __u64 device_ns;       /* WIRE_CUDA_CLOCK: boot time at which the event was seen complete;
+                            WIRE_CUDA_FAILED: the error */
+  __u32 host_ns;         /* duration of the call; saturates */
+  __u32 tid;             /* as the process sees it */
+  __u32 correlation;     /* counts the operations of the process */
+  __u16 stream;          /* index into `streams`; WIRE_CUDA_CLOCK: context */
+  __u8 entry;            /* index into `entries`; WIRE_CUDA_CLOCK */
+  __u8 flags;            /* enum wire_cuda_record_flag */
+  union {
+    struct { /* of WIRE_CUDA_LAUNCH */
+      __u32 grid_x;
+      __u16 grid_y, grid_z, block_x, block_y;
+      __u16 kernel;    /* index into `kernels`; WIRE_CUDA_NO_KERNEL */
+      __u8 block_z;    /* 64 at most */
+      __u8 shared_kib; /* dynamic shared memory, rounded up */
+    } launch;
+    struct { /* copies, sets, allocations and frees */
+      __u64 bytes;
+      __u64
+          detail; /* enum wire_cuda_copy_kind; ALLOC and FREE: the pointer; GRAPH_LAUNCH: handle */
+    } memory;
+  } u;
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_record) == 64, "part of the ABI: bump WIRE_CUDA_VERSION");
+
+#define WIRE_CUDA_NO_KERNEL 0xffffU
+#define WIRE_CUDA_PAGEABLE (1ULL << 8) /* in `detail` of a copy: the host's memory is not pinned \
+                                        */
+
+/* Page 0: written by the library once, before `magic`. */
+struct wire_cuda_head {
+  __u64 magic;
+  __u32 version, bytes_low;
+  __s32 pid; /* in the process's own namespace */
+  __s32 driver_version;
+  __u32 entry_count, reserved;
+  __u64 started_ns;
+  char driver_path[WIRE_CUDA_PATH_BYTES];
+};
+
+/* Written by the recorder. */
+struct wire_cuda_control {
+  __u32 wake; /* futex: grows with each change */
+  __u32 mode; /* wanted: enum wire_cuda_mode */
+  __u64 lease_until_ns;
+  __u32 every_n;            /* 0: as the budget allows */
+  __u32 budget_ns_a_launch; /* of own and driver time, on average over all launches; 0: 200 */
+  __u64 tail;               /* records consumed */
+  __u64 owner;              /* random, of the recorder that holds the lease; 0: free */
+};
+
+/* What was lost or left out, and why; all grow. */
+struct wire_cuda_losses {
+  __u64 ring_full;    /* records */
+  __u64 no_event;     /* operations not timed: no free pair of events */
+  __u64 queue_full;   /* operations not timed: too many unfinished */
+  __u64 legacy;       /* not timed: other threads use the legacy stream's context */
+  __u64 programmatic; /* not timed: a chain of programmatic launches */
+  __u64 interleaved;  /* timed and dropped: another thread used the stream in between */
+  __u64 negative;     /* an end before its begin; passed on as measured */
+  __u64 event_error;  /* events that the driver refused */
+  __u64 streams_over_limit, kernels_over_limit, names_over_limit, threads_over_limit;
+  __u64 contexts_over_limit;
+  __u64 lost_context; /* operations whose context was destroyed before they were read */
+};
+
+/* Written by the library. */
+struct wire_cuda_state {
+  __u32 mode; /* that it is in */
+  __u32 every_n;
+  __u64 head;         /* records written or being written */
+  __u64 poller_ns;    /* the last sign of life of its thread */
+  __u32 poller_phase; /* 0: asleep, 1: at work, 2: in a call of the driver */
+  __u32 interval_us;  /* of polling */
+  __u64 switched_ns;  /* into this mode */
+  __u64 captures;     /* streams being captured now */
+  /* Its own cost since the process began. */
+  __u64 poller_cpu_ns, ticks;
+  __u64 timed;    /* operations with events */
+  __u64 own_ns;   /* of a sample of the timed ones, in the library's own code */
+  __u64 event_ns; /* of the same sample, in the driver's calls for the events */
+  __u64 sampled;  /* their number */
+  struct wire_cuda_losses losses;
+};
+
+struct wire_cuda_entry {
+  __u32 name; /* offset into `names` */
+  __u32 what; /* enum wire_cuda_class */
+};
+
+struct wire_cuda_tally {
+  __u64 calls, failed, bytes;
+  __u64 captured; /* of the calls: those that went into a graph */
+};
+
+/* Counters of some of the threads; a sum over all shards is the process's. */
+struct wire_cuda_shard {
+  struct wire_cuda_tally entries[WIRE_CUDA_ENTRIES_MAX];
+};
+
+struct wire_cuda_stream {
+  __u64 handle;
+  __u32 generation; /* of this index: it is used again */
+  __u16 context;
+  __u8 state;                 /* 0: free, 1: in use, 2: destroyed, not yet drained */
+  __u8 kind;                  /* enum wire_cuda_record_flag: PER_THREAD, LEGACY */
+  __u64 submitted, completed; /* timed operations */
+  /* The oldest timed operation that is not complete; `stuck_since_ns` 0: none. */
+  __u64 waiting_since_ns; /* host time of its call */
+  __u32 correlation, tid;
+  __u32 done_correlation; /* of the last complete one */
+  __u16 kernel;
+  __u8 what, reserved;
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 56, "part of the ABI: bump WIRE_CUDA_VERSION");
+
+struct wire_cuda_context {
+  __u64 handle;
+  __s32 device;
+  __u32 state; /* 0: free, 1: in use, 2: destroyed */
+};
+
+struct wire_cuda_kernel {
+  __u64 handle, module;
+  __u32 name; /* offset into `names` */
+  __u16 registers, block_max;
+  __u32 static_shared, local_bytes;
+  __u64 launches;
+  __u64 captured; /* launches that went into a graph */
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 48, "part of the ABI: bump WIRE_CUDA_VERSION");
+
+/* Parts that different sides write lie on different pages. */
+#define WIRE_CUDA_PAGE 4096
+struct wire_cuda {
+  union {
+    struct wire_cuda_head head;
+    __u8 head_page[WIRE_CUDA_PAGE];
+  };
+  union {
+    struct wire_cuda_control control;
+    __u8 control_page[WIRE_CUDA_PAGE];
+  };
+  union {
+    struct wire_cuda_state state;
+    __u8 state_page[WIRE_CUDA_PAGE];
+  };
+  struct wire_cuda_entry entries[WIRE_CUDA_ENTRIES_MAX];
+  struct wire_cuda_context contexts[WIRE_CUDA_CONTEXTS_MAX];
+  struct wire_cuda_shard shards[WIRE_CUDA_SHARDS];
+  struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
+  __u64 kernel_count; /* entries of `kernels` in use; they are never used again */
+  __u64 names_used;
+  struct wire_cuda_kernel kernels[WIRE_CUDA_KERNELS_MAX];
+  char names[WIRE_CUDA_NAMES_BYTES];
+  struct wire_cuda_record ring[WIRE_CUDA_RING_SLOTS];
+};
