@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Inside of the library that stands for libcuda.so.1 in a watched process. A guest there: plain C,
+ * one thread of its own, nothing allocated and no lock taken on the way of a launch, no lock held
+ * across a call into the driver except by its own thread. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "cuda.h"
+#include "wire/cuda.h"
+
+typedef void (*kansoku_function)(void); /* of any type: cast before a call */
+
+struct kansoku_hook {
+  const char* symbol;
+  unsigned slot;
+  uint32_t what; /* enum wire_cuda_class */
+  int is_always; /* also while dormant */
+  kansoku_function function;
+};
+struct kansoku_name { /* one form of an entry point */
+  const char* base;
+  int version;
+  int is_per_thread;
+  unsigned slot;
+};
+/* Generated: see tools/gen_cuda_shim.py. */
+extern const struct kansoku_hook kansoku_hooks[];
+extern const unsigned kansoku_hook_count;
+extern const struct kansoku_name kansoku_names[];
+extern const unsigned kansoku_name_count;
+extern const char* const kansoku_symbols[];
+extern const unsigned kansoku_symbol_count;
+#define KANSOKU_SLOTS_MAX 1024
+extern _Atomic(kansoku_function) kansoku_slots[]; /* where the thunks jump to */
+extern kansoku_function
+    kansoku_real[KANSOKU_SLOTS_MAX]; /* the driver's; never null after loading */
+
+/* The driver's functions that the library calls for itself: never through the thunks. */
+struct kansoku_driver {
+  __typeof__(&cuCtxGetCurrent) ctx_get_current;
+  __typeof__(&cuCtxSetCurrent) ctx_set_current;
+  __typeof__(&cuCtxGetDevice) ctx_get_device;
+  __typeof__(&cuStreamGetCtx) stream_get_ctx;
+  __typeof__(&cuStreamIsCapturing) stream_is_capturing;
+  __typeof__(&cuStreamCreateWithPriority) stream_create;
+  __typeof__(&cuEventCreate) event_create;
+  __typeof__(&cuEventRecord) event_record;
+  __typeof__(&cuEventQuery) event_query;
+  __typeof__(&cuEventElapsedTime) event_elapsed;
+  __typeof__(&cuThreadExchangeStreamCaptureMode) exchange_mode;
+  __typeof__(&cuKernelGetName) kernel_name; /* may be null: an old driver */
+  __typeof__(&cuFuncGetName) function_name; /* likewise */
+  __typeof__(&cuFuncGetAttribute) function_attribute;
+  __typeof__(&cuDriverGetVersion) version;
+  __typeof__(&cuDevicePrimaryCtxGetState) primary_state;
+  int can_time; /* all that timing needs is there */
+};
+extern struct kansoku_driver kansoku_driver;
+extern char kansoku_driver_path[WIRE_CUDA_PATH_BYTES];
+
+/* What waits in a thread's queue for the library's thread. */
+struct kansoku_op {
+  struct wire_cuda_record record;
+  uint32_t pair; /* of events, in the pool of its context */
+  uint16_t context;
+  uint16_t base; /* reading of the clock that its times count from */
+};
+
+#define KANSOKU_THREADS_MAX 256
+#define KANSOKU_QUEUE_SLOTS 8192U
+struct kansoku_thread {
+  struct wire_cuda_shard* shard;
+  uint64_t random;
+  uint32_t tid;
+  uint32_t until_timed; /* stream operations until the next one that is timed */
+  uint64_t last_handle; /* of the stream used last, and where it stands */
+  uint32_t last_stream, last_generation;
+  struct kansoku_op* queue; /* written by the thread, read by the library's */
+  _Atomic uint32_t head, tail;
+  _Atomic uint32_t state; /* 0: free, 1: a thread's, 2: the thread has ended */
+};
+
+/* One call, on the stack of the hook. */
+struct kansoku_call {
+  struct kansoku_thread* thread;
+  struct wire_cuda_record record; /* as far as it is known */
+  CUresult result;
+  uint32_t entry, what, mode;
+  uint32_t stream;   /* index; KANSOKU_NONE */
+  uint32_t sequence; /* of the stream, when its begin was recorded */
+  uint32_t pair;     /* KANSOKU_NONE: not timed */
+  uint16_t context, base;
+  int is_measured; /* its cost is */
+  uint64_t own_ns, event_ns, mark_ns;
+  uint64_t bytes;
+  CUstream handle; /* to record events in */
+};
+#define KANSOKU_NONE 0xffffffffU
+
+/* Of each stream in use, beside what the recorder sees. */
+struct kansoku_stream_state {
+  _Atomic uint32_t sequence; /* stream operations begun, two for each timed one */
+  uint32_t is_programmatic;  /* a launch overlapped its predecessor once: no events between them */
+};
+
+#define KANSOKU_PAIRS_MAX 16384U
+#define KANSOKU_PAIRS_FIRST 512U
+enum kansoku_context_state {
+  KANSOKU_CONTEXT_FREE = 0,
+  KANSOKU_CONTEXT_USED = 1,
+  KANSOKU_CONTEXT_GONE = 2, /* destroyed; the library's thread frees the place */
+  KANSOKU_CONTEXT_NEW = 3,  /* no events yet */
+  KANSOKU_CONTEXT_BUSY = 4  /* the library's thread leaves it alone */
+};
+#define KANSOKU_BASES 16U
+struct kansoku_context {
+  CUcontext handle;
+  _Atomic int state;          /* enum kansoku_context_state */
+  _Atomic uint32_t first_tid; /* the one thread that works on its legacy stream; 0: none yet */
+  _Atomic int has_many_threads;
+  pthread_mutex_t lock; /* held by the library's thread while it is in the driver with it */
+  CUevent begin[KANSOKU_PAIRS_MAX], end[KANSOKU_PAIRS_MAX];
+  uint32_t next[KANSOKU_PAIRS_MAX];
+  _Atomic uint64_t free_pairs; /* count of changes << 32 | first free pair */
+  _Atomic uint32_t pairs_made, pairs_free;
+  /* The event clock: readings on a stream of its own. */
+  CUstream clock_stream;
+  CUevent bases[KANSOKU_BASES];
+  int64_t base_ns[KANSOKU_BASES]; /* device time of each */
+  uint32_t base_count, readings;
+  _Atomic uint32_t base; /* the newest that is complete; KANSOKU_BASES: none */
+  uint64_t base_since_ns, asked_ns;
+  CUevent probe;            /* of a reading between two bases */
+  uint64_t probe_before_ns; /* 0: none on its way */
+  int probe_is_base;
+};
+
+/* All that the process has of the library; zero until cuInit succeeded. */
+struct kansoku_process {
+  struct wire_cuda* shared; /* null: nothing can be recorded */
+  _Atomic uint32_t mode;    /* enum wire_cuda_mode */
+  _Atomic uint32_t every_n;
+  volatile const uint32_t* canary; /* 1 in this process, 0 in its forked children */
+  _Atomic uint32_t correlation;
+  _Atomic int32_t captures;
+  struct kansoku_stream_state streams[WIRE_CUDA_STREAMS_MAX];
+  struct kansoku_thread threads[KANSOKU_THREADS_MAX];
+  struct kansoku_context* contexts; /* WIRE_CUDA_CONTEXTS_MAX */
+};
+extern struct kansoku_process kansoku;
+
+#define KANSOKU_LOSE(member)                                                            \
+  atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.losses.member, 1, \
+                            memory_order_relaxed)
+
+static inline uint64_t kansoku_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* load.c */
+void kansoku_set_hooks(int are_on);
+void kansoku_redirect(CUresult result, void** function);
+
+/* share.c */
+void kansoku_started(CUresult result); /* after cuInit */
+struct kansoku_thread* kansoku_thread_new(void);
+void kansoku_write(struct wire_cuda_record* record); /* into the ring, or counts it as lost */
+
+/* names.c: handles of kernels and what they are called. Any thread. */
+void kansoku_learn(uint64_t handle, uint64_t module, const char* name);
+void kansoku_learn_same(uint64_t function, uint64_t kernel);
+void kansoku_learn_functions(const CUfunction* functions, unsigned count, CUmodule module);
+void kansoku_learn_kernels(const CUkernel* kernels, unsigned count, CUlibrary library);
+void kansoku_forget_module(uint64_t module);
+uint32_t kansoku_kernel_index(uint64_t handle); /* WIRE_CUDA_NO_KERNEL: not known */
+uint32_t kansoku_text(const char* text);        /* offset in `names`; 0: no room */
+
+/* streams.c */
+uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, int is_per_thread);
+void kansoku_stream_gone(CUstream handle);
+void kansoku_context_gone(CUcontext handle);
+void kansoku_primary_pause(CUdevice device);  /* before a call that may destroy it */
+void kansoku_primary_resume(CUdevice device); /* after it */
+uint32_t kansoku_take_pair(struct kansoku_context* context);
+void kansoku_give_pair(struct kansoku_context* context, uint32_t pair);
+uint32_t kansoku_make_pairs(struct kansoku_context* context, uint32_t count);
+
+/* calls.c */
+int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what);
+int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what);
+void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread);
+void kansoku_stream_end(struct kansoku_call* call);
+void kansoku_end(struct kansoku_call* call);
+void kansoku_kernel(struct kansoku_call* call, CUfunction function, unsigned grid_x,
+                    unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                    unsigned block_z, unsigned shared_bytes);
+void kansoku_config(struct kansoku_call* call, const CUlaunchConfig* config, CUfunction function);
+void kansoku_bytes(struct kansoku_call* call, uint64_t bytes, uint64_t detail);
+void kansoku_detail(struct kansoku_call* call, uint64_t detail);
+void kansoku_pointer(struct kansoku_call* call, const void* where);
+void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape);
+void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
+void kansoku_capturing(int change);
+void kansoku_capture_ended(CUresult result);
+
+/* poll.c */
+void kansoku_start_poller(void);
+void kansoku_hurry(void);     /* the program ends: read what there is */
+int kansoku_is_drained(void); /* nothing that was handed over before is left */
