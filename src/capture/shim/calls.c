@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way of one call through a hook: counted, and if it is its turn, timed by a pair of events. */
+#include <string.h>
+
+#include "shim.h"
+
+/* One timed operation in so many has its own cost measured. */
+#define MEASURE_ONE_IN 32U
+/* While calls are sampled, a wait of the host is worth a record from this on. */
+#define LONG_WAIT_NS 20000U
+
+static _Thread_local struct kansoku_thread* self;
+static _Thread_local int is_refused; /* no place for this thread */
+
+static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint32_t mode) {
+  struct kansoku_thread* thread = self;
+  if (thread == NULL) {
+    if (is_refused || (thread = kansoku_thread_new()) == NULL) {
+      is_refused = 1;
+      return 0;
+    }
+    self = thread;
+  }
+  memset(&call->record, 0, sizeof call->record);
+  call->thread = thread;
+  call->entry = entry;
+  call->mode = mode;
+  call->stream = call->pair = KANSOKU_NONE;
+  call->is_measured = 0;
+  call->bytes = 0;
+  call->what = what;
+  call->record.entry = (uint8_t)entry;
+  call->record.tid = thread->tid;
+  if (mode == WIRE_CUDA_EVERY || (what >= WIRE_CUDA_ALLOC && what <= WIRE_CUDA_SYNC) ||
+      what == WIRE_CUDA_MODULE)
+    call->record.host_begin_ns = kansoku_now();
+  return 1;
+}
+
+int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what) {
+  const uint32_t mode = atomic_load_explicit(&kansoku.mode, memory_order_acquire);
+  if (mode == WIRE_CUDA_DORMANT || *kansoku.canary == 0) return 0;
+  return enter(call, entry, what, mode);
+}
+
+/* A hook that does its duty while dormant, too, and only then is not counted. */
+int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what) {
+  if (kansoku_begin(call, entry, what)) return 1;
+  call->thread = NULL;
+  return kansoku.canary == NULL || *kansoku.canary != 0;
+}
+
+void kansoku_bytes(struct kansoku_call* call, uint64_t bytes, uint64_t detail) {
+  call->bytes = bytes;
+  call->record.u.memory.bytes = bytes;
+  call->record.u.memory.detail = detail;
+}
+
+void kansoku_detail(struct kansoku_call* call, uint64_t detail) {
+  call->record.u.memory.detail = detail;
+}
+
+void kansoku_pointer(struct kansoku_call* call, const void* where) {
+  if (call->result == CUDA_SUCCESS && where != NULL)
+    memcpy(&call->record.u.memory.detail, where, sizeof(uint64_t));
+}
+
+/* Where a copy leads, by the kinds of memory at its ends; unified: only the driver knows. */
+static uint64_t copy_kind(CUmemorytype from, CUmemorytype to) {
+  const int from_host = from == CU_MEMORYTYPE_HOST, to_host = to == CU_MEMORYTYPE_HOST;
+  if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return WIRE_CUDA_UNKNOWN_COPY;
+  if (from_host) return to_host ? WIRE_CUDA_HTOH : WIRE_CUDA_HTOD;
+  return to_host ? WIRE_CUDA_DTOH : WIRE_CUDA_DTOD;
+}
+
+void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape) {
+  if (shape == NULL) return;
+  kansoku_bytes(call, (uint64_t)shape->WidthInBytes * shape->Height,
+                copy_kind(shape->srcMemoryType, shape->dstMemoryType));
+}
+
+void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape) {
+  if (shape == NULL) return;
+  kansoku_bytes(call, (uint64_t)shape->WidthInBytes * shape->Height * shape->Depth,
+                copy_kind(shape->srcMemoryType, shape->dstMemoryType));
+}
+
+void kansoku_kernel(struct kansoku_call* call, CUfunction function, unsigned grid_x,
+                    unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                    unsigned block_z, unsigned shared_bytes) {
+  struct wire_cuda_record* const record = &call->record;
+  const unsigned kib = (shared_bytes + 1023) / 1024;
+  record->u.launch.grid_x = grid_x;
+  record->u.launch.grid_y = (uint16_t)grid_y;
+  record->u.launch.grid_z = (uint16_t)grid_z;
+  record->u.launch.block_x = (uint16_t)block_x;
+  record->u.launch.block_y = (uint16_t)block_y;
+  record->u.launch.block_z = (uint8_t)block_z;
+  record->u.launch.shared_kib = (uint8_t)(kib < 255 ? kib : 255);
+  record->u.launch.kernel = (uint16_t)kansoku_kernel_index((uintptr_t)function);
+}
+
+void kansoku_config(struct kansoku_call* call, const CUlaunchConfig* config, CUfunction function) {
+  if (config == NULL) return;
+  kansoku_kernel(call, function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                 config->blockDimX, config->blockDimY, config->blockDimZ, config->sharedMemBytes);
+  for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; ++i) {
+    const CUlaunchAttribute* const attribute = &config->attrs[i];
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+        (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+         attribute->value.programmaticStreamSerializationAllowed != 0))
+      call->record.flags |= WIRE_CUDA_PROGRAMMATIC;
+  }
+}
+
+void kansoku_capturing(int change) {
+  atomic_fetch_add(&kansoku.captures, change);
+}
+
+/* A capture that was invalidated ends with an error, and ends all the same; a stream that did not
+ * capture leaves the count as it is. */
+void kansoku_capture_ended(CUresult result) {
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+      result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED) {
+    int32_t now = atomic_load(&kansoku.captures);
+    while (now > 0 && !atomic_compare_exchange_weak(&kansoku.captures, &now, now - 1)) {
+    }
+  }
+}
+
+static int is_captured(CUstream handle, int is_per_thread) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (atomic_load_explicit(&kansoku.captures, memory_order_relaxed) == 0) return 0;
+  if (handle == NULL && is_per_thread) handle = (CUstream)2;
+  return kansoku_driver.stream_is_capturing(handle, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Spread at random around the mean, so that no period of the program hides from it. */
+static uint32_t next_gap(struct kansoku_thread* thread) {
+  const uint32_t n = atomic_load_explicit(&kansoku.every_n, memory_order_relaxed);
+  thread->random ^= thread->random << 13;
+  thread->random ^= thread->random >> 7;
+  thread->random ^= thread->random << 17;
+  return n <= 1 ? 1 : 1 + (uint32_t)((thread->random >> 32) * (2ULL * n - 1) >> 32);
+}
+
+static int is_its_turn(struct kansoku_call* call) {
+  if (call->mode == WIRE_CUDA_EVERY) return 1;
+  if (--call->thread->until_timed != 0) return 0;
+  call->thread->until_timed = next_gap(call->thread);
+  return 1;
+}
+
+/* The legacy stream waits for all other streams of its context and they for it: an event on it is
+ * harmless only between operations of the one thread that uses the context. */
+static int is_alone(struct kansoku_context* context, uint32_t tid) {
+  uint32_t first = 0;
+  if (atomic_compare_exchange_strong_explicit(&context->first_tid, &first, tid,
+                                              memory_order_relaxed, memory_order_relaxed))
+    first = tid;
+  if (first != tid) atomic_store_explicit(&context->has_many_threads, 1, memory_order_relaxed);
+  return atomic_load_explicit(&context->has_many_threads, memory_order_relaxed) == 0;
+}
+
+/* Whether events may go around this operation; what forbids them is counted. */
+static int may_time(struct kansoku_call* call, struct kansoku_context* context, int is_alone_here) {
+  const struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
+  if (kansoku.streams[call->stream].is_programmatic) {
+    KANSOKU_LOSE(programmatic);
+    return 0;
+  }
+  if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !is_alone_here) {
+    KANSOKU_LOSE(legacy);
+    return 0;
+  }
+  if (atomic_load_explicit(&context->base, memory_order_acquire) == KANSOKU_BASES &&
+      atomic_load(&context->state) != KANSOKU_CONTEXT_USED) {
+    KANSOKU_LOSE(no_event);
+    return 0;
+  }
+  return 1;
+}
+
+static void mark(struct kansoku_call* call, uint64_t* sum) {
+  if (!call->is_measured) return;
+  const uint64_t now = kansoku_now();
+  *sum += now - call->mark_ns;
+  call->mark_ns = now;
+}
+
+static void record_event(struct kansoku_call* call, CUevent event) {
+  mark(call, &call->own_ns);
+  if (kansoku_driver.event_record(event, call->handle) != CUDA_SUCCESS) {
+    KANSOKU_LOSE(event_error);
+    kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
+    call->pair = KANSOKU_NONE;
+  }
+  mark(call, &call->event_ns);
+}
+
+static void begin_timed(struct kansoku_call* call, struct kansoku_context* context) {
+  call->is_measured = (call->thread->random & (MEASURE_ONE_IN - 1)) == 0;
+  call->thread->random ^= call->thread->random << 13;
+  call->thread->random ^= call->thread->random >> 7;
+  call->thread->random ^= call->thread->random << 17;
+  call->own_ns = call->event_ns = 0;
+  if (call->record.host_begin_ns == 0) call->record.host_begin_ns = kansoku_now();
+  call->mark_ns = call->record.host_begin_ns;
+  call->pair = kansoku_take_pair(context);
+  if (call->pair == KANSOKU_NONE) {
+    KANSOKU_LOSE(no_event);
+    return;
+  }
+  call->base = (uint16_t)atomic_load_explicit(&context->base, memory_order_acquire);
+  record_event(call, context->begin[call->pair]);
+}
+
+void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread) {
+  if (!kansoku_driver.can_time) return;
+  if (is_captured(handle, is_per_thread)) {
+    call->record.flags |= WIRE_CUDA_CAPTURED;
+    return;
+  }
+  const uint32_t index = kansoku_stream_index(call->thread, handle, is_per_thread);
+  if (index == KANSOKU_NONE) return;
+  struct kansoku_stream_state* const state = &kansoku.streams[index];
+  call->stream = index;
+  call->context = kansoku.shared->streams[index].context;
+  call->handle = handle == NULL && is_per_thread ? (CUstream)2 : handle;
+  call->record.stream = (uint16_t)index;
+  call->record.flags |= kansoku.shared->streams[index].kind;
+  struct kansoku_context* const context = &kansoku.contexts[call->context];
+  const int is_alone_here = is_alone(context, call->thread->tid);
+  if ((call->record.flags & WIRE_CUDA_PROGRAMMATIC) != 0) state->is_programmatic = 1;
+  /* Before the first event and after the last one: what another thread does in between shows. */
+  call->sequence = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) + 1;
+  if (is_its_turn(call) && may_time(call, context, is_alone_here)) begin_timed(call, context);
+}
+
+static void hand_over(struct kansoku_call* call) {
+  struct kansoku_thread* const thread = call->thread;
+  const uint32_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+  if (head - atomic_load_explicit(&thread->tail, memory_order_acquire) >= KANSOKU_QUEUE_SLOTS) {
+    KANSOKU_LOSE(queue_full);
+    kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
+    return;
+  }
+  struct kansoku_op* const op = &thread->queue[head % KANSOKU_QUEUE_SLOTS];
+  op->record = call->record;
+  op->record.flags |= WIRE_CUDA_TIMED;
+  op->pair = call->pair;
+  op->context = call->context;
+  op->base = call->base;
+  atomic_store_explicit(&thread->head, head + 1, memory_order_release);
+  atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.timed, 1,
+                            memory_order_relaxed);
+}
+
+static void set_host_time(struct kansoku_call* call) {
+  if (call->record.host_begin_ns == 0) return;
+  const uint64_t took = kansoku_now() - call->record.host_begin_ns;
+  call->record.host_ns = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+}
+
+void kansoku_stream_end(struct kansoku_call* call) {
+  if (call->result == CUDA_SUCCESS)
+    call->record.correlation =
+        atomic_fetch_add_explicit(&kansoku.correlation, 1, memory_order_relaxed) + 1;
+  if (call->stream == KANSOKU_NONE) return;
+  struct kansoku_stream_state* const state = &kansoku.streams[call->stream];
+  if (call->is_measured) call->mark_ns = kansoku_now();
+  if (call->pair != KANSOKU_NONE) {
+    set_host_time(call);
+    if (call->result == CUDA_SUCCESS)
+      record_event(call, kansoku.contexts[call->context].end[call->pair]);
+  }
+  const uint32_t before = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel);
+  if (call->pair == KANSOKU_NONE) return;
+  if (call->result == CUDA_SUCCESS && before == call->sequence) {
+    hand_over(call);
+    return;
+  }
+  if (call->result == CUDA_SUCCESS) KANSOKU_LOSE(interleaved);
+  kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
+  call->pair = KANSOKU_NONE;
+}
+
+static void count(struct kansoku_call* call) {
+  struct wire_cuda_tally* const tally = &call->thread->shard->entries[call->entry];
+#define ADD(member, value) \
+  atomic_fetch_add_explicit((_Atomic uint64_t*)&(member), (value), memory_order_relaxed)
+  ADD(tally->calls, 1);
+  if (call->result != CUDA_SUCCESS) {
+    ADD(tally->failed, 1);
+    return;
+  }
+  const int is_captured_call = (call->record.flags & WIRE_CUDA_CAPTURED) != 0;
+  if (is_captured_call) ADD(tally->captured, 1);
+  if (call->bytes != 0 && !is_captured_call) ADD(tally->bytes, call->bytes);
+  if (call->what == WIRE_CUDA_LAUNCH && call->record.u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
+    struct wire_cuda_kernel* const kernel = &kansoku.shared->kernels[call->record.u.launch.kernel];
+    if (is_captured_call)
+      ADD(kernel->captured, 1);
+    else
+      ADD(kernel->launches, 1);
+  }
+}
+
+/* Calls that are records of their own; a timed operation becomes one when it is complete. */
+static int is_worth_a_record(const struct kansoku_call* call) {
+  const uint32_t what = call->what;
+  if (call->record.host_begin_ns == 0 || call->pair != KANSOKU_NONE) return 0;
+  if (what == WIRE_CUDA_SYNC)
+    return call->mode == WIRE_CUDA_EVERY || call->record.host_ns >= LONG_WAIT_NS;
+  if (what == WIRE_CUDA_ALLOC || what == WIRE_CUDA_FREE || what == WIRE_CUDA_MODULE) return 1;
+  return call->mode == WIRE_CUDA_EVERY && what <= WIRE_CUDA_VALUE;
+}
+
+void kansoku_end(struct kansoku_call* call) {
+  if (call->thread == NULL) return;
+  count(call);
+  if (call->pair == KANSOKU_NONE && call->record.host_begin_ns != 0) {
+    set_host_time(call);
+    if (is_worth_a_record(call)) {
+      if (call->result != CUDA_SUCCESS) {
+        call->record.flags |= WIRE_CUDA_FAILED;
+        call->record.device_ns = (uint64_t)call->result;
+      }
+      kansoku_write(&call->record);
+    }
+  }
+  if (call->is_measured && call->pair != KANSOKU_NONE) {
+    mark(call, &call->own_ns);
+    struct wire_cuda_state* const state = &kansoku.shared->state;
+    ADD(state->own_ns, call->own_ns);
+    ADD(state->event_ns, call->event_ns);
+    ADD(state->sampled, 1);
+  }
+}

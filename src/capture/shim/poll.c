@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The library's one thread: asleep while dormant, else it reads the events of timed operations and
+ * the event clock, and keeps the cost within its budget. */
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+#define INTERVAL_MIN_US 5000U
+#define INTERVAL_MAX_US 80000U
+/* Elapsed times are floats of milliseconds: after 4 s their step is half a microsecond. */
+#define BASE_EVERY_NS 2000000000ULL
+#define READING_EVERY_NS 250000000ULL
+#define READINGS_FIRST 8U
+#define READING_FIRST_EVERY_NS 10000000ULL
+/* How long a reading of the clock is waited for before others have their turn. */
+#define READING_SPIN_NS 30000ULL
+#define ADAPT_EVERY_NS 500000000ULL
+/* Set on: launches of the software device and of an H200's driver by their prices on record. */
+#define EVERY_N_FIRST 128U
+#define EVERY_N_MIN 16U
+#define EVERY_N_MAX 65536U
+#define BUDGET_NS_A_LAUNCH 150U /* of 200; the rest is counting */
+#define BUDGET_SHARE_OF_CORE 0.004
+#define PENDING_MAX 65536U
+
+struct pending {
+  struct kansoku_op op;
+  uint32_t next; /* in its stream, or in the free list; KANSOKU_NONE: last */
+};
+static struct pending* pending;
+static uint32_t free_pending = KANSOKU_NONE, pending_made, pending_count;
+static uint32_t first[WIRE_CUDA_STREAMS_MAX], last[WIRE_CUDA_STREAMS_MAX];
+static uint32_t streams_top; /* streams beyond it never had work */
+static uint64_t adapted_ns, adapted_operations;
+static uint32_t interval_us = INTERVAL_MIN_US;
+
+static struct wire_cuda_state* state(void) {
+  return &kansoku.shared->state;
+}
+
+static void set_phase(uint32_t phase) {
+  atomic_store((_Atomic uint32_t*)&state()->poller_phase, phase);
+  atomic_store((_Atomic uint64_t*)&state()->poller_ns, kansoku_now());
+}
+
+static uint32_t take_pending(void) {
+  if (free_pending != KANSOKU_NONE) {
+    const uint32_t at = free_pending;
+    free_pending = pending[at].next;
+    return at;
+  }
+  return pending_made < PENDING_MAX ? pending_made++ : KANSOKU_NONE;
+}
+
+static void drop_first(uint32_t stream) {
+  const uint32_t at = first[stream];
+  first[stream] = pending[at].next;
+  if (first[stream] == KANSOKU_NONE) last[stream] = KANSOKU_NONE;
+  pending[at].next = free_pending;
+  free_pending = at;
+  --pending_count;
+}
+
+/* What the recorder sees of a stream: the oldest operation that is not complete. */
+static void show_stream(uint32_t stream) {
+  struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  if (first[stream] == KANSOKU_NONE) {
+    atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, 0);
+    return;
+  }
+  const struct wire_cuda_record* const record = &pending[first[stream]].op.record;
+  if (shown->correlation == record->correlation && shown->waiting_since_ns != 0) return;
+  shown->correlation = record->correlation;
+  shown->tid = record->tid;
+  shown->what = (uint8_t)kansoku_hooks[record->entry].what;
+  shown->kernel = shown->what == WIRE_CUDA_LAUNCH ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
+  atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
+}
+
+static void take_in(const struct kansoku_op* op) {
+  const uint32_t stream = op->record.stream, at = take_pending();
+  if (at == KANSOKU_NONE) {
+    KANSOKU_LOSE(queue_full);
+    kansoku_give_pair(&kansoku.contexts[op->context], op->pair);
+    return;
+  }
+  pending[at].op = *op;
+  pending[at].next = KANSOKU_NONE;
+  if (first[stream] == KANSOKU_NONE)
+    first[stream] = at;
+  else
+    pending[last[stream]].next = at;
+  last[stream] = at;
+  if (stream >= streams_top) streams_top = stream + 1;
+  ++pending_count;
+  ++kansoku.shared->streams[stream].submitted;
+}
+
+static uint32_t take_queues(void) {
+  uint32_t taken = 0;
+  for (unsigned i = 0; i < KANSOKU_THREADS_MAX; ++i) {
+    struct kansoku_thread* const thread = &kansoku.threads[i];
+    const uint32_t thread_state = atomic_load(&thread->state);
+    if (thread_state == 0) continue;
+    uint32_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
+    const uint32_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
+    for (; tail != head; ++tail, ++taken)
+      take_in(&thread->queue[tail % KANSOKU_QUEUE_SLOTS]);
+    atomic_store_explicit(&thread->tail, tail, memory_order_release);
+    if (thread_state == 2) atomic_store(&thread->state, 0);
+  }
+  return taken;
+}
+
+/* Device time of an event: from the base that was the newest at the launch, or the oldest that
+ * there still is. 0: the driver refused. */
+static int device_time(struct kansoku_context* context, uint16_t base, CUevent event,
+                       int64_t* device_ns) {
+  const uint32_t newest = atomic_load(&context->base);
+  float ms = 0;
+  if (newest >= KANSOKU_BASES) return 0;
+  const uint32_t number = base >= KANSOKU_BASES ? 0 : base;
+  if (kansoku_driver.event_elapsed(&ms, context->bases[number], event) != CUDA_SUCCESS) return 0;
+  *device_ns = context->base_ns[number] + (int64_t)((double)ms * 1e6);
+  return 1;
+}
+
+static void emit(struct kansoku_context* context, struct kansoku_op* op) {
+  int64_t begin = 0, end = 0;
+  if (!device_time(context, op->base, context->begin[op->pair], &begin) ||
+      !device_time(context, op->base, context->end[op->pair], &end)) {
+    KANSOKU_LOSE(event_error);
+  } else {
+    op->record.device_begin_ns = begin;
+    op->record.device_ns = (uint64_t)(end - begin);
+    if (end < begin) KANSOKU_LOSE(negative);
+    kansoku_write(&op->record);
+  }
+  kansoku_give_pair(context, op->pair);
+}
+
+/* All operations of a stream that are complete; the head tells: a stream keeps their order. */
+static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
+  uint32_t done = 0;
+  struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  while (first[stream] != KANSOKU_NONE) {
+    struct kansoku_op* const op = &pending[first[stream]].op;
+    const CUresult result = kansoku_driver.event_query(context->end[op->pair]);
+    if (result == CUDA_ERROR_NOT_READY) break;
+    if (result == CUDA_SUCCESS) {
+      emit(context, op);
+    } else {
+      KANSOKU_LOSE(event_error);
+      kansoku_give_pair(context, op->pair);
+    }
+    shown->done_correlation = op->record.correlation;
+    ++shown->completed;
+    drop_first(stream);
+    ++done;
+  }
+  show_stream(stream);
+  return done;
+}
+
+static void lose_stream(uint32_t stream) {
+  while (first[stream] != KANSOKU_NONE) {
+    KANSOKU_LOSE(lost_context);
+    drop_first(stream);
+  }
+  show_stream(stream);
+}
+
+static uint32_t read_streams(uint32_t place) {
+  struct kansoku_context* const context = &kansoku.contexts[place];
+  uint32_t done = 0;
+  for (uint32_t stream = 0; stream < streams_top; ++stream) {
+    struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+    if (shown->state == 0 || shown->context != place) continue;
+    if (first[stream] != KANSOKU_NONE) done += read_stream(context, stream);
+    if (shown->state == 2 && first[stream] == KANSOKU_NONE) shown->state = 0;
+  }
+  return done;
+}
+
+/* A reading of the event clock that is complete: between these two of boot time. */
+static void finish_reading(struct kansoku_context* context, uint32_t place, uint64_t after) {
+  struct wire_cuda_record record;
+  float ms = 0;
+  int64_t device_ns = 0;
+  const uint64_t before = context->probe_before_ns;
+  context->probe_before_ns = 0;
+  const uint32_t newest = atomic_load(&context->base);
+  if (newest < KANSOKU_BASES) {
+    if (kansoku_driver.event_elapsed(&ms, context->bases[newest], context->probe) != CUDA_SUCCESS) {
+      KANSOKU_LOSE(event_error);
+      return;
+    }
+    device_ns = context->base_ns[newest] + (int64_t)((double)ms * 1e6);
+  }
+  if (context->probe_is_base) {
+    const uint32_t next = context->base_count++ % KANSOKU_BASES;
+    const CUevent old = context->bases[next];
+    context->bases[next] = context->probe;
+    context->base_ns[next] = device_ns;
+    context->probe = old;
+    context->base_since_ns = after;
+    atomic_store_explicit(&context->base, next, memory_order_release);
+  }
+  memset(&record, 0, sizeof record);
+  record.entry = WIRE_CUDA_CLOCK;
+  record.correlation = ++context->readings;
+  record.stream = (uint16_t)place;
+  record.host_begin_ns = before;
+  record.device_begin_ns = device_ns;
+  record.device_ns = after;
+  kansoku_write(&record);
+}
+
+static int is_reading_done(struct kansoku_context* context, uint32_t place) {
+  const CUresult result = kansoku_driver.event_query(context->probe);
+  if (result == CUDA_ERROR_NOT_READY) return 0;
+  if (result == CUDA_SUCCESS)
+    finish_reading(context, place, kansoku_now());
+  else
+    context->probe_before_ns = 0;
+  return 1;
+}
+
+static int make_clock(struct kansoku_context* context) {
+  if (context->clock_stream == NULL &&
+      kansoku_driver.stream_create(&context->clock_stream, CU_STREAM_NON_BLOCKING, INT_MIN) !=
+          CUDA_SUCCESS &&
+      kansoku_driver.stream_create(&context->clock_stream, CU_STREAM_NON_BLOCKING, 0) !=
+          CUDA_SUCCESS)
+    return 0;
+  return context->probe != NULL || kansoku_driver.event_create(&context->probe, 0) == CUDA_SUCCESS;
+}
+
+/* The event is recorded on a stream of its own, so it waits for nothing. A narrow bracket needs a
+ * moment of waiting for it; after that others have their turn, and the bracket is wide. */
+static void read_clock(struct kansoku_context* context, uint32_t place) {
+  const uint64_t now = kansoku_now();
+  if (context->probe_before_ns != 0 && !is_reading_done(context, place)) return;
+  const int is_base =
+      atomic_load(&context->base) >= KANSOKU_BASES || now - context->base_since_ns >= BASE_EVERY_NS;
+  /* The first ones come one after the other: they tell whether this clock keeps pace with time. */
+  const uint64_t pause =
+      context->readings < READINGS_FIRST ? READING_FIRST_EVERY_NS : READING_EVERY_NS;
+  if (!is_base && now - context->asked_ns < pause) return;
+  if (!make_clock(context)) {
+    KANSOKU_LOSE(event_error);
+    return;
+  }
+  context->asked_ns = now;
+  context->probe_is_base = is_base;
+  context->probe_before_ns = kansoku_now();
+  if (kansoku_driver.event_record(context->probe, context->clock_stream) != CUDA_SUCCESS) {
+    KANSOKU_LOSE(event_error);
+    context->probe_before_ns = 0;
+    return;
+  }
+  while (!is_reading_done(context, place))
+    if (kansoku_now() - context->probe_before_ns > READING_SPIN_NS) return;
+}
+
+/* Twice as many pairs as long as they run short. */
+static void refill(struct kansoku_context* context) {
+  const uint32_t made = atomic_load(&context->pairs_made);
+  const uint32_t unused = atomic_load(&context->pairs_free);
+  if (made < KANSOKU_PAIRS_FIRST || unused < made / 2)
+    kansoku_make_pairs(context, made < KANSOKU_PAIRS_FIRST ? KANSOKU_PAIRS_FIRST : made);
+}
+
+static void free_context(uint32_t place) {
+  struct kansoku_context* const context = &kansoku.contexts[place];
+  for (uint32_t stream = 0; stream < streams_top; ++stream) {
+    struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+    if (shown->state == 0 || shown->context != place) continue;
+    lose_stream(stream);
+    if (shown->state == 2) shown->state = 0;
+  }
+  /* Its events went with it. */
+  atomic_store(&context->free_pairs, 0);
+  atomic_store(&context->pairs_made, 0);
+  atomic_store(&context->pairs_free, 0);
+  atomic_store(&context->first_tid, 0);
+  atomic_store(&context->has_many_threads, 0);
+  atomic_store(&context->base, KANSOKU_BASES);
+  memset(context->bases, 0, sizeof context->bases);
+  context->base_count = 0;
+  context->readings = 0;
+  context->clock_stream = NULL;
+  context->probe = NULL;
+  context->probe_before_ns = 0;
+  context->handle = NULL;
+  kansoku.shared->contexts[place].state = 0;
+  atomic_store(&context->state, KANSOKU_CONTEXT_FREE);
+}
+
+static uint32_t visit_context(uint32_t place, int is_on) {
+  struct kansoku_context* const context = &kansoku.contexts[place];
+  uint32_t done = 0;
+  const int context_state = atomic_load(&context->state);
+  if (context_state == KANSOKU_CONTEXT_GONE) free_context(place);
+  if (context_state != KANSOKU_CONTEXT_USED) return 0;
+  pthread_mutex_lock(&context->lock);
+  if (atomic_load(&context->state) == KANSOKU_CONTEXT_USED) {
+    set_phase(2);
+    if (kansoku_driver.ctx_set_current(context->handle) == CUDA_SUCCESS) {
+      if (is_on || pending_count > 0) read_clock(context, place);
+      if (is_on) refill(context);
+      /* Without a base there is nothing that times could count from. */
+      if (atomic_load(&context->base) < KANSOKU_BASES) done = read_streams(place);
+      kansoku_driver.ctx_set_current(NULL);
+    }
+    set_phase(1);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return done;
+}
+
+static uint64_t operations(void) {
+  uint64_t sum = 0;
+  for (unsigned shard = 0; shard < WIRE_CUDA_SHARDS; ++shard)
+    for (unsigned i = 0; i < kansoku_hook_count; ++i)
+      if (kansoku_hooks[i].what <= WIRE_CUDA_VALUE)
+        sum += kansoku.shared->shards[shard].entries[i].calls;
+  return sum;
+}
+
+/* One operation in so many that a timed one costs no more, on average over all, than the budget. */
+static void adapt(uint64_t now) {
+  struct wire_cuda_control* const control = &kansoku.shared->control;
+  const uint32_t wanted = atomic_load((_Atomic uint32_t*)&control->every_n);
+  if (wanted != 0 || now - adapted_ns < ADAPT_EVERY_NS) {
+    if (wanted != 0) atomic_store(&kansoku.every_n, wanted);
+    return;
+  }
+  const uint64_t all = operations();
+  const double rate = (double)(all - adapted_operations) * 1e9 / (double)(now - adapted_ns);
+  adapted_ns = now;
+  adapted_operations = all;
+  if (state()->sampled == 0) return;
+  const double price = (double)(state()->own_ns + state()->event_ns) / (double)state()->sampled;
+  const uint32_t asked = atomic_load((_Atomic uint32_t*)&control->budget_ns_a_launch);
+  const double budget = asked != 0 ? asked : BUDGET_NS_A_LAUNCH;
+  double n = price / budget;
+  if (rate * price / n > BUDGET_SHARE_OF_CORE * 1e9)
+    n = rate * price / (BUDGET_SHARE_OF_CORE * 1e9);
+  n = n < EVERY_N_MIN ? EVERY_N_MIN : n > EVERY_N_MAX ? EVERY_N_MAX : n;
+  atomic_store(&kansoku.every_n, (uint32_t)n);
+  state()->every_n = (uint32_t)n;
+}
+
+/* The mode that a recorder with a living lease asks for. */
+static uint32_t wanted_mode(uint64_t now) {
+  struct wire_cuda_control* const control = &kansoku.shared->control;
+  const uint32_t mode = atomic_load((_Atomic uint32_t*)&control->mode);
+  if (atomic_load((_Atomic uint64_t*)&control->lease_until_ns) <= now || mode > WIRE_CUDA_EVERY)
+    return WIRE_CUDA_DORMANT;
+  return mode;
+}
+
+static void switch_to(uint32_t mode, uint64_t now) {
+  if (mode == atomic_load(&kansoku.mode)) return;
+  if (mode != WIRE_CUDA_DORMANT) {
+    adapted_ns = now;
+    adapted_operations = operations();
+    const uint32_t n = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.every_n);
+    atomic_store(&kansoku.every_n, n != 0 ? n : EVERY_N_FIRST);
+    kansoku_set_hooks(1);
+  }
+  atomic_store_explicit(&kansoku.mode, mode, memory_order_release);
+  if (mode == WIRE_CUDA_DORMANT) kansoku_set_hooks(0);
+  state()->every_n = atomic_load(&kansoku.every_n);
+  state()->switched_ns = now;
+  atomic_store((_Atomic uint32_t*)&state()->mode, mode);
+}
+
+static void doze(uint32_t seen, uint32_t micros) {
+  const struct timespec time = {micros / 1000000, (long)(micros % 1000000) * 1000};
+  syscall(SYS_futex, &kansoku.shared->control.wake, FUTEX_WAIT, seen, micros != 0 ? &time : NULL,
+          NULL, 0);
+}
+
+static void tick(uint32_t mode) {
+  struct timespec used;
+  const int is_on = mode != WIRE_CUDA_DORMANT;
+  const uint32_t taken = take_queues();
+  uint32_t done = 0;
+  for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
+    done += visit_context(place, is_on);
+  /* Of operations that were handed over meanwhile, the times are read with the next. */
+  interval_us = taken + done > 0                    ? INTERVAL_MIN_US
+                : interval_us * 2 < INTERVAL_MAX_US ? interval_us * 2
+                                                    : INTERVAL_MAX_US;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  state()->poller_cpu_ns = (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
+  state()->interval_us = interval_us;
+  state()->captures = (uint64_t)atomic_load(&kansoku.captures);
+  ++state()->ticks;
+}
+
+/* Every 1 ms from now on: the program ends. */
+static _Atomic int is_hurried;
+static _Atomic uint32_t drained_ticks; /* since then, with nothing left to read */
+
+void kansoku_hurry(void) {
+  atomic_store(&is_hurried, 1);
+  atomic_fetch_add((_Atomic uint32_t*)&kansoku.shared->control.wake, 1);
+  syscall(SYS_futex, &kansoku.shared->control.wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int kansoku_is_drained(void) {
+  return atomic_load(&drained_ticks) > 0;
+}
+
+static void* poll(void* unused) {
+  CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  uint32_t seen = 0;
+  (void)unused;
+  pthread_setname_np(pthread_self(), "kansoku-cuda");
+  if (kansoku_driver.can_time) kansoku_driver.exchange_mode(&relaxed);
+  for (;;) {
+    seen = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.wake);
+    const uint64_t now = kansoku_now();
+    const uint32_t mode = wanted_mode(now);
+    const int is_ending = atomic_load(&is_hurried); /* before the queues are read once more */
+    set_phase(1);
+    switch_to(mode, now);
+    if (mode == WIRE_CUDA_SAMPLED) adapt(now);
+    tick(mode);
+    const int is_idle = mode == WIRE_CUDA_DORMANT && pending_count == 0;
+    if (is_ending && pending_count == 0) atomic_fetch_add(&drained_ticks, 1);
+    set_phase(0);
+    doze(seen, is_ending ? 1000 : is_idle ? 0 : interval_us);
+  }
+  return NULL;
+}
+
+void kansoku_start_poller(void) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  sigset_t all, before;
+  pending = mmap(NULL, sizeof(struct pending) * PENDING_MAX, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pending == MAP_FAILED) return;
+  for (uint32_t i = 0; i < WIRE_CUDA_STREAMS_MAX; ++i)
+    first[i] = last[i] = KANSOKU_NONE;
+  /* From the first call on, if somebody waits for it. */
+  switch_to(wanted_mode(kansoku_now()), kansoku_now());
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 512 * 1024);
+  pthread_create(&thread, &attributes, poll, NULL);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams and contexts as the library numbers them, and the events of each context. A stream is
+ * (context, handle), and for the thread's own default stream (context, thread). */
+#include <errno.h>
+#include <string.h>
+
+#include "shim.h"
+
+#define BUCKETS (4 * WIRE_CUDA_STREAMS_MAX)
+#define GONE 0xfffeU
+static struct bucket {
+  _Atomic uint64_t key;
+  _Atomic uint32_t index; /* GONE: its stream was destroyed */
+} buckets[BUCKETS];
+static uint64_t keys[WIRE_CUDA_STREAMS_MAX];
+static unsigned buckets_used;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unsigned bucket_of(uint64_t key) {
+  return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 50); /* 14 bits */
+}
+
+static uint32_t find(uint64_t key) {
+  for (unsigned i = 0; i < BUCKETS; ++i) {
+    const struct bucket* const at = &buckets[(bucket_of(key) + i) % BUCKETS];
+    const uint64_t found = atomic_load_explicit(&at->key, memory_order_acquire);
+    if (found == key) return atomic_load_explicit(&at->index, memory_order_acquire);
+    if (found == 0) break;
+  }
+  return GONE;
+}
+
+/* Under the lock: buckets of destroyed streams serve again; others move up. Who looks up meanwhile
+ * may miss one, comes here and waits. */
+static void tidy(void) {
+  for (unsigned i = 0; i < BUCKETS; ++i)
+    atomic_store(&buckets[i].key, 0);
+  buckets_used = 0;
+  for (uint32_t index = 0; index < WIRE_CUDA_STREAMS_MAX; ++index) {
+    if (kansoku.shared->streams[index].state != 1) continue;
+    unsigned at = bucket_of(keys[index]);
+    while (atomic_load(&buckets[at % BUCKETS].key) != 0)
+      ++at;
+    atomic_store(&buckets[at % BUCKETS].index, index);
+    atomic_store_explicit(&buckets[at % BUCKETS].key, keys[index], memory_order_release);
+    ++buckets_used;
+  }
+}
+
+static void insert(uint64_t key, uint32_t index) {
+  if (buckets_used > BUCKETS / 2) tidy();
+  for (unsigned i = 0; i < BUCKETS; ++i) {
+    struct bucket* const at = &buckets[(bucket_of(key) + i) % BUCKETS];
+    const uint64_t found = atomic_load(&at->key);
+    if (found != 0 && found != key) continue;
+    if (found == 0) ++buckets_used;
+    atomic_store(&at->index, index);
+    atomic_store_explicit(&at->key, key, memory_order_release);
+    return;
+  }
+}
+
+/* The number of a context; a new one gets events at once. KANSOKU_NONE: too many. Under the lock.
+ */
+static uint32_t context_index(CUcontext handle) {
+  uint32_t free_place = KANSOKU_NONE;
+  for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
+    struct kansoku_context* const context = &kansoku.contexts[i];
+    const int state = atomic_load(&context->state);
+    if (state != 0 && state != KANSOKU_CONTEXT_GONE && context->handle == handle) return i;
+    if (state == 0 && free_place == KANSOKU_NONE) free_place = i;
+  }
+  if (free_place == KANSOKU_NONE) {
+    KANSOKU_LOSE(contexts_over_limit);
+    return KANSOKU_NONE;
+  }
+  struct kansoku_context* const context = &kansoku.contexts[free_place];
+  CUdevice device = -1;
+  context->handle = handle;
+  atomic_store(&context->base, KANSOKU_BASES);
+  kansoku_driver.ctx_get_device(&device);
+  kansoku.shared->contexts[free_place].handle = (uintptr_t)handle;
+  kansoku.shared->contexts[free_place].device = device;
+  kansoku.shared->contexts[free_place].state = 1;
+  atomic_store(&context->state, KANSOKU_CONTEXT_NEW);
+  return free_place;
+}
+
+/* After a stream of it was added: the thread that found it makes its first events, so that not even
+ * the operations until the library's thread comes by are lost. Not while a stream is captured: what
+ * may be called then depends on the thread. */
+static void prepare_context(struct kansoku_context* context) {
+  int is_new = KANSOKU_CONTEXT_NEW;
+  if (!atomic_compare_exchange_strong(&context->state, &is_new, KANSOKU_CONTEXT_BUSY)) return;
+  if (atomic_load(&kansoku.captures) == 0) kansoku_make_pairs(context, KANSOKU_PAIRS_FIRST);
+  atomic_store(&context->state, KANSOKU_CONTEXT_USED);
+}
+
+static uint64_t key_of(const struct kansoku_thread* thread, CUstream handle, int is_per_thread,
+                       uint32_t* kind, CUcontext* context) {
+  const uintptr_t value = (uintptr_t)handle;
+  *context = NULL;
+  *kind = 0;
+  if (value > 2) return value;
+  kansoku_driver.ctx_get_current(context);
+  if (*context == NULL) return 0;
+  if (value == 2 || (value == 0 && is_per_thread)) {
+    *kind = WIRE_CUDA_PER_THREAD;
+    return ((uintptr_t)*context << 16) ^ ((uint64_t)thread->tid << 1) ^ 1;
+  }
+  *kind = WIRE_CUDA_LEGACY;
+  return ((uintptr_t)*context << 16) ^ (1ULL << 63);
+}
+
+static uint32_t add_stream(uint64_t key, CUstream handle, uint32_t kind, CUcontext context,
+                           uint32_t tid) {
+  struct wire_cuda* const shared = kansoku.shared;
+  for (uint32_t index = 0; index < WIRE_CUDA_STREAMS_MAX; ++index) {
+    struct wire_cuda_stream* const stream = &shared->streams[index];
+    if (stream->state != 0) continue;
+    const uint32_t place = context_index(context);
+    if (place == KANSOKU_NONE) return GONE;
+    const uint32_t generation = stream->generation + 1;
+    memset(stream, 0, sizeof *stream);
+    stream->handle = kind == WIRE_CUDA_PER_THREAD ? tid : (uintptr_t)handle;
+    stream->generation = generation;
+    stream->context = (uint16_t)place;
+    stream->kind = (uint8_t)kind;
+    kansoku.streams[index].is_programmatic = 0;
+    atomic_store(&kansoku.streams[index].sequence, 0);
+    keys[index] = key;
+    stream->state = 1;
+    insert(key, index);
+    return index;
+  }
+  KANSOKU_LOSE(streams_over_limit);
+  return GONE;
+}
+
+uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, int is_per_thread) {
+  uint32_t kind = 0;
+  CUcontext context = NULL;
+  const uint64_t key = key_of(thread, handle, is_per_thread, &kind, &context);
+  if (key == 0) return KANSOKU_NONE;
+  if (thread->last_handle == key && thread->last_stream < WIRE_CUDA_STREAMS_MAX &&
+      kansoku.shared->streams[thread->last_stream].generation == thread->last_generation &&
+      kansoku.shared->streams[thread->last_stream].state == 1)
+    return thread->last_stream;
+  uint32_t index = find(key);
+  if (index == GONE) {
+    if (context == NULL && kansoku_driver.stream_get_ctx(handle, &context) != CUDA_SUCCESS)
+      return KANSOKU_NONE;
+    pthread_mutex_lock(&lock);
+    index = find(key);
+    if (index == GONE) index = add_stream(key, handle, kind, context, thread->tid);
+    pthread_mutex_unlock(&lock);
+    if (index == GONE) return KANSOKU_NONE;
+    prepare_context(&kansoku.contexts[kansoku.shared->streams[index].context]);
+  }
+  thread->last_handle = key;
+  thread->last_stream = index;
+  thread->last_generation = kansoku.shared->streams[index].generation;
+  return index;
+}
+
+void kansoku_stream_gone(CUstream handle) {
+  if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
+  pthread_mutex_lock(&lock);
+  const uint32_t index = find((uintptr_t)handle);
+  if (index < WIRE_CUDA_STREAMS_MAX) {
+    insert((uintptr_t)handle, GONE);
+    kansoku.shared->streams[index].state = 2;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* From here on the library's thread leaves the context alone. */
+static void set_state(uint32_t place, int state) {
+  struct kansoku_context* const context = &kansoku.contexts[place];
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 200000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_nsec -= 1000000000;
+    ++until.tv_sec;
+  }
+  /* If the library's thread hangs in the driver, the program goes on all the same. */
+  const int is_locked = pthread_mutex_timedlock(&context->lock, &until) == 0;
+  atomic_store(&context->state, state);
+  if (is_locked) pthread_mutex_unlock(&context->lock);
+}
+
+static void forget_context(uint32_t place) {
+  set_state(place, KANSOKU_CONTEXT_GONE);
+  kansoku.shared->contexts[place].state = 2;
+  pthread_mutex_lock(&lock);
+  for (uint32_t index = 0; index < WIRE_CUDA_STREAMS_MAX; ++index) {
+    struct wire_cuda_stream* const stream = &kansoku.shared->streams[index];
+    if (stream->state != 1 || stream->context != place) continue;
+    insert(keys[index], GONE);
+    stream->state = 2;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+static int is_used(uint32_t place) {
+  const int state = atomic_load(&kansoku.contexts[place].state);
+  return state != 0 && state != KANSOKU_CONTEXT_GONE;
+}
+
+void kansoku_context_gone(CUcontext handle) {
+  if (kansoku.shared == NULL || handle == NULL) return;
+  for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i)
+    if (is_used(i) && kansoku.contexts[i].handle == handle) forget_context(i);
+}
+
+/* The primary context may go with the call that follows, or stay because others hold it. */
+void kansoku_primary_pause(CUdevice device) {
+  if (kansoku.shared == NULL) return;
+  for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i)
+    if (is_used(i) && kansoku.shared->contexts[i].device == device)
+      set_state(i, KANSOKU_CONTEXT_BUSY);
+}
+
+void kansoku_primary_resume(CUdevice device) {
+  unsigned flags = 0;
+  int is_active = 0;
+  if (kansoku.shared == NULL) return;
+  if (kansoku_driver.primary_state == NULL ||
+      kansoku_driver.primary_state(device, &flags, &is_active) != CUDA_SUCCESS)
+    is_active = 0;
+  for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
+    if (!is_used(i) || kansoku.shared->contexts[i].device != device) continue;
+    if (is_active)
+      set_state(i, KANSOKU_CONTEXT_USED);
+    else
+      forget_context(i);
+  }
+}
+
+uint32_t kansoku_take_pair(struct kansoku_context* context) {
+  uint64_t top = atomic_load(&context->free_pairs);
+  for (;;) {
+    const uint32_t pair = (uint32_t)top;
+    if (pair == 0) return KANSOKU_NONE; /* pairs count from 1 here */
+    const uint64_t next = ((top >> 32) + 1) << 32 | context->next[pair - 1];
+    if (atomic_compare_exchange_weak(&context->free_pairs, &top, next)) {
+      atomic_fetch_sub_explicit(&context->pairs_free, 1, memory_order_relaxed);
+      return pair - 1;
+    }
+  }
+}
+
+void kansoku_give_pair(struct kansoku_context* context, uint32_t pair) {
+  uint64_t top = atomic_load(&context->free_pairs), now;
+  do {
+    context->next[pair] = (uint32_t)top;
+    now = ((top >> 32) + 1) << 32 | (pair + 1);
+  } while (!atomic_compare_exchange_weak(&context->free_pairs, &top, now));
+  atomic_fetch_add_explicit(&context->pairs_free, 1, memory_order_relaxed);
+}
+
+/* With the context current; only who prepares it, and then the library's thread. */
+uint32_t kansoku_make_pairs(struct kansoku_context* context, uint32_t count) {
+  uint32_t made = 0;
+  for (; made < count; ++made) {
+    const uint32_t pair = atomic_load(&context->pairs_made);
+    if (pair >= KANSOKU_PAIRS_MAX) break;
+    if (kansoku_driver.event_create(&context->begin[pair], 0) != CUDA_SUCCESS ||
+        kansoku_driver.event_create(&context->end[pair], 0) != CUDA_SUCCESS)
+      break;
+    atomic_store(&context->pairs_made, pair + 1);
+    kansoku_give_pair(context, pair);
+  }
+  return made;
+}
