@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/cuda/channel.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "sys/clock.h"
+#include "sys/entropy.h"
+#include "sys/fd.h"
+
+namespace kansoku::capture::cuda {
+namespace {
+
+// A writer that was interrupted between taking its place and filling it ends within this; a process
+// that was killed there never does.
+constexpr std::int64_t kIncompleteNs = 1'000'000'000;
+
+/// Words that the process may change at any moment are read once.
+template <class T>
+T load(const T& word) {
+  T out;
+  __atomic_load(&word, &out, __ATOMIC_ACQUIRE);
+  return out;
+}
+
+template <class T, class V>
+void store(T& word, V value) {
+  auto out = static_cast<T>(value);
+  __atomic_store(&word, &out, __ATOMIC_RELEASE);
+}
+
+std::int64_t boot_ns() {
+  return sys::RealClock().now().time_since_epoch().count();
+}
+
+bool is_memfd(const sys::Mapping& mapping) {
+  return mapping.path.starts_with("/memfd:" WIRE_CUDA_MEMFD) && mapping.writable &&
+         mapping.file_offset == 0;
+}
+
+/// Through the mapping itself: the process closed its descriptor.
+Result<sys::Fd> open_mapping(const sys::Procfs& procfs, std::int32_t pid,
+                             const sys::Mapping& mapping) {
+  const std::string path =
+      fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end);
+  const int raw = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (raw < 0) return errno_error(errno, "open", path);
+  return sys::Fd::adopt(raw);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::int32_t pid) {
+  const auto maps = procfs.maps(pid);
+  if (!maps) return maps.error();
+  const auto found = std::find_if(maps->begin(), maps->end(), is_memfd);
+  if (found == maps->end())
+    return Error{Code::kNotFound,
+                 fmt::format("process {}: no CUDA library of Kansoku is at work in it", pid),
+                 "start it with `kansoku run --cuda -- COMMAND`"};
+  const auto fd = open_mapping(procfs, pid, *found);
+  if (!fd) return fd.error();
+  // Sealed memory stays as large as it is: it cannot be taken away under the reader.
+  struct stat about {};
+  const int seals = fcntl(fd->raw(), F_GET_SEALS);
+  if (fstat(fd->raw(), &about) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      about.st_size != static_cast<off_t>(sizeof(wire_cuda)))
+    return Error{Code::kUnsupported,
+                 fmt::format("process {}: the CUDA library's memory is of another version", pid),
+                 "use the kansoku that came with the library"};
+  void* const memory =
+      mmap(nullptr, sizeof(wire_cuda), PROT_READ | PROT_WRITE, MAP_SHARED, fd->raw(), 0);
+  if (memory == MAP_FAILED) return errno_error(errno, "map memory of process", std::to_string(pid));
+  auto channel =
+      std::unique_ptr<Channel>(new Channel(static_cast<wire_cuda*>(memory), /*is_mapped=*/true));
+  if (const auto fits = on(static_cast<wire_cuda*>(memory)); !fits) return fits.error();
+  if (!channel->take_over())
+    return Error{Code::kUnavailable,
+                 fmt::format("process {}: another recorder uses its CUDA library", pid),
+                 "one at a time; it is free two seconds after the other one ended"};
+  return channel;
+}
+
+Result<std::unique_ptr<Channel>> Channel::on(wire_cuda* memory) {
+  if (load(memory->head.magic) != WIRE_CUDA_MAGIC ||
+      load(memory->head.version) != WIRE_CUDA_VERSION)
+    return Error{Code::kUnsupported,
+                 fmt::format("version {} of the CUDA library's memory; known is {}",
+                             load(memory->head.version), WIRE_CUDA_VERSION),
+                 "use the kansoku that came with the library"};
+  return std::unique_ptr<Channel>(new Channel(memory, /*is_mapped=*/false));
+}
+
+Channel::Channel(wire_cuda* memory, bool is_mapped)
+    : memory_(memory), is_mapped_(is_mapped), tail_(load(memory->control.tail)) {
+  const std::uint32_t count = std::min(load(memory->head.entry_count), WIRE_CUDA_ENTRIES_MAX);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t what = load(memory->entries[i].what);
+    classes_.push_back(what < WIRE_CUDA_CLASSES ? what : std::uint32_t{WIRE_CUDA_OBJECT});
+  }
+}
+
+bool Channel::take_over() {
+  const auto name = sys::random_u64();
+  if (!name) return false;
+  owner_ = *name | 1;
+  auto before = load(memory_->control.owner);
+  if (before != 0 && load(memory_->control.lease_until_ns) > static_cast<std::uint64_t>(boot_ns()))
+    owner_ = 0;
+  else if (!__atomic_compare_exchange_n(&memory_->control.owner, &before, owner_, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    owner_ = 0;
+  if (owner_ == 0) return false;
+  if (before == 0) return true;
+  // What was recorded for one that died is not ours.
+  tail_ = load(memory_->state.head);
+  store(memory_->control.tail, tail_);
+  return true;
+}
+
+Channel::~Channel() {
+  if (!is_mapped_) return;
+  if (owner_ != 0 && load(memory_->control.owner) == owner_) {
+    request(Mode::kDormant, 0, BootTime{});
+    store(memory_->control.owner, std::uint64_t{0});
+  }
+  munmap(memory_, sizeof(wire_cuda));
+}
+
+void Channel::request(Mode mode, std::uint32_t every_n, BootTime until) {
+  wire_cuda_control& control = memory_->control;
+  const bool is_change =
+      load(control.mode) != static_cast<std::uint32_t>(mode) || load(control.every_n) != every_n;
+  const bool was_dead = load(control.lease_until_ns) <= static_cast<std::uint64_t>(boot_ns());
+  store(control.every_n, every_n);
+  store(control.lease_until_ns, static_cast<std::uint64_t>(until.time_since_epoch().count()));
+  store(control.mode, static_cast<std::uint32_t>(mode));
+  if (!is_change && !was_dead) return;
+  __atomic_fetch_add(&control.wake, 1, __ATOMIC_ACQ_REL);
+  syscall(SYS_futex, &control.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Mode Channel::mode() const {
+  const std::uint32_t mode = load(memory_->state.mode);
+  return mode <= WIRE_CUDA_EVERY ? static_cast<Mode>(mode) : Mode::kDormant;
+}
+
+std::size_t Channel::drain(const std::function<void(const wire_cuda_record&, std::uint32_t)>& take,
+                           std::size_t count_max) {
+  std::size_t taken = 0;
+  const std::uint64_t head = load(memory_->state.head);
+  if (head - tail_ > WIRE_CUDA_RING_SLOTS) {  // scribbled on
+    ++odd_;
+    tail_ = head;
+  }
+  for (; taken < count_max && tail_ != head; ++tail_) {
+    const wire_cuda_record& slot = memory_->ring[tail_ % WIRE_CUDA_RING_SLOTS];
+    if (load(slot.turn) != tail_ + 1) {
+      const std::int64_t now = boot_ns();
+      if (blocked_at_ != tail_ + 1) {
+        blocked_at_ = tail_ + 1;
+        blocked_since_ns_ = now;
+      }
+      if (now - blocked_since_ns_ < kIncompleteNs) break;
+      ++odd_;
+      continue;
+    }
+    wire_cuda_record record;
+    std::memcpy(&record, &slot, sizeof record);
+    const bool is_clock = record.entry == WIRE_CUDA_CLOCK;
+    if (record.stream >= (is_clock ? WIRE_CUDA_CONTEXTS_MAX : WIRE_CUDA_STREAMS_MAX) ||
+        (!is_clock && record.entry >= classes_.size())) {
+      ++odd_;
+      continue;
+    }
+    take(record, is_clock ? 0 : classes_[record.entry]);
+    ++taken;
+  }
+  store(memory_->control.tail, tail_);
+  return taken;
+}
+
+wire_cuda_state Channel::state() const {
+  wire_cuda_state out;
+  std::memcpy(&out, &memory_->state, sizeof out);
+  return out;
+}
+
+std::string Channel::text(std::uint32_t offset) const {
+  if (offset == 0 || offset >= WIRE_CUDA_NAMES_BYTES) return {};
+  const char* const begin = memory_->names + offset;
+  const std::size_t room = std::min<std::size_t>(WIRE_CUDA_NAMES_BYTES - offset, 4096);
+  // Copied first: the process may write between a search for its end and the copy.
+  std::string out(begin, room);
+  const std::size_t end = out.find('\0');
+  out.resize(end == std::string::npos ? room : end);
+  return out;
+}
+
+std::vector<EntryTotals> Channel::entries() const {
+  std::vector<EntryTotals> out;
+  const std::uint32_t count = std::min(load(memory_->head.entry_count), WIRE_CUDA_ENTRIES_MAX);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    EntryTotals entry{text(load(memory_->entries[i].name)), load(memory_->entries[i].what)};
+    for (const wire_cuda_shard& shard : memory_->shards) {
+      entry.calls += load(shard.entries[i].calls);
+      entry.failed += load(shard.entries[i].failed);
+      entry.captured += load(shard.entries[i].captured);
+      entry.bytes += load(shard.entries[i].bytes);
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+std::string Channel::entry_name(std::uint64_t index) const {
+  return index < WIRE_CUDA_ENTRIES_MAX ? text(load(memory_->entries[index].name)) : std::string{};
+}
+
+std::optional<KernelInfo> Channel::kernel(std::uint32_t index) const {
+  if (index >= WIRE_CUDA_KERNELS_MAX || index >= load(memory_->kernel_count)) return std::nullopt;
+  const wire_cuda_kernel& kernel = memory_->kernels[index];
+  return KernelInfo{text(load(kernel.name)), load(kernel.handle), load(kernel.launches),
+                    load(kernel.captured)};
+}
+
+std::uint32_t Channel::kernel_count() const {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(load(memory_->kernel_count), WIRE_CUDA_KERNELS_MAX));
+}
+
+std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
+  if (index >= WIRE_CUDA_STREAMS_MAX) return std::nullopt;
+  wire_cuda_stream raw;
+  std::memcpy(&raw, &memory_->streams[index], sizeof raw);
+  if (raw.generation == 0) return std::nullopt;
+  return StreamInfo{index,           raw.generation, raw.handle,           raw.context,
+                    raw.kind,        raw.submitted,  raw.completed,        raw.waiting_since_ns,
+                    raw.correlation, raw.tid,        raw.done_correlation, raw.kernel,
+                    raw.what};
+}
+
+std::vector<StreamInfo> Channel::streams() const {
+  std::vector<StreamInfo> out;
+  for (std::uint32_t i = 0; i < WIRE_CUDA_STREAMS_MAX; ++i)
+    if (load(memory_->streams[i].state) != 0)
+      if (const auto one = stream(i)) out.push_back(*one);
+  return out;
+}
+
+ContextInfo Channel::context(std::uint32_t index) const {
+  if (index >= WIRE_CUDA_CONTEXTS_MAX) return {};
+  const wire_cuda_context& context = memory_->contexts[index];
+  return {load(context.handle), load(context.device), load(context.state) != 0};
+}
+
+std::string Channel::driver_path() const {
+  std::string out(memory_->head.driver_path, sizeof memory_->head.driver_path);
+  out.resize(std::min(out.find('\0'), out.size()));
+  return out;
+}
+
+void Channel::add_losses(Losses& out) const {
+  const wire_cuda_losses losses = state().losses;
+  out.add(cuda_ring_full, losses.ring_full);
+  out.add(cuda_untimed_no_event, losses.no_event + losses.queue_full);
+  out.add(cuda_untimed_legacy, losses.legacy);
+  out.add(cuda_untimed_programmatic, losses.programmatic);
+  out.add(cuda_interleaved, losses.interleaved);
+  out.add(cuda_negative_times, losses.negative);
+  out.add(cuda_event_errors, losses.event_error);
+  out.add(cuda_over_limit, losses.streams_over_limit + losses.kernels_over_limit +
+                               losses.names_over_limit + losses.threads_over_limit +
+                               losses.contexts_over_limit);
+  out.add(cuda_lost_context, losses.lost_context);
+  out.add(cuda_odd_records, odd_);
+}
+
+Coverage coverage_of(const sys::Procfs& procfs, std::int32_t pid) {
+  Coverage out;
+  const auto maps = procfs.maps(pid);
+  if (!maps) return out;
+  for (const sys::Mapping& mapping : *maps) {
+    const auto name = std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1);
+    if (name.starts_with("libkansoku_cuda")) out.has_library = true;
+    if (!name.starts_with("libcuda.so")) continue;
+    out.has_cuda = true;
+    out.driver_path = mapping.path;
+  }
+  return out;
+}
+
+}  // namespace kansoku::capture::cuda

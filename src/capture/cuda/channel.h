@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/stat.h"
+#include "common/time.h"
+#include "sys/procfs.h"
+#include "wire/cuda.h"
+
+namespace kansoku::capture::cuda {
+
+STAT(cuda_ring_full, kDataLoss, kCapture,
+     "the ring of a CUDA process was full; operations have no record");
+STAT(cuda_untimed_no_event, kDataLoss, kCapture,
+     "GPU operations without times: more of them were unfinished than there are events");
+STAT(cuda_untimed_legacy, kDataLoss, kCapture,
+     "GPU operations without times: several threads use the legacy default stream, where an event "
+     "would delay the others");
+STAT(cuda_untimed_programmatic, kDataLoss, kCapture,
+     "GPU operations without times: events would separate kernels that overlap on purpose");
+STAT(cuda_interleaved, kDataLoss, kCapture,
+     "GPU operations without times: two threads used one stream at the same moment");
+STAT(cuda_negative_times, kNotice, kCapture,
+     "GPU operations whose end event lies before their begin event; passed on as measured");
+STAT(cuda_event_errors, kDataLoss, kCapture, "events of the library that the driver refused");
+STAT(cuda_over_limit, kDataLoss, kCapture,
+     "more streams, threads, contexts, kernels or names than the library has room for");
+STAT(cuda_lost_context, kDataLoss, kCapture,
+     "GPU operations whose context was destroyed before their times were read");
+STAT(cuda_odd_records, kDataLoss, kCapture,
+     "records in a CUDA process's memory that make no sense, or were never completed");
+
+/// What the library in the process does.
+enum class Mode : std::uint8_t { kDormant = 0, kSampled = 1, kEvery = 2 };
+
+/// Totals of one entry point of the driver's interface, since the process began; only calls made
+/// while the library was switched on count.
+struct EntryTotals {
+  std::string name;
+  std::uint32_t what{0};  // enum wire_cuda_class
+  std::uint64_t calls{0}, failed{0}, captured{0}, bytes{0};
+};
+
+struct KernelInfo {
+  std::string name;  // as the module has it, mangled; "" = not known
+  std::uint64_t handle{0}, launches{0}, captured{0};
+};
+
+struct StreamInfo {
+  std::uint32_t index{0}, generation{0};
+  std::uint64_t handle{0};
+  std::uint32_t context{0};
+  std::uint8_t kind{0};  // of enum wire_cuda_record_flag: PER_THREAD, LEGACY
+  std::uint64_t submitted{0}, completed{0};
+  /// The oldest operation that is not complete; 0: none waits.
+  std::uint64_t waiting_since_ns{0};
+  std::uint32_t correlation{0}, tid{0}, done_correlation{0}, kernel{0};
+  std::uint8_t what{0};
+};
+
+struct ContextInfo {
+  std::uint64_t handle{0};
+  std::int32_t device{-1};
+  bool is_used{false};
+};
+
+/// The memory that libkansoku_cuda shares from within one process. Everything read there is the
+/// process's word: bounded and checked, never trusted. One recorder at a time holds it, by a lease
+/// that it renews; without one the library falls dormant by itself. Single-threaded.
+class Channel {
+ public:
+  /// kNotFound: the process has no such library, or has not begun with CUDA; kUnsupported: another
+  /// version; kUnavailable: another recorder holds it; kPermission. Does not switch it on.
+  [[nodiscard]] static Result<std::unique_ptr<Channel>> open(const sys::Procfs& procfs,
+                                                             std::int32_t pid);
+  /// On the memory itself, for tests. `memory` is of wire_cuda's size and outlives the channel.
+  [[nodiscard]] static Result<std::unique_ptr<Channel>> on(wire_cuda* memory);
+  ~Channel();  // gives it up: the library falls dormant
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Asks for a mode until `until`. `every_n` 0: the library keeps its own budget.
+  void request(Mode mode, std::uint32_t every_n, BootTime until);
+  [[nodiscard]] Mode mode() const;  // that it is in now
+
+  /// Hands out complete records in their order, each with its enum wire_cuda_class (0: a reading of
+  /// a context's clock, WIRE_CUDA_CLOCK), at most `count_max`; returns how many.
+  std::size_t drain(const std::function<void(const wire_cuda_record&, std::uint32_t what)>& take,
+                    std::size_t count_max);
+
+  [[nodiscard]] wire_cuda_state state() const;
+  [[nodiscard]] std::vector<EntryTotals> entries() const;
+  [[nodiscard]] std::string entry_name(std::uint64_t index) const;
+  [[nodiscard]] std::optional<KernelInfo> kernel(std::uint32_t index) const;
+  [[nodiscard]] std::uint32_t kernel_count() const;
+  [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;
+  [[nodiscard]] std::vector<StreamInfo> streams() const;  // those in use
+  [[nodiscard]] ContextInfo context(std::uint32_t index) const;
+  [[nodiscard]] std::string driver_path() const;
+  void add_losses(Losses& out) const;
+
+ private:
+  explicit Channel(wire_cuda* memory, bool is_mapped);
+  [[nodiscard]] std::string text(std::uint32_t offset) const;
+  [[nodiscard]] bool take_over();
+
+  wire_cuda* memory_;
+  bool is_mapped_;  // and unmapped at the end
+  std::uint64_t owner_{0};
+  std::uint64_t tail_{0};        // records taken; what stands in the memory is a copy
+  std::uint64_t blocked_at_{0};  // a record that was not complete, and since when
+  std::int64_t blocked_since_ns_{0};
+  std::uint64_t odd_{0};
+  std::vector<std::uint32_t> classes_;  // of the entries
+};
+
+/// Whether the process maps the driver's library, and which: for advice where open() finds none.
+struct Coverage {
+  bool has_cuda{false};     // any libcuda.so is mapped
+  bool has_library{false};  // ours is
+  std::string driver_path;  // of the driver that is mapped, as the process sees it
+};
+[[nodiscard]] Coverage coverage_of(const sys::Procfs& procfs, std::int32_t pid);
+
+}  // namespace kansoku::capture::cuda

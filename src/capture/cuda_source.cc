@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/cuda_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "sys/kernel_name.h"
+
+namespace kansoku::capture {
+namespace {
+
+constexpr Nanos kEvery = std::chrono::milliseconds{50};
+constexpr Nanos kLease = std::chrono::seconds{3};
+constexpr std::size_t kRecordsAtOnce = 200'000;
+constexpr std::size_t kHeldMax = 1U << 20;
+/// Readings of an event clock after which it is clear whether it keeps pace with time at all: a
+/// model's clock contradicts the first one by its second.
+constexpr std::uint32_t kReadingsToTrust = 3;
+constexpr std::size_t kAllocationsMax = 1U << 20;
+
+struct OperationWords {
+  const char* category;
+  const char* name;  // null: of its own
+};
+/// By enum wire_cuda_class; the categories are those of PyTorch's profiler.
+constexpr std::array<OperationWords, 7> kOperations{{{"gpu_wait", "?"},
+                                                     {"kernel", nullptr},
+                                                     {"cuda_graph", "graph"},
+                                                     {"gpu_memcpy", nullptr},
+                                                     {"gpu_memset", "Memset"},
+                                                     {"gpu_host_function", "host function"},
+                                                     {"gpu_wait", "value"}}};
+constexpr std::array<const char*, 6> kCopies{"?", "HtoD", "DtoH", "DtoD", "HtoH", "PtoP"};
+constexpr std::array<const char*, 6> kCopyNames{"Memcpy",      "Memcpy HtoD", "Memcpy DtoH",
+                                                "Memcpy DtoD", "Memcpy HtoH", "Memcpy PtoP"};
+
+std::size_t copy_kind(const wire_cuda_record& record) {
+  const std::uint64_t kind = record.u.memory.detail & 0xff;
+  return kind < kCopies.size() ? static_cast<std::size_t>(kind) : 0;
+}
+
+/// Of one process; never that of another.
+std::uint64_t flow_of(std::int32_t pid, std::uint32_t correlation) {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pid)) << 32) | correlation;
+}
+
+}  // namespace
+
+CudaSource::CudaSource(trace::Writer& writer, const Clock& clock, const sys::Procfs& procfs,
+                       CudaSourceOptions options)
+    : writer_(writer), clock_(clock), procfs_(procfs), options_(options) {}
+
+CudaSource::~CudaSource() = default;
+
+BootTime CudaSource::due() const {
+  return is_open_ && is_enabled_ && !processes_.empty() ? next_ : BootTime::max();
+}
+
+void CudaSource::request(Watched& process, BootTime now) const {
+  const bool is_on = is_open_ && is_enabled_;
+  process.channel->request(is_on ? options_.mode : cuda::Mode::kDormant, options_.every_n,
+                           is_on ? now + kLease : BootTime{});
+}
+
+void CudaSource::attach(const Observed& process, BootTime now) {
+  const std::int32_t pid = process.facts.pid;
+  auto channel = cuda::Channel::open(procfs_, pid);
+  if (!channel) {
+    if (channel.error().code == Code::kUnavailable) {
+      if (not_covered_.emplace(pid, channel.error().what).second) ++busy_;
+      return;
+    }
+    const cuda::Coverage coverage = cuda::coverage_of(procfs_, pid);
+    if (coverage.has_cuda && !coverage.has_library)
+      not_covered_[pid] = fmt::format(
+          "process {}: uses {} without Kansoku's CUDA library, which cannot come in later: no "
+          "device times; start it with `kansoku run --cuda -- COMMAND`",
+          pid, coverage.driver_path);
+    return;
+  }
+  not_covered_.erase(pid);
+  Watched& watched = processes_[pid];
+  watched.pid = pid;
+  watched.channel = std::move(*channel);
+  watched.track = process.track;
+  request(watched, now);
+}
+
+void CudaSource::inspect(const Observed& process, BootTime now) {
+  now_ = now;
+  if (!is_open_ || processes_.contains(process.facts.pid)) return;
+  attach(process, now);
+}
+
+void CudaSource::close(Watched& process, BootTime now) {
+  read(process, /*is_last=*/true);
+  for (auto& [context, clock] : process.clocks)
+    clock.clock.write(writer_, now);
+  for (const cuda::StreamInfo& stream : process.channel->streams())
+    unfinished_ += stream.submitted - std::min(stream.submitted, stream.completed);
+  process.channel->add_losses(gone_);
+}
+
+void CudaSource::forget(std::int32_t pid) {
+  not_covered_.erase(pid);
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) return;
+  if (is_open_) close(found->second, clock_.now());
+  processes_.erase(found);
+}
+
+void CudaSource::poll(const Processes& /*processes*/, BootTime now) {
+  now_ = now;
+  next_ = now + kEvery;
+  for (auto& [pid, process] : processes_) {
+    request(process, now);
+    read(process, /*is_last=*/false);
+  }
+}
+
+void CudaSource::drain() {
+  for (auto& [pid, process] : processes_)
+    read(process, /*is_last=*/false);
+}
+
+void CudaSource::begin_trace(BootTime now) {
+  now_ = now;
+  is_open_ = true;
+  next_ = now;
+}
+
+void CudaSource::end_trace(BootTime now) {
+  for (auto& [pid, process] : processes_)
+    close(process, now);
+  const bool is_sampled = options_.mode == cuda::Mode::kSampled;
+  writer_.metadata("kansoku.cuda.mode", is_sampled ? "sampled" : "every", now);
+  is_open_ = false;
+  processes_.clear();  // gives the channels up: the libraries fall dormant
+}
+
+void CudaSource::set_enabled(bool enabled) {
+  is_enabled_ = enabled;
+  for (auto& [pid, process] : processes_)
+    request(process, clock_.now());
+}
+
+void CudaSource::read(Watched& process, bool is_last) {
+  process.channel->drain(
+      [&](const wire_cuda_record& record, std::uint32_t what) { take(process, record, what); },
+      kRecordsAtOnce);
+  write_held(process, is_last);
+}
+
+void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uint32_t what) {
+  if (record.entry == WIRE_CUDA_CLOCK) {
+    read_clock(process, record);
+    return;
+  }
+  if ((record.flags & WIRE_CUDA_TIMED) == 0) {
+    count_memory(process, record, what);
+    write_call(process, record, what, 0);
+    return;
+  }
+  process.held.emplace_back(record, what);
+  if (process.held.size() > kHeldMax) {
+    ++unfinished_;
+    process.held.pop_front();
+  }
+}
+
+void CudaSource::read_clock(Watched& process, const wire_cuda_record& record) {
+  const auto [found, is_new] = process.clocks.try_emplace(
+      record.stream, fmt::format("cuda.{}.{}", process.pid, record.stream));
+  ContextClock& context = found->second;
+  const auto before = static_cast<std::int64_t>(record.host_begin_ns);
+  const auto after = static_cast<std::int64_t>(record.device_ns);
+  if (is_new) {
+    context.first_boot_ns = before;
+    context.first_device_ns = record.device_begin_ns;
+  }
+  context.clock.add(record.device_begin_ns, boot_time(before), boot_time(after));
+  ++context.readings;
+}
+
+CudaSource::Axis CudaSource::axis_of(const Watched& process, std::uint32_t context,
+                                     bool is_last) const {
+  const auto found = process.clocks.find(context);
+  if (found == process.clocks.end()) return is_last ? Axis::kDevice : Axis::kNotYet;
+  const ContextClock& clock = found->second;
+  if (clock.clock.restarts() > 0) return Axis::kDevice;
+  if (clock.readings >= kReadingsToTrust) return Axis::kBoot;
+  return is_last ? Axis::kDevice : Axis::kNotYet;
+}
+
+void CudaSource::write_held(Watched& process, bool is_last) {
+  while (!process.held.empty()) {
+    const auto [record, what] = process.held.front();
+    const auto stream = process.channel->stream(record.stream);
+    const Axis axis = axis_of(process, stream ? stream->context : 0, is_last);
+    if (axis == Axis::kNotYet) return;
+    write_operation(process, record, what, axis);
+    process.held.pop_front();
+  }
+}
+
+/// On a clock of the device's own, times count from its first reading; only lengths and order mean
+/// something there.
+BootTime CudaSource::device_begin(Watched& process, std::uint32_t context, std::int64_t device_ns,
+                                  Axis axis) const {
+  const auto found = process.clocks.find(context);
+  if (found == process.clocks.end()) return boot_time(std::max<std::int64_t>(device_ns, 0));
+  const ContextClock& clock = found->second;
+  if (axis == Axis::kBoot) return clock.clock.to_boot(device_ns)->time;
+  return boot_time(clock.first_boot_ns + (device_ns - clock.first_device_ns));
+}
+
+trace::TrackHandle CudaSource::stream_track(Watched& process, std::uint32_t stream, Axis axis) {
+  const auto info = process.channel->stream(stream);
+  const std::pair key{stream, info ? info->generation : 0};
+  if (const auto found = process.streams.find(key); found != process.streams.end())
+    return found->second;
+  const std::int32_t device =
+      info ? process.channel->context(info->context).device : std::int32_t{-1};
+  std::string name =
+      fmt::format("GPU {} stream {}", device < 0 ? "?" : std::to_string(device), stream);
+  if (info && (info->kind & WIRE_CUDA_LEGACY) != 0) name += " (default)";
+  if (info && (info->kind & WIRE_CUDA_PER_THREAD) != 0)
+    name += fmt::format(" (default of thread {})", info->handle);
+  if (axis == Axis::kDevice) name += ", device clock";
+  const trace::TrackHandle track = writer_.custom_track(process.track, name);
+  process.streams.emplace(key, track);
+  return track;
+}
+
+trace::TrackHandle CudaSource::thread_track(Watched& process, std::uint32_t tid) {
+  if (const auto found = process.threads.find(tid); found != process.threads.end())
+    return found->second;
+  const auto track =
+      writer_.thread_track(process.pid, as_pid(tid),
+                           as_pid(tid) == process.pid ? "main" : fmt::format("thread {}", tid));
+  process.threads.emplace(tid, track);
+  return track;
+}
+
+const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t index) {
+  const auto [found, is_new] = process.kernels.try_emplace(index);
+  if (!is_new) return found->second;
+  const auto info = process.channel->kernel(index);
+  const std::string full = info ? info->name : std::string{};
+  const std::string brief = full.empty() ? "function@?" : sys::short_kernel_name(full);
+  found->second.name = writer_.name(brief);
+  if (brief != full) found->second.full_name = full;
+  return found->second;
+}
+
+void CudaSource::write_operation(Watched& process, const wire_cuda_record& record,
+                                 std::uint32_t what, Axis axis) {
+  if (what == 0 || what >= kOperations.size()) return;
+  const auto stream = process.channel->stream(record.stream);
+  const std::uint32_t context = stream ? stream->context : 0;
+  const auto begin = device_begin(process, context, record.device_begin_ns, axis);
+  const auto length = static_cast<std::int64_t>(record.device_ns);
+  const std::uint64_t flow = flow_of(process.pid, record.correlation);
+  std::vector<trace::Arg> args{
+      trace::Arg::uint(writer_.name("correlation"), record.correlation),
+      trace::Arg::uint(writer_.name("stream"), record.stream),
+      trace::Arg::uint(writer_.name("context"), context),
+      trace::Arg::sint(writer_.name("device"), process.channel->context(context).device)};
+  std::string grid, block;
+  trace::NameId title{};
+  if (what == WIRE_CUDA_LAUNCH) {
+    const Kernel& known = kernel(process, record.u.launch.kernel);
+    title = known.name;
+    grid = fmt::format("{},{},{}", record.u.launch.grid_x, record.u.launch.grid_y,
+                       record.u.launch.grid_z);
+    block = fmt::format("{},{},{}", record.u.launch.block_x, record.u.launch.block_y,
+                        record.u.launch.block_z);
+    args.push_back(trace::Arg::str(writer_.name("grid"), grid));
+    args.push_back(trace::Arg::str(writer_.name("block"), block));
+    args.push_back(trace::Arg::uint(writer_.name("shared_kib"), record.u.launch.shared_kib));
+    if (!known.full_name.empty())
+      args.push_back(trace::Arg::str(writer_.name("full_name"), known.full_name));
+  } else if (what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET) {
+    const std::size_t kind = what == WIRE_CUDA_COPY ? copy_kind(record) : 0;
+    title = writer_.name(what == WIRE_CUDA_COPY ? kCopyNames[kind] : kOperations[what].name);
+    args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
+    if (what == WIRE_CUDA_COPY)
+      args.push_back(trace::Arg::str(writer_.name("kind"), kCopies[kind]));
+  } else {
+    title = writer_.name(kOperations[what].name);
+  }
+  // What the library measured the wrong way round has no length; it is counted there.
+  const Nanos lasts{std::max<std::int64_t>(length, 0)};
+  const auto track = stream_track(process, record.stream, axis);
+  writer_.slice_begin(track, begin, title, writer_.category(kOperations[what].category), args,
+                      flow);
+  writer_.slice_end(track, begin + lasts);
+  write_call(process, record, what, flow);
+}
+
+void CudaSource::write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,
+                            std::uint64_t flow) {
+  if (record.host_begin_ns == 0) return;
+  const auto begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
+  const std::string entry = process.channel->entry_name(record.entry);
+  std::vector<trace::Arg> args;
+  if (record.correlation != 0)
+    args.push_back(trace::Arg::uint(writer_.name("correlation"), record.correlation));
+  const bool has_bytes = what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET || what == WIRE_CUDA_ALLOC;
+  if (has_bytes) args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
+  if ((record.flags & WIRE_CUDA_FAILED) != 0)
+    args.push_back(trace::Arg::uint(writer_.name("ret"), record.device_ns));
+  const auto track = thread_track(process, record.tid);
+  writer_.slice_begin(track, begin, writer_.name(entry.empty() ? "?" : entry),
+                      writer_.category("cuda"), args, flow);
+  writer_.slice_end(track, begin + Nanos{record.host_ns});
+}
+
+/// Driver bytes that are live, of what was allocated since the library was switched on.
+void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
+                              std::uint32_t what) {
+  if ((what != WIRE_CUDA_ALLOC && what != WIRE_CUDA_FREE) || (record.flags & WIRE_CUDA_FAILED) != 0)
+    return;
+  if (what == WIRE_CUDA_ALLOC) {
+    if (process.allocations.size() >= kAllocationsMax) return;
+    const auto [found, is_new] =
+        process.allocations.try_emplace(record.u.memory.detail, record.u.memory.bytes);
+    if (!is_new) return;
+    process.live_bytes += record.u.memory.bytes;
+  } else {
+    const auto found = process.allocations.find(record.u.memory.detail);
+    if (found == process.allocations.end()) return;
+    process.live_bytes -= found->second;
+    process.allocations.erase(found);
+  }
+  if (!process.is_memory_declared)
+    process.memory = writer_.counter_track(process.track, "device memory, live", "bytes");
+  process.is_memory_declared = true;
+  writer_.counter(process.memory, boot_time(static_cast<std::int64_t>(record.host_begin_ns)),
+                  static_cast<double>(process.live_bytes));
+}
+
+void CudaSource::add_losses(Losses& out) const {
+  for (const Losses::Total& total : gone_.all())
+    out.add(*total.stat, total.total);
+  for (const auto& [pid, process] : processes_)
+    process.channel->add_losses(out);
+  out.add(cuda_unfinished, unfinished_);
+  out.add(cuda_not_covered, not_covered_.size());
+  out.add(cuda_busy, busy_);
+}
+
+void CudaSource::add_problems(std::vector<std::string>& out) const {
+  for (const auto& [pid, why] : not_covered_)
+    out.push_back(why);
+}
+
+}  // namespace kansoku::capture

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/cuda/channel.h"
+#include "capture/device_clock.h"
+#include "capture/source.h"
+#include "common/time.h"
+#include "sys/procfs.h"
+
+namespace kansoku::capture {
+
+STAT(cuda_unfinished, kNotice, kCapture,
+     "GPU operations that were not complete when the recording or their process ended");
+STAT(cuda_not_covered, kDataLoss, kCapture,
+     "processes that use CUDA without Kansoku's library; start them with `kansoku run --cuda`");
+STAT(cuda_busy, kDataLoss, kCapture,
+     "processes whose CUDA library another recorder holds; they were not recorded");
+
+struct CudaSourceOptions {
+  cuda::Mode mode{cuda::Mode::kEvery};
+  std::uint32_t every_n{0};  // of kSampled; 0: as the library's budget allows
+};
+
+/// GPU work with device times, from the library inside the processes (capture/cuda): slices on a
+/// track for each stream, and the calls that made them on their threads' tracks, linked by a flow.
+/// Switches the library on while a trace is open, by a lease, so that the death of the recorder
+/// switches it off. Counts the processes that it cannot see into. Borrows writer, clock and procfs.
+class CudaSource final : public Source {
+ public:
+  CudaSource(trace::Writer& writer, const Clock& clock, const sys::Procfs& procfs,
+             CudaSourceOptions options);
+  ~CudaSource() override;
+
+  [[nodiscard]] std::string_view name() const override { return "cuda"; }
+  void inspect(const Observed& process, BootTime now) override;
+  void renew(std::int32_t pid) override { forget(pid); }
+  void forget(std::int32_t pid) override;
+  [[nodiscard]] BootTime due() const override;
+  void poll(const Processes& processes, BootTime now) override;
+  void drain() override;
+  void begin_trace(BootTime now) override;
+  void end_trace(BootTime now) override;
+  void set_enabled(bool enabled) override;
+  void add_losses(Losses& out) const override;
+  void add_problems(std::vector<std::string>& out) const override;
+
+ private:
+  /// The event clock of a context, and what it says of itself.
+  struct ContextClock {
+    explicit ContextClock(const std::string& name) : clock(name) {}
+    DeviceClock clock;
+    std::uint32_t readings{0};
+    std::int64_t first_boot_ns{0}, first_device_ns{0};
+  };
+  struct Kernel {
+    trace::NameId name{};
+    std::string full_name;  // "" if it is no other than the short one
+  };
+  struct Watched {
+    std::int32_t pid{0};
+    std::unique_ptr<cuda::Channel> channel;
+    trace::TrackHandle track{};
+    std::map<std::uint32_t, ContextClock> clocks;  // by context
+    std::map<std::pair<std::uint32_t, std::uint32_t>, trace::TrackHandle> streams;
+    std::map<std::uint32_t, trace::TrackHandle> threads;
+    std::map<std::uint32_t, Kernel> kernels;
+    std::deque<std::pair<wire_cuda_record, std::uint32_t>> held;  // until the clock is known
+    trace::TrackHandle memory{};
+    std::map<std::uint64_t, std::uint64_t> allocations;  // bytes by pointer
+    std::uint64_t live_bytes{0};
+    bool is_memory_declared{false};
+  };
+  enum class Axis : std::uint8_t { kNotYet, kBoot, kDevice };
+
+  void attach(const Observed& process, BootTime now);
+  void read(Watched& process, bool is_last);
+  void take(Watched& process, const wire_cuda_record& record, std::uint32_t what);
+  void read_clock(Watched& process, const wire_cuda_record& record);
+  [[nodiscard]] Axis axis_of(const Watched& process, std::uint32_t context, bool is_last) const;
+  void write_held(Watched& process, bool is_last);
+  void write_operation(Watched& process, const wire_cuda_record& record, std::uint32_t what,
+                       Axis axis);
+  void write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,
+                  std::uint64_t flow);
+  void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
+  [[nodiscard]] BootTime device_begin(Watched& process, std::uint32_t context,
+                                      std::int64_t device_ns, Axis axis) const;
+  trace::TrackHandle stream_track(Watched& process, std::uint32_t stream, Axis axis);
+  trace::TrackHandle thread_track(Watched& process, std::uint32_t tid);
+  const Kernel& kernel(Watched& process, std::uint32_t index);
+  void request(Watched& process, BootTime now) const;
+  void close(Watched& process, BootTime now);
+
+  trace::Writer& writer_;
+  const Clock& clock_;
+  const sys::Procfs& procfs_;
+  CudaSourceOptions options_;
+  bool is_open_{false}, is_enabled_{true};
+  BootTime next_{}, now_{};
+  std::map<std::int32_t, Watched> processes_;        // by pid
+  std::map<std::int32_t, std::string> not_covered_;  // why, by pid
+  Losses gone_;                                      // of processes that ended
+  std::uint64_t unfinished_{0}, busy_{0};
+  std::map<std::string_view, trace::NameId> names_;
+};
+
+}  // namespace kansoku::capture
