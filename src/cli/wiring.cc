@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "cli/revision.h"
 #include "sys/process.h"
@@ -62,20 +63,43 @@ Result<std::string> data_folder(const std::string& name) {
                "set KANSOKU_SHARE to its parent folder, or run `make install`"};
 }
 
-Result<std::string> softgpu_folder() {
-  if (auto set = sys::path_from_environment("KANSOKU_SOFTGPU_LIBS")) return *std::move(set);
+namespace {
+
+/// A folder of libraries beside this program or where `make install` puts it.
+std::optional<std::string> library_folder(const char* name, const char* library) {
   std::array<char, PATH_MAX> self{};
   const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
   const std::filesystem::path here =
       std::filesystem::path(length > 0 ? self.data() : "").parent_path();
   for (const std::filesystem::path& folder :
-       {here / "softgpu", here / ".." / "lib" / "kansoku" / "softgpu"}) {
+       {here / name, here / ".." / "lib" / "kansoku" / name}) {
     std::error_code error;
-    if (std::filesystem::exists(folder / "libcuda.so.1", error))
+    if (std::filesystem::exists(folder / library, error))
       return std::filesystem::canonical(folder, error).string();
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::string> softgpu_folder() {
+  if (auto set = sys::path_from_environment("KANSOKU_SOFTGPU_LIBS")) return *std::move(set);
+  if (auto found = library_folder("softgpu", "libcuda.so.1")) return *std::move(found);
   return Error{Code::kNotFound, "find the software device: no libcuda.so.1 beside this program",
                "build it (`make softgpu`) or set KANSOKU_SOFTGPU_LIBS to its folder"};
+}
+
+Result<std::string> cuda_library_folder() {
+  if (auto set = sys::path_from_environment("KANSOKU_CUDA_LIBS")) return *std::move(set);
+  if (auto found = library_folder("cuda", "libkansoku_cuda.so")) return *std::move(found);
+  return Error{Code::kNotFound, "find libkansoku_cuda.so: it is not beside this program",
+               "build it (`make build`) or set KANSOKU_CUDA_LIBS to its folder"};
+}
+
+std::string prepended(const char* variable, const std::string& folder) {
+  const char* const before = std::getenv(variable);
+  const bool is_set = before != nullptr && *before != '\0';
+  return is_set ? folder + ":" + before : folder;
 }
 
 std::vector<std::string> pack_folders() {

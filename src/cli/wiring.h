@@ -21,6 +21,12 @@ namespace kansoku::cli {
 /// The folder of the software device's libraries; kNotFound if they were not built.
 [[nodiscard]] Result<std::string> softgpu_folder();
 
+/// The folder of the library that stands for libcuda.so.1 in watched processes; kNotFound.
+[[nodiscard]] Result<std::string> cuda_library_folder();
+
+/// What a search path of the environment becomes with `folder` before all others.
+[[nodiscard]] std::string prepended(const char* variable, const std::string& folder);
+
 /// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.
 [[nodiscard]] std::vector<std::string> pack_folders();
 

@@ -8,7 +8,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/wiring.h"
@@ -21,8 +21,10 @@ class RunCommand final : public Command {
   void declare(CLI::App& app) override {
     app.add_flag("--softgpu", softgpu_,
                  "use the software GPU: the program loads Kansoku's libcuda.so.1, libcudart, "
-                 "libnvidia-ml and libnccl")
-        ->required();
+                 "libnvidia-ml and libnccl");
+    app.add_flag("--cuda", cuda_,
+                 "load Kansoku's CUDA library between the program and its driver: it sleeps until "
+                 "`kansoku record --cuda -p PID` or `kansoku cuda top -p PID` wakes it");
     app.add_option("--devices", devices_, "number of devices, 1 to 16 [1]")
         ->check(CLI::Range(1, 16));
     app.add_option("--memory", memory_, "memory of each device, e.g. 512M or 4G [4G]");
@@ -37,14 +39,24 @@ class RunCommand final : public Command {
     app.prefix_command(false);
     app.footer(
         "  kansoku run --softgpu -- ./train --steps 10\n"
+        "  kansoku run --cuda -- python3 train.py\n"
         "Programs must call the CUDA driver API or link the stand-in runtime\n"
         "(share/softgpu/softgpu-clang); see docs/softgpu.md.");
   }
 
   int run() override {
-    const auto folder = softgpu_folder();
-    if (!folder) return report(folder.error());
-    prepend("LD_LIBRARY_PATH", *folder);
+    if (!softgpu_ && !cuda_)
+      return report(Error{Code::kUnsupported,
+                          "run: name what to run with: --softgpu, --cuda or both",
+                          "kansoku run --help"});
+    cuda_ = cuda_ || is_watched();
+    for (const auto& [is_wanted, find] :
+         {std::pair{softgpu_, &softgpu_folder}, std::pair{cuda_, &cuda_library_folder}}) {
+      if (!is_wanted) continue;
+      const auto folder = find();
+      if (!folder) return report(folder.error());
+      setenv("LD_LIBRARY_PATH", prepended("LD_LIBRARY_PATH", *folder).c_str(), 1);
+    }
     if (devices_ != 0) setenv("KANSOKU_SOFTGPU_DEVICES", std::to_string(devices_).c_str(), 1);
     if (!memory_.empty()) setenv("KANSOKU_SOFTGPU_MEMORY", memory_.c_str(), 1);
     if (!arch_.empty()) setenv("KANSOKU_SOFTGPU_ARCH", arch_.c_str(), 1);
@@ -61,13 +73,15 @@ class RunCommand final : public Command {
   }
 
  private:
-  static void prepend(const char* name, const std::string& folder) {
-    const char* const before = std::getenv(name);
-    const bool is_set = before != nullptr && *before != '\0';
-    setenv(name, (is_set ? folder + ":" + before : folder).c_str(), 1);
+  /// Under `kansoku record --cuda` the library's folder is in the path already, and stays first.
+  static bool is_watched() {
+    const auto folder = cuda_library_folder();
+    const char* const path = std::getenv("LD_LIBRARY_PATH");
+    return folder && path != nullptr &&
+           (":" + std::string(path) + ":").find(":" + *folder + ":") != std::string::npos;
   }
 
-  bool softgpu_{false}, check_{false};
+  bool softgpu_{false}, cuda_{false}, check_{false};
   int devices_{0};
   std::string memory_, arch_, clock_;
   std::vector<std::string> command_;

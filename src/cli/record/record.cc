@@ -48,6 +48,12 @@ class Record final : public Command {
                    "rate of Python stacks (default: from the packs)")
         ->check(CLI::Range(1, 1000));
     app.add_flag("--no-bpf", no_bpf_, "record Python stacks only");
+    app.add_option("--cuda", cuda_,
+                   "record GPU work with device times: every operation (every), one in N (a "
+                   "number), or as many as cost next to nothing (sampled); a command gets "
+                   "Kansoku's CUDA library, a running process must have been started with it")
+        ->expected(0, 1)
+        ->default_str("every");
     app.add_flag("--force", options_.overwrite, "overwrite the output file");
     app.add_flag("--explain", options_.explain,
                  "print each probe with its address and the reason for it");
@@ -128,10 +134,26 @@ class Record final : public Command {
     }
     options_.ring_bytes = static_cast<std::uint32_t>(*ring);
     options_.use_bpf = !no_bpf_;
+    return read_cuda();
+  }
+
+  Result<void> read_cuda() {
+    if (!cuda_) return {};
+    capture::CudaSourceOptions how;
+    if (*cuda_ != "every") how.mode = capture::cuda::Mode::kSampled;
+    if (*cuda_ != "every" && *cuda_ != "sampled") {
+      const auto every_n = parse_int<std::uint32_t>(*cuda_);
+      if (!every_n || *every_n == 0)
+        return Error{Code::kUnsupported,
+                     fmt::format("read --cuda {}: not every, sampled or a number", *cuda_)};
+      how.every_n = *every_n;
+    }
+    options_.cuda = how;
     return {};
   }
 
   SessionOptions options_;
+  std::optional<std::string> cuda_;
   std::string duration_, max_size_, ring_{"16M"};
   bool no_bpf_{false};
 };

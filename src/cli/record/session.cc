@@ -64,7 +64,8 @@ class StatusLine {
   Nanos last_shown_{};
 };
 
-Result<capture::RecorderOptions> recorder_options(const SessionOptions& options) {
+Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
+                                                  const sys::Procfs& procfs, const Clock& clock) {
   capture::RecorderOptions out;
   TRY(const auto known, capture::load_packs(pack_folders()));
   if (known.empty()) return data_folder("probes").error();
@@ -85,6 +86,23 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options)
     if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
   };
   if (options.explain) out.detail = out.log;
+  if (options.cuda) {
+    out.sources.emplace_back([&procfs, &clock, how = *options.cuda](trace::Writer& writer) {
+      return std::make_unique<capture::CudaSource>(writer, clock, procfs, how);
+    });
+  }
+  return out;
+}
+
+/// Of a command whose GPU work is recorded: the library before the driver.
+Result<std::vector<std::string>> command_environment(const SessionOptions& options) {
+  std::vector<std::string> out = options.environment;
+  if (!options.cuda) return out;
+  TRY(const std::string folder, cuda_library_folder());
+  out.push_back("LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder));
+  const capture::CudaSourceOptions& how = *options.cuda;
+  const std::string sampled = how.every_n == 0 ? "sampled" : std::to_string(how.every_n);
+  out.push_back("KANSOKU_CUDA=" + (how.mode == capture::cuda::Mode::kEvery ? "every" : sampled));
   return out;
 }
 
@@ -224,7 +242,7 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   install_signal_counter();
   const sys::Procfs procfs;
   const sys::RealClock clock;
-  TRY(auto recorder_options_value, recorder_options(options));
+  TRY(auto recorder_options_value, recorder_options(options, procfs, clock));
   const std::vector<capture::Pack> packs = recorder_options_value.packs;
   const bool was_there = ::access(options.output.c_str(), F_OK) == 0;
   TRY(const auto sink,
@@ -237,8 +255,8 @@ Result<SessionResult> run_session(const SessionOptions& options) {
   std::optional<sys::Child> child;
   if (!options.command.empty()) {
     TRY_VOID(check_command(*recorder, packs, options));
-    TRY(auto started,
-        sys::Child::start(options.command, {options.environment, options.command_output}));
+    TRY(const auto environment, command_environment(options));
+    TRY(auto started, sys::Child::start(options.command, {environment, options.command_output}));
     child = std::move(started);
     TRY_VOID(recorder->observe(child->pid(), false));
     child->release();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/cuda_source.h"
 #include "capture/recorder.h"
 #include "common/result.h"
 
@@ -31,6 +32,9 @@ struct SessionOptions {
   std::uint32_t ring_bytes{16U << 20};
   std::uint32_t python_hz{0};
   bool use_bpf{true};
+  /// GPU work by the library in the processes; a command is started with it. Nothing: not asked
+  /// for.
+  std::optional<capture::CudaSourceOptions> cuda{};
   bool quiet{false};    // no status line
   bool explain{false};  // print every probe, its address and class
   AfterRecording after{AfterRecording::kWait};
