@@ -21,7 +21,7 @@
 #define WIRE_CUDA_STREAMS_MAX 4096U
 #define WIRE_CUDA_CONTEXTS_MAX 32U
 #define WIRE_CUDA_ENTRIES_MAX 255U
-#define WIRE_CUDA_SHARDS 16U
+#define WIRE_CUDA_SHARDS 64U /* the last one is shared by all further threads */
 #define WIRE_CUDA_PATH_BYTES 256U
 
 /* What the library does. The recorder asks for one; without a living lease it is dormant. */
@@ -172,7 +172,7 @@ struct wire_cuda_tally {
   __u64 captured; /* of the calls: those that went into a graph */
 };
 
-/* Counters of some of the threads; a sum over all shards is the process's. */
+/* Counters of one thread, of the last shard of several; a sum over all shards is the process's. */
 struct wire_cuda_shard {
   struct wire_cuda_tally entries[WIRE_CUDA_ENTRIES_MAX];
 };

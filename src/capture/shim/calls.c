@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The way of one call through a hook: counted, and if it is its turn, timed by a pair of events. */
 #include <string.h>
+#include <x86intrin.h>
 
 #include "shim.h"
 
@@ -8,6 +9,7 @@
 #define MEASURE_ONE_IN 32U
 /* While calls are sampled, a wait of the host is worth a record from this on. */
 #define LONG_WAIT_NS 20000U
+#define CORRELATIONS_AT_ONCE 256U
 
 static _Thread_local struct kansoku_thread* self;
 static _Thread_local int is_refused; /* no place for this thread */
@@ -155,8 +157,9 @@ static int is_its_turn(struct kansoku_call* call) {
 /* The legacy stream waits for all other streams of its context and they for it: an event on it is
  * harmless only between operations of the one thread that uses the context. */
 static int is_alone(struct kansoku_context* context, uint32_t tid) {
-  uint32_t first = 0;
-  if (atomic_compare_exchange_strong_explicit(&context->first_tid, &first, tid,
+  uint32_t first = atomic_load_explicit(&context->first_tid, memory_order_relaxed);
+  if (first == 0 &&
+      atomic_compare_exchange_strong_explicit(&context->first_tid, &first, tid,
                                               memory_order_relaxed, memory_order_relaxed))
     first = tid;
   if (first != tid) atomic_store_explicit(&context->has_many_threads, 1, memory_order_relaxed);
@@ -164,13 +167,13 @@ static int is_alone(struct kansoku_context* context, uint32_t tid) {
 }
 
 /* Whether events may go around this operation; what forbids them is counted. */
-static int may_time(struct kansoku_call* call, struct kansoku_context* context, int is_alone_here) {
+static int may_time(struct kansoku_call* call, struct kansoku_context* context) {
   const struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
   if (kansoku.streams[call->stream].is_programmatic) {
     KANSOKU_LOSE(programmatic);
     return 0;
   }
-  if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !is_alone_here) {
+  if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !call->is_alone) {
     KANSOKU_LOSE(legacy);
     return 0;
   }
@@ -184,19 +187,19 @@ static int may_time(struct kansoku_call* call, struct kansoku_context* context, 
 
 static void mark(struct kansoku_call* call, uint64_t* sum) {
   if (!call->is_measured) return;
-  const uint64_t now = kansoku_now();
-  *sum += now - call->mark_ns;
-  call->mark_ns = now;
+  const uint64_t now = __rdtsc();
+  *sum += now - call->mark;
+  call->mark = now;
 }
 
 static void record_event(struct kansoku_call* call, CUevent event) {
-  mark(call, &call->own_ns);
+  mark(call, &call->own_ticks);
   if (kansoku_driver.event_record(event, call->handle) != CUDA_SUCCESS) {
     KANSOKU_LOSE(event_error);
     kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
     call->pair = KANSOKU_NONE;
   }
-  mark(call, &call->event_ns);
+  mark(call, &call->event_ticks);
 }
 
 static void begin_timed(struct kansoku_call* call, struct kansoku_context* context) {
@@ -204,9 +207,9 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
   call->thread->random ^= call->thread->random << 13;
   call->thread->random ^= call->thread->random >> 7;
   call->thread->random ^= call->thread->random << 17;
-  call->own_ns = call->event_ns = 0;
+  call->own_ticks = call->event_ticks = 0;
+  if (call->is_measured) call->mark = __rdtsc();
   if (call->record.host_begin_ns == 0) call->record.host_begin_ns = kansoku_now();
-  call->mark_ns = call->record.host_begin_ns;
   call->pair = kansoku_take_pair(context);
   if (call->pair == KANSOKU_NONE) {
     KANSOKU_LOSE(no_event);
@@ -231,11 +234,12 @@ void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per
   call->record.stream = (uint16_t)index;
   call->record.flags |= kansoku.shared->streams[index].kind;
   struct kansoku_context* const context = &kansoku.contexts[call->context];
-  const int is_alone_here = is_alone(context, call->thread->tid);
+  call->is_alone = is_alone(context, call->thread->tid);
   if ((call->record.flags & WIRE_CUDA_PROGRAMMATIC) != 0) state->is_programmatic = 1;
   /* Before the first event and after the last one: what another thread does in between shows. */
-  call->sequence = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) + 1;
-  if (is_its_turn(call) && may_time(call, context, is_alone_here)) begin_timed(call, context);
+  if (!call->is_alone)
+    call->sequence = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) + 1;
+  if (is_its_turn(call) && may_time(call, context)) begin_timed(call, context);
 }
 
 static void hand_over(struct kansoku_call* call) {
@@ -263,21 +267,41 @@ static void set_host_time(struct kansoku_call* call) {
   call->record.host_ns = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
 }
 
+/* Unique in the process, one after the other in a thread. */
+static uint32_t next_correlation(struct kansoku_thread* thread) {
+  if (thread->correlations_left == 0) {
+    thread->correlation =
+        atomic_fetch_add_explicit(&kansoku.correlation, CORRELATIONS_AT_ONCE, memory_order_relaxed);
+    thread->correlations_left = CORRELATIONS_AT_ONCE;
+  }
+  --thread->correlations_left;
+  return ++thread->correlation;
+}
+
+/* Whether another thread used the stream between the events. As long as a context has one thread,
+ * nobody could; the operation during which the second one came is as good as disturbed. */
+static int is_disturbed(const struct kansoku_call* call, struct kansoku_stream_state* state) {
+  if (call->is_alone)
+    return atomic_load_explicit(&kansoku.contexts[call->context].has_many_threads,
+                                memory_order_acquire);
+  return atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) != call->sequence;
+}
+
 void kansoku_stream_end(struct kansoku_call* call) {
-  if (call->result == CUDA_SUCCESS)
-    call->record.correlation =
-        atomic_fetch_add_explicit(&kansoku.correlation, 1, memory_order_relaxed) + 1;
+  const int is_recorded = call->pair != KANSOKU_NONE || call->mode == WIRE_CUDA_EVERY;
+  if (call->result == CUDA_SUCCESS && is_recorded)
+    call->record.correlation = next_correlation(call->thread);
   if (call->stream == KANSOKU_NONE) return;
   struct kansoku_stream_state* const state = &kansoku.streams[call->stream];
-  if (call->is_measured) call->mark_ns = kansoku_now();
+  if (call->is_measured) call->mark = __rdtsc();
   if (call->pair != KANSOKU_NONE) {
     set_host_time(call);
     if (call->result == CUDA_SUCCESS)
       record_event(call, kansoku.contexts[call->context].end[call->pair]);
   }
-  const uint32_t before = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel);
+  const int was_disturbed = is_disturbed(call, state);
   if (call->pair == KANSOKU_NONE) return;
-  if (call->result == CUDA_SUCCESS && before == call->sequence) {
+  if (call->result == CUDA_SUCCESS && !was_disturbed) {
     hand_over(call);
     return;
   }
@@ -286,18 +310,30 @@ void kansoku_stream_end(struct kansoku_call* call) {
   call->pair = KANSOKU_NONE;
 }
 
-static void count(struct kansoku_call* call) {
-  struct wire_cuda_tally* const tally = &call->thread->shard->entries[call->entry];
 #define ADD(member, value) \
   atomic_fetch_add_explicit((_Atomic uint64_t*)&(member), (value), memory_order_relaxed)
-  ADD(tally->calls, 1);
+
+/* A counter that only this thread adds to needs no locked instruction. */
+static void add(const struct kansoku_thread* thread, __u64* counter, uint64_t value) {
+  _Atomic uint64_t* const word = (_Atomic uint64_t*)counter;
+  if (thread->is_exclusive)
+    atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + value,
+                          memory_order_relaxed);
+  else
+    atomic_fetch_add_explicit(word, value, memory_order_relaxed);
+}
+
+static void count(struct kansoku_call* call) {
+  const struct kansoku_thread* const thread = call->thread;
+  struct wire_cuda_tally* const tally = &thread->shard->entries[call->entry];
+  add(thread, &tally->calls, 1);
   if (call->result != CUDA_SUCCESS) {
-    ADD(tally->failed, 1);
+    add(thread, &tally->failed, 1);
     return;
   }
   const int is_captured_call = (call->record.flags & WIRE_CUDA_CAPTURED) != 0;
-  if (is_captured_call) ADD(tally->captured, 1);
-  if (call->bytes != 0 && !is_captured_call) ADD(tally->bytes, call->bytes);
+  if (is_captured_call) add(thread, &tally->captured, 1);
+  if (call->bytes != 0 && !is_captured_call) add(thread, &tally->bytes, call->bytes);
   if (call->what == WIRE_CUDA_LAUNCH && call->record.u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
     struct wire_cuda_kernel* const kernel = &kansoku.shared->kernels[call->record.u.launch.kernel];
     if (is_captured_call)
@@ -331,10 +367,10 @@ void kansoku_end(struct kansoku_call* call) {
     }
   }
   if (call->is_measured && call->pair != KANSOKU_NONE) {
-    mark(call, &call->own_ns);
+    mark(call, &call->own_ticks);
     struct wire_cuda_state* const state = &kansoku.shared->state;
-    ADD(state->own_ns, call->own_ns);
-    ADD(state->event_ns, call->event_ns);
+    ADD(state->own_ns, (uint64_t)((double)call->own_ticks * kansoku.ns_a_tick));
+    ADD(state->event_ns, (uint64_t)((double)call->event_ticks * kansoku.ns_a_tick));
     ADD(state->sampled, 1);
   }
 }

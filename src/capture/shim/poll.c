@@ -8,11 +8,14 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #include "shim.h"
 
 #define INTERVAL_MIN_US 5000U
 #define INTERVAL_MAX_US 80000U
+/* While every operation is timed: what may come meanwhile has to find events. */
+#define INTERVAL_EVERY_MAX_US 10000U
 /* Elapsed times are floats of milliseconds: after 4 s their step is half a microsecond. */
 #define BASE_EVERY_NS 2000000000ULL
 #define READING_EVERY_NS 250000000ULL
@@ -270,11 +273,12 @@ static void read_clock(struct kansoku_context* context, uint32_t place) {
 }
 
 /* Twice as many pairs as long as they run short. */
-static void refill(struct kansoku_context* context) {
+static void refill(struct kansoku_context* context, uint32_t mode) {
   const uint32_t made = atomic_load(&context->pairs_made);
   const uint32_t unused = atomic_load(&context->pairs_free);
-  if (made < KANSOKU_PAIRS_FIRST || unused < made / 2)
-    kansoku_make_pairs(context, made < KANSOKU_PAIRS_FIRST ? KANSOKU_PAIRS_FIRST : made);
+  const uint32_t least = mode == WIRE_CUDA_EVERY ? KANSOKU_PAIRS_EVERY : KANSOKU_PAIRS_FIRST;
+  if (made < least || unused < made / 2)
+    kansoku_make_pairs(context, made < least ? least - made : made);
 }
 
 static void free_context(uint32_t place) {
@@ -303,7 +307,7 @@ static void free_context(uint32_t place) {
   atomic_store(&context->state, KANSOKU_CONTEXT_FREE);
 }
 
-static uint32_t visit_context(uint32_t place, int is_on) {
+static uint32_t visit_context(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   uint32_t done = 0;
   const int context_state = atomic_load(&context->state);
@@ -313,8 +317,8 @@ static uint32_t visit_context(uint32_t place, int is_on) {
   if (atomic_load(&context->state) == KANSOKU_CONTEXT_USED) {
     set_phase(2);
     if (kansoku_driver.ctx_set_current(context->handle) == CUDA_SUCCESS) {
-      if (is_on || pending_count > 0) read_clock(context, place);
-      if (is_on) refill(context);
+      if (mode != WIRE_CUDA_DORMANT || pending_count > 0) read_clock(context, place);
+      if (mode != WIRE_CUDA_DORMANT) refill(context, mode);
       /* Without a base there is nothing that times could count from. */
       if (atomic_load(&context->base) < KANSOKU_BASES) done = read_streams(place);
       kansoku_driver.ctx_set_current(NULL);
@@ -375,6 +379,9 @@ static void switch_to(uint32_t mode, uint64_t now) {
     const uint32_t n = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.every_n);
     atomic_store(&kansoku.every_n, n != 0 ? n : EVERY_N_FIRST);
     kansoku_set_hooks(1);
+    interval_us = INTERVAL_MIN_US;
+    for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
+      visit_context(place, mode); /* its events are there before the first operation */
   }
   atomic_store_explicit(&kansoku.mode, mode, memory_order_release);
   if (mode == WIRE_CUDA_DORMANT) kansoku_set_hooks(0);
@@ -391,15 +398,14 @@ static void doze(uint32_t seen, uint32_t micros) {
 
 static void tick(uint32_t mode) {
   struct timespec used;
-  const int is_on = mode != WIRE_CUDA_DORMANT;
+  const uint32_t longest = mode == WIRE_CUDA_EVERY ? INTERVAL_EVERY_MAX_US : INTERVAL_MAX_US;
   const uint32_t taken = take_queues();
   uint32_t done = 0;
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
-    done += visit_context(place, is_on);
+    done += visit_context(place, mode);
   /* Of operations that were handed over meanwhile, the times are read with the next. */
-  interval_us = taken + done > 0                    ? INTERVAL_MIN_US
-                : interval_us * 2 < INTERVAL_MAX_US ? interval_us * 2
-                                                    : INTERVAL_MAX_US;
+  interval_us = taken + done > 0 ? INTERVAL_MIN_US : interval_us * 2;
+  if (interval_us > longest) interval_us = longest;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   state()->poller_cpu_ns = (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
   state()->interval_us = interval_us;
@@ -421,11 +427,21 @@ int kansoku_is_drained(void) {
   return atomic_load(&drained_ticks) > 0;
 }
 
+/* The time stamp counter's rate, over a millisecond: it only prices the library's own code. */
+static void measure_ticks(void) {
+  const struct timespec pause = {0, 1000000};
+  const uint64_t begin_ns = kansoku_now(), begin = __rdtsc();
+  nanosleep(&pause, NULL);
+  const uint64_t ticks = __rdtsc() - begin, ns = kansoku_now() - begin_ns;
+  kansoku.ns_a_tick = ticks > 0 ? (double)ns / (double)ticks : 0;
+}
+
 static void* poll(void* unused) {
   CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
   uint32_t seen = 0;
   (void)unused;
   pthread_setname_np(pthread_self(), "kansoku-cuda");
+  measure_ticks();
   if (kansoku_driver.can_time) kansoku_driver.exchange_mode(&relaxed);
   for (;;) {
     seen = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.wake);
@@ -454,7 +470,7 @@ void kansoku_start_poller(void) {
   for (uint32_t i = 0; i < WIRE_CUDA_STREAMS_MAX; ++i)
     first[i] = last[i] = KANSOKU_NONE;
   /* From the first call on, if somebody waits for it. */
-  switch_to(wanted_mode(kansoku_now()), kansoku_now());
+  switch_to(wanted_mode(kansoku_now()), kansoku_now()); /* no context yet: nothing is called */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attributes);

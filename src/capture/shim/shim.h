@@ -75,10 +75,12 @@ struct kansoku_op {
 #define KANSOKU_QUEUE_SLOTS 8192U
 struct kansoku_thread {
   struct wire_cuda_shard* shard;
+  int is_exclusive; /* no other thread counts there */
   uint64_t random;
   uint32_t tid;
-  uint32_t until_timed; /* stream operations until the next one that is timed */
-  uint64_t last_handle; /* of the stream used last, and where it stands */
+  uint32_t correlation, correlations_left; /* taken from the process's in blocks */
+  uint32_t until_timed;                    /* stream operations until the next one that is timed */
+  uint64_t last_handle;                    /* of the stream used last, and where it stands */
   uint32_t last_stream, last_generation;
   struct kansoku_op* queue; /* written by the thread, read by the library's */
   _Atomic uint32_t head, tail;
@@ -95,8 +97,9 @@ struct kansoku_call {
   uint32_t sequence; /* of the stream, when its begin was recorded */
   uint32_t pair;     /* KANSOKU_NONE: not timed */
   uint16_t context, base;
-  int is_measured; /* its cost is */
-  uint64_t own_ns, event_ns, mark_ns;
+  int is_measured;                       /* its cost is */
+  int is_alone;                          /* no other thread worked in this context so far */
+  uint64_t own_ticks, event_ticks, mark; /* of the time stamp counter */
   uint64_t bytes;
   CUstream handle; /* to record events in */
 };
@@ -110,6 +113,7 @@ struct kansoku_stream_state {
 
 #define KANSOKU_PAIRS_MAX 16384U
 #define KANSOKU_PAIRS_FIRST 512U
+#define KANSOKU_PAIRS_EVERY 4096U
 enum kansoku_context_state {
   KANSOKU_CONTEXT_FREE = 0,
   KANSOKU_CONTEXT_USED = 1,
@@ -148,6 +152,7 @@ struct kansoku_process {
   volatile const uint32_t* canary; /* 1 in this process, 0 in its forked children */
   _Atomic uint32_t correlation;
   _Atomic int32_t captures;
+  double ns_a_tick; /* of the time stamp counter */
   struct kansoku_stream_state streams[WIRE_CUDA_STREAMS_MAX];
   struct kansoku_thread threads[KANSOKU_THREADS_MAX];
   struct kansoku_context* contexts; /* WIRE_CUDA_CONTEXTS_MAX */
