@@ -79,6 +79,8 @@ constexpr Entry kCommands[]{
     {"jobs", "list the distributed jobs that run on this host", make_jobs},
     {"run", "run a program on the software GPU", make_run},
     {"gpu", "list the kernels of a file, run one on the software GPU, show devices", make_gpu},
+    {"hang", "say whether an operation on the GPU is stuck, and which", make_hang},
+    {"cuda", "show what programs do on their GPUs", make_cuda},
     {"collect", "collect the summaries of many hosts: lost hosts, jobs, incidents", make_collect},
     {"simulate", "simulate a platform: fit, synthesise, replay and compare policies",
      make_simulate},

@@ -103,8 +103,9 @@ struct wire_cuda_record {
 WIRE_ASSERT(sizeof(struct wire_cuda_record) == 64, "part of the ABI: bump WIRE_CUDA_VERSION");
 
 #define WIRE_CUDA_NO_KERNEL 0xffffU
-#define WIRE_CUDA_PAGEABLE (1ULL << 8) /* in `detail` of a copy: the host's memory is not pinned \
-                                        */
+#define WIRE_CUDA_PAGEABLE                                              \
+  (1ULL << 8) /* in `detail` of a copy: the host's memory is not pinned \
+               */
 
 /* Page 0: written by the library once, before `magic`. */
 struct wire_cuda_head {
@@ -184,14 +185,26 @@ struct wire_cuda_stream {
   __u8 state;                 /* 0: free, 1: in use, 2: destroyed, not yet drained */
   __u8 kind;                  /* enum wire_cuda_record_flag: PER_THREAD, LEGACY */
   __u64 submitted, completed; /* timed operations */
-  /* The oldest timed operation that is not complete; `stuck_since_ns` 0: none. */
+  /* The oldest timed operation that is not complete; `waiting_since_ns` 0: none. */
   __u64 waiting_since_ns; /* host time of its call */
   __u32 correlation, tid;
   __u32 done_correlation; /* of the last complete one */
   __u16 kernel;
-  __u8 what, reserved;
+  __u8 what;
+  __u8 is_begun; /* its begin event is complete: what it waited for is done, and it runs */
+  __u64 detail;  /* of the oldest: the graph's handle, or the host function */
+  __u64 host_functions,
+      done_ns; /* timed ones that were submitted; boot time of the last completion */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 56, "part of the ABI: bump WIRE_CUDA_VERSION");
+WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 80, "part of the ABI: bump WIRE_CUDA_VERSION");
+
+/* A thread that waits in a call of class SYNC. */
+struct wire_cuda_waiter {
+  __u64 since_ns; /* 0: it does not; stored last, cleared first */
+  __u32 tid, entry;
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_waiter) == 16, "part of the ABI: bump WIRE_CUDA_VERSION");
+#define WIRE_CUDA_WAITERS_MAX 256U
 
 struct wire_cuda_context {
   __u64 handle;
@@ -199,15 +212,27 @@ struct wire_cuda_context {
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
 };
 
+/* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two
+ * for each power of two up to 2^40 ns (18 minutes); the last one holds everything longer. */
+#define WIRE_CUDA_BUCKETS 66
+#define WIRE_CUDA_BUCKET_FIRST_POWER 8
+struct wire_cuda_durations {
+  __u64 count, total_ns, longest_ns;
+  __u32 buckets[WIRE_CUDA_BUCKETS];
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_durations) == 24 + 4 * WIRE_CUDA_BUCKETS,
+            "part of the ABI: bump WIRE_CUDA_VERSION");
+
 struct wire_cuda_kernel {
   __u64 handle, module;
   __u32 name; /* offset into `names` */
   __u16 registers, block_max;
   __u32 static_shared, local_bytes;
   __u64 launches;
-  __u64 captured; /* launches that went into a graph */
+  __u64 captured;                       /* launches that went into a graph */
+  struct wire_cuda_durations durations; /* of the timed ones that are complete */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 48, "part of the ABI: bump WIRE_CUDA_VERSION");
+WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 336, "part of the ABI: bump WIRE_CUDA_VERSION");
 
 /* Parts that different sides write lie on different pages. */
 #define WIRE_CUDA_PAGE 4096
@@ -226,8 +251,10 @@ struct wire_cuda {
   };
   struct wire_cuda_entry entries[WIRE_CUDA_ENTRIES_MAX];
   struct wire_cuda_context contexts[WIRE_CUDA_CONTEXTS_MAX];
+  struct wire_cuda_waiter waiters[WIRE_CUDA_WAITERS_MAX];
   struct wire_cuda_shard shards[WIRE_CUDA_SHARDS];
   struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
+  struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1]; /* of what is no kernel */
   __u64 kernel_count; /* entries of `kernels` in use; they are never used again */
   __u64 names_used;
   struct wire_cuda_kernel kernels[WIRE_CUDA_KERNELS_MAX];

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cmath>
 #include <cstring>
 
 #include "sys/clock.h"
@@ -60,7 +61,34 @@ Result<sys::Fd> open_mapping(const sys::Procfs& procfs, std::int32_t pid,
 
 }  // namespace
 
-Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::int32_t pid) {
+double Durations::at_most_ns(double share) const {
+  const auto wanted = share * static_cast<double>(count);
+  double seen = 0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    seen += static_cast<double>(buckets[i]);
+    if (seen < wanted || seen == 0) continue;
+    const double low =
+        std::ldexp(1.0, WIRE_CUDA_BUCKET_FIRST_POWER + static_cast<int>((i - 1) / 2));
+    const double edge = i == 0             ? std::ldexp(1.0, WIRE_CUDA_BUCKET_FIRST_POWER)
+                        : (i - 1) % 2 == 0 ? low * 1.5
+                                           : low * 2;
+    return std::min(edge, static_cast<double>(longest_ns));
+  }
+  return 0;
+}
+
+Durations Durations::since(const Durations& earlier) const {
+  if (earlier.count > count || earlier.buckets.size() != buckets.size()) return *this;
+  Durations out = *this;
+  out.count -= earlier.count;
+  out.total_ns -= std::min(out.total_ns, earlier.total_ns);
+  for (std::size_t i = 0; i < buckets.size(); ++i)
+    out.buckets[i] -= std::min(out.buckets[i], earlier.buckets[i]);
+  return out;
+}
+
+Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::int32_t pid,
+                                               Access access) {
   const auto maps = procfs.maps(pid);
   if (!maps) return maps.error();
   const auto found = std::find_if(maps->begin(), maps->end(), is_memfd);
@@ -84,7 +112,7 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
   auto channel =
       std::unique_ptr<Channel>(new Channel(static_cast<wire_cuda*>(memory), /*is_mapped=*/true));
   if (const auto fits = on(static_cast<wire_cuda*>(memory)); !fits) return fits.error();
-  if (!channel->take_over())
+  if (access == Access::kRecord && !channel->take_over())
     return Error{Code::kUnavailable,
                  fmt::format("process {}: another recorder uses its CUDA library", pid),
                  "one at a time; it is free two seconds after the other one ended"};
@@ -239,15 +267,59 @@ std::uint32_t Channel::kernel_count() const {
       std::min<std::uint64_t>(load(memory_->kernel_count), WIRE_CUDA_KERNELS_MAX));
 }
 
+namespace {
+
+Durations read_durations(const wire_cuda_durations& raw) {
+  Durations out{load(raw.count), load(raw.total_ns), load(raw.longest_ns), {}};
+  for (const __u32& bucket : raw.buckets)
+    out.buckets.push_back(load(bucket));
+  return out;
+}
+
+}  // namespace
+
+Durations Channel::kernel_durations(std::uint32_t index) const {
+  return index < WIRE_CUDA_KERNELS_MAX ? read_durations(memory_->kernels[index].durations)
+                                       : Durations{};
+}
+
+Durations Channel::class_durations(std::uint32_t what) const {
+  return what < WIRE_CUDA_CLASSES ? read_durations(memory_->classes[what]) : Durations{};
+}
+
 std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
   if (index >= WIRE_CUDA_STREAMS_MAX) return std::nullopt;
   wire_cuda_stream raw;
   std::memcpy(&raw, &memory_->streams[index], sizeof raw);
   if (raw.generation == 0) return std::nullopt;
-  return StreamInfo{index,           raw.generation, raw.handle,           raw.context,
-                    raw.kind,        raw.submitted,  raw.completed,        raw.waiting_since_ns,
-                    raw.correlation, raw.tid,        raw.done_correlation, raw.kernel,
-                    raw.what};
+  StreamInfo out;
+  out.index = index;
+  out.generation = raw.generation;
+  out.handle = raw.handle;
+  out.context = raw.context;
+  out.kind = raw.kind;
+  out.submitted = raw.submitted;
+  out.completed = raw.completed;
+  out.waiting_since_ns = raw.waiting_since_ns;
+  out.correlation = raw.correlation;
+  out.tid = raw.tid;
+  out.done_correlation = raw.done_correlation;
+  out.kernel = raw.kernel;
+  out.what = raw.what;
+  out.is_begun = raw.is_begun != 0;
+  out.detail = raw.detail;
+  out.host_functions = raw.host_functions;
+  out.done_ns = raw.done_ns;
+  return out;
+}
+
+std::vector<Waiter> Channel::waiters() const {
+  std::vector<Waiter> out;
+  for (const wire_cuda_waiter& waiter : memory_->waiters) {
+    const std::uint64_t since = load(waiter.since_ns);
+    if (since != 0) out.push_back({since, load(waiter.tid), entry_name(load(waiter.entry))});
+  }
+  return out;
 }
 
 std::vector<StreamInfo> Channel::streams() const {

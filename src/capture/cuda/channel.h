@@ -50,6 +50,17 @@ struct EntryTotals {
   std::uint64_t calls{0}, failed{0}, captured{0}, bytes{0};
 };
 
+/// How long timed operations of one kind took on the device, since the process began.
+struct Durations {
+  std::uint64_t count{0}, total_ns{0}, longest_ns{0};
+  std::vector<std::uint64_t> buckets;
+  /// At most so many ns for a `share` (0..1) of them; the buckets' width makes it up to 1.5 times
+  /// too large. 0 without any.
+  [[nodiscard]] double at_most_ns(double share) const;
+  /// Those since `earlier` was read; of a process that began anew, all.
+  [[nodiscard]] Durations since(const Durations& earlier) const;
+};
+
 struct KernelInfo {
   std::string name;  // as the module has it, mangled; "" = not known
   std::uint64_t handle{0}, launches{0}, captured{0};
@@ -65,6 +76,15 @@ struct StreamInfo {
   std::uint64_t waiting_since_ns{0};
   std::uint32_t correlation{0}, tid{0}, done_correlation{0}, kernel{0};
   std::uint8_t what{0};
+  bool is_begun{false};  // what it had to wait for is done
+  std::uint64_t detail{0}, host_functions{0}, done_ns{0};
+};
+
+/// A thread that waits in a call of the driver.
+struct Waiter {
+  std::uint64_t since_ns{0};
+  std::uint32_t tid{0};
+  std::string entry;
 };
 
 struct ContextInfo {
@@ -78,10 +98,13 @@ struct ContextInfo {
 /// that it renews; without one the library falls dormant by itself. Single-threaded.
 class Channel {
  public:
+  /// Look: reads, and leaves the lease to whom it belongs; nothing of drain() and request() then.
+  enum class Access : std::uint8_t { kRecord, kLook };
   /// kNotFound: the process has no such library, or has not begun with CUDA; kUnsupported: another
   /// version; kUnavailable: another recorder holds it; kPermission. Does not switch it on.
   [[nodiscard]] static Result<std::unique_ptr<Channel>> open(const sys::Procfs& procfs,
-                                                             std::int32_t pid);
+                                                             std::int32_t pid,
+                                                             Access access = Access::kRecord);
   /// On the memory itself, for tests. `memory` is of wire_cuda's size and outlives the channel.
   [[nodiscard]] static Result<std::unique_ptr<Channel>> on(wire_cuda* memory);
   ~Channel();  // gives it up: the library falls dormant
@@ -102,8 +125,11 @@ class Channel {
   [[nodiscard]] std::string entry_name(std::uint64_t index) const;
   [[nodiscard]] std::optional<KernelInfo> kernel(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
+  [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
+  [[nodiscard]] Durations class_durations(std::uint32_t what) const;  // of what is no kernel
   [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;
   [[nodiscard]] std::vector<StreamInfo> streams() const;  // those in use
+  [[nodiscard]] std::vector<Waiter> waiters() const;
   [[nodiscard]] ContextInfo context(std::uint32_t index) const;
   [[nodiscard]] std::string driver_path() const;
   void add_losses(Losses& out) const;

@@ -14,6 +14,14 @@
 static _Thread_local struct kansoku_thread* self;
 static _Thread_local int is_refused; /* no place for this thread */
 
+static void show_waiter(const struct kansoku_call* call) {
+  struct wire_cuda_waiter* const waiter = call->thread->waiter;
+  waiter->tid = call->thread->tid;
+  waiter->entry = call->entry;
+  atomic_store_explicit((_Atomic uint64_t*)&waiter->since_ns, call->record.host_begin_ns,
+                        memory_order_release);
+}
+
 static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint32_t mode) {
   struct kansoku_thread* thread = self;
   if (thread == NULL) {
@@ -36,6 +44,7 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
   if (mode == WIRE_CUDA_EVERY || (what >= WIRE_CUDA_ALLOC && what <= WIRE_CUDA_SYNC) ||
       what == WIRE_CUDA_MODULE)
     call->record.host_begin_ns = kansoku_now();
+  if (what == WIRE_CUDA_SYNC) show_waiter(call);
   return 1;
 }
 
@@ -355,6 +364,9 @@ static int is_worth_a_record(const struct kansoku_call* call) {
 
 void kansoku_end(struct kansoku_call* call) {
   if (call->thread == NULL) return;
+  if (call->what == WIRE_CUDA_SYNC)
+    atomic_store_explicit((_Atomic uint64_t*)&call->thread->waiter->since_ns, 0,
+                          memory_order_relaxed);
   count(call);
   if (call->pair == KANSOKU_NONE && call->record.host_begin_ns != 0) {
     set_host_time(call);

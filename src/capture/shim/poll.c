@@ -31,6 +31,7 @@
 #define BUDGET_NS_A_LAUNCH 150U /* of 200; the rest is counting */
 #define BUDGET_SHARE_OF_CORE 0.004
 #define PENDING_MAX 65536U
+#define LONG_RUNNING_NS 500000000ULL
 
 struct pending {
   struct kansoku_op op;
@@ -70,20 +71,30 @@ static void drop_first(uint32_t stream) {
   --pending_count;
 }
 
-/* What the recorder sees of a stream: the oldest operation that is not complete. */
+/* What the recorder sees of a stream: the oldest operation that is not complete. One that waits for
+ * long is asked whether it has begun: then nothing before it, on this or another stream, is to
+ * blame. */
 static void show_stream(uint32_t stream) {
   struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
   if (first[stream] == KANSOKU_NONE) {
     atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, 0);
     return;
   }
-  const struct wire_cuda_record* const record = &pending[first[stream]].op.record;
-  if (shown->correlation == record->correlation && shown->waiting_since_ns != 0) return;
-  shown->correlation = record->correlation;
-  shown->tid = record->tid;
-  shown->what = (uint8_t)kansoku_hooks[record->entry].what;
-  shown->kernel = shown->what == WIRE_CUDA_LAUNCH ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
-  atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
+  const struct kansoku_op* const op = &pending[first[stream]].op;
+  const struct wire_cuda_record* const record = &op->record;
+  if (shown->correlation != record->correlation || shown->waiting_since_ns == 0) {
+    shown->correlation = record->correlation;
+    shown->tid = record->tid;
+    shown->is_begun = 0;
+    shown->what = (uint8_t)kansoku_hooks[record->entry].what;
+    const int is_kernel = shown->what == WIRE_CUDA_LAUNCH;
+    shown->kernel = is_kernel ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
+    shown->detail = is_kernel ? 0 : record->u.memory.detail;
+    atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
+  }
+  if (!shown->is_begun && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
+    shown->is_begun =
+        kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
 }
 
 static void take_in(const struct kansoku_op* op) {
@@ -103,6 +114,8 @@ static void take_in(const struct kansoku_op* op) {
   if (stream >= streams_top) streams_top = stream + 1;
   ++pending_count;
   ++kansoku.shared->streams[stream].submitted;
+  if (kansoku_hooks[op->record.entry].what == WIRE_CUDA_HOST_FUNCTION)
+    ++kansoku.shared->streams[stream].host_functions;
 }
 
 static uint32_t take_queues(void) {
@@ -134,6 +147,27 @@ static int device_time(struct kansoku_context* context, uint16_t base, CUevent e
   return 1;
 }
 
+/* Two buckets an octave: the power of two, and whether it is past its half. */
+static unsigned bucket_of(uint64_t ns) {
+  if (ns < 1ULL << WIRE_CUDA_BUCKET_FIRST_POWER) return 0;
+  const unsigned power = 63U - (unsigned)__builtin_clzll(ns);
+  const unsigned at =
+      1 + 2 * (power - WIRE_CUDA_BUCKET_FIRST_POWER) + (unsigned)((ns >> (power - 1)) & 1);
+  return at < WIRE_CUDA_BUCKETS ? at : WIRE_CUDA_BUCKETS - 1;
+}
+
+static void count_duration(const struct wire_cuda_record* record) {
+  struct wire_cuda* const shared = kansoku.shared;
+  const uint32_t what = kansoku_hooks[record->entry].what;
+  struct wire_cuda_durations* to = &shared->classes[what];
+  if (what == WIRE_CUDA_LAUNCH && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX)
+    to = &shared->kernels[record->u.launch.kernel].durations;
+  ++to->count;
+  to->total_ns += record->device_ns;
+  if (record->device_ns > to->longest_ns) to->longest_ns = record->device_ns;
+  ++to->buckets[bucket_of(record->device_ns)];
+}
+
 static void emit(struct kansoku_context* context, struct kansoku_op* op) {
   int64_t begin = 0, end = 0;
   if (!device_time(context, op->base, context->begin[op->pair], &begin) ||
@@ -142,7 +176,10 @@ static void emit(struct kansoku_context* context, struct kansoku_op* op) {
   } else {
     op->record.device_begin_ns = begin;
     op->record.device_ns = (uint64_t)(end - begin);
-    if (end < begin) KANSOKU_LOSE(negative);
+    if (end < begin)
+      KANSOKU_LOSE(negative);
+    else
+      count_duration(&op->record);
     kansoku_write(&op->record);
   }
   kansoku_give_pair(context, op->pair);
@@ -163,6 +200,7 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
       kansoku_give_pair(context, op->pair);
     }
     shown->done_correlation = op->record.correlation;
+    shown->done_ns = kansoku_now();
     ++shown->completed;
     drop_first(stream);
     ++done;

@@ -142,6 +142,7 @@ struct kansoku_thread* kansoku_thread_new(void) {
     thread->is_exclusive = i < WIRE_CUDA_SHARDS - 1;
     thread->shard = &kansoku.shared->shards[i < WIRE_CUDA_SHARDS ? i : WIRE_CUDA_SHARDS - 1];
     thread->tid = (uint32_t)syscall(SYS_gettid);
+    thread->waiter = &kansoku.shared->waiters[i];
     thread->random = 0x9e3779b97f4a7c15ULL * (i + 1);
     thread->until_timed = 1;
     thread->last_stream = KANSOKU_NONE;

@@ -71,13 +71,14 @@ struct kansoku_op {
   uint16_t base; /* reading of the clock that its times count from */
 };
 
-#define KANSOKU_THREADS_MAX 256
+#define KANSOKU_THREADS_MAX WIRE_CUDA_WAITERS_MAX
 #define KANSOKU_QUEUE_SLOTS 8192U
 struct kansoku_thread {
   struct wire_cuda_shard* shard;
   int is_exclusive; /* no other thread counts there */
   uint64_t random;
   uint32_t tid;
+  struct wire_cuda_waiter* waiter;
   uint32_t correlation, correlations_left; /* taken from the process's in blocks */
   uint32_t until_timed;                    /* stream operations until the next one that is timed */
   uint64_t last_handle;                    /* of the stream used last, and where it stands */

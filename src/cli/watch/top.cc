@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/screen.h"
 #include "cli/watch/watch_client.h"
 #include "cli/wiring.h"
 #include "common/parse.h"
@@ -58,8 +58,6 @@ std::string score_text(const Json& job, std::int64_t rank, std::int64_t pid) {
   }
   return "-";
 }
-
-using Lines = std::vector<std::string>;
 
 /// Rows of one job, and which columns any of them has.
 struct JobRows {
@@ -135,31 +133,6 @@ Lines screen(const Json& status) {
   return out;
 }
 
-/// The first `width` characters of UTF-8 text.
-std::string_view cut(std::string_view line, std::size_t width) {
-  std::size_t characters = 0, at = 0;
-  for (; at < line.size(); ++at) {
-    const bool begins_one = (static_cast<unsigned char>(line[at]) & 0xc0U) != 0x80U;
-    if (begins_one && ++characters > width) break;
-  }
-  return line.substr(0, at);
-}
-
-/// What fits a terminal, or everything where there is none or it does not tell its size.
-std::string fitted(const Lines& lines, const winsize& terminal) {
-  const std::size_t room = terminal.ws_row > 1 ? terminal.ws_row - 1U : lines.size();
-  const bool is_too_long = lines.size() > room;
-  const std::size_t count = is_too_long ? room - 1 : lines.size();
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) {
-    out += terminal.ws_col > 0 ? cut(lines[i], terminal.ws_col) : std::string_view(lines[i]);
-    out += '\n';
-  }
-  if (is_too_long)
-    out += fmt::format("... {} more lines; --once prints all\n", lines.size() - count);
-  return out;
-}
-
 class Top final : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -178,13 +151,7 @@ class Top final : public Command {
     for (;;) {
       const auto answer = fleet::ask(fleet::local_socket(state_), fleet::StatusRequest{});
       if (!answer) return report(answer.error());
-      winsize terminal{};
-      if (is_terminal && !once_) {
-        static_cast<void>(::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal));
-        fmt::print("\x1b[H\x1b[2J");
-      }
-      fmt::print("{}", fitted(screen(answer->status), terminal));
-      std::fflush(stdout);
+      show_screen(screen(answer->status), is_terminal && !once_);
       if (once_ || !is_terminal) return kExitOk;
       sys::sleep_until(clock.now() + std::chrono::seconds{1});
       if (signal_count() > 0) return kExitOk;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/cuda/stuck.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kansoku::capture::cuda {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000, kNow = 1000 * kSecond;
+
+StreamInfo stream(std::uint32_t index, std::uint64_t seconds, bool is_begun) {
+  StreamInfo out;
+  out.index = index;
+  out.waiting_since_ns = kNow - seconds * kSecond;
+  out.is_begun = is_begun;
+  return out;
+}
+
+std::optional<History> short_ones(const StreamInfo& /*stream*/) {
+  return History{100, 1e6};
+}
+std::optional<History> long_ones(const StreamInfo& /*stream*/) {
+  return History{100, 2e9};
+}
+std::optional<History> nothing(const StreamInfo& /*stream*/) {
+  return std::nullopt;
+}
+
+TEST(Stuck, NeedsTheFloorAndTenTimesItsOwnPast) {
+  EXPECT_TRUE(find_stuck({stream(1, 4, true)}, kNow, short_ones).empty());
+  ASSERT_EQ(find_stuck({stream(1, 6, true)}, kNow, short_ones).size(), 1U);
+  EXPECT_TRUE(find_stuck({stream(1, 19, true)}, kNow, long_ones).empty());
+  const auto late = find_stuck({stream(1, 21, true)}, kNow, long_ones);
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late[0].kind, StuckKind::kStuck);
+  EXPECT_DOUBLE_EQ(late[0].deadline_s, 20);
+  EXPECT_DOUBLE_EQ(late[0].seconds, 21);
+}
+
+TEST(Stuck, IsUnknownWithoutAPast) {
+  const auto found = find_stuck({stream(1, 60, true)}, kNow, nothing);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, StuckKind::kUnknown);
+  const auto few = [](const StreamInfo&) { return std::optional(History{kHistoryLeast - 1, 1}); };
+  EXPECT_EQ(find_stuck({stream(1, 60, true)}, kNow, few).at(0).kind, StuckKind::kUnknown);
+}
+
+TEST(Stuck, IsNotWhatWaitsForAnother) {
+  const auto found = find_stuck({stream(1, 60, false), stream(2, 30, true), stream(3, 40, true)},
+                                kNow, short_ones);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].stream.index, 3U);
+  EXPECT_EQ(found[1].stream.index, 2U);
+  EXPECT_EQ(found[2].stream.index, 1U);
+  EXPECT_EQ(found[2].kind, StuckKind::kBehind);
+}
+
+TEST(Stuck, CountsFromTheEndOfTheOneInFront) {
+  StreamInfo deep = stream(1, 60, true);  // launched long ago into a deep queue
+  deep.done_ns = kNow - 2 * kSecond;
+  EXPECT_TRUE(find_stuck({deep}, kNow, short_ones).empty());
+}
+
+TEST(Stuck, OfTimesThatMakeNoSenseIsNothing) {
+  StreamInfo odd = stream(1, 0, true);
+  odd.waiting_since_ns = kNow + kSecond;
+  EXPECT_TRUE(find_stuck({odd, stream(2, 0, true)}, kNow, nothing).empty());
+  StreamInfo future = stream(1, 60, true);
+  future.done_ns = kNow * 2;
+  EXPECT_TRUE(find_stuck({future}, kNow, short_ones).empty());
+}
+
+}  // namespace
+}  // namespace kansoku::capture::cuda

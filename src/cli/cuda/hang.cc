@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/python/sampler.h"
+#include "cli/commands.h"
+#include "cli/cuda/live.h"
+#include "cli/cuda/subcommand.h"
+#include "cli/wiring.h"
+#include "sys/clock.h"
+
+namespace kansoku::cli {
+namespace {
+
+using capture::cuda::Channel;
+using capture::cuda::Stuck;
+using capture::cuda::StuckKind;
+
+/// Between two looks at the streams: whether others make progress.
+constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
+constexpr std::size_t kFramesShown = 12;
+
+enum class Verdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
+constexpr std::array kVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
+
+/// A Python frame, innermost first.
+struct FrameText {
+  std::string function, file;
+  std::uint32_t line{0};
+};
+
+struct ThreadText {
+  std::int32_t tid{0};
+  std::string call;  // of the driver that it waits in; "" in none
+  double seconds{0};
+  std::vector<FrameText> python;  // innermost first
+};
+
+struct Answer {
+  std::int32_t pid{0};
+  Verdict verdict{Verdict::kNoLibrary};
+  std::string why;
+  CudaSnapshot snapshot;
+  std::vector<Stuck> stuck;
+  std::vector<std::uint32_t> moving;  // streams that completed work between the looks
+  std::vector<ThreadText> threads;    // those that wait in the driver
+};
+
+std::vector<FrameText> python_stack(std::vector<capture::python::PyStack>& stacks, std::int32_t pid,
+                                    std::int32_t tid) {
+  std::vector<FrameText> out;
+  for (const capture::python::PyStack& stack : stacks) {
+    // Before 3.11 the main thread's number is not told.
+    if (stack.tid != tid && !(stack.tid == 0 && tid == pid)) continue;
+    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame)
+      out.push_back({std::string(frame->function), std::string(frame->file), frame->line});
+    break;
+  }
+  return out;
+}
+
+void add_threads(const sys::Procfs& procfs, Answer& answer) {
+  std::vector<capture::python::PyStack> stacks;
+  const auto python = capture::python::Process::attach(answer.pid, procfs, {});
+  if (python) static_cast<void>((*python)->sample(stacks));
+  for (const capture::cuda::Waiter& waiter : answer.snapshot.waiters) {
+    ThreadText thread;
+    thread.tid = static_cast<std::int32_t>(waiter.tid);
+    thread.call = waiter.entry;
+    if (waiter.since_ns < answer.snapshot.at_ns)
+      thread.seconds = 1e-9 * static_cast<double>(answer.snapshot.at_ns - waiter.since_ns);
+    thread.python = python_stack(stacks, answer.pid, thread.tid);
+    answer.threads.push_back(std::move(thread));
+  }
+}
+
+void add_progress(const CudaSnapshot& before, Answer& answer) {
+  for (const capture::cuda::StreamInfo& stream : answer.snapshot.streams) {
+    const auto old =
+        std::find_if(before.streams.begin(), before.streams.end(), [&](const auto& one) {
+          return one.index == stream.index && one.generation == stream.generation;
+        });
+    if (old == before.streams.end() || stream.completed > old->completed)
+      answer.moving.push_back(stream.index);
+  }
+}
+
+Answer look(const sys::Procfs& procfs, std::int32_t pid) {
+  Answer out;
+  out.pid = pid;
+  const auto channel = Channel::open(procfs, pid, Channel::Access::kLook);
+  if (!channel) {
+    const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid);
+    out.why = coverage.has_cuda || coverage.has_library
+                  ? "the process uses CUDA without Kansoku's library at work, so nothing is known "
+                    "of its operations; start it with `kansoku run --cuda`"
+                  : channel.error().what;
+    return out;
+  }
+  const CudaSnapshot before = snapshot_of(**channel);
+  const sys::RealClock clock;
+  sys::sleep_until(clock.now() + kBetweenLooks);
+  out.snapshot = snapshot_of(**channel);
+  add_progress(before, out);
+  add_threads(procfs, out);
+  out.stuck = stuck_in(out.snapshot);
+  const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
+  if (!out.stuck.empty()) {
+    const StuckKind first = out.stuck.front().kind;
+    out.verdict = first == StuckKind::kStuck ? Verdict::kStuck : Verdict::kUnknown;
+    if (first == StuckKind::kUnknown)
+      out.why =
+          "it runs for long, and no such operation was seen to end before: first launches, "
+          "compilation and evaluation look alike";
+    if (first == StuckKind::kBehind) out.why = "operations wait for something that was not timed";
+  } else if (is_asleep) {
+    out.verdict = Verdict::kUnknown;
+    out.why =
+        "the library was asleep, so what was submitted before is unknown; `kansoku watch` or "
+        "`kansoku cuda top` keeps it awake";
+  } else {
+    out.verdict = Verdict::kNothing;
+    out.why = out.moving.empty() ? "no operation is beyond its deadline" : "streams make progress";
+  }
+  return out;
+}
+
+/// How many operations may be the stuck one.
+std::string set_text(const CudaSnapshot& snapshot) {
+  if (snapshot.state.mode != WIRE_CUDA_SAMPLED) return "this operation alone: every one is timed";
+  return fmt::format(
+      "this operation, or one of those before it since the last that was seen to "
+      "end: one in {} is timed",
+      snapshot.state.every_n);
+}
+
+void print_stuck(const Answer& answer, const Stuck& one) {
+  const std::string name = operation_name(answer.snapshot, one.stream);
+  if (one.kind == StuckKind::kBehind) {
+    say(stdout, fmt::format("  behind it: {} on stream {} waits for {:.1f} s", name,
+                            one.stream.index, one.seconds));
+    return;
+  }
+  say(stdout,
+      fmt::format("  {} on stream {} runs for {:.1f} s (deadline {:.1f} s); launched by thread {}",
+                  name, one.stream.index, one.seconds, one.deadline_s, one.stream.tid));
+  say(stdout, "    " + set_text(answer.snapshot));
+}
+
+void print(const Answer& answer) {
+  say(stdout, fmt::format("process {}: {}{}{}", answer.pid,
+                          kVerdictNames[static_cast<std::size_t>(answer.verdict)],
+                          answer.why.empty() ? "" : ": ", answer.why));
+  for (const Stuck& one : answer.stuck)
+    print_stuck(answer, one);
+  if (!answer.stuck.empty())
+    say(stdout, answer.moving.empty() ? std::string("  no stream makes progress")
+                                      : fmt::format("  other streams make progress: {}",
+                                                    fmt::join(answer.moving, " ")));
+  for (const ThreadText& thread : answer.threads) {
+    say(stdout, fmt::format("  thread {} waits in {} for {:.1f} s", thread.tid, thread.call,
+                            thread.seconds));
+    for (std::size_t i = 0; i < thread.python.size() && i < kFramesShown; ++i)
+      say(stdout, fmt::format("    {} ({}:{})", thread.python[i].function, thread.python[i].file,
+                              thread.python[i].line));
+  }
+}
+
+Json json_of(const Answer& answer) {
+  Json stuck = Json::array(), threads = Json::array();
+  for (const Stuck& one : answer.stuck) {
+    stuck.push(Json::object()
+                   .set("kind", capture::cuda::stuck_kind_name(one.kind))
+                   .set("operation", operation_name(answer.snapshot, one.stream))
+                   .set("stream", one.stream.index)
+                   .set("thread", one.stream.tid)
+                   .set("correlation", one.stream.correlation)
+                   .set("seconds", one.seconds)
+                   .set("deadline_s", one.deadline_s));
+  }
+  for (const ThreadText& thread : answer.threads) {
+    Json python = Json::array();
+    for (const FrameText& frame : thread.python)
+      python.push(Json::object()
+                      .set("function", frame.function)
+                      .set("file", frame.file)
+                      .set("line", frame.line));
+    threads.push(Json::object()
+                     .set("thread", thread.tid)
+                     .set("call", thread.call)
+                     .set("seconds", thread.seconds)
+                     .set("python", std::move(python)));
+  }
+  return Json::object()
+      .set("pid", answer.pid)
+      .set("verdict", kVerdictNames[static_cast<std::size_t>(answer.verdict)])
+      .set("why", answer.why)
+      .set("every_n", answer.snapshot.state.mode == WIRE_CUDA_SAMPLED
+                          ? Json(answer.snapshot.state.every_n)
+                          : Json(1))
+      .set("stuck", std::move(stuck))
+      .set("moving_streams", Json::array_of(answer.moving))
+      .set("threads", std::move(threads));
+}
+
+class Hang final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("-p,--pid", pids_, "process to look at (repeatable)")->required();
+    app.add_flag("--json", json_, "print JSON (schema kansoku.hang/1)");
+    app.footer(
+        "Says within two seconds whether an operation on the GPU is stuck: which kernel, on which\n"
+        "stream, for how long, who waits for it, and whether others make progress. Nothing is\n"
+        "stopped and no debugger attached. Needs a program that was started with `kansoku run\n"
+        "--cuda`, and that `kansoku watch`, `record --cuda` or `cuda top` watches.\n"
+        "Exit status: 10 something is stuck; 11 it cannot be told; 0 nothing is.");
+  }
+
+  int run() override {
+    const sys::Procfs procfs;
+    std::vector<Answer> answers;
+    for (const std::int32_t pid : pids_) {
+      if (const auto stat = procfs.stat(pid); !stat) return report(stat.error());
+      answers.push_back(look(procfs, pid));
+    }
+    Json processes = Json::array();
+    for (const Answer& answer : answers) {
+      if (json_)
+        processes.push(json_of(answer));
+      else
+        print(answer);
+    }
+    if (json_)
+      say(stdout, Json::object()
+                      .set("schema", "kansoku.hang/1")
+                      .set("processes", std::move(processes))
+                      .dump(2));
+    const auto has = [&](Verdict verdict) {
+      return std::any_of(answers.begin(), answers.end(),
+                         [&](const Answer& answer) { return answer.verdict == verdict; });
+    };
+    if (has(Verdict::kStuck)) return kExitFindings;
+    return has(Verdict::kUnknown) || has(Verdict::kNoLibrary) ? kExitNotEnoughData : kExitOk;
+  }
+
+ private:
+  std::vector<std::int32_t> pids_;
+  bool json_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_hang() {
+  return std::make_unique<Hang>();
+}
+
+}  // namespace kansoku::cli
