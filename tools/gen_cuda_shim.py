@@ -92,6 +92,7 @@ def hook_text(row, declared, entry):
              f"  struct kansoku_call storage, *const call = &storage;",
              f"  if (!kansoku_begin{'_always' if always else ''}(call, {entry}, WIRE_CUDA_{what}))",
              f"    return REAL({symbol})({arguments});"]
+    before, after = (text.replace("PER_THREAD", str(int(per_thread))) for text in (before, after))
     lines += [f"  {part.strip()};" for part in before.split(";") if part.strip()]
     if stream != "-":
         lines.append(f"  kansoku_stream_begin(call, {stream}, {'1' if per_thread else '0'});")

@@ -191,12 +191,22 @@ struct wire_cuda_stream {
   __u32 done_correlation; /* of the last complete one */
   __u16 kernel;
   __u8 what;
-  __u8 is_begun; /* its begin event is complete: what it waited for is done, and it runs */
-  __u64 detail;  /* of the oldest: the graph's handle, or the host function */
-  __u64 host_functions,
-      done_ns; /* timed ones that were submitted; boot time of the last completion */
+  __u8 is_begun;        /* its begin event is complete: what it waited for is done, and it runs */
+  __u64 detail;         /* of the oldest: the graph's handle, or the host function */
+  __u64 host_functions; /* timed ones that were submitted */
+  __u64 done_ns;        /* boot time of the last completion that is known */
+  /* All operations, timed or not, by their number on the stream: how many there are, how many of
+   * them are known to be complete, and the number of the oldest timed one that is not. */
+  __u32 operations, known_done, oldest;
+  __u32 is_mark; /* the oldest is an event of the library's own, behind operation `oldest` */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 80, "part of the ABI: bump WIRE_CUDA_VERSION");
+WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 96, "part of the ABI: bump WIRE_CUDA_VERSION");
+
+/* The last operations of a stream: enum wire_cuda_class << 16 | index of the kernel. */
+#define WIRE_CUDA_RECENT 128U
+struct wire_cuda_recent {
+  __u32 operations[WIRE_CUDA_RECENT]; /* by number modulo WIRE_CUDA_RECENT */
+};
 
 /* A thread that waits in a call of class SYNC. */
 struct wire_cuda_waiter {
@@ -254,6 +264,7 @@ struct wire_cuda {
   struct wire_cuda_waiter waiters[WIRE_CUDA_WAITERS_MAX];
   struct wire_cuda_shard shards[WIRE_CUDA_SHARDS];
   struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
+  struct wire_cuda_recent recent[WIRE_CUDA_STREAMS_MAX];
   struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1]; /* of what is no kernel */
   __u64 kernel_count; /* entries of `kernels` in use; they are never used again */
   __u64 names_used;

@@ -310,6 +310,17 @@ std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
   out.detail = raw.detail;
   out.host_functions = raw.host_functions;
   out.done_ns = raw.done_ns;
+  out.operations = raw.operations;
+  out.known_done = raw.known_done;
+  out.oldest = raw.oldest;
+  out.is_mark = raw.is_mark != 0;
+  if (raw.waiting_since_ns == 0) return out;
+  const std::uint32_t count = raw.oldest + 1 - raw.known_done;
+  if (count == 0 || count > std::uint32_t{1} << 31) return out;  // complete meanwhile
+  const std::uint32_t shown = std::min(count, WIRE_CUDA_RECENT);
+  out.suspects_unknown = count - shown;
+  for (std::uint32_t i = raw.oldest + 1 - shown; i != raw.oldest + 1; ++i)
+    out.suspects.push_back(load(memory_->recent[index].operations[i % WIRE_CUDA_RECENT]));
   return out;
 }
 

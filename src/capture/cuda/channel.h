@@ -78,6 +78,14 @@ struct StreamInfo {
   std::uint8_t what{0};
   bool is_begun{false};  // what it had to wait for is done
   std::uint64_t detail{0}, host_functions{0}, done_ns{0};
+  /// All operations, timed or not; those known to be complete; and the number of the oldest timed
+  /// one that is not, or of the last one before an event of the library's own.
+  std::uint32_t operations{0}, known_done{0}, oldest{0};
+  bool is_mark{false};
+  /// What is between known_done and the oldest, both ends in it: class << 16 | kernel. The first
+  /// `suspects_unknown` of them were forgotten.
+  std::vector<std::uint32_t> suspects;
+  std::uint32_t suspects_unknown{0};
 };
 
 /// A thread that waits in a call of the driver.

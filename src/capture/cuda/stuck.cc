@@ -17,27 +17,71 @@ std::string_view stuck_kind_name(StuckKind kind) {
   return "";
 }
 
-std::vector<Stuck> find_stuck(
-    const std::vector<StreamInfo>& streams, std::uint64_t now_ns,
-    const std::function<std::optional<History>(const StreamInfo&)>& history_of) {
+namespace {
+
+bool is_unfinished(const StreamInfo& stream, std::uint64_t now_ns) {
+  return stream.waiting_since_ns != 0 && stream.waiting_since_ns < now_ns;
+}
+
+bool waits_for_another(const Stuck& one) {
+  return std::any_of(one.suspects.begin(), one.suspects.end(),
+                     [](const Suspect& suspect) { return suspect.what == WIRE_CUDA_EVENT; });
+}
+
+std::vector<Suspect> suspects_of(const StreamInfo& stream) {
+  if (stream.is_begun) return {{stream.what, stream.kernel}};
+  std::vector<Suspect> out;
+  for (const std::uint32_t word : stream.suspects)
+    out.push_back({word >> 16, word & 0xffff});
+  return out;
+}
+
+/// The longest deadline of any of them; nothing if one has no past.
+std::optional<double> deadline_of(const std::vector<Suspect>& suspects,
+                                  const HistoryOf& history_of) {
+  double out = kStuckFloorS;
+  for (const Suspect& suspect : suspects) {
+    if (suspect.what == WIRE_CUDA_EVENT) continue;  // takes no time of its own
+    const auto history = history_of(suspect.what, suspect.kernel);
+    if (!history || history->count < kHistoryLeast) return std::nullopt;
+    out = std::max(out, kStuckTimesP99 * 1e-9 * history->p99_ns);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Stuck> find_stuck(const std::vector<StreamInfo>& streams, std::uint64_t now_ns,
+                              const HistoryOf& history_of) {
   std::vector<Stuck> out;
+  const auto unfinished = std::count_if(streams.begin(), streams.end(), [&](const auto& stream) {
+    return is_unfinished(stream, now_ns);
+  });
+  const bool runs_one = std::any_of(streams.begin(), streams.end(), [&](const auto& stream) {
+    return is_unfinished(stream, now_ns) && stream.is_begun;
+  });
   for (const StreamInfo& stream : streams) {
-    if (stream.waiting_since_ns == 0 || stream.waiting_since_ns >= now_ns) continue;
+    if (!is_unfinished(stream, now_ns)) continue;
     // It cannot have begun before the one in front of it was complete.
     const std::uint64_t since = std::max(stream.waiting_since_ns, std::min(stream.done_ns, now_ns));
-    const double seconds = 1e-9 * static_cast<double>(now_ns - since);
-    if (seconds < kStuckFloorS) continue;
-    if (!stream.is_begun) {
-      out.push_back({StuckKind::kBehind, stream, seconds, 0});
+    Stuck one{StuckKind::kStuck,
+              stream,
+              1e-9 * static_cast<double>(now_ns - since),
+              0,
+              suspects_of(stream),
+              stream.is_begun ? 0 : stream.suspects_unknown};
+    if (one.seconds < kStuckFloorS) continue;
+    if (!stream.is_begun && (runs_one || (unfinished > 1 && waits_for_another(one)))) {
+      one.kind = StuckKind::kBehind;
+      out.push_back(std::move(one));
       continue;
     }
-    const auto history = history_of(stream);
-    if (!history || history->count < kHistoryLeast) {
-      out.push_back({StuckKind::kUnknown, stream, seconds, kStuckFloorS});
-      continue;
-    }
-    const double deadline = std::max(kStuckFloorS, kStuckTimesP99 * 1e-9 * history->p99_ns);
-    if (seconds >= deadline) out.push_back({StuckKind::kStuck, stream, seconds, deadline});
+    const auto deadline = one.suspects.empty() || one.forgotten > 0
+                              ? std::nullopt
+                              : deadline_of(one.suspects, history_of);
+    one.deadline_s = deadline.value_or(kStuckFloorS);
+    if (!deadline) one.kind = StuckKind::kUnknown;
+    if (one.seconds >= one.deadline_s) out.push_back(std::move(one));
   }
   std::stable_sort(out.begin(), out.end(), [](const Stuck& a, const Stuck& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.seconds > b.seconds;

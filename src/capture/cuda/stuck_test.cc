@@ -14,16 +14,19 @@ StreamInfo stream(std::uint32_t index, std::uint64_t seconds, bool is_begun) {
   out.index = index;
   out.waiting_since_ns = kNow - seconds * kSecond;
   out.is_begun = is_begun;
+  out.what = WIRE_CUDA_LAUNCH;
+  out.kernel = index;
+  out.suspects = {WIRE_CUDA_LAUNCH << 16 | index};
   return out;
 }
 
-std::optional<History> short_ones(const StreamInfo& /*stream*/) {
+std::optional<History> short_ones(std::uint32_t /*what*/, std::uint32_t /*kernel*/) {
   return History{100, 1e6};
 }
-std::optional<History> long_ones(const StreamInfo& /*stream*/) {
+std::optional<History> long_ones(std::uint32_t /*what*/, std::uint32_t /*kernel*/) {
   return History{100, 2e9};
 }
-std::optional<History> nothing(const StreamInfo& /*stream*/) {
+std::optional<History> nothing(std::uint32_t /*what*/, std::uint32_t /*kernel*/) {
   return std::nullopt;
 }
 
@@ -42,7 +45,9 @@ TEST(Stuck, IsUnknownWithoutAPast) {
   const auto found = find_stuck({stream(1, 60, true)}, kNow, nothing);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, StuckKind::kUnknown);
-  const auto few = [](const StreamInfo&) { return std::optional(History{kHistoryLeast - 1, 1}); };
+  const auto few = [](std::uint32_t, std::uint32_t) {
+    return std::optional(History{kHistoryLeast - 1, 1});
+  };
   EXPECT_EQ(find_stuck({stream(1, 60, true)}, kNow, few).at(0).kind, StuckKind::kUnknown);
 }
 
@@ -60,6 +65,35 @@ TEST(Stuck, CountsFromTheEndOfTheOneInFront) {
   StreamInfo deep = stream(1, 60, true);  // launched long ago into a deep queue
   deep.done_ns = kNow - 2 * kSecond;
   EXPECT_TRUE(find_stuck({deep}, kNow, short_ones).empty());
+}
+
+TEST(Stuck, IsOneOfThoseThatWereNotTimed) {
+  StreamInfo sampled = stream(1, 6, false);
+  sampled.suspects = {WIRE_CUDA_COPY << 16 | 0xffff, WIRE_CUDA_LAUNCH << 16 | 7};
+  const auto found = find_stuck({sampled}, kNow, short_ones);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, StuckKind::kStuck);
+  ASSERT_EQ(found[0].suspects.size(), 2U);
+  EXPECT_EQ(found[0].suspects[1].kernel, 7U);
+  // The deadline is that of the longest of them.
+  const auto slow_copies = [](std::uint32_t what, std::uint32_t) {
+    return std::optional(History{100, what == WIRE_CUDA_COPY ? 2e9 : 1e6});
+  };
+  EXPECT_TRUE(find_stuck({sampled}, kNow, slow_copies).empty());
+  sampled.suspects_unknown = 3;
+  EXPECT_EQ(find_stuck({sampled}, kNow, short_ones).at(0).kind, StuckKind::kUnknown);
+}
+
+TEST(Stuck, IsNotTheStreamThatWaitsForAnEventOfAnother) {
+  StreamInfo waiting = stream(1, 60, false), first = stream(2, 30, false);
+  waiting.suspects.insert(waiting.suspects.begin(), WIRE_CUDA_EVENT << 16 | 0xffff);
+  const auto found = find_stuck({waiting, first}, kNow, short_ones);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].stream.index, 2U);
+  EXPECT_EQ(found[0].kind, StuckKind::kStuck);
+  EXPECT_EQ(found[1].kind, StuckKind::kBehind);
+  // Nobody else has work: it waits for an event that will not come.
+  EXPECT_EQ(find_stuck({waiting}, kNow, short_ones).at(0).kind, StuckKind::kStuck);
 }
 
 TEST(Stuck, OfTimesThatMakeNoSenseIsNothing) {

@@ -10,6 +10,7 @@
 /* While calls are sampled, a wait of the host is worth a record from this on. */
 #define LONG_WAIT_NS 20000U
 #define CORRELATIONS_AT_ONCE 256U
+#define FIRST_LAUNCHES 16U
 
 static _Thread_local struct kansoku_thread* self;
 static _Thread_local int is_refused; /* no place for this thread */
@@ -156,8 +157,15 @@ static uint32_t next_gap(struct kansoku_thread* thread) {
   return n <= 1 ? 1 : 1 + (uint32_t)((thread->random >> 32) * (2ULL * n - 1) >> 32);
 }
 
+/* Each kernel soon has a past to be compared with, however rare it is. */
+static int is_new_kernel(const struct kansoku_call* call) {
+  const uint32_t kernel = call->record.u.launch.kernel;
+  return call->what == WIRE_CUDA_LAUNCH && kernel < WIRE_CUDA_KERNELS_MAX &&
+         kansoku.shared->kernels[kernel].durations.count < FIRST_LAUNCHES;
+}
+
 static int is_its_turn(struct kansoku_call* call) {
-  if (call->mode == WIRE_CUDA_EVERY) return 1;
+  if (call->mode == WIRE_CUDA_EVERY || is_new_kernel(call)) return 1;
   if (--call->thread->until_timed != 0) return 0;
   call->thread->until_timed = next_gap(call->thread);
   return 1;
@@ -251,6 +259,58 @@ void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per
   if (is_its_turn(call) && may_time(call, context)) begin_timed(call, context);
 }
 
+/* The operation's place among all of its stream. */
+static void number(struct kansoku_call* call, uint32_t what) {
+  struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
+  _Atomic uint32_t* const count = (_Atomic uint32_t*)&stream->operations;
+  const uint32_t kernel =
+      what == WIRE_CUDA_LAUNCH ? call->record.u.launch.kernel : WIRE_CUDA_NO_KERNEL;
+  call->number = atomic_load_explicit(count, memory_order_relaxed);
+  if (!call->is_alone) call->number = atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+  kansoku.shared->recent[call->stream].operations[call->number % WIRE_CUDA_RECENT] =
+      what << 16 | kernel;
+  if (call->is_alone) atomic_store_explicit(count, call->number + 1, memory_order_release);
+}
+
+/* A wait of a stream for an event: no operation that is timed, but it may hold up those behind. */
+void kansoku_note(struct kansoku_call* call, CUstream handle, int is_per_thread) {
+  if (!kansoku_driver.can_time || is_captured(handle, is_per_thread)) return;
+  call->stream = kansoku_stream_index(call->thread, handle, is_per_thread);
+  if (call->stream == KANSOKU_NONE) return;
+  call->context = kansoku.shared->streams[call->stream].context;
+  call->is_alone = is_alone(&kansoku.contexts[call->context], call->thread->tid);
+  number(call, WIRE_CUDA_EVENT);
+}
+
+void kansoku_wait_stream(struct kansoku_call* call, CUstream handle, int is_per_thread) {
+  if (!kansoku_driver.can_time || is_captured(handle, is_per_thread)) return;
+  call->stream = kansoku_stream_index(call->thread, handle, is_per_thread);
+  if (call->stream == KANSOKU_NONE) return;
+  call->number = atomic_load_explicit(
+      (_Atomic uint32_t*)&kansoku.shared->streams[call->stream].operations, memory_order_relaxed);
+}
+
+void kansoku_wait_ended(struct kansoku_call* call) {
+  if (call->result == CUDA_SUCCESS && call->stream != KANSOKU_NONE)
+    kansoku_known_done(call->stream, call->number);
+}
+
+/* Of other threads' operations that came meanwhile nothing is known: only a thread that is alone in
+ * its context knows what it waited for. */
+void kansoku_context_waited(struct kansoku_call* call) {
+  CUcontext current = NULL;
+  if (call->result != CUDA_SUCCESS || !kansoku_driver.can_time) return;
+  kansoku_driver.ctx_get_current(&current);
+  const uint32_t top = atomic_load_explicit(&kansoku_streams_top, memory_order_relaxed);
+  for (uint32_t index = 0; index < top; ++index) {
+    const struct wire_cuda_stream* const stream = &kansoku.shared->streams[index];
+    if (stream->state != 1) continue;
+    struct kansoku_context* const context = &kansoku.contexts[stream->context];
+    if (context->handle == current && is_alone(context, call->thread->tid))
+      kansoku_known_done(index, stream->operations);
+  }
+}
+
 static void hand_over(struct kansoku_call* call) {
   struct kansoku_thread* const thread = call->thread;
   const uint32_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
@@ -265,6 +325,8 @@ static void hand_over(struct kansoku_call* call) {
   op->pair = call->pair;
   op->context = call->context;
   op->base = call->base;
+  op->number = call->number;
+  op->is_mark = 0;
   atomic_store_explicit(&thread->head, head + 1, memory_order_release);
   atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.timed, 1,
                             memory_order_relaxed);
@@ -309,6 +371,7 @@ void kansoku_stream_end(struct kansoku_call* call) {
       record_event(call, kansoku.contexts[call->context].end[call->pair]);
   }
   const int was_disturbed = is_disturbed(call, state);
+  if (call->result == CUDA_SUCCESS) number(call, call->what);
   if (call->pair == KANSOKU_NONE) return;
   if (call->result == CUDA_SUCCESS && !was_disturbed) {
     hand_over(call);

@@ -40,7 +40,6 @@ struct pending {
 static struct pending* pending;
 static uint32_t free_pending = KANSOKU_NONE, pending_made, pending_count;
 static uint32_t first[WIRE_CUDA_STREAMS_MAX], last[WIRE_CUDA_STREAMS_MAX];
-static uint32_t streams_top; /* streams beyond it never had work */
 static uint64_t adapted_ns, adapted_operations;
 static uint32_t interval_us = INTERVAL_MIN_US;
 
@@ -82,17 +81,20 @@ static void show_stream(uint32_t stream) {
   }
   const struct kansoku_op* const op = &pending[first[stream]].op;
   const struct wire_cuda_record* const record = &op->record;
-  if (shown->correlation != record->correlation || shown->waiting_since_ns == 0) {
+  if (shown->oldest != op->number || shown->is_mark != op->is_mark ||
+      shown->waiting_since_ns == 0) {
     shown->correlation = record->correlation;
     shown->tid = record->tid;
     shown->is_begun = 0;
     shown->what = (uint8_t)kansoku_hooks[record->entry].what;
-    const int is_kernel = shown->what == WIRE_CUDA_LAUNCH;
+    const int is_kernel = shown->what == WIRE_CUDA_LAUNCH && !op->is_mark;
+    shown->oldest = op->number;
+    shown->is_mark = op->is_mark;
     shown->kernel = is_kernel ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
     shown->detail = is_kernel ? 0 : record->u.memory.detail;
     atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
   }
-  if (!shown->is_begun && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
+  if (!shown->is_begun && !op->is_mark && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
     shown->is_begun =
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
 }
@@ -111,8 +113,8 @@ static void take_in(const struct kansoku_op* op) {
   else
     pending[last[stream]].next = at;
   last[stream] = at;
-  if (stream >= streams_top) streams_top = stream + 1;
   ++pending_count;
+  if (op->is_mark) return;
   ++kansoku.shared->streams[stream].submitted;
   if (kansoku_hooks[op->record.entry].what == WIRE_CUDA_HOST_FUNCTION)
     ++kansoku.shared->streams[stream].host_functions;
@@ -193,15 +195,17 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
     struct kansoku_op* const op = &pending[first[stream]].op;
     const CUresult result = kansoku_driver.event_query(context->end[op->pair]);
     if (result == CUDA_ERROR_NOT_READY) break;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS) kansoku_known_done(stream, op->number + 1);
+    if (result == CUDA_SUCCESS && !op->is_mark) {
       emit(context, op);
     } else {
-      KANSOKU_LOSE(event_error);
+      if (result != CUDA_SUCCESS) KANSOKU_LOSE(event_error);
       kansoku_give_pair(context, op->pair);
     }
-    shown->done_correlation = op->record.correlation;
-    shown->done_ns = kansoku_now();
-    ++shown->completed;
+    if (!op->is_mark) {
+      shown->done_correlation = op->record.correlation;
+      ++shown->completed;
+    }
     drop_first(stream);
     ++done;
   }
@@ -217,12 +221,64 @@ static void lose_stream(uint32_t stream) {
   show_stream(stream);
 }
 
-static uint32_t read_streams(uint32_t place) {
+/* A stream to which nothing came for a while although its last operations are not known to be
+ * complete gets an event of the library's own behind them: if that does not complete, one of them
+ * is stuck, and if it does, none is. */
+static struct {
+  uint32_t operations, marked;
+  uint64_t since_ns;
+} quiet[WIRE_CUDA_STREAMS_MAX];
+
+static int may_mark(const struct kansoku_context* context, const struct wire_cuda_stream* shown) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (shown->state != 1 || (shown->kind & WIRE_CUDA_PER_THREAD) != 0) return 0;
+  if ((shown->kind & WIRE_CUDA_LEGACY) != 0 && atomic_load(&context->has_many_threads)) return 0;
+  if (atomic_load(&kansoku.captures) == 0) return 1;
+  return kansoku_driver.stream_is_capturing((CUstream)(uintptr_t)shown->handle, &status) ==
+             CUDA_SUCCESS &&
+         status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t stream,
+                       uint64_t now) {
+  struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  const uint32_t operations = atomic_load((_Atomic uint32_t*)&shown->operations);
+  if (operations != quiet[stream].operations) {
+    quiet[stream].operations = operations;
+    quiet[stream].since_ns = now;
+    return;
+  }
+  if (operations == shown->known_done || quiet[stream].marked == operations ||
+      now - quiet[stream].since_ns < LONG_RUNNING_NS || !may_mark(context, shown))
+    return;
+  struct kansoku_op op;
+  memset(&op, 0, sizeof op);
+  op.pair = kansoku_take_pair(context);
+  if (op.pair == KANSOKU_NONE) return;
+  if (kansoku_driver.event_record(context->end[op.pair], (CUstream)(uintptr_t)shown->handle) !=
+      CUDA_SUCCESS) {
+    KANSOKU_LOSE(event_error);
+    kansoku_give_pair(context, op.pair);
+    return;
+  }
+  quiet[stream].marked = operations;
+  op.context = (uint16_t)place;
+  op.number = operations - 1;
+  op.is_mark = 1;
+  op.record.stream = (uint16_t)stream;
+  op.record.host_begin_ns = quiet[stream].since_ns;
+  take_in(&op);
+}
+
+static uint32_t read_streams(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
+  const uint64_t now = kansoku_now();
+  const uint32_t top = atomic_load(&kansoku_streams_top);
   uint32_t done = 0;
-  for (uint32_t stream = 0; stream < streams_top; ++stream) {
+  for (uint32_t stream = 0; stream < top; ++stream) {
     struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
     if (shown->state == 0 || shown->context != place) continue;
+    if (mode != WIRE_CUDA_DORMANT) mark_quiet(context, place, stream, now);
     if (first[stream] != KANSOKU_NONE) done += read_stream(context, stream);
     if (shown->state == 2 && first[stream] == KANSOKU_NONE) shown->state = 0;
   }
@@ -321,7 +377,7 @@ static void refill(struct kansoku_context* context, uint32_t mode) {
 
 static void free_context(uint32_t place) {
   struct kansoku_context* const context = &kansoku.contexts[place];
-  for (uint32_t stream = 0; stream < streams_top; ++stream) {
+  for (uint32_t stream = 0; stream < atomic_load(&kansoku_streams_top); ++stream) {
     struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
     if (shown->state == 0 || shown->context != place) continue;
     lose_stream(stream);
@@ -358,7 +414,7 @@ static uint32_t visit_context(uint32_t place, uint32_t mode) {
       if (mode != WIRE_CUDA_DORMANT || pending_count > 0) read_clock(context, place);
       if (mode != WIRE_CUDA_DORMANT) refill(context, mode);
       /* Without a base there is nothing that times could count from. */
-      if (atomic_load(&context->base) < KANSOKU_BASES) done = read_streams(place);
+      if (atomic_load(&context->base) < KANSOKU_BASES) done = read_streams(place, mode);
       kansoku_driver.ctx_set_current(NULL);
     }
     set_phase(1);

@@ -68,7 +68,9 @@ struct kansoku_op {
   struct wire_cuda_record record;
   uint32_t pair; /* of events, in the pool of its context */
   uint16_t context;
-  uint16_t base; /* reading of the clock that its times count from */
+  uint16_t base;    /* reading of the clock that its times count from */
+  uint32_t number;  /* on its stream */
+  uint32_t is_mark; /* no operation: tells that all before it are complete */
 };
 
 #define KANSOKU_THREADS_MAX WIRE_CUDA_WAITERS_MAX
@@ -103,6 +105,7 @@ struct kansoku_call {
   uint64_t own_ticks, event_ticks, mark; /* of the time stamp counter */
   uint64_t bytes;
   CUstream handle; /* to record events in */
+  uint32_t number; /* of the operation on its stream; of a wait: operations that it waits for */
 };
 #define KANSOKU_NONE 0xffffffffU
 
@@ -189,6 +192,8 @@ uint32_t kansoku_kernel_index(uint64_t handle); /* WIRE_CUDA_NO_KERNEL: not know
 uint32_t kansoku_text(const char* text);        /* offset in `names`; 0: no room */
 
 /* streams.c */
+extern _Atomic uint32_t kansoku_streams_top; /* streams from it on were never used */
+void kansoku_known_done(uint32_t stream, uint32_t count);
 uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, int is_per_thread);
 void kansoku_stream_gone(CUstream handle);
 void kansoku_context_gone(CUcontext handle);
@@ -203,6 +208,10 @@ int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what);
 int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what);
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread);
 void kansoku_stream_end(struct kansoku_call* call);
+void kansoku_note(struct kansoku_call* call, CUstream handle, int is_per_thread);
+void kansoku_wait_stream(struct kansoku_call* call, CUstream handle, int is_per_thread);
+void kansoku_wait_ended(struct kansoku_call* call);
+void kansoku_context_waited(struct kansoku_call* call);
 void kansoku_end(struct kansoku_call* call);
 void kansoku_kernel(struct kansoku_call* call, CUfunction function, unsigned grid_x,
                     unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

@@ -16,6 +16,8 @@ static uint64_t keys[WIRE_CUDA_STREAMS_MAX];
 static unsigned buckets_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+_Atomic uint32_t kansoku_streams_top;
+
 static unsigned bucket_of(uint64_t key) {
   return (unsigned)((key * 0x9e3779b97f4a7c15ULL) >> 50); /* 14 bits */
 }
@@ -130,6 +132,7 @@ static uint32_t add_stream(uint64_t key, CUstream handle, uint32_t kind, CUconte
     atomic_store(&kansoku.streams[index].sequence, 0);
     keys[index] = key;
     stream->state = 1;
+    if (index >= atomic_load(&kansoku_streams_top)) atomic_store(&kansoku_streams_top, index + 1);
     insert(key, index);
     return index;
   }
@@ -161,6 +164,16 @@ uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, in
   thread->last_stream = index;
   thread->last_generation = kansoku.shared->streams[index].generation;
   return index;
+}
+
+/* The first `count` operations of the stream are complete. Any thread. */
+void kansoku_known_done(uint32_t stream, uint32_t count) {
+  struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  _Atomic uint32_t* const known = (_Atomic uint32_t*)&shown->known_done;
+  uint32_t before = atomic_load(known);
+  while ((int32_t)(count - before) > 0 && !atomic_compare_exchange_weak(known, &before, count)) {
+  }
+  atomic_store_explicit((_Atomic uint64_t*)&shown->done_ns, kansoku_now(), memory_order_relaxed);
 }
 
 void kansoku_stream_gone(CUstream handle) {

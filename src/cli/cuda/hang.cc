@@ -133,26 +133,14 @@ Answer look(const sys::Procfs& procfs, std::int32_t pid) {
   return out;
 }
 
-/// How many operations may be the stuck one.
-std::string set_text(const CudaSnapshot& snapshot) {
-  if (snapshot.state.mode != WIRE_CUDA_SAMPLED) return "this operation alone: every one is timed";
-  return fmt::format(
-      "this operation, or one of those before it since the last that was seen to "
-      "end: one in {} is timed",
-      snapshot.state.every_n);
-}
-
 void print_stuck(const Answer& answer, const Stuck& one) {
-  const std::string name = operation_name(answer.snapshot, one.stream);
-  if (one.kind == StuckKind::kBehind) {
-    say(stdout, fmt::format("  behind it: {} on stream {} waits for {:.1f} s", name,
-                            one.stream.index, one.seconds));
-    return;
-  }
-  say(stdout,
-      fmt::format("  {} on stream {} runs for {:.1f} s (deadline {:.1f} s); launched by thread {}",
-                  name, one.stream.index, one.seconds, one.deadline_s, one.stream.tid));
-  say(stdout, "    " + set_text(answer.snapshot));
+  const std::string name = suspects_text(answer.snapshot, one);
+  const std::string where = fmt::format("stream {}", one.stream.index);
+  if (one.kind == StuckKind::kBehind)
+    say(stdout, fmt::format("  behind it: {} on {} waits for {:.1f} s", name, where, one.seconds));
+  else
+    say(stdout, fmt::format("  {} on {} runs for {:.1f} s (deadline {:.1f} s)", name, where,
+                            one.seconds, one.deadline_s));
 }
 
 void print(const Answer& answer) {
@@ -177,12 +165,15 @@ void print(const Answer& answer) {
 Json json_of(const Answer& answer) {
   Json stuck = Json::array(), threads = Json::array();
   for (const Stuck& one : answer.stuck) {
+    Json operations = Json::array();
+    for (const capture::cuda::Suspect& suspect : one.suspects)
+      operations.push(operation_name(answer.snapshot, suspect));
     stuck.push(Json::object()
                    .set("kind", capture::cuda::stuck_kind_name(one.kind))
-                   .set("operation", operation_name(answer.snapshot, one.stream))
+                   .set("operations", std::move(operations))
+                   .set("operations_forgotten", one.forgotten)
                    .set("stream", one.stream.index)
-                   .set("thread", one.stream.tid)
-                   .set("correlation", one.stream.correlation)
+                   .set("thread", one.stream.is_mark ? Json() : Json(one.stream.tid))
                    .set("seconds", one.seconds)
                    .set("deadline_s", one.deadline_s));
   }

@@ -2,6 +2,7 @@
 #include "cli/cuda/live.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -118,10 +119,9 @@ std::string seconds_text(double seconds) {
 
 void add_stuck_text(const CudaFrame& frame, const CudaSnapshot& snapshot, Lines& out) {
   for (const Stuck& one : frame.stuck)
-    out.push_back(fmt::format("  ! {}: {} on stream {} for {} (thread {})",
-                              capture::cuda::stuck_kind_name(one.kind),
-                              operation_name(snapshot, one.stream), one.stream.index,
-                              seconds_text(one.seconds), one.stream.tid));
+    out.push_back(fmt::format(
+        "  ! {}: {} on stream {} for {} (thread {})", capture::cuda::stuck_kind_name(one.kind),
+        suspects_text(snapshot, one), one.stream.index, seconds_text(one.seconds), one.stream.tid));
 }
 
 Json row_json(const CudaRow& row) {
@@ -162,22 +162,38 @@ CudaSnapshot snapshot_of(const capture::cuda::Channel& channel) {
   return out;
 }
 
-std::string operation_name(const CudaSnapshot& snapshot, const capture::cuda::StreamInfo& stream) {
-  if (stream.what != WIRE_CUDA_LAUNCH) return class_name(stream.what);
-  const auto found = snapshot.kernels.find(stream.kernel);
+std::string operation_name(const CudaSnapshot& snapshot, const capture::cuda::Suspect& operation) {
+  if (operation.what == WIRE_CUDA_EVENT) return "wait for an event";
+  if (operation.what != WIRE_CUDA_LAUNCH) return class_name(operation.what);
+  const auto found = snapshot.kernels.find(operation.kernel);
   return found == snapshot.kernels.end() ? std::string("kernel ?")
                                          : "kernel " + short_name(found->second.info);
 }
 
+std::string suspects_text(const CudaSnapshot& snapshot, const Stuck& stuck) {
+  if (stuck.suspects.size() == 1 && stuck.forgotten == 0)
+    return operation_name(snapshot, stuck.suspects[0]);
+  std::vector<std::string> names;
+  for (const capture::cuda::Suspect& one : stuck.suspects) {
+    std::string name = operation_name(snapshot, one);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  }
+  constexpr std::size_t kNamesShown = 6;
+  const std::size_t more = names.size() > kNamesShown ? names.size() - kNamesShown : 0;
+  names.resize(names.size() - more);
+  return fmt::format("one of {} operations ({}{})", stuck.suspects.size() + stuck.forgotten,
+                     fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 std::vector<Stuck> stuck_in(const CudaSnapshot& snapshot) {
-  const auto history =
-      [&](const capture::cuda::StreamInfo& stream) -> std::optional<capture::cuda::History> {
+  const auto history = [&](std::uint32_t what,
+                           std::uint32_t kernel) -> std::optional<capture::cuda::History> {
     const Durations* durations = nullptr;
-    if (stream.what == WIRE_CUDA_LAUNCH) {
-      const auto found = snapshot.kernels.find(stream.kernel);
+    if (what == WIRE_CUDA_LAUNCH) {
+      const auto found = snapshot.kernels.find(kernel);
       if (found != snapshot.kernels.end()) durations = &found->second.durations;
-    } else if (const auto found = snapshot.classes.find(stream.what);
-               found != snapshot.classes.end()) {
+    } else if (const auto found = snapshot.classes.find(what); found != snapshot.classes.end()) {
       durations = &found->second;
     }
     if (durations == nullptr) return std::nullopt;
@@ -270,7 +286,7 @@ Json frame_json(const CudaFrame& frame, const CudaSnapshot& snapshot) {
   for (const Stuck& one : frame.stuck)
     stuck.push(Json::object()
                    .set("kind", capture::cuda::stuck_kind_name(one.kind))
-                   .set("operation", operation_name(snapshot, one.stream))
+                   .set("operation", suspects_text(snapshot, one))
                    .set("stream", one.stream.index)
                    .set("thread", one.stream.tid)
                    .set("seconds", one.seconds)

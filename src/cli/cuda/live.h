@@ -54,9 +54,12 @@ struct CudaFrame {
 
 /// The oldest operations beyond their deadlines, by the history that the library keeps.
 [[nodiscard]] std::vector<capture::cuda::Stuck> stuck_in(const CudaSnapshot& snapshot);
-/// "kernel reduce<float>", "graph", "host function": of the oldest operation of a stream.
+/// "kernel reduce<float>", "graph", "host function".
 [[nodiscard]] std::string operation_name(const CudaSnapshot& snapshot,
-                                         const capture::cuda::StreamInfo& stream);
+                                         const capture::cuda::Suspect& operation);
+/// The one operation, or "one of 3 operations (copy, kernel reduce<float>)".
+[[nodiscard]] std::string suspects_text(const CudaSnapshot& snapshot,
+                                        const capture::cuda::Stuck& stuck);
 
 [[nodiscard]] Lines frame_text(const CudaFrame& frame, const CudaSnapshot& snapshot,
                                std::size_t rows_max);
