@@ -156,7 +156,7 @@ static int find_driver(void) {
 }
 
 /* What the driver's resolver hands out, and what a program gets in its place. */
-#define REDIRECTS_MAX 2048U
+#define REDIRECTS_MAX 4096U
 static struct redirect { void *from, *to; } redirects[REDIRECTS_MAX];
 
 static void redirect(void* from, void* to) {
@@ -183,29 +183,25 @@ void kansoku_redirect(CUresult result, void** function) {
   }
 }
 
-static int is_hooked(unsigned slot) {
-  for (unsigned i = 0; i < kansoku_hook_count; ++i)
-    if (kansoku_hooks[i].slot == slot) return 1;
-  return 0;
-}
-
 /* Two names behind one address cannot be told apart by it: such an address stays the driver's. */
 static int is_shared(const void* function, unsigned slot) {
   for (unsigned i = 0; i < kansoku_symbol_count; ++i)
-    if (i != slot && (const void*)(uintptr_t)kansoku_real[i] == function && is_hooked(i)) return 1;
+    if (i != slot && (const void*)(uintptr_t)kansoku_real[i] == function) return 1;
   return 0;
 }
 
+/* All names, hooked or not: then a program gets one address for a function, whichever way it asks.
+ */
 static void learn_pointers(void* own) {
-  for (unsigned i = 0; i < kansoku_hook_count; ++i) {
-    const unsigned slot = kansoku_hooks[i].slot;
+  for (unsigned slot = 0; slot < kansoku_symbol_count; ++slot) {
     void* const thunk = dlsym(own, kansoku_symbols[slot]);
     void* const real = (void*)(uintptr_t)kansoku_real[slot];
-    if (thunk != NULL && !is_shared(real, slot)) redirect(real, thunk);
+    if (thunk != NULL && kansoku_real[slot] != (kansoku_function)unknown && !is_shared(real, slot))
+      redirect(real, thunk);
   }
 }
 
-/* The resolver may answer with other addresses than the symbols': asks it for each hooked form. */
+/* The resolver may answer with other addresses than the symbols': asks it for each form. */
 static void learn_resolved(void* driver, void* own) {
   typedef CUresult (*resolver)(const char*, void**, int, cuuint64_t);
   const resolver resolve = (resolver)(uintptr_t)dlsym(driver, "cuGetProcAddress");
@@ -213,7 +209,6 @@ static void learn_resolved(void* driver, void* own) {
   for (unsigned i = 0; i < kansoku_name_count; ++i) {
     const struct kansoku_name* const name = &kansoku_names[i];
     void* found = NULL;
-    if (!is_hooked(name->slot)) continue;
     if (resolve(name->base, &found, name->version, name->is_per_thread ? 2 : 1) != CUDA_SUCCESS ||
         found == NULL || is_shared(found, name->slot))
       continue;

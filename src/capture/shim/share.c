@@ -11,6 +11,7 @@
 
 #define FIRST_LEASE_NS 5000000000ULL
 #define END_WAIT_NS 400000000ULL
+#define END_WAIT_ALONE_NS 150000000ULL /* the recorder may not have seen the process yet */
 
 struct kansoku_process kansoku;
 
@@ -75,7 +76,8 @@ static void at_end(void) {
     const int is_read =
         kansoku_is_drained() && atomic_load((_Atomic uint64_t*)&shared->control.tail) ==
                                     atomic_load((_Atomic uint64_t*)&shared->state.head);
-    if (is_read || now - begin > END_WAIT_NS ||
+    const int is_held = atomic_load((_Atomic uint64_t*)&shared->control.owner) != 0;
+    if (is_read || now - begin > (is_held ? END_WAIT_NS : END_WAIT_ALONE_NS) ||
         now > atomic_load((_Atomic uint64_t*)&shared->control.lease_until_ns))
       return;
     nanosleep(&pause, NULL);
