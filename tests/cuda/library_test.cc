@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library that stands before a CUDA driver, as a program and a recorder see it: the test is
+// both. Each test is a process of its own (ctest), with the software device behind the library.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "capture/cuda/channel.h"
+#include "capture/cuda/stuck.h"
+#include "cuda/abi.h"
+#include "softcuda/kernels_for_test.h"
+#include "sys/clock.h"
+#include "sys/wait_for_test.h"
+
+namespace kansoku {
+namespace {
+
+// NOLINTNEXTLINE(google-build-using-namespace): the tests speak the interface's language.
+using namespace cuda;
+using capture::cuda::Channel;
+using capture::cuda::Mode;
+
+constexpr Nanos kLong = std::chrono::seconds{60};
+
+using LaunchKernel = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void**, void**);
+
+struct Seen {
+  std::vector<std::pair<wire_cuda_record, std::uint32_t>> records;
+  [[nodiscard]] std::size_t count(std::uint32_t what, std::uint8_t with,
+                                  std::uint8_t without) const {
+    std::size_t out = 0;
+    for (const auto& [record, is] : records)
+      out += is == what && (record.flags & with) == with && (record.flags & without) == 0 ? 1 : 0;
+    return out;
+  }
+};
+
+class LibraryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("KANSOKU_CUDA_DRIVER", KANSOKU_SOFTCUDA_LIBRARY, 1);
+    library_ = dlopen(KANSOKU_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library_, nullptr) << dlerror();
+  }
+
+  template <class F>
+  F* entry(const char* name) {
+    auto* const symbol = reinterpret_cast<F*>(dlsym(library_, name));
+    EXPECT_NE(symbol, nullptr) << name;
+    return symbol;
+  }
+
+  /// cuInit, the primary context, the kernels of the tests, a stream of its own, a channel.
+  void start() {
+    ASSERT_EQ(entry<CUresult(unsigned)>("cuInit")(0), CUDA_SUCCESS);
+    ASSERT_EQ(entry<CUresult(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain")(&context_, 0), 0);
+    ASSERT_EQ(entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_), 0);
+    load();
+    ASSERT_EQ(entry<CUresult(CUstream*, unsigned)>("cuStreamCreate")(&stream_, 1), 0);
+    ASSERT_EQ(entry<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16), 0);
+    auto channel = Channel::open(sys::Procfs(), getpid());
+    ASSERT_TRUE(channel) << channel.error().what;
+    channel_ = std::move(*channel);
+  }
+  void load() {
+    ASSERT_EQ(entry<CUresult(CUmodule*, const void*)>("cuModuleLoadData")(&module_,
+                                                                          softcuda::kTestKernels),
+              0);
+  }
+  CUfunction function(const char* name) {
+    CUfunction out = nullptr;
+    EXPECT_EQ(entry<CUresult(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction")(
+                  &out, module_, name),
+              0);
+    return out;
+  }
+
+  void set(Mode mode, std::uint32_t every_n = 0) {
+    const sys::RealClock clock;
+    channel_->request(mode, every_n, clock.now() + kLong);
+    wait([&] { return channel_->mode() == mode; });
+  }
+  static void wait(const std::function<bool()>& is_done) {
+    ASSERT_TRUE(sys::poll_for_test(is_done));
+  }
+  void take(Seen& seen) {
+    channel_->drain([&](const wire_cuda_record& record,
+                        std::uint32_t what) { seen.records.emplace_back(record, what); },
+                    WIRE_CUDA_RING_SLOTS);
+  }
+  /// All records until `count` operations with times are there.
+  Seen timed(std::uint32_t what, std::size_t count) {
+    Seen seen;
+    wait([&] {
+      take(seen);
+      return seen.count(what, WIRE_CUDA_TIMED, 0) >= count;
+    });
+    return seen;
+  }
+
+  CUresult launch_store(CUstream stream, std::uint32_t value = 1) {
+    if (store_ == nullptr) store_ = function("store");
+    void* arguments[] = {&memory_, &value};
+    return entry<LaunchKernel>("cuLaunchKernel")(store_, 1, 1, 1, 1, 1, 1, 0, stream, arguments,
+                                                 nullptr);
+  }
+  void synchronize() { ASSERT_EQ(entry<CUresult(CUstream)>("cuStreamSynchronize")(stream_), 0); }
+  std::uint64_t calls(const std::string& name) {
+    for (const auto& one : channel_->entries())
+      if (one.name == name) return one.calls;
+    return 0;
+  }
+  std::uint64_t untimed() {
+    const wire_cuda_losses lost = channel_->state().losses;
+    return lost.no_event + lost.queue_full + lost.legacy + lost.programmatic + lost.interleaved +
+           lost.streams_over_limit + lost.lost_context + lost.event_error;
+  }
+
+  void* library_{nullptr};
+  CUcontext context_{nullptr};
+  CUmodule module_{nullptr};
+  CUstream stream_{nullptr};
+  CUdeviceptr memory_{0};
+  CUfunction store_{nullptr};
+  std::unique_ptr<Channel> channel_;
+};
+
+TEST_F(LibraryTest, TimesEveryOperationUnderItsName) {
+  start();
+  set(Mode::kEvery);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_EQ(launch_store(stream_), 0);
+  synchronize();
+  const Seen seen = timed(WIRE_CUDA_LAUNCH, 100);
+  std::int64_t end =
+      std::numeric_limits<std::int64_t>::min() + 1000;  // of the clock that began later
+  std::set<std::uint32_t> correlations;
+  for (const auto& [record, what] : seen.records) {
+    if (what != WIRE_CUDA_LAUNCH) continue;
+    const auto kernel = channel_->kernel(record.u.launch.kernel);
+    ASSERT_TRUE(kernel);
+    EXPECT_EQ(kernel->name, "store");
+    EXPECT_EQ(record.u.launch.grid_x, 1U);
+    EXPECT_GE(record.device_begin_ns, end - 1000);  // one after the other; times are floats of ms
+    end = record.device_begin_ns + static_cast<std::int64_t>(record.device_ns);
+    EXPECT_TRUE(correlations.insert(record.correlation).second);
+  }
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0), 100U);
+  EXPECT_EQ(untimed(), 0U);
+  EXPECT_EQ(calls("cuLaunchKernel"), 100U);
+}
+
+TEST_F(LibraryTest, IsSeenThroughTheResolverToo) {
+  start();
+  set(Mode::kEvery);
+  void* found = nullptr;
+  ASSERT_EQ(entry<CUresult(const char*, void**, int, std::uint64_t)>("cuGetProcAddress")(
+                "cuLaunchKernel", &found, 13000, 0),
+            0);
+  EXPECT_EQ(found, dlsym(library_, "cuLaunchKernel"));
+  std::uint32_t value = 1;
+  void* arguments[] = {&memory_, &value};
+  ASSERT_EQ(reinterpret_cast<LaunchKernel*>(found)(function("store"), 1, 1, 1, 1, 1, 1, 0, stream_,
+                                                   arguments, nullptr),
+            0);
+  EXPECT_EQ(calls("cuLaunchKernel"), 1U);
+  // The resolver is asked for itself, and for the form of another version.
+  void* resolver = nullptr;
+  ASSERT_EQ(entry<CUresult(const char*, void**, int, std::uint64_t)>("cuGetProcAddress")(
+                "cuGetProcAddress", &resolver, 12000, 0),
+            0);
+  EXPECT_EQ(resolver, dlsym(library_, "cuGetProcAddress_v2"));
+}
+
+TEST_F(LibraryTest, EachThunkBeginsWithANopForProbes) {
+  const auto* const code =
+      reinterpret_cast<const unsigned char*>(dlsym(library_, "cuLaunchKernel"));
+  EXPECT_THAT(std::vector<unsigned char>(code, code + 5),
+              ::testing::ElementsAre(0x0f, 0x1f, 0x44, 0x00, 0x00));
+}
+
+TEST_F(LibraryTest, FallsDormantWithItsLease) {
+  start();
+  const sys::RealClock clock;
+  channel_->request(Mode::kEvery, 0, clock.now() + std::chrono::milliseconds{50});
+  wait([&] { return channel_->mode() == Mode::kEvery; });
+  wait([&] { return channel_->mode() == Mode::kDormant; });
+  const std::uint64_t before = calls("cuLaunchKernel");
+  ASSERT_EQ(launch_store(stream_), 0);
+  EXPECT_EQ(calls("cuLaunchKernel"), before);
+}
+
+TEST_F(LibraryTest, HasOneRecorderAtATime) {
+  start();
+  set(Mode::kSampled);
+  const auto second = Channel::open(sys::Procfs(), getpid());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kUnavailable);
+  EXPECT_TRUE(Channel::open(sys::Procfs(), getpid(), Channel::Access::kLook));
+  channel_.reset();
+  auto third = Channel::open(sys::Procfs(), getpid());
+  ASSERT_TRUE(third) << third.error().what;
+}
+
+TEST_F(LibraryTest, TimesOneInNButCountsAll) {
+  start();
+  set(Mode::kSampled, 10);
+  constexpr int kLaunches = 5000;
+  for (int i = 0; i < kLaunches; ++i)
+    ASSERT_EQ(launch_store(stream_), 0);
+  synchronize();
+  EXPECT_EQ(calls("cuLaunchKernel"), static_cast<std::uint64_t>(kLaunches));
+  // One in ten, and the first ones of each kernel until they are known; seeded, so the same always.
+  EXPECT_GT(channel_->state().timed, kLaunches / 20U);
+  EXPECT_LT(channel_->state().timed, kLaunches / 2U);
+}
+
+TEST_F(LibraryTest, PutsNothingIntoACapture) {
+  start();
+  set(Mode::kEvery);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(entry<CUresult(CUstream, int)>("cuStreamBeginCapture_v2")(stream_, 0), 0);
+  ASSERT_EQ(launch_store(stream_), 0);
+  ASSERT_EQ(launch_store(stream_), 0);
+  ASSERT_EQ(entry<CUresult(CUstream, CUgraph*)>("cuStreamEndCapture")(stream_, &graph), 0);
+  std::size_t nodes = 0;
+  ASSERT_EQ(entry<CUresult(CUgraph, CUgraphNode*, std::size_t*)>("cuGraphGetNodes")(graph, nullptr,
+                                                                                    &nodes),
+            0);
+  EXPECT_EQ(nodes, 2U);
+  ASSERT_EQ(entry<CUresult(CUgraphExec*, CUgraph, unsigned long long)>(
+                "cuGraphInstantiateWithFlags")(&exec, graph, 0),
+            0);
+  ASSERT_EQ(entry<CUresult(CUgraphExec, CUstream)>("cuGraphLaunch")(exec, stream_), 0);
+  synchronize();
+  const Seen seen = timed(WIRE_CUDA_GRAPH_LAUNCH, 1);
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_CAPTURED, WIRE_CUDA_TIMED), 2U);
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0), 0U);
+}
+
+TEST_F(LibraryTest, DoesNotRecordForAForkedChild) {
+  start();
+  set(Mode::kEvery);
+  ASSERT_EQ(launch_store(stream_), 0);
+  synchronize();
+  timed(WIRE_CUDA_LAUNCH, 1);
+  const std::uint64_t before = calls("cuLaunchKernel");
+  const pid_t child = fork();
+  if (child == 0) {
+    launch_store(stream_);
+    _exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(calls("cuLaunchKernel"), before);
+}
+
+TEST_F(LibraryTest, LivesWithThousandsOfStreams) {
+  start();
+  set(Mode::kEvery);
+  constexpr std::size_t kStreams = 6000;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    CUstream stream = nullptr;
+    ASSERT_EQ(entry<CUresult(CUstream*, unsigned)>("cuStreamCreate")(&stream, 1), 0);
+    ASSERT_EQ(launch_store(stream), 0);
+    ASSERT_EQ(entry<CUresult(CUstream)>("cuStreamDestroy_v2")(stream), 0);
+  }
+  ASSERT_EQ(entry<CUresult()>("cuCtxSynchronize")(), 0);
+  Seen seen;
+  wait([&] {
+    take(seen);
+    return seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed() >= kStreams;
+  });
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed(), kStreams);
+}
+
+TEST_F(LibraryTest, CountsTwoThreadsOnOneStream) {
+  start();
+  set(Mode::kEvery);
+  ASSERT_NE(store_ = function("store"), nullptr);
+  constexpr std::size_t kEach = 2000;
+  const auto work = [&] {
+    entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_);
+    for (std::size_t i = 0; i < kEach; ++i)
+      launch_store(stream_);
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  synchronize();
+  Seen seen;
+  wait([&] {
+    take(seen);
+    return seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed() >= 2 * kEach;
+  });
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed(), 2 * kEach);
+  EXPECT_EQ(calls("cuLaunchKernel"), 2 * kEach);
+}
+
+TEST_F(LibraryTest, LeavesTheLegacyStreamOfManyThreadsAlone) {
+  start();
+  set(Mode::kEvery);
+  ASSERT_EQ(launch_store(nullptr), 0);
+  std::thread([&] {
+    entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_);
+    launch_store(stream_);
+  }).join();
+  for (int i = 0; i < 5; ++i)
+    ASSERT_EQ(launch_store(nullptr), 0);
+  EXPECT_EQ(channel_->state().losses.legacy, 5U);
+}
+
+TEST_F(LibraryTest, CountsErrorsAndLosesNoEvents) {
+  start();
+  set(Mode::kEvery);
+  std::uint32_t value = 1;
+  void* arguments[] = {&memory_, &value};
+  for (int i = 0; i < 10'000; ++i) {  // more than there are events
+    EXPECT_NE(entry<LaunchKernel>("cuLaunchKernel")(function("store"), 0, 1, 1, 1, 1, 1, 0, stream_,
+                                                    arguments, nullptr),
+              0);
+    Seen seen;
+    take(seen);
+  }
+  ASSERT_EQ(launch_store(stream_), 0);
+  const Seen seen = timed(WIRE_CUDA_LAUNCH, 1);
+  for (const auto& entry : channel_->entries()) {
+    if (entry.name == "cuLaunchKernel") {
+      EXPECT_EQ(entry.failed, 10'000U);
+      EXPECT_EQ(entry.calls, 10'001U);
+    }
+  }
+  EXPECT_EQ(channel_->state().losses.no_event, 0U);
+}
+
+TEST_F(LibraryTest, KnowsAHandleThatIsGivenOutAgain) {
+  start();
+  set(Mode::kEvery);
+  for (const char* const name : {"store", "iota", "of_64", "store"}) {
+    const CUfunction found = function(name);
+    const auto last = channel_->kernel(channel_->kernel_count() - 1);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->name, name);
+    EXPECT_EQ(last->handle, reinterpret_cast<std::uintptr_t>(found));
+    ASSERT_EQ(entry<CUresult(CUmodule)>("cuModuleUnload")(module_), 0);
+    load();
+  }
+}
+
+TEST_F(LibraryTest, OutlivesItsContext) {
+  start();
+  set(Mode::kEvery);
+  for (int i = 0; i < 50; ++i)
+    ASSERT_EQ(launch_store(stream_), 0);
+  ASSERT_EQ(entry<CUresult(CUdevice)>("cuDevicePrimaryCtxReset_v2")(0), 0);
+  ASSERT_EQ(entry<CUresult(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain")(&context_, 0), 0);
+  ASSERT_EQ(entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_), 0);
+  load();
+  store_ = nullptr;
+  ASSERT_EQ(entry<CUresult(CUstream*, unsigned)>("cuStreamCreate")(&stream_, 1), 0);
+  ASSERT_EQ(entry<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16), 0);
+  for (int i = 0; i < 50; ++i)
+    ASSERT_EQ(launch_store(stream_), 0);
+  synchronize();
+  Seen seen;
+  wait([&] {
+    take(seen);
+    return seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed() >= 100;
+  });
+  EXPECT_EQ(seen.count(WIRE_CUDA_LAUNCH, WIRE_CUDA_TIMED, 0) + untimed(), 100U);
+}
+
+TEST_F(LibraryTest, CountsRecordsThatFindNoRoom) {
+  start();
+  set(Mode::kEvery);
+  const std::size_t many = WIRE_CUDA_RING_SLOTS + 5000;
+  for (std::size_t i = 0; i < many; ++i)  // each is a record: memory that was never allocated
+    entry<CUresult(CUdeviceptr)>("cuMemFree_v2")(CUdeviceptr{1});
+  Seen seen;
+  take(seen);
+  EXPECT_GT(channel_->state().losses.ring_full, 0U);
+  // Readings of the clock lie in the ring, too.
+  EXPECT_LE(seen.count(WIRE_CUDA_FREE, WIRE_CUDA_FAILED, 0) + channel_->state().losses.ring_full,
+            many + seen.records.size());
+  EXPECT_GE(seen.count(WIRE_CUDA_FREE, WIRE_CUDA_FAILED, 0) + channel_->state().losses.ring_full,
+            many);
+}
+
+TEST_F(LibraryTest, ShowsWhatIsStuckAndWhoWaits) {
+  start();
+  set(Mode::kEvery);
+  auto* const flag = static_cast<volatile std::uint32_t*>([&] {
+    void* memory = nullptr;
+    entry<CUresult(void**, std::size_t)>("cuMemAllocHost_v2")(&memory, 4);
+    return memory;
+  }());
+  *flag = 0;
+  auto address = reinterpret_cast<std::uintptr_t>(flag);
+  void* arguments[] = {&address, &memory_};
+  ASSERT_EQ(entry<LaunchKernel>("cuLaunchKernel")(function("await"), 1, 1, 1, 1, 1, 1, 0, stream_,
+                                                  arguments, nullptr),
+            0);
+  std::thread waiter([&] {
+    entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_);
+    entry<CUresult(CUstream)>("cuStreamSynchronize")(stream_);
+  });
+  wait([&] {
+    const auto streams = channel_->streams();
+    return !streams.empty() && streams[0].waiting_since_ns != 0 && streams[0].is_begun &&
+           !channel_->waiters().empty();
+  });
+  const auto streams = channel_->streams();
+  EXPECT_EQ(channel_->kernel(streams[0].kernel)->name, "await");
+  EXPECT_EQ(channel_->waiters()[0].entry, "cuStreamSynchronize");
+  const auto later = streams[0].waiting_since_ns + 6'000'000'000;
+  const auto known = [](std::uint32_t, std::uint32_t) {
+    return std::optional(capture::cuda::History{100, 1e6});
+  };
+  const auto stuck = capture::cuda::find_stuck(streams, later, known);
+  ASSERT_EQ(stuck.size(), 1U);
+  EXPECT_EQ(stuck[0].kind, capture::cuda::StuckKind::kStuck);
+  *flag = 1;
+  waiter.join();
+  wait([&] { return channel_->streams()[0].waiting_since_ns == 0; });
+}
+
+class NoDriverTest : public ::testing::Test {};
+
+TEST_F(NoDriverTest, SaysThatThereIsNoDevice) {
+  setenv("KANSOKU_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  setenv("LD_LIBRARY_PATH", "", 1);
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "has a driver";
+  void* const library = dlopen(KANSOKU_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr);
+  const auto call = [&](const char* name) {
+    return reinterpret_cast<int (*)(unsigned long, void*, void*, void*, void*)>(
+        dlsym(library, name))(0, nullptr, nullptr, nullptr, nullptr);
+  };
+  for (const char* const name : {"cuInit", "cuDeviceGetCount", "cuLaunchKernel", "cuGetErrorName",
+                                 "cuGetProcAddress_v2", "cuGraphicsUnregisterResource"})
+    EXPECT_EQ(call(name), CUDA_ERROR_NO_DEVICE) << name;
+}
+
+}  // namespace
+}  // namespace kansoku
