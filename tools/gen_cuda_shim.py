@@ -10,19 +10,18 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
+import cuda_table  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHIM = os.path.join(ROOT, "src", "capture", "shim")
 HEADER = os.path.join(ROOT, "share", "softgpu", "toolkit", "include", "cuda.h")
-NAMES = os.path.join(ROOT, "src", "softcuda", "entry_points.txt")
 CLASSES = ("LAUNCH GRAPH_LAUNCH COPY SET HOST_FUNCTION VALUE ALLOC FREE SYNC QUERY EVENT MODULE LOOKUP OBJECT").split()
 
 
 def names():
     """(base, version, symbol, per thread) of every form of every entry point."""
-    for line in open(NAMES, encoding="utf-8"):
-        if not line.startswith("#"):
-            base, version, symbol, kind = line.split()
-            yield base, int(version), symbol, kind == "per-thread"
+    for row in cuda_table.driver():
+        yield row.base, row.since, row.symbol, row.is_per_thread
 
 
 def signatures():

@@ -14,6 +14,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
+import cuda_table  # noqa: E402
 from generated import write_or_check  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -94,15 +95,11 @@ def used_driver_functions():
 
 
 def driver():
-    forms = {}
-    for line in read(ROOT, "src", "softcuda", "entry_points.txt").splitlines():
-        if not line.startswith("#"):
-            base, version, symbol, _ = line.split()
-            forms[symbol] = base, version
+    forms = {row.symbol: row for row in cuda_table.driver()}
     unknown = [name for name in used_driver_functions() if name not in forms]
     if unknown:
         sys.exit("no functions of the driver: " + " ".join(unknown))
-    return NOTE + "".join(f'KANSOKU_DRIVER({name}, "{forms[name][0]}", {forms[name][1]})\n' for name in used_driver_functions())
+    return NOTE + "".join(f'KANSOKU_DRIVER({name}, "{forms[name].base}", {forms[name].since})\n' for name in used_driver_functions())
 
 
 def errors():

@@ -4,7 +4,7 @@ points, the rest from src/softcuda/public_*.h.in."""
 import os
 import re
 
-# Where the library takes a number and the interface an enumeration. A member: "structure.member"; a parameter: "function.parameter".
+# Where abi.h has a number and the interface an enumeration: "structure.member".
 TYPES = {
     "CUmemLocation.type": "CUmemLocationType",
     "CUmemAccessDesc.flags": "CUmemAccess_flags",
@@ -13,32 +13,6 @@ TYPES = {
     "CUmemPoolProps.allocType": "CUmemAllocationType",
     "CUmemPoolProps.handleTypes": "CUmemAllocationHandleType",
     "CUgraphExecUpdateResultInfo.result": "CUgraphExecUpdateResult",
-    "cuCtxGetCacheConfig.config": "CUfunc_cache*",
-    "cuCtxSetCacheConfig.config": "CUfunc_cache",
-    "cuCtxGetSharedMemConfig.config": "CUsharedconfig*",
-    "cuCtxSetSharedMemConfig.config": "CUsharedconfig",
-    "cuDeviceGetP2PAttribute.attribute": "CUdevice_P2PAttribute",
-    "cuFuncIsLoaded.state": "CUfunctionLoadingState*",
-    "cuFuncSetCacheConfig.config": "CUfunc_cache",
-    "cuFuncSetSharedMemConfig.config": "CUsharedconfig",
-    "cuGetProcAddress_v2.query": "CUdriverProcAddressQueryResult*",
-    "cuKernelSetCacheConfig.config": "CUfunc_cache",
-    "cuLinkAddData_v2.state": "CUlinkState",
-    "cuLinkAddData_v2.type": "CUjitInputType",
-    "cuLinkComplete.state": "CUlinkState",
-    "cuLinkCreate_v2.state": "CUlinkState*",
-    "cuLinkDestroy.state": "CUlinkState",
-    "cuMemAdvise.advice": "CUmem_advise",
-    "cuMemExportToShareableHandle.type": "CUmemAllocationHandleType",
-    "cuMemGetAllocationGranularity.option": "CUmemAllocationGranularity_flags",
-    "cuMemImportFromShareableHandle.type": "CUmemAllocationHandleType",
-    "cuMemPoolGetAccess.flags": "CUmemAccess_flags*",
-    "cuModuleGetLoadingMode.mode": "CUmoduleLoadingMode*",
-}
-# By position where the library does not name it: "function.position".
-UNNAMED = {
-    "cuLibraryLoadData.5": "CUlibraryOption*", "cuLibraryLoadData.6": "void**",
-    "cuLibraryLoadFromFile.5": "CUlibraryOption*", "cuLibraryLoadFromFile.6": "void**",
 }
 VERSION = 12040  # what the header claims: forms that came later are not in it
 NOT_PLAIN = {"cuGraphAddDependencies_v2", "cuGraphGetEdges_v2"}  # 12 has them by their full names only
@@ -108,43 +82,44 @@ def split(parameters):
     return [item.strip() for item in parameters.split(",")] if parameters.strip() else []
 
 
-def parameter(function, position, text):
+def type_and_name(text):
+    """Of a parameter as the sources have it; the name is None where they give none."""
     text = plain(text)
     match = re.fullmatch(r"(.*[\s*])(\w+)", text)
     known = {"CUcontext", "CUdevice", "CUgraphEdgeData", "CUuuid", "unsigned", "size_t"}
-    name = match.group(2) if match and match.group(2) not in known else None
-    if name is None:
-        return UNNAMED.get(f"{function}.{position}", text)
-    wanted = TYPES.get(f"{function}.{name}")
-    kind = wanted if wanted else match.group(1).strip()
-    return f"{kind} {name}"
+    if match is None or match.group(2) in known:
+        return text.replace(" *", "*"), None
+    return match.group(1).strip().replace(" *", "*"), match.group(2)
 
 
-def declarations(found, symbols):
+def named(types, parameters):
+    """The types of the table with the names of the sources."""
+    names = [type_and_name(item)[1] for item in split(parameters)]
+    return [f"{kind} {name}" if name else kind for kind, name in zip(types, names)]
+
+
+def declarations(found, rows):
     out = []
-    for name in sorted(symbols):
-        result, parameters = found[name]
-        plain_name = re.sub(r"_pt[sd][sz]$", "", name)
-        items = [parameter(plain_name, i, item) for i, item in enumerate(split(parameters))]
-        out.append(wrapped(f"{result} {name}(", items))
+    for row in sorted(rows, key=lambda row: row.symbol):
+        out.append(wrapped(f"{found[row.symbol][0]} {row.symbol}(", named(row.types, found[row.symbol][1])))
     return out
 
 
 def functions(found, rows):
-    """`found`: name -> (result, parameters), as implemented. Forms for the thread's own default stream behind the toolkit's switch."""
-    known = [row for row in rows if row[2] in found and row[1] <= VERSION]
-    out = declarations(found, {symbol for _, _, symbol, is_per_thread in known if not is_per_thread})
+    """`found`: name -> (result, parameters), as implemented; `rows`: the table's. Forms for the thread's own default stream behind the toolkit's switch."""
+    known = [row for row in rows if row.symbol in found and row.since <= VERSION]
+    out = declarations(found, [row for row in known if not row.is_per_thread])
     out += ["#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM"]
-    out += declarations(found, {symbol for _, _, symbol, is_per_thread in known if is_per_thread})
+    out += declarations(found, [row for row in known if row.is_per_thread])
     return "\n".join(out + ["#endif"])
 
 
 def names(found, rows):
     """The newest form up to the header's version has the plain name; per-thread forms behind the toolkit's switch."""
     best, best_thread = {}, {}
-    for base, version, symbol, is_per_thread in rows:
-        if version <= VERSION and symbol in found and symbol not in NOT_PLAIN:
-            (best_thread if is_per_thread else best)[base] = symbol
+    for row in rows:
+        if row.since <= VERSION and row.symbol in found and row.symbol not in NOT_PLAIN:
+            (best_thread if row.is_per_thread else best)[row.base] = row.symbol
     best.update(RENAMED)
     both = sorted(base for base in best if base in best_thread)
     lines = [f"#define {base} {symbol}" for base, symbol in sorted(best.items()) if symbol != base and base not in both]

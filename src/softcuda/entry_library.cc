@@ -93,12 +93,11 @@ CUresult function_of(const Kernel& kernel, const std::shared_ptr<Context>& conte
 }
 
 KANSOKU_ENTRY cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options,
-                                void** values, unsigned count, const void*, const void*, unsigned) {
+                                void** values, unsigned count, const void*, void**, unsigned) {
   return load(library, {code}, {count, options, values});
 }
 KANSOKU_ENTRY cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options,
-                                    void** values, unsigned count, const void*, const void*,
-                                    unsigned) {
+                                    void** values, unsigned count, const void*, void**, unsigned) {
   std::string bytes;
   KANSOKU_CU_TRY(read_image(path, bytes));
   return load(library, {bytes.c_str(), bytes.size() + 1}, {count, options, values});

@@ -157,7 +157,7 @@ struct Row {
 };
 
 std::vector<Row> all_rows() {
-  std::ifstream file(KANSOKU_SOURCE_DIR "/src/softcuda/entry_points.txt");
+  std::ifstream file(KANSOKU_SOURCE_DIR "/src/cuda/interface/driver.txt");
   std::vector<Row> rows;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("#")) continue;

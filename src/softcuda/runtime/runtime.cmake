@@ -15,7 +15,7 @@ function(kansoku_cudart_file file)
     OUTPUT ${runtime_gen}/${file}
     COMMAND python3 ${runtime_tool} ${ARGN} ${runtime_gen}/${file}
     DEPENDS ${runtime_tool} ${runtime_here}/functions.txt ${runtime_include}/cuda_runtime_api.h ${runtime_include}/driver_types.h
-            ${CMAKE_CURRENT_SOURCE_DIR}/entry_points.txt ${CMAKE_SOURCE_DIR}/src/cuda/abi.h ${runtime_sources})
+            ${entry_table_tools} ${CMAKE_SOURCE_DIR}/src/cuda/abi.h ${runtime_sources})
 endfunction()
 kansoku_cudart_file(forwarders.cc source)
 kansoku_cudart_file(softcuda/runtime/driver_functions.inc driver)
