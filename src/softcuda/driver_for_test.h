@@ -38,13 +38,13 @@ template <class F>
 // By that name in these tests: a pointer to the library's function.
 #define KANSOKU_ENTRY_POINT(result, name, parameters) \
   inline result(*const name) parameters = entry<result parameters>(#name);
-#include "softcuda/entry_points_for_test.inc"
+#include "softcuda/entry_points.inc"
 #undef KANSOKU_ENTRY_POINT
 
 /// Names of what is implemented.
 inline constexpr const char* kImplemented[] = {
 #define KANSOKU_ENTRY_POINT(result, name, parameters) #name,
-#include "softcuda/entry_points_for_test.inc"
+#include "softcuda/entry_points.inc"
 #undef KANSOKU_ENTRY_POINT
 };
 

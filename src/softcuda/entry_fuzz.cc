@@ -22,7 +22,7 @@ namespace kansoku::softcuda {
 using namespace cuda;
 extern "C" {
 #define KANSOKU_ENTRY_POINT(result, name, parameters) result name parameters;
-#include "softcuda/entry_points_for_test.inc"
+#include "softcuda/entry_points.inc"
 #undef KANSOKU_ENTRY_POINT
 }
 

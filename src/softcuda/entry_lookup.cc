@@ -84,7 +84,7 @@ KANSOKU_ENTRY cuGetExportTable(const void** table, const CUuuid*) {
 }
 
 /// Kansoku's own: how many kernels the executor was given, on all devices.
-extern "C" __attribute__((visibility("default"))) std::uint64_t kansoku_softgpu_launches() {
+extern "C" std::uint64_t kansoku_softgpu_launches() {
   std::uint64_t launches = 0;
   if (runtime() != nullptr) {
     for (const auto& device : runtime()->devices)

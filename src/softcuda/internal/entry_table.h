@@ -17,6 +17,6 @@ extern const unsigned long kEntryRowCount;
 
 /// What an entry point that is not implemented does: says so once, returns
 /// CUDA_ERROR_NOT_SUPPORTED.
-int not_supported(const char* name);
+int not_supported(const char* name) __asm__("softgpu_not_supported");
 
 }  // namespace kansoku::softcuda

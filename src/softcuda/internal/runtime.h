@@ -606,8 +606,9 @@ CUresult start_runtime();
     if (cu_status_ != ::kansoku::cuda::CUDA_SUCCESS) return cu_status_; \
   } while (false)
 
-/// An exported function of the driver interface.
-#define KANSOKU_ENTRY extern "C" __attribute__((visibility("default"))) ::kansoku::cuda::CUresult
+/// A function of the driver interface. Its symbol is local; a generated stub under the public name
+/// jumps to it (tools/cuda_stubs.py).
+#define KANSOKU_ENTRY extern "C" ::kansoku::cuda::CUresult
 /// One that takes a stream, and its twin for which the default stream is the thread's own; both see
 /// `is_per_thread`.
 #define KANSOKU_STREAM_ENTRY(name, suffix, parameters, ...) \
@@ -619,5 +620,11 @@ CUresult start_runtime();
     constexpr bool is_per_thread = true;                    \
     __VA_ARGS__                                             \
   }
+
+// clang-format off
+#define KANSOKU_ENTRY_POINT(result, name, parameters) extern "C" result name parameters __asm__("softgpu_" #name);
+// clang-format on
+#include "softcuda/entry_points.inc"
+#undef KANSOKU_ENTRY_POINT
 
 }  // namespace kansoku::softcuda
