@@ -27,6 +27,24 @@ def to_code(name):
     return f".hidden {code(name)}\n" + stub(name, f"jmp {code(name)}\n")
 
 
+def to_code_with_faults(name, index):
+    """The same; while the byte softgpu_faults_set is not 0 it asks softgpu_fault_of_call(index) first: -1, or the result."""
+    return (".hidden softgpu_faults_set\n"
+            f".hidden {code(name)}\n" + stub(name, "cmpb $0, softgpu_faults_set(%rip)\njne 2f\n"
+                                             f"1: jmp {code(name)}\n"
+                                             f"2: movl ${index}, %eax\ncall softgpu_fault_gate\ntestl %eax, %eax\njs 1b\nret\n"))
+
+
+def fault_gate():
+    """Called with the number in eax; keeps the registers of arguments (none is a floating-point number)."""
+    registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
+    saved = "".join(f"pushq %{name}\n.cfi_adjust_cfa_offset 8\n" for name in registers)
+    restored = "".join(f"popq %{name}\n.cfi_adjust_cfa_offset -8\n" for name in reversed(registers))
+    return (".hidden softgpu_fault_of_call\n.type softgpu_fault_gate, @function\n.p2align 4, 0xcc\nsoftgpu_fault_gate:\n.cfi_startproc\n"
+            f"{saved}movl %eax, %edi\ncall softgpu_fault_of_call\n{restored}ret\n.cfi_endproc\n"
+            ".size softgpu_fault_gate, . - softgpu_fault_gate\n")
+
+
 def with_name(name, target):
     """A stub that calls `target` with the function's name instead of the arguments."""
     text = f".Lname_{name}"

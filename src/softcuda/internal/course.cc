@@ -82,6 +82,7 @@ class GraphCourse {
 
 void Course::add(Part part) {
   part.after = after;
+  part.ns += std::exchange(extra_ns, 0);
   parts.push_back(std::move(part));
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/parse.h"
+#include "softcuda/internal/faults.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
@@ -46,6 +47,18 @@ Result<ClockKind> clock_setting() {
   return clock_kind_from(set == nullptr ? "wall" : set);
 }
 
+/// KANSOKU_SOFTGPU_EVENT_CLOCK: virtual time has no clock of the host to differ from.
+Result<ClockSkew> skew_setting(const Result<ClockKind>& clock) {
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_EVENT_CLOCK");
+  if (set == nullptr || *set == '\0') return ClockSkew{};
+  if (clock && *clock == ClockKind::kModel) {
+    return Error{Code::kUnsupported,
+                 "KANSOKU_SOFTGPU_EVENT_CLOCK is for the wall clock, and "
+                 "KANSOKU_SOFTGPU_CLOCK=model is set"};
+  }
+  return clock_skew_from(set);
+}
+
 /// "KANSOKU_SOFTGPU_WORKERS" as a number from `low` to `high`, else `otherwise`.
 unsigned number_setting(const char* name, unsigned low, unsigned high, unsigned otherwise) {
   const char* const set = std::getenv(name);
@@ -75,6 +88,34 @@ CUresult code_of(gpu::exec::FaultKind kind) {
   }
 }
 
+/// A fault on demand at an operation that begins: its error, or a wait.
+CUresult meet_fault(FaultAt at, std::string_view name, const Context& context, Course& course) {
+  const FaultRule* const rule = fault_due(at, name);
+  if (rule == nullptr) return CUDA_SUCCESS;
+  if (rule->action == FaultAction::kError) return static_cast<CUresult>(rule->error);
+  if (course.moment == nullptr || rule->action == FaultAction::kHang) {
+    if (course.moment != nullptr) runtime()->timeline->note_wait(*course.moment);
+    const Clock& clock = runtime()->clock;
+    context.device->busy.begin(ns_of(clock.now()));
+    wait_for_fault(*rule, &context.cancel);
+    context.device->busy.end(ns_of(clock.now()));
+  } else {
+    course.extra_ns = static_cast<std::uint64_t>(rule->time.count());
+  }
+  return context.cancel ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+/// What a kernel says goes where the program's own output goes.
+void print_to_program(gpu::exec::LaunchOptions& options) {
+  options.print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  options.complain = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  };
+}
+
 CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch, Course& course) {
   Runtime& all = *runtime();
   // A graph's kernel runs where its module is, whichever stream the graph was given to.
@@ -93,16 +134,10 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   options.threads = &all.threads;
   options.sm_count = gpu::exec::kSmCount;
   options.time_limit = all.time_limit;
-  options.clock = &all.clock;
+  options.clock = &all.event_clock;
   options.cancel = &context->cancel;
   options.is_cooperative = launch.is_cooperative;
-  options.print = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  };
-  options.complain = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
-  };
+  print_to_program(options);
   std::vector<const gpu::exec::Memory*> others{&*all.host};
   {
     const std::scoped_lock lock(context->settings_mutex);
@@ -121,10 +156,11 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   options.observe.hazards = all.checks_hazards;
   options.observations = &seen;
 
-  const BootTime begin = all.clock.now();
-  device.busy.begin(ns_of(begin));
   ++device.launches;
   if (device.slot != nullptr) ++device.slot->launches;
+  const BootTime begin = all.clock.now();
+  KANSOKU_CU_TRY(meet_fault(FaultAt::kKernel, launch.function->info.name, *context, course));
+  device.busy.begin(ns_of(all.clock.now()));
   const auto fault = gpu::exec::launch(*program, launch.function->kernel, device.memory, options);
   if (course.moment == nullptr) device.slow_down(all.clock.now() - begin, context->cancel);
   const BootTime end = all.clock.now();
@@ -162,7 +198,17 @@ struct Holds {
   }
 };
 
+/// As traces of devices name it.
+std::string_view direction_of(const Copy& copy) {
+  if (copy.is_to_device) return "HtoD";
+  if (copy.is_to_host) return "DtoH";
+  const bool is_of_device =
+      runtime()->device_of(reinterpret_cast<std::uint64_t>(copy.from)) != nullptr;
+  return is_of_device ? "DtoD" : "HtoH";
+}
+
 CUresult run(const std::shared_ptr<Context>& context, const Copy& copy, Course& course) {
+  KANSOKU_CU_TRY(meet_fault(FaultAt::kCopy, direction_of(copy), *context, course));
   const Holds holds;
   const auto is_there = [&](const std::byte* place, std::size_t pitch, std::size_t slice) {
     return runtime()->may_touch(reinterpret_cast<std::uint64_t>(place),
@@ -200,6 +246,7 @@ CUresult run(const std::shared_ptr<Context>& context, const Copy& copy, Course& 
 }
 
 CUresult run(const std::shared_ptr<Context>& context, const Fill& fill, Course& course) {
+  KANSOKU_CU_TRY(meet_fault(FaultAt::kFill, "set", *context, course));
   const CUDA_MEMSET_NODE_PARAMS& shape = fill.shape;
   const Holds holds;
   if (!runtime()->may_touch(shape.dst, span_of(shape.width * shape.elementSize, {shape.height, 1},
@@ -327,7 +374,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     }
     CUresult operator()(const EventRecord& record) const {
       if (course.moment == nullptr) {
-        record.record->time_ns = ns_of(runtime()->clock.now());
+        record.record->time_ns = ns_of(runtime()->event_clock.now());
       } else {
         course.add(record);
       }
@@ -462,11 +509,16 @@ CUresult start_runtime() {
   static std::atomic<CUresult> refused{CUDA_SUCCESS};
   std::call_once(once, [] {
     const auto clock = clock_setting();
-    if (!clock) {  // times of another clock than the program wants are no help
-      log_line(clock.error().what);
+    const auto skew = skew_setting(clock);
+    const auto faults = check_fault_setting();
+    for (const Error* const wrong :
+         {clock ? nullptr : &clock.error(), skew ? nullptr : &skew.error(),
+          faults ? nullptr : &faults.error()}) {
+      if (wrong == nullptr) continue;  // times of another clock than wanted, say, are no help
+      log_line(wrong->what);
       refused = CUDA_ERROR_INVALID_VALUE;
-      return;
     }
+    if (refused.load() != CUDA_SUCCESS) return;
     auto made = std::make_unique<Runtime>();
     made->workers = number_setting("KANSOKU_SOFTGPU_WORKERS", 1, 64,
                                    std::max(1U, std::thread::hardware_concurrency()));
@@ -480,6 +532,7 @@ CUresult start_runtime() {
       if (limit) made->time_limit = *limit;
       if (!limit) log_line(fmt::format("KANSOKU_SOFTGPU_TIME_LIMIT={}: not a duration", set));
     }
+    made->event_clock.set(*skew);
     start_clock(*made, *clock);
     made->checks_hazards = number_setting("KANSOKU_SOFTGPU_CHECK", 0, 1, 0) == 1;
     auto host = gpu::exec::Memory::create(kHostBytesMax / 8);

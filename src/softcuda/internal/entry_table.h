@@ -15,6 +15,10 @@ struct EntryRow {
 extern const EntryRow kEntryRows[];  // forms of one name one after the other, older ones first
 extern const unsigned long kEntryRowCount;
 
+/// Exported names of what is implemented, in the order of the stubs' numbers.
+extern const char* const kCodeNames[];
+extern const unsigned long kCodeNameCount;
+
 /// What an entry point that is not implemented does: says so once, returns
 /// CUDA_ERROR_NOT_SUPPORTED.
 int not_supported(const char* name) __asm__("softgpu_not_supported");

@@ -26,6 +26,7 @@
 #include "gpu/exec/executor.h"
 #include "gpu/exec/memory.h"
 #include "gpu/exec/program.h"
+#include "softcuda/internal/event_clock.h"
 #include "softcuda/internal/kernel_times.h"
 #include "softcuda/internal/time_model.h"
 #include "softcuda/internal/timeline.h"
@@ -244,6 +245,7 @@ struct Course {
   std::vector<std::uint32_t> after;  // what the next part comes behind
   bool is_in_graph{false};
   std::uint64_t next_launch{0};  // number of the next kernel
+  std::uint64_t extra_ns{0};     // what the next part takes on top, by a fault on demand
 
   void add(Part part);
   /// A kernel that has run; gives how long.
@@ -515,6 +517,7 @@ struct Allocation {
 /// the very end.
 struct Runtime {
   sys::RealClock clock;  // the boot clock, as a recording has it: their times can be compared
+  EventClock event_clock{clock};  // what events and kernels read: the same unless it is set apart
   TimeModel model;
   std::unique_ptr<Timeline> timeline;  // null: the clock is the host's
   std::vector<std::unique_ptr<Device>> devices;
