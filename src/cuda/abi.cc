@@ -3,6 +3,12 @@
 
 namespace kansoku::cuda {
 
+#define KANSOKU_ABI_SIZE(type, bytes) static_assert(sizeof(type) == (bytes));
+#define KANSOKU_ABI_MEMBER(type, member, at) static_assert(offsetof(type, member) == (at));
+#include "cuda/interface/layout.inc"
+#undef KANSOKU_ABI_SIZE
+#undef KANSOKU_ABI_MEMBER
+
 const char* error_name(CUresult code) {
   switch (code) {
 #define KANSOKU_CUDA_X(name, number, text) \
