@@ -6,6 +6,8 @@
   src/cuda/abi.h                   numbers of enumerators and flags
   src/cuda/interface/layout.inc    sizes of structures, offsets of members; every one of abi.h has to be there
 
+  runtime.txt, cublas.txt, nccl.txt, nvml.txt beside it: the functions' types in the headers of these libraries, where they lie beside FILE
+
 Without --cuda-h it takes the header of the software device's toolkit, which has a part of the interface. --part: what FILE lacks is no
 difference. Types are compared as text first, then by the C compiler, to which two names of a type are the same.
 """
@@ -22,8 +24,8 @@ from source_text import SKIP_EXIT  # noqa: E402
 OWN = os.path.join("share", "softgpu", "toolkit", "include", "cuda.h")
 OLD_FORMS = "-D__CUDA_API_VERSION_INTERNAL"  # a toolkit's header: those of old versions, too
 PER_THREAD = "-DCUDA_API_PER_THREAD_DEFAULT_STREAM"
-ELSEWHERE = re.compile(r"cuProfiler")  # in other headers of a toolkit
-PROTOTYPE = re.compile(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu\w+)\s*\(([^;{}]*?)\)\s*;")
+ELSEWHERE = re.compile(r"cuProfiler|cudaProfiler|__cuda")  # in other headers of a toolkit
+COMPANIONS = (("runtime", "cuda_runtime_api.h"), ("cublas", "cublas_v2.h"), ("nccl", "nccl.h"), ("nvml", "nvml.h"))
 BARE = {"int", "char", "short", "long", "unsigned", "float", "void"}
 FLAGS = {"kStreamNonBlocking": "CU_STREAM_NON_BLOCKING", "kEventDisableTiming": "CU_EVENT_DISABLE_TIMING",
          "kContextFlagsMask": "CU_CTX_FLAGS_MASK"}
@@ -36,8 +38,9 @@ NOT_COMPARED = {"CUlaunchAttribute.pad", "CUlaunchAttributeValue.pad"}
 class Header:
     """A cuda.h, through the C compiler."""
 
-    def __init__(self, path, compiler):
-        self.path, self.command = path, [compiler, "-std=c11", "-x", "c", "-I", os.path.dirname(path)]
+    def __init__(self, path, language="c"):
+        compiler, standard = ("cc", "c11") if language == "c" else ("c++", "c++17")
+        self.path, self.command = path, [compiler, f"-std={standard}", "-x", language, "-I", os.path.dirname(path)]
 
     def compiled(self, mode, text, flags):
         return subprocess.run([*self.command, *mode, *flags, "-"], input=f'#include "{self.path}"\n{text}', capture_output=True,
@@ -49,14 +52,18 @@ class Header:
             raise SystemExit(f"{self.path}: {done.stderr.strip()}")
         return done.stdout
 
-    def prototypes(self, *flags):
-        """Exported name -> types of the arguments, as written."""
-        return {name: [type_of(item) for item in split(arguments)] for name, arguments in PROTOTYPE.findall(self.preprocessed(*flags))}
+    def prototypes(self, prefix, *flags):
+        """Exported name -> types of the arguments, of each declaration in C++."""
+        pattern = rf"\b(?:\w+\s+|\w+\s*\*+\s*)({prefix}\w+)\s*\(([^;{{}}]*?)\)\s*(?:__attribute__[^;]*)?;"
+        found = {}
+        for name, arguments in re.findall(pattern, self.preprocessed(*flags)):
+            found.setdefault(name, []).append([type_of(item) for item in split(arguments)])
+        return found
 
     def complaints(self, text, *flags):
         """Texts of the static assertions that fail; other errors end the check."""
         done = self.compiled(["-fsyntax-only"], text, flags)
-        failed = re.findall(r'error: static(?: |_)assert(?:ion)? failed[^"\n]*"([^"\n]*)"', done.stderr)
+        failed = re.findall(r'error: static(?: |_)assert(?:ion)? failed[^"\n]*?:? "?([^"\n]*)"?$', done.stderr, re.M)
         if done.returncode != 0 and not failed:
             raise SystemExit(f"{self.path}: {done.stderr.strip()[:2000]}")
         return failed
@@ -72,13 +79,16 @@ def split(arguments):
 
 def type_of(argument):
     """Without the name; in our spelling."""
+    argument = argument.split("=")[0]
     array = "[" in argument
     text = re.sub(r"\[[^\]]*\]|\b(__)?(restrict|extension)(__)?\b", "", argument).strip()
     match = re.fullmatch(r"(.*[\s*])(\w+)", text)
     if match and match.group(2) not in BARE:
         text = match.group(1)
-    text = re.sub(r"\bunsigned int\b", "unsigned", text).replace("struct ", "")
-    return re.sub(r"\s*\*\s*", "*", text).strip() + ("*" if array else "")
+    text = re.sub(r"\bunsigned int\b", "unsigned", text)
+    text = re.sub(r"\blong long int\b", "long long", re.sub(r"\b(struct|enum) ", "", text))
+    text = re.sub(r"\s*\*\s*", "*", text).strip() + ("*" if array else "")
+    return text.replace("*const", "* const")
 
 
 def same_to_compiler(header, rows):
@@ -93,9 +103,9 @@ def same_to_compiler(header, rows):
 
 def compare_functions(header, rows, is_part):
     version = header.version()
-    plain, everything = header.prototypes(), {}
+    plain, everything = header.prototypes("cu"), {}
     for flags in ((PER_THREAD,), (OLD_FORMS, PER_THREAD), (OLD_FORMS,), ()):
-        everything.update(header.prototypes(*flags))
+        everything.update(header.prototypes("cu", *flags))
     known = {row.symbol: row for row in rows}
     problems = [f"{name}: not in the table" for name in sorted(set(everything) - set(known))]
     unlike = []
@@ -110,11 +120,51 @@ def compare_functions(header, rows, is_part):
         if not row.is_per_thread and not is_part and (row.symbol in plain) != is_current:
             problems.append(f"{row.symbol}: the table has it until {row.until}; in the header of {version} it is "
                             f"{'current' if row.symbol in plain else 'an old form'}")
-        if row.types is not None and row.types != everything[row.symbol]:
+        if row.types is not None and row.types not in everything[row.symbol]:
             unlike.append(row)
     for row in same_to_compiler(header, unlike):
-        problems.append(f"{row.symbol}: the table takes ({', '.join(row.types)}), the header ({', '.join(everything[row.symbol])})")
+        problems.append(f"{row.symbol}: the table takes ({', '.join(row.types)}), the header ({', '.join(everything[row.symbol][0])})")
     return problems, len(everything)
+
+
+def compare_companion(library, path, rows, version, is_part):
+    """`rows` of another library with its own header: what the table has, the header has, with these types."""
+    header = Header(path, "c++")  # cuBLAS declares some for C++ only
+    declared = header.prototypes(r"(?:__)?(?:cuda|cublas|nccl|nvml)[A-Z]", f"-DCUDART_VERSION={version}")
+    problems, unlike, count = [], [], 0
+    for row in cuda_table.of_version(rows, version):
+        if row.symbol not in declared:
+            problems += [] if is_part or ELSEWHERE.match(row.symbol) else [f"{row.symbol}: not in {os.path.basename(path)}"]
+            continue
+        count += 1
+        if row.types not in declared[row.symbol]:
+            unlike.append(row)
+    lines = ["#include <type_traits>", "typedef struct CUstream_st* cudaStream_t;"]
+    for row in unlike:
+        kind = f"{row.result} (*)({', '.join(row.types)})"
+        lines.append(f'static_assert(std::is_same<decltype(&{row.symbol}), {kind}>::value, "{row.symbol}");')
+    wrong = set(header.complaints("\n".join(lines), f"-DCUDART_VERSION={version}")) if unlike else set()
+    for row in (row for row in unlike if row.symbol in wrong):
+        problems.append(f"{row.symbol}: the table of {library} takes ({', '.join(row.types)}), the header ({', '.join(declared[row.symbol][0])})")
+    return problems, count
+
+
+def compare_companions(root, folder, version, is_part):
+    problems, counts = [], []
+    for library, name in COMPANIONS:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            found, count = compare_companion(library, path, table_of(root, library), version, is_part)
+            problems += found
+            counts.append(f"{count} of {library}")
+    return problems, counts
+
+
+def table_of(root, library):
+    try:
+        return cuda_table.parse(read(root, cuda_table.path(library)), cuda_table.path(library))[0]
+    except cuda_table.TableError as error:
+        raise SystemExit(str(error)) from None
 
 
 def enumerators(abi):
@@ -199,23 +249,21 @@ def main():
     path = os.path.abspath(options.cuda_h or os.path.join(options.root, OWN))
     if not os.path.isfile(path):
         sys.exit(f"{path}: not there")
-    header = Header(path, os.environ.get("CC", "cc"))
+    header = Header(path)
     try:
-        header.version()
+        version = header.version()
     except FileNotFoundError as error:
         print(f"abi: no C compiler ({error.filename})")
         sys.exit(SKIP_EXIT)
     abi = read(options.root, "src", "cuda", "abi.h")
-    try:
-        rows = cuda_table.parse(read(options.root, cuda_table.path("driver")), cuda_table.path("driver"))[0]
-    except cuda_table.TableError as error:
-        sys.exit(str(error))
-    wrong, functions = compare_functions(header, rows, options.part or options.cuda_h is None)
+    is_part = options.part or options.cuda_h is None
+    wrong, functions = compare_functions(header, table_of(options.root, "driver"), is_part)
     more, numbers = compare_numbers(header, abi)
     rest, places = compare_layout(header, abi, read(options.root, "src", "cuda", "interface", "layout.inc"))
-    problems = wrong + more + rest
-    print("\n".join(problems + [f"abi: {functions} functions, {numbers} numbers, {places} sizes and offsets of a header of {header.version()}: "
-                                f"{len(problems)} differences"]))
+    others, counts = compare_companions(options.root, os.path.dirname(path), version, is_part)
+    problems = wrong + more + rest + others
+    counts = ", ".join([f"{functions} functions of the driver", *counts, f"{numbers} numbers", f"{places} sizes and offsets"])
+    print("\n".join(problems + [f"abi: {counts} of headers of {version}: {len(problems)} differences"]))
     sys.exit(1 if problems else 0)
 
 

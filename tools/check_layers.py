@@ -28,7 +28,7 @@ CMAKE_MODULE = re.compile(r"kansoku_module\(\s*([\w/]+)([^)]*)\)")
 C_LIBRARY = set(
     """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool
     stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    aio byteswap cpuid cxxabi dirent dlfcn elf endian execinfo fcntl ftw getopt glob grp ifaddrs immintrin langinfo libgen link
+    aio byteswap cpuid cxxabi dirent dlfcn elf endian execinfo fcntl fnmatch ftw getopt glob grp ifaddrs immintrin langinfo libgen link
     malloc mntent mqueue netdb paths poll pthread pwd sched semaphore spawn strings syscall syslog termios ucontext unistd
     unwind utime x86intrin""".split()
 )

@@ -6,7 +6,8 @@ import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join("src", "cuda", "interface")
-Row = collections.namedtuple("Row", "base since symbol is_per_thread kind stream until types")
+STREAMS = ("CUstream", "cudaStream_t")
+Row = collections.namedtuple("Row", "base since symbol is_per_thread kind stream until types result", defaults=(None,))
 
 
 class TableError(Exception):
@@ -26,10 +27,16 @@ def split_types(text):
 
 def stream_of(types):
     """Index of the first argument that is a stream."""
-    return types.index("CUstream") if types and "CUstream" in types else -1
+    return next((i for i, kind in enumerate(types or []) if kind in STREAMS), -1)
 
 
-def parse_row(line, classes, where):
+def result_and_types(text, result):
+    """Of a signature: "const char*(int)" -> "const char*", ["int"]."""
+    match = re.fullmatch(r"([^()]+)\((.*)\)", text)
+    return (match.group(1), split_types(match.group(2))) if match else (result, split_types(text))
+
+
+def parse_row(line, classes, result, where):
     words = line.split(None, 7)
     if len(words) != 8:
         raise TableError(f"{where}: a row has 8 columns")
@@ -38,10 +45,10 @@ def parse_row(line, classes, where):
         raise TableError(f"{where}: {symbol}: since, until and thread are numbers, `-` or per-thread")
     if kind not in classes:
         raise TableError(f"{where}: {symbol}: no class {kind}")
-    types = split_types(signature)
-    if any(not re.fullmatch(r"(const )?[A-Za-z_]\w*( [a-z]+)*( ?const)?\**", text) for text in types or []):
+    result, types = result_and_types(signature, result)
+    if any(not re.fullmatch(r"(const )?[A-Za-z_]\w*( [a-z]+)*\**( const\*)?", text) for text in types or []):
         raise TableError(f"{where}: {symbol}: not a list of types: {signature}")
-    row = Row(base, int(since), symbol, thread != "-", kind, int(stream), None if until == "-" else int(until), types)
+    row = Row(base, int(since), symbol, thread != "-", kind, int(stream), None if until == "-" else int(until), types, result)
     if row.stream != -2 and types is not None and row.stream != stream_of(types):
         raise TableError(f"{where}: {symbol}: the stream is argument {stream_of(types)}, not {stream}")
     return row
@@ -50,12 +57,13 @@ def parse_row(line, classes, where):
 def parse(text, name):
     """The rows and the classes (name -> meaning) of a table's text."""
     classes = dict(re.findall(r"^# class (\w+)\s+(.+)$", text, re.M))
+    result = (re.findall(r"^# result (\w+)$", text, re.M) + ["CUresult"])[0]
     rows, seen, last = [], set(), {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"{name}:{number}"
-        row = parse_row(line, classes, where)
+        row = parse_row(line, classes, result, where)
         if row.symbol in seen:
             raise TableError(f"{where}: {row.symbol} stands twice")
         seen.add(row.symbol)
@@ -76,9 +84,18 @@ def read(library):
         return parse(file.read(), name)[0]
 
 
-def driver():
-    """The rows of the driver; ends with a message where the table is wrong."""
+def table(library):
+    """The rows; ends with a message where the table is wrong."""
     try:
-        return read("driver")
+        return read(library)
     except TableError as error:
         raise SystemExit(str(error)) from None
+
+
+def driver():
+    return table("driver")
+
+
+def of_version(rows, version):
+    """What a library of that version has by the names of today."""
+    return [row for row in rows if row.since <= version and (row.until is None or version < row.until)]

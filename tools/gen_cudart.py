@@ -56,6 +56,9 @@ def table():
     names = [name for _, name, _ in found]
     problems = [f"in the header only: {name}" for name in declared if name not in names]
     problems += [f"in the table only: {name}" for name in names if name not in declared]
+    known = {row.base for row in cuda_table.table("runtime")}
+    problems += [f"not in src/cuda/interface/runtime.txt: {name}" for name in names if name not in known]
+    problems += [f"in src/cuda/interface/runtime.txt only: {name}" for name in sorted(known - set(names))]
     problems += [f"twice in the table: {name}" for name in set(names) if names.count(name) > 1]
     for kind, name, rest in found:
         if kind == "written" and not re.search(rf"\b{name}\(", read(HERE, rest[0])):
@@ -114,10 +117,7 @@ def errors():
 
 
 def export_map(major):
-    declared, found = table()
-    names = [name for _, name, _ in found if major == "12" or not declared[name][2]]
-    if major == "12":  # its layout has a name of its own
-        names = [name + "_v2" if name == "cudaGetDeviceProperties" else name for name in names]
+    names = [row.symbol for row in cuda_table.of_version(cuda_table.table("runtime"), {"12": 12040, "13": 13000}[major])]
     return f"libcudart.so.{major} {{\n  global:\n" + "".join(f"    {name};\n" for name in sorted(names)) + "  local: *;\n};\n"
 
 

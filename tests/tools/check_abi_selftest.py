@@ -13,6 +13,8 @@ INCLUDE = os.path.join("share", "softgpu", "toolkit", "include")
 FILES = [os.path.join("src", "cuda", "abi.h"), os.path.join("src", "cuda", "interface", "driver.txt"),
          os.path.join("src", "cuda", "interface", "layout.inc"), os.path.join(INCLUDE, "cuda.h"),
          os.path.join(INCLUDE, "softgpu_driver_types.h")]
+FILES += [os.path.join("src", "cuda", "interface", name) for name in ("runtime.txt", "cublas.txt", "nccl.txt")]
+FILES += [os.path.join(INCLUDE, "nccl.h")]
 HEADER, TYPES = FILES[3], FILES[4]
 
 
@@ -46,7 +48,7 @@ class CheckAbi(unittest.TestCase):
         for problem in problems:
             self.assertEqual(sum(problem in line for line in lines), 1, f"{problem!r} in:\n{done.stdout}")
         self.assertEqual(done.returncode, 1 if problems else 0)
-        self.assertIn(f"of a header of 12040: {len(problems)} differences", lines[-1])
+        self.assertIn(f"of headers of 12040: {len(problems)} differences", lines[-1])
 
     def test_ours_agrees(self):
         self.expect()
@@ -88,6 +90,12 @@ class CheckAbi(unittest.TestCase):
         self.expect("CUlaunchConfig: not 56 bytes", "CUlaunchConfig.numAttrs: not at ",
                     "CUDA_MEMCPY2D.Height: its offset is not in layout.inc", "CUdevprop: its size is not in layout.inc",
                     "CUdevpropOther: not in the header")
+
+    def test_companions(self):
+        self.change(FILES[-1], "ncclResult_t ncclCommCount(ncclComm_t comm, int* ranks);", "ncclResult_t ncclCommCount(ncclComm_t comm, long* ranks);")
+        self.expect("ncclCommCount: the table of nccl takes (ncclComm_t, int*), the header (ncclComm_t, long*)")
+        self.change(FILES[-1], "ncclResult_t ncclGroupEnd(void);", "")
+        self.assertIn("ncclGroupEnd: not in nccl.h", self.check("--cuda-h", os.path.join(self.root, HEADER)).stdout)
 
 
 if __name__ == "__main__":

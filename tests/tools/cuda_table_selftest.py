@@ -27,11 +27,22 @@ class Rows(unittest.TestCase):
     def test_columns(self):
         rows, classes = cuda_table.parse(GOOD, "t")
         self.assertEqual(classes, {"copy": "copies", "launch": "starts"})
-        self.assertEqual(rows[0], cuda_table.Row("cuA", 3020, "cuA_v2", False, "copy", 1, None, ["CUdeviceptr", "CUstream"]))
+        self.assertEqual(rows[0], cuda_table.Row("cuA", 3020, "cuA_v2", False, "copy", 1, None, ["CUdeviceptr", "CUstream"], "CUresult"))
         self.assertTrue(rows[1].is_per_thread)
         self.assertEqual((rows[2].stream, rows[2].until), (-2, 13000))
         self.assertIsNone(rows[3].types)
         self.assertEqual(rows[4].types, [])
+
+    def test_results(self):
+        text = GOOD.replace("# class copy", "# result cudaError_t\n# class copy").replace("- void\n", "- const char*(cudaError_t)\n")
+        rows = cuda_table.parse(text, "t")[0]
+        self.assertEqual((rows[0].result, rows[4].result, rows[4].types), ("cudaError_t", "const char*", ["cudaError_t"]))
+
+    def test_versions(self):
+        rows = cuda_table.parse(GOOD, "t")[0]
+        self.assertEqual([row.symbol for row in cuda_table.of_version(rows, 11000)], ["cuA_v2", "cuA_v2_ptds", "cuC", "cuD"])
+        self.assertIn("cuB", [row.symbol for row in cuda_table.of_version(rows, 12090)])
+        self.assertNotIn("cuB", [row.symbol for row in cuda_table.of_version(rows, 13000)])
 
     def test_refused(self):
         for old, new, message in (

@@ -367,7 +367,11 @@ struct EventSet {
 
 }  // namespace
 
-#define NVML extern "C" __attribute__((visibility("default"))) int
+#define NVML extern "C" int
+#define NVML_TEXT extern "C" const char*
+// Their symbols are local; stubs under the public names jump to them (tools/cuda_stubs.py).
+#include "softcuda/nvml/labels.inc"
+#include "softcuda/nvml/text_labels.inc"
 
 NVML nvmlInit_v2() {
   return start();
@@ -381,7 +385,7 @@ NVML nvmlInitWithFlags(unsigned) {
 NVML nvmlShutdown() {
   return stop();
 }
-extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(int status) {
+NVML_TEXT nvmlErrorString(int status) {
   switch (status) {
     case kSuccess:
       return "Success";

@@ -15,7 +15,7 @@ function(kansoku_cudart_file file)
     OUTPUT ${runtime_gen}/${file}
     COMMAND python3 ${runtime_tool} ${ARGN} ${runtime_gen}/${file}
     DEPENDS ${runtime_tool} ${runtime_here}/functions.txt ${runtime_include}/cuda_runtime_api.h ${runtime_include}/driver_types.h
-            ${entry_table_tools} ${CMAKE_SOURCE_DIR}/src/cuda/abi.h ${runtime_sources})
+            ${entry_table_tools} ${CMAKE_SOURCE_DIR}/src/cuda/interface/runtime.txt ${CMAKE_SOURCE_DIR}/src/cuda/abi.h ${runtime_sources})
 endfunction()
 kansoku_cudart_file(forwarders.cc source)
 kansoku_cudart_file(softcuda/runtime/driver_functions.inc driver)
@@ -32,7 +32,10 @@ foreach(version 13000 12040)
   endif()
   math(EXPR major "${version} / 1000")
   set(KANSOKU_GUEST_MAP ${runtime_gen}/exports_${major}.map)
-  kansoku_guest(softcuda_runtime_${major} libcudart.so.${major} ${runtime_sources} ${runtime_generated})
+  kansoku_stubs(runtime_${major} runtime ${version})
+  kansoku_guest(softcuda_runtime_${major} libcudart.so.${major} ${runtime_sources} ${runtime_generated}
+                ${CMAKE_BINARY_DIR}/gen/softcuda/runtime_${major}_stubs.cc)
+  kansoku_stubbed(softcuda_runtime_${major} runtime_${major})
   unset(KANSOKU_GUEST_MAP)
   add_dependencies(softcuda_runtime_${major} softcuda_runtime_files)
   target_include_directories(softcuda_runtime_${major} PRIVATE ${runtime_gen} ${runtime_include})
