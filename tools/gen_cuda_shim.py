@@ -15,13 +15,12 @@ import cuda_table  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHIM = os.path.join(ROOT, "src", "capture", "shim")
 HEADER = os.path.join(ROOT, "share", "softgpu", "toolkit", "include", "cuda.h")
-CLASSES = ("LAUNCH GRAPH_LAUNCH COPY SET HOST_FUNCTION VALUE ALLOC FREE SYNC QUERY EVENT MODULE LOOKUP OBJECT").split()
-
-
-def names():
-    """(base, version, symbol, per thread) of every form of every entry point."""
-    for row in cuda_table.driver():
-        yield row.base, row.since, row.symbol, row.is_per_thread
+# The library's classes (enum wire_cuda_class), of those of the table; all others are OBJECT.
+CLASSES = {"launch": "LAUNCH", "graph_launch": "GRAPH_LAUNCH", "copy": "COPY", "set": "SET", "host": "HOST_FUNCTION", "value": "VALUE",
+           "alloc": "ALLOC", "free": "FREE", "sync": "SYNC", "poll": "QUERY", "record": "EVENT", "wait": "EVENT", "module": "MODULE",
+           "symbol": "LOOKUP", "lookup": "LOOKUP"}
+# Work for a stream; that without an argument for it goes to the default stream.
+TIMED = ("LAUNCH", "GRAPH_LAUNCH", "COPY", "SET", "HOST_FUNCTION", "VALUE")
 
 
 def signatures():
@@ -44,27 +43,36 @@ def signatures():
     return found
 
 
+def stream_of(row, parameters):
+    """The stream of an operation, as C over the parameters' names."""
+    if row.stream == -2:
+        config = parameters[0][1]
+        return f"{config} != NULL ? {config}->hStream : NULL"
+    return "NULL" if row.stream == -1 else parameters[row.stream][1]
+
+
 def rows():
     """(symbol, class, is_always, stream, before, after, is_per_thread) of each hook, forms of the thread's own stream included."""
-    known, declared = {symbol for _, _, symbol, _ in names()}, signatures()
+    declared, known = signatures(), {row.symbol: row for row in cuda_table.driver()}
     for number, line in enumerate(open(os.path.join(SHIM, "hooks.txt"), encoding="utf-8"), 1):
         if line.startswith("#") or not line.strip():
             continue
         # The C of a column may hold "||", the separator stands alone.
         cells = [cell.strip() for cell in re.split(r"(?<!\|)\|(?!\|)", line.rstrip("\n"))]
-        cells += [""] * (6 - len(cells))
-        symbol, what, when, stream, before, after = cells
-        if len(cells) != 6 or what not in CLASSES or when not in ("on", "always"):
+        symbol, when, before, after = cells + [""] * (4 - len(cells))
+        if when not in ("on", "always") or symbol not in known:
             sys.exit(f"hooks.txt:{number}: not a row")
-        forms = [(symbol, False)] + [(symbol + suffix, True) for suffix in ("_ptsz", "_ptds") if symbol + suffix in known]
-        for form, per_thread in forms:
-            if form not in known or form not in declared:
-                sys.exit(f"hooks.txt:{number}: {form} is not in the interface")
-            yield form, what, when == "always", stream, before, after, per_thread
+        forms = [symbol] + [symbol + suffix for suffix in ("_ptsz", "_ptds") if symbol + suffix in known]
+        for form in forms:
+            if form not in declared:
+                sys.exit(f"hooks.txt:{number}: cuda.h does not declare {form}")
+            what = CLASSES.get(known[form].kind, "OBJECT")
+            stream = stream_of(known[form], declared[form]) if what in TIMED else "-"
+            yield form, what, when == "always", stream, before, after, known[form].is_per_thread
 
 
 def symbols():
-    return sorted({symbol for _, _, symbol, _ in names()})
+    return sorted({row.symbol for row in cuda_table.driver()})
 
 
 def thunks(out):
@@ -116,9 +124,9 @@ def hooks(out):
         lines.append(f'  {{"{symbol}", SLOT_{symbol}, WIRE_CUDA_{what}, {int(always)}, (kansoku_function)hook_{symbol}}},')
     lines += ["};", f"const unsigned kansoku_hook_count = {len(all_rows)};"]
     lines.append("const struct kansoku_name kansoku_names[] = {")
-    for base, version, symbol, per_thread in names():
-        lines.append(f'  {{"{base}", {version}, {int(per_thread)}, {index[symbol]}}},')
-    lines += ["};", f"const unsigned kansoku_name_count = {len(list(names()))};"]
+    for row in cuda_table.driver():
+        lines.append(f'  {{"{row.base}", {row.since}, {int(row.is_per_thread)}, {index[row.symbol]}}},')
+    lines += ["};", f"const unsigned kansoku_name_count = {len(cuda_table.driver())};"]
     lines.append("const char* const kansoku_symbols[] = {")
     lines += [f'  "{symbol}",' for symbol in symbols()]
     lines += ["};", f"const unsigned kansoku_symbol_count = {len(symbols())};"]
