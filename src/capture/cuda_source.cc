@@ -95,8 +95,41 @@ void CudaSource::inspect(const Observed& process, BootTime now) {
   attach(process, now);
 }
 
+/// What the library counted, timed or not, as metadata of texts that are short enough for the
+/// writer: "kansoku.cuda.PID.entry.NAME" of each entry point that was called, and
+/// "kansoku.cuda.PID.kernel.N" of each kernel. A kernel's launches by graphs are those of the
+/// graphs times their nodes.
+void CudaSource::write_totals(const Watched& process, BootTime now) {
+  const std::string prefix = fmt::format("kansoku.cuda.{}.", process.pid);
+  for (const cuda::EntryTotals& entry : process.channel->entries()) {
+    if (entry.calls == 0) continue;
+    writer_.metadata(prefix + "entry." + entry.name,
+                     fmt::format("calls={} failed={} captured={} bytes={}", entry.calls,
+                                 entry.failed, entry.captured, entry.bytes),
+                     now);
+  }
+  std::map<std::uint32_t, std::uint64_t> in_graphs;
+  std::uint64_t unnamed = 0;
+  for (const cuda::GraphInfo& graph : process.channel->graphs()) {
+    for (const std::uint16_t node : graph.nodes)
+      in_graphs[node] += graph.launches;
+    unnamed += graph.launches * (graph.kernels - graph.nodes.size());
+  }
+  for (std::uint32_t i = 0; i < process.channel->kernel_count(); ++i) {
+    const auto info = process.channel->kernel(i);
+    if (!info || (info->launches == 0 && info->captured == 0 && in_graphs[i] == 0)) continue;
+    writer_.metadata(fmt::format("{}kernel.{}", prefix, i),
+                     fmt::format("launches={} captured={} in_graphs={} name={}", info->launches,
+                                 info->captured, in_graphs[i], info->name),
+                     now);
+  }
+  if (unnamed > 0)
+    writer_.metadata(prefix + "graph_kernels_unnamed", std::to_string(unnamed), now);
+}
+
 void CudaSource::close(Watched& process, BootTime now) {
   read(process, /*is_last=*/true);
+  write_totals(process, now);
   for (auto& [context, clock] : process.clocks)
     clock.clock.write(writer_, now);
   for (const cuda::StreamInfo& stream : process.channel->streams())
@@ -291,6 +324,14 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
       args.push_back(trace::Arg::str(writer_.name("kind"), kCopies[kind]));
   } else {
     title = writer_.name(kOperations[what].name);
+  }
+  if (what == WIRE_CUDA_GRAPH_LAUNCH && record.u.memory.bytes != 0) {
+    if (const auto graph = process.channel->graph(record.u.memory.bytes - 1)) {
+      args.push_back(trace::Arg::uint(writer_.name("graph"), record.u.memory.bytes));
+      args.push_back(trace::Arg::uint(writer_.name("kernels"), graph->kernels));
+      args.push_back(trace::Arg::uint(writer_.name("copies"), graph->copies));
+      args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
+    }
   }
   // What the library measured the wrong way round has no length; it is counted there.
   const Nanos lasts{std::max<std::int64_t>(length, 0)};

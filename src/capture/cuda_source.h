@@ -98,6 +98,7 @@ class CudaSource final : public Source {
   const Kernel& kernel(Watched& process, std::uint32_t index);
   void request(Watched& process, BootTime now) const;
   void close(Watched& process, BootTime now);
+  void write_totals(const Watched& process, BootTime now);
 
   trace::Writer& writer_;
   const Clock& clock_;

@@ -140,7 +140,7 @@ struct wire_cuda_losses {
   __u64 negative;     /* an end before its begin; passed on as measured */
   __u64 event_error;  /* events that the driver refused */
   __u64 streams_over_limit, kernels_over_limit, names_over_limit, threads_over_limit;
-  __u64 contexts_over_limit;
+  __u64 contexts_over_limit, graphs_over_limit;
   __u64 lost_context; /* operations whose context was destroyed before they were read */
 };
 
@@ -222,6 +222,18 @@ struct wire_cuda_context {
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
 };
 
+/* An executable graph, by what it was instantiated from; child graphs count as their nodes. */
+#define WIRE_CUDA_GRAPHS_MAX 1024U
+#define WIRE_CUDA_GRAPH_KERNELS 256U
+struct wire_cuda_graph {
+  __u64 handle;   /* of the executable; 0: free. It may be given out again after it was destroyed */
+  __u64 launches; /* while the library was switched on */
+  __u32 kernels, copies, sets, others;  /* nodes that run; of memory, conditions, hosts: others */
+  __u16 nodes[WIRE_CUDA_GRAPH_KERNELS]; /* indices of the first kernels' nodes */
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_graph) == 32 + 2 * WIRE_CUDA_GRAPH_KERNELS,
+            "part of the ABI: bump WIRE_CUDA_VERSION");
+
 /* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two
  * for each power of two up to 2^40 ns (18 minutes); the last one holds everything longer. */
 #define WIRE_CUDA_BUCKETS 66
@@ -266,6 +278,8 @@ struct wire_cuda {
   struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
   struct wire_cuda_recent recent[WIRE_CUDA_STREAMS_MAX];
   struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1]; /* of what is no kernel */
+  __u64 graph_count; /* entries of `graphs` in use; they are never used again */
+  struct wire_cuda_graph graphs[WIRE_CUDA_GRAPHS_MAX];
   __u64 kernel_count; /* entries of `kernels` in use; they are never used again */
   __u64 names_used;
   struct wire_cuda_kernel kernels[WIRE_CUDA_KERNELS_MAX];

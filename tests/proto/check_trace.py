@@ -78,6 +78,7 @@ class Checker:
         self.tags = collections.defaultdict(list)  # sequence numbers of issued collectives, by thread
         self.instants = collections.Counter()  # by category
         self.instant_names = collections.Counter()
+        self.metadata = {}  # the last value of each key
         self.native = collections.Counter()
         self.python = collections.Counter()  # samples in which a function is on the stack
         self.samples = self.switches = self.wakes = self.counters = 0
@@ -162,6 +163,9 @@ class Checker:
         for annotation in event.debug_annotations:
             if annotation.name_iid and annotation.name_iid not in sequence.tables["debug_annotation_names"]:
                 self.problem("an argument of an undeclared name")
+        if "kansoku.meta" in categories:
+            texts = {numbers.get(a.name_iid): a.string_value for a in event.debug_annotations}
+            self.metadata[texts.get("key", "")] = texts.get("value", "")
         self.events.append((event.track_uuid, time, len(self.events), event.type, name, ",".join(categories), tag))
 
     def nest(self):
@@ -195,6 +199,7 @@ class Checker:
             "sequences": [{"first": min(t), "last": max(t), "count": len(t), "distinct": len(set(t))} for t in self.tags.values()],
             "instants": dict(sorted(self.instants.items())),
             "instant_names": dict(sorted(self.instant_names.items())),
+            "metadata": dict(sorted(self.metadata.items())),
             "samples": self.samples,
             "native_leaves": dict(self.native.most_common(20)),
             "python_functions": dict(self.python.most_common(200)),

@@ -324,6 +324,32 @@ std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
   return out;
 }
 
+std::optional<GraphInfo> Channel::graph(std::uint64_t index) const {
+  if (index >= WIRE_CUDA_GRAPHS_MAX || index >= load(memory_->graph_count)) return std::nullopt;
+  const wire_cuda_graph& raw = memory_->graphs[index];
+  GraphInfo out{load(raw.handle),
+                load(raw.launches),
+                load(raw.kernels),
+                load(raw.copies),
+                load(raw.sets),
+                load(raw.others),
+                {}};
+  const std::uint32_t shown = std::min(out.kernels, WIRE_CUDA_GRAPH_KERNELS);
+  for (std::uint32_t i = 0; i < shown; ++i)
+    out.nodes.push_back(load(raw.nodes[i]));
+  return out;
+}
+
+std::vector<GraphInfo> Channel::graphs() const {
+  std::vector<GraphInfo> out;
+  for (std::uint64_t i = 0; i < WIRE_CUDA_GRAPHS_MAX; ++i) {
+    auto one = graph(i);
+    if (!one) break;
+    out.push_back(std::move(*one));
+  }
+  return out;
+}
+
 std::vector<Waiter> Channel::waiters() const {
   std::vector<Waiter> out;
   for (const wire_cuda_waiter& waiter : memory_->waiters) {
@@ -364,7 +390,7 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_event_errors, losses.event_error);
   out.add(cuda_over_limit, losses.streams_over_limit + losses.kernels_over_limit +
                                losses.names_over_limit + losses.threads_over_limit +
-                               losses.contexts_over_limit);
+                               losses.contexts_over_limit + losses.graphs_over_limit);
   out.add(cuda_lost_context, losses.lost_context);
   out.add(cuda_odd_records, odd_);
 }

@@ -66,6 +66,13 @@ struct KernelInfo {
   std::uint64_t handle{0}, launches{0}, captured{0};
 };
 
+/// An executable graph: what one launch of it runs.
+struct GraphInfo {
+  std::uint64_t handle{0}, launches{0};
+  std::uint32_t kernels{0}, copies{0}, sets{0}, others{0};
+  std::vector<std::uint16_t> nodes;  // kernels' indices, of the first WIRE_CUDA_GRAPH_KERNELS
+};
+
 struct StreamInfo {
   std::uint32_t index{0}, generation{0};
   std::uint64_t handle{0};
@@ -135,6 +142,8 @@ class Channel {
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
   [[nodiscard]] Durations class_durations(std::uint32_t what) const;  // of what is no kernel
+  [[nodiscard]] std::vector<GraphInfo> graphs() const;
+  [[nodiscard]] std::optional<GraphInfo> graph(std::uint64_t index) const;
   [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;
   [[nodiscard]] std::vector<StreamInfo> streams() const;  // those in use
   [[nodiscard]] std::vector<Waiter> waiters() const;

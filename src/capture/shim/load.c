@@ -236,6 +236,10 @@ static void find_own_calls(void* driver) {
   NEED(function_attribute, "cuFuncGetAttribute");
   NEED(version, "cuDriverGetVersion");
   NEED(primary_state, "cuDevicePrimaryCtxGetState");
+  NEED(graph_nodes, "cuGraphGetNodes");
+  NEED(node_type, "cuGraphNodeGetType");
+  NEED(kernel_params, "cuGraphKernelNodeGetParams_v2");
+  NEED(child_graph, "cuGraphChildGraphNodeGetGraph");
   const struct kansoku_driver* const d = &kansoku_driver;
   kansoku_driver.can_time =
       d->ctx_get_current != NULL && d->ctx_set_current != NULL && d->ctx_get_device != NULL &&

@@ -58,6 +58,10 @@ struct kansoku_driver {
   __typeof__(&cuFuncGetAttribute) function_attribute;
   __typeof__(&cuDriverGetVersion) version;
   __typeof__(&cuDevicePrimaryCtxGetState) primary_state;
+  __typeof__(&cuGraphGetNodes) graph_nodes;
+  __typeof__(&cuGraphNodeGetType) node_type;
+  __typeof__(&cuGraphKernelNodeGetParams_v2) kernel_params;
+  __typeof__(&cuGraphChildGraphNodeGetGraph) child_graph;
   int can_time; /* all that timing needs is there */
 };
 extern struct kansoku_driver kansoku_driver;
@@ -224,6 +228,12 @@ void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape);
 void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
 void kansoku_capturing(int change);
 void kansoku_capture_ended(CUresult result);
+
+/* graphs.c */
+void kansoku_graph_made(CUgraphExec exec, CUgraph graph);
+void kansoku_graph_gone(CUgraphExec exec);
+void kansoku_graph(struct kansoku_call* call, CUgraphExec exec);
+void kansoku_graph_launched(const struct kansoku_call* call);
 
 /* poll.c */
 void kansoku_start_poller(void);
