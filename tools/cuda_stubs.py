@@ -39,22 +39,29 @@ def to_code(name):
     return f".hidden {code(name)}\n" + stub(name, f"jmp {code(name)}\n")
 
 
-def to_code_with_faults(name, index):
-    """The same; while the byte softgpu_faults_set is not 0 it asks softgpu_fault_of_call(index) first: -1, or the result."""
-    return (".hidden softgpu_faults_set\n"
-            f".hidden {code(name)}\n" + stub(name, "cmpb $0, softgpu_faults_set(%rip)\njne 2f\n"
-                                             f"1: jmp {code(name)}\n"
-                                             f"2: movl ${index}, %eax\ncall softgpu_fault_gate\ntestl %eax, %eax\njs 1b\nret\n"))
+def to_watched_code(name, index):
+    """The same; while the byte softgpu_calls_watched is not 0, softgpu_watched_call does the call."""
+    return (".hidden softgpu_calls_watched\n"
+            f".hidden {code(name)}\n" + stub(name, "cmpb $0, softgpu_calls_watched(%rip)\njne 2f\n"
+                                             f"jmp {code(name)}\n"
+                                             f"2: movl ${index}, %eax\nleaq {code(name)}(%rip), %r10\njmp softgpu_watched_call\n"))
 
 
-def fault_gate():
-    """Called with the number in eax; keeps the registers of arguments (none is a floating-point number)."""
-    registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
-    saved = "".join(f"pushq %{name}\n.cfi_adjust_cfa_offset 8\n" for name in registers)
-    restored = "".join(f"popq %{name}\n.cfi_adjust_cfa_offset -8\n" for name in reversed(registers))
-    return (".hidden softgpu_fault_of_call\n.type softgpu_fault_gate, @function\n.p2align 4, 0xcc\nsoftgpu_fault_gate:\n.cfi_startproc\n"
-            f"{saved}movl %eax, %edi\ncall softgpu_fault_of_call\n{restored}ret\n.cfi_endproc\n"
-            ".size softgpu_fault_gate, . - softgpu_fault_gate\n")
+def watched_call():
+    """The function's number in eax, its code in r10. Asks softgpu_call_begins(number): a result, or -1: then calls the code with the
+    same arguments, those on the stack (8 words at most) copied, and tells softgpu_call_ends(number, result). No argument is a
+    floating-point number."""
+    registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10")
+    saved = "".join(f"movq %{name}, {-24 - 8 * i}(%rbp)\n" for i, name in enumerate(registers))
+    restored = "".join(f"movq {-24 - 8 * i}(%rbp), %{name}\n" for i, name in enumerate(registers))
+    copied = "".join(f"movq {16 + 8 * i}(%rbp), %rax\nmovq %rax, {8 * i}(%rsp)\n" for i in range(8))
+    return (".hidden softgpu_call_begins\n.hidden softgpu_call_ends\n.type softgpu_watched_call, @function\n.p2align 4, 0xcc\n"
+            "softgpu_watched_call:\n.cfi_startproc\npushq %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\nmovq %rsp, %rbp\n"
+            ".cfi_def_cfa_register %rbp\npushq %rbx\n.cfi_offset %rbx, -24\nsubq $136, %rsp\nmovl %eax, %ebx\n"
+            f"{saved}movl %ebx, %edi\ncall softgpu_call_begins\ntestl %eax, %eax\njns 1f\n{copied}{restored}call *%r10\n"
+            "movl %eax, -24(%rbp)\nmovl %ebx, %edi\nmovl %eax, %esi\ncall softgpu_call_ends\nmovl -24(%rbp), %eax\n"
+            "1: movq -8(%rbp), %rbx\nleave\n.cfi_def_cfa %rsp, 8\nret\n.cfi_endproc\n"
+            ".size softgpu_watched_call, . - softgpu_watched_call\n")
 
 
 def with_name(name, target):

@@ -125,8 +125,11 @@ def tests_of(word):
     found = {}
     for path in sorted(glob.glob(os.path.join(HERE, "*_test.cc"))):
         for suite, name, body in re.findall(r"TEST_F\((\w+), (\w+)\)(.*?)(?=\nTEST_F|\Z)", read(path), re.S):
+            rest = re.sub(r"(COVERS|REFUSES)\([^)]*\)", "", body)
             for names in re.findall(word + r"\(([^)]*)\)", body, re.S):
                 for function in re.findall(r"\w+", names):
+                    if not re.search(rf"\b{function}\b", rest):
+                        sys.exit(f"{os.path.basename(path)}: {suite}.{name} does not call {function}")
                     found.setdefault(function, f"{suite}.{name}")
     return found
 

@@ -7,10 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 namespace kansoku::softcuda {
 namespace {
@@ -22,14 +25,65 @@ std::map<std::string, int (*)()>& children() {
   return all;
 }
 
+constexpr char kCallsVariable[] = "KANSOKU_TEST_CALLS";  // file to which a child writes its calls
+
+std::map<std::string, long>& calls_of_children() {
+  static std::map<std::string, long> all;
+  return all;
+}
+
+/// What the children called, "NAME CALLS" a line.
+void take_calls(const std::string& path) {
+  std::ifstream file(path);
+  std::string name;
+  for (long calls = 0; file >> name >> calls;)
+    calls_of_children()[name] += calls;
+  file.close();
+  std::filesystem::remove(path);
+}
+
+void give_calls() {
+  const char* const path = std::getenv(kCallsVariable);
+  if (path == nullptr) return;
+  std::ofstream file(path, std::ios::app);
+  for (const char* const name : kImplemented) {
+    if (const long calls = kansoku_softgpu_calls(name); calls > 0)
+      file << name << ' ' << calls << '\n';
+  }
+}
+
 }  // namespace
 
+long calls_of(const std::string& name) {
+  const auto found = calls_of_children().find(name);
+  return kansoku_softgpu_calls(name.c_str()) +
+         (found == calls_of_children().end() ? 0 : found->second);
+}
+
+Covered::Covered(const char* names) {
+  std::string text(names);
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream words(text);
+  for (std::string name; words >> name;)
+    before_.emplace_back(name, calls_of(name));
+}
+
+Covered::~Covered() {
+  for (const auto& [name, before] : before_)
+    EXPECT_GT(calls_of(name), before) << name << " was not called";
+}
+
+// A library that stands before the driver has to pass the same tests.
+constexpr char kBeforeVariable[] = "KANSOKU_TEST_LIBCUDA";
+
+bool is_another_before() {
+  return std::getenv(kBeforeVariable) != nullptr;
+}
+
 void* driver_symbol(const char* name) {
-  // A library that stands before the driver has to pass the same tests.
-  static const char* const before = std::getenv("KANSOKU_TEST_LIBCUDA");
+  static const char* const before = std::getenv(kBeforeVariable);
   static void* const library = dlopen(KANSOKU_SOFTCUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  static void* const first =
-      before == nullptr ? library : dlopen(before, RTLD_NOW | RTLD_LOCAL);
+  static void* const first = before == nullptr ? library : dlopen(before, RTLD_NOW | RTLD_LOCAL);
   void* symbol = first == nullptr ? nullptr : dlsym(first, name);
   if (symbol == nullptr && library != nullptr) symbol = dlsym(library, name);
   if (symbol == nullptr) {
@@ -89,13 +143,17 @@ ChildRun run_child(const std::string& name, std::initializer_list<std::string> e
   std::string command = fmt::format("env {}={}", kChildVariable, name);
   for (const std::string& variable : environment)
     command += " '" + variable + "'";
-  command += fmt::format(" /proc/{}/exe", getpid());
+  const std::string calls =
+      (std::filesystem::temp_directory_path() / fmt::format("softcuda_calls_{}", getpid()))
+          .string();
+  command += fmt::format(" {}='{}' /proc/{}/exe", kCallsVariable, calls, getpid());
   std::FILE* const pipe = popen(command.c_str(), "re");
   if (pipe == nullptr) return run;
   std::array<char, 4096> bytes{};
   while (const std::size_t count = std::fread(bytes.data(), 1, bytes.size(), pipe))
     run.output.append(bytes.data(), count);
   const int status = pclose(pipe);
+  take_calls(calls);
   if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
   return run;
 }
@@ -115,8 +173,10 @@ int main(int argc, char** argv) {
   setenv("KANSOKU_SOFTGPU_MEMORY", "64M", 0);
   setenv("KANSOKU_SOFTGPU_LOG", "off", 0);
   if (const char* const child = std::getenv(kChildVariable); child != nullptr) {
+    static_cast<void>(kansoku_softgpu_calls(""));  // from now on they are counted
     const auto found = children().find(child);
     const int code = found == children().end() ? 127 : found->second();
+    give_calls();
     std::fflush(nullptr);
     _exit(code);  // the driver's threads may still run
   }

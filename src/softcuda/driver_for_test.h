@@ -18,8 +18,9 @@
 #include "cuda/abi.h"
 #include "softcuda/kernels_for_test.h"
 
-/// The entry points whose effect a test looks at, for tools/gen_softcuda.py.
-#define COVERS(...) static_assert(true)
+/// The entry points whose effect a test looks at, for tools/gen_softcuda.py. At the beginning of
+/// the test, which has to call each of them, itself or in a child.
+#define COVERS(...) const ::kansoku::softcuda::Covered covered_here(#__VA_ARGS__)
 #define EXPECT_CU(expected, call) EXPECT_EQ(static_cast<int>(call), static_cast<int>(expected))
 #define OK(call) ASSERT_EQ(static_cast<int>(call), 0)
 
@@ -30,6 +31,8 @@ using namespace cuda;
 
 /// Address of an exported symbol; the test program ends if there is none.
 [[nodiscard]] void* driver_symbol(const char* name);
+/// True if the tests go through another library that stands before the driver.
+[[nodiscard]] bool is_another_before();
 template <class F>
 [[nodiscard]] F* entry(const char* name) {
   return reinterpret_cast<F*>(driver_symbol(name));
@@ -46,6 +49,21 @@ inline constexpr const char* kImplemented[] = {
 #define KANSOKU_ENTRY_POINT(result, name, parameters) #name,
 #include "softcuda/entry_points.inc"
 #undef KANSOKU_ENTRY_POINT
+};
+
+/// Calls of a function so far, by this process and children that ended by themselves.
+[[nodiscard]] long calls_of(const std::string& name);
+
+/// Names of functions; fails the test if one was not called until this ends.
+class Covered {
+ public:
+  explicit Covered(const char* names);
+  Covered(const Covered&) = delete;
+  Covered& operator=(const Covered&) = delete;
+  ~Covered();
+
+ private:
+  std::vector<std::pair<std::string, long>> before_;
 };
 
 /// Memory of device 0 and of the host in these tests.

@@ -42,7 +42,7 @@ TEST(Library, LinkersFindItByItsShortName) {
 }
 
 TEST_F(LibraryTest, KernelsRunInEveryContext) {
-  COVERS(cuLibraryLoadData, cuLibraryGetKernel, cuKernelGetFunction, cuLibraryUnload);
+  COVERS(cuLibraryGetKernel, cuKernelGetFunction, cuLibraryUnload);
   const CUkernel kernel = library_kernel("store");
   EXPECT_EQ(kernel, library_kernel("store"));
   EXPECT_EQ(stored(kernel, 5), 5U);

@@ -258,7 +258,7 @@ TEST_F(MemoryTest, SeveralAttributesAtOnce) {
 }
 
 TEST_F(MemoryTest, AsynchronousInTheOrderOfTheStream) {
-  COVERS(cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync);
+  COVERS(cuMemAllocAsync, cuMemFreeAsync);
   CUstream stream = nullptr;
   OK(cuStreamCreate(&stream, kStreamNonBlocking));
   volatile std::uint32_t* const flag = pinned();

@@ -103,7 +103,7 @@ TEST_F(VirtualTest, FromReservationToRelease) {
 }
 
 TEST_F(VirtualTest, AccessBeforeItIsAllowedFaults) {
-  COVERS(cuMemSetAccess);
+  COVERS(cuMemMap);
   const CUdeviceptr at = reserve(kGranule);
   OK(cuMemMap(at, kGranule, 0, create(kGranule), 0));
   OK(launch(kernel("store"), {}, nullptr, at, 1U));

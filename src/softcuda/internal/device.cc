@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/parse.h"
+#include "softcuda/internal/counts.h"
 #include "softcuda/internal/faults.h"
 #include "softcuda/internal/runtime.h"
 
@@ -176,7 +177,11 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
     log_line(fault.error().what);
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
-  if (!*fault) return CUDA_SUCCESS;
+  if (!*fault) {
+    if (Counts* const all_counts = process_counts())
+      all_counts->add_kernel(launch.function->info.name);
+    return CUDA_SUCCESS;
+  }
   if (context->cancel) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   log_line((*fault)->text());
   return code_of((*fault)->kind);
@@ -198,13 +203,19 @@ struct Holds {
   }
 };
 
-/// As traces of devices name it.
-std::string_view direction_of(const Copy& copy) {
-  if (copy.is_to_device) return "HtoD";
-  if (copy.is_to_host) return "DtoH";
+Done kind_of(const Copy& copy) {
+  if (copy.is_to_device) return Done::kCopyToDevice;
+  if (copy.is_to_host) return Done::kCopyToHost;
   const bool is_of_device =
       runtime()->device_of(reinterpret_cast<std::uint64_t>(copy.from)) != nullptr;
-  return is_of_device ? "DtoD" : "HtoH";
+  return is_of_device ? Done::kCopyOnDevice : Done::kCopyOnHost;
+}
+
+/// As traces of devices name it.
+std::string_view direction_of(const Copy& copy) {
+  constexpr std::array<std::string_view, 4> kNames{"HtoD", "DtoH", "DtoD", "HtoH"};
+  return kNames[static_cast<std::size_t>(kind_of(copy)) -
+                static_cast<std::size_t>(Done::kCopyToDevice)];
 }
 
 CUresult run(const std::shared_ptr<Context>& context, const Copy& copy, Course& course) {
@@ -236,8 +247,9 @@ CUresult run(const std::shared_ptr<Context>& context, const Copy& copy, Course& 
   }
   const BootTime end = clock.now();
   device.busy.end(ns_of(end));
+  const std::uint64_t bytes = copy.width * copy.height * copy.depth;
+  count(kind_of(copy), bytes);
   if (device.slot != nullptr) {
-    const std::uint64_t bytes = copy.width * copy.height * copy.depth;
     device.slot->memory_busy_ns += static_cast<std::uint64_t>((end - begin).count());
     if (copy.is_to_device) device.slot->copied_to_device_bytes += bytes;
     if (copy.is_to_host) device.slot->copied_to_host_bytes += bytes;
@@ -273,6 +285,7 @@ CUresult run(const std::shared_ptr<Context>& context, const Fill& fill, Course& 
     course.add(*context->device, fill);
   }
   context->device->busy.end(ns_of(clock.now()));
+  count(Done::kFill, shape.width * shape.elementSize * shape.height);
   return CUDA_SUCCESS;
 }
 
@@ -310,6 +323,7 @@ CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& oper
     } else {
       __atomic_store_n(narrow, static_cast<std::uint32_t>(operation.value), __ATOMIC_SEQ_CST);
     }
+    count(Done::kValueWrite);
     return CUDA_SUCCESS;
   }
   const auto value = [&]() -> std::uint64_t {
@@ -325,6 +339,7 @@ CUresult run(const std::shared_ptr<Context>& context, const ValueOperation& oper
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds{1000});
   }
+  count(Done::kValueWait);
   return CUDA_SUCCESS;
 }
 
@@ -363,6 +378,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
       if (course.moment != nullptr) course.add_host_call();
       call.function(call.user_data);
       is_in_callback() = false;
+      count(Done::kHostFunction);
       return CUDA_SUCCESS;
     }
     CUresult operator()(const StreamCallback& call) const {
@@ -370,6 +386,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
       if (course.moment != nullptr) course.add_host_call();
       call.function(call.stream, static_cast<CUresult>(context->error.load()), call.user_data);
       is_in_callback() = false;
+      count(Done::kHostFunction);
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventRecord& record) const {
@@ -378,6 +395,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
       } else {
         course.add(record);
       }
+      count(Done::kEvent);
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventWait& wait) const {
@@ -389,7 +407,9 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     CUresult operator()(const FreeMemory& free) const { return run(free); }
     CUresult operator()(const ValueOperation& value) const { return run(context, value, course); }
     CUresult operator()(const ChildGraph& child) const {
-      return execute(context, *child.graph, course);
+      const CUresult status = execute(context, *child.graph, course);
+      if (status == CUDA_SUCCESS) count(Done::kGraph);
+      return status;
     }
   };
   return std::visit(Visitor{context, course}, operation);
