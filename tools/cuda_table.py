@@ -9,6 +9,13 @@ FOLDER = os.path.join("src", "cuda", "interface")
 STREAMS = ("CUstream", "cudaStream_t")
 Row = collections.namedtuple("Row", "base since symbol is_per_thread kind stream until types result", defaults=(None,))
 
+# What our sources take for a type of the interface: numbers for enumerations that abi.h does not name.
+TAKEN_AS = {"CUctxCreateParams*": "const void*", "CUlibraryOption*": "const void*", "CUlinkState": "void*"}
+TAKEN_AS.update(dict.fromkeys(
+    ("CUdevice_P2PAttribute", "CUdriverProcAddressQueryResult", "CUfunc_cache", "CUfunctionLoadingState", "CUjitInputType",
+     "CUmemAccess_flags", "CUmemAllocationGranularity_flags", "CUmemAllocationHandleType", "CUmem_advise", "CUmoduleLoadingMode",
+     "CUsharedconfig"), "int"))
+
 
 class TableError(Exception):
     """What is wrong, with file and line."""
@@ -99,3 +106,9 @@ def driver():
 def of_version(rows, version):
     """What a library of that version has by the names of today."""
     return [row for row in rows if row.since <= version and (row.until is None or version < row.until)]
+
+
+def as_abi(kind):
+    """The type as our sources have it."""
+    base = kind.rstrip("*")
+    return TAKEN_AS.get(kind, TAKEN_AS.get(base, base) + kind[len(base):])

@@ -22,12 +22,6 @@ from generated import write_or_check  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HERE = os.path.join(ROOT, "src", "softcuda")
 OWN = {"kansoku_softgpu_calls": ("long", "const char* name"), "kansoku_softgpu_launches": ("std::uint64_t", "")}  # not of the interface
-# What the sources take for a type of the interface: numbers for enumerations that abi.h does not name.
-TAKEN_AS = {"CUctxCreateParams*": "const void*", "CUlibraryOption*": "const void*", "CUlinkState": "void*"}
-TAKEN_AS.update(dict.fromkeys(
-    ("CUdevice_P2PAttribute", "CUdriverProcAddressQueryResult", "CUfunc_cache", "CUfunctionLoadingState", "CUjitInputType",
-     "CUmemAccess_flags", "CUmemAllocationGranularity_flags", "CUmemAllocationHandleType", "CUmem_advise", "CUmoduleLoadingMode",
-     "CUsharedconfig"), "int"))
 
 
 def sources():
@@ -74,14 +68,9 @@ def disagreements(rows, found):
         if row.symbol not in found:
             continue
         taken = [softcuda_header.type_and_name(item)[0] for item in softcuda_header.split(found[row.symbol][1])]
-        if [taken_as(kind) for kind in row.types or []] != taken:
+        if [cuda_table.as_abi(kind) for kind in row.types or []] != taken:
             wrong.append(f"{row.symbol} takes ({', '.join(taken)}), the table says ({', '.join(row.types or ['?'])})")
     return wrong
-
-
-def taken_as(kind):
-    base = kind.rstrip("*")
-    return TAKEN_AS.get(kind, TAKEN_AS.get(base, base) + kind[len(base):])
 
 
 def checked_rows():

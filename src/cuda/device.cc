@@ -13,14 +13,30 @@ Result<OwnedModule> make_module(Device& device, std::string_view image) {
   return OwnedModule(device, module);
 }
 
-Result<OwnedStream> make_stream(Device& device) {
-  TRY(const auto stream, device.create_stream());
+Result<OwnedStream> make_stream(Device& device, const StreamOptions& options) {
+  TRY(const auto stream, device.create_stream(options));
   return OwnedStream(device, stream);
 }
 
 Result<OwnedEvent> make_event(Device& device) {
   TRY(const auto event, device.create_event());
   return OwnedEvent(device, event);
+}
+
+EventPool::~EventPool() {
+  for (const EventId event : free_)
+    static_cast<void>(device_.destroy_event(event));
+}
+
+Result<EventId> EventPool::take() {
+  if (free_.empty()) {
+    TRY(const auto event, device_.create_event());
+    ++made_;
+    return event;
+  }
+  const EventId event = free_.back();
+  free_.pop_back();
+  return event;
 }
 
 Result<void> upload(Device& device, DevicePointer to, ByteSpan from) {

@@ -24,6 +24,7 @@ using StreamId = Id<struct StreamTag, std::uint64_t>;
 using EventId = Id<struct EventTag, std::uint64_t>;
 using ModuleId = Id<struct ModuleTag, std::uint64_t>;
 using KernelId = Id<struct KernelTag, std::uint64_t>;
+using PhysicalId = Id<struct PhysicalTag, std::uint64_t>;
 
 struct DeviceInfo {
   std::string name;
@@ -34,6 +35,29 @@ struct DeviceInfo {
   int driver_version{0};  // 1000 * major + 10 * minor
   std::string uuid;       // 32 hexadecimal digits
 };
+
+struct MemoryInfo {
+  std::uint64_t free_bytes{0}, total_bytes{0};
+};
+
+struct StreamOptions {
+  bool waits_for_default{true};  // and the default stream for it
+  int priority{0};               // lower numbers go first; see Device::priorities
+};
+
+/// A kernel as its image has it. `parameters`: where each lies; empty if the driver does not tell.
+struct KernelInfo {
+  std::uint32_t threads_max{0}, registers{0};
+  std::uint64_t shared_bytes{0}, constant_bytes{0}, local_bytes{0};
+  std::uint32_t ptx_version{0}, binary_version{0};  // 10 * major + minor
+  struct Parameter {
+    std::size_t offset{0}, bytes{0};
+  };
+  std::vector<Parameter> parameters;
+};
+
+/// What a mapped range may be used for.
+enum class Access : std::uint8_t { kNone, kRead, kReadWrite };
 
 struct LaunchShape {
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
@@ -51,6 +75,13 @@ class KernelArguments {
     std::memcpy(bytes_.data() + offset, &value, sizeof(T));
     return *this;
   }
+  /// Bytes at an offset behind what is there, as a kernel's layout has it; false if it is taken.
+  bool add_bytes(ByteSpan bytes, std::size_t offset) {
+    if (offset < bytes_.size()) return false;
+    bytes_.resize(offset);
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return true;
+  }
   [[nodiscard]] ByteSpan bytes() const { return bytes_; }
 
  private:
@@ -61,8 +92,8 @@ class KernelArguments {
 /// interface, or a fake of a test. Work of one stream runs in order, that of several may overlap;
 /// the default stream waits for the others and they for it. Copies take place when their turn
 /// comes: what a span points to must stay until the stream has been synchronised. Errors of a
-/// kernel come back from a later call, as the driver gives them. Any thread, unless an
-/// implementation says otherwise.
+/// kernel come back from a later call, as the driver gives them. What is current on the calling
+/// thread stays it. Any thread, unless an implementation says otherwise.
 class Device {
  public:
   Device() = default;
@@ -98,7 +129,7 @@ class Device {
   [[nodiscard]] virtual Result<void> launch(KernelId kernel, const LaunchShape& shape,
                                             const KernelArguments& arguments, StreamId stream) = 0;
 
-  [[nodiscard]] virtual Result<StreamId> create_stream() = 0;
+  [[nodiscard]] virtual Result<StreamId> create_stream(const StreamOptions& options) = 0;
   [[nodiscard]] virtual Result<void> destroy_stream(StreamId stream) = 0;
   /// Waits until all work of the stream is done. May block.
   [[nodiscard]] virtual Result<void> synchronize(StreamId stream) = 0;
@@ -109,8 +140,41 @@ class Device {
   [[nodiscard]] virtual Result<void> record(EventId event, StreamId stream) = 0;
   /// The stream goes on when the event's last record is done.
   [[nodiscard]] virtual Result<void> wait(StreamId stream, EventId event) = 0;
+  /// Whether the event's last record is done; true if there was none.
+  [[nodiscard]] virtual Result<bool> is_done(EventId event) = 0;
   /// Milliseconds between two records; waits for both. May block.
   [[nodiscard]] virtual Result<double> elapsed_ms(EventId begin, EventId end) = 0;
+  /// Whether all work of the stream is done.
+  [[nodiscard]] virtual Result<bool> is_done(StreamId stream) = 0;
+  struct Priorities {
+    int least{0}, greatest{0};  // greatest <= least
+  };
+  [[nodiscard]] virtual Result<Priorities> priorities() = 0;
+
+  [[nodiscard]] virtual Result<MemoryInfo> memory_info() = 0;
+  [[nodiscard]] virtual Result<KernelInfo> kernel_info(KernelId kernel) = 0;
+
+  /// Host memory that copies and kernels reach directly.
+  [[nodiscard]] virtual Result<std::span<std::byte>> allocate_host(std::size_t bytes) = 0;
+  [[nodiscard]] virtual Result<void> free_host(std::byte* memory) = 0;
+  /// The same for memory that is there already.
+  [[nodiscard]] virtual Result<void> register_host(std::span<std::byte> memory) = 0;
+  [[nodiscard]] virtual Result<void> unregister_host(std::byte* memory) = 0;
+
+  /// Addresses and the memory behind them by themselves. Sizes and addresses are multiples of it.
+  [[nodiscard]] virtual Result<std::size_t> granularity() = 0;
+  /// `at`: where it should be, 0: anywhere. A driver may choose another place.
+  [[nodiscard]] virtual Result<DevicePointer> reserve(std::size_t bytes, DevicePointer at) = 0;
+  [[nodiscard]] virtual Result<void> unreserve(DevicePointer at, std::size_t bytes) = 0;
+  [[nodiscard]] virtual Result<PhysicalId> create_physical(std::size_t bytes) = 0;
+  /// What is mapped keeps its memory until it is unmapped.
+  [[nodiscard]] virtual Result<void> release_physical(PhysicalId physical) = 0;
+  /// Nobody may use the range before `protect` allows it.
+  [[nodiscard]] virtual Result<void> map(DevicePointer at, std::size_t bytes,
+                                         PhysicalId physical) = 0;
+  [[nodiscard]] virtual Result<void> unmap(DevicePointer at, std::size_t bytes) = 0;
+  [[nodiscard]] virtual Result<void> protect(DevicePointer at, std::size_t bytes,
+                                             Access access) = 0;
 };
 
 /// Owns one thing of a device and gives it back; the device must outlive it. Move-only.
@@ -148,10 +212,31 @@ using OwnedMemory = Owned<DevicePointer, &Device::free>;
 using OwnedModule = Owned<ModuleId, &Device::unload_module>;
 using OwnedStream = Owned<StreamId, &Device::destroy_stream>;
 using OwnedEvent = Owned<EventId, &Device::destroy_event>;
+using OwnedPhysical = Owned<PhysicalId, &Device::release_physical>;
+
+/// Events that are used again: making one costs a call of the driver. The device must outlive it.
+/// One thread.
+class EventPool {
+ public:
+  explicit EventPool(Device& device) : device_(device) {}
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  ~EventPool();
+  [[nodiscard]] Result<EventId> take();
+  /// One that `take` gave. Its last record may still run: who takes it next records it anew.
+  void give_back(EventId event) { free_.push_back(event); }
+  /// Made so far, given back or not.
+  [[nodiscard]] std::size_t made() const { return made_; }
+
+ private:
+  Device& device_;
+  std::vector<EventId> free_;
+  std::size_t made_{0};
+};
 
 [[nodiscard]] Result<OwnedMemory> make_memory(Device& device, std::size_t bytes);
 [[nodiscard]] Result<OwnedModule> make_module(Device& device, std::string_view image);
-[[nodiscard]] Result<OwnedStream> make_stream(Device& device);
+[[nodiscard]] Result<OwnedStream> make_stream(Device& device, const StreamOptions& options = {});
 [[nodiscard]] Result<OwnedEvent> make_event(Device& device);
 
 /// Copies and waits. May block.

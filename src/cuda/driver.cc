@@ -56,11 +56,11 @@ Result<Driver> load_driver(const std::string& path) {
                  "without a GPU, use the software GPU: kansoku run --softgpu -- CMD"};
   }
   std::string missing;
-#define KANSOKU_CUDA_X(field, symbol, parameters)                                               \
-  driver.field = reinterpret_cast<CUresult(*) parameters>(dlsym(driver.library.get(), symbol)); \
-  if (driver.field == nullptr && missing.empty()) missing = symbol;
-  KANSOKU_DRIVER_FUNCTIONS(KANSOKU_CUDA_X)
-#undef KANSOKU_CUDA_X
+#define KANSOKU_DRIVER_FUNCTION(member, symbol, is_optional, types)                         \
+  driver.member = reinterpret_cast<CUresult(*) types>(dlsym(driver.library.get(), symbol)); \
+  if (driver.member == nullptr && !(is_optional) && missing.empty()) missing = symbol;
+#include "cuda/interface/functions.inc"
+#undef KANSOKU_DRIVER_FUNCTION
   if (!missing.empty())
     return Error{Code::kUnavailable,
                  fmt::format("load CUDA driver {}: it lacks {}", path, missing)};

@@ -5,17 +5,19 @@
 
 #include <algorithm>
 
+#include "common/check.h"
 #include "cuda/driver.h"
 
 namespace kansoku::cuda {
 namespace {
 
 constexpr std::uint64_t kGap = 0x1000;  // between allocations
+constexpr std::uint64_t kMemoryBytes = std::uint64_t{1} << 30;
 
 }  // namespace
 
 std::size_t RecordingDevice::live_count() const {
-  return live_.size() + memory_.size();
+  return live_.size() + memory_.size() + host_.size() + registered_.size() + reserved_.size();
 }
 
 Result<std::span<std::byte>> RecordingDevice::place(DevicePointer pointer, std::size_t bytes) {
@@ -130,7 +132,7 @@ Result<void> RecordingDevice::launch(KernelId kernel, const LaunchShape& shape,
   return {};
 }
 
-Result<StreamId> RecordingDevice::create_stream() {
+Result<StreamId> RecordingDevice::create_stream(const StreamOptions&) {
   calls_.emplace_back("create_stream");
   return StreamId{make("stream")};
 }
@@ -175,83 +177,147 @@ Result<double> RecordingDevice::elapsed_ms(EventId begin, EventId end) {
   return 0.0;
 }
 
-bool FailingDevice::fails() {
-  ++call_count_;
-  return mode_ == Mode::kOnce ? call_count_ == nth_ : call_count_ >= nth_;
+Result<bool> RecordingDevice::is_done(EventId event) {
+  calls_.push_back(fmt::format("is_done event {}", event.raw));
+  return true;
+}
+Result<bool> RecordingDevice::is_done(StreamId stream) {
+  calls_.push_back(fmt::format("is_done stream {}", stream.raw));
+  return true;
+}
+Result<Device::Priorities> RecordingDevice::priorities() {
+  calls_.emplace_back("priorities");
+  return Priorities{};
+}
+Result<MemoryInfo> RecordingDevice::memory_info() {
+  calls_.emplace_back("memory_info");
+  MemoryInfo info{kMemoryBytes, kMemoryBytes};
+  for (const auto& [address, block] : memory_)
+    info.free_bytes -= block.size();
+  return info;
+}
+Result<KernelInfo> RecordingDevice::kernel_info(KernelId kernel) {
+  calls_.push_back(fmt::format("kernel_info {}", kernel.raw));
+  if (kernels_.count(kernel.raw) == 0)
+    return driver_error("kernel attribute", CUDA_ERROR_INVALID_HANDLE);
+  return KernelInfo{};
 }
 
-// Each call, counted and passed on.
-#define KANSOKU_PASS(call)                                                 \
-  if (fails()) return driver_error("planted failure", CUDA_ERROR_UNKNOWN); \
-  return device_.call
+Result<std::span<std::byte>> RecordingDevice::allocate_host(std::size_t bytes) {
+  calls_.push_back(fmt::format("allocate_host {}", bytes));
+  if (bytes == 0) return driver_error("allocate host memory", CUDA_ERROR_INVALID_VALUE);
+  std::vector<std::byte> memory(bytes);
+  const std::span<std::byte> given(memory);
+  host_.emplace(given.data(), std::move(memory));
+  return given;
+}
+Result<void> RecordingDevice::free_host(std::byte* memory) {
+  calls_.emplace_back("free_host");
+  if (host_.erase(memory) == 0) return driver_error("free host memory", CUDA_ERROR_INVALID_VALUE);
+  return {};
+}
+Result<void> RecordingDevice::register_host(std::span<std::byte> memory) {
+  calls_.push_back(fmt::format("register_host {}", memory.size()));
+  if (!registered_.insert(memory.data()).second)
+    return driver_error("register host memory", CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  return {};
+}
+Result<void> RecordingDevice::unregister_host(std::byte* memory) {
+  calls_.emplace_back("unregister_host");
+  if (registered_.erase(memory) == 0)
+    return driver_error("unregister host memory", CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  return {};
+}
 
-Result<DeviceInfo> FailingDevice::info() {
-  KANSOKU_PASS(info());
+Result<std::size_t> RecordingDevice::granularity() {
+  calls_.emplace_back("granularity");
+  return kGap;
 }
-Result<DevicePointer> FailingDevice::allocate(std::size_t bytes) {
-  KANSOKU_PASS(allocate(bytes));
+Result<DevicePointer> RecordingDevice::reserve(std::size_t bytes, DevicePointer at) {
+  calls_.push_back(fmt::format("reserve {} at 0x{:x}", bytes, at));
+  if (bytes == 0 || bytes % kGap != 0)
+    return driver_error("reserve addresses", CUDA_ERROR_INVALID_VALUE);
+  const DevicePointer address = next_address_;
+  next_address_ += bytes + kGap;
+  reserved_.emplace(address, bytes);
+  return address;
 }
-Result<void> FailingDevice::free(DevicePointer pointer) {
-  KANSOKU_PASS(free(pointer));
+Result<void> RecordingDevice::unreserve(DevicePointer at, std::size_t bytes) {
+  calls_.push_back(fmt::format("unreserve 0x{:x} {}", at, bytes));
+  const auto found = reserved_.find(at);
+  if (found == reserved_.end() || found->second != bytes || memory_.count(at) != 0)
+    return driver_error("give addresses back", CUDA_ERROR_INVALID_VALUE);
+  reserved_.erase(found);
+  return {};
 }
-Result<void> FailingDevice::copy_to_device(DevicePointer to, ByteSpan from, StreamId stream) {
-  KANSOKU_PASS(copy_to_device(to, from, stream));
+Result<PhysicalId> RecordingDevice::create_physical(std::size_t bytes) {
+  calls_.push_back(fmt::format("create_physical {}", bytes));
+  if (bytes == 0 || bytes % kGap != 0)
+    return driver_error("create memory", CUDA_ERROR_INVALID_VALUE);
+  return PhysicalId{make("physical")};
 }
-Result<void> FailingDevice::copy_to_host(std::span<std::byte> to, DevicePointer from,
-                                         StreamId stream) {
-  KANSOKU_PASS(copy_to_host(to, from, stream));
+Result<void> RecordingDevice::release_physical(PhysicalId physical) {
+  calls_.push_back(fmt::format("release_physical {}", physical.raw));
+  return drop("physical", physical.raw);
 }
-Result<void> FailingDevice::copy_on_device(DevicePointer to, DevicePointer from, std::size_t bytes,
-                                           StreamId stream) {
-  KANSOKU_PASS(copy_on_device(to, from, bytes, stream));
+Result<void> RecordingDevice::map(DevicePointer at, std::size_t bytes, PhysicalId physical) {
+  calls_.push_back(fmt::format("map 0x{:x} {} {}", at, bytes, physical.raw));
+  const auto found = reserved_.find(at);
+  if (found == reserved_.end() || bytes > found->second || live_.count(physical.raw) == 0 ||
+      memory_.count(at) != 0)
+    return driver_error("map memory", CUDA_ERROR_INVALID_VALUE);
+  memory_[at].resize(bytes);
+  return {};
 }
-Result<void> FailingDevice::fill(DevicePointer to, std::uint8_t value, std::size_t bytes,
-                                 StreamId stream) {
-  KANSOKU_PASS(fill(to, value, bytes, stream));
+Result<void> RecordingDevice::unmap(DevicePointer at, std::size_t bytes) {
+  calls_.push_back(fmt::format("unmap 0x{:x} {}", at, bytes));
+  const auto found = memory_.find(at);
+  if (reserved_.count(at) == 0 || found == memory_.end() || found->second.size() != bytes)
+    return driver_error("unmap memory", CUDA_ERROR_INVALID_VALUE);
+  memory_.erase(found);
+  return {};
 }
-Result<ModuleId> FailingDevice::load_module(std::string_view image) {
-  KANSOKU_PASS(load_module(image));
+Result<void> RecordingDevice::protect(DevicePointer at, std::size_t bytes, Access access) {
+  calls_.push_back(fmt::format("protect 0x{:x} {} {}", at, bytes, static_cast<int>(access)));
+  TRY_VOID(place(at, bytes));
+  return {};
 }
-Result<void> FailingDevice::unload_module(ModuleId module) {
-  KANSOKU_PASS(unload_module(module));
+
+namespace {
+
+/// The one that there is; null: none.
+std::atomic<FailingDriver*> g_failing{
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// What stands in the place of a driver's function.
+template <auto>
+struct Failing;
+template <class... Args, CUresult (*Driver::*member)(Args...)>
+struct Failing<member> {
+  static CUresult call(Args... args) {
+    FailingDriver& one = *g_failing.load();
+    return one.fails() ? CUDA_ERROR_UNKNOWN : (one.inner().*member)(args...);
+  }
+};
+
+}  // namespace
+
+FailingDriver::FailingDriver(const Driver& inner, std::uint64_t nth, Mode mode)
+    : inner_(inner), driver_(inner), nth_(nth), mode_(mode) {
+  CHECK(g_failing.exchange(this) == nullptr);
+#define KANSOKU_DRIVER_FUNCTION(member, symbol, is_optional, types) \
+  if (inner_.member != nullptr) driver_.member = &Failing<&Driver::member>::call;
+#include "cuda/interface/functions.inc"
+#undef KANSOKU_DRIVER_FUNCTION
 }
-Result<KernelId> FailingDevice::find_kernel(ModuleId module, const std::string& name) {
-  KANSOKU_PASS(find_kernel(module, name));
+
+FailingDriver::~FailingDriver() {
+  g_failing = nullptr;
 }
-Result<Device::Variable> FailingDevice::find_variable(ModuleId module, const std::string& name) {
-  KANSOKU_PASS(find_variable(module, name));
+
+bool FailingDriver::fails() {
+  const std::uint64_t number = ++call_count_;
+  return mode_ == Mode::kOnce ? number == nth_ : number >= nth_;
 }
-Result<void> FailingDevice::launch(KernelId kernel, const LaunchShape& shape,
-                                   const KernelArguments& arguments, StreamId stream) {
-  KANSOKU_PASS(launch(kernel, shape, arguments, stream));
-}
-Result<StreamId> FailingDevice::create_stream() {
-  KANSOKU_PASS(create_stream());
-}
-Result<void> FailingDevice::destroy_stream(StreamId stream) {
-  KANSOKU_PASS(destroy_stream(stream));
-}
-Result<void> FailingDevice::synchronize(StreamId stream) {
-  KANSOKU_PASS(synchronize(stream));
-}
-Result<void> FailingDevice::synchronize() {
-  KANSOKU_PASS(synchronize());
-}
-Result<EventId> FailingDevice::create_event() {
-  KANSOKU_PASS(create_event());
-}
-Result<void> FailingDevice::destroy_event(EventId event) {
-  KANSOKU_PASS(destroy_event(event));
-}
-Result<void> FailingDevice::record(EventId event, StreamId stream) {
-  KANSOKU_PASS(record(event, stream));
-}
-Result<void> FailingDevice::wait(StreamId stream, EventId event) {
-  KANSOKU_PASS(wait(stream, event));
-}
-Result<double> FailingDevice::elapsed_ms(EventId begin, EventId end) {
-  KANSOKU_PASS(elapsed_ms(begin, end));
-}
-#undef KANSOKU_PASS
 
 }  // namespace kansoku::cuda

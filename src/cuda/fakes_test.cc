@@ -53,22 +53,35 @@ TEST(RecordingDeviceTest, RefusesWhatAGpuWould) {
               HasSubstr("CUDA_ERROR_INVALID_HANDLE (400)"));
 }
 
-TEST(FailingDeviceTest, EveryCallFailsOnceAndNothingIsLeft) {
-  for (const auto mode : {FailingDevice::Mode::kOnce, FailingDevice::Mode::kFromThenOn}) {
-    for (std::uint64_t nth = 1;; ++nth) {
-      RecordingDevice inner;
-      FailingDevice device(inner, nth, mode);
-      const auto result = double_on_device(device, 1);
-      if (!device.has_failed()) {
-        EXPECT_EQ(nth, 12U);  // 11 calls were tried
-        break;
-      }
-      // The last three give back; their failures have nowhere to go.
-      EXPECT_EQ(result.has_value(), nth > 8);
-      const bool may_leave = mode == FailingDevice::Mode::kFromThenOn || nth > 8;
-      EXPECT_TRUE(may_leave || inner.live_count() == 0);
-    }
+TEST(RecordingDeviceTest, MapsWhatWasReserved) {
+  RecordingDevice device;
+  const auto at = device.reserve(0x2000, 0).value();
+  const auto physical = device.create_physical(0x2000).value();
+  EXPECT_FALSE(device.fill(at, 1, 8, {}));
+  EXPECT_TRUE(device.map(at, 0x2000, physical));
+  EXPECT_FALSE(device.map(at, 0x2000, physical));
+  EXPECT_TRUE(device.protect(at, 0x2000, Access::kReadWrite));
+  EXPECT_TRUE(device.fill(at, 1, 0x2000, {}));
+  EXPECT_FALSE(device.unreserve(at, 0x2000));
+  EXPECT_TRUE(device.unmap(at, 0x2000));
+  EXPECT_TRUE(device.unreserve(at, 0x2000));
+  EXPECT_TRUE(device.release_physical(physical));
+  EXPECT_EQ(device.live_count(), 0U);
+}
+
+TEST(EventPoolTest, EventsAreUsedAgain) {
+  RecordingDevice device;
+  {
+    EventPool pool(device);
+    const auto a = pool.take().value(), b = pool.take().value();
+    EXPECT_NE(a, b);
+    pool.give_back(a);
+    EXPECT_EQ(pool.take().value(), a);
+    EXPECT_EQ(pool.made(), 2U);
+    pool.give_back(a);
+    pool.give_back(b);
   }
+  EXPECT_EQ(device.live_count(), 0U);
 }
 
 TEST(DriverTest, AMissingLibraryIsUnavailable) {
@@ -78,6 +91,18 @@ TEST(DriverTest, AMissingLibraryIsUnavailable) {
   const auto wrong = load_driver("libc.so.6");
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().what, HasSubstr("it lacks cuInit"));
+}
+
+TEST(KernelArgumentsTest, BytesLieWhereTheLayoutHasThem) {
+  KernelArguments arguments;
+  const std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  EXPECT_TRUE(arguments.add_bytes(bytes, 0));
+  EXPECT_TRUE(arguments.add_bytes(bytes, 8));
+  EXPECT_FALSE(arguments.add_bytes(bytes, 10));
+  ASSERT_EQ(arguments.bytes().size(), 11U);
+  EXPECT_EQ(arguments.bytes()[2], std::byte{3});
+  EXPECT_EQ(arguments.bytes()[3], std::byte{0});
+  EXPECT_EQ(arguments.bytes()[8], std::byte{1});
 }
 
 TEST(KernelArgumentsTest, AlignEachToItsSize) {

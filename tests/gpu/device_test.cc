@@ -15,11 +15,13 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "common/rng.h"
 #include "cuda/driver_device.h"
+#include "cuda/fakes.h"
 #include "cuda/fatbin.h"
 
 namespace kansoku::cuda {
@@ -51,13 +53,16 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
 
  protected:
   void SetUp() override {
-    const bool is_software = GetParam() == "software";
+    const bool is_software = GetParam() != "gpu";
     auto driver = load_driver(is_software ? KANSOKU_SOFTGPU_LIBCUDA : "libcuda.so.1");
     if (!driver && !is_software) GTEST_SKIP() << "needs gpu: " << driver.error().what;
     ASSERT_TRUE(driver) << driver.error().what;
     const auto count = count_devices(*driver);
     if (!is_software && (!count || *count == 0)) GTEST_SKIP() << "needs gpu: no device";
-    auto device = open_device(*driver, 0);
+    if (GetParam() == "failing")
+      failing_.emplace(*driver, FailingDriver::kNever, FailingDriver::Mode::kOnce);
+    driver_ = failing_ ? failing_->driver() : *driver;
+    auto device = open_device(driver_, 0);
     ASSERT_TRUE(device) << device.error().what;
     device_ = std::move(*device);
     // A library of this name that is loaded already answers for the other one, too.
@@ -112,7 +117,9 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(wrong, 0U) << "of " << got.size() << "; worst error " << worst;
   }
 
-  std::unique_ptr<Device> device_;
+  Driver driver_;
+  std::optional<FailingDriver> failing_;
+  std::unique_ptr<Device> device_;  // ends before the driver
 
  private:
   static inline std::string folder_;
@@ -333,8 +340,170 @@ TEST_P(DeviceTest, ThreadsShareADevice) {
   EXPECT_EQ(good, 4);
 }
 
+TEST_P(DeviceTest, WhatIsCurrentStaysIt) {
+  const auto own = open_device(driver_, 0, ContextKind::kOwn);
+  ASSERT_TRUE(own) << own.error().what;
+  CUcontext mine = nullptr, popped = nullptr;
+  ASSERT_EQ(driver_.ctx_create(&mine, 0, 0), CUDA_SUCCESS);
+  ASSERT_TRUE(device_->memory_info() && (*own)->memory_info());
+  ASSERT_EQ(driver_.ctx_pop(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, mine);
+  EXPECT_NE(driver_.ctx_pop(&popped), CUDA_SUCCESS) << "nothing was current before";
+  EXPECT_EQ(driver_.ctx_destroy(mine), CUDA_SUCCESS);
+}
+
+TEST_P(DeviceTest, ContextsEndWithWhatTheyHave) {
+  const auto before = device_->memory_info();
+  ASSERT_TRUE(before);
+  {
+    const auto own = open_device(driver_, 0, ContextKind::kOwn);
+    ASSERT_TRUE(own) << own.error().what;
+    ASSERT_TRUE((*own)->allocate(64 << 20));
+    EXPECT_LE(device_->memory_info()->free_bytes + (64 << 20), before->free_bytes);
+  }
+  EXPECT_EQ(device_->memory_info()->free_bytes, before->free_bytes);
+  EXPECT_EQ(before->total_bytes, device_->info()->memory_bytes);
+}
+
+TEST_P(DeviceTest, EventsAndStreamsSayWhetherTheyAreDone) {
+  const auto priorities = device_->priorities();
+  ASSERT_TRUE(priorities);
+  EXPECT_LE(priorities->greatest, priorities->least);
+  const auto stream = make_stream(*device_, {false, priorities->greatest});
+  ASSERT_TRUE(stream) << stream.error().what;
+  EventPool events(*device_);
+  const auto event = events.take();
+  ASSERT_TRUE(event);
+  EXPECT_TRUE(device_->is_done(*event).value()) << "never recorded";
+  const auto memory = make_memory(*device_, 1 << 20).value();
+  ASSERT_TRUE(device_->fill(memory.get(), 1, 1 << 20, stream->get()));
+  ASSERT_TRUE(device_->record(*event, stream->get()));
+  while (!device_->is_done(*event).value()) {
+  }
+  ASSERT_TRUE(device_->synchronize(stream->get()));
+  EXPECT_TRUE(device_->is_done(stream->get()).value());
+  events.give_back(*event);
+  EXPECT_EQ(events.take().value(), *event);
+  events.give_back(*event);
+}
+
+TEST_P(DeviceTest, KernelsTellTheirLayout) {
+  const auto module = make_module(*device_, ptx("vector_add"));
+  ASSERT_TRUE(module) << module.error().what;
+  const auto kernel = device_->find_kernel(module->get(), "vector_add").value();
+  const auto info = device_->kernel_info(kernel);
+  ASSERT_TRUE(info) << info.error().what;
+  EXPECT_GE(info->threads_max, 256U);
+  EXPECT_GT(info->registers, 0U);
+  ASSERT_EQ(info->parameters.size(), 4U);
+  KernelArguments arguments;
+  const auto memory = to_device(std::vector<float>(8));
+  const std::uint64_t address = memory.get();
+  const int count = 8;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(info->parameters[i].offset, 8 * i);
+    EXPECT_EQ(info->parameters[i].bytes, 8U);
+    ASSERT_TRUE(
+        arguments.add_bytes(std::as_bytes(std::span(&address, 1)), info->parameters[i].offset));
+  }
+  EXPECT_EQ(info->parameters[3].bytes, 4U);
+  ASSERT_TRUE(arguments.add_bytes(std::as_bytes(std::span(&count, 1)), info->parameters[3].offset));
+  ASSERT_TRUE(device_->launch(kernel, {{1, 1, 1}, {8, 1, 1}}, arguments, StreamId{}));
+  EXPECT_EQ(from_device<float>(memory, 8), std::vector<float>(8));
+}
+
+TEST_P(DeviceTest, HostMemoryIsReachedDirectly) {
+  const auto pinned = device_->allocate_host(4096);
+  ASSERT_TRUE(pinned) << pinned.error().what;
+  const auto memory = make_memory(*device_, 4096).value();
+  std::fill(pinned->begin(), pinned->end(), std::byte{7});
+  ASSERT_TRUE(device_->copy_to_device(memory.get(), *pinned, StreamId{}));
+  std::vector<std::byte> own(4096);
+  ASSERT_TRUE(device_->register_host(own));
+  EXPECT_FALSE(device_->register_host(own)) << "it is registered";
+  ASSERT_TRUE(device_->copy_to_host(own, memory.get(), StreamId{}));
+  ASSERT_TRUE(device_->synchronize());
+  EXPECT_EQ(own, std::vector<std::byte>(4096, std::byte{7}));
+  EXPECT_TRUE(device_->unregister_host(own.data()));
+  EXPECT_FALSE(device_->unregister_host(own.data()));
+  EXPECT_TRUE(device_->free_host(pinned->data()));
+}
+
+TEST_P(DeviceTest, AddressesAndMemoryByThemselves) {
+  const std::size_t bytes = device_->granularity().value();
+  ASSERT_GT(bytes, 0U);
+  const auto at = device_->reserve(2 * bytes, 0);
+  ASSERT_TRUE(at) << at.error().what;
+  const auto physical = device_->create_physical(bytes);
+  ASSERT_TRUE(physical);
+  for (const DevicePointer place : {*at, *at + bytes}) {
+    ASSERT_TRUE(device_->map(place, bytes, *physical));
+    ASSERT_TRUE(device_->protect(place, bytes, Access::kReadWrite));
+  }
+  ASSERT_TRUE(device_->fill(*at, 5, 64, StreamId{}));
+  std::array<std::byte, 64> seen{};
+  ASSERT_TRUE(download(*device_, seen, *at + bytes)) << "the same memory at two places";
+  EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](std::byte b) { return b == std::byte{5}; }));
+  EXPECT_FALSE(device_->unreserve(*at, 2 * bytes)) << "it is mapped";
+  EXPECT_TRUE(device_->release_physical(*physical));
+  for (const DevicePointer place : {*at, *at + bytes})
+    EXPECT_TRUE(device_->unmap(place, bytes));
+  ASSERT_TRUE(device_->unreserve(*at, 2 * bytes));
+  const auto again = device_->reserve(2 * bytes, *at);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(device_->unreserve(*again, 2 * bytes));
+}
+
+/// A small protocol, as users of a device write it: everything is owned, every failure passed up.
+Result<int> through_the_device(Device& device, int value) {
+  TRY(const auto module,
+      make_module(device,
+                  ".version 7.0\n.target sm_70\n.address_size 64\n"
+                  ".visible .entry twice(.param .u64 at) { .reg .u64 %rd<2>; .reg .u32 %r<2>; "
+                  "ld.param.u64 %rd1, [at]; ld.global.u32 %r1, [%rd1]; add.u32 %r1, %r1, %r1; "
+                  "st.global.u32 [%rd1], %r1; ret; }\n"));
+  TRY(const auto stream, make_stream(device));
+  TRY(const auto memory, make_memory(device, 1 << 20));
+  TRY_VOID(device.copy_to_device(memory.get(), std::as_bytes(std::span(&value, 1)), stream.get()));
+  TRY(const auto kernel, device.find_kernel(module.get(), "twice"));
+  TRY_VOID(device.launch(kernel, {}, KernelArguments().add(memory.get()), stream.get()));
+  int result = 0;
+  TRY_VOID(device.copy_to_host(std::as_writable_bytes(std::span(&result, 1)), memory.get(),
+                               stream.get()));
+  TRY_VOID(device.synchronize(stream.get()));
+  return result;
+}
+
+TEST_P(DeviceTest, EveryCallFailsOnceAndNothingIsLeft) {
+  if (failing_) GTEST_SKIP() << "one failing driver in a process";
+  const auto before = device_->memory_info();
+  ASSERT_TRUE(before);
+  std::uint64_t failed = 0;
+  for (std::uint64_t nth = 1;; ++nth) {
+    FailingDriver failing(driver_, nth, FailingDriver::Mode::kOnce);
+    {
+      const auto device = open_device(failing.driver(), 0, ContextKind::kOwn);
+      const auto result = device ? through_the_device(**device, 21) : Result<int>(device.error());
+      if (!result) {
+        ++failed;
+        EXPECT_THAT(result.error().what, HasSubstr("CUDA_ERROR_UNKNOWN"));
+      } else {
+        EXPECT_EQ(*result, 42);
+      }
+    }
+    if (!failing.has_failed()) break;
+    // A context that could not be taken off the thread, or not be ended, is taken off here.
+    CUcontext left = nullptr;
+    while (driver_.ctx_pop(&left) == CUDA_SUCCESS)
+      static_cast<void>(driver_.ctx_destroy(left));
+  }
+  EXPECT_GT(failed, 15U);
+  // At most the last context was not ended, by its own failure: its memory is that of one run.
+  EXPECT_LE(before->free_bytes - device_->memory_info()->free_bytes, std::size_t{1} << 20);
+}
+
 TEST_P(DeviceTest, StaysMappedWhenItIsClosed) {
-  if (GetParam() != "software") GTEST_SKIP() << "how NVIDIA's driver does it is its own business";
+  if (GetParam() == "gpu") GTEST_SKIP() << "how NVIDIA's driver does it is its own business";
   // This thread does not use the driver: what a thread has of a library keeps it, too.
   std::thread([&] {
     const auto stream = make_stream(*device_);
@@ -347,7 +516,7 @@ TEST_P(DeviceTest, StaysMappedWhenItIsClosed) {
   EXPECT_NE(dlopen(KANSOKU_SOFTGPU_LIBCUDA, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("software", "gpu"),
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTest, ::testing::Values("software", "failing", "gpu"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
