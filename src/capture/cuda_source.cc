@@ -97,7 +97,8 @@ void CudaSource::inspect(const Observed& process, BootTime now) {
 
 /// What the library counted, timed or not, as metadata of texts that are short enough for the
 /// writer: "kansoku.cuda.PID.entry.NAME" of each entry point that was called, and
-/// "kansoku.cuda.PID.kernel.N" of each kernel. A kernel's launches by graphs are those of the
+/// "kansoku.cuda.PID.kernel.N" of each kernel, "kansoku.cuda.PID.graphs.WHAT" of what else graphs
+/// ran. A kernel's launches by graphs are those of the
 /// graphs times their nodes.
 void CudaSource::write_totals(const Watched& process, BootTime now) {
   const std::string prefix = fmt::format("kansoku.cuda.{}.", process.pid);
@@ -109,8 +110,10 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
                      now);
   }
   std::map<std::uint32_t, std::uint64_t> in_graphs;
-  std::uint64_t unnamed = 0;
+  std::uint64_t unnamed = 0, copies = 0, sets = 0;
   for (const cuda::GraphInfo& graph : process.channel->graphs()) {
+    copies += graph.launches * graph.copies;
+    sets += graph.launches * graph.sets;
     for (const std::uint16_t node : graph.nodes)
       in_graphs[node] += graph.launches;
     unnamed += graph.launches * (graph.kernels - graph.nodes.size());
@@ -123,8 +126,9 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
                                  info->captured, in_graphs[i], info->name),
                      now);
   }
-  if (unnamed > 0)
-    writer_.metadata(prefix + "graph_kernels_unnamed", std::to_string(unnamed), now);
+  for (const auto& [what, count] : {std::pair{"unnamed_kernels", unnamed},
+                                    std::pair{"copies", copies}, std::pair{"sets", sets}})
+    if (count > 0) writer_.metadata(prefix + "graphs." + what, fmt::format("count={}", count), now);
 }
 
 void CudaSource::close(Watched& process, BootTime now) {

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -20,6 +20,7 @@
 
 #include "capture/cuda/channel.h"
 #include "capture/cuda/stuck.h"
+#include "capture/device_clock.h"
 #include "cuda/abi.h"
 #include "softcuda/kernels_for_test.h"
 #include "sys/clock.h"
@@ -184,6 +185,70 @@ TEST_F(LibraryTest, IsSeenThroughTheResolverToo) {
                 "cuGetProcAddress", &resolver, 12000, 0),
             0);
   EXPECT_EQ(resolver, dlsym(library_, "cuGetProcAddress_v2"));
+}
+
+/// The readings of the context's clock so far, as a recorder takes them.
+capture::DeviceClock clock_of(const Seen& seen) {
+  capture::DeviceClock out("test");
+  for (const auto& [record, what] : seen.records) {
+    if (record.entry != WIRE_CUDA_CLOCK) continue;
+    out.add(record.device_begin_ns, boot_time(static_cast<std::int64_t>(record.host_begin_ns)),
+            boot_time(static_cast<std::int64_t>(record.device_ns)));
+  }
+  return out;
+}
+
+std::size_t readings(const Seen& seen) {
+  return static_cast<std::size_t>(
+      std::count_if(seen.records.begin(), seen.records.end(),
+                    [](const auto& one) { return one.first.entry == WIRE_CUDA_CLOCK; }));
+}
+
+// Between the call and the return of the wait that covers it, whatever the device's clock says.
+TEST_F(LibraryTest, MapsAClockThatIsOffAndDrifts) {
+  setenv("KANSOKU_SOFTGPU_EVENT_CLOCK", "offset_us=123456789,drift_ppm=50", 1);
+  start();
+  set(Mode::kEvery);
+  const sys::RealClock boot;
+  Seen seen;
+  std::vector<std::int64_t> waited;
+  wait([&] {
+    launch_store(stream_);
+    synchronize();
+    waited.push_back(boot.now().time_since_epoch().count());
+    take(seen);
+    return readings(seen) >= 12;
+  });
+  const capture::DeviceClock clock = clock_of(seen);
+  EXPECT_EQ(clock.restarts(), 0U);
+  std::size_t checked = 0;
+  for (const auto& [record, what] : seen.records) {
+    if (what != WIRE_CUDA_LAUNCH || (record.flags & WIRE_CUDA_TIMED) == 0) continue;
+    const auto mapped = clock.to_boot(record.device_begin_ns);
+    ASSERT_TRUE(mapped);
+    const std::int64_t at = mapped->time.time_since_epoch().count(), error = mapped->error.count();
+    const auto call = static_cast<std::int64_t>(record.host_begin_ns);
+    const auto end = std::upper_bound(waited.begin(), waited.end(), call);
+    ASSERT_NE(end, waited.end());
+    EXPECT_GE(at + error, call);
+    EXPECT_LE(at - error, *end);
+    ++checked;
+  }
+  EXPECT_GT(checked, 10U);
+}
+
+TEST_F(LibraryTest, SeesThatAModelsClockIsNoClockOfTime) {
+  setenv("KANSOKU_SOFTGPU_CLOCK", "model", 1);
+  start();
+  set(Mode::kEvery);
+  Seen seen;
+  wait([&] {
+    launch_store(stream_);
+    synchronize();
+    take(seen);
+    return readings(seen) >= 3;
+  });
+  EXPECT_GT(clock_of(seen).restarts(), 0U);
 }
 
 TEST_F(LibraryTest, EachThunkBeginsWithANopForProbes) {
