@@ -6,6 +6,7 @@ fails where the sources and src/cuda/interface/driver.txt disagree about an argu
 gen_softcuda.py source OUT.cc     the look-up table and the exported stubs, from the table and the entry_*.cc files
 gen_softcuda.py header OUT.h      what is implemented, with parameters
 gen_softcuda.py coverage [--check]   docs/softcuda-coverage.md, from the COVERS(...) lines of the tests
+gen_softcuda.py companions [--check] docs/softcuda-companions-coverage.md, from the tables of the other libraries and their tests
 gen_softcuda.py cuda_h [--check]     share/softgpu/toolkit/include/cuda.h, what programs include (see tools/softcuda_header.py)
 """
 import glob
@@ -143,6 +144,31 @@ def coverage_text():
     return "\n".join(lines)
 
 
+COMPANIONS = (("cublas", "libcublas.so.12 and .13"), ("nccl", "libnccl.so.2"), ("nvml", "libnvidia-ml.so.1"))
+
+
+def companions_text():
+    """Fails where no test names a function: the tests look functions up by name."""
+    lines = ["# Functions of cuBLAS, NCCL and NVML on the software device", "",
+             "    tools/gen_softcuda.py companions      # makes this page from the tables and the tests", "",
+             "What each library offers, and the tests that call it."]
+    missing = []
+    for library, name in COMPANIONS:
+        texts = {}
+        for path in sorted(glob.glob(os.path.join(HERE, library, "*_test.cc")) + glob.glob(os.path.join(HERE, library, "*_for_test.cc"))):
+            with open(path, encoding="utf-8") as file:
+                texts[os.path.basename(path)] = file.read()
+        rows = cuda_table.table(library)
+        lines += ["", f"## {name}: {len(rows)} functions", "", "| function | class | tests |", "|---|---|---|"]
+        for row in rows:
+            found = [file for file, text in texts.items() if re.search(rf"\b({row.symbol}|{row.base})\b", text)]
+            missing += [] if found else [row.symbol]
+            lines.append(f"| {row.symbol} | {row.kind} | {' '.join(found)} |")
+    if missing:
+        sys.exit("no test calls " + " ".join(missing))
+    return "\n".join(lines + [""])
+
+
 def main():
     if sys.argv[1:2] == ["source"] and len(sys.argv) == 3:
         source(sys.argv[2])
@@ -154,6 +180,9 @@ def main():
         folder = os.path.join(ROOT, "share", "softgpu", "toolkit", "include")
         texts = softcuda_header.texts(ROOT, signatures(), checked_rows())
         sys.exit(max(write_or_check(os.path.join(folder, name), text, "tools/gen_softcuda.py cuda_h") for name, text in texts.items()))
+    if sys.argv[1:2] == ["companions"]:
+        page = os.path.join(ROOT, "docs", "softcuda-companions-coverage.md")
+        sys.exit(write_or_check(page, companions_text(), "tools/gen_softcuda.py companions"))
     if sys.argv[1:2] != ["coverage"]:
         sys.exit(__doc__)
     sys.exit(write_or_check(os.path.join(ROOT, "docs", "softcuda-coverage.md"), coverage_text(), "tools/gen_softcuda.py coverage"))

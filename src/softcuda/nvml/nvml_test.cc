@@ -63,6 +63,8 @@ class NvmlTest : public ::testing::Test {
     slot_ = take_slot(*telemetry_);
   }
   ~NvmlTest() override {
+    while (library_ != nullptr && call("nvmlShutdown") == 0) {  // or the next one has this folder
+    }
     dlclose(library_);
     std::filesystem::remove_all(folder_);
   }
@@ -118,6 +120,120 @@ TEST_F(NvmlTest, FindsDevices) {
   EXPECT_EQ(call("nvmlDeviceGetName", device, &text[0], 4U), 7);
   EXPECT_EQ(call("nvmlDeviceGetIndex", static_cast<void*>(text), &count), 2);
   EXPECT_EQ(call("nvmlShutdown"), 0);
+}
+
+TEST_F(NvmlTest, SaysWhatItIsAndWhere) {
+  void* const device = start();
+  char text[64] = {};
+  EXPECT_EQ(call("nvmlSystemGetDriverVersion", &text[0], 64U), 0);
+  EXPECT_STREQ(text, "0.0.kansoku-softgpu");
+  EXPECT_EQ(call("nvmlSystemGetNVMLVersion", &text[0], 64U), 0);
+  EXPECT_STREQ(text, "13.0.kansoku-softgpu");
+  EXPECT_EQ(call("nvmlSystemGetProcessName", static_cast<unsigned>(getpid()), &text[0], 64U), 0);
+  EXPECT_THAT(std::string("softcuda_nvml_test"), StartsWith(text));  // the kernel cuts it
+  EXPECT_EQ(call("nvmlSystemGetProcessName", 0xffffffffU, &text[0], 64U), 6);
+  for (const char* const name :
+       {"nvmlSystemGetCudaDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"}) {
+    int version = 0;
+    EXPECT_EQ(call(name, &version), 0);
+    EXPECT_EQ(version, 13000);
+    EXPECT_EQ(call(name, static_cast<int*>(nullptr)), 2);
+  }
+  EXPECT_EQ(number("nvmlDeviceGetMinorNumber", device), 0U);
+  int major = 0, minor = -1;
+  EXPECT_EQ(call("nvmlDeviceGetCudaComputeCapability", device, &major, &minor), 0);
+  EXPECT_EQ(major * 10 + minor, architecture_setting());
+  struct {
+    char legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+  } pci{};
+  EXPECT_EQ(call("nvmlDeviceGetPciInfo_v3", device, &pci), 0);
+  EXPECT_EQ(pci.bus, 1U);
+  EXPECT_STREQ(pci.legacy, "0000:01:00.0");
+  EXPECT_STREQ(pci.bus_id, "00000000:01:00.0");
+}
+
+TEST_F(NvmlTest, TheModelsOtherFigures) {
+  void* const device = start();
+  EXPECT_EQ(number("nvmlDeviceGetEnforcedPowerLimit", device), kPowerLimitMilliwatts);
+  EXPECT_EQ(number("nvmlDeviceGetPowerManagementLimit", device), kPowerLimitMilliwatts);
+  unsigned value = 0, second = 7;
+  EXPECT_EQ(call("nvmlDeviceGetMaxClockInfo", device, 0, &value), 0);
+  EXPECT_EQ(value, kNominalClockMhz);
+  EXPECT_EQ(call("nvmlDeviceGetMaxClockInfo", device, 2, &value), 0);
+  EXPECT_EQ(value, kMemoryClockMhz);
+  EXPECT_EQ(call("nvmlDeviceGetMaxClockInfo", device, 4, &value), 2);
+  EXPECT_EQ(call("nvmlDeviceGetTemperatureThreshold", device, 1, &value), 0);
+  EXPECT_EQ(value, kSlowdownCelsius);
+  for (const char* const name :
+       {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization"}) {
+    EXPECT_EQ(call(name, device, &value, &second), 0);
+    EXPECT_EQ(value, 0U);
+  }
+  EXPECT_EQ(call("nvmlDeviceGetEccMode", device, &value, &second), 0);
+  EXPECT_EQ(value + second, 2U) << "on, and stays it";
+  unsigned rows[4] = {7, 7, 7, 7};
+  EXPECT_EQ(call("nvmlDeviceGetRemappedRows", device, &rows[0], &rows[1], &rows[2], &rows[3]), 0);
+  EXPECT_EQ(rows[0] + rows[1] + rows[2] + rows[3], 0U);
+  EXPECT_EQ(number("nvmlDeviceGetPcieReplayCounter", device), 0U);
+  int state = -1;
+  EXPECT_EQ(call("nvmlDeviceGetPerformanceState", device, &state), 0);
+  EXPECT_EQ(state, 0);
+  unsigned long long supported = 0, current = 0, energy = 0, later = 0, types = 0;
+  EXPECT_EQ(call("nvmlDeviceGetSupportedClocksThrottleReasons", device, &supported), 0);
+  telemetry_->speed_permille = 500;
+  EXPECT_EQ(call("nvmlDeviceGetCurrentClocksEventReasons", device, &current), 0);
+  EXPECT_EQ(current, kThrottlePower);
+  EXPECT_EQ(current & ~supported, 0U);
+  EXPECT_EQ(call("nvmlDeviceGetSupportedEventTypes", device, &types), 0);
+  EXPECT_EQ(types, 8U);
+  EXPECT_EQ(call("nvmlDeviceGetTotalEnergyConsumption", device, &energy), 0);
+  do {  // at 50 W and more it grows by a millijoule in 20 us
+    EXPECT_EQ(call("nvmlDeviceGetTotalEnergyConsumption", device, &later), 0);
+  } while (later <= energy && !HasFailure());
+}
+
+TEST_F(NvmlTest, BytesOverTheBus) {
+  slot_->copied_to_device_bytes = 0;
+  void* const device = start();
+  unsigned first = 1, to_device = 0;
+  EXPECT_EQ(call("nvmlDeviceGetPcieThroughput", device, 2, &first), 2);
+  EXPECT_EQ(call("nvmlDeviceGetPcieThroughput", device, 0, &first), 0);
+  EXPECT_EQ(first, 0U) << "nothing was copied to the host";
+  do {  // from one look of the library to the next
+    slot_->copied_to_device_bytes += 1 << 20;
+    EXPECT_EQ(call("nvmlDeviceGetPcieThroughput", device, 1, &to_device), 0);
+  } while (to_device == 0 && !HasFailure());
+}
+
+TEST_F(NvmlTest, OldFormsGiveTheSame) {
+  EXPECT_EQ(call("nvmlInit"), 0);
+  EXPECT_EQ(call("nvmlInitWithFlags", 0U), 0);
+  slot_->memory_bytes = 3 << 20;
+  void* const device = start();
+  struct {
+    unsigned pid;
+    unsigned long long used_bytes;
+  } old[4] = {};
+  unsigned count = 4;
+  EXPECT_EQ(call("nvmlDeviceGetComputeRunningProcesses", device, &count, &old[0]), 0);
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(old[0].pid, static_cast<unsigned>(getpid()));
+  EXPECT_EQ(old[0].used_bytes, 3U << 20);
+  EXPECT_EQ(old[1].pid, 0U);
+  ProcessInfo infos[4] = {};
+  EXPECT_EQ(call("nvmlDeviceGetComputeRunningProcesses_v2", device, &count, &infos[0]), 0);
+  EXPECT_EQ(infos[0].used_bytes, 3U << 20);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(call("nvmlShutdown"), 0) << "as often as it was started";
+  EXPECT_EQ(call("nvmlShutdown"), 1);
+  auto* const text = reinterpret_cast<const char* (*)(int)>(dlsym(library_, "nvmlErrorString"));
+  ASSERT_NE(text, nullptr);
+  std::set<std::string> texts;
+  for (const int status : {0, 1, 2, 3, 6, 7, 10, 999})
+    texts.insert(text(status));
+  EXPECT_EQ(texts.size(), 8U);
 }
 
 TEST_F(NvmlTest, ShowsLoadMemoryAndProcesses) {
