@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -46,9 +45,7 @@ constexpr double kPacedSeconds = 2;
 }
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return sys::RealClock().now().time_since_epoch().count();
 }
 
 template <class F>

@@ -12,7 +12,7 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr Nanos kEvery = std::chrono::milliseconds{50};
+constexpr Nanos kCudaPollEvery = std::chrono::milliseconds{50};
 constexpr Nanos kLease = std::chrono::seconds{3};
 constexpr std::size_t kRecordsAtOnce = 200'000;
 constexpr std::size_t kHeldMax = 1U << 20;
@@ -151,7 +151,7 @@ void CudaSource::forget(std::int32_t pid) {
 
 void CudaSource::poll(const Processes& /*processes*/, BootTime now) {
   now_ = now;
-  next_ = now + kEvery;
+  next_ = now + kCudaPollEvery;
   for (auto& [pid, process] : processes_) {
     request(process, now);
     read(process, /*is_last=*/false);

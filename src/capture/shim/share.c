@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim.h"
+#include "capture/shim/shim.h"
 
 #define FIRST_LEASE_NS 5000000000ULL
 #define END_WAIT_NS 400000000ULL
@@ -92,7 +92,7 @@ static void set_first_mode(struct wire_cuda* shared) {
   const int is_every = strcmp(wanted, "every") == 0;
   if (!is_every && strcmp(wanted, "sampled") != 0) {
     char* end = NULL;
-    const unsigned long n = strtoul(wanted, &end, 10);
+    const unsigned long n = strtoul(wanted, &end, 10); /* allowed: C; the end is checked */
     if (*end != '\0' || n == 0 || n > UINT32_MAX) return;
     shared->control.every_n = (uint32_t)n;
   }

@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "cuda.h"
+#include <cuda.h>
+
 #include "wire/cuda.h"
 
 typedef void (*kansoku_function)(void); /* of any type: cast before a call */

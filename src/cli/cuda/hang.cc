@@ -28,8 +28,8 @@ using capture::cuda::StuckKind;
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
 
-enum class Verdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
-constexpr std::array kVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
+enum class HangVerdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
+constexpr std::array kHangVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
 
 /// A Python frame, innermost first.
 struct FrameText {
@@ -46,7 +46,7 @@ struct ThreadText {
 
 struct Answer {
   std::int32_t pid{0};
-  Verdict verdict{Verdict::kNoLibrary};
+  HangVerdict verdict{HangVerdict::kNoLibrary};
   std::string why;
   CudaSnapshot snapshot;
   std::vector<Stuck> stuck;
@@ -115,19 +115,19 @@ Answer look(const sys::Procfs& procfs, std::int32_t pid) {
   const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
   if (!out.stuck.empty()) {
     const StuckKind first = out.stuck.front().kind;
-    out.verdict = first == StuckKind::kStuck ? Verdict::kStuck : Verdict::kUnknown;
+    out.verdict = first == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
     if (first == StuckKind::kUnknown)
       out.why =
           "it runs for long, and no such operation was seen to end before: first launches, "
           "compilation and evaluation look alike";
     if (first == StuckKind::kBehind) out.why = "operations wait for something that was not timed";
   } else if (is_asleep) {
-    out.verdict = Verdict::kUnknown;
+    out.verdict = HangVerdict::kUnknown;
     out.why =
         "the library was asleep, so what was submitted before is unknown; `kansoku watch` or "
         "`kansoku cuda top` keeps it awake";
   } else {
-    out.verdict = Verdict::kNothing;
+    out.verdict = HangVerdict::kNothing;
     out.why = out.moving.empty() ? "no operation is beyond its deadline" : "streams make progress";
   }
   return out;
@@ -143,9 +143,9 @@ void print_stuck(const Answer& answer, const Stuck& one) {
                             one.seconds, one.deadline_s));
 }
 
-void print(const Answer& answer) {
+void print_answer(const Answer& answer) {
   say(stdout, fmt::format("process {}: {}{}{}", answer.pid,
-                          kVerdictNames[static_cast<std::size_t>(answer.verdict)],
+                          kHangVerdictNames[static_cast<std::size_t>(answer.verdict)],
                           answer.why.empty() ? "" : ": ", answer.why));
   for (const Stuck& one : answer.stuck)
     print_stuck(answer, one);
@@ -192,7 +192,7 @@ Json json_of(const Answer& answer) {
   }
   return Json::object()
       .set("pid", answer.pid)
-      .set("verdict", kVerdictNames[static_cast<std::size_t>(answer.verdict)])
+      .set("verdict", kHangVerdictNames[static_cast<std::size_t>(answer.verdict)])
       .set("why", answer.why)
       .set("every_n", answer.snapshot.state.mode == WIRE_CUDA_SAMPLED
                           ? Json(answer.snapshot.state.every_n)
@@ -227,19 +227,20 @@ class Hang final : public Command {
       if (json_)
         processes.push(json_of(answer));
       else
-        print(answer);
+        print_answer(answer);
     }
     if (json_)
       say(stdout, Json::object()
                       .set("schema", "kansoku.hang/1")
                       .set("processes", std::move(processes))
                       .dump(2));
-    const auto has = [&](Verdict verdict) {
+    const auto has = [&](HangVerdict verdict) {
       return std::any_of(answers.begin(), answers.end(),
                          [&](const Answer& answer) { return answer.verdict == verdict; });
     };
-    if (has(Verdict::kStuck)) return kExitFindings;
-    return has(Verdict::kUnknown) || has(Verdict::kNoLibrary) ? kExitNotEnoughData : kExitOk;
+    if (has(HangVerdict::kStuck)) return kExitFindings;
+    return has(HangVerdict::kUnknown) || has(HangVerdict::kNoLibrary) ? kExitNotEnoughData
+                                                                      : kExitOk;
   }
 
  private:
