@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "common/result.h"
-#include "diagnose/internal/steps/intervals.h"
+#include "stats/intervals.h"
 #include "trace/model.h"
 
 namespace kansoku::diagnose {
+
+using stats::Interval;
+using stats::IntervalSet;
 
 /// What a slice of the trace means to the diagnosis.
 enum class EventKind : std::uint8_t {

@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "diagnose/internal/steps/intervals.h"
+#include "stats/intervals.h"
 #include "trace/model.h"
 
 namespace kansoku::diagnose {
+
+using stats::Interval;
 
 /// Who ran on which processor, as the recorded switches tell.
 class ProcessorUse {

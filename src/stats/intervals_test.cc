@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnose/internal/steps/intervals.h"
+#include "stats/intervals.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "common/rng.h"
 
-namespace kansoku::diagnose {
+namespace kansoku::stats {
 namespace {
 
 std::vector<Interval> random_intervals(Rng& rng, std::size_t count, std::uint64_t end_ns) {
@@ -64,4 +64,4 @@ TEST(IntervalSet, OverlapsAreCountedOnce) {
 }
 
 }  // namespace
-}  // namespace kansoku::diagnose
+}  // namespace kansoku::stats

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "diagnose/internal/steps/intervals.h"
+#include "stats/intervals.h"
 
 #include <algorithm>
 
-namespace kansoku::diagnose {
+namespace kansoku::stats {
 
 IntervalSet::IntervalSet(std::vector<Interval> sorted_disjoint)
     : items_(std::move(sorted_disjoint)), sums_ns_(items_.size() + 1) {
@@ -99,4 +99,4 @@ bool IntervalSet::contains(std::int64_t time_ns) const {
   return after != items_.begin() && time_ns < (after - 1)->end_ns;
 }
 
-}  // namespace kansoku::diagnose
+}  // namespace kansoku::stats

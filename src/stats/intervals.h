@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace kansoku::diagnose {
+namespace kansoku::stats {
 
 struct Interval {
   std::int64_t begin_ns{0};
@@ -44,4 +44,4 @@ class IntervalSet {
   std::vector<std::int64_t> sums_ns_;  // total length of items_[0 .. i)
 };
 
-}  // namespace kansoku::diagnose
+}  // namespace kansoku::stats
