@@ -16,6 +16,7 @@ struct CudaEntry {
 };
 
 constexpr CudaEntry kCudaCommands[]{
+    {"report", "add up the device work of a recording or a profile", make_cuda_report},
     {"top", "show what a program does on its GPU, live", make_cuda_top},
 };
 

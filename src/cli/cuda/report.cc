@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/cuda/subcommand.h"
+#include "cli/diagnose/sources.h"
+#include "diagnose/step_times.h"
+#include "gpu/work/work.h"
+
+namespace kansoku::cli {
+namespace {
+
+/// The steps that diagnose finds in a recording; none is fine.
+std::vector<gpu::work::ProcessSteps> steps_of_job(const trace::Trace& trace) {
+  std::vector<gpu::work::ProcessSteps> out;
+  const auto times = diagnose::step_times(trace, {});
+  if (!times) return out;
+  for (const diagnose::RankStepTimes& rank : times->ranks) {
+    gpu::work::ProcessSteps steps{.pid = rank.pid, .steps = {}};
+    for (std::size_t s = 0; s < rank.begin_ns.size() && s < rank.step_ms.size(); ++s) {
+      const auto length_ns = static_cast<std::int64_t>(rank.step_ms[s] * 1e6);
+      steps.steps.push_back({rank.begin_ns[s], rank.begin_ns[s] + length_ns});
+    }
+    out.push_back(std::move(steps));
+  }
+  return out;
+}
+
+class CudaReport final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("files", files_,
+                   "recordings of one job, or profiles of PyTorch or Nsight Systems")
+        ->required();
+    app.add_option("--top", top_, "rows of a table")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    app.add_option("--peak", peak_tflops_,
+                   "the device's peak in TFLOP/s, to compare matrix products with")
+        ->check(CLI::Range(1e-6, 1e6));
+    app.add_flag("--json", json_, "print JSON (schema kansoku.cuda_report/1)");
+    app.footer(
+        "Examples:\n"
+        "  kansoku cuda report run.pftrace\n"
+        "  kansoku cuda report rank-0.pt.trace.json.gz --peak 312\n"
+        "Exit status: 10 if there is a finding.");
+  }
+
+  int run() override {
+    const auto status = print();
+    return status ? *status : report(status.error());
+  }
+
+ private:
+  Result<int> print() {
+    TRY(const Sources sources, read_sources(files_));
+    if (sources.kind == Sources::Kind::kDumps) {
+      return Error{Code::kUnsupported, "cuda report: a Flight Recorder dump holds no device work",
+                   "diagnose it: kansoku diagnose FILE"};
+    }
+    gpu::work::Options options;
+    options.peak_tflops = peak_tflops_;
+    if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_job(sources.trace);
+    TRY(gpu::work::WorkReport made, gpu::work::report_of(sources.trace, options));
+    made.notes.insert(made.notes.begin(), sources.notes.begin(), sources.notes.end());
+    if (json_) {
+      fmt::print("{}\n", gpu::work::to_json(made, top_).dump(2));
+    } else {
+      fmt::print("{}", gpu::work::to_text(made, top_));
+    }
+    return made.findings.empty() ? kExitOk : kExitFindings;
+  }
+
+  std::vector<std::string> files_;
+  std::size_t top_{10};
+  std::optional<double> peak_tflops_;
+  bool json_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_cuda_report() {
+  return std::make_unique<CudaReport>();
+}
+
+}  // namespace kansoku::cli
