@@ -10,6 +10,7 @@
 #include "common/parse.h"
 #include "gpu/work/internal/arg_reader.h"
 #include "gpu/work/internal/names.h"
+#include "gpu/work/internal/tracks.h"
 
 namespace kansoku::gpu::work {
 namespace {
@@ -191,7 +192,7 @@ void WorkReader::place_ops() {
     Place place{0, trace::kNoRank, -1, 0};
     if (track != nullptr) {
       const std::string_view name = args_.string(track->name);
-      place.pid = launching_process(track->pid);
+      place.pid = launching_process(process_of_track(trace_, trace_.slices.track[op.slice]));
       place.ordinal = number_after(name, "GPU ").value_or(-1);
       place.stream = number_after(name, "stream ").value_or(track->tid);
     }

@@ -16,6 +16,7 @@
 #include "common/json.h"
 #include "gpu/work/device_work.h"
 #include "gpu/work/internal/arg_reader.h"
+#include "gpu/work/internal/tracks.h"
 #include "gpu/work/occupancy.h"
 
 namespace kansoku::gpu::work {
@@ -89,7 +90,8 @@ class KinetoWriter {
   bool is_first_event_{true}, is_first_arg_{true};
   std::int64_t base_ns_{0};
   const trace::Process* rank_process_{nullptr};
-  std::set<std::int32_t> chosen_;  // process numbers
+  std::set<std::int32_t> chosen_;   // process numbers
+  std::vector<std::int32_t> pids_;  // by track
   std::vector<Row> rows_of_tracks_;
   std::vector<bool> is_used_;         // by track: it has an event that is no operation of a device
   std::vector<Row> rows_of_streams_;  // by DeviceWork::streams
@@ -146,9 +148,11 @@ Result<void> KinetoWriter::choose_rank() {
     chosen_.insert(process.pid);
     if (rank && rank_process_ == nullptr) rank_process_ = &process;
   }
+  for (std::uint32_t i = 0; i < trace_.tracks.size(); ++i)
+    pids_.push_back(process_of_track(trace_, trace::TrackId{i}));
   // Processes that nothing describes belong to a recording without ranks.
-  for (const trace::Track& track : trace_.tracks) {
-    if (!rank && !known.contains(track.pid)) chosen_.insert(track.pid);
+  for (const std::int32_t pid : pids_) {
+    if (!rank && !known.contains(pid)) chosen_.insert(pid);
   }
   return {};
 }
@@ -179,13 +183,13 @@ void KinetoWriter::place_tracks() {
     const trace::TrackId track = trace_.slices.track[op.slice];
     if (track.raw < trace_.tracks.size() &&
         trace_.tracks[track.raw].kind == trace::TrackKind::kThread)
-      ordinal_of_pid.try_emplace(trace_.tracks[track.raw].pid, rows_of_streams_[op.stream].pid);
+      ordinal_of_pid.try_emplace(pids_[track.raw], rows_of_streams_[op.stream].pid);
   }
   for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
     const trace::Track& track = trace_.tracks[i];
-    Row row{track.pid, track.tid};
+    Row row{pids_[i], track.tid};
     if (ordinals.contains(row.pid)) row.pid += kPidMax;
-    if (const auto device = ordinal_of_pid.find(track.pid); device != ordinal_of_pid.end())
+    if (const auto device = ordinal_of_pid.find(pids_[i]); device != ordinal_of_pid.end())
       row.pid = device->second;
     if (track.kind == trace::TrackKind::kProcess) row.tid = row.pid;
     if (track.kind == trace::TrackKind::kCustom || track.kind == trace::TrackKind::kCounter)
@@ -270,7 +274,7 @@ Result<void> KinetoWriter::metadata_events() {
   std::map<std::int64_t, std::string> names;
   for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
     const trace::Track& track = trace_.tracks[i];
-    if (!is_chosen(track.pid) || !is_used_[i]) continue;
+    if (!is_chosen(pids_[i]) || !is_used_[i]) continue;
     const Row& row = rows_of_tracks_[i];
     const bool is_row =
         track.kind == trace::TrackKind::kThread || track.kind == trace::TrackKind::kCustom;
@@ -278,7 +282,7 @@ Result<void> KinetoWriter::metadata_events() {
       metadata_event("thread_name", row, "name", args_.string(track.name));
     TRY_VOID(flush(kPieceBytes));
     for (const trace::Process& process : trace_.processes) {
-      if (process.pid == track.pid) names.try_emplace(row.pid, args_.string(process.name));
+      if (process.pid == pids_[i]) names.try_emplace(row.pid, args_.string(process.name));
     }
   }
   std::set<std::int64_t> ordinals;
@@ -405,8 +409,8 @@ Result<void> KinetoWriter::slices() {
     const trace::TrackId track = trace_.slices.track[i];
     const Op* const op = op_of_slice[i] == kNoIndex ? nullptr : &work_.ops[op_of_slice[i]];
     const std::int32_t pid = op != nullptr ? work_.devices[work_.streams[op->stream].device].pid
-                             : track.raw < trace_.tracks.size() ? trace_.tracks[track.raw].pid
-                                                                : -1;
+                             : track.raw < pids_.size() ? pids_[track.raw]
+                                                        : -1;
     if (pid != -1 && !is_chosen(pid)) continue;
     slice(i, op, call_of_slice[i] == kNoIndex ? nullptr : &work_.calls[call_of_slice[i]]);
     TRY_VOID(flush(kPieceBytes));
@@ -421,7 +425,7 @@ Result<void> KinetoWriter::instants() {
     const bool is_odd = track.raw >= trace_.tracks.size() || table.time_ns[i] < base_ns_ ||
                         table.time_ns[i] > kTimeMaxNs;
     counts_.left_out_count += is_odd ? 1 : 0;
-    if (is_odd || !is_chosen(trace_.tracks[track.raw].pid)) continue;
+    if (is_odd || !is_chosen(pids_[track.raw])) continue;
     begin_event('i', args_.string(table.name[i]), args_.string(table.category[i]),
                 rows_of_tracks_[track.raw]);
     time("ts", table.time_ns[i]);
@@ -439,7 +443,7 @@ Result<void> KinetoWriter::counters() {
     const bool is_odd = track.raw >= trace_.tracks.size() || table.time_ns[i] < base_ns_ ||
                         table.time_ns[i] > kTimeMaxNs || !std::isfinite(table.value[i]);
     counts_.left_out_count += is_odd ? 1 : 0;
-    if (is_odd || !is_chosen(trace_.tracks[track.raw].pid)) continue;
+    if (is_odd || !is_chosen(pids_[track.raw])) continue;
     const std::string_view name = args_.string(trace_.tracks[track.raw].name);
     begin_event('C', name, "counter", rows_of_tracks_[track.raw]);
     time("ts", table.time_ns[i]);

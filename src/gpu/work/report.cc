@@ -12,6 +12,7 @@
 #include "gpu/work/internal/memory_figures.h"
 #include "gpu/work/internal/spread.h"
 #include "gpu/work/internal/tables.h"
+#include "gpu/work/internal/tracks.h"
 #include "gpu/work/work.h"
 
 namespace kansoku::gpu::work {
@@ -40,7 +41,7 @@ std::vector<ProcessSteps> profiler_steps(const trace::Trace& trace, const ArgRea
     if (!known->second || trace.slices.track[i].raw >= trace.tracks.size()) continue;
     // The device repeats the annotation.
     if (args.string(trace.slices.category[i]).starts_with("gpu_")) continue;
-    const std::int32_t pid = trace.tracks[trace.slices.track[i].raw].pid;
+    const std::int32_t pid = process_of_track(trace, trace.slices.track[i]);
     found[pid].pid = pid;
     found[pid].steps.push_back(host.time(i));
   }

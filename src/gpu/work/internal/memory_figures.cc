@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpu/work/internal/device_figures.h"
+#include "gpu/work/internal/tracks.h"
 #include "gpu/work/thresholds.h"
 #include "stats/summary.h"
 
@@ -264,7 +265,8 @@ std::vector<MemoryFigures> memory_figures(const Input& in) {
     const bool is_usable = track.name == counter && table.value[i] >= 0 &&
                            table.value[i] < static_cast<double>(kBytesMax);
     if (is_usable)
-      of(track.pid).add_point({table.time_ns[i], static_cast<std::uint64_t>(table.value[i])});
+      of(process_of_track(in.trace, table.track[i]))
+          .add_point({table.time_ns[i], static_cast<std::uint64_t>(table.value[i])});
   }
   for (std::uint32_t i = 0; i < in.work.calls.size(); ++i) {
     const Call& call = in.work.calls[i];
