@@ -319,9 +319,13 @@ void IdleCauses::Impl::add_gap(const Device& device, Interval gap, const Op& nex
     return;
   }
   const Call& launch = in.work.calls[next.call];
-  // Launched before the device fell idle: it waits for something else, or for its own start.
+  // Launched before the device fell idle: what is left of the call, then the device waits for
+  // something else, or for its own start.
   if (launch.time.begin_ns <= gap.begin_ns) {
-    totals[{IdleCause::kDevice, {}}] += static_cast<double>(gap.end_ns - gap.begin_ns);
+    const std::int64_t called_ns =
+        is_launching ? gap.end_ns : std::clamp(launch.time.end_ns, gap.begin_ns, gap.end_ns);
+    totals[{IdleCause::kLaunching, {}}] += static_cast<double>(called_ns - gap.begin_ns);
+    totals[{IdleCause::kDevice, {}}] += static_cast<double>(gap.end_ns - called_ns);
     return;
   }
   const std::int64_t launch_ns = std::min(launch.time.begin_ns, gap.end_ns);
