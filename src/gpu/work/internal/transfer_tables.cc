@@ -36,12 +36,14 @@ std::int32_t pageable_of(const Input& in, std::uint32_t slice) {
   return name.find("Pinned") != std::string_view::npos ? 0 : -1;
 }
 
-CopyRow copy_row(const CopyKey& key, const CopySums& sums, bool is_timed) {
+CopyRow copy_row(const Input& in, const CopyKey& key, const CopySums& sums) {
+  const bool is_timed = is_allowed(Figure::kCopyRates, in.recorded);
   CopyRow row;
   row.kind = key.kind;
   if (key.pageable >= 0) row.pageable = key.pageable == 1;
   row.count = sums.count;
-  if (sums.bytes_count == sums.count) row.bytes = sums.bytes;
+  if (sums.bytes_count == sums.count && is_allowed(Figure::kCopyBytes, in.recorded))
+    row.bytes = sums.bytes;
   if (is_timed) row.total_us = sums.total_us;
   // Bytes a microsecond are megabytes a second.
   if (is_timed && sums.timed_us > 0)
@@ -114,7 +116,7 @@ std::vector<CopyRow> copy_rows(const Input& in) {
   }
   std::vector<CopyRow> rows;
   for (const auto& [key, at] : sums)
-    rows.push_back(copy_row(key, at, is_timed));
+    rows.push_back(copy_row(in, key, at));
   return rows;
 }
 
