@@ -32,13 +32,14 @@ constexpr std::int64_t kStreamsOfProcess = 1'000'000;   // room for another proc
 /// The names of PyTorch's profiler for arguments of ours; other keys stay.
 struct KinetoName {
   ArgName meaning;
-  std::string_view on_device, on_host;  // "" leaves the key as it is
+  std::string_view on_device, on_call, elsewhere;  // "" leaves the key as it is
 };
 constexpr std::array kKinetoNames{
-    KinetoName{ArgName::kRegisters, "registers per thread", ""},
-    KinetoName{ArgName::kSharedBytes, "shared memory", ""},
-    // Analyses take every event with a stream for an operation of the device.
-    KinetoName{ArgName::kStream, "", "launch stream"},
+    KinetoName{ArgName::kRegisters, "registers per thread", "", ""},
+    KinetoName{ArgName::kSharedBytes, "shared memory", "", ""},
+    // Analyses take every event with a stream for an operation of the device: what only occupies a
+    // stream, a host function or a wait, has none.
+    KinetoName{ArgName::kStream, "", "launch stream", "waiting stream"},
 };
 
 /// Keys whose text is a list in PyTorch's files.
@@ -318,16 +319,17 @@ void KinetoWriter::add_arg(const trace::ArgValue& arg, const Op* op, const Call*
   const ArgName meaning = args_.meaning(arg.key);
   std::string key(args_.string(arg.key));
   for (const KinetoName& name : kKinetoNames) {
-    if (name.meaning != meaning || (op == nullptr && call == nullptr)) continue;
-    // What occupies a stream but not the device is no operation to the analyses.
+    if (name.meaning != meaning) continue;
     const bool is_on_device = op != nullptr && is_busy(op->what);
-    const std::string_view renamed = is_on_device ? name.on_device : name.on_host;
+    const std::string_view renamed = is_on_device      ? name.on_device
+                                     : call != nullptr ? name.on_call
+                                                       : name.elsewhere;
     if (!renamed.empty()) key = renamed;
   }
   if (call != nullptr && call->is_nested && meaning == ArgName::kCorrelation)
     key = "outer correlation";
-  if (op != nullptr && is_busy(op->what) && meaning == ArgName::kStream) return;
-  if (op != nullptr && meaning == ArgName::kDevice) return;
+  // Written in front.
+  if (op != nullptr && (meaning == ArgName::kStream || meaning == ArgName::kDevice)) return;
   out_ += is_first_arg_ ? "" : ",";
   is_first_arg_ = false;
   text(key);

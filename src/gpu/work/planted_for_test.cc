@@ -179,20 +179,29 @@ std::vector<Recording::Span> Loop::run() {
 
 }  // namespace
 
+std::vector<ProcessSteps> write_planted(const Plan& plan, Recording& out) {
+  std::vector<ProcessSteps> all;
+  out.meta("kansoku.cuda.mode", "every");
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+    if (plan.names_devices)
+      out.meta(fmt::format("kansoku.cuda.device_name.{}", rank), fmt::format("GPU model {}", rank));
+    ProcessSteps steps{.pid = 100 + rank, .steps = {}};
+    for (const Recording::Span& span : Loop(plan, rank, out).run()) {
+      if (plan.marks_steps) {
+        out.host(steps.pid, steps.pid, "user_annotation",
+                 fmt::format("ProfilerStep#{}", steps.steps.size()), span);
+      }
+      steps.steps.push_back({ns_for_test(span.begin_us), ns_for_test(span.end_us)});
+    }
+    all.push_back(std::move(steps));
+  }
+  return all;
+}
+
 WorkReport planted(const Plan& plan) {
   Options options;
-  const trace::Trace trace = recording_of([&](Recording& out) {
-    out.meta("kansoku.cuda.mode", "every");
-    for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
-      if (plan.names_devices)
-        out.meta(fmt::format("kansoku.cuda.device_name.{}", rank),
-                 fmt::format("GPU model {}", rank));
-      ProcessSteps steps{.pid = 100 + rank, .steps = {}};
-      for (const Recording::Span& span : Loop(plan, rank, out).run())
-        steps.steps.push_back({ns_for_test(span.begin_us), ns_for_test(span.end_us)});
-      options.steps.push_back(std::move(steps));
-    }
-  });
+  const trace::Trace trace =
+      recording_of([&](Recording& out) { options.steps = write_planted(plan, out); });
   auto report = report_of(trace, options);
   CHECK(report.has_value());
   return std::move(*report);

@@ -16,10 +16,11 @@ struct Plan {
   std::uint64_t seed{1};
   std::int32_t ranks{1};
   int steps{40};
-  int kernels{50};        // a step
-  double kernel_us{100};  // of each, with 1 % of noise
-  double launch_us{5};    // the launch call
-  double begin_us{6};     // from the call to the earliest begin
+  bool marks_steps{false};  // as PyTorch's profiler does
+  int kernels{50};          // a step
+  double kernel_us{100};    // of each, with 1 % of noise
+  double launch_us{5};      // the launch call
+  double begin_us{6};       // from the call to the earliest begin
 
   int slow_rank{-1};
   double slow_ratio{1};       // its kernels' times
@@ -51,6 +52,9 @@ struct Plan {
   int fails_in_step{-1};  // cudaMalloc out of memory
   bool survives{false};   // and the loop goes on
 };
+
+/// Writes what a plan says; gives the steps of each rank.
+std::vector<ProcessSteps> write_planted(const Plan& plan, Recording& out);
 
 /// The report of the recording that a plan makes.
 [[nodiscard]] WorkReport planted(const Plan& plan);
