@@ -82,7 +82,7 @@ TEST(VoidTest, HandComputedSteps) {
   EXPECT_THAT(voids->v_unknown, Optional(0.0));
 }
 
-STAT(cuda_test_dropped, kDataLoss, kCapture, "records were dropped");
+STAT(cuda_ring_full, kDataLoss, kCapture, "records were dropped");
 STAT(test_other_loss, kDataLoss, kCapture, "something else was lost");
 
 TEST(VoidTest, LossesBoundWhatMayBeMissing) {
@@ -90,7 +90,7 @@ TEST(VoidTest, LossesBoundWhatMayBeMissing) {
   const WorkReport report = report_for_test(
       [](Recording& r) {
         two_steps(r);
-        r.writer().loss(cuda_test_dropped, 1, boot_time(ns_for_test(5)));
+        r.writer().loss(cuda_ring_full, 1, boot_time(ns_for_test(5)));
       },
       steps);
   // One operation of the mean length 1,100 / 3, but no more than the 400 us that are empty.

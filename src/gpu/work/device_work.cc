@@ -15,7 +15,6 @@
 namespace kansoku::gpu::work {
 namespace {
 
-constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 // Imported files name no process for their devices: hosts of one file that may have launched.
 constexpr std::size_t kHostsMax = 64;
 

@@ -11,8 +11,9 @@ namespace kansoku::gpu::work {
 namespace {
 
 constexpr std::string_view kModeKey = "kansoku.cuda.mode";
-// "device": device times are on an axis of their own, as under the software device's model clock.
-constexpr std::string_view kClockKey = "kansoku.cuda.clock";
+// Streams whose device times are on an axis of their own, as under the software device's model
+// clock, say so at the end of their track's name.
+constexpr std::string_view kDeviceClock = ", device clock";
 
 constexpr std::array<FigureRow, kFigureCount> kRows{{
     // figure, name, outside, sampled, every, graphs, one clock, misses whole graphs, needs
@@ -83,6 +84,19 @@ bool mode_allows(const FigureRow& row, Mode mode) {
   return false;
 }
 
+bool has_device_clock(const trace::Trace& trace, const DeviceWork& work) {
+  for (const Stream& stream : work.streams) {
+    for (const std::uint32_t op : stream.ops) {
+      const trace::TrackId track = trace.slices.track[work.ops[op].slice];
+      if (track.raw >= trace.tracks.size()) continue;
+      const trace::StringId name = trace.tracks[track.raw].name;
+      if (name.raw < trace.strings.size() && trace.str(name).ends_with(kDeviceClock)) return true;
+      break;  // a stream has one track
+    }
+  }
+  return false;
+}
+
 /// Graphs without any node inside, in their stream.
 std::uint64_t whole_graphs(const DeviceWork& work) {
   std::uint64_t count = 0;
@@ -108,8 +122,7 @@ const std::array<FigureRow, kFigureCount>& figure_rows() {
 Recorded recorded_of(const trace::Trace& trace, const DeviceWork& work) {
   Recorded recorded;
   recorded.whole_graph_count = whole_graphs(work);
-  if (const auto clock = trace.metadata.find(std::string(kClockKey)); clock != trace.metadata.end())
-    recorded.is_one_clock = clock->second != "device";
+  recorded.is_one_clock = !has_device_clock(trace, work);
   const auto mode = trace.metadata.find(std::string(kModeKey));
   if (mode != trace.metadata.end()) {
     recorded.mode = mode_of(mode->second, recorded);

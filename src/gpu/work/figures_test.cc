@@ -97,9 +97,9 @@ TEST(FiguresTest, UnknownIsNeverZero) {
 TEST(FiguresTest, AClockOfItsOwnLeavesComparisonsWithTheHostUnknown) {
   const WorkReport report = report_for_test(
       [](Recording& r) {
+        r.device_clock();
         everything(r);
         r.meta("kansoku.cuda.mode", "every");
-        r.meta("kansoku.cuda.clock", "device");
       },
       {{0, 100}, {100, 200}});
   for (const FigureRow& row : figure_rows()) {
@@ -130,7 +130,7 @@ TEST(FiguresTest, WithoutASourceAFigureIsUnknownAndSaysWhy) {
                               Figure::kVoid, Figure::kIdleCauses, Figure::kMemory,
                               Figure::kCopyBytes, Figure::kOperators, Figure::kLaunches}) {
     EXPECT_EQ(state(report, figure).is, Is::kUnknown) << state(report, figure).name;
-    EXPECT_THAT(state(report, figure).why, HasSubstr("the recording has no"));
+    EXPECT_THAT(state(report, figure).why, HasSubstr("which the recording lacks"));
   }
   EXPECT_EQ(state(report, Figure::kBusyIdle).is, Is::kKnown);
 }

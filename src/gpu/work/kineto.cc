@@ -23,7 +23,6 @@ namespace kansoku::gpu::work {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
-constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 constexpr std::int32_t kPidMax = 1 << 22;               // Linux has none beyond
 constexpr std::int64_t kOtherTrackTid = 1'000'000'000;  // tracks that are no threads
@@ -428,6 +427,8 @@ Result<void> KinetoWriter::instants() {
                         table.time_ns[i] > kTimeMaxNs;
     counts_.left_out_count += is_odd ? 1 : 0;
     if (is_odd || !is_chosen(pids_[track.raw])) continue;
+    // What the recording says of itself is no event of the job.
+    if (args_.string(table.category[i]).starts_with("kansoku.")) continue;
     begin_event('i', args_.string(table.name[i]), args_.string(table.category[i]),
                 rows_of_tracks_[track.raw]);
     time("ts", table.time_ns[i]);

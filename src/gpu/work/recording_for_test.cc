@@ -66,7 +66,8 @@ void Recording::op(std::int32_t pid, std::int64_t stream, std::string_view categ
   if (!processes_.contains(pid)) process(pid, trace::kNoRank, trace::kNoRank);
   const auto [known, is_new] = streams_.try_emplace({pid, stream});
   if (is_new)
-    known->second = writer_.custom_track(processes_[pid], fmt::format("GPU 0 stream {}", stream));
+    known->second = writer_.custom_track(processes_[pid],
+                                         fmt::format("GPU 0 stream {}{}", stream, clock_name_));
   const trace::TrackHandle track = known->second;
   if (correlation != 0) args.emplace_back("correlation", static_cast<std::int64_t>(correlation));
   args.emplace_back("stream", stream);

@@ -43,6 +43,8 @@ class Recording {
   void kernel(std::int32_t pid, std::int64_t stream, std::string_view name, Span call, Span device,
               Args args = {});
   void memory(std::int32_t pid, double at_us, double bytes);
+  /// Device times are on an axis of their own from here on.
+  void device_clock() { clock_name_ = ", device clock"; }
   void meta(std::string_view key, std::string_view value);
   trace::Writer& writer() { return writer_; }
 
@@ -53,6 +55,7 @@ class Recording {
   std::map<std::int32_t, trace::TrackHandle> processes_, memories_;
   std::map<std::pair<std::int32_t, std::int64_t>, trace::TrackHandle> streams_;
   std::uint64_t next_correlation_{1};
+  std::string clock_name_;
 };
 
 /// The recording that `fill` writes, read back. Aborts if it cannot be read.

@@ -133,7 +133,7 @@ void ReportMaker::require(Figure figure, bool is_there) {
   if (is_there || state.is == FigureState::Is::kUnknown) return;
   const FigureRow& row = figure_rows()[static_cast<std::size_t>(figure)];
   state.is = FigureState::Is::kUnknown;
-  state.why = fmt::format("the recording has no {}", row.needs);
+  state.why = fmt::format("it needs {}, which the recording lacks", row.needs);
 }
 
 void ReportMaker::add_states() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <map>
+#include <array>
 #include <set>
+#include <string_view>
 
 #include "gpu/work/internal/device_figures.h"
 #include "gpu/work/internal/names.h"
@@ -45,6 +46,11 @@ std::vector<StepSpan> step_spans(const Input& in, const Device& device,
   return spans;
 }
 
+/// Losses that count operations of devices; others leave open how much is missing.
+constexpr std::array<std::string_view, 8> kLostOperations{
+    "cuda_ring_full",   "cuda_untimed_no_event", "cuda_untimed_legacy", "cuda_untimed_programmatic",
+    "cuda_interleaved", "cuda_event_errors",     "cuda_lost_context",   "cuda_odd_records"};
+
 /// The share of `total_ns` that lost records may have covered, at most: as many operations of mean
 /// length, but no more than what is empty. Nothing if other losses leave that open.
 std::optional<double> unknown_share(const Input& in, const Device& device, double total_ns,
@@ -52,7 +58,8 @@ std::optional<double> unknown_share(const Input& in, const Device& device, doubl
   std::uint64_t lost = 0;
   for (const auto& [name, loss] : in.trace.losses) {
     if (loss.count == 0 || loss.severity < Severity::kDataLoss) continue;
-    if (!name.starts_with("cuda_")) return std::nullopt;
+    if (std::find(kLostOperations.begin(), kLostOperations.end(), name) == kLostOperations.end())
+      return std::nullopt;
     lost += loss.count;
   }
   if (lost == 0) return 0;

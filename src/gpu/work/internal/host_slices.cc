@@ -3,14 +3,16 @@
 
 #include <algorithm>
 
+#include "gpu/work/internal/tracks.h"
+
 namespace kansoku::gpu::work {
 
 stats::Interval HostSlices::time(std::uint32_t slice) const {
-  constexpr std::int64_t kMaxNs = std::int64_t{1} << 61;
-  const std::int64_t begin_ns = std::clamp<std::int64_t>(trace_.slices.start_ns[slice], 0, kMaxNs);
+  const std::int64_t begin_ns =
+      std::clamp<std::int64_t>(trace_.slices.start_ns[slice], 0, kTimeMaxNs);
   const std::int64_t duration_ns = trace_.slices.duration_ns[slice];
-  const std::int64_t end_ns = duration_ns < 0 ? std::clamp(trace_.end_ns, begin_ns, kMaxNs)
-                                              : begin_ns + std::min(duration_ns, kMaxNs);
+  const std::int64_t end_ns = duration_ns < 0 ? std::clamp(trace_.end_ns, begin_ns, kTimeMaxNs)
+                                              : begin_ns + std::min(duration_ns, kTimeMaxNs);
   return {begin_ns, end_ns};
 }
 

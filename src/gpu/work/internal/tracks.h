@@ -7,6 +7,9 @@
 
 namespace kansoku::gpu::work {
 
+/// Later times are no times: sums of two still fit.
+inline constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
+
 /// The process of a track, also of one that only stands below a process's track; 0 if there is
 /// none.
 [[nodiscard]] inline std::int32_t process_of_track(const trace::Trace& trace, trace::TrackId id) {
