@@ -86,6 +86,7 @@ void ReportMaker::add_counts() {
 void ReportMaker::add_idle(const Device& device, const DeviceTime& time, DeviceFigures& figures) {
   const stats::Interval window = judged_window(in_, device, time);
   figures.judged_us = us_of(window.end_ns - window.begin_ns);
+  figures.has_steps = steps_of(in_, device.pid) != nullptr;
   const bool has_launches =
       std::any_of(device.ops.begin(), device.ops.end(),
                   [&](std::uint32_t op) { return in_.work.ops[op].call != kNoIndex; });
@@ -174,18 +175,18 @@ void ReportMaker::add_states() {
 }
 
 void ReportMaker::add_notes() {
-  const auto add = [&](std::uint64_t count, const char* text) {
-    if (count > 0) out_.notes.push_back(fmt::format("{} {}", count, text));
+  const auto add = [&](const char* text, std::uint64_t count) {
+    if (count > 0) out_.notes.push_back(fmt::format("{}: {}", text, count));
   };
-  add(in_.work.unlinked_count, "device operations have no launch call in the recording");
-  add(in_.work.ambiguous_count,
-      "device operations were not linked: two processes use their correlation number");
-  add(in_.work.open_count, "device operations have no end and were left out");
-  add(in_.work.odd_count, "slices with impossible times were left out");
+  add("device operations without a launch call in the recording", in_.work.unlinked_count);
+  add("device operations that were not linked, because two processes use their correlation number",
+      in_.work.ambiguous_count);
+  add("device operations without an end, left out", in_.work.open_count);
+  add("slices with impossible times, left out", in_.work.odd_count);
   std::uint64_t negative = 0;
   for (const DeviceFigures& device : out_.devices)
     negative += device.negative_latency_count;
-  add(negative, "device operations begin before their launch: the clocks do not agree there");
+  add("device operations that begin before their launch: the clocks do not agree there", negative);
   for (const auto& [name, loss] : in_.trace.losses) {
     if (loss.count > 0) out_.losses.push_back(loss);
   }

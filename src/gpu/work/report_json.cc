@@ -55,6 +55,7 @@ Json list_json(const std::optional<Rows>& rows, std::size_t rows_max, ToJson to_
 Json kernel_json(const KernelRow& row) {
   return Json::object()
       .set("name", row.name)
+      .set("full_name", row.full_name.empty() ? Json() : Json(row.full_name))
       .set("class", op_class_name(row.what))
       .set("count", row.count)
       .set("total_us", or_null(row.total_us))

@@ -40,7 +40,8 @@ TEST(KernelTableTest, CountsSharesAndQuantiles) {
   EXPECT_THAT(gemm.registers, Optional(40U));
   EXPECT_THAT(gemm.shared_bytes, Optional(1024U));
   EXPECT_FALSE(gemm.occupancy.has_value());  // the device's limits are not known
-  EXPECT_EQ(report.kernels[1].name, "add<float>(float*)");
+  EXPECT_EQ(report.kernels[1].name, "add");
+  EXPECT_EQ(report.kernels[1].full_name, "add<float>(float*)");
   EXPECT_FALSE(report.kernels[1].registers.has_value());
   EXPECT_TRUE(report.kernels[1].grid.empty());
 }

@@ -40,6 +40,7 @@ struct Options {
 
 struct KernelRow {
   std::string name;
+  std::string full_name{};  // if the recording has a longer one
   OpClass what{OpClass::kKernel};
   std::uint64_t count{0};
   std::optional<double> total_us;
@@ -159,6 +160,7 @@ struct DeviceFigures {
   std::int64_t ordinal{-1};
   std::uint64_t op_count{0};
   std::optional<double> window_us, busy_us, idle_us, compute_us;
+  bool has_steps{false};
   std::optional<double> judged_us;  // of the steps if there are any, else the window: shares are
                                     // of it
   std::optional<VoidFigures> voids;

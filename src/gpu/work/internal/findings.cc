@@ -192,10 +192,20 @@ std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
   for (const MemoryFigures& memory : report.memory)
     add_memory(memory, out, report.notes);
   Grouped grouped;
+  bool is_short = false;
   for (const DeviceFigures& device : report.devices) {
     const double judged_us = device.judged_us.value_or(0);
+    if (!device.has_steps && judged_us < kWindowMinUs) {
+      is_short = is_short || device.judged_us.has_value();
+      continue;
+    }
     add_starved(device, judged_us, grouped);
     add_bound(device, judged_us, grouped);
+  }
+  if (is_short) {
+    report.notes.push_back(
+        fmt::format("devices without steps that were at work for less than {:.1f} s are not judged",
+                    kWindowMinUs / 1e6));
   }
   std::vector<Finding> costs = grouped.take();
   for (Finding& finding : costs)

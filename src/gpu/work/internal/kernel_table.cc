@@ -123,7 +123,8 @@ void KernelTable::describe(const Sums& sums, KernelRow& row) const {
 
 KernelRow KernelTable::row_of(std::string_view name, Sums& sums, double all_us) const {
   KernelRow row;
-  row.name = std::string(name);
+  row.name = std::string(in_.args.string(in_.trace.slices.name[sums.one_slice]));
+  if (row.name != name) row.full_name = std::string(name);
   row.what = sums.what;
   row.count = sums.us.size();
   row.us = spread_of(sums.us);

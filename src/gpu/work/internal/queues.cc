@@ -64,9 +64,10 @@ std::vector<QueueRow> queue_rows(const Input& in, std::uint32_t device) {
 
 void add_latencies(const Input& in, const Device& device, DeviceFigures& figures) {
   std::vector<double> latencies_us;
-  std::uint64_t linked = 0, shorter = 0;
+  std::uint64_t kernels = 0, linked = 0, shorter = 0;
   for (const std::uint32_t i : device.ops) {
     const Op& op = in.work.ops[i];
+    kernels += op.what == OpClass::kKernel ? 1 : 0;
     if (op.call == kNoIndex || !is_busy(op.what)) continue;
     const Call& call = in.work.calls[op.call];
     const std::int64_t latency_ns = op.time.begin_ns - call.time.begin_ns;
@@ -81,7 +82,7 @@ void add_latencies(const Input& in, const Device& device, DeviceFigures& figures
   }
   if (!latencies_us.empty() && is_allowed(Figure::kIssueLatency, in.recorded))
     figures.issue_latency_us = spread_of(latencies_us);
-  if (linked > 0 && is_allowed(Figure::kShortKernels, in.recorded))
+  if ((linked > 0 || kernels == 0) && is_allowed(Figure::kShortKernels, in.recorded))
     figures.short_kernel_count = shorter;
 }
 

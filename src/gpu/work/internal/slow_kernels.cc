@@ -15,8 +15,9 @@
 namespace kansoku::gpu::work {
 namespace {
 
-/// A kernel in one shape, the same on every rank.
-using KernelKey = std::tuple<std::string_view, std::string_view, std::string_view>;
+/// A kernel in one shape, the same on every rank: its full name, its shape, the name to show.
+using KernelKey =
+    std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>;
 
 /// A kernel of one rank beside the same kernel of its peers.
 struct Compared {
@@ -35,9 +36,9 @@ std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const 
     const std::int32_t rank = in.work.devices[in.work.streams[op.stream].device].rank;
     if (rank == trace::kNoRank) continue;
     const std::string_view full = in.args.text(op.slice, ArgName::kFullName);
-    const KernelKey key{full.empty() ? in.args.string(in.trace.slices.name[op.slice]) : full,
-                        in.args.text(op.slice, ArgName::kGrid),
-                        in.args.text(op.slice, ArgName::kBlock)};
+    const KernelKey key{full, in.args.text(op.slice, ArgName::kGrid),
+                        in.args.text(op.slice, ArgName::kBlock),
+                        in.args.string(in.trace.slices.name[op.slice])};
     out[key][rank].push_back(us_of(op.time.end_ns - op.time.begin_ns));
   }
   return out;
@@ -61,7 +62,7 @@ std::map<std::int32_t, std::vector<Compared>> compare(const Input& in) {
       double total_us = 0;
       for (const double us : of_ranks[rank])
         total_us += us;
-      out[rank].push_back({std::get<0>(key), median_us / of_peers, total_us, median_us});
+      out[rank].push_back({std::get<3>(key), median_us / of_peers, total_us, median_us});
     }
   }
   return out;
