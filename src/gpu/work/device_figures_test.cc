@@ -53,6 +53,17 @@ TEST(DeviceTimeTest, BusyIsAUnionOverStreams) {
   EXPECT_NEAR(device.copies->could_overlap_us, 0, 1e-9);  // a stream without kernels, not pageable
 }
 
+TEST(DeviceTimeTest, ACopyThatItsCallWaitsForCannotOverlap) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    r.op(100, 7, "kernel", "a", {0, 100}, 1);
+    r.call(100, "cudaMemcpy", {90, 160}, {{"correlation", 2}});
+    r.op(100, 9, "gpu_memcpy", "Memcpy HtoD", {110, 150}, 2);
+  });
+  EXPECT_NEAR(only_device(report).copies->could_overlap_us, 40, 1e-9);
+  EXPECT_NEAR(only_device(report).copies->blocking_us, 40, 1e-9);
+  EXPECT_NEAR(only_device(report).copies->pageable_us, 0, 1e-9);
+}
+
 TEST(DeviceTimeTest, TwoProcessesAreTwoDevices) {
   const WorkReport report = report_for_test([](Recording& r) {
     r.op(100, 7, "kernel", "a", {0, 100}, 1);
@@ -199,13 +210,29 @@ TEST(IdleCauseTest, WhatTheLaunchingThreadDidOwnsTheGap) {
   }
 }
 
-TEST(IdleCauseTest, AWaitThatLetTheQueueRunDryIsChargedForAMillisecond) {
-  const WorkReport report = report_for_test([](Recording& r) {
+TEST(IdleCauseTest, AWaitThatLetTheQueueRunDryIsChargedUntilASoonLaunch) {
+  const WorkReport soon = report_for_test([](Recording& r) {
+    r.kernel(100, 7, "a", {0, 5}, {10, 1000});
+    r.call(100, "cudaStreamSynchronize", {500, 1010});
+    r.kernel(100, 7, "b", {1990, 1995}, {2000, 3000});
+  });
+  EXPECT_NEAR(idle_us(soon, IdleCause::kSynchronisation), 1000, 1e-6);
+  // Two milliseconds later the thread does something else.
+  const WorkReport late = report_for_test([](Recording& r) {
     gap_with(r, [&] { r.call(100, "cudaStreamSynchronize", {500, 1010}); });
   });
-  // 10 us in the call, 1,000 after it; what then follows is nobody's.
-  EXPECT_NEAR(idle_us(report, IdleCause::kSynchronisation), 1010, 1e-6);
-  EXPECT_NEAR(idle_us(report, IdleCause::kUnknown), 980, 1e-6);
+  EXPECT_NEAR(idle_us(late, IdleCause::kSynchronisation), 10, 1e-6);
+  EXPECT_NEAR(idle_us(late, IdleCause::kUnknown), 1980, 1e-6);
+}
+
+TEST(IdleCauseTest, TheFirstLaunchOfAKernelMayLoadItsCode) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    r.kernel(100, 7, "a", {0, 5}, {10, 1000});
+    r.kernel(100, 7, "b", {2000, 9000}, {9010, 9100});
+    r.kernel(100, 7, "b", {10000, 17000}, {17010, 17100});  // not the first
+  });
+  EXPECT_NEAR(idle_us(report, IdleCause::kModuleLoad), 7010, 1e-6);
+  EXPECT_NEAR(idle_us(report, IdleCause::kLaunching), 7010, 1e-6);
 }
 
 TEST(IdleCauseTest, AWaitForAnIdleDeviceIsChargedWithItsOwnTimeOnly) {

@@ -11,6 +11,7 @@
 #include "gpu/work/internal/arg_reader.h"
 #include "gpu/work/internal/names.h"
 #include "gpu/work/internal/tracks.h"
+#include "gpu/work/thresholds.h"
 
 namespace kansoku::gpu::work {
 namespace {
@@ -56,6 +57,7 @@ class WorkReader {
   void mark_shared();
   void link_by_correlation();
   void link_by_flow();
+  void mark_first_uses();
   [[nodiscard]] std::uint32_t call_of(const Op& op, std::int32_t pid);
   [[nodiscard]] const trace::Track* track_of(std::uint32_t slice) const;
 
@@ -303,6 +305,17 @@ void WorkReader::link_by_flow() {
   }
 }
 
+void WorkReader::mark_first_uses() {
+  std::set<std::pair<std::int32_t, trace::StringId>> seen;
+  for (const Op& op : out_.ops) {
+    if (op.what != OpClass::kKernel && op.what != OpClass::kCollective) continue;
+    const std::int32_t pid = out_.devices[out_.streams[op.stream].device].pid;
+    if (!seen.emplace(pid, trace_.slices.name[op.slice]).second || op.call == kNoIndex) continue;
+    Call& call = out_.calls[op.call];
+    call.is_first_use = call.time.end_ns - call.time.begin_ns >= kFirstUseMinNs;
+  }
+}
+
 DeviceWork WorkReader::read() {
   for (std::uint32_t i = 0; i < trace_.slices.size(); ++i) {
     const Classes& classes = classes_of(i);
@@ -331,6 +344,7 @@ DeviceWork WorkReader::read() {
   mark_shared();
   link_by_correlation();
   if (trace_.flows.size() > 0) link_by_flow();
+  mark_first_uses();
   for (const Op& op : out_.ops)
     out_.unlinked_count += op.call == kNoIndex ? 1 : 0;
   return std::move(out_);

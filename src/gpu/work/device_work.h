@@ -65,7 +65,8 @@ struct Call {
   std::optional<std::uint64_t> correlation;
   CallClass what{CallClass::kOther};
   bool is_open{false};
-  bool is_nested{false};    // inside another call of the same thread: the runtime's into the driver
+  bool is_nested{false};  // inside another call of the same thread: the runtime's into the driver
+  bool is_first_use{false};  // the first launch of a kernel, long: its code was loaded or compiled
   bool is_blocking{false};  // returns when the device is done: synchronisations, synchronous copies
 };
 

@@ -149,6 +149,7 @@ void Loop::memory(int index) {
 
 void Loop::step(int index) {
   memory(index);
+  if (index == plan_.steps / 2) host_us_ += plan_.stall_us;
   begin_of_step();
   kernels_of_step();
   if (index == plan_.fails_in_step) fail();

@@ -44,6 +44,8 @@ struct Plan {
   double loader_us{0};       // in the loader, at the begin of the step
   bool loads_beside{false};  // while the device is busy
 
+  double stall_us{0};  // once, before a launch
+
   double lock_us{0};            // waiting for a lock, at the begin of the step
   bool locks_elsewhere{false};  // by a thread that launches nothing
 

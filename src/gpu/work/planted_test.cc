@@ -165,6 +165,16 @@ TEST(PlantedTest, ASlowLoader) {
   }
 }
 
+TEST(PlantedTest, ASingleStallIsNoPattern) {
+  Plan plan = plans()[1];
+  plan.stall_us = 0.15 * step_us(plan) * plan.steps;
+  expect_nothing(plan);
+  plan.loader_us = 0.1 * step_us(plan);  // beside it, a pattern is found
+  const WorkReport report = planted(plan);
+  ASSERT_EQ(report.findings.size(), 1U) << text_of(report);
+  EXPECT_EQ(report.findings[0].detail, "loader");
+}
+
 TEST(PlantedTest, ALockHeldByAnotherThread) {
   for (Plan plan : plans()) {
     for (const double cost : kCosts) {

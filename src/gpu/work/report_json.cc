@@ -126,6 +126,7 @@ Json idle_json(const IdleRow& row) {
       .set("cause", idle_cause_name(row.cause))
       .set("us", rounded_json(row.us))
       .set("share", rounded_json(row.share))
+      .set("longest_us", rounded_json(row.longest_us))
       .set("function", row.function.empty() ? Json() : Json(row.function))
       .set("function_us", rounded_json(row.function_us));
 }
@@ -179,7 +180,8 @@ Json exposed_json(const std::optional<ExposedCopies>& copies) {
       .set("copy_us", rounded_json(copies->copy_us))
       .set("exposed_us", rounded_json(copies->exposed_us))
       .set("could_overlap_us", rounded_json(copies->could_overlap_us))
-      .set("pageable_us", rounded_json(copies->pageable_us));
+      .set("pageable_us", rounded_json(copies->pageable_us))
+      .set("blocking_us", rounded_json(copies->blocking_us));
 }
 
 Json device_json(const DeviceFigures& device, std::size_t rows_max) {

@@ -111,7 +111,8 @@ struct IdleRow {
   std::string function{};  // of kFunction, kOperator: where most of it was spent; "" unknown
   double function_us{0};   // in that function
   double us{0};
-  double share{0};  // of the device's window
+  double longest_us{0};  // in one gap
+  double share{0};       // of the judged time
 };
 
 /// Gaps between operations of one stream, by what their end waited for.
@@ -151,8 +152,9 @@ struct LaunchBound {
 struct ExposedCopies {
   double copy_us{0};           // time in which a copy ran
   double exposed_us{0};        // of it, with no kernel beside
-  double could_overlap_us{0};  // of that, pageable or in a stream that also runs kernels
+  double could_overlap_us{0};  // of that, pageable, or waited for, or in a stream with kernels
   double pageable_us{0};       // of that, pageable
+  double blocking_us{0};       // of that, waited for by its call
 };
 
 struct DeviceFigures {

@@ -157,7 +157,7 @@ ExposedCopies exposed_copies(const Input& in, const Device& device, const Device
   for (const std::uint32_t i : device.ops) {
     if (in.work.ops[i].what == OpClass::kKernel) kernel_streams.insert(in.work.ops[i].stream);
   }
-  std::vector<Interval> could, pageable;
+  std::vector<Interval> could, pageable, blocking;
   for (const std::uint32_t i : device.ops) {
     const Op& op = in.work.ops[i];
     if (op.what != OpClass::kCopy) continue;
@@ -165,16 +165,21 @@ ExposedCopies exposed_copies(const Input& in, const Device& device, const Device
     const std::string_view name = in.args.string(in.trace.slices.name[op.slice]);
     const bool is_pageable = said ? *said != 0 : name.find("Pageable") != std::string_view::npos;
     if (is_pageable) pageable.push_back(op.time);
-    if (is_pageable || kernel_streams.contains(op.stream)) could.push_back(op.time);
+    const bool is_waited_for = op.call != kNoIndex && in.work.calls[op.call].is_blocking;
+    if (is_waited_for) blocking.push_back(op.time);
+    if (is_pageable || is_waited_for || kernel_streams.contains(op.stream))
+      could.push_back(op.time);
   }
   ExposedCopies out;
   out.copy_us = us_of(length_of(time.copies, window));
   const IntervalSet exposed = time.copies.subtract(kernels);
   out.exposed_us = us_of(length_of(exposed, window));
-  out.could_overlap_us =
-      us_of(length_of(exposed.intersect(IntervalSet::of(std::move(could))), window));
-  out.pageable_us =
-      us_of(length_of(exposed.intersect(IntervalSet::of(std::move(pageable))), window));
+  const auto exposed_us = [&](std::vector<Interval> of) {
+    return us_of(length_of(exposed.intersect(IntervalSet::of(std::move(of))), window));
+  };
+  out.could_overlap_us = exposed_us(std::move(could));
+  out.pageable_us = exposed_us(std::move(pageable));
+  out.blocking_us = exposed_us(std::move(blocking));
   return out;
 }
 

@@ -71,6 +71,8 @@ constexpr std::array kStarved{
     StarvedWords{IdleCause::kCollective,
                  "the device runs dry while the launching thread waits for other ranks"},
     StarvedWords{IdleCause::kFunction, "the device runs dry while the program's own code runs"},
+    StarvedWords{IdleCause::kUnknown,
+                 "the device runs dry, and nothing in the recording tells what the program did"},
 };
 
 const char* starved_words(std::string_view cause) {
@@ -80,12 +82,19 @@ const char* starved_words(std::string_view cause) {
   return "the device runs dry";
 }
 
+/// Enough idle time even without its longest gap: a single stall is no pattern.
+bool is_pattern(double us, double longest_us, double judged_us) {
+  return us - longest_us >= kLossShareMin * judged_us;
+}
+
 void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (!device.idle) return;
   for (const IdleRow& row : *device.idle) {
     const bool is_known = std::any_of(kStarved.begin(), kStarved.end(),
                                       [&](const auto& known) { return known.cause == row.cause; });
-    if (!is_known || row.share < kLossShareMin) continue;
+    if (!is_known || !is_pattern(row.us, row.longest_us, judged_us)) continue;
+    // Outside of steps code is loaded once.
+    if (row.cause == IdleCause::kModuleLoad && !device.has_steps) continue;
     out.add("gpu_starved", idle_cause_name(row.cause), device.rank, row.share,
             fmt::format("{}: idle for {:.1f} of {:.1f} ms by {}{}", device_text(device),
                         row.us / 1e3, judged_us / 1e3, idle_cause_name(row.cause),
@@ -94,30 +103,35 @@ void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
 }
 
 /// Idle time in which the host was on its way to the next launch.
-double launching_us(const DeviceFigures& device) {
-  double us = 0;
+IdleRow launching_row(const DeviceFigures& device) {
+  IdleRow out;
   for (const IdleRow& row : device.idle.value_or(std::vector<IdleRow>{})) {
-    if (row.cause == IdleCause::kLaunching || row.cause == IdleCause::kOperator) us += row.us;
+    if (row.cause != IdleCause::kLaunching && row.cause != IdleCause::kOperator) continue;
+    out.us += row.us;
+    out.longest_us += row.longest_us;
   }
-  return us;
+  return out;
 }
 
 void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (judged_us <= 0) return;
-  if (const double idle_us = launching_us(device); idle_us / judged_us >= kLossShareMin) {
+  const IdleRow launching = launching_row(device);
+  if (is_pattern(launching.us, launching.longest_us, judged_us)) {
     std::string evidence = fmt::format("{}: it waits {:.1f} of {:.1f} ms for the next launch",
-                                       device_text(device), idle_us / 1e3, judged_us / 1e3);
+                                       device_text(device), launching.us / 1e3, judged_us / 1e3);
     if (device.launch_bound && device.launch_bound->stretch_count > 0) {
       evidence += fmt::format("; {} stretches of launches with an empty queue, {} operations",
                               device.launch_bound->stretch_count, device.launch_bound->op_count);
     }
-    out.add("launch_bound", "launches", device.rank, idle_us / judged_us, std::move(evidence));
+    out.add("launch_bound", "launches", device.rank, launching.us / judged_us, std::move(evidence));
   }
   if (device.copies && device.copies->could_overlap_us / judged_us >= kLossShareMin) {
     const ExposedCopies& copies = *device.copies;
-    const bool is_pageable = copies.pageable_us * 2 >= copies.could_overlap_us;
-    out.add("copy_bound", is_pageable ? "pageable" : "same_stream", device.rank,
-            copies.could_overlap_us / judged_us,
+    const auto is_most = [&](double us) { return us * 2 >= copies.could_overlap_us; };
+    const char* const why = is_most(copies.pageable_us)   ? "pageable"
+                            : is_most(copies.blocking_us) ? "blocking"
+                                                          : "same_stream";
+    out.add("copy_bound", why, device.rank, copies.could_overlap_us / judged_us,
             fmt::format("{}: copies run {:.1f} ms without a kernel beside them, {:.1f} ms of that "
                         "from or to pageable memory",
                         device_text(device), copies.exposed_us / 1e3, copies.pageable_us / 1e3));
@@ -131,8 +145,9 @@ std::string verdict_of(const Finding& finding) {
   if (finding.kind == "launch_bound")
     return fmt::format("{}: kernels end before the next one is launched", who);
   return fmt::format("{}: the device copies instead of computing ({})", who,
-                     finding.detail == "pageable" ? "pageable memory: copies cannot overlap"
-                                                  : "in the stream of the kernels");
+                     finding.detail == "pageable"   ? "pageable memory: copies cannot overlap"
+                     : finding.detail == "blocking" ? "the program waits for each copy"
+                                                    : "in the stream of the kernels");
 }
 
 std::vector<std::string> holder_lines(const std::vector<MemoryHolder>& holders) {

@@ -47,8 +47,8 @@ IdleCause cause_of_name(std::string_view name) {
   return IdleCause::kFunction;
 }
 
-IdleCause cause_of_call(CallClass what, bool is_blocking) {
-  switch (what) {
+IdleCause cause_of_call(const Call& call) {
+  switch (call.what) {
     case CallClass::kSync:
       return IdleCause::kSynchronisation;
     case CallClass::kAlloc:
@@ -58,8 +58,9 @@ IdleCause cause_of_call(CallClass what, bool is_blocking) {
     case CallClass::kModule:
       return IdleCause::kModuleLoad;
     case CallClass::kCopy:
-      return is_blocking ? IdleCause::kSynchronisation : IdleCause::kLaunching;
+      return call.is_blocking ? IdleCause::kSynchronisation : IdleCause::kLaunching;
     case CallClass::kLaunch:
+      return call.is_first_use ? IdleCause::kModuleLoad : IdleCause::kLaunching;
     case CallClass::kSet:
       return IdleCause::kLaunching;
     case CallClass::kOther:
@@ -121,8 +122,8 @@ struct IdleCauses::Impl {
                 Totals& totals);
   [[nodiscard]] Doing doing_of(std::uint32_t slice, const Doing& around) const;
   [[nodiscard]] Doing doing_of_stack(std::uint32_t sample) const;
-  /// What is charged with the idle time after `gap_begin_ns`; until that moment itself: nothing.
-  [[nodiscard]] Charge charge_of(std::uint32_t thread, std::int64_t gap_begin_ns) const;
+  /// What is charged with the gap, if anything: until its begin is nothing.
+  [[nodiscard]] Charge charge_of(std::uint32_t thread, Interval gap) const;
   [[nodiscard]] std::uint32_t usual_thread(const Device& device) const;
 
   const Input& in;
@@ -155,10 +156,7 @@ IdleCauses::Impl::Impl(const Input& input)
 Doing IdleCauses::Impl::doing_of(std::uint32_t slice, const Doing& around) const {
   const std::string_view name = in.args.string(in.trace.slices.name[slice]);
   const std::uint32_t call = call_of_slice[slice];
-  Doing own{call == kNoIndex
-                ? cause_of_name(name)
-                : cause_of_call(in.work.calls[call].what, in.work.calls[call].is_blocking),
-            name};
+  Doing own{call == kNoIndex ? cause_of_name(name) : cause_of_call(in.work.calls[call]), name};
   if (own.cause == IdleCause::kFunction &&
       is_operator_category(in.args.string(in.trace.slices.category[slice])))
     own.cause = IdleCause::kOperator;
@@ -282,16 +280,19 @@ void IdleCauses::Impl::split(std::uint32_t thread, Interval gap, const Charge& c
   if (done_ns < gap.end_ns) add_hole(thread, {done_ns, gap.end_ns}, charge, is_launching, totals);
 }
 
-Charge IdleCauses::Impl::charge_of(std::uint32_t thread, std::int64_t gap_begin_ns) const {
+Charge IdleCauses::Impl::charge_of(std::uint32_t thread, Interval gap) const {
+  const Charge nothing{IdleCause::kSynchronisation, gap.begin_ns};
   const auto& calls = stalling[thread];
   const auto after = std::lower_bound(
-      calls.begin(), calls.end(), gap_begin_ns,
+      calls.begin(), calls.end(), gap.begin_ns,
       [&](std::uint32_t call, std::int64_t at) { return in.work.calls[call].time.begin_ns < at; });
-  if (after == calls.begin()) return {IdleCause::kSynchronisation, gap_begin_ns};
+  if (after == calls.begin()) return nothing;
   const Call& last = in.work.calls[*(after - 1)];
-  const IdleCause cause = cause_of_call(last.what, last.is_blocking);
-  if (!waited_for(last, gap_begin_ns)) return {cause, gap_begin_ns};
-  return {cause, std::max(last.time.end_ns, gap_begin_ns) + kAfterSyncMaxNs};
+  if (!waited_for(last, gap.begin_ns)) return nothing;
+  const std::int64_t returned_ns = std::max(last.time.end_ns, gap.begin_ns);
+  // What takes long after the return is the thread's own doing.
+  if (gap.end_ns - returned_ns > kAfterSyncMaxNs) return nothing;
+  return {cause_of_call(last), gap.end_ns};
 }
 
 /// The thread that launches most on the device: for gaps whose next operation has no known launch.
@@ -314,7 +315,7 @@ void IdleCauses::Impl::add_gap(const Device& device, Interval gap, const Op& nex
     if (thread == kNoIndex) {
       totals[{IdleCause::kUnknown, {}}] += static_cast<double>(gap.end_ns - gap.begin_ns);
     } else {
-      split(thread, gap, charge_of(thread, gap.begin_ns), is_launching, totals);
+      split(thread, gap, charge_of(thread, gap), is_launching, totals);
     }
     return;
   }
@@ -324,16 +325,16 @@ void IdleCauses::Impl::add_gap(const Device& device, Interval gap, const Op& nex
   if (launch.time.begin_ns <= gap.begin_ns) {
     const std::int64_t called_ns =
         is_launching ? gap.end_ns : std::clamp(launch.time.end_ns, gap.begin_ns, gap.end_ns);
-    totals[{IdleCause::kLaunching, {}}] += static_cast<double>(called_ns - gap.begin_ns);
+    totals[{cause_of_call(launch), {}}] += static_cast<double>(called_ns - gap.begin_ns);
     totals[{IdleCause::kDevice, {}}] += static_cast<double>(gap.end_ns - called_ns);
     return;
   }
   const std::int64_t launch_ns = std::min(launch.time.begin_ns, gap.end_ns);
-  const Charge charge = charge_of(launch.thread, gap.begin_ns);
+  const Charge charge = charge_of(launch.thread, gap);
   split(launch.thread, {gap.begin_ns, launch_ns}, charge, is_launching, totals);
-  const std::int64_t charged_ns = std::clamp(charge.until_ns, launch_ns, gap.end_ns);
-  totals[{charge.cause, {}}] += static_cast<double>(charged_ns - launch_ns);
-  totals[{IdleCause::kLaunching, {}}] += static_cast<double>(gap.end_ns - charged_ns);
+  const IdleCause rest =
+      charge.until_ns >= gap.end_ns && !launch.is_first_use ? charge.cause : cause_of_call(launch);
+  totals[{rest, {}}] += static_cast<double>(gap.end_ns - launch_ns);
 }
 
 IdleCauses::IdleCauses(const Input& in) : impl_(std::make_unique<Impl>(in)) {}
@@ -342,6 +343,7 @@ IdleCauses::~IdleCauses() = default;
 std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
                                       const Stretches& stretches) {
   Totals totals;
+  std::map<IdleCause, double> longest_gap;
   std::int64_t busy_until_ns = -1;
   for (const std::uint32_t i : device.ops) {
     const Op& op = impl_->in.work.ops[i];
@@ -350,21 +352,30 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
                        std::min(op.time.begin_ns, window.end_ns)};
     if (busy_until_ns >= 0 && gap.begin_ns < gap.end_ns) {
       const bool is_late = std::binary_search(stretches.late.begin(), stretches.late.end(), i);
-      impl_->add_gap(device, gap, op, is_late, totals);
+      Totals of_gap;
+      impl_->add_gap(device, gap, op, is_late, of_gap);
+      std::map<IdleCause, double> of_cause;
+      for (const auto& [key, ns] : of_gap) {
+        totals[key] += ns;
+        of_cause[key.first] += ns;
+      }
+      for (const auto& [cause, ns] : of_cause)
+        longest_gap[cause] = std::max(longest_gap[cause], ns);
     }
     busy_until_ns = std::max(busy_until_ns, op.time.end_ns);
   }
   std::map<IdleCause, IdleRow> rows;
-  std::map<IdleCause, double> longest;
+  std::map<IdleCause, double> most;
   const double window_ns = static_cast<double>(window.end_ns - window.begin_ns);
   for (const auto& [key, ns] : totals) {
     if (ns <= 0) continue;
     IdleRow& row = rows[key.first];
     row.cause = key.first;
     row.us += ns / 1e3;
+    row.longest_us = longest_gap[key.first] / 1e3;
     row.share += window_ns > 0 ? ns / window_ns : 0;
-    if (!key.second.empty() && ns > longest[key.first]) {
-      longest[key.first] = ns;
+    if (!key.second.empty() && ns > most[key.first]) {
+      most[key.first] = ns;
       row.function = std::string(key.second);
       row.function_us = ns / 1e3;
     }
