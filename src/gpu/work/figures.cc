@@ -17,7 +17,7 @@ constexpr std::string_view kDeviceClock = ", device clock";
 
 constexpr std::array<FigureRow, kFigureCount> kRows{{
     // figure, name, outside, sampled, every, graphs, one clock, misses whole graphs, needs
-    {Figure::kLaunches, "launches", true, true, true, true, false, false, "host calls"},
+    {Figure::kLaunches, "launches", true, false, true, true, false, false, "host calls"},
     {Figure::kKernelTimes, "kernel p50, p99, shape", false, true, true, true, false, true, ""},
     {Figure::kKernelTotals, "kernel count, total", false, false, true, true, false, true, ""},
     {Figure::kCopyBytes, "bytes of copies", true, false, true, true, false, true, "bytes"},

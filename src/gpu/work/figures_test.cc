@@ -85,6 +85,7 @@ TEST(FiguresTest, UnknownIsNeverZero) {
 
   const Json sampled = to_json(in_mode("sampled:16"), 100);
   EXPECT_EQ(sampled.at("mode").as_string(), "sampled:16");
+  EXPECT_TRUE(sampled.at("launch_count").is_null());
   const Json kernel = sampled.at("kernels").at(std::size_t{0});
   EXPECT_FALSE(kernel.at("us").is_null());
   EXPECT_TRUE(kernel.at("total_us").is_null());
@@ -115,7 +116,8 @@ TEST(FiguresTest, AClockOfItsOwnLeavesComparisonsWithTheHostUnknown) {
 TEST(FiguresTest, ModesThatNobodyKnowsGiveWhatHoldsInAll) {
   const WorkReport report = in_mode("quantum");
   EXPECT_EQ(report.recorded.mode, Mode::kUnknown);
-  EXPECT_EQ(state(report, Figure::kLaunches).is, Is::kKnown);
+  EXPECT_EQ(state(report, Figure::kMemory).is, Is::kKnown);
+  EXPECT_EQ(state(report, Figure::kLaunches).is, Is::kUnknown);
   EXPECT_EQ(state(report, Figure::kBusyIdle).is, Is::kUnknown);
   EXPECT_FALSE(report.devices[0].busy_us.has_value());
 }

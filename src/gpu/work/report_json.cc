@@ -277,6 +277,8 @@ Json work_losses_json(const std::vector<trace::Loss>& losses) {
 }  // namespace
 
 Json to_json(const WorkReport& report, std::size_t rows_max) {
+  // With one launch in N only the calls of the sample are there.
+  const bool counts_calls = report.call_count > 0 && is_allowed(Figure::kLaunches, report.recorded);
   return Json::object()
       .set("schema", "kansoku.cuda_report/1")
       .set("mode", mode_text(report.recorded))
@@ -285,7 +287,7 @@ Json to_json(const WorkReport& report, std::size_t rows_max) {
       .set("steps_by", report.steps_by)
       .set("op_count", report.op_count)
       .set("call_count", report.call_count)
-      .set("launch_count", report.call_count > 0 ? Json(report.launch_count) : Json())
+      .set("launch_count", counts_calls ? Json(report.launch_count) : Json())
       .set("unlinked_count", report.unlinked_count)
       .set("figures", list_json(report.figures, SIZE_MAX, figure_json))
       .set("findings", list_json(report.findings, SIZE_MAX, work_finding_json))
@@ -300,11 +302,10 @@ Json to_json(const WorkReport& report, std::size_t rows_max) {
       .set("gemms", list_json(report.gemms, rows_max, gemm_json))
       .set("operators", list_json(report.operators, rows_max, operator_json))
       .set("memory", list_json(report.memory, SIZE_MAX, memory_json))
-      .set("module_loads", report.call_count > 0
-                               ? Json::object()
-                                     .set("count", report.module_load_count)
-                                     .set("ms", rounded_json(report.module_load_ms))
-                               : Json())
+      .set("module_loads", counts_calls ? Json::object()
+                                              .set("count", report.module_load_count)
+                                              .set("ms", rounded_json(report.module_load_ms))
+                                        : Json())
       .set("notes", Json::array_of(report.notes))
       .set("losses", work_losses_json(report.losses));
 }
