@@ -46,6 +46,7 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_top();
 [[nodiscard]] std::unique_ptr<Command> make_incidents();
 [[nodiscard]] std::unique_ptr<Command> make_diagnose();
+[[nodiscard]] std::unique_ptr<Command> make_diff();
 [[nodiscard]] std::unique_ptr<Command> make_detect();
 [[nodiscard]] std::unique_ptr<Command> make_jobs();
 [[nodiscard]] std::unique_ptr<Command> make_probes();
