@@ -118,7 +118,7 @@ std::vector<CaptureDef> parse_args(Table& table, ProbeKind kind) {
     out.push_back(std::move(capture).value());
   }
   const auto text_count = std::count_if(out.begin(), out.end(), is_text);
-  if (out.size() > WIRE_ARGS_MAX) table.fail("args", "at most 6 arguments");
+  if (out.size() > WIRE_ARGS_MAX) table.fail("args", "at most 10 arguments");
   if (text_count > 1) table.fail("args", "at most one text");
   if (kind == ProbeKind::kAnnotate && text_count != 0) table.fail("args", "annotate takes no text");
   return out;
@@ -129,7 +129,8 @@ bool are_alike(const std::vector<CaptureDef>& a, const std::vector<CaptureDef>& 
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const CaptureDef& one, const CaptureDef& other) {
                       return one.name == other.name && one.how.size == other.how.size &&
-                             is_text(one) == is_text(other) && one.is_signed == other.is_signed;
+                             one.is_long == other.is_long && is_text(one) == is_text(other) &&
+                             one.is_signed == other.is_signed;
                     });
 }
 
@@ -230,15 +231,24 @@ Result<FunctionProbes> parse_function(const Json& json, const Types& types,
   if (!kind) table.fail("kind", "expected call, instant, annotate or scope");
   out.kind = kind.value_or(ProbeKind::kCall);
   const std::string record = table.text("record", false);
-  if (!record.empty() && record != "pair" && record != "at_end") {
-    table.fail("record", "expected pair or at_end");
+  if (!record.empty() && record != "pair" && record != "at_end" && record != "sampled") {
+    table.fail("record", "expected pair, at_end or sampled");
   }
   out.at_end = record == "at_end";
+  out.is_sampled = record == "sampled";
   out.never_throws = table.flag("never_throws");
+  out.is_optional = table.flag("optional");
+  out.until_named = table.flag("until_named");
+  out.has_frames = table.flag("frames");
+  if (out.has_frames &&
+      (out.at_end || out.kind == ProbeKind::kAnnotate || out.kind == ProbeKind::kScope))
+    table.fail("frames", "only of calls with a record at their begin, and of instants");
   const std::string ordinal = table.text("ordinal_by", false);
   if (table.sub("ordinal_by").is_string()) out.ordinal_by = ordinal;  // "" counts per process
   out.captures = parse_args(table, out.kind);
   if (out.at_end && !out.captures.empty()) table.fail("record", "at_end takes no args");
+  if (out.is_sampled && (!out.never_throws || out.kind != ProbeKind::kCall))
+    table.fail("record", "sampled is for calls that never throw");
   TRY_VOID(parse_variants(table, where, out));
   parse_bytes(table, types, out);
   TRY_VOID(parse_metering(table, where, out));
@@ -336,22 +346,43 @@ struct TypeName {
   std::uint8_t bytes;
   bool is_signed;
   wire_text_kind text{WIRE_TEXT_NONE};
+  bool is_long{false};
 };
-constexpr std::array<TypeName, 8> kTypes{{{"u64", 8, false},
+constexpr std::array<TypeName, 9> kTypes{{{"u64", 8, false},
                                           {"u32", 4, false},
                                           {"u16", 2, false},
                                           {"u8", 1, false},
                                           {"i64", 8, true},
                                           {"i32", 4, true},
                                           {"str", 8, false, WIRE_TEXT_C},
+                                          {"longstr", 8, false, WIRE_TEXT_C, true},
                                           {"pystr", 8, false, WIRE_TEXT_PYTHON}}};
 
-Result<std::uint8_t> parse_source(std::string_view text) {
-  if (text == "ret") return static_cast<std::uint8_t>(WIRE_RETURN);
-  if (text.size() == 4 && text.substr(0, 3) == "arg" && text[3] >= '0' && text[3] <= '5') {
-    return static_cast<std::uint8_t>(text[3] - '0');
+constexpr unsigned kArgumentMax = 31;  // cublasGemmStridedBatchedEx has 23
+
+/// Sets the source of a capture. Arguments beyond the registers lie behind the return address, in
+/// places of 8 bytes: their first step.
+Result<void> parse_source(std::string_view text, wire_capture& out) {
+  const bool is_out = text.starts_with("out:");
+  if (is_out) text.remove_prefix(4);
+  if (text == "ret" && !is_out) {
+    out.source = WIRE_RETURN;
+    return {};
   }
-  return Error{Code::kCorrupt, fmt::format("read source {}: expected arg0 to arg5 or ret", text)};
+  const auto number =
+      text.starts_with("arg") ? parse_int<std::uint8_t>(text.substr(3)) : std::nullopt;
+  if (!number || *number > kArgumentMax)
+    return Error{Code::kCorrupt,
+                 fmt::format("read source {}: expected arg0 to arg{} or ret", text, kArgumentMax)};
+  if (*number <= WIRE_ARG5) {
+    out.source = static_cast<std::uint8_t>(*number | (is_out ? WIRE_SOURCE_OUT : 0));
+    return {};
+  }
+  if (is_out)
+    return Error{Code::kCorrupt, fmt::format("read source {}: out takes arg0 to arg5", text)};
+  out.source = WIRE_STACK_POINTER;
+  out.offset[out.step_count++] = static_cast<std::uint16_t>(8 * (*number - WIRE_ARG5));
+  return {};
 }
 
 }  // namespace
@@ -365,7 +396,8 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
   out.name = std::string(name);
   std::string_view path = expression;
   std::string_view type = "u64";
-  if (const auto colon = expression.find(':'); colon != std::string_view::npos) {
+  const std::size_t source = expression.starts_with("out:") ? 4 : 0;
+  if (const auto colon = expression.find(':', source); colon != std::string_view::npos) {
     path = expression.substr(0, colon);
     type = expression.substr(colon + 1);
   }
@@ -373,13 +405,15 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.name == type; });
   if (known == kTypes.end()) {
     return Error{Code::kCorrupt, fmt::format("read argument {}: unknown type {}", name, type),
-                 "types are u8 u16 u32 u64 i32 i64 str pystr"};
+                 "types are u8 u16 u32 u64 i32 i64 str longstr pystr"};
   }
   out.how.size = known->bytes;
   out.how.is_text = static_cast<std::uint8_t>(known->text);
   out.is_signed = known->is_signed;
+  out.is_long = known->is_long;
   auto arrow = path.find("->");
-  TRY(out.how.source, parse_source(path.substr(0, arrow)));
+  const bool arrow_seen = arrow != std::string_view::npos;
+  TRY_VOID(parse_source(path.substr(0, arrow), out.how));
   while (arrow != std::string_view::npos) {
     path = path.substr(arrow + 2);
     arrow = path.find("->");
@@ -392,8 +426,13 @@ Result<CaptureDef> parse_capture(std::string_view name, std::string_view express
     }
     out.how.offset[out.how.step_count++] = *offset;
   }
-  if (out.how.is_text == WIRE_TEXT_C && out.how.step_count == 0) {
-    out.how.step_count = 1;  // "arg1:str": the text lies at the argument itself
+  if (is_out(out) && out.how.step_count == 0)
+    return Error{Code::kCorrupt,
+                 fmt::format("read argument {}: out wants an offset, as in arg0->0", name)};
+  if (out.how.is_text == WIRE_TEXT_C && !arrow_seen) {
+    // "arg1:str": the text lies at the argument itself.
+    if (out.how.step_count == WIRE_STEPS_MAX) return Error{Code::kCorrupt, "too many steps"};
+    ++out.how.step_count;
   }
   return out;
 }

@@ -17,7 +17,15 @@ struct CaptureDef {
   std::string name;
   wire_capture how{};
   bool is_signed{false};
+  bool is_long{false};  // a text of up to WIRE_LONG_TEXT_BYTES
 };
+/// Of "out:arg0->0": what the function wrote through that argument.
+[[nodiscard]] inline bool is_out(const CaptureDef& capture) {
+  return (capture.how.source & WIRE_SOURCE_OUT) != 0;
+}
+[[nodiscard]] inline bool is_read_at_end(const CaptureDef& capture) {
+  return capture.how.source == WIRE_RETURN || is_out(capture);
+}
 
 enum class ProbeKind : std::uint8_t {
   kCall,      // a slice from entry to return
@@ -55,8 +63,13 @@ struct FunctionProbes {
   std::string category;
   std::string title;  // "" = the demangled name; "{1}" is what the first * of the glob matched
   ProbeKind kind{ProbeKind::kCall};
-  bool at_end{false};  // one record a call, at its return: half the cost, but a call that never
-                       // returns is not seen
+  bool at_end{false};      // one record a call, at its return: half the cost, but a call that never
+                           // returns is not seen
+  bool is_sampled{false};  // the ends of the calls that begin in a slice of each second; of others
+                           // the begin
+  bool has_frames{false};  // who makes each call: a native stack
+  bool until_named{false};   // taken off when every kernel that is launched has a name
+  bool is_optional{false};   // that some of them are missing is not worth a word
   bool never_throws{false};  // no exception ever leaves them: the kernel's return probes are safe
   std::optional<std::string>
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)
@@ -71,6 +84,8 @@ struct FunctionProbes {
   bool is_helper{false};            // calls that helpers of other processes make, too
   std::vector<ScopeMetric> scopes;  // of kScope, in place of `metric`
 
+  /// Its probes are taken off and put back alone.
+  [[nodiscard]] bool is_switched() const { return is_sampled || until_named; }
   [[nodiscard]] bool is_metered() const { return !metric.empty() || !scopes.empty(); }
 };
 
@@ -140,7 +155,8 @@ struct Pack {
 [[nodiscard]] Result<std::vector<Pack>> select_packs(const std::vector<Pack>& known,
                                                      std::string_view list);
 
-/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->16:str". kCorrupt says what is wrong.
+/// "arg0", "arg1->8->0:u32", "ret:u32", "arg2->0->16:str", "out:arg0->0". kCorrupt says what is
+/// wrong.
 [[nodiscard]] Result<CaptureDef> parse_capture(std::string_view name, std::string_view expression);
 
 /// True if `text` matches `glob` (only * is special); `first_star`, if not null, gets what the

@@ -22,7 +22,7 @@ void check_function(const FunctionProbes& probes, std::string_view text) {
   CHECK(!probes.at_end || probes.captures.empty());
   std::size_t text_count = 0;
   for (const CaptureDef& capture : probes.captures) {
-    CHECK(capture.how.source <= WIRE_RETURN);
+    CHECK((capture.how.source & ~WIRE_SOURCE_OUT) <= WIRE_STACK_POINTER);
     CHECK(capture.how.step_count <= WIRE_STEPS_MAX);
     CHECK(capture.how.size == 1 || capture.how.size == 2 || capture.how.size == 4 ||
           capture.how.size == 8);

@@ -237,15 +237,19 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
               probe + "kind: expected call, instant, annotate or scope"},
       Refused{probe_with("kind = 1"), probe + "kind: expected a text"},
       Refused{probe_with("never_throws = 1"), probe + "never_throws: expected true or false"},
-      Refused{probe_with("record = \"end\""), probe + "record: expected pair or at_end"},
+      Refused{probe_with("record = \"end\""), probe + "record: expected pair, at_end or sampled"},
+      Refused{probe_with("record = \"sampled\""),
+              probe + "record: sampled is for calls that never throw"},
+      Refused{probe_with("record = \"at_end\"\nframes = true"),
+              probe + "frames: only of calls with a record at their begin, and of instants"},
       Refused{probe_with("record = \"at_end\"\nargs = { a = \"arg0\" }"),
               probe + "record: at_end takes no args"},
       Refused{probe_with("ordinal_by = 1"), probe + "ordinal_by: expected a text"},
       Refused{probe_with("args = 1"), probe + "args: expected a table"},
       Refused{probe_with("args = { a = 1 }"),
-              probe + "args: read source : expected arg0 to arg5 or ret"},
-      Refused{probe_with("args = { a = \"arg6\" }"),
-              probe + "args: read source arg6: expected arg0 to arg5 or ret"},
+              probe + "args: read source : expected arg0 to arg31 or ret"},
+      Refused{probe_with("args = { a = \"arg32\" }"),
+              probe + "args: read source arg32: expected arg0 to arg31 or ret"},
       Refused{probe_with("args = { a = \"arg0:f32\" }"),
               probe + "args: read argument a: unknown type f32"},
       Refused{probe_with("args = { a = \"arg0:str\", b = \"arg1:str\" }"),
@@ -255,8 +259,9 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("kind = \"annotate\"\nargs = { a = \"arg0:str\" }"),
               probe + "args: annotate takes no text"},
       Refused{probe_with("args = { a = \"arg0\", b = \"arg0\", c = \"arg0\", d = \"arg0\", "
-                         "e = \"arg0\", f = \"arg0\", g = \"ret\" }"),
-              probe + "args: at most 6 arguments"},
+                         "e = \"arg0\", f = \"arg0\", g = \"arg0\", h = \"arg0\", "
+                         "i = \"arg0\", j = \"arg0\", k = \"ret\" }"),
+              probe + "args: at most 10 arguments"},
       Refused{probe_with("") + probe_with("kind = \"x\""),
               "read my.toml [[probe]] entry 2, key kind: expected call, instant, annotate or "
               "scope"},
@@ -411,6 +416,12 @@ TEST(Capture, ReadsSourcesOffsetsAndTypes) {
       Case{"arg1:str", 1, 8, false, WIRE_TEXT_C, {0}},
       Case{"arg2->0->24:pystr", 2, 8, false, WIRE_TEXT_PYTHON, {0, 24}},
       Case{"arg1:pystr", 1, 8, false, WIRE_TEXT_PYTHON, {}},
+      Case{"arg6:u32", WIRE_STACK_POINTER, 4, false, WIRE_TEXT_NONE, {8}},
+      Case{"arg31->16", WIRE_STACK_POINTER, 8, false, WIRE_TEXT_NONE, {208, 16}},
+      Case{"arg7:str", WIRE_STACK_POINTER, 8, false, WIRE_TEXT_C, {16, 0}},
+      Case{"out:arg0->0", WIRE_SOURCE_OUT, 8, false, WIRE_TEXT_NONE, {0}},
+      Case{"out:arg2->0:longstr", WIRE_SOURCE_OUT | 2, 8, false, WIRE_TEXT_C, {0}},
+      Case{"out:arg0->0->0:str", WIRE_SOURCE_OUT, 8, false, WIRE_TEXT_C, {0, 0}},
       Case{"arg1->65535->1->2->3:u64", 1, 8, false, WIRE_TEXT_NONE, {65535, 1, 2, 3}},
   };
   for (const Case& one : cases) {
@@ -429,28 +440,13 @@ TEST(Capture, ReadsSourcesOffsetsAndTypes) {
 }
 
 TEST(Capture, RefusesEverythingElse) {
-  for (const char* text : {"",
-                           "arg",
-                           "arg6",
-                           "arg10",
-                           "Arg0",
-                           " arg0",
-                           "ret ",
-                           "rdi",
-                           "arg0->",
-                           "arg0->x",
-                           "arg0->-1",
-                           "arg0->65536",
-                           "arg0->0x10",
-                           "arg0->1->2->3->4->5",
-                           "->0",
-                           "arg0:",
-                           "arg0:u",
-                           "arg0:U32",
-                           "arg0:u32:u32",
-                           ":u32",
-                           "arg0>8",
-                           "arg0->8->"}) {
+  for (const char* text :
+       {"",         "arg",        "arg32",       "arg300",     "arg-1",
+        "out:arg0", "out:ret->0", "out:arg6->0", "out:",       "arg6->1->2->3->4",
+        "Arg0",     " arg0",      "ret ",        "rdi",        "arg0->",
+        "arg0->x",  "arg0->-1",   "arg0->65536", "arg0->0x10", "arg0->1->2->3->4->5",
+        "->0",      "arg0:",      "arg0:u",      "arg0:U32",   "arg0:u32:u32",
+        ":u32",     "arg0>8",     "arg0->8->"}) {
     const auto capture = parse_capture("name", text);
     ASSERT_FALSE(capture) << text;
     EXPECT_EQ(capture.error().code, Code::kCorrupt);
@@ -626,9 +622,10 @@ TEST(Packs, OfThisRepositoryKnowLibrariesByTheNamesOfTheirFiles) {
       {"watch", "python3.11"},
       {"watch", "libllama.so"},
       {"cuda", "libcuda.so.550.54.15"},
-      {"cuda", "libcudart.so.12.4.127"},
+      {"cuda-names", "libcudart.so.12.4.127"},
       {"nccl", "libnccl.so.2.20.5"},
-      {"cuda", "libcudart-80664282.so.10.2"},
+      {"cuda-names", "libcudart-80664282.so.10.2"},
+      {"cublas", "libcublas.so.12.4.5.8"},
       {"gloo", "libtorch_cpu.so"},
       {"nccl", "libtorch_cuda.so"},
       {"watch", "libtorch_cuda.so"},

@@ -12,17 +12,23 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::uint8_t flags_of(const FunctionProbes& probes, const std::vector<CaptureDef>& captures,
-                      bool at_end) {
+std::uint16_t flags_of(const FunctionProbes& probes, const std::vector<CaptureDef>& captures,
+                       bool at_end) {
   const bool has_text =
       std::any_of(captures.begin(), captures.end(),
                   [](const CaptureDef& capture) { return capture.how.is_text != WIRE_TEXT_NONE; });
   int flags = at_end ? WIRE_PROBE_AT_END : 0;
   if (has_text) flags |= WIRE_PROBE_TEXT;
+  if (std::any_of(captures.begin(), captures.end(),
+                  [](const CaptureDef& capture) { return capture.is_long; }))
+    flags |= WIRE_PROBE_LONG_TEXT;
   if (probes.steps) flags |= WIRE_PROBE_STEPS;
+  if (probes.has_frames) flags |= WIRE_PROBE_FRAMES;
+  if (probes.is_sampled) flags |= WIRE_PROBE_SAMPLED;
+  if (std::any_of(captures.begin(), captures.end(), is_out)) flags |= WIRE_PROBE_OUT;
   if (probes.kind == ProbeKind::kInstant) flags |= WIRE_PROBE_INSTANT;
   if (probes.kind == ProbeKind::kScope) flags |= WIRE_PROBE_INSTANT | WIRE_PROBE_SCOPE;
-  return static_cast<std::uint8_t>(flags);
+  return static_cast<std::uint16_t>(flags);
 }
 
 wire_scope prefix_of(const std::string& text) {
@@ -62,10 +68,11 @@ wire_probe describe(const FunctionProbes& probes, const std::vector<CaptureDef>&
   out.flags = flags_of(probes, captures, at_end);
   for (std::uint8_t i = 0; i < captures.size() && i < WIRE_ARGS_MAX; ++i) {
     const CaptureDef& capture = captures[i];
-    const auto bit = static_cast<std::uint8_t>(1U << i);
+    const auto bit = static_cast<std::uint16_t>(1U << i);
     out.captures[out.capture_count++] = capture.how;
-    (capture.how.source == WIRE_RETURN ? out.at_end : out.at_begin) |= bit;
+    (is_read_at_end(capture) ? out.at_end : out.at_begin) |= bit;
     if ((out.at_begin & bit) != 0 && contains(probes.bytes, capture.name)) out.factors |= bit;
+    if (capture.how.is_text != WIRE_TEXT_NONE) out.text = i;
     if (capture.name == probes.type) out.type = static_cast<std::uint8_t>(i + 1);
     if (capture.how.is_text == WIRE_TEXT_PYTHON) out.scope_name = i;
     if (capture.name == kScopeArguments) out.scope_arguments = i;

@@ -18,8 +18,9 @@ struct ProbeInfo {
   std::string title{}, category{};
   ProbeKind kind{ProbeKind::kCall};
   bool is_syscall{false};
-  bool is_host{false};    // belongs to no observed process
-  bool is_window{false};  // attached during windows only
+  bool is_host{false};     // belongs to no observed process
+  bool is_sampled{false};  // as of FunctionProbes
+  bool is_window{false};   // attached during windows only
   std::optional<std::string> ordinal_by{};
   std::vector<CaptureDef> captures{};
   std::vector<std::string> bytes{};      // as of FunctionProbes

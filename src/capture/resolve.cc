@@ -106,14 +106,21 @@ bool wants_return(const FunctionProbes& probes) {
   return probes.kind != ProbeKind::kInstant || !probes.metric.empty();
 }
 
+// What is read at the end, and needs no argument register at the begin.
 bool reads_result(const CaptureDef& capture) {
   return capture.how.source == WIRE_RETURN;
 }
 
 bpf::SiteNeeds needs_of(const ResolvedProbe& probe) {
   const std::vector<CaptureDef>& captures = *probe.captures;
-  return {.arguments = !std::all_of(captures.begin(), captures.end(), reads_result),
-          .return_probe = wants_return(*probe.source)};
+  bpf::SiteNeeds needs{.return_probe = wants_return(*probe.source), .registers = 0};
+  for (const CaptureDef& capture : captures) {
+    const unsigned source = capture.how.source & WIRE_SOURCE_MASK;
+    if (source <= WIRE_ARG5) needs.registers |= static_cast<std::uint8_t>(1U << source);
+    if (source == WIRE_STACK_POINTER) needs.stack = true;
+  }
+  needs.arguments = needs.registers != 0;
+  return needs;
 }
 
 /// Those of the first variant whose parameter list is that of the function, or those of all others.
@@ -135,7 +142,7 @@ class Resolver {
   void add(const FunctionProbes& probes) {
     for (const std::string& glob : probes.symbols) {
       const auto matches = find_matches(probes, glob, file_);
-      if (matches.empty()) {
+      if (matches.empty() && !probes.is_optional) {
         out_.missing.push_back(fmt::format("{}: no such function in {}", glob, library_));
       }
       for (const Match& match : matches)
@@ -188,6 +195,13 @@ class Resolver {
     }
     probe.file_offset = *offset;
     probe.is_slow = !bpf::is_cheap(probe.site.site_class) || has_slow_exit(probe);
+    if (probe.is_slow && probes.is_sampled) {
+      out_.refused.push_back(
+          fmt::format("{}: its first instruction in {} would be single-stepped, too slow for the "
+                      "rate of its calls: not probed",
+                      match.name, library_));
+      return;
+    }
     out_.probes.push_back(std::move(probe));
   }
 

@@ -40,7 +40,7 @@ inline std::unique_ptr<Engine> engine_for_test(AttachMode mode) {
 inline wire_probe probe_for_test(int sinks, int flags = 0) {
   wire_probe out{};
   out.sinks = static_cast<std::uint8_t>(sinks);
-  out.flags = static_cast<std::uint8_t>(flags);
+  out.flags = static_cast<std::uint16_t>(flags);
   return out;
 }
 
@@ -55,10 +55,13 @@ inline void add_capture_for_test(wire_probe& probe, int source, int size = 8,
   capture.is_text = static_cast<std::uint8_t>(is_text);
   for (const std::uint16_t offset : offsets)
     capture.offset[capture.step_count++] = offset;
-  const auto bit = static_cast<std::uint8_t>(1U << probe.capture_count);
+  const auto bit = static_cast<std::uint16_t>(1U << probe.capture_count);
   probe.captures[probe.capture_count++] = capture;
-  (capture.source == WIRE_RETURN ? probe.at_end : probe.at_begin) |= bit;
+  (capture.source == WIRE_RETURN || (source & WIRE_SOURCE_OUT) != 0 ? probe.at_end
+                                                                    : probe.at_begin) |= bit;
   if (capture.is_text != 0) probe.flags |= WIRE_PROBE_TEXT;
+  if (capture.is_text != 0) probe.text = static_cast<std::uint8_t>(probe.capture_count - 1);
+  if ((source & WIRE_SOURCE_OUT) != 0) probe.flags |= WIRE_PROBE_OUT;
 }
 
 /// What has to be attached to see begin and end of the calls of a function at its own exits.

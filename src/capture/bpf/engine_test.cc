@@ -366,7 +366,7 @@ TEST_P(EngineModes, ReadsTextsOfPython) {
     EXPECT_EQ(read({"looks like one", has_ready, Kind::kNoStr}), "failed");
   }
   target_push(8);  // no address
-  std::uint8_t failed = 0;
+  std::uint16_t failed = 0;
   engine_->drain([&](std::span<const std::byte> record) {
     failed = reinterpret_cast<const wire_event*>(record.data())->failed_args;
   });

@@ -13,6 +13,7 @@
 #include "capture/bpf/internal/arguments.bpf.h"
 #include "capture/bpf/internal/calls.bpf.h"
 #include "capture/bpf/internal/observed.bpf.h"
+#include "capture/bpf/internal/outs.bpf.h"
 #include "capture/bpf/internal/ring.bpf.h"
 #include "capture/bpf/internal/totals.bpf.h"
 
@@ -76,37 +77,56 @@ static __always_inline int matters(const struct hit* hit) {
 }
 
 // Who is told of a call that begins now.
-static __always_inline __u32 told_of(const struct wire_probe* probe) {
+static __always_inline __u32 told_of(const struct wire_probe* probe, __u64 now) {
   __u32 told = probe->sinks & WIRE_SINK_TOTALS ? TOLD_TOTALS : 0;
   if (!(probe->sinks & WIRE_SINK_RING) || probe->flags & WIRE_PROBE_INSTANT) return told;
+  if (probe->flags & WIRE_PROBE_SAMPLED && now % WIRE_SLICE_PERIOD_NS >= WIRE_SLICE_NS) return told;
   return told | (probe->flags & WIRE_PROBE_AT_END ? TOLD_SLICE : TOLD_RING);
 }
 
-static __always_inline void read_captures(const struct hit* hit, __u8 wanted,
+static __always_inline void read_captures(const struct hit* hit, __u16 wanted,
                                           struct values* values) {
   struct sources sources;
   read_sources(hit->regs, &sources);
   read_values(hit->probe, &sources, wanted, values);
 }
 
+// By frame pointers, as the kernel finds it.
+static __always_inline void emit_frames(const struct hit* hit) {
+  struct wire_call_stack* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(&record->head, hit->now, (__u32)hit->cookie, WIRE_CALL_STACK, WIRE_PLAIN);
+  long bytes = bpf_get_stack(hit->regs, record->frames, sizeof(record->frames), BPF_F_USER_STACK);
+  record->frame_count = bytes > 0 ? (__u32)bytes / 8 : 0;
+  record->reserved = 0;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void tell_begin(const struct hit* hit, __u32 told) {
   const struct wire_probe* probe = hit->probe;
-  int is_instant = probe->sinks & WIRE_SINK_RING && probe->flags & WIRE_PROBE_INSTANT;
+  int is_instant = probe->sinks & WIRE_SINK_RING && !(told & TOLD_RING) &&
+                   probe->flags & (WIRE_PROBE_INSTANT | WIRE_PROBE_SAMPLED);
   int to_ring = told & TOLD_RING || is_instant;
-  __u8 of_ring = to_ring ? probe->at_begin : 0;
-  __u8 wanted = of_ring | (told & TOLD_TOTALS ? captures_of_bytes(probe) : 0);
+  __u16 of_ring = to_ring ? probe->at_begin : 0;
+  __u16 wanted = of_ring | (told & TOLD_TOTALS ? captures_of_bytes(probe) : 0);
   struct values values = {};
   if (wanted) read_captures(hit, wanted, &values);
+  if (told & TOLD_RING && probe->flags & WIRE_PROBE_OUT) keep_arguments(hit);
+  if (to_ring && probe->flags & WIRE_PROBE_FRAMES) emit_frames(hit);
   if (to_ring) emit(hit, is_instant ? WIRE_INSTANT : WIRE_BEGIN, of_ring, &values);
   if (told & TOLD_TOTALS)
     total_begin((__u32)hit->cookie, hit->pid_tgid >> 32, hit->now, bytes_of(probe, &values),
                 probe->flags & WIRE_PROBE_STEPS);
 }
 
-static __always_inline void emit_end(const struct hit* hit, __u16 kind) {
-  __u8 of_ring = hit->cookie & WIRE_COOKIE_JUMP ? 0 : hit->probe->at_end;
+static __always_inline void emit_end(const struct hit* hit, __u8 kind) {
+  __u16 of_ring = hit->cookie & WIRE_COOKIE_JUMP ? 0 : hit->probe->at_end;
   struct values values = {};
-  if (of_ring) read_captures(hit, of_ring, &values);
+  if (of_ring && hit->probe->flags & WIRE_PROBE_OUT) {
+    read_outs(hit, of_ring, &values);
+  } else if (of_ring) {
+    read_captures(hit, of_ring, &values);
+  }
   emit(hit, kind, of_ring, &values);
 }
 
@@ -142,7 +162,7 @@ static __always_inline void on_call(const struct hit* hit) {
     if (!last || !is_over(last, stack, is_again)) break;
     drop_call(hit, calls, last);
   }
-  __u32 told = told_of(hit->probe);
+  __u32 told = told_of(hit->probe, hit->now);
   // For the totals, what runs inside a call of the same function is part of it, as a backward pass
   // inside another.
   if (told & TOLD_TOTALS && is_nested(calls, index)) told &= ~TOLD_TOTALS;
@@ -153,9 +173,10 @@ static __always_inline void on_call(const struct hit* hit) {
   tell_begin(hit, told);
 }
 
-static __always_inline void on_exit_of_call(const struct hit* hit) {
+static __always_inline void on_exit_of_call(struct hit* hit) {
   __u64 stack = 0, start = 0;
   if (!ends_here(hit->regs, hit->cookie, &stack)) return;
+  hit->stack = stack;
   if (hit->cookie & WIRE_COOKIE_INSTANT) {
     // One that is an instant stands for a call whose begin cannot be seen.
     if (hit->probe->sinks & WIRE_SINK_RING)
@@ -174,7 +195,7 @@ static __always_inline void on_exit_of_call(const struct hit* hit) {
 }
 
 // A place that no return probe belongs to.
-static __always_inline void on_single(const struct hit* hit) {
+static __always_inline void on_single(struct hit* hit) {
   __u32 index = (__u32)hit->cookie, sinks = hit->probe->sinks;
   if (hit->cookie & WIRE_COOKIE_EXIT) {
     on_exit_of_call(hit);
@@ -184,7 +205,7 @@ static __always_inline void on_single(const struct hit* hit) {
     tell_end(hit, sinks & WIRE_SINK_RING ? TOLD_RING : 0, 0);
     if (sinks & WIRE_SINK_TOTALS) close_call(hit->pid_tgid, index, hit->now);
   } else if (hit->cookie & WIRE_COOKIE_PAIR_BEGIN) {
-    __u32 told = told_of(hit->probe);
+    __u32 told = told_of(hit->probe, hit->now);
     tell_begin(hit, told);
     if (told & TOLD_TOTALS) open_call(hit->pid_tgid, index, hit->now);
   } else {
@@ -206,6 +227,7 @@ int on_session(struct pt_regs* regs) {
   hit.pid_tgid = bpf_get_current_pid_tgid();
   if (!is_return && !is_observed(hit.pid_tgid >> 32)) return 1;
   hit.now = bpf_ktime_get_boot_ns();
+  hit.stack = regs->rsp - (is_return ? 8 : 0);
   if (is_return) {
     __u64 begin = *bpf_session_cookie();
     if (hit.probe) tell_end(&hit, begin >> TOLD_SHIFT, begin & ((1ULL << TOLD_SHIFT) - 1));
@@ -215,8 +237,9 @@ int on_session(struct pt_regs* regs) {
     on_single(&hit);
     return 1;
   }
-  __u32 told = told_of(hit.probe);
+  __u32 told = told_of(hit.probe, hit.now);
   tell_begin(&hit, told);
+  if (!told) return 1;  // nobody waits for its end, which would cost as much again
   *bpf_session_cookie() = hit.now | (__u64)told << TOLD_SHIFT;
   return 0;
 }
@@ -229,11 +252,12 @@ int on_entry(struct pt_regs* regs) {
   hit.pid_tgid = bpf_get_current_pid_tgid();
   if (!matters(&hit) || !is_observed(hit.pid_tgid >> 32)) return 0;
   hit.now = bpf_ktime_get_boot_ns();
+  hit.stack = regs->rsp;
   if (hit.cookie & WIRE_COOKIE_SINGLE) {
     on_single(&hit);
     return 0;
   }
-  __u32 told = told_of(hit.probe);
+  __u32 told = told_of(hit.probe, hit.now);
   tell_begin(&hit, told);
   if (told & TOLD_TOTALS) open_call(hit.pid_tgid, (__u32)hit.cookie, hit.now);
   return 0;
@@ -246,7 +270,8 @@ int on_return(struct pt_regs* regs) {
   hit.pid_tgid = bpf_get_current_pid_tgid();
   if (!hit.probe || !is_observed(hit.pid_tgid >> 32)) return 0;
   hit.now = bpf_ktime_get_boot_ns();
-  tell_end(&hit, told_of(hit.probe) & TOLD_RING, 0);
+  hit.stack = regs->rsp - 8;
+  tell_end(&hit, told_of(hit.probe, hit.now) & TOLD_RING, 0);
   if (hit.probe->sinks & WIRE_SINK_TOTALS) close_call(hit.pid_tgid, (__u32)hit.cookie, hit.now);
   return 0;
 }
@@ -314,7 +339,7 @@ int on_tracepoint(void* ctx) {
   return 0;
 }
 
-static __always_inline struct wire_switch* reserve_switch(__u16 kind, struct task_struct* from,
+static __always_inline struct wire_switch* reserve_switch(__u8 kind, struct task_struct* from,
                                                           struct task_struct* to) {
   __u64 now = bpf_ktime_get_boot_ns();
   struct wire_switch* record = reserve(sizeof(*record));

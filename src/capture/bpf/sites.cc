@@ -14,10 +14,11 @@ namespace {
 
 constexpr std::size_t kScanBytes = 96;  // how far into the function a cheap address is looked for
 
-bool is_argument_register(ZydisRegister whole) {
+bool is_argument_register(ZydisRegister whole, std::uint8_t wanted) {
   static constexpr std::array kArguments{ZYDIS_REGISTER_RDI, ZYDIS_REGISTER_RSI, ZYDIS_REGISTER_RDX,
                                          ZYDIS_REGISTER_RCX, ZYDIS_REGISTER_R8,  ZYDIS_REGISTER_R9};
-  return std::find(kArguments.begin(), kArguments.end(), whole) != kArguments.end();
+  const auto found = std::find(kArguments.begin(), kArguments.end(), whole);
+  return found != kArguments.end() && (wanted >> (found - kArguments.begin()) & 1) != 0;
 }
 
 bool moves_stack_pointer(const Instruction& instruction) {
@@ -71,11 +72,14 @@ Found scan(std::span<const std::byte> code, SiteNeeds needs) {
       at_entry.reason = "entry: control flow leaves the straight line first";
       return at_entry;
     }
-    if (needs.arguments && writes_register(instruction, is_argument_register)) {
+    const auto is_needed = [&](ZydisRegister whole) {
+      return is_argument_register(whole, needs.registers);
+    };
+    if (needs.arguments && writes_register(instruction, is_needed)) {
       at_entry.reason = "entry: an argument register is overwritten first";
       return at_entry;
     }
-    if (needs.return_probe && moves_stack_pointer(instruction)) {
+    if ((needs.return_probe || needs.stack) && moves_stack_pointer(instruction)) {
       at_entry.reason = "entry: the stack pointer moves first";
       return at_entry;
     }

@@ -28,9 +28,11 @@ struct Site {
 };
 
 struct SiteNeeds {
-  bool arguments{false};     // the argument registers must still hold the call's arguments
-  bool return_probe{false};  // the return address must still lie at [rsp]
-  bool at_entry{false};      // the function's first instruction, whatever it costs
+  bool arguments{false};         // the argument registers must still hold the call's arguments
+  bool return_probe{false};      // the return address must still lie at [rsp]
+  bool at_entry{false};          // the function's first instruction, whatever it costs
+  std::uint8_t registers{0x3f};  // `arguments`: only these, bit i: that of argument i
+  bool stack{false};             // the stack pointer must be that of the entry
 };
 
 /// The cheapest safe probe address of `function`: the first emulated instruction on the straight

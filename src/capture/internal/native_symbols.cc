@@ -126,4 +126,32 @@ trace::StackHandle NativeSymbols::stack(std::int32_t pid, std::span<const std::u
   return writer_.stack(frames_);
 }
 
+const std::string* NativeSymbols::function_at(Process& process, std::int32_t pid,
+                                              std::uint64_t address, BootTime now) {
+  const sys::Mapping* mapping = mapping_of(process, pid, address, now);
+  const File* file = mapping == nullptr ? nullptr : file_of(pid, *mapping);
+  const File::Function* function =
+      file == nullptr ? nullptr : file->at(address - mapping->begin + mapping->file_offset);
+  return function == nullptr ? nullptr : &function->name;
+}
+
+std::string NativeSymbols::text(std::int32_t pid, std::span<const std::uint64_t> addresses,
+                                BootTime now, std::size_t frames_max) {
+  Process& process = processes_[pid];
+  std::string out;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < addresses.size() && count < frames_max; ++i) {
+    const std::uint64_t address = i == 0 ? addresses[i] : addresses[i] - 1;
+    const std::string* name = function_at(process, pid, address, now);
+    if (name == nullptr) {
+      ++unnamed_;
+      continue;
+    }
+    const std::string plain = sys::demangle(*name);
+    out += (out.empty() ? "" : " < ") + std::string(bare_name(plain));
+    ++count;
+  }
+  return out;
+}
+
 }  // namespace kansoku::capture

@@ -39,6 +39,10 @@ class NativeSymbols {
   /// Reads the maps of a process at most once a second.
   [[nodiscard]] trace::StackHandle stack(std::int32_t pid, std::span<const std::uint64_t> addresses,
                                          BootTime now);
+  /// The functions of a call's stack for people, innermost first: "f < g < main", at most
+  /// `frames_max` of them; what no symbol names is left out.
+  [[nodiscard]] std::string text(std::int32_t pid, std::span<const std::uint64_t> addresses,
+                                 BootTime now, std::size_t frames_max);
   /// After an exec or exit: nothing known of the process holds any more.
   void forget(std::int32_t pid) { processes_.erase(pid); }
   [[nodiscard]] std::uint64_t unnamed() const { return unnamed_; }
@@ -54,6 +58,8 @@ class NativeSymbols {
   };
   trace::FrameHandle frame(Process& process, std::int32_t pid, std::uint64_t address, BootTime now);
   const sys::Mapping* mapping_of(Process& process, std::int32_t pid, std::uint64_t address,
+                                 BootTime now);
+  const std::string* function_at(Process& process, std::int32_t pid, std::uint64_t address,
                                  BootTime now);
   const File* file_of(std::int32_t pid, const sys::Mapping& mapping);
 

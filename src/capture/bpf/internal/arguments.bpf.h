@@ -20,7 +20,7 @@ static __always_inline void read_sources(struct pt_regs* regs, struct sources* o
   out->values[4] = regs->r8;
   out->values[5] = regs->r9;
   out->values[6] = regs->rax;
-  out->values[7] = 0;
+  out->values[7] = regs->rsp;
 }
 
 /* Head of a str of CPython 3.8 and later with a global lock; the characters of a compact ASCII one
@@ -54,7 +54,7 @@ static __always_inline int python_text(__u64 object, __u64* text) {
  * Python; -1 if user memory could not be read. */
 static __always_inline int follow_path(const struct wire_capture* capture,
                                        const struct sources* sources, __u64* out) {
-  __u64 value = sources->values[capture->source & 7];
+  __u64 value = sources->values[capture->source & WIRE_SOURCE_MASK];
 #pragma unroll
   for (int i = 0; i < WIRE_STEPS_MAX; ++i) {
     if (i >= capture->step_count) break;
@@ -96,18 +96,19 @@ struct hit {
   struct pt_regs* regs;
   const struct wire_probe* probe;
   __u64 cookie, pid_tgid, now;
+  __u64 stack; /* where the call's return address lies, or lay */
 };
 
 /* The captures of a probe that were read: an address for a text. */
 struct values {
   __u64 value[WIRE_ARGS_MAX];
-  __u8 failed; /* bit i: capture i could not be read */
+  __u16 failed; /* bit i: capture i could not be read */
 };
 
 /* Reads those in `wanted` into `out`, which is zero. A function of its own for the verifier, which
  * looks at it once. */
 __noinline int read_values(const struct wire_probe* probe, const struct sources* sources,
-                           __u8 wanted, struct values* out) {
+                           __u16 wanted, struct values* out) {
   if (!probe || !sources || !out) return 0;
 #pragma unroll
   for (int i = 0; i < WIRE_ARGS_MAX; ++i) {

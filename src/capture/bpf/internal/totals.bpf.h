@@ -97,12 +97,12 @@ static __always_inline void add_to(__u32 tgid, __u32 probe, __u32 kind, __u64 ns
   if (total) add_duration(total, ns);
 }
 
-static __always_inline __u8 captures_of_bytes(const struct wire_probe* probe) {
-  return probe->factors | (probe->type ? 1 << ((probe->type - 1) & 7) : 0);
+static __always_inline __u16 captures_of_bytes(const struct wire_probe* probe) {
+  return probe->factors | (probe->type ? 1 << ((probe->type - 1) & 15) : 0);
 }
 
 static __always_inline __u64 bytes_of(const struct wire_probe* probe, const struct values* values) {
-  __u8 counted = captures_of_bytes(probe);
+  __u16 counted = captures_of_bytes(probe);
   if (!counted || values->failed & counted) return 0;
   __u64 product = 1;
 #pragma unroll
