@@ -31,7 +31,7 @@ std::vector<Pack> metered(std::vector<Pack> packs) {
 bool reads_results_only(const ResolvedProbe& probe) {
   return probe.source->kind == ProbeKind::kAnnotate &&
          std::all_of(probe.captures->begin(), probe.captures->end(),
-                     [](const CaptureDef& c) { return c.how.source == WIRE_RETURN; });
+                     [](const CaptureDef& c) { return is_read_at_end(c); });
 }
 
 /// Whether a probe of it has only one place. Metering an instant takes its end, too.
@@ -57,6 +57,7 @@ ProbeInfo info_of(const ResolvedProbe& probe, std::size_t entry) {
   return {.title = probe.title,
           .category = source.category,
           .kind = probe.by_exits ? ProbeKind::kInstant : source.kind,
+          .is_sampled = source.is_sampled,
           .ordinal_by = source.ordinal_by,
           .captures = *probe.captures,
           .bytes = source.bytes,
@@ -103,8 +104,11 @@ Attacher::Attacher(bpf::Engine& engine, const sys::Procfs& procfs, const std::ve
       entries_.push_back(
           {.pack = i, .libraries = libraries, .name = fmt::format("{}: {}", packs_[i].name, what)});
     };
-    for (const FunctionProbes& functions : packs_[i].functions)
+    for (const FunctionProbes& functions : packs_[i].functions) {
       add(&functions, functions.library, functions.symbols.front());
+      entries_.back().is_switched = functions.is_switched();
+      entries_.back().functions = &functions;
+    }
     for (const UsdtProbes& usdt : packs_[i].usdt)
       add(&usdt, usdt.library, usdt.begin);
   }
@@ -146,7 +150,7 @@ std::optional<std::uint32_t> Attacher::take_numbers(std::vector<ProbeInfo> probe
 
 Attacher::LinkSet& Attacher::links_of(File& file, std::size_t entry) const {
   std::optional<std::size_t> key;
-  if (options_.policy.links_by_entry) key = entry;
+  if (options_.policy.links_by_entry || entries_.at(entry).is_switched) key = entry;
   const auto found = std::find_if(file.links.begin(), file.links.end(),
                                   [&](const LinkSet& links) { return links.entry == key; });
   return found != file.links.end() ? *found : file.links.emplace_back(LinkSet{.entry = key});
@@ -177,6 +181,14 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
   const bool is_alone = capture::is_alone(source, options_.policy.sinks);
   const bool at_end = source.at_end && (has_exits || engine_.mode() == bpf::AttachMode::kSession);
   wire_probe description = describe(source, *probe.captures, options_.policy.sinks, at_end);
+  // Only a session can leave the end of a call alone that is not of the sample.
+  const bool is_begin_only =
+      source.is_sampled && !probe.by_exits && engine_.mode() != bpf::AttachMode::kSession;
+  if (is_begin_only) {
+    description.flags =
+        static_cast<std::uint16_t>((description.flags & ~WIRE_PROBE_SAMPLED) | WIRE_PROBE_INSTANT);
+    description.at_end = 0;
+  }
   if (probe.by_exits) {
     description.flags |= WIRE_PROBE_INSTANT;
     description.at_begin = 0;  // arguments are gone where it ends
@@ -184,7 +196,7 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
   if (const auto described = engine_.describe_probe(*number, description); !described)
     problem(described.error().what, counters_.failed);
   LinkSet& links = links_of(file, entry);
-  if (is_alone && !probe.by_exits) {
+  if ((is_alone || is_begin_only) && !probe.by_exits) {
     links.entry_only.push_back({probe.file_offset, 0, *number | WIRE_COOKIE_INSTANT});
   } else if (!has_exits) {
     links.with_return.push_back({probe.file_offset, 0, *number});
@@ -363,6 +375,17 @@ Result<void> Attacher::add_file(const FileIdentity& identity, sys::Fd fd,
   return {};
 }
 
+Result<void> Attacher::preload(const std::string& path) {
+  sys::Mapping mapping;
+  mapping.path = path;
+  if (!is_wanted(library_name(path))) return {};
+  TRY(sys::Fd fd, sys::Fd::open_regular(path));
+  MappedKey ignored;
+  TRY(const FileIdentity identity, identify(fd, mapping, ignored));
+  if (files_.contains(identity)) return {};
+  return add_file(identity, std::move(fd), mapping, 0);
+}
+
 void Attacher::set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings) {
   std::set<MappedKey> here;
   refused_.erase(pid);
@@ -440,8 +463,9 @@ void Attacher::set_enabled(bool enabled) {
 }
 
 void Attacher::set_entry_enabled(std::size_t entry, bool enabled) {
-  CHECK(options_.policy.links_by_entry);
-  if (entry >= entries_.size() || entries_[entry].enabled == enabled) return;
+  if (entry >= entries_.size()) return;
+  CHECK(options_.policy.links_by_entry || entries_[entry].is_switched);
+  if (entries_[entry].enabled == enabled) return;
   entries_[entry].enabled = enabled;
   for (auto& [identity, file] : files_) {
     for (LinkSet& links : file.links) {

@@ -78,6 +78,9 @@ class Attacher {
   /// in between would get both their probes.
   void set_mappings(std::int32_t pid, const std::vector<sys::Mapping>& mappings);
   void forget_process(std::int32_t pid);
+  /// Attaches to a library before a process maps it, so that its first calls are seen. For those
+  /// that are not wanted it does nothing. Errors as of ElfFile::open().
+  [[nodiscard]] Result<void> preload(const std::string& path);
   /// Whether a file of this process could not be opened and may be now.
   [[nodiscard]] bool wants_again(std::int32_t pid) const { return refused_.contains(pid); }
   /// Attaches what could not be attached.
@@ -89,7 +92,11 @@ class Attacher {
   [[nodiscard]] const std::string& entry_name(std::size_t entry) const {
     return entries_.at(entry).name;
   }
-  /// Takes an entry's probes off, or puts them back. Needs links by entry.
+  /// The functions of an entry; null: USDT probes.
+  [[nodiscard]] const FunctionProbes* entry_functions(std::size_t entry) const {
+    return entries_.at(entry).functions;
+  }
+  /// Takes an entry's probes off, or puts them back. Needs links by entry, or one that is switched.
   void set_entry_enabled(std::size_t entry, bool enabled);
   [[nodiscard]] bool is_entry_enabled(std::size_t entry) const {
     return entries_.at(entry).enabled;
@@ -114,7 +121,9 @@ class Attacher {
     std::string libraries{};  // globs
     std::string name{};       // "watch: gloo::allreduce"
     bool enabled{true};
-    bool is_slow{false};  // some probe of it is single-stepped
+    bool is_switched{false};                   // has links of its own, whatever the policy
+    const FunctionProbes* functions{nullptr};  // of packs_; null: USDT probes
+    bool is_slow{false};                       // some probe of it is single-stepped
   };
   /// Specs that are attached and taken off together.
   struct LinkSet {

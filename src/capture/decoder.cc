@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/decoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,6 +10,7 @@
 namespace kansoku::capture {
 namespace {
 
+constexpr std::size_t kNotesMax = 6;        // of one call
 constexpr std::size_t kOpenCallsMax = 512;  // a thread; deeper calls are left out and counted
 constexpr std::size_t kScopeOpsMax = 4096;  // a process; PyTorch has a handful
 constexpr std::string_view kUnnamedScope = "unnamed scope";
@@ -29,14 +32,24 @@ const wire_args* with_args(const wire_event& head, std::span<const std::byte> re
   return head.layout != WIRE_PLAIN ? view_as<wire_args>(record) : nullptr;
 }
 
-const wire_text* with_text(const wire_event& head, std::span<const std::byte> record) {
-  return head.layout == WIRE_WITH_TEXT ? view_as<wire_text>(record) : nullptr;
+// The text of a record that has one.
+std::optional<std::string_view> record_text(const wire_event& head,
+                                            std::span<const std::byte> record) {
+  if (head.layout == WIRE_WITH_TEXT) {
+    const auto* with = view_as<wire_text>(record);
+    return bounded(with->text, sizeof(with->text));
+  }
+  if (head.layout == WIRE_WITH_LONG_TEXT) {
+    const auto* with = view_as<wire_long_text>(record);
+    return bounded(with->text, sizeof(with->text));
+  }
+  return std::nullopt;
 }
 
 // True if a record has what its layout promises.
 bool has_layout(const wire_event& head, std::span<const std::byte> record) {
-  static constexpr std::array<std::size_t, 3> kBytes{sizeof(wire_event), sizeof(wire_args),
-                                                     sizeof(wire_text)};
+  static constexpr std::array<std::size_t, 4> kBytes{sizeof(wire_event), sizeof(wire_args),
+                                                     sizeof(wire_text), sizeof(wire_long_text)};
   return head.layout < kBytes.size() && record.size() >= kBytes.at(head.layout);
 }
 
@@ -53,7 +66,7 @@ bool is_scope_name(std::string_view text) {
 }  // namespace
 
 Decoder::Decoder(trace::Writer& writer, const ProbeTable& probes, const sys::Procfs& procfs)
-    : writer_(writer), probes_(probes), symbols_(procfs, writer) {}
+    : writer_(writer), probes_(probes), symbols_(procfs, writer), cuda_(probes, procfs) {}
 
 std::vector<LifecycleEvent> Decoder::take_lifecycle() {
   return std::exchange(lifecycle_, {});
@@ -89,6 +102,7 @@ void Decoder::on_record(std::span<const std::byte> record) {
     ++counters_.bad_records;
     return;
   }
+  if (is_call(*head)) tell_cuda(*head, record);
   const auto* slice = view_as<wire_slice>(record);
   const auto* change = view_as<wire_switch>(record);
   if (head->kind == WIRE_SLICE && slice != nullptr && slice->duration_ns <= kTimeMax) {
@@ -105,6 +119,9 @@ void Decoder::on_record(std::span<const std::byte> record) {
     on_signal(*change);
   } else if (const auto lifecycle = lifecycle_event(record)) {
     on_lifecycle(*lifecycle);
+  } else if (const auto* call = view_as<wire_call_stack>(record);
+             head->kind == WIRE_CALL_STACK && call != nullptr && head->probe < probes_.size()) {
+    on_call_stack(*call);
   } else if (const auto* stack = view_as<wire_stack>(record);
              head->kind == WIRE_STACK && stack != nullptr) {
     on_stack(*stack);
@@ -113,7 +130,47 @@ void Decoder::on_record(std::span<const std::byte> record) {
   }
 }
 
+void Decoder::tell_cuda(const wire_event& head, std::span<const std::byte> record) {
+  const wire_args* values = with_args(head, record);
+  cuda_.on_record(head, values == nullptr ? nullptr : values->args, record_text(head, record));
+}
+
+// What numbers of a launch or copy mean, in their place.
+void Decoder::add_cuda_args() {
+  using outside::Key;
+  const CudaCalls::Shown* shown = cuda_.shown();
+  if (shown == nullptr) return;
+  const outside::Call& call = shown->call;
+  const auto kind = call.entry->kind;
+  if (kind == outside::Kind::kCopy || kind == outside::Kind::kSet) {
+    if (const auto bytes = outside::bytes_of(call); bytes && !call.has(Key::kBytes))
+      args_.push_back(Arg::uint(writer_.name("bytes"), *bytes));
+    if (kind == outside::Kind::kCopy)
+      args_.push_back(Arg::str(writer_.name("kind"), outside::direction_of(call)));
+  }
+  if (shown->kernel == nullptr) return;
+  static constexpr std::array<std::string_view, 6> kShape{"grid_x",  "grid_y",  "grid_z",
+                                                          "block_x", "block_y", "block_z"};
+  for (const std::string_view name : kShape)
+    std::erase_if(args_, [&, key = writer_.name(name)](const Arg& arg) { return arg.key == key; });
+  const auto shape = [&](Key x, Key y, Key z) {
+    return fmt::format("{},{},{}", call.number(x), call.number(y), call.number(z));
+  };
+  const outside::Kernel& kernel = *shown->kernel;
+  args_.push_back(Arg::str(writer_.name("kernel"), kernel.shown));
+  if (kernel.full != kernel.shown)
+    args_.push_back(Arg::str(writer_.name("full_name"), kernel.full));
+  if (call.has(Key::kGridX) && call.has(Key::kBlockX)) {
+    grid_ = shape(Key::kGridX, Key::kGridY, Key::kGridZ);
+    block_ = shape(Key::kBlockX, Key::kBlockY, Key::kBlockZ);
+    args_.push_back(Arg::str(writer_.name("grid"), grid_));
+    args_.push_back(Arg::str(writer_.name("block"), block_));
+  }
+  if (shown->is_captured) args_.push_back(Arg::uint(writer_.name("captured"), 1));
+}
+
 void Decoder::on_lifecycle(LifecycleEvent event) {
+  cuda_.on_lifecycle(event);
   if (event.kind != LifecycleEvent::Kind::kFork) {
     symbols_.forget(event.pid);
     forget_threads(event);
@@ -149,6 +206,26 @@ void Decoder::on_stack(const wire_stack& record) {
                         symbols_.stack(pid, std::span(addresses).first(count), time));
 }
 
+void Decoder::on_call_stack(const wire_call_stack& record) {
+  constexpr std::size_t kFramesShown = 12;
+  const std::size_t count = std::min<std::size_t>(record.frame_count, WIRE_CALL_FRAMES);
+  std::array<std::uint64_t, WIRE_CALL_FRAMES> addresses{};
+  std::copy_n(record.frames, count, addresses.begin());
+  Thread& thread = thread_of(record.head);
+  thread.stack =
+      symbols_.text(as_pid(record.head.tgid), std::span(addresses).first(count),
+                    boot_time(static_cast<std::int64_t>(record.head.t_boot_ns)), kFramesShown);
+  thread.stack_probe = record.head.probe;
+}
+
+// The stack that came just before its call.
+void Decoder::add_stack(const wire_event& head) {
+  Thread& thread = thread_of(head);
+  if (thread.stack.empty()) return;
+  stack_ = std::exchange(thread.stack, {});
+  if (thread.stack_probe == head.probe) args_.push_back(Arg::str(writer_.name("stack"), stack_));
+}
+
 void Decoder::on_slice(const wire_slice& record) {
   const auto start = static_cast<std::int64_t>(record.head.t_boot_ns);
   if (probes_[record.head.probe].is_window && boot_time(start) < window_begin_) return;
@@ -162,14 +239,14 @@ void Decoder::collect_args(const wire_event& head, std::span<const std::byte> re
                            bool at_return) {
   args_.clear();
   const wire_args* values = with_args(head, record);
-  const wire_text* text = with_text(head, record);
+  const auto text = record_text(head, record);
   const ProbeInfo& probe = probes_[head.probe];
   if (values == nullptr) return;
   const ProbeNames& names = names_of(head.probe);
   for (std::size_t i = 0; i < probe.captures.size(); ++i) {
     const CaptureDef& capture = probe.captures[i];
-    if ((capture.how.source == WIRE_RETURN) != at_return) continue;
-    const bool lacks_text = capture.how.is_text != 0 && text == nullptr;
+    if (is_read_at_end(capture) != at_return) continue;
+    const bool lacks_text = capture.how.is_text != 0 && !text;
     if (lacks_text || (head.failed_args >> i & 1) != 0) {
       ++counters_.unread_args;
       continue;
@@ -177,7 +254,7 @@ void Decoder::collect_args(const wire_event& head, std::span<const std::byte> re
     std::uint64_t value = values->args[i];
     if (capture.how.size == 4) value &= 0xffffffffU;
     if (capture.how.is_text != 0) {
-      args_.push_back(Arg::str(names.args[i], bounded(text->text, sizeof(text->text))));
+      args_.push_back(Arg::str(names.args[i], *text));
     } else if (capture.is_signed) {
       args_.push_back(Arg::sint(names.args[i], capture.how.size == 4
                                                    ? static_cast<std::int32_t>(value)
@@ -253,6 +330,8 @@ void Decoder::on_begin(const wire_event& head, std::span<const std::byte> record
   } else {
     collect_args(head, record, false);
     add_derived_args(probe, as_pid(head.tgid));
+    add_cuda_args();
+    add_stack(head);
   }
   const ProbeNames& names = names_of(head.probe);
   writer_.slice_begin(thread.track, boot_time(static_cast<std::int64_t>(head.t_boot_ns)),
@@ -328,7 +407,7 @@ void Decoder::on_annotation(const wire_event& head, std::span<const std::byte> r
   auto& notes = thread.open.back().notes;
   for (const Arg& arg : args_) {
     const bool is_text = arg.kind == Arg::Kind::kString;  // lies in the record, not in the note
-    if (!is_text && notes.size() < WIRE_ARGS_MAX) notes.push_back(arg);
+    if (!is_text && notes.size() < kNotesMax) notes.push_back(arg);
   }
 }
 
@@ -339,6 +418,8 @@ void Decoder::on_instant(const wire_event& head, std::span<const std::byte> reco
     return;
   }
   collect_args(head, record, false);
+  add_cuda_args();
+  add_stack(head);
   const ProbeNames& names = names_of(head.probe);
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
   if (probe.is_host && host_track_.raw == 0) host_track_ = writer_.custom_track({}, "host");
@@ -361,10 +442,9 @@ void Decoder::on_scope(const wire_event& head, std::span<const std::byte> record
     if (probe.captures[i].name == kScopeArguments) arg_count = values->args[i];
     if (probe.captures[i].how.is_text != 0) text_index = i;
   }
-  const wire_text* with = with_text(head, record);
-  const bool has_text = (head.failed_args >> text_index & 1) == 0 && with != nullptr;
-  const std::string_view text =
-      has_text ? bounded(with->text, sizeof(with->text)) : std::string_view{};
+  const auto with = record_text(head, record);
+  const bool has_text = (head.failed_args >> text_index & 1) == 0 && with;
+  const std::string_view text = has_text ? *with : std::string_view{};
   const BootTime time = boot_time(static_cast<std::int64_t>(head.t_boot_ns));
   auto& enter_ops = scope_enter_ops_[as_pid(head.tgid)];
   const bool has_name = is_scope_name(text);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/internal/cuda_calls.h"
 #include "capture/internal/native_symbols.h"
 #include "capture/lifecycle.h"
 #include "capture/probe_table.h"
@@ -77,6 +78,9 @@ class Decoder {
   /// Native frames that no symbol names, so far.
   [[nodiscard]] std::uint64_t unnamed_frames() const { return symbols_.unnamed(); }
 
+  [[nodiscard]] CudaCalls& cuda() { return cuda_; }
+  [[nodiscard]] const CudaCalls& cuda() const { return cuda_; }
+
   struct Counters {
     std::uint64_t records{0}, unmatched_ends{0}, unread_args{0}, bad_records{0}, too_deep{0};
     std::uint64_t unnamed_threads{0};
@@ -101,6 +105,8 @@ class Decoder {
   struct Thread {
     trace::TrackHandle track{};
     std::vector<OpenCall> open;
+    std::string stack{};           // of the call that begins next
+    std::uint32_t stack_probe{0};  // of which probe it is
   };
 
   Thread& thread_of(const wire_event& head);
@@ -120,6 +126,10 @@ class Decoder {
   void push_open(Thread& thread, OpenCall call);
   void collect_args(const wire_event& head, std::span<const std::byte> record, bool at_return);
   void add_derived_args(const ProbeInfo& probe, std::int32_t pid);
+  void tell_cuda(const wire_event& head, std::span<const std::byte> record);
+  void add_cuda_args();
+  void on_call_stack(const wire_call_stack& record);
+  void add_stack(const wire_event& head);
   [[nodiscard]] const trace::Arg* arg_of(std::string_view name);
   [[nodiscard]] std::optional<std::uint64_t> bytes_of(const ProbeInfo& probe);
   void close_until(Thread& thread, std::size_t depth, BootTime time);
@@ -127,6 +137,8 @@ class Decoder {
   trace::Writer& writer_;
   const ProbeTable& probes_;
   NativeSymbols symbols_;
+  CudaCalls cuda_;
+  std::string grid_, block_, stack_;  // scratch of the record in hand
   std::vector<ProbeNames> names_;
   std::map<std::uint64_t, Thread> threads_;  // by pid and tid: those of a process lie together
   std::uint64_t last_thread_key_{0};

@@ -48,7 +48,7 @@ class DecoderTest : public ::testing::Test {
     event.tgid = kPid;
     event.tid = kTid;
     event.probe = probe;
-    event.kind = static_cast<std::uint16_t>(kind);
+    event.kind = static_cast<std::uint8_t>(kind);
     event.layout = static_cast<std::uint8_t>(layout);
     return event;
   }
@@ -279,7 +279,7 @@ TEST_F(DecoderTest, RefusesLayoutsThatDoNotExist) {
 
 TEST_F(DecoderTest, RefusesKindsThatDoNotExist) {
   probe("call");
-  for (const int kind : {0, 12, 13, 255, 256, 65535}) {
+  for (const int kind : {0, 13, 14, 128, 255}) {
     const auto before = bad();
     wire_stack record{};
     record.head = head(kind, 1);

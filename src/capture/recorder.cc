@@ -114,6 +114,8 @@ Result<void> Recorder::Impl::add_bpf() {
                                    {.packs = options.packs,
                                     .watch_packs = options.watch_packs,
                                     .attach_mode = options.attach_mode,
+                                    .libraries = options.libraries,
+                                    .cuda_budget = options.cuda_budget,
                                     .ring_bytes = options.ring_bytes,
                                     .on_call = options.on_call,
                                     .log = options.log,
@@ -532,6 +534,19 @@ std::map<std::int32_t, Place> Recorder::ranks() const {
 void Recorder::set_probes_enabled(bool enabled) {
   for (const Impl::Asked& asked : impl_->sources)
     asked.source->set_enabled(enabled);
+}
+
+Recorder::CudaView Recorder::cuda() const {
+  if (impl_->bpf == nullptr) return {};
+  const CudaCalls& calls = impl_->bpf->cuda();
+  return {.tallies = &calls.tallies(),
+          .share_seen = impl_->bpf->cuda_governor().share_on(),
+          .hit_seconds = impl_->bpf->cuda_governor().hit_seconds(),
+          .hits = calls.launch_hits(),
+          .naming_hits = calls.naming_hits(),
+          .ends_of_second = Nanos{WIRE_SLICE_NS},
+          .has_ends = impl_->bpf->mode() == bpf::AttachMode::kSession,
+          .lost = impl_->bpf->lost()};
 }
 
 const std::optional<Error>& Recorder::bpf_error() const {

@@ -12,6 +12,7 @@
 #include "capture/attacher.h"
 #include "capture/bpf/engine.h"
 #include "capture/decoder.h"
+#include "capture/outside/tally.h"
 #include "capture/pack.h"
 #include "capture/source.h"
 #include "common/bytes.h"
@@ -40,6 +41,9 @@ struct RecordStatus {
 struct RecorderOptions {
   std::vector<Pack> packs;                     // what to observe
   std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
+  std::vector<std::string> libraries{};        // attached before a process maps them
+  double cuda_budget{
+      0};  // of a processor, for probes at launch rate; above it they are on in slices
   std::uint32_t ring_bytes{16U << 20};
   std::uint32_t python_hz{0};  // 0 = as the packs say
   bool use_bpf{true};          // false: Python stacks only
@@ -99,6 +103,19 @@ class Recorder {
   /// Switches all probes and the Python sampler off or on again during a recording (used to measure
   /// their cost).
   void set_probes_enabled(bool enabled);
+
+  /// What the calls of CUDA's driver told, by process, and how it was seen.
+  struct CudaView {
+    const std::map<std::int32_t, std::unique_ptr<outside::Tally>>* tallies{nullptr};  // null: none
+    double share_seen{1};   // of the time, of launches
+    double hit_seconds{0};  // what a hit costs, about
+    std::uint64_t hits{0};  // of probes at launch rate
+    std::uint64_t naming_hits{0};
+    Nanos ends_of_second{};  // the slice of each second in which launches have ends
+    bool has_ends{false};    // of launches, in slices
+    std::uint64_t lost{0};   // records
+  };
+  [[nodiscard]] CudaView cuda() const;
 
   /// Why there are Python stacks only; nothing: eBPF works, or was not asked for.
   [[nodiscard]] const std::optional<Error>& bpf_error() const;

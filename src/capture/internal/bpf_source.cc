@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/internal/bpf_source.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace kansoku::capture {
@@ -10,6 +12,11 @@ namespace {
 constexpr Nanos kDrainEvery = std::chrono::milliseconds{40};
 constexpr Nanos kWatchEvery = std::chrono::milliseconds{200};  // light probes fill no ring
 constexpr Nanos kIdleEvery = std::chrono::milliseconds{50};    // while the probes are switched off
+// A hit of an emulated instruction with eight arguments, two of them on the stack
+// (docs/cuda-outside.md).
+constexpr double kCudaHitSeconds = 1.3e-6;
+// Without a launch of an unnamed kernel for so long, the runtime's launches are left alone.
+constexpr Nanos kNamingQuiet = std::chrono::seconds{2};
 
 }  // namespace
 
@@ -18,7 +25,9 @@ BpfSource::BpfSource(trace::Writer& writer, const sys::Procfs& procfs, Options o
     : procfs_(procfs),
       options_(std::move(options)),
       engine_(std::move(engine)),
-      decoder_(writer, probes_, procfs) {
+      decoder_(writer, probes_, procfs),
+      writer_(writer),
+      governor_(options_.cuda_budget > 0 ? options_.cuda_budget : 1e9, kCudaHitSeconds) {
   decoder_.set_on_call(options_.on_call);
 }
 
@@ -37,6 +46,9 @@ Result<std::unique_ptr<BpfSource>> BpfSource::create(trace::Writer& writer,
       out->make_attached(given.packs, {.is_window = is_window,
                                        .starts_attached = !is_window,
                                        .after = is_window ? &out->watching_->files : nullptr});
+  for (const std::string& library : given.libraries) {
+    TRY_VOID(out->full_->files.preload(library));
+  }
   return out;
 }
 
@@ -77,21 +89,75 @@ void BpfSource::observe(std::int32_t pid) {
   if (!observed && options_.log) options_.log(observed.error().what);
 }
 
-void BpfSource::inspect(const Observed& process, BootTime /*now*/) {
+void BpfSource::inspect(const Observed& process, BootTime now) {
   if (!is_enabled_ || (!is_open_ && !watching_)) return;
   const auto mappings = procfs_.maps(process.facts.pid);
   if (!mappings) return;
+  decoder_.cuda().note_probes(now);
   if (watching_) watching_->files.set_mappings(process.facts.pid, *mappings);
   full_->files.set_mappings(process.facts.pid, *mappings);
 }
 
 void BpfSource::drain() {
   engine_->drain([this](std::span<const std::byte> record) { decoder_.on_record(record); });
+  if (const std::uint64_t lost = engine_->counters().ring_full; lost != told_lost_) {
+    told_lost_ = lost;
+    decoder_.cuda().on_loss();
+  }
+  decoder_.cuda().settle();
 }
 
 void BpfSource::poll(const Processes& /*processes*/, BootTime now) {
   drain();
+  decoder_.cuda().note_probes(now);
+  govern_cuda(now);
   next_ = now + (!is_open_ ? kWatchEvery : is_enabled_ ? kDrainEvery : kIdleEvery);
+}
+
+void BpfSource::set_cuda_entries(bool FunctionProbes::*which, bool is_on) {
+  for (std::size_t entry = 0; entry < full_->files.entry_count(); ++entry) {
+    const FunctionProbes* functions = full_->files.entry_functions(entry);
+    if (functions != nullptr && functions->*which) full_->files.set_entry_enabled(entry, is_on);
+  }
+}
+
+void BpfSource::govern_cuda(BootTime now) {
+  if (!is_open_ || !is_enabled_) return;
+  const CudaCalls& cuda = decoder_.cuda();
+  if (const bool is_on = governor_.decide(now, cuda.launch_hits()); is_on != cuda_on_) {
+    cuda_on_ = is_on;
+    if (!is_on) drain();
+    decoder_.cuda().on_gap();
+    set_cuda_entries(&FunctionProbes::is_sampled, is_on);
+  }
+  if (now - naming_looked_at_ < kNamingQuiet) return;
+  naming_looked_at_ = now;
+  const bool wants_names = cuda.unnamed_launches() != unnamed_before_ || cuda.naming_hits() == 0;
+  unnamed_before_ = cuda.unnamed_launches();
+  if (wants_names == naming_on_) return;
+  naming_on_ = wants_names;
+  set_cuda_entries(&FunctionProbes::until_named, wants_names);
+}
+
+// One line a process: what its calls add up to.
+void BpfSource::write_cuda(BootTime now) {
+  constexpr auto kSeconds = [](Nanos time) { return 1e-9 * static_cast<double>(time.count()); };
+  for (const auto& [pid, tally] : decoder_.cuda().tallies()) {
+    const outside::BusyBounds busy = tally->busy(now);
+    const auto named = tally->named();
+    const std::string bounds = busy.is_known
+                                   ? fmt::format("busy_lower_s={:.6f} busy_upper_s={:.6f}",
+                                                 kSeconds(busy.lower), kSeconds(busy.upper))
+                                   : "busy=unknown";
+    writer_.metadata(
+        fmt::format("kansoku.cuda.{}", pid),
+        fmt::format("observed_s={:.6f} launches={} unnamed={} unknown_graphs={} waits={} "
+                    "wait_s={:.6f} {} seen={:.4f} ends_ns_of_second={}",
+                    kSeconds(busy.observed), named.launches, named.unnamed,
+                    tally->unknown_graph_launches(), tally->waits().count,
+                    kSeconds(tally->waits().time), bounds, governor_.share_on(), WIRE_SLICE_NS),
+        now);
+  }
 }
 
 void BpfSource::begin_trace(BootTime now) {
@@ -103,8 +169,10 @@ void BpfSource::begin_trace(BootTime now) {
   set_attached(*full_, true);
 }
 
-void BpfSource::end_trace(BootTime /*now*/) {
+void BpfSource::end_trace(BootTime now) {
   is_open_ = false;
+  drain();
+  write_cuda(now);
   if (!watching_) {
     engine_->detach_all();
     return;
@@ -117,6 +185,7 @@ void BpfSource::end_trace(BootTime /*now*/) {
 void BpfSource::set_enabled(bool enabled) {
   if (is_enabled_ == enabled) return;
   is_enabled_ = enabled;
+  decoder_.cuda().on_gap();
   if (enabled) {
     attach_lifecycle();
   } else {
@@ -128,6 +197,12 @@ void BpfSource::set_enabled(bool enabled) {
 }
 
 void BpfSource::add_losses(Losses& out) const {
+  for (const auto& [pid, tally] : decoder_.cuda().tallies()) {
+    out.add(capture_cuda_unnamed_launches, tally->named().unnamed);
+    out.add(capture_cuda_unknown_graphs, tally->unknown_graph_launches());
+    out.add(capture_cuda_names_dropped, tally->names().counters().forgotten);
+  }
+  out.add(capture_cuda_ends_unseen, decoder_.cuda().unseen_ends());
   const Decoder::Counters& decoded = decoder_.counters();
   out.add(capture_unmatched_ends, decoded.unmatched_ends);
   out.add(capture_unread_args, decoded.unread_args);

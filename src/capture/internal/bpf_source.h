@@ -12,6 +12,7 @@
 #include "capture/attacher.h"
 #include "capture/bpf/engine.h"
 #include "capture/decoder.h"
+#include "capture/internal/cuda_governor.h"
 #include "capture/internal/host_probes.h"
 #include "capture/pack.h"
 #include "capture/probe_table.h"
@@ -39,6 +40,8 @@ class BpfSource final : public Source {
     /// Not empty: these are attached all the time, `packs` during traces only.
     std::vector<Pack> watch_packs;
     std::optional<bpf::AttachMode> attach_mode;  // only this one
+    std::vector<std::string> libraries;          // attached before a process maps them
+    double cuda_budget{0};  // of a processor, for probes at launch rate; 0: no limit
     std::uint32_t ring_bytes{16U << 20};
     std::function<void(const CallMark&)> on_call;
     std::function<void(const std::string&)> log;
@@ -79,6 +82,9 @@ class BpfSource final : public Source {
     return full_->files.attachments();
   }
   [[nodiscard]] std::size_t probe_count() const { return probes_.size(); }
+  /// What the driver's calls told of CUDA, and how much of the time was seen.
+  [[nodiscard]] const CudaCalls& cuda() const { return decoder_.cuda(); }
+  [[nodiscard]] const CudaGovernor& cuda_governor() const { return governor_; }
   /// Records and calls that were lost.
   [[nodiscard]] std::uint64_t lost() const;
 
@@ -94,6 +100,9 @@ class BpfSource final : public Source {
                                                         const AttacherOptions& attaching);
   void attach_lifecycle();
   void set_attached(Attached& attached, bool is_on) const;
+  void govern_cuda(BootTime now);
+  void set_cuda_entries(bool FunctionProbes::*which, bool is_on);
+  void write_cuda(BootTime now);
 
   const sys::Procfs& procfs_;
   Options options_;
@@ -104,6 +113,12 @@ class BpfSource final : public Source {
   std::unique_ptr<Attached> full_;
   bpf::Engine::Handle lifecycle_{0}, end_signals_{0};
   std::uint64_t lifecycle_failed_{0}, signals_failed_{0};
+  std::uint64_t told_lost_{0};  // records, so far
+  trace::Writer& writer_;
+  CudaGovernor governor_;
+  bool cuda_on_{true}, naming_on_{true};
+  std::uint64_t unnamed_before_{0};
+  BootTime naming_looked_at_{};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{};
 };

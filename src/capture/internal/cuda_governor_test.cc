@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/internal/cuda_governor.h"
+
+#include <gtest/gtest.h>
+
+namespace kansoku::capture {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000, kStep = 10'000'000;
+
+/// Runs for some seconds with so many launches a second; those while the probes are on hit.
+double share_of(CudaGovernor& governor, std::uint64_t rate, int seconds) {
+  std::uint64_t hits = 0;
+  bool is_on = true;
+  for (std::int64_t t = 0; t < seconds * kSecond; t += kStep) {
+    is_on = governor.decide(boot_time(t), hits);
+    if (is_on) hits += rate * kStep / kSecond;
+  }
+  return static_cast<double>(hits) / static_cast<double>(rate) / seconds;
+}
+
+TEST(CudaGovernor, LeavesProbesOnWithinTheBudget) {
+  CudaGovernor governor(0.05, 1e-6);
+  EXPECT_EQ(share_of(governor, 40'000, 5), 1.0);
+  EXPECT_EQ(governor.share_on(), 1.0);
+  EXPECT_FALSE(governor.is_sliced());
+}
+
+TEST(CudaGovernor, TakesThemOffInSlicesAboveIt) {
+  CudaGovernor governor(0.05, 1e-6);
+  const double seen = share_of(governor, 500'000, 20);
+  // A tenth of each second but the first: (1 + 19 * 0.1) / 20.
+  EXPECT_NEAR(seen, 0.145, 0.015);
+  EXPECT_NEAR(governor.share_on(), seen, 0.01);
+  EXPECT_NEAR(governor.rate(), 500'000, 50'000);
+  EXPECT_TRUE(governor.is_sliced());
+}
+
+TEST(CudaGovernor, ReturnsToAllWhenTheRateFalls) {
+  CudaGovernor governor(0.05, 1e-6);
+  std::uint64_t hits = 0;
+  bool is_on = true;
+  for (std::int64_t t = 0; t < 10 * kSecond; t += kStep) {
+    is_on = governor.decide(boot_time(t), hits);
+    if (is_on) hits += (t < 3 * kSecond ? 500'000 : 1'000) * kStep / kSecond;
+  }
+  EXPECT_TRUE(is_on);
+  EXPECT_FALSE(governor.is_sliced());
+}
+
+}  // namespace
+}  // namespace kansoku::capture
