@@ -17,6 +17,7 @@ struct CudaEntry {
 
 constexpr CudaEntry kCudaCommands[]{
     {"report", "add up the device work of a recording or a profile", make_cuda_report},
+    {"stat", "count the driver's calls of a program, from outside", make_cuda_stat},
     {"top", "show what a program does on its GPU, live", make_cuda_top},
 };
 

@@ -58,6 +58,8 @@ class Record final : public Command {
     app.add_flag("--explain", options_.explain,
                  "print each probe with its address and the reason for it");
     app.add_flag("-q,--quiet", options_.quiet, "hide the status line");
+    app.add_option("--library", options_.libraries,
+                   "attach to this library before a process loads it (repeatable)");
     app.add_option("command", options_.command, "command to start and observe, after --");
     app.footer(
         "Examples:\n"

@@ -77,6 +77,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
                    "modes are session, multi and perf"};
     }
   }
+  out.libraries = options.libraries;
   out.ring_bytes = options.ring_bytes;
   out.python_hz = options.python_hz;
   out.metadata = {{"kansoku.version", version_text()}, {"kansoku.host", sys::host_name()}};

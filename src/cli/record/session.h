@@ -27,8 +27,9 @@ struct SessionOptions {
   std::string output;
   bool overwrite{false};
   std::uint64_t bytes_max{UINT64_MAX};
-  Nanos duration{};    // 0 = until the end
-  std::string attach;  // "", "session", "multi", "perf"
+  Nanos duration{};                      // 0 = until the end
+  std::string attach;                    // "", "session", "multi", "perf"
+  std::vector<std::string> libraries{};  // attached before a process maps them
   std::uint32_t ring_bytes{16U << 20};
   std::uint32_t python_hz{0};
   bool use_bpf{true};
