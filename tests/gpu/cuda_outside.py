@@ -1,0 +1,221 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""`kansoku cuda stat` against the executor: what uprobes on the driver count is what the software device ran.
+
+cuda_outside.py BUILD_FOLDER [samples] [halide] [llama] [late]. Observed from the start, launches by kernel equal the executor's own table
+(KANSOKU_SOFTGPU_TIMES, set in the child alone) with all names, graphs of llama.cpp on and off. Attached to a running generation: no kernel
+is named that the executor did not run, none oftener, and the share without a name is printed. Exit status 77: no root, no eBPF, or
+nothing of all that is here.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SKIPPED = 77
+SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nbody", "streams", "graphs"]
+LIMIT_S = 600
+
+
+class Wrong(Exception):
+    pass
+
+
+def plain(name):
+    """As the executor's table has names: without the types of result and parameters."""
+    name, depth = name.removeprefix("void "), 0
+    for i, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0 and not name.startswith("(anonymous", i):
+            return name[:i]
+    return name
+
+
+def table(text):
+    """Launches by kernel as the executor counted them."""
+    head = re.search(r"kernels by time \(.*\): .* ms in (\d+) launches of (\d+) kernels", text)
+    if head is None:
+        raise Wrong("the executor printed no table: " + text[-500:])
+    rows = {}
+    for launches, name in re.findall(r"(\d+) launches  (.*)$", text[head.end():], re.M):
+        rows[name] = rows.get(name, 0) + int(launches)
+    if sum(rows.values()) != int(head[1]):
+        raise Wrong("the executor's table is cut")
+    return rows
+
+
+def counted(process):
+    """Launches that ran by kernel, and how many of them without a name."""
+    rows = {}
+    for kernel in process["kernels"]:
+        ran = kernel["launches"] + kernel["by_graphs"]
+        if ran:
+            name = plain(kernel["full_name"]) if kernel["is_named"] else kernel["full_name"]
+            rows[name] = rows.get(name, 0) + ran
+    return rows
+
+
+def difference(got, want):
+    return [f"{name}: {got.get(name, 0)} seen, {want.get(name, 0)} run" for name in sorted(got | want) if got.get(name, 0) != want.get(name, 0)]
+
+
+class Bench:
+    def __init__(self, build, folder):
+        self.kansoku, self.folder, self.done = os.path.join(build, "kansoku"), folder, 0
+
+    def child(self, command, log, settings=()):
+        return ["env", "KANSOKU_SOFTGPU_TIMES=1000", f"KANSOKU_SOFTGPU_LOG={log}", *settings, self.kansoku, "run", "--softgpu", "--", *command]
+
+    def stat(self, *arguments):
+        out = os.path.join(self.folder, "stat.json")
+        if os.path.exists(out):
+            os.unlink(out)
+        done = subprocess.run([self.kansoku, "cuda", "stat", "--json", "--quiet", "--budget", "0", "-o", out, *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT_S)
+        if not os.path.exists(out):
+            if done.returncode == 3 or os.geteuid() != 0:
+                print("skipped: " + done.stderr.strip())
+                sys.exit(SKIPPED)
+            raise Wrong(done.stderr[-1000:])
+        if done.returncode != 0:
+            raise Wrong(done.stdout[-500:] + done.stderr[-1000:])
+        with open(out, encoding="utf-8") as file:
+            return json.load(file)
+
+    def whole(self, title, command, settings=()):
+        """From the start: equal, and all named."""
+        log = os.path.join(self.folder, "log")
+        open(log, "w", encoding="utf-8").close()
+        result = self.stat("--", *self.child(command, log, settings))
+        with open(log, encoding="utf-8", errors="replace") as file:
+            want = table(file.read())
+        if len(result["processes"]) != 1:
+            raise Wrong(f"{title}: {len(result['processes'])} processes")
+        process, probes = result["processes"][0], result["probes"]
+        got = counted(process)
+        problems = difference(got, want)
+        if probes["lost_records"] or probes["share_of_time_seen"] != 1:
+            problems.append(f"lost {probes['lost_records']}, seen {probes['share_of_time_seen']}")
+        for entry in process["functions"]:
+            is_pair = entry["kind"] not in ("launch", "graph_launch", "host_function", "event_record", "stream_wait")
+            if is_pair and entry["ended"] != entry["begun"]:
+                problems.append(f"{entry['function']}: {entry['begun']} begun, {entry['ended']} ended")
+        if process["launches_unnamed"] or process["graph_launches_unknown"]:
+            problems.append(f"{process['launches_unnamed']} launches without a name, {process['graph_launches_unknown']} unknown graphs")
+        busy = process["device_busy"]
+        if not busy["is_known"] or not 0 <= busy["lower_s"] <= busy["upper_s"] <= busy["observed_s"]:
+            problems.append(f"bounds {busy}")
+        if problems:
+            raise Wrong(f"{title}:\n  " + "\n  ".join(problems[:20]))
+        graphs = sum(kernel["by_graphs"] for kernel in process["kernels"])
+        print(f"{title}: {sum(want.values())} launches of {len(want)} kernels equal the executor's, all named; {graphs} by graphs; "
+              f"busy {busy['lower_s']:.3f} to {busy['upper_s']:.3f} of {busy['observed_s']:.3f} s")
+        self.done += 1
+
+    def wait_until_it_launches(self, child):
+        """Modules are loaded then, and graphs are made."""
+        while child.poll() is None:
+            seen = self.stat("-p", str(child.pid), "--for", "500ms")["processes"]
+            if seen and (seen[0]["launches"] > 500 or seen[0]["graph_launches_unknown"] > 20):
+                return
+        raise Wrong("it ended before it was observed")
+
+    def late(self, title, command, settings=()):
+        """In the middle: nothing that was not run."""
+        log = os.path.join(self.folder, "log")
+        open(log, "w", encoding="utf-8").close()
+        child = subprocess.Popen(self.child(command, log, settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            self.wait_until_it_launches(child)
+            result = self.stat("-p", str(child.pid), "--for", "2s")
+            child.wait(LIMIT_S)
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        with open(log, encoding="utf-8", errors="replace") as file:
+            want = table(file.read())
+        if not result["processes"]:
+            raise Wrong(f"{title}: nothing was seen")
+        process = result["processes"][0]
+        named = {name: count for name, count in counted(process).items() if not name.startswith("function@")}
+        wrong = [f"{name}: {count} seen, {want.get(name, 0)} run" for name, count in named.items() if count > want.get(name, 0)]
+        if wrong:
+            raise Wrong(f"{title}:\n  " + "\n  ".join(wrong[:20]))
+        launches = process["launches"]
+        if launches == 0:
+            raise Wrong(f"{title}: no launch was seen")
+        print(f"{title}: {launches} launches seen of {sum(want.values())}, no wrong name, {100 * process['launches_unnamed'] / launches:.1f} % "
+              f"without one, {process['graph_launches_unknown']} launches of graphs that were made earlier")
+        self.done += 1
+
+
+def samples(bench):
+    if shutil.which("clang++-19") is None:
+        print("samples: clang++-19 is missing")
+        return
+    for sample in SAMPLES:
+        program = os.path.join(bench.folder, sample)
+        subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-std=c++17", "-o", program,
+                        os.path.join(ROOT, f"examples/cuda_samples/{sample}.cu")], check=True, env=dict(os.environ, KANSOKU=bench.kansoku))
+        bench.whole(sample, [program])
+
+
+def halide(bench):
+    if subprocess.run(["/usr/bin/python3", "-c", "import halide"], capture_output=True).returncode != 0:
+        print("halide: not installed")
+        return
+    bench.whole("halide", ["/usr/bin/python3", os.path.join(ROOT, "examples/halide/halide_demo.py")])
+
+
+def llama_programs():
+    sys.path.insert(0, os.path.join(ROOT, "tests/llama"))
+    import builds
+    program, model = os.path.join(builds.CACHE, "lean-80/bin/generate"), None
+    for folder in sorted(os.listdir(builds.CACHE)) if os.path.isdir(builds.CACHE) else []:
+        path = os.path.join(builds.CACHE, folder, "F32.gguf")
+        if folder.startswith("models-") and os.path.exists(path):
+            model = path
+    if model is None or not os.path.exists(program):
+        print("llama.cpp: not built (tests/llama/run.py build)")
+        return None
+    return [program, "text", model]
+
+
+GRAPHS = (("graphs on", ()), ("graphs off", ("GGML_CUDA_DISABLE_GRAPHS=1",)))
+
+
+def llama(bench):
+    command = llama_programs()
+    for title, settings in GRAPHS if command else ():
+        bench.whole(f"llama.cpp, {title}", [*command, "--tokens", "32"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings))
+
+
+def late(bench):
+    command = llama_programs()
+    for title, settings in GRAPHS if command else ():
+        bench.late(f"llama.cpp, {title}, attached late", [*command, "--tokens", "500"], ("KANSOKU_SOFTGPU_ARCH=sm_80", *settings))
+
+
+def main():
+    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["samples", "halide", "llama", "late"]
+    # The judge can fail: a launch too many, too few, or under another name is told.
+    assert difference({"a": 2}, {"a": 1}) and difference({}, {"a": 1}) and difference({"a": 1}, {"b": 1}) and not difference({"a": 1}, {"a": 1})
+    with tempfile.TemporaryDirectory(prefix="kansoku-outside-") as folder:
+        os.environ["KANSOKU_SOFTGPU_DIR"] = os.path.join(folder, "state")
+        bench = Bench(build, folder)
+        try:
+            for part in wanted:
+                {"samples": samples, "halide": halide, "llama": llama, "late": late}[part](bench)
+        except Wrong as problem:
+            print(problem)
+            return 1
+        return 0 if bench.done else SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
