@@ -19,7 +19,7 @@ help:
 	@echo "make demo-cuda  a generation by llama.cpp's CUDA backend on the software GPU, beside the CPU"
 	@echo "make cuda-eval  every operator of that backend against the CPU's, in parts of half an hour: call it until it is done"
 	@echo "make gpu-check  179 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
-	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|overhead for one module)"
+	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|cuda|overhead for one module)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make diff-eval  kansoku diff on planted changes and on equal runs (20 minutes; DIFF=model|wall|ddp for a part)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"

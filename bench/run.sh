@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the benchmarks, or those of one module: bench/run.sh [trace|diagnose|stats|simulate|gpu|cuda|python|probes|overhead]
-# Each prints lines `bench NAME key=value ...`. Needs root and eBPF for probes and overhead.
+# Each prints lines `bench NAME key=value ...`. Needs root and eBPF for probes, the probes of cuda and overhead.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/build/release/bench
@@ -25,6 +25,7 @@ run gpu "$bin/bench_op" "${ROUNDS:-9}"
 run gpu "$bin/bench_launch" "$root/build/release/softgpu/libcuda.so.1" "${PEER:-}" "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/cuda_test/libnull_driver.so" null "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/softgpu/libcuda.so.1" softgpu "${ROUNDS:-9}"
+run cuda "$bin/bench_cuda_probes" "${ROUNDS:-15}"
 run python "$bin/bench_python"
 run probes "$bin/bench_probes"
 run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"
