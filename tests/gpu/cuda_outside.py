@@ -3,7 +3,8 @@
 """`kansoku cuda stat` against the executor: what uprobes on the driver count is what the software device ran.
 
 cuda_outside.py BUILD_FOLDER [samples] [halide] [llama] [late]. Observed from the start, launches by kernel equal the executor's own table
-(KANSOKU_SOFTGPU_TIMES, set in the child alone) with all names, graphs of llama.cpp on and off. Attached to a running generation: no kernel
+(KANSOKU_SOFTGPU_TIMES) with all names, and calls that returned 0 by entry point the driver's (KANSOKU_SOFTGPU_COUNTS); both are set in the
+child alone. Graphs of llama.cpp are on and off. Attached to a running generation: no kernel
 is named that the executor did not run, none oftener, and the share without a name is printed. Exit status 77: no root, no eBPF, or
 nothing of all that is here.
 """
@@ -48,6 +49,17 @@ def table(text):
     return rows
 
 
+BEGINS = ("launch", "graph_launch", "host_function", "event_record", "stream_wait")
+LAUNCHES = re.compile("cu(Launch|GraphLaunch|Memcpy|Memset|MemAlloc|MemFree|MemHostAlloc|.*Synchronize|.*Query$)")
+
+
+def called(path):
+    """By entry point: calls, and how many of them returned 0, as the driver counted them."""
+    with open(path, encoding="utf-8") as file:
+        rows = [line.split() for line in file]
+    return {row[1]: (int(row[2]), int(row[3])) for row in rows if row[:1] == ["call"]}
+
+
 def counted(process):
     """Launches that ran by kernel, and how many of them without a name."""
     rows = {}
@@ -68,7 +80,8 @@ class Bench:
         self.kansoku, self.folder, self.done = os.path.join(build, "kansoku"), folder, 0
 
     def child(self, command, log, settings=()):
-        return ["env", "KANSOKU_SOFTGPU_TIMES=1000", f"KANSOKU_SOFTGPU_LOG={log}", *settings, self.kansoku, "run", "--softgpu", "--", *command]
+        own = ["KANSOKU_SOFTGPU_TIMES=1000", f"KANSOKU_SOFTGPU_LOG={log}", f"KANSOKU_SOFTGPU_COUNTS={log}.counts"]
+        return ["env", *own, *settings, self.kansoku, "run", "--softgpu", "--", *command]
 
     def stat(self, *arguments):
         out = os.path.join(self.folder, "stat.json")
@@ -100,10 +113,15 @@ class Bench:
         problems = difference(got, want)
         if probes["lost_records"] or probes["share_of_time_seen"] != 1:
             problems.append(f"lost {probes['lost_records']}, seen {probes['share_of_time_seen']}")
+        calls = called(f"{log}.counts.{process['pid']}")
         for entry in process["functions"]:
-            is_pair = entry["kind"] not in ("launch", "graph_launch", "host_function", "event_record", "stream_wait")
-            if is_pair and entry["ended"] != entry["begun"]:
-                problems.append(f"{entry['function']}: {entry['begun']} begun, {entry['ended']} ended")
+            begun, succeeded = calls.get(entry["function"], (0, 0))
+            # Of launches the begin alone is seen.
+            seen = entry["ended"] - entry["failed"] - entry["not_ready"] if entry["kind"] not in BEGINS else entry["begun"]
+            if entry["begun"] != begun or seen != succeeded:
+                problems.append(f"{entry['function']}: {entry['begun']} seen, {seen} of them returned 0; called {begun}, {succeeded}")
+        missed = {name for name, (count, _) in calls.items() if count and LAUNCHES.match(name)} - {e["function"] for e in process["functions"]}
+        problems += [f"{name}: called and not seen" for name in sorted(missed)]
         if process["launches_unnamed"] or process["graph_launches_unknown"]:
             problems.append(f"{process['launches_unnamed']} launches without a name, {process['graph_launches_unknown']} unknown graphs")
         busy = process["device_busy"]
@@ -113,7 +131,7 @@ class Bench:
             raise Wrong(f"{title}:\n  " + "\n  ".join(problems[:20]))
         graphs = sum(kernel["by_graphs"] for kernel in process["kernels"])
         print(f"{title}: {sum(want.values())} launches of {len(want)} kernels equal the executor's, all named; {graphs} by graphs; "
-              f"busy {busy['lower_s']:.3f} to {busy['upper_s']:.3f} of {busy['observed_s']:.3f} s")
+              f"{len(process['functions'])} entry points equal the driver's; busy {busy['lower_s']:.3f} to {busy['upper_s']:.3f} of {busy['observed_s']:.3f} s")
         self.done += 1
 
     def wait_until_it_launches(self, child):

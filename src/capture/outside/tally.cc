@@ -175,7 +175,10 @@ void Tally::on_end(std::string_view function, const Call& call, BootTime end) {
   const std::int32_t result = call.result().value_or(0);
   if (kind == Kind::kSync || kind == Kind::kQuery || outside::waits(call)) on_waited(call, end);
   if (result != 0) {
-    if (kind == Kind::kQuery && result == kNotReady) return;
+    if (kind == Kind::kQuery && result == kNotReady) {
+      ++entry.not_ready;
+      return;
+    }
     ++entry.failed;
     if (errors_.size() < kErrorsMax || errors_.contains({std::string(function), result}))
       ++errors_[{std::string(function), result}];

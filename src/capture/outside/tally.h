@@ -23,10 +23,11 @@ namespace kansoku::capture::outside {
 struct EntryCount {
   Kind kind{Kind::kOther};
   std::uint64_t begun{0};
-  std::uint64_t ended{0};     // whose end was seen
-  std::uint64_t failed{0};    // of those: returned an error; "not ready" of a query is none
-  std::uint64_t captured{0};  // of those begun: taken into a graph
-  Nanos time{};               // of those that ended
+  std::uint64_t ended{0};      // whose end was seen
+  std::uint64_t failed{0};     // of those: returned an error; "not ready" of a query is none
+  std::uint64_t not_ready{0};  // of queries
+  std::uint64_t captured{0};   // of those begun: taken into a graph
+  Nanos time{};                // of those that ended
   std::uint64_t bytes{0};
   std::uint64_t without_bytes{0};  // copies and sets whose bytes are not told
 };
@@ -35,7 +36,8 @@ struct EntryCount {
 struct KernelCount {
   std::uint64_t launches{0};  // of its own
   std::uint64_t by_graphs{0};
-  std::uint64_t captured{0};  // taken into graphs
+  std::uint64_t not_ready{0};  // of queries
+  std::uint64_t captured{0};   // taken into graphs
 };
 
 struct WaitCount {

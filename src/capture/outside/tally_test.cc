@@ -168,6 +168,7 @@ TEST_F(TallyTest, KeepsErrorsApart) {
   whole("cuStreamQuery", {{Key::kStream, kStream}}, {}, 600);
   EXPECT_EQ(tally_.errors().at({"cuMemAlloc_v2", 2}), 1U);
   EXPECT_EQ(tally_.errors().size(), 1U) << "not ready is an answer";
+  EXPECT_EQ(tally_.entries().at("cuStreamQuery").not_ready, 1U);
   EXPECT_EQ(tally_.memory().allocated, 0U);
 }
 

@@ -175,6 +175,7 @@ Json entries_json(const outside::Tally& tally) {
                    .set("begun", count.begun)
                    .set("ended", count.ended)
                    .set("failed", count.failed)
+                   .set("not_ready", count.not_ready)
                    .set("captured", count.captured)
                    .set("time_s", seconds(count.time));
     if (count.kind == Kind::kCopy || count.kind == Kind::kSet)
