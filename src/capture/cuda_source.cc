@@ -109,6 +109,15 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
                                  entry.failed, entry.captured, entry.bytes),
                      now);
   }
+  const wire_cuda_state state = process.channel->state();
+  const double sampled = std::max<double>(1, static_cast<double>(state.sampled));
+  writer_.metadata(
+      prefix + "cost",
+      fmt::format("timed={} every_n={} own_ns={:.0f} events_ns={:.0f} thread_cpu_ns={}",
+                  state.timed, state.mode == WIRE_CUDA_SAMPLED ? state.every_n : 1,
+                  static_cast<double>(state.own_ns) / sampled,
+                  static_cast<double>(state.event_ns) / sampled, state.poller_cpu_ns),
+      now);
   std::map<std::uint32_t, std::uint64_t> in_graphs;
   std::uint64_t unnamed = 0, copies = 0, sets = 0;
   for (const cuda::GraphInfo& graph : process.channel->graphs()) {

@@ -68,7 +68,8 @@ def unlike(what, ours, theirs):
 
 def compare(label, ran, trace):
     """Problems, one line each."""
-    totals = [(key.split(".", 3)[3], values(value)) for key, value in trace["metadata"].items() if re.match(r"kansoku\.cuda\.\d+\.", key)]
+    totals = [(key.split(".", 3)[3], values(value)) for key, value in trace["metadata"].items()
+              if re.match(r"kansoku\.cuda\.\d+\.(entry|kernel|graphs)\.", key)]
     entries = {key.removeprefix("entry."): row for key, row in totals if key.startswith("entry.")}
     kernels = [row for key, row in totals if key.startswith("kernel.")]
     in_graphs = {key.removeprefix("graphs."): row["count"] for key, row in totals if key.startswith("graphs.")}
