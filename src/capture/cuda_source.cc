@@ -20,6 +20,10 @@ constexpr std::size_t kHeldMax = 1U << 20;
 /// model's clock contradicts the first one by its second.
 constexpr std::uint32_t kReadingsToTrust = 3;
 constexpr std::size_t kAllocationsMax = 1U << 20;
+/// Tracks of threads, and of streams, of one process; the process names both at will.
+constexpr std::size_t kTracksMax = 4096;
+/// Beyond it a device time is nonsense: three years. Sums of such times stay within 64 bits.
+constexpr std::int64_t kFarthestNs = 100'000'000'000'000'000;
 
 struct OperationWords {
   const char* category;
@@ -123,8 +127,12 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
   for (const cuda::GraphInfo& graph : process.channel->graphs()) {
     copies += graph.launches * graph.copies;
     sets += graph.launches * graph.sets;
-    for (const std::uint16_t node : graph.nodes)
-      in_graphs[node] += graph.launches;
+    for (const std::uint16_t node : graph.nodes) {
+      if (node == WIRE_CUDA_NO_KERNEL)
+        unnamed += graph.launches;
+      else
+        in_graphs[node] += graph.launches;
+    }
     unnamed += graph.launches * (graph.kernels - graph.nodes.size());
   }
   for (std::uint32_t i = 0; i < process.channel->kernel_count(); ++i) {
@@ -205,6 +213,11 @@ void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uin
     read_clock(process, record);
     return;
   }
+  if (record.host_begin_ns > static_cast<std::uint64_t>(kFarthestNs) ||
+      std::abs(record.device_begin_ns) > kFarthestNs) {
+    ++odd_;
+    return;
+  }
   if ((record.flags & WIRE_CUDA_TIMED) == 0) {
     count_memory(process, record, what);
     write_call(process, record, what, 0);
@@ -227,6 +240,10 @@ void CudaSource::read_clock(Watched& process, const wire_cuda_record& record) {
     context.first_boot_ns = before;
     context.first_device_ns = record.device_begin_ns;
   }
+  if (after < before || before < 0 || std::abs(record.device_begin_ns) > kFarthestNs) {
+    ++odd_;
+    return;
+  }
   context.clock.add(record.device_begin_ns, boot_time(before), boot_time(after));
   ++context.readings;
 }
@@ -245,7 +262,10 @@ void CudaSource::write_held(Watched& process, bool is_last) {
   while (!process.held.empty()) {
     const auto [record, what] = process.held.front();
     const auto stream = process.channel->stream(record.stream);
-    const Axis axis = axis_of(process, stream ? stream->context : 0, is_last);
+    const std::uint32_t context = stream ? stream->context : 0;
+    // Of a context that is gone no further reading comes.
+    const Axis axis =
+        axis_of(process, context, is_last || !process.channel->context(context).is_used);
     if (axis == Axis::kNotYet) return;
     write_operation(process, record, what, axis);
     process.held.pop_front();
@@ -259,13 +279,15 @@ BootTime CudaSource::device_begin(Watched& process, std::uint32_t context, std::
   const auto found = process.clocks.find(context);
   if (found == process.clocks.end()) return boot_time(std::max<std::int64_t>(device_ns, 0));
   const ContextClock& clock = found->second;
-  if (axis == Axis::kBoot) return clock.clock.to_boot(device_ns)->time;
+  const auto mapped = clock.clock.to_boot(device_ns);
+  if (axis == Axis::kBoot && mapped) return mapped->time;
   return boot_time(clock.first_boot_ns + (device_ns - clock.first_device_ns));
 }
 
 trace::TrackHandle CudaSource::stream_track(Watched& process, std::uint32_t stream, Axis axis) {
   const auto info = process.channel->stream(stream);
-  const std::pair key{stream, info ? info->generation : 0};
+  std::pair key{stream, info ? info->generation : 0};
+  if (process.streams.size() >= kTracksMax) key = {WIRE_CUDA_STREAMS_MAX, 0};
   if (const auto found = process.streams.find(key); found != process.streams.end())
     return found->second;
   const std::int32_t device =
@@ -282,6 +304,7 @@ trace::TrackHandle CudaSource::stream_track(Watched& process, std::uint32_t stre
 }
 
 trace::TrackHandle CudaSource::thread_track(Watched& process, std::uint32_t tid) {
+  if (process.threads.size() >= kTracksMax) tid = 0;  // one for all further ones
   if (const auto found = process.threads.find(tid); found != process.threads.end())
     return found->second;
   const auto track =
@@ -347,7 +370,7 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
     }
   }
   // What the library measured the wrong way round has no length; it is counted there.
-  const Nanos lasts{std::max<std::int64_t>(length, 0)};
+  const Nanos lasts{std::clamp<std::int64_t>(length, 0, kFarthestNs)};
   const auto track = stream_track(process, record.stream, axis);
   writer_.slice_begin(track, begin, title, writer_.category(kOperations[what].category), args,
                       flow);
@@ -378,6 +401,8 @@ void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
                               std::uint32_t what) {
   if ((what != WIRE_CUDA_ALLOC && what != WIRE_CUDA_FREE) || (record.flags & WIRE_CUDA_FAILED) != 0)
     return;
+  // Pinned memory is the host's.
+  if (process.channel->entry_name(record.entry).find("Host") != std::string::npos) return;
   if (what == WIRE_CUDA_ALLOC) {
     if (process.allocations.size() >= kAllocationsMax) return;
     const auto [found, is_new] =
@@ -405,6 +430,7 @@ void CudaSource::add_losses(Losses& out) const {
   out.add(cuda_unfinished, unfinished_);
   out.add(cuda_not_covered, not_covered_.size());
   out.add(cuda_busy, busy_);
+  out.add(cuda::cuda_odd_records, odd_);
 }
 
 void CudaSource::add_problems(std::vector<std::string>& out) const {

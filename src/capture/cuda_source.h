@@ -109,7 +109,7 @@ class CudaSource final : public Source {
   std::map<std::int32_t, Watched> processes_;        // by pid
   std::map<std::int32_t, std::string> not_covered_;  // why, by pid
   Losses gone_;                                      // of processes that ended
-  std::uint64_t unfinished_{0}, busy_{0};
+  std::uint64_t unfinished_{0}, busy_{0}, odd_{0};
   std::map<std::string_view, trace::NameId> names_;
 };
 

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/parse.h"
 #include "sys/clock.h"
 #include "sys/entropy.h"
 #include "sys/fd.h"
@@ -57,6 +58,17 @@ Result<sys::Fd> open_mapping(const sys::Procfs& procfs, std::int32_t pid,
   const int raw = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (raw < 0) return errno_error(errno, "open", path);
   return sys::Fd::adopt(raw);
+}
+
+/// The process's number in its own namespace; 0: not known.
+std::int32_t own_pid(const sys::Procfs& procfs, std::int32_t pid) {
+  const auto status = sys::read_file(fmt::format("{}/{}/status", procfs.root(), pid), 1U << 16);
+  if (!status) return 0;
+  const std::size_t begin = status->find("\nNSpid:");
+  if (begin == std::string::npos) return 0;
+  const std::string_view line =
+      std::string_view(*status).substr(begin + 1, status->find('\n', begin + 1) - begin - 1);
+  return parse_int<std::int32_t>(line.substr(line.find_last_of(" \t") + 1)).value_or(0);
 }
 
 }  // namespace
@@ -112,6 +124,12 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
   auto channel =
       std::unique_ptr<Channel>(new Channel(static_cast<wire_cuda*>(memory), /*is_mapped=*/true));
   if (const auto fits = on(static_cast<wire_cuda*>(memory)); !fits) return fits.error();
+  const std::int32_t own = own_pid(procfs, pid);
+  if (own != 0 && own != load(channel->memory_->head.pid))
+    return Error{
+        Code::kNotFound,
+        fmt::format("process {}: it was forked from one that uses CUDA, and uses none", pid),
+        "look at its parent"};
   if (access == Access::kRecord && !channel->take_over())
     return Error{Code::kUnavailable,
                  fmt::format("process {}: another recorder uses its CUDA library", pid),
@@ -135,6 +153,7 @@ Channel::Channel(wire_cuda* memory, bool is_mapped)
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t what = load(memory->entries[i].what);
     classes_.push_back(what < WIRE_CUDA_CLASSES ? what : std::uint32_t{WIRE_CUDA_OBJECT});
+    names_.push_back(text(load(memory->entries[i].name)));
   }
 }
 
@@ -149,7 +168,9 @@ bool Channel::take_over() {
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     owner_ = 0;
   if (owner_ == 0) return false;
-  if (before == 0) return true;
+  // The first recorder gets all since the begin, every further one what comes from now on.
+  tail_ = load(memory_->control.tail);
+  if (before == 0 && tail_ == 0) return true;
   // What was recorded for one that died is not ours.
   tail_ = load(memory_->state.head);
   store(memory_->control.tail, tail_);
@@ -237,9 +258,8 @@ std::string Channel::text(std::uint32_t offset) const {
 
 std::vector<EntryTotals> Channel::entries() const {
   std::vector<EntryTotals> out;
-  const std::uint32_t count = std::min(load(memory_->head.entry_count), WIRE_CUDA_ENTRIES_MAX);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    EntryTotals entry{text(load(memory_->entries[i].name)), load(memory_->entries[i].what)};
+  for (std::uint32_t i = 0; i < classes_.size(); ++i) {
+    EntryTotals entry{names_[i], classes_[i]};
     for (const wire_cuda_shard& shard : memory_->shards) {
       entry.calls += load(shard.entries[i].calls);
       entry.failed += load(shard.entries[i].failed);
@@ -251,8 +271,9 @@ std::vector<EntryTotals> Channel::entries() const {
   return out;
 }
 
-std::string Channel::entry_name(std::uint64_t index) const {
-  return index < WIRE_CUDA_ENTRIES_MAX ? text(load(memory_->entries[index].name)) : std::string{};
+const std::string& Channel::entry_name(std::uint64_t index) const {
+  static const std::string kNone;
+  return index < names_.size() ? names_[index] : kNone;
 }
 
 std::optional<KernelInfo> Channel::kernel(std::uint32_t index) const {
@@ -314,12 +335,13 @@ std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
   out.known_done = raw.known_done;
   out.oldest = raw.oldest;
   out.is_mark = raw.is_mark != 0;
-  if (raw.waiting_since_ns == 0) return out;
-  const std::uint32_t count = raw.oldest + 1 - raw.known_done;
+  // Without a timed one all that is not known to be complete is.
+  if (raw.waiting_since_ns == 0) out.oldest = raw.operations - 1;
+  const std::uint32_t count = out.oldest + 1 - raw.known_done;
   if (count == 0 || count > std::uint32_t{1} << 31) return out;  // complete meanwhile
   const std::uint32_t shown = std::min(count, WIRE_CUDA_RECENT);
   out.suspects_unknown = count - shown;
-  for (std::uint32_t i = raw.oldest + 1 - shown; i != raw.oldest + 1; ++i)
+  for (std::uint32_t i = out.oldest + 1 - shown; i != out.oldest + 1; ++i)
     out.suspects.push_back(load(memory_->recent[index].operations[i % WIRE_CUDA_RECENT]));
   return out;
 }

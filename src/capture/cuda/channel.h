@@ -137,7 +137,7 @@ class Channel {
 
   [[nodiscard]] wire_cuda_state state() const;
   [[nodiscard]] std::vector<EntryTotals> entries() const;
-  [[nodiscard]] std::string entry_name(std::uint64_t index) const;
+  [[nodiscard]] const std::string& entry_name(std::uint64_t index) const;  // "" if there is none
   [[nodiscard]] std::optional<KernelInfo> kernel(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
@@ -164,6 +164,7 @@ class Channel {
   std::int64_t blocked_since_ns_{0};
   std::uint64_t odd_{0};
   std::vector<std::uint32_t> classes_;  // of the entries
+  std::vector<std::string> names_;      // likewise, read once: the process may change them
 };
 
 /// Whether the process maps the driver's library, and which: for advice where open() finds none.

@@ -23,6 +23,12 @@ bool is_unfinished(const StreamInfo& stream, std::uint64_t now_ns) {
   return stream.waiting_since_ns != 0 && stream.waiting_since_ns < now_ns;
 }
 
+/// It cannot have begun before the one in front of it was complete.
+double seconds_of(const StreamInfo& stream, std::uint64_t now_ns) {
+  const std::uint64_t since = std::max(stream.waiting_since_ns, std::min(stream.done_ns, now_ns));
+  return 1e-9 * static_cast<double>(now_ns - since);
+}
+
 bool waits_for_another(const Stuck& one) {
   return std::any_of(one.suspects.begin(), one.suspects.end(),
                      [](const Suspect& suspect) { return suspect.what == WIRE_CUDA_EVENT; });
@@ -51,27 +57,30 @@ std::optional<double> deadline_of(const std::vector<Suspect>& suspects,
 
 }  // namespace
 
-std::vector<Stuck> find_stuck(const std::vector<StreamInfo>& streams, std::uint64_t now_ns,
-                              const HistoryOf& history_of) {
+std::vector<Stuck> find_stuck(const std::vector<StreamInfo>& all, std::uint64_t now_ns,
+                              const HistoryOf& history_of, std::uint64_t waiting_since_ns) {
   std::vector<Stuck> out;
+  std::vector<StreamInfo> streams = all;
+  for (StreamInfo& stream : streams)
+    if (stream.waiting_since_ns == 0 && !stream.suspects.empty())
+      stream.waiting_since_ns = waiting_since_ns;
   const auto unfinished = std::count_if(streams.begin(), streams.end(), [&](const auto& stream) {
     return is_unfinished(stream, now_ns);
   });
-  const bool runs_one = std::any_of(streams.begin(), streams.end(), [&](const auto& stream) {
-    return is_unfinished(stream, now_ns) && stream.is_begun;
-  });
+  const auto runs_one = [&](std::uint32_t context) {
+    return std::any_of(streams.begin(), streams.end(), [&](const auto& stream) {
+      return stream.context == context && is_unfinished(stream, now_ns) && stream.is_begun &&
+             seconds_of(stream, now_ns) >= kStuckFloorS;
+    });
+  };
   for (const StreamInfo& stream : streams) {
     if (!is_unfinished(stream, now_ns)) continue;
-    // It cannot have begun before the one in front of it was complete.
-    const std::uint64_t since = std::max(stream.waiting_since_ns, std::min(stream.done_ns, now_ns));
-    Stuck one{StuckKind::kStuck,
-              stream,
-              1e-9 * static_cast<double>(now_ns - since),
-              0,
-              suspects_of(stream),
-              stream.is_begun ? 0 : stream.suspects_unknown};
+    Stuck one{StuckKind::kStuck,          stream,
+              seconds_of(stream, now_ns), 0,
+              suspects_of(stream),        stream.is_begun ? 0 : stream.suspects_unknown};
     if (one.seconds < kStuckFloorS) continue;
-    if (!stream.is_begun && (runs_one || (unfinished > 1 && waits_for_another(one)))) {
+    if (!stream.is_begun &&
+        (runs_one(stream.context) || (unfinished > 1 && waits_for_another(one)))) {
       one.kind = StuckKind::kBehind;
       out.push_back(std::move(one));
       continue;

@@ -49,8 +49,10 @@ struct Stuck {
 
 /// Streams whose oldest unfinished operation is beyond its deadline at `now_ns` (boot time): those
 /// that run first, older ones first. A stream whose suspects include a wait for another stream is
-/// behind it as long as another one has unfinished work.
+/// behind it as long as another one has unfinished work. `waiting_since_ns`: since when a thread
+/// has waited for the device (0: none does); then operations that nothing is known of count, too.
 [[nodiscard]] std::vector<Stuck> find_stuck(const std::vector<StreamInfo>& streams,
-                                            std::uint64_t now_ns, const HistoryOf& history_of);
+                                            std::uint64_t now_ns, const HistoryOf& history_of,
+                                            std::uint64_t waiting_since_ns = 0);
 
 }  // namespace kansoku::capture::cuda

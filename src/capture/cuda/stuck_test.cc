@@ -84,6 +84,28 @@ TEST(Stuck, IsOneOfThoseThatWereNotTimed) {
   EXPECT_EQ(find_stuck({sampled}, kNow, short_ones).at(0).kind, StuckKind::kUnknown);
 }
 
+TEST(Stuck, IsSoughtAmongAllThatTheHostWaitsFor) {
+  StreamInfo unknown = stream(1, 0, false);  // none of its operations was timed
+  unknown.waiting_since_ns = 0;
+  EXPECT_TRUE(find_stuck({unknown}, kNow, short_ones).empty());
+  const auto found = find_stuck({unknown}, kNow, short_ones, kNow - 6 * kSecond);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, StuckKind::kStuck);
+  EXPECT_DOUBLE_EQ(found[0].seconds, 6);
+  unknown.suspects.clear();
+  EXPECT_TRUE(find_stuck({unknown}, kNow, short_ones, kNow - 6 * kSecond).empty());
+}
+
+TEST(Stuck, IsNotBehindAShortOneOrAnotherDevice) {
+  StreamInfo sampled = stream(1, 60, false), fresh = stream(2, 1, true),
+             other = stream(3, 60, true);
+  other.context = 1;
+  const auto found = find_stuck({sampled, fresh, other}, kNow, short_ones);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].kind, StuckKind::kStuck);
+  EXPECT_EQ(found[1].kind, StuckKind::kStuck);
+}
+
 TEST(Stuck, IsNotTheStreamThatWaitsForAnEventOfAnother) {
   StreamInfo waiting = stream(1, 60, false), first = stream(2, 30, false);
   waiting.suspects.insert(waiting.suspects.begin(), WIRE_CUDA_EVENT << 16 | 0xffff);

@@ -15,6 +15,11 @@
 static _Thread_local struct kansoku_thread* self;
 static _Thread_local int is_refused; /* no place for this thread */
 
+void kansoku_forget_self(void) {
+  self = NULL;
+  is_refused = 1;
+}
+
 static void show_waiter(const struct kansoku_call* call) {
   struct wire_cuda_waiter* const waiter = call->thread->waiter;
   waiter->tid = call->thread->tid;
@@ -125,6 +130,17 @@ void kansoku_config(struct kansoku_call* call, const CUlaunchConfig* config, CUf
   }
 }
 
+/* Counted before the capture begins: from then on the library's thread puts no event on any stream
+ * of the program. */
+void kansoku_before_capture(void) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  const int is_locked = pthread_mutex_timedlock(&kansoku_mark_lock, &until) == 0;
+  atomic_fetch_add(&kansoku.captures, 1);
+  if (is_locked) pthread_mutex_unlock(&kansoku_mark_lock);
+}
+
 void kansoku_capturing(int change) {
   atomic_fetch_add(&kansoku.captures, change);
 }
@@ -159,9 +175,12 @@ static uint32_t next_gap(struct kansoku_thread* thread) {
 
 /* Each kernel soon has a past to be compared with, however rare it is. */
 static int is_new_kernel(const struct kansoku_call* call) {
+  static _Atomic uint8_t tries[WIRE_CUDA_KERNELS_MAX];
   const uint32_t kernel = call->record.u.launch.kernel;
-  return call->what == WIRE_CUDA_LAUNCH && kernel < WIRE_CUDA_KERNELS_MAX &&
-         kansoku.shared->kernels[kernel].durations.count < FIRST_LAUNCHES;
+  if (call->what != WIRE_CUDA_LAUNCH || kernel >= WIRE_CUDA_KERNELS_MAX ||
+      atomic_load_explicit(&tries[kernel], memory_order_relaxed) >= FIRST_LAUNCHES)
+    return 0;
+  return atomic_fetch_add_explicit(&tries[kernel], 1, memory_order_relaxed) < FIRST_LAUNCHES;
 }
 
 static int is_its_turn(struct kansoku_call* call) {

@@ -29,12 +29,13 @@ static uint32_t find(uint64_t handle) {
   return WIRE_CUDA_GRAPHS_MAX;
 }
 
-/* Under the lock. At most as many entries as there are graphs, so there is always room. */
+/* Under the lock. A graph beyond the limit gets a place only if its handle had one. */
 static void bind(uint64_t handle, uint32_t index) {
   for (unsigned i = 0; i < TABLE_SLOTS; ++i) {
     const unsigned at = (slot_of(handle) + i) % TABLE_SLOTS;
     const uint64_t found = atomic_load(&table[at].handle);
     if (found != 0 && found != handle) continue;
+    if (found == 0 && index >= WIRE_CUDA_GRAPHS_MAX) return;
     atomic_store(&table[at].index, index);
     atomic_store_explicit(&table[at].handle, handle, memory_order_release);
     return;
@@ -104,6 +105,36 @@ void kansoku_graph_made(CUgraphExec exec, CUgraph graph) {
   struct wire_cuda_graph* const entry = &shared->graphs[index];
   add_nodes(entry, graph, 0);
   atomic_store((_Atomic uint64_t*)&entry->handle, (uintptr_t)exec);
+}
+
+/* After an update the executable runs what the other graph has; mostly that is the same. */
+void kansoku_graph_updated(CUgraphExec exec, CUgraph graph) {
+  struct wire_cuda* const shared = kansoku.shared;
+  if (shared == NULL || kansoku_driver.graph_nodes == NULL) return;
+  const uint32_t index = find((uintptr_t)exec);
+  struct wire_cuda_graph now;
+  memset(&now, 0, sizeof now);
+  add_nodes(&now, graph, 0);
+  if (index < WIRE_CUDA_GRAPHS_MAX) {
+    const struct wire_cuda_graph* const before = &shared->graphs[index];
+    if (before->kernels == now.kernels && before->copies == now.copies &&
+        before->sets == now.sets && before->others == now.others &&
+        memcmp(before->nodes, now.nodes, sizeof now.nodes) == 0)
+      return;
+  }
+  kansoku_graph_made(exec, graph);
+}
+
+/* One node got other parameters: if that is another kernel, the contents are no longer known. */
+void kansoku_graph_node_set(CUgraphExec exec, CUfunction function) {
+  if (kansoku.shared == NULL) return;
+  const uint32_t index = find((uintptr_t)exec);
+  if (index >= WIRE_CUDA_GRAPHS_MAX) return;
+  const struct wire_cuda_graph* const graph = &kansoku.shared->graphs[index];
+  const uint32_t kernel = kansoku_kernel_index((uintptr_t)function);
+  for (uint32_t i = 0; i < graph->kernels && i < WIRE_CUDA_GRAPH_KERNELS; ++i)
+    if (function != NULL && graph->nodes[i] == kernel) return;
+  kansoku_graph_gone(exec);
 }
 
 void kansoku_graph_gone(CUgraphExec exec) {

@@ -212,6 +212,9 @@ static void learn_resolved(void* driver, void* own) {
     if (resolve(name->base, &found, name->version, name->is_per_thread ? 2 : 1) != CUDA_SUCCESS ||
         found == NULL || is_shared(found, name->slot))
       continue;
+    /* What the driver resolves without exporting it works through the thunk as well. */
+    if (kansoku_real[name->slot] == (kansoku_function)unknown)
+      kansoku_real[name->slot] = (kansoku_function)(uintptr_t)found;
     void* const thunk = dlsym(own, kansoku_symbols[name->slot]);
     if (thunk != NULL) redirect(found, thunk);
   }

@@ -43,6 +43,8 @@ static uint32_t first[WIRE_CUDA_STREAMS_MAX], last[WIRE_CUDA_STREAMS_MAX];
 static uint64_t adapted_ns, adapted_operations;
 static uint32_t interval_us = INTERVAL_MIN_US;
 
+static _Atomic int is_over; /* the program ends: no call of the driver any more */
+
 static struct wire_cuda_state* state(void) {
   return &kansoku.shared->state;
 }
@@ -143,9 +145,21 @@ static int device_time(struct kansoku_context* context, uint16_t base, CUevent e
   const uint32_t newest = atomic_load(&context->base);
   float ms = 0;
   if (newest >= KANSOKU_BASES) return 0;
-  const uint32_t number = base >= KANSOKU_BASES ? 0 : base;
+  /* After a long sleep the base at the launch is old, and the newest one nearer. */
+  const int is_old = base >= KANSOKU_BASES || context->base_ns[newest] - context->base_ns[base] >
+                                                  (int64_t)(2 * BASE_EVERY_NS);
+  const uint32_t number = is_old ? newest : base;
   if (kansoku_driver.event_elapsed(&ms, context->bases[number], event) != CUDA_SUCCESS) return 0;
   *device_ns = context->base_ns[number] + (int64_t)((double)ms * 1e6);
+  return 1;
+}
+
+/* A length is measured as such: from a base that is old its two ends would have coarse steps. */
+static int device_length(struct kansoku_context* context, uint32_t pair, int64_t* ns) {
+  float ms = 0;
+  if (kansoku_driver.event_elapsed(&ms, context->begin[pair], context->end[pair]) != CUDA_SUCCESS)
+    return 0;
+  *ns = (int64_t)((double)ms * 1e6);
   return 1;
 }
 
@@ -171,14 +185,14 @@ static void count_duration(const struct wire_cuda_record* record) {
 }
 
 static void emit(struct kansoku_context* context, struct kansoku_op* op) {
-  int64_t begin = 0, end = 0;
+  int64_t begin = 0, length = 0;
   if (!device_time(context, op->base, context->begin[op->pair], &begin) ||
-      !device_time(context, op->base, context->end[op->pair], &end)) {
+      !device_length(context, op->pair, &length)) {
     KANSOKU_LOSE(event_error);
   } else {
     op->record.device_begin_ns = begin;
-    op->record.device_ns = (uint64_t)(end - begin);
-    if (end < begin)
+    op->record.device_ns = (uint64_t)length;
+    if (length < 0)
       KANSOKU_LOSE(negative);
     else
       count_duration(&op->record);
@@ -193,6 +207,11 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
   struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
   while (first[stream] != KANSOKU_NONE) {
     struct kansoku_op* const op = &pending[first[stream]].op;
+    if (&kansoku.contexts[op->context] != context) { /* of a context that is gone */
+      KANSOKU_LOSE(lost_context);
+      drop_first(stream);
+      continue;
+    }
     const CUresult result = kansoku_driver.event_query(context->end[op->pair]);
     if (result == CUDA_ERROR_NOT_READY) break;
     if (result == CUDA_SUCCESS) kansoku_known_done(stream, op->number + 1);
@@ -227,16 +246,37 @@ static void lose_stream(uint32_t stream) {
 static struct {
   uint32_t operations, marked;
   uint64_t since_ns;
+  uint64_t free_at; /* record from which on the index may be used again; 0: not yet */
 } quiet[WIRE_CUDA_STREAMS_MAX];
 
-static int may_mark(const struct kansoku_context* context, const struct wire_cuda_stream* shown) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (shown->state != 1 || (shown->kind & WIRE_CUDA_PER_THREAD) != 0) return 0;
-  if ((shown->kind & WIRE_CUDA_LEGACY) != 0 && atomic_load(&context->has_many_threads)) return 0;
-  if (atomic_load(&kansoku.captures) == 0) return 1;
-  return kansoku_driver.stream_is_capturing((CUstream)(uintptr_t)shown->handle, &status) ==
-             CUDA_SUCCESS &&
-         status == CU_STREAM_CAPTURE_STATUS_NONE;
+/* Before the queues are read: what a destroyed stream still has there comes in this time. */
+static void begin_draining(void) {
+  const uint32_t top = atomic_load(&kansoku_streams_top);
+  for (uint32_t stream = 0; stream < top; ++stream)
+    if (kansoku.shared->streams[stream].state == 2) kansoku.shared->streams[stream].state = 3;
+}
+
+/* An index is used again once all of its operations are read, by this thread and by the recorder,
+ * which looks the stream up by its index. */
+static void free_stream(uint32_t stream) {
+  struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  if (shown->state != 3 || first[stream] != KANSOKU_NONE) return;
+  if (quiet[stream].free_at == 0)
+    quiet[stream].free_at = atomic_load((_Atomic uint64_t*)&state()->head) + 1;
+  const uint64_t tail = atomic_load((_Atomic uint64_t*)&kansoku.shared->control.tail);
+  const int is_watched =
+      atomic_load((_Atomic uint64_t*)&kansoku.shared->control.lease_until_ns) > kansoku_now();
+  if (is_watched && tail + 1 < quiet[stream].free_at) return;
+  memset(&quiet[stream], 0, sizeof quiet[stream]);
+  shown->state = 0;
+}
+
+/* Not on the legacy stream: an event there holds up all later work of other streams until theirs is
+ * done. A thread's own default stream cannot be named from here. */
+static int may_mark(uint32_t stream) {
+  const struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+  return shown->state == 1 && (shown->kind & (WIRE_CUDA_PER_THREAD | WIRE_CUDA_LEGACY)) == 0 &&
+         !kansoku.streams[stream].is_programmatic && atomic_load(&kansoku.captures) == 0;
 }
 
 static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t stream,
@@ -249,15 +289,19 @@ static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t
     return;
   }
   if (operations == shown->known_done || quiet[stream].marked == operations ||
-      now - quiet[stream].since_ns < LONG_RUNNING_NS || !may_mark(context, shown))
+      now - quiet[stream].since_ns < LONG_RUNNING_NS)
     return;
   struct kansoku_op op;
   memset(&op, 0, sizeof op);
   op.pair = kansoku_take_pair(context);
   if (op.pair == KANSOKU_NONE) return;
-  if (kansoku_driver.event_record(context->end[op.pair], (CUstream)(uintptr_t)shown->handle) !=
-      CUDA_SUCCESS) {
-    KANSOKU_LOSE(event_error);
+  /* Meanwhile the program neither destroys the stream nor begins to capture it. */
+  pthread_mutex_lock(&kansoku_mark_lock);
+  const int is_marked = may_mark(stream) && kansoku_driver.event_record(
+                                                context->end[op.pair],
+                                                (CUstream)(uintptr_t)shown->handle) == CUDA_SUCCESS;
+  pthread_mutex_unlock(&kansoku_mark_lock);
+  if (!is_marked) {
     kansoku_give_pair(context, op.pair);
     return;
   }
@@ -277,10 +321,11 @@ static uint32_t read_streams(uint32_t place, uint32_t mode) {
   uint32_t done = 0;
   for (uint32_t stream = 0; stream < top; ++stream) {
     struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+    if (atomic_load(&context->state) != KANSOKU_CONTEXT_USED) break;
     if (shown->state == 0 || shown->context != place) continue;
     if (mode != WIRE_CUDA_DORMANT) mark_quiet(context, place, stream, now);
     if (first[stream] != KANSOKU_NONE) done += read_stream(context, stream);
-    if (shown->state == 2 && first[stream] == KANSOKU_NONE) shown->state = 0;
+    free_stream(stream);
   }
   return done;
 }
@@ -377,11 +422,12 @@ static void refill(struct kansoku_context* context, uint32_t mode) {
 
 static void free_context(uint32_t place) {
   struct kansoku_context* const context = &kansoku.contexts[place];
+  take_queues();
   for (uint32_t stream = 0; stream < atomic_load(&kansoku_streams_top); ++stream) {
-    struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
+    const struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
     if (shown->state == 0 || shown->context != place) continue;
     lose_stream(stream);
-    if (shown->state == 2) shown->state = 0;
+    free_stream(stream);
   }
   /* Its events went with it. */
   atomic_store(&context->free_pairs, 0);
@@ -404,13 +450,17 @@ static void free_context(uint32_t place) {
 static uint32_t visit_context(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   uint32_t done = 0;
-  const int context_state = atomic_load(&context->state);
+  int context_state = atomic_load(&context->state);
   if (context_state == KANSOKU_CONTEXT_GONE) free_context(place);
-  if (context_state != KANSOKU_CONTEXT_USED) return 0;
+  if (context_state == KANSOKU_CONTEXT_NEW)
+    atomic_compare_exchange_strong(&context->state, &context_state, KANSOKU_CONTEXT_USED);
+  if (context_state != KANSOKU_CONTEXT_USED && context_state != KANSOKU_CONTEXT_NEW) return 0;
   pthread_mutex_lock(&context->lock);
-  if (atomic_load(&context->state) == KANSOKU_CONTEXT_USED) {
+  if (atomic_load(&context->state) == KANSOKU_CONTEXT_USED && !atomic_load(&is_over)) {
     set_phase(2);
     if (kansoku_driver.ctx_set_current(context->handle) == CUDA_SUCCESS) {
+      __s32* const device = &kansoku.shared->contexts[place].device;
+      if (*device < 0) kansoku_driver.ctx_get_device(device);
       if (mode != WIRE_CUDA_DORMANT || pending_count > 0) read_clock(context, place);
       if (mode != WIRE_CUDA_DORMANT) refill(context, mode);
       /* Without a base there is nothing that times could count from. */
@@ -493,6 +543,7 @@ static void doze(uint32_t seen, uint32_t micros) {
 static void tick(uint32_t mode) {
   struct timespec used;
   const uint32_t longest = mode == WIRE_CUDA_EVERY ? INTERVAL_EVERY_MAX_US : INTERVAL_MAX_US;
+  begin_draining();
   const uint32_t taken = take_queues();
   uint32_t done = 0;
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
@@ -515,6 +566,14 @@ void kansoku_hurry(void) {
   atomic_store(&is_hurried, 1);
   atomic_fetch_add((_Atomic uint32_t*)&kansoku.shared->control.wake, 1);
   syscall(SYS_futex, &kansoku.shared->control.wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void kansoku_stop(void) {
+  atomic_store(&kansoku.mode, WIRE_CUDA_DORMANT);
+  kansoku_set_hooks(0);
+  atomic_store(&is_over, 1);
+  for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
+    kansoku_wait_for_poller(place);
 }
 
 int kansoku_is_drained(void) {
@@ -543,13 +602,13 @@ static void* poll(void* unused) {
     const uint32_t mode = wanted_mode(now);
     const int is_ending = atomic_load(&is_hurried); /* before the queues are read once more */
     set_phase(1);
-    switch_to(mode, now);
+    if (!atomic_load(&is_over)) switch_to(mode, now);
     if (mode == WIRE_CUDA_SAMPLED) adapt(now);
     tick(mode);
     const int is_idle = mode == WIRE_CUDA_DORMANT && pending_count == 0;
     if (is_ending && pending_count == 0) atomic_fetch_add(&drained_ticks, 1);
     set_phase(0);
-    doze(seen, is_ending ? 1000 : is_idle ? 0 : interval_us);
+    doze(seen, atomic_load(&is_over) ? 0 : is_ending ? 1000 : is_idle ? 0 : interval_us);
   }
   return NULL;
 }
@@ -570,7 +629,7 @@ void kansoku_start_poller(void) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, 512 * 1024);
-  pthread_create(&thread, &attributes, poll, NULL);
+  if (pthread_create(&thread, &attributes, poll, NULL) != 0) kansoku_stop();
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -42,8 +42,12 @@ static volatile const uint32_t* make_canary(void) {
   return page;
 }
 
-static void thread_ends(void* thread) {
-  atomic_store(&((struct kansoku_thread*)thread)->state, 2);
+static void thread_ends(void* ended) {
+  struct kansoku_thread* const thread = ended;
+  kansoku_forget_self();
+  atomic_store((_Atomic uint64_t*)&thread->waiter->since_ns, 0);
+  if (kansoku.canary != NULL && *kansoku.canary != 0) kansoku_thread_streams_gone(thread->tid);
+  atomic_store(&thread->state, 2);
 }
 
 static void fill_head(struct wire_cuda* shared) {
@@ -68,7 +72,11 @@ static void fill_head(struct wire_cuda* shared) {
 static void at_end(void) {
   const struct timespec pause = {0, 2000000};
   struct wire_cuda* const shared = kansoku.shared;
-  if (*kansoku.canary == 0 || atomic_load(&kansoku.mode) == WIRE_CUDA_DORMANT) return;
+  if (*kansoku.canary == 0) return;
+  if (atomic_load(&kansoku.mode) == WIRE_CUDA_DORMANT) {
+    kansoku_stop();
+    return;
+  }
   const uint64_t begin = kansoku_now();
   kansoku_hurry();
   for (;;) {
@@ -79,9 +87,10 @@ static void at_end(void) {
     const int is_held = atomic_load((_Atomic uint64_t*)&shared->control.owner) != 0;
     if (is_read || now - begin > (is_held ? END_WAIT_NS : END_WAIT_ALONE_NS) ||
         now > atomic_load((_Atomic uint64_t*)&shared->control.lease_until_ns))
-      return;
+      break;
     nanosleep(&pause, NULL);
   }
+  kansoku_stop();
 }
 
 /* A recorder that starts the program wants all of it: "every", "sampled" or a number N for one

@@ -202,13 +202,19 @@ void kansoku_known_done(uint32_t stream, uint32_t count);
 uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, int is_per_thread);
 void kansoku_stream_gone(CUstream handle);
 void kansoku_context_gone(CUcontext handle);
-void kansoku_primary_pause(CUdevice device);  /* before a call that may destroy it */
-void kansoku_primary_resume(CUdevice device); /* after it */
+extern pthread_mutex_t kansoku_mark_lock; /* a stream is neither destroyed nor captured meanwhile */
+void kansoku_wait_for_poller(uint32_t place);
+void kansoku_primary_made(CUdevice device, CUcontext handle);
+void kansoku_primary_pause(CUdevice device);                /* before a call that may destroy it */
+void kansoku_primary_resume(CUdevice device, int is_reset); /* after it */
+void kansoku_thread_streams_gone(uint32_t tid);
 uint32_t kansoku_take_pair(struct kansoku_context* context);
 void kansoku_give_pair(struct kansoku_context* context, uint32_t pair);
 uint32_t kansoku_make_pairs(struct kansoku_context* context, uint32_t count);
 
 /* calls.c */
+void kansoku_forget_self(void); /* this thread ends */
+void kansoku_before_capture(void);
 int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what);
 int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what);
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread);
@@ -233,10 +239,13 @@ void kansoku_capture_ended(CUresult result);
 /* graphs.c */
 void kansoku_graph_made(CUgraphExec exec, CUgraph graph);
 void kansoku_graph_gone(CUgraphExec exec);
+void kansoku_graph_updated(CUgraphExec exec, CUgraph graph);
+void kansoku_graph_node_set(CUgraphExec exec, CUfunction function);
 void kansoku_graph(struct kansoku_call* call, CUgraphExec exec);
 void kansoku_graph_launched(const struct kansoku_call* call);
 
 /* poll.c */
 void kansoku_start_poller(void);
+void kansoku_stop(void);      /* no call of the driver from now on */
 void kansoku_hurry(void);     /* the program ends: read what there is */
 int kansoku_is_drained(void); /* nothing that was handed over before is left */

@@ -15,6 +15,21 @@ static struct bucket {
 static uint64_t keys[WIRE_CUDA_STREAMS_MAX];
 static unsigned buckets_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t kansoku_mark_lock = PTHREAD_MUTEX_INITIALIZER;
+#define DEVICES_MAX 64
+static _Atomic uintptr_t primaries[DEVICES_MAX]; /* the primary context of each device */
+
+/* The library's thread may hang in the driver; then the program goes on all the same. */
+static int lock_for_a_moment(pthread_mutex_t* mutex) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 200000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_nsec -= 1000000000;
+    ++until.tv_sec;
+  }
+  return pthread_mutex_timedlock(mutex, &until) == 0;
+}
 
 _Atomic uint32_t kansoku_streams_top;
 
@@ -26,7 +41,11 @@ static uint32_t find(uint64_t key) {
   for (unsigned i = 0; i < BUCKETS; ++i) {
     const struct bucket* const at = &buckets[(bucket_of(key) + i) % BUCKETS];
     const uint64_t found = atomic_load_explicit(&at->key, memory_order_acquire);
-    if (found == key) return atomic_load_explicit(&at->index, memory_order_acquire);
+    if (found == key) {
+      const uint32_t index = atomic_load_explicit(&at->index, memory_order_acquire);
+      /* The bucket may have got another key in between. */
+      return index < WIRE_CUDA_STREAMS_MAX && keys[index] != key ? GONE : index;
+    }
     if (found == 0) break;
   }
   return GONE;
@@ -62,6 +81,11 @@ static void insert(uint64_t key, uint32_t index) {
   }
 }
 
+static int is_current(CUcontext handle) {
+  CUcontext current = NULL;
+  return kansoku_driver.ctx_get_current(&current) == CUDA_SUCCESS && current == handle;
+}
+
 /* The number of a context; a new one gets events at once. KANSOKU_NONE: too many. Under the lock.
  */
 static uint32_t context_index(CUcontext handle) {
@@ -77,10 +101,10 @@ static uint32_t context_index(CUcontext handle) {
     return KANSOKU_NONE;
   }
   struct kansoku_context* const context = &kansoku.contexts[free_place];
-  CUdevice device = -1;
+  CUdevice device = -1; /* until the library's thread has asked, if another context is current */
   context->handle = handle;
   atomic_store(&context->base, KANSOKU_BASES);
-  kansoku_driver.ctx_get_device(&device);
+  if (is_current(handle)) kansoku_driver.ctx_get_device(&device);
   kansoku.shared->contexts[free_place].handle = (uintptr_t)handle;
   kansoku.shared->contexts[free_place].device = device;
   kansoku.shared->contexts[free_place].state = 1;
@@ -93,7 +117,9 @@ static uint32_t context_index(CUcontext handle) {
  * may be called then depends on the thread. */
 static void prepare_context(struct kansoku_context* context) {
   int is_new = KANSOKU_CONTEXT_NEW;
-  if (!atomic_compare_exchange_strong(&context->state, &is_new, KANSOKU_CONTEXT_BUSY)) return;
+  if (!is_current(context->handle) ||
+      !atomic_compare_exchange_strong(&context->state, &is_new, KANSOKU_CONTEXT_BUSY))
+    return;
   if (atomic_load(&kansoku.captures) == 0) kansoku_make_pairs(context, KANSOKU_PAIRS_FIRST);
   atomic_store(&context->state, KANSOKU_CONTEXT_USED);
 }
@@ -178,6 +204,7 @@ void kansoku_known_done(uint32_t stream, uint32_t count) {
 
 void kansoku_stream_gone(CUstream handle) {
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
+  const int is_locked = lock_for_a_moment(&kansoku_mark_lock);
   pthread_mutex_lock(&lock);
   const uint32_t index = find((uintptr_t)handle);
   if (index < WIRE_CUDA_STREAMS_MAX) {
@@ -185,22 +212,35 @@ void kansoku_stream_gone(CUstream handle) {
     kansoku.shared->streams[index].state = 2;
   }
   pthread_mutex_unlock(&lock);
+  if (is_locked) pthread_mutex_unlock(&kansoku_mark_lock);
+}
+
+/* The default streams of a thread that ends. */
+void kansoku_thread_streams_gone(uint32_t tid) {
+  pthread_mutex_lock(&lock);
+  const uint32_t top = atomic_load(&kansoku_streams_top);
+  for (uint32_t index = 0; index < top; ++index) {
+    struct wire_cuda_stream* const stream = &kansoku.shared->streams[index];
+    if (stream->state != 1 || stream->kind != WIRE_CUDA_PER_THREAD || stream->handle != tid)
+      continue;
+    insert(keys[index], GONE);
+    stream->state = 2;
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 /* From here on the library's thread leaves the context alone. */
 static void set_state(uint32_t place, int state) {
   struct kansoku_context* const context = &kansoku.contexts[place];
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += 200000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_nsec -= 1000000000;
-    ++until.tv_sec;
-  }
-  /* If the library's thread hangs in the driver, the program goes on all the same. */
-  const int is_locked = pthread_mutex_timedlock(&context->lock, &until) == 0;
+  const int is_locked = lock_for_a_moment(&context->lock);
   atomic_store(&context->state, state);
   if (is_locked) pthread_mutex_unlock(&context->lock);
+}
+
+/* Returns when the library's thread is not in the driver for this context. */
+void kansoku_wait_for_poller(uint32_t place) {
+  struct kansoku_context* const context = &kansoku.contexts[place];
+  if (lock_for_a_moment(&context->lock)) pthread_mutex_unlock(&context->lock);
 }
 
 static void forget_context(uint32_t place) {
@@ -228,22 +268,31 @@ void kansoku_context_gone(CUcontext handle) {
 }
 
 /* The primary context may go with the call that follows, or stay because others hold it. */
+void kansoku_primary_made(CUdevice device, CUcontext handle) {
+  if (device >= 0 && device < DEVICES_MAX) atomic_store(&primaries[device], (uintptr_t)handle);
+}
+
+static int is_primary(uint32_t place, CUdevice device) {
+  return is_used(place) && device >= 0 && device < DEVICES_MAX &&
+         (uintptr_t)kansoku.contexts[place].handle == atomic_load(&primaries[device]);
+}
+
 void kansoku_primary_pause(CUdevice device) {
   if (kansoku.shared == NULL) return;
   for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i)
-    if (is_used(i) && kansoku.shared->contexts[i].device == device)
-      set_state(i, KANSOKU_CONTEXT_BUSY);
+    if (is_primary(i, device)) set_state(i, KANSOKU_CONTEXT_BUSY);
 }
 
-void kansoku_primary_resume(CUdevice device) {
+/* What a reset leaves of a context that somebody still holds is another one. */
+void kansoku_primary_resume(CUdevice device, int is_reset) {
   unsigned flags = 0;
   int is_active = 0;
   if (kansoku.shared == NULL) return;
-  if (kansoku_driver.primary_state == NULL ||
+  if (is_reset || kansoku_driver.primary_state == NULL ||
       kansoku_driver.primary_state(device, &flags, &is_active) != CUDA_SUCCESS)
     is_active = 0;
   for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
-    if (!is_used(i) || kansoku.shared->contexts[i].device != device) continue;
+    if (!is_primary(i, device)) continue;
     if (is_active)
       set_state(i, KANSOKU_CONTEXT_USED);
     else

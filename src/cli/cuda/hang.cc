@@ -27,6 +27,9 @@ using capture::cuda::StuckKind;
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
+/// Of wire_cuda_state::poller_phase; and how long a call of the driver may take.
+constexpr std::uint32_t kPhaseInDriver = 2;
+constexpr std::uint64_t kPollerSilentNs = 1'000'000'000;
 
 enum class HangVerdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
 constexpr std::array kHangVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
@@ -113,7 +116,15 @@ Answer look(const sys::Procfs& procfs, std::int32_t pid) {
   add_threads(procfs, out);
   out.stuck = stuck_in(out.snapshot);
   const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
-  if (!out.stuck.empty()) {
+  const wire_cuda_state& state = out.snapshot.state;
+  if (state.poller_phase == kPhaseInDriver && state.poller_ns < out.snapshot.at_ns &&
+      out.snapshot.at_ns - state.poller_ns > kPollerSilentNs) {
+    out.verdict = HangVerdict::kUnknown;
+    out.why = fmt::format(
+        "the driver does not return from a call of the library's thread for {:.1f} s, "
+        "so what follows is as old",
+        1e-9 * static_cast<double>(out.snapshot.at_ns - state.poller_ns));
+  } else if (!out.stuck.empty()) {
     const StuckKind first = out.stuck.front().kind;
     out.verdict = first == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
     if (first == StuckKind::kUnknown)

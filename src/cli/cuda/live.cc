@@ -199,7 +199,11 @@ std::vector<Stuck> stuck_in(const CudaSnapshot& snapshot) {
     if (durations == nullptr) return std::nullopt;
     return capture::cuda::History{durations->count, durations->at_most_ns(0.99)};
   };
-  return capture::cuda::find_stuck(snapshot.streams, snapshot.at_ns, history);
+  std::uint64_t waiting_since_ns = 0;
+  for (const capture::cuda::Waiter& waiter : snapshot.waiters)
+    if (waiting_since_ns == 0 || waiter.since_ns < waiting_since_ns)
+      waiting_since_ns = waiter.since_ns;
+  return capture::cuda::find_stuck(snapshot.streams, snapshot.at_ns, history, waiting_since_ns);
 }
 
 CudaFrame frame_between(const CudaSnapshot& before, const CudaSnapshot& after) {
