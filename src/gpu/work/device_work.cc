@@ -352,6 +352,13 @@ DeviceWork WorkReader::read() {
 
 }  // namespace
 
+std::span<const Stream> streams_of(const DeviceWork& work, std::uint32_t device) {
+  const auto [begin, end] = std::equal_range(
+      work.streams.begin(), work.streams.end(), Stream{.device = device, .number = 0},
+      [](const Stream& a, const Stream& b) { return a.device < b.device; });
+  return {begin, end};
+}
+
 Result<DeviceWork> read_device_work(const trace::Trace& trace) {
   const trace::SliceTable& slices = trace.slices;
   const std::size_t count = slices.size();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -103,6 +104,9 @@ struct DeviceWork {
   std::uint64_t open_count{0};       // device operations without an end
   std::uint64_t odd_count{0};        // slices with times outside 0 .. 2^61
 };
+
+/// The streams of a device.
+[[nodiscard]] std::span<const Stream> streams_of(const DeviceWork& work, std::uint32_t device);
 
 /// Finds the device operations and CUDA calls of `trace` and links them by correlation, else by
 /// flow: recordings of Kansoku as well as imported profiles of PyTorch and Nsight Systems. kCorrupt

@@ -271,6 +271,9 @@ void KinetoWriter::mark_used() {
 
 Result<void> KinetoWriter::metadata_events() {
   mark_used();
+  std::map<std::int32_t, trace::StringId> process_names;
+  for (const trace::Process& process : trace_.processes)
+    process_names.emplace(process.pid, process.name);
   std::map<std::int64_t, std::string> names;
   for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
     const trace::Track& track = trace_.tracks[i];
@@ -281,9 +284,8 @@ Result<void> KinetoWriter::metadata_events() {
     if (is_row && !args_.string(track.name).empty())
       metadata_event("thread_name", row, "name", args_.string(track.name));
     TRY_VOID(flush(kPieceBytes));
-    for (const trace::Process& process : trace_.processes) {
-      if (process.pid == pids_[i]) names.try_emplace(row.pid, args_.string(process.name));
-    }
+    if (const auto name = process_names.find(pids_[i]); name != process_names.end())
+      names.try_emplace(row.pid, args_.string(name->second));
   }
   std::set<std::int64_t> ordinals;
   for (std::size_t i = 0; i < work_.streams.size(); ++i) {

@@ -185,8 +185,7 @@ ExposedCopies exposed_copies(const Input& in, const Device& device, const Device
 
 std::vector<GapRow> gap_rows(const Input& in, std::uint32_t device) {
   std::vector<GapRow> rows;
-  for (const Stream& stream : in.work.streams) {
-    if (stream.device != device) continue;
+  for (const Stream& stream : streams_of(in.work, device)) {
     GapRow row{.stream = stream.number};
     const Op* before = nullptr;
     for (const std::uint32_t i : stream.ops) {

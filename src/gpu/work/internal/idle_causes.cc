@@ -124,12 +124,13 @@ struct IdleCauses::Impl {
   [[nodiscard]] Doing doing_of_stack(std::uint32_t sample) const;
   /// What is charged with the gap, if anything: until its begin is nothing.
   [[nodiscard]] Charge charge_of(std::uint32_t thread, Interval gap) const;
-  [[nodiscard]] std::uint32_t usual_thread(const Device& device) const;
+  [[nodiscard]] std::uint32_t usual_thread(const Device& device);
 
   const Input& in;
   std::vector<std::uint32_t> call_of_slice;  // kNoIndex: no call of CUDA
   std::map<std::uint32_t, std::vector<Piece>> pieces;
-  std::vector<std::vector<std::uint32_t>> stalling;  // by thread: calls by begin
+  std::map<const Device*, std::uint32_t> usual_threads;  // looked up only
+  std::vector<std::vector<std::uint32_t>> stalling;      // by thread: calls by begin
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::uint32_t>> samples;
 };
 
@@ -296,7 +297,9 @@ Charge IdleCauses::Impl::charge_of(std::uint32_t thread, Interval gap) const {
 }
 
 /// The thread that launches most on the device: for gaps whose next operation has no known launch.
-std::uint32_t IdleCauses::Impl::usual_thread(const Device& device) const {
+std::uint32_t IdleCauses::Impl::usual_thread(const Device& device) {
+  const auto [known, is_new] = usual_threads.try_emplace(&device, kNoIndex);
+  if (!is_new) return known->second;
   std::map<std::uint32_t, std::uint64_t> counts;
   for (const std::uint32_t op : device.ops) {
     if (in.work.ops[op].call != kNoIndex) ++counts[in.work.calls[in.work.ops[op].call].thread];
@@ -305,6 +308,7 @@ std::uint32_t IdleCauses::Impl::usual_thread(const Device& device) const {
   for (const auto& [thread, count] : counts) {
     if (best == kNoIndex || count > counts[best]) best = thread;
   }
+  known->second = best;
   return best;
 }
 

@@ -208,9 +208,6 @@ std::optional<MemoryFigures> ProcessMemory::figures() {
   replay();
   MemoryFigures out;
   out.pid = pid_;
-  for (const trace::Process& process : in_.trace.processes) {
-    if (process.pid == pid_) out.rank = process.rank;
-  }
   out.source = points_.empty() ? "none" : is_by_calls_ ? "calls" : "counter";
   out.point_count = points_.size();
   for (const Point& point : points_) {
@@ -276,8 +273,14 @@ std::vector<MemoryFigures> memory_figures(const Input& in) {
     if (call.what == CallClass::kLaunch) of(pid).add_launch(call.time.begin_ns);
   }
   std::vector<MemoryFigures> out;
+  std::map<std::int32_t, std::int32_t> ranks;
+  for (const trace::Process& process : in.trace.processes)
+    ranks.emplace(process.pid, process.rank);
   for (auto& [pid, memory] : processes) {
-    if (auto figures = memory.figures()) out.push_back(std::move(*figures));
+    auto figures = memory.figures();
+    if (!figures) continue;
+    if (const auto rank = ranks.find(pid); rank != ranks.end()) figures->rank = rank->second;
+    out.push_back(std::move(*figures));
   }
   return out;
 }

@@ -54,8 +54,7 @@ bool waited_for(const Call& call, std::int64_t device_end_ns) {
 
 std::vector<QueueRow> queue_rows(const Input& in, std::uint32_t device) {
   std::vector<QueueRow> rows;
-  for (const Stream& stream : in.work.streams) {
-    if (stream.device != device) continue;
+  for (const Stream& stream : streams_of(in.work, device)) {
     QueueRow row = queue_row(in, stream);
     if (row.length.count > 0) rows.push_back(std::move(row));
   }
