@@ -16,7 +16,11 @@ namespace {
 class Loop {
  public:
   Loop(const Plan& plan, std::int32_t rank, Recording& out)
-      : plan_(plan), rank_(rank), pid_(100 + rank), out_(out), rng_(plan.seed * 100 + rank + 1) {}
+      : plan_(plan),
+        rank_(rank),
+        pid_(100 + rank),
+        out_(out),
+        rng_(plan.seed * 100 + static_cast<std::uint64_t>(rank) + 1) {}
   std::vector<Recording::Span> run();
 
  private:
