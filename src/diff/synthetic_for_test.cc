@@ -95,13 +95,14 @@ class Recorder {
                                                 .local_rank = rank,
                                                 .world_size = job_.ranks});
     tracks.main = writer_.thread_track(tracks.pid, tracks.pid, "python3");
-    tracks.stream = writer_.custom_track(process, "GPU 0 stream 7");
+    tracks.stream = writer_.custom_track(
+        process, job_.is_exact ? "GPU 0 stream 7, device clock" : "GPU 0 stream 7");
     for (const KernelSpec& spec : kSpecs)
       run_factor_[spec.name] = noise_.factor(kRunSigma);
     run_factor_["added"] = 1;
     const double machine = job_.machine * noise_.factor(kMachineSigma);
     host_ns_ = 1'000'000 * static_cast<std::int64_t>(1 + job_.seed % 7);
-    device_ns_ = job_.is_exact ? 0 : host_ns_;
+    device_ns_ = host_ns_;
     correlation_ = 0;
     for (int step = 0; step < job_.steps; ++step)
       record_step(tracks, rank, machine * noise_.factor(kMachineSigma));

@@ -26,7 +26,7 @@ struct Job {
   std::string added{};                         // a kernel that is launched after the others
   int only_rank{-1};                           // `slower` holds on this rank alone; -1: on all
   double machine{1};                           // every kernel takes so much longer
-  bool is_exact{false};                        // the device's clock counts work and begins at 0
+  bool is_exact{false};                        // the device's clock counts work, on its own axis
   bool has_loop{true};                         // optimizer steps on the main thread
   bool renumbers{false};                       // numbers in names are dealt anew
   bool reorders{false};                        // names are declared in another order

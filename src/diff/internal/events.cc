@@ -21,6 +21,8 @@ constexpr int kParentDepthMax = 8;
 constexpr std::size_t kItemsMax = 20'000;  // further names of a recording are one item a kind
 constexpr std::size_t kShapesMax = 256;    // further shapes of an item are one
 constexpr std::string_view kOtherName = "(others)";
+constexpr std::string_view kOwnClock =
+    ", device clock";  // as the recorder ends such a track's name
 
 struct CategoryRow {
   std::string_view name;
@@ -127,7 +129,8 @@ class Reader {
   std::map<std::tuple<Lane, Kind, std::string>, std::uint32_t> items_;
   std::vector<std::map<std::string, std::uint32_t>> shapes_;    // by item
   std::vector<std::map<std::int64_t, std::int64_t>> launches_;  // by rank: correlation -> begin
-  std::vector<std::int64_t> correlations_;                      // of device events, kNoTime: none
+  bool says_own_clock_{false};
+  std::vector<std::int64_t> correlations_;  // of device events, kNoTime: none
   std::unordered_map<std::uint32_t, std::uint32_t> device_of_slice_;
   std::unordered_map<std::uint32_t, std::uint32_t> host_of_slice_;
 };
@@ -290,6 +293,8 @@ void Reader::read_slice(std::size_t slice) {
   event.shape = shape_of(event.item, row, facts);
   const auto number = static_cast<std::uint32_t>(slice);
   if (row.is_device) {
+    const StringId track = trace_.tracks[event.track].name;
+    says_own_clock_ = says_own_clock_ || text_of(trace_, track).ends_with(kOwnClock);
     device_of_slice_.emplace(number, static_cast<std::uint32_t>(out_.device.size()));
     correlations_.push_back(facts.correlation.value_or(kNoTime));
     out_.device.push_back(event);
@@ -338,7 +343,7 @@ void Reader::judge_clock() {
         static_cast<double>(event.begin_ns) - static_cast<double>(event.launch_ns);
     if (lead_ns < -kClockLeadMaxNs || lead_ns > kClockLagMaxNs) ++apart;
   }
-  out_.device_clock_apart = 2 * apart > linked;
+  out_.device_clock_apart = says_own_clock_ || 2 * apart > linked;
 }
 
 EventTable Reader::read() {
