@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores `kansoku diff` on recorded jobs: planted changes and equal runs. Prints the tables of docs/measurements/diff.md.
 
+    evaluate.py gpu [--null 10]         profiles with a GPU's noise (tests/data/diff/make.py): by how much `rope` is slower, and null pairs
     evaluate.py model [--null 10]       the software GPU's model clock: 2 % slower, a batch, a build; null pairs
     evaluate.py wall [--null 10]        its wall clock: null pairs; the same changes
     evaluate.py ddp [--null 10]         two ranks of PyTorch on processors, recorded by `kansoku record` (root, eBPF, python3-torch)
@@ -148,7 +149,26 @@ def evaluate_ddp(options, folder, score):
         null_row(score, f"restart {i + 1}", compare(options, [files[i]], [files[i + 1]]))
 
 
-PARTS = {"model": evaluate_model, "wall": evaluate_wall, "ddp": evaluate_ddp}
+def evaluate_gpu(options, folder, score):
+    """`rope` has 9 % of the step: 10 % more must be found in every pair."""
+    sys.path.insert(0, os.path.join(ROOT, "tests/data/diff"))
+    sys.dont_write_bytecode = True
+    import make  # noqa: PLC0415
+    print("\nProfiles with a GPU's noise\n\n| `rope` slower by | pairs | found | something else |\n|---|---|---|---|", flush=True)
+    before, after = os.path.join(folder, "gpu-a.json"), os.path.join(folder, "gpu-b.json")
+    for percent in (0, 3, 5, 7, 10, 15):
+        found = others = 0
+        for i in range(2 * options.null):
+            make.write(before, 1000 + 2 * i)
+            make.write(after, 5001 + 2 * i, slow=1 + percent / 100, numbers=i % 3 == 2)
+            names = names_of(compare(options, [before], [after]))
+            found += names.get("rope") == "slower"
+            others += any(name != "rope" for name in names)
+        score.wrong += others + (found if percent == 0 else 0) + (2 * options.null - found if percent >= 10 else 0)
+        print(f"| {percent} % | {2 * options.null} | {found} | {others} |", flush=True)
+
+
+PARTS = {"gpu": evaluate_gpu, "model": evaluate_model, "wall": evaluate_wall, "ddp": evaluate_ddp}
 
 
 def main():
