@@ -14,6 +14,7 @@ from generated import write_or_check  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs/thresholds.md")
 MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diagnosis.md)"),
+           ("diff", "what `kansoku diff` calls a change, [diff.md](diff.md)"),
            ("detect", "the incidents of `kansoku watch`, [watch-detection.md](watch-detection.md), the windows of `profile --watch`,\n"
             "[detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"),
            ("gpu/work", "the findings of `kansoku cuda report`, [cuda-report.md](cuda-report.md)"))
