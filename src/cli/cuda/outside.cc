@@ -153,10 +153,15 @@ class CudaStatCommand final : public Command {
       child->release();
     }
     const BootTime begin = clock.now();
+    BootTime end = begin;
     TRY_VOID(recorder->run(
-        limit, [&] { return signal_count() > 0 || (child && child->poll().has_value()); },
+        limit,
+        [&] {
+          end = clock.now();  // what follows takes the probes off
+          return signal_count() > 0 || (child && child->poll().has_value());
+        },
         [&](const capture::RecordStatus& status) { return progress(status, limit); }));
-    TRY_VOID(show(*recorder, procfs, clock.now(), clock.now() - begin));
+    TRY_VOID(show(*recorder, procfs, end, end - begin));
     if (!child) return kExitOk;
     for (int passed = 0; !child->poll();) {
       if (signal_count() > passed) {
