@@ -3,7 +3,7 @@
 #include <string.h>
 #include <x86intrin.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 /* One timed operation in so many has its own cost measured. */
 #define MEASURE_ONE_IN 32U

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 #define NODES_MAX 65536U
 #define DEPTH_MAX 16

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 kansoku_function kansoku_real[KANSOKU_SLOTS_MAX];
 struct kansoku_driver kansoku_driver;

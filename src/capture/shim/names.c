@@ -4,7 +4,7 @@
  * driver may give it out again. Learning takes a lock (it is rare), looking up does not. */
 #include <string.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 #define TABLE_SLOTS (1U << 17)
 static struct {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 #define INTERVAL_MIN_US 5000U
 #define INTERVAL_MAX_US 80000U

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 #define FIRST_LEASE_NS 5000000000ULL
 #define END_WAIT_NS 400000000ULL

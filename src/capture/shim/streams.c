@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "capture/shim/shim.h"
+#include "capture/shim/internal/shim.h"
 
 #define BUCKETS (4 * WIRE_CUDA_STREAMS_MAX)
 #define GONE 0xfffeU
