@@ -57,6 +57,35 @@ struct Answer {
   std::vector<ThreadText> threads;    // those that wait in the driver
 };
 
+/// Collectives that the process handed over: kernels of NCCL, and the host functions that stand-ins
+/// for it put into streams. Ranks of one job make the same ones in the same order.
+std::uint64_t collectives_of(const CudaSnapshot& snapshot) {
+  std::uint64_t out = 0;
+  for (const capture::cuda::EntryTotals& entry : snapshot.entries)
+    if (entry.what == WIRE_CUDA_HOST_FUNCTION)
+      out += entry.calls - std::min(entry.calls, entry.failed + entry.captured);
+  for (const auto& [index, kernel] : snapshot.kernels)
+    if (kernel.info.name.find("nccl") != std::string::npos) out += kernel.info.launches;
+  return out;
+}
+
+/// Of several processes of which some are stuck: those that handed over fewer collectives. The
+/// others wait for them.
+std::vector<const Answer*> missing_of(const std::vector<Answer>& answers) {
+  std::vector<const Answer*> out;
+  std::uint64_t most = 0;
+  bool is_any_stuck = false;
+  for (const Answer& answer : answers) {
+    most = std::max(most, collectives_of(answer.snapshot));
+    is_any_stuck = is_any_stuck || !answer.stuck.empty();
+  }
+  for (const Answer& answer : answers)
+    if (is_any_stuck && answer.verdict != HangVerdict::kNoLibrary &&
+        collectives_of(answer.snapshot) < most)
+      out.push_back(&answer);
+  return out;
+}
+
 std::vector<FrameText> python_stack(std::vector<capture::python::PyStack>& stacks, std::int32_t pid,
                                     std::int32_t tid) {
   std::vector<FrameText> out;
@@ -96,10 +125,18 @@ void add_progress(const CudaSnapshot& before, Answer& answer) {
   }
 }
 
-Answer look(const sys::Procfs& procfs, std::int32_t pid) {
+/// A process, and the first of two looks at it.
+struct FirstLook {
+  std::int32_t pid{0};
+  Result<std::unique_ptr<Channel>> channel;
+  CudaSnapshot before;
+};
+
+Answer second_look(const sys::Procfs& procfs, const FirstLook& first) {
+  const std::int32_t pid = first.pid;
+  const auto& channel = first.channel;
   Answer out;
   out.pid = pid;
-  const auto channel = Channel::open(procfs, pid, Channel::Access::kLook);
   if (!channel) {
     const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid);
     out.why = coverage.has_cuda || coverage.has_library
@@ -108,11 +145,8 @@ Answer look(const sys::Procfs& procfs, std::int32_t pid) {
                   : channel.error().what;
     return out;
   }
-  const CudaSnapshot before = snapshot_of(**channel);
-  const sys::RealClock clock;
-  sys::sleep_until(clock.now() + kBetweenLooks);
   out.snapshot = snapshot_of(**channel);
-  add_progress(before, out);
+  add_progress(first.before, out);
   add_threads(procfs, out);
   out.stuck = stuck_in(out.snapshot);
   const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
@@ -125,13 +159,13 @@ Answer look(const sys::Procfs& procfs, std::int32_t pid) {
         "so what follows is as old",
         1e-9 * static_cast<double>(out.snapshot.at_ns - state.poller_ns));
   } else if (!out.stuck.empty()) {
-    const StuckKind first = out.stuck.front().kind;
-    out.verdict = first == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
-    if (first == StuckKind::kUnknown)
+    const StuckKind worst = out.stuck.front().kind;
+    out.verdict = worst == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
+    if (worst == StuckKind::kUnknown)
       out.why =
           "it runs for long, and no such operation was seen to end before: first launches, "
           "compilation and evaluation look alike";
-    if (first == StuckKind::kBehind) out.why = "operations wait for something that was not timed";
+    if (worst == StuckKind::kBehind) out.why = "operations wait for something that was not timed";
   } else if (is_asleep) {
     out.verdict = HangVerdict::kUnknown;
     out.why =
@@ -208,6 +242,7 @@ Json json_of(const Answer& answer) {
       .set("every_n", answer.snapshot.state.mode == WIRE_CUDA_SAMPLED
                           ? Json(answer.snapshot.state.every_n)
                           : Json(1))
+      .set("collectives", collectives_of(answer.snapshot))
       .set("stuck", std::move(stuck))
       .set("moving_streams", Json::array_of(answer.moving))
       .set("threads", std::move(threads));
@@ -221,18 +256,25 @@ class Hang final : public Command {
     app.footer(
         "Says within two seconds whether an operation on the GPU is stuck: which kernel, on which\n"
         "stream, for how long, who waits for it, and whether others make progress. Nothing is\n"
-        "stopped and no debugger attached. Needs a program that was started with `kansoku run\n"
+        "stopped and no debugger attached. Of several processes of a job it names those that the\n"
+        "others wait for. Needs a program that was started with `kansoku run\n"
         "--cuda`, and that `kansoku watch`, `record --cuda` or `cuda top` watches.\n"
         "Exit status: 10 something is stuck; 11 it cannot be told; 0 nothing is.");
   }
 
   int run() override {
     const sys::Procfs procfs;
-    std::vector<Answer> answers;
+    std::vector<FirstLook> looks;
     for (const std::int32_t pid : pids_) {
       if (const auto stat = procfs.stat(pid); !stat) return report(stat.error());
-      answers.push_back(look(procfs, pid));
+      looks.push_back({pid, Channel::open(procfs, pid, Channel::Access::kLook), {}});
+      if (looks.back().channel) looks.back().before = snapshot_of(**looks.back().channel);
     }
+    const sys::RealClock clock;
+    sys::sleep_until(clock.now() + kBetweenLooks);
+    std::vector<Answer> answers;
+    for (const FirstLook& first : looks)
+      answers.push_back(second_look(procfs, first));
     Json processes = Json::array();
     for (const Answer& answer : answers) {
       if (json_)
@@ -240,10 +282,20 @@ class Hang final : public Command {
       else
         print_answer(answer);
     }
+    Json missing = Json::array();
+    for (const Answer* const answer : missing_of(answers)) {
+      if (json_)
+        missing.push(answer->pid);
+      else
+        say(stdout, fmt::format("the others wait for process {}: it handed over {} collectives, "
+                                "fewer than they",
+                                answer->pid, collectives_of(answer->snapshot)));
+    }
     if (json_)
       say(stdout, Json::object()
                       .set("schema", "kansoku.hang/1")
                       .set("processes", std::move(processes))
+                      .set("missing", std::move(missing))
                       .dump(2));
     const auto has = [&](HangVerdict verdict) {
       return std::any_of(answers.begin(), answers.end(),
