@@ -101,6 +101,8 @@ def hook_text(row, declared, entry):
              f"    return REAL({symbol})({arguments});"]
     before, after = (text.replace("PER_THREAD", str(int(per_thread))) for text in (before, after))
     lines += [f"  {part.strip()};" for part in before.split(";") if part.strip()]
+    if stream == "NULL":  # no argument for it: the host waits until the work is done
+        lines.append("  kansoku_blocks(call);")
     if stream != "-":
         lines.append(f"  kansoku_stream_begin(call, {stream}, {'1' if per_thread else '0'});")
     lines.append(f"  call->result = REAL({symbol})({arguments});")

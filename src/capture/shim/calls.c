@@ -20,7 +20,8 @@ void kansoku_forget_self(void) {
   is_refused = 1;
 }
 
-static void show_waiter(const struct kansoku_call* call) {
+static void show_waiter(struct kansoku_call* call) {
+  call->is_waiter = 1;
   struct wire_cuda_waiter* const waiter = call->thread->waiter;
   waiter->tid = call->thread->tid;
   waiter->entry = call->entry;
@@ -43,6 +44,7 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
   call->mode = mode;
   call->stream = call->pair = KANSOKU_NONE;
   call->is_measured = 0;
+  call->is_waiter = 0;
   call->bytes = 0;
   call->what = what;
   call->record.entry = (uint8_t)entry;
@@ -52,6 +54,11 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
     call->record.host_begin_ns = kansoku_now();
   if (what == WIRE_CUDA_SYNC) show_waiter(call);
   return 1;
+}
+
+void kansoku_blocks(struct kansoku_call* call) {
+  if (call->record.host_begin_ns == 0) call->record.host_begin_ns = kansoku_now();
+  show_waiter(call);
 }
 
 int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what) {
@@ -256,6 +263,8 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
 }
 
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread) {
+  /* A copy from or to memory that is not pinned makes the host wait, whatever its name says. */
+  if (call->what == WIRE_CUDA_COPY && call->record.host_begin_ns != 0) show_waiter(call);
   if (!kansoku_driver.can_time) return;
   if (is_captured(handle, is_per_thread)) {
     call->record.flags |= WIRE_CUDA_CAPTURED;
@@ -446,7 +455,7 @@ static int is_worth_a_record(const struct kansoku_call* call) {
 
 void kansoku_end(struct kansoku_call* call) {
   if (call->thread == NULL) return;
-  if (call->what == WIRE_CUDA_SYNC)
+  if (call->is_waiter)
     atomic_store_explicit((_Atomic uint64_t*)&call->thread->waiter->since_ns, 0,
                           memory_order_relaxed);
   count(call);

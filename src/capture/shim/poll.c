@@ -13,6 +13,7 @@
 #include "capture/shim/internal/shim.h"
 
 #define INTERVAL_MIN_US 5000U
+#define INTERVAL_SAMPLED_US 20000U /* a fifth of the thread's time, and room for its few events */
 #define INTERVAL_MAX_US 80000U
 /* While every operation is timed: what may come meanwhile has to find events. */
 #define INTERVAL_EVERY_MAX_US 10000U
@@ -28,7 +29,7 @@
 #define EVERY_N_FIRST 128U
 #define EVERY_N_MIN 16U
 #define EVERY_N_MAX 65536U
-#define BUDGET_NS_A_LAUNCH 150U /* of 200; the rest is counting */
+#define BUDGET_NS_A_LAUNCH 100U /* of 200; the rest is counting, and the library's thread */
 #define BUDGET_SHARE_OF_CORE 0.004
 #define PENDING_MAX 65536U
 #define LONG_RUNNING_NS 500000000ULL
@@ -415,7 +416,7 @@ static void read_clock(struct kansoku_context* context, uint32_t place) {
 static void refill(struct kansoku_context* context, uint32_t mode) {
   const uint32_t made = atomic_load(&context->pairs_made);
   const uint32_t unused = atomic_load(&context->pairs_free);
-  const uint32_t least = mode == WIRE_CUDA_EVERY ? KANSOKU_PAIRS_EVERY : KANSOKU_PAIRS_FIRST;
+  const uint32_t least = mode == WIRE_CUDA_EVERY ? KANSOKU_PAIRS_EVERY : KANSOKU_PAIRS_SAMPLED;
   if (made < least || unused < made / 2)
     kansoku_make_pairs(context, made < least ? least - made : made);
 }
@@ -549,7 +550,8 @@ static void tick(uint32_t mode) {
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
     done += visit_context(place, mode);
   /* Of operations that were handed over meanwhile, the times are read with the next. */
-  interval_us = taken + done > 0 ? INTERVAL_MIN_US : interval_us * 2;
+  const uint32_t least = mode == WIRE_CUDA_SAMPLED ? INTERVAL_SAMPLED_US : INTERVAL_MIN_US;
+  interval_us = taken + done > 0 || interval_us < least ? least : interval_us * 2;
   if (interval_us > longest) interval_us = longest;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   state()->poller_cpu_ns = (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
@@ -608,7 +610,7 @@ static void* poll(void* unused) {
     const int is_idle = mode == WIRE_CUDA_DORMANT && pending_count == 0;
     if (is_ending && pending_count == 0) atomic_fetch_add(&drained_ticks, 1);
     set_phase(0);
-    doze(seen, atomic_load(&is_over) ? 0 : is_ending ? 1000 : is_idle ? 0 : interval_us);
+    doze(seen, atomic_load(&is_over) ? 0 : is_ending ? 2000 : is_idle ? 0 : interval_us);
   }
   return NULL;
 }

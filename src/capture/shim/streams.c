@@ -120,7 +120,10 @@ static void prepare_context(struct kansoku_context* context) {
   if (!is_current(context->handle) ||
       !atomic_compare_exchange_strong(&context->state, &is_new, KANSOKU_CONTEXT_BUSY))
     return;
-  if (atomic_load(&kansoku.captures) == 0) kansoku_make_pairs(context, KANSOKU_PAIRS_FIRST);
+  if (atomic_load(&kansoku.captures) == 0)
+    kansoku_make_pairs(context, atomic_load(&kansoku.mode) == WIRE_CUDA_EVERY
+                                    ? KANSOKU_PAIRS_FIRST
+                                    : KANSOKU_PAIRS_SAMPLED);
   atomic_store(&context->state, KANSOKU_CONTEXT_USED);
 }
 

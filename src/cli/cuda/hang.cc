@@ -27,7 +27,7 @@ using capture::cuda::StuckKind;
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
-/// Of wire_cuda_state::poller_phase; and how long a call of the driver may take.
+/// Of wire_cuda_state::poller_phase; and for how long the library's thread may be silent.
 constexpr std::uint32_t kPhaseInDriver = 2;
 constexpr std::uint64_t kPollerSilentNs = 1'000'000'000;
 
@@ -50,6 +50,7 @@ struct ThreadText {
 struct Answer {
   std::int32_t pid{0};
   HangVerdict verdict{HangVerdict::kNoLibrary};
+  bool is_stopped{false};
   std::string why;
   CudaSnapshot snapshot;
   std::vector<Stuck> stuck;
@@ -69,8 +70,8 @@ std::uint64_t collectives_of(const CudaSnapshot& snapshot) {
   return out;
 }
 
-/// Of several processes of which some are stuck: those that handed over fewer collectives. The
-/// others wait for them.
+/// Of several processes of which some are stuck: those that are stopped, or handed over fewer
+/// collectives. The others wait for them.
 std::vector<const Answer*> missing_of(const std::vector<Answer>& answers) {
   std::vector<const Answer*> out;
   std::uint64_t most = 0;
@@ -81,7 +82,7 @@ std::vector<const Answer*> missing_of(const std::vector<Answer>& answers) {
   }
   for (const Answer& answer : answers)
     if (is_any_stuck && answer.verdict != HangVerdict::kNoLibrary &&
-        collectives_of(answer.snapshot) < most)
+        (answer.is_stopped || collectives_of(answer.snapshot) < most))
       out.push_back(&answer);
   return out;
 }
@@ -132,6 +133,24 @@ struct FirstLook {
   CudaSnapshot before;
 };
 
+/// Why the library's thread gives no sign of life: then what it wrote is as old.
+std::optional<std::string> why_silent(const sys::Procfs& procfs, Answer& answer, bool is_asleep) {
+  const auto stat = procfs.stat(answer.pid);
+  answer.is_stopped = stat && (stat->state == 'T' || stat->state == 't');
+  if (answer.is_stopped) return "the process is stopped by a signal or a debugger";
+  const wire_cuda_state& state = answer.snapshot.state;
+  if (is_asleep || state.poller_ns >= answer.snapshot.at_ns ||
+      answer.snapshot.at_ns - state.poller_ns < kPollerSilentNs)
+    return std::nullopt;
+  const double seconds = 1e-9 * static_cast<double>(answer.snapshot.at_ns - state.poller_ns);
+  return state.poller_phase == kPhaseInDriver
+             ? fmt::format(
+                   "the driver has not returned from a call of the library's thread for "
+                   "{:.1f} s",
+                   seconds)
+             : fmt::format("the library's thread has not run for {:.1f} s", seconds);
+}
+
 Answer second_look(const sys::Procfs& procfs, const FirstLook& first) {
   const std::int32_t pid = first.pid;
   const auto& channel = first.channel;
@@ -150,14 +169,10 @@ Answer second_look(const sys::Procfs& procfs, const FirstLook& first) {
   add_threads(procfs, out);
   out.stuck = stuck_in(out.snapshot);
   const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
-  const wire_cuda_state& state = out.snapshot.state;
-  if (state.poller_phase == kPhaseInDriver && state.poller_ns < out.snapshot.at_ns &&
-      out.snapshot.at_ns - state.poller_ns > kPollerSilentNs) {
+  if (auto why = why_silent(procfs, out, is_asleep)) {
     out.verdict = HangVerdict::kUnknown;
-    out.why = fmt::format(
-        "the driver does not return from a call of the library's thread for {:.1f} s, "
-        "so what follows is as old",
-        1e-9 * static_cast<double>(out.snapshot.at_ns - state.poller_ns));
+    out.why = std::move(*why);
+    out.stuck.clear();
   } else if (!out.stuck.empty()) {
     const StuckKind worst = out.stuck.front().kind;
     out.verdict = worst == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
@@ -287,9 +302,12 @@ class Hang final : public Command {
       if (json_)
         missing.push(answer->pid);
       else
-        say(stdout, fmt::format("the others wait for process {}: it handed over {} collectives, "
-                                "fewer than they",
-                                answer->pid, collectives_of(answer->snapshot)));
+        say(stdout,
+            answer->is_stopped
+                ? fmt::format("the others wait for process {}: it is stopped", answer->pid)
+                : fmt::format("the others wait for process {}: it handed over {} collectives, "
+                              "fewer than they",
+                              answer->pid, collectives_of(answer->snapshot)));
     }
     if (json_)
       say(stdout, Json::object()

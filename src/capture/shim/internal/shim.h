@@ -106,6 +106,7 @@ struct kansoku_call {
   uint32_t pair;     /* KANSOKU_NONE: not timed */
   uint16_t context, base;
   int is_measured;                       /* its cost is */
+  int is_waiter;                         /* shown as a thread that waits */
   int is_alone;                          /* no other thread worked in this context so far */
   uint64_t own_ticks, event_ticks, mark; /* of the time stamp counter */
   uint64_t bytes;
@@ -121,6 +122,7 @@ struct kansoku_stream_state {
 };
 
 #define KANSOKU_PAIRS_MAX 16384U
+#define KANSOKU_PAIRS_SAMPLED 256U /* to begin with */
 #define KANSOKU_PAIRS_FIRST 512U
 #define KANSOKU_PAIRS_EVERY 4096U
 enum kansoku_context_state {
@@ -219,6 +221,7 @@ int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what);
 int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what);
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread);
 void kansoku_stream_end(struct kansoku_call* call);
+void kansoku_blocks(struct kansoku_call* call); /* the host waits in this call */
 void kansoku_note(struct kansoku_call* call, CUstream handle, int is_per_thread);
 void kansoku_wait_stream(struct kansoku_call* call, CUstream handle, int is_per_thread);
 void kansoku_wait_ended(struct kansoku_call* call);
