@@ -13,29 +13,30 @@ namespace {
 constexpr std::int64_t kSwitchTimeMaxNs = std::int64_t{1} << 61;
 constexpr std::uint32_t kReportedStates = 0xff;  // a bit above them marks preemption
 
-enum class Change : std::uint8_t { kWake, kSwitchIn, kPreempted, kBlocks };
+enum class QueueChange : std::uint8_t { kWake, kSwitchIn, kPreempted, kBlocks };
 
 struct Event {
   std::int64_t time_ns{0};
-  Change change{Change::kWake};
+  QueueChange change{QueueChange::kWake};
 };
 
 }  // namespace
 
 QueueTimes::QueueTimes(const trace::Trace& trace, const std::set<std::int32_t>& tids) {
   std::map<std::int32_t, std::vector<Event>> events;
-  const auto add = [&](std::int32_t tid, std::int64_t time_ns, Change change) {
+  const auto add = [&](std::int32_t tid, std::int64_t time_ns, QueueChange change) {
     if (time_ns < -kSwitchTimeMaxNs || time_ns > kSwitchTimeMaxNs || !tids.contains(tid)) return;
     events[tid].push_back({time_ns, change});
   };
   const auto& table = trace.switches;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const bool preempted = (table.prev_state[i] & kReportedStates) == 0;
-    add(table.prev_tid[i], table.time_ns[i], preempted ? Change::kPreempted : Change::kBlocks);
-    add(table.next_tid[i], table.time_ns[i], Change::kSwitchIn);
+    add(table.prev_tid[i], table.time_ns[i],
+        preempted ? QueueChange::kPreempted : QueueChange::kBlocks);
+    add(table.next_tid[i], table.time_ns[i], QueueChange::kSwitchIn);
   }
   for (std::size_t i = 0; i < trace.wakes.size(); ++i)
-    add(trace.wakes.tid[i], trace.wakes.time_ns[i], Change::kWake);
+    add(trace.wakes.tid[i], trace.wakes.time_ns[i], QueueChange::kWake);
   for (auto& [tid, of_thread] : events) {
     std::sort(of_thread.begin(), of_thread.end(), [](const Event& a, const Event& b) {
       return std::tie(a.time_ns, a.change) < std::tie(b.time_ns, b.change);
@@ -45,23 +46,23 @@ QueueTimes::QueueTimes(const trace::Trace& trace, const std::set<std::int32_t>& 
     std::optional<Wait> open;
     bool is_running = false;
     for (const Event& event : of_thread) {
-      if (event.change == Change::kSwitchIn && open) {
+      if (event.change == QueueChange::kSwitchIn && open) {
         open->end_ns = event.time_ns;
         open->before_ns = total_ns;
         total_ns += open->end_ns - open->begin_ns;
         waits.push_back(*open);
       }
-      const bool queues = event.change == Change::kPreempted ||
-                          (event.change == Change::kWake && !is_running && !open);
+      const bool queues = event.change == QueueChange::kPreempted ||
+                          (event.change == QueueChange::kWake && !is_running && !open);
       if (queues) {
         open = Wait{.begin_ns = event.time_ns,
                     .end_ns = 0,
                     .before_ns = 0,
-                    .is_preempted = event.change == Change::kPreempted};
-      } else if (event.change != Change::kWake) {
+                    .is_preempted = event.change == QueueChange::kPreempted};
+      } else if (event.change != QueueChange::kWake) {
         open.reset();
       }
-      if (event.change != Change::kWake) is_running = event.change == Change::kSwitchIn;
+      if (event.change != QueueChange::kWake) is_running = event.change == QueueChange::kSwitchIn;
     }
   }
 }
