@@ -15,7 +15,7 @@ constexpr std::uint32_t kReportedStates = 0xff;  // a bit above them marks preem
 
 enum class QueueChange : std::uint8_t { kWake, kSwitchIn, kPreempted, kBlocks };
 
-struct Event {
+struct QueueEvent {
   std::int64_t time_ns{0};
   QueueChange change{QueueChange::kWake};
 };
@@ -23,7 +23,7 @@ struct Event {
 }  // namespace
 
 QueueTimes::QueueTimes(const trace::Trace& trace, const std::set<std::int32_t>& tids) {
-  std::map<std::int32_t, std::vector<Event>> events;
+  std::map<std::int32_t, std::vector<QueueEvent>> events;
   const auto add = [&](std::int32_t tid, std::int64_t time_ns, QueueChange change) {
     if (time_ns < -kSwitchTimeMaxNs || time_ns > kSwitchTimeMaxNs || !tids.contains(tid)) return;
     events[tid].push_back({time_ns, change});
@@ -38,14 +38,14 @@ QueueTimes::QueueTimes(const trace::Trace& trace, const std::set<std::int32_t>& 
   for (std::size_t i = 0; i < trace.wakes.size(); ++i)
     add(trace.wakes.tid[i], trace.wakes.time_ns[i], QueueChange::kWake);
   for (auto& [tid, of_thread] : events) {
-    std::sort(of_thread.begin(), of_thread.end(), [](const Event& a, const Event& b) {
+    std::sort(of_thread.begin(), of_thread.end(), [](const QueueEvent& a, const QueueEvent& b) {
       return std::tie(a.time_ns, a.change) < std::tie(b.time_ns, b.change);
     });
     std::vector<Wait>& waits = threads_[tid];
     std::int64_t total_ns = 0;
     std::optional<Wait> open;
     bool is_running = false;
-    for (const Event& event : of_thread) {
+    for (const QueueEvent& event : of_thread) {
       if (event.change == QueueChange::kSwitchIn && open) {
         open->end_ns = event.time_ns;
         open->before_ns = total_ns;
