@@ -119,8 +119,8 @@ bool is_multiprocessing(const std::vector<std::string>& arguments) {
 }
 
 std::vector<std::string> arguments_of_starter(const sys::Procfs& procfs, std::int32_t parent) {
-  constexpr int kAncestorsMax = 8;
-  for (int i = 0; i < kAncestorsMax && parent > 1; ++i) {
+  constexpr int kLaunchersMax = 8;
+  for (int i = 0; i < kLaunchersMax && parent > 1; ++i) {
     auto arguments = arguments_of(procfs, parent);
     if (!arguments.empty() && !is_multiprocessing(arguments)) return arguments;
     const auto stat = procfs.stat(parent);
