@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """exact.py KANSOKU SOFTGPU_CLANG SAMPLES OUT [LLAMA_BUILD MODEL]: what the library counts against what the executor ran.
 
-Each sample, and a generation of llama.cpp where it is built, runs under `kansoku record --cuda`. The executor of the software device
+Each sample, Halide where it is installed, and a generation of llama.cpp where it is built, run under `kansoku record --cuda`. The executor of the software device
 writes its own list of kernels by count; the recorder knows nothing of it. Equal: the count of every kernel by name, launches within
 graphs included; every operation that no counter explains has a slice with a time; no slice without a name. Status 77: not possible
 here, with the reason."""
@@ -120,6 +120,8 @@ def main():
         if built.returncode != 0:
             sys.exit(f"{name}: {built.stderr}")
         jobs.append((name, [program], {}))
+    if subprocess.run(["/usr/bin/python3", "-c", "import halide, numpy"], capture_output=True).returncode == 0:
+        jobs.append(("halide", ["/usr/bin/python3", os.path.join(samples, "..", "halide", "halide_demo.py")], {}))
     if len(sys.argv) == 7:
         build, model = sys.argv[5:]
         path = os.path.join(build, "bin")
