@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library inside a CUDA process costs a launch: cuda_bench LIBKANSOKU_CUDA DRIVER NAME
-// [ROUNDS]. A driver that does nothing leaves the library's own code; a real or software one adds
-// what its events cost. Off and on alternate within a round; medians over the rounds.
+// [ROUNDS [SECONDS]]. A driver that does nothing leaves the library's own code; a real or software
+// one adds what its events cost. Off and on alternate within a round; medians over the rounds.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -37,7 +37,6 @@ constexpr char kEmptyKernel[] = R"(.version 8.0
 )";
 constexpr int kBurst = 1'000'000;
 constexpr std::array kRates{20'000, 100'000, 200'000};
-constexpr double kPacedSeconds = 2;
 
 [[noreturn]] void fail(const std::string& why) {
   fmt::print(stderr, "{}\n", why);
@@ -100,7 +99,7 @@ struct Paced {
 };
 
 /// Launches at a rate; a call that is late is made at once.
-Paced paced(const Program& program, LaunchKernel* launch, double rate) {
+Paced paced(const Program& program, LaunchKernel* launch, double rate, double wanted_s) {
   Paced out;
   Channel& channel = *program.channel;
   const auto take = [&](const wire_cuda_record&, std::uint32_t what) { out.records += what != 0; };
@@ -108,7 +107,7 @@ Paced paced(const Program& program, LaunchKernel* launch, double rate) {
   const auto before = channel.state();
   const std::int64_t begin = now_ns();
   const double poller = thread_seconds(channel);
-  const auto count = static_cast<std::int64_t>(rate * kPacedSeconds);
+  const auto count = static_cast<std::int64_t>(rate * wanted_s);
   costs.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     const auto due = begin + static_cast<std::int64_t>(static_cast<double>(i) * 1e9 / rate);
@@ -162,14 +161,14 @@ void bench_bursts(Program& program, const std::string& name, int rounds, int cou
       program.channel->state().every_n);
 }
 
-void bench_paced(Program& program, const std::string& name) {
+void bench_paced(Program& program, const std::string& name, double wanted_s) {
   for (const int rate : kRates) {
     set_mode(*program.channel, Mode::kDormant);
-    const Paced off = paced(program, program.through, rate);
+    const Paced off = paced(program, program.through, rate, wanted_s);
     for (const Mode mode : {Mode::kSampled, Mode::kEvery}) {
       set_mode(*program.channel, mode);
       const auto before = program.channel->state();
-      const Paced on = paced(program, program.through, rate);
+      const Paced on = paced(program, program.through, rate, wanted_s);
       const auto after = program.channel->state();
       const double sampled =
           std::max<double>(1, static_cast<double>(after.sampled - before.sampled));
@@ -206,7 +205,7 @@ CUfunction load_function(void* library, bool is_null) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) fail("cuda_bench LIBKANSOKU_CUDA DRIVER NAME [ROUNDS]");
+  if (argc < 4) fail("cuda_bench LIBKANSOKU_CUDA DRIVER NAME [ROUNDS [SECONDS]]");
   const std::string name = argv[3];
   const int rounds = argc > 4 ? parse_int<int>(argv[4]).value_or(9) : 9;
   setenv("KANSOKU_CUDA_DRIVER", argv[2], 1);
@@ -224,6 +223,6 @@ int main(int argc, char** argv) {
   if (!channel) fail(channel.error().what);
   program.channel = std::move(*channel);
   bench_bursts(program, name, rounds, is_null ? kBurst : 20'000);
-  bench_paced(program, name);
+  bench_paced(program, name, argc > 5 ? parse_int<int>(argv[5]).value_or(2) : 2);
   return 0;
 }
