@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes recordings of device work into a folder: cuda_recordings FOLDER. Each is a training loop
-// of gpu/work's planted_for_test.h; equal in every run.
+// of gpu/activity's planted_for_test.h; equal in every run.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/work/planted_for_test.h"
+#include "gpu/activity/planted_for_test.h"
 #include "trace/traces_for_test.h"
 
 namespace {
 
 using namespace kansoku;
-using gpu::work::Plan;
+using gpu::activity::Plan;
 
 std::vector<std::pair<std::string, Plan>> recordings() {
   Plan plan;
@@ -59,8 +59,8 @@ int main(int argc, char** argv) {
   }
   for (const auto& [name, plan] : recordings()) {
     const std::string bytes = trace::bytes_of([&, &which = plan](trace::Writer& writer) {
-      gpu::work::Recording recording(writer);
-      static_cast<void>(gpu::work::write_planted(which, recording));
+      gpu::activity::Recording recording(writer);
+      static_cast<void>(gpu::activity::write_planted(which, recording));
     });
     std::ofstream file(fmt::format("{}/{}.pftrace", argv[1], name), std::ios::binary);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -12,18 +12,18 @@
 #include "cli/cuda/subcommand.h"
 #include "cli/diagnose/sources.h"
 #include "diagnose/step_times.h"
-#include "gpu/work/work.h"
+#include "gpu/activity/activity.h"
 
 namespace kansoku::cli {
 namespace {
 
 /// The steps that diagnose finds in a recording; none is fine.
-std::vector<gpu::work::ProcessSteps> steps_of_job(const trace::Trace& trace) {
-  std::vector<gpu::work::ProcessSteps> out;
+std::vector<gpu::activity::ProcessSteps> steps_of_job(const trace::Trace& trace) {
+  std::vector<gpu::activity::ProcessSteps> out;
   const auto times = diagnose::step_times(trace, {});
   if (!times) return out;
   for (const diagnose::RankStepTimes& rank : times->ranks) {
-    gpu::work::ProcessSteps steps{.pid = rank.pid, .steps = {}};
+    gpu::activity::ProcessSteps steps{.pid = rank.pid, .steps = {}};
     for (std::size_t s = 0; s < rank.begin_ns.size() && s < rank.step_ms.size(); ++s) {
       const auto length_ns = static_cast<std::int64_t>(rank.step_ms[s] * 1e6);
       steps.steps.push_back({rank.begin_ns[s], rank.begin_ns[s] + length_ns});
@@ -65,15 +65,15 @@ class CudaReport final : public Command {
       return Error{Code::kUnsupported, "cuda report: a Flight Recorder dump holds no device work",
                    "diagnose it: kansoku diagnose FILE"};
     }
-    gpu::work::Options options;
+    gpu::activity::Options options;
     options.peak_tflops = peak_tflops_;
     if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_job(sources.trace);
-    TRY(gpu::work::WorkReport made, gpu::work::report_of(sources.trace, options));
+    TRY(gpu::activity::WorkReport made, gpu::activity::report_of(sources.trace, options));
     made.notes.insert(made.notes.begin(), sources.notes.begin(), sources.notes.end());
     if (json_) {
-      fmt::print("{}\n", gpu::work::to_json(made, top_).dump(2));
+      fmt::print("{}\n", gpu::activity::to_json(made, top_).dump(2));
     } else {
-      fmt::print("{}", gpu::work::to_text(made, top_));
+      fmt::print("{}", gpu::activity::to_text(made, top_));
     }
     return made.findings.empty() ? kExitOk : kExitFindings;
   }

@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/diagnose/sources.h"
 #include "cli/output_file.h"
-#include "gpu/work/kineto.h"
+#include "gpu/activity/kineto.h"
 #include "sys/fd.h"
 
 namespace kansoku::cli {
@@ -46,7 +46,7 @@ class Export final : public Command {
       return Error{Code::kUnsupported, "export kineto: a Flight Recorder dump holds no timeline"};
     const std::string partial = output_ + ".part";
     TRY(const auto sink, sys::FileSink::create(partial, {.overwrite = true}));
-    auto counts = gpu::work::write_kineto(sources.trace, {.rank = rank_}, *sink);
+    auto counts = gpu::activity::write_kineto(sources.trace, {.rank = rank_}, *sink);
     if (!counts || std::rename(partial.c_str(), output_.c_str()) != 0) {
       std::remove(partial.c_str());
       if (!counts) return counts.error();
@@ -58,7 +58,7 @@ class Export final : public Command {
     return {};
   }
 
-  static void say_left_out(const gpu::work::KinetoCounts& counts) {
+  static void say_left_out(const gpu::activity::KinetoCounts& counts) {
     const auto say_one = [](std::uint64_t count, const char* what) {
       if (count > 0) fmt::print(stderr, "note: {} {}\n", count, what);
     };

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/activity/device_work.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gpu/activity/internal/names.h"
+#include "gpu/activity/recording_for_test.h"
+
+namespace kansoku::gpu::activity {
+namespace {
+
+DeviceWork work_of(const std::function<void(Recording&)>& fill) {
+  auto work = read_device_work(recording_of(fill));
+  EXPECT_TRUE(work.has_value());
+  return std::move(*work);
+}
+
+TEST(DeviceWorkTest, LinksAnOperationToItsLaunchByCorrelation) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.kernel(100, 7, "second", {20, 22}, {30, 40});
+    r.kernel(100, 7, "first", {1, 2}, {5, 9});
+  });
+  ASSERT_EQ(work.ops.size(), 2U);
+  ASSERT_EQ(work.calls.size(), 2U);
+  EXPECT_EQ(work.ops[0].time.begin_ns, ns_for_test(5));
+  EXPECT_EQ(work.calls[work.ops[0].call].time.begin_ns, ns_for_test(1));
+  EXPECT_EQ(work.calls[work.ops[1].call].time.begin_ns, ns_for_test(20));
+  EXPECT_EQ(work.unlinked_count, 0U);
+}
+
+TEST(DeviceWorkTest, EqualCorrelationsOfTwoProcessesAreTwoLaunches) {
+  const DeviceWork work = work_of([](Recording& r) {
+    for (const std::int32_t pid : {100, 200}) {
+      r.call(pid, "cudaLaunchKernel", {pid * 1.0, pid + 1.0}, {{"correlation", 9}});
+      r.op(pid, 7, "kernel", "k", {pid + 5.0, pid + 6.0}, 9);
+    }
+  });
+  ASSERT_EQ(work.devices.size(), 2U);
+  for (const Op& op : work.ops)
+    EXPECT_EQ(op.time.begin_ns - work.calls[op.call].time.begin_ns, 5'000);
+}
+
+TEST(DeviceWorkTest, LinksByFlowWhereThereIsNoCorrelation) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.host(100, 100, "cuda", "cuLaunchKernel", {1, 2}, {}, 77);
+    r.op(100, 7, "kernel", "k", {5, 6}, 0, {}, 77);
+    r.op(100, 7, "kernel", "alone", {8, 9}, 0);
+  });
+  ASSERT_EQ(work.ops.size(), 2U);
+  EXPECT_EQ(work.ops[0].call, 0U);
+  EXPECT_EQ(work.ops[1].call, kNoIndex);
+  EXPECT_EQ(work.unlinked_count, 1U);
+}
+
+TEST(DeviceWorkTest, TheOuterOfTwoNestedCallsIsTheLaunch) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.call(100, "cudaLaunchKernel", {1, 8}, {{"correlation", 5}});
+    r.call(100, "cuLaunchKernel", {2, 7}, {{"correlation", 5}});
+    r.op(100, 7, "kernel", "k", {10, 20}, 5);
+  });
+  ASSERT_EQ(work.calls.size(), 2U);
+  EXPECT_FALSE(work.calls[0].is_nested);
+  EXPECT_TRUE(work.calls[1].is_nested);
+  EXPECT_EQ(work.ops[0].call, 0U);
+}
+
+TEST(DeviceWorkTest, OnlyWorkInOtherStreamsIsShared) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.op(100, 7, "kernel", "long", {0, 100}, 1);
+    r.op(100, 8, "kernel", "inside", {10, 20}, 2);
+    r.op(100, 7, "kernel", "after", {100, 110}, 3);
+    r.op(100, 8, "kernel", "touches", {110, 120}, 4);
+    r.op(100, 9, "gpu_wait", "wait", {100, 130}, 5);
+  });
+  std::vector<bool> shared;
+  for (const Op& op : work.ops)
+    shared.push_back(op.is_shared);
+  // long, inside, after, the wait, touches
+  const std::size_t longest = 0, inside = 1;
+  EXPECT_TRUE(shared[longest]);
+  EXPECT_TRUE(shared[inside]);
+  EXPECT_EQ(std::count(shared.begin(), shared.end(), true), 2);
+}
+
+TEST(DeviceWorkTest, ReadsDeviceAndStreamOfTheTrackWhereArgumentsAreMissing) {
+  const DeviceWork work = work_of([](Recording& r) {
+    const auto process =
+        r.writer().process_track({.pid = 100, .name = "p", .cmdline = {}, .job = {}, .role = {}});
+    const auto track = r.writer().custom_track(process, "GPU 3 stream 21");
+    r.writer().slice_begin(track, boot_time(ns_for_test(1)), r.writer().name("k"),
+                           r.writer().category("kernel"));
+    r.writer().slice_end(track, boot_time(ns_for_test(2)));
+  });
+  ASSERT_EQ(work.streams.size(), 1U);
+  EXPECT_EQ(work.devices[0].ordinal, 3);
+  EXPECT_EQ(work.streams[0].number, 21);
+}
+
+TEST(DeviceWorkTest, CountsWhatHasNoEnd) {
+  const DeviceWork work = work_of([](Recording& r) {
+    r.op(100, 7, "kernel", "stuck", {5, -1}, 1);
+    r.call(100, "cudaDeviceSynchronize", {6, -1});
+  });
+  EXPECT_TRUE(work.ops.empty());
+  EXPECT_EQ(work.open_count, 1U);
+  ASSERT_EQ(work.calls.size(), 1U);
+  EXPECT_TRUE(work.calls[0].is_open);
+}
+
+TEST(DeviceWorkTest, RefusesColumnsOfUnequalLength) {
+  trace::Trace trace;
+  trace.slices.start_ns.push_back(1);
+  const auto work = read_device_work(trace);
+  ASSERT_FALSE(work.has_value());
+  EXPECT_EQ(work.error().code, Code::kCorrupt);
+}
+
+TEST(DeviceWorkTest, KnowsWhatFunctionsDo) {
+  struct Case {
+    const char* name;
+    CallClass what;
+    bool is_blocking;
+  };
+  for (const Case& c : {Case{"cudaLaunchKernelExC", CallClass::kLaunch, false},
+                        Case{"cuLaunchCooperativeKernel", CallClass::kLaunch, false},
+                        Case{"cuGraphLaunch", CallClass::kLaunch, false},
+                        Case{"cudaMemcpy", CallClass::kCopy, true},
+                        Case{"cudaMemcpyAsync", CallClass::kCopy, false},
+                        Case{"cuMemcpyHtoD_v2", CallClass::kCopy, true},
+                        Case{"cuMemcpyHtoDAsync_v2", CallClass::kCopy, false},
+                        Case{"cudaMalloc", CallClass::kAlloc, false},
+                        Case{"cudaMallocHost", CallClass::kHostAlloc, false},
+                        Case{"cuMemAllocHost_v2", CallClass::kHostAlloc, false},
+                        Case{"cuMemAlloc_v2", CallClass::kAlloc, false},
+                        Case{"cuMemFree_v2", CallClass::kFree, false},
+                        Case{"cudaFreeHost", CallClass::kHostAlloc, false},
+                        Case{"cudaStreamSynchronize", CallClass::kSync, true},
+                        Case{"cuCtxSynchronize_v2", CallClass::kSync, true},
+                        Case{"cuModuleLoadData", CallClass::kModule, false},
+                        Case{"cudaEventRecord", CallClass::kOther, false},
+                        Case{"malloc", CallClass::kOther, false}}) {
+    EXPECT_EQ(call_kind_of(c.name).what, c.what) << c.name;
+    EXPECT_EQ(call_kind_of(c.name).is_blocking, c.is_blocking) << c.name;
+  }
+}
+
+TEST(DeviceWorkTest, KnowsCollectivesInEverySpelling) {
+  for (const char* name : {"allreduce", "nccl:all_reduce", "ncclAllReduce",
+                           "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"})
+    EXPECT_EQ(collective_of(name), "allreduce") << name;
+  EXPECT_EQ(collective_of("_allgather_base"), "allgather");
+  EXPECT_EQ(collective_of("ncclReduceScatter"), "reducescatter");
+  EXPECT_EQ(collective_of("ncclDevKernel_SendRecv(x)"), "sendrecv");
+  EXPECT_EQ(collective_of("sgemm"), "");
+  EXPECT_EQ(op_class_of("kernel", "ncclKernel_AllReduce_RING"), OpClass::kCollective);
+  EXPECT_EQ(op_class_of("Memcpy", "Memcpy HtoD (Pinned -> Device)"), OpClass::kCopy);
+  EXPECT_EQ(op_class_of("cpu_op", "aten::mm"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kansoku::gpu::activity

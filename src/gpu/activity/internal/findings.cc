@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/activity/internal/findings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "gpu/activity/thresholds.h"
+
+namespace kansoku::gpu::activity {
+namespace {
+
+double mib(double bytes) {
+  return bytes / (1 << 20);
+}
+
+std::string who_text(const std::vector<std::int32_t>& ranks) {
+  if (ranks.empty()) return "the process";
+  return fmt::format("rank {}", fmt::join(ranks, ", "));
+}
+
+/// One finding of a kind and detail, however many devices show it; the greatest share counts.
+class Grouped {
+ public:
+  void add(std::string_view kind, std::string_view detail, std::int32_t rank, double share,
+           std::string evidence) {
+    Finding& finding = found_[{std::string(kind), std::string(detail)}];
+    finding.kind = kind;
+    finding.detail = detail;
+    if (rank != trace::kNoRank) finding.ranks.push_back(rank);
+    finding.share = std::max(finding.share.value_or(0), share);
+    finding.evidence.push_back(std::move(evidence));
+  }
+  std::vector<Finding> take() {
+    std::vector<Finding> out;
+    for (auto& [key, finding] : found_) {
+      std::sort(finding.ranks.begin(), finding.ranks.end());
+      finding.ranks.erase(std::unique(finding.ranks.begin(), finding.ranks.end()),
+                          finding.ranks.end());
+      out.push_back(std::move(finding));
+    }
+    return out;
+  }
+
+ private:
+  std::map<std::pair<std::string, std::string>, Finding> found_;
+};
+
+std::string device_text(const DeviceFigures& device) {
+  const std::string which =
+      device.ordinal < 0 ? std::string("device") : fmt::format("device {}", device.ordinal);
+  return device.rank == trace::kNoRank ? fmt::format("{} of process {}", which, device.pid)
+                                       : fmt::format("{} of rank {}", which, device.rank);
+}
+
+struct StarvedWords {
+  IdleCause cause;
+  const char* verdict;
+};
+constexpr std::array kStarved{
+    StarvedWords{IdleCause::kSynchronisation,
+                 "the device runs dry because the program waits for it in between"},
+    StarvedWords{IdleCause::kAllocation, "the device runs dry while memory is allocated or freed"},
+    StarvedWords{IdleCause::kModuleLoad, "the device runs dry while code is loaded or compiled"},
+    StarvedWords{IdleCause::kLock,
+                 "the device runs dry while the launching thread waits for a lock"},
+    StarvedWords{IdleCause::kLoader, "the device runs dry while the program waits for its data"},
+    StarvedWords{IdleCause::kCollective,
+                 "the device runs dry while the launching thread waits for other ranks"},
+    StarvedWords{IdleCause::kFunction, "the device runs dry while the program's own code runs"},
+    StarvedWords{IdleCause::kUnknown,
+                 "the device runs dry, and nothing in the recording tells what the program did"},
+};
+
+const char* starved_words(std::string_view cause) {
+  for (const StarvedWords& row : kStarved) {
+    if (idle_cause_name(row.cause) == cause) return row.verdict;
+  }
+  return "the device runs dry";
+}
+
+/// Enough idle time even without its longest gap: a single stall is no pattern.
+bool is_pattern(double us, double longest_us, double judged_us) {
+  return us - longest_us >= kLossShareMin * judged_us;
+}
+
+void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
+  if (!device.idle) return;
+  for (const IdleRow& row : *device.idle) {
+    const bool is_known = std::any_of(kStarved.begin(), kStarved.end(),
+                                      [&](const auto& known) { return known.cause == row.cause; });
+    if (!is_known || !is_pattern(row.us, row.longest_us, judged_us)) continue;
+    // Outside of steps code is loaded once.
+    if (row.cause == IdleCause::kModuleLoad && !device.has_steps) continue;
+    out.add("gpu_starved", idle_cause_name(row.cause), device.rank, row.share,
+            fmt::format("{}: idle for {:.1f} of {:.1f} ms by {}{}", device_text(device),
+                        row.us / 1e3, judged_us / 1e3, idle_cause_name(row.cause),
+                        row.function.empty() ? "" : ", most of it in " + row.function));
+  }
+}
+
+/// Idle time in which the host was on its way to the next launch.
+IdleRow launching_row(const DeviceFigures& device) {
+  IdleRow out;
+  for (const IdleRow& row : device.idle.value_or(std::vector<IdleRow>{})) {
+    if (row.cause != IdleCause::kLaunching && row.cause != IdleCause::kOperator) continue;
+    out.us += row.us;
+    out.longest_us += row.longest_us;
+  }
+  return out;
+}
+
+void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
+  if (judged_us <= 0) return;
+  const IdleRow launching = launching_row(device);
+  if (is_pattern(launching.us, launching.longest_us, judged_us)) {
+    std::string evidence = fmt::format("{}: it waits {:.1f} of {:.1f} ms for the next launch",
+                                       device_text(device), launching.us / 1e3, judged_us / 1e3);
+    if (device.launch_bound && device.launch_bound->stretch_count > 0) {
+      evidence += fmt::format("; {} stretches of launches with an empty queue, {} operations",
+                              device.launch_bound->stretch_count, device.launch_bound->op_count);
+    }
+    out.add("launch_bound", "launches", device.rank, launching.us / judged_us, std::move(evidence));
+  }
+  if (device.copies && device.copies->could_overlap_us / judged_us >= kLossShareMin) {
+    const ExposedCopies& copies = *device.copies;
+    const auto is_most = [&](double us) { return us * 2 >= copies.could_overlap_us; };
+    const char* const why = is_most(copies.pageable_us)   ? "pageable"
+                            : is_most(copies.blocking_us) ? "blocking"
+                                                          : "same_stream";
+    out.add("copy_bound", why, device.rank, copies.could_overlap_us / judged_us,
+            fmt::format("{}: copies run {:.1f} ms without a kernel beside them, {:.1f} ms of that "
+                        "from or to pageable memory",
+                        device_text(device), copies.exposed_us / 1e3, copies.pageable_us / 1e3));
+  }
+}
+
+std::string verdict_of(const Finding& finding) {
+  const std::string who = who_text(finding.ranks);
+  if (finding.kind == "gpu_starved")
+    return fmt::format("{}: {}", who, starved_words(finding.detail));
+  if (finding.kind == "launch_bound")
+    return fmt::format("{}: kernels end before the next one is launched", who);
+  return fmt::format("{}: the device copies instead of computing ({})", who,
+                     finding.detail == "pageable"   ? "pageable memory: copies cannot overlap"
+                     : finding.detail == "blocking" ? "the program waits for each copy"
+                                                    : "in the stream of the kernels");
+}
+
+std::vector<std::string> holder_lines(const std::vector<MemoryHolder>& holders) {
+  std::vector<std::string> lines;
+  for (const MemoryHolder& holder : holders) {
+    lines.push_back(fmt::format("{:.1f} MiB in {} allocations: {}",
+                                mib(static_cast<double>(holder.bytes)), holder.count,
+                                holder.stack.empty() ? "(no stack)" : holder.stack));
+  }
+  return lines;
+}
+
+std::string failure_text(const MemoryFigures& memory, const FailedAllocation& failure) {
+  const auto text = [](const std::optional<std::uint64_t>& bytes) {
+    return bytes ? fmt::format("{:.1f} MiB", mib(static_cast<double>(*bytes)))
+                 : std::string("an unknown number of bytes");
+  };
+  return fmt::format("process {} asked for {} with {} live, and got none", memory.pid,
+                     text(failure.requested_bytes), text(failure.live_bytes));
+}
+
+void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
+                std::vector<std::string>& notes) {
+  std::vector<std::int32_t> ranks;
+  if (memory.rank != trace::kNoRank) ranks.push_back(memory.rank);
+  for (const FailedAllocation& failure : memory.failures) {
+    if (failure.is_survived) {
+      notes.push_back(failure_text(memory, failure) + "; it went on");
+      continue;
+    }
+    Finding finding;
+    finding.kind = "memory_pressure";
+    finding.detail = "out_of_memory";
+    finding.ranks = ranks;
+    finding.verdict = fmt::format("{}: out of device memory", who_text(ranks));
+    finding.evidence = holder_lines(failure.holders);
+    finding.evidence.insert(finding.evidence.begin(), failure_text(memory, failure));
+    out.push_back(std::move(finding));
+  }
+  if (!memory.leak) return;
+  Finding finding;
+  finding.kind = "memory_pressure";
+  finding.detail = "leak";
+  finding.ranks = ranks;
+  finding.verdict = fmt::format("{}: live device memory rises without a plateau", who_text(ranks));
+  finding.evidence = holder_lines(memory.leak->growers);
+  finding.evidence.insert(finding.evidence.begin(),
+                          fmt::format("{:.2f} MiB a step over {} steps",
+                                      mib(memory.leak->bytes_per_step), memory.leak->step_count));
+  out.push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
+  std::vector<Finding> out;
+  for (const MemoryFigures& memory : report.memory)
+    add_memory(memory, out, report.notes);
+  Grouped grouped;
+  bool is_short = false;
+  for (const DeviceFigures& device : report.devices) {
+    const double judged_us = device.judged_us.value_or(0);
+    if (!device.has_steps && judged_us < kWindowMinUs) {
+      is_short = is_short || device.judged_us.has_value();
+      continue;
+    }
+    add_starved(device, judged_us, grouped);
+    add_bound(device, judged_us, grouped);
+  }
+  if (is_short) {
+    report.notes.push_back(
+        fmt::format("devices without steps that were at work for less than {:.1f} s are not judged",
+                    kWindowMinUs / 1e6));
+  }
+  std::vector<Finding> costs = grouped.take();
+  for (Finding& finding : costs)
+    finding.verdict = verdict_of(finding);
+  for (Finding& finding : slow_kernels(in, report))
+    costs.push_back(std::move(finding));
+  std::stable_sort(costs.begin(), costs.end(), [](const Finding& a, const Finding& b) {
+    return a.share.value_or(0) > b.share.value_or(0);
+  });
+  out.insert(out.end(), std::make_move_iterator(costs.begin()),
+             std::make_move_iterator(costs.end()));
+  return out;
+}
+
+}  // namespace kansoku::gpu::activity

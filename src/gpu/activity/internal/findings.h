@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gpu/activity/activity.h"
+#include "gpu/activity/internal/host_slices.h"
+
+namespace kansoku::gpu::activity {
+
+/// What the figures of `report` say is wrong, memory first, then by cost. Thresholds:
+/// thresholds.inc. Also notes on what is odd but no finding, into `report.notes`.
+[[nodiscard]] std::vector<Finding> findings_of(const Input& in, WorkReport& report);
+
+/// Kernels that one rank takes longer for than its peers, and devices clocked lower.
+[[nodiscard]] std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report);
+
+}  // namespace kansoku::gpu::activity

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gpu/activity/device_work.h"
+
+namespace kansoku::gpu::activity {
+
+/// The class of a device operation by its slice's category and name; nothing for other slices.
+[[nodiscard]] std::optional<OpClass> op_class_of(std::string_view category, std::string_view name);
+
+/// Whether a category holds calls of CUDA on host threads.
+[[nodiscard]] bool is_cuda_category(std::string_view category);
+
+/// Whether a category holds operators of a framework (aten::addmm).
+[[nodiscard]] bool is_operator_category(std::string_view category);
+
+struct CallKind {
+  CallClass what{CallClass::kOther};
+  bool is_blocking{false};
+};
+/// What a function of CUDA does, by its name in either interface, versions' suffixes included.
+[[nodiscard]] CallKind call_kind_of(std::string_view function);
+
+/// "HtoD", "DtoH", "DtoD", ... of the name of a copy ("Memcpy HtoD (Pageable -> Device)"); "".
+[[nodiscard]] std::string_view copy_kind_of(std::string_view name);
+
+/// Bytes of an element by its type's name in any tool's spelling; 0 if it is not known.
+[[nodiscard]] std::uint32_t type_bytes_of(std::string_view type);
+
+/// The word of a collective without its tool's spelling: "allreduce" for "all_reduce",
+/// "_allgather_base", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)"; "" for none.
+[[nodiscard]] std::string collective_of(std::string_view name);
+
+}  // namespace kansoku::gpu::activity
