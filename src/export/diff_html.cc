@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "export/internal/page.h"
@@ -17,31 +18,6 @@ namespace {
 constexpr std::size_t kRowsMax = 200;     // of the table of everything
 constexpr std::size_t kLinesMax = 64;     // lines of a list
 constexpr std::size_t kFindingsMax = 60;  // rows that changed
-
-constexpr std::string_view kDiffPage = R"(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<title>{title}</title>
-<style>
-{css}{diff_css}</style>
-</head>
-<body>
-<main>
-<header class="top"><span>Kansoku · comparison of recordings</span><button id="theme" type="button" hidden>Dark</button></header>
-{verdict}
-{changes}
-{lanes}
-{all}
-{facts}
-</main>
-<script>
-{js}</script>
-</body>
-</html>
-)";
 
 std::string text_at(const Json& object, std::string_view key) {
   return object.at(key).as_string();
@@ -324,15 +300,17 @@ Result<std::string> diff_html(const Json& comparison) {
                  "give the JSON of kansoku diff"};
   }
   const std::string title = capitalised(text_at(comparison, "headline"));
-  return fill(kDiffPage, {{"title", escape(shortened(title, 200) + " - Kansoku")},
-                          {"css", std::string(files::kCss)},
-                          {"diff_css", std::string(files::kDiffCss)},
-                          {"verdict", summary_html(comparison)},
-                          {"changes", changes_html(comparison)},
-                          {"lanes", lanes_html(comparison)},
-                          {"all", all_html(comparison)},
-                          {"facts", recordings_html(comparison)},
-                          {"js", std::string(files::kSimulationJs)}});
+  std::string body;
+  for (const std::string& part :
+       {summary_html(comparison), changes_html(comparison), lanes_html(comparison),
+        all_html(comparison), recordings_html(comparison)})
+    body += (body.empty() ? "" : "\n") + part;
+  return fill(kPage, {{"title", escape(shortened(title, 200) + " - Kansoku")},
+                      {"css", std::string(files::kCss)},
+                      {"more_css", std::string(files::kDiffCss)},
+                      {"what", "comparison of recordings"},
+                      {"body", std::move(body)},
+                      {"js", std::string(files::kSimulationJs)}});
 }
 
 }  // namespace kansoku::exporter

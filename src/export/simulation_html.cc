@@ -12,27 +12,6 @@
 namespace kansoku::exporter {
 namespace {
 
-constexpr std::string_view kSimulationPage = R"(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<title>{title}</title>
-<style>
-{css}{more_css}</style>
-</head>
-<body>
-<main>
-<header class="top"><span>Kansoku · {what}</span><button id="theme" type="button" hidden>Dark</button></header>
-{body}
-</main>
-<script>
-{js}</script>
-</body>
-</html>
-)";
-
 struct PageKind {
   std::string_view schema;
   std::string_view what;
@@ -52,12 +31,12 @@ Result<std::string> simulation_html(const Json& result) {
   for (const PageKind& kind : kPageKinds) {
     if (schema != kind.schema) continue;
     const Page page = kind.page(result);
-    return fill(kSimulationPage, {{"title", escape(shortened(page.title, 200) + " - Kansoku")},
-                                  {"css", std::string(files::kCss)},
-                                  {"more_css", std::string(files::kSimulationCss)},
-                                  {"what", std::string(kind.what)},
-                                  {"body", page.body},
-                                  {"js", std::string(files::kSimulationJs)}});
+    return fill(kPage, {{"title", escape(shortened(page.title, 200) + " - Kansoku")},
+                        {"css", std::string(files::kCss)},
+                        {"more_css", std::string(files::kSimulationCss)},
+                        {"what", std::string(kind.what)},
+                        {"body", page.body},
+                        {"js", std::string(files::kSimulationJs)}});
   }
   return Error{Code::kUnsupported,
                "write report: schema \"" + shortened(schema, 100) + "\" is unknown",

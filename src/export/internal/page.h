@@ -24,4 +24,27 @@ namespace kansoku::exporter {
 [[nodiscard]] std::string shortened(const std::string& text, std::size_t columns_max);
 [[nodiscard]] std::size_t columns_of(std::string_view text);
 
+/// A page on its own: title, css, more_css, what (behind the name, on top), body and js are filled
+/// in.
+inline constexpr std::string_view kPage = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+{css}{more_css}</style>
+</head>
+<body>
+<main>
+<header class="top"><span>Kansoku · {what}</span><button id="theme" type="button" hidden>Dark</button></header>
+{body}
+</main>
+<script>
+{js}</script>
+</body>
+</html>
+)";
+
 }  // namespace kansoku::exporter
