@@ -509,6 +509,30 @@ TEST_F(LibraryTest, ShowsWhatIsStuckAndWhoWaits) {
   wait([&] { return channel_->streams()[0].waiting_since_ns == 0; });
 }
 
+/// With a driver that gives every kernel the same handle.
+class OneHandleTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    setenv("KANSOKU_CUDA_DRIVER", KANSOKU_NULL_DRIVER, 1);
+  }
+};
+
+TEST_F(OneHandleTest, GivesItTheNameThatItWasAskedForLast) {
+  ASSERT_EQ(entry<CUresult(unsigned)>("cuInit")(0), CUDA_SUCCESS);
+  const CUfunction first = function("first"), second = function("second");
+  ASSERT_EQ(first, second);
+  auto channel = Channel::open(sys::Procfs(), getpid());
+  ASSERT_TRUE(channel) << channel.error().what;
+  channel_ = std::move(*channel);
+  set(Mode::kEvery);
+  ASSERT_EQ(
+      entry<LaunchKernel>("cuLaunchKernel")(second, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
+      0);
+  for (std::uint32_t i = 0; i < channel_->kernel_count(); ++i)
+    EXPECT_EQ(channel_->kernel(i)->launches, channel_->kernel(i)->name == "second" ? 1U : 0U);
+}
+
 class NoDriverTest : public ::testing::Test {};
 
 TEST_F(NoDriverTest, SaysThatThereIsNoDevice) {
