@@ -27,9 +27,8 @@ using capture::cuda::StuckKind;
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
-/// Of wire_cuda_state::poller_phase; and for how long the library's thread may be silent.
+/// Of wire_cuda_state::poller_phase.
 constexpr std::uint32_t kPhaseInDriver = 2;
-constexpr std::uint64_t kPollerSilentNs = 1'000'000'000;
 
 enum class HangVerdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
 constexpr std::array kHangVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
@@ -58,32 +57,17 @@ struct Answer {
   std::vector<ThreadText> threads;    // those that wait in the driver
 };
 
-/// Collectives that the process handed over: kernels of NCCL, and the host functions that stand-ins
-/// for it put into streams. Ranks of one job make the same ones in the same order.
-std::uint64_t collectives_of(const CudaSnapshot& snapshot) {
-  std::uint64_t out = 0;
-  for (const capture::cuda::EntryTotals& entry : snapshot.entries)
-    if (entry.what == WIRE_CUDA_HOST_FUNCTION)
-      out += entry.calls - std::min(entry.calls, entry.failed + entry.captured);
-  for (const auto& [index, kernel] : snapshot.kernels)
-    if (kernel.info.name.find("nccl") != std::string::npos) out += kernel.info.launches;
-  return out;
-}
-
-/// Of several processes of which some are stuck: those that are stopped, or handed over fewer
-/// collectives. The others wait for them.
-std::vector<const Answer*> missing_of(const std::vector<Answer>& answers) {
-  std::vector<const Answer*> out;
-  std::uint64_t most = 0;
-  bool is_any_stuck = false;
+/// Of several processes of which some are stuck, those that the others wait for.
+std::vector<const Answer*> missing_answers(const std::vector<Answer>& answers) {
+  std::vector<capture::cuda::RankLook> looks;
+  std::vector<const Answer*> of, out;
   for (const Answer& answer : answers) {
-    most = std::max(most, collectives_of(answer.snapshot));
-    is_any_stuck = is_any_stuck || !answer.stuck.empty();
+    if (answer.verdict == HangVerdict::kNoLibrary) continue;
+    of.push_back(&answer);
+    looks.push_back({collectives_of(answer.snapshot), !answer.stuck.empty(), answer.is_stopped});
   }
-  for (const Answer& answer : answers)
-    if (is_any_stuck && answer.verdict != HangVerdict::kNoLibrary &&
-        (answer.is_stopped || collectives_of(answer.snapshot) < most))
-      out.push_back(&answer);
+  for (const std::size_t index : missing_of(looks))
+    out.push_back(of[index]);
   return out;
 }
 
@@ -139,9 +123,7 @@ std::optional<std::string> why_silent(const sys::Procfs& procfs, Answer& answer,
   answer.is_stopped = stat && (stat->state == 'T' || stat->state == 't');
   if (answer.is_stopped) return "the process is stopped by a signal or a debugger";
   const wire_cuda_state& state = answer.snapshot.state;
-  if (is_asleep || state.poller_ns >= answer.snapshot.at_ns ||
-      answer.snapshot.at_ns - state.poller_ns < kPollerSilentNs)
-    return std::nullopt;
+  if (is_asleep || !is_silent(answer.snapshot)) return std::nullopt;
   const double seconds = 1e-9 * static_cast<double>(answer.snapshot.at_ns - state.poller_ns);
   return state.poller_phase == kPhaseInDriver
              ? fmt::format(
@@ -298,7 +280,7 @@ class Hang final : public Command {
         print_answer(answer);
     }
     Json missing = Json::array();
-    for (const Answer* const answer : missing_of(answers)) {
+    for (const Answer* const answer : missing_answers(answers)) {
       if (json_)
         missing.push(answer->pid);
       else

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/cuda/channel.h"
+#include "capture/cuda/stuck.h"
+
+namespace kansoku::capture::cuda {
+
+/// All that the library in one process counts, at one moment.
+struct Snapshot {
+  std::uint64_t at_ns{0};  // boot time
+  wire_cuda_state state{};
+  std::vector<EntryTotals> entries;
+  struct Kernel {
+    KernelInfo info;
+    Durations durations;
+  };
+  std::map<std::uint32_t, Kernel> kernels;  // those that were launched
+  std::map<std::uint32_t, Durations> classes;
+  std::vector<StreamInfo> streams;
+  std::vector<Waiter> waiters;
+};
+[[nodiscard]] Snapshot snapshot_of(const Channel& channel);
+
+/// Whether the library's thread is awake and has given no sign of life for a second: in the driver,
+/// or stopped with its process. What it wrote is as old.
+[[nodiscard]] bool is_silent(const Snapshot& snapshot);
+
+/// The oldest operations beyond their deadlines, by the history that the library keeps.
+[[nodiscard]] std::vector<Stuck> stuck_in(const Snapshot& snapshot);
+/// "kernel reduce<float>", "graph", "host function".
+[[nodiscard]] std::string operation_name(const Snapshot& snapshot, const Suspect& operation);
+/// The one operation, or "one of 3 operations (copy, kernel reduce<float>)".
+[[nodiscard]] std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck);
+
+/// Of enum wire_cuda_class, for people: "copy", "host function".
+[[nodiscard]] const char* class_name(std::uint32_t what);
+/// Whether operations of the class run in a stream.
+[[nodiscard]] bool is_stream_operation(std::uint32_t what);
+/// "reduce<float>", or "function@0x7f..." where the name is not known.
+[[nodiscard]] std::string short_name(const KernelInfo& kernel);
+/// Collectives that the process handed over: kernels of NCCL, and the host functions that stand-ins
+/// for it put into streams. Ranks of one job make the same ones in the same order.
+[[nodiscard]] std::uint64_t collectives_of(const Snapshot& snapshot);
+/// One rank of a job, as it looks at one moment.
+struct RankLook {
+  std::uint64_t collectives{0};
+  bool is_stuck{false};    // an operation of it is
+  bool is_stopped{false};  // by a signal or a debugger
+};
+/// Of several ranks of which some are stuck: those that are stopped, or handed over fewer
+/// collectives. The others wait for them.
+[[nodiscard]] std::vector<std::size_t> missing_of(const std::vector<RankLook>& ranks);
+
+/// One kernel, or one class of operations, between two snapshots.
+struct FrameRow {
+  std::string name, full_name;
+  double calls_per_s{0};
+  std::optional<double> device_share, mean_us, p99_us;  // nothing: no operation of it was timed
+  std::uint64_t timed{0};
+  double bytes_per_s{0};
+};
+/// What happened between two snapshots.
+struct Frame {
+  double seconds{0};
+  Mode mode{Mode::kDormant};
+  std::uint32_t every_n{0};
+  std::vector<FrameRow> kernels, others;  // by share of the device's time
+  double launches_per_s{0}, failed_per_s{0};
+  double poller_share{0};
+  std::optional<double> own_ns, events_ns;  // of a timed operation
+  std::vector<Waiter> waiters;
+  std::vector<Stuck> stuck;
+  std::uint64_t now_ns{0};
+};
+[[nodiscard]] Frame frame_between(const Snapshot& before, const Snapshot& after);
+
+/// What a process asked of its device between two snapshots. Times are those of the operations that
+/// were timed meanwhile; of a kernel that was not, of all that ever were.
+struct DeviceRates {
+  double kernels_per_s{0}, copied_bytes_per_s{0};
+  std::optional<double> busy_share;  // kernels and graphs, over time; above 1 with several streams
+  std::optional<double> kernel_mean_s;
+};
+[[nodiscard]] DeviceRates device_rates(const Snapshot& before, const Snapshot& after);
+
+}  // namespace kansoku::capture::cuda
