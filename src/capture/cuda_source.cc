@@ -22,6 +22,8 @@ constexpr std::uint32_t kReadingsToTrust = 3;
 constexpr std::size_t kAllocationsMax = 1U << 20;
 /// Tracks of threads, and of streams, of one process; the process names both at will.
 constexpr std::size_t kTracksMax = 4096;
+/// Tracks for branches of the graphs of one stream; further ones share the last.
+constexpr std::size_t kBranchesMax = 64;
 /// Beyond it a device time is nonsense: three years. Sums of such times stay within 64 bits.
 constexpr std::int64_t kFarthestNs = 100'000'000'000'000'000;
 
@@ -117,10 +119,12 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
   const double sampled = std::max<double>(1, static_cast<double>(state.sampled));
   writer_.metadata(
       prefix + "cost",
-      fmt::format("timed={} every_n={} own_ns={:.0f} events_ns={:.0f} thread_cpu_ns={}",
+      fmt::format("timed={} every_n={} own_ns={:.0f} events_ns={:.0f} thread_cpu_ns={} "
+                  "graphs_twice={} graphs_twice_ns={} nodes={}",
                   state.timed, state.mode == WIRE_CUDA_SAMPLED ? state.every_n : 1,
                   static_cast<double>(state.own_ns) / sampled,
-                  static_cast<double>(state.event_ns) / sampled, state.poller_cpu_ns),
+                  static_cast<double>(state.event_ns) / sampled, state.poller_cpu_ns, state.twins,
+                  state.twin_ns, state.nodes_timed),
       now);
   std::map<std::uint32_t, std::uint64_t> in_graphs;
   std::uint64_t unnamed = 0, copies = 0, sets = 0;
@@ -148,8 +152,22 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
     if (count > 0) writer_.metadata(prefix + "graphs." + what, fmt::format("count={}", count), now);
 }
 
+/// "kansoku.cuda.device.N": what gpu/activity computes occupancies from.
+void CudaSource::write_devices(const Watched& process, BootTime now) {
+  for (std::uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
+    const cuda::ContextInfo context = process.channel->context(i);
+    if (!context.is_used || context.device < 0 || context.major == 0) continue;
+    writer_.metadata(
+        fmt::format("kansoku.cuda.device.{}", context.device),
+        fmt::format("major={} threads={} blocks={} registers={} shared_bytes={}", context.major,
+                    context.threads, context.blocks, context.registers, context.shared_bytes),
+        now);
+  }
+}
+
 void CudaSource::close(Watched& process, BootTime now) {
   read(process, /*is_last=*/true);
+  write_devices(process, now);
   write_totals(process, now);
   for (auto& [context, clock] : process.clocks)
     clock.clock.write(writer_, now);
@@ -316,8 +334,13 @@ trace::TrackHandle CudaSource::thread_track(Watched& process, std::uint32_t tid)
 
 const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t index) {
   const auto [found, is_new] = process.kernels.try_emplace(index);
-  if (!is_new) return found->second;
+  if (!is_new && found->second.registers > 0) return found->second;
   const auto info = process.channel->kernel(index);
+  if (info) {
+    found->second.registers = info->registers;
+    found->second.static_shared = info->static_shared;
+  }
+  if (!is_new) return found->second;
   const std::string full = info ? info->name : std::string{};
   const std::string brief = full.empty() ? "function@?" : sys::short_kernel_name(full);
   found->second.name = writer_.name(brief);
@@ -350,6 +373,12 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
     args.push_back(trace::Arg::str(writer_.name("grid"), grid));
     args.push_back(trace::Arg::str(writer_.name("block"), block));
     args.push_back(trace::Arg::uint(writer_.name("shared_kib"), record.u.launch.shared_kib));
+    if (known.registers > 0) {
+      args.push_back(trace::Arg::uint(writer_.name("registers"), known.registers));
+      args.push_back(
+          trace::Arg::uint(writer_.name("shared_bytes"),
+                           known.static_shared + std::uint64_t{record.u.launch.shared_kib} * 1024));
+    }
     if (!known.full_name.empty())
       args.push_back(trace::Arg::str(writer_.name("full_name"), known.full_name));
   } else if (what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET) {
@@ -371,11 +400,32 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   }
   // What the library measured the wrong way round has no length; it is counted there.
   const Nanos lasts{std::clamp<std::int64_t>(length, 0, kFarthestNs)};
-  const auto track = stream_track(process, record.stream, axis);
+  auto track = stream_track(process, record.stream, axis);
+  const bool is_node = (record.flags & WIRE_CUDA_NODE) != 0;
+  if (is_node) track = node_track(process, record, track, begin, begin + lasts);
   writer_.slice_begin(track, begin, title, writer_.category(kOperations[what].category), args,
-                      flow);
+                      is_node ? 0 : flow);
   writer_.slice_end(track, begin + lasts);
-  write_call(process, record, what, flow);
+  if (!is_node) write_call(process, record, what, flow);
+}
+
+/// The first branch of the stream's graph that is free then.
+trace::TrackHandle CudaSource::node_track(Watched& process, const wire_cuda_record& record,
+                                          trace::TrackHandle stream, BootTime begin, BootTime end) {
+  Watched::Branches& branches = process.branches[record.stream];
+  if (branches.correlation != record.correlation) branches.ends.clear();
+  branches.correlation = record.correlation;
+  std::size_t lane = 0;
+  while (lane < branches.ends.size() && branches.ends[lane] > begin && lane + 1 < kBranchesMax)
+    ++lane;
+  if (lane == branches.ends.size()) branches.ends.push_back(end);
+  branches.ends[lane] = std::max(branches.ends[lane], end);
+  if (lane == 0) return stream;
+  while (branches.tracks.size() < lane)
+    branches.tracks.push_back(writer_.custom_track(
+        process.track,
+        fmt::format("stream {}, branch {} of graphs", record.stream, branches.tracks.size() + 2)));
+  return branches.tracks[lane - 1];
 }
 
 void CudaSource::write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,

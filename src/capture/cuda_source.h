@@ -62,7 +62,8 @@ class CudaSource final : public Source {
   };
   struct Kernel {
     trace::NameId name{};
-    std::string full_name;  // "" if it is no other than the short one
+    std::string full_name;                         // "" if it is no other than the short one
+    std::uint32_t registers{0}, static_shared{0};  // registers 0: not known
   };
   struct Watched {
     std::int32_t pid{0};
@@ -70,6 +71,14 @@ class CudaSource final : public Source {
     trace::TrackHandle track{};
     std::map<std::uint32_t, ContextClock> clocks;  // by context
     std::map<std::pair<std::uint32_t, std::uint32_t>, trace::TrackHandle> streams;
+    /// Where the nodes of the last graph of a stream end: branches of it run side by side, and
+    /// slices of one track do not overlap. The first branch is on the stream's own track.
+    struct Branches {
+      std::uint32_t correlation{0};
+      std::vector<BootTime> ends;
+      std::vector<trace::TrackHandle> tracks;
+    };
+    std::map<std::uint32_t, Branches> branches;  // by stream
     std::map<std::uint32_t, trace::TrackHandle> threads;
     std::map<std::uint32_t, Kernel> kernels;
     std::deque<std::pair<wire_cuda_record, std::uint32_t>> held;  // until the clock is known
@@ -93,11 +102,14 @@ class CudaSource final : public Source {
   void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
   [[nodiscard]] BootTime device_begin(Watched& process, std::uint32_t context,
                                       std::int64_t device_ns, Axis axis) const;
+  trace::TrackHandle node_track(Watched& process, const wire_cuda_record& record,
+                                trace::TrackHandle stream, BootTime begin, BootTime end);
   trace::TrackHandle stream_track(Watched& process, std::uint32_t stream, Axis axis);
   trace::TrackHandle thread_track(Watched& process, std::uint32_t tid);
   const Kernel& kernel(Watched& process, std::uint32_t index);
   void request(Watched& process, BootTime now) const;
   void close(Watched& process, BootTime now);
+  void write_devices(const Watched& process, BootTime now);
   void write_totals(const Watched& process, BootTime now);
 
   trace::Writer& writer_;

@@ -13,7 +13,7 @@
 #include "wire/version.h"
 
 #define WIRE_CUDA_MAGIC 0x55445543554b534bULL
-#define WIRE_CUDA_VERSION 1
+#define WIRE_CUDA_VERSION 2
 #define WIRE_CUDA_MEMFD "kansoku-cuda"
 #define WIRE_CUDA_RING_SLOTS (1U << 18) /* of 64 bytes: 16 MiB */
 #define WIRE_CUDA_KERNELS_MAX (1U << 15)
@@ -60,7 +60,8 @@ enum wire_cuda_record_flag {
   WIRE_CUDA_FAILED = 8,
   WIRE_CUDA_FIRST = 16,    /* first operation of this kernel that was timed */
   WIRE_CUDA_CAPTURED = 32, /* went into a graph that is being captured: nothing ran */
-  WIRE_CUDA_PROGRAMMATIC = 64
+  WIRE_CUDA_PROGRAMMATIC = 64,
+  WIRE_CUDA_NODE = 128 /* of a graph; the correlation is that of the graph's launch */
 };
 
 enum wire_cuda_copy_kind {
@@ -128,6 +129,8 @@ struct wire_cuda_control {
   __u64 tail;               /* records consumed */
   __u64 owner;              /* random, of the recorder that holds the lease; 0: free */
 };
+/* In `owner`: it watches, and any recorder may take the lease over from it at once. */
+#define WIRE_CUDA_OWNER_WATCHES (1ULL << 63)
 
 /* What was lost or left out, and why; all grow. */
 struct wire_cuda_losses {
@@ -141,7 +144,9 @@ struct wire_cuda_losses {
   __u64 event_error;  /* events that the driver refused */
   __u64 streams_over_limit, kernels_over_limit, names_over_limit, threads_over_limit;
   __u64 contexts_over_limit, graphs_over_limit;
-  __u64 lost_context; /* operations whose context was destroyed before they were read */
+  __u64 lost_context;    /* operations whose context was destroyed before they were read */
+  __u64 graphs_excluded; /* graphs that cannot be instantiated twice: their nodes have no times */
+  __u64 graph_untimed;   /* timed launches of graphs whose nodes could not be timed this once */
 };
 
 /* Written by the library. */
@@ -156,10 +161,12 @@ struct wire_cuda_state {
   __u64 captures;     /* streams being captured now */
   /* Its own cost since the process began. */
   __u64 poller_cpu_ns, ticks;
-  __u64 timed;    /* operations with events */
-  __u64 own_ns;   /* of a sample of the timed ones, in the library's own code */
-  __u64 event_ns; /* of the same sample, in the driver's calls for the events */
-  __u64 sampled;  /* their number */
+  __u64 timed;          /* operations with events */
+  __u64 own_ns;         /* of a sample of the timed ones, in the library's own code */
+  __u64 event_ns;       /* of the same sample, in the driver's calls for the events */
+  __u64 sampled;        /* their number */
+  __u64 twins, twin_ns; /* graphs that were instantiated twice, and what that took */
+  __u64 nodes_timed;    /* of graphs */
   struct wire_cuda_losses losses;
 };
 
@@ -220,6 +227,8 @@ struct wire_cuda_context {
   __u64 handle;
   __s32 device;
   __u32 state; /* 0: free, 1: in use, 2: destroyed */
+  /* What one multiprocessor of the device offers; 0: not known. */
+  __u32 major, threads, blocks, registers, shared_bytes;
 };
 
 /* An executable graph, by what it was instantiated from; child graphs count as their nodes. */
@@ -247,8 +256,8 @@ WIRE_ASSERT(sizeof(struct wire_cuda_durations) == 24 + 4 * WIRE_CUDA_BUCKETS,
 
 struct wire_cuda_kernel {
   __u64 handle, module;
-  __u32 name; /* offset into `names` */
-  __u16 registers, block_max;
+  __u32 name;                 /* offset into `names` */
+  __u16 registers, is_kernel; /* its handle is a CUkernel */
   __u32 static_shared, local_bytes;
   __u64 launches;
   __u64 captured;                       /* launches that went into a graph */

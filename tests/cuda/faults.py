@@ -14,7 +14,9 @@ SAMPLES = ["streams", "graphs"]
 OWN_CALLS = {"cuEventRecord", "cuEventQuery", "cuEventCreate", "cuEventElapsedTime", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxGetDevice",
              "cuStreamGetCtx", "cuStreamIsCapturing", "cuStreamCreateWithPriority", "cuThreadExchangeStreamCaptureMode", "cuDriverGetVersion",
              "cuGetProcAddress", "cuGetProcAddress_v2", "cuDevicePrimaryCtxGetState", "cuGraphGetNodes", "cuGraphNodeGetType",
-             "cuGraphKernelNodeGetParams_v2", "cuGraphChildGraphNodeGetGraph"}
+             "cuGraphKernelNodeGetParams_v2", "cuGraphChildGraphNodeGetGraph", "cuGraphClone", "cuGraphDestroy", "cuGraphGetEdges",
+             "cuGraphAddDependencies", "cuGraphRemoveDependencies", "cuGraphAddEventRecordNode", "cuGraphMemcpyNodeGetParams",
+             "cuGraphMemsetNodeGetParams", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuEventDestroy_v2", "cuStreamWaitEvent"}
 
 
 def run(kansoku, program, settings, trace=None):

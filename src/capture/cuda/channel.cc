@@ -130,7 +130,7 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
         Code::kNotFound,
         fmt::format("process {}: it was forked from one that uses CUDA, and uses none", pid),
         "look at its parent"};
-  if (access == Access::kRecord && !channel->take_over())
+  if (access != Access::kLook && !channel->take_over(access))
     return Error{Code::kUnavailable,
                  fmt::format("process {}: another recorder uses its CUDA library", pid),
                  "one at a time; it is free two seconds after the other one ended"};
@@ -157,12 +157,16 @@ Channel::Channel(wire_cuda* memory, bool is_mapped)
   }
 }
 
-bool Channel::take_over() {
+bool Channel::take_over(Access access) {
   const auto name = sys::random_u64();
   if (!name) return false;
-  owner_ = *name | 1;
+  owner_ = (*name & ~WIRE_CUDA_OWNER_WATCHES) | 1;
+  if (access == Access::kWatch) owner_ |= WIRE_CUDA_OWNER_WATCHES;
   auto before = load(memory_->control.owner);
-  if (before != 0 && load(memory_->control.lease_until_ns) > static_cast<std::uint64_t>(boot_ns()))
+  const bool is_alive =
+      before != 0 && load(memory_->control.lease_until_ns) > static_cast<std::uint64_t>(boot_ns());
+  const bool yields = access == Access::kRecord && (before & WIRE_CUDA_OWNER_WATCHES) != 0;
+  if (is_alive && !yields)
     owner_ = 0;
   else if (!__atomic_compare_exchange_n(&memory_->control.owner, &before, owner_, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -179,15 +183,21 @@ bool Channel::take_over() {
 
 Channel::~Channel() {
   if (!is_mapped_) return;
-  if (owner_ != 0 && load(memory_->control.owner) == owner_) {
+  if (is_held()) {
     request(Mode::kDormant, 0, BootTime{});
     store(memory_->control.owner, std::uint64_t{0});
   }
   munmap(memory_, sizeof(wire_cuda));
 }
 
+bool Channel::is_held() const {
+  const bool may_hold = owner_ != 0 || !is_mapped_;  // of memory that was handed in
+  return may_hold && load(memory_->control.owner) == owner_;
+}
+
 void Channel::request(Mode mode, std::uint32_t every_n, BootTime until) {
   wire_cuda_control& control = memory_->control;
+  if (!is_held()) return;
   const bool is_change =
       load(control.mode) != static_cast<std::uint32_t>(mode) || load(control.every_n) != every_n;
   const bool was_dead = load(control.lease_until_ns) <= static_cast<std::uint64_t>(boot_ns());
@@ -235,8 +245,13 @@ std::size_t Channel::drain(const std::function<void(const wire_cuda_record&, std
     take(record, is_clock ? 0 : classes_[record.entry]);
     ++taken;
   }
-  store(memory_->control.tail, tail_);
+  if (is_held()) store(memory_->control.tail, tail_);
   return taken;
+}
+
+void Channel::skip_records() {
+  tail_ = load(memory_->state.head);
+  if (is_held()) store(memory_->control.tail, tail_);
 }
 
 wire_cuda_state Channel::state() const {
@@ -279,8 +294,8 @@ const std::string& Channel::entry_name(std::uint64_t index) const {
 std::optional<KernelInfo> Channel::kernel(std::uint32_t index) const {
   if (index >= WIRE_CUDA_KERNELS_MAX || index >= load(memory_->kernel_count)) return std::nullopt;
   const wire_cuda_kernel& kernel = memory_->kernels[index];
-  return KernelInfo{text(load(kernel.name)), load(kernel.handle), load(kernel.launches),
-                    load(kernel.captured)};
+  return KernelInfo{text(load(kernel.name)), load(kernel.handle),    load(kernel.launches),
+                    load(kernel.captured),   load(kernel.registers), load(kernel.static_shared)};
 }
 
 std::uint32_t Channel::kernel_count() const {
@@ -392,7 +407,9 @@ std::vector<StreamInfo> Channel::streams() const {
 ContextInfo Channel::context(std::uint32_t index) const {
   if (index >= WIRE_CUDA_CONTEXTS_MAX) return {};
   const wire_cuda_context& context = memory_->contexts[index];
-  return {load(context.handle), load(context.device), load(context.state) != 0};
+  return {load(context.handle),    load(context.device),      load(context.state) != 0,
+          load(context.major),     load(context.threads),     load(context.blocks),
+          load(context.registers), load(context.shared_bytes)};
 }
 
 std::string Channel::driver_path() const {
@@ -414,6 +431,8 @@ void Channel::add_losses(Losses& out) const {
                                losses.names_over_limit + losses.threads_over_limit +
                                losses.contexts_over_limit + losses.graphs_over_limit);
   out.add(cuda_lost_context, losses.lost_context);
+  out.add(cuda_graphs_excluded, losses.graphs_excluded);
+  out.add(cuda_graph_untimed, losses.graph_untimed);
   out.add(cuda_odd_records, odd_);
 }
 

@@ -36,6 +36,14 @@ STAT(cuda_over_limit, kDataLoss, kCapture,
      "more streams, threads, contexts, kernels or names than the library has room for");
 STAT(cuda_lost_context, kDataLoss, kCapture,
      "GPU operations whose context was destroyed before their times were read");
+STAT(
+    cuda_graphs_excluded, kNotice, kCapture,
+    "CUDA graphs whose nodes have no times: with memory of their own, conditions or other contents "
+    "that cannot be instantiated twice");
+STAT(
+    cuda_graph_untimed, kNotice, kCapture,
+    "launches of CUDA graphs whose nodes have no times: the one before was not read yet, or ran on "
+    "another stream");
 STAT(cuda_odd_records, kDataLoss, kCapture,
      "records in a CUDA process's memory that make no sense, or were never completed");
 
@@ -64,6 +72,7 @@ struct Durations {
 struct KernelInfo {
   std::string name;  // as the module has it, mangled; "" = not known
   std::uint64_t handle{0}, launches{0}, captured{0};
+  std::uint32_t registers{0}, static_shared{0};  // registers 0: neither is known
 };
 
 /// An executable graph: what one launch of it runs.
@@ -106,6 +115,8 @@ struct ContextInfo {
   std::uint64_t handle{0};
   std::int32_t device{-1};
   bool is_used{false};
+  /// What one multiprocessor of the device offers; major 0: not known.
+  std::uint32_t major{0}, threads{0}, blocks{0}, registers{0}, shared_bytes{0};
 };
 
 /// The memory that libkansoku_cuda shares from within one process. Everything read there is the
@@ -114,7 +125,8 @@ struct ContextInfo {
 class Channel {
  public:
   /// Look: reads, and leaves the lease to whom it belongs; nothing of drain() and request() then.
-  enum class Access : std::uint8_t { kRecord, kLook };
+  /// Watch: holds it until somebody records.
+  enum class Access : std::uint8_t { kRecord, kLook, kWatch };
   /// kNotFound: the process has no such library, or has not begun with CUDA; kUnsupported: another
   /// version; kUnavailable: another recorder holds it; kPermission. Does not switch it on.
   [[nodiscard]] static Result<std::unique_ptr<Channel>> open(const sys::Procfs& procfs,
@@ -126,6 +138,11 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
+  /// False for who looks, and once a recorder has taken it over from a watcher: nothing is written
+  /// then.
+  [[nodiscard]] bool is_held() const;
+  /// Holds it from now on; false: another one does, and goes on with it. Not to look.
+  [[nodiscard]] bool take_over(Access access);
   /// Asks for a mode until `until`. `every_n` 0: the library keeps its own budget.
   void request(Mode mode, std::uint32_t every_n, BootTime until);
   [[nodiscard]] Mode mode() const;  // that it is in now
@@ -134,6 +151,9 @@ class Channel {
   /// a context's clock, WIRE_CUDA_CLOCK), at most `count_max`; returns how many.
   std::size_t drain(const std::function<void(const wire_cuda_record&, std::uint32_t what)>& take,
                     std::size_t count_max);
+  /// Passes over all records that there are: whoever wants totals alone keeps room for further
+  /// ones.
+  void skip_records();
 
   [[nodiscard]] wire_cuda_state state() const;
   [[nodiscard]] std::vector<EntryTotals> entries() const;
@@ -154,7 +174,6 @@ class Channel {
  private:
   explicit Channel(wire_cuda* memory, bool is_mapped);
   [[nodiscard]] std::string text(std::uint32_t offset) const;
-  [[nodiscard]] bool take_over();
 
   wire_cuda* memory_;
   bool is_mapped_;  // and unmapped at the end

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <memory>
 
+#include "sys/clock.h"
+
 namespace kansoku::capture::cuda {
 namespace {
 
@@ -150,6 +152,46 @@ TEST(Channel, BoundsTheListOfSuspects) {
   EXPECT_EQ(channel->streams()[0].suspects_unknown, 10'000'001U - 10 - WIRE_CUDA_RECENT);
   stream.known_done = 10'000'001;  // complete meanwhile
   EXPECT_TRUE(channel->streams()[0].suspects.empty());
+}
+
+TEST(Channel, AWatcherYieldsToARecorder) {
+  const auto memory = fresh();
+  const auto watcher = std::move(Channel::on(memory.get())).value();
+  const auto recorder = std::move(Channel::on(memory.get())).value();
+  const BootTime later = sys::RealClock().now() + std::chrono::minutes{1};
+  ASSERT_TRUE(watcher->take_over(Channel::Access::kWatch));
+  watcher->request(Mode::kSampled, 0, later);
+  ASSERT_TRUE(recorder->take_over(Channel::Access::kRecord));
+  EXPECT_FALSE(watcher->is_held());
+  recorder->request(Mode::kEvery, 0, later);
+  watcher->request(Mode::kDormant, 7, BootTime{});  // it does not know yet
+  watcher->skip_records();
+  EXPECT_EQ(memory->control.mode, static_cast<std::uint32_t>(Mode::kEvery));
+  EXPECT_EQ(memory->control.every_n, 0U);
+  EXPECT_FALSE(watcher->take_over(Channel::Access::kWatch));  // not back while it records
+  recorder->request(Mode::kDormant, 0, BootTime{});
+  EXPECT_TRUE(watcher->take_over(Channel::Access::kWatch));
+}
+
+TEST(Channel, AWatcherDoesNotYieldToAnother) {
+  const auto memory = fresh();
+  const auto first = std::move(Channel::on(memory.get())).value();
+  const auto second = std::move(Channel::on(memory.get())).value();
+  ASSERT_TRUE(first->take_over(Channel::Access::kWatch));
+  first->request(Mode::kSampled, 0, sys::RealClock().now() + std::chrono::minutes{1});
+  EXPECT_FALSE(second->take_over(Channel::Access::kWatch));
+  EXPECT_TRUE(first->is_held());
+}
+
+TEST(Channel, PassesOverRecordsThatNobodyWants) {
+  const auto memory = fresh();
+  const auto channel = std::move(Channel::on(memory.get())).value();
+  put(*memory, 0);
+  put(*memory, 1);
+  channel->skip_records();
+  EXPECT_EQ(memory->control.tail, 2U);
+  put(*memory, 2);
+  EXPECT_EQ(drained(*channel), 1U);
 }
 
 TEST(Channel, TellsHowLongMostTook) {

@@ -45,6 +45,7 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
   call->stream = call->pair = KANSOKU_NONE;
   call->is_measured = 0;
   call->is_waiter = 0;
+  call->twin = NULL;
   call->bytes = 0;
   call->what = what;
   call->record.entry = (uint8_t)entry;
@@ -71,6 +72,8 @@ int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what) {
 int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what) {
   if (kansoku_begin(call, entry, what)) return 1;
   call->thread = NULL;
+  call->twin = NULL;
+  call->stream = call->pair = KANSOKU_NONE;
   return kansoku.canary == NULL || *kansoku.canary != 0;
 }
 
@@ -122,6 +125,7 @@ void kansoku_kernel(struct kansoku_call* call, CUfunction function, unsigned gri
   record->u.launch.block_z = (uint8_t)block_z;
   record->u.launch.shared_kib = (uint8_t)(kib < 255 ? kib : 255);
   record->u.launch.kernel = (uint16_t)kansoku_kernel_index((uintptr_t)function);
+  call->function = (uintptr_t)function;
 }
 
 void kansoku_config(struct kansoku_call* call, const CUlaunchConfig* config, CUfunction function) {
@@ -263,6 +267,7 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
 }
 
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread) {
+  if (call->thread == NULL) return; /* dormant */
   /* A copy from or to memory that is not pinned makes the host wait, whatever its name says. */
   if (call->what == WIRE_CUDA_COPY && call->record.host_begin_ns != 0) show_waiter(call);
   if (!kansoku_driver.can_time) return;
@@ -345,6 +350,7 @@ static void hand_over(struct kansoku_call* call) {
   if (head - atomic_load_explicit(&thread->tail, memory_order_acquire) >= KANSOKU_QUEUE_SLOTS) {
     KANSOKU_LOSE(queue_full);
     kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
+    if (call->twin != NULL) kansoku_twin_release(call->twin);
     return;
   }
   struct kansoku_op* const op = &thread->queue[head % KANSOKU_QUEUE_SLOTS];
@@ -355,6 +361,7 @@ static void hand_over(struct kansoku_call* call) {
   op->base = call->base;
   op->number = call->number;
   op->is_mark = 0;
+  op->twin = call->twin;
   atomic_store_explicit(&thread->head, head + 1, memory_order_release);
   atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.timed, 1,
                             memory_order_relaxed);
@@ -387,6 +394,7 @@ static int is_disturbed(const struct kansoku_call* call, struct kansoku_stream_s
 }
 
 void kansoku_stream_end(struct kansoku_call* call) {
+  if (call->thread == NULL) return;
   const int is_recorded = call->pair != KANSOKU_NONE || call->mode == WIRE_CUDA_EVERY;
   if (call->result == CUDA_SUCCESS && is_recorded)
     call->record.correlation = next_correlation(call->thread);
@@ -400,11 +408,15 @@ void kansoku_stream_end(struct kansoku_call* call) {
   }
   const int was_disturbed = is_disturbed(call, state);
   if (call->result == CUDA_SUCCESS) number(call, call->what);
-  if (call->pair == KANSOKU_NONE) return;
-  if (call->result == CUDA_SUCCESS && !was_disturbed) {
+  if (call->pair != KANSOKU_NONE && call->result == CUDA_SUCCESS && !was_disturbed) {
+    if (call->what == WIRE_CUDA_LAUNCH)
+      kansoku_learn_attributes(call->record.u.launch.kernel, call->function,
+                               kansoku.shared->contexts[call->context].device);
     hand_over(call);
     return;
   }
+  if (call->twin != NULL) kansoku_twin_release(call->twin); /* nobody reads its events */
+  if (call->pair == KANSOKU_NONE) return;
   if (call->result == CUDA_SUCCESS) KANSOKU_LOSE(interleaved);
   kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
   call->pair = KANSOKU_NONE;

@@ -13,6 +13,7 @@ static struct {
   _Atomic uint64_t handle;
   _Atomic uint32_t index; /* WIRE_CUDA_GRAPHS_MAX: destroyed */
 } table[TABLE_SLOTS];
+static uint64_t instantiated_with[WIRE_CUDA_GRAPHS_MAX]; /* flags, by index */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned slot_of(uint64_t handle) {
@@ -27,6 +28,10 @@ static uint32_t find(uint64_t handle) {
     if (found == 0) break;
   }
   return WIRE_CUDA_GRAPHS_MAX;
+}
+
+uint32_t kansoku_graph_index(CUgraphExec exec) {
+  return find((uintptr_t)exec);
 }
 
 /* Under the lock. A graph beyond the limit gets a place only if its handle had one. */
@@ -87,7 +92,7 @@ static void add_node(struct wire_cuda_graph* to, CUgraphNode node, int depth) {
   }
 }
 
-void kansoku_graph_made(CUgraphExec exec, CUgraph graph) {
+void kansoku_graph_made(CUgraphExec exec, CUgraph graph, uint64_t flags) {
   struct wire_cuda* const shared = kansoku.shared;
   if (shared == NULL || exec == NULL || kansoku_driver.graph_nodes == NULL ||
       kansoku_driver.node_type == NULL || kansoku_driver.kernel_params == NULL ||
@@ -105,13 +110,19 @@ void kansoku_graph_made(CUgraphExec exec, CUgraph graph) {
   struct wire_cuda_graph* const entry = &shared->graphs[index];
   add_nodes(entry, graph, 0);
   atomic_store((_Atomic uint64_t*)&entry->handle, (uintptr_t)exec);
+  instantiated_with[index] = flags;
+  kansoku_twin_make((uint32_t)index, graph, flags);
 }
 
 /* After an update the executable runs what the other graph has; mostly that is the same. */
-void kansoku_graph_updated(CUgraphExec exec, CUgraph graph) {
+void kansoku_graph_updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   struct wire_cuda* const shared = kansoku.shared;
   if (shared == NULL || kansoku_driver.graph_nodes == NULL) return;
   const uint32_t index = find((uintptr_t)exec);
+  if (result != CUDA_SUCCESS) { /* it may be changed in part */
+    kansoku_graph_changed(exec);
+    return;
+  }
   struct wire_cuda_graph now;
   memset(&now, 0, sizeof now);
   add_nodes(&now, graph, 0);
@@ -119,10 +130,14 @@ void kansoku_graph_updated(CUgraphExec exec, CUgraph graph) {
     const struct wire_cuda_graph* const before = &shared->graphs[index];
     if (before->kernels == now.kernels && before->copies == now.copies &&
         before->sets == now.sets && before->others == now.others &&
-        memcmp(before->nodes, now.nodes, sizeof now.nodes) == 0)
+        memcmp(before->nodes, now.nodes, sizeof now.nodes) == 0) {
+      kansoku_twin_make(index, graph, instantiated_with[index]); /* with what they run on now */
       return;
+    }
   }
-  kansoku_graph_made(exec, graph);
+  kansoku_twin_gone(index);
+  kansoku_graph_made(exec, graph,
+                     index < WIRE_CUDA_GRAPHS_MAX ? instantiated_with[index] : UINT64_MAX);
 }
 
 /* One node got other parameters: if that is another kernel, the contents are no longer known. */
@@ -130,6 +145,7 @@ void kansoku_graph_node_set(CUgraphExec exec, CUfunction function) {
   if (kansoku.shared == NULL) return;
   const uint32_t index = find((uintptr_t)exec);
   if (index >= WIRE_CUDA_GRAPHS_MAX) return;
+  kansoku_graph_changed(exec);
   const struct wire_cuda_graph* const graph = &kansoku.shared->graphs[index];
   const uint32_t kernel = kansoku_kernel_index((uintptr_t)function);
   for (uint32_t i = 0; i < graph->kernels && i < WIRE_CUDA_GRAPH_KERNELS; ++i)
@@ -137,9 +153,15 @@ void kansoku_graph_node_set(CUgraphExec exec, CUfunction function) {
   kansoku_graph_gone(exec);
 }
 
+/* It runs the same kernels, on what its twin does not know of. */
+void kansoku_graph_changed(CUgraphExec exec) {
+  if (kansoku.shared != NULL) kansoku_twin_gone(find((uintptr_t)exec));
+}
+
 void kansoku_graph_gone(CUgraphExec exec) {
-  if (kansoku.shared == NULL || exec == NULL || find((uintptr_t)exec) == WIRE_CUDA_GRAPHS_MAX)
-    return;
+  const uint32_t index = kansoku.shared == NULL ? WIRE_CUDA_GRAPHS_MAX : find((uintptr_t)exec);
+  if (index == WIRE_CUDA_GRAPHS_MAX) return;
+  kansoku_twin_gone(index);
   pthread_mutex_lock(&lock);
   bind((uintptr_t)exec, WIRE_CUDA_GRAPHS_MAX);
   pthread_mutex_unlock(&lock);
@@ -153,6 +175,7 @@ void kansoku_graph(struct kansoku_call* call, CUgraphExec exec) {
 }
 
 void kansoku_graph_launched(const struct kansoku_call* call) {
+  if (call->thread == NULL) return;
   const uint64_t number = call->record.u.memory.bytes;
   if (call->result == CUDA_SUCCESS && number != 0 && (call->record.flags & WIRE_CUDA_CAPTURED) == 0)
     atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->graphs[number - 1].launches, 1,

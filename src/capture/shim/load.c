@@ -168,19 +168,28 @@ static void redirect(void* from, void* to) {
   }
 }
 
+/* A function of a driver that is newer than this library may change graphs behind its back. */
+static void note_unknown(const char* name) {
+  if (name == NULL || strncmp(name, "cuGraph", 7) != 0) return;
+  for (unsigned i = 0; i < kansoku_name_count; ++i)
+    if (strcmp(kansoku_names[i].base, name) == 0) return;
+  kansoku_twins_refuse();
+}
+
 /* A program may have the driver's own pointers from the resolver: they become thunks, so that the
  * library sees these calls as well. By identity: only the driver knows which form answers to which
  * name, version and flag. */
-void kansoku_redirect(CUresult result, void** function) {
+void kansoku_redirect(CUresult result, const char* name, void** function) {
   if (result != CUDA_SUCCESS || function == NULL || *function == NULL) return;
   const uintptr_t hash = ((uintptr_t)*function >> 3) * 0x9e3779b97f4a7c15ULL;
   for (unsigned i = 0; i < REDIRECTS_MAX; ++i) {
     const struct redirect* const at = &redirects[((hash >> 40) + i) % REDIRECTS_MAX];
-    if (at->from == NULL) return;
+    if (at->from == NULL) break;
     if (at->from != *function) continue;
     *function = at->to;
     return;
   }
+  note_unknown(name);
 }
 
 /* Two names behind one address cannot be told apart by it: such an address stays the driver's. */
@@ -237,12 +246,26 @@ static void find_own_calls(void* driver) {
   NEED(kernel_name, "cuKernelGetName");
   NEED(function_name, "cuFuncGetName");
   NEED(function_attribute, "cuFuncGetAttribute");
+  NEED(kernel_attribute, "cuKernelGetAttribute");
+  NEED(device_attribute, "cuDeviceGetAttribute");
   NEED(version, "cuDriverGetVersion");
   NEED(primary_state, "cuDevicePrimaryCtxGetState");
   NEED(graph_nodes, "cuGraphGetNodes");
   NEED(node_type, "cuGraphNodeGetType");
   NEED(kernel_params, "cuGraphKernelNodeGetParams_v2");
   NEED(child_graph, "cuGraphChildGraphNodeGetGraph");
+  NEED(graph_clone, "cuGraphClone");
+  NEED(graph_destroy, "cuGraphDestroy");
+  NEED(graph_edges, "cuGraphGetEdges");
+  NEED(add_edges, "cuGraphAddDependencies");
+  NEED(remove_edges, "cuGraphRemoveDependencies");
+  NEED(add_event_node, "cuGraphAddEventRecordNode");
+  NEED(copy_params, "cuGraphMemcpyNodeGetParams");
+  NEED(set_params, "cuGraphMemsetNodeGetParams");
+  NEED(instantiate, "cuGraphInstantiateWithFlags");
+  NEED(exec_destroy, "cuGraphExecDestroy");
+  NEED(event_destroy, "cuEventDestroy_v2");
+  NEED(stream_wait_event, "cuStreamWaitEvent");
   const struct kansoku_driver* const d = &kansoku_driver;
   kansoku_driver.can_time =
       d->ctx_get_current != NULL && d->ctx_set_current != NULL && d->ctx_get_device != NULL &&

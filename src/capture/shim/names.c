@@ -60,7 +60,7 @@ static void bind(uint64_t handle, uint32_t index) {
 }
 
 /* Under the lock. */
-static void add(uint64_t handle, uint64_t module, const char* name) {
+static void add(uint64_t handle, uint64_t module, const char* name, int is_kernel) {
   struct wire_cuda* const shared = kansoku.shared;
   const uint32_t known = kansoku_kernel_index(handle);
   if (known != WIRE_CUDA_NO_KERNEL && shared->kernels[known].module == module &&
@@ -75,16 +75,46 @@ static void add(uint64_t handle, uint64_t module, const char* name) {
   struct wire_cuda_kernel* const kernel = &shared->kernels[index];
   kernel->handle = handle;
   kernel->module = module;
+  kernel->is_kernel = (uint16_t)is_kernel;
   kernel->name = kansoku_text(name);
   atomic_store((_Atomic uint64_t*)&shared->kernel_count, index + 1);
   bind(handle, (uint32_t)index);
 }
 
-void kansoku_learn(uint64_t handle, uint64_t module, const char* name) {
+void kansoku_learn(uint64_t handle, uint64_t module, const char* name, int is_kernel) {
   if (kansoku.shared == NULL || handle == 0 || name == NULL) return;
   pthread_mutex_lock(&lock);
-  add(handle, module, name);
+  add(handle, module, name, is_kernel);
   pthread_mutex_unlock(&lock);
+}
+
+static uint32_t attribute(const struct wire_cuda_kernel* kernel, uint64_t handle, CUdevice device,
+                          CUfunction_attribute which) {
+  int value = 0;
+  if (kernel->is_kernel && handle == kernel->handle) {
+    if (kansoku_driver.kernel_attribute == NULL ||
+        kansoku_driver.kernel_attribute(&value, which, (CUkernel)(uintptr_t)handle, device) !=
+            CUDA_SUCCESS)
+      return 0;
+  } else if (kansoku_driver.function_attribute == NULL ||
+             kansoku_driver.function_attribute(&value, which, (CUfunction)(uintptr_t)handle) !=
+                 CUDA_SUCCESS) {
+    return 0;
+  }
+  return value > 0 ? (uint32_t)value : 0;
+}
+
+/* Of a kernel that was just launched: to ask earlier could make a lazy driver load it. */
+void kansoku_learn_attributes(uint32_t index, uint64_t handle, CUdevice device) {
+  static _Atomic uint8_t asked[WIRE_CUDA_KERNELS_MAX];
+  if (index >= WIRE_CUDA_KERNELS_MAX || atomic_load_explicit(&asked[index], memory_order_relaxed) ||
+      atomic_exchange(&asked[index], 1))
+    return;
+  struct wire_cuda_kernel* const kernel = &kansoku.shared->kernels[index];
+  kernel->static_shared = attribute(kernel, handle, device, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  kernel->local_bytes = attribute(kernel, handle, device, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+  const uint32_t registers = attribute(kernel, handle, device, CU_FUNC_ATTRIBUTE_NUM_REGS);
+  atomic_store((_Atomic uint16_t*)&kernel->registers, (uint16_t)registers);
 }
 
 /* The function of a kernel in the present context: another handle, the same code. */
@@ -101,7 +131,7 @@ void kansoku_learn_functions(const CUfunction* functions, unsigned count, CUmodu
   for (unsigned i = 0; functions != NULL && i < count; ++i)
     if (functions[i] != NULL && kansoku_driver.function_name != NULL &&
         kansoku_driver.function_name(&name, functions[i]) == CUDA_SUCCESS)
-      kansoku_learn((uintptr_t)functions[i], (uintptr_t)module, name);
+      kansoku_learn((uintptr_t)functions[i], (uintptr_t)module, name, 0);
 }
 
 void kansoku_learn_kernels(const CUkernel* kernels, unsigned count, CUlibrary library) {
@@ -109,7 +139,7 @@ void kansoku_learn_kernels(const CUkernel* kernels, unsigned count, CUlibrary li
   for (unsigned i = 0; kernels != NULL && i < count; ++i)
     if (kernels[i] != NULL && kansoku_driver.kernel_name != NULL &&
         kansoku_driver.kernel_name(&name, kernels[i]) == CUDA_SUCCESS)
-      kansoku_learn((uintptr_t)kernels[i], (uintptr_t)library, name);
+      kansoku_learn((uintptr_t)kernels[i], (uintptr_t)library, name, 1);
 }
 
 void kansoku_forget_module(uint64_t module) {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -66,11 +67,26 @@ static uint32_t take_pending(void) {
 
 static void drop_first(uint32_t stream) {
   const uint32_t at = first[stream];
+  if (pending[at].op.twin != NULL) kansoku_twin_release(pending[at].op.twin);
   first[stream] = pending[at].next;
   if (first[stream] == KANSOKU_NONE) last[stream] = KANSOKU_NONE;
   pending[at].next = free_pending;
   free_pending = at;
   --pending_count;
+}
+
+/* The kernel that a graph is at: the first one, in the order of its nodes, that has begun and has
+ * not ended. */
+static uint32_t kernel_at(const struct kansoku_twin* twin) {
+  for (uint32_t i = 0; i < twin->node_count; ++i) {
+    const struct kansoku_twin_node* const node = &twin->nodes[i];
+    if (kansoku_driver.event_query(twin->events[node->begin]) == CUDA_SUCCESS &&
+        kansoku_driver.event_query(twin->events[node->end]) == CUDA_ERROR_NOT_READY)
+      return kansoku_hooks[node->record.entry].what == WIRE_CUDA_LAUNCH
+                 ? node->record.u.launch.kernel
+                 : WIRE_CUDA_NO_KERNEL;
+  }
+  return WIRE_CUDA_NO_KERNEL;
 }
 
 /* What the recorder sees of a stream: the oldest operation that is not complete. One that waits for
@@ -100,6 +116,7 @@ static void show_stream(uint32_t stream) {
   if (!shown->is_begun && !op->is_mark && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
     shown->is_begun =
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
+  if (shown->is_begun && op->twin != NULL) shown->kernel = (uint16_t)kernel_at(op->twin);
 }
 
 static void take_in(const struct kansoku_op* op) {
@@ -107,6 +124,7 @@ static void take_in(const struct kansoku_op* op) {
   if (at == KANSOKU_NONE) {
     KANSOKU_LOSE(queue_full);
     kansoku_give_pair(&kansoku.contexts[op->context], op->pair);
+    if (op->twin != NULL) kansoku_twin_release(op->twin);
     return;
   }
   pending[at].op = *op;
@@ -185,6 +203,51 @@ static void count_duration(const struct wire_cuda_record* record) {
   ++to->buckets[bucket_of(record->device_ns)];
 }
 
+static int by_begin(const void* a, const void* b, void* of) {
+  const struct kansoku_twin* const twin = of;
+  const uint32_t left = *(const uint32_t*)a, right = *(const uint32_t*)b;
+  const double x = twin->offset_ns[twin->nodes[left].begin],
+               y = twin->offset_ns[twin->nodes[right].begin];
+  return x < y ? -1 : x > y ? 1 : left < right ? -1 : 1;
+}
+
+/* The nodes of a graph whose launch began at `origin` and is complete, in the order of their
+ * begins. All count from the graph's begin: so they are exact, and one ends where the next begins.
+ */
+static void emit_nodes(struct kansoku_context* context, const struct kansoku_op* op,
+                       int64_t origin) {
+  struct kansoku_twin* const twin = op->twin;
+  for (uint32_t i = 0; i < twin->event_count; ++i) {
+    float ms = 0;
+    if (i != twin->done && kansoku_driver.event_elapsed(&ms, context->begin[op->pair],
+                                                        twin->events[i]) != CUDA_SUCCESS) {
+      KANSOKU_LOSE(event_error);
+      return;
+    }
+    twin->offset_ns[i] = (double)ms * 1e6;
+  }
+  qsort_r(twin->order, twin->node_count, sizeof *twin->order, by_begin, twin);
+  for (uint32_t i = 0; i < twin->node_count; ++i) {
+    const struct kansoku_twin_node* const node = &twin->nodes[twin->order[i]];
+    struct wire_cuda_record record = node->record;
+    const int64_t begin = (int64_t)twin->offset_ns[node->begin];
+    const int64_t length = (int64_t)twin->offset_ns[node->end] - begin;
+    record.host_begin_ns = op->record.host_begin_ns;
+    record.tid = op->record.tid;
+    record.correlation = op->record.correlation;
+    record.stream = op->record.stream;
+    record.flags = op->record.flags | WIRE_CUDA_NODE;
+    record.device_begin_ns = origin + begin;
+    record.device_ns = (uint64_t)length;
+    if (length < 0)
+      KANSOKU_LOSE(negative);
+    else
+      count_duration(&record);
+    kansoku_write(&record);
+    ++state()->nodes_timed;
+  }
+}
+
 static void emit(struct kansoku_context* context, struct kansoku_op* op) {
   int64_t begin = 0, length = 0;
   if (!device_time(context, op->base, context->begin[op->pair], &begin) ||
@@ -198,6 +261,7 @@ static void emit(struct kansoku_context* context, struct kansoku_op* op) {
     else
       count_duration(&op->record);
     kansoku_write(&op->record);
+    if (op->twin != NULL) emit_nodes(context, op, begin);
   }
   kansoku_give_pair(context, op->pair);
 }
@@ -448,6 +512,27 @@ static void free_context(uint32_t place) {
   atomic_store(&context->state, KANSOKU_CONTEXT_FREE);
 }
 
+static uint32_t device_attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  if (kansoku_driver.device_attribute == NULL ||
+      kansoku_driver.device_attribute(&value, which, device) != CUDA_SUCCESS)
+    return 0;
+  return value > 0 ? (uint32_t)value : 0;
+}
+
+static void describe_device(struct wire_cuda_context* shown) {
+  if (shown->device < 0) kansoku_driver.ctx_get_device(&shown->device);
+  if (shown->device < 0 || shown->major != 0) return;
+  const CUdevice device = shown->device;
+  shown->threads = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  shown->blocks = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+  shown->registers = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  shown->shared_bytes =
+      device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  const uint32_t major = device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  atomic_store((_Atomic uint32_t*)&shown->major, major != 0 ? major : 1);
+}
+
 static uint32_t visit_context(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   uint32_t done = 0;
@@ -460,8 +545,7 @@ static uint32_t visit_context(uint32_t place, uint32_t mode) {
   if (atomic_load(&context->state) == KANSOKU_CONTEXT_USED && !atomic_load(&is_over)) {
     set_phase(2);
     if (kansoku_driver.ctx_set_current(context->handle) == CUDA_SUCCESS) {
-      __s32* const device = &kansoku.shared->contexts[place].device;
-      if (*device < 0) kansoku_driver.ctx_get_device(device);
+      describe_device(&kansoku.shared->contexts[place]);
       if (mode != WIRE_CUDA_DORMANT || pending_count > 0) read_clock(context, place);
       if (mode != WIRE_CUDA_DORMANT) refill(context, mode);
       /* Without a base there is nothing that times could count from. */

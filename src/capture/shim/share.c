@@ -125,6 +125,8 @@ static void start(void) {
   shared->names_used = 1; /* offset 0: no name */
   kansoku.shared = shared;
   set_first_mode(shared);
+  const char* const keeps_graphs = getenv("KANSOKU_CUDA_GRAPHS");
+  kansoku.keeps_graphs = keeps_graphs != NULL && strcmp(keeps_graphs, "1") == 0;
   fill_head(shared);
   kansoku_start_poller();
   atexit(at_end);

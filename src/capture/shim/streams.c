@@ -107,6 +107,7 @@ static uint32_t context_index(CUcontext handle) {
   if (is_current(handle)) kansoku_driver.ctx_get_device(&device);
   kansoku.shared->contexts[free_place].handle = (uintptr_t)handle;
   kansoku.shared->contexts[free_place].device = device;
+  kansoku.shared->contexts[free_place].major = 0;
   kansoku.shared->contexts[free_place].state = 1;
   atomic_store(&context->state, KANSOKU_CONTEXT_NEW);
   return free_place;
@@ -207,6 +208,7 @@ void kansoku_known_done(uint32_t stream, uint32_t count) {
 
 void kansoku_stream_gone(CUstream handle) {
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
+  kansoku_twins_stream_gone(handle);
   const int is_locked = lock_for_a_moment(&kansoku_mark_lock);
   pthread_mutex_lock(&lock);
   const uint32_t index = find((uintptr_t)handle);
@@ -248,6 +250,7 @@ void kansoku_wait_for_poller(uint32_t place) {
 
 static void forget_context(uint32_t place) {
   set_state(place, KANSOKU_CONTEXT_GONE);
+  kansoku_twins_of_context_gone(kansoku.contexts[place].handle);
   kansoku.shared->contexts[place].state = 2;
   pthread_mutex_lock(&lock);
   for (uint32_t index = 0; index < WIRE_CUDA_STREAMS_MAX; ++index) {

@@ -25,6 +25,10 @@ class RunCommand final : public Command {
     app.add_flag("--cuda", cuda_,
                  "load Kansoku's CUDA library between the program and its driver: it sleeps until "
                  "`kansoku record --cuda -p PID` or `kansoku cuda top -p PID` wakes it");
+    app.add_flag(
+        "--cuda-graphs", graphs_,
+        "with --cuda: also keep a second form of each CUDA graph, so that its kernels have "
+        "times whenever it is recorded; costs another instantiation of each graph");
     app.add_option("--devices", devices_, "number of devices, 1 to 16 [1]")
         ->check(CLI::Range(1, 16));
     app.add_option("--memory", memory_, "memory of each device, e.g. 512M or 4G [4G]");
@@ -45,6 +49,7 @@ class RunCommand final : public Command {
   }
 
   int run() override {
+    cuda_ = cuda_ || graphs_;
     if (!softgpu_ && !cuda_)
       return report(Error{Code::kUnsupported,
                           "run: name what to run with: --softgpu, --cuda or both",
@@ -57,6 +62,7 @@ class RunCommand final : public Command {
       if (!folder) return report(folder.error());
       setenv("LD_LIBRARY_PATH", prepended("LD_LIBRARY_PATH", *folder).c_str(), 1);
     }
+    if (graphs_) setenv("KANSOKU_CUDA_GRAPHS", "1", 1);
     if (devices_ != 0) setenv("KANSOKU_SOFTGPU_DEVICES", std::to_string(devices_).c_str(), 1);
     if (!memory_.empty()) setenv("KANSOKU_SOFTGPU_MEMORY", memory_.c_str(), 1);
     if (!arch_.empty()) setenv("KANSOKU_SOFTGPU_ARCH", arch_.c_str(), 1);
@@ -81,7 +87,7 @@ class RunCommand final : public Command {
            (":" + std::string(path) + ":").find(":" + *folder + ":") != std::string::npos;
   }
 
-  bool softgpu_{false}, cuda_{false}, check_{false};
+  bool softgpu_{false}, cuda_{false}, graphs_{false}, check_{false};
   int devices_{0};
   std::string memory_, arch_, clock_;
   std::vector<std::string> command_;

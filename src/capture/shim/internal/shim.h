@@ -57,25 +57,66 @@ struct kansoku_driver {
   __typeof__(&cuKernelGetName) kernel_name; /* may be null: an old driver */
   __typeof__(&cuFuncGetName) function_name; /* likewise */
   __typeof__(&cuFuncGetAttribute) function_attribute;
+  __typeof__(&cuKernelGetAttribute) kernel_attribute;
+  __typeof__(&cuDeviceGetAttribute) device_attribute;
   __typeof__(&cuDriverGetVersion) version;
   __typeof__(&cuDevicePrimaryCtxGetState) primary_state;
   __typeof__(&cuGraphGetNodes) graph_nodes;
   __typeof__(&cuGraphNodeGetType) node_type;
   __typeof__(&cuGraphKernelNodeGetParams_v2) kernel_params;
   __typeof__(&cuGraphChildGraphNodeGetGraph) child_graph;
+  /* For twins of graphs; an old driver lacks some. */
+  __typeof__(&cuGraphClone) graph_clone;
+  __typeof__(&cuGraphDestroy) graph_destroy;
+  __typeof__(&cuGraphGetEdges) graph_edges;
+  __typeof__(&cuGraphAddDependencies) add_edges;
+  __typeof__(&cuGraphRemoveDependencies) remove_edges;
+  __typeof__(&cuGraphAddEventRecordNode) add_event_node;
+  __typeof__(&cuGraphMemcpyNodeGetParams) copy_params;
+  __typeof__(&cuGraphMemsetNodeGetParams) set_params;
+  __typeof__(&cuGraphInstantiateWithFlags) instantiate;
+  __typeof__(&cuGraphExecDestroy) exec_destroy;
+  __typeof__(&cuEventDestroy_v2) event_destroy;
+  __typeof__(&cuStreamWaitEvent) stream_wait_event;
   int can_time; /* all that timing needs is there */
 };
 extern struct kansoku_driver kansoku_driver;
 extern char kansoku_driver_path[WIRE_CUDA_PATH_BYTES];
+
+/* A second executable of a graph, with events around its nodes. */
+enum kansoku_twin_state {
+  KANSOKU_TWIN_IDLE = 0,
+  KANSOKU_TWIN_BUSY = 1, /* launched, and its events not read yet */
+  KANSOKU_TWIN_GONE = 2
+};
+struct kansoku_twin_node {
+  struct wire_cuda_record record; /* entry, shape or bytes */
+  uint32_t begin, end;            /* indices of events */
+};
+struct kansoku_twin {
+  _Atomic uint32_t state;      /* enum kansoku_twin_state */
+  _Atomic uint32_t is_retired; /* ends as soon as it is idle */
+  _Atomic uint32_t is_lost;    /* its context is gone, and its events with it */
+  CUgraphExec exec;
+  CUcontext context;
+  uint32_t node_count, event_count, done; /* `done`: the event behind its last launch */
+  struct kansoku_twin_node* nodes;
+  CUevent* events;
+  /* For the library's thread: times of the events of a launch, and the nodes by their begins. */
+  double* offset_ns;
+  uint32_t* order;
+  struct kansoku_twin* next_unused;
+};
 
 /* What waits in a thread's queue for the library's thread. */
 struct kansoku_op {
   struct wire_cuda_record record;
   uint32_t pair; /* of events, in the pool of its context */
   uint16_t context;
-  uint16_t base;    /* reading of the clock that its times count from */
-  uint32_t number;  /* on its stream */
-  uint32_t is_mark; /* no operation: tells that all before it are complete */
+  uint16_t base;             /* reading of the clock that its times count from */
+  uint32_t number;           /* on its stream */
+  uint32_t is_mark;          /* no operation: tells that all before it are complete */
+  struct kansoku_twin* twin; /* that ran in place of a graph; to be released */
 };
 
 #define KANSOKU_THREADS_MAX WIRE_CUDA_WAITERS_MAX
@@ -107,11 +148,13 @@ struct kansoku_call {
   uint16_t context, base;
   int is_measured;                       /* its cost is */
   int is_waiter;                         /* shown as a thread that waits */
+  struct kansoku_twin* twin;             /* that ran in place of a graph; null: none */
   int is_alone;                          /* no other thread worked in this context so far */
   uint64_t own_ticks, event_ticks, mark; /* of the time stamp counter */
   uint64_t bytes;
-  CUstream handle; /* to record events in */
-  uint32_t number; /* of the operation on its stream; of a wait: operations that it waits for */
+  CUstream handle;   /* to record events in */
+  uint64_t function; /* that is launched */
+  uint32_t number;   /* of the operation on its stream; of a wait: operations that it waits for */
 };
 #define KANSOKU_NONE 0xffffffffU
 
@@ -163,6 +206,7 @@ struct kansoku_process {
   volatile const uint32_t* canary; /* 1 in this process, 0 in its forked children */
   _Atomic uint32_t correlation;
   _Atomic int32_t captures;
+  int keeps_graphs; /* also while dormant every graph gets a twin */
   double ns_a_tick; /* of the time stamp counter */
   struct kansoku_stream_state streams[WIRE_CUDA_STREAMS_MAX];
   struct kansoku_thread threads[KANSOKU_THREADS_MAX];
@@ -182,7 +226,7 @@ static inline uint64_t kansoku_now(void) {
 
 /* load.c */
 void kansoku_set_hooks(int are_on);
-void kansoku_redirect(CUresult result, void** function);
+void kansoku_redirect(CUresult result, const char* name, void** function);
 
 /* share.c */
 void kansoku_started(CUresult result); /* after cuInit */
@@ -190,7 +234,8 @@ struct kansoku_thread* kansoku_thread_new(void);
 void kansoku_write(struct wire_cuda_record* record); /* into the ring, or counts it as lost */
 
 /* names.c: handles of kernels and what they are called. Any thread. */
-void kansoku_learn(uint64_t handle, uint64_t module, const char* name);
+void kansoku_learn(uint64_t handle, uint64_t module, const char* name, int is_kernel);
+void kansoku_learn_attributes(uint32_t kernel, uint64_t handle, CUdevice device);
 void kansoku_learn_same(uint64_t function, uint64_t kernel);
 void kansoku_learn_functions(const CUfunction* functions, unsigned count, CUmodule module);
 void kansoku_learn_kernels(const CUkernel* kernels, unsigned count, CUlibrary library);
@@ -240,12 +285,24 @@ void kansoku_capturing(int change);
 void kansoku_capture_ended(CUresult result);
 
 /* graphs.c */
-void kansoku_graph_made(CUgraphExec exec, CUgraph graph);
+void kansoku_graph_made(CUgraphExec exec, CUgraph graph, uint64_t flags);
 void kansoku_graph_gone(CUgraphExec exec);
-void kansoku_graph_updated(CUgraphExec exec, CUgraph graph);
+void kansoku_graph_updated(CUresult result, CUgraphExec exec, CUgraph graph);
 void kansoku_graph_node_set(CUgraphExec exec, CUfunction function);
+void kansoku_graph_changed(CUgraphExec exec);   /* in a way that is not looked at */
+uint32_t kansoku_graph_index(CUgraphExec exec); /* WIRE_CUDA_GRAPHS_MAX: not known */
 void kansoku_graph(struct kansoku_call* call, CUgraphExec exec);
 void kansoku_graph_launched(const struct kansoku_call* call);
+
+/* twins.c */
+void kansoku_twins_refuse(void); /* none from now on */
+void kansoku_twin_make(uint32_t index, CUgraph graph, uint64_t flags);
+void kansoku_twin_gone(uint32_t graph);
+void kansoku_twin_release(struct kansoku_twin* twin);
+void kansoku_twins_of_context_gone(CUcontext context);
+void kansoku_twins_stream_gone(CUstream stream);
+CUresult kansoku_graph_launch(struct kansoku_call* call, CUgraphExec exec, CUstream stream,
+                              int is_per_thread, CUresult (*launch)(CUgraphExec, CUstream));
 
 /* poll.c */
 void kansoku_start_poller(void);
