@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/call_source.h"
+#include "agent/cuda_source.h"
 #include "agent/device_source.h"
 #include "agent/governor.h"
 #include "agent/host_source.h"
@@ -62,6 +63,7 @@ std::uint64_t own_resident_bytes() {
 
 struct Agent::Impl {
   const Clock& clock;
+  const sys::Procfs& procfs;
   AgentOptions options;
   std::unique_ptr<capture::Watcher> watcher;
   struct Asked {
@@ -83,8 +85,9 @@ struct Agent::Impl {
   std::int64_t last_wall_ns{0}, ahead_ns{0};
   std::uint64_t windows{0}, clock_jumps{0};
 
-  Impl(const Clock& clock_in, AgentOptions options_in)
+  Impl(const Clock& clock_in, const sys::Procfs& procfs_in, AgentOptions options_in)
       : clock(clock_in),
+        procfs(procfs_in),
         options(std::move(options_in)),
         governor(Governor::Options{.budget = options.budget}) {}
 
@@ -184,6 +187,7 @@ void Agent::Impl::add_sources(const std::vector<MetricFeature>& rules) {
   sources.push_back({std::make_unique<DeviceSource>(
       clock, watcher->metrics(),
       DeviceSource::Options{.libraries = options.device_libraries, .log = options.log})});
+  sources.push_back({std::make_unique<CudaSource>(clock, procfs, options.log)});
 }
 
 // When watching costs too much whatever is dear is read less often.
@@ -278,6 +282,8 @@ void Agent::Impl::take_requests() {
   const auto pause = [this](bool paused) {
     is_paused = paused;
     watcher->set_enabled(!paused);
+    for (const Asked& asked : sources)
+      asked.source->set_enabled(!paused);
     return fleet::PauseRequest::Reply{};
   };
   requests.on<fleet::PauseRequest>([pause](const auto&) { return pause(true); });
@@ -302,7 +308,7 @@ Agent::~Agent() = default;
 
 Result<std::unique_ptr<Agent>> Agent::create(const Clock& clock, const sys::Procfs& procfs,
                                              AgentOptions options) {
-  auto impl = std::make_unique<Impl>(clock, std::move(options));
+  auto impl = std::make_unique<Impl>(clock, procfs, std::move(options));
   const AgentOptions& given = impl->options;
   // Before anything asks which features there are.
   TRY(const auto rules, metric_features(given.packs, capture::MetricTable(given.packs)));

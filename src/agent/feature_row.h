@@ -11,11 +11,18 @@
 
 namespace kansoku::agent {
 
+/// The device time of one kernel over time; "other": of all that are not named.
+struct KernelShare {
+  std::string name;
+  double share{0};
+};
+
 /// One watched process in one window, as numbers: detect::known_features() in their order.
 struct FeatureRow {
   std::string job;           // equal on all ranks of one job
   bool is_local_job{false};  // the name means nothing on other hosts
   detect::Window window;
+  std::vector<KernelShare> kernels;                // bounded; empty without the CUDA library
   const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
 };
 

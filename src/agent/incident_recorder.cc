@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "capture/cuda_source.h"
 #include "capture/recorder.h"
 #include "sys/clock.h"
 #include "sys/fd.h"
@@ -84,6 +85,11 @@ struct IncidentRecorder::Running {
     capture::RecorderOptions recording;
     recording.packs = options.packs;
     recording.metadata["kansoku.incident"] = id;
+    // Every operation of the device, where the CUDA library is: its watcher yields to this.
+    recording.sources.emplace_back([&](trace::Writer& writer) -> std::unique_ptr<capture::Source> {
+      return std::make_unique<capture::CudaSource>(writer, clock, procfs,
+                                                   capture::CudaSourceOptions{});
+    });
     TRY(const auto recorder, capture::Recorder::create(*sink, clock, procfs, std::move(recording)));
     std::size_t observed = 0;
     for (const std::int32_t pid : pids)

@@ -229,7 +229,9 @@ std::vector<Observation> JobTable::finish(std::int64_t wall_ns) {
 
 bool JobTable::take_label(const incident::Reporter& reporter, trace::IncidentLabel label) {
   const auto job = jobs_.find(reporter.job);
-  if (job == jobs_.end() || reporter.source == incident::Source::kHardware ||
+  const bool is_judged = reporter.source == incident::Source::kDetector ||
+                         reporter.source == incident::Source::kGrowth;
+  if (job == jobs_.end() || !is_judged ||
       reporter.episode >> kGenerationBits != job->second.generation)
     return false;
   const std::uint64_t number = reporter.episode & ((std::uint64_t{1} << kGenerationBits) - 1);

@@ -189,6 +189,11 @@ void Outputs::Impl::add_features(MetricSet& set, const std::vector<FeatureRow>& 
     const auto labels = labels_of(row.job, row.window.rank, row.window.pid);
     for (std::size_t i = 0; i < defs.size(); ++i)
       set.add(defs[i].second, labels, row.window.values[i]);
+    for (const KernelShare& kernel : row.kernels) {
+      exporter::Labels of_kernel = labels;
+      of_kernel.emplace_back("kernel", kernel.name);
+      set.add(metrics::kKernelTime, of_kernel, kernel.share);
+    }
   }
 }
 

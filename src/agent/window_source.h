@@ -34,6 +34,8 @@ class WindowSource {
                                                                         std::int64_t /*end_ns*/) {
     return {};
   }
+  /// Off while watching is paused: then nothing is asked of the watched processes.
+  virtual void set_enabled(bool /*is_enabled*/) {}
   /// Parts of this host that a model of a job is bound to: names of devices.
   [[nodiscard]] virtual std::vector<std::string> hardware() const { return {}; }
 

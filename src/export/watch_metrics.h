@@ -33,12 +33,15 @@ inline constexpr MetricDef kLoweredProbes{"kansoku_agent_lowered_probes", "", Me
                                           "Probes that are off because of their cost."};
 inline constexpr MetricDef kLookEvery{"kansoku_agent_look_every_windows", "", MetricType::kGauge,
                                       "Windows between two readings of connections; 1 is normal."};
+inline constexpr MetricDef kKernelTime{
+    "kansoku_kernel_time_ratio", "ratio", MetricType::kGauge,
+    "Device time of a kernel over time, of the eight that took most so far, and of all others."};
 
 struct Labelled {
   MetricDef def;
-  std::array<std::string_view, 2> labels;  // their names; "" = none
+  std::array<std::string_view, 3> labels;  // their names; "" = none
 };
-inline constexpr std::array<Labelled, 11> kAll{{{kScore, {"job", "rank"}},
+inline constexpr std::array<Labelled, 12> kAll{{{kScore, {"job", "rank"}},
                                                 {kThreshold, {"job"}},
                                                 {kIncidentOpen, {"job", "kind"}},
                                                 {kIncidents, {"job", "kind"}},
@@ -48,7 +51,8 @@ inline constexpr std::array<Labelled, 11> kAll{{{kScore, {"job", "rank"}},
                                                 {kLostRecords, {}},
                                                 {kProcesses, {}},
                                                 {kLoweredProbes, {}},
-                                                {kLookEvery, {}}}};
+                                                {kLookEvery, {}},
+                                                {kKernelTime, {"job", "rank", "kernel"}}}};
 }  // namespace watch_metrics
 
 }  // namespace kansoku::exporter

@@ -65,7 +65,14 @@ bool is_growth(const IncidentRecord& one) {
   return std::find(one.tests.begin(), one.tests.end(), "growth") != one.tests.end();
 }
 
-constexpr std::array<std::string_view, 4> kSources{"detector", "growth", "hardware", "iterations"};
+constexpr std::array<std::string_view, 5> kSources{"detector", "growth", "hardware", "iterations",
+                                                   "stuck"};
+
+/// Whether an observation of the source may be the rest of the incident.
+bool may_be_of(const IncidentRecord& one, Source source) {
+  if ((one.kind == trace::IncidentKind::kStuckKernel) != (source == Source::kStuck)) return false;
+  return is_growth(one) == (source == Source::kGrowth);
+}
 
 }  // namespace
 
@@ -114,9 +121,7 @@ Book::Entries::iterator Book::find_inherited(const Observation& seen) {
   for (auto one = entries_.begin(); one != entries_.end(); ++one) {
     const Entry& entry = one->second;
     const IncidentRecord& record = entry.record;
-    if (entry.reporter || record.job != seen.job ||
-        is_growth(record) != (seen.source == Source::kGrowth))
-      continue;
+    if (entry.reporter || record.job != seen.job || !may_be_of(record, seen.source)) continue;
     // An end in the future was told while the clock was wrong.
     if (record.end_ns != 0 &&
         std::abs(seen.facts.begin_ns - record.end_ns) > options_.pause.count())

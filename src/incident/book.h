@@ -25,6 +25,7 @@ enum class Source : std::uint8_t {
   kGrowth,      // steady growth, beside others
   kHardware,    // an error that ended the process that it happened to
   kIterations,  // the length of iterations, as `kansoku profile --watch` follows it
+  kStuck,       // an operation on a GPU that does not end
 };
 
 enum class State : std::uint8_t { kNew, kNoted, kOpen, kUnclaimed, kNotedOver, kOver };

@@ -25,6 +25,7 @@ enum class IncidentKind : std::uint8_t {
   kResourceContention,
   kInputStarvation,
   kMemoryGrowth,
+  kStuckKernel,
   kUnknown,
 };
 /// The operator's word on an incident.
@@ -41,7 +42,7 @@ enum class IncidentEvent : std::uint8_t {
 };
 
 /// The words of files, of the command line and of metrics, in the order of the enumerators.
-inline constexpr std::array<std::string_view, 11> kIncidentKinds{"latency_spike",
+inline constexpr std::array<std::string_view, 12> kIncidentKinds{"latency_spike",
                                                                  "slow_forward",
                                                                  "slow_backward",
                                                                  "slow_optimizer",
@@ -51,6 +52,7 @@ inline constexpr std::array<std::string_view, 11> kIncidentKinds{"latency_spike"
                                                                  "resource_contention",
                                                                  "input_starvation",
                                                                  "memory_growth",
+                                                                 "stuck_kernel",
                                                                  "unknown"};
 inline constexpr std::array<std::string_view, 4> kIncidentLabels{"", "ack", "false", "true"};
 inline constexpr std::array<std::string_view, 6> kIncidentEvents{"noted",  "opened",   "changed",
