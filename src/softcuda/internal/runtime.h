@@ -45,7 +45,8 @@ class Stream;
 
 inline constexpr int kDriverVersion = 13000;  // 1000 * major + 10 * minor
 
-/// Handles that exist, by address. Any thread.
+/// Handles that exist, by address: thousands of events, looked up at the rate of launches, so the
+/// table is open and flat: one line of the cache a look. Any thread.
 template <class Object>
 class Registry {
  public:
@@ -53,58 +54,94 @@ class Registry {
   Handle add(std::shared_ptr<Object> object) {
     Object* const raw = object.get();
     const std::scoped_lock lock(mutex_);
-    live_.emplace(raw, std::move(object));
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    slots_[place_of(raw)] = std::move(object);
+    ++count_;
     return reinterpret_cast<Handle>(raw);
   }
   template <class Handle>
   [[nodiscard]] std::shared_ptr<Object> find(Handle handle) const {
     const std::scoped_lock lock(mutex_);
-    const auto found = live_.find(reinterpret_cast<Object*>(handle));
-    return found == live_.end() ? nullptr : found->second;
+    return slots_[place_of(reinterpret_cast<const Object*>(handle))];
   }
   /// Null if it is not there.
   template <class Handle>
   std::shared_ptr<Object> remove(Handle handle) {
     const std::scoped_lock lock(mutex_);
-    const auto found = live_.find(reinterpret_cast<Object*>(handle));
-    if (found == live_.end()) return nullptr;
-    std::shared_ptr<Object> object = std::move(found->second);
-    live_.erase(found);
-    return object;
+    return take(place_of(reinterpret_cast<const Object*>(handle)));
   }
   template <class Predicate>
   void remove_if(const Predicate& predicate) {
     std::vector<std::shared_ptr<Object>> removed;  // ends when the lock is free again
     const std::scoped_lock lock(mutex_);
-    for (auto entry = live_.begin(); entry != live_.end();) {
-      if (!predicate(*entry->second)) {
-        ++entry;
-        continue;
-      }
-      removed.push_back(std::move(entry->second));
-      entry = live_.erase(entry);
+    for (const auto& object : slots_) {
+      if (object != nullptr && predicate(*object)) removed.push_back(object);
     }
+    for (const auto& object : removed)
+      take(place_of(object.get()));
   }
   template <class Act>
   void for_each(const Act& act) const {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [raw, object] : live_)
-      act(*object);
+    for (const auto& object : slots_) {
+      if (object != nullptr) act(*object);
+    }
   }
 
  private:
+  static constexpr std::size_t kSlotsFirst = 16;  // a power of two
+
+  /// Where it would stand if nothing else were there.
+  [[nodiscard]] std::size_t home_of(const Object* object) const {
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(object));
+    return static_cast<std::size_t>((address * 0x9e3779b97f4a7c15ULL) >> 32) & (slots_.size() - 1);
+  }
+  /// Where it stands, or the empty slot where it would. Half of them are empty.
+  [[nodiscard]] std::size_t place_of(const Object* object) const {
+    std::size_t at = home_of(object);
+    while (slots_[at] != nullptr && slots_[at].get() != object)
+      at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  void grow() {
+    std::vector<std::shared_ptr<Object>> before(2 * slots_.size());
+    std::swap(before, slots_);
+    for (auto& object : before) {
+      if (object != nullptr) slots_[place_of(object.get())] = std::move(object);
+    }
+  }
+  /// Those behind it that stand away from home move up: no look ends before it reaches them.
+  std::shared_ptr<Object> take(std::size_t at) {
+    std::shared_ptr<Object> object = std::move(slots_[at]);
+    if (object == nullptr) return nullptr;
+    --count_;
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t next = (at + 1) & mask; slots_[next] != nullptr; next = (next + 1) & mask) {
+      const std::size_t home = home_of(slots_[next].get());
+      if (((next - home) & mask) < ((next - at) & mask)) continue;
+      slots_[at] = std::move(slots_[next]);
+      at = next;
+    }
+    return object;
+  }
+
   mutable std::mutex mutex_;
-  std::map<Object*, std::shared_ptr<Object>> live_;  // guarded by mutex_
+  std::vector<std::shared_ptr<Object>> slots_{kSlotsFirst};  // guarded by mutex_; null: empty
+  std::size_t count_{0};                                     // guarded by mutex_
 };
 
 /// How far a stream is: work is numbered from 1.
 struct Progress {
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   std::mutex mutex;
   std::condition_variable changed;
-  std::uint64_t done{0};  // guarded by mutex
+  std::atomic<std::uint64_t> done{0};  // changed under the mutex
+  std::uint64_t wanted{kNobody};       // the least that somebody waits for; guarded by mutex
 
   void wait_for(std::uint64_t number);
-  [[nodiscard]] bool has_passed(std::uint64_t number);
+  [[nodiscard]] bool has_passed(std::uint64_t number) const {
+    return done.load(std::memory_order_acquire) >= number;
+  }
   void pass(std::uint64_t number);
 };
 
