@@ -69,7 +69,8 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, bool is_
   KANSOKU_CU_TRY(find(stream_handle, is_per_thread, context, stream));
   const auto event = runtime()->events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->context.owner_before(context) || context.owner_before(event->context))
+    return CUDA_ERROR_INVALID_HANDLE;
   bool is_captured = false;
   KANSOKU_CU_TRY(record_captured(event, handle, stream, flags, is_captured));
   if (is_captured) return CUDA_SUCCESS;
@@ -155,7 +156,7 @@ CUresult elapsed(float* ms, CUevent begin, CUevent end) {
   }
   if (a == nullptr || b == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!a->point.has_passed() || !b->point.has_passed()) return CUDA_ERROR_NOT_READY;
-  for (const auto& record : {a, b}) {
+  for (const Record* const record : {a.get(), b.get()}) {
     if (record->point.moment != nullptr)
       static_cast<void>(runtime()->timeline->end_of(record->point.moment));
   }

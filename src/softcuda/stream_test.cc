@@ -2,8 +2,10 @@
 // Streams, events, callbacks, operations on values.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "softcuda/driver_for_test.h"
 
@@ -290,6 +292,83 @@ TEST_F(StreamTest, ElapsedTime) {
   EXPECT_EQ(back, -ms);
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, begin, untimed));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuEventElapsedTime(nullptr, begin, end));
+}
+
+TEST_F(StreamTest, AnEventTakesNoTurnOfItsOwn) {
+  COVERS(cuEventRecord, cuEventQuery);
+  const CUstream mine = stream();
+  std::array<CUevent, 4> events{};
+  for (CUevent& event : events)
+    OK(cuEventCreate(&event, 0));
+  // With nothing in front of it, it is reached when the call returns.
+  OK(cuEventRecord(events[0], mine));
+  EXPECT_CU(CUDA_SUCCESS, cuEventQuery(events[0]));
+  // Several behind one piece of work are reached with it, none before.
+  close(mine);
+  OK(cuEventRecord(events[1], mine));
+  OK(cuEventRecord(events[2], mine));
+  append(mine, 1);
+  OK(cuEventRecord(events[3], mine));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, cuEventQuery(events[1]));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, cuEventQuery(events[3]));
+  open();
+  OK(cuEventSynchronize(events[3]));
+  EXPECT_CU(CUDA_SUCCESS, cuEventQuery(events[1]));
+  float waited = -1, together = -1, appended = -1;
+  OK(cuEventElapsedTime(&waited, events[0], events[1]));
+  OK(cuEventElapsedTime(&together, events[1], events[2]));
+  OK(cuEventElapsedTime(&appended, events[2], events[3]));
+  EXPECT_GT(waited, 0);
+  EXPECT_EQ(together, 0);
+  EXPECT_GT(appended, 0);
+  OK(cuEventRecord(events[1], mine));
+  EXPECT_CU(CUDA_SUCCESS, cuEventQuery(events[1]));
+}
+
+TEST_F(StreamTest, HandlesOfManyEventsComeAndGo) {
+  COVERS(cuEventCreate, cuEventDestroy_v2);
+  std::vector<CUevent> events(2000);
+  for (CUevent& event : events)
+    OK(cuEventCreate(&event, 0));
+  const auto is_gone = [](std::size_t i) { return i % 3 == 1 || i % 7 == 2; };
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (!is_gone(i)) continue;
+    OK(cuEventDestroy_v2(events[i]));
+  }
+  for (std::size_t i = 0; i < events.size(); ++i)
+    EXPECT_CU(is_gone(i) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS, cuEventQuery(events[i]));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy_v2(nullptr));
+}
+
+TEST_F(StreamTest, WhoeverWaitsIsWokenWhenItsPlaceIsReached) {
+  COVERS(cuEventSynchronize);
+  const CUstream mine = stream();
+  volatile std::uint32_t* const later = pinned();
+  CUevent early = nullptr, late = nullptr;
+  OK(cuEventCreate(&early, 0));
+  OK(cuEventCreate(&late, 0));
+  close(mine);
+  append(mine, 1);
+  OK(cuEventRecord(early, mine));
+  *later = 0;
+  OK(launch(kernel("await"), {}, mine, address(later), allocate(4)));
+  OK(cuEventRecord(late, mine));
+  const auto wait = [&](CUevent event) {
+    return std::thread([this, event] {
+      OK(cuCtxSetCurrent(context_));
+      OK(cuEventSynchronize(event));
+    });
+  };
+  std::thread first = wait(early), second = wait(late), third = wait(early), fourth = wait(late);
+  open();
+  first.join();
+  third.join();
+  EXPECT_CU(CUDA_ERROR_NOT_READY, cuEventQuery(late));
+  *later = 1;
+  second.join();
+  fourth.join();
+  EXPECT_EQ(*log_, 1U);
 }
 
 TEST_F(StreamTest, FunctionsOfTheHostHaveTheirTurn) {

@@ -391,11 +391,11 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     }
     CUresult operator()(const EventRecord& record) const {
       if (course.moment == nullptr) {
-        record.record->time_ns = ns_of(runtime()->event_clock.now());
+        record.record->reach(runtime()->event_clock.now());
       } else {
         course.add(record);
+        count(Done::kEvent);
       }
-      count(Done::kEvent);
       return CUDA_SUCCESS;
     }
     CUresult operator()(const EventWait& wait) const {

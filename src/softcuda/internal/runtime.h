@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -312,6 +313,8 @@ struct Course {
 struct Record {
   Point point;
   std::atomic<std::uint64_t> time_ns{0};
+  /// Where the clock is the host's: it is reached now.
+  void reach(BootTime now);
 };
 
 struct GraphNode;
@@ -399,6 +402,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   /// Puts work behind what is there, and behind `after`; gives where it stands.
   Point submit(Operation operation, std::vector<Point> after);
+  /// An event behind what is there. It takes no turn of its own and wakes nobody: it is reached
+  /// with the last work, at once if that is done. Only where the clock is the host's.
+  Point record(const std::shared_ptr<Record>& record);
   /// Where the last work stands.
   [[nodiscard]] Point last() const;
   /// No more work comes; the thread ends when it is done.
@@ -422,6 +428,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::shared_ptr<Moment> moment;
   };
   void run();
+  void finish(std::uint64_t number);
 
   const std::shared_ptr<Context> context_;
   const Kind kind_;
@@ -430,9 +437,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const std::shared_ptr<Progress> progress_;
   mutable std::mutex mutex_;
   std::condition_variable came_;
-  std::deque<Work> work_;                      // guarded by mutex_
-  std::uint64_t submitted_{0};                 // guarded by mutex_
-  std::shared_ptr<Moment> last_moment_;        // guarded by mutex_
+  std::deque<Work> work_;                     // guarded by mutex_
+  std::uint64_t submitted_{0}, finished_{0};  // guarded by mutex_
+  std::shared_ptr<Moment> last_moment_;       // guarded by mutex_
+  /// Events to be reached with the work of that number, ascending; guarded by mutex_.
+  std::deque<std::pair<std::uint64_t, std::shared_ptr<Record>>> records_;
   bool has_thread_{false}, is_closed_{false};  // guarded by mutex_
 };
 
@@ -474,6 +483,8 @@ struct Context : std::enable_shared_from_this<Context> {
   CUresult wait_for_all();
   /// True if the stream captures; what is captured is of no use any more.
   bool invalidate_capture(Stream& stream);
+  /// Adds what the default streams make work of the stream wait for. order_mutex is held.
+  CUresult add_order(const Stream& stream, std::vector<Point>& after) const;
   void forget_dead_streams();  // order_mutex is held
   /// What a blocking stream captures; null if none does. order_mutex is held.
   [[nodiscard]] std::shared_ptr<Capture> capture_of_blocking() const;

@@ -8,26 +8,34 @@
 #include <utility>
 
 #include "common/of_thread.h"
+#include "softcuda/internal/counts.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
 
 void Progress::wait_for(std::uint64_t number) {
+  if (has_passed(number)) return;
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return done >= number; });
-}
-
-bool Progress::has_passed(std::uint64_t number) {
-  const std::scoped_lock lock(mutex);
-  return done >= number;
+  while (!has_passed(number)) {
+    wanted = std::min(wanted, number);
+    changed.wait(lock);
+  }
 }
 
 void Progress::pass(std::uint64_t number) {
   {
     const std::scoped_lock lock(mutex);
-    done = number;
+    done.store(number, std::memory_order_release);
+    // Who waits for the last of many is not woken by each of them.
+    if (number < wanted) return;
+    wanted = kNobody;
   }
   changed.notify_all();
+}
+
+void Record::reach(BootTime now) {
+  time_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  count(Done::kEvent);
 }
 
 void Point::reach() const {
@@ -62,6 +70,29 @@ Point Stream::submit(Operation operation, std::vector<Point> after) {
   }
   came_.notify_one();
   return {progress_, submitted_, last_moment_};
+}
+
+Point Stream::record(const std::shared_ptr<Record>& record) {
+  const std::scoped_lock lock(mutex_);
+  if (finished_ == submitted_) {
+    record->reach(runtime()->event_clock.now());
+  } else {
+    records_.emplace_back(submitted_, record);
+  }
+  return {progress_, submitted_, nullptr};
+}
+
+void Stream::finish(std::uint64_t number) {
+  {
+    const std::scoped_lock lock(mutex_);
+    finished_ = number;
+    if (!records_.empty() && records_.front().first <= number) {
+      const BootTime now = runtime()->event_clock.now();
+      for (; !records_.empty() && records_.front().first <= number; records_.pop_front())
+        records_.front().second->reach(now);
+    }
+  }
+  progress_->pass(number);
 }
 
 Point Stream::last() const {
@@ -107,7 +138,7 @@ void Stream::run() {
     }
     if (work.moment != nullptr) runtime()->timeline->finish(work.moment, std::move(course.parts));
     work.operation = Nothing{};  // what it holds goes before others see it done
-    progress_->pass(work.number);
+    finish(work.number);
   }
 }
 
@@ -158,6 +189,27 @@ std::shared_ptr<Stream> Context::find_stream(CUstream handle, bool is_per_thread
   return runtime()->streams.find(handle);
 }
 
+CUresult Context::add_order(const Stream& stream, std::vector<Point>& after) const {
+  // In virtual time it may lie ahead although it has passed.
+  const auto add = [&](Point last) {
+    if (last.moment != nullptr || !last.has_passed()) after.push_back(std::move(last));
+  };
+  // The legacy default stream waits for all blocking streams, and they for it.
+  if (stream.kind() == Stream::Kind::kLegacy) {
+    if (const auto captured = capture_of_blocking(); captured != nullptr) {
+      captured->is_invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    for (const auto& weak : streams) {
+      const auto other = weak.lock();
+      if (other != nullptr && other->kind() == Stream::Kind::kBlocking) add(other->last());
+    }
+  } else if (stream.kind() == Stream::Kind::kBlocking && legacy != nullptr) {
+    add(legacy->last());
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation operation,
                           CUgraphNodeType type, std::vector<Point> after, Point* where) {
   const std::scoped_lock lock(order_mutex);
@@ -170,24 +222,11 @@ CUresult Context::enqueue(const std::shared_ptr<Stream>& stream, Operation opera
     stream->capture_after = {node};
     return CUDA_SUCCESS;
   }
-  // In virtual time it may lie ahead although it has passed.
-  const auto add = [&](Point last) {
-    if (last.moment != nullptr || !last.has_passed()) after.push_back(std::move(last));
-  };
-  // The legacy default stream waits for all blocking streams, and they for it.
-  if (stream->kind() == Stream::Kind::kLegacy) {
-    if (const auto captured = capture_of_blocking(); captured != nullptr) {
-      captured->is_invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    for (const auto& weak : streams) {
-      const auto other = weak.lock();
-      if (other != nullptr && other->kind() == Stream::Kind::kBlocking) add(other->last());
-    }
-  } else if (stream->kind() == Stream::Kind::kBlocking && legacy != nullptr) {
-    add(legacy->last());
-  }
-  const Point point = stream->submit(std::move(operation), std::move(after));
+  KANSOKU_CU_TRY(add_order(*stream, after));
+  const auto* const event = std::get_if<EventRecord>(&operation);
+  const bool takes_no_turn = event != nullptr && after.empty() && runtime()->timeline == nullptr;
+  const Point point = takes_no_turn ? stream->record(event->record)
+                                    : stream->submit(std::move(operation), std::move(after));
   if (where != nullptr) *where = point;
   return CUDA_SUCCESS;
 }
