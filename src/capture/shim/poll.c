@@ -18,6 +18,7 @@
 #define INTERVAL_MAX_US 80000U
 /* While every operation is timed: what may come meanwhile has to find events. */
 #define INTERVAL_EVERY_MAX_US 10000U
+#define FEW_OPERATIONS 256U /* at once: fewer may wait for the longer interval */
 /* Elapsed times are floats of milliseconds: after 4 s their step is half a microsecond. */
 #define BASE_EVERY_NS 2000000000ULL
 #define READING_EVERY_NS 250000000ULL
@@ -143,7 +144,8 @@ static void take_in(const struct kansoku_op* op) {
 
 static uint32_t take_queues(void) {
   uint32_t taken = 0;
-  for (unsigned i = 0; i < KANSOKU_THREADS_MAX; ++i) {
+  const uint32_t top = atomic_load(&kansoku_threads_top);
+  for (unsigned i = 0; i < top; ++i) {
     struct kansoku_thread* const thread = &kansoku.threads[i];
     const uint32_t thread_state = atomic_load(&thread->state);
     if (thread_state == 0) continue;
@@ -173,13 +175,14 @@ static int device_time(struct kansoku_context* context, uint16_t base, CUevent e
   return 1;
 }
 
-/* A length is measured as such: from a base that is old its two ends would have coarse steps. */
-static int device_length(struct kansoku_context* context, uint32_t pair, int64_t* ns) {
+/* A length is measured as such: from a base that is old its two ends would have coarse steps. The
+ * one call also tells whether the operation is complete: CUDA_ERROR_NOT_READY. */
+static CUresult device_length(struct kansoku_context* context, uint32_t pair, int64_t* ns) {
   float ms = 0;
-  if (kansoku_driver.event_elapsed(&ms, context->begin[pair], context->end[pair]) != CUDA_SUCCESS)
-    return 0;
+  const CUresult result =
+      kansoku_driver.event_elapsed(&ms, context->begin[pair], context->end[pair]);
   *ns = (int64_t)((double)ms * 1e6);
-  return 1;
+  return result;
 }
 
 /* Two buckets an octave: the power of two, and whether it is past its half. */
@@ -248,10 +251,9 @@ static void emit_nodes(struct kansoku_context* context, const struct kansoku_op*
   }
 }
 
-static void emit(struct kansoku_context* context, struct kansoku_op* op) {
-  int64_t begin = 0, length = 0;
-  if (!device_time(context, op->base, context->begin[op->pair], &begin) ||
-      !device_length(context, op->pair, &length)) {
+static void emit(struct kansoku_context* context, struct kansoku_op* op, int64_t length) {
+  int64_t begin = 0;
+  if (!device_time(context, op->base, context->begin[op->pair], &begin)) {
     KANSOKU_LOSE(event_error);
   } else {
     op->record.device_begin_ns = begin;
@@ -277,11 +279,13 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
       drop_first(stream);
       continue;
     }
-    const CUresult result = kansoku_driver.event_query(context->end[op->pair]);
+    int64_t length = 0;
+    const CUresult result = op->is_mark ? kansoku_driver.event_query(context->end[op->pair])
+                                        : device_length(context, op->pair, &length);
     if (result == CUDA_ERROR_NOT_READY) break;
     if (result == CUDA_SUCCESS) kansoku_known_done(stream, op->number + 1);
     if (result == CUDA_SUCCESS && !op->is_mark) {
-      emit(context, op);
+      emit(context, op, length);
     } else {
       if (result != CUDA_SUCCESS) KANSOKU_LOSE(event_error);
       kansoku_give_pair(context, op->pair);
@@ -536,6 +540,8 @@ static void describe_device(struct wire_cuda_context* shown) {
 static uint32_t visit_context(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   uint32_t done = 0;
+  /* The contexts themselves are large and lie far apart. */
+  if (kansoku.shared->contexts[place].state == 0) return 0;
   int context_state = atomic_load(&context->state);
   if (context_state == KANSOKU_CONTEXT_GONE) free_context(place);
   if (context_state == KANSOKU_CONTEXT_NEW)
@@ -634,7 +640,9 @@ static void tick(uint32_t mode) {
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)
     done += visit_context(place, mode);
   /* Of operations that were handed over meanwhile, the times are read with the next. */
-  const uint32_t least = mode == WIRE_CUDA_SAMPLED ? INTERVAL_SAMPLED_US : INTERVAL_MIN_US;
+  const uint32_t least = mode == WIRE_CUDA_SAMPLED                           ? INTERVAL_SAMPLED_US
+                         : mode == WIRE_CUDA_EVERY && taken < FEW_OPERATIONS ? INTERVAL_EVERY_MAX_US
+                                                                             : INTERVAL_MIN_US;
   interval_us = taken + done > 0 || interval_us < least ? least : interval_us * 2;
   if (interval_us > longest) interval_us = longest;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

@@ -137,6 +137,8 @@ void kansoku_started(CUresult result) {
   if (result == CUDA_SUCCESS) pthread_once(&once, start);
 }
 
+_Atomic uint32_t kansoku_threads_top;
+
 /* A place for this thread; one of a thread that ended serves again once its queue is read. */
 struct kansoku_thread* kansoku_thread_new(void) {
   for (unsigned i = 0; i < KANSOKU_THREADS_MAX; ++i) {
@@ -159,6 +161,9 @@ struct kansoku_thread* kansoku_thread_new(void) {
     thread->random = 0x9e3779b97f4a7c15ULL * (i + 1);
     thread->until_timed = 1;
     thread->last_stream = KANSOKU_NONE;
+    uint32_t top = atomic_load(&kansoku_threads_top);
+    while (top < i + 1 && !atomic_compare_exchange_weak(&kansoku_threads_top, &top, i + 1)) {
+    }
     pthread_setspecific(thread_key, thread);
     return thread;
   }

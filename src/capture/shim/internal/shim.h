@@ -231,6 +231,7 @@ void kansoku_redirect(CUresult result, const char* name, void** function);
 /* share.c */
 void kansoku_started(CUresult result); /* after cuInit */
 struct kansoku_thread* kansoku_thread_new(void);
+extern _Atomic uint32_t kansoku_threads_top;         /* places from it on were never used */
 void kansoku_write(struct wire_cuda_record* record); /* into the ring, or counts it as lost */
 
 /* names.c: handles of kernels and what they are called. Any thread. */
