@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval gpu-check
+.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-cost gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -20,6 +20,7 @@ help:
 	@echo "make cuda-eval  every operator of that backend against the CPU's, in parts of half an hour: call it until it is done"
 	@echo "make gpu-check  179 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|cuda|overhead for one module)"
+	@echo "make cuda-cost  what the CUDA library costs a training, switched on and off in one process (10 minutes; CUDA_COST=options of cuda_cost.py)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
 	@echo "make diff-eval  kansoku diff on planted changes and on equal runs (20 minutes; DIFF=model|wall|ddp for a part)"
 	@echo "make probe-eval   calls of 20,000 generated functions, counted by probes and by themselves (PROBES=options of evaluate.py)"
@@ -88,6 +89,12 @@ bench: deps-bench
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	bench/run.sh $(BENCH)
+
+CUDA_COST ?= long
+cuda-cost: deps-bench
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+	bench/cuda_cost.py build/release $(CUDA_COST)
 
 eval: deps-demo build
 	tests/eval/evaluate.py hits

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library inside a CUDA process costs a launch: cuda_bench LIBKANSOKU_CUDA DRIVER NAME
-// [ROUNDS [SECONDS]]. A driver that does nothing leaves the library's own code; a real or software
-// one adds what its events cost. Off and on alternate within a round; medians over the rounds.
+// [ROUNDS [SECONDS]], 0 seconds: bursts alone. A driver that does nothing leaves the library's own
+// code; a real or software one adds what its events cost. Off and on alternate within a round;
+// medians over the rounds.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -81,9 +82,11 @@ double burst(const Program& program, LaunchKernel* launch, int count) {
   return static_cast<double>(took) / count;
 }
 
-void set_mode(Channel& channel, Mode mode) {
+constexpr std::uint32_t kHardlyEver = 1U << 30;  // one in so many is timed
+
+void set_mode(Channel& channel, Mode mode, std::uint32_t every_n = 0) {
   const sys::RealClock clock;
-  channel.request(mode, 0, clock.now() + std::chrono::seconds{30});
+  channel.request(mode, every_n, clock.now() + std::chrono::seconds{30});
   while (channel.mode() != mode)
     usleep(1000);  // allowed: the library's thread has to see it
   channel.drain([](const wire_cuda_record&, std::uint32_t) {}, 1U << 20);
@@ -185,6 +188,20 @@ void bench_paced(Program& program, const std::string& name, double wanted_s) {
   }
 }
 
+/// The price of a call that is counted and not timed. Last: the gap to the next one that is timed
+/// outlasts the mode.
+void bench_counted(Program& program, const std::string& name, int rounds, int count) {
+  std::vector<double> added;
+  for (int round = 0; round < rounds; ++round) {
+    set_mode(*program.channel, Mode::kDormant);
+    const double off = burst(program, program.through, count);
+    set_mode(*program.channel, Mode::kSampled, kHardlyEver);
+    added.push_back(burst(program, program.through, count) - off);
+  }
+  fmt::print("bench cuda/counted driver={} calls={} rounds={} counted_ns={:.1f}\n", name, count,
+             rounds, median(added));
+}
+
 CUfunction load_function(void* library, bool is_null) {
   CUfunction function = nullptr;
   CUmodule module = nullptr;
@@ -223,6 +240,8 @@ int main(int argc, char** argv) {
   if (!channel) fail(channel.error().what);
   program.channel = std::move(*channel);
   bench_bursts(program, name, rounds, is_null ? kBurst : 20'000);
-  bench_paced(program, name, argc > 5 ? parse_int<int>(argv[5]).value_or(2) : 2);
+  const int seconds = argc > 5 ? parse_int<int>(argv[5]).value_or(2) : 2;
+  if (seconds > 0) bench_paced(program, name, seconds);
+  bench_counted(program, name, rounds, is_null ? kBurst : 20'000);
   return 0;
 }

@@ -26,6 +26,7 @@ run gpu "$bin/bench_launch" "$root/build/release/softgpu/libcuda.so.1" "${PEER:-
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/cuda_test/libnull_driver.so" null "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/softgpu/libcuda.so.1" softgpu "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda_probes" "${ROUNDS:-15}"
+run cuda "$root/bench/cuda_cost.py" "$root/build/release" short || [ $? = 77 ]
 run python "$bin/bench_python"
 run probes "$bin/bench_probes"
 run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""cuda_cost.py BUILD short|long|PART... [--llama GENERATE MODEL]: what the CUDA library costs a program on the software GPU.
+
+  counted   the price of a call that is only counted (bench_cuda, a driver that does nothing)
+  modes     a training (bench/cuda_steps.cu), and a generation if --llama names one: asleep, sampled and every in windows of random order of
+            one process, processor time of program and reader a step, beside hits times price
+  slope     the same price where its effect is large: launches that repeat what the library adds to them 0 to 40 times (counted: 400)
+  budget    probes from outside on a program above their budget: what they take of a processor
+
+short: some seconds each, no more than a check; long: 9 minutes, on a machine that is otherwise idle. Needs root, and clang 19 for the training:
+status 77 without."""
+import json
+import mmap
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Windows of 250 ms: (blocks of four windows, blocks of the slope of timed operations, of counted ones, rounds of the budget)
+SIZES = {"short": (10, 5, 5, 1), "long": (250, 50, 60, 5)}
+WINDOW_MS = "250"
+SLOTS = 1 << 20  # of step_log.h
+PARTS = ("counted", "modes", "slope", "budget")
+
+
+def skip(reason):
+    print(f"bench cuda/switch not run: {reason}")
+    sys.exit(77)
+
+
+class Steps:
+    """The file of step_log.h."""
+
+    def __init__(self, path):
+        with open(path, "wb") as file:
+            file.truncate(8 + 16 * SLOTS)
+        self.file = open(path, "r+b")
+        self.memory = mmap.mmap(self.file.fileno(), 0)
+
+    def count(self):
+        return struct.unpack_from("<Q", self.memory, 0)[0]
+
+    def window(self, seconds):
+        """Processor time of a step and steps a second, of those wholly within the next seconds."""
+        begin = self.count()
+        time.sleep(seconds)  # allowed: the length of a window
+        end = self.count() - 1
+        (boot, cpu), (last_boot, last_cpu) = (struct.unpack_from("<QQ", self.memory, 8 + 16 * (at % SLOTS)) for at in (begin, end))
+        return (last_cpu - cpu) / (end - begin), (end - begin) * 1e9 / (last_boot - boot)
+
+
+def median(values):
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def budget(kansoku, program, rounds):
+    """Probes at launches without a limit, and with one that is far below what they would take."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "steps")
+        steps = Steps(path)
+        target = subprocess.Popen([kansoku, "run", "--softgpu", "--", program], env={**os.environ, "KANSOKU_STEPS": path})
+        try:
+            while steps.count() < 200:
+                if target.poll() is not None:
+                    sys.exit("the training ended")
+                time.sleep(0.05)  # allowed: the pause of a poll loop
+            for limit in ("0", "0.005"):
+                took, rows = [], []
+                for _ in range(rounds):
+                    off, rate = steps.window(3)
+                    seen = subprocess.Popen([kansoku, "cuda", "stat", "-q", "--json", "--budget", limit, "-p", str(target.pid), "--for", "8s"],
+                                            stdout=subprocess.PIPE, text=True)
+                    time.sleep(3)  # allowed: they are attached, and the first second has told the rate
+                    on, _ = steps.window(4)
+                    rows.append(json.loads(seen.communicate()[0]))
+                    took.append((on - off) * rate * 1e-9)
+                probes = [row["probes"] for row in rows]
+                hits = median([row["launch_hits"] for row in probes])
+                elapsed = median([row["elapsed_s"] for row in rows])
+                share = median([row["share_of_time_seen"] for row in probes])
+                print(f"bench cuda/budget limit={limit} rounds={rounds} steps_a_second={rate:.0f} launch_hits={hits:.0f} elapsed_s={elapsed:.2f} "
+                      f"seen={100 * share:.1f}% hits_times_price={100 * hits * probes[0]['hit_s'] / elapsed:.2f}% "
+                      f"all_probes_took={100 * median(took):.2f}% of a processor", flush=True)
+        finally:
+            target.kill()
+            target.wait()
+
+
+def main():
+    words = sys.argv[1:]
+    llama = []
+    if "--llama" in words:
+        at = words.index("--llama")
+        words, llama = words[:at], words[at + 1:]
+    if len(words) < 2 or len(llama) not in (0, 2) or not set(words[1:]) <= {*SIZES, *PARTS}:
+        sys.exit(__doc__)
+    build, parts = os.path.abspath(words[0]), [word for word in words[1:] if word in PARTS] or list(PARTS)
+    modes, timed, counted, rounds = SIZES["short" if "short" in words[1:] else "long"]
+    if os.geteuid() != 0:
+        skip("needs root")
+    kansoku = os.path.join(build, "kansoku")
+    run = lambda *command, **more: subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, **more).stdout
+    text = run(os.path.join(build, "bench", "bench_cuda"), os.path.join(build, "cuda", "libkansoku_cuda.so"),
+               os.path.join(build, "cuda_test", "libnull_driver.so"), "null", "9", "0")
+    price = re.search(r"counted_ns=([\d.]+)", text)[1]
+    print(text, end="", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        training = os.path.join(folder, "cuda_steps")
+        clang = os.path.join(build, "softgpu", "toolkit", "bin", "softgpu-clang")
+        done = subprocess.run([clang, "-std=c++17", "-O2", "-o", training, os.path.join(HERE, "cuda_steps.cu")],
+                              env={**os.environ, "KANSOKU": kansoku}, capture_output=True, text=True)
+        if done.returncode != 0:
+            skip(done.stderr.strip()[-300:])
+        programs = [("training", [training])]
+        if llama:
+            preload = os.path.join(build, "bench", "libbench_steps_llama.so")
+            programs.append(("generation", ["env", f"LD_PRELOAD={preload}", llama[0], "text", llama[1], "--tokens", "900"]))
+        switch = os.path.join(build, "bench", "bench_cuda_switch")
+        for name, command in programs:
+            for part, kind, blocks in (("modes", "modes", modes), ("slope", "every", timed), ("slope", "counted", counted)):
+                if part in parts:
+                    print(run(switch, kansoku, name, kind, str(blocks), WINDOW_MS, price, *command), end="", flush=True)
+        if "budget" in parts:
+            budget(kansoku, training, rounds)
+
+
+main()
