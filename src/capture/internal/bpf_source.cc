@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace kansoku::capture {
@@ -112,6 +113,8 @@ void BpfSource::poll(const Processes& /*processes*/, BootTime now) {
   decoder_.cuda().note_probes(now);
   govern_cuda(now);
   next_ = now + (!is_open_ ? kWatchEvery : is_enabled_ ? kDrainEvery : kIdleEvery);
+  // A slice that lasts until the next look is longer than the budget says.
+  if (is_open_ && is_enabled_) next_ = std::min(next_, governor_.next());
 }
 
 void BpfSource::set_cuda_entries(bool FunctionProbes::*which, bool is_on) {

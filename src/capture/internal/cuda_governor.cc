@@ -6,15 +6,19 @@
 namespace kansoku::capture {
 
 void CudaGovernor::end_period(BootTime now, std::uint64_t hits) {
-  const double on_s = 1e-9 * static_cast<double>(on_in_period_.count());
-  if (on_s > 0) rate_ = static_cast<double>(hits - hits_before_) / on_s;
-  const double cost = rate_ * hit_seconds_;
-  const double share = cost > budget_ ? budget_ / cost : 1.0;
+  const auto seconds = [](Nanos time) { return 1e-9 * static_cast<double>(time.count()); };
+  const auto hits_now = static_cast<double>(hits - hits_before_);
+  if (on_in_period_ > Nanos{}) rate_ = hits_now / seconds(on_in_period_);
+  // By what the slice cost, not by its length: probes come and go more slowly than decided.
+  const double cost = hits_now * hit_seconds_ / seconds(now - period_);
+  const double before = seconds(std::min(slice_, length_)) / seconds(length_);
+  const double share = cost > 0 ? std::min(1.0, before * budget_ / cost) : 1.0;
   slice_ = std::max(kSliceMin,
                     Nanos{static_cast<std::int64_t>(share * static_cast<double>(kPeriod.count()))});
   hits_before_ = hits;
   on_in_period_ = {};
   period_ = now;
+  length_ = kPeriod;
 }
 
 bool CudaGovernor::decide(BootTime now, std::uint64_t hits) {
@@ -30,9 +34,9 @@ bool CudaGovernor::decide(BootTime now, std::uint64_t hits) {
     on_in_period_ += since;
   }
   last_ = now;
-  if (now - period_ >= kPeriod) end_period(now, hits);
+  if (now - period_ >= length_) end_period(now, hits);
   is_on_ = now - period_ < slice_;
-  next_ = is_on_ && slice_ < kPeriod ? period_ + slice_ : period_ + kPeriod;
+  next_ = period_ + (is_on_ ? std::min(slice_, length_) : length_);
   return is_on_;
 }
 

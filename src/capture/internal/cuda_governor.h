@@ -12,6 +12,7 @@ namespace kansoku::capture {
 class CudaGovernor {
  public:
   static constexpr Nanos kPeriod = std::chrono::seconds{1};
+  static constexpr Nanos kFirst = std::chrono::milliseconds{100};  // the rate is not known yet
   static constexpr Nanos kSliceMin = std::chrono::milliseconds{50};
 
   /// `budget`: seconds of processor time a second, all observed processes together.
@@ -36,8 +37,8 @@ class CudaGovernor {
   double budget_, hit_seconds_;
   double rate_{0};
   bool is_started_{false}, is_on_{true};
-  Nanos slice_{kPeriod};
-  Nanos on_{}, all_{};  // so far
+  Nanos slice_{kPeriod}, length_{kFirst};  // of this period
+  Nanos on_{}, all_{};                     // so far
   Nanos on_in_period_{};
   std::uint64_t hits_before_{0};
   BootTime last_{}, period_{}, next_{};

@@ -29,11 +29,23 @@ TEST(CudaGovernor, LeavesProbesOnWithinTheBudget) {
 TEST(CudaGovernor, TakesThemOffInSlicesAboveIt) {
   CudaGovernor governor(0.05, 1e-6);
   const double seen = share_of(governor, 500'000, 20);
-  // A tenth of each second but the first: (1 + 19 * 0.1) / 20.
-  EXPECT_NEAR(seen, 0.145, 0.015);
+  // The first tenth of a second, and a tenth of each that follows: (0.1 + 19.9 * 0.1) / 20.
+  EXPECT_NEAR(seen, 0.1045, 0.005);
   EXPECT_NEAR(governor.share_on(), seen, 0.01);
   EXPECT_NEAR(governor.rate(), 500'000, 50'000);
   EXPECT_TRUE(governor.is_sliced());
+}
+
+TEST(CudaGovernor, SaysWhenASliceEnds) {
+  CudaGovernor governor(0.05, 1e-6);
+  EXPECT_TRUE(governor.decide(boot_time(0), 0));
+  EXPECT_EQ(governor.next(), boot_time(kSecond / 10));
+  // 250,000 a second cost five times the budget.
+  EXPECT_TRUE(governor.decide(governor.next(), 25'000));
+  EXPECT_EQ(governor.next(), boot_time(kSecond * 3 / 10));
+  EXPECT_FALSE(governor.decide(governor.next(), 75'000));
+  EXPECT_EQ(governor.next(), boot_time(kSecond * 11 / 10));
+  EXPECT_TRUE(governor.decide(governor.next(), 75'000));
 }
 
 TEST(CudaGovernor, ReturnsToAllWhenTheRateFalls) {
