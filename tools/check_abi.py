@@ -190,13 +190,17 @@ def compare_numbers(header, abi):
 
 
 def members_of(body):
-    """Names of members, also of a nested structure: "clusterDim.x"."""
+    """Names of members, also of nested structures: "clusterDim.x"."""
     body = re.sub(r"//[^\n]*", "", body)
-    inner = re.search(r"struct \{([^{}]*)\}\s*(\w+);", body, re.S)
     names = []
-    if inner:
-        names = [f"{inner.group(2)}.{name}" for name in members_of(inner.group(1))] + [inner.group(2)]
-        body = body[:inner.start()] + body[inner.end():]
+    while inner := re.search(r"(?:struct|union) \{", body):
+        depth, end = 1, inner.end()
+        while depth > 0 and end < len(body):
+            depth += {"{": 1, "}": -1}.get(body[end], 0)
+            end += 1
+        name, after = re.match(r"\s*(\w+)\s*;", body[end:]).group(1), body.index(";", end) + 1
+        names += [f"{name}.{member}" for member in members_of(body[inner.end():end - 1])] + [name]
+        body = body[:inner.start()] + body[after:]
     for statement in body.split(";"):
         statement = re.sub(r"\[[^\]]*\]", "", statement)
         names += [re.search(r"(\w+)\s*$", item).group(1) for item in statement.split(",") if item.strip()]

@@ -433,6 +433,49 @@ enum CUmemPool_attribute : int {
   CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
 };
 
+/// When a copy of a batch may read its source.
+enum CUmemcpySrcAccessOrder : int {
+  CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
+  CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+  CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+  CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3,
+};
+struct CUmemcpyAttributes {
+  CUmemcpySrcAccessOrder srcAccessOrder;
+  CUmemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+};
+enum CUmemcpy3DOperandType : int {
+  CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
+  CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
+};
+struct CUoffset3D {
+  std::size_t x, y, z;
+};
+struct CUextent3D {
+  std::size_t width, height, depth;
+};
+struct CUmemcpy3DOperand {
+  CUmemcpy3DOperandType type;
+  union {
+    struct {
+      CUdeviceptr ptr;
+      std::size_t rowLength, layerHeight;  // elements; 0: as the extent says
+      CUmemLocation locHint;
+    } ptr;
+    struct {
+      CUarray array;
+      CUoffset3D offset;
+    } array;
+  } op;
+};
+struct CUDA_MEMCPY3D_BATCH_OP {
+  CUmemcpy3DOperand src, dst;
+  CUextent3D extent;
+  CUmemcpySrcAccessOrder srcAccessOrder;
+  unsigned flags;
+};
+
 struct CUdevprop {
   int maxThreadsPerBlock;
   int maxThreadsDim[3];

@@ -344,5 +344,141 @@ TEST_F(CopyTest, FillsOfRectangles) {
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuMemsetD8Async(memory, 0, 1, garbage<CUstream>()));
 }
 
+constexpr auto kInOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+constexpr auto kInTheCall = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+
+/// Copies of a batch, with attributes for all of them.
+struct Lines {
+  std::vector<CUdeviceptr> to, from;
+  std::vector<std::size_t> bytes;
+  CUmemcpyAttributes attributes{kInOrder, {}, {}, 0};
+  std::size_t begin{0};
+
+  void add(CUdeviceptr to_address, CUdeviceptr from_address, std::size_t size) {
+    to.push_back(to_address);
+    from.push_back(from_address);
+    bytes.push_back(size);
+  }
+  CUresult copy(CUstream stream) {
+    return cuMemcpyBatchAsync_v2(to.data(), from.data(), bytes.data(), to.size(), &attributes,
+                                 &begin, 1, stream);
+  }
+};
+
+TEST_F(CopyTest, BatchesGoToTheStreamAsAWhole) {
+  COVERS(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2);
+  auto sent = pattern(300);
+  std::vector<std::uint8_t> received(100);
+  const CUdeviceptr a = allocate(300), b = allocate(300);
+  Lines lines;
+  lines.add(a, address(sent.data()), 100);
+  lines.add(a + 100, address(sent.data()) + 100, 200);
+  lines.add(b, a, 0);  // nothing to do
+  close(stream_);
+  OK(lines.copy(stream_));
+  std::fill(sent.begin(), sent.end(), std::uint8_t{0});  // what is pageable has been read
+  EXPECT_CU(CUDA_ERROR_NOT_READY, cuStreamQuery(stream_));
+  open();
+  Lines back;
+  back.add(b, a, 300);
+  OK(back.copy(stream_));
+  std::size_t failed = 0, begins[] = {0, 1};
+  CUmemcpyAttributes attributes[] = {{kInOrder, {}, {}, 0}, {kInTheCall, {}, {}, 1}};
+  CUdeviceptr to[] = {address(received.data()), address(received.data()) + 50};
+  CUdeviceptr from[] = {b + 200, b + 250};
+  std::size_t bytes[] = {50, 50};
+  OK(cuMemcpyBatchAsync(to, from, bytes, 2, attributes, begins, 2, &failed, stream_));
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_EQ(failed, SIZE_MAX);
+  const auto whole = pattern(300);
+  EXPECT_THAT(received, ElementsAreArray(whole.begin() + 200, whole.end()));
+}
+
+TEST_F(CopyTest, WhatABatchReadsInTheCallMayChangeAfterIt) {
+  COVERS(cuMemcpyBatchAsync_v2);
+  auto* const host = const_cast<std::uint32_t*>(pinned(4));
+  host[0] = 7;
+  const CUdeviceptr memory = allocate(4);
+  Lines lines;
+  lines.attributes.srcAccessOrder = kInTheCall;
+  lines.add(memory, address(host), 4);
+  close(stream_);
+  OK(lines.copy(stream_));
+  host[0] = 8;
+  open();
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_EQ(read<std::uint32_t>(memory), 7);
+}
+
+TEST_F(CopyTest, BatchesAreCheckedBeforeAnythingIsCopied) {
+  COVERS(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2);
+  const auto sent = pattern(64);
+  const CUdeviceptr memory = allocate(64);
+  OK(cuMemsetD8_v2(memory, 9, 64));
+  Lines lines;
+  lines.add(memory, address(sent.data()), 64);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, lines.copy(nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Lines{}.copy(stream_));
+  lines.begin = 1;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, lines.copy(stream_));
+  lines.begin = 0;
+  lines.attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, lines.copy(stream_));
+  lines.attributes.srcAccessOrder = kInOrder;
+  lines.attributes.flags = 2;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, lines.copy(stream_));
+  lines.attributes.flags = 0;
+  lines.add(memory + 60, address(sent.data()), 8);
+  std::size_t failed = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            cuMemcpyBatchAsync(lines.to.data(), lines.from.data(), lines.bytes.data(), 2,
+                               &lines.attributes, &lines.begin, 1, &failed, stream_));
+  EXPECT_EQ(failed, 1);
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_THAT(read<std::uint8_t>(memory, 64), Each(9));
+  OK(cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, lines.copy(stream_));
+  CUgraph graph = nullptr;
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream_, &graph));
+}
+
+CUmemcpy3DOperand operand(CUdeviceptr place, std::size_t row, std::size_t rows) {
+  CUmemcpy3DOperand out{};
+  out.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  out.op.ptr = {place, row, rows, {}};
+  return out;
+}
+
+TEST_F(CopyTest, BatchesOfBoxes) {
+  COVERS(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_v2);
+  const auto sent = pattern(4 * 3 * 2);
+  const CUdeviceptr memory = allocate(1024);
+  OK(cuMemsetD8_v2(memory, 0, 1024));
+  // Lines of 4 bytes in lines of 8, 3 in layers of 5, 2 layers; then one line of them.
+  CUDA_MEMCPY3D_BATCH_OP boxes[] = {
+      {operand(address(sent.data()), 0, 0), operand(memory, 8, 5), {4, 3, 2}, kInOrder, 0},
+      {operand(memory, 8, 5), operand(memory + 512, 0, 0), {4, 1, 1}, kInTheCall, 0}};
+  std::size_t failed = 0;
+  OK(cuMemcpy3DBatchAsync(1, boxes, &failed, 0, stream_));
+  EXPECT_EQ(failed, SIZE_MAX);
+  OK(cuMemcpy3DBatchAsync_v2(1, boxes + 1, 0, stream_));
+  OK(cuStreamSynchronize(stream_));
+  const auto got = read<std::uint8_t>(memory, 80);
+  for (std::size_t z = 0; z < 2; ++z)
+    for (std::size_t y = 0; y < 3; ++y)
+      for (std::size_t x = 0; x < 4; ++x)
+        EXPECT_EQ(got[z * 40 + y * 8 + x], sent[z * 12 + y * 4 + x]);
+  EXPECT_THAT(read<std::uint8_t>(memory + 512, 4),
+              ElementsAreArray(sent.begin(), sent.begin() + 4));
+  boxes[1].extent.depth = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DBatchAsync(2, boxes, &failed, 0, stream_));
+  EXPECT_EQ(failed, 1);
+  boxes[1].src.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  boxes[1].extent.depth = 1;
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy3DBatchAsync_v2(2, boxes, 0, stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DBatchAsync_v2(1, boxes, 1, stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemcpy3DBatchAsync_v2(1, boxes, 0, nullptr));
+}
+
 }  // namespace
 }  // namespace kansoku::softcuda

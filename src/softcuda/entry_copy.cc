@@ -2,12 +2,11 @@
 // Copies and fills.
 #include <cstring>
 
+#include "softcuda/internal/copies.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
 namespace {
-
-enum class Side { kDevice, kHost, kEither };
 
 const std::byte* place_of(std::uint64_t address) {
   return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(address));
@@ -21,18 +20,9 @@ bool is_of_device(std::uint64_t address) {
   return runtime()->device_of(address) != nullptr;
 }
 
-struct Request {
-  std::uint64_t to{0}, from{0};
-  std::size_t bytes{0};
-  Side to_side{Side::kEither}, from_side{Side::kEither};
-  CUstream stream{nullptr};
-  bool is_per_thread{false};
-  bool is_async{false};
-};
-
 /// The stream of a copy or a fill, which may be another context's; refused in a capture if the call
 /// is not asynchronous.
-CUresult find_copy_stream(const std::shared_ptr<Context>& context, const Request& request,
+CUresult find_copy_stream(const std::shared_ptr<Context>& context, const CopyRequest& request,
                           std::shared_ptr<Stream>& stream, bool& is_captured) {
   stream = context->find_stream(request.stream, request.is_per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -46,18 +36,20 @@ CUresult find_copy_stream(const std::shared_ptr<Context>& context, const Request
 
 /// Host memory that is not pinned is copied when the call is made, as the driver does by staging;
 /// what goes to such memory has arrived when the call returns.
-CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const Request& request,
+CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const CopyRequest& request,
                 bool is_from_pageable, bool is_to_pageable) {
   std::shared_ptr<Stream> stream;
   bool is_captured = false;
   KANSOKU_CU_TRY(find_copy_stream(context, request, stream, is_captured));
   const bool is_line = copy.height == 1 && copy.depth == 1;
-  if (is_from_pageable && !is_captured && request.is_async && is_line) {
+  const bool must_stage = is_from_pageable || (request.reads_now && copy.is_to_device);
+  if (must_stage && !is_captured && request.is_async && is_line) {
     copy.staged = std::make_shared<std::vector<std::byte>>(copy.from, copy.from + copy.width);
     copy.from = copy.staged->data();
   }
   // A box of pageable memory is not staged: the call waits instead.
-  const bool must_wait = !request.is_async || is_to_pageable || (is_from_pageable && !is_line);
+  const bool must_wait = !request.is_async || is_to_pageable || (is_from_pageable && !is_line) ||
+                         (request.reads_now && copy.staged == nullptr);
   Context& home = *stream->context();
   Point point;
   KANSOKU_CU_TRY(home.enqueue(stream, std::move(copy), CU_GRAPH_NODE_TYPE_MEMCPY, {}, &point));
@@ -65,6 +57,8 @@ CUresult submit(const std::shared_ptr<Context>& context, Copy copy, const Reques
   point.reach();
   return static_cast<CUresult>(home.error.load());
 }
+
+}  // namespace
 
 CUresult check_side(std::uint64_t address, std::size_t bytes, Side side) {
   if (address == 0 || address + bytes < address) return CUDA_ERROR_INVALID_VALUE;
@@ -76,7 +70,7 @@ CUresult check_side(std::uint64_t address, std::size_t bytes, Side side) {
   return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult copy_line(const Request& request) {
+CUresult copy_line(const CopyRequest& request) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
   if (context->find_stream(request.stream, request.is_per_thread) == nullptr)
@@ -102,6 +96,8 @@ CUresult copy_line(const Request& request) {
   copy.shape.dstDevice = request.to;
   return submit(context, std::move(copy), request, !is_from_device, !is_to_device);
 }
+
+namespace {
 
 CUresult check_contexts(CUcontext to, CUcontext from) {
   if (runtime() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -165,10 +161,12 @@ CUresult place_end(const End& end, const CUDA_MEMCPY3D& shape, std::uint64_t& be
   return base == 0 ? CUDA_ERROR_INVALID_VALUE : check_side(begin, bytes, side);
 }
 
+}  // namespace
+
 CUresult copy_box(const CUDA_MEMCPY3D& shape, CUstream handle, bool is_per_thread, bool is_async) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  Request request;
+  CopyRequest request;
   request.stream = handle;
   request.is_per_thread = is_per_thread;
   request.is_async = is_async;
@@ -180,6 +178,8 @@ CUresult copy_box(const CUDA_MEMCPY3D& shape, CUstream handle, bool is_per_threa
   KANSOKU_CU_TRY(make_copy(shape, copy, is_from_pageable, is_to_pageable));
   return submit(context, std::move(copy), request, is_from_pageable, is_to_pageable);
 }
+
+namespace {
 
 struct FillRequest {
   std::uint64_t to{0};
@@ -193,7 +193,7 @@ struct FillRequest {
 CUresult fill(const FillRequest& request) {
   std::shared_ptr<Context> context;
   KANSOKU_CU_TRY(enter(context));
-  Request where;
+  CopyRequest where;
   where.stream = request.stream;
   where.is_per_thread = request.is_per_thread;
   where.is_async = request.is_async;
