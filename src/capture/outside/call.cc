@@ -8,11 +8,12 @@ namespace kansoku::capture::outside {
 namespace {
 
 constexpr std::array<std::string_view, kKeys> kKeyNames{
-    "function", "stream",   "event",    "bytes",  "width",   "height",  "depth",
-    "count",    "src_type", "dst_type", "src",    "dst",     "module",  "library",
-    "kernel",   "graph",    "exec",     "child",  "node",    "pointer", "pitch",
-    "context",  "grid_x",   "grid_y",   "grid_z", "block_x", "block_y", "block_z",
-    "shared",   "ret",      "device",   "stub",   "grid_xy", "block_xy"};
+    "function", "stream",   "event",    "bytes",  "width",   "height",   "depth",
+    "count",    "src_type", "dst_type", "src",    "dst",     "module",   "library",
+    "kernel",   "graph",    "exec",     "child",  "node",    "pointer",  "pitch",
+    "context",  "grid_x",   "grid_y",   "grid_z", "block_x", "block_y",  "block_z",
+    "shared",   "ret",      "device",   "stub",   "grid_xy", "block_xy", "size0",
+    "size1",    "size2",    "size3",    "size4",  "size5",   "size6"};
 
 constexpr std::uint64_t kLegacyStream = 1, kPerThreadStream = 2;  // special handles of cuda.h
 constexpr std::uint64_t kHost = 1, kDevice = 2;                   // CUmemorytype
@@ -20,6 +21,18 @@ constexpr std::uint64_t kHost = 1, kDevice = 2;                   // CUmemorytyp
 std::uint64_t times(std::uint64_t a, std::uint64_t b) {
   std::uint64_t out = 0;
   return __builtin_mul_overflow(a, b, &out) ? std::numeric_limits<std::uint64_t>::max() : out;
+}
+
+/// Of a batch of lines, as far as all of them were read.
+std::optional<std::uint64_t> bytes_of_batch(const Call& call) {
+  const std::uint64_t count = call.number(Key::kCount);
+  if (count > kSizes) return std::nullopt;
+  std::uint64_t out = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto key = static_cast<Key>(static_cast<std::size_t>(Key::kSize0) + i);
+    if (!call.has(key) || __builtin_add_overflow(out, call.number(key), &out)) return std::nullopt;
+  }
+  return out;
 }
 
 char letter(std::uint64_t memory_type) {
@@ -38,10 +51,23 @@ std::optional<std::uint64_t> bytes_of(const Call& call) {
   if (call.has(Key::kBytes)) return call.number(Key::kBytes);
   if (call.has(Key::kPitch) && call.has(Key::kHeight))
     return times(call.number(Key::kPitch), call.number(Key::kHeight));
-  if (!call.has(Key::kWidth)) return std::nullopt;
+  if (call.has(Key::kSize0)) return bytes_of_batch(call);
+  // Of a batch of boxes the first is read.
+  if (!call.has(Key::kWidth) || (call.has(Key::kCount) && call.number(Key::kCount) != 1))
+    return std::nullopt;
   std::uint64_t out = times(call.number(Key::kWidth), call.entry->element_bytes);
   if (call.has(Key::kHeight)) out = times(out, call.number(Key::kHeight));
   if (call.has(Key::kDepth)) out = times(out, call.number(Key::kDepth));
+  return out;
+}
+
+std::uint64_t operations_of(const Call& call) {
+  const auto bytes = bytes_of(call);
+  if (bytes && *bytes == 0) return 0;
+  if (!call.has(Key::kCount)) return 1;
+  std::uint64_t out = call.number(Key::kCount);
+  for (std::size_t i = 0; bytes && call.has(Key::kSize0) && i < call.number(Key::kCount); ++i)
+    out -= call.number(static_cast<Key>(static_cast<std::size_t>(Key::kSize0) + i)) == 0 ? 1 : 0;
   return out;
 }
 

@@ -22,9 +22,10 @@ enum class Kind : std::uint8_t {
   kSet,
   kAlloc,
   kFree,
-  kMap,    // of memory that exists: no bytes more or less
-  kSync,   // waits for the device
-  kQuery,  // asks whether the device is ready
+  kMap,     // of memory that exists: no bytes more or less
+  kAdvise,  // where managed memory should be
+  kSync,    // waits for the device
+  kQuery,   // asks whether the device is ready
   kEventRecord,
   kStreamWait,  // a stream waits for an event
   kLoad,        // modules and libraries
@@ -123,8 +124,15 @@ enum class Key : std::uint8_t {
   kStub,
   kGridXY,  // as the runtime passes them: x, and y above its 32 bits
   kBlockXY,
+  kSize0,  // bytes of the first copies of a batch; there are kCount
+  kSize1,
+  kSize2,
+  kSize3,
+  kSize4,
+  kSize5,
+  kSize6,
 };
-inline constexpr std::size_t kKeys = 34;
+inline constexpr std::size_t kKeys = 41, kSizes = 7;
 /// Of the name of a capture, "grid_x"; nothing for one that means nothing here.
 [[nodiscard]] std::optional<Key> key_of(std::string_view capture);
 
@@ -159,8 +167,10 @@ struct Call {
 };
 
 /// Bytes that a copy, set or allocation is about: what it says, or width times height times depth
-/// times the bytes of an element; nothing where that was not read.
+/// times the bytes of an element, or the sum over a batch; nothing where that was not read.
 [[nodiscard]] std::optional<std::uint64_t> bytes_of(const Call& call);
+/// What a copy or set gives a stream to do: nothing without bytes, several in a batch.
+[[nodiscard]] std::uint64_t operations_of(const Call& call);
 /// "HtoD", "DtoH", "DtoD", "HtoH", or "unknown".
 [[nodiscard]] std::string_view direction_of(const Call& call);
 /// A copy that returns when the work before it is over.

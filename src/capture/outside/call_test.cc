@@ -33,6 +33,32 @@ TEST(Calls, HaveBytesOfAllDimensions) {
   EXPECT_FALSE(bytes_of(call_for_test("cuMemcpyBatchAsync", {{Key::kCount, 4}})));
 }
 
+TEST(Calls, OfABatchHaveTheSumOfItsBytes) {
+  const auto batch = [](std::uint64_t count) {
+    return call_for_test("cuMemcpyBatchAsync_v2", {{Key::kCount, count},
+                                                   {Key::kSize0, 5},
+                                                   {Key::kSize1, 0},
+                                                   {Key::kSize2, 7},
+                                                   {Key::kSize3, 1000}});
+  };
+  EXPECT_EQ(bytes_of(batch(3)), 12U);
+  EXPECT_EQ(operations_of(batch(3)), 2U) << "one without bytes is none";
+  EXPECT_EQ(bytes_of(batch(4)), 1012U);
+  EXPECT_FALSE(bytes_of(batch(5))) << "not all were read";
+  EXPECT_EQ(operations_of(batch(5)), 5U);
+  EXPECT_FALSE(bytes_of(batch(8)));
+  const auto boxes = [](std::uint64_t count) {
+    return call_for_test(
+        "cuMemcpy3DBatchAsync",
+        {{Key::kCount, count}, {Key::kWidth, 2}, {Key::kHeight, 3}, {Key::kDepth, 4}});
+  };
+  EXPECT_EQ(bytes_of(boxes(1)), 24U);
+  EXPECT_FALSE(bytes_of(boxes(2)));
+  EXPECT_EQ(operations_of(boxes(2)), 2U);
+  EXPECT_EQ(operations_of(call_for_test("cuMemcpyAsync", {{Key::kBytes, 0}})), 0U);
+  EXPECT_EQ(operations_of(call_for_test("cuMemcpyAsync", {{Key::kBytes, 9}})), 1U);
+}
+
 TEST(Calls, OfHostileShapesDoNotOverflow) {
   constexpr std::uint64_t kHuge = ~0ULL;
   EXPECT_EQ(bytes_of(call_for_test("cuMemsetD2D32_v2", {{Key::kWidth, kHuge}, {Key::kHeight, 2}})),

@@ -68,6 +68,7 @@ constexpr std::array kEntries{
     copy("cuMemcpy3DAsync", ""),
     copy("cuMemcpy3DPeerAsync", ""),
     copy("cuMemcpyBatchAsync", ""),
+    copy("cuMemcpy3DBatchAsync", ""),
     set("cuMemsetD8", 1),
     set("cuMemsetD16", 2),
     set("cuMemsetD32", 4),
@@ -99,6 +100,11 @@ constexpr std::array kEntries{
     memory("cuMemUnmap", kMap),
     memory("cuMemHostRegister", kMap, true),
     memory("cuMemHostUnregister", kMap, true),
+    memory("cuMemAdvise", kAdvise),
+    memory("cuMemPrefetchAsync", kAdvise),
+    memory("cuMemPrefetchBatchAsync", kAdvise),
+    memory("cuMemDiscardBatchAsync", kAdvise),
+    memory("cuMemDiscardAndPrefetchBatchAsync", kAdvise),
     // Waits and questions.
     wait("cuCtxSynchronize", kSync, Scope::kContext),
     wait("cuStreamSynchronize", kSync, Scope::kStream),
@@ -161,10 +167,11 @@ constexpr std::array kEntries{
 
 constexpr Entry kUnknown{};
 
-constexpr std::array<std::string_view, 18> kKindNames{
-    "other",        "launch",      "graph_launch", "host_function", "stream_memory", "copy",
-    "set",          "alloc",       "free",         "map",           "sync",          "query",
-    "event_record", "stream_wait", "load",         "lookup",        "graph",         "context"};
+constexpr std::array<std::string_view, 19> kKindNames{
+    "other",  "launch", "graph_launch", "host_function", "stream_memory",
+    "copy",   "set",    "alloc",        "free",          "map",
+    "advise", "sync",   "query",        "event_record",  "stream_wait",
+    "load",   "lookup", "graph",        "context"};
 
 std::string_view base_of(std::string_view function) {
   for (const std::string_view suffix : {"_ptsz", "_ptds"})

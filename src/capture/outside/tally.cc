@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int32_t kNotReady = 600;  // CUDA_ERROR_NOT_READY
 constexpr std::size_t kErrorsMax = 1'024, kStubsMax = 262'144, kCostsMax = 65'536,
-                      kLearningMax = 4'096;
+                      kLearningMax = 4'096, kCapturingMax = 65'536;
 
 bool is_work(Kind kind) {
   return kind == Kind::kLaunch || kind == Kind::kCopy || kind == Kind::kSet;
@@ -18,6 +18,10 @@ bool is_work(Kind kind) {
 bool goes_to_stream(Kind kind) {
   return is_work(kind) || kind == Kind::kGraphLaunch || kind == Kind::kHostFunction ||
          kind == Kind::kStreamMemory;
+}
+
+bool moves(Kind kind) {
+  return kind == Kind::kCopy || kind == Kind::kSet;
 }
 
 }  // namespace
@@ -39,19 +43,14 @@ std::optional<Launch> Tally::on_work(const Call& call, EntryCount& entry) {
   const Kind kind = call.entry->kind;
   const bool is_captured = graphs_.on_begin(call, names_);
   if (is_captured) ++entry.captured;
-  if (!goes_to_stream(kind)) {
+  const bool is_advice = kind == Kind::kAdvise && call.has(Key::kStream);
+  if (!goes_to_stream(kind) && !is_advice) {
     if (kind == Kind::kEventRecord && !is_captured)
       busy_.on_event_record(call.number(Key::kEvent), stream_of(call), call.begin);
     return std::nullopt;
   }
-  if (kind == Kind::kCopy || kind == Kind::kSet) {
-    if (const auto bytes = bytes_of(call)) {
-      entry.bytes += is_captured ? 0 : *bytes;
-      if (kind == Kind::kCopy && !is_captured) copied_[std::string(direction_of(call))] += *bytes;
-    } else {
-      ++entry.without_bytes;
-    }
-  }
+  if (moves(kind) && is_captured && capturing_.size() < kCapturingMax) capturing_.insert(call.tid);
+  if (moves(kind) && !is_captured) on_moved(call, entry, true);
   const GraphContents* graph = nullptr;
   if (kind == Kind::kGraphLaunch && !is_captured) {
     graph = graphs_.launched(call.number(Key::kExec));
@@ -68,6 +67,17 @@ std::optional<Launch> Tally::on_work(const Call& call, EntryCount& entry) {
   const KernelId id = call.has(Key::kFunction) ? names_.id_of(call.number(Key::kFunction)) : 0;
   ++(is_captured ? kernels_[id].captured : kernels_[id].launches);
   return Launch{id, is_captured};
+}
+
+/// What is moved counts from the begin on; of a call that fails it is taken back.
+void Tally::on_moved(const Call& call, EntryCount& entry, bool is_done) {
+  const auto bytes = bytes_of(call);
+  const std::uint64_t operations = operations_of(call), one = is_done ? 1 : ~std::uint64_t{0};
+  entry.without_bytes += bytes ? 0 : one;
+  entry.operations += one * operations;
+  if (!bytes) return;
+  entry.bytes += one * *bytes;
+  if (call.entry->kind == Kind::kCopy) copied_[std::string(direction_of(call))] += one * *bytes;
 }
 
 std::optional<Launch> Tally::on_begin(std::string_view function, const Call& call) {
@@ -173,6 +183,7 @@ void Tally::on_end(std::string_view function, const Call& call, BootTime end) {
   if (kind == Kind::kLaunch && launch_costs_.size() < kCostsMax)
     launch_costs_.push_back(end - call.begin);
   const std::int32_t result = call.result().value_or(0);
+  const bool was_captured = moves(kind) && capturing_.erase(call.tid) != 0;
   if (kind == Kind::kSync || kind == Kind::kQuery || outside::waits(call)) on_waited(call, end);
   if (result != 0) {
     if (kind == Kind::kQuery && result == kNotReady) {
@@ -180,6 +191,7 @@ void Tally::on_end(std::string_view function, const Call& call, BootTime end) {
       return;
     }
     ++entry.failed;
+    if (moves(kind) && !was_captured) on_moved(call, entry, false);
     if (errors_.size() < kErrorsMax || errors_.contains({std::string(function), result}))
       ++errors_[{std::string(function), result}];
     return;
@@ -196,6 +208,7 @@ void Tally::forget() {
   learning_.clear();
   allocations_.clear();
   stubs_.clear();
+  capturing_.clear();
   memory_.live = 0;
 }
 

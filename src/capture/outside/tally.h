@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,6 +31,7 @@ struct EntryCount {
   Nanos time{};                // of those that ended
   std::uint64_t bytes{0};
   std::uint64_t without_bytes{0};  // copies and sets whose bytes are not told
+  std::uint64_t operations{0};     // that copies and sets gave to streams, those of graphs apart
 };
 
 /// Launches of one kernel.
@@ -116,6 +118,7 @@ class Tally {
   EntryCount& count_of(std::string_view function, Kind kind);
   std::optional<Launch> on_work(const Call& call, EntryCount& entry);
   void on_memory(const Call& call);
+  void on_moved(const Call& call, EntryCount& entry, bool is_done);
   void on_runtime_end(const Call& call);
   void on_waited(const Call& call, BootTime end);
 
@@ -142,6 +145,7 @@ class Tally {
   std::unordered_map<std::uint64_t, std::string> stubs_;          // as they were registered
   std::vector<Nanos> launch_costs_;                               // bounded
   std::uint64_t unknown_graph_launches_{0};
+  std::set<std::int32_t> capturing_;  // threads in a copy or set that is taken into a graph
 };
 
 }  // namespace kansoku::capture::outside

@@ -69,6 +69,27 @@ TEST_F(TallyTest, CountsLaunchesByKernel) {
   EXPECT_EQ(tally_.entries().at("cuLaunchKernel").ended, 0U);
 }
 
+TEST_F(TallyTest, WhatFailsMovesNothing) {
+  whole("cuMemcpyHtoD_v2", {{Key::kBytes, 10}});
+  whole("cuMemcpyHtoD_v2", {{Key::kBytes, 100}}, {}, 1);
+  whole("cuMemcpyHtoD_v2", {{Key::kBytes, 0}});
+  const EntryCount& copies = tally_.entries().at("cuMemcpyHtoD_v2");
+  EXPECT_EQ(copies.begun, 3U);
+  EXPECT_EQ(copies.failed, 1U);
+  EXPECT_EQ(copies.operations, 1U);
+  EXPECT_EQ(copies.bytes, 10U);
+  EXPECT_EQ(tally_.copied().at("HtoD"), 10U);
+}
+
+TEST_F(TallyTest, AFailedCopyOfACaptureTakesNothingBack) {
+  whole("cuMemcpyHtoDAsync_v2", {{Key::kBytes, 10}, {Key::kStream, kStream}});
+  whole("cuStreamBeginCapture_v2", {{Key::kStream, kStream}});
+  whole("cuMemcpyHtoDAsync_v2", {{Key::kBytes, 100}, {Key::kStream, kStream}}, {}, 1);
+  const EntryCount& copies = tally_.entries().at("cuMemcpyHtoDAsync_v2");
+  EXPECT_EQ(copies.bytes, 10U);
+  EXPECT_EQ(copies.operations, 1U);
+}
+
 TEST_F(TallyTest, WhatIsCapturedRunsWithItsGraph) {
   capture_one();
   EXPECT_EQ(count_of("k").launches, 0U);

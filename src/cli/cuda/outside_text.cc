@@ -187,7 +187,9 @@ Json entries_json(const outside::Tally& tally) {
                    .set("captured", count.captured)
                    .set("time_s", seconds(count.time));
     if (count.kind == Kind::kCopy || count.kind == Kind::kSet)
-      one.set("bytes", count.bytes).set("calls_without_bytes", count.without_bytes);
+      one.set("operations", count.operations)
+          .set("bytes", count.bytes)
+          .set("calls_without_bytes", count.without_bytes);
     out.push(std::move(one));
   }
   return out;
