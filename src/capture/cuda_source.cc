@@ -108,12 +108,15 @@ void CudaSource::inspect(const Observed& process, BootTime now) {
 /// graphs times their nodes.
 void CudaSource::write_totals(const Watched& process, BootTime now) {
   const std::string prefix = fmt::format("kansoku.cuda.{}.", process.pid);
+  std::uint64_t unknown = 0;  // launches of graphs whose contents are not known
   for (const cuda::EntryTotals& entry : process.channel->entries()) {
     if (entry.calls == 0) continue;
-    writer_.metadata(prefix + "entry." + entry.name,
-                     fmt::format("calls={} failed={} captured={} bytes={}", entry.calls,
-                                 entry.failed, entry.captured, entry.bytes),
-                     now);
+    if (entry.what == WIRE_CUDA_GRAPH_LAUNCH) unknown += entry.operations;
+    writer_.metadata(
+        prefix + "entry." + entry.name,
+        fmt::format("calls={} failed={} captured={} bytes={} operations={}", entry.calls,
+                    entry.failed, entry.captured, entry.bytes, entry.operations),
+        now);
   }
   const wire_cuda_state state = process.channel->state();
   const double sampled = std::max<double>(1, static_cast<double>(state.sampled));
@@ -127,10 +130,12 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
                   state.twin_ns, state.nodes_timed),
       now);
   std::map<std::uint32_t, std::uint64_t> in_graphs;
-  std::uint64_t unnamed = 0, copies = 0, sets = 0;
+  std::uint64_t unnamed = 0, copies = 0, sets = 0, others = 0;
   for (const cuda::GraphInfo& graph : process.channel->graphs()) {
     copies += graph.launches * graph.copies;
     sets += graph.launches * graph.sets;
+    others += graph.launches * graph.others;
+    unknown -= std::min(unknown, graph.launches);
     for (const std::uint16_t node : graph.nodes) {
       if (node == WIRE_CUDA_NO_KERNEL)
         unnamed += graph.launches;
@@ -147,8 +152,9 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
                                  info->captured, in_graphs[i], info->name),
                      now);
   }
-  for (const auto& [what, count] : {std::pair{"unnamed_kernels", unnamed},
-                                    std::pair{"copies", copies}, std::pair{"sets", sets}})
+  for (const auto& [what, count] :
+       {std::pair{"unnamed_kernels", unnamed}, std::pair{"copies", copies}, std::pair{"sets", sets},
+        std::pair{"others", others}, std::pair{"unknown", unknown}})
     if (count > 0) writer_.metadata(prefix + "graphs." + what, fmt::format("count={}", count), now);
 }
 
@@ -348,6 +354,16 @@ const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t ind
   return found->second;
 }
 
+/// Of a copy: whether the host's memory is pageable, if that is known; of a batch, its copies.
+void CudaSource::add_memory_args(const wire_cuda_record& record, std::vector<trace::Arg>& args) {
+  const std::uint64_t detail = record.u.memory.detail;
+  if ((detail & (WIRE_CUDA_PAGEABLE | WIRE_CUDA_PINNED)) != 0)
+    args.push_back(
+        trace::Arg::uint(writer_.name("pageable"), (detail & WIRE_CUDA_PAGEABLE) != 0 ? 1 : 0));
+  if (const std::uint64_t copies = detail >> WIRE_CUDA_BATCH_SHIFT; copies != 0)
+    args.push_back(trace::Arg::uint(writer_.name("copies"), copies));
+}
+
 void CudaSource::write_operation(Watched& process, const wire_cuda_record& record,
                                  std::uint32_t what, Axis axis) {
   if (what == 0 || what >= kOperations.size()) return;
@@ -387,6 +403,7 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
     args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
     if (what == WIRE_CUDA_COPY)
       args.push_back(trace::Arg::str(writer_.name("kind"), kCopies[kind]));
+    if (what == WIRE_CUDA_COPY) add_memory_args(record, args);
   } else {
     title = writer_.name(kOperations[what].name);
   }

@@ -104,9 +104,11 @@ struct wire_cuda_record {
 WIRE_ASSERT(sizeof(struct wire_cuda_record) == 64, "part of the ABI: bump WIRE_CUDA_VERSION");
 
 #define WIRE_CUDA_NO_KERNEL 0xffffU
-#define WIRE_CUDA_PAGEABLE                                              \
-  (1ULL << 8) /* in `detail` of a copy: the host's memory is not pinned \
-               */
+/* In `detail` of a copy, beside its kind: what is known of the host's memory; without either flag
+ * it is not known. And of a batch, how many copies it has. */
+#define WIRE_CUDA_PAGEABLE (1ULL << 8)
+#define WIRE_CUDA_PINNED (1ULL << 9) /* or managed, or in a range of device addresses */
+#define WIRE_CUDA_BATCH_SHIFT 16
 
 /* Page 0: written by the library once, before `magic`. */
 struct wire_cuda_head {
@@ -147,6 +149,7 @@ struct wire_cuda_losses {
   __u64 lost_context;    /* operations whose context was destroyed before they were read */
   __u64 graphs_excluded; /* graphs that cannot be instantiated twice: their nodes have no times */
   __u64 graph_untimed;   /* timed launches of graphs whose nodes could not be timed this once */
+  __u64 pins_over_limit; /* pinned memory: of other memory it is not known then whether it is */
 };
 
 /* Written by the library. */
@@ -178,6 +181,8 @@ struct wire_cuda_entry {
 struct wire_cuda_tally {
   __u64 calls, failed, bytes;
   __u64 captured; /* of the calls: those that went into a graph */
+  __u64 more;     /* operations beyond the one of each other call: batches have more, those without
+                     bytes     less; modulo 2^64 */
 };
 
 /* Counters of one thread, of the last shard of several; a sum over all shards is the process's. */

@@ -280,7 +280,9 @@ std::vector<EntryTotals> Channel::entries() const {
       entry.failed += load(shard.entries[i].failed);
       entry.captured += load(shard.entries[i].captured);
       entry.bytes += load(shard.entries[i].bytes);
+      entry.operations += load(shard.entries[i].more);
     }
+    entry.operations += entry.calls - entry.failed - entry.captured;
     out.push_back(std::move(entry));
   }
   return out;
@@ -429,7 +431,8 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_event_errors, losses.event_error);
   out.add(cuda_over_limit, losses.streams_over_limit + losses.kernels_over_limit +
                                losses.names_over_limit + losses.threads_over_limit +
-                               losses.contexts_over_limit + losses.graphs_over_limit);
+                               losses.contexts_over_limit + losses.graphs_over_limit +
+                               losses.pins_over_limit);
   out.add(cuda_lost_context, losses.lost_context);
   out.add(cuda_graphs_excluded, losses.graphs_excluded);
   out.add(cuda_graph_untimed, losses.graph_untimed);

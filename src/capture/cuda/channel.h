@@ -56,6 +56,8 @@ struct EntryTotals {
   std::string name;
   std::uint32_t what{0};  // enum wire_cuda_class
   std::uint64_t calls{0}, failed{0}, captured{0}, bytes{0};
+  /// Of streams' work: what ran or will run; a call of a batch is several, one without bytes none.
+  std::uint64_t operations{0};
 };
 
 /// How long timed operations of one kind took on the device, since the process began.

@@ -47,6 +47,7 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
   call->is_waiter = 0;
   call->twin = NULL;
   call->bytes = 0;
+  call->more = 0;
   call->what = what;
   call->record.entry = (uint8_t)entry;
   call->record.tid = thread->tid;
@@ -79,6 +80,7 @@ int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t wha
 
 void kansoku_bytes(struct kansoku_call* call, uint64_t bytes, uint64_t detail) {
   call->bytes = bytes;
+  if (bytes == 0 && (call->what == WIRE_CUDA_COPY || call->what == WIRE_CUDA_SET)) call->more = -1;
   call->record.u.memory.bytes = bytes;
   call->record.u.memory.detail = detail;
 }
@@ -268,6 +270,7 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
 
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread) {
   if (call->thread == NULL) return; /* dormant */
+  if (call->more < 0) return;       /* without bytes nothing runs */
   /* A copy from or to memory that is not pinned makes the host wait, whatever its name says. */
   if (call->what == WIRE_CUDA_COPY && call->record.host_begin_ns != 0) show_waiter(call);
   if (!kansoku_driver.can_time) return;
@@ -446,6 +449,7 @@ static void count(struct kansoku_call* call) {
   const int is_captured_call = (call->record.flags & WIRE_CUDA_CAPTURED) != 0;
   if (is_captured_call) add(thread, &tally->captured, 1);
   if (call->bytes != 0 && !is_captured_call) add(thread, &tally->bytes, call->bytes);
+  if (call->more != 0 && !is_captured_call) add(thread, &tally->more, (uint64_t)call->more);
   if (call->what == WIRE_CUDA_LAUNCH && call->record.u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
     struct wire_cuda_kernel* const kernel = &kansoku.shared->kernels[call->record.u.launch.kernel];
     if (is_captured_call)

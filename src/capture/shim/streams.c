@@ -297,6 +297,8 @@ void kansoku_primary_resume(CUdevice device, int is_reset) {
   if (is_reset || kansoku_driver.primary_state == NULL ||
       kansoku_driver.primary_state(device, &flags, &is_active) != CUDA_SUCCESS)
     is_active = 0;
+  if (!is_active && device >= 0 && device < DEVICES_MAX)
+    kansoku_unpin_context((CUcontext)atomic_load(&primaries[device]));
   for (uint32_t i = 0; i < WIRE_CUDA_CONTEXTS_MAX; ++i) {
     if (!is_primary(i, device)) continue;
     if (is_active)

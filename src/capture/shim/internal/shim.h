@@ -152,6 +152,7 @@ struct kansoku_call {
   int is_alone;                          /* no other thread worked in this context so far */
   uint64_t own_ticks, event_ticks, mark; /* of the time stamp counter */
   uint64_t bytes;
+  int64_t more;      /* operations beyond one; -1: it has nothing to do */
   CUstream handle;   /* to record events in */
   uint64_t function; /* that is launched */
   uint32_t number;   /* of the operation on its stream; of a wait: operations that it waits for */
@@ -284,6 +285,20 @@ void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape);
 void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
 void kansoku_capturing(int change);
 void kansoku_capture_ended(CUresult result);
+
+/* pinned.c: host memory that the driver pinned, and the ends of copies there. Any thread. */
+void kansoku_pin(CUresult result, const void* begin, uint64_t bytes);
+void kansoku_pin_at(CUresult result, const void* where, uint64_t bytes); /* it stands at `where` */
+void kansoku_unpin(uint64_t begin);                                      /* before the call */
+void kansoku_unpinned(CUresult result);                                  /* after it */
+void kansoku_unpin_context(CUcontext context);
+void kansoku_host_pool(CUresult result, const CUmemLocation* location);
+void kansoku_host(struct kansoku_call* call, const void* begin, uint64_t bytes);
+void kansoku_host_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* flat);
+void kansoku_host_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
+void kansoku_batch(struct kansoku_call* call, const size_t* sizes, size_t count);
+void kansoku_batch_3d(struct kansoku_call* call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count);
+void kansoku_peer_3d(struct kansoku_call* call, const void* shape);
 
 /* graphs.c */
 void kansoku_graph_made(CUgraphExec exec, CUgraph graph, uint64_t flags);
