@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """exact.py KANSOKU SOFTGPU_CLANG SAMPLES OUT [LLAMA_BUILD MODEL]: what the library counts against what the executor ran.
 
-Each sample, Halide where it is installed, and a generation of llama.cpp where it is built, run under `kansoku record --cuda`. The executor of the software device
-writes its own list of kernels by count; the recorder knows nothing of it. Equal: the count of every kernel by name, launches within
+Each sample, each section of rules.cu, Halide where it is installed, and a generation of llama.cpp where it is built, run under `kansoku record --cuda`. The executor of the software device
+writes its own list of kernels by count; the recorder knows nothing of it; what rules.cu counts itself is a third list. Equal: the count of every kernel by name, launches within
 graphs included; every operation that no counter explains has a slice with a time; no slice without a name. Status 77: not possible
 here, with the reason."""
 import glob
@@ -12,6 +12,9 @@ import os
 import re
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+import rules  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nbody", "streams", "graphs"]
@@ -32,12 +35,7 @@ OWN_CALLS = {"cuEventRecord", "cuEventQuery", "cuThreadExchangeStreamCaptureMode
 def read_counts(begin):
     """The executor's own counts: calls by name, operations, kernels (docs/softgpu-tests.md). One process writes some."""
     (path,) = glob.glob(begin + ".*")
-    out = {"call": {}, "did": {}, "kernel": {}}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            kind, name, *numbers = line.split()
-            out[kind][name] = [int(number) for number in numbers]
-    return out
+    return rules.read(path)
 
 
 def recorded(kansoku, out, label, command, settings):
@@ -48,6 +46,9 @@ def recorded(kansoku, out, label, command, settings):
     environment = {**os.environ, "KANSOKU_SOFTGPU_COUNTS": counts, **settings}
     done = subprocess.run([kansoku, "record", "-q", "--no-bpf", "--cuda", "--force", "-o", trace, "--", kansoku, "run", "--softgpu", "--", *command],
                           env=environment, capture_output=True, text=True)
+    if done.returncode == 77:
+        print(f"{label}: not run: {done.stdout.strip()}")
+        return None
     if done.returncode != 0:
         print(done.stdout[-1000:], done.stderr[-3000:])
         sys.exit(f"{label}: status {done.returncode}")
@@ -67,23 +68,34 @@ def unlike(what, ours, theirs):
             for name in sorted({*ours, *theirs}) if ours.get(name, 0) != theirs.get(name, 0)]
 
 
-def compare(label, ran, trace):
-    """Problems, one line each."""
+def compare(label, ran, trace, own=None):
+    """Problems, one line each. `own`: what the program counted itself."""
+    unrun = {} if own is None else own["unrun"]
     totals = [(key.split(".", 3)[3], values(value)) for key, value in trace["metadata"].items()
               if re.match(r"kansoku\.cuda\.\d+\.(entry|kernel|graphs)\.", key)]
     entries = {key.removeprefix("entry."): row for key, row in totals if key.startswith("entry.")}
     kernels = [row for key, row in totals if key.startswith("kernel.")]
     in_graphs = {key.removeprefix("graphs."): row["count"] for key, row in totals if key.startswith("graphs.")}
-    if not entries or not ran["kernel"]:
+    if not entries or not (ran["kernel"] or own):
         return ["no totals in the recording"]
     by_kernel = {}
     for row in kernels:
         if row["launches"] + row["in_graphs"]:
             by_kernel[row["name"]] = by_kernel.get(row["name"], 0) + row["launches"] + row["in_graphs"]
-    problems = list(trace["problems"]) + unlike("kernel", by_kernel, {name: numbers[0] for name, numbers in ran["kernel"].items()})
-    made = {name: (row["calls"], row["calls"] - row["failed"]) for name, row in entries.items() if name not in OWN_CALLS}
+    problems = list(trace["problems"]) + ([] if own is None else rules.unlike_executor(own, ran, rules.LIBRARY_CALLS))
+    # What an error kept from running was launched. What an altered graph runs is not said; how often it ran, is.
+    launched = {name: numbers[0] + unrun.get("kernel " + name, [0])[0] for name, numbers in {**dict.fromkeys(
+        (name.removeprefix("kernel ") for name in unrun if name.startswith("kernel ")), [0]), **ran["kernel"]}.items()}
+    unknown = unrun.get("unknown_graph", [0])[0]
+    problems += unlike("launches of", {"unknown graphs": in_graphs.get("unknown", 0)}, {"unknown graphs": unknown})
+    if unknown == 0:
+        problems += unlike("kernel", by_kernel, launched)
+    problems += [f"kernel {name}: {count} counted, of {launched.get(name, 0)}" for name, count in by_kernel.items() if count > launched.get(name, 0)]
+    # Functions that this driver lacks have no counts there.
+    made = {name: (row["calls"], row["calls"] - row["failed"]) for name, row in entries.items()
+            if name not in OWN_CALLS and (name in ran["call"] or row["calls"] != row["failed"])}
     problems += unlike("calls of", made, {name: tuple(numbers) for name, numbers in ran["call"].items() if name in made})
-    done = lambda begin: {name: row["calls"] - row["failed"] - row["captured"] for name, row in entries.items() if name.startswith(begin)}
+    done = lambda begin: {name: row["operations"] for name, row in entries.items() if name.startswith(begin)}
     for what, begin, did in (("copies", "cuMemcpy", "copy_"), ("sets", "cuMemset", "set")):
         count = sum(numbers[0] for name, numbers in ran["did"].items() if name.startswith(did))
         problems += unlike("number of", {what: sum(done(begin).values()) + in_graphs.get(what, 0)}, {what: count})
@@ -94,10 +106,13 @@ def compare(label, ran, trace):
     nodes = sum(int(re.search(r"nodes=(\d+)", value).group(1)) for key, value in trace["metadata"].items() if re.fullmatch(r"kansoku\.cuda\.\d+\.cost", key))
     lost = [name for name in trace.get("losses", {}) if name in EXPLAINED]
     for category, begin in (("kernel", "cuLaunch"), ("gpu_memcpy", "cuMemcpy"), ("gpu_memset", "cuMemset")):
-        calls = sum(count for name, count in done(begin).items() if "HostFunc" not in name)
+        # A batch has one time for all its copies.
+        calls = sum(entries[name]["calls"] - entries[name]["failed"] if "Batch" in name else count
+                    for name, count in done(begin).items() if "HostFunc" not in name)
         timed = sum(row["count"] for row in slices.get(category, {}).values())
         nodes -= timed - calls
-        if timed < calls and not lost:
+        # After an error of the context no event of it can be read any more: counted, and told with the recording.
+        if timed < calls and not lost and not any(name.startswith("kernel ") for name in unrun):
             problems.append(f"{category}: {calls} calls, {timed} slices with a time")
     if nodes != 0 and not lost:
         problems.append(f"nodes of graphs: {nodes} more were timed than there are slices")
@@ -133,12 +148,18 @@ def main():
         generate = [os.path.join(path, "generate"), "text", model]
         for label, settings in (("llama-graphs", {}), ("llama", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):
             jobs.append((label, ["env", f"LD_LIBRARY_PATH={path}:" + os.environ.get("LD_LIBRARY_PATH", ""), *generate], settings))
+    program = rules.build(clang, out)
+    for name in rules.sections():
+        jobs.append(("rules." + name, [program, name, os.path.join(out, "rules." + name)], {}))
     failed = False
     for label, command, settings in jobs:
         if command[0] == "env":  # the libraries of llama.cpp are found by the program's own path
             settings = {**settings, "LD_LIBRARY_PATH": command[1].split("=", 1)[1]}
             command = command[2:]
-        for problem in compare(label, *recorded(kansoku, out, label, command, settings)):
+        result = recorded(kansoku, out, label, command, settings)
+        if result is None:
+            continue
+        for problem in compare(label, *result, rules.read(command[2]) if label.startswith("rules.") else None):
             print(f"{label}: {problem}")
             failed = True
     return 1 if failed else 0

@@ -9,14 +9,10 @@ import os
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+from rules import LIBRARY_CALLS  # noqa: E402
+
 SAMPLES = ["streams", "graphs"]
-# The library calls these for itself, so the nth call is another one.
-OWN_CALLS = {"cuEventRecord", "cuEventQuery", "cuEventCreate", "cuEventElapsedTime", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxGetDevice",
-             "cuStreamGetCtx", "cuStreamIsCapturing", "cuStreamCreateWithPriority", "cuThreadExchangeStreamCaptureMode", "cuDriverGetVersion",
-             "cuGetProcAddress", "cuGetProcAddress_v2", "cuDevicePrimaryCtxGetState", "cuGraphGetNodes", "cuGraphNodeGetType",
-             "cuGraphKernelNodeGetParams_v2", "cuGraphChildGraphNodeGetGraph", "cuGraphClone", "cuGraphDestroy", "cuGraphGetEdges",
-             "cuGraphAddDependencies", "cuGraphRemoveDependencies", "cuGraphAddEventRecordNode", "cuGraphMemcpyNodeGetParams",
-             "cuGraphMemsetNodeGetParams", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuEventDestroy_v2", "cuStreamWaitEvent"}
 # A graph whose second executable cannot be launched runs by itself: of the driver's failures from the second launch on, the program sees one less.
 FIRST_ALONE = {"cuGraphLaunch"}
 
@@ -53,7 +49,7 @@ def main():
         program = os.path.join(out, name)
         subprocess.run([clang, "-std=c++17", "-O2", "-o", program, os.path.join(samples, name + ".cu")], check=True)
         for function, calls in sorted(calls_of(kansoku, program, out).items()):
-            most = 0 if function in OWN_CALLS else 1 if function in FIRST_ALONE else 3
+            most = 0 if function in LIBRARY_CALLS else 1 if function in FIRST_ALONE else 3
             for number in range(1, min(calls, most) + 1):
                 fault = {"KANSOKU_SOFTGPU_FAULT": f"{function}:{number}:error=999"}
                 plain, watched = run(kansoku, program, fault), run(kansoku, program, fault, trace)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kansoku cuda stat` against the executor: what uprobes on the driver count is what the software device ran.
 
-cuda_outside.py BUILD_FOLDER [samples] [halide] [llama] [late]. Observed from the start, launches by kernel equal the executor's own table
+cuda_outside.py BUILD_FOLDER [samples] [rules] [halide] [llama] [late]. Observed from the start, launches by kernel equal the executor's own table
 (KANSOKU_SOFTGPU_TIMES) with all names, and calls that returned 0 by entry point the driver's (KANSOKU_SOFTGPU_COUNTS); both are set in the
-child alone. Graphs of llama.cpp are on and off. Attached to a running generation: no kernel
+child alone. Operations and bytes of copies and sets equal the executor's, where no graph runs some. Graphs of llama.cpp are on and off. Attached to a running generation: no kernel
 is named that the executor did not run, none oftener, and the share without a name is printed. Exit status 77: no root, no eBPF, or
 nothing of all that is here.
 """
@@ -16,8 +16,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77
+sys.path.insert(0, os.path.join(ROOT, "tests/cuda"))
+import rules as rules_program  # noqa: E402
+
 SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nbody", "streams", "graphs"]
 LIMIT_S = 600
 
@@ -50,14 +54,24 @@ def table(text):
 
 
 BEGINS = ("launch", "graph_launch", "host_function", "event_record", "stream_wait")
+BEGUN_ONLY = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
 LAUNCHES = re.compile("cu(Launch|GraphLaunch|Memcpy|Memset|MemAlloc|MemFree|MemHostAlloc|.*Synchronize|.*Query$)")
 
 
-def called(path):
-    """By entry point: calls, and how many of them returned 0, as the driver counted them."""
-    with open(path, encoding="utf-8") as file:
-        rows = [line.split() for line in file]
-    return {row[1]: (int(row[2]), int(row[3])) for row in rows if row[:1] == ["call"]}
+def moved(process, did):
+    """Problems with copies and sets: operations, and bytes as far as they are told."""
+    if "graph" in did:
+        return []  # what a graph copies, its launch does not say
+    problems = []
+    for kind, begin in (("copy", "copy_"), ("set", "set")):
+        rows = [entry for entry in process["functions"] if entry["kind"] == kind]
+        ran = [numbers for name, numbers in did.items() if name.startswith(begin)]
+        for what, got, want in (("operations", sum(row["operations"] for row in rows), sum(numbers[0] for numbers in ran)),
+                                ("bytes", sum(row["bytes"] for row in rows), sum(numbers[1] for numbers in ran))):
+            is_told = what == "operations" or not any(row["calls_without_bytes"] for row in rows)
+            if is_told and got != want or got > want:
+                problems.append(f"{what} of kind {kind}: {got} seen, {want} done")
+    return problems
 
 
 def counted(process):
@@ -94,35 +108,49 @@ class Bench:
                 print("skipped: " + done.stderr.strip())
                 sys.exit(SKIPPED)
             raise Wrong(done.stderr[-1000:])
+        if done.returncode == SKIPPED:
+            return None
         if done.returncode != 0:
             raise Wrong(done.stdout[-500:] + done.stderr[-1000:])
         with open(out, encoding="utf-8") as file:
             return json.load(file)
 
-    def whole(self, title, command, settings=()):
-        """From the start: equal, and all named."""
+    def whole(self, title, command, settings=(), own=None):
+        """From the start: equal, and all named. `own`: the file in which the program writes what it does itself."""
         log = os.path.join(self.folder, "log")
         open(log, "w", encoding="utf-8").close()
         result = self.stat("--", *self.child(command, log, settings))
+        if result is None:
+            return print(f"{title}: not run: the device has no such thing")
         with open(log, encoding="utf-8", errors="replace") as file:
             want = table(file.read())
         if len(result["processes"]) != 1:
             raise Wrong(f"{title}: {len(result['processes'])} processes")
         process, probes = result["processes"][0], result["probes"]
         got = counted(process)
-        problems = difference(got, want)
+        counts = rules_program.read(f"{log}.counts.{process['pid']}")
+        calls = {name: tuple(numbers) for name, numbers in counts["call"].items()}
+        unrun = {} if own is None else rules_program.read(own)["unrun"]
+        # Of launches the begin alone is seen: one that fails, or that an error keeps from running, counts.
+        failed = {name: calls.get(name, (0, 0)) for name in BEGUN_ONLY}
+        more = sum(begun - succeeded for begun, succeeded in failed.values()) + sum(n[0] for name, n in unrun.items() if name.startswith("kernel "))
+        unknown = unrun.get("unknown_graph", [0])[0]
+        problems = [] if more or unknown else difference(got, want)
+        ran = sum(numbers[0] for numbers in counts["kernel"].values())
+        if not unknown and sum(got.values()) != ran + more:
+            problems.append(f"{sum(got.values())} launches seen, {ran} run and {more} failed")
+        problems += moved(process, counts["did"])
         if probes["lost_records"] or probes["share_of_time_seen"] != 1:
             problems.append(f"lost {probes['lost_records']}, seen {probes['share_of_time_seen']}")
-        calls = called(f"{log}.counts.{process['pid']}")
         for entry in process["functions"]:
             begun, succeeded = calls.get(entry["function"], (0, 0))
             # Of launches the begin alone is seen.
             seen = entry["ended"] - entry["failed"] - entry["not_ready"] if entry["kind"] not in BEGINS else entry["begun"]
-            if entry["begun"] != begun or seen != succeeded:
+            if entry["begun"] != begun or seen != (begun if entry["function"] in BEGUN_ONLY else succeeded):
                 problems.append(f"{entry['function']}: {entry['begun']} seen, {seen} of them returned 0; called {begun}, {succeeded}")
         missed = {name for name, (count, _) in calls.items() if count and LAUNCHES.match(name)} - {e["function"] for e in process["functions"]}
         problems += [f"{name}: called and not seen" for name in sorted(missed)]
-        if process["launches_unnamed"] or process["graph_launches_unknown"]:
+        if process["launches_unnamed"] or process["graph_launches_unknown"] != unknown:
             problems.append(f"{process['launches_unnamed']} launches without a name, {process['graph_launches_unknown']} unknown graphs")
         busy = process["device_busy"]
         if not busy["is_known"] or not 0 <= busy["lower_s"] <= busy["upper_s"] <= busy["observed_s"]:
@@ -183,6 +211,17 @@ def samples(bench):
         bench.whole(sample, [program])
 
 
+def rules(bench):
+    if shutil.which("clang++-19") is None:
+        return print("rules: clang++-19 is missing")
+    os.environ["KANSOKU"] = bench.kansoku
+    program = rules_program.build(os.path.join(ROOT, "share/softgpu/softgpu-clang"), bench.folder)
+    for name in rules_program.sections():
+        own = os.path.join(bench.folder, "rules." + name)
+        bench.whole("rules " + name, [program, name, own], own=own)
+    return None
+
+
 def halide(bench):
     if subprocess.run(["/usr/bin/python3", "-c", "import halide"], capture_output=True).returncode != 0:
         print("halide: not installed")
@@ -220,7 +259,7 @@ def late(bench):
 
 
 def main():
-    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["samples", "halide", "llama", "late"]
+    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["samples", "rules", "halide", "llama", "late"]
     # The judge can fail: a launch too many, too few, or under another name is told.
     assert difference({"a": 2}, {"a": 1}) and difference({}, {"a": 1}) and difference({"a": 1}, {"b": 1}) and not difference({"a": 1}, {"a": 1})
     with tempfile.TemporaryDirectory(prefix="kansoku-outside-") as folder:
@@ -228,7 +267,7 @@ def main():
         bench = Bench(build, folder)
         try:
             for part in wanted:
-                {"samples": samples, "halide": halide, "llama": llama, "late": late}[part](bench)
+                {"samples": samples, "rules": rules, "halide": halide, "llama": llama, "late": late}[part](bench)
         except Wrong as problem:
             print(problem)
             return 1
