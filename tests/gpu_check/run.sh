@@ -55,13 +55,23 @@ build_with_nvcc() { # FOLDER ARCH
     local folder=$1 flags=(-std=c++17 -O2 -arch="sm_$2") library
     library=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64
     {
-        for file in "$here"/*.cu; do echo "$nvcc ${flags[*]} -c -o $folder/$(basename "$file").o $file"; done
+        for file in "$here"/*.cu; do [ "$(basename "$file")" = library.cu ] || echo "$nvcc ${flags[*]} -c -o $folder/$(basename "$file").o $file"; done
         for file in "$here"/*.cc; do echo "g++ -std=gnu++17 -O2 -frounding-math -c -o $folder/$(basename "$file").o $file"; done
-        for file in "$root"/examples/cuda_samples/*.cu; do echo "$nvcc ${flags[*]} -o $folder/$(basename "$file" .cu) $file"; done
+        for file in "$here/library.cu" "$root"/examples/cuda_samples/*.cu; do echo "$nvcc ${flags[*]} -o $folder/$(basename "$file" .cu) $file"; done
     } > "$folder/commands"
     quietly "$folder/build.log" xargs -P "$(nproc)" -I{} bash -c '{}' < "$folder/commands" &&
         quietly "$folder/link.log" "$nvcc" -cudart shared -o "$folder/gpu_check" "$folder"/*.o -L"$library" -L"$library/stubs" \
             -lcublas -lcuda -lpthread -Xlinker "-rpath,$library"
+}
+
+# With the library of a kansoku at hand, too, unless single checks were asked for.
+with_library() { # FOLDER soft|gpu STATUS
+    [ ${#options[@]} = 0 ] || return "$3"
+    [ -n "$kansoku" ] || { echo "gpu-check: NOT RUN: Kansoku's CUDA library: no kansoku; set KANSOKU"; return "$3"; }
+    "$here/library.sh" "$kansoku" "$1" "$2"
+    local own=$?
+    [ $own = 77 ] || [ $own = 0 ] || return 1
+    return "$3"
 }
 
 soft() {
@@ -77,6 +87,7 @@ soft() {
     : > "$build/soft/log.txt"
     "$kansoku" run --softgpu -- "$build/soft/gpu_check" --json "$build/soft/result.json" --log "$build/soft/log.txt" \
         ${options[@]+"${options[@]}"}
+    with_library "$build/soft" soft $?
 }
 gpu() {
     has_gpu || missing "no NVIDIA GPU is here: /dev/nvidia0 is missing, and nvidia-smi names none"
@@ -95,6 +106,7 @@ gpu() {
     fi
     : > "$build/gpu/log.txt"
     "$build/gpu/gpu_check" --json "$build/gpu/result.json" --log "$build/gpu/log.txt" ${options[@]+"${options[@]}"}
+    with_library "$build/gpu" gpu $?
     local status=$?
     echo "gpu-check: not run: llama.cpp's operators. They need its sources and CPU libraries (tests/llama/run.py sources fetches both),"
     echo "  then: cmake -S tests/llama/lean -B FOLDER -DLLAMA=... -DPREBUILT=... -DCMAKE_CUDA_ARCHITECTURES=$arch, and"
