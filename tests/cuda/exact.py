@@ -128,6 +128,7 @@ def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     kansoku, clang, samples, out = sys.argv[1:5]
+    os.environ["KANSOKU"] = os.path.abspath(kansoku)  # for the compiler
     if os.geteuid() != 0:
         skip("needs root: the memory of a process is opened through /proc/PID/map_files")
     if subprocess.run([clang, "--version"], capture_output=True).returncode != 0:

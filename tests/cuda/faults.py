@@ -40,6 +40,7 @@ def main():
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     kansoku, clang, samples, out = sys.argv[1:]
+    os.environ["KANSOKU"] = os.path.abspath(kansoku)  # for the compiler
     if os.geteuid() != 0 or subprocess.run([clang, "--version"], capture_output=True).returncode != 0:
         print("needs root, and clang for the device")
         sys.exit(77)
