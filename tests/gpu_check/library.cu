@@ -52,7 +52,7 @@ struct Timer {
   }
 };
 
-constexpr int kLong = 40, kShort = 15, kCopies = 10, kThreads = 128, kTurns = 20000;
+constexpr int kLong = 40, kShort = 15, kCopies = 10, kPinned = 5, kThreads = 128, kTurns = 20000;
 
 void times(std::FILE* out) {
   float* memory = nullptr;
@@ -74,13 +74,18 @@ void times(std::FILE* out) {
   for (int i = 0; i < kCopies; ++i)
     NEED(cudaMemcpyAsync(host.data(), memory, kThreads * sizeof(float), cudaMemcpyDeviceToHost,
                          stream));
+  float* pinned = nullptr;
+  NEED(cudaHostAlloc(reinterpret_cast<void**>(&pinned), kThreads * sizeof(float), 0));
+  for (int i = 0; i < kPinned; ++i)
+    NEED(cudaMemcpyAsync(pinned, memory, kThreads * sizeof(float), cudaMemcpyDeviceToHost, stream));
   NEED(cudaStreamSynchronize(stream));
   double long_us = 0, short_us = 0;
   for (int i = 0; i < kLong + kShort; ++i)
     (i < kLong ? long_us : short_us) += timers[i].us();
   std::fprintf(out, "library_long %d\nlibrary_short %d\nlong_us %.3f\nshort_us %.3f\n", kLong,
                kShort, long_us, short_us);
-  std::fprintf(out, "copies %d\ncopied %zu\n", kCopies, kCopies * kThreads * sizeof(float));
+  std::fprintf(out, "pageable %zu\npinned %zu\n", kCopies * kThreads * sizeof(float),
+               kPinned * kThreads * sizeof(float));
 }
 
 // Another thread asks for events that this one records; a time that runs backwards; what a pair of
