@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-cost gpu-check
+.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -18,6 +18,7 @@ help:
 	@echo "make llama    build llama.cpp with its CUDA backend for the software GPU (npm package, MIT; half an hour, cached)"
 	@echo "make demo-cuda  a generation by llama.cpp's CUDA backend on the software GPU, beside the CPU"
 	@echo "make cuda-eval  every operator of that backend against the CPU's, in parts of half an hour: call it until it is done"
+	@echo "make cuda-stuck  what never ends on a GPU, and what only takes its time: does kansoku hang tell them apart? (half an hour; STUCK=PART)"
 	@echo "make gpu-check  179 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|cuda|overhead for one module)"
 	@echo "make cuda-cost  what the CUDA library costs a training, switched on and off in one process (10 minutes; CUDA_COST=options of cuda_cost.py)"
@@ -62,6 +63,10 @@ llama: deps-llama softgpu
 
 cuda-eval: llama
 	tests/llama/run.py evaluate
+
+STUCK ?= all
+cuda-stuck: softgpu
+	tests/cuda/stuck/evaluate.py $(STUCK)
 
 demo-cuda: deps-llama softgpu
 	tests/llama/run.py demo

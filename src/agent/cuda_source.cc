@@ -11,9 +11,7 @@ namespace kansoku::agent {
 namespace {
 
 using capture::cuda::Channel;
-using capture::cuda::Snapshot;
 using capture::cuda::Stuck;
-using capture::cuda::StuckKind;
 
 /// A process may begin with CUDA at any time, most do so soon; looking for it means to read its
 /// maps.
@@ -23,102 +21,119 @@ constexpr Nanos kLookAgainMax = std::chrono::seconds{10};
 constexpr Nanos kLeaseSpare = std::chrono::seconds{2};
 constexpr std::size_t kRanksShown = 8;
 
-/// A process of a job with an operation that does not end, or that the others wait for.
-struct Concerned {
-  const CudaLook* look{nullptr};
-  std::vector<Stuck> stuck;  // those beyond their deadline
-  bool is_missing{false};
-};
-
-std::string process_text(const CudaLook& look) {
-  return look.rank >= 0 ? fmt::format("rank {} (pid {})", look.rank, look.pid)
-                        : fmt::format("process {}", look.pid);
+std::string process_text(const StuckLook& look) {
+  return look.rank >= 0 ? fmt::format("rank {} (pid {})", look.rank, look.hang.pid)
+                        : fmt::format("process {}", look.hang.pid);
 }
 
-std::string ranks_text(const std::vector<const CudaLook*>& looks) {
+std::string ranks_text(const std::vector<const StuckLook*>& looks) {
   std::vector<std::string> names;
-  for (const CudaLook* const look : looks)
+  for (const StuckLook* const look : looks)
     if (names.size() < kRanksShown) names.push_back(process_text(*look));
   const std::size_t more = looks.size() - names.size();
   return fmt::format("{}{}", fmt::join(names, ", "),
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-std::string stuck_text(const CudaLook& look, const Stuck& stuck) {
+/// The innermost function that a person would look for.
+std::string frame_text(const capture::ThreadText& thread) {
+  if (!thread.python.empty())
+    return fmt::format(", in {} ({}:{})", thread.python[0].function, thread.python[0].file,
+                       thread.python[0].line);
+  return {};
+}
+
+std::string stuck_text(const StuckLook& look) {
+  const Stuck& stuck = look.hang.stuck.front();
   std::string out = fmt::format("{} on stream {} of {} does not end (deadline {:.1f} s)",
-                                suspects_text(look.snapshot, stuck), stuck.stream.index,
+                                suspects_text(look.hang.snapshot, stuck), stuck.stream.index,
                                 process_text(look), stuck.deadline_s);
-  for (const capture::cuda::Waiter& waiter : look.snapshot.waiters)
-    if (waiter.since_ns != 0 && waiter.since_ns < look.snapshot.at_ns) {
-      out += fmt::format("; thread {} waits in {}", waiter.tid, waiter.entry);
-      break;
-    }
+  if (!look.hang.threads.empty() && !look.hang.threads[0].call.empty())
+    out += fmt::format("; thread {} waits in {}{}", look.hang.threads[0].tid,
+                       look.hang.threads[0].call, frame_text(look.hang.threads[0]));
   return out;
 }
 
-/// The looks of one job: those that are to blame first, then those that wait for them.
-std::vector<Concerned> concerned_of(const std::vector<const CudaLook*>& looks) {
-  std::vector<Concerned> all;
-  std::vector<capture::cuda::RankLook> ranks;
-  for (const CudaLook* const look : looks) {
-    Concerned& one = all.emplace_back();
-    one.look = look;
-    if (!look->is_stopped && !is_silent(look->snapshot)) one.stuck = stuck_in(look->snapshot);
-    std::erase_if(one.stuck, [](const Stuck& stuck) { return stuck.kind != StuckKind::kStuck; });
-    ranks.push_back({collectives_of(look->snapshot), !one.stuck.empty(), look->is_stopped});
-  }
-  for (const std::size_t index : missing_of(ranks))
-    all[index].is_missing = true;
-  std::erase_if(all, [](const Concerned& one) { return one.stuck.empty() && !one.is_missing; });
-  std::stable_sort(all.begin(), all.end(), [](const Concerned& a, const Concerned& b) {
-    return a.is_missing && !b.is_missing;
-  });
-  return all;
+std::string missing_text(const std::vector<const StuckLook*>& missing) {
+  const capture::HangLook& first = missing.front()->hang;
+  const std::string why = first.is_stopped ? "is stopped by a signal or a debugger"
+                          : first.verdict == capture::HangVerdict::kGone
+                              ? "has ended"
+                              : fmt::format(
+                                    "has not come to the collective of the others, after "
+                                    "{} of its own",
+                                    first.collectives);
+  return fmt::format("{} {}{}", ranks_text(missing), why,
+                     first.threads.empty() ? "" : frame_text(first.threads[0]));
 }
 
-trace::IncidentFacts facts_of(const std::vector<Concerned>& concerned, std::int64_t end_ns) {
+/// Who of a job is stuck by itself, who is missing in a collective, and who waits for those.
+struct Roles {
+  std::vector<const StuckLook*> stuck, missing, waiting, all;
+};
+
+Roles roles_of(const std::vector<const StuckLook*>& looks) {
+  Roles out;
+  std::set<std::int32_t> missing;
+  for (const StuckLook* const look : looks)
+    if (look->hang.verdict == capture::HangVerdict::kStuck)
+      missing.insert(look->hang.waits_for.begin(), look->hang.waits_for.end());
+  for (const StuckLook* const look : looks) {
+    const bool is_stuck = look->hang.verdict == capture::HangVerdict::kStuck;
+    if (is_stuck && look->hang.waits_for.empty())
+      out.stuck.push_back(look);
+    else if (missing.contains(look->hang.pid))
+      out.missing.push_back(look);
+    else if (is_stuck)
+      out.waiting.push_back(look);
+    else
+      continue;
+    out.all.push_back(look);
+  }
+  return out;
+}
+
+trace::IncidentFacts facts_of(const Roles& roles, std::int64_t end_ns) {
   trace::IncidentFacts out;
   out.kind = trace::IncidentKind::kStuckKernel;
   out.tests = {"event"};
-  const bool is_any_missing = concerned.front().is_missing;
   double longest_s = 0;
-  std::vector<const CudaLook*> blamed, waiting;
   std::vector<std::int32_t> pids;
-  for (const Concerned& one : concerned) {
-    pids.push_back(one.look->pid);
-    if (!one.stuck.empty()) longest_s = std::max(longest_s, one.stuck.front().seconds);
-    const bool is_to_blame = !is_any_missing || one.is_missing;
-    (is_to_blame ? blamed : waiting).push_back(one.look);
-    if (!is_to_blame) continue;
-    out.pids.push_back(one.look->pid);
-    if (one.look->rank >= 0) out.ranks.push_back(one.look->rank);
+  for (const StuckLook* const look : roles.all) {
+    pids.push_back(look->hang.pid);
+    if (!look->hang.stuck.empty())
+      longest_s = std::max(longest_s, look->hang.stuck.front().seconds);
+  }
+  for (const auto* const blamed : {&roles.stuck, &roles.missing}) {
+    for (const StuckLook* const look : *blamed) {
+      out.pids.push_back(look->hang.pid);
+      if (look->rank >= 0) out.ranks.push_back(look->rank);
+    }
   }
   out.begin_ns = end_ns - static_cast<std::int64_t>(longest_s * 1e9);
-  const auto shown = std::find_if(concerned.begin(), concerned.end(),
-                                  [](const Concerned& one) { return !one.stuck.empty(); });
-  if (is_any_missing)
-    out.summary =
-        fmt::format("{} {}; ", ranks_text(blamed),
-                    blamed.front()->is_stopped ? "is stopped by a signal or a debugger"
-                                               : "handed over fewer collectives than the others");
-  out.summary += stuck_text(*shown->look, shown->stuck.front());
-  if (!waiting.empty()) out.summary += "; held up: " + ranks_text(waiting);
+  std::vector<std::string> parts;
+  if (!roles.stuck.empty()) parts.push_back(stuck_text(*roles.stuck.front()));
+  if (!roles.missing.empty()) parts.push_back(missing_text(roles.missing));
+  if (roles.stuck.empty() && !roles.waiting.empty())
+    parts.push_back(stuck_text(*roles.waiting.front()));
+  if (!roles.waiting.empty()) parts.push_back("held up: " + ranks_text(roles.waiting));
+  out.summary = fmt::format("{}", fmt::join(parts, "; "));
   out.suggestion = fmt::format("kansoku hang -p {}", fmt::join(pids, " -p "));
   return out;
 }
 
 }  // namespace
 
-std::vector<incident::Observation> StuckJobs::on_window(const std::vector<CudaLook>& looks,
+std::vector<incident::Observation> StuckJobs::on_window(const std::vector<StuckLook>& looks,
                                                         std::int64_t end_ns) {
-  std::map<std::string, std::vector<const CudaLook*>> jobs;
-  for (const CudaLook& look : looks)
+  std::map<std::string, std::vector<const StuckLook*>> jobs;
+  for (const StuckLook& look : looks)
     jobs[look.job].push_back(&look);
   std::vector<incident::Observation> out;
   for (const auto& [job, of_job] : jobs) {
-    const std::vector<Concerned> concerned = concerned_of(of_job);
-    if (concerned.empty()) continue;
-    trace::IncidentFacts facts = facts_of(concerned, end_ns);
+    const Roles roles = roles_of(of_job);
+    if (roles.all.empty()) continue;
+    trace::IncidentFacts facts = facts_of(roles, end_ns);
     const auto [found, is_new] = open_.try_emplace(job);
     Episode& episode = found->second;
     if (is_new)
@@ -172,7 +187,7 @@ std::vector<KernelShare> TopKernels::on_window(const capture::cuda::Frame& frame
 
 CudaSource::CudaSource(const Clock& clock, const sys::Procfs& procfs,
                        std::function<void(const std::string&)> log)
-    : clock_(clock), procfs_(procfs), log_(std::move(log)) {}
+    : clock_(clock), procfs_(procfs), log_(std::move(log)), stacks_(procfs) {}
 
 void CudaSource::open(std::int32_t pid, Watched& watched, BootTime now) {
   watched.pause = std::clamp(2 * watched.pause, kLookAgainFirst, kLookAgainMax);
@@ -194,17 +209,34 @@ void CudaSource::hold(Watched& watched, Nanos window, BootTime now) const {
 }
 
 void CudaSource::look(FeatureRow& row, Watched& watched) {
-  Snapshot now = snapshot_of(*watched.channel);
+  capture::FirstLook now = capture::first_look(procfs_, row.window.pid, watched.channel.get());
+  watched.job = row.job;
+  watched.rank = row.window.rank;
   if (watched.before && watched.channel->mode() != capture::cuda::Mode::kDormant) {
-    const capture::cuda::DeviceRates rates = device_rates(*watched.before, now);
+    const capture::cuda::DeviceRates rates = device_rates(watched.before->snapshot, now.snapshot);
     set_feature(row.window, "kernel_share", rates.busy_share);
     set_feature(row.window, "kernel_mean", rates.kernel_mean_s);
     set_feature(row.window, "copy_bytes", rates.copied_bytes_per_s);
-    row.kernels = watched.kernels.on_window(frame_between(*watched.before, now));
+    row.kernels = watched.kernels.on_window(frame_between(watched.before->snapshot, now.snapshot));
+    if (!stuck_in(now.snapshot).empty()) suspected_.insert(row.job);
   }
-  looks_.push_back({row.job, row.window.rank, row.window.pid,
-                    row.process != nullptr && row.process->is_stopped, now});
-  watched.before = std::move(now);
+  watched.now = std::move(now);
+}
+
+/// All processes of these jobs, as `kansoku hang` looks at them: the other look was a window ago.
+void CudaSource::look_again(const std::set<std::string>& jobs) {
+  for (const std::string& job : jobs) {
+    std::vector<capture::HangLook> hangs;
+    std::vector<std::int32_t> ranks;
+    for (auto& [pid, watched] : processes_) {
+      if (!watched.channel || watched.job != job || !watched.before) continue;
+      hangs.push_back(capture::second_look(procfs_, *watched.before, stacks_));
+      ranks.push_back(watched.rank);
+    }
+    judge_job(procfs_, hangs, stacks_);
+    for (std::size_t i = 0; i < hangs.size(); ++i)
+      looks_.push_back({job, ranks[i], std::move(hangs[i])});
+  }
 }
 
 void CudaSource::forget(std::map<std::int32_t, Watched>::iterator one) {
@@ -215,7 +247,10 @@ void CudaSource::forget(std::map<std::int32_t, Watched>::iterator one) {
 void CudaSource::fill(const capture::WatchWindow& window, bool is_full,
                       std::vector<FeatureRow>& rows) {
   const BootTime now = clock_.now();
-  if (is_full) looks_.clear();
+  if (is_full) {
+    looks_.clear();
+    suspected_.clear();
+  }
   for (auto& [pid, watched] : processes_)
     watched.is_in_window = false;
   for (FeatureRow& row : rows) {
@@ -226,6 +261,9 @@ void CudaSource::fill(const capture::WatchWindow& window, bool is_full,
     hold(watched, window.end - window.begin, now);
     if (is_full) look(row, watched);
   }
+  if (is_full) look_again(suspected_);
+  for (auto& [pid, watched] : processes_)
+    if (watched.now) watched.before = std::exchange(watched.now, std::nullopt);
   for (auto one = processes_.begin(); one != processes_.end();) {
     const auto next = std::next(one);
     if (!one->second.is_in_window) forget(one);

@@ -6,24 +6,19 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/window_source.h"
 #include "capture/cuda/channel.h"
 #include "capture/cuda/snapshot.h"
+#include "capture/hang_look.h"
 #include "common/time.h"
+#include "sys/native_stack.h"
 #include "sys/procfs.h"
 
 namespace kansoku::agent {
-
-/// One process in one window, as its CUDA library tells of it.
-struct CudaLook {
-  std::string job;
-  std::int32_t rank{-1}, pid{0};  // rank -1: it has none
-  bool is_stopped{false};
-  capture::cuda::Snapshot snapshot;
-};
 
 /// Which kernels of a process are shown by name: those that took most of the device's time so far,
 /// so that the names seldom change. Single-threaded.
@@ -37,13 +32,20 @@ class TopKernels {
   std::map<std::string, double> seconds_;  // by name, so far; bounded by the library's names
 };
 
+/// One process of a job in which something may be stuck, as `kansoku hang` sees it.
+struct StuckLook {
+  std::string job;
+  std::int32_t rank{-1};  // as the agent numbers it; -1: it has none
+  capture::HangLook hang;
+};
+
 /// Makes incidents of operations that do not end: one a job at a time. Pure but for what it
 /// remembers. Single-threaded.
 class StuckJobs {
  public:
-  /// Of all processes of the window that ends at `end_ns` (wall clock). What began, goes on, or is
-  /// over.
-  [[nodiscard]] std::vector<incident::Observation> on_window(const std::vector<CudaLook>& looks,
+  /// Of all processes of the jobs of which one may be stuck, judged together, in the window that
+  /// ends at `end_ns` (wall clock). What began, goes on, or is over.
+  [[nodiscard]] std::vector<incident::Observation> on_window(const std::vector<StuckLook>& looks,
                                                              std::int64_t end_ns);
 
  private:
@@ -78,14 +80,17 @@ class CudaSource final : public WindowSource {
   struct Watched {
     std::unique_ptr<capture::cuda::Channel> channel;  // null: it has no such library so far
     BootTime retry_at{};
-    Nanos pause{};  // until then
-    std::optional<capture::cuda::Snapshot> before;
+    Nanos pause{};                                  // until then
+    std::optional<capture::FirstLook> before, now;  // of the last full window, and of this one
+    std::string job;
+    std::int32_t rank{-1};
     TopKernels kernels;
     bool is_in_window{false};
   };
   void open(std::int32_t pid, Watched& watched, BootTime now);
   void hold(Watched& watched, Nanos window, BootTime now) const;
   void look(FeatureRow& row, Watched& watched);
+  void look_again(const std::set<std::string>& jobs);
   void forget(std::map<std::int32_t, Watched>::iterator one);
 
   const Clock& clock_;
@@ -93,7 +98,9 @@ class CudaSource final : public WindowSource {
   std::function<void(const std::string&)> log_;
   bool is_enabled_{true}, is_refused_{false};
   std::map<std::int32_t, Watched> processes_;  // by pid
-  std::vector<CudaLook> looks_;                // of the last full window
+  std::set<std::string> suspected_;            // jobs, in this window
+  std::vector<StuckLook> looks_;               // of the last full window
+  sys::NativeStacks stacks_;
   StuckJobs stuck_;
   Losses gone_;  // of processes that ended
 };

@@ -15,51 +15,40 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kNow = 100'000'000'000;
 constexpr std::int64_t kWall = 1'700'000'000'000'000'000;
 
-capture::cuda::Durations lasting(std::uint64_t ns) {
-  capture::cuda::Durations out{1000, 1000 * ns, ns, std::vector<std::uint64_t>(66, 0)};
-  out.buckets[20] = 1000;
-  return out;
-}
-
-/// A process that launched `wedge` often, and waits.
-CudaLook process(std::int32_t rank, std::uint64_t collectives = 10) {
-  CudaLook out;
+StuckLook process(std::int32_t rank) {
+  StuckLook out;
   out.job = "job";
   out.rank = rank;
-  out.pid = 100 + rank;
-  out.snapshot.at_ns = kNow;
-  out.snapshot.state.mode = 1;
-  out.snapshot.state.poller_ns = kNow - 1000;
+  out.hang.pid = 100 + rank;
+  out.hang.verdict = capture::HangVerdict::kNothing;
+  out.hang.snapshot.at_ns = kNow;
   capture::cuda::Snapshot::Kernel wedge;
   wedge.info.name = "wedge";
-  wedge.info.launches = 1000;
-  wedge.durations = lasting(50'000);
-  out.snapshot.kernels[3] = wedge;
-  capture::cuda::Snapshot::Kernel reduce;
-  reduce.info.name = "ncclDevKernel_AllReduce";
-  reduce.info.launches = collectives;
-  out.snapshot.kernels[4] = reduce;
+  out.hang.snapshot.kernels[3] = wedge;
   return out;
 }
 
-/// Its kernel `wedge` has run for so long.
-CudaLook stuck(std::int32_t rank, double seconds, std::uint64_t collectives = 10) {
-  CudaLook out = process(rank, collectives);
-  capture::cuda::StreamInfo stream;
-  stream.index = 2;
-  stream.generation = 1;
-  stream.waiting_since_ns = kNow - static_cast<std::uint64_t>(seconds * 1e9);
-  stream.kernel = 3;
-  stream.what = 1;
-  stream.is_begun = true;
-  out.snapshot.streams.push_back(stream);
-  out.snapshot.waiters.push_back({stream.waiting_since_ns, 4711, "cuStreamSynchronize"});
+/// Its kernel `wedge` has run for so long; `waits_for`: it is a collective that misses these.
+StuckLook stuck(std::int32_t rank, double seconds, std::vector<std::int32_t> waits_for = {}) {
+  StuckLook out = process(rank);
+  out.hang.verdict = capture::HangVerdict::kStuck;
+  out.hang.waits_for = std::move(waits_for);
+  capture::cuda::Stuck one;
+  one.stream.index = 2;
+  one.seconds = seconds;
+  one.deadline_s = 5;
+  one.suspects.push_back({1, 3, 0});
+  out.hang.stuck.push_back(one);
+  out.hang.threads.push_back(
+      {4711, "cuStreamSynchronize", seconds, {{"step", "train.py", 70, false}}, {}});
   return out;
 }
 
-TEST(StuckJobs, SaysNothingOfWhatIsWithinItsDeadline) {
+TEST(StuckJobs, SaysNothingOfWhatIsNotStuck) {
   StuckJobs jobs;
-  EXPECT_TRUE(jobs.on_window({process(0), stuck(1, 4.5)}, kWall).empty());
+  StuckLook unknown = stuck(1, 9);
+  unknown.hang.verdict = capture::HangVerdict::kUnknown;
+  EXPECT_TRUE(jobs.on_window({process(0), unknown}, kWall).empty());
   EXPECT_TRUE(jobs.on_window({}, kWall).empty());
 }
 
@@ -72,9 +61,9 @@ TEST(StuckJobs, OpensContinuesAndEndsOneIncident) {
   EXPECT_EQ(opened[0].facts.kind, trace::IncidentKind::kStuckKernel);
   EXPECT_EQ(opened[0].facts.begin_ns, kWall - 6'000'000'000);
   EXPECT_THAT(opened[0].facts.ranks, ElementsAre(1));
-  EXPECT_THAT(opened[0].facts.summary,
-              HasSubstr("kernel wedge on stream 2 of rank 1 (pid 101) does not end"));
-  EXPECT_THAT(opened[0].facts.summary, HasSubstr("thread 4711 waits in cuStreamSynchronize"));
+  EXPECT_EQ(opened[0].facts.summary,
+            "kernel wedge on stream 2 of rank 1 (pid 101) does not end (deadline 5.0 s); thread "
+            "4711 waits in cuStreamSynchronize, in step (train.py:70)");
   EXPECT_EQ(opened[0].facts.suggestion, "kansoku hang -p 101");
   const auto later = jobs.on_window({stuck(1, 7)}, kWall + 1'000'000'000);
   ASSERT_EQ(later.size(), 1U);
@@ -100,34 +89,37 @@ TEST(StuckJobs, EndsWithTheProcess) {
 
 TEST(StuckJobs, NamesTheRankThatTheOthersWaitFor) {
   StuckJobs jobs;
-  const auto seen = jobs.on_window({stuck(0, 8), stuck(1, 8), process(2, 9), stuck(3, 8)}, kWall);
+  const auto seen = jobs.on_window(
+      {stuck(0, 8, {102}), stuck(1, 8, {102}), process(2), stuck(3, 8, {102})}, kWall);
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_THAT(seen[0].facts.ranks, ElementsAre(2));
-  EXPECT_THAT(seen[0].facts.summary, HasSubstr("rank 2 (pid 102) handed over fewer collectives"));
+  EXPECT_THAT(seen[0].facts.summary,
+              HasSubstr("rank 2 (pid 102) has not come to the collective of the others"));
   EXPECT_THAT(seen[0].facts.summary,
               HasSubstr("held up: rank 0 (pid 100), rank 1 (pid 101), rank"));
 }
 
+TEST(StuckJobs, NamesTheRankWhoseKernelIsStuckBeforeThoseThatWaitForIt) {
+  StuckJobs jobs;
+  const auto seen = jobs.on_window({stuck(0, 8, {101}), stuck(1, 9)}, kWall);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_THAT(seen[0].facts.ranks, ElementsAre(1));
+  EXPECT_THAT(seen[0].facts.summary, ::testing::StartsWith("kernel wedge on stream 2 of rank 1"));
+}
+
 TEST(StuckJobs, NamesARankThatIsStopped) {
   StuckJobs jobs;
-  CudaLook stopped = stuck(2, 8);
-  stopped.is_stopped = true;
-  const auto seen = jobs.on_window({stuck(0, 8), stopped}, kWall);
+  StuckLook stopped = process(2);
+  stopped.hang.is_stopped = true;
+  const auto seen = jobs.on_window({stuck(0, 8, {102}), stopped}, kWall);
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_THAT(seen[0].facts.ranks, ElementsAre(2));
   EXPECT_THAT(seen[0].facts.summary, HasSubstr("rank 2 (pid 102) is stopped"));
 }
 
-TEST(StuckJobs, BelievesNoLibraryThatIsSilent) {
-  StuckJobs jobs;
-  CudaLook silent = stuck(0, 8);
-  silent.snapshot.state.poller_ns = kNow - 3'000'000'000;
-  EXPECT_TRUE(jobs.on_window({silent}, kWall).empty());
-}
-
 TEST(StuckJobs, JobsAreApart) {
   StuckJobs jobs;
-  CudaLook other = stuck(0, 9);
+  StuckLook other = stuck(0, 9);
   other.job = "another";
   EXPECT_EQ(jobs.on_window({stuck(0, 8), other}, kWall).size(), 2U);
   const auto seen = jobs.on_window({stuck(0, 9)}, kWall + 1);

@@ -210,12 +210,17 @@ struct wire_cuda_stream {
   /* All operations, timed or not, by their number on the stream: how many there are, how many of
    * them are known to be complete, and the number of the oldest timed one that is not. */
   __u32 operations, known_done, oldest;
-  __u32 is_mark; /* the oldest is an event of the library's own, behind operation `oldest` */
+  __u16 is_mark;   /* the oldest is an event of the library's own, behind operation `oldest` */
+  __u16 at_kernel; /* of a graph that runs for long: the kernel that it is at; or NO_KERNEL */
 };
 WIRE_ASSERT(sizeof(struct wire_cuda_stream) == 96, "part of the ABI: bump WIRE_CUDA_VERSION");
 
-/* The last operations of a stream: enum wire_cuda_class << 16 | index of the kernel. */
-#define WIRE_CUDA_RECENT 128U
+/* The last operations of a stream: size << 20 | enum wire_cuda_class << 16 | index of the kernel,
+ * of the graph, or 0xffff. The size is the power of two below its threads (kernels) or bytes. */
+#define WIRE_CUDA_RECENT 1024U /* drivers take about as many before a launch waits */
+#define WIRE_CUDA_RECENT_SIZE(word) ((word) >> 20 & 0x3fU)
+#define WIRE_CUDA_RECENT_WHAT(word) ((word) >> 16 & 0xfU)
+#define WIRE_CUDA_RECENT_INDEX(word) ((word)&0xffffU)
 struct wire_cuda_recent {
   __u32 operations[WIRE_CUDA_RECENT]; /* by number modulo WIRE_CUDA_RECENT */
 };
@@ -236,6 +241,18 @@ struct wire_cuda_context {
   __u32 major, threads, blocks, registers, shared_bytes;
 };
 
+/* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two
+ * for each power of two up to 2^40 ns (18 minutes); the last one holds everything longer. */
+#define WIRE_CUDA_BUCKETS 66
+#define WIRE_CUDA_BUCKET_FIRST_POWER 8
+struct wire_cuda_durations {
+  __u64 count, total_ns, longest_ns;
+  __u32 buckets[WIRE_CUDA_BUCKETS];
+  __u64 largest; /* of their sizes, as in `recent` */
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_durations) == 32 + 4 * WIRE_CUDA_BUCKETS,
+            "part of the ABI: bump WIRE_CUDA_VERSION");
+
 /* An executable graph, by what it was instantiated from; child graphs count as their nodes. */
 #define WIRE_CUDA_GRAPHS_MAX 1024U
 #define WIRE_CUDA_GRAPH_KERNELS 256U
@@ -244,19 +261,10 @@ struct wire_cuda_graph {
   __u64 launches; /* while the library was switched on */
   __u32 kernels, copies, sets, others;  /* nodes that run; of memory, conditions, hosts: others */
   __u16 nodes[WIRE_CUDA_GRAPH_KERNELS]; /* indices of the first kernels' nodes */
+  struct wire_cuda_durations durations; /* of the timed launches that are complete */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_graph) == 32 + 2 * WIRE_CUDA_GRAPH_KERNELS,
-            "part of the ABI: bump WIRE_CUDA_VERSION");
-
-/* Durations on the device fall into buckets of half an octave: bucket 0 is below 2^8 ns, then two
- * for each power of two up to 2^40 ns (18 minutes); the last one holds everything longer. */
-#define WIRE_CUDA_BUCKETS 66
-#define WIRE_CUDA_BUCKET_FIRST_POWER 8
-struct wire_cuda_durations {
-  __u64 count, total_ns, longest_ns;
-  __u32 buckets[WIRE_CUDA_BUCKETS];
-};
-WIRE_ASSERT(sizeof(struct wire_cuda_durations) == 24 + 4 * WIRE_CUDA_BUCKETS,
+WIRE_ASSERT(sizeof(struct wire_cuda_graph) ==
+                32 + 2 * WIRE_CUDA_GRAPH_KERNELS + sizeof(struct wire_cuda_durations),
             "part of the ABI: bump WIRE_CUDA_VERSION");
 
 struct wire_cuda_kernel {
@@ -268,7 +276,7 @@ struct wire_cuda_kernel {
   __u64 captured;                       /* launches that went into a graph */
   struct wire_cuda_durations durations; /* of the timed ones that are complete */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 336, "part of the ABI: bump WIRE_CUDA_VERSION");
+WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 344, "part of the ABI: bump WIRE_CUDA_VERSION");
 
 /* Parts that different sides write lie on different pages. */
 #define WIRE_CUDA_PAGE 4096

@@ -311,6 +311,7 @@ Durations read_durations(const wire_cuda_durations& raw) {
   Durations out{load(raw.count), load(raw.total_ns), load(raw.longest_ns), {}};
   for (const __u32& bucket : raw.buckets)
     out.buckets.push_back(load(bucket));
+  out.largest = load(raw.largest);
   return out;
 }
 
@@ -319,6 +320,11 @@ Durations read_durations(const wire_cuda_durations& raw) {
 Durations Channel::kernel_durations(std::uint32_t index) const {
   return index < WIRE_CUDA_KERNELS_MAX ? read_durations(memory_->kernels[index].durations)
                                        : Durations{};
+}
+
+Durations Channel::graph_durations(std::uint32_t index) const {
+  return index < WIRE_CUDA_GRAPHS_MAX ? read_durations(memory_->graphs[index].durations)
+                                      : Durations{};
 }
 
 Durations Channel::class_durations(std::uint32_t what) const {
@@ -352,14 +358,24 @@ std::optional<StreamInfo> Channel::stream(std::uint32_t index) const {
   out.known_done = raw.known_done;
   out.oldest = raw.oldest;
   out.is_mark = raw.is_mark != 0;
+  out.at_kernel = raw.at_kernel;
   // Without a timed one all that is not known to be complete is.
   if (raw.waiting_since_ns == 0) out.oldest = raw.operations - 1;
   const std::uint32_t count = out.oldest + 1 - raw.known_done;
   if (count == 0 || count > std::uint32_t{1} << 31) return out;  // complete meanwhile
-  const std::uint32_t shown = std::min(count, WIRE_CUDA_RECENT);
-  out.suspects_unknown = count - shown;
-  for (std::uint32_t i = out.oldest + 1 - shown; i != out.oldest + 1; ++i)
-    out.suspects.push_back(load(memory_->recent[index].operations[i % WIRE_CUDA_RECENT]));
+  // The place of an operation is taken by the one WIRE_CUDA_RECENT later.
+  const auto copy = [&](std::uint32_t from, std::uint32_t wanted, std::vector<std::uint32_t>& to) {
+    const auto later = static_cast<std::int32_t>(raw.operations - (from + wanted));
+    const std::int64_t kept = std::int64_t{WIRE_CUDA_RECENT} - std::max(later, 0);
+    const auto known = static_cast<std::uint32_t>(std::clamp<std::int64_t>(kept, 0, wanted));
+    const std::uint32_t gone = wanted - known;
+    for (std::uint32_t i = gone; i != wanted; ++i)
+      to.push_back(load(memory_->recent[index].operations[(from + i) % WIRE_CUDA_RECENT]));
+    return gone;
+  };
+  out.suspects_unknown = copy(raw.known_done, count, out.suspects);
+  const std::uint32_t after = raw.operations - (out.oldest + 1);
+  if (after <= std::uint32_t{1} << 31) out.behind_unknown = copy(out.oldest + 1, after, out.behind);
   return out;
 }
 

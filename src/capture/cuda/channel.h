@@ -64,6 +64,7 @@ struct EntryTotals {
 struct Durations {
   std::uint64_t count{0}, total_ns{0}, longest_ns{0};
   std::vector<std::uint64_t> buckets;
+  std::uint64_t largest{0};  // power of two of the largest one's threads or bytes
   /// At most so many ns for a `share` (0..1) of them; the buckets' width makes it up to 1.5 times
   /// too large. 0 without any.
   [[nodiscard]] double at_most_ns(double share) const;
@@ -100,10 +101,13 @@ struct StreamInfo {
   /// one that is not, or of the last one before an event of the library's own.
   std::uint32_t operations{0}, known_done{0}, oldest{0};
   bool is_mark{false};
-  /// What is between known_done and the oldest, both ends in it: class << 16 | kernel. The first
-  /// `suspects_unknown` of them were forgotten.
+  std::uint32_t at_kernel{WIRE_CUDA_NO_KERNEL};  // of a graph that runs for long
+  /// What is between known_done and the oldest, both ends in it: words of wire_cuda_recent. The
+  /// first `suspects_unknown` of them were forgotten.
   std::vector<std::uint32_t> suspects;
   std::uint32_t suspects_unknown{0};
+  std::vector<std::uint32_t> behind;  // what was submitted after the oldest, likewise
+  std::uint32_t behind_unknown{0};
 };
 
 /// A thread that waits in a call of the driver.
@@ -163,7 +167,8 @@ class Channel {
   [[nodiscard]] std::optional<KernelInfo> kernel(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
-  [[nodiscard]] Durations class_durations(std::uint32_t what) const;  // of what is no kernel
+  [[nodiscard]] Durations graph_durations(std::uint32_t index) const;  // launched as a whole
+  [[nodiscard]] Durations class_durations(std::uint32_t what) const;   // of what is no kernel
   [[nodiscard]] std::vector<GraphInfo> graphs() const;
   [[nodiscard]] std::optional<GraphInfo> graph(std::uint64_t index) const;
   [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;

@@ -152,6 +152,17 @@ TEST(Channel, BoundsTheListOfSuspects) {
   EXPECT_EQ(channel->streams()[0].suspects_unknown, 10'000'001U - 10 - WIRE_CUDA_RECENT);
   stream.known_done = 10'000'001;  // complete meanwhile
   EXPECT_TRUE(channel->streams()[0].suspects.empty());
+  // What was submitted later has taken the places of the first ones.
+  stream.known_done = 10;
+  stream.oldest = 19;
+  stream.operations = WIRE_CUDA_RECENT + 14;
+  EXPECT_EQ(channel->streams()[0].suspects.size(), 6U);
+  EXPECT_EQ(channel->streams()[0].suspects_unknown, 4U);
+  EXPECT_EQ(channel->streams()[0].behind.size(), WIRE_CUDA_RECENT - 6);
+  stream.operations = 1'000'000'000;
+  EXPECT_TRUE(channel->streams()[0].suspects.empty());
+  EXPECT_EQ(channel->streams()[0].suspects_unknown, 10U);
+  EXPECT_EQ(channel->streams()[0].behind.size(), WIRE_CUDA_RECENT);
 }
 
 TEST(Channel, AWatcherYieldsToARecorder) {

@@ -26,20 +26,6 @@ void sort_by_share(std::vector<FrameRow>& rows) {
   });
 }
 
-struct ClassTotals {
-  std::uint64_t calls{0}, failed{0}, bytes{0};
-};
-std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot) {
-  std::map<std::uint32_t, ClassTotals> out;
-  for (const EntryTotals& entry : snapshot.entries) {
-    ClassTotals& to = out[entry.what];
-    to.calls += entry.calls - std::min(entry.calls, entry.failed + entry.captured);
-    to.failed += entry.failed;
-    to.bytes += entry.bytes;
-  }
-  return out;
-}
-
 double difference(std::uint64_t after, std::uint64_t before) {
   return after > before ? static_cast<double>(after - before) : 0;
 }

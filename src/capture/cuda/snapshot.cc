@@ -19,6 +19,8 @@ constexpr std::array<const char*, WIRE_CUDA_CLASSES> kClassNames{
     "?",    "kernel",      "graph", "copy",  "set",    "host function", "value", "allocation",
     "free", "synchronise", "query", "event", "module", "look-up",       "object"};
 
+constexpr std::size_t kGraphKernelsShown = 6;
+
 }  // namespace
 
 const char* class_name(std::uint32_t what) {
@@ -50,6 +52,14 @@ Snapshot snapshot_of(const Channel& channel) {
   }
   for (std::uint32_t what = WIRE_CUDA_GRAPH_LAUNCH; what <= WIRE_CUDA_VALUE; ++what)
     out.classes[what] = channel.class_durations(what);
+  std::uint32_t number = 0;
+  for (GraphInfo& graph : channel.graphs())
+    out.graphs.push_back({std::move(graph), channel.graph_durations(number++)});
+  for (const Snapshot::Graph& graph : out.graphs)
+    for (const std::uint16_t node : graph.info.nodes)  // launched by graphs alone
+      if (!out.kernels.contains(node))
+        if (auto info = channel.kernel(node))
+          out.kernels[node] = {std::move(*info), channel.kernel_durations(node)};
   return out;
 }
 
@@ -60,19 +70,54 @@ bool is_silent(const Snapshot& snapshot) {
          snapshot.at_ns - state.poller_ns >= kSilentNs;
 }
 
+std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot) {
+  std::map<std::uint32_t, ClassTotals> out;
+  for (const EntryTotals& entry : snapshot.entries) {
+    ClassTotals& to = out[entry.what];
+    to.calls += entry.calls - std::min(entry.calls, entry.failed + entry.captured);
+    to.failed += entry.failed;
+    to.bytes += entry.bytes;
+  }
+  return out;
+}
+
+std::vector<std::string> graph_kernels(const Snapshot& snapshot, const Suspect& operation) {
+  std::vector<std::string> out;
+  if (operation.what != WIRE_CUDA_GRAPH_LAUNCH || operation.kernel >= snapshot.graphs.size())
+    return out;
+  for (const std::uint16_t node : snapshot.graphs[operation.kernel].info.nodes) {
+    const auto kernel = snapshot.kernels.find(node);
+    std::string name = kernel == snapshot.kernels.end() ? "?" : short_name(kernel->second.info);
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(std::move(name));
+  }
+  return out;
+}
+
 std::string operation_name(const Snapshot& snapshot, const Suspect& operation) {
   if (operation.what == WIRE_CUDA_EVENT) return "wait for an event";
-  const bool is_graph = operation.what == WIRE_CUDA_GRAPH_LAUNCH;
-  if (operation.what != WIRE_CUDA_LAUNCH && !is_graph) return class_name(operation.what);
+  if (const std::vector<std::string> kernels = graph_kernels(snapshot, operation);
+      !kernels.empty()) {
+    const GraphInfo& graph = snapshot.graphs[operation.kernel].info;
+    const std::size_t shown = std::min<std::size_t>(kernels.size(), kGraphKernelsShown);
+    return fmt::format("graph of {} kernel{} ({}{})", graph.kernels, graph.kernels == 1 ? "" : "s",
+                       fmt::join(kernels.begin(), kernels.begin() + static_cast<long>(shown), ", "),
+                       shown < kernels.size() ? ", ..." : "");
+  }
+  if (operation.what != WIRE_CUDA_LAUNCH) return class_name(operation.what);
   const auto found = snapshot.kernels.find(operation.kernel);
-  if (found != snapshot.kernels.end())
-    return (is_graph ? "graph, at its kernel " : "kernel ") + short_name(found->second.info);
-  return is_graph ? "graph" : "kernel ?";
+  return found == snapshot.kernels.end() ? std::string("kernel ?")
+                                         : "kernel " + short_name(found->second.info);
 }
 
 std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck) {
-  if (stuck.suspects.size() == 1 && stuck.forgotten == 0)
-    return operation_name(snapshot, stuck.suspects[0]);
+  if (stuck.suspects.size() == 1 && stuck.forgotten == 0) {
+    std::string out = operation_name(snapshot, stuck.suspects[0]);
+    const auto at = snapshot.kernels.find(stuck.stream.at_kernel);
+    const bool is_graph = stuck.suspects[0].what == WIRE_CUDA_GRAPH_LAUNCH;
+    return is_graph && at != snapshot.kernels.end()
+               ? fmt::format("{}, at its kernel {}", out, short_name(at->second.info))
+               : out;
+  }
   std::vector<std::string> names;
   for (const Suspect& one : stuck.suspects) {
     std::string name = operation_name(snapshot, one);
@@ -86,45 +131,61 @@ std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck) {
                      fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-std::vector<Stuck> stuck_in(const Snapshot& snapshot) {
-  const auto history = [&](std::uint32_t what, std::uint32_t kernel) -> std::optional<History> {
-    const Durations* durations = nullptr;
-    if (what == WIRE_CUDA_LAUNCH) {
-      const auto found = snapshot.kernels.find(kernel);
-      if (found != snapshot.kernels.end()) durations = &found->second.durations;
-    } else if (const auto found = snapshot.classes.find(what); found != snapshot.classes.end()) {
-      durations = &found->second;
-    }
-    if (durations == nullptr) return std::nullopt;
-    return History{durations->count, durations->at_most_ns(0.99)};
+namespace {
+
+History history_from(const Durations& durations) {
+  return {durations.count, durations.at_most_ns(0.99),
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(durations.largest, UINT32_MAX))};
+}
+
+/// The longest of all operations that may still run: not of those that were all timed and ended.
+std::optional<History> longest_history(const Snapshot& snapshot) {
+  History out{UINT64_MAX, 0};
+  const auto add = [&](const Durations& durations, std::uint64_t launches) {
+    if (launches <= durations.count) return;
+    out.count = std::min(out.count, durations.count);
+    out.p99_ns = std::max(out.p99_ns, durations.at_most_ns(0.99));
   };
-  std::uint64_t waiting_since_ns = 0;
-  for (const Waiter& waiter : snapshot.waiters)
-    if (waiting_since_ns == 0 || waiter.since_ns < waiting_since_ns)
-      waiting_since_ns = waiter.since_ns;
-  return find_stuck(snapshot.streams, snapshot.at_ns, history, waiting_since_ns);
-}
-
-std::uint64_t collectives_of(const Snapshot& snapshot) {
-  std::uint64_t out = 0;
-  for (const EntryTotals& entry : snapshot.entries)
-    if (entry.what == WIRE_CUDA_HOST_FUNCTION)
-      out += entry.calls - std::min(entry.calls, entry.failed + entry.captured);
   for (const auto& [index, kernel] : snapshot.kernels)
-    if (kernel.info.name.find("nccl") != std::string::npos) out += kernel.info.launches;
+    add(kernel.durations, kernel.info.launches);
+  for (const Snapshot::Graph& graph : snapshot.graphs)
+    add(graph.durations, graph.info.launches);
+  for (const auto& [what, totals] : totals_of(snapshot))
+    if (const auto found = snapshot.classes.find(what);
+        found != snapshot.classes.end() && what != WIRE_CUDA_GRAPH_LAUNCH)
+      add(found->second, totals.calls);
+  return out.count == UINT64_MAX ? std::nullopt : std::optional(out);
+}
+
+}  // namespace
+
+std::optional<History> history_in(const Snapshot& snapshot, std::uint32_t what,
+                                  std::uint32_t index) {
+  if (what == kAnyOperation) return longest_history(snapshot);
+  if (what == WIRE_CUDA_LAUNCH) {
+    const auto found = snapshot.kernels.find(index);
+    if (found == snapshot.kernels.end()) return std::nullopt;
+    return history_from(found->second.durations);
+  }
+  if (what == WIRE_CUDA_GRAPH_LAUNCH && index < snapshot.graphs.size())
+    return history_from(snapshot.graphs[index].durations);
+  const auto found = snapshot.classes.find(what);
+  if (found == snapshot.classes.end()) return std::nullopt;
+  return history_from(found->second);
+}
+
+std::uint64_t waiting_since_in(const Snapshot& snapshot) {
+  std::uint64_t out = 0;
+  for (const Waiter& waiter : snapshot.waiters)
+    if (out == 0 || waiter.since_ns < out) out = waiter.since_ns;
   return out;
 }
 
-std::vector<std::size_t> missing_of(const std::vector<RankLook>& ranks) {
-  std::vector<std::size_t> out;
-  std::uint64_t most = 0;
-  for (const RankLook& rank : ranks)
-    most = std::max(most, rank.collectives);
-  const bool is_any_stuck =
-      std::any_of(ranks.begin(), ranks.end(), [](const RankLook& rank) { return rank.is_stuck; });
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    if (is_any_stuck && (ranks[i].is_stopped || ranks[i].collectives < most)) out.push_back(i);
-  return out;
+std::vector<Stuck> stuck_in(const Snapshot& snapshot) {
+  const auto history = [&](std::uint32_t what, std::uint32_t index) {
+    return history_in(snapshot, what, index);
+  };
+  return find_stuck(snapshot.streams, snapshot.at_ns, history, waiting_since_in(snapshot));
 }
 
 }  // namespace kansoku::capture::cuda

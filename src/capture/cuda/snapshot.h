@@ -24,6 +24,11 @@ struct Snapshot {
   };
   std::map<std::uint32_t, Kernel> kernels;  // those that were launched
   std::map<std::uint32_t, Durations> classes;
+  struct Graph {
+    GraphInfo info;
+    Durations durations;
+  };
+  std::vector<Graph> graphs;  // all that were ever made
   std::vector<StreamInfo> streams;
   std::vector<Waiter> waiters;
 };
@@ -33,10 +38,24 @@ struct Snapshot {
 /// or stopped with its process. What it wrote is as old.
 [[nodiscard]] bool is_silent(const Snapshot& snapshot);
 
+/// Calls of one class that did something, those that failed, and bytes.
+struct ClassTotals {
+  std::uint64_t calls{0}, failed{0}, bytes{0};
+};
+[[nodiscard]] std::map<std::uint32_t, ClassTotals> totals_of(const Snapshot& snapshot);
+
+/// How long operations like that one took; kAnyOperation: the longest that may still run.
+[[nodiscard]] std::optional<History> history_in(const Snapshot& snapshot, std::uint32_t what,
+                                                std::uint32_t index);
+/// Since when a thread has waited for the device (0: none does).
+[[nodiscard]] std::uint64_t waiting_since_in(const Snapshot& snapshot);
 /// The oldest operations beyond their deadlines, by the history that the library keeps.
 [[nodiscard]] std::vector<Stuck> stuck_in(const Snapshot& snapshot);
-/// "kernel reduce<float>", "graph", "host function".
+/// "kernel reduce<float>", "graph of 12 kernels (gemm, softmax)", "host function".
 [[nodiscard]] std::string operation_name(const Snapshot& snapshot, const Suspect& operation);
+/// Kernels of a graph by their nodes, each once; empty if it is none, or nothing is known of it.
+[[nodiscard]] std::vector<std::string> graph_kernels(const Snapshot& snapshot,
+                                                     const Suspect& operation);
 /// The one operation, or "one of 3 operations (copy, kernel reduce<float>)".
 [[nodiscard]] std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck);
 
@@ -46,19 +65,6 @@ struct Snapshot {
 [[nodiscard]] bool is_stream_operation(std::uint32_t what);
 /// "reduce<float>", or "function@0x7f..." where the name is not known.
 [[nodiscard]] std::string short_name(const KernelInfo& kernel);
-/// Collectives that the process handed over: kernels of NCCL, and the host functions that stand-ins
-/// for it put into streams. Ranks of one job make the same ones in the same order.
-[[nodiscard]] std::uint64_t collectives_of(const Snapshot& snapshot);
-/// One rank of a job, as it looks at one moment.
-struct RankLook {
-  std::uint64_t collectives{0};
-  bool is_stuck{false};    // an operation of it is
-  bool is_stopped{false};  // by a signal or a debugger
-};
-/// Of several ranks of which some are stuck: those that are stopped, or handed over fewer
-/// collectives. The others wait for them.
-[[nodiscard]] std::vector<std::size_t> missing_of(const std::vector<RankLook>& ranks);
-
 /// One kernel, or one class of operations, between two snapshots.
 struct FrameRow {
   std::string name, full_name;

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/cuda/snapshot.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kansoku::capture::cuda {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 Durations durations(std::uint64_t count, std::uint64_t mean_ns) {
-  return {count, count * mean_ns, mean_ns, std::vector<std::uint64_t>(WIRE_CUDA_BUCKETS, 0)};
+  return {count, count * mean_ns, mean_ns, std::vector<std::uint64_t>(WIRE_CUDA_BUCKETS, 0), 0};
 }
 
 Snapshot at(double seconds, std::uint64_t launches, Durations timed) {
@@ -53,16 +49,6 @@ TEST(DeviceRates, CountGraphsAsBusy) {
   before.classes[WIRE_CUDA_GRAPH_LAUNCH] = durations(1, 10'000'000);
   after.classes[WIRE_CUDA_GRAPH_LAUNCH] = durations(2, 15'000'000);  // the second took 20 ms
   EXPECT_DOUBLE_EQ(device_rates(before, after).busy_share.value(), 0.2);
-}
-
-TEST(MissingOf, NamesNobodyWhileNothingIsStuck) {
-  EXPECT_THAT(missing_of({{5, false, false}, {4, false, false}, {5, false, true}}), IsEmpty());
-}
-
-TEST(MissingOf, NamesThoseBehindAndThoseThatAreStopped) {
-  EXPECT_THAT(missing_of({{5, true, false}, {4, false, false}, {5, false, true}}),
-              ElementsAre(1, 2));
-  EXPECT_THAT(missing_of({{5, true, false}, {5, true, false}}), IsEmpty());
 }
 
 TEST(Silent, OnlyWhileAwake) {

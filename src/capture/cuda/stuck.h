@@ -21,8 +21,13 @@ inline constexpr std::uint64_t kHistoryLeast = 8;  // operations; fewer tell no 
 struct History {
   std::uint64_t count{0};
   double p99_ns{0};
+  /// The size of the largest of them (as Suspect has it); a larger one has no history.
+  std::uint32_t largest{UINT32_MAX};
 };
-/// By enum wire_cuda_class, and of a kernel by its index; nothing: no history.
+/// In place of a class: the longest history that any operation of the process has that may still
+/// run.
+inline constexpr std::uint32_t kAnyOperation = 0;
+/// By enum wire_cuda_class, and of a kernel or a graph by its index; nothing: no history.
 using HistoryOf = std::function<std::optional<History>(std::uint32_t what, std::uint32_t kernel)>;
 
 enum class StuckKind : std::uint8_t {
@@ -34,8 +39,11 @@ enum class StuckKind : std::uint8_t {
 
 /// One operation of a stream, by what stands in its list of recent ones.
 struct Suspect {
-  std::uint32_t what{0}, kernel{0};
+  std::uint32_t what{0};
+  std::uint32_t kernel{0};  // index of the kernel, or of the graph
+  std::uint32_t size{0};    // power of two of its threads or bytes
 };
+[[nodiscard]] Suspect suspect_of(std::uint32_t recent_word);
 
 struct Stuck {
   StuckKind kind{StuckKind::kStuck};
@@ -54,5 +62,33 @@ struct Stuck {
 [[nodiscard]] std::vector<Stuck> find_stuck(const std::vector<StreamInfo>& streams,
                                             std::uint64_t now_ns, const HistoryOf& history_of,
                                             std::uint64_t waiting_since_ns = 0);
+
+/// Where a process of a job stands, for those that wait for it.
+enum class RankAt : std::uint8_t {
+  kNoWork,      // all that it handed over is complete
+  kCollective,  // its oldest operation waits for the other ranks
+  kOperation,   // it has not come to one: another operation runs
+  kUnclear,     // one of several, some of which are collectives
+};
+[[nodiscard]] std::string_view rank_at_name(RankAt at);  // "no_work", "collective", ...
+using IsCollective = std::function<bool(const Suspect&)>;
+[[nodiscard]] RankAt rank_at(const std::vector<StreamInfo>& streams, std::uint64_t now_ns,
+                             const IsCollective& is_collective, std::uint64_t waiting_since_ns = 0);
+
+/// Collectives that streams have not completed yet, as far as their lists reach.
+[[nodiscard]] std::uint64_t pending_collectives(const std::vector<StreamInfo>& streams,
+                                                const IsCollective& is_collective);
+
+struct RankLook {
+  RankAt at{RankAt::kNoWork};
+  bool is_gone{false}, is_stopped{false};
+  std::uint64_t handed_over{0};  // collectives, since its library was switched on
+  std::uint64_t pending{0};      // of them: not complete
+};
+/// Which of the ranks the others wait for, as indices: those that are gone or stopped, and those
+/// that are not in a collective while another one is; if there is none, those of which that is
+/// unclear. If all are in one, those that handed over fewer, provided that all completed equally
+/// many: only then were they counted from one moment on.
+[[nodiscard]] std::vector<std::size_t> find_missing(const std::vector<RankLook>& ranks);
 
 }  // namespace kansoku::capture::cuda

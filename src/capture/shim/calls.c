@@ -186,18 +186,37 @@ static uint32_t next_gap(struct kansoku_thread* thread) {
   return n <= 1 ? 1 : 1 + (uint32_t)((thread->random >> 32) * (2ULL * n - 1) >> 32);
 }
 
-/* Each kernel soon has a past to be compared with, however rare it is. */
-static int is_new_kernel(const struct kansoku_call* call) {
-  static _Atomic uint8_t tries[WIRE_CUDA_KERNELS_MAX];
-  const uint32_t kernel = call->record.u.launch.kernel;
-  if (call->what != WIRE_CUDA_LAUNCH || kernel >= WIRE_CUDA_KERNELS_MAX ||
-      atomic_load_explicit(&tries[kernel], memory_order_relaxed) >= FIRST_LAUNCHES)
+/* Each kernel, each graph and each class of the others soon has a past to be compared with, however
+ * rare it is. */
+static int is_new(const struct kansoku_call* call) {
+  static _Atomic uint8_t kernels[WIRE_CUDA_KERNELS_MAX], graphs[WIRE_CUDA_GRAPHS_MAX],
+      classes[WIRE_CUDA_CLASSES];
+  _Atomic uint8_t* tries = &classes[call->what];
+  if (call->what == WIRE_CUDA_LAUNCH) {
+    if (call->record.u.launch.kernel >= WIRE_CUDA_KERNELS_MAX) return 0;
+    tries = &kernels[call->record.u.launch.kernel];
+  } else if (call->what == WIRE_CUDA_GRAPH_LAUNCH && call->record.u.memory.bytes != 0) {
+    tries = &graphs[call->record.u.memory.bytes - 1];
+  }
+  return atomic_load_explicit(tries, memory_order_relaxed) < FIRST_LAUNCHES &&
+         atomic_fetch_add_explicit(tries, 1, memory_order_relaxed) < FIRST_LAUNCHES;
+}
+
+/* What a process waits in for others gets events of its own, so that it is known whether it has
+ * come so far, or is stuck before. Stand-ins of NCCL put host functions into streams. */
+static int is_meeting(struct kansoku_call* call) {
+  if (call->what != WIRE_CUDA_HOST_FUNCTION &&
+      (call->what != WIRE_CUDA_LAUNCH || !kansoku_is_collective(call->record.u.launch.kernel)))
     return 0;
-  return atomic_fetch_add_explicit(&tries[kernel], 1, memory_order_relaxed) < FIRST_LAUNCHES;
+  const uint64_t now = kansoku_now();
+  if (now - call->thread->met_ns < atomic_load_explicit(&kansoku.meeting_ns, memory_order_relaxed))
+    return 0;
+  call->thread->met_ns = now;
+  return 1;
 }
 
 static int is_its_turn(struct kansoku_call* call) {
-  if (call->mode == WIRE_CUDA_EVERY || is_new_kernel(call)) return 1;
+  if (call->mode == WIRE_CUDA_EVERY || is_new(call) || is_meeting(call)) return 1;
   if (--call->thread->until_timed != 0) return 0;
   call->thread->until_timed = next_gap(call->thread);
   return 1;
@@ -295,16 +314,35 @@ void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per
   if (is_its_turn(call) && may_time(call, context)) begin_timed(call, context);
 }
 
+static uint32_t power_of(uint64_t value) {
+  return value == 0 ? 0 : 63U - (uint32_t)__builtin_clzll(value);
+}
+
+uint32_t kansoku_size(const struct wire_cuda_record* record, uint32_t what) {
+  if (what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET) return power_of(record->u.memory.bytes);
+  if (what != WIRE_CUDA_LAUNCH) return 0;
+  /* The parts' powers: their product may not fit, and needs no more precision. */
+  return power_of((uint64_t)record->u.launch.grid_x * record->u.launch.block_x) +
+         power_of((uint64_t)record->u.launch.grid_y * record->u.launch.block_y *
+                  record->u.launch.grid_z) +
+         power_of(record->u.launch.block_z);
+}
+
+static uint32_t index_of(const struct wire_cuda_record* record, uint32_t what) {
+  if (what == WIRE_CUDA_LAUNCH) return record->u.launch.kernel;
+  return what == WIRE_CUDA_GRAPH_LAUNCH && record->u.memory.bytes != 0
+             ? (uint32_t)record->u.memory.bytes - 1
+             : WIRE_CUDA_NO_KERNEL;
+}
+
 /* The operation's place among all of its stream. */
 static void number(struct kansoku_call* call, uint32_t what) {
   struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
   _Atomic uint32_t* const count = (_Atomic uint32_t*)&stream->operations;
-  const uint32_t kernel =
-      what == WIRE_CUDA_LAUNCH ? call->record.u.launch.kernel : WIRE_CUDA_NO_KERNEL;
   call->number = atomic_load_explicit(count, memory_order_relaxed);
   if (!call->is_alone) call->number = atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
   kansoku.shared->recent[call->stream].operations[call->number % WIRE_CUDA_RECENT] =
-      what << 16 | kernel;
+      kansoku_size(&call->record, what) << 20 | what << 16 | index_of(&call->record, what);
   if (call->is_alone) atomic_store_explicit(count, call->number + 1, memory_order_release);
 }
 

@@ -13,6 +13,7 @@ static struct {
 } table[TABLE_SLOTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned table_used;
+static _Atomic uint8_t is_collective[WIRE_CUDA_KERNELS_MAX];
 
 static unsigned slot_of(uint64_t handle) {
   return (unsigned)((handle * 0x9e3779b97f4a7c15ULL) >> 47); /* 17 bits */
@@ -27,6 +28,11 @@ uint32_t kansoku_kernel_index(uint64_t handle) {
     if (found == 0) return WIRE_CUDA_NO_KERNEL;
   }
   return WIRE_CUDA_NO_KERNEL;
+}
+
+int kansoku_is_collective(uint32_t kernel) {
+  return kernel < WIRE_CUDA_KERNELS_MAX &&
+         atomic_load_explicit(&is_collective[kernel], memory_order_relaxed) != 0;
 }
 
 uint32_t kansoku_text(const char* text) {
@@ -77,6 +83,7 @@ static void add(uint64_t handle, uint64_t module, const char* name, int is_kerne
   kernel->module = module;
   kernel->is_kernel = (uint16_t)is_kernel;
   kernel->name = kansoku_text(name);
+  atomic_store(&is_collective[index], strstr(name, "nccl") != NULL);
   atomic_store((_Atomic uint64_t*)&shared->kernel_count, index + 1);
   bind(handle, (uint32_t)index);
 }

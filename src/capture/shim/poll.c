@@ -33,6 +33,10 @@
 #define EVERY_N_MAX 65536U
 #define BUDGET_NS_A_LAUNCH 100U /* of 200; the rest is counting, and the library's thread */
 #define BUDGET_SHARE_OF_CORE 0.004
+/* What waits for other processes is timed as often as half of that allows: where it stands tells
+ * who of a job is missing. */
+#define MEETINGS_SHARE_OF_CORE 0.002
+#define MEETING_FIRST_NS 2000000ULL
 #define PENDING_MAX 65536U
 #define LONG_RUNNING_NS 500000000ULL
 
@@ -106,10 +110,11 @@ static void show_stream(uint32_t stream) {
     shown->correlation = record->correlation;
     shown->tid = record->tid;
     shown->is_begun = 0;
+    shown->at_kernel = WIRE_CUDA_NO_KERNEL;
     shown->what = (uint8_t)kansoku_hooks[record->entry].what;
     const int is_kernel = shown->what == WIRE_CUDA_LAUNCH && !op->is_mark;
     shown->oldest = op->number;
-    shown->is_mark = op->is_mark;
+    shown->is_mark = (uint16_t)op->is_mark;
     shown->kernel = is_kernel ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
     shown->detail = is_kernel ? 0 : record->u.memory.detail;
     atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
@@ -117,7 +122,7 @@ static void show_stream(uint32_t stream) {
   if (!shown->is_begun && !op->is_mark && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
     shown->is_begun =
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
-  if (shown->is_begun && op->twin != NULL) shown->kernel = (uint16_t)kernel_at(op->twin);
+  if (shown->is_begun && op->twin != NULL) shown->at_kernel = (uint16_t)kernel_at(op->twin);
 }
 
 static void take_in(const struct kansoku_op* op) {
@@ -194,16 +199,26 @@ static unsigned bucket_of(uint64_t ns) {
   return at < WIRE_CUDA_BUCKETS ? at : WIRE_CUDA_BUCKETS - 1;
 }
 
-static void count_duration(const struct wire_cuda_record* record) {
-  struct wire_cuda* const shared = kansoku.shared;
-  const uint32_t what = kansoku_hooks[record->entry].what;
-  struct wire_cuda_durations* to = &shared->classes[what];
-  if (what == WIRE_CUDA_LAUNCH && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX)
-    to = &shared->kernels[record->u.launch.kernel].durations;
+static void add_duration(struct wire_cuda_durations* to, const struct wire_cuda_record* record,
+                         uint32_t size) {
   ++to->count;
   to->total_ns += record->device_ns;
   if (record->device_ns > to->longest_ns) to->longest_ns = record->device_ns;
+  if (size > to->largest) to->largest = size;
   ++to->buckets[bucket_of(record->device_ns)];
+}
+
+static void count_duration(const struct wire_cuda_record* record) {
+  struct wire_cuda* const shared = kansoku.shared;
+  const uint32_t what = kansoku_hooks[record->entry].what, size = kansoku_size(record, what);
+  if (what == WIRE_CUDA_LAUNCH && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
+    add_duration(&shared->kernels[record->u.launch.kernel].durations, record, size);
+    return;
+  }
+  add_duration(&shared->classes[what], record, size);
+  const uint64_t graph = record->u.memory.bytes; /* number + 1 */
+  if (what == WIRE_CUDA_GRAPH_LAUNCH && graph != 0)
+    add_duration(&shared->graphs[graph - 1].durations, record, size);
 }
 
 static int by_begin(const void* a, const void* b, void* of) {
@@ -587,6 +602,7 @@ static void adapt(uint64_t now) {
   adapted_operations = all;
   if (state()->sampled == 0) return;
   const double price = (double)(state()->own_ns + state()->event_ns) / (double)state()->sampled;
+  atomic_store(&kansoku.meeting_ns, (uint64_t)(price / MEETINGS_SHARE_OF_CORE));
   const uint32_t asked = atomic_load((_Atomic uint32_t*)&control->budget_ns_a_launch);
   const double budget = asked != 0 ? asked : BUDGET_NS_A_LAUNCH;
   double n = price / budget;
@@ -613,6 +629,7 @@ static void switch_to(uint32_t mode, uint64_t now) {
     adapted_operations = operations();
     const uint32_t n = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.every_n);
     atomic_store(&kansoku.every_n, n != 0 ? n : EVERY_N_FIRST);
+    atomic_store(&kansoku.meeting_ns, MEETING_FIRST_NS);
     kansoku_set_hooks(1);
     interval_us = INTERVAL_MIN_US;
     for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)

@@ -1,247 +1,210 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <optional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "capture/python/sampler.h"
+#include "capture/hang_look.h"
 #include "cli/commands.h"
-#include "cli/cuda/live.h"
-#include "cli/cuda/subcommand.h"
 #include "cli/wiring.h"
+#include "common/json.h"
+#include "common/text.h"
 #include "sys/clock.h"
 
 namespace kansoku::cli {
 namespace {
 
-using capture::cuda::Channel;
+using capture::FrameText;
+using capture::HangLook;
+using capture::HangVerdict;
+using capture::ThreadText;
 using capture::cuda::Stuck;
 using capture::cuda::StuckKind;
 
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
 constexpr std::size_t kFramesShown = 12;
-/// Of wire_cuda_state::poller_phase.
-constexpr std::uint32_t kPhaseInDriver = 2;
+constexpr std::size_t kKernelsShown = 16;
 
-enum class HangVerdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary };
-constexpr std::array kHangVerdictNames{"stuck_kernel", "unknown", "nothing_stuck", "not_covered"};
+std::int32_t device_of(const HangLook& look, const Stuck& one) {
+  return one.stream.context < look.devices.size() ? look.devices[one.stream.context] : -1;
+}
 
-/// A Python frame, innermost first.
-struct FrameText {
-  std::string function, file;
-  std::uint32_t line{0};
-};
-
-struct ThreadText {
-  std::int32_t tid{0};
-  std::string call;  // of the driver that it waits in; "" in none
-  double seconds{0};
-  std::vector<FrameText> python;  // innermost first
-};
-
-struct Answer {
-  std::int32_t pid{0};
-  HangVerdict verdict{HangVerdict::kNoLibrary};
-  bool is_stopped{false};
-  std::string why;
-  CudaSnapshot snapshot;
-  std::vector<Stuck> stuck;
-  std::vector<std::uint32_t> moving;  // streams that completed work between the looks
-  std::vector<ThreadText> threads;    // those that wait in the driver
-};
-
-/// Of several processes of which some are stuck, those that the others wait for.
-std::vector<const Answer*> missing_answers(const std::vector<Answer>& answers) {
-  std::vector<capture::cuda::RankLook> looks;
-  std::vector<const Answer*> of, out;
-  for (const Answer& answer : answers) {
-    if (answer.verdict == HangVerdict::kNoLibrary) continue;
-    of.push_back(&answer);
-    looks.push_back({collectives_of(answer.snapshot), !answer.stuck.empty(), answer.is_stopped});
-  }
-  for (const std::size_t index : missing_of(looks))
-    out.push_back(of[index]);
+/// What was submitted to the stream behind it, by name and count.
+std::map<std::string, std::size_t> behind_of(const HangLook& look, const Stuck& one) {
+  std::map<std::string, std::size_t> out;
+  for (const std::uint32_t word : one.stream.behind)
+    ++out[operation_name(look.snapshot, capture::cuda::suspect_of(word))];
   return out;
 }
 
-std::vector<FrameText> python_stack(std::vector<capture::python::PyStack>& stacks, std::int32_t pid,
-                                    std::int32_t tid) {
-  std::vector<FrameText> out;
-  for (const capture::python::PyStack& stack : stacks) {
-    // Before 3.11 the main thread's number is not told.
-    if (stack.tid != tid && !(stack.tid == 0 && tid == pid)) continue;
-    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame)
-      out.push_back({std::string(frame->function), std::string(frame->file), frame->line});
-    break;
-  }
-  return out;
+std::string rank_text(const HangLook& look) {
+  return look.rank < 0 ? fmt::format("process {}", look.pid)
+                       : fmt::format("rank {} (process {})", look.rank, look.pid);
 }
 
-void add_threads(const sys::Procfs& procfs, Answer& answer) {
-  std::vector<capture::python::PyStack> stacks;
-  const auto python = capture::python::Process::attach(answer.pid, procfs, {});
-  if (python) static_cast<void>((*python)->sample(stacks));
-  for (const capture::cuda::Waiter& waiter : answer.snapshot.waiters) {
-    ThreadText thread;
-    thread.tid = static_cast<std::int32_t>(waiter.tid);
-    thread.call = waiter.entry;
-    if (waiter.since_ns < answer.snapshot.at_ns)
-      thread.seconds = 1e-9 * static_cast<double>(answer.snapshot.at_ns - waiter.since_ns);
-    thread.python = python_stack(stacks, answer.pid, thread.tid);
-    answer.threads.push_back(std::move(thread));
+void print_frames(const std::vector<FrameText>& frames) {
+  for (std::size_t i = 0; i < frames.size() && i < kFramesShown; ++i) {
+    const FrameText& frame = frames[i];
+    const std::string name = frame.function.empty() ? std::string("?") : frame.function;
+    say(stdout, frame.line > 0 ? fmt::format("    {} ({}:{})", name, frame.file, frame.line)
+                               : fmt::format("    {} [{}]{}", name, base_name(frame.file),
+                                             frame.is_guessed ? " guessed" : ""));
   }
+  if (frames.size() > kFramesShown)
+    say(stdout, fmt::format("    and {} more", frames.size() - kFramesShown));
 }
 
-void add_progress(const CudaSnapshot& before, Answer& answer) {
-  for (const capture::cuda::StreamInfo& stream : answer.snapshot.streams) {
-    const auto old =
-        std::find_if(before.streams.begin(), before.streams.end(), [&](const auto& one) {
-          return one.index == stream.index && one.generation == stream.generation;
-        });
-    if (old == before.streams.end() || stream.completed > old->completed)
-      answer.moving.push_back(stream.index);
-  }
-}
-
-/// A process, and the first of two looks at it.
-struct FirstLook {
-  std::int32_t pid{0};
-  Result<std::unique_ptr<Channel>> channel;
-  CudaSnapshot before;
-};
-
-/// Why the library's thread gives no sign of life: then what it wrote is as old.
-std::optional<std::string> why_silent(const sys::Procfs& procfs, Answer& answer, bool is_asleep) {
-  const auto stat = procfs.stat(answer.pid);
-  answer.is_stopped = stat && (stat->state == 'T' || stat->state == 't');
-  if (answer.is_stopped) return "the process is stopped by a signal or a debugger";
-  const wire_cuda_state& state = answer.snapshot.state;
-  if (is_asleep || !is_silent(answer.snapshot)) return std::nullopt;
-  const double seconds = 1e-9 * static_cast<double>(answer.snapshot.at_ns - state.poller_ns);
-  return state.poller_phase == kPhaseInDriver
-             ? fmt::format(
-                   "the driver has not returned from a call of the library's thread for "
-                   "{:.1f} s",
-                   seconds)
-             : fmt::format("the library's thread has not run for {:.1f} s", seconds);
-}
-
-Answer second_look(const sys::Procfs& procfs, const FirstLook& first) {
-  const std::int32_t pid = first.pid;
-  const auto& channel = first.channel;
-  Answer out;
-  out.pid = pid;
-  if (!channel) {
-    const capture::cuda::Coverage coverage = capture::cuda::coverage_of(procfs, pid);
-    out.why = coverage.has_cuda || coverage.has_library
-                  ? "the process uses CUDA without Kansoku's library at work, so nothing is known "
-                    "of its operations; start it with `kansoku run --cuda`"
-                  : channel.error().what;
-    return out;
-  }
-  out.snapshot = snapshot_of(**channel);
-  add_progress(first.before, out);
-  add_threads(procfs, out);
-  out.stuck = stuck_in(out.snapshot);
-  const bool is_asleep = (*channel)->mode() == capture::cuda::Mode::kDormant;
-  if (auto why = why_silent(procfs, out, is_asleep)) {
-    out.verdict = HangVerdict::kUnknown;
-    out.why = std::move(*why);
-    out.stuck.clear();
-  } else if (!out.stuck.empty()) {
-    const StuckKind worst = out.stuck.front().kind;
-    out.verdict = worst == StuckKind::kStuck ? HangVerdict::kStuck : HangVerdict::kUnknown;
-    if (worst == StuckKind::kUnknown)
-      out.why =
-          "it runs for long, and no such operation was seen to end before: first launches, "
-          "compilation and evaluation look alike";
-    if (worst == StuckKind::kBehind) out.why = "operations wait for something that was not timed";
-  } else if (is_asleep) {
-    out.verdict = HangVerdict::kUnknown;
-    out.why =
-        "the library was asleep, so what was submitted before is unknown; `kansoku watch` or "
-        "`kansoku cuda top` keeps it awake";
-  } else {
-    out.verdict = HangVerdict::kNothing;
-    out.why = out.moving.empty() ? "no operation is beyond its deadline" : "streams make progress";
-  }
-  return out;
-}
-
-void print_stuck(const Answer& answer, const Stuck& one) {
-  const std::string name = suspects_text(answer.snapshot, one);
-  const std::string where = fmt::format("stream {}", one.stream.index);
+void print_stuck(const HangLook& look, const Stuck& one) {
+  const std::string name = suspects_text(look.snapshot, one);
+  const std::int32_t device = device_of(look, one);
+  const std::string where =
+      fmt::format("stream {}{}", one.stream.index,
+                  device < 0 ? std::string() : fmt::format(" of GPU {}", device));
   if (one.kind == StuckKind::kBehind)
     say(stdout, fmt::format("  behind it: {} on {} waits for {:.1f} s", name, where, one.seconds));
   else
     say(stdout, fmt::format("  {} on {} runs for {:.1f} s (deadline {:.1f} s)", name, where,
                             one.seconds, one.deadline_s));
+  if (one.suspects.size() == 1)
+    if (const auto kernels = graph_kernels(look.snapshot, one.suspects[0]); kernels.size() > 1)
+      say(stdout, fmt::format("    one of its kernels: {}{}",
+                              fmt::join(kernels.begin(),
+                                        kernels.begin() + static_cast<long>(std::min(
+                                                              kernels.size(), kKernelsShown)),
+                                        ", "),
+                              kernels.size() > kKernelsShown ? ", ..." : ""));
+  if (const std::size_t count = one.stream.behind.size() + one.stream.behind_unknown; count > 0)
+    say(stdout,
+        fmt::format("    behind it on this stream: {} operation{}", count, count == 1 ? "" : "s"));
 }
 
-void print_answer(const Answer& answer) {
-  say(stdout, fmt::format("process {}: {}{}{}", answer.pid,
-                          kHangVerdictNames[static_cast<std::size_t>(answer.verdict)],
-                          answer.why.empty() ? "" : ": ", answer.why));
-  for (const Stuck& one : answer.stuck)
-    print_stuck(answer, one);
-  if (!answer.stuck.empty())
-    say(stdout, answer.moving.empty() ? std::string("  no stream makes progress")
-                                      : fmt::format("  other streams make progress: {}",
-                                                    fmt::join(answer.moving, " ")));
-  for (const ThreadText& thread : answer.threads) {
-    say(stdout, fmt::format("  thread {} waits in {} for {:.1f} s", thread.tid, thread.call,
-                            thread.seconds));
-    for (std::size_t i = 0; i < thread.python.size() && i < kFramesShown; ++i)
-      say(stdout, fmt::format("    {} ({}:{})", thread.python[i].function, thread.python[i].file,
-                              thread.python[i].line));
+void print_look(const HangLook& look) {
+  say(stdout, fmt::format("{}: {}{}{}", rank_text(look), hang_verdict_name(look.verdict),
+                          look.why.empty() ? "" : ": ", look.why));
+  for (const Stuck& one : look.stuck)
+    print_stuck(look, one);
+  if (!look.stuck.empty())
+    say(stdout, look.moving.empty() ? std::string("  no stream makes progress")
+                                    : fmt::format("  other streams make progress: {}",
+                                                  fmt::join(look.moving, " ")));
+  for (const ThreadText& thread : look.threads) {
+    say(stdout, thread.call.empty() ? fmt::format("  thread {} is here:", thread.tid)
+                                    : fmt::format("  thread {} waits in {} for {:.1f} s",
+                                                  thread.tid, thread.call, thread.seconds));
+    print_frames(thread.python);
+    print_frames(thread.native);
   }
 }
 
-Json json_of(const Answer& answer) {
+/// Where a process that others wait for stands.
+std::string place_text(const HangLook& look) {
+  if (look.verdict == HangVerdict::kGone) return "it has ended";
+  if (look.is_stopped) return "it is stopped";
+  if (look.is_at_work) return "it is at work";
+  if (look.at == capture::cuda::RankAt::kOperation && !look.stuck.empty())
+    return "it runs " + suspects_text(look.snapshot, look.stuck.front());
+  if (look.at == capture::cuda::RankAt::kNoWork) return "it handed no other work to its device";
+  return fmt::format("it is in its collective {}",
+                     look.collectives - std::min(look.collectives, look.collectives_pending) + 1);
+}
+
+void print_job(const std::vector<HangLook>& looks) {
+  std::vector<std::string> waiting;
+  std::vector<std::int32_t> missing;
+  for (const HangLook& look : looks)
+    if (!look.waits_for.empty()) {
+      waiting.push_back(rank_text(look));
+      missing = look.waits_for;
+    }
+  if (missing.empty()) return;
+  for (const HangLook& look : looks)
+    if (!look.waits_for.empty()) {
+      say(stdout,
+          fmt::format("{} is in its collective {} of {}", rank_text(look),
+                      look.collectives - std::min(look.collectives, look.collectives_pending) + 1,
+                      look.collectives));
+    }
+  for (const HangLook& look : looks) {
+    if (std::find(missing.begin(), missing.end(), look.pid) == missing.end()) continue;
+    const std::uint64_t done =
+        look.collectives - std::min(look.collectives, look.collectives_pending);
+    say(stdout, fmt::format("the others wait for {}: {}, after {} collectives of {} that it "
+                            "handed over",
+                            rank_text(look), place_text(look), done, look.collectives));
+  }
+}
+
+Json frames_json(const std::vector<FrameText>& frames, bool is_native) {
+  Json out = Json::array();
+  for (const FrameText& frame : frames) {
+    Json one = Json::object();
+    one.set("function", frame.function).set("file", frame.file);
+    if (is_native)
+      one.set("guessed", frame.is_guessed);
+    else
+      one.set("line", frame.line);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json stuck_json(const HangLook& look, const Stuck& one) {
+  Json operations = Json::array(), behind = Json::array();
+  for (const capture::cuda::Suspect& suspect : one.suspects)
+    operations.push(operation_name(look.snapshot, suspect));
+  for (const auto& [name, count] : behind_of(look, one))
+    behind.push(Json::object().set("operation", name).set("count", count));
+  const std::int32_t device = device_of(look, one);
+  return Json::object()
+      .set("kind", capture::cuda::stuck_kind_name(one.kind))
+      .set("operations", std::move(operations))
+      .set("operations_forgotten", one.forgotten)
+      .set("graph_kernels", one.suspects.size() == 1
+                                ? Json::array_of(graph_kernels(look.snapshot, one.suspects[0]))
+                                : Json::array())
+      .set("behind", std::move(behind))
+      .set("behind_forgotten", one.stream.behind_unknown)
+      .set("stream", one.stream.index)
+      .set("device", device < 0 ? Json() : Json(device))
+      .set("thread", one.stream.is_mark ? Json() : Json(one.stream.tid))
+      .set("seconds", one.seconds)
+      .set("deadline_s", one.deadline_s);
+}
+
+Json look_json(const HangLook& look) {
   Json stuck = Json::array(), threads = Json::array();
-  for (const Stuck& one : answer.stuck) {
-    Json operations = Json::array();
-    for (const capture::cuda::Suspect& suspect : one.suspects)
-      operations.push(operation_name(answer.snapshot, suspect));
-    stuck.push(Json::object()
-                   .set("kind", capture::cuda::stuck_kind_name(one.kind))
-                   .set("operations", std::move(operations))
-                   .set("operations_forgotten", one.forgotten)
-                   .set("stream", one.stream.index)
-                   .set("thread", one.stream.is_mark ? Json() : Json(one.stream.tid))
-                   .set("seconds", one.seconds)
-                   .set("deadline_s", one.deadline_s));
-  }
-  for (const ThreadText& thread : answer.threads) {
-    Json python = Json::array();
-    for (const FrameText& frame : thread.python)
-      python.push(Json::object()
-                      .set("function", frame.function)
-                      .set("file", frame.file)
-                      .set("line", frame.line));
+  for (const Stuck& one : look.stuck)
+    stuck.push(stuck_json(look, one));
+  for (const ThreadText& thread : look.threads)
     threads.push(Json::object()
                      .set("thread", thread.tid)
                      .set("call", thread.call)
                      .set("seconds", thread.seconds)
-                     .set("python", std::move(python)));
-  }
+                     .set("python", frames_json(thread.python, false))
+                     .set("native", frames_json(thread.native, true)));
+  const bool is_known =
+      look.verdict != HangVerdict::kNoLibrary && look.verdict != HangVerdict::kGone;
   return Json::object()
-      .set("pid", answer.pid)
-      .set("verdict", kHangVerdictNames[static_cast<std::size_t>(answer.verdict)])
-      .set("why", answer.why)
-      .set("every_n", answer.snapshot.state.mode == WIRE_CUDA_SAMPLED
-                          ? Json(answer.snapshot.state.every_n)
+      .set("pid", look.pid)
+      .set("rank", look.rank < 0 ? Json() : Json(look.rank))
+      .set("verdict", hang_verdict_name(look.verdict))
+      .set("why", look.why)
+      .set("every_n", look.snapshot.state.mode == WIRE_CUDA_SAMPLED
+                          ? Json(look.snapshot.state.every_n)
                           : Json(1))
-      .set("collectives", collectives_of(answer.snapshot))
+      .set("collectives", look.collectives)
+      .set("collectives_pending", look.collectives_pending)
+      .set("at", is_known ? Json(capture::cuda::rank_at_name(look.at)) : Json())
+      .set("at_work", is_known ? Json(look.is_at_work) : Json())
+      .set("waits_for", Json::array_of(look.waits_for))
       .set("stuck", std::move(stuck))
-      .set("moving_streams", Json::array_of(answer.moving))
+      .set("moving_streams", Json::array_of(look.moving))
       .set("threads", std::move(threads));
 }
 
@@ -253,60 +216,71 @@ class Hang final : public Command {
     app.footer(
         "Says within two seconds whether an operation on the GPU is stuck: which kernel, on which\n"
         "stream, for how long, who waits for it, and whether others make progress. Nothing is\n"
-        "stopped and no debugger attached. Of several processes of a job it names those that the\n"
-        "others wait for. Needs a program that was started with `kansoku run\n"
-        "--cuda`, and that `kansoku watch`, `record --cuda` or `cuda top` watches.\n"
+        "stopped and no debugger attached. Name all ranks of a job: it says who waits for whom.\n"
+        "Needs a program that was started with `kansoku run --cuda`, and that `kansoku watch`,\n"
+        "`record --cuda` or `cuda top` watches.\n"
         "Exit status: 10 something is stuck; 11 it cannot be told; 0 nothing is.");
   }
 
   int run() override {
     const sys::Procfs procfs;
-    std::vector<FirstLook> looks;
+    std::vector<std::unique_ptr<capture::cuda::Channel>> channels;
+    std::vector<capture::FirstLook> firsts;
     for (const std::int32_t pid : pids_) {
-      if (const auto stat = procfs.stat(pid); !stat) return report(stat.error());
-      looks.push_back({pid, Channel::open(procfs, pid, Channel::Access::kLook), {}});
-      if (looks.back().channel) looks.back().before = snapshot_of(**looks.back().channel);
+      // One of several that is gone may be the one that the others wait for.
+      if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1)
+        return report(stat.error());
+      auto channel =
+          capture::cuda::Channel::open(procfs, pid, capture::cuda::Channel::Access::kLook);
+      const std::string why_not = channel ? std::string() : channel.error().what;
+      channels.push_back(channel ? std::move(*channel) : nullptr);
+      firsts.push_back(capture::first_look(procfs, pid, channels.back().get(), why_not));
     }
     const sys::RealClock clock;
     sys::sleep_until(clock.now() + kBetweenLooks);
-    std::vector<Answer> answers;
-    for (const FirstLook& first : looks)
-      answers.push_back(second_look(procfs, first));
-    Json processes = Json::array();
-    for (const Answer& answer : answers) {
-      if (json_)
-        processes.push(json_of(answer));
-      else
-        print_answer(answer);
-    }
-    Json missing = Json::array();
-    for (const Answer* const answer : missing_answers(answers)) {
-      if (json_)
-        missing.push(answer->pid);
-      else
-        say(stdout,
-            answer->is_stopped
-                ? fmt::format("the others wait for process {}: it is stopped", answer->pid)
-                : fmt::format("the others wait for process {}: it handed over {} collectives, "
-                              "fewer than they",
-                              answer->pid, collectives_of(answer->snapshot)));
-    }
-    if (json_)
-      say(stdout, Json::object()
-                      .set("schema", "kansoku.hang/1")
-                      .set("processes", std::move(processes))
-                      .set("missing", std::move(missing))
-                      .dump(2));
-    const auto has = [&](HangVerdict verdict) {
-      return std::any_of(answers.begin(), answers.end(),
-                         [&](const Answer& answer) { return answer.verdict == verdict; });
-    };
-    if (has(HangVerdict::kStuck)) return kExitFindings;
-    return has(HangVerdict::kUnknown) || has(HangVerdict::kNoLibrary) ? kExitNotEnoughData
-                                                                      : kExitOk;
+    sys::NativeStacks stacks(procfs);
+    std::vector<HangLook> looks;
+    for (const capture::FirstLook& first : firsts)
+      looks.push_back(capture::second_look(procfs, first, stacks));
+    judge_job(procfs, looks, stacks);
+    json_ ? print_json(looks) : print_text(looks);
+    return status_of(looks);
   }
 
  private:
+  static void print_text(const std::vector<HangLook>& looks) {
+    for (const HangLook& look : looks)
+      print_look(look);
+    print_job(looks);
+  }
+
+  static void print_json(const std::vector<HangLook>& looks) {
+    Json processes = Json::array(), missing = Json::array();
+    for (const HangLook& look : looks)
+      processes.push(look_json(look));
+    for (const HangLook& look : looks)
+      if (std::any_of(looks.begin(), looks.end(), [&](const HangLook& other) {
+            return std::count(other.waits_for.begin(), other.waits_for.end(), look.pid) > 0;
+          }))
+        missing.push(look.pid);
+    say(stdout, Json::object()
+                    .set("schema", "kansoku.hang/1")
+                    .set("processes", std::move(processes))
+                    .set("missing", std::move(missing))
+                    .dump(2));
+  }
+
+  static int status_of(const std::vector<HangLook>& looks) {
+    const auto has = [&](HangVerdict verdict) {
+      return std::any_of(looks.begin(), looks.end(),
+                         [&](const HangLook& look) { return look.verdict == verdict; });
+    };
+    if (has(HangVerdict::kStuck)) return kExitFindings;
+    return has(HangVerdict::kUnknown) || has(HangVerdict::kNoLibrary) || has(HangVerdict::kGone)
+               ? kExitNotEnoughData
+               : kExitOk;
+  }
+
   std::vector<std::int32_t> pids_;
   bool json_{false};
 };

@@ -129,7 +129,8 @@ struct kansoku_thread {
   struct wire_cuda_waiter* waiter;
   uint32_t correlation, correlations_left; /* taken from the process's in blocks */
   uint32_t until_timed;                    /* stream operations until the next one that is timed */
-  uint64_t last_handle;                    /* of the stream used last, and where it stands */
+  uint64_t met_ns;      /* the last time that an operation that waits for others was timed */
+  uint64_t last_handle; /* of the stream used last, and where it stands */
   uint32_t last_stream, last_generation;
   struct kansoku_op* queue; /* written by the thread, read by the library's */
   _Atomic uint32_t head, tail;
@@ -204,6 +205,8 @@ struct kansoku_process {
   struct wire_cuda* shared; /* null: nothing can be recorded */
   _Atomic uint32_t mode;    /* enum wire_cuda_mode */
   _Atomic uint32_t every_n;
+  _Atomic uint64_t
+      meeting_ns; /* between two that are timed because they wait for other processes */
   volatile const uint32_t* canary; /* 1 in this process, 0 in its forked children */
   _Atomic uint32_t correlation;
   _Atomic int32_t captures;
@@ -229,6 +232,9 @@ static inline uint64_t kansoku_now(void) {
 void kansoku_set_hooks(int are_on);
 void kansoku_redirect(CUresult result, const char* name, void** function);
 
+/* calls.c: the size of an operation, as `recent` and histories have it */
+uint32_t kansoku_size(const struct wire_cuda_record* record, uint32_t what);
+
 /* share.c */
 void kansoku_started(CUresult result); /* after cuInit */
 struct kansoku_thread* kansoku_thread_new(void);
@@ -244,6 +250,7 @@ void kansoku_learn_kernels(const CUkernel* kernels, unsigned count, CUlibrary li
 void kansoku_forget_module(uint64_t module);
 uint32_t kansoku_kernel_index(uint64_t handle); /* WIRE_CUDA_NO_KERNEL: not known */
 uint32_t kansoku_text(const char* text);        /* offset in `names`; 0: no room */
+int kansoku_is_collective(uint32_t kernel);     /* by its name */
 
 /* streams.c */
 extern _Atomic uint32_t kansoku_streams_top; /* streams from it on were never used */

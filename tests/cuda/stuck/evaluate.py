@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Scores `kansoku hang` on real programs on the software GPU. Prints the tables of docs/measurements/cuda-stuck.md.
+
+    evaluate.py kernel|graph|collective [--runs 10]   what never ends, at random moments: the right set, rank, stack, and when
+    evaluate.py clean [--runs 20]                     first use, evaluation, checkpoints, long kernels: nothing is to be called stuck
+    evaluate.py time [--runs 20]                      how long an answer takes
+    evaluate.py all
+    evaluate.py gate                                  one of each, however long it takes: a test
+--mode sampled|every|both, --seed N, --kansoku FILE, --keep FOLDER. An answer is sought again and again, by one `kansoku hang` after the
+other; it is right if everything about it is. The status is 1 if an answer was wrong, late by more than 2 s, or missing. Needs root, clang 19.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+from job import PATIENCE_S, ROOT, Job, build, functions, in_order, now
+
+FLOOR_S, LATE_S, GIVE_UP_S = 5.0, 2.0, 12.0
+RANKS = 4
+WAIT_PYTHON = ["wait_for_device", "train_step", "train", "main"]
+WAIT_NATIVE = ["cuStreamSynchronize", "rank_wait", "main"]
+
+
+class Wrong(Exception):
+    """What is not right about an answer."""
+
+
+def need(condition, why):
+    if not condition:
+        raise Wrong(why)
+
+
+def thread_in(process, call):
+    found = [thread for thread in process["threads"] if call in thread["call"]]
+    need(found, f"no thread waits in {call}")
+    return found[0]
+
+
+def check_stacks(process, python):
+    thread = thread_in(process, "cuStreamSynchronize")
+    need(in_order(python, thread["python"]), f"Python stack {functions(thread['python'])}")
+    need(in_order(WAIT_NATIVE, thread["native"]), f"native stack {functions(thread['native'])}")
+
+
+def check_stuck(process, operation):
+    need(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
+    first = process["stuck"][0]
+    need(first["kind"] == "stuck" and operation in first["operations"], f"set {first['operations']}")
+    return first
+
+
+class Planted:
+    """One way to get stuck: `plan`, `faults`; when it was (`moment`), and what is right to say (`check`)."""
+
+    ranks = RANKS
+
+    def moment(self, job):
+        job.wait(lambda: job.logged("hang"), "the planted fault")
+        return now()
+
+
+class Kernel(Planted):
+    def __init__(self, chance):
+        self.rank = chance.randrange(RANKS)
+        self.what = f"backward {chance.randrange(160, 800)} of rank {self.rank}"
+        self.plan = "train:1000"
+        self.faults = {self.rank: f"kernel=*backward*:{self.what.split()[1]}:hang"}
+
+    def check(self, job, answer):
+        process = answer["processes"][self.rank]
+        first = check_stuck(process, "kernel backward")
+        check_stacks(process, WAIT_PYTHON)
+        need(first["device"] == self.rank, f"device {first['device']}")
+        need(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
+        for rank, other in enumerate(answer["processes"]):
+            need(rank == self.rank or other["waits_for"] == answer["missing"], f"rank {rank} waits for {other['waits_for']}")
+        return len(first["operations"])
+
+
+class Graph(Planted):
+    ranks = 1
+
+    def __init__(self, chance):
+        self.kernel = chance.choice(["attention", "project", "normalise"])
+        self.what = f"{self.kernel} {chance.randrange(80, 400)}"
+        self.plan = "graph:400"
+        self.faults = {0: f"kernel=*{self.kernel}*:{self.what.split()[1]}:hang"}
+
+    def check(self, job, answer):
+        process = answer["processes"][0]
+        need(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
+        first = process["stuck"][0]
+        need(all(one.startswith("graph of 12 kernels") for one in first["operations"]), f"set {first['operations']}")
+        need(self.kernel in first["graph_kernels"], f"kernels {first['graph_kernels']}")
+        check_stacks(process, ["wait_for_device", "graph", "main"])
+        return len(first["graph_kernels"])
+
+
+class Collective(Planted):
+    def __init__(self, chance, how):
+        self.rank, self.how = chance.randrange(RANKS), how
+        self.steps = chance.randrange(40, 160)
+        self.what = f"{how} after {self.steps} of rank {self.rank}"
+        self.faults = {}
+        last = "signal:1" if how == "signal" else "lock:1"
+        self.skipped = 0
+        self.plan = f"train:{self.steps},{self.rank}/{last},train:50"
+        if how == "skip":
+            self.plan = f"train:{self.steps},{self.rank}/skip:1,train:20,{self.rank}/lock:1,train:1"
+            self.skipped = 1
+
+    def moment(self, job):
+        name = "signal" if self.how == "signal" else "lock"
+        job.wait(lambda: job.began(name), "the rank that stops")
+        return job.began(name)[self.rank]
+
+    def check(self, job, answer):
+        need(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
+        done = self.steps + (20 - self.skipped if self.skipped else 0)
+        sizes = []
+        for rank, process in enumerate(answer["processes"]):
+            if rank == self.rank:
+                need(process["collectives"] == done, f"rank {rank} handed over {process['collectives']}, not {done}")
+                need(process["collectives_pending"] == 0, "the missing one has a collective pending")
+                continue
+            first = check_stuck(process, "host function")
+            need(process["collectives"] == done + 1, f"rank {rank} handed over {process['collectives']}, not {done + 1}")
+            need(process["collectives_pending"] == 1, f"rank {rank} has {process['collectives_pending']} pending")
+            check_stacks(process, WAIT_PYTHON)
+            sizes.append(len(first["operations"]))
+        missing = answer["processes"][self.rank]["threads"]
+        need(missing and in_order([self.how.replace("skip", "lock"), "main"], missing[0]["python"]), "stack of the missing one")
+        return max(sizes)
+
+
+def follow(job, planted):
+    """(seconds from the deadline to the right answer, size of the set, answers that called something stuck and were not right)."""
+    moment, wrong, why = planted.moment(job), [], "no answer"
+    while now() < moment + FLOOR_S + GIVE_UP_S:
+        answer = job.hang()
+        try:
+            size = planted.check(job, answer)
+            late = answer["at"] - moment - FLOOR_S
+            if late < -0.5:
+                wrong.append(f"stuck {-late:.1f} s before the deadline")
+            return late, size, wrong
+        except Wrong as reason:
+            why = str(reason)
+            stuck = [process for process in answer["processes"] if process["verdict"] == "stuck_kernel"]
+            if stuck:
+                wrong.append(why)
+    with open(os.path.join(job.folder, "last.json"), "w", encoding="utf-8") as file:
+        json.dump(answer, file, indent=1)
+    return None, 0, wrong + [f"never right: {why}"]
+
+
+def planted_runs(options, library, folder, name, mode):
+    make = {"kernel": Kernel, "graph": Graph}
+    chance = random.Random(f"{options.seed} {name} {mode}")
+    hows = ["lock", "signal", "skip"]
+    rows, bad = [], 0
+    print(f"\n{name}, {mode}\n\n| run | planted | after the deadline s | size of the set | not right before |\n|---|---|---|---|---|", flush=True)
+    for run in range(options.runs or 10):
+        planted = Collective(chance, hows[run % len(hows)]) if name == "collective" else make[name](chance)
+        with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults, mode) as job:
+            job.start()
+            late, size, wrong = follow(job, planted)
+        rows.append((late, size))
+        bad += late is None or late > LATE_S or any("before the deadline" in text for text in wrong)
+        text = "-" if late is None else f"{late:.2f}"
+        print(f"| {run + 1} | {planted.what} | {text} | {size} | {'; '.join(dict.fromkeys(wrong)) or '-'} |", flush=True)
+    times = [late for late, _ in rows if late is not None]
+    if times:
+        print(f"\n{name}, {mode}: {len(times)} of {len(rows)} right, {min(times):.2f} to {max(times):.2f} s after the deadline, sets of "
+              f"{min(size for late, size in rows if late is not None)} to {max(size for _, size in rows)}; {bad} late, wrong or missing")
+    return bad
+
+
+# Name, ranks, plan, faults, whether "unknown" is right to say.
+CLEAN = [
+    ("a first launch of 8 s", 1, "train:150,long:1,train:100", {0: "kernel=*long_one*:1:slow=8s"}, True),
+    ("modules that load for 7 s", RANKS, "train:150,long:1,train:100", {rank: "cuModuleLoadData:1+:slow=7s" for rank in range(RANKS)}, True),
+    ("evaluation by other kernels", RANKS, "train:150,evaluate:40,train:100", {}, True),
+    ("evaluation by rank 0 alone, 9 s", RANKS, "train:150,0/evaluate:30,train:100", {0: "kernel=*perplexity*:1+:slow=300ms"}, True),
+    ("evaluation: a known kernel over 8 times as much, 8 s", 1, "train:100,evaluate:2,train:100", {0: "kernel=*forward*:401:slow=8s"}, True),
+    ("checkpoint: all hosts compute for 8 s", RANKS, "train:150,host:8,train:100", {}, False),
+    ("checkpoint: rank 0's host computes for 8 s", RANKS, "train:150,0/host:8,train:100", {}, True),
+    ("checkpoint: a copy of 256 MB that takes 7 s", RANKS, "train:150,save:256,train:100",
+     {rank: "copy=DtoH:1:slow=7s" for rank in range(RANKS)}, True),
+    ("a kernel of 4.5 s", RANKS, "train:200", {2: "kernel=*backward*:500:slow=4500ms"}, False),
+    ("a kernel of 7 s whose past is 0.8 s", 1, "train:50,long:14,train:50",
+     {0: "kernel=*long_one*:13:slow=7s;kernel=*long_one*:1+:slow=800ms"}, False),
+]
+
+
+def clean_runs(options, library, folder, modes):
+    bad = 0
+    print("\nclean\n\n| run | program | mode | answers | unknown | stuck |\n|---|---|---|---|---|---|", flush=True)
+    for run in range(options.runs or 20):
+        name, ranks, plan, faults, may_be_unknown = CLEAN[run % len(CLEAN)]
+        mode = modes[run // len(CLEAN) % len(modes)]
+        answers, unknown, stuck = 0, [], []
+        with Job(options.kansoku, library, folder, ranks, plan, faults, mode) as job:
+            job.start()
+            while len(job.began("done")) < ranks and not job.is_over():
+                answer = job.hang()
+                answers += 1
+                for process in answer["processes"]:
+                    if process["verdict"] == "stuck_kernel":
+                        stuck.append(f"{process['stuck'][0]['operations']} for {process['stuck'][0]['seconds']:.1f} s")
+                    if process["verdict"] == "unknown":
+                        unknown.append(process["why"])
+            if len(job.began("done")) < ranks:
+                stuck.append("the program ended early")
+        wrong = len(stuck) + (0 if may_be_unknown else len(unknown))
+        bad += wrong > 0
+        print(f"| {run + 1} | {name} | {mode} | {answers} | {len(unknown)}{': ' if unknown else ''}{'; '.join(sorted(set(unknown)))[:160]} | "
+              f"{len(stuck)}{': ' if stuck else ''}{'; '.join(stuck[:2])} |", flush=True)
+    print(f"\nclean: {bad} runs with an alarm")
+    return bad
+
+
+def gate(options, library, folder):
+    """Each is named in the end, and what only takes its time is not."""
+    chance, bad = random.Random(options.seed), 0
+    for planted in (Kernel(chance), Graph(chance), Collective(chance, "lock")):
+        with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults) as job:
+            job.start()
+            planted.moment(job)
+            end, why = now() + PATIENCE_S, "no answer"
+            while why and now() < end:
+                try:
+                    planted.check(job, job.hang())
+                    why = ""
+                except Wrong as reason:
+                    why = str(reason)
+            print(f"{planted.what}: {why or 'right'}", flush=True)
+            bad += bool(why)
+    with Job(options.kansoku, library, folder, 2, "train:150,0/host:7,train:20") as job:
+        job.start()
+        while not job.is_over():
+            for process in job.hang()["processes"]:
+                if process["verdict"] == "stuck_kernel":
+                    print(f"called stuck, but waits for rank 0, which computes: {process}")
+                    bad += 1
+    return bad
+
+
+def time_runs(options, library, folder):
+    rows = []
+    with Job(options.kansoku, library, folder, RANKS, "train:150,1/lock:1,train:50") as job:
+        job.start()
+        job.wait(lambda: job.began("lock"), "the rank that stops")
+        for ranks in ([0], [0, 1, 2, 3]):
+            for _ in range(options.runs or 20):
+                rows.append((len(ranks), job.hang(ranks)["took_s"]))
+    print("\n| processes named | answers | median s | longest s |\n|---|---|---|---|")
+    for count in (1, RANKS):
+        times = sorted(took for number, took in rows if number == count)
+        print(f"| {count} | {len(times)} | {times[len(times) // 2]:.2f} | {times[-1]:.2f} |")
+    return sum(took > 2 for _, took in rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "all", "gate"])
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mode", choices=["sampled", "every", "both"], default="both")
+    parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
+    parser.add_argument("--keep")
+    options = parser.parse_args()
+    options.kansoku = os.path.realpath(options.kansoku)
+    if os.geteuid() != 0 or shutil.which(os.environ.get("CLANG", "clang++-19")) is None:
+        print("needs root, and clang 19 for the device")
+        sys.exit(77)
+    modes = ["sampled", "every"] if options.mode == "both" else [options.mode]
+    bad = 0
+    with tempfile.TemporaryDirectory() as made:
+        folder = options.keep or made
+        os.makedirs(folder, exist_ok=True)
+        library = build(options.kansoku, folder)
+        for name in ("kernel", "graph", "collective"):
+            for mode in modes if options.what in (name, "all") else []:
+                bad += planted_runs(options, library, folder, name, mode)
+        if options.what in ("clean", "all"):
+            bad += clean_runs(options, library, folder, modes)
+        if options.what == "gate":
+            bad += gate(options, library, folder)
+        if options.what in ("time", "all"):
+            bad += time_runs(options, library, folder)
+    sys.exit(1 if bad else 0)
+
+
+main()

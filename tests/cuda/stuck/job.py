@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of rank.py on the software GPU, watched by Kansoku; and what `kansoku hang` says of them."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+PATIENCE_S = 60.0
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def build(kansoku, folder):
+    """The library of rank.cu."""
+    libs = os.path.join(os.path.dirname(os.path.realpath(kansoku)), "softgpu")
+    out = os.path.join(folder, "librank.so")
+    subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-std=c++17", "-O2", "-shared", "-Xcompiler", "-fPIC", "-o", out,
+                    os.path.join(HERE, "rank.cu"), "-I", os.path.join(ROOT, "examples/softgpu_ddp"), "-L", libs, "-l:libnccl.so.2"],
+                   check=True, env={**os.environ, "KANSOKU": kansoku, "SOFTGPU_LIBS": libs})
+    return out
+
+
+class Job:
+    """Ranks that run a plan, with Kansoku's library awake in each. `faults`: rank -> KANSOKU_SOFTGPU_FAULT."""
+
+    def __init__(self, kansoku, library, folder, ranks, plan, faults=None, mode="sampled"):
+        self.kansoku, self.folder, self.mode, self.ranks = kansoku, folder, mode, ranks
+        self.processes, self.holders, self.seen = [], [], {}
+        self.log = os.path.join(folder, "log")
+        for name in ("id", "go", "log"):
+            if os.path.exists(os.path.join(folder, name)):
+                os.remove(os.path.join(folder, name))
+        open(self.log, "w", encoding="ascii").close()
+        for rank in range(ranks):
+            settings = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                        "MASTER_PORT": "29999", "KANSOKU_SOFTGPU_WORKERS": "1", "KANSOKU_SOFTGPU_LOG": self.log}
+            if faults and rank in faults:
+                settings["KANSOKU_SOFTGPU_FAULT"] = faults[rank]
+            out = open(os.path.join(folder, f"out.{rank}"), "wb")
+            self.processes.append(subprocess.Popen(
+                [kansoku, "run", "--softgpu", "--devices", str(ranks), "--memory", "512M", "--cuda", "--", sys.executable,
+                 os.path.join(HERE, "rank.py"), library, os.path.join(folder, "id"), os.path.join(folder, "go"), plan],
+                env={**os.environ, **settings}, stdout=out, stderr=subprocess.STDOUT))
+            out.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.holders:
+            process.send_signal(signal.SIGINT)
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for process in self.holders:
+            process.wait()
+
+    @property
+    def pids(self):
+        return [process.pid for process in self.processes]
+
+    def lines(self):
+        """(rank, phase, boot time) of all phases that have begun."""
+        out = []
+        for rank in range(self.ranks):
+            with open(os.path.join(self.folder, f"out.{rank}"), encoding="utf-8", errors="replace") as file:
+                for line in file.read().splitlines():
+                    words = line.split()
+                    if len(words) == 3 and words[0] == str(rank) and words[2].isdigit():
+                        out.append((rank, words[1], int(words[2]) / 1e9))
+        return out
+
+    def began(self, phase):
+        return {rank: at for rank, name, at in self.lines() if name == phase}
+
+    def wait(self, is_done, what):
+        end = now() + PATIENCE_S
+        while not is_done():
+            if now() > end:
+                raise SystemExit(f"{what}: not within {PATIENCE_S} s; see {self.folder}")
+            time.sleep(0.005)  # allowed: the pause of a poll loop
+
+    def start(self):
+        """Once all ranks are open, their libraries are woken, and the plan begins."""
+        self.wait(lambda: len(self.began("open")) == self.ranks, "ranks that open their devices")
+        every = ["--every"] if self.mode == "every" else []
+        for pid in self.pids:
+            self.holders.append(subprocess.Popen([self.kansoku, "cuda", "top", "-p", str(pid), "--json", *every], stdout=subprocess.DEVNULL))
+        self.wait(lambda: all(process["every_n"] and "asleep" not in process["why"] for process in self.hang()["processes"]),
+                  "libraries that are awake")
+        open(os.path.join(self.folder, "go"), "w", encoding="ascii").close()
+        return now()
+
+    def logged(self, word):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return word in file.read()
+
+    def hang(self, ranks=None):
+        pids = self.pids if ranks is None else [self.pids[rank] for rank in ranks]
+        command = [self.kansoku, "hang", "--json"] + [word for pid in pids for word in ("-p", str(pid))]
+        begin = now()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 10, 11):
+            raise SystemExit(f"kansoku hang: status {done.returncode}: {done.stderr}")
+        answer = json.loads(done.stdout)
+        answer["took_s"] = now() - begin
+        answer["at"] = now()
+        return answer
+
+    def is_over(self):
+        return all(process.poll() is not None for process in self.processes)
+
+
+def functions(frames):
+    return [frame["function"] for frame in frames]
+
+
+def in_order(wanted, frames):
+    """Whether the frames' names contain those texts, in that order."""
+    rest = iter(functions(frames))
+    return all(any(text in name for name in rest) for text in wanted)
