@@ -162,9 +162,10 @@ class WatchCommand final : public Command {
                status.at("files").as_int(), status.at("probe_hits").as_int(),
                status.at("lost").as_int());
     fmt::print("devices  {}\n", status.at("devices").as_string());
-    for (const Json& source : status.at("sources").as_array())
-      if (source.at("name").as_string() == "cuda")
-        fmt::print("cuda     {}\n", source.at("state").as_string());
+    const Json sources = status.at("sources");
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (sources.at(i).at("name").as_string() == "cuda")
+        fmt::print("cuda     {}\n", sources.at(i).at("state").as_string());
     fmt::print("cost     {:.2f} % of a core, {:.0f} MB; {} failed writes\n",
                status.at("cpu_share").as_double() * 100,
                status.at("resident_bytes").as_double() * 1e-6, status.at("failed_writes").as_int());
