@@ -195,7 +195,8 @@ void judge(HangLook& look, bool is_asleep) {
         "the library was asleep, so what was submitted before is unknown; `kansoku watch` or "
         "`kansoku cuda top` keeps it awake";
   } else if (const ThreadText* const thread = longest_wait(look);
-             thread != nullptr && thread->seconds >= cuda::kStuckFloorS && look.moving.empty()) {
+             thread != nullptr && thread->seconds >= cuda::kStuckFloorS &&
+             look.at == RankAt::kNoWork && look.moving.empty()) {
     look.verdict = HangVerdict::kUnknown;
     look.why = fmt::format("a thread waits in {} for {:.1f} s, for an operation that is not known",
                            thread->call, thread->seconds);
