@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory shared with a recorder, the threads that write into it, and its ring. */
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,6 +69,13 @@ static void fill_head(struct wire_cuda* shared) {
   atomic_store((_Atomic uint64_t*)&shared->head.magic, WIRE_CUDA_MAGIC);
 }
 
+/* The recorder that started the program: it lives, and will come however short the program is. */
+static int has_recorder(void) {
+  const char* const text = getenv("KANSOKU_CUDA_RECORDER");
+  const long pid = text == NULL ? 0 : strtol(text, NULL, 10); /* allowed: C; 0 if it is none */
+  return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
 /* At the program's end what a recorder has not read yet would be gone with the process. Only while
  * one records, and for a moment at most. */
 static void at_end(void) {
@@ -77,7 +86,9 @@ static void at_end(void) {
     kansoku_stop();
     return;
   }
-  const uint64_t begin = kansoku_now();
+  uint64_t begin = kansoku_now();
+  int was_held = 0;
+  const int is_awaited = has_recorder();
   kansoku_hurry();
   for (;;) {
     const uint64_t now = kansoku_now();
@@ -85,7 +96,10 @@ static void at_end(void) {
         kansoku_is_drained() && atomic_load((_Atomic uint64_t*)&shared->control.tail) ==
                                     atomic_load((_Atomic uint64_t*)&shared->state.head);
     const int is_held = atomic_load((_Atomic uint64_t*)&shared->control.owner) != 0;
-    if (is_read || now - begin > (is_held ? END_WAIT_NS : END_WAIT_ALONE_NS) ||
+    if (is_held && !was_held) begin = now;
+    was_held |= is_held;
+    const uint64_t limit = is_held ? END_WAIT_NS : is_awaited ? FIRST_LEASE_NS : END_WAIT_ALONE_NS;
+    if ((is_read && (is_held || !is_awaited)) || now - begin > limit ||
         now > atomic_load((_Atomic uint64_t*)&shared->control.lease_until_ns))
       break;
     nanosleep(&pause, NULL);

@@ -103,6 +103,7 @@ Result<std::vector<std::string>> command_environment(const SessionOptions& optio
   out.push_back("LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder));
   const capture::CudaSourceOptions& how = *options.cuda;
   const std::string sampled = how.every_n == 0 ? "sampled" : std::to_string(how.every_n);
+  out.push_back(fmt::format("KANSOKU_CUDA_RECORDER={}", getpid()));
   out.push_back("KANSOKU_CUDA=" + (how.mode == capture::cuda::Mode::kEvery ? "every" : sampled));
   return out;
 }
