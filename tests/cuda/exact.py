@@ -104,15 +104,15 @@ def compare(label, ran, trace, own=None):
             problems += unlike("bytes of", {what: sum(row["bytes"] for name, row in entries.items() if name.startswith(begin))}, {what: size})
     slices = trace["slices"]
     nodes = sum(int(re.search(r"nodes=(\d+)", value).group(1)) for key, value in trace["metadata"].items() if re.fullmatch(r"kansoku\.cuda\.\d+\.cost", key))
-    lost = [name for name in trace.get("losses", {}) if name in EXPLAINED]
+    # After an error of the context no event of it can be read any more: counted, and told with the recording.
+    lost = [name for name in trace.get("losses", {}) if name in EXPLAINED or any(kernel.startswith("kernel ") for kernel in unrun)]
     for category, begin in (("kernel", "cuLaunch"), ("gpu_memcpy", "cuMemcpy"), ("gpu_memset", "cuMemset")):
         # A batch has one time for all its copies.
         calls = sum(entries[name]["calls"] - entries[name]["failed"] if "Batch" in name else count
                     for name, count in done(begin).items() if "HostFunc" not in name)
         timed = sum(row["count"] for row in slices.get(category, {}).values())
         nodes -= timed - calls
-        # After an error of the context no event of it can be read any more: counted, and told with the recording.
-        if timed < calls and not lost and not any(name.startswith("kernel ") for name in unrun):
+        if timed < calls and not lost:
             problems.append(f"{category}: {calls} calls, {timed} slices with a time")
     if nodes != 0 and not lost:
         problems.append(f"nodes of graphs: {nodes} more were timed than there are slices")

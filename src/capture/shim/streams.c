@@ -117,15 +117,21 @@ static uint32_t context_index(CUcontext handle) {
  * the operations until the library's thread comes by are lost. Not while a stream is captured: what
  * may be called then depends on the thread. */
 static void prepare_context(struct kansoku_context* context) {
-  int is_new = KANSOKU_CONTEXT_NEW;
-  if (!is_current(context->handle) ||
-      !atomic_compare_exchange_strong(&context->state, &is_new, KANSOKU_CONTEXT_BUSY))
+  int state = KANSOKU_CONTEXT_NEW;
+  const uint32_t count =
+      atomic_load(&kansoku.mode) == WIRE_CUDA_EVERY ? KANSOKU_PAIRS_FIRST : KANSOKU_PAIRS_SAMPLED;
+  if (!is_current(context->handle)) return;
+  if (atomic_compare_exchange_strong(&context->state, &state, KANSOKU_CONTEXT_BUSY)) {
+    if (atomic_load(&kansoku.captures) == 0) kansoku_make_pairs(context, count);
+    atomic_store(&context->state, KANSOKU_CONTEXT_USED);
     return;
-  if (atomic_load(&kansoku.captures) == 0)
-    kansoku_make_pairs(context, atomic_load(&kansoku.mode) == WIRE_CUDA_EVERY
-                                    ? KANSOKU_PAIRS_FIRST
-                                    : KANSOKU_PAIRS_SAMPLED);
-  atomic_store(&context->state, KANSOKU_CONTEXT_USED);
+  }
+  /* The library's thread came first, and makes them under its lock. */
+  if (state != KANSOKU_CONTEXT_USED || atomic_load(&context->pairs_made) != 0 ||
+      atomic_load(&kansoku.captures) != 0 || !lock_for_a_moment(&context->lock))
+    return;
+  if (atomic_load(&context->pairs_made) == 0) kansoku_make_pairs(context, count);
+  pthread_mutex_unlock(&context->lock);
 }
 
 static uint64_t key_of(const struct kansoku_thread* thread, CUstream handle, int is_per_thread,
