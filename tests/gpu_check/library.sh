@@ -37,7 +37,7 @@ for _ in $(seq 120); do
         [ $? != 10 ] || break # stuck
     fi
     kill -0 "$background" 2> /dev/null || break
-    sleep 0.5
+    sleep 0.5 # allowed: the pause of a poll loop
 done
 touch "$out/stuck.release"
 wait "$background" && report stuck || status=1
