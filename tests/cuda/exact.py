@@ -104,17 +104,18 @@ def compare(label, ran, trace, own=None):
             problems += unlike("bytes of", {what: sum(row["bytes"] for name, row in entries.items() if name.startswith(begin))}, {what: size})
     slices = trace["slices"]
     nodes = sum(int(re.search(r"nodes=(\d+)", value).group(1)) for key, value in trace["metadata"].items() if re.fullmatch(r"kansoku\.cuda\.\d+\.cost", key))
+    lost = [name for name in trace.get("losses", {}) if name in EXPLAINED]
     # After an error of the context no event of it can be read any more: counted, and told with the recording.
-    lost = [name for name in trace.get("losses", {}) if name in EXPLAINED or any(kernel.startswith("kernel ") for kernel in unrun)]
+    is_readable = not lost and not any(name.startswith("kernel ") for name in unrun)
     for category, begin in (("kernel", "cuLaunch"), ("gpu_memcpy", "cuMemcpy"), ("gpu_memset", "cuMemset")):
         # A batch has one time for all its copies.
         calls = sum(entries[name]["calls"] - entries[name]["failed"] if "Batch" in name else count
                     for name, count in done(begin).items() if "HostFunc" not in name)
         timed = sum(row["count"] for row in slices.get(category, {}).values())
         nodes -= timed - calls
-        if timed < calls and not lost:
+        if timed < calls and is_readable:
             problems.append(f"{category}: {calls} calls, {timed} slices with a time")
-    if nodes != 0 and not lost:
+    if nodes != 0 and is_readable:
         problems.append(f"nodes of graphs: {nodes} more were timed than there are slices")
     problems += [f"without a name: {name}" for name in slices.get("kernel", {}) if name.startswith("function@")]
     if not problems:

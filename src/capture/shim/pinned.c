@@ -28,17 +28,17 @@ static uint64_t end_of(uint32_t index) {
   return atomic_load_explicit(&pins[index].end, memory_order_relaxed);
 }
 
-/* The first that begins behind `address`. */
+/* The first that begins behind `address`. Which way it goes nobody can foretell: without branches.
+ */
 static uint32_t behind(uint64_t address, uint32_t count) {
-  uint32_t low = 0, high = count;
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    if (begin_of(middle) <= address)
-      low = middle + 1;
-    else
-      high = middle;
+  uint32_t at = 0;
+  while (count > 0) {
+    const uint32_t half = count / 2;
+    const uint32_t is_before = 0U - (uint32_t)(begin_of(at + half) <= address);
+    at += (half + 1) & is_before;
+    count = half - ((1 - count % 2) & is_before);
   }
-  return low;
+  return at;
 }
 
 /* WIRE_CUDA_PINNED: all of it is; WIRE_CUDA_PAGEABLE: nothing of it is; 0: neither is certain. */
