@@ -6,14 +6,17 @@
   modes     a training (bench/cuda_steps.cu), and a generation if --llama names one: asleep, sampled and every in windows of random order of
             one process, processor time of program and reader a step, beside hits times price
   slope     the same price where its effect is large: launches that repeat what the library adds to them 0 to 40 times (counted: 400)
+  recorder  what `record --cuda` itself takes on top of the reader of modes, which throws the records away: processor time an operation
   budget    probes from outside on a program above their budget: what they take of a processor
 
 short: some seconds each, no more than a check; long: 9 minutes, on a machine that is otherwise idle. Needs root, and clang 19 for the training:
 status 77 without."""
+import contextlib
 import json
 import mmap
 import os
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -25,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = {"short": (10, 5, 5, 1), "long": (250, 50, 60, 3)}
 WINDOW_MS = "250"
 SLOTS = 1 << 20  # of step_log.h
-PARTS = ("counted", "modes", "slope", "budget")
+PARTS = ("counted", "modes", "slope", "recorder", "budget")
 
 
 def skip(reason):
@@ -59,39 +62,65 @@ def median(values):
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def budget(kansoku, program, rounds):
-    """Probes at launches without a limit, and with one that is far below what they would take."""
+@contextlib.contextmanager
+def running(command):
+    """The training, its steps and a folder, while the block lasts."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "steps")
         steps = Steps(path)
-        target = subprocess.Popen([kansoku, "run", "--softgpu", "--", program], env={**os.environ, "KANSOKU_STEPS": path})
+        target = subprocess.Popen(command, env={**os.environ, "KANSOKU_STEPS": path})
         try:
             while steps.count() < 200:
                 if target.poll() is not None:
                     sys.exit("the training ended")
                 time.sleep(0.05)  # allowed: the pause of a poll loop
-            for limit in ("0", "0.005"):
-                seen = lambda seconds: subprocess.Popen([kansoku, "cuda", "stat", "-q", "--json", "--budget", limit, "-p", str(target.pid), "--for",
-                                                         f"{seconds}s"], stdout=subprocess.PIPE, text=True)
-                # Until the rate is known, and while probes come, the limit does not hold: what a short run saw is left out.
-                first, took, rows = json.loads(seen(3).communicate()[0]), [], []
-                for _ in range(rounds):
-                    off, rate = steps.window(3)
-                    running = seen(10)
-                    time.sleep(4)  # allowed: they are attached, and the rate is known
-                    on, _ = steps.window(5)
-                    rows.append(json.loads(running.communicate()[0]))
-                    took.append((on - off) * rate * 1e-9)
-                a_second = lambda name: median([(row["probes"][name] - first["probes"][name]) / (row["elapsed_s"] - first["elapsed_s"]) for row in rows])
-                price = first["probes"]["hit_s"]
-                print(f"bench cuda/budget limit={100 * float(limit):.1f}% rounds={rounds} steps_a_second={rate:.0f} "
-                      f"launch_hits_a_second={a_second('launch_hits'):.0f} naming_hits_a_second={median([row['probes']['naming_hits'] / row['elapsed_s'] for row in rows]):.0f} hit_ns={1e9 * price:.0f} "
-                      f"launch_hits_times_price={100 * a_second('launch_hits') * price:.2f}% "
-                      f"seen={100 * median([row['probes']['share_of_time_seen'] for row in rows]):.1f}% "
-                      f"all_probes_took={100 * median(took):.2f}% of a processor", flush=True)
+            yield target.pid, steps, folder
         finally:
             target.kill()
             target.wait()
+
+
+def recorder(kansoku, program, rounds):
+    """By the difference of a long and a short recording, so that beginning and end drop out."""
+    with running([kansoku, "run", "--softgpu", "--cuda", "--", program]) as (pid, _, folder):
+        for mode in ("sampled", "every"):
+            rows = []
+            for _ in range(rounds):
+                one = []
+                for seconds in (2, 6):
+                    trace = os.path.join(folder, f"{seconds}.pftrace")
+                    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    subprocess.run([kansoku, "record", "-q", "--no-bpf", f"--cuda={mode}", "--force", "-p", str(pid), "--duration", f"{seconds}s", "-o",
+                                    trace], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    one.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, os.path.getsize(trace)))
+                rows.append([(one[1][at] - one[0][at]) / 4 for at in (0, 1)])
+            print(f"bench cuda/recorder mode={mode} rounds={rounds} took={100 * median([row[0] for row in rows]):.2f}% of a processor "
+                  f"wrote_kib_a_second={median([row[1] for row in rows]) / 1024:.0f}", flush=True)
+
+
+def budget(kansoku, program, rounds):
+    """Probes at launches without a limit, and with one that is far below what they would take."""
+    with running([kansoku, "run", "--softgpu", "--", program]) as (pid, steps, _):
+        for limit in ("0", "0.005"):
+            seen = lambda seconds: subprocess.Popen([kansoku, "cuda", "stat", "-q", "--json", "--budget", limit, "-p", str(pid), "--for",
+                                                     f"{seconds}s"], stdout=subprocess.PIPE, text=True)
+            # Until the rate is known, and while probes come, the limit does not hold: what a short run saw is left out.
+            first, took, rows = json.loads(seen(3).communicate()[0]), [], []
+            for _ in range(rounds):
+                off, rate = steps.window(3)
+                observer = seen(10)
+                time.sleep(4)  # allowed: they are attached, and the rate is known
+                on, _ = steps.window(5)
+                rows.append(json.loads(observer.communicate()[0]))
+                took.append((on - off) * rate * 1e-9)
+            a_second = lambda name: median([(row["probes"][name] - first["probes"][name]) / (row["elapsed_s"] - first["elapsed_s"]) for row in rows])
+            price = first["probes"]["hit_s"]
+            print(f"bench cuda/budget limit={100 * float(limit):.1f}% rounds={rounds} steps_a_second={rate:.0f} "
+                  f"launch_hits_a_second={a_second('launch_hits'):.0f} naming_hits_a_second={median([row['probes']['naming_hits'] / row['elapsed_s'] for row in rows]):.0f} hit_ns={1e9 * price:.0f} "
+                  f"launch_hits_times_price={100 * a_second('launch_hits') * price:.2f}% "
+                  f"seen={100 * median([row['probes']['share_of_time_seen'] for row in rows]):.1f}% "
+                  f"all_probes_took={100 * median(took):.2f}% of a processor", flush=True)
 
 
 def main():
@@ -128,6 +157,8 @@ def main():
             for part, kind, blocks in (("modes", "modes", modes), ("slope", "every", timed), ("slope", "counted", counted)):
                 if part in parts:
                     print(run(switch, kansoku, name, kind, str(blocks), WINDOW_MS, price, *command), end="", flush=True)
+        if "recorder" in parts:
+            recorder(kansoku, training, rounds)
         if "budget" in parts:
             budget(kansoku, training, rounds)
 
