@@ -283,12 +283,26 @@ static void emit(struct kansoku_context* context, struct kansoku_op* op, int64_t
   kansoku_give_pair(context, op->pair);
 }
 
+/* The events of the operation that is read next come from the cache of another processor. A
+ * driver's handle is where its object lies, as far as is known; if not, nothing is lost. */
+static void expect(const struct kansoku_context* context, uint32_t at) {
+  if (at == KANSOKU_NONE || pending[at].op.pair >= KANSOKU_PAIRS_MAX) return;
+  const char* const begin = (const char*)context->begin[pending[at].op.pair];
+  const char* const end = (const char*)context->end[pending[at].op.pair];
+  __builtin_prefetch(begin);
+  __builtin_prefetch(begin + 64);
+  __builtin_prefetch(end);
+  __builtin_prefetch(end + 64);
+}
+
 /* All operations of a stream that are complete; the head tells: a stream keeps their order. */
 static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
-  uint32_t done = 0;
+  uint32_t done = 0, complete = 0;
+  int is_any_complete = 0;
   struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
   while (first[stream] != KANSOKU_NONE) {
     struct kansoku_op* const op = &pending[first[stream]].op;
+    expect(context, pending[first[stream]].next);
     if (&kansoku.contexts[op->context] != context) { /* of a context that is gone */
       KANSOKU_LOSE(lost_context);
       drop_first(stream);
@@ -298,7 +312,10 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
     const CUresult result = op->is_mark ? kansoku_driver.event_query(context->end[op->pair])
                                         : device_length(context, op->pair, &length);
     if (result == CUDA_ERROR_NOT_READY) break;
-    if (result == CUDA_SUCCESS) kansoku_known_done(stream, op->number + 1);
+    if (result == CUDA_SUCCESS) {
+      complete = op->number + 1;
+      is_any_complete = 1;
+    }
     if (result == CUDA_SUCCESS && !op->is_mark) {
       emit(context, op, length);
     } else {
@@ -312,6 +329,7 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
     drop_first(stream);
     ++done;
   }
+  if (is_any_complete) kansoku_known_done(stream, complete);
   show_stream(stream);
   return done;
 }
