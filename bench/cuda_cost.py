@@ -105,8 +105,7 @@ def budget(kansoku, program, rounds):
         for limit in ("0", "0.005"):
             seen = lambda seconds: subprocess.Popen([kansoku, "cuda", "stat", "-q", "--json", "--budget", limit, "-p", str(pid), "--for",
                                                      f"{seconds}s"], stdout=subprocess.PIPE, text=True)
-            # Until the rate is known, and while probes come, the limit does not hold: what a short run saw is left out.
-            first, took, rows = json.loads(seen(3).communicate()[0]), [], []
+            took, rows = [], []
             for _ in range(rounds):
                 off, rate = steps.window(3)
                 observer = seen(10)
@@ -114,11 +113,11 @@ def budget(kansoku, program, rounds):
                 on, _ = steps.window(5)
                 rows.append(json.loads(observer.communicate()[0]))
                 took.append((on - off) * rate * 1e-9)
-            a_second = lambda name: median([(row["probes"][name] - first["probes"][name]) / (row["elapsed_s"] - first["elapsed_s"]) for row in rows])
-            price = first["probes"]["hit_s"]
+            a_second = lambda name: median([row["probes"][name] / row["elapsed_s"] for row in rows])
+            price = rows[0]["probes"]["hit_s"]
             print(f"bench cuda/budget limit={100 * float(limit):.1f}% rounds={rounds} steps_a_second={rate:.0f} "
-                  f"launch_hits_a_second={a_second('launch_hits'):.0f} naming_hits_a_second={median([row['probes']['naming_hits'] / row['elapsed_s'] for row in rows]):.0f} hit_ns={1e9 * price:.0f} "
-                  f"launch_hits_times_price={100 * a_second('launch_hits') * price:.2f}% "
+                  f"launch_hits_a_second={a_second('launch_hits'):.0f} naming_hits_a_second={a_second('naming_hits'):.0f} "
+                  f"hit_ns={1e9 * price:.0f} launch_hits_times_price={100 * a_second('launch_hits') * price:.2f}% "
                   f"seen={100 * median([row['probes']['share_of_time_seen'] for row in rows]):.1f}% "
                   f"all_probes_took={100 * median(took):.2f}% of a processor", flush=True)
 

@@ -10,9 +10,13 @@ void CudaGovernor::end_period(BootTime now, std::uint64_t hits) {
   const auto hits_now = static_cast<double>(hits - hits_before_);
   if (on_in_period_ > Nanos{}) rate_ = hits_now / seconds(on_in_period_);
   // By what the slice cost, not by its length: probes come and go more slowly than decided.
-  const double cost = hits_now * hit_seconds_ / seconds(now - period_);
+  const double lasted = seconds(now - period_), cost = hits_now * hit_seconds_ / lasted;
+  // Where the rate is uneven, slices that follow the last one cost more than the budget on average:
+  // what is above it is saved later.
+  debt_ = std::max(0.0, debt_ + (cost - budget_) * lasted);
+  const double wanted = std::max(budget_ - debt_ / seconds(kPeriod), budget_ * kWantedMin);
   const double before = seconds(std::min(slice_, length_)) / seconds(length_);
-  const double share = cost > 0 ? std::min(1.0, before * budget_ / cost) : 1.0;
+  const double share = cost > 0 ? std::min(1.0, before * wanted / cost) : 1.0;
   slice_ = std::max(kSliceMin,
                     Nanos{static_cast<std::int64_t>(share * static_cast<double>(kPeriod.count()))});
   hits_before_ = hits;

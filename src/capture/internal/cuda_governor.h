@@ -14,6 +14,7 @@ class CudaGovernor {
   static constexpr Nanos kPeriod = std::chrono::seconds{1};
   static constexpr Nanos kFirst = std::chrono::milliseconds{100};  // the rate is not known yet
   static constexpr Nanos kSliceMin = std::chrono::milliseconds{50};
+  static constexpr double kWantedMin = 0.1;  // of the budget, however much was above it before
 
   /// `budget`: seconds of processor time a second, all observed processes together.
   /// `hit_seconds`: of one hit.
@@ -36,6 +37,7 @@ class CudaGovernor {
 
   double budget_, hit_seconds_;
   double rate_{0};
+  double debt_{0};  // seconds of processor time above the budget that are not saved yet
   bool is_started_{false}, is_on_{true};
   Nanos slice_{kPeriod}, length_{kFirst};  // of this period
   Nanos on_{}, all_{};                     // so far

@@ -29,8 +29,8 @@ TEST(CudaGovernor, LeavesProbesOnWithinTheBudget) {
 TEST(CudaGovernor, TakesThemOffInSlicesAboveIt) {
   CudaGovernor governor(0.05, 1e-6);
   const double seen = share_of(governor, 500'000, 20);
-  // The first tenth of a second, and a tenth of each that follows: (0.1 + 19.9 * 0.1) / 20.
-  EXPECT_NEAR(seen, 0.1045, 0.005);
+  // A tenth of the time: the first tenth of a second, all of it, is saved in those that follow.
+  EXPECT_NEAR(seen, 0.1, 0.003);
   EXPECT_NEAR(governor.share_on(), seen, 0.01);
   EXPECT_NEAR(governor.rate(), 500'000, 50'000);
   EXPECT_TRUE(governor.is_sliced());
@@ -40,12 +40,24 @@ TEST(CudaGovernor, SaysWhenASliceEnds) {
   CudaGovernor governor(0.05, 1e-6);
   EXPECT_TRUE(governor.decide(boot_time(0), 0));
   EXPECT_EQ(governor.next(), boot_time(kSecond / 10));
-  // 250,000 a second cost five times the budget.
+  // 250,000 a second cost five times the budget, and 20 ms of the next second's 50 are spent.
   EXPECT_TRUE(governor.decide(governor.next(), 25'000));
-  EXPECT_EQ(governor.next(), boot_time(kSecond * 3 / 10));
-  EXPECT_FALSE(governor.decide(governor.next(), 75'000));
+  EXPECT_EQ(governor.next(), boot_time(kSecond * 22 / 100));
+  EXPECT_FALSE(governor.decide(governor.next(), 55'000));
   EXPECT_EQ(governor.next(), boot_time(kSecond * 11 / 10));
-  EXPECT_TRUE(governor.decide(governor.next(), 75'000));
+  EXPECT_TRUE(governor.decide(governor.next(), 55'000));
+  EXPECT_EQ(governor.next(), boot_time(kSecond * 13 / 10));
+}
+
+TEST(CudaGovernor, KeepsToTheBudgetWhenTheRateIsUneven) {
+  CudaGovernor governor(0.05, 1e-6);
+  std::uint64_t hits = 0;
+  for (std::int64_t t = 0; t < 60 * kSecond; t += kStep / 10) {
+    const std::uint64_t rate = t / kSecond % 2 == 0 ? 600'000 : 200'000;
+    if (governor.decide(boot_time(t), hits)) hits += rate * kStep / 10 / kSecond;
+  }
+  EXPECT_LT(static_cast<double>(hits) * 1e-6 / 60, 0.0515);
+  EXPECT_GT(static_cast<double>(hits) * 1e-6 / 60, 0.025);
 }
 
 TEST(CudaGovernor, ReturnsToAllWhenTheRateFalls) {
