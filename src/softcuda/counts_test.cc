@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of itself: KANSOKU_SOFTGPU_COUNTS.
+// What a process says of itself: KANSOKU_SOFTGPU_COUNTS, KANSOKU_SOFTGPU_OPERATIONS.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "common/parse.h"
 #include "softcuda/driver_for_test.h"
+#include "softcuda/internal/operation_log.h"
 
 namespace kansoku::softcuda {
 namespace {
@@ -108,6 +114,105 @@ TEST(CountsTest, TheFileHasWhatWasCalledAndDone) {
             "did value_write 1 0\n"
             "did graph 2 0\n"
             "kernel store 5\n");
+}
+
+/// Words of each line of the one file that a child wrote.
+std::vector<std::vector<std::string>> lines_of(const std::filesystem::path& folder) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream words(line);
+      out.emplace_back(std::istream_iterator<std::string>(words),
+                       std::istream_iterator<std::string>());
+    }
+  }
+  return out;
+}
+
+std::vector<std::vector<std::string>> operations_with(const std::string& clock) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("softcuda_operations_{}", getpid());
+  std::filesystem::create_directory(folder);
+  const ChildRun run =
+      run_child("call_a_few", {"KANSOKU_SOFTGPU_OPERATIONS=" + (folder / "job").string(), clock});
+  EXPECT_EQ(run.exit_code, 0);
+  auto out = lines_of(folder);
+  std::filesystem::remove_all(folder);
+  return out;
+}
+
+std::uint64_t number(const std::string& word) {
+  const auto parsed = parse_int<std::uint64_t>(word);
+  EXPECT_TRUE(parsed) << word;
+  return parsed.value_or(0);
+}
+
+/// WHAT and NAME of each line, a node with a sign before it.
+std::vector<std::string> whats(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::string> out;
+  for (const auto& words : lines) {
+    if (words.size() == 11)
+      out.push_back((words[0] == "node" ? "+" : "") + words[1] + " " + words[10]);
+  }
+  return out;
+}
+
+/// The legacy stream last: it was made when it was first used.
+const std::vector<std::string> kRan{
+    "set -",           "kernel store",  "kernel store",  "kernel store", "event -",
+    "host_function -", "value_write -", "value_wait -",  "graph -",      "+kernel store",
+    "+set -",          "graph -",       "+kernel store", "+set -",       "copy_HtoD -",
+    "copy_DtoH -",     "copy_DtoD -"};
+
+TEST(OperationsTest, TheModelsFileHasEachWithItsPlaceInVirtualTime) {
+  if (is_another_before()) GTEST_SKIP() << "it has operations of its own";
+  const auto lines = operations_with("KANSOKU_SOFTGPU_CLOCK=model");
+  ASSERT_EQ(whats(lines), kRan);
+  std::map<std::string, std::uint64_t> end_of_stream;
+  for (const auto& words : lines) {
+    const std::uint64_t ready = number(words[4]), begin = number(words[5]);
+    const std::uint64_t end = number(words[6]);
+    EXPECT_LE(begin, end);
+    EXPECT_EQ(words[7] + words[8], "00") << "no time of the host";
+    const bool is_node = words[0] == "node";
+    const std::uint64_t latency = words[1].starts_with("copy") ? 4000
+                                  : words[1] == "set" || words[1] == "kernel"
+                                      ? (is_node ? 1000 : 3000)
+                                  : words[1] == "graph" ? 3000
+                                                        : 0;
+    EXPECT_EQ(begin - ready, latency) << words[1] << ": no engine was taken";
+    if (is_node) {
+      EXPECT_LE(end, end_of_stream[words[2]]) << "within its graph";
+      continue;
+    }
+    EXPECT_GE(ready, end_of_stream[words[2]]) << "one after the other";
+    end_of_stream[words[2]] = end;
+  }
+}
+
+TEST(OperationsTest, TheWallClocksFileHasTheHostsTimesAndTheDevices) {
+  if (is_another_before()) GTEST_SKIP() << "it has operations of its own";
+  const auto lines = operations_with("KANSOKU_SOFTGPU_EVENT_CLOCK=offset_us=5");
+  ASSERT_EQ(whats(lines), kRan);
+  for (const auto& words : lines) {
+    EXPECT_EQ(number(words[4]), number(words[7]) + 5000);
+    EXPECT_EQ(words[4], words[5]);
+    EXPECT_EQ(number(words[6]), number(words[8]) + 5000);
+    EXPECT_LE(number(words[7]), number(words[8]));
+  }
+  EXPECT_EQ(lines[14][9], "100");
+}
+
+TEST(OperationsTest, KeepsSoManyAndCountsTheRest) {
+  OperationLog log(2);
+  const auto first = log.add({Done::kFill, false, 7, 2, 64, ""});
+  const auto second = log.add({Done::kKernel, false, 7, 1, 0, "store"});
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(log.add({}));
+  log.placed(*first, {1, 2, 3});
+  log.placed(*first, {5, 6, 7});  // its last part
+  EXPECT_EQ(log.text(), "op set 7 2 1 2 7 0 0 64 -\ndropped 1\nunfinished 1\n");
 }
 
 TEST(CountsTest, OneThatCannotWriteGoesOn) {

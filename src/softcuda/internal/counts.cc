@@ -12,6 +12,10 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Done::kCount)> k
 
 }  // namespace
 
+std::string_view done_name(Done what) {
+  return kDoneNames[static_cast<std::size_t>(what)];
+}
+
 Counts::Counts(std::size_t functions)
     : functions_(functions), calls_(std::make_unique<Calls[]>(functions)) {}
 

@@ -31,6 +31,7 @@ enum class Done : std::uint8_t {
   kGraph,
   kCount
 };
+[[nodiscard]] std::string_view done_name(Done what);
 
 /// Any thread.
 class Counts {

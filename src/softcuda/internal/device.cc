@@ -7,11 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "common/parse.h"
 #include "softcuda/internal/counts.h"
 #include "softcuda/internal/faults.h"
+#include "softcuda/internal/operation_log.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
@@ -364,8 +367,10 @@ CUresult execute(const std::shared_ptr<Context>& context, const FreeMemory& free
   return execute(context, Operation(free), course);
 }
 
-CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation,
-                 Course& course) {
+namespace {
+
+CUresult visit(const std::shared_ptr<Context>& context, const Operation& operation,
+               Course& course) {
   struct Visitor {
     const std::shared_ptr<Context>& context;
     Course& course;
@@ -391,7 +396,7 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     }
     CUresult operator()(const EventRecord& record) const {
       if (course.moment == nullptr) {
-        record.record->reach(runtime()->event_clock.now());
+        record.record->reach(runtime()->clock.now());
       } else {
         course.add(record);
         count(Done::kEvent);
@@ -413,6 +418,70 @@ CUresult execute(const std::shared_ptr<Context>& context, const Operation& opera
     }
   };
   return std::visit(Visitor{context, course}, operation);
+}
+
+/// Nothing for what no log has a row for.
+std::optional<OperationLog::Which> which_of(const Operation& operation, const Course& course) {
+  OperationLog::Which which;
+  which.is_node = course.is_node;
+  which.stream = course.stream;
+  which.number = course.number;
+  if (const auto* const launch = std::get_if<KernelLaunch>(&operation)) {
+    which.what = Done::kKernel;
+    which.name = launch->function->info.name;
+  } else if (const auto* const copy = std::get_if<Copy>(&operation)) {
+    which.what = kind_of(*copy);
+    which.bytes = copy->width * copy->height * copy->depth;
+  } else if (const auto* const fill = std::get_if<Fill>(&operation)) {
+    which.what = Done::kFill;
+    which.bytes = fill->shape.width * fill->shape.elementSize * fill->shape.height;
+  } else if (const auto* const value = std::get_if<ValueOperation>(&operation)) {
+    which.what = value->is_wait ? Done::kValueWait : Done::kValueWrite;
+  } else if (std::holds_alternative<EventRecord>(operation)) {
+    which.what = Done::kEvent;
+  } else if (std::holds_alternative<ChildGraph>(operation)) {
+    which.what = Done::kGraph;
+  } else if (std::holds_alternative<HostCall>(operation) ||
+             std::holds_alternative<StreamCallback>(operation)) {
+    which.what = Done::kHostFunction;
+  } else {
+    return std::nullopt;
+  }
+  return which;
+}
+
+/// In virtual time the row is filled in once its first and last part have their places.
+void note_places(OperationLog& log, std::size_t row, std::size_t first, Course& course) {
+  if (course.parts.size() == first) course.add(Part{});  // what takes no time has a place, too
+  for (const std::size_t part : {first, course.parts.size() - 1})
+    course.parts[part].placed = [&log, row](const Span& span) { log.placed(row, span); };
+}
+
+}  // namespace
+
+CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation,
+                 Course& course) {
+  OperationLog* const log = process_log();
+  const auto which =
+      log == nullptr ? std::optional<OperationLog::Which>{} : which_of(operation, course);
+  const auto row = which ? log->add(*which) : std::nullopt;
+  if (!row) return visit(context, operation, course);
+  const Runtime& all = *runtime();
+  const std::size_t first = course.parts.size();
+  const bool was_node = std::exchange(course.is_node, true);
+  BootTime begin = all.clock.now();
+  const CUresult status = visit(context, operation, course);
+  BootTime end = all.clock.now();
+  course.is_node = was_node;
+  if (status != CUDA_SUCCESS) return status;
+  if (course.moment != nullptr) {
+    note_places(*log, *row, first, course);
+    return status;
+  }
+  if (const auto* const event = std::get_if<EventRecord>(&operation))
+    begin = end = event->record->host;
+  log->ran(*row, {begin, end}, {all.event_clock.at(begin), all.event_clock.at(end)});
+  return status;
 }
 
 void Busy::begin(std::uint64_t now_ns) {

@@ -49,8 +49,7 @@ Result<ClockSkew> clock_skew_from(std::string_view setting) {
   }
 }
 
-BootTime EventClock::now() const {
-  const BootTime host = host_.now();
+BootTime EventClock::at(BootTime host) const {
   // In two parts: nanoseconds times parts per billion overflow after nine seconds.
   constexpr std::int64_t kSecond = 1'000'000'000;
   const std::int64_t ns = host.time_since_epoch().count();

@@ -26,7 +26,9 @@ class EventClock final : public Clock {
   explicit EventClock(const Clock& host) : host_(host) {}
   /// Before anybody asks for a time.
   void set(const ClockSkew& skew) { skew_ = skew; }
-  [[nodiscard]] BootTime now() const override;
+  [[nodiscard]] BootTime now() const override { return at(host_.now()); }
+  /// What it reads when the host's clock reads this.
+  [[nodiscard]] BootTime at(BootTime host) const;
 
  private:
   const Clock& host_;

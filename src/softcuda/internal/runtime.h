@@ -284,6 +284,9 @@ struct Course {
   bool is_in_graph{false};
   std::uint64_t next_launch{0};  // number of the next kernel
   std::uint64_t extra_ns{0};     // what the next part takes on top, by a fault on demand
+  // For the log of operations: where it stands, and whether it is a node of a graph.
+  std::uint64_t stream{0}, number{0};
+  bool is_node{false};
 
   void add(Part part);
   /// A kernel that has run; gives how long.
@@ -313,7 +316,8 @@ struct Course {
 struct Record {
   Point point;
   std::atomic<std::uint64_t> time_ns{0};
-  /// Where the clock is the host's: it is reached now.
+  BootTime host{};  // on the wall clock, the same moment; of the stream's thread
+  /// Where the clock is the host's: it is reached at `now` of the wall clock.
   void reach(BootTime now);
 };
 

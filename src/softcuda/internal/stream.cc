@@ -9,6 +9,7 @@
 
 #include "common/of_thread.h"
 #include "softcuda/internal/counts.h"
+#include "softcuda/internal/operation_log.h"
 #include "softcuda/internal/runtime.h"
 
 namespace kansoku::softcuda {
@@ -34,9 +35,27 @@ void Progress::pass(std::uint64_t number) {
 }
 
 void Record::reach(BootTime now) {
-  time_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  host = now;
+  time_ns = static_cast<std::uint64_t>(runtime()->event_clock.at(now).time_since_epoch().count());
   count(Done::kEvent);
 }
+
+namespace {
+
+/// An event takes no turn of its own: it stands in the log at that of the operation before it.
+void reach_at(Record& record, BootTime now, std::uint64_t stream, std::uint64_t number) {
+  record.reach(now);
+  OperationLog* const log = process_log();
+  if (log == nullptr) return;
+  OperationLog::Which which;
+  which.what = Done::kEvent;
+  which.stream = stream;
+  which.number = number;
+  const BootTime time = runtime()->event_clock.at(now);
+  if (const auto row = log->add(which)) log->ran(*row, {now, now}, {time, time});
+}
+
+}  // namespace
 
 void Point::reach() const {
   wait();
@@ -75,7 +94,7 @@ Point Stream::submit(Operation operation, std::vector<Point> after) {
 Point Stream::record(const std::shared_ptr<Record>& record) {
   const std::scoped_lock lock(mutex_);
   if (finished_ == submitted_) {
-    record->reach(runtime()->event_clock.now());
+    reach_at(*record, runtime()->clock.now(), id_, submitted_);
   } else {
     records_.emplace_back(submitted_, record);
   }
@@ -87,9 +106,9 @@ void Stream::finish(std::uint64_t number) {
     const std::scoped_lock lock(mutex_);
     finished_ = number;
     if (!records_.empty() && records_.front().first <= number) {
-      const BootTime now = runtime()->event_clock.now();
+      const BootTime now = runtime()->clock.now();
       for (; !records_.empty() && records_.front().first <= number; records_.pop_front())
-        records_.front().second->reach(now);
+        reach_at(*records_.front().second, now, id_, number);
     }
   }
   progress_->pass(number);
@@ -131,6 +150,8 @@ void Stream::run() {
     Course course;
     course.moment = work.moment;
     course.next_launch = work.first_launch;
+    course.stream = id_;
+    course.number = work.number;
     if (error == CUDA_SUCCESS || is_harmless) status = execute(context_, work.operation, course);
     if (status != CUDA_SUCCESS) {
       int expected = CUDA_SUCCESS;

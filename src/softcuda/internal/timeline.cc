@@ -84,14 +84,14 @@ std::uint64_t Timeline::host_ns() const {
   return host_ns_;
 }
 
-Timeline::Span Timeline::place(Engines& engines, const Part& part, std::uint64_t ready) {
+Span Timeline::place(Engines& engines, const Part& part, std::uint64_t ready) {
   const std::uint64_t asked = ready + part.lead_ns;
-  if (part.engine == Engine::kNone) return {asked, asked + part.ns};
+  if (part.engine == Engine::kNone) return {ready, asked, asked + part.ns};
   if (part.engine != Engine::kCompute) {
     std::uint64_t& free = engines.free[static_cast<std::size_t>(part.engine)];
     const std::uint64_t begin = std::max(asked, free);
     free = begin + part.ns;
-    return {begin, free};
+    return {ready, begin, free};
   }
   // The multiprocessors that are free first.
   auto& sms = engines.sms;
@@ -99,11 +99,11 @@ Timeline::Span Timeline::place(Engines& engines, const Part& part, std::uint64_t
   const std::uint64_t begin = std::max(asked, sms[count - 1]);
   std::fill_n(sms.begin(), count, begin + part.ns);
   std::sort(sms.begin(), sms.end());
-  return {begin, begin + part.ns};
+  return {ready, begin, begin + part.ns};
 }
 
-std::vector<Timeline::Span> Timeline::place_all(Engines& engines, const std::vector<Part>& parts,
-                                                std::uint64_t begin) {
+std::vector<Span> Timeline::place_all(Engines& engines, const std::vector<Part>& parts,
+                                      std::uint64_t begin) {
   std::vector<Span> spans;
   for (const Part& part : parts) {
     std::uint64_t ready = begin;
@@ -137,6 +137,7 @@ void Timeline::settle(Moment& moment) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
     moment.end_ns = std::max(moment.end_ns, spans[i].end);
     if (moment.parts[i].stamp != nullptr) *moment.parts[i].stamp = spans[i].end;
+    if (moment.parts[i].placed) moment.parts[i].placed(spans[i]);
   }
   moment.is_settled = true;
   // A chain of them would never end.

@@ -31,6 +31,11 @@ enum class Engine : std::uint8_t {
 /// An operation of a stream, in virtual time.
 struct Moment;
 
+/// When a part could begin, took its engine, and ended.
+struct Span {
+  std::uint64_t ready{0}, begin{0}, end{0};
+};
+
 /// What an operation does, a graph's nodes one by one.
 struct Part {
   Engine engine{Engine::kNone};
@@ -40,6 +45,7 @@ struct Part {
   std::vector<std::uint32_t> after;  // earlier parts of the operation; it begins with it if empty
   std::shared_ptr<Moment> outside;   // null, or another operation that it waits for
   std::shared_ptr<std::atomic<std::uint64_t>> stamp;  // null, or what gets its end
+  std::function<void(const Span&)> placed;  // empty, or told when it is known; locks are held
 };
 
 /// Virtual time of the process: when each operation begins and ends, if it lasts as long as its
@@ -88,9 +94,6 @@ class Timeline {
     Engines engines;
     std::deque<std::shared_ptr<Moment>> pending;  // in the order of submission
     std::vector<std::shared_ptr<Moment>> late;    // left out, have run since
-  };
-  struct Span {
-    std::uint64_t begin{0}, end{0};
   };
   static Span place(Engines& engines, const Part& part, std::uint64_t ready);
   static std::vector<Span> place_all(Engines& engines, const std::vector<Part>& parts,

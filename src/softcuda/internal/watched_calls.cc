@@ -2,6 +2,7 @@
 // Calls of a process that has faults on demand or counts what it does: the stubs ask here.
 #include <fmt/format.h>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "softcuda/internal/counts.h"
 #include "softcuda/internal/entry_table.h"
 #include "softcuda/internal/faults.h"
+#include "softcuda/internal/operation_log.h"
 #include "softcuda/internal/runtime.h"
 #include "softcuda/telemetry/log.h"
 
@@ -29,7 +31,10 @@ namespace kansoku::softcuda {
 namespace {
 
 constexpr char kCountsVariable[] = "KANSOKU_SOFTGPU_COUNTS";
+constexpr char kOperationsVariable[] = "KANSOKU_SOFTGPU_OPERATIONS";
 std::atomic<Counts*> g_counts{
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<OperationLog*> g_log{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 bool is_set(const char* variable) {
@@ -38,21 +43,36 @@ bool is_set(const char* variable) {
 }
 
 /// A file for each process, as a job may have several.
-void write_counts() {
-  const Counts* const counts = process_counts();
-  if (counts == nullptr) return;
-  const std::string path = fmt::format("{}.{}", std::getenv(kCountsVariable), getpid());
+void write_for_process(const char* variable, const std::string& text) {
+  const char* const set = std::getenv(variable);
+  if (set == nullptr) return;
+  const std::string path = fmt::format("{}.{}", set, getpid());
   std::FILE* const file = std::fopen(path.c_str(), "we");
-  const std::string text = counts->text(kCodeNames);
   const bool is_written =
       file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file == nullptr || std::fclose(file) != 0 || !is_written)
     log_line(fmt::format("{}: cannot be written", path));
 }
 
+void write_counts() {
+  if (const Counts* const counts = process_counts())
+    write_for_process(kCountsVariable, counts->text(kCodeNames));
+}
+
+void write_operations() {
+  if (const OperationLog* const log = process_log())
+    write_for_process(kOperationsVariable, log->text());
+}
+
 /// Before the program's first call.
 __attribute__((constructor)) void look_at_settings() {
   if (is_set(kFaultVariable)) softgpu_calls_watched = 1;
+  if (is_set(kOperationsVariable)) {
+    g_log = std::make_unique<OperationLog>().release();  // as long as there are threads
+    static_cast<void>(std::atexit(write_operations));
+    // What the parent's devices did is not the child's.
+    pthread_atfork(nullptr, nullptr, [] { g_log = nullptr; });
+  }
   if (!is_set(kCountsVariable)) return;
   start_counting();
   static_cast<void>(std::atexit(write_counts));
@@ -100,6 +120,10 @@ Result<void> check_fault_setting() {
 
 Counts* process_counts() {
   return g_counts.load(std::memory_order_acquire);
+}
+
+OperationLog* process_log() {
+  return g_log.load(std::memory_order_acquire);
 }
 
 void start_counting() {
