@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "sys/kernel_name.h"
 
@@ -19,7 +20,12 @@ constexpr std::size_t kHeldMax = 1U << 20;
 /// Readings of an event clock after which it is clear whether it keeps pace with time at all: a
 /// model's clock contradicts the first one by its second.
 constexpr std::uint32_t kReadingsToTrust = 3;
+/// Of cuEventElapsedTime, a float of milliseconds, at the age that the library lets its base have.
+constexpr Nanos kEventStep{500};
+/// How long the library of a program that another one became is looked for at each poll.
+constexpr Nanos kExecPatience = std::chrono::seconds{10};
 constexpr std::size_t kAllocationsMax = 1U << 20;
+constexpr std::size_t kProblemsKept = 16;  // of processes that have ended
 /// Tracks of threads, and of streams, of one process; the process names both at will.
 constexpr std::size_t kTracksMax = 4096;
 /// Tracks for branches of the graphs of one stream; further ones share the last.
@@ -48,9 +54,17 @@ std::size_t copy_kind(const wire_cuda_record& record) {
   return kind < kCopies.size() ? static_cast<std::size_t>(kind) : 0;
 }
 
-/// Of one process; never that of another.
-std::uint64_t flow_of(std::int32_t pid, std::uint32_t correlation) {
-  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pid)) << 32) | correlation;
+/// Of one program of one process; never that of another.
+std::uint64_t flow_of(std::int32_t pid, std::uint64_t image, std::uint32_t correlation) {
+  return ((image - 1) << 56) | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pid)) << 32) |
+         correlation;
+}
+std::uint64_t correlation_of(std::uint64_t image, std::uint32_t correlation) {
+  return ((image - 1) << 32) | correlation;
+}
+/// In names of what there is once a program: the first one of a process has its number alone.
+std::string program_name(std::int32_t pid, std::uint64_t image) {
+  return image == 1 ? std::to_string(pid) : fmt::format("{}.program{}", pid, image);
 }
 
 }  // namespace
@@ -62,7 +76,8 @@ CudaSource::CudaSource(trace::Writer& writer, const Clock& clock, const sys::Pro
 CudaSource::~CudaSource() = default;
 
 BootTime CudaSource::due() const {
-  return is_open_ && is_enabled_ && !processes_.empty() ? next_ : BootTime::max();
+  return is_open_ && is_enabled_ && !(processes_.empty() && renewed_.empty()) ? next_
+                                                                              : BootTime::max();
 }
 
 void CudaSource::request(Watched& process, BootTime now) const {
@@ -90,6 +105,7 @@ void CudaSource::attach(const Observed& process, BootTime now) {
   not_covered_.erase(pid);
   Watched& watched = processes_[pid];
   watched.pid = pid;
+  watched.image = ++images_[pid];
   watched.channel = std::move(*channel);
   watched.track = process.track;
   request(watched, now);
@@ -107,7 +123,8 @@ void CudaSource::inspect(const Observed& process, BootTime now) {
 /// ran. A kernel's launches by graphs are those of the
 /// graphs times their nodes.
 void CudaSource::write_totals(const Watched& process, BootTime now) {
-  const std::string prefix = fmt::format("kansoku.cuda.{}.", process.pid);
+  const std::string prefix =
+      fmt::format("kansoku.cuda.{}.", program_name(process.pid, process.image));
   std::uint64_t unknown = 0;  // launches of graphs whose contents are not known
   for (const cuda::EntryTotals& entry : process.channel->entries()) {
     if (entry.calls == 0) continue;
@@ -176,23 +193,45 @@ void CudaSource::close(Watched& process, BootTime now) {
   write_devices(process, now);
   write_totals(process, now);
   for (auto& [context, clock] : process.clocks)
-    clock.clock.write(writer_, now);
+    clock.clock.write(writer_, now, clock.worst);
   for (const cuda::StreamInfo& stream : process.channel->streams())
     unfinished_ += stream.submitted - std::min(stream.submitted, stream.completed);
   process.channel->add_losses(gone_);
 }
 
 void CudaSource::forget(std::int32_t pid) {
-  not_covered_.erase(pid);
+  if (const auto why = not_covered_.find(pid); why != not_covered_.end()) {
+    ++gone_not_covered_;
+    if (gone_problems_.size() < kProblemsKept) gone_problems_.push_back(std::move(why->second));
+    not_covered_.erase(why);
+  }
+  renewed_.erase(pid);
   const auto found = processes_.find(pid);
   if (found == processes_.end()) return;
   if (is_open_) close(found->second, clock_.now());
   processes_.erase(found);
 }
 
-void CudaSource::poll(const Processes& /*processes*/, BootTime now) {
+/// A process that calls exec stays the same to who only looks at it now and then.
+void CudaSource::follow_exec(const Processes& processes, BootTime now) {
+  for (const auto& [pid, process] : processes) {
+    const auto known = processes_.find(pid);
+    if (known != processes_.end() && !known->second.channel->is_still_there()) {
+      close(known->second, now);
+      processes_.erase(known);
+      renewed_[pid] = now + kExecPatience;
+    }
+    if (renewed_.contains(pid)) attach(process, now);
+  }
+  std::erase_if(renewed_, [&](const auto& one) {
+    return one.second < now || processes_.contains(one.first) || !processes.contains(one.first);
+  });
+}
+
+void CudaSource::poll(const Processes& processes, BootTime now) {
   now_ = now;
   next_ = now + kCudaPollEvery;
+  follow_exec(processes, now);
   for (auto& [pid, process] : processes_) {
     request(process, now);
     read(process, /*is_last=*/false);
@@ -230,6 +269,7 @@ void CudaSource::read(Watched& process, bool is_last) {
       [&](const wire_cuda_record& record, std::uint32_t what) { take(process, record, what); },
       kRecordsAtOnce);
   write_held(process, is_last);
+  write_errors(process, clock_.now());
 }
 
 void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uint32_t what) {
@@ -256,7 +296,8 @@ void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uin
 
 void CudaSource::read_clock(Watched& process, const wire_cuda_record& record) {
   const auto [found, is_new] = process.clocks.try_emplace(
-      record.stream, fmt::format("cuda.{}.{}", process.pid, record.stream));
+      record.stream,
+      fmt::format("cuda.{}.{}", program_name(process.pid, process.image), record.stream));
   ContextClock& context = found->second;
   const auto before = static_cast<std::int64_t>(record.host_begin_ns);
   const auto after = static_cast<std::int64_t>(record.device_ns);
@@ -278,7 +319,7 @@ CudaSource::Axis CudaSource::axis_of(const Watched& process, std::uint32_t conte
   if (found == process.clocks.end()) return is_last ? Axis::kDevice : Axis::kNotYet;
   const ContextClock& clock = found->second;
   if (clock.clock.restarts() > 0) return Axis::kDevice;
-  if (clock.readings >= kReadingsToTrust) return Axis::kBoot;
+  if (clock.readings >= kReadingsToTrust && clock.clock.keeps_pace()) return Axis::kBoot;
   return is_last ? Axis::kDevice : Axis::kNotYet;
 }
 
@@ -296,19 +337,35 @@ void CudaSource::write_held(Watched& process, bool is_last) {
   }
 }
 
+/// How well the times were known that were written since the last time.
+void CudaSource::write_errors(Watched& process, BootTime now) {
+  for (auto& [context, clock] : process.clocks) {
+    if (clock.recent == Nanos{}) continue;
+    if (!clock.is_error_declared)
+      clock.error = writer_.counter_track(
+          process.track, fmt::format("error of device times, context {}", context), "ns");
+    clock.is_error_declared = true;
+    writer_.counter(clock.error, now, static_cast<double>(std::exchange(clock.recent, {}).count()));
+  }
+}
+
 /// On a clock of the device's own, times count from its first reading; only lengths and order mean
 /// something there.
-BootTime CudaSource::device_begin(Watched& process, std::uint32_t context, std::int64_t device_ns,
-                                  Axis axis) const {
+BootTime CudaSource::device_time(Watched& process, std::uint32_t context, std::int64_t device_ns,
+                                 Axis axis) {
   const auto found = process.clocks.find(context);
   if (found == process.clocks.end()) return boot_time(std::max<std::int64_t>(device_ns, 0));
-  const ContextClock& clock = found->second;
+  ContextClock& clock = found->second;
   const auto mapped = clock.clock.to_boot(device_ns);
-  if (axis == Axis::kBoot && mapped) return mapped->time;
+  if (axis == Axis::kBoot && mapped) {
+    clock.recent = std::max(clock.recent, mapped->error + kEventStep);
+    clock.worst = std::max(clock.worst, clock.recent);
+    return mapped->time;
+  }
   return boot_time(clock.first_boot_ns + (device_ns - clock.first_device_ns));
 }
 
-trace::TrackHandle CudaSource::stream_track(Watched& process, std::uint32_t stream, Axis axis) {
+CudaSource::Stream& CudaSource::stream_of(Watched& process, std::uint32_t stream, Axis axis) {
   const auto info = process.channel->stream(stream);
   std::pair key{stream, info ? info->generation : 0};
   if (process.streams.size() >= kTracksMax) key = {WIRE_CUDA_STREAMS_MAX, 0};
@@ -322,19 +379,18 @@ trace::TrackHandle CudaSource::stream_track(Watched& process, std::uint32_t stre
   if (info && (info->kind & WIRE_CUDA_PER_THREAD) != 0)
     name += fmt::format(" (default of thread {})", info->handle);
   if (axis == Axis::kDevice) name += ", device clock";
-  const trace::TrackHandle track = writer_.custom_track(process.track, name);
-  process.streams.emplace(key, track);
-  return track;
+  return process.streams.emplace(key, Stream{writer_.custom_track(process.track, name), {}})
+      .first->second;
 }
 
-trace::TrackHandle CudaSource::thread_track(Watched& process, std::uint32_t tid) {
-  if (process.threads.size() >= kTracksMax) tid = 0;  // one for all further ones
-  if (const auto found = process.threads.find(tid); found != process.threads.end())
+trace::TrackHandle CudaSource::thread_track(Watched& process, std::uint32_t own_tid) {
+  if (process.threads.size() >= kTracksMax) own_tid = 0;  // one for all further ones
+  if (const auto found = process.threads.find(own_tid); found != process.threads.end())
     return found->second;
-  const auto track =
-      writer_.thread_track(process.pid, as_pid(tid),
-                           as_pid(tid) == process.pid ? "main" : fmt::format("thread {}", tid));
-  process.threads.emplace(tid, track);
+  const std::int32_t tid = cuda::tid_outside(procfs_, process.pid, as_pid(own_tid));
+  const auto track = writer_.thread_track(
+      process.pid, tid, tid == process.pid ? "main" : fmt::format("thread {}", tid));
+  process.threads.emplace(own_tid, track);
   return track;
 }
 
@@ -369,11 +425,16 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   if (what == 0 || what >= kOperations.size()) return;
   const auto stream = process.channel->stream(record.stream);
   const std::uint32_t context = stream ? stream->context : 0;
-  const auto begin = device_begin(process, context, record.device_begin_ns, axis);
-  const auto length = static_cast<std::int64_t>(record.device_ns);
-  const std::uint64_t flow = flow_of(process.pid, record.correlation);
+  const auto begin = device_time(process, context, record.device_begin_ns, axis);
+  // What the library measured the wrong way round has no length; it is counted there. The end is
+  // mapped, too: the device's clock may drift within a long operation.
+  const auto lasts =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(record.device_ns), 0, kFarthestNs);
+  const auto end = device_time(process, context, record.device_begin_ns + lasts, axis);
+  const std::uint64_t flow = flow_of(process.pid, process.image, record.correlation);
   std::vector<trace::Arg> args{
-      trace::Arg::uint(writer_.name("correlation"), record.correlation),
+      trace::Arg::uint(writer_.name("correlation"),
+                       correlation_of(process.image, record.correlation)),
       trace::Arg::uint(writer_.name("stream"), record.stream),
       trace::Arg::uint(writer_.name("context"), context),
       trace::Arg::sint(writer_.name("device"), process.channel->context(context).device)};
@@ -415,20 +476,33 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
       args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
     }
   }
-  // What the library measured the wrong way round has no length; it is counted there.
-  const Nanos lasts{std::clamp<std::int64_t>(length, 0, kFarthestNs)};
-  auto track = stream_track(process, record.stream, axis);
-  const bool is_node = (record.flags & WIRE_CUDA_NODE) != 0;
-  if (is_node) track = node_track(process, record, track, begin, begin + lasts);
-  writer_.slice_begin(track, begin, title, writer_.category(kOperations[what].category), args,
-                      is_node ? 0 : flow);
-  writer_.slice_end(track, begin + lasts);
-  if (!is_node) write_call(process, record, what, flow);
+  if ((record.flags & WIRE_CUDA_NODE) != 0) {
+    // Within its graph, whose begin may be later than mapped.
+    const Watched::Branches& graph = process.branches[record.stream];
+    const BootTime from = std::max(begin, graph.from), to = std::max(from, std::min(end, graph.to));
+    const auto branch = node_track(process, record, axis, from, to);
+    writer_.slice_begin(branch, from, title, writer_.category(kOperations[what].category), args);
+    writer_.slice_end(branch, to);
+    return;
+  }
+  // A stream does one thing after the other. Its times are rounded, and mapped as well as was known
+  // at each moment: without this, two of them could overlap, and would end each other.
+  Stream& on = stream_of(process, record.stream, axis);
+  const BootTime from = std::max(begin, on.end);
+  on.end = std::max(end, from);
+  writer_.slice_begin(on.track, from, title, writer_.category(kOperations[what].category), args,
+                      flow);
+  writer_.slice_end(on.track, on.end);
+  if (what == WIRE_CUDA_GRAPH_LAUNCH) {
+    process.branches[record.stream].from = from;
+    process.branches[record.stream].to = on.end;
+  }
+  write_call(process, record, what, flow);
 }
 
 /// The first branch of the stream's graph that is free then.
 trace::TrackHandle CudaSource::node_track(Watched& process, const wire_cuda_record& record,
-                                          trace::TrackHandle stream, BootTime begin, BootTime end) {
+                                          Axis axis, BootTime begin, BootTime end) {
   Watched::Branches& branches = process.branches[record.stream];
   if (branches.correlation != record.correlation) branches.ends.clear();
   branches.correlation = record.correlation;
@@ -437,7 +511,7 @@ trace::TrackHandle CudaSource::node_track(Watched& process, const wire_cuda_reco
     ++lane;
   if (lane == branches.ends.size()) branches.ends.push_back(end);
   branches.ends[lane] = std::max(branches.ends[lane], end);
-  if (lane == 0) return stream;
+  if (lane == 0) return stream_of(process, record.stream, axis).track;
   while (branches.tracks.size() < lane)
     branches.tracks.push_back(writer_.custom_track(
         process.track,
@@ -452,7 +526,8 @@ void CudaSource::write_call(Watched& process, const wire_cuda_record& record, st
   const std::string entry = process.channel->entry_name(record.entry);
   std::vector<trace::Arg> args;
   if (record.correlation != 0)
-    args.push_back(trace::Arg::uint(writer_.name("correlation"), record.correlation));
+    args.push_back(trace::Arg::uint(writer_.name("correlation"),
+                                    correlation_of(process.image, record.correlation)));
   const bool has_bytes = what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET || what == WIRE_CUDA_ALLOC;
   if (has_bytes) args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
   if ((record.flags & WIRE_CUDA_FAILED) != 0)
@@ -495,12 +570,13 @@ void CudaSource::add_losses(Losses& out) const {
   for (const auto& [pid, process] : processes_)
     process.channel->add_losses(out);
   out.add(cuda_unfinished, unfinished_);
-  out.add(cuda_not_covered, not_covered_.size());
+  out.add(cuda_not_covered, not_covered_.size() + gone_not_covered_);
   out.add(cuda_busy, busy_);
   out.add(cuda::cuda_odd_records, odd_);
 }
 
 void CudaSource::add_problems(std::vector<std::string>& out) const {
+  out.insert(out.end(), gone_problems_.begin(), gone_problems_.end());
   for (const auto& [pid, why] : not_covered_)
     out.push_back(why);
 }

@@ -59,6 +59,14 @@ class CudaSource final : public Source {
     DeviceClock clock;
     std::uint32_t readings{0};
     std::int64_t first_boot_ns{0}, first_device_ns{0};
+    Nanos worst{},
+        recent{};  // the largest error of a time that was mapped: at all, since the last counter
+    trace::TrackHandle error{};
+    bool is_error_declared{false};
+  };
+  struct Stream {
+    trace::TrackHandle track{};
+    BootTime end{};  // of what was written last
   };
   struct Kernel {
     trace::NameId name{};
@@ -67,14 +75,16 @@ class CudaSource final : public Source {
   };
   struct Watched {
     std::int32_t pid{0};
+    std::uint64_t image{1};  // which program of this process number; its correlations begin anew
     std::unique_ptr<cuda::Channel> channel;
     trace::TrackHandle track{};
-    std::map<std::uint32_t, ContextClock> clocks;  // by context
-    std::map<std::pair<std::uint32_t, std::uint32_t>, trace::TrackHandle> streams;
+    std::map<std::uint32_t, ContextClock> clocks;                       // by context
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Stream> streams;  // by index and generation
     /// Where the nodes of the last graph of a stream end: branches of it run side by side, and
     /// slices of one track do not overlap. The first branch is on the stream's own track.
     struct Branches {
       std::uint32_t correlation{0};
+      BootTime from{}, to{};  // of the graph
       std::vector<BootTime> ends;
       std::vector<trace::TrackHandle> tracks;
     };
@@ -90,23 +100,25 @@ class CudaSource final : public Source {
   enum class Axis : std::uint8_t { kNotYet, kBoot, kDevice };
 
   void attach(const Observed& process, BootTime now);
+  void follow_exec(const Processes& processes, BootTime now);
   void read(Watched& process, bool is_last);
   void take(Watched& process, const wire_cuda_record& record, std::uint32_t what);
   void read_clock(Watched& process, const wire_cuda_record& record);
   [[nodiscard]] Axis axis_of(const Watched& process, std::uint32_t context, bool is_last) const;
   void write_held(Watched& process, bool is_last);
   void add_memory_args(const wire_cuda_record& record, std::vector<trace::Arg>& args);
+  void write_errors(Watched& process, BootTime now);
   void write_operation(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                        Axis axis);
   void write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                   std::uint64_t flow);
   void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
-  [[nodiscard]] BootTime device_begin(Watched& process, std::uint32_t context,
-                                      std::int64_t device_ns, Axis axis) const;
-  trace::TrackHandle node_track(Watched& process, const wire_cuda_record& record,
-                                trace::TrackHandle stream, BootTime begin, BootTime end);
-  trace::TrackHandle stream_track(Watched& process, std::uint32_t stream, Axis axis);
-  trace::TrackHandle thread_track(Watched& process, std::uint32_t tid);
+  [[nodiscard]] static BootTime device_time(Watched& process, std::uint32_t context,
+                                            std::int64_t device_ns, Axis axis);
+  trace::TrackHandle node_track(Watched& process, const wire_cuda_record& record, Axis axis,
+                                BootTime begin, BootTime end);
+  Stream& stream_of(Watched& process, std::uint32_t stream, Axis axis);
+  trace::TrackHandle thread_track(Watched& process, std::uint32_t own_tid);
   const Kernel& kernel(Watched& process, std::uint32_t index);
   void request(Watched& process, BootTime now) const;
   void close(Watched& process, BootTime now);
@@ -120,8 +132,12 @@ class CudaSource final : public Source {
   bool is_open_{false}, is_enabled_{true};
   BootTime next_{}, now_{};
   std::map<std::int32_t, Watched> processes_;        // by pid
+  std::map<std::int32_t, std::uint64_t> images_;     // programs seen so far, by pid
+  std::map<std::int32_t, BootTime> renewed_;         // became other programs; looked for until
   std::map<std::int32_t, std::string> not_covered_;  // why, by pid
   Losses gone_;                                      // of processes that ended
+  std::uint64_t gone_not_covered_{0};                // likewise
+  std::vector<std::string> gone_problems_;           // likewise
   std::uint64_t unfinished_{0}, busy_{0}, odd_{0};
   std::map<std::string_view, trace::NameId> names_;
 };

@@ -36,7 +36,14 @@ void DeviceClock::add(std::int64_t device_ns, BootTime before, BootTime after) {
   if (contradicts) {
     ++restarts_;
     readings_.clear();
+    keeps_pace_ = false;
   }
+  constexpr std::int64_t kWidthsApart = 4;
+  keeps_pace_ =
+      keeps_pace_ || std::any_of(readings_.begin(), readings_.end(), [&](const Reading& old) {
+        const std::int64_t widths = reading.high_ns - reading.low_ns + old.high_ns - old.low_ns;
+        return ns(before) - (old.high_ns + old.device_ns) >= kWidthsApart * widths;
+      });
   if (readings_.empty()) base_ns_ = reading.low_ns;
   readings_.push_back(reading);
   if (readings_.size() <= kReadingsMax) return;
@@ -58,13 +65,15 @@ std::optional<DeviceClock::Mapped> DeviceClock::to_boot(std::int64_t device_ns) 
                 Nanos{std::llround(std::ceil((bounds.high - bounds.low) / 2)) + 1}};
 }
 
-void DeviceClock::write(trace::Writer& writer, BootTime now) const {
+void DeviceClock::write(trace::Writer& writer, BootTime now, Nanos worst) const {
   if (readings_.empty()) return;
   const std::int64_t at = readings_.back().device_ns;
   const Mapped mapped = *to_boot(at);
   writer.metadata("kansoku.clock." + name_,
-                  fmt::format("offset_ns={} at_ns={} error_ns={} drift_max={:g} restarts={}",
-                              ns(mapped.time) - at, at, mapped.error.count(), kDriftMax, restarts_),
+                  fmt::format("offset_ns={} at_ns={} error_ns={} drift_max={:g} restarts={}{}",
+                              ns(mapped.time) - at, at, mapped.error.count(), kDriftMax, restarts_,
+                              worst > Nanos{} ? fmt::format(" worst_error_ns={}", worst.count())
+                                              : std::string{}),
                   now);
 }
 

@@ -35,10 +35,14 @@ class DeviceClock {
   [[nodiscard]] std::optional<Mapped> to_boot(std::int64_t device_ns) const;
 
   [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
+  /// Whether two readings agree that lie so far apart, for their width, that the clock's rate is
+  /// that of time within a quarter. Until then one that stands still, or runs as it likes, may
+  /// only not have contradicted itself yet.
+  [[nodiscard]] bool keeps_pace() const { return keeps_pace_; }
   /// Writes the present map into the trace: metadata "kansoku.clock.NAME", "offset_ns=... at_ns=...
   /// error_ns=... drift_max=... restarts=...": boot time = device time + offset, at that device
-  /// time.
-  void write(trace::Writer& writer, BootTime now) const;
+  /// time. `worst`: the largest error of what was mapped, "worst_error_ns=..." unless it is 0.
+  void write(trace::Writer& writer, BootTime now, Nanos worst = {}) const;
 
  private:
   struct Reading {
@@ -54,6 +58,7 @@ class DeviceClock {
   std::deque<Reading> readings_;
   std::int64_t base_ns_{0};  // near the offset
   std::uint64_t restarts_{0};
+  bool keeps_pace_{false};
 };
 
 }  // namespace kansoku::capture

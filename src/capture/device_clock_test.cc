@@ -54,6 +54,32 @@ TEST(DeviceClock, TheTruthLiesWithinTheError) {
   }
 }
 
+// Wide readings of a clock that is slow by two fifths do not contradict each other for a while.
+TEST(DeviceClock, KeepsPaceOnceReadingsAreFarApartForTheirWidth) {
+  constexpr std::int64_t kMs = 1'000'000;
+  DeviceClock slow("d"), good("d");
+  for (std::int64_t i = 0; i < 3; ++i) {
+    slow.add(i * 12 * kMs, boot_time(i * 20 * kMs), boot_time(i * 20 * kMs + 20 * kMs));
+    good.add(i * 20 * kMs + 7, boot_time(i * 20 * kMs), boot_time(i * 20 * kMs + 20 * kMs));
+  }
+  EXPECT_EQ(slow.restarts(), 0U);
+  EXPECT_FALSE(slow.keeps_pace());
+  EXPECT_FALSE(good.keeps_pace());
+  slow.add(40 * kMs, boot_time(700 * kMs), boot_time(720 * kMs));
+  good.add(701 * kMs, boot_time(700 * kMs), boot_time(720 * kMs));
+  EXPECT_EQ(slow.restarts(), 1U);
+  EXPECT_FALSE(slow.keeps_pace());
+  EXPECT_TRUE(good.keeps_pace());
+}
+
+TEST(DeviceClock, NarrowReadingsTellAtOnce) {
+  DeviceClock clock("d");
+  clock.add(5'000, boot_time(0), boot_time(30'000));
+  EXPECT_FALSE(clock.keeps_pace());
+  clock.add(10'005'000, boot_time(10'000'000), boot_time(10'030'000));
+  EXPECT_TRUE(clock.keeps_pace());
+}
+
 TEST(DeviceClock, BeginsAnewWhenTheClockDoes) {
   DeviceClock clock("d");
   clock.add(100 * kSecond, boot_time(kSecond), boot_time(kSecond + 1000));

@@ -51,18 +51,19 @@ bool is_memfd(const sys::Mapping& mapping) {
 }
 
 /// Through the mapping itself: the process closed its descriptor.
-Result<sys::Fd> open_mapping(const sys::Procfs& procfs, std::int32_t pid,
-                             const sys::Mapping& mapping) {
-  const std::string path =
-      fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end);
+std::string mapping_path(const sys::Procfs& procfs, std::int32_t pid, const sys::Mapping& mapping) {
+  return fmt::format("{}/{}/map_files/{:x}-{:x}", procfs.root(), pid, mapping.begin, mapping.end);
+}
+
+Result<sys::Fd> open_mapping(const std::string& path) {
   const int raw = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (raw < 0) return errno_error(errno, "open", path);
   return sys::Fd::adopt(raw);
 }
 
-/// The process's number in its own namespace; 0: not known.
-std::int32_t own_pid(const sys::Procfs& procfs, std::int32_t pid) {
-  const auto status = sys::read_file(fmt::format("{}/{}/status", procfs.root(), pid), 1U << 16);
+/// The number of a process or thread in its own namespace; 0: not known. `folder`: below /proc.
+std::int32_t own_number(const sys::Procfs& procfs, const std::string& folder) {
+  const auto status = sys::read_file(fmt::format("{}/{}/status", procfs.root(), folder), 1U << 16);
   if (!status) return 0;
   const std::size_t begin = status->find("\nNSpid:");
   if (begin == std::string::npos) return 0;
@@ -108,7 +109,8 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
     return Error{Code::kNotFound,
                  fmt::format("process {}: no CUDA library of Kansoku is at work in it", pid),
                  "start it with `kansoku run --cuda -- COMMAND`"};
-  const auto fd = open_mapping(procfs, pid, *found);
+  const std::string path = mapping_path(procfs, pid, *found);
+  const auto fd = open_mapping(path);
   if (!fd) return fd.error();
   // Sealed memory stays as large as it is: it cannot be taken away under the reader.
   struct stat about {};
@@ -123,8 +125,10 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
   if (memory == MAP_FAILED) return errno_error(errno, "map memory of process", std::to_string(pid));
   auto channel =
       std::unique_ptr<Channel>(new Channel(static_cast<wire_cuda*>(memory), /*is_mapped=*/true));
+  channel->mapping_ = path;
+  channel->inode_ = about.st_ino;
   if (const auto fits = on(static_cast<wire_cuda*>(memory)); !fits) return fits.error();
-  const std::int32_t own = own_pid(procfs, pid);
+  const std::int32_t own = own_number(procfs, std::to_string(pid));
   if (own != 0 && own != load(channel->memory_->head.pid))
     return Error{
         Code::kNotFound,
@@ -135,6 +139,11 @@ Result<std::unique_ptr<Channel>> Channel::open(const sys::Procfs& procfs, std::i
                  fmt::format("process {}: another recorder uses its CUDA library", pid),
                  "one at a time; it is free two seconds after the other one ended"};
   return channel;
+}
+
+bool Channel::is_still_there() const {
+  struct stat about {};
+  return mapping_.empty() || (stat(mapping_.c_str(), &about) == 0 && about.st_ino == inode_);
 }
 
 Result<std::unique_ptr<Channel>> Channel::on(wire_cuda* memory) {
@@ -453,6 +462,15 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_graphs_excluded, losses.graphs_excluded);
   out.add(cuda_graph_untimed, losses.graph_untimed);
   out.add(cuda_odd_records, odd_);
+}
+
+std::int32_t tid_outside(const sys::Procfs& procfs, std::int32_t pid, std::int32_t own_tid) {
+  const std::int32_t own = own_number(procfs, std::to_string(pid));
+  if (own == 0 || own == pid) return own_tid;
+  if (own == own_tid) return pid;
+  for (const std::int32_t tid : procfs.tids(pid))
+    if (own_number(procfs, fmt::format("{}/task/{}", pid, tid)) == own_tid) return tid;
+  return own_tid;
 }
 
 Coverage coverage_of(const sys::Procfs& procfs, std::int32_t pid) {

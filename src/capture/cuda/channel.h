@@ -176,6 +176,8 @@ class Channel {
   [[nodiscard]] std::vector<Waiter> waiters() const;
   [[nodiscard]] ContextInfo context(std::uint32_t index) const;
   [[nodiscard]] std::string driver_path() const;
+  /// False once the process has become another program, or has ended: its memory is a remnant.
+  [[nodiscard]] bool is_still_there() const;
   void add_losses(Losses& out) const;
 
  private:
@@ -183,7 +185,9 @@ class Channel {
   [[nodiscard]] std::string text(std::uint32_t offset) const;
 
   wire_cuda* memory_;
-  bool is_mapped_;  // and unmapped at the end
+  bool is_mapped_;          // and unmapped at the end
+  std::string mapping_;     // its path below /proc; "": on the memory itself
+  std::uint64_t inode_{0};  // of that
   std::uint64_t owner_{0};
   std::uint64_t tail_{0};        // records taken; what stands in the memory is a copy
   std::uint64_t blocked_at_{0};  // a record that was not complete, and since when
@@ -192,6 +196,11 @@ class Channel {
   std::vector<std::uint32_t> classes_;  // of the entries
   std::vector<std::string> names_;      // likewise, read once: the process may change them
 };
+
+/// The number outside of a container of a thread that has `own_tid` inside, where the process has
+/// its own namespace; `own_tid` if the thread has ended.
+[[nodiscard]] std::int32_t tid_outside(const sys::Procfs& procfs, std::int32_t pid,
+                                       std::int32_t own_tid);
 
 /// Whether the process maps the driver's library, and which: for advice where open() finds none.
 struct Coverage {
