@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 
-from recorded import OPERATIONS, build, device_streams, need_root_and_clang, read_operations, read_recording, record
+from recorded import OPERATIONS, build, device_streams, need_root_and_clang, nodes_of, read_operations, read_recording, record
 
 SAMPLES = ["streams", "graphs", "nbody", "vector_add", "reduction", "overlap"]
 LATENCY_NS = {"kernel": 3000, "set": 3000, "graph": 3000, "copy_HtoD": 4000, "copy_DtoH": 4000, "copy_DtoD": 4000, "copy_HtoH": 4000}
@@ -64,6 +64,25 @@ def overlaps(spans):
             for a, b in itertools.combinations(sorted(spans), 2) if a[0] != b[0] and spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]}
 
 
+def nodes_in(operations, graph):
+    """What ran in this launch of a graph, but for events."""
+    return [one for one in operations if one.is_node and (one.stream, one.number) == (graph.stream, graph.number) and one.what != "event"]
+
+
+def unlike_nodes(recorded, executed, shift, allowed, figures):
+    """A launch whose nodes have times at all has one for each, and each ends when the executor says."""
+    if not recorded:
+        return []
+    figures["graphs with nodes"] += 1
+    seen = sorted((one.end - shift, one.args.get("full_name", one.name) if one.category == "kernel" else "-") for one in recorded)
+    true = sorted((one.end, one.name) for one in executed)
+    if len(seen) != len(true):
+        return [f"{len(seen)} nodes recorded, {len(true)} ran"]
+    figures["nodes"] += len(seen)
+    return [f"node {name} ends at {end}: {other} at {at} by the executor" for (end, name), (at, other) in zip(seen, true)
+            if name != other or abs(end - at) > allowed]
+
+
 def compare(recording, operations):
     """Problems, and figures of the comparison."""
     names, recorded = recording.names, device_streams(recording.slices, recording.names)
@@ -90,6 +109,8 @@ def compare(recording, operations):
                 problems.append(f"{ran.what} {ran.name} took its engine {-wait} ns before its latency was over")
             figures["waited for an engine"] += wait > 0
             spans_seen[stream, number], spans_ran[stream, number] = (one.begin - shift, one.end - shift), (ran.ready, ran.end)
+            if ran.what == "graph":
+                problems += unlike_nodes(nodes_of(recording.slices, one), nodes_in(operations, ran), shift, allowed, figures)
     seen, ran = overlaps(spans_seen), overlaps(spans_ran)
     allowed = figures["allowed ns"]
     for pair in sorted({*seen, *ran}):

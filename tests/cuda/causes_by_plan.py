@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 
-from recorded import clock_maps, read_operations, read_recording, record, skip
+from recorded import clock_maps, events_around, read_operations, read_recording, record, skip
 
 FAULTS = ";".join(["kernel=hold:1+:slow=4ms", "kernel=long_one:1+:slow=30ms", "cuMemAlloc_v2:1+:slow=20ms", "cuModuleLoadData:2+:slow=20ms"])
 CALLS = {"launch": "cuLaunchKernel", "wait": "cuStreamSynchronize", "alloc": "cuMemAlloc_v2", "load": "cuModuleLoadData", "free": "cuMemFree_v2"}
@@ -34,12 +34,9 @@ def read_lines(path):
 
 def device_spans(operations):
     """Of each kernel: from the event before it to the one behind it, as the executor read the boot clock there. No event can see more."""
-    by_place = {(one.stream, one.number): one for one in operations}
-    spans = []
+    around, spans = events_around(operations), []
     for one in sorted((one for one in operations if one.what == "kernel"), key=lambda one: one.host_begin):
-        before, after = by_place[one.stream, one.number - 1], by_place[one.stream, one.number + 1]
-        if not before.what == after.what == "event":
-            sys.exit(f"no events around kernel {one.number}")
+        before, after = around(one)
         spans.append((before.host_begin, after.host_begin))
     return spans
 

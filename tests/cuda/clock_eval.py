@@ -9,7 +9,7 @@ states for the times of that moment (its counter "error of device times"), and e
 import os
 import sys
 
-from recorded import clock_maps, read_operations, read_recording, record, stated_errors
+from recorded import clock_maps, events_around, read_operations, read_recording, record, stated_errors
 
 SHARES = (0.5, 0.9, 0.99, 1)
 
@@ -27,8 +27,9 @@ def main():
     os.makedirs(out, exist_ok=True)
     trace, log = record(kansoku, out, "clock", [planned, "ticks", os.path.join(out, "ticks.txt"), str(seconds)],
                         {"KANSOKU_SOFTGPU_EVENT_CLOCK": skew, "KANSOKU_SOFTGPU_FAULT": "kernel=tick:1+:slow=1ms"})
-    operations = {(one.stream, one.number): one for one in read_operations(log)}
-    kernels = sorted((one for one in operations.values() if one.what == "kernel"), key=lambda one: one.host_begin)
+    operations = read_operations(log)
+    around = events_around(operations)
+    kernels = sorted((one for one in operations if one.what == "kernel"), key=lambda one: one.host_begin)
     recording = read_recording(trace)
     seen = sorted((one for one in recording.slices if one.category == "kernel"), key=lambda one: one.begin)
     (clock,) = clock_maps(recording.metadata)
@@ -37,9 +38,7 @@ def main():
         sys.exit(f"{len(kernels)} kernels by the executor, {len(seen)} recorded; {clock}")
     begins, ends, errors, shares, outside = [], [], [], [], 0
     for one, ran in zip(seen, kernels):
-        before, after = operations[ran.stream, ran.number - 1], operations[ran.stream, ran.number + 1]
-        if before.what != "event" or after.what != "event":
-            sys.exit(f"no events around kernel {ran.number}")
+        before, after = around(ran)
         stated = stated_at(one.order)
         begins.append(abs(one.begin - before.host_begin))
         ends.append(abs(one.end - after.host_begin))

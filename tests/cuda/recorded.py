@@ -99,6 +99,22 @@ def read_operations(begin, pid="*"):
     return out
 
 
+def events_around(operations):
+    """Gives the event before an operation and the one behind it. An event takes no turn: it stands at the number of the operation in front of it."""
+    events = collections.defaultdict(list)
+    for one in operations:
+        if one.what == "event" and not one.is_node:
+            events[one.stream, one.number].append(one)
+
+    def around(one):
+        before, after = events[one.stream, one.number - 1], events[one.stream, one.number]
+        if not before or not after:
+            sys.exit(f"no events around {one.what} {one.number} of stream {one.stream}")
+        by_time = lambda event: event.host_begin
+        return max(before, key=by_time), min(after, key=by_time)
+    return around
+
+
 def clock_maps(metadata):
     """Of each context's event clock: what stands in the recording of it."""
     return [dict(word.split("=") for word in value.split()) for key, value in sorted(metadata.items()) if key.startswith("kansoku.clock.cuda.")]
@@ -127,9 +143,20 @@ def record(kansoku, out, label, command, settings, library=True, options=("-q", 
 
 
 def device_streams(slices, names):
-    """Track -> its operations in order, of tracks of devices."""
+    """Track -> its operations in order, of tracks of devices; nodes of graphs are none of them."""
     out = collections.defaultdict(list)
     for one in slices:
         if names.get(one.track, "").startswith("GPU ") and one.category in OPERATIONS:
-            out[one.track].append(one)
+            if not (out[one.track] and is_node_of(out[one.track][-1], one)):
+                out[one.track].append(one)
     return out
+
+
+def is_node_of(graph, one):
+    """A node has the number of its graph's launch."""
+    return graph.category == "cuda_graph" and one.category in set(OPERATIONS) - {"cuda_graph"} and one.args.get("correlation") == graph.args.get("correlation")
+
+
+def nodes_of(slices, graph):
+    """The nodes of a graph's launch that have times, by their begin."""
+    return sorted((one for one in slices if is_node_of(graph, one)), key=lambda one: (one.begin, one.end))
