@@ -351,18 +351,21 @@ void CudaSource::write_errors(Watched& process, BootTime now) {
 
 /// On a clock of the device's own, times count from its first reading; only lengths and order mean
 /// something there.
-BootTime CudaSource::device_time(Watched& process, std::uint32_t context, std::int64_t device_ns,
-                                 Axis axis) {
+CudaSource::DeviceTime CudaSource::device_time(const Watched& process, std::uint32_t context,
+                                               std::int64_t device_ns, Axis axis) {
   const auto found = process.clocks.find(context);
-  if (found == process.clocks.end()) return boot_time(std::max<std::int64_t>(device_ns, 0));
-  ContextClock& clock = found->second;
+  if (found == process.clocks.end()) return {boot_time(std::max<std::int64_t>(device_ns, 0)), {}};
+  const ContextClock& clock = found->second;
   const auto mapped = clock.clock.to_boot(device_ns);
-  if (axis == Axis::kBoot && mapped) {
-    clock.recent = std::max(clock.recent, mapped->error + kEventStep);
-    clock.worst = std::max(clock.worst, clock.recent);
-    return mapped->time;
-  }
-  return boot_time(clock.first_boot_ns + (device_ns - clock.first_device_ns));
+  if (axis == Axis::kBoot && mapped) return {mapped->time, mapped->error + kEventStep};
+  return {boot_time(clock.first_boot_ns + (device_ns - clock.first_device_ns)), {}};
+}
+
+void CudaSource::count_error(Watched& process, std::uint32_t context, Nanos error) {
+  const auto found = process.clocks.find(context);
+  if (found == process.clocks.end()) return;
+  found->second.recent = std::max(found->second.recent, error);
+  found->second.worst = std::max(found->second.worst, error);
 }
 
 CudaSource::Stream& CudaSource::stream_of(Watched& process, std::uint32_t stream, Axis axis) {
@@ -479,7 +482,8 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   if ((record.flags & WIRE_CUDA_NODE) != 0) {
     // Within its graph, whose begin may be later than mapped.
     const Watched::Branches& graph = process.branches[record.stream];
-    const BootTime from = std::max(begin, graph.from), to = std::max(from, std::min(end, graph.to));
+    const BootTime from = std::max(begin.time, graph.from);
+    const BootTime to = std::max(from, std::min(end.time, graph.to));
     const auto branch = node_track(process, record, axis, from, to);
     writer_.slice_begin(branch, from, title, writer_.category(kOperations[what].category), args);
     writer_.slice_end(branch, to);
@@ -488,14 +492,19 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   // A stream does one thing after the other. Its times are rounded, and mapped as well as was known
   // at each moment: without this, two of them could overlap, and would end each other.
   Stream& on = stream_of(process, record.stream, axis);
-  const BootTime from = std::max(begin, on.end);
-  on.end = std::max(end, from);
-  writer_.slice_begin(on.track, from, title, writer_.category(kOperations[what].category), args,
-                      flow);
-  writer_.slice_end(on.track, on.end);
+  // A time that is moved to the end before it is as wrong as that one may be.
+  const auto later = [](const DeviceTime& own, const DeviceTime& least) {
+    return own.time < least.time ? DeviceTime{least.time, std::max(own.error, least.error)} : own;
+  };
+  const DeviceTime from = later(begin, on.end);
+  on.end = later(end, from);
+  count_error(process, context, std::max(from.error, on.end.error));
+  writer_.slice_begin(on.track, from.time, title, writer_.category(kOperations[what].category),
+                      args, flow);
+  writer_.slice_end(on.track, on.end.time);
   if (what == WIRE_CUDA_GRAPH_LAUNCH) {
-    process.branches[record.stream].from = from;
-    process.branches[record.stream].to = on.end;
+    process.branches[record.stream].from = from.time;
+    process.branches[record.stream].to = on.end.time;
   }
   write_call(process, record, what, flow);
 }

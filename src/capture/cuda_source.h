@@ -64,9 +64,13 @@ class CudaSource final : public Source {
     trace::TrackHandle error{};
     bool is_error_declared{false};
   };
+  struct DeviceTime {
+    BootTime time{};
+    Nanos error{};  // 0: on no clock of time
+  };
   struct Stream {
     trace::TrackHandle track{};
-    BootTime end{};  // of what was written last
+    DeviceTime end;  // of what was written last
   };
   struct Kernel {
     trace::NameId name{};
@@ -113,8 +117,9 @@ class CudaSource final : public Source {
   void write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                   std::uint64_t flow);
   void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
-  [[nodiscard]] static BootTime device_time(Watched& process, std::uint32_t context,
-                                            std::int64_t device_ns, Axis axis);
+  [[nodiscard]] static DeviceTime device_time(const Watched& process, std::uint32_t context,
+                                              std::int64_t device_ns, Axis axis);
+  static void count_error(Watched& process, std::uint32_t context, Nanos error);
   trace::TrackHandle node_track(Watched& process, const wire_cuda_record& record, Axis axis,
                                 BootTime begin, BootTime end);
   Stream& stream_of(Watched& process, std::uint32_t stream, Axis axis);
