@@ -514,7 +514,8 @@ Device::Device(int number, int machine_number, gpu::exec::Memory device_memory, 
 }
 
 std::string Device::name() const {
-  return "Kansoku software device";
+  const char* const set = std::getenv("KANSOKU_SOFTGPU_NAME");
+  return set == nullptr || *set == '\0' ? "Kansoku software device" : set;
 }
 
 double Device::speed() const {
