@@ -97,18 +97,21 @@ enum class IdleCause : std::uint8_t {
   kLock,
   kLoader,
   kLaunching,   // in a launch or copy call
+  kStaging,     // in a copy call that took pageable memory along before it returned
   kCollective,  // in a collective of the host
   kOperator,    // in an operator of the framework, on the way to its launches
   kFunction,    // in the program's code: `function` of the row says where
+  kProcessor,   // nothing: it could run, and had no processor
+  kBlocked,     // asleep, for nobody of its process: a timer, a disk, the network
   kDevice,      // nothing: the next operation had been launched, and waited for the device
   kUnknown,
 };
-inline constexpr std::size_t kIdleCauseCount = 11;
+inline constexpr std::size_t kIdleCauseCount = 14;
 [[nodiscard]] std::string_view idle_cause_name(IdleCause cause);
 
 struct IdleRow {
   IdleCause cause{IdleCause::kUnknown};
-  std::string function{};  // of kFunction, kOperator: where most of it was spent; "" unknown
+  std::string function{};  // where most of it was spent, if samples or slices tell; "" unknown
   double function_us{0};   // in that function
   double us{0};
   double longest_us{0};  // in one gap
@@ -153,7 +156,7 @@ struct ExposedCopies {
   double copy_us{0};           // time in which a copy ran
   double exposed_us{0};        // of it, with no kernel beside
   double could_overlap_us{0};  // of that, pageable, or waited for, or in a stream with kernels
-  double pageable_us{0};       // of that, pageable
+  double pageable_us{0};       // of that, pageable, as the recording says or its call shows
   double blocking_us{0};       // of that, waited for by its call
 };
 
@@ -190,6 +193,7 @@ struct FailedAllocation {
 };
 
 struct Leak {
+  std::string per;  // "step"; without steps the kernel from whose launch to the next it is counted
   double bytes_per_step{0};
   std::uint64_t step_count{0};
   std::vector<MemoryHolder> growers;  // what grew most

@@ -277,6 +277,24 @@ TEST(IdleCauseTest, SamplesFillWhatNoSliceTells) {
   EXPECT_NEAR(idle_us(report, IdleCause::kLoader), 0.25 * 1990, 1e-6);
 }
 
+TEST(LaunchBoundTest, AMapThatMayBeWrongLeavesStretchesWhole) {
+  // Every tenth operation seems to begin before its launch, every tenth 70 us after it.
+  const auto recorded = [](const char* said) {
+    return report_for_test([&](Recording& r) {
+      for (int i = 0; i < 100; ++i) {
+        const double us = 100.0 * i;
+        const double begin_us = us + (i % 10 == 3 ? -4 : i % 10 == 7 ? 70 : 8);
+        r.kernel(100, 7, "tiny", {us, us + 5}, {begin_us, begin_us + 10});
+      }
+      if (*said != 0) r.meta("kansoku.clock.cuda.100.0", said);
+    });
+  };
+  const WorkReport told = recorded("error_ns=30000");
+  EXPECT_EQ(only_device(told).launch_bound->stretch_count, 1U);
+  EXPECT_EQ(only_device(told).launch_bound->op_count, 99U);
+  EXPECT_EQ(only_device(recorded("")).launch_bound->stretch_count, 0U);
+}
+
 TEST(LaunchBoundTest, AStretchNeedsAnEmptyQueueAndTwentyOperations) {
   const auto loop = [](Recording& r, int count, double kernel_us) {
     double device_us = 0;

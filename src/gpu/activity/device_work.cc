@@ -53,11 +53,27 @@ class WorkReader {
   void order_threads();
   void find_hosts();
   [[nodiscard]] std::int32_t launching_process(std::int32_t pid) const;
+  void drop_other_clock();
+  void align_with_host();
+  using Moves =
+      std::vector<std::pair<std::int64_t, std::int64_t>>;  // by time: to earlier by so much
+  [[nodiscard]] Moves moves_of(std::int32_t pid, const std::vector<Op*>& ops) const;
+  [[nodiscard]] static std::pair<std::int64_t, std::int64_t> move_of(
+      std::span<const std::pair<std::int64_t, std::int64_t>> late,
+      const std::vector<std::pair<std::int64_t, std::int64_t>>& room);
+  [[nodiscard]] std::optional<std::int64_t> map_error_ns(std::int32_t pid) const;
+  struct Launched {
+    std::int64_t at_ns;
+    const Op* op;
+  };
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> late_ends(
+      std::int32_t pid, const std::vector<Launched>& launched) const;
   void place_ops();
   void mark_shared();
   void link_by_correlation();
   void link_by_flow();
   void mark_first_uses();
+  void mark_staged();
   [[nodiscard]] std::uint32_t call_of(const Op& op, std::int32_t pid);
   [[nodiscard]] const trace::Track* track_of(std::uint32_t slice) const;
 
@@ -181,6 +197,155 @@ std::int32_t WorkReader::launching_process(std::int32_t pid) const {
   return is_one ? hosts->second.front() : pid;
 }
 
+/// Until the clock of a context is known, its operations may be written on a clock of their own: a
+/// few of them, at the begin. The rest of the recording is as good without them.
+void WorkReader::drop_other_clock() {
+  const auto is_other = [&](const Op& op) {
+    const trace::Track* const track = track_of(op.slice);
+    return track != nullptr && is_device_clock(args_.string(track->name));
+  };
+  const auto count =
+      static_cast<std::uint64_t>(std::count_if(out_.ops.begin(), out_.ops.end(), is_other));
+  if (static_cast<double>(count) > kOtherClockShareMax * static_cast<double>(out_.ops.size()))
+    return;
+  out_.other_clock_count = count;
+  std::erase_if(out_.ops, is_other);
+}
+
+/// How far the recorder's map from a process's device clock to the host's may be wrong at its end,
+/// by its own account; nothing if there is none.
+std::optional<std::int64_t> WorkReader::map_error_ns(std::int32_t pid) const {
+  constexpr std::string_view kWord = "error_ns=";
+  const std::string prefix = "kansoku.clock.cuda." + std::to_string(pid) + ".";
+  std::optional<std::int64_t> worst_ns;
+  for (auto at = trace_.metadata.lower_bound(prefix);
+       at != trace_.metadata.end() && at->first.starts_with(prefix); ++at) {
+    const std::size_t word = at->second.find(kWord);
+    if (word == std::string::npos) continue;
+    std::string_view number = std::string_view(at->second).substr(word + kWord.size());
+    number = number.substr(0, number.find(' '));
+    const auto error_ns = parse_int<std::int64_t>(number).value_or(0);
+    worst_ns = std::clamp<std::int64_t>(error_ns, worst_ns.value_or(0), kAlignErrorMaxNs);
+  }
+  return worst_ns;
+}
+
+/// Returns of waits, with how long after them the last operation before them seems to end. Only
+/// where all that was launched since the wait before went into one stream: a wait does not say
+/// which one it waits for.
+std::vector<std::pair<std::int64_t, std::int64_t>> WorkReader::late_ends(
+    std::int32_t pid, const std::vector<Launched>& launched) const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> late;
+  std::size_t next = 0;
+  for (const Call& call : out_.calls) {
+    const bool is_wait =
+        call.what == CallClass::kSync && !call.is_open && out_.threads[call.thread].pid == pid;
+    if (!is_wait) continue;
+    const std::size_t first = next;
+    std::int64_t end_ns = 0;
+    bool is_one_stream = true;
+    for (; next < launched.size() && launched[next].at_ns < call.time.begin_ns; ++next) {
+      end_ns = std::max(end_ns, launched[next].op->time.end_ns);
+      is_one_stream = is_one_stream && trace_.slices.track[launched[next].op->slice] ==
+                                           trace_.slices.track[launched[first].op->slice];
+    }
+    const bool is_for_event =
+        args_.string(trace_.slices.name[call.slice]).find("Event") != std::string_view::npos;
+    if (next == first || !is_one_stream || is_for_event ||
+        call.time.end_ns - call.time.begin_ns < kAlignWaitMinNs)
+      continue;
+    const std::int64_t by_ns = end_ns - call.time.end_ns;
+    if (std::abs(by_ns) <= kAlignErrorMaxNs) late.emplace_back(call.time.end_ns, by_ns);
+  }
+  return late;
+}
+
+/// How far device times come too late, or negative too early, along a recording: waits of the host
+/// seem to return before the device is done, or operations to begin before their launch. Neither is
+/// cured at the expense of the other. By groups of waits, as the map gets better with each reading.
+WorkReader::Moves WorkReader::moves_of(std::int32_t pid, const std::vector<Op*>& ops) const {
+  if (!map_error_ns(pid)) return {};
+  std::vector<Launched> launched;
+  std::vector<std::pair<std::int64_t, std::int64_t>> room;  // begin, and how long after its launch
+  for (const Op* const op : ops) {
+    if (!op->correlation) continue;
+    const auto call = by_correlation_.find({pid, *op->correlation});
+    if (call == by_correlation_.end()) continue;
+    const std::int64_t at_ns = out_.calls[call->second].time.begin_ns;
+    launched.push_back({at_ns, op});
+    room.emplace_back(op->time.begin_ns, op->time.begin_ns - at_ns);
+  }
+  std::stable_sort(launched.begin(), launched.end(),
+                   [](const Launched& a, const Launched& b) { return a.at_ns < b.at_ns; });
+  std::sort(room.begin(), room.end());
+  auto late = late_ends(pid, launched);
+  Moves moves;
+  std::sort(late.begin(), late.end());
+  for (std::size_t first = 0; first + kAlignWaitsMin <= late.size(); first += kAlignWaitsMin) {
+    const bool is_last = first + 2 * kAlignWaitsMin > late.size();
+    const std::size_t end = is_last ? late.size() : first + kAlignWaitsMin;
+    moves.push_back(move_of({late.data() + first, end - first}, room));
+    if (moves.size() < 2) continue;
+    // Half as fast as time, so that nothing overtakes what came before.
+    const auto& [before_ns, before] = *(moves.end() - 2);
+    moves.back().second =
+        std::min(moves.back().second, before + (moves.back().first - before_ns) / 2);
+  }
+  return moves;
+}
+
+/// Of one group of waits: its middle, and the move. To earlier if waits seem to return before the
+/// device is done, to later if operations seem to begin before their launch.
+std::pair<std::int64_t, std::int64_t> WorkReader::move_of(
+    std::span<const std::pair<std::int64_t, std::int64_t>> late,
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& room) {
+  std::int64_t latest_ns = late.front().second;
+  for (const auto& [at_ns, by_ns] : late)
+    latest_ns = std::max(latest_ns, by_ns);
+  std::vector<std::int64_t> least;
+  const std::int64_t middle_ns = late.front().first + (late.back().first - late.front().first) / 2;
+  for (auto at = std::lower_bound(room.begin(), room.end(),
+                                  std::pair(late.front().first, std::int64_t{0}));
+       at != room.end() && at->first <= late.back().first; ++at)
+    least.push_back(at->second);
+  if (least.empty()) return {middle_ns, 0};
+  std::sort(least.begin(), least.end());
+  const std::int64_t room_ns =
+      least[static_cast<std::size_t>(kAlignTail * static_cast<double>(least.size()))];
+  if (latest_ns > 0) return {middle_ns, std::min(latest_ns, std::max<std::int64_t>(room_ns, 0))};
+  return {middle_ns, std::clamp<std::int64_t>(room_ns, latest_ns, 0)};
+}
+
+/// Device times and host times are compared more closely than the map between their clocks is
+/// known, so what must have been before what corrects it.
+void WorkReader::align_with_host() {
+  std::map<std::int32_t, std::vector<Op*>> of_process;
+  for (Op& op : out_.ops)
+    of_process[launching_process(process_of_track(trace_, trace_.slices.track[op.slice]))]
+        .push_back(&op);
+  for (const auto& [pid, ops] : of_process) {
+    const Moves moves = moves_of(pid, ops);
+    if (moves.empty()) continue;
+    const auto moved = [&](std::int64_t at_ns) {
+      const auto after = std::partition_point(
+          moves.begin(), moves.end(), [&](const auto& move) { return move.first <= at_ns; });
+      if (after == moves.begin()) return at_ns - moves.front().second;
+      const auto& [from_ns, from] = *(after - 1);
+      if (after == moves.end()) return at_ns - from;
+      const double part = static_cast<double>(at_ns - from_ns) /
+                          static_cast<double>(std::max<std::int64_t>(after->first - from_ns, 1));
+      return at_ns - from -
+             static_cast<std::int64_t>(part * static_cast<double>(after->second - from));
+    };
+    for (const auto& [at_ns, move_ns] : moves)
+      out_.moved_ns = std::max(out_.moved_ns, std::abs(move_ns));
+    for (Op* const op : ops) {
+      op->time.begin_ns = std::max<std::int64_t>(moved(op->time.begin_ns), 0);
+      op->time.end_ns = std::max(moved(op->time.end_ns), op->time.begin_ns);
+    }
+  }
+}
+
 void WorkReader::place_ops() {
   // A graph before its nodes.
   std::stable_sort(out_.ops.begin(), out_.ops.end(), [](const Op& a, const Op& b) {
@@ -215,7 +380,10 @@ void WorkReader::place_ops() {
     const bool is_new_device = out_.devices.empty() || out_.devices.back().pid != place.pid ||
                                out_.devices.back().ordinal != place.ordinal;
     if (is_new_device)
-      out_.devices.push_back({.pid = place.pid, .rank = place.rank, .ordinal = place.ordinal});
+      out_.devices.push_back({.pid = place.pid,
+                              .rank = place.rank,
+                              .ordinal = place.ordinal,
+                              .map_error_ns = map_error_ns(place.pid).value_or(0)});
     streams.emplace(place, static_cast<std::uint32_t>(out_.streams.size()));
     out_.streams.push_back(
         {.device = static_cast<std::uint32_t>(out_.devices.size() - 1), .number = place.stream});
@@ -316,6 +484,20 @@ void WorkReader::mark_first_uses() {
   }
 }
 
+/// The driver takes pageable memory along before an asynchronous copy returns, at about the speed
+/// of the copy; from pinned memory it returns at once, whatever the size.
+void WorkReader::mark_staged() {
+  for (const Op& op : out_.ops) {
+    if (op.what != OpClass::kCopy || op.call == kNoIndex) continue;
+    Call& call = out_.calls[op.call];
+    const std::int64_t held_ns = call.time.end_ns - call.time.begin_ns;
+    const auto copied_ns = static_cast<double>(op.time.end_ns - op.time.begin_ns);
+    call.is_staged = call.what == CallClass::kCopy && !call.is_blocking && !call.is_open &&
+                     held_ns >= kStagedMinNs &&
+                     static_cast<double>(held_ns) >= kStagedShareMin * copied_ns;
+  }
+}
+
 DeviceWork WorkReader::read() {
   for (std::uint32_t i = 0; i < trace_.slices.size(); ++i) {
     const Classes& classes = classes_of(i);
@@ -340,11 +522,14 @@ DeviceWork WorkReader::read() {
   order_calls();
   order_threads();
   find_hosts();
+  drop_other_clock();
+  align_with_host();
   place_ops();
   mark_shared();
   link_by_correlation();
   if (trace_.flows.size() > 0) link_by_flow();
   mark_first_uses();
+  mark_staged();
   for (const Op& op : out_.ops)
     out_.unlinked_count += op.call == kNoIndex ? 1 : 0;
   return std::move(out_);

@@ -69,6 +69,8 @@ struct Call {
   bool is_nested{false};  // inside another call of the same thread: the runtime's into the driver
   bool is_first_use{false};  // the first launch of a kernel, long: its code was loaded or compiled
   bool is_blocking{false};  // returns when the device is done: synchronisations, synchronous copies
+  bool is_staged{false};    // a copy that need not block, and held its caller all the same: its
+                            // memory is pageable
 };
 
 /// A thread that called CUDA, with all of its slices.
@@ -84,6 +86,7 @@ struct Device {
   std::int32_t rank{trace::kNoRank};
   std::int64_t ordinal{-1};          // -1: the recording does not say
   std::vector<std::uint32_t> ops{};  // by begin
+  std::int64_t map_error_ns{0};      // of its times on the host's clock, as far as it is stated
 };
 
 struct Stream {
@@ -97,12 +100,14 @@ struct DeviceWork {
   std::vector<Op> ops;      // by begin
   std::vector<Call> calls;  // by begin
   std::vector<Thread> threads;
-  std::vector<Device> devices;       // by rank, process, ordinal
-  std::vector<Stream> streams;       // by device, number
-  std::uint64_t unlinked_count{0};   // operations whose launch is not in the recording
-  std::uint64_t ambiguous_count{0};  // whose number two processes used
-  std::uint64_t open_count{0};       // device operations without an end
-  std::uint64_t odd_count{0};        // slices with times outside 0 .. 2^61
+  std::vector<Device> devices;         // by rank, process, ordinal
+  std::vector<Stream> streams;         // by device, number
+  std::uint64_t unlinked_count{0};     // operations whose launch is not in the recording
+  std::uint64_t ambiguous_count{0};    // whose number two processes used
+  std::uint64_t open_count{0};         // device operations without an end
+  std::int64_t moved_ns{0};            // the furthest that a process's device times were moved
+  std::uint64_t other_clock_count{0};  // a few on a clock of their own, left out
+  std::uint64_t odd_count{0};          // slices with times outside 0 .. 2^61
 };
 
 /// The streams of a device.

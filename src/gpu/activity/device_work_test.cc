@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/activity/device_work.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -157,6 +158,105 @@ TEST(DeviceWorkTest, KnowsCollectivesInEverySpelling) {
   EXPECT_EQ(op_class_of("kernel", "ncclKernel_AllReduce_RING"), OpClass::kCollective);
   EXPECT_EQ(op_class_of("Memcpy", "Memcpy HtoD (Pinned -> Device)"), OpClass::kCopy);
   EXPECT_EQ(op_class_of("cpu_op", "aten::mm"), std::nullopt);
+}
+
+TEST(DeviceWorkTest, AFewOperationsOnAnotherClockAreLeftOut) {
+  const auto recorded = [](int on_boot) {
+    return report_for_test([&](Recording& r) {
+      for (int i = 0; i < on_boot; ++i)
+        r.kernel(100, 7, "a", {100.0 * i, 100.0 * i + 5}, {100.0 * i + 10, 100.0 * i + 50});
+      r.device_clock();
+      for (int i = 0; i < 5; ++i)
+        r.kernel(100, 8, "a", {100.0 * i, 100.0 * i + 5}, {7.0 * i, 7.0 * i + 6});
+    });
+  };
+  const WorkReport few = recorded(95);
+  EXPECT_EQ(few.op_count, 95U);
+  EXPECT_TRUE(few.recorded.is_one_clock);
+  EXPECT_THAT(few.notes, testing::Contains(testing::HasSubstr("before the device's clock")));
+  const WorkReport many = recorded(94);
+  EXPECT_EQ(many.op_count, 99U);
+  EXPECT_FALSE(many.recorded.is_one_clock);
+}
+
+/// Twenty kernels, each launched when the host has waited for the one before; device times are
+/// written `late_us` too late, and the recording says by how much they may be wrong.
+WorkReport late_recording(double late_us, const char* said, double launch_us = 100) {
+  return report_for_test([&](Recording& r) {
+    for (int i = 0; i < 20; ++i) {
+      const double us = 1000.0 * i;
+      r.kernel(100, 7, "a", {us, us + 5}, {us + 10 + late_us, us + 800 + late_us});
+      r.call(100, "cuStreamSynchronize", {us + 10, us + 805});
+      r.call(100, "cuMemAlloc_v2", {us + 820, us + 820 + launch_us}, {{"bytes", 64}});
+    }
+    if (*said != 0) r.meta("kansoku.clock.cuda.100.0", said);
+  });
+}
+
+double idle_by(const WorkReport& report, IdleCause cause) {
+  for (const IdleRow& row : report.devices[0].idle.value()) {
+    if (row.cause == cause) return row.us;
+  }
+  return 0;
+}
+
+TEST(DeviceWorkTest, AMapThatGetsBetterIsCorrectedWhereItIsWrong) {
+  // The first 20 device times are 200 us late, the next 20 ever less, then they are right.
+  const WorkReport report = report_for_test([](Recording& r) {
+    for (int i = 0; i < 60; ++i) {
+      const double us = 1000.0 * i;
+      const double late_us = i < 20 ? 200 : i < 40 ? 10.0 * (40 - i) : 0;
+      r.kernel(100, 7, "a", {us, us + 5}, {us + 10 + late_us, us + 800 + late_us});
+      r.call(100, "cuStreamSynchronize", {us + 10, us + 802});
+      r.call(100, "cuMemAlloc_v2", {us + 820, us + 990}, {{"bytes", 64}});
+    }
+    r.meta("kansoku.clock.cuda.100.0", "error_ns=300000");
+  });
+  // 59 gaps of 210 us: all of it after a wait. Between groups the move is only nearly right.
+  EXPECT_NEAR(idle_by(report, IdleCause::kAllocation), 59 * 170, 59 * 12);
+  EXPECT_NEAR(idle_by(report, IdleCause::kLaunching), 59 * 10, 59 * 12);
+  EXPECT_LE(report.devices[0].negative_latency_count, 1U);
+}
+
+TEST(DeviceWorkTest, BeginsBeforeTheirLaunchMoveDeviceTimesToLater) {
+  const WorkReport early = late_recording(-45, "error_ns=300000");
+  EXPECT_EQ(early.devices[0].negative_latency_count, 0U);
+  EXPECT_NEAR(early.devices[0].issue_latency_us.value().p50, 0, 1e-6);
+  EXPECT_EQ(late_recording(-45, "").devices[0].negative_latency_count, 20U);
+}
+
+TEST(DeviceWorkTest, WaitsThatMayBeForOtherWorkMoveNothing) {
+  const auto recorded = [](const char* wait, bool other_stream) {
+    return report_for_test([&](Recording& r) {
+      for (int i = 0; i < 20; ++i) {
+        const double us = 1000.0 * i;
+        r.kernel(100, 7, "a", {us, us + 5}, {us + 100, us + 900});
+        if (other_stream) r.kernel(100, 8, "b", {us + 6, us + 8}, {us + 100, us + 700});
+        r.call(100, wait, {us + 10, us + 750});
+      }
+      r.meta("kansoku.clock.cuda.100.0", "error_ns=1000");
+    });
+  };
+  const auto p50 = [](const WorkReport& report) {
+    return report.devices[0].issue_latency_us.value().p50;
+  };
+  EXPECT_NEAR(p50(recorded("cuStreamSynchronize", false)), 0, 1e-6);  // its launch is the limit
+  EXPECT_NEAR(p50(recorded("cuEventSynchronize", false)), 100, 1e-6);
+  EXPECT_NEAR(p50(recorded("cuStreamSynchronize", true)), 97, 4);
+}
+
+TEST(DeviceWorkTest, WaitsThatSeemToReturnTooEarlyMoveDeviceTimes) {
+  const WorkReport right = late_recording(0, "offset_ns=5 error_ns=300000 drift_max=0.0002");
+  EXPECT_NEAR(idle_by(right, IdleCause::kAllocation), 19 * 100, 1e-6);
+  const WorkReport late = late_recording(155, "offset_ns=5 error_ns=300000 drift_max=0.0002");
+  EXPECT_NEAR(idle_by(late, IdleCause::kAllocation), 19 * 100, 1e-6);
+  EXPECT_THAT(late.notes, testing::Contains(testing::HasSubstr("moved by 150 us")));
+  EXPECT_NEAR(late.devices[0].issue_latency_us.value().p50, 15, 1e-6);
+  // A recording without such a map is left as it is.
+  EXPECT_NEAR(late_recording(155, "").devices[0].issue_latency_us.value().p50, 165, 1e-6);
+  // A kernel of 800 us, 1.1 ms too late: its end is nearer to the next wait than to its own.
+  EXPECT_NEAR(late_recording(1105, "error_ns=50000").devices[0].issue_latency_us.value().p50, 15,
+              1e-6);
 }
 
 }  // namespace

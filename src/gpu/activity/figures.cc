@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/parse.h"
+#include "gpu/activity/internal/names.h"
 
 namespace kansoku::gpu::activity {
 namespace {
@@ -13,7 +15,6 @@ namespace {
 constexpr std::string_view kModeKey = "kansoku.cuda.mode";
 // Streams whose device times are on an axis of their own, as under the software device's model
 // clock, say so at the end of their track's name.
-constexpr std::string_view kDeviceClock = ", device clock";
 
 constexpr std::array<FigureRow, kFigureCount> kRows{{
     // figure, name, outside, sampled, every, graphs, one clock, misses whole graphs, needs
@@ -85,16 +86,14 @@ bool mode_allows(const FigureRow& row, Mode mode) {
 }
 
 bool has_device_clock(const trace::Trace& trace, const DeviceWork& work) {
-  for (const Stream& stream : work.streams) {
-    for (const std::uint32_t op : stream.ops) {
-      const trace::TrackId track = trace.slices.track[work.ops[op].slice];
-      if (track.raw >= trace.tracks.size()) continue;
-      const trace::StringId name = trace.tracks[track.raw].name;
-      if (name.raw < trace.strings.size() && trace.str(name).ends_with(kDeviceClock)) return true;
-      break;  // a stream has one track
-    }
-  }
-  return false;
+  std::set<trace::TrackId> tracks;
+  for (const Op& op : work.ops)
+    tracks.insert(trace.slices.track[op.slice]);
+  return std::any_of(tracks.begin(), tracks.end(), [&](trace::TrackId track) {
+    if (track.raw >= trace.tracks.size()) return false;
+    const trace::StringId name = trace.tracks[track.raw].name;
+    return name.raw < trace.strings.size() && is_device_clock(trace.str(name));
+  });
 }
 
 /// Graphs without any node inside, in their stream.

@@ -16,6 +16,7 @@
 #include "common/json.h"
 #include "gpu/activity/device_work.h"
 #include "gpu/activity/internal/arg_reader.h"
+#include "gpu/activity/internal/names.h"
 #include "gpu/activity/internal/tracks.h"
 #include "gpu/activity/occupancy.h"
 
@@ -69,6 +70,7 @@ class KinetoWriter {
   Result<void> instants();
   Result<void> counters();
   Result<void> flows();
+  [[nodiscard]] bool is_on_other_clock(std::uint32_t index) const;
   void slice(std::uint32_t index, const Op* op, const Call* call);
   void args_of(std::uint32_t index, const Op* op, const Call* call);
   void add_arg(const trace::ArgValue& arg, const Op* op, const Call* call);
@@ -376,15 +378,24 @@ void KinetoWriter::args_of(std::uint32_t index, const Op* op, const Call* call) 
   out_ += "}";
 }
 
+/// One of the few operations that the figures leave out.
+bool KinetoWriter::is_on_other_clock(std::uint32_t index) const {
+  const trace::TrackId track = trace_.slices.track[index];
+  return work_.other_clock_count > 0 && track.raw < trace_.tracks.size() &&
+         is_device_clock(args_.string(trace_.tracks[track.raw].name));
+}
+
 void KinetoWriter::slice(std::uint32_t index, const Op* op, const Call* call) {
-  const std::int64_t start_ns = trace_.slices.start_ns[index];
-  const std::int64_t duration_ns = trace_.slices.duration_ns[index];
+  // Operations where they are compared with the host: the recording's own times may be corrected.
+  const std::int64_t start_ns = op != nullptr ? op->time.begin_ns : trace_.slices.start_ns[index];
+  const std::int64_t duration_ns =
+      op != nullptr ? op->time.end_ns - op->time.begin_ns : trace_.slices.duration_ns[index];
   const trace::TrackId track = trace_.slices.track[index];
   const bool is_open = duration_ns == trace::kOpenDuration;
   const bool is_odd = track.raw >= trace_.tracks.size() || start_ns < base_ns_ ||
                       start_ns > kTimeMaxNs || (!is_open && duration_ns < 0) ||
                       duration_ns > kTimeMaxNs;
-  if (is_odd) {
+  if (is_odd || (op == nullptr && is_on_other_clock(index))) {
     ++counts_.left_out_count;
     return;
   }

@@ -223,5 +223,25 @@ TEST(KinetoTest, OpenCallsStayOpen) {
   EXPECT_TRUE(work->calls[1].is_open);
 }
 
+TEST(KinetoTest, OperationsStandWhereTheReportHasThem) {
+  const trace::Trace trace = recording_of([](Recording& r) {
+    for (int i = 0; i < 200; ++i) {  // 150 us too late
+      const double us = 1000.0 * i;
+      r.kernel(100, 7, "a", {us, us + 5}, {us + 160, us + 950});
+      r.call(100, "cuStreamSynchronize", {us + 10, us + 800});
+    }
+    r.meta("kansoku.clock.cuda.100.0", "error_ns=200000");
+    r.device_clock();
+    r.kernel(100, 8, "b", {6, 7}, {20, 30});
+  });
+  const Written made = written(trace);
+  EXPECT_EQ(made.counts.device_count, 200U);
+  EXPECT_EQ(made.counts.left_out_count, 1U);
+  const std::string ops = ops_of(imported(made.text));
+  EXPECT_EQ(ops, ops_of(trace));
+  const std::int64_t base_ns = ns_for_test(0);
+  EXPECT_THAT(ops, HasSubstr(fmt::format("{}..{} stream 7", base_ns + 10'000, base_ns + 800'000)));
+}
+
 }  // namespace
 }  // namespace kansoku::gpu::activity

@@ -104,6 +104,48 @@ TEST(LeakTest, TheLeastRateIsThatOfTheTable) {
   EXPECT_FALSE(leak_of(series(40, [](double s) { return s * (kLeast - 1); })).has_value());
 }
 
+/// Forty steps without marks, of 12 layers each and an update; live bytes by step and layer.
+WorkReport unmarked(double (*bytes)(int step, int layer), bool updates_late = false) {
+  return report_for_test([&](Recording& r) {
+    double us = 0;
+    for (int step = 0; step < 40; ++step) {
+      for (int layer = 0; layer < 12; ++layer, us += 100) {
+        r.memory(100, us, bytes(step, layer));
+        r.kernel(100, 7, "layer", {us + 1, us + 5}, {us + 10, us + 90});
+      }
+      if (updates_late && step < 20) continue;
+      r.kernel(100, 7, "update", {us + 1, us + 5}, {us + 10, us + 90});
+      us += 100;
+    }
+  });
+}
+
+TEST(LeakTest, WithoutStepsTheKernelOfEachRoundCounts) {
+  const WorkReport rises = unmarked([](int step, int) { return (10 + step) * kMiB; });
+  ASSERT_EQ(rises.steps_by, "none");
+  ASSERT_TRUE(rises.memory[0].leak.has_value());
+  EXPECT_EQ(rises.memory[0].leak->per, "update");  // the layers are as regular, but more
+  EXPECT_NEAR(rises.memory[0].leak->bytes_per_step, kMiB, 1);
+  ASSERT_EQ(rises.findings.size(), 1U);
+  EXPECT_EQ(rises.findings[0].detail, "leak");
+  EXPECT_EQ(rises.findings[0].evidence[0],
+            "1.00 MiB from launch to launch of update, over 39 launches");
+  // A tenth of a mebibyte a layer is more than one a step.
+  EXPECT_TRUE(unmarked([](int step, int layer) { return (10 + 0.1 * (12 * step + layer)) * kMiB; })
+                  .memory[0]
+                  .leak.has_value());
+}
+
+TEST(LeakTest, WithoutStepsAPlateauOrActivationsAreNoLeak) {
+  EXPECT_FALSE(unmarked([](int step, int) { return (10.0 + 8 * std::min(step, 20)) * kMiB; })
+                   .memory[0]
+                   .leak.has_value());
+  EXPECT_FALSE(unmarked([](int, int layer) { return (10.0 + layer) * kMiB; }).memory[0].leak);
+  // A kernel that comes only in the second half makes no rounds: the layers' count then.
+  const WorkReport late = unmarked([](int step, int) { return (10.0 + step) * kMiB; }, true);
+  EXPECT_FALSE(late.memory[0].leak.has_value());  // a twelfth of a mebibyte from layer to layer
+}
+
 TEST(LeakTest, PeaksWithinStepsAreNoRise) {
   std::vector<Recording::Span> steps;
   for (int i = 0; i < 40; ++i)

@@ -182,7 +182,15 @@ void ReportMaker::add_notes() {
   add("device operations that were not linked, because two processes use their correlation number",
       in_.work.ambiguous_count);
   add("device operations without an end, left out", in_.work.open_count);
+  add("device operations on a clock of their own, before the device's clock was known, left out",
+      in_.work.other_clock_count);
   add("slices with impossible times, left out", in_.work.odd_count);
+  if (in_.work.moved_ns > 0) {
+    out_.notes.push_back(
+        fmt::format("device times were moved by {:.0f} us at most: they contradicted waits or "
+                    "launches of the host",
+                    us_of(in_.work.moved_ns)));
+  }
   std::uint64_t negative = 0;
   for (const DeviceFigures& device : out_.devices)
     negative += device.negative_latency_count;

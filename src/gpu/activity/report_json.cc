@@ -228,6 +228,7 @@ Json memory_json(const MemoryFigures& memory) {
   Json leak;
   if (memory.leak) {
     leak = Json::object()
+               .set("per", memory.leak->per)
                .set("bytes_per_step", rounded_json(memory.leak->bytes_per_step))
                .set("step_count", static_cast<std::uint64_t>(memory.leak->step_count))
                .set("growers", list_json(memory.leak->growers, SIZE_MAX, holder_json));

@@ -163,7 +163,9 @@ ExposedCopies exposed_copies(const Input& in, const Device& device, const Device
     if (op.what != OpClass::kCopy) continue;
     const auto said = in.args.number(op.slice, ArgName::kPageable);
     const std::string_view name = in.args.string(in.trace.slices.name[op.slice]);
-    const bool is_pageable = said ? *said != 0 : name.find("Pageable") != std::string_view::npos;
+    const bool is_staged = op.call != kNoIndex && in.work.calls[op.call].is_staged;
+    const bool is_pageable =
+        said ? *said != 0 : is_staged || name.find("Pageable") != std::string_view::npos;
     if (is_pageable) pageable.push_back(op.time);
     const bool is_waited_for = op.call != kNoIndex && in.work.calls[op.call].is_blocking;
     if (is_waited_for) blocking.push_back(op.time);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -70,6 +71,12 @@ constexpr std::array kStarved{
     StarvedWords{IdleCause::kLoader, "the device runs dry while the program waits for its data"},
     StarvedWords{IdleCause::kCollective,
                  "the device runs dry while the launching thread waits for other ranks"},
+    StarvedWords{IdleCause::kProcessor,
+                 "the device runs dry while the launching thread waits for a processor"},
+    StarvedWords{
+        IdleCause::kBlocked,
+        "the device runs dry while the launching thread waits for something outside of its "
+        "process: a disk, the network, a timer"},
     StarvedWords{IdleCause::kFunction, "the device runs dry while the program's own code runs"},
     StarvedWords{IdleCause::kUnknown,
                  "the device runs dry, and nothing in the recording tells what the program did"},
@@ -102,20 +109,40 @@ void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
   }
 }
 
-/// Idle time in which the host was on its way to the next launch.
-IdleRow launching_row(const DeviceFigures& device) {
+/// Idle time of these causes together.
+IdleRow row_of(const DeviceFigures& device, std::initializer_list<IdleCause> causes) {
   IdleRow out;
   for (const IdleRow& row : device.idle.value_or(std::vector<IdleRow>{})) {
-    if (row.cause != IdleCause::kLaunching && row.cause != IdleCause::kOperator) continue;
+    if (std::find(causes.begin(), causes.end(), row.cause) == causes.end()) continue;
     out.us += row.us;
     out.longest_us += row.longest_us;
   }
   return out;
 }
 
+void add_copies(const DeviceFigures& device, double judged_us, Grouped& out) {
+  const ExposedCopies& copies = *device.copies;
+  // A copy from pageable memory costs twice: its call takes the bytes along, then the device does.
+  const double staging_us = row_of(device, {IdleCause::kStaging}).us;
+  const double lost_us = copies.could_overlap_us + staging_us;
+  if (lost_us < kLossShareMin * judged_us) return;
+  const auto is_most = [&](double us) { return us * 2 >= lost_us; };
+  const char* const why = is_most(copies.pageable_us + staging_us) ? "pageable"
+                          : is_most(copies.blocking_us)            ? "blocking"
+                                                                   : "same_stream";
+  std::string evidence = fmt::format(
+      "{}: copies run {:.1f} ms without a kernel beside them, {:.1f} ms of that from or "
+      "to pageable memory",
+      device_text(device), copies.exposed_us / 1e3, copies.pageable_us / 1e3);
+  if (staging_us > 0)
+    evidence += fmt::format("; the device waits {:.1f} ms for their calls", staging_us / 1e3);
+  out.add("copy_bound", why, device.rank, lost_us / judged_us, std::move(evidence));
+}
+
 void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (judged_us <= 0) return;
-  const IdleRow launching = launching_row(device);
+  // On its way to the next launch.
+  const IdleRow launching = row_of(device, {IdleCause::kLaunching, IdleCause::kOperator});
   if (is_pattern(launching.us, launching.longest_us, judged_us)) {
     std::string evidence = fmt::format("{}: it waits {:.1f} of {:.1f} ms for the next launch",
                                        device_text(device), launching.us / 1e3, judged_us / 1e3);
@@ -125,17 +152,7 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
     }
     out.add("launch_bound", "launches", device.rank, launching.us / judged_us, std::move(evidence));
   }
-  if (device.copies && device.copies->could_overlap_us / judged_us >= kLossShareMin) {
-    const ExposedCopies& copies = *device.copies;
-    const auto is_most = [&](double us) { return us * 2 >= copies.could_overlap_us; };
-    const char* const why = is_most(copies.pageable_us)   ? "pageable"
-                            : is_most(copies.blocking_us) ? "blocking"
-                                                          : "same_stream";
-    out.add("copy_bound", why, device.rank, copies.could_overlap_us / judged_us,
-            fmt::format("{}: copies run {:.1f} ms without a kernel beside them, {:.1f} ms of that "
-                        "from or to pageable memory",
-                        device_text(device), copies.exposed_us / 1e3, copies.pageable_us / 1e3));
-  }
+  if (device.copies) add_copies(device, judged_us, out);
 }
 
 std::string verdict_of(const Finding& finding) {
@@ -169,6 +186,14 @@ std::string failure_text(const MemoryFigures& memory, const FailedAllocation& fa
                      text(failure.requested_bytes), text(failure.live_bytes));
 }
 
+std::string leak_text(const Leak& leak) {
+  if (leak.per == "step")
+    return fmt::format("{:.2f} MiB a step over {} steps", mib(leak.bytes_per_step),
+                       leak.step_count);
+  return fmt::format("{:.2f} MiB from launch to launch of {}, over {} launches",
+                     mib(leak.bytes_per_step), leak.per, leak.step_count);
+}
+
 void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
                 std::vector<std::string>& notes) {
   std::vector<std::int32_t> ranks;
@@ -194,9 +219,7 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
   finding.ranks = ranks;
   finding.verdict = fmt::format("{}: live device memory rises without a plateau", who_text(ranks));
   finding.evidence = holder_lines(memory.leak->growers);
-  finding.evidence.insert(finding.evidence.begin(),
-                          fmt::format("{:.2f} MiB a step over {} steps",
-                                      mib(memory.leak->bytes_per_step), memory.leak->step_count));
+  finding.evidence.insert(finding.evidence.begin(), leak_text(*memory.leak));
   out.push_back(std::move(finding));
 }
 

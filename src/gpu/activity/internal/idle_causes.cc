@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "gpu/activity/internal/device_figures.h"
+#include "gpu/activity/internal/host_states.h"
 #include "gpu/activity/internal/names.h"
 #include "gpu/activity/internal/spread.h"
+#include "gpu/activity/internal/tracks.h"
 #include "gpu/activity/thresholds.h"
+#include "stats/summary.h"
 
 namespace kansoku::gpu::activity {
 namespace {
@@ -58,7 +61,9 @@ IdleCause cause_of_call(const Call& call) {
     case CallClass::kModule:
       return IdleCause::kModuleLoad;
     case CallClass::kCopy:
-      return call.is_blocking ? IdleCause::kSynchronisation : IdleCause::kLaunching;
+      return call.is_blocking ? IdleCause::kSynchronisation
+             : call.is_staged ? IdleCause::kStaging
+                              : IdleCause::kLaunching;
     case CallClass::kLaunch:
       return call.is_first_use ? IdleCause::kModuleLoad : IdleCause::kLaunching;
     case CallClass::kSet:
@@ -69,8 +74,8 @@ IdleCause cause_of_call(const Call& call) {
   return IdleCause::kFunction;
 }
 
-/// A loader or a collective keeps its time, whatever functions it calls; calls of CUDA and locks
-/// inside are told apart.
+/// A loader or a collective keeps its time, whatever functions it calls and locks it waits for;
+/// calls of CUDA inside are told apart.
 bool keeps_what_it_calls(IdleCause cause) {
   return cause == IdleCause::kLoader || cause == IdleCause::kCollective ||
          cause == IdleCause::kLock || cause == IdleCause::kAllocation ||
@@ -86,6 +91,34 @@ bool is_own_code(IdleCause cause) {
 struct Doing {
   IdleCause cause{IdleCause::kUnknown};
   std::string_view function;
+  bool is_call{false};  // of CUDA
+};
+
+/// What a sleeping or queueing thread does, if nothing tells more.
+IdleCause cause_of_state(HostState state) {
+  switch (state) {
+    case HostState::kRunning:
+      return IdleCause::kFunction;
+    case HostState::kQueued:
+      return IdleCause::kProcessor;
+    case HostState::kForThread:
+      return IdleCause::kLock;
+    case HostState::kBlocked:
+      return IdleCause::kBlocked;
+    case HostState::kUnknown:
+      break;
+  }
+  return IdleCause::kUnknown;
+}
+
+/// Of a thread: its samples, what lies between two of them, and what they say of gaps that are
+/// shorter than that, by state. Each such gap alone is too short to be hit by a sample, but all of
+/// them together are not.
+struct ThreadSamples {
+  std::vector<std::uint32_t> all;  // by time
+  std::int64_t period_ns{0};
+  std::array<std::map<std::pair<IdleCause, std::string_view>, std::size_t>, kHostStateCount> pooled;
+  std::array<std::size_t, kHostStateCount> pooled_count{};
 };
 
 /// A piece of a thread's time with one thing done in it.
@@ -106,8 +139,9 @@ using Totals = std::map<std::pair<IdleCause, std::string_view>, double>;  // ns
 
 std::string_view idle_cause_name(IdleCause cause) {
   constexpr std::array<std::string_view, kIdleCauseCount> kNames{
-      "synchronisation", "allocation", "module_load", "lock",   "loader", "launching",
-      "collective",      "operator",   "function",    "device", "unknown"};
+      "synchronisation", "allocation", "module_load", "lock",     "loader",
+      "launching",       "staging",    "collective",  "operator", "function",
+      "processor",       "blocked",    "device",      "unknown"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 
@@ -120,8 +154,12 @@ struct IdleCauses::Impl {
                Totals& totals);
   void add_hole(std::uint32_t thread, Interval hole, const Charge& charge, bool is_launching,
                 Totals& totals);
+  void add_by_samples(std::uint32_t thread, const HostPiece& piece, Totals& totals);
+  /// Walks the gaps; `of_gap` gets the totals of each.
+  template <typename OfGap>
+  void walk(const Device& device, Interval window, const Stretches& stretches, OfGap of_gap);
   [[nodiscard]] Doing doing_of(std::uint32_t slice, const Doing& around) const;
-  [[nodiscard]] Doing doing_of_stack(std::uint32_t sample) const;
+  [[nodiscard]] Doing doing_of_stack(std::uint32_t sample, HostState state) const;
   /// What is charged with the gap, if anything: until its begin is nothing.
   [[nodiscard]] Charge charge_of(std::uint32_t thread, Interval gap) const;
   [[nodiscard]] std::uint32_t usual_thread(const Device& device);
@@ -131,13 +169,16 @@ struct IdleCauses::Impl {
   std::map<std::uint32_t, std::vector<Piece>> pieces;
   std::map<const Device*, std::uint32_t> usual_threads;  // looked up only
   std::vector<std::vector<std::uint32_t>> stalling;      // by thread: calls by begin
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::uint32_t>> samples;
+  HostStates states;
+  std::map<std::pair<std::int32_t, std::int32_t>, ThreadSamples> samples;
+  bool is_pooling{false};  // the first of two walks
 };
 
 IdleCauses::Impl::Impl(const Input& input)
     : in(input),
       call_of_slice(input.trace.slices.size(), kNoIndex),
-      stalling(input.work.threads.size()) {
+      stalling(input.work.threads.size()),
+      states(input.trace, input.work) {
   for (std::uint32_t i = 0; i < in.work.calls.size(); ++i) {
     const Call& call = in.work.calls[i];
     call_of_slice[call.slice] = i;
@@ -145,19 +186,32 @@ IdleCauses::Impl::Impl(const Input& input)
   }
   const trace::SampleTable& table = in.trace.samples;
   for (std::uint32_t i = 0; i < table.size(); ++i) {
-    if (table.is_native[i] == 0) samples[{table.pid[i], table.tid[i]}].push_back(i);
+    if (table.is_native[i] == 0) samples[{table.pid[i], table.tid[i]}].all.push_back(i);
   }
   for (auto& [thread, of] : samples) {
-    std::stable_sort(of.begin(), of.end(), [&](std::uint32_t a, std::uint32_t b) {
+    std::stable_sort(of.all.begin(), of.all.end(), [&](std::uint32_t a, std::uint32_t b) {
       return table.time_ns[a] < table.time_ns[b];
     });
+    std::vector<double> between_ns;  // as doubles: times from outside may be anything
+    for (std::size_t i = 1; i < of.all.size(); ++i)
+      between_ns.push_back(static_cast<double>(table.time_ns[of.all[i]]) -
+                           static_cast<double>(table.time_ns[of.all[i - 1]]));
+    if (!between_ns.empty())
+      of.period_ns = static_cast<std::int64_t>(
+          std::min(stats::median(between_ns), static_cast<double>(kTimeMaxNs)));
   }
 }
 
 Doing IdleCauses::Impl::doing_of(std::uint32_t slice, const Doing& around) const {
   const std::string_view name = in.args.string(in.trace.slices.name[slice]);
   const std::uint32_t call = call_of_slice[slice];
-  Doing own{call == kNoIndex ? cause_of_name(name) : cause_of_call(in.work.calls[call]), name};
+  Doing own{call == kNoIndex ? cause_of_name(name) : cause_of_call(in.work.calls[call]), name,
+            call != kNoIndex};
+  // What a call of CUDA waits for inside is its own affair.
+  if (call == kNoIndex && around.is_call) return around;
+  const bool waits_for_data =
+      around.cause == IdleCause::kLoader || around.cause == IdleCause::kCollective;
+  if (own.cause == IdleCause::kLock && waits_for_data) return around;
   if (own.cause == IdleCause::kFunction &&
       is_operator_category(in.args.string(in.trace.slices.category[slice])))
     own.cause = IdleCause::kOperator;
@@ -204,7 +258,7 @@ const std::vector<Piece>& IdleCauses::Impl::pieces_of(std::uint32_t thread) {
   return out;
 }
 
-Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample) const {
+Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample, HostState state) const {
   const trace::StackId stack = in.trace.samples.stack[sample];
   if (stack.raw >= in.trace.stacks.size()) return {};
   Doing doing;
@@ -215,41 +269,75 @@ Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample) const {
     IdleCause cause = cause_of_name(function);
     if (cause == IdleCause::kFunction) cause = cause_of_name(file);
     if (cause == IdleCause::kFunction && keeps_what_it_calls(doing.cause)) continue;
+    if (cause == IdleCause::kLock && doing.cause == IdleCause::kLoader) continue;
     doing = {cause, function};
   }
+  // A function that sleeps does not compute.
+  const bool is_asleep = state == HostState::kForThread || state == HostState::kBlocked;
+  if (doing.cause == IdleCause::kFunction && is_asleep) doing.cause = cause_of_state(state);
   return doing;
+}
+
+/// What the thread did by the samples of Python's stacks that fell into the piece, or into all that
+/// are as short.
+void IdleCauses::Impl::add_by_samples(std::uint32_t thread, const HostPiece& piece,
+                                      Totals& totals) {
+  const auto ns = static_cast<double>(piece.time.end_ns - piece.time.begin_ns);
+  const auto otherwise = [&] { totals[{cause_of_state(piece.state), {}}] += ns; };
+  const Thread& of = in.work.threads[thread];
+  const auto known = samples.find({of.pid, of.tid});
+  if (known == samples.end()) return otherwise();
+  ThreadSamples& table = known->second;
+  const auto& times = in.trace.samples.time_ns;
+  const auto from =
+      std::lower_bound(table.all.begin(), table.all.end(), piece.time.begin_ns,
+                       [&](std::uint32_t sample, std::int64_t at) { return times[sample] < at; });
+  std::vector<Doing> inside;
+  for (auto at = from; at != table.all.end() && times[*at] < piece.time.end_ns; ++at)
+    inside.push_back(doing_of_stack(*at, piece.state));
+  const auto state = static_cast<std::size_t>(piece.state);
+  const bool is_short = piece.time.end_ns - piece.time.begin_ns < table.period_ns;
+  if (is_pooling) {
+    for (const Doing& doing : inside) {
+      if (!is_short) break;
+      ++table.pooled[state][{doing.cause, doing.function}];
+      ++table.pooled_count[state];
+    }
+    return;
+  }
+  if (is_short && table.pooled_count[state] >= kPooledSamplesMin) {
+    for (const auto& [doing, count] : table.pooled[state])
+      totals[doing] +=
+          ns * static_cast<double>(count) / static_cast<double>(table.pooled_count[state]);
+    return;
+  }
+  if (inside.empty()) return otherwise();
+  for (const Doing& doing : inside)
+    totals[{doing.cause, doing.function}] += ns / static_cast<double>(inside.size());
 }
 
 void IdleCauses::Impl::add_hole(std::uint32_t thread, Interval hole, const Charge& charge,
                                 bool is_launching, Totals& totals) {
-  const Interval charged{hole.begin_ns, std::clamp(charge.until_ns, hole.begin_ns, hole.end_ns)};
-  if (charged.end_ns > charged.begin_ns)
-    totals[{charge.cause, {}}] += static_cast<double>(charged.end_ns - charged.begin_ns);
-  hole.begin_ns = charged.end_ns;
-  if (hole.end_ns <= hole.begin_ns) return;
-  const auto ns = static_cast<double>(hole.end_ns - hole.begin_ns);
-  if (is_launching) {
-    totals[{IdleCause::kLaunching, {}}] += ns;
-    return;
-  }
-  const Thread& of = in.work.threads[thread];
-  const auto known = samples.find({of.pid, of.tid});
-  std::vector<std::uint32_t> inside;
-  if (known != samples.end()) {
-    const auto& times = in.trace.samples.time_ns;
-    const auto from =
-        std::lower_bound(known->second.begin(), known->second.end(), hole.begin_ns,
-                         [&](std::uint32_t sample, std::int64_t at) { return times[sample] < at; });
-    for (auto at = from; at != known->second.end() && times[*at] < hole.end_ns; ++at)
-      inside.push_back(*at);
-  }
-  if (inside.empty()) {
-    totals[{IdleCause::kUnknown, {}}] += ns;
-    return;
-  }
-  for (const std::uint32_t sample : inside) {
-    const Doing doing = doing_of_stack(sample);
-    totals[{doing.cause, doing.function}] += ns / static_cast<double>(inside.size());
+  for (const HostPiece& piece : states.split(thread, hole)) {
+    const Interval time = piece.time;
+    if (piece.state == HostState::kQueued) {
+      totals[{IdleCause::kProcessor, {}}] += static_cast<double>(time.end_ns - time.begin_ns);
+      continue;
+    }
+    const bool is_awake = piece.state == HostState::kRunning || piece.state == HostState::kUnknown;
+    if (!is_awake) {
+      add_by_samples(thread, piece, totals);
+      continue;
+    }
+    const std::int64_t until_ns = std::clamp(charge.until_ns, time.begin_ns, time.end_ns);
+    if (until_ns > time.begin_ns)
+      totals[{charge.cause, {}}] += static_cast<double>(until_ns - time.begin_ns);
+    if (time.end_ns <= until_ns) continue;
+    if (is_launching) {
+      totals[{IdleCause::kLaunching, {}}] += static_cast<double>(time.end_ns - until_ns);
+    } else {
+      add_by_samples(thread, {{until_ns, time.end_ns}, piece.state}, totals);
+    }
   }
 }
 
@@ -344,30 +432,45 @@ void IdleCauses::Impl::add_gap(const Device& device, Interval gap, const Op& nex
 IdleCauses::IdleCauses(const Input& in) : impl_(std::make_unique<Impl>(in)) {}
 IdleCauses::~IdleCauses() = default;
 
-std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
-                                      const Stretches& stretches) {
-  Totals totals;
-  std::map<IdleCause, double> longest_gap;
+template <typename OfGap>
+void IdleCauses::Impl::walk(const Device& device, Interval window, const Stretches& stretches,
+                            OfGap of_gap) {
   std::int64_t busy_until_ns = -1;
   for (const std::uint32_t i : device.ops) {
-    const Op& op = impl_->in.work.ops[i];
+    const Op& op = in.work.ops[i];
     if (!is_busy(op.what)) continue;
     const Interval gap{std::max(busy_until_ns, window.begin_ns),
                        std::min(op.time.begin_ns, window.end_ns)};
     if (busy_until_ns >= 0 && gap.begin_ns < gap.end_ns) {
       const bool is_late = std::binary_search(stretches.late.begin(), stretches.late.end(), i);
-      Totals of_gap;
-      impl_->add_gap(device, gap, op, is_late, of_gap);
-      std::map<IdleCause, double> of_cause;
-      for (const auto& [key, ns] : of_gap) {
-        totals[key] += ns;
-        of_cause[key.first] += ns;
-      }
-      for (const auto& [cause, ns] : of_cause)
-        longest_gap[cause] = std::max(longest_gap[cause], ns);
+      Totals totals;
+      add_gap(device, gap, op, is_late, totals);
+      of_gap(totals);
     }
     busy_until_ns = std::max(busy_until_ns, op.time.end_ns);
   }
+}
+
+std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
+                                      const Stretches& stretches) {
+  for (auto& [thread, of] : impl_->samples) {
+    of.pooled = {};
+    of.pooled_count = {};
+  }
+  impl_->is_pooling = true;
+  impl_->walk(device, window, stretches, [](const Totals&) {});
+  impl_->is_pooling = false;
+  Totals totals;
+  std::map<IdleCause, double> longest_gap;
+  impl_->walk(device, window, stretches, [&](const Totals& of_gap) {
+    std::map<IdleCause, double> of_cause;
+    for (const auto& [key, ns] : of_gap) {
+      totals[key] += ns;
+      of_cause[key.first] += ns;
+    }
+    for (const auto& [cause, ns] : of_cause)
+      longest_gap[cause] = std::max(longest_gap[cause], ns);
+  });
   std::map<IdleCause, IdleRow> rows;
   std::map<IdleCause, double> most;
   const double window_ns = static_cast<double>(window.end_ns - window.begin_ns);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -47,12 +49,51 @@ std::vector<MemoryHolder> largest(const Holders& holders) {
   return out;
 }
 
+/// A loop without steps has rounds all the same: from one launch of a kernel to the next.
+struct Rounds {
+  std::string_view kernel;
+  std::vector<stats::Interval> all;
+};
+
+/// Rounds by the kernel with the fewest launches that is launched all the time, at least in
+/// kRoundPartsMin of as many equal parts: one of a layer is launched more often than one of a step.
+Rounds rounds_of(const Input& in, std::int32_t pid) {
+  constexpr std::size_t kParts = 20;
+  std::map<trace::StringId, std::vector<std::int64_t>> launches;
+  std::int64_t first_ns = std::numeric_limits<std::int64_t>::max(), last_ns = 0;
+  for (const Call& call : in.work.calls) {
+    if (call.what != CallClass::kLaunch || in.work.threads[call.thread].pid != pid) continue;
+    first_ns = std::min(first_ns, call.time.begin_ns);
+    last_ns = std::max(last_ns, call.time.begin_ns);
+  }
+  if (first_ns >= last_ns) return {};
+  for (const Op& op : in.work.ops) {
+    if (op.call == kNoIndex || op.what == OpClass::kCopy || op.what == OpClass::kSet) continue;
+    const Call& call = in.work.calls[op.call];
+    if (call.what == CallClass::kLaunch && in.work.threads[call.thread].pid == pid)
+      launches[in.trace.slices.name[op.slice]].push_back(call.time.begin_ns);
+  }
+  Rounds out;
+  std::vector<std::int64_t> best;
+  for (auto& [name, times] : launches) {
+    std::sort(times.begin(), times.end());
+    std::set<std::int64_t> parts;
+    for (const std::int64_t at_ns : times)
+      parts.insert((at_ns - first_ns) / ((last_ns - first_ns) / kParts + 1));
+    if (parts.size() < kRoundPartsMin || (!best.empty() && times.size() >= best.size())) continue;
+    best = std::move(times);
+    out.kernel = in.args.string(name);
+  }
+  for (std::size_t i = 1; i < best.size(); ++i)
+    out.all.push_back({best[i - 1], best[i]});
+  return out;
+}
+
 class ProcessMemory {
  public:
   ProcessMemory(const Input& in, std::int32_t pid) : in_(in), pid_(pid) {}
   void add_point(Point point) { points_.push_back(point); }
   void add_call(std::uint32_t call) { calls_.push_back(call); }
-  void add_launch(std::int64_t begin_ns) { last_launch_ns_ = begin_ns; }  // by begin
   std::optional<MemoryFigures> figures();
 
  private:
@@ -74,7 +115,6 @@ class ProcessMemory {
   std::int32_t pid_;
   std::vector<Point> points_;  // of the counter, or of the calls
   bool is_by_calls_{false};
-  std::int64_t last_launch_ns_{-1};
   std::vector<std::uint32_t> calls_;  // allocations and releases, by begin
   std::vector<Live> allocations_;     // whose address is known
 };
@@ -156,10 +196,10 @@ Holders ProcessMemory::holders_at(std::int64_t from_ns, std::int64_t at_ns) cons
 
 void ProcessMemory::find_leak(MemoryFigures& out) const {
   const ProcessSteps* const of = steps_of(in_, pid_);
-  if (of == nullptr) return;
+  const Rounds rounds = of == nullptr ? rounds_of(in_, pid_) : Rounds{};
   std::vector<double> least;
   std::int64_t first_ns = 0, last_ns = 0;
-  for (const stats::Interval& step : of->steps) {
+  for (const stats::Interval& step : of == nullptr ? rounds.all : of->steps) {
     const auto begin_bytes = live_at(step.begin_ns);
     if (!begin_bytes) continue;
     std::uint64_t bytes = *begin_bytes;
@@ -174,7 +214,8 @@ void ProcessMemory::find_leak(MemoryFigures& out) const {
   }
   const auto rate = leak_of(least);
   if (!rate) return;
-  out.leak = Leak{.bytes_per_step = *rate,
+  out.leak = Leak{.per = of == nullptr ? std::string(rounds.kernel) : "step",
+                  .bytes_per_step = *rate,
                   .step_count = least.size(),
                   .growers = largest(holders_at(first_ns, last_ns))};
 }
@@ -270,7 +311,6 @@ std::vector<MemoryFigures> memory_figures(const Input& in) {
     const bool is_memory = call.what == CallClass::kAlloc || call.what == CallClass::kFree;
     const std::int32_t pid = in.work.threads[call.thread].pid;
     if (is_memory && !call.is_nested) of(pid).add_call(i);
-    if (call.what == CallClass::kLaunch) of(pid).add_launch(call.time.begin_ns);
   }
   std::vector<MemoryFigures> out;
   std::map<std::int32_t, std::int32_t> ranks;

@@ -122,7 +122,8 @@ Stretches launch_bound_stretches(const Input& in, const Device& device, stats::I
     const std::int64_t latency_ns = call == nullptr ? -1 : op.time.begin_ns - call->time.begin_ns;
     const std::int64_t gap_ns =
         busy_until_ns < 0 ? 0 : std::max<std::int64_t>(0, op.time.begin_ns - busy_until_ns);
-    const bool is_prompt = is_inside && latency_ns >= 0 && latency_ns <= kPromptNs &&
+    const bool is_prompt = is_inside && call != nullptr && latency_ns >= -device.map_error_ns &&
+                           latency_ns <= kPromptNs + device.map_error_ns &&
                            gap_ns <= kLaunchGapMaxNs && busy_until_ns >= 0 &&
                            (gap_ns == 0 || !was_drained(*call));
     if (!is_prompt) {
