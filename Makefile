@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
@@ -21,6 +21,7 @@ help:
 	@echo "make cuda-stuck  what never ends on a GPU, and what only takes its time: does kansoku hang tell them apart? (half an hour; STUCK=PART)"
 	@echo "make gpu-check  179 checks of CUDA's documented behaviour, on the software device and on a GPU if there is one (minutes)"
 	@echo "make cuda-clock  the map of a skewed event clock over ten minutes (MINUTES=10), and causes of idle time against a program's own times"
+	@echo "make cuda-causes  ten planted causes on the software GPU, each with its twin, live (CAUSES=\"sync leak\" for some): half an hour"
 	@echo "make bench    benchmarks (BENCH=trace|diagnose|stats|simulate|gpu|python|probes|cuda|overhead for one module)"
 	@echo "make cuda-cost  what the CUDA library costs a training, switched on and off in one process (10 minutes; CUDA_COST=options of cuda_cost.py)"
 	@echo "make eval     planted faults and clean runs, scored (long: about 45 minutes)"
@@ -75,6 +76,10 @@ cuda-clock: deps-test
 	cmake --build --preset release -j $(JOBS) --target kansoku softgpu kansoku_cuda cuda_planned
 	tests/cuda/clock_eval.py build/release/kansoku build/release/tests/cuda_planned build/release/tests/cuda_clock $(MINUTES)
 	tests/cuda/causes_by_plan.py build/release/kansoku build/release/tests/cuda_planned build/release/tests/cuda_clock 30
+
+CAUSES ?= all
+cuda-causes: deps-demo softgpu build
+	tests/cuda/causes/evaluate.py $(CAUSES)
 
 demo-cuda: deps-llama softgpu
 	tests/llama/run.py demo
