@@ -25,9 +25,6 @@ using cuda::Suspect;
 
 /// Of wire_cuda_state::poller_phase.
 constexpr std::uint32_t kPhaseInDriver = 2;
-/// Share of a core between two looks from which on a host is at work. The library's own thread
-/// takes up to 3 %, a thread that sleeps in Python's lock nothing.
-constexpr double kAtWorkShare = 0.1;
 constexpr std::string_view kOwnThread = "kansoku-cuda";
 
 cuda::IsCollective collectives_in(const HangLook& look) {
@@ -151,7 +148,7 @@ bool is_at_work(const sys::Procfs& procfs, const FirstLook& first, const HangLoo
   const bool did_wait =
       std::any_of(look.snapshot.waiters.begin(), look.snapshot.waiters.end(),
                   [&](const cuda::Waiter& waiter) { return waiter.since_ns <= first.at_ns; });
-  return (!did_wait && used >= kAtWorkShare * seconds) || has_busy_thread(procfs, look);
+  return (!did_wait && used >= cuda::kAtWorkShare * seconds) || has_busy_thread(procfs, look);
 }
 
 /// Why the library's thread gives no sign of life: then what it wrote is as old.
@@ -207,10 +204,9 @@ void judge(HangLook& look, bool is_asleep) {
   }
 }
 
-bool is_in_collective(const HangLook& look) {
-  const auto is_collective = collectives_in(look);
-  return !look.stuck.empty() && look.stuck.front().kind == StuckKind::kStuck &&
-         look.at == RankAt::kCollective;
+/// One of its suspects is a collective.
+bool may_be_in_collective(const HangLook& look) {
+  return look.at == RankAt::kCollective || look.at == RankAt::kUnclear;
 }
 
 std::string pids_text(const std::vector<std::int32_t>& pids) {
@@ -219,10 +215,10 @@ std::string pids_text(const std::vector<std::int32_t>& pids) {
 
 /// A collective alone tells nothing: the others may compile, evaluate or write a checkpoint.
 void judge_waiting(const std::vector<HangLook>& looks, HangLook& look) {
-  if (look.verdict != HangVerdict::kStuck || !is_in_collective(look)) return;
+  if (look.verdict != HangVerdict::kStuck || !may_be_in_collective(look)) return;
   if (looks.size() == 1) {
     look.verdict = HangVerdict::kUnknown;
-    look.why = "it is in a collective, and the other ranks are not known: name all with -p";
+    look.why = "it may wait in a collective, and the other ranks are not known: name all with -p";
     return;
   }
   const auto is_busy = [&](std::int32_t pid) {

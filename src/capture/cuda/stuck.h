@@ -16,6 +16,9 @@ namespace kansoku::capture::cuda {
 inline constexpr double kStuckFloorS = 5;          // s; never before: compilation, evaluation
 inline constexpr double kStuckTimesP99 = 10;       // times the kernel's own 99th percentile
 inline constexpr std::uint64_t kHistoryLeast = 8;  // operations; fewer tell no percentile
+// Of a core, from which on the host of a missing rank is at work. The library's own thread takes up
+// to 3 %, a thread that sleeps in a lock nothing.
+inline constexpr double kAtWorkShare = 0.1;
 
 /// How long operations of one kind took so far, in ns.
 struct History {
