@@ -109,7 +109,7 @@ std::string place_text(const HangLook& look) {
   if (look.is_at_work) return "it is at work";
   if (look.at == capture::cuda::RankAt::kOperation && !look.stuck.empty())
     return "it runs " + suspects_text(look.snapshot, look.stuck.front());
-  if (look.at == capture::cuda::RankAt::kNoWork) return "it handed no other work to its device";
+  if (look.at == capture::cuda::RankAt::kNoWork) return "its device has no work";
   return fmt::format("it is in its collective {}",
                      look.collectives - std::min(look.collectives, look.collectives_pending) + 1);
 }
