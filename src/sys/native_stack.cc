@@ -194,7 +194,8 @@ struct NativeStacks::Walk {
     return true;
   }
 
-  /// How many frames call frame information leads outwards from here; kFramesMax: to the outermost.
+  /// How many frames call frame information leads outwards from here; kFramesMax more: to the
+  /// outermost.
   std::size_t steps_ahead() {
     const Registers before = registers;
     std::size_t out = 0;
@@ -203,7 +204,7 @@ struct NativeStacks::Walk {
     const bool is_whole = is_at_end;
     registers = before;
     is_at_end = false;
-    return is_whole ? kFramesMax : out;
+    return is_whole ? kFramesMax + out : out;
   }
 
   [[nodiscard]] bool is_return_address(std::uint64_t address) const {
@@ -212,9 +213,9 @@ struct NativeStacks::Walk {
            is_behind_call(code);
   }
 
-  /// To a word above that may be a return address: the nearest from which the rest of the stack can
-  /// be read, or else the one that leads farthest. What the function saved lies where its own
-  /// information says, counted from there.
+  /// To a word above that may be a return address: one that leads to the outermost frame if there
+  /// is any, and of those over most frames, since a copy of an outer frame's word leaves some out.
+  /// What the function saved lies where its own information says, counted from there.
   bool guess() {
     const File* const from_file = file(looked_up());
     const std::optional<UnwindRow> row =
@@ -237,7 +238,6 @@ struct NativeStacks::Walk {
         best = registers;
         best_steps = steps;
       }
-      if (steps == kFramesMax) break;
     }
     registers = best.value_or(before);
     is_innermost = !best && was_innermost;
