@@ -54,6 +54,8 @@ def times():
         # The library's events lie within the program's: its time is never longer, but for the clock's steps.
         check("time_of_" + kernel.removeprefix("library_"), len(found) == 1 and 0 < found[0] <= 1.02 * mine + 2 * program.get(kernel, 0),
               f"{sum(found):.1f} us, of {mine:.1f} us between the program's own events: {sum(found) / mine if mine else 0:.3f}")
+    clocks = [note for note in rows(report, "notes") if note.startswith("device times of context")]
+    check("clock", len(clocks) == (2 if PERTURB else 1), "; ".join(clocks))
     copied = {row["pageable"]: row["bytes"] for row in rows(report, "copies") if row["kind"] == "DtoH"}
     for key, is_pageable in (("pageable", True), ("pinned", False)):
         check("bytes_to_" + key, key in program and copied.get(is_pageable) == program[key], f"{copied.get(is_pageable)} of {program.get(key)}")

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/cuda/subcommand.h"
 #include "cli/diagnose/sources.h"
+#include "common/parse.h"
 #include "diagnose/step_times.h"
 #include "gpu/activity/activity.h"
 
@@ -29,6 +31,28 @@ std::vector<gpu::activity::ProcessSteps> steps_of_job(const trace::Trace& trace)
       steps.steps.push_back({rank.begin_ns[s], rank.begin_ns[s] + length_ns});
     }
     out.push_back(std::move(steps));
+  }
+  return out;
+}
+
+/// How well each context's event clock is known, as the recording says it.
+std::vector<std::string> notes_of_clocks(const trace::Trace& trace) {
+  constexpr std::string_view kKey = "kansoku.clock.cuda.",
+                             kError = " error_ns=", kRestarts = " restarts=";
+  const auto number = [](std::string_view text, std::string_view name) {
+    const std::size_t at = text.find(name);
+    if (at == std::string_view::npos) return std::optional<std::int64_t>();
+    text.remove_prefix(at + name.size());
+    return parse_int<std::int64_t>(text.substr(0, text.find(' ')));
+  };
+  std::vector<std::string> out;
+  for (const auto& [key, value] : trace.metadata) {
+    if (!std::string_view(key).starts_with(kKey)) continue;
+    const auto error_ns = number(value, kError), restarts = number(value, kRestarts);
+    if (!error_ns || !restarts || *restarts != 0) continue;
+    out.push_back(fmt::format("device times of context {} are known to {:.1f} us",
+                              std::string_view(key).substr(kKey.size()),
+                              static_cast<double>(*error_ns) * 1e-3));
   }
   return out;
 }
@@ -70,6 +94,8 @@ class CudaReport final : public Command {
     if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_job(sources.trace);
     TRY(gpu::activity::WorkReport made, gpu::activity::report_of(sources.trace, options));
     made.notes.insert(made.notes.begin(), sources.notes.begin(), sources.notes.end());
+    for (std::string& note : notes_of_clocks(sources.trace))
+      made.notes.push_back(std::move(note));
     if (json_) {
       fmt::print("{}\n", gpu::activity::to_json(made, top_).dump(2));
     } else {
