@@ -413,14 +413,32 @@ const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t ind
   return found->second;
 }
 
-/// Of a copy: whether the host's memory is pageable, if that is known; of a batch, its copies.
-void CudaSource::add_memory_args(const wire_cuda_record& record, std::vector<trace::Arg>& args) {
+/// Of a copy or set; of a copy also whether the host's memory is pageable, if that is known, and
+/// how many a batch has. Gives its title.
+trace::NameId CudaSource::add_memory_args(const wire_cuda_record& record, std::uint32_t what,
+                                          std::vector<trace::Arg>& args) {
+  args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
+  if (what != WIRE_CUDA_COPY) return writer_.name(kOperations[what].name);
+  const std::size_t kind = copy_kind(record);
+  args.push_back(trace::Arg::str(writer_.name("kind"), kCopies[kind]));
   const std::uint64_t detail = record.u.memory.detail;
   if ((detail & (WIRE_CUDA_PAGEABLE | WIRE_CUDA_PINNED)) != 0)
     args.push_back(
         trace::Arg::uint(writer_.name("pageable"), (detail & WIRE_CUDA_PAGEABLE) != 0 ? 1 : 0));
   if (const std::uint64_t copies = detail >> WIRE_CUDA_BATCH_SHIFT; copies != 0)
     args.push_back(trace::Arg::uint(writer_.name("copies"), copies));
+  return writer_.name(kCopyNames[kind]);
+}
+
+void CudaSource::add_graph_args(const Watched& process, const wire_cuda_record& record,
+                                std::vector<trace::Arg>& args) {
+  if (record.u.memory.bytes == 0) return;
+  const auto graph = process.channel->graph(record.u.memory.bytes - 1);
+  if (!graph) return;
+  args.push_back(trace::Arg::uint(writer_.name("graph"), record.u.memory.bytes));
+  args.push_back(trace::Arg::uint(writer_.name("kernels"), graph->kernels));
+  args.push_back(trace::Arg::uint(writer_.name("copies"), graph->copies));
+  args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
 }
 
 void CudaSource::write_operation(Watched& process, const wire_cuda_record& record,
@@ -446,39 +464,25 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   if (what == WIRE_CUDA_LAUNCH) {
     const Kernel& known = kernel(process, record.u.launch.kernel);
     title = known.name;
-    grid = fmt::format("{},{},{}", record.u.launch.grid_x, record.u.launch.grid_y,
-                       record.u.launch.grid_z);
-    block = fmt::format("{},{},{}", record.u.launch.block_x, record.u.launch.block_y,
-                        record.u.launch.block_z);
+    const auto& launch = record.u.launch;
+    grid = fmt::format("{},{},{}", launch.grid_x, launch.grid_y, launch.grid_z);
+    block = fmt::format("{},{},{}", launch.block_x, launch.block_y, launch.block_z);
     args.push_back(trace::Arg::str(writer_.name("grid"), grid));
     args.push_back(trace::Arg::str(writer_.name("block"), block));
-    args.push_back(trace::Arg::uint(writer_.name("shared_kib"), record.u.launch.shared_kib));
+    args.push_back(trace::Arg::uint(writer_.name("shared_kib"), launch.shared_kib));
     if (known.registers > 0) {
       args.push_back(trace::Arg::uint(writer_.name("registers"), known.registers));
-      args.push_back(
-          trace::Arg::uint(writer_.name("shared_bytes"),
-                           known.static_shared + std::uint64_t{record.u.launch.shared_kib} * 1024));
+      const std::uint64_t shared = known.static_shared + std::uint64_t{launch.shared_kib} * 1024;
+      args.push_back(trace::Arg::uint(writer_.name("shared_bytes"), shared));
     }
     if (!known.full_name.empty())
       args.push_back(trace::Arg::str(writer_.name("full_name"), known.full_name));
   } else if (what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET) {
-    const std::size_t kind = what == WIRE_CUDA_COPY ? copy_kind(record) : 0;
-    title = writer_.name(what == WIRE_CUDA_COPY ? kCopyNames[kind] : kOperations[what].name);
-    args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
-    if (what == WIRE_CUDA_COPY)
-      args.push_back(trace::Arg::str(writer_.name("kind"), kCopies[kind]));
-    if (what == WIRE_CUDA_COPY) add_memory_args(record, args);
+    title = add_memory_args(record, what, args);
   } else {
     title = writer_.name(kOperations[what].name);
   }
-  if (what == WIRE_CUDA_GRAPH_LAUNCH && record.u.memory.bytes != 0) {
-    if (const auto graph = process.channel->graph(record.u.memory.bytes - 1)) {
-      args.push_back(trace::Arg::uint(writer_.name("graph"), record.u.memory.bytes));
-      args.push_back(trace::Arg::uint(writer_.name("kernels"), graph->kernels));
-      args.push_back(trace::Arg::uint(writer_.name("copies"), graph->copies));
-      args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
-    }
-  }
+  if (what == WIRE_CUDA_GRAPH_LAUNCH) add_graph_args(process, record, args);
   if ((record.flags & WIRE_CUDA_NODE) != 0) {
     // Within its graph, whose begin may be later than mapped.
     const Watched::Branches& graph = process.branches[record.stream];

@@ -110,7 +110,10 @@ class CudaSource final : public Source {
   void read_clock(Watched& process, const wire_cuda_record& record);
   [[nodiscard]] Axis axis_of(const Watched& process, std::uint32_t context, bool is_last) const;
   void write_held(Watched& process, bool is_last);
-  void add_memory_args(const wire_cuda_record& record, std::vector<trace::Arg>& args);
+  trace::NameId add_memory_args(const wire_cuda_record& record, std::uint32_t what,
+                                std::vector<trace::Arg>& args);
+  void add_graph_args(const Watched& process, const wire_cuda_record& record,
+                      std::vector<trace::Arg>& args);
   void write_errors(Watched& process, BootTime now);
   void write_operation(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                        Axis axis);
