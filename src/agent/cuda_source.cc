@@ -36,7 +36,7 @@ std::string ranks_text(const std::vector<const StuckLook*>& looks) {
 }
 
 /// The innermost function that a person would look for.
-std::string frame_text(const capture::ThreadText& thread) {
+std::string frame_text(const capture::hang::ThreadText& thread) {
   if (!thread.python.empty())
     return fmt::format(", in {} ({}:{})", thread.python[0].function, thread.python[0].file,
                        thread.python[0].line);
@@ -55,9 +55,9 @@ std::string stuck_text(const StuckLook& look) {
 }
 
 std::string missing_text(const std::vector<const StuckLook*>& missing) {
-  const capture::HangLook& first = missing.front()->hang;
+  const capture::hang::HangLook& first = missing.front()->hang;
   const std::string why = first.is_stopped ? "is stopped by a signal or a debugger"
-                          : first.verdict == capture::HangVerdict::kGone
+                          : first.verdict == capture::hang::HangVerdict::kGone
                               ? "has ended"
                               : fmt::format(
                                     "has not come to the collective of the others, after "
@@ -76,10 +76,10 @@ Roles roles_of(const std::vector<const StuckLook*>& looks) {
   Roles out;
   std::set<std::int32_t> missing;
   for (const StuckLook* const look : looks)
-    if (look->hang.verdict == capture::HangVerdict::kStuck)
+    if (look->hang.verdict == capture::hang::HangVerdict::kStuck)
       missing.insert(look->hang.waits_for.begin(), look->hang.waits_for.end());
   for (const StuckLook* const look : looks) {
-    const bool is_stuck = look->hang.verdict == capture::HangVerdict::kStuck;
+    const bool is_stuck = look->hang.verdict == capture::hang::HangVerdict::kStuck;
     if (is_stuck && look->hang.waits_for.empty())
       out.stuck.push_back(look);
     else if (missing.contains(look->hang.pid))
@@ -209,7 +209,8 @@ void CudaSource::hold(Watched& watched, Nanos window, BootTime now) const {
 }
 
 void CudaSource::look(FeatureRow& row, Watched& watched) {
-  capture::FirstLook now = capture::first_look(procfs_, row.window.pid, watched.channel.get());
+  capture::hang::FirstLook now =
+      capture::hang::first_look(procfs_, row.window.pid, watched.channel.get());
   watched.job = row.job;
   watched.rank = row.window.rank;
   if (watched.before && watched.channel->mode() != capture::cuda::Mode::kDormant) {
@@ -226,11 +227,11 @@ void CudaSource::look(FeatureRow& row, Watched& watched) {
 /// All processes of these jobs, as `kansoku hang` looks at them: the other look was a window ago.
 void CudaSource::look_again(const std::set<std::string>& jobs) {
   for (const std::string& job : jobs) {
-    std::vector<capture::HangLook> hangs;
+    std::vector<capture::hang::HangLook> hangs;
     std::vector<std::int32_t> ranks;
     for (auto& [pid, watched] : processes_) {
       if (!watched.channel || watched.job != job || !watched.before) continue;
-      hangs.push_back(capture::second_look(procfs_, *watched.before, stacks_));
+      hangs.push_back(capture::hang::second_look(procfs_, *watched.before, stacks_));
       ranks.push_back(watched.rank);
     }
     judge_job(procfs_, hangs, stacks_);

@@ -13,7 +13,7 @@
 #include "agent/window_source.h"
 #include "capture/cuda/channel.h"
 #include "capture/cuda/snapshot.h"
-#include "capture/hang_look.h"
+#include "capture/hang/hang_look.h"
 #include "common/time.h"
 #include "sys/native_stack.h"
 #include "sys/procfs.h"
@@ -36,7 +36,7 @@ class TopKernels {
 struct StuckLook {
   std::string job;
   std::int32_t rank{-1};  // as the agent numbers it; -1: it has none
-  capture::HangLook hang;
+  capture::hang::HangLook hang;
 };
 
 /// Makes incidents of operations that do not end: one a job at a time. Pure but for what it
@@ -80,8 +80,9 @@ class CudaSource final : public WindowSource {
   struct Watched {
     std::unique_ptr<capture::cuda::Channel> channel;  // null: it has no such library so far
     BootTime retry_at{};
-    Nanos pause{};                                  // until then
-    std::optional<capture::FirstLook> before, now;  // of the last full window, and of this one
+    Nanos pause{};  // until then
+    std::optional<capture::hang::FirstLook> before,
+        now;  // of the last full window, and of this one
     std::string job;
     std::int32_t rank{-1};
     TopKernels kernels;

@@ -20,7 +20,7 @@ StuckLook process(std::int32_t rank) {
   out.job = "job";
   out.rank = rank;
   out.hang.pid = 100 + rank;
-  out.hang.verdict = capture::HangVerdict::kNothing;
+  out.hang.verdict = capture::hang::HangVerdict::kNothing;
   out.hang.snapshot.at_ns = kNow;
   capture::cuda::Snapshot::Kernel wedge;
   wedge.info.name = "wedge";
@@ -31,7 +31,7 @@ StuckLook process(std::int32_t rank) {
 /// Its kernel `wedge` has run for so long; `waits_for`: it is a collective that misses these.
 StuckLook stuck(std::int32_t rank, double seconds, std::vector<std::int32_t> waits_for = {}) {
   StuckLook out = process(rank);
-  out.hang.verdict = capture::HangVerdict::kStuck;
+  out.hang.verdict = capture::hang::HangVerdict::kStuck;
   out.hang.waits_for = std::move(waits_for);
   capture::cuda::Stuck one;
   one.stream.index = 2;
@@ -47,7 +47,7 @@ StuckLook stuck(std::int32_t rank, double seconds, std::vector<std::int32_t> wai
 TEST(StuckJobs, SaysNothingOfWhatIsNotStuck) {
   StuckJobs jobs;
   StuckLook unknown = stuck(1, 9);
-  unknown.hang.verdict = capture::HangVerdict::kUnknown;
+  unknown.hang.verdict = capture::hang::HangVerdict::kUnknown;
   EXPECT_TRUE(jobs.on_window({process(0), unknown}, kWall).empty());
   EXPECT_TRUE(jobs.on_window({}, kWall).empty());
 }

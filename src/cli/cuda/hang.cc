@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/hang_look.h"
+#include "capture/hang/hang_look.h"
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/json.h"
@@ -19,12 +19,12 @@
 namespace kansoku::cli {
 namespace {
 
-using capture::FrameText;
-using capture::HangLook;
-using capture::HangVerdict;
-using capture::ThreadText;
 using capture::cuda::Stuck;
 using capture::cuda::StuckKind;
+using capture::hang::FrameText;
+using capture::hang::HangLook;
+using capture::hang::HangVerdict;
+using capture::hang::ThreadText;
 
 /// Between two looks at the streams: whether others make progress.
 constexpr Nanos kBetweenLooks = std::chrono::seconds{1};
@@ -225,7 +225,7 @@ class Hang final : public Command {
   int run() override {
     const sys::Procfs procfs;
     std::vector<std::unique_ptr<capture::cuda::Channel>> channels;
-    std::vector<capture::FirstLook> firsts;
+    std::vector<capture::hang::FirstLook> firsts;
     for (const std::int32_t pid : pids_) {
       // One of several that is gone may be the one that the others wait for.
       if (const auto stat = procfs.stat(pid); !stat && pids_.size() == 1)
@@ -234,14 +234,14 @@ class Hang final : public Command {
           capture::cuda::Channel::open(procfs, pid, capture::cuda::Channel::Access::kLook);
       const std::string why_not = channel ? std::string() : channel.error().what;
       channels.push_back(channel ? std::move(*channel) : nullptr);
-      firsts.push_back(capture::first_look(procfs, pid, channels.back().get(), why_not));
+      firsts.push_back(capture::hang::first_look(procfs, pid, channels.back().get(), why_not));
     }
     const sys::RealClock clock;
     sys::sleep_until(clock.now() + kBetweenLooks);
     sys::NativeStacks stacks(procfs);
     std::vector<HangLook> looks;
-    for (const capture::FirstLook& first : firsts)
-      looks.push_back(capture::second_look(procfs, first, stacks));
+    for (const capture::hang::FirstLook& first : firsts)
+      looks.push_back(capture::hang::second_look(procfs, first, stacks));
     judge_job(procfs, looks, stacks);
     json_ ? print_json(looks) : print_text(looks);
     return status_of(looks);

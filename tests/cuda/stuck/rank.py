@@ -70,7 +70,7 @@ class Job:
             value = value * 16807 % 2147483647
 
     def lock(self, _):
-        threading.Event().wait()
+        threading.Event().wait()  # allowed: the fault, a wait that never ends
 
     def signal(self, _):
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/hang_look.h"
+#include "capture/hang/hang_look.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "sys/clock.h"
 #include "sys/elf.h"
 
-namespace kansoku::capture {
+namespace kansoku::capture::hang {
 namespace {
 
 using cuda::RankAt;
@@ -312,4 +312,4 @@ void judge_job(const sys::Procfs& procfs, std::vector<HangLook>& looks, sys::Nat
     judge_waiting(looks, look);
 }
 
-}  // namespace kansoku::capture
+}  // namespace kansoku::capture::hang

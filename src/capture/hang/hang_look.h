@@ -12,7 +12,7 @@
 #include "sys/native_stack.h"
 #include "sys/procfs.h"
 
-namespace kansoku::capture {
+namespace kansoku::capture::hang {
 
 enum class HangVerdict : std::uint8_t { kStuck, kUnknown, kNothing, kNoLibrary, kGone };
 /// "stuck_kernel", "unknown", "nothing_stuck", "not_covered", "gone".
@@ -71,4 +71,4 @@ struct FirstLook {
 /// a collective for one that is not known, or is at work.
 void judge_job(const sys::Procfs& procfs, std::vector<HangLook>& looks, sys::NativeStacks& stacks);
 
-}  // namespace kansoku::capture
+}  // namespace kansoku::capture::hang
