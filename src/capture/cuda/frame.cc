@@ -30,11 +30,23 @@ double difference(std::uint64_t after, std::uint64_t before) {
   return after > before ? static_cast<double>(after - before) : 0;
 }
 
+/// By kernel: how often the process, or a graph that it launched, ran it.
+std::map<std::uint32_t, std::uint64_t> runs_of(const Snapshot& snapshot) {
+  std::map<std::uint32_t, std::uint64_t> out;
+  for (const auto& [index, kernel] : snapshot.kernels)
+    out[index] += kernel.info.launches;
+  for (const Snapshot::Graph& graph : snapshot.graphs)
+    for (const std::uint16_t node : graph.info.nodes)
+      out[node] += graph.info.launches;
+  return out;
+}
+
 void add_kernels(const Snapshot& before, const Snapshot& after, Frame& out) {
+  std::map<std::uint32_t, std::uint64_t> ran = runs_of(after), ran_before = runs_of(before);
   for (const auto& [index, kernel] : after.kernels) {
     const auto old = before.kernels.find(index);
     const bool is_new = old == before.kernels.end();
-    const double calls = difference(kernel.info.launches, is_new ? 0 : old->second.info.launches);
+    const double calls = difference(ran[index], ran_before[index]);
     if (calls == 0) continue;
     const Durations timed =
         is_new ? kernel.durations : kernel.durations.since(old->second.durations);

@@ -51,6 +51,19 @@ TEST(DeviceRates, CountGraphsAsBusy) {
   EXPECT_DOUBLE_EQ(device_rates(before, after).busy_share.value(), 0.2);
 }
 
+TEST(Frame, CountsKernelsOfGraphs) {
+  Snapshot before = at(1, 10, durations(10, 1000)), after = at(2, 10, durations(30, 1000));
+  GraphInfo graph;
+  graph.nodes = {0, 0, 0};  // thrice in one launch
+  before.graphs.push_back({graph, {}});
+  graph.launches = 50;
+  after.graphs.push_back({graph, {}});
+  const Frame frame = frame_between(before, after);
+  ASSERT_EQ(frame.kernels.size(), 1U);
+  EXPECT_DOUBLE_EQ(frame.kernels[0].calls_per_s, 150);
+  EXPECT_DOUBLE_EQ(frame.kernels[0].device_share.value(), 150e-6);
+}
+
 TEST(Silent, OnlyWhileAwake) {
   Snapshot snapshot;
   snapshot.at_ns = 10'000'000'000;
