@@ -7,6 +7,7 @@
 
 /* One timed operation in so many has its own cost measured. */
 #define MEASURE_ONE_IN 32U
+#define PRICE_MAX_NS 100000.0
 /* While calls are sampled, a wait of the host is worth a record from this on. */
 #define LONG_WAIT_NS 20000U
 #define CORRELATIONS_AT_ONCE 256U
@@ -217,6 +218,9 @@ static int is_meeting(struct kansoku_call* call) {
 
 static int is_its_turn(struct kansoku_call* call) {
   if (call->mode == WIRE_CUDA_EVERY || is_new(call) || is_meeting(call)) return 1;
+  /* A gap that was drawn while fewer were timed. */
+  if (call->thread->until_timed > 2 * atomic_load_explicit(&kansoku.every_n, memory_order_relaxed))
+    call->thread->until_timed = next_gap(call->thread);
   if (--call->thread->until_timed != 0) return 0;
   call->thread->until_timed = next_gap(call->thread);
   return 1;
@@ -525,6 +529,8 @@ void kansoku_end(struct kansoku_call* call) {
   }
   if (call->is_measured && call->pair != KANSOKU_NONE) {
     mark(call, &call->own_ticks);
+    /* One that was taken off its processor would price all the others. */
+    if ((double)(call->own_ticks + call->event_ticks) * kansoku.ns_a_tick > PRICE_MAX_NS) return;
     struct wire_cuda_state* const state = &kansoku.shared->state;
     ADD(state->own_ns, (uint64_t)((double)call->own_ticks * kansoku.ns_a_tick));
     ADD(state->event_ns, (uint64_t)((double)call->event_ticks * kansoku.ns_a_tick));

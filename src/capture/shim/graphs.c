@@ -140,17 +140,17 @@ void kansoku_graph_updated(CUresult result, CUgraphExec exec, CUgraph graph) {
                      index < WIRE_CUDA_GRAPHS_MAX ? instantiated_with[index] : UINT64_MAX);
 }
 
-/* One node got other parameters: if that is another kernel, the contents are no longer known. */
-void kansoku_graph_node_set(CUgraphExec exec, CUfunction function) {
-  if (kansoku.shared == NULL) return;
-  const uint32_t index = find((uintptr_t)exec);
-  if (index >= WIRE_CUDA_GRAPHS_MAX) return;
+/* One node got other parameters: if that is another kernel than the source's node has, the contents
+ * are no longer known. */
+void kansoku_graph_node_set(CUgraphExec exec, CUgraphNode node, CUfunction function) {
+  CUDA_KERNEL_NODE_PARAMS before;
+  memset(&before, 0, sizeof before);
+  if (kansoku.shared == NULL || find((uintptr_t)exec) >= WIRE_CUDA_GRAPHS_MAX) return;
   kansoku_graph_changed(exec);
-  const struct wire_cuda_graph* const graph = &kansoku.shared->graphs[index];
-  const uint32_t kernel = kansoku_kernel_index((uintptr_t)function);
-  for (uint32_t i = 0; i < graph->kernels && i < WIRE_CUDA_GRAPH_KERNELS; ++i)
-    if (function != NULL && graph->nodes[i] == kernel) return;
-  kansoku_graph_gone(exec);
+  if (function == NULL || kansoku_driver.kernel_params == NULL ||
+      kansoku_driver.kernel_params(node, &before) != CUDA_SUCCESS ||
+      kansoku_kernel_index((uintptr_t)before.func) != kansoku_kernel_index((uintptr_t)function))
+    kansoku_graph_gone(exec);
 }
 
 /* It runs the same kernels, on what its twin does not know of. */

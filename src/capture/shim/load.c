@@ -316,11 +316,16 @@ void kansoku_load(void) {
   pthread_once(&once, load_once);
 }
 
+/* Launches of graphs are looked at while dormant only where a twin may be on its way. */
+static int is_on_while_dormant(const struct kansoku_hook* hook) {
+  return hook->is_always && (hook->what != WIRE_CUDA_GRAPH_LAUNCH || kansoku_has_twins());
+}
+
 void kansoku_set_hooks(int are_on) {
   for (unsigned i = 0; i < kansoku_hook_count; ++i) {
     const struct kansoku_hook* const hook = &kansoku_hooks[i];
     if (kansoku_real[hook->slot] == (kansoku_function)unknown) continue;
-    atomic_store(&kansoku_slots[hook->slot],
-                 are_on || hook->is_always ? hook->function : kansoku_real[hook->slot]);
+    const int is_on = are_on || is_on_while_dormant(hook);
+    atomic_store(&kansoku_slots[hook->slot], is_on ? hook->function : kansoku_real[hook->slot]);
   }
 }

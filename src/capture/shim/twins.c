@@ -26,6 +26,12 @@ static _Atomic int are_refused; /* the program may change graphs in a way that t
 static struct kansoku_twin* unused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static _Atomic int are_any; /* since the process began */
+
+int kansoku_has_twins(void) {
+  return atomic_load(&are_any);
+}
+
 void kansoku_twins_refuse(void) {
   atomic_store(&are_refused, 1);
 }
@@ -389,6 +395,9 @@ void kansoku_twin_make(uint32_t index, CUgraph graph, uint64_t flags) {
     atomic_store(&twin->state, KANSOKU_TWIN_IDLE);
     atomic_store(&last_streams[index], 0);
     atomic_store(&twins[index], twin);
+    /* From now on launches of graphs are looked at while dormant, too. */
+    if (!atomic_exchange(&are_any, 1) && atomic_load(&kansoku.mode) == WIRE_CUDA_DORMANT)
+      kansoku_set_hooks(0);
     atomic_fetch_add((_Atomic uint64_t*)&state->twins, 1);
   } else {
     KANSOKU_LOSE(graphs_excluded);

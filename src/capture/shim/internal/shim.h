@@ -311,13 +311,14 @@ void kansoku_peer_3d(struct kansoku_call* call, const void* shape);
 void kansoku_graph_made(CUgraphExec exec, CUgraph graph, uint64_t flags);
 void kansoku_graph_gone(CUgraphExec exec);
 void kansoku_graph_updated(CUresult result, CUgraphExec exec, CUgraph graph);
-void kansoku_graph_node_set(CUgraphExec exec, CUfunction function);
+void kansoku_graph_node_set(CUgraphExec exec, CUgraphNode node, CUfunction function);
 void kansoku_graph_changed(CUgraphExec exec);   /* in a way that is not looked at */
 uint32_t kansoku_graph_index(CUgraphExec exec); /* WIRE_CUDA_GRAPHS_MAX: not known */
 void kansoku_graph(struct kansoku_call* call, CUgraphExec exec);
 void kansoku_graph_launched(const struct kansoku_call* call);
 
 /* twins.c */
+int kansoku_has_twins(void);     /* or had */
 void kansoku_twins_refuse(void); /* none from now on */
 void kansoku_twin_make(uint32_t index, CUgraph graph, uint64_t flags);
 void kansoku_twin_gone(uint32_t graph);
