@@ -130,6 +130,23 @@ TEST(VoidTest, StepsOfTheProfilerAreFound) {
   EXPECT_NEAR(only_device(report).voids->v_inter, 300.0 / 1100, 1e-9);
 }
 
+TEST(QueueTest, NodesOfAGraphWereLaunchedOnceTogether) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    r.call(100, "cuGraphLaunch", {0, 40}, {{"correlation", 1}});
+    r.op(100, 7, "cuda_graph", "graph", {50, 100}, 1);
+    r.op(100, 7, "kernel", "a", {50, 60}, 1);  // shorter than the call that launched all of it
+    r.op(100, 7, "kernel", "b", {60, 100}, 1);
+  });
+  const DeviceFigures& device = only_device(report);
+  ASSERT_TRUE(device.issue_latency_us.has_value());
+  EXPECT_EQ(device.issue_latency_us->count, 1U);
+  EXPECT_NEAR(device.issue_latency_us->max, 50, 1e-9);
+  ASSERT_TRUE(device.queues.has_value());
+  EXPECT_NEAR(device.queues->front().length.max, 1, 1e-9);
+  EXPECT_THAT(device.short_kernel_count, Optional(0U));
+  EXPECT_EQ(report.kernels.size(), 2U);
+}
+
 TEST(QueueTest, LengthLatencyAndShortKernels) {
   const WorkReport report = report_for_test([](Recording& r) {
     r.kernel(100, 7, "a", {0, 4}, {10, 30});    // +1 at 0, -1 at 10

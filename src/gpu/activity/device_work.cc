@@ -72,6 +72,7 @@ class WorkReader {
   void mark_shared();
   void link_by_correlation();
   void link_by_flow();
+  void mark_further();
   void mark_first_uses();
   void mark_staged();
   [[nodiscard]] std::uint32_t call_of(const Op& op, std::int32_t pid);
@@ -447,6 +448,15 @@ std::uint32_t WorkReader::call_of(const Op& op, std::int32_t pid) {
   return call;
 }
 
+void WorkReader::mark_further() {
+  std::vector<bool> has_one(out_.calls.size(), false);
+  for (Op& op : out_.ops) {
+    if (op.call == kNoIndex) continue;
+    op.is_further = has_one[op.call];
+    has_one[op.call] = true;
+  }
+}
+
 void WorkReader::link_by_correlation() {
   for (Op& op : out_.ops)
     op.call = call_of(op, out_.devices[out_.streams[op.stream].device].pid);
@@ -528,6 +538,7 @@ DeviceWork WorkReader::read() {
   mark_shared();
   link_by_correlation();
   if (trace_.flows.size() > 0) link_by_flow();
+  mark_further();
   mark_first_uses();
   mark_staged();
   for (const Op& op : out_.ops)

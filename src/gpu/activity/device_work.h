@@ -43,7 +43,8 @@ struct Op {
   std::uint32_t call{kNoIndex};  // index into DeviceWork::calls: what launched it
   std::optional<std::uint64_t> correlation;
   OpClass what{OpClass::kKernel};
-  bool is_shared{false};  // another operation ran beside it: its duration is not its own
+  bool is_further{false};  // another one of the same call began before it: a node of a graph
+  bool is_shared{false};   // another operation ran beside it: its duration is not its own
 };
 
 enum class CallClass : std::uint8_t {

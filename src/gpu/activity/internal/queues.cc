@@ -18,7 +18,7 @@ QueueRow queue_row(const Input& in, const Stream& stream) {
   std::vector<std::pair<std::int64_t, std::int32_t>> changes;  // -1 is a launch, sorted first
   for (const std::uint32_t i : stream.ops) {
     const Op& op = in.work.ops[i];
-    if (op.call == kNoIndex || !is_busy(op.what)) continue;
+    if (op.call == kNoIndex || op.is_further || !is_busy(op.what)) continue;
     changes.emplace_back(in.work.calls[op.call].time.begin_ns, -1);
     changes.emplace_back(op.time.begin_ns, 1);
   }
@@ -66,8 +66,8 @@ void add_latencies(const Input& in, const Device& device, DeviceFigures& figures
   std::uint64_t kernels = 0, linked = 0, shorter = 0;
   for (const std::uint32_t i : device.ops) {
     const Op& op = in.work.ops[i];
-    kernels += op.what == OpClass::kKernel ? 1 : 0;
-    if (op.call == kNoIndex || !is_busy(op.what)) continue;
+    kernels += op.what == OpClass::kKernel && !op.is_further ? 1 : 0;
+    if (op.call == kNoIndex || op.is_further || !is_busy(op.what)) continue;
     const Call& call = in.work.calls[op.call];
     const std::int64_t latency_ns = op.time.begin_ns - call.time.begin_ns;
     if (latency_ns < 0) {
