@@ -5,6 +5,7 @@
     evaluate.py kernel|graph|collective [--runs 10]   what never ends, at random moments: the right set, rank, stack, and when
     evaluate.py clean [--runs 20]                     first use, evaluation, checkpoints, long kernels: nothing is to be called stuck
     evaluate.py time [--runs 20]                      how long an answer takes
+    evaluate.py watch [--runs 10]                     the same faults and clean programs under `kansoku watch`: which incidents it raises, and when
     evaluate.py all
     evaluate.py gate                                  one of each, however long it takes: a test
 --mode sampled|every|both, --seed N, --kansoku FILE, --keep FOLDER. An answer is sought again and again, by one `kansoku hang` after the
@@ -17,6 +18,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 
 from job import PATIENCE_S, ROOT, Job, build, functions, in_order, now
 
@@ -251,6 +253,35 @@ def gate(options, library, folder):
     return bad
 
 
+def watch_runs(options, library, folder):
+    """Kernels and collectives in turns, then each clean program once."""
+    chance, bad, times = random.Random(f"{options.seed} watch"), 0, []
+    print("\nwatch\n\n| run | planted | after the deadline s | incident |\n|---|---|---|---|", flush=True)
+    for run in range(options.runs or 10):
+        planted = Kernel(chance) if run % 2 == 0 else Collective(chance, ["lock", "signal", "skip"][run // 2 % 3])
+        with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults, "watch") as job:
+            job.start()
+            moment = planted.moment(job)
+            while not job.incidents() and now() < moment + FLOOR_S + GIVE_UP_S:
+                time.sleep(0.02)  # allowed: the pause of a poll loop
+            late, seen = now() - moment - FLOOR_S, job.incidents()
+            right = bool(seen) and seen[0]["ranks"] == [planted.rank] and (run % 2 == 1 or "kernel backward" in seen[0]["summary"])
+        times += [late] if right else []
+        bad += not right or not -0.5 <= late <= LATE_S
+        print(f"| {run + 1} | {planted.what} | {late:.2f} | {seen[0]['summary'][:150] if seen else 'none'} |", flush=True)
+    alarms = 0
+    for name, ranks, plan, faults, _ in CLEAN:
+        with Job(options.kansoku, library, folder, ranks, plan, faults, "watch") as job:
+            job.start()
+            job.wait(lambda: len(job.began("done")) == ranks or job.is_over(), name)
+            seen = job.incidents()
+        alarms += bool(seen)
+        print(f"{name}: {seen[0]['summary'] if seen else 'nothing'}", flush=True)
+    print(f"\nwatch: {len(times)} of {options.runs or 10} right" + (f", {min(times):.2f} to {max(times):.2f} s after the deadline" if times else "") +
+          f"; {alarms} of {len(CLEAN)} clean programs with an alarm")
+    return bad + alarms
+
+
 def time_runs(options, library, folder):
     rows = []
     with Job(options.kansoku, library, folder, RANKS, "train:150,1/lock:1,train:50") as job:
@@ -268,7 +299,7 @@ def time_runs(options, library, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "all", "gate"])
+    parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "watch", "all", "gate"])
     parser.add_argument("--runs", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=["sampled", "every", "both"], default="both")
@@ -290,6 +321,8 @@ def main():
                 bad += planted_runs(options, library, folder, name, mode)
         if options.what in ("clean", "all"):
             bad += clean_runs(options, library, folder, modes)
+        if options.what in ("watch", "all"):
+            bad += watch_runs(options, library, folder)
         if options.what == "gate":
             bad += gate(options, library, folder)
         if options.what in ("time", "all"):

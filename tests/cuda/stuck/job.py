@@ -2,6 +2,7 @@
 """Jobs of rank.py on the software GPU, watched by Kansoku; and what `kansoku hang` says of them."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,8 @@ def build(kansoku, folder):
 
 
 class Job:
-    """Ranks that run a plan, with Kansoku's library awake in each. `faults`: rank -> KANSOKU_SOFTGPU_FAULT."""
+    """Ranks that run a plan, with Kansoku's library awake in each: by `cuda top` (sampled, every), or by `kansoku watch` (watch).
+    `faults`: rank -> KANSOKU_SOFTGPU_FAULT."""
 
     def __init__(self, kansoku, library, folder, ranks, plan, faults=None, mode="sampled"):
         self.kansoku, self.folder, self.mode, self.ranks = kansoku, folder, mode, ranks
@@ -90,12 +92,31 @@ class Job:
         """Once all ranks are open, their libraries are woken, and the plan begins."""
         self.wait(lambda: len(self.began("open")) == self.ranks, "ranks that open their devices")
         every = ["--every"] if self.mode == "every" else []
-        for pid in self.pids:
+        if self.mode == "watch":
+            self.watch()
+        for pid in self.pids if self.mode != "watch" else []:
             self.holders.append(subprocess.Popen([self.kansoku, "cuda", "top", "-p", str(pid), "--json", *every], stdout=subprocess.DEVNULL))
         self.wait(lambda: all(process["every_n"] and "asleep" not in process["why"] for process in self.hang()["processes"]),
                   "libraries that are awake")
         open(os.path.join(self.folder, "go"), "w", encoding="ascii").close()
         return now()
+
+    def watch(self):
+        state = os.path.join(self.folder, "state")
+        shutil.rmtree(state, ignore_errors=True)
+        open(self.incidents_file, "w", encoding="ascii").close()
+        self.holders.append(subprocess.Popen([self.kansoku, "watch", "--state", state, "-q", "--json", "--no-history", "--incidents", self.incidents_file],
+                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    @property
+    def incidents_file(self):
+        return os.path.join(self.folder, "incidents.jsonl")
+
+    def incidents(self):
+        """Those of `kansoku watch` that are of this job and call something stuck."""
+        with open(self.incidents_file, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file.read().splitlines()]
+        return [line for line in lines if line["kind"] == "stuck_kernel" and set(line["pids"]) & set(self.pids)]
 
     def logged(self, word):
         with open(self.log, encoding="utf-8", errors="replace") as file:
