@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library says of copies: whether the host's memory is pinned, batches, calls without
 // bytes. Each test is a process of its own (ctest), with the software device behind the library.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -15,47 +14,24 @@
 #include <utility>
 #include <vector>
 
-#include "capture/cuda/channel.h"
-#include "cuda/abi.h"
-#include "sys/clock.h"
-#include "sys/wait_for_test.h"
+#include "library_for_test.h"
 
 namespace kansoku {
 namespace {
 
-// NOLINTNEXTLINE(google-build-using-namespace): the tests speak the interface's language.
-using namespace cuda;
-using capture::cuda::Channel;
-using capture::cuda::Mode;
-
 constexpr std::uint64_t kPinned = WIRE_CUDA_PINNED, kPageable = WIRE_CUDA_PAGEABLE, kUnknown = 0;
 
-class LibraryCopiesTest : public ::testing::Test {
+class LibraryCopiesTest : public LibraryTest {
  protected:
   void SetUp() override {
-    if (geteuid() != 0)
-      GTEST_SKIP() << "needs root: the memory is opened through /proc/PID/map_files";
-    setenv("KANSOKU_CUDA_DRIVER", KANSOKU_SOFTCUDA_LIBRARY, 1);
-    library_ = dlopen(KANSOKU_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library_, nullptr) << dlerror();
-    ASSERT_EQ(call("cuInit", 0U), 0);
-    ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &context_, 0), 0);
-    ASSERT_EQ(call("cuCtxSetCurrent", context_), 0);
-    ASSERT_EQ(call("cuStreamCreate", &stream_, 1U), 0);
-    ASSERT_EQ(call("cuMemAlloc_v2", &memory_, kBytes), 0);
-    auto channel = Channel::open(sys::Procfs(), getpid());
-    ASSERT_TRUE(channel) << channel.error().what;
-    channel_ = std::move(*channel);
+    LibraryTest::SetUp();
+    if (library_ != nullptr) start();
   }
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) {
     return reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name))(arguments...);
   }
-  void switch_on() {
-    const sys::RealClock clock;
-    channel_->request(Mode::kEvery, 0, clock.now() + std::chrono::seconds{60});
-    ASSERT_TRUE(sys::poll_for_test([&] { return channel_->mode() == Mode::kEvery; }));
-  }
+  void switch_on() { set(Mode::kEvery); }
   /// Of the copies that have ended, in their order.
   std::vector<wire_cuda_record> copies(std::size_t count) {
     std::vector<wire_cuda_record> out;
@@ -83,11 +59,6 @@ class LibraryCopiesTest : public ::testing::Test {
   }
 
   static constexpr std::size_t kBytes = 1 << 16;
-  void* library_{nullptr};
-  CUcontext context_{nullptr};
-  CUstream stream_{nullptr};
-  CUdeviceptr memory_{0};
-  std::unique_ptr<Channel> channel_;
 };
 
 TEST_F(LibraryCopiesTest, SayWhetherTheHostsMemoryIsPinned) {
