@@ -100,6 +100,14 @@ void CudaSource::attach(const Observed& process, BootTime now) {
           "process {}: uses {} without Kansoku's CUDA library, which cannot come in later: no "
           "device times; start it with `kansoku run --cuda -- COMMAND`",
           pid, coverage.driver_path);
+    // The news of its exec may come after it was looked at: then it did not end.
+    if (const auto again = not_covered_.find(pid); again != not_covered_.end()) {
+      const auto gone = std::find(gone_problems_.begin(), gone_problems_.end(), again->second);
+      if (gone != gone_problems_.end()) {
+        gone_problems_.erase(gone);
+        --gone_not_covered_;
+      }
+    }
     return;
   }
   not_covered_.erase(pid);
