@@ -260,6 +260,12 @@ TEST_F(GraphNodesTest, AnotherStreamWaitsAsForTheGraphItself) {
   EXPECT_EQ(*bits, 0b101010U);
 }
 
+TEST_F(GraphNodesTest, SayNoKernelBeforeOneIsKnown) {
+  begin();
+  append(stream_, 0);
+  EXPECT_EQ(channel_->streams()[0].at_kernel, WIRE_CUDA_NO_KERNEL);
+}
+
 TEST_F(GraphNodesTest, OutliveTheirGraphAndTheirContext) {
   begin();
   const CUgraphExec exec = instantiated(captured([&] { append(stream_, 1); }));

@@ -162,6 +162,7 @@ static uint32_t add_stream(uint64_t key, CUstream handle, uint32_t kind, CUconte
     memset(stream, 0, sizeof *stream);
     stream->handle = kind == WIRE_CUDA_PER_THREAD ? tid : (uintptr_t)handle;
     stream->generation = generation;
+    stream->at_kernel = WIRE_CUDA_NO_KERNEL;
     stream->context = (uint16_t)place;
     stream->kind = (uint8_t)kind;
     kansoku.streams[index].is_programmatic = 0;
