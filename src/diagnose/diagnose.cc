@@ -16,6 +16,7 @@
 #include "diagnose/internal/causes/localise.h"
 #include "diagnose/internal/causes/past.h"
 #include "diagnose/internal/causes/uneven_time.h"
+#include "diagnose/internal/order.h"
 #include "diagnose/internal/profile/recorded_patterns.h"
 #include "diagnose/internal/steps/collectives.h"
 #include "diagnose/internal/steps/job.h"
@@ -345,30 +346,6 @@ void add_patterns(const Context& context, Diagnosis& out) {
   }
 }
 
-void sort_findings(std::vector<Finding>& findings) {
-  const auto order = [](const Finding& f) {
-    return std::pair(f.kind == "hang" || f.kind == "stopped" ? 0 : 1, -f.cost_ms_per_step);
-  };
-  std::stable_sort(findings.begin(), findings.end(),
-                   [&](const Finding& a, const Finding& b) { return order(a) < order(b); });
-}
-
-// Ranks that are held up by others.
-std::vector<std::int32_t> victims_of(const JobData& job, const std::vector<Finding>& findings) {
-  std::vector<std::int32_t> culprits;
-  for (const Finding& finding : findings) {
-    if (finding.kind != "common_input")
-      culprits.insert(culprits.end(), finding.ranks.begin(), finding.ranks.end());
-  }
-  std::vector<std::int32_t> victims;
-  for (const RankData& rank : job.ranks) {
-    const bool is_culprit =
-        std::find(culprits.begin(), culprits.end(), rank.rank) != culprits.end();
-    if (!culprits.empty() && !is_culprit) victims.push_back(rank.rank);
-  }
-  return victims;
-}
-
 // A job without steps: its ranks are compared in windows of time.
 void diagnose_windows(const trace::Trace& trace, const Options& options, JobData& job,
                       const Collectives& collectives, Diagnosis& out) {
@@ -419,7 +396,7 @@ void diagnose_steps(const trace::Trace& trace, const Options& options, JobData& 
   } else if (steps.count() == 0) {
     diagnose_windows(trace, options, job, collectives, out);
   }
-  if (!out.has_windows()) out.victims = victims_of(job, out.findings);
+  if (!out.has_windows()) out.victims = victims_of(out.rank_numbers, out.findings);
 }
 
 std::vector<trace::Loss> losses_of(const trace::Trace& trace) {
@@ -456,7 +433,9 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
   Diagnosis out;
   out.job = job.name;
   out.is_single = job.is_single;
-  out.rank_count = job.ranks.size();
+  for (const RankData& rank : job.ranks)
+    out.rank_numbers.push_back(rank.rank);
+  out.pids.assign(job.pids.begin(), job.pids.end());
   out.heat_column_count_max = options.heat_column_count_max;
   out.losses = losses_of(trace);
   if (!job.ranks.empty()) {
@@ -489,18 +468,7 @@ Result<Diagnosis> diagnose(const trace::Trace& trace, const Options& options) {
   std::vector<Diagnosis> all;
   for (JobData& job : jobs)
     all.push_back(diagnose_job(trace, options, job));
-  const auto badness = [](const Diagnosis& d) {
-    static constexpr std::array kOrder{Verdict::kFindings, Verdict::kNotEnoughData,
-                                       Verdict::kNothingFound};
-    const auto verdict = std::find(kOrder.begin(), kOrder.end(), d.verdict()) - kOrder.begin();
-    return std::pair(verdict, d.findings.empty() ? 0.0 : -d.findings.front().share);
-  };
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const Diagnosis& a, const Diagnosis& b) { return badness(a) < badness(b); });
-  Diagnosis out = std::move(all.front());
-  all.erase(all.begin());
-  out.other_jobs = std::move(all);
-  return out;
+  return join_jobs(std::move(all));
 }
 
 }  // namespace kansoku::diagnose

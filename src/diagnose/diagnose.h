@@ -45,10 +45,12 @@ struct Options {
 };
 
 struct Finding {
-  std::string kind;  // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
-                     // cpu_contention common_input hang stopped
-                     // slow_worker stage_imbalance data_imbalance
-                     // cpu_throttled slow_link regression moving_imbalance uneven_time slowed
+  std::string kind;    // slow_input slow_forward slow_backward slow_optimizer slow_other asymmetry
+                       // cpu_contention common_input hang stopped
+                       // slow_worker stage_imbalance data_imbalance
+                       // cpu_throttled slow_link regression moving_imbalance uneven_time slowed
+                       // slow_kernel gpu_starved launch_bound copy_bound memory_pressure
+  std::string detail;  // of a device: the cause within the kind; else empty
   std::vector<std::int32_t> ranks;
   std::string phase;     // the phase that holds the excess; empty for hang and stopped
   std::string function;  // empty: not located
@@ -63,6 +65,9 @@ struct Finding {
   std::string verdict;  // of a hang: missing_rank mismatched_collective dead_process stuck_device
                         // stuck_input deadlock; else empty
   std::vector<std::string> evidence;
+
+  /// Told by a device's work: a sum, of which no test was made, so confidences are unknown.
+  [[nodiscard]] bool is_of_device() const { return !detail.empty(); }
 };
 
 /// StepSummary::found_by of a job without steps whose ranks were compared in windows of time.
@@ -133,7 +138,8 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 struct Diagnosis {
   std::string job;        // its name; "" if there is none
   bool is_single{false};  // of one process that tells no rank, which stands as rank 0
-  std::size_t rank_count{0};
+  std::vector<std::int32_t> rank_numbers;  // sorted
+  std::vector<std::int32_t> pids;          // of all of its processes, sorted
   StepSummary steps;
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Finding> findings;   // by cost, greatest first; a hang first of all

@@ -43,6 +43,7 @@ Json steps_json(const Diagnosis& diagnosis) {
 Json finding_json(const Finding& finding) {
   return Json::object()
       .set("kind", finding.kind)
+      .set("detail", finding.detail)
       .set("ranks", Json::array_of(finding.ranks))
       .set("phase", finding.phase)
       .set("function", finding.function)
@@ -51,8 +52,9 @@ Json finding_json(const Finding& finding) {
       .set("stack", Json::array_of(finding.stack))
       .set("cost_ms_per_step", rounded(finding.cost_ms_per_step))
       .set("share", rounded(finding.share))
-      .set("confidence", rounded(finding.confidence))
-      .set("rank_confidence", rounded(finding.rank_confidence))
+      .set("confidence", finding.is_of_device() ? Json() : Json(rounded(finding.confidence)))
+      .set("rank_confidence",
+           finding.is_of_device() ? Json() : Json(rounded(finding.rank_confidence)))
       .set("explained", optional_json(finding.explained))
       .set("verdict", finding.verdict)
       .set("evidence", Json::array_of(finding.evidence));
@@ -104,10 +106,21 @@ std::string shown_place(const Finding& finding, std::string_view folder) {
                            : fmt::format("{} ({}:{})", finding.function, file, finding.line);
 }
 
+/// The first line of what a device's work tells.
+std::string device_text(const Finding& finding, const Diagnosis& diagnosis,
+                        const std::string& who) {
+  if (finding.share <= 0) return fmt::format(words::kOfDevice, who, finding.kind, finding.detail);
+  if (diagnosis.steps.count == 0)
+    return fmt::format(words::kOfDeviceTime, who, finding.kind, finding.detail,
+                       finding.share * 100);
+  return fmt::format(words::kOfDeviceStep, who, finding.kind, finding.detail,
+                     finding.cost_ms_per_step, finding.share * 100);
+}
+
 std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
                          std::string_view folder) {
   const std::size_t rank_count =
-      diagnosis.ranks.empty() ? diagnosis.rank_count : diagnosis.ranks.size();
+      diagnosis.ranks.empty() ? diagnosis.rank_numbers.size() : diagnosis.ranks.size();
   const bool is_stuck = finding.kind == "hang" || finding.kind == "stopped";
   const std::string who = finding.kind == "moving_imbalance" ? words::kNoSingleRank
                           : diagnosis.is_single              ? words::kTheProcess
@@ -119,6 +132,8 @@ std::string finding_text(const Finding& finding, const Diagnosis& diagnosis,
     text = fmt::format(words::kStandsStill, who, finding.kind,
                        finding.verdict.empty() ? "" : " (" + finding.verdict + ")",
                        finding.cost_ms_per_step / 1000, finding.confidence);
+  } else if (finding.is_of_device()) {
+    text = device_text(finding, diagnosis, who);
   } else if (diagnosis.has_windows()) {
     text =
         fmt::format(words::kCostOfTime, who, finding.kind, finding.share * 100, finding.confidence);

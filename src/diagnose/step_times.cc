@@ -11,8 +11,9 @@
 #include "stats/summary.h"
 
 namespace kansoku::diagnose {
-Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& options) {
-  TRY(JobData job, read_job(trace));
+namespace {
+
+JobStepTimes times_of_job(const trace::Trace& trace, const Options& options, JobData& job) {
   JobStepTimes out;
   if (job.ranks.empty()) {
     out.notes = std::move(job.notes);
@@ -42,6 +43,22 @@ Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& option
       of_ranks[r] = out.ranks[r].step_ms[s];
     out.durations_ms.push_back(stats::median(of_ranks));
   }
+  return out;
+}
+
+}  // namespace
+
+Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& options) {
+  TRY(JobData job, read_job(trace));
+  return times_of_job(trace, options, job);
+}
+
+Result<std::vector<JobStepTimes>> step_times_of_jobs(const trace::Trace& trace,
+                                                     const Options& options) {
+  TRY(std::vector<JobData> jobs, read_jobs(trace));
+  std::vector<JobStepTimes> out;
+  for (JobData& job : jobs)
+    out.push_back(times_of_job(trace, options, job));
   return out;
 }
 

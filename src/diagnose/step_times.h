@@ -35,5 +35,8 @@ struct JobStepTimes {
 /// findings. Fails as diagnose() does on columns of different lengths. Deterministic; pure; any
 /// thread.
 [[nodiscard]] Result<JobStepTimes> step_times(const trace::Trace& trace, const Options& options);
+/// The same of each job that diagnose() finds; empty if there is none.
+[[nodiscard]] Result<std::vector<JobStepTimes>> step_times_of_jobs(const trace::Trace& trace,
+                                                                   const Options& options);
 
 }  // namespace kansoku::diagnose

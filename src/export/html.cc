@@ -69,6 +69,11 @@ std::string place_of(const Json& finding) {
                   : fmt::format("{} ({})", function, file);
 }
 
+/// Told by a device's work; its first line of evidence is its sentence.
+bool is_of_device(const Json& finding) {
+  return !text_of(finding, "detail").empty();
+}
+
 bool has_windows(const Json& diagnosis) {
   return text_of(diagnosis.at("steps"), "found_by") == "time";
 }
@@ -83,6 +88,8 @@ std::string headline(const Json& finding, const Json& diagnosis) {
                                                   : cost + " a step";
   const std::string place = place_of(finding);
   const std::string in = place.empty() ? "" : ": " + place;
+  if (is_of_device(finding) && finding.at("evidence").size() > 0)
+    return capitalised(finding.at("evidence").at(0).as_string()) + in;
   if (kind == "hang" || kind == "stopped") {
     const bool is_one = finding.at("ranks").size() == 1;
     if (finding.at("ranks").size() == 0) return "The job stands still" + in;
@@ -172,6 +179,21 @@ std::string figures_html(const Json& finding, bool is_of_windows) {
          explained + figure(kind, "kind") + "</div>";
 }
 
+/// Of a device's work a sum is known, and no test was made.
+std::string device_figures_html(const Json& finding, bool has_steps) {
+  const auto figure = [](std::string_view value, std::string_view name) {
+    return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));
+  };
+  const double share = number_of(finding, "share");
+  std::string out = "<div class=\"figures\">";
+  if (has_steps && share > 0)
+    out += figure(milliseconds(number_of(finding, "cost_ms_per_step")), "cost of every step");
+  if (share > 0)
+    out += figure(fmt::format("{:.0f} %", share * 100), has_steps ? "of the step" : "of the time");
+  return out + figure(text_of(finding, "kind"), "kind") +
+         figure(text_of(finding, "detail"), "cause") + "</div>";
+}
+
 std::string finding_html(const Json& finding, bool is_first, const Json& diagnosis) {
   const Json victims = diagnosis.at("victims");
   std::string out = fmt::format("<section class=\"verdict\"><{0}>{1}</{0}>", is_first ? "h1" : "h2",
@@ -186,7 +208,10 @@ std::string finding_html(const Json& finding, bool is_first, const Json& diagnos
                              : "in every collective they wait for the slowest. They look slow and "
                                "are healthy.");
   }
-  return out + figures_html(finding, has_windows(diagnosis)) +
+  const bool has_steps = diagnosis.at("steps").at("count").as_int() > 0;
+  return out +
+         (is_of_device(finding) ? device_figures_html(finding, has_steps)
+                                : figures_html(finding, has_windows(diagnosis))) +
          list_html(finding.at("evidence"), "evidence") + stack_html(finding.at("stack")) +
          "</section>";
 }

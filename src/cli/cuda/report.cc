@@ -11,29 +11,13 @@
 
 #include "cli/commands.h"
 #include "cli/cuda/subcommand.h"
+#include "cli/diagnose/device_work.h"
 #include "cli/diagnose/sources.h"
 #include "common/parse.h"
-#include "diagnose/step_times.h"
 #include "gpu/activity/activity.h"
 
 namespace kansoku::cli {
 namespace {
-
-/// The steps that diagnose finds in a recording; none is fine.
-std::vector<gpu::activity::ProcessSteps> steps_of_job(const trace::Trace& trace) {
-  std::vector<gpu::activity::ProcessSteps> out;
-  const auto times = diagnose::step_times(trace, {});
-  if (!times) return out;
-  for (const diagnose::RankStepTimes& rank : times->ranks) {
-    gpu::activity::ProcessSteps steps{.pid = rank.pid, .steps = {}};
-    for (std::size_t s = 0; s < rank.begin_ns.size() && s < rank.step_ms.size(); ++s) {
-      const auto length_ns = static_cast<std::int64_t>(rank.step_ms[s] * 1e6);
-      steps.steps.push_back({rank.begin_ns[s], rank.begin_ns[s] + length_ns});
-    }
-    out.push_back(std::move(steps));
-  }
-  return out;
-}
 
 /// How well each context's event clock is known, as the recording says it.
 std::vector<std::string> notes_of_clocks(const trace::Trace& trace) {
@@ -91,7 +75,7 @@ class CudaReport final : public Command {
     }
     gpu::activity::Options options;
     options.peak_tflops = peak_tflops_;
-    if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_job(sources.trace);
+    if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_jobs(sources.trace);
     TRY(gpu::activity::WorkReport made, gpu::activity::report_of(sources.trace, options));
     made.notes.insert(made.notes.begin(), sources.notes.begin(), sources.notes.end());
     for (std::string& note : notes_of_clocks(sources.trace))

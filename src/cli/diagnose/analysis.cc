@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/diagnose/device_work.h"
 #include "cli/diagnose/sources.h"
 #include "diagnose/baseline.h"
 #include "diagnose/hang_dumps.h"
@@ -51,6 +52,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
                trace.samples.size());
   }
   TRY(auto diagnosis, diagnose_sources(sources, seed));
+  if (sources.kind == Sources::Kind::kRecording) TRY_VOID(add_device_work(trace, diagnosis));
   if (!baseline.empty()) {
     TRY(const std::string text, sys::read_file(baseline, kBaselineBytesMax));
     TRY(const Json json, Json::parse(text));

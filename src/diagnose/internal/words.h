@@ -26,6 +26,9 @@ inline constexpr char kAllRanks[] = "all ranks";
 inline constexpr char kStandsStill[] = "{}: {}{} for {:.1f} s, confidence {:.2f}\n";
 inline constexpr char kCostOfTime[] = "{}: {}, {:.0f} % of the time, confidence {:.2f}\n";
 inline constexpr char kCostPerStep[] = "{}: {}, {:.1f} ms per step ({:.0f} %), confidence {:.2f}\n";
+inline constexpr char kOfDevice[] = "{}: {} ({})\n";
+inline constexpr char kOfDeviceTime[] = "{}: {} ({}), {:.0f} % of the time\n";
+inline constexpr char kOfDeviceStep[] = "{}: {} ({}), {:.1f} ms per step ({:.0f} %)\n";
 inline constexpr char kInFunction[] = "  in {}\n";
 inline constexpr char kNoFunctionKnown[] = "no function known";
 inline constexpr char kOnlyPhaseOfFinding[] = "phase {}, no function known";
@@ -36,6 +39,14 @@ inline constexpr char kAStep[] = "a step of {:.1f} ms";
 inline constexpr char kAWindow[] = "a window of {:.0f} ms";
 inline constexpr char kPerStep[] = "per step";
 inline constexpr char kInEachWindow[] = "in each {:.0f} ms";
+
+// One thing seen by host and device.
+inline constexpr char kOnlyDevices[] =
+    "this process is no rank and was not seen to train: only its work on devices was judged, see "
+    "`kansoku cuda report`";
+inline constexpr char kSeenOnHost[] = "the host shows it as {}{}{}";
+inline constexpr char kCostOnHost[] = ", {:.1f} ms per step";
+inline constexpr char kSeenOnDevice[] = "the devices show it as {} ({}), {:.0f} %: {}";
 
 // A slow rank.
 inline constexpr char kArrivesLast[] = "rank {} arrives last in {} of {} collectives";

@@ -36,6 +36,9 @@ struct ProcessSteps {
 struct Options {
   std::optional<double> peak_tflops;  // of the device, to compare matrix products with
   std::vector<ProcessSteps> steps;
+  // Processes that belong together, whose findings are told as one and whose ranks are compared. Of
+  // the others those that tell a rank are one job, and each one without is a job of its own.
+  std::vector<std::vector<std::int32_t>> jobs{};
 };
 
 struct KernelRow {
@@ -168,6 +171,7 @@ struct DeviceFigures {
   bool has_steps{false};
   std::optional<double> judged_us;  // of the steps if there are any, else the window: shares are
                                     // of it
+  bool is_judged{false};            // it worked for long enough to look for findings
   std::optional<VoidFigures> voids;
   std::optional<OverlapFigures> overlap;
   std::optional<std::vector<IdleRow>> idle;  // longest first; sums to idle_us
@@ -215,7 +219,8 @@ struct Finding {
   std::string kind;    // slow_kernel, launch_bound, copy_bound, memory_pressure, gpu_starved
   std::string detail;  // the cause within the kind: clocked_lower, synchronisation, leak, ...
   std::vector<std::int32_t> ranks;
-  std::optional<double> share;  // of the step or window; memory has none
+  std::vector<std::int32_t> pids;  // sorted
+  std::optional<double> share;     // of the step or window; memory has none
   std::string verdict;
   std::vector<std::string> evidence;
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Scores `kansoku cuda report` and `kansoku hang` on live recordings of a program with a planted cause, and of its twin.
+"""Scores `kansoku cuda report`, `kansoku diagnose` and `kansoku hang` on live recordings of a program with a planted cause, and of its twin.
 
     evaluate.py all [--seeds 1,2,3]        every cause and twin; prints the table of docs/measurements/cuda-causes.md
     evaluate.py sync leak --seeds 101      some of them
@@ -9,7 +9,7 @@
 
 The program (causes.cu, for the loader loader.py) runs on the software GPU and says what its planted trouble costs of a step: half of the steps
 are without. The amount is adjusted until that is a tenth; then every step has it, and `kansoku record --cuda` records. A cause must be named
-first; its twin looks alike, costs at most 1 % by the program's own clock, and nothing may be named. Needs root, clang 19, for the
+first, by report and diagnosis; its twin looks alike, costs at most 1 % by the program's own clock, and nothing may be named. Needs root, clang 19, for the
 loader PyTorch in /usr/bin/python3. Exit status 1: a cause was not named first, or a twin was.
 """
 import argparse
@@ -150,7 +150,18 @@ class Bench:
         done = subprocess.run([self.kansoku, "cuda", "report", "--json", trace], capture_output=True, text=True)
         if done.returncode not in (0, 10):
             sys.exit(f"cuda report: status {done.returncode}: {done.stderr}")
-        return json.loads(done.stdout)
+        report = json.loads(done.stdout)
+        report["diagnosed"] = self.diagnosed(trace)
+        return report
+
+    def diagnosed(self, trace):
+        """Kinds and details that the diagnosis of the same recording has, of all of its jobs."""
+        done = subprocess.run([self.kansoku, "diagnose", "--json", trace], capture_output=True, text=True)
+        if done.returncode not in (0, 10, 11):
+            sys.exit(f"diagnose: status {done.returncode}: {done.stderr}")
+        diagnosis = json.loads(done.stdout)
+        jobs = [diagnosis, *diagnosis.get("other_jobs", [])]
+        return [(finding["kind"], finding["detail"]) for job in jobs for finding in job["findings"]]
 
     def record(self, cause, seed, amount, twin, steps, more=()):
         trace = os.path.join(self.out, f"{cause}-{'twin' if twin else 'cause'}-{seed}.pftrace")
@@ -228,13 +239,13 @@ def finding_text(finding):
     return f"{finding['kind']}/{finding['detail']}{share}"
 
 
-def judge(cause, findings):
-    """named first, named but not first, silent, or wrong."""
-    named = [(finding["kind"], finding["detail"]) for finding in findings]
+def judge(cause, report):
+    """named first, named but not first, silent, or wrong; by the diagnosis too."""
+    named = [(finding["kind"], finding["detail"]) for finding in report["findings"]]
     if not named:
         return "silent"
     if named[0] == CAUSES[cause].named:
-        return "named first"
+        return "named first" if report["diagnosed"][:1] == named[:1] else f"named first, diagnosed {report['diagnosed']}"
     return "named, not first" if CAUSES[cause].named in named else "wrong"
 
 
@@ -271,7 +282,7 @@ def evaluate(bench, cause, seed, table, steps, twins=True):
             table.row(of.twin if twin else cause, seed, amount, None, None, said, verdict, right)
         return
     said, report = bench.record(cause, seed, amount, False, steps)
-    verdict = judge(cause, report["findings"])
+    verdict = judge(cause, report)
     texts = "; ".join(finding_text(finding) for finding in report["findings"])
     table.row(cause, seed, amount, cost, step_of(said), texts, verdict, verdict == "named first" and (cost is None or abs(cost - TARGET) <= TOLERANCE))
     if not twins:
@@ -279,8 +290,9 @@ def evaluate(bench, cause, seed, table, steps, twins=True):
     cost = None if of.is_state else bench.twin_cost(cause, seed, amount)
     said, report = bench.record(cause, seed, amount, True, steps)
     texts = "; ".join(finding_text(finding) for finding in report["findings"])
-    is_right = not report["findings"] and (cost is None or cost <= TWIN_MAX)
-    table.row(of.twin, seed, amount, cost, step_of(said), texts, "nothing" if not report["findings"] else "named", is_right)
+    is_silent = not report["findings"] and not report["diagnosed"]
+    is_right = is_silent and (cost is None or cost <= TWIN_MAX)
+    table.row(of.twin, seed, amount, cost, step_of(said), texts, "nothing" if is_silent else "named", is_right)
 
 
 def gate(bench):
@@ -288,12 +300,15 @@ def gate(bench):
     problems = []
     for cause, amount in (("leak", 1 << 20), ("oom", 32 << 20)):
         for twin in (False, True):
-            findings = bench.record(cause, 5, amount, twin, 48)[1]["findings"]
+            report = bench.record(cause, 5, amount, twin, 48)[1]
+            findings = report["findings"]
             named = [(finding["kind"], finding["detail"]) for finding in findings if finding["kind"] == "memory_pressure"]
             if named != ([] if twin else [CAUSES[cause].named]):
                 problems.append(f"{cause}, twin {twin}: {named}")
             if not twin and (findings[0]["kind"], findings[0]["detail"]) != CAUSES[cause].named:
                 problems.append(f"{cause}: not first, but {finding_text(findings[0])}")
+            if not twin and report["diagnosed"][:1] != [CAUSES[cause].named]:
+                problems.append(f"{cause}: the diagnosis says {report['diagnosed']}")
     bench.environment["KANSOKU_SOFTGPU_CLOCK"] = "model"
     for twin in (False, True):
         report = bench.record("clock", 5, 900, twin, 10, ["turns=6000"])[1]

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "gpu/activity/thresholds.h"
@@ -23,31 +24,41 @@ std::string who_text(const std::vector<std::int32_t>& ranks) {
   return fmt::format("rank {}", fmt::join(ranks, ", "));
 }
 
-/// One finding of a kind and detail, however many devices show it; the greatest share counts.
+void sort_unique(std::vector<std::int32_t>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+/// One finding of a kind and detail in a job, however many of its devices show it; the greatest
+/// share counts.
 class Grouped {
  public:
-  void add(std::string_view kind, std::string_view detail, std::int32_t rank, double share,
-           std::string evidence) {
-    Finding& finding = found_[{std::string(kind), std::string(detail)}];
+  explicit Grouped(const Options& options) : options_(options) {}
+
+  void add(std::string_view kind, std::string_view detail, const DeviceFigures& device,
+           double share, std::string evidence) {
+    Finding& finding =
+        found_[{std::string(kind), std::string(detail), job_of(options_, device.pid, device.rank)}];
     finding.kind = kind;
     finding.detail = detail;
-    if (rank != trace::kNoRank) finding.ranks.push_back(rank);
+    if (device.rank != trace::kNoRank) finding.ranks.push_back(device.rank);
+    finding.pids.push_back(device.pid);
     finding.share = std::max(finding.share.value_or(0), share);
     finding.evidence.push_back(std::move(evidence));
   }
   std::vector<Finding> take() {
     std::vector<Finding> out;
     for (auto& [key, finding] : found_) {
-      std::sort(finding.ranks.begin(), finding.ranks.end());
-      finding.ranks.erase(std::unique(finding.ranks.begin(), finding.ranks.end()),
-                          finding.ranks.end());
+      sort_unique(finding.ranks);
+      sort_unique(finding.pids);
       out.push_back(std::move(finding));
     }
     return out;
   }
 
  private:
-  std::map<std::pair<std::string, std::string>, Finding> found_;
+  const Options& options_;
+  std::map<std::tuple<std::string, std::string, std::int64_t>, Finding> found_;
 };
 
 std::string device_text(const DeviceFigures& device) {
@@ -102,7 +113,7 @@ void add_starved(const DeviceFigures& device, double judged_us, Grouped& out) {
     if (!is_known || !is_pattern(row.us, row.longest_us, judged_us)) continue;
     // Outside of steps code is loaded once.
     if (row.cause == IdleCause::kModuleLoad && !device.has_steps) continue;
-    out.add("gpu_starved", idle_cause_name(row.cause), device.rank, row.share,
+    out.add("gpu_starved", idle_cause_name(row.cause), device, row.share,
             fmt::format("{}: idle for {:.1f} of {:.1f} ms by {}{}", device_text(device),
                         row.us / 1e3, judged_us / 1e3, idle_cause_name(row.cause),
                         row.function.empty() ? "" : ", most of it in " + row.function));
@@ -136,7 +147,7 @@ void add_copies(const DeviceFigures& device, double judged_us, Grouped& out) {
       device_text(device), copies.exposed_us / 1e3, copies.pageable_us / 1e3);
   if (staging_us > 0)
     evidence += fmt::format("; the device waits {:.1f} ms for their calls", staging_us / 1e3);
-  out.add("copy_bound", why, device.rank, lost_us / judged_us, std::move(evidence));
+  out.add("copy_bound", why, device, lost_us / judged_us, std::move(evidence));
 }
 
 void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
@@ -150,7 +161,7 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
       evidence += fmt::format("; {} stretches of launches with an empty queue, {} operations",
                               device.launch_bound->stretch_count, device.launch_bound->op_count);
     }
-    out.add("launch_bound", "launches", device.rank, launching.us / judged_us, std::move(evidence));
+    out.add("launch_bound", "launches", device, launching.us / judged_us, std::move(evidence));
   }
   if (device.copies) add_copies(device, judged_us, out);
 }
@@ -207,6 +218,7 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
     finding.kind = "memory_pressure";
     finding.detail = "out_of_memory";
     finding.ranks = ranks;
+    finding.pids = {memory.pid};
     finding.verdict = fmt::format("{}: out of device memory", who_text(ranks));
     finding.evidence = holder_lines(failure.holders);
     finding.evidence.insert(finding.evidence.begin(), failure_text(memory, failure));
@@ -217,6 +229,7 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
   finding.kind = "memory_pressure";
   finding.detail = "leak";
   finding.ranks = ranks;
+  finding.pids = {memory.pid};
   finding.verdict = fmt::format("{}: live device memory rises without a plateau", who_text(ranks));
   finding.evidence = holder_lines(memory.leak->growers);
   finding.evidence.insert(finding.evidence.begin(), leak_text(*memory.leak));
@@ -225,18 +238,28 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
 
 }  // namespace
 
+std::int64_t job_of(const Options& options, std::int32_t pid, std::int32_t rank) {
+  constexpr std::int64_t kOfRanks = -1;  // others are pids, and jobs of the caller's from here down
+  for (std::size_t i = 0; i < options.jobs.size(); ++i) {
+    if (std::find(options.jobs[i].begin(), options.jobs[i].end(), pid) != options.jobs[i].end())
+      return kOfRanks - 1 - static_cast<std::int64_t>(i);
+  }
+  return rank != trace::kNoRank ? kOfRanks : pid;
+}
+
 std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
   std::vector<Finding> out;
   for (const MemoryFigures& memory : report.memory)
     add_memory(memory, out, report.notes);
-  Grouped grouped;
+  Grouped grouped(in.options);
   bool is_short = false;
-  for (const DeviceFigures& device : report.devices) {
+  for (DeviceFigures& device : report.devices) {
     const double judged_us = device.judged_us.value_or(0);
     if (!device.has_steps && judged_us < kWindowMinUs) {
       is_short = is_short || device.judged_us.has_value();
       continue;
     }
+    device.is_judged = device.idle.has_value();
     add_starved(device, judged_us, grouped);
     add_bound(device, judged_us, grouped);
   }

@@ -12,7 +12,10 @@ namespace kansoku::gpu::activity {
 /// thresholds.inc. Also notes on what is odd but no finding, into `report.notes`.
 [[nodiscard]] std::vector<Finding> findings_of(const Input& in, WorkReport& report);
 
-/// Kernels that one rank takes longer for than its peers, and devices clocked lower.
+/// Which job a process is of, by Options::jobs: processes of one job have one number.
+[[nodiscard]] std::int64_t job_of(const Options& options, std::int32_t pid, std::int32_t rank);
+
+/// Kernels that one rank takes longer for than its peers of its job, and devices clocked lower.
 [[nodiscard]] std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report);
 
 }  // namespace kansoku::gpu::activity

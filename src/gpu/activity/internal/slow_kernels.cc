@@ -15,9 +15,12 @@
 namespace kansoku::gpu::activity {
 namespace {
 
-/// A kernel in one shape, the same on every rank: its full name, its shape, the name to show.
-using KernelKey =
-    std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>;
+/// A kernel in one shape, the same on every rank of a job: the job, its full name, its shape, the
+/// name to show.
+using KernelKey = std::tuple<std::int64_t, std::string_view, std::string_view, std::string_view,
+                             std::string_view>;
+/// Ranks of a job.
+using JobRank = std::pair<std::int64_t, std::int32_t>;
 
 /// A kernel of one rank beside the same kernel of its peers.
 struct Compared {
@@ -30,13 +33,17 @@ struct Compared {
 
 std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const Input& in) {
   std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> out;
+  std::vector<std::int64_t> jobs;  // by device
+  for (const Device& device : in.work.devices)
+    jobs.push_back(job_of(in.options, device.pid, device.rank));
   for (const Op& op : in.work.ops) {
     // What ran beside other work is slower for that; a collective waits for the others.
     if (op.what != OpClass::kKernel || op.is_shared) continue;
-    const std::int32_t rank = in.work.devices[in.work.streams[op.stream].device].rank;
+    const std::uint32_t device = in.work.streams[op.stream].device;
+    const std::int32_t rank = in.work.devices[device].rank;
     if (rank == trace::kNoRank) continue;
     const std::string_view full = in.args.text(op.slice, ArgName::kFullName);
-    const KernelKey key{full, in.args.text(op.slice, ArgName::kGrid),
+    const KernelKey key{jobs[device], full, in.args.text(op.slice, ArgName::kGrid),
                         in.args.text(op.slice, ArgName::kBlock),
                         in.args.string(in.trace.slices.name[op.slice])};
     out[key][rank].push_back(us_of(op.time.end_ns - op.time.begin_ns));
@@ -44,8 +51,8 @@ std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const 
   return out;
 }
 
-std::map<std::int32_t, std::vector<Compared>> compare(const Input& in) {
-  std::map<std::int32_t, std::vector<Compared>> out;
+std::map<JobRank, std::vector<Compared>> compare(const Input& in) {
+  std::map<JobRank, std::vector<Compared>> out;
   for (auto& [key, of_ranks] : times_of(in)) {
     std::map<std::int32_t, double> medians;
     for (auto& [rank, us] : of_ranks) {
@@ -62,7 +69,8 @@ std::map<std::int32_t, std::vector<Compared>> compare(const Input& in) {
       double total_us = 0;
       for (const double us : of_ranks[rank])
         total_us += us;
-      out[rank].push_back({std::get<3>(key), median_us / of_peers, total_us, median_us});
+      out[{std::get<0>(key), rank}].push_back(
+          {std::get<4>(key), median_us / of_peers, total_us, median_us});
     }
   }
   return out;
@@ -83,11 +91,13 @@ double median_ratio(std::vector<Compared> kernels) {
   return 1;
 }
 
-Finding clocked_lower(std::int32_t rank, double ratio, double share, std::size_t count) {
+Finding clocked_lower(std::int32_t rank, const std::vector<std::int32_t>& pids, double ratio,
+                      double share, std::size_t count) {
   Finding finding;
   finding.kind = "slow_kernel";
   finding.detail = "clocked_lower";
   finding.ranks = {rank};
+  finding.pids = pids;
   finding.share = share;
   finding.verdict =
       fmt::format("rank {}: all kernels take longer than on its peers: its device is slower", rank);
@@ -96,11 +106,13 @@ Finding clocked_lower(std::int32_t rank, double ratio, double share, std::size_t
   return finding;
 }
 
-Finding slow_kernel(std::int32_t rank, const Compared& kernel, double share) {
+Finding slow_kernel(std::int32_t rank, const std::vector<std::int32_t>& pids,
+                    const Compared& kernel, double share) {
   Finding finding;
   finding.kind = "slow_kernel";
   finding.detail = std::string(kernel.name);
   finding.ranks = {rank};
+  finding.pids = pids;
   finding.share = share;
   finding.verdict = fmt::format("rank {}: a kernel takes longer than on its peers", rank);
   finding.evidence.push_back(fmt::format("{}: {:.1f} us, {:.3f} times the peers' median",
@@ -113,11 +125,21 @@ Finding slow_kernel(std::int32_t rank, const Compared& kernel, double share) {
 std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report) {
   std::vector<Finding> out;
   if (!is_allowed(Figure::kKernelTotals, in.recorded)) return out;
-  std::map<std::int32_t, double> judged_us;
-  for (const DeviceFigures& device : report.devices)
-    judged_us[device.rank] += device.judged_us.value_or(0);
-  for (const auto& [rank, kernels] : compare(in)) {
-    const double window_us = judged_us[rank];
+  struct OfRank {
+    double judged_us{0};
+    std::vector<std::int32_t> pids;
+  };
+  std::map<JobRank, OfRank> of_ranks;
+  for (const DeviceFigures& device : report.devices) {
+    OfRank& of = of_ranks[{job_of(in.options, device.pid, device.rank), device.rank}];
+    of.judged_us += device.judged_us.value_or(0);
+    if (std::find(of.pids.begin(), of.pids.end(), device.pid) == of.pids.end())
+      of.pids.push_back(device.pid);
+  }
+  for (const auto& [job_rank, kernels] : compare(in)) {
+    const std::int32_t rank = job_rank.second;
+    const double window_us = of_ranks[job_rank].judged_us;
+    const std::vector<std::int32_t>& pids = of_ranks[job_rank].pids;
     if (window_us <= 0) continue;
     const double ratio = median_ratio(kernels);
     double all_us = 0, like_us = 0, excess_us = 0;
@@ -130,13 +152,13 @@ std::vector<Finding> slow_kernels(const Input& in, const WorkReport& report) {
         ratio >= kSlowRatioMin && like_us >= kClockedTimeShareMin * all_us && kernels.size() > 1;
     if (is_clocked) {
       if (excess_us / window_us >= kLossShareMin)
-        out.push_back(clocked_lower(rank, ratio, excess_us / window_us, kernels.size()));
+        out.push_back(clocked_lower(rank, pids, ratio, excess_us / window_us, kernels.size()));
       continue;
     }
     for (const Compared& kernel : kernels) {
       const double share = kernel.excess_us() / window_us;
       if (kernel.ratio >= kSlowRatioMin && share >= kLossShareMin)
-        out.push_back(slow_kernel(rank, kernel, share));
+        out.push_back(slow_kernel(rank, pids, kernel, share));
     }
   }
   return out;
