@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,11 +14,16 @@
 #include "cli/cuda/subcommand.h"
 #include "cli/diagnose/device_work.h"
 #include "cli/diagnose/sources.h"
+#include "cli/output_file.h"
 #include "common/parse.h"
+#include "export/cuda_html.h"
 #include "gpu/activity/activity.h"
+#include "sys/fd.h"
 
 namespace kansoku::cli {
 namespace {
+
+constexpr std::size_t kRowsOfPage = 60;
 
 /// How well each context's event clock is known, as the recording says it.
 std::vector<std::string> notes_of_clocks(const trace::Trace& trace) {
@@ -54,14 +60,20 @@ class CudaReport final : public Command {
                    "the device's peak in TFLOP/s, to compare matrix products with")
         ->check(CLI::Range(1e-6, 1e6));
     app.add_flag("--json", json_, "print JSON (schema kansoku.cuda_report/1)");
+    app.add_option("--html", html_, "also write an HTML page");
+    app.add_flag("--force", force_, "overwrite a file of another kind");
     app.footer(
         "Examples:\n"
         "  kansoku cuda report run.pftrace\n"
+        "  kansoku cuda report run.pftrace --html device.html\n"
         "  kansoku cuda report rank-0.pt.trace.json.gz --peak 312\n"
         "Exit status: 10 if there is a finding.");
   }
 
   int run() override {
+    const auto page =
+        check_output(html_, {.kind = FileKind::kPage, .force = force_, .inputs = files_});
+    if (!page) return report(page.error());
     const auto status = print();
     return status ? *status : report(status.error());
   }
@@ -75,6 +87,7 @@ class CudaReport final : public Command {
     }
     gpu::activity::Options options;
     options.peak_tflops = peak_tflops_;
+    options.with_view = !html_.empty();
     if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_jobs(sources.trace);
     TRY(gpu::activity::WorkReport made, gpu::activity::report_of(sources.trace, options));
     made.notes.insert(made.notes.begin(), sources.notes.begin(), sources.notes.end());
@@ -85,13 +98,23 @@ class CudaReport final : public Command {
     } else {
       fmt::print("{}", gpu::activity::to_text(made, top_));
     }
+    if (!html_.empty()) TRY_VOID(write_page(made));
     return made.findings.empty() ? kExitOk : kExitFindings;
   }
 
+  Result<void> write_page(const gpu::activity::WorkReport& made) const {
+    const Json json = gpu::activity::to_json(made, std::max(top_, kRowsOfPage));
+    TRY(const std::string html, exporter::cuda_html(json, gpu::activity::view_json(made)));
+    TRY_VOID(sys::write_file(html_, html));
+    if (!json_) fmt::print("report: {}\n", html_);
+    return {};
+  }
+
   std::vector<std::string> files_;
+  std::string html_;
   std::size_t top_{10};
   std::optional<double> peak_tflops_;
-  bool json_{false};
+  bool json_{false}, force_{false};
 };
 
 }  // namespace

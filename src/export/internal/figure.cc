@@ -131,6 +131,13 @@ std::string shown(double value, Unit unit) {
   return shown(value * scale.factor) + std::string(scale.suffix);
 }
 
+std::string shown_short_time(double seconds) {
+  const double size = std::fabs(seconds);
+  if (size == 0) return "0";
+  if (size < 1e-3) return shown(seconds * 1e6) + " \u00b5s";
+  return shown(seconds, Unit::kSeconds);
+}
+
 std::string shown_difference(double value, Unit unit) {
   if (value == 0) return "0";
   return (value > 0 ? "+" : "") + shown(value, unit);

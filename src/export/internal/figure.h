@@ -41,6 +41,8 @@ struct Figure {
 [[nodiscard]] std::string shown(double value, Unit unit);
 /// The same with a sign: "+5.68 min".
 [[nodiscard]] std::string shown_difference(double value, Unit unit);
+/// A time of a device: "12.5 us", "3.4 ms", else as above; below a microsecond in its parts.
+[[nodiscard]] std::string shown_short_time(double seconds);
 
 /// "5.68 min", or an en dash if not known.
 [[nodiscard]] std::string shown(const Figure& figure);

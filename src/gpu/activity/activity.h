@@ -39,6 +39,7 @@ struct Options {
   // Processes that belong together, whose findings are told as one and whose ranks are compared. Of
   // the others those that tell a rank are one job, and each one without is a job of its own.
   std::vector<std::vector<std::int32_t>> jobs{};
+  bool with_view{false};  // fills WorkReport::view: what a page draws
 };
 
 struct KernelRow {
@@ -203,6 +204,12 @@ struct Leak {
   std::vector<MemoryHolder> growers;  // what grew most
 };
 
+/// The greatest live memory of a piece of time.
+struct MemoryPoint {
+  double at_ms{0};  // from the first point
+  std::uint64_t bytes{0};
+};
+
 struct MemoryFigures {
   std::int32_t pid{0}, rank{trace::kNoRank};
   std::string source;  // "counter" or "calls"
@@ -210,6 +217,7 @@ struct MemoryFigures {
   std::int64_t high_water_ns{0};
   std::uint64_t last_bytes{0};
   std::uint64_t point_count{0};
+  std::vector<MemoryPoint> curve;     // some hundred points over the recording
   std::vector<MemoryHolder> holders;  // at the high-water mark, largest first; may be empty
   std::optional<Leak> leak;
   std::vector<FailedAllocation> failures;
@@ -223,6 +231,43 @@ struct Finding {
   std::optional<double> share;     // of the step or window; memory has none
   std::string verdict;
   std::vector<std::string> evidence;
+};
+
+/// Operations of a stream, or several that are too short to be drawn apart.
+struct TimelineSpan {
+  double begin_us{0}, us{0};
+  OpClass what{OpClass::kKernel};
+  std::string name;  // of the longest
+  std::uint64_t count{1};
+};
+
+struct TimelineLane {
+  std::int64_t stream{0};
+  std::vector<TimelineSpan> spans;  // by begin
+};
+
+/// Time in which a device had nothing to do, with what most of it is charged to.
+struct IdleSpan {
+  double begin_us{0}, us{0};
+  IdleCause cause{IdleCause::kUnknown};
+  std::string function;  // as IdleRow::function
+};
+
+/// One step of a device, or a stretch of time where there are no steps. Times from its begin.
+struct DeviceTimeline {
+  std::int32_t pid{0}, rank{trace::kNoRank};
+  std::int64_t ordinal{-1};
+  std::optional<std::size_t> step;  // number of the longest one; nothing: the time with most idle
+  std::size_t step_count{0};
+  double us{0};
+  std::vector<TimelineLane> lanes;  // by stream, the busiest kLanesMax
+  std::size_t lane_count{0};        // all
+  std::vector<IdleSpan> idle;       // by begin; those too short to be drawn are left out
+  bool has_idle{false};             // idle time has known causes in this recording
+};
+
+struct View {
+  std::vector<DeviceTimeline> timelines;  // of the first devices
 };
 
 struct WorkReport {
@@ -242,6 +287,7 @@ struct WorkReport {
   std::vector<Finding> findings;  // costliest first
   std::vector<std::string> notes;
   std::vector<trace::Loss> losses;
+  View view;  // empty unless it was asked for
 };
 
 /// Everything that the recording's device work adds up to. kCorrupt as read_device_work().
@@ -258,6 +304,9 @@ struct Others {
 /// The report as JSON, schema kansoku.cuda_report/1 (docs/formats/cuda-report.md); tables are cut
 /// to `rows_max`.
 [[nodiscard]] Json to_json(const WorkReport& report, std::size_t rows_max);
+
+/// What a page draws beside the report, schema kansoku.cuda_view/1 (docs/formats/cuda-report.md).
+[[nodiscard]] Json view_json(const WorkReport& report);
 
 /// The report as lines for a terminal.
 [[nodiscard]] std::string to_text(const WorkReport& report, std::size_t rows_max);

@@ -13,10 +13,13 @@
 #include "gpu/activity/internal/memory_figures.h"
 #include "gpu/activity/internal/spread.h"
 #include "gpu/activity/internal/tables.h"
+#include "gpu/activity/internal/timeline.h"
 #include "gpu/activity/internal/tracks.h"
 
 namespace kansoku::gpu::activity {
 namespace {
+
+constexpr std::size_t kTimelinesMax = 8;  // devices that a page draws
 
 /// Steps by begin, each cut at the begin of the next.
 void order_steps(std::vector<ProcessSteps>& all) {
@@ -98,6 +101,10 @@ void ReportMaker::add_idle(const Device& device, const DeviceTime& time, DeviceF
   if (allows(Figure::kIdleCauses) && has_launches) {
     if (!causes_) causes_.emplace(in_);
     figures.idle = causes_->rows(device, window, stretches);
+  }
+  if (in_.options.with_view && out_.view.timelines.size() < kTimelinesMax) {
+    out_.view.timelines.push_back(
+        timeline_of(in_, device, time, window, figures.idle ? &*causes_ : nullptr, stretches));
   }
   if (allows(Figure::kExposedCopies)) figures.copies = exposed_copies(in_, device, time, window);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "gpu/activity/activity.h"
@@ -56,6 +57,15 @@ class IdleCauses {
   IdleCauses& operator=(const IdleCauses&) = delete;
   [[nodiscard]] std::vector<IdleRow> rows(const Device& device, stats::Interval window,
                                           const Stretches& stretches);
+  /// The gaps of a part of that window, by what most of each is charged to; after rows() of the
+  /// device, whose samples it uses.
+  struct Gap {
+    stats::Interval time;
+    IdleCause cause{IdleCause::kUnknown};
+    std::string_view function;
+  };
+  [[nodiscard]] std::vector<Gap> gaps(const Device& device, stats::Interval part,
+                                      const Stretches& stretches);
 
  private:
   struct Impl;

@@ -155,7 +155,7 @@ struct IdleCauses::Impl {
   void add_hole(std::uint32_t thread, Interval hole, const Charge& charge, bool is_launching,
                 Totals& totals);
   void add_by_samples(std::uint32_t thread, const HostPiece& piece, Totals& totals);
-  /// Walks the gaps; `of_gap` gets the totals of each.
+  /// Walks the gaps; `of_gap` gets each with its totals.
   template <typename OfGap>
   void walk(const Device& device, Interval window, const Stretches& stretches, OfGap of_gap);
   [[nodiscard]] Doing doing_of(std::uint32_t slice, const Doing& around) const;
@@ -445,7 +445,7 @@ void IdleCauses::Impl::walk(const Device& device, Interval window, const Stretch
       const bool is_late = std::binary_search(stretches.late.begin(), stretches.late.end(), i);
       Totals totals;
       add_gap(device, gap, op, is_late, totals);
-      of_gap(totals);
+      of_gap(gap, totals);
     }
     busy_until_ns = std::max(busy_until_ns, op.time.end_ns);
   }
@@ -458,11 +458,11 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
     of.pooled_count = {};
   }
   impl_->is_pooling = true;
-  impl_->walk(device, window, stretches, [](const Totals&) {});
+  impl_->walk(device, window, stretches, [](Interval, const Totals&) {});
   impl_->is_pooling = false;
   Totals totals;
   std::map<IdleCause, double> longest_gap;
-  impl_->walk(device, window, stretches, [&](const Totals& of_gap) {
+  impl_->walk(device, window, stretches, [&](Interval, const Totals& of_gap) {
     std::map<IdleCause, double> of_cause;
     for (const auto& [key, ns] : of_gap) {
       totals[key] += ns;
@@ -492,6 +492,26 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
     out.push_back(std::move(row));
   std::stable_sort(out.begin(), out.end(),
                    [](const IdleRow& a, const IdleRow& b) { return a.us > b.us; });
+  return out;
+}
+
+std::vector<IdleCauses::Gap> IdleCauses::gaps(const Device& device, Interval part,
+                                              const Stretches& stretches) {
+  std::vector<Gap> out;
+  impl_->walk(device, part, stretches, [&](Interval gap, const Totals& totals) {
+    Gap found{gap, IdleCause::kUnknown, {}};
+    std::map<IdleCause, double> of_cause;
+    double most = 0, most_of_function = 0;
+    for (const auto& [key, ns] : totals) {
+      const double sum = of_cause[key.first] += ns;
+      if (sum > most) std::tie(most, found.cause) = std::pair(sum, key.first);
+    }
+    for (const auto& [key, ns] : totals) {
+      if (key.first == found.cause && ns > most_of_function)
+        std::tie(most_of_function, found.function) = std::pair(ns, key.second);
+    }
+    out.push_back(found);
+  });
   return out;
 }
 

@@ -22,6 +22,7 @@ constexpr std::size_t kHoldersMax = 8;
 constexpr std::size_t kStackDepthMax = 8;
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 56;
 constexpr std::size_t kFailuresMax = 64;
+constexpr std::size_t kCurvePoints = 400;
 
 struct Point {
   std::int64_t time_ns{0};
@@ -100,6 +101,9 @@ class ProcessMemory {
   void replay();
   void find_leak(MemoryFigures& out) const;
   void find_failures(MemoryFigures& out) const;
+  [[nodiscard]] std::int64_t last_call_ns() const {
+    return in_.work.calls.empty() ? 0 : in_.work.calls.back().time.begin_ns;
+  }
   [[nodiscard]] std::string stack_of(const Call& call) const;
   [[nodiscard]] std::optional<std::uint64_t> live_at(std::int64_t time_ns) const;
   /// By allocation stack, of what was allocated after `from_ns` and lives at `at_ns`.
@@ -243,6 +247,31 @@ void ProcessMemory::find_failures(MemoryFigures& out) const {
   }
 }
 
+/// The greatest value of each of kCurvePoints pieces of the time from the first point to `end_ns`,
+/// and the last one before where a piece has none.
+std::vector<MemoryPoint> curve_of(const std::vector<Point>& points, std::int64_t end_ns) {
+  std::vector<MemoryPoint> out;
+  if (points.empty()) return out;
+  const std::int64_t begin_ns = points.front().time_ns;
+  const auto length_ns = std::max(
+      static_cast<double>(std::max(end_ns, points.back().time_ns)) - static_cast<double>(begin_ns),
+      1.0);
+  std::size_t next = 0;
+  std::uint64_t last = points.front().bytes;
+  for (std::size_t i = 0; i < kCurvePoints; ++i) {
+    const double until_ns = length_ns * static_cast<double>(i + 1) / kCurvePoints;
+    std::uint64_t most = last;
+    for (; next < points.size(); ++next) {
+      const Point& point = points[next];
+      if (static_cast<double>(point.time_ns - begin_ns) > until_ns) break;
+      most = std::max(most, point.bytes);
+      last = point.bytes;
+    }
+    out.push_back({length_ns * static_cast<double>(i) / kCurvePoints / 1e6, most});
+  }
+  return out;
+}
+
 std::optional<MemoryFigures> ProcessMemory::figures() {
   std::stable_sort(points_.begin(), points_.end(),
                    [](const Point& a, const Point& b) { return a.time_ns < b.time_ns; });
@@ -258,6 +287,7 @@ std::optional<MemoryFigures> ProcessMemory::figures() {
   }
   if (!points_.empty()) {
     out.last_bytes = points_.back().bytes;
+    if (in_.options.with_view) out.curve = curve_of(points_, last_call_ns());
     out.holders = largest(holders_at(0, out.high_water_ns));
     find_leak(out);
   }

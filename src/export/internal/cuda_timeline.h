@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.h"
+
+// What the page of device work draws. JSON goes in, HTML comes out; all of it is escaped here.
+namespace kansoku::exporter {
+
+/// A cause of idle time in words; as it is if unknown.
+[[nodiscard]] std::string cause_text(std::string_view untrusted);
+
+/// A colour for each of the causes that take most of all devices' idle time; one for the rest.
+class CauseColours {
+ public:
+  /// `devices`: of kansoku.cuda_report/1.
+  explicit CauseColours(const Json& devices);
+  [[nodiscard]] std::string_view css_class(const std::string& cause) const;
+  [[nodiscard]] std::string legend() const;
+
+ private:
+  std::vector<std::string> causes_;  // those with a colour, longest first
+  bool has_rest_{false};
+};
+
+/// The devices' worst steps: a row a stream, and one of idle time. `timelines`: of
+/// kansoku.cuda_view/1.
+[[nodiscard]] std::string timelines_html(const Json& timelines, const CauseColours& colours);
+
+/// Live memory over the recording; `points`: [[ms, bytes]].
+[[nodiscard]] std::string memory_curve(const Json& points);
+
+}  // namespace kansoku::exporter
