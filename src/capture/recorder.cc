@@ -486,6 +486,10 @@ Result<void> Recorder::run(Nanos duration, const std::function<bool()>& should_s
   return {};
 }
 
+void Recorder::add_metadata(std::string_view key, const std::string& value) {
+  impl_->writer->metadata(key, value, impl_->clock.now());
+}
+
 void Recorder::note_stop(int signal) {
   if (std::exchange(impl_->is_stopped, true)) return;
   impl_->writer->metadata("kansoku.stop_signal", std::to_string(signal), impl_->clock.now());

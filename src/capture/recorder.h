@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capture/attacher.h"
@@ -95,6 +96,9 @@ class Recorder {
   [[nodiscard]] Result<void> end_window();
   /// The observed processes that stand for a rank, by pid.
   [[nodiscard]] std::map<std::int32_t, Place> ranks() const;
+
+  /// One more fact for the trace that is open, by key.
+  void add_metadata(std::string_view key, const std::string& value);
 
   /// The observed processes are asked to end by a signal that came to the recorder: what they do
   /// from now on says nothing about them. The first time counts.

@@ -34,11 +34,32 @@ Result<Nanos> read_time(const std::string& option, const std::string& text, Nano
 class Profile final : public Command {
  public:
   void declare(CLI::App& app) override {
+    app_ = &app;
     app.add_option("-p,--pid", options_.pids,
                    "profile this process and its descendants (repeatable)");
     app.add_option("--job", options_.job, "profile a running job by name (see `kansoku jobs`)");
     app.add_option("--window", window_, "duration of one window over all ranks")
         ->capture_default_str();
+    app.add_option("--at-step", steps_.first,
+                   "record from this step on, on all ranks at once; steps are counted from the "
+                   "program's first one that was seen")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
+    app.add_option("--steps", steps_.count, "with --at-step: so many steps")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    app.add_option("--step-mark", steps_.mark,
+                   "with --at-step: the call that begins a step, by the begin of its name "
+                   "(default: optimizer step, backward pass, or data loader)");
+    app.add_option("--calls-per-step", steps_.calls_per_step,
+                   "with --step-mark: so many of these calls are a step")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    app.add_option("--cuda", cuda_,
+                   "windows have GPU work, too: every operation (every) or as many as cost next "
+                   "to nothing (sampled); a command gets Kansoku's CUDA library")
+        ->expected(0, 1)
+        ->default_str("every")
+        ->check(CLI::IsMember({"every", "sampled"}));
     app.add_flag("--watch", options_.watches,
                  "profile at each slow-down or standstill, and keep waiting for the next");
     app.add_flag("--once", options_.once, "with --watch: stop after the first finding");
@@ -55,6 +76,9 @@ class Profile final : public Command {
     app.add_option("--probes", options_.probes,
                    "packs that a window records, as for `kansoku record`")
         ->capture_default_str();
+    app.add_option("--watch-probes", options_.watch_probes,
+                   "packs that are attached all the time, and count steps")
+        ->capture_default_str();
     app.add_flag("--kineto", options_.serves_kineto,
                  "also run the profilers of PyTorch processes started with KINETO_USE_DAEMON=1");
     app.add_option("-o,--output", options_.folder, "folder for traces and reports")
@@ -65,11 +89,13 @@ class Profile final : public Command {
     app.footer(
         "Examples:\n"
         "  kansoku profile --job 127.0.0.1:29500\n"
+        "  kansoku profile --at-step 100 --steps 5 --cuda -- torchrun --nproc-per-node 4 train.py\n"
         "  kansoku profile --watch -- torchrun --nproc-per-node 4 train.py\n"
         "Exit status: 10 if a window led to a finding, else the command's own, or 0.");
   }
 
   int run() override {
+    has_steps_ = app_->count("--at-step") > 0;
     if (const auto bad = read_options(); !bad) return report(bad.error());
     if (::mkdir(options_.folder.c_str(), 0700) != 0 && errno != EEXIST)
       return report(errno_error(errno, "create folder", options_.folder));
@@ -87,6 +113,17 @@ class Profile final : public Command {
       return Error{Code::kUnsupported, "profile: name one target: -p PID, --job NAME or -- COMMAND",
                    "`kansoku jobs` lists the jobs that run here"};
     }
+    if (has_steps_ && options_.watches) {
+      return Error{Code::kUnsupported, "profile: --at-step takes one window; leave --watch out"};
+    }
+    if (!has_steps_ && (!steps_.mark.empty() || app_->count("--steps") > 0)) {
+      return Error{Code::kUnsupported, "profile: --steps and --step-mark need --at-step"};
+    }
+    if (has_steps_) options_.steps = steps_;
+    if (cuda_) {
+      options_.cuda.emplace();
+      if (*cuda_ == "sampled") options_.cuda->mode = capture::cuda::Mode::kSampled;
+    }
     TRY(options_.window, read_time("--window", window_, std::chrono::milliseconds{500}));
     if (!every_.empty()) {
       TRY(options_.every, read_time("--every", every_, options_.window));
@@ -103,6 +140,10 @@ class Profile final : public Command {
   }
 
   WatchOptions options_;
+  StepOptions steps_;
+  std::optional<std::string> cuda_;
+  bool has_steps_{false};
+  CLI::App* app_{nullptr};
   std::string window_{"20s"}, every_, duration_;
   double slow_percent_{5};
 };

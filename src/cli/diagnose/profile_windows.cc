@@ -5,10 +5,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -28,8 +30,6 @@
 namespace kansoku::cli {
 namespace {
 
-/// The packs that are attached all the time: a few calls an iteration.
-constexpr std::string_view kWatchPacks = "torch,gloo,nccl";
 /// A profiler asks every 5 s whether it is wanted and warms up for 5 s: the earliest common start.
 constexpr Nanos kKinetoLead = std::chrono::seconds{12};
 constexpr std::uint64_t kWindowBytesMax = std::uint64_t{4} << 30;
@@ -62,7 +62,7 @@ const TokenRow* token_of(std::string_view name) {
 
 /// Why a window was opened.
 struct Cause {
-  std::string kind;  // "manual", "schedule", "slow", "blocked"
+  std::string kind;  // "manual", "steps", "schedule", "slow", "blocked"
   double ratio{0};
   std::int32_t rank{-1};
   BootTime at{};
@@ -72,12 +72,19 @@ struct Cause {
 class WindowWatch {
  public:
   explicit WindowWatch(const WatchOptions& options)
-      : options_(options), incidents_(options.incidents) {}
+      : options_(options), incidents_(options.incidents) {
+    if (options.steps) steps_.emplace(*options.steps);
+  }
 
   Result<WatchResult> run();
 
  private:
   [[nodiscard]] Result<void> start();
+  [[nodiscard]] Result<void> start_command();
+  [[nodiscard]] std::set<std::int32_t> members() const;
+  void note_steps();
+  [[nodiscard]] std::string no_steps_text() const;
+  [[nodiscard]] Json steps_json() const;
   void on_call(const capture::CallMark& mark);
   [[nodiscard]] bool step();  // true: stop
   void forget_gone(const std::map<std::int32_t, capture::Place>& ranks);
@@ -100,6 +107,8 @@ class WindowWatch {
   std::optional<sys::Child> child_;
   std::unique_ptr<sys::FileSink> sink_;
   std::set<std::int32_t> has_scopes_;  // processes
+  std::optional<StepWindow> steps_;
+  std::map<std::int32_t, capture::Place> places_;  // of ranks since the window opened
   std::optional<detect::Incident> incident_;
   std::unique_ptr<KinetoServer> kineto_;  // null: not asked for
   std::optional<Cause> wanted_;           // a window that begins at window_begin_
@@ -114,6 +123,7 @@ class WindowWatch {
 
 void WindowWatch::on_call(const capture::CallMark& mark) {
   if (mark.pid != mark.tid) return;  // loops run on main threads; others come in any order
+  if (steps_) steps_->on_call(mark);
   const TokenRow* token = token_of(mark.name);
   if (token == nullptr || !options_.watches) return;
   if (token->is_scope && has_scopes_.size() < detect::IncidentWatch::kMembersMax)
@@ -129,7 +139,7 @@ Result<void> WindowWatch::start() {
   TRY(const auto known, capture::load_packs(pack_folders()));
   if (known.empty()) return data_folder("probes").error();
   TRY(recorder.packs, capture::select_packs(known, options_.probes));
-  TRY(recorder.watch_packs, capture::select_packs(known, std::string(kWatchPacks)));
+  TRY(recorder.watch_packs, capture::select_packs(known, options_.watch_probes));
   recorder.metadata = {{"kansoku.version", version_text()}, {"kansoku.host", sys::host_name()}};
   const bool quiet = options_.quiet;
   recorder.log = [quiet](const std::string& line) {
@@ -142,11 +152,24 @@ Result<void> WindowWatch::start() {
   if (options_.serves_kineto) {
     TRY(kineto_, KinetoServer::start());
   }
+  if (options_.cuda) {
+    recorder.sources.emplace_back([this](trace::Writer& writer) {
+      return std::make_unique<capture::CudaSource>(writer, clock_, procfs_, *options_.cuda);
+    });
+  }
   MemorySink unused;  // a watching recorder writes nothing before its first window
   TRY(recorder_, capture::Recorder::create(unused, clock_, procfs_, std::move(recorder)));
   TRY_VOID(observe_targets(*recorder_, options_.pids, options_.job, procfs_));
-  if (options_.command.empty()) return {};
-  TRY(auto started, sys::Child::start(options_.command, {{}, ""}));
+  return options_.command.empty() ? Result<void>() : start_command();
+}
+
+Result<void> WindowWatch::start_command() {
+  std::vector<std::string> environment;
+  if (options_.cuda) {  // the library sleeps until a window opens
+    TRY(const std::string folder, cuda_library_folder());
+    environment.push_back("LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder));
+  }
+  TRY(auto started, sys::Child::start(options_.command, {environment, ""}));
   child_ = std::move(started);
   TRY_VOID(recorder_->observe(child_->pid(), false));
   child_->release();
@@ -177,9 +200,14 @@ Result<void> WindowWatch::open_window(Cause cause) {
   ::unlink(path.c_str());
   TRY(sink_, sys::FileSink::create(path, {true, kWindowBytesMax}));
   TRY_VOID(recorder_->begin_window(*sink_));
-  const Nanos length = cause.kind == "blocked" ? options_.hang_window : options_.window;
+  const Nanos length = cause.kind == "blocked" ? options_.hang_window
+                       : cause.kind == "steps" ? kStepWindowMax
+                                               : options_.window;
   window_end_ = clock_.now() + length;
-  progress(cause.ratio > 0
+  progress(cause.kind == "steps"
+               ? fmt::format("recording steps {} to {} of all ranks", options_.steps->first,
+                             options_.steps->first + options_.steps->count - 1)
+           : cause.ratio > 0
                ? fmt::format("{} (x {:.2f}, rank {}): profiling all ranks for {:.0f} s", cause.kind,
                              cause.ratio, cause.rank, static_cast<double>(length.count()) * 1e-9)
                : fmt::format("profiling all ranks for {:.0f} s",
@@ -203,6 +231,7 @@ void WindowWatch::print_verdict(const Analysis& analysis, const std::string& tra
         .set("trace", trace)
         .set("report", report)
         .set("diagnosis", analysis.json);
+    if (steps_) line.set("steps", steps_json());
     fmt::print("{}\n", line.dump());
   } else {
     const std::string incident =
@@ -218,6 +247,7 @@ void WindowWatch::print_verdict(const Analysis& analysis, const std::string& tra
 }
 
 Result<void> WindowWatch::close_window() {
+  note_steps();
   TRY_VOID(recorder_->end_window());
   TRY_VOID(sink_->finish());
   sink_.reset();
@@ -240,6 +270,70 @@ Result<void> WindowWatch::close_window() {
   open_.reset();
   incident_.reset();
   return {};
+}
+
+/// The ranks, or without any the processes that were seen to do steps.
+std::set<std::int32_t> WindowWatch::members() const {
+  std::set<std::int32_t> out;
+  for (const auto& [pid, place] : recorder_->ranks())
+    out.insert(pid);
+  return out.empty() && steps_ ? steps_->processes() : out;
+}
+
+/// Into the trace: when each rank's steps were. The recording begins a little before, and ends a
+/// little after.
+void WindowWatch::note_steps() {
+  if (!steps_) return;
+  for (const std::int32_t pid : steps_->processes()) {
+    const StepWindow::Row row = steps_->row(pid);
+    const auto text = [](const std::optional<BootTime>& at) {
+      return at ? std::to_string(at->time_since_epoch().count()) : std::string("unknown");
+    };
+    recorder_->add_metadata(
+        fmt::format("kansoku.steps.{}", pid),
+        fmt::format("first={} count={} begin_ns={} end_ns={} mark={}", steps_->options().first,
+                    steps_->options().count, text(row.begin), text(row.end), row.mark));
+  }
+}
+
+std::string WindowWatch::no_steps_text() const {
+  std::uint64_t most = 0;
+  for (const std::int32_t pid : steps_->processes())
+    most = std::max(most, steps_->row(pid).seen);
+  if (most == 0) {
+    return "no window: no process made a call that counts steps; name one with --step-mark, and "
+           "its "
+           "pack with --watch-probes";
+  }
+  const std::uint64_t first = steps_->options().first;
+  if (most < first)
+    return fmt::format("no window: {} steps were seen, step {} was not reached", most, first);
+  return fmt::format(
+      "no window: the program ended before it could open; {} steps were seen, step "
+      "{} among them",
+      most, first);
+}
+
+Json WindowWatch::steps_json() const {
+  const auto time = [](const std::optional<BootTime>& at) {
+    return at ? Json(std::to_string(at->time_since_epoch().count())) : Json();
+  };
+  Json rows = Json::array();
+  for (const std::int32_t pid : steps_->processes()) {
+    const StepWindow::Row row = steps_->row(pid);
+    const auto place = places_.find(pid);
+    rows.push(Json::object()
+                  .set("pid", pid)
+                  .set("rank", place == places_.end() ? Json() : Json(place->second.rank))
+                  .set("mark", row.mark)
+                  .set("steps_seen", row.seen)
+                  .set("begin_ns", time(row.begin))
+                  .set("end_ns", time(row.end)));
+  }
+  return Json::object()
+      .set("first", steps_->options().first)
+      .set("count", steps_->options().count)
+      .set("ranks", rows);
 }
 
 /// What ended stands still for ever, and is no incident.
@@ -266,12 +360,17 @@ Cause WindowWatch::cause_of(const detect::Incident& incident, const capture::Pla
 /// Once each turn of the recorder's loop.
 bool WindowWatch::step() {
   const BootTime now = clock_.now();
+  if (steps_) {
+    for (const auto& [pid, place] : recorder_->ranks())
+      places_.insert_or_assign(pid, place);
+  }
   if (book_) book_->tick(now);
   const auto keep = [this](const Result<void>& result) {
     if (!result) failure_ = result.error();
   };
   if (open_) {
-    if (now >= window_end_) keep(close_window());
+    const bool has_steps = open_->kind == "steps" && steps_->is_complete(members());
+    if (now >= window_end_ || has_steps) keep(close_window());
     return is_done_ || failure_.has_value();
   }
   if (wanted_) {
@@ -279,6 +378,10 @@ bool WindowWatch::step() {
     return failure_.has_value();
   }
   const auto ranks = recorder_->ranks();
+  if (steps_) {
+    if (steps_->is_due(members())) want_window({.kind = "steps", .at = now});
+    return false;
+  }
   if (ranks.empty()) return false;
   if (!options_.watches) {
     want_window({.kind = "manual", .at = now});
@@ -321,7 +424,8 @@ Result<WatchResult> WindowWatch::run() {
     if (is_done_ && !child_->poll()) child_->send(SIGTERM);
     result_.command_status = child_->wait();
   }
-  if (result_.window_count == 0) progress("no window: no trigger occurred");
+  if (result_.window_count == 0)
+    progress(steps_ ? no_steps_text() : "no window: no trigger occurred");
   return result_;
 }
 

@@ -19,8 +19,11 @@ double mib(double bytes) {
   return bytes / (1 << 20);
 }
 
-std::string who_text(const std::vector<std::int32_t>& ranks) {
-  if (ranks.empty()) return "the process";
+/// `pids`: named where there is no rank, and the recording has several processes.
+std::string who_text(const std::vector<std::int32_t>& ranks,
+                     const std::vector<std::int32_t>& pids) {
+  if (ranks.empty())
+    return pids.empty() ? "the process" : fmt::format("process {}", fmt::join(pids, ", "));
   return fmt::format("rank {}", fmt::join(ranks, ", "));
 }
 
@@ -166,8 +169,9 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (device.copies) add_copies(device, judged_us, out);
 }
 
-std::string verdict_of(const Finding& finding) {
-  const std::string who = who_text(finding.ranks);
+std::string verdict_of(const Finding& finding, bool has_several) {
+  const std::string who =
+      who_text(finding.ranks, has_several ? finding.pids : std::vector<std::int32_t>{});
   if (finding.kind == "gpu_starved")
     return fmt::format("{}: {}", who, starved_words(finding.detail));
   if (finding.kind == "launch_bound")
@@ -219,7 +223,7 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
     finding.detail = "out_of_memory";
     finding.ranks = ranks;
     finding.pids = {memory.pid};
-    finding.verdict = fmt::format("{}: out of device memory", who_text(ranks));
+    finding.verdict = fmt::format("{}: out of device memory", who_text(ranks, {}));
     finding.evidence = holder_lines(failure.holders);
     finding.evidence.insert(finding.evidence.begin(), failure_text(memory, failure));
     out.push_back(std::move(finding));
@@ -230,7 +234,8 @@ void add_memory(const MemoryFigures& memory, std::vector<Finding>& out,
   finding.detail = "leak";
   finding.ranks = ranks;
   finding.pids = {memory.pid};
-  finding.verdict = fmt::format("{}: live device memory rises without a plateau", who_text(ranks));
+  finding.verdict =
+      fmt::format("{}: live device memory rises without a plateau", who_text(ranks, {}));
   finding.evidence = holder_lines(memory.leak->growers);
   finding.evidence.insert(finding.evidence.begin(), leak_text(*memory.leak));
   out.push_back(std::move(finding));
@@ -268,9 +273,12 @@ std::vector<Finding> findings_of(const Input& in, WorkReport& report) {
         fmt::format("devices without steps that were at work for less than {:.1f} s are not judged",
                     kWindowMinUs / 1e6));
   }
+  const bool has_several = std::any_of(
+      report.devices.begin(), report.devices.end(),
+      [&](const DeviceFigures& device) { return device.pid != report.devices.front().pid; });
   std::vector<Finding> costs = grouped.take();
   for (Finding& finding : costs)
-    finding.verdict = verdict_of(finding);
+    finding.verdict = verdict_of(finding, has_several);
   for (Finding& finding : slow_kernels(in, report))
     costs.push_back(std::move(finding));
   std::stable_sort(costs.begin(), costs.end(), [](const Finding& a, const Finding& b) {

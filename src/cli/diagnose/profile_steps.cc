@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/diagnose/profile_steps.h"
+
+#include <algorithm>
+
+namespace kansoku::cli {
+namespace {
+
+/// Calls that come once a step, the surest first.
+constexpr std::array<std::string_view, 3> kStepMarks{
+    "Optimizer.step#", "torch::autograd::Engine::execute", "enumerate(DataLoader)"};
+
+/// From a mark to the open window: light probes are read every 200 ms, then the others are put on.
+constexpr Nanos kLead = std::chrono::milliseconds{500};
+
+}  // namespace
+
+void StepWindow::on_call(const capture::CallMark& mark) {
+  std::size_t which = 0;
+  if (options_.mark.empty()) {
+    const auto found =
+        std::find_if(kStepMarks.begin(), kStepMarks.end(),
+                     [&](std::string_view name) { return mark.name.starts_with(name); });
+    if (found == kStepMarks.end()) return;
+    which = static_cast<std::size_t>(found - kStepMarks.begin());
+  } else if (!mark.name.starts_with(options_.mark)) {
+    return;
+  }
+  if (processes_.size() >= kProcessesMax && !processes_.contains(mark.pid)) return;
+  Counted& counted = processes_[mark.pid].marks[which];
+  ++counted.calls;
+  if ((counted.calls - 1) % options_.calls_per_step != 0) return;
+  const std::uint64_t step = steps_of(counted);
+  if (step > 1) counted.step = mark.time - counted.last;
+  counted.last = mark.time;
+  if (step == options_.first) counted.begin = mark.time;
+  if (step == options_.first + options_.count) counted.end = mark.time;
+}
+
+const StepWindow::Counted* StepWindow::counted(std::int32_t pid) const {
+  const auto process = processes_.find(pid);
+  if (process == processes_.end()) return nullptr;
+  for (const Counted& counted : process->second.marks) {
+    if (counted.calls > 0) return &counted;
+  }
+  return nullptr;
+}
+
+bool StepWindow::is_due(const std::set<std::int32_t>& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t pid) {
+    const Counted* const of = counted(pid);
+    if (of == nullptr) return options_.first == 1;  // the first step has no mark before it
+    // One step early for ranks that are ahead, and as many as pass meanwhile.
+    const std::uint64_t passing =
+        of->step > Nanos{}
+            ? static_cast<std::uint64_t>((kLead.count() + of->step.count() - 1) / of->step.count())
+            : 0;
+    return steps_of(*of) + 1 + passing >= options_.first;
+  });
+}
+
+bool StepWindow::is_complete(const std::set<std::int32_t>& ranks) const {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t pid) {
+    const Counted* const of = counted(pid);
+    return of != nullptr && steps_of(*of) >= options_.first + options_.count;
+  });
+}
+
+std::set<std::int32_t> StepWindow::processes() const {
+  std::set<std::int32_t> out;
+  for (const auto& [pid, process] : processes_)
+    out.insert(pid);
+  return out;
+}
+
+StepWindow::Row StepWindow::row(std::int32_t pid) const {
+  const Counted* const of = counted(pid);
+  if (of == nullptr) return {};
+  const auto& marks = processes_.at(pid).marks;
+  const auto which = static_cast<std::size_t>(of - marks.data());
+  return {.seen = steps_of(*of),
+          .mark = options_.mark.empty() ? kStepMarks[which] : std::string_view(options_.mark),
+          .begin = of->begin,
+          .end = of->end};
+}
+
+}  // namespace kansoku::cli
