@@ -20,7 +20,7 @@ TYPES = os.path.join(os.path.dirname(HEADER), "softgpu_driver_types.h")
 CLASSES = {"launch": "LAUNCH", "graph_launch": "GRAPH_LAUNCH", "copy": "COPY", "set": "SET", "host": "HOST_FUNCTION", "value": "VALUE",
            "alloc": "ALLOC", "free": "FREE", "sync": "SYNC", "poll": "QUERY", "record": "EVENT", "wait": "EVENT", "module": "MODULE",
            "symbol": "LOOKUP", "lookup": "LOOKUP"}
-ENTRIES_MAX = 255  # WIRE_CUDA_ENTRIES_MAX
+ENTRIES_MAX = 254  # WIRE_CUDA_ENTRIES_MAX
 # Work for a stream; that without an argument for it goes to the default stream.
 TIMED = ("LAUNCH", "GRAPH_LAUNCH", "COPY", "SET", "HOST_FUNCTION", "VALUE")
 

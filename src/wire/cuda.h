@@ -13,14 +13,16 @@
 #include "wire/version.h"
 
 #define WIRE_CUDA_MAGIC 0x55445543554b534bULL
-#define WIRE_CUDA_VERSION 2
+#define WIRE_CUDA_VERSION 3
 #define WIRE_CUDA_MEMFD "kansoku-cuda"
+/* A page that shows that the library was called as the driver, and looked for the machine's. */
+#define WIRE_CUDA_MARK_MEMFD "kansoku-as-driver"
 #define WIRE_CUDA_RING_SLOTS (1U << 18) /* of 64 bytes: 16 MiB */
 #define WIRE_CUDA_KERNELS_MAX (1U << 15)
 #define WIRE_CUDA_NAMES_BYTES (4U << 20)
 #define WIRE_CUDA_STREAMS_MAX 4096U
 #define WIRE_CUDA_CONTEXTS_MAX 32U
-#define WIRE_CUDA_ENTRIES_MAX 255U
+#define WIRE_CUDA_ENTRIES_MAX 254U
 #define WIRE_CUDA_SHARDS 64U /* the last one is shared by all further threads */
 #define WIRE_CUDA_PATH_BYTES 256U
 
@@ -52,6 +54,21 @@ enum wire_cuda_class {
 
 /* In place of an entry: no call, but a reading of a context's event clock. */
 #define WIRE_CUDA_CLOCK 255U
+/* Likewise: a range or mark of NVTX that has ended. `stream` is 0, `device_ns` how long it lasted.
+ */
+#define WIRE_CUDA_RANGE 254U
+
+enum wire_cuda_range_kind {
+  WIRE_CUDA_PUSHED = 1,  /* of a thread: pushed and popped */
+  WIRE_CUDA_STARTED = 2, /* of the process: started and ended, by any threads */
+  WIRE_CUDA_MARK = 3     /* a moment */
+};
+
+/* Texts of ranges and their domains, by index; index 0 has none. UTF-8 as the program wrote it, cut
+ * to fit, with a zero behind. */
+#define WIRE_CUDA_RANGE_NAMES_MAX 8192U
+#define WIRE_CUDA_RANGE_NAME_BYTES 128U
+#define WIRE_CUDA_RANGE_DOMAINS_MAX 64U
 
 enum wire_cuda_record_flag {
   WIRE_CUDA_TIMED = 1,      /* device_begin_ns and device_ns are set */
@@ -99,6 +116,12 @@ struct wire_cuda_record {
       __u64
           detail; /* enum wire_cuda_copy_kind; ALLOC and FREE: the pointer; GRAPH_LAUNCH: handle */
     } memory;
+    struct {        /* of WIRE_CUDA_RANGE; `tid` is the thread that began it */
+      __u16 name;   /* index into `range_names`; 0: it has none */
+      __u16 domain; /* index into `range_domains`; 0: the default one */
+      __u32 kind;   /* enum wire_cuda_range_kind */
+      __u64 unused;
+    } range;
   } u;
 };
 WIRE_ASSERT(sizeof(struct wire_cuda_record) == 64, "part of the ABI: bump WIRE_CUDA_VERSION");
@@ -130,6 +153,7 @@ struct wire_cuda_control {
   __u32 budget_ns_a_launch; /* of own and driver time, on average over all launches; 0: 200 */
   __u64 tail;               /* records consumed */
   __u64 owner;              /* random, of the recorder that holds the lease; 0: free */
+  __u32 ranges;             /* 1: ranges of NVTX are wanted, while it is not dormant */
 };
 /* In `owner`: it watches, and any recorder may take the lease over from it at once. */
 #define WIRE_CUDA_OWNER_WATCHES (1ULL << 63)
@@ -150,6 +174,9 @@ struct wire_cuda_losses {
   __u64 graphs_excluded; /* graphs that cannot be instantiated twice: their nodes have no times */
   __u64 graph_untimed;   /* timed launches of graphs whose nodes could not be timed this once */
   __u64 pins_over_limit; /* pinned memory: of other memory it is not known then whether it is */
+  __u64 ranges_unnamed;  /* ranges and marks: more names or domains than there is room for */
+  __u64 ranges_unbegun;  /* that ended, and whose begin was not recorded */
+  __u64 ranges_open;     /* that began, with too many open ones */
 };
 
 /* Written by the library. */
@@ -170,6 +197,8 @@ struct wire_cuda_state {
   __u64 sampled;        /* their number */
   __u64 twins, twin_ns; /* graphs that were instantiated twice, and what that took */
   __u64 nodes_timed;    /* of graphs */
+  __u64 nvtx_clients;   /* libraries and programs that call it for their ranges */
+  __u64 nvtx_elsewhere; /* 1: the environment names another tool for them */
   struct wire_cuda_losses losses;
 };
 
@@ -306,5 +335,7 @@ struct wire_cuda {
   __u64 names_used;
   struct wire_cuda_kernel kernels[WIRE_CUDA_KERNELS_MAX];
   char names[WIRE_CUDA_NAMES_BYTES];
+  char range_names[WIRE_CUDA_RANGE_NAMES_MAX][WIRE_CUDA_RANGE_NAME_BYTES];
+  char range_domains[WIRE_CUDA_RANGE_DOMAINS_MAX][WIRE_CUDA_RANGE_NAME_BYTES];
   struct wire_cuda_record ring[WIRE_CUDA_RING_SLOTS];
 };

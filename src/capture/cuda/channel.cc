@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "common/parse.h"
+#include "common/text.h"
 #include "sys/clock.h"
 #include "sys/entropy.h"
 #include "sys/fd.h"
@@ -194,6 +195,7 @@ Channel::~Channel() {
   if (!is_mapped_) return;
   if (is_held()) {
     request(Mode::kDormant, 0, BootTime{});
+    want_ranges(false);
     store(memory_->control.owner, std::uint64_t{0});
   }
   munmap(memory_, sizeof(wire_cuda));
@@ -216,6 +218,10 @@ void Channel::request(Mode mode, std::uint32_t every_n, BootTime until) {
   if (!is_change && !was_dead) return;
   __atomic_fetch_add(&control.wake, 1, __ATOMIC_ACQ_REL);
   syscall(SYS_futex, &control.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Channel::want_ranges(bool are_wanted) {
+  if (is_held()) store(memory_->control.ranges, are_wanted ? 1 : 0);
 }
 
 Mode Channel::mode() const {
@@ -245,17 +251,24 @@ std::size_t Channel::drain(const std::function<void(const wire_cuda_record&, std
     }
     wire_cuda_record record;
     std::memcpy(&record, &slot, sizeof record);
-    const bool is_clock = record.entry == WIRE_CUDA_CLOCK;
-    if (record.stream >= (is_clock ? WIRE_CUDA_CONTEXTS_MAX : WIRE_CUDA_STREAMS_MAX) ||
-        (!is_clock && record.entry >= classes_.size())) {
+    if (!is_sound(record)) {
       ++odd_;
       continue;
     }
-    take(record, is_clock ? 0 : classes_[record.entry]);
+    take(record, record.entry < classes_.size() ? classes_[record.entry] : 0);
     ++taken;
   }
   if (is_held()) store(memory_->control.tail, tail_);
   return taken;
+}
+
+bool Channel::is_sound(const wire_cuda_record& record) const {
+  if (record.entry == WIRE_CUDA_CLOCK) return record.stream < WIRE_CUDA_CONTEXTS_MAX;
+  if (record.entry != WIRE_CUDA_RANGE)
+    return record.entry < classes_.size() && record.stream < WIRE_CUDA_STREAMS_MAX;
+  const auto& range = record.u.range;
+  return range.name < WIRE_CUDA_RANGE_NAMES_MAX && range.domain < WIRE_CUDA_RANGE_DOMAINS_MAX &&
+         range.kind >= WIRE_CUDA_PUSHED && range.kind <= WIRE_CUDA_MARK;
 }
 
 void Channel::skip_records() {
@@ -278,6 +291,24 @@ std::string Channel::text(std::uint32_t offset) const {
   const std::size_t end = out.find('\0');
   out.resize(end == std::string::npos ? room : end);
   return out;
+}
+
+namespace {
+
+std::string range_text(const char (&cell)[WIRE_CUDA_RANGE_NAME_BYTES]) {
+  std::string out(cell, sizeof cell);  // copied first, as all that the process may change
+  out.resize(std::min(out.find('\0'), out.size()));
+  return printable(out);
+}
+
+}  // namespace
+
+std::string Channel::range_name(std::uint32_t index) const {
+  return index < WIRE_CUDA_RANGE_NAMES_MAX ? range_text(memory_->range_names[index]) : "";
+}
+
+std::string Channel::range_domain(std::uint32_t index) const {
+  return index < WIRE_CUDA_RANGE_DOMAINS_MAX ? range_text(memory_->range_domains[index]) : "";
 }
 
 std::vector<EntryTotals> Channel::entries() const {
@@ -461,6 +492,8 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_lost_context, losses.lost_context);
   out.add(cuda_graphs_excluded, losses.graphs_excluded);
   out.add(cuda_graph_untimed, losses.graph_untimed);
+  out.add(cuda_ranges_lost, losses.ranges_unbegun + losses.ranges_open);
+  out.add(cuda_ranges_unnamed, losses.ranges_unnamed);
   out.add(cuda_odd_records, odd_);
 }
 
@@ -477,13 +510,17 @@ Coverage coverage_of(const sys::Procfs& procfs, std::int32_t pid) {
   Coverage out;
   const auto maps = procfs.maps(pid);
   if (!maps) return out;
+  bool was_called = false;
   for (const sys::Mapping& mapping : *maps) {
     const auto name = std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1);
     if (name.starts_with("libkansoku_cuda")) out.has_library = true;
+    if (mapping.path.starts_with("/memfd:" WIRE_CUDA_MARK_MEMFD)) was_called = true;
     if (!name.starts_with("libcuda.so")) continue;
     out.has_cuda = true;
     out.driver_path = mapping.path;
   }
+  // There for its ranges alone: the program has the driver from elsewhere.
+  if (out.has_cuda && !was_called) out.has_library = false;
   return out;
 }
 

@@ -44,6 +44,10 @@ STAT(
     cuda_graph_untimed, kNotice, kCapture,
     "launches of CUDA graphs whose nodes have no times: the one before was not read yet, or ran on "
     "another stream");
+STAT(cuda_ranges_lost, kDataLoss, kCapture,
+     "NVTX ranges that are not in the recording: begun before it, or with too many others open");
+STAT(cuda_ranges_unnamed, kDataLoss, kCapture,
+     "NVTX ranges without their name or domain: more different ones than there is room for");
 STAT(cuda_odd_records, kDataLoss, kCapture,
      "records in a CUDA process's memory that make no sense, or were never completed");
 
@@ -149,12 +153,15 @@ class Channel {
   [[nodiscard]] bool is_held() const;
   /// Holds it from now on; false: another one does, and goes on with it. Not to look.
   [[nodiscard]] bool take_over(Access access);
+  /// Whether ranges of NVTX are handed out, too, while the library is switched on; at first not.
+  void want_ranges(bool are_wanted);
   /// Asks for a mode until `until`. `every_n` 0: the library keeps its own budget.
   void request(Mode mode, std::uint32_t every_n, BootTime until);
   [[nodiscard]] Mode mode() const;  // that it is in now
 
   /// Hands out complete records in their order, each with its enum wire_cuda_class (0: a reading of
-  /// a context's clock, WIRE_CUDA_CLOCK), at most `count_max`; returns how many.
+  /// a context's clock, WIRE_CUDA_CLOCK, or a range, WIRE_CUDA_RANGE, with its indices checked), at
+  /// most `count_max`; returns how many.
   std::size_t drain(const std::function<void(const wire_cuda_record&, std::uint32_t what)>& take,
                     std::size_t count_max);
   /// Passes over all records that there are: whoever wants totals alone keeps room for further
@@ -165,6 +172,9 @@ class Channel {
   [[nodiscard]] std::vector<EntryTotals> entries() const;
   [[nodiscard]] const std::string& entry_name(std::uint64_t index) const;  // "" if there is none
   [[nodiscard]] std::optional<KernelInfo> kernel(std::uint32_t index) const;
+  /// Printable; "" for an index without one.
+  [[nodiscard]] std::string range_name(std::uint32_t index) const;
+  [[nodiscard]] std::string range_domain(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
   [[nodiscard]] Durations graph_durations(std::uint32_t index) const;  // launched as a whole
@@ -183,6 +193,7 @@ class Channel {
  private:
   explicit Channel(wire_cuda* memory, bool is_mapped);
   [[nodiscard]] std::string text(std::uint32_t offset) const;
+  [[nodiscard]] bool is_sound(const wire_cuda_record& record) const;
 
   wire_cuda* memory_;
   bool is_mapped_;          // and unmapped at the end
@@ -205,7 +216,7 @@ class Channel {
 /// Whether the process maps the driver's library, and which: for advice where open() finds none.
 struct Coverage {
   bool has_cuda{false};     // any libcuda.so is mapped
-  bool has_library{false};  // ours is
+  bool has_library{false};  // ours is, and was called as the driver, or no driver is there
   std::string driver_path;  // of the driver that is mapped, as the process sees it
 };
 [[nodiscard]] Coverage coverage_of(const sys::Procfs& procfs, std::int32_t pid);

@@ -222,6 +222,41 @@ TEST(Channel, TellsHowLongMostTook) {
   EXPECT_EQ(earlier.since(durations).count, 100U);  // a process that began anew
 }
 
+TEST(Channel, HandsOutRangesWithTheirIndicesChecked) {
+  const auto memory = fresh();
+  const auto channel = std::move(Channel::on(memory.get())).value();
+  std::strcpy(memory->range_names[1], "forward");
+  std::memset(memory->range_names[2], 'x', sizeof memory->range_names[2]);  // without an end
+  std::strcpy(memory->range_names[3], "a\n\xff\x1b[2J");
+  std::strcpy(memory->range_domains[63], "lib");
+  EXPECT_EQ(channel->range_name(1), "forward");
+  EXPECT_EQ(channel->range_name(2), std::string(WIRE_CUDA_RANGE_NAME_BYTES, 'x'));
+  EXPECT_EQ(channel->range_name(3), "a???[2J");
+  EXPECT_EQ(channel->range_domain(63), "lib");
+  EXPECT_EQ(channel->range_name(WIRE_CUDA_RANGE_NAMES_MAX), "");
+  EXPECT_EQ(channel->range_domain(WIRE_CUDA_RANGE_DOMAINS_MAX), "");
+  const auto put_range = [&](std::uint64_t at, std::uint16_t name, std::uint16_t domain,
+                             std::uint32_t kind) {
+    auto& range = memory->ring[at].u.range;
+    range.name = name;
+    range.domain = domain;
+    range.kind = kind;
+    put(*memory, at, WIRE_CUDA_RANGE);
+  };
+  put_range(0, WIRE_CUDA_RANGE_NAMES_MAX - 1, WIRE_CUDA_RANGE_DOMAINS_MAX - 1, WIRE_CUDA_MARK);
+  put_range(1, WIRE_CUDA_RANGE_NAMES_MAX, 0, WIRE_CUDA_PUSHED);
+  put_range(2, 0, WIRE_CUDA_RANGE_DOMAINS_MAX, WIRE_CUDA_PUSHED);
+  put_range(3, 0, 0, 0);
+  put_range(4, 0, 0, WIRE_CUDA_MARK + 1);
+  EXPECT_EQ(drained(*channel), 1U);
+  EXPECT_EQ(loss(*channel, "cuda_odd_records"), 4U);
+  memory->state.losses.ranges_open = 2;
+  memory->state.losses.ranges_unbegun = 3;
+  memory->state.losses.ranges_unnamed = 4;
+  EXPECT_EQ(loss(*channel, "cuda_ranges_lost"), 5U);
+  EXPECT_EQ(loss(*channel, "cuda_ranges_unnamed"), 4U);
+}
+
 TEST(Channel, OfAProcessWithoutTheLibraryIsNotFound) {
   const auto opened = Channel::open(sys::Procfs(), getpid());
   ASSERT_FALSE(opened);

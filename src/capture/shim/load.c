@@ -58,12 +58,16 @@ static CUresult unknown(void) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-static int is_other_file(const char* path) {
+int kansoku_is_this_file(const char* path) {
   Dl_info mine;
   struct stat a, b;
-  if (stat(path, &a) != 0 || !S_ISREG(a.st_mode)) return 0;
-  if (dladdr((void*)(uintptr_t)kansoku_load, &mine) == 0 || stat(mine.dli_fname, &b) != 0) return 1;
-  return a.st_dev != b.st_dev || a.st_ino != b.st_ino;
+  return stat(path, &a) == 0 && dladdr((void*)(uintptr_t)kansoku_load, &mine) != 0 &&
+         stat(mine.dli_fname, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int is_other_file(const char* path) {
+  struct stat about;
+  return stat(path, &about) == 0 && S_ISREG(about.st_mode) && !kansoku_is_this_file(path);
 }
 
 static int take(const char* path) {
@@ -286,8 +290,19 @@ static void load_absent(void) {
   }
 }
 
+/* The library may be there for NVTX alone, while the program has the driver from elsewhere: a
+ * recorder tells it by the process's mappings. */
+static void leave_mark(void) {
+  const int fd = memfd_create(WIRE_CUDA_MARK_MEMFD, MFD_CLOEXEC);
+  if (fd < 0) return;
+  if (ftruncate(fd, WIRE_CUDA_PAGE) == 0)
+    (void)!mmap(NULL, WIRE_CUDA_PAGE, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+}
+
 static void load_once(void) {
   Dl_info mine;
+  leave_mark();
   void* const driver = find_driver() ? dlopen(kansoku_driver_path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (driver == NULL) {
     kansoku_driver_path[0] = '\0';

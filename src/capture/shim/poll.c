@@ -641,6 +641,8 @@ static uint32_t wanted_mode(uint64_t now) {
 }
 
 static void switch_to(uint32_t mode, uint64_t now) {
+  const uint32_t ranges = atomic_load((_Atomic uint32_t*)&kansoku.shared->control.ranges);
+  kansoku_follow_ranges(mode != WIRE_CUDA_DORMANT && ranges == 1);
   if (mode == atomic_load(&kansoku.mode)) return;
   if (mode != WIRE_CUDA_DORMANT) {
     adapted_ns = now;
@@ -699,6 +701,7 @@ void kansoku_hurry(void) {
 
 void kansoku_stop(void) {
   atomic_store(&kansoku.mode, WIRE_CUDA_DORMANT);
+  kansoku_follow_ranges(0);
   kansoku_set_hooks(0);
   atomic_store(&is_over, 1);
   for (uint32_t place = 0; place < WIRE_CUDA_CONTEXTS_MAX; ++place)

@@ -120,6 +120,7 @@ static void set_first_mode(struct wire_cuda* shared) {
     shared->control.every_n = (uint32_t)n;
   }
   shared->control.mode = is_every ? WIRE_CUDA_EVERY : WIRE_CUDA_SAMPLED;
+  shared->control.ranges = 1;
   shared->control.lease_until_ns = kansoku_now() + FIRST_LEASE_NS;
 }
 
@@ -142,6 +143,7 @@ static void start(void) {
   const char* const keeps_graphs = getenv("KANSOKU_CUDA_GRAPHS");
   kansoku.keeps_graphs = keeps_graphs != NULL && strcmp(keeps_graphs, "1") == 0;
   fill_head(shared);
+  kansoku_nvtx_shared();
   kansoku_start_poller();
   atexit(at_end);
 }

@@ -209,6 +209,7 @@ struct kansoku_process {
       meeting_ns; /* between two that are timed because they wait for other processes */
   volatile const uint32_t* canary; /* 1 in this process, 0 in its forked children */
   _Atomic uint32_t correlation;
+  _Atomic uint32_t ranges; /* 0: those of NVTX are not recorded; else which time that they are */
   _Atomic int32_t captures;
   int keeps_graphs; /* also while dormant every graph gets a twin */
   double ns_a_tick; /* of the time stamp counter */
@@ -231,6 +232,7 @@ static inline uint64_t kansoku_now(void) {
 /* load.c */
 void kansoku_set_hooks(int are_on);
 void kansoku_redirect(CUresult result, const char* name, void** function);
+int kansoku_is_this_file(const char* path); /* this library's own */
 
 /* calls.c: the size of an operation, as `recent` and histories have it */
 uint32_t kansoku_size(const struct wire_cuda_record* record, uint32_t what);
@@ -292,6 +294,10 @@ void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape);
 void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
 void kansoku_capturing(int change);
 void kansoku_capture_ended(CUresult result);
+
+/* nvtx.c */
+void kansoku_follow_ranges(int are_wanted); /* the library's thread, and the end */
+void kansoku_nvtx_shared(void);             /* the memory is there */
 
 /* pinned.c: host memory that the driver pinned, and the ends of copies there. Any thread. */
 void kansoku_pin(CUresult result, const void* begin, uint64_t bytes);
