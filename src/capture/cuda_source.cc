@@ -82,6 +82,7 @@ BootTime CudaSource::due() const {
 
 void CudaSource::request(Watched& process, BootTime now) const {
   const bool is_on = is_open_ && is_enabled_;
+  process.channel->want_ranges(is_on);
   process.channel->request(is_on ? options_.mode : cuda::Mode::kDormant, options_.every_n,
                            is_on ? now + kLease : BootTime{});
 }
@@ -198,12 +199,15 @@ void CudaSource::write_devices(const Watched& process, BootTime now) {
 
 void CudaSource::close(Watched& process, BootTime now) {
   read(process, /*is_last=*/true);
+  write_projection(process);
   write_devices(process, now);
   write_totals(process, now);
   for (auto& [context, clock] : process.clocks)
     clock.clock.write(writer_, now, clock.worst);
   for (const cuda::StreamInfo& stream : process.channel->streams())
     unfinished_ += stream.submitted - std::min(stream.submitted, stream.completed);
+  const wire_cuda_state state = process.channel->state();
+  ranges_elsewhere_ += state.nvtx_clients == 0 && state.nvtx_elsewhere != 0 ? 1 : 0;
   process.channel->add_losses(gone_);
 }
 
@@ -276,6 +280,7 @@ void CudaSource::read(Watched& process, bool is_last) {
   process.channel->drain(
       [&](const wire_cuda_record& record, std::uint32_t what) { take(process, record, what); },
       kRecordsAtOnce);
+  process.has_ranges = process.channel->state().nvtx_clients > 0;
   write_held(process, is_last);
   write_errors(process, clock_.now());
 }
@@ -283,6 +288,10 @@ void CudaSource::read(Watched& process, bool is_last) {
 void CudaSource::take(Watched& process, const wire_cuda_record& record, std::uint32_t what) {
   if (record.entry == WIRE_CUDA_CLOCK) {
     read_clock(process, record);
+    return;
+  }
+  if (record.entry == WIRE_CUDA_RANGE) {
+    write_range(process, record);
     return;
   }
   if (record.host_begin_ns > static_cast<std::uint64_t>(kFarthestNs) ||
@@ -390,7 +399,8 @@ CudaSource::Stream& CudaSource::stream_of(Watched& process, std::uint32_t stream
   if (info && (info->kind & WIRE_CUDA_PER_THREAD) != 0)
     name += fmt::format(" (default of thread {})", info->handle);
   if (axis == Axis::kDevice) name += ", device clock";
-  return process.streams.emplace(key, Stream{writer_.custom_track(process.track, name), {}})
+  const auto track = writer_.custom_track(process.track, name);
+  return process.streams.emplace(key, Stream{track, std::move(name), stream, device, {}})
       .first->second;
 }
 
@@ -514,11 +524,24 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   writer_.slice_begin(on.track, from.time, title, writer_.category(kOperations[what].category),
                       args, flow);
   writer_.slice_end(on.track, on.end.time);
+  note_operation(process, record, what, on, from.time);
+  write_call(process, record, what, flow);
+}
+
+/// For the nodes of a graph, and for ranges.
+void CudaSource::note_operation(Watched& process, const wire_cuda_record& record,
+                                std::uint32_t what, const Stream& on, BootTime begin) {
   if (what == WIRE_CUDA_GRAPH_LAUNCH) {
-    process.branches[record.stream].from = from.time;
+    process.branches[record.stream].from = begin;
     process.branches[record.stream].to = on.end.time;
   }
-  write_call(process, record, what, flow);
+  if (!process.has_ranges) return;
+  process.ranges.add(
+      CudaRanges::Operation{.tid = record.tid,
+                            .stream = on.track.raw,
+                            .launched = boot_time(static_cast<std::int64_t>(record.host_begin_ns)),
+                            .begin = begin,
+                            .end = on.end.time});
 }
 
 /// The first branch of the stream's graph that is free then.
@@ -559,6 +582,92 @@ void CudaSource::write_call(Watched& process, const wire_cuda_record& record, st
   writer_.slice_end(track, begin + Nanos{record.host_ns});
 }
 
+trace::NameId CudaSource::range_name(Watched& process, std::uint32_t index) {
+  const auto [found, is_new] = process.range_names.try_emplace(index);
+  if (is_new) {
+    const std::string text = process.channel->range_name(index);
+    found->second = writer_.name(text.empty() ? "(no name)" : text);
+  }
+  return found->second;
+}
+
+/// Where slices nest: the thread's own track for what it pushed, else one of the process.
+trace::TrackHandle CudaSource::range_track(Watched& process, std::uint32_t tid, BootTime begin,
+                                           BootTime end, bool is_thread) {
+  const bool has_track =
+      process.thread_ranges.contains(tid) || process.thread_ranges.size() < kTracksMax;
+  if (is_thread && has_track && process.thread_ranges[tid].add(begin, end))
+    return thread_track(process, tid);
+  for (Lane& lane : process.range_lanes)
+    if (lane.slices.add(begin, end)) return lane.track;
+  const std::size_t number = process.range_lanes.size() + 1;
+  if (number > CudaRanges::kLanesMax) {
+    ++ranges_left_out_;
+    return {};
+  }
+  const std::string name = number == 1 ? "NVTX ranges" : fmt::format("NVTX ranges, {}", number);
+  process.range_lanes.push_back({writer_.custom_track(process.track, name), {}});
+  (void)process.range_lanes.back().slices.add(begin, end);  // the first of its lane
+  return process.range_lanes.back().track;
+}
+
+/// The category is that of PyTorch's profiler, and of imported ranges.
+void CudaSource::write_range(Watched& process, const wire_cuda_record& record) {
+  constexpr auto kFarthest = static_cast<std::uint64_t>(kFarthestNs);
+  if (record.host_begin_ns > kFarthest || record.device_ns > kFarthest) {
+    ++odd_;
+    return;
+  }
+  const auto& range = record.u.range;
+  const BootTime begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
+  const BootTime end = begin + Nanos{static_cast<std::int64_t>(record.device_ns)};
+  const std::string domain = process.channel->range_domain(range.domain);
+  std::vector<trace::Arg> args;
+  if (range.domain != 0)
+    args.push_back(trace::Arg::str(writer_.name("domain"), domain.empty() ? "(others)" : domain));
+  const trace::NameId name = range_name(process, range.name);
+  const trace::CategoryId category = writer_.category("user_annotation");
+  if (range.kind == WIRE_CUDA_MARK) {
+    writer_.instant(thread_track(process, record.tid), begin, name, category, args);
+    return;
+  }
+  const bool is_thread = range.kind == WIRE_CUDA_PUSHED;
+  if (is_thread)
+    process.ranges.add(CudaRanges::Range{record.tid, begin, end, range.name, range.domain});
+  const auto track = range_track(process, record.tid, begin, end, is_thread);
+  if (track == trace::TrackHandle{}) return;
+  writer_.slice_begin(track, begin, name, category, args);
+  writer_.slice_end(track, end);
+}
+
+/// What the program's ranges cover on each stream. At the end: a range is known once it is over,
+/// and its operations once they are complete.
+void CudaSource::write_projection(Watched& process) {
+  std::map<std::uint32_t, const Stream*> streams;  // by track
+  for (const auto& [key, stream] : process.streams)
+    streams.emplace(stream.track.raw, &stream);
+  std::map<std::pair<std::uint32_t, std::uint32_t>, trace::TrackHandle> tracks;  // and lane
+  for (const CudaRanges::Span& span : process.ranges.project()) {
+    const auto [found, is_new] = tracks.try_emplace({span.stream, span.lane});
+    if (is_new) {
+      const std::string lane = span.lane == 0 ? "" : fmt::format(" ({})", span.lane + 1);
+      found->second = writer_.custom_track(
+          process.track, fmt::format("NVTX{} on {}", lane, streams.at(span.stream)->name));
+    }
+    const std::string domain = process.channel->range_domain(span.domain);
+    const Stream& stream = *streams.at(span.stream);
+    std::vector<trace::Arg> args{trace::Arg::uint(writer_.name("operations"), span.operation_count),
+                                 trace::Arg::uint(writer_.name("stream"), stream.number),
+                                 trace::Arg::sint(writer_.name("device"), stream.device)};
+    if (span.domain != 0)
+      args.push_back(trace::Arg::str(writer_.name("domain"), domain.empty() ? "(others)" : domain));
+    writer_.slice_begin(found->second, span.begin, range_name(process, span.name),
+                        writer_.category("gpu_user_annotation"), args);
+    writer_.slice_end(found->second, span.end);
+  }
+  ranges_left_out_ += process.ranges.left_out();
+}
+
 /// Driver bytes that are live, of what was allocated since the library was switched on.
 void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
                               std::uint32_t what) {
@@ -593,6 +702,8 @@ void CudaSource::add_losses(Losses& out) const {
   out.add(cuda_unfinished, unfinished_);
   out.add(cuda_not_covered, not_covered_.size() + gone_not_covered_);
   out.add(cuda_busy, busy_);
+  out.add(cuda_ranges_elsewhere, ranges_elsewhere_);
+  out.add(cuda_ranges_left_out, ranges_left_out_);
   out.add(cuda::cuda_odd_records, odd_);
 }
 

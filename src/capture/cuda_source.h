@@ -11,6 +11,7 @@
 
 #include "capture/cuda/channel.h"
 #include "capture/device_clock.h"
+#include "capture/internal/cuda_ranges.h"
 #include "capture/source.h"
 #include "common/time.h"
 #include "sys/procfs.h"
@@ -23,6 +24,11 @@ STAT(cuda_not_covered, kDataLoss, kCapture,
      "processes that use CUDA without Kansoku's library; start them with `kansoku run --cuda`");
 STAT(cuda_busy, kDataLoss, kCapture,
      "processes whose CUDA library another recorder holds; they were not recorded");
+
+STAT(cuda_ranges_elsewhere, kNotice, kCapture,
+     "processes whose NVTX ranges go to another tool, which NVTX_INJECTION64_PATH names");
+STAT(cuda_ranges_left_out, kNotice, kCapture,
+     "NVTX ranges, or operations within them, beyond what a recording can show on device time");
 
 struct CudaSourceOptions {
   cuda::Mode mode{cuda::Mode::kEvery};
@@ -70,7 +76,15 @@ class CudaSource final : public Source {
   };
   struct Stream {
     trace::TrackHandle track{};
+    std::string name;
+    std::uint32_t number{0};
+    std::int32_t device{-1};
     DeviceTime end;  // of what was written last
+  };
+  /// A track for slices that may lap over those of the ones before it.
+  struct Lane {
+    trace::TrackHandle track{};
+    NestedSlices slices;
   };
   struct Kernel {
     trace::NameId name{};
@@ -94,6 +108,12 @@ class CudaSource final : public Source {
     };
     std::map<std::uint32_t, Branches> branches;  // by stream
     std::map<std::uint32_t, trace::TrackHandle> threads;
+    // Of NVTX.
+    bool has_ranges{false};
+    CudaRanges ranges;
+    std::vector<Lane> range_lanes;                        // of the process
+    std::map<std::uint32_t, NestedSlices> thread_ranges;  // by thread
+    std::map<std::uint32_t, trace::NameId> range_names;
     std::map<std::uint32_t, Kernel> kernels;
     std::deque<std::pair<wire_cuda_record, std::uint32_t>> held;  // until the clock is known
     trace::TrackHandle memory{};
@@ -119,6 +139,13 @@ class CudaSource final : public Source {
                        Axis axis);
   void write_call(Watched& process, const wire_cuda_record& record, std::uint32_t what,
                   std::uint64_t flow);
+  static void note_operation(Watched& process, const wire_cuda_record& record, std::uint32_t what,
+                             const Stream& on, BootTime begin);
+  void write_range(Watched& process, const wire_cuda_record& record);
+  trace::TrackHandle range_track(Watched& process, std::uint32_t tid, BootTime begin, BootTime end,
+                                 bool is_thread);
+  trace::NameId range_name(Watched& process, std::uint32_t index);
+  void write_projection(Watched& process);
   void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
   [[nodiscard]] static DeviceTime device_time(const Watched& process, std::uint32_t context,
                                               std::int64_t device_ns, Axis axis);
@@ -146,7 +173,7 @@ class CudaSource final : public Source {
   Losses gone_;                                      // of processes that ended
   std::uint64_t gone_not_covered_{0};                // likewise
   std::vector<std::string> gone_problems_;           // likewise
-  std::uint64_t unfinished_{0}, busy_{0}, odd_{0};
+  std::uint64_t unfinished_{0}, busy_{0}, odd_{0}, ranges_left_out_{0}, ranges_elsewhere_{0};
   std::map<std::string_view, trace::NameId> names_;
 };
 

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "cli/revision.h"
+#include "common/text.h"
 #include "sys/process.h"
 #include "sys/trust.h"
 
@@ -94,6 +95,17 @@ Result<std::string> cuda_library_folder() {
   if (auto found = library_folder("cuda", "libkansoku_cuda.so")) return *std::move(found);
   return Error{Code::kNotFound, "find libkansoku_cuda.so: it is not beside this program",
                "build it (`make build`) or set KANSOKU_CUDA_LIBS to its folder"};
+}
+
+std::string nvtx_injection(const std::string& cuda_folder) {
+  std::string own = cuda_folder + "/libkansoku_cuda.so";
+  const char* const before = std::getenv(kNvtxVariable);
+  if (before == nullptr || *before == '\0') return own;
+  std::error_code error;
+  if (std::filesystem::equivalent(before, own, error)) return own;
+  say(stderr,
+      fmt::format("kansoku: NVTX ranges are left out: {} is {}", kNvtxVariable, printable(before)));
+  return {};
 }
 
 std::string prepended(const char* variable, const std::string& folder) {

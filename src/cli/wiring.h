@@ -24,6 +24,11 @@ namespace kansoku::cli {
 /// The folder of the library that stands for libcuda.so.1 in watched processes; kNotFound.
 [[nodiscard]] Result<std::string> cuda_library_folder();
 
+inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
+/// The library in `cuda_folder` as a program's tool for NVTX. Empty, and one line on standard error
+/// says so, if the environment already names another one: a program has one alone.
+[[nodiscard]] std::string nvtx_injection(const std::string& cuda_folder);
+
 /// What a search path of the environment becomes with `folder` before all others.
 [[nodiscard]] std::string prepended(const char* variable, const std::string& folder);
 

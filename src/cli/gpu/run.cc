@@ -61,6 +61,8 @@ class RunCommand final : public Command {
       const auto folder = find();
       if (!folder) return report(folder.error());
       setenv("LD_LIBRARY_PATH", prepended("LD_LIBRARY_PATH", *folder).c_str(), 1);
+      const std::string nvtx = find == &cuda_library_folder ? nvtx_injection(*folder) : "";
+      if (!nvtx.empty()) setenv(kNvtxVariable, nvtx.c_str(), 1);
     }
     if (graphs_) setenv("KANSOKU_CUDA_GRAPHS", "1", 1);
     if (devices_ != 0) setenv("KANSOKU_SOFTGPU_DEVICES", std::to_string(devices_).c_str(), 1);
