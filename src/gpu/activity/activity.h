@@ -93,6 +93,18 @@ struct OperatorRow {
   std::string top_kernel;  // the one that took longest
 };
 
+/// Ranges of one name: what the host spent in them, and what they launched.
+struct RangeRow {
+  std::string name;
+  std::string domain{};  // of NVTX; "" the default one
+  std::uint64_t count{0};
+  double host_us{0};  // of those that are not inside another of the same name
+  // Of ranges of the process, which no thread is in, nothing of these is known.
+  std::optional<std::uint64_t> op_count{};  // operations that were launched within
+  std::optional<double> device_us{};        // while any of them ran
+  std::optional<double> share{};            // of the time that the devices were at work
+};
+
 /// What the launching thread did while the device had nothing to do.
 enum class IdleCause : std::uint8_t {
   kSynchronisation,
@@ -281,6 +293,7 @@ struct WorkReport {
   std::vector<CollectiveRow> collectives;
   std::optional<std::vector<GemmRow>> gemms;
   std::optional<std::vector<OperatorRow>> operators;
+  std::optional<std::vector<RangeRow>> ranges;
   std::vector<MemoryFigures> memory;
   std::uint64_t module_load_count{0};
   double module_load_ms{0};

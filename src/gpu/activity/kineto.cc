@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/json.h"
@@ -71,6 +72,8 @@ class KinetoWriter {
   Result<void> counters();
   Result<void> flows();
   [[nodiscard]] bool is_on_other_clock(std::uint32_t index) const;
+  [[nodiscard]] bool is_projected(std::uint32_t index) const;
+  [[nodiscard]] Row row_of(std::uint32_t index) const;
   void slice(std::uint32_t index, const Op* op, const Call* call);
   void args_of(std::uint32_t index, const Op* op, const Call* call);
   void add_arg(const trace::ArgValue& arg, const Op* op, const Call* call);
@@ -97,6 +100,8 @@ class KinetoWriter {
   std::vector<Row> rows_of_tracks_;
   std::vector<bool> is_used_;         // by track: it has an event that is no operation of a device
   std::vector<Row> rows_of_streams_;  // by DeviceWork::streams
+  std::map<std::tuple<std::int32_t, std::int64_t, std::int64_t>, std::size_t>
+      streams_;  // by process, device, number
 };
 
 void KinetoWriter::text(std::string_view untrusted) {
@@ -171,6 +176,7 @@ void KinetoWriter::place_streams() {
     const auto place = processes.find(device.pid);
     const std::int64_t offset = place == processes.end() ? 0 : place->second * kStreamsOfProcess;
     const std::int64_t number = std::clamp<std::int64_t>(stream.number, 0, std::int64_t{1} << 52);
+    streams_.try_emplace({device.pid, device.ordinal, stream.number}, rows_of_streams_.size());
     rows_of_streams_.push_back({ordinal, number + offset});
   }
 }
@@ -385,6 +391,21 @@ bool KinetoWriter::is_on_other_clock(std::uint32_t index) const {
          is_device_clock(args_.string(trace_.tracks[track.raw].name));
 }
 
+/// Ranges that are projected on a stream stand beside its operations, as in PyTorch's files.
+bool KinetoWriter::is_projected(std::uint32_t index) const {
+  return args_.string(trace_.slices.category[index]) == "gpu_user_annotation";
+}
+
+Row KinetoWriter::row_of(std::uint32_t index) const {
+  const trace::TrackId track = trace_.slices.track[index];
+  if (!is_projected(index)) return rows_of_tracks_[track.raw];
+  const auto device = args_.number(index, ArgName::kDevice);
+  const auto number = args_.number(index, ArgName::kStream);
+  const auto row =
+      device && number ? streams_.find({pids_[track.raw], *device, *number}) : streams_.end();
+  return row == streams_.end() ? rows_of_tracks_[track.raw] : rows_of_streams_[row->second];
+}
+
 void KinetoWriter::slice(std::uint32_t index, const Op* op, const Call* call) {
   // Operations where they are compared with the host: the recording's own times may be corrected.
   const std::int64_t start_ns = op != nullptr ? op->time.begin_ns : trace_.slices.start_ns[index];
@@ -399,7 +420,7 @@ void KinetoWriter::slice(std::uint32_t index, const Op* op, const Call* call) {
     ++counts_.left_out_count;
     return;
   }
-  const Row& row = op == nullptr ? rows_of_tracks_[track.raw] : rows_of_streams_[op->stream];
+  const Row row = op == nullptr ? row_of(index) : rows_of_streams_[op->stream];
   begin_event(is_open ? 'B' : 'X', args_.string(trace_.slices.name[index]),
               category_of(index, call), row);
   time("ts", start_ns);

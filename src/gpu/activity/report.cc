@@ -218,6 +218,8 @@ void ReportMaker::make() {
   if (out_.gemms && out_.gemms->empty()) out_.gemms.reset();
   if (allows(Figure::kOperators)) out_.operators = operator_rows(in_);
   if (out_.operators && out_.operators->empty()) out_.operators.reset();
+  out_.ranges = range_rows(in_);
+  if (out_.ranges->empty()) out_.ranges.reset();
   out_.memory = memory_figures(in_);
   add_states();
   add_notes();

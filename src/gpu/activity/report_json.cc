@@ -121,6 +121,17 @@ Json operator_json(const OperatorRow& row) {
       .set("top_kernel", row.top_kernel);
 }
 
+Json range_json(const RangeRow& row) {
+  return Json::object()
+      .set("name", row.name)
+      .set("domain", row.domain.empty() ? Json() : Json(row.domain))
+      .set("count", row.count)
+      .set("host_us", rounded_json(row.host_us))
+      .set("op_count", or_null(row.op_count))
+      .set("device_us", or_null(row.device_us))
+      .set("share", or_null(row.share));
+}
+
 Json idle_json(const IdleRow& row) {
   return Json::object()
       .set("cause", idle_cause_name(row.cause))
@@ -302,6 +313,7 @@ Json to_json(const WorkReport& report, std::size_t rows_max) {
       .set("collectives", list_json(report.collectives, rows_max, collective_json))
       .set("gemms", list_json(report.gemms, rows_max, gemm_json))
       .set("operators", list_json(report.operators, rows_max, operator_json))
+      .set("ranges", list_json(report.ranges, rows_max, range_json))
       .set("memory", list_json(report.memory, SIZE_MAX, memory_json))
       .set("module_loads", counts_calls ? Json::object()
                                               .set("count", report.module_load_count)

@@ -56,6 +56,7 @@ class ReportText {
   void kernels();
   void transfers();
   void products();
+  void ranges();
   void memory();
   void unknown();
 
@@ -187,6 +188,21 @@ void ReportText::products() {
   }
 }
 
+void ReportText::ranges() {
+  if (!report_.ranges) return;
+  line("");
+  line("   count  operations    host ms  device ms   share  range");
+  for (std::size_t i = 0; i < report_.ranges->size() && i < rows_max_; ++i) {
+    const RangeRow& row = (*report_.ranges)[i];
+    line("{:>8} {:>11} {:>10.3f} {:>10} {:>7}  {}{}", row.count, known(row.op_count, "{:.0f}"),
+         row.host_us / 1e3, known(row.device_us, "{:.3f}", 1e-3),
+         row.share ? fmt::format("{:.1f} %", 100 * *row.share) : "?", shown_name(row.name),
+         row.domain.empty() ? "" : fmt::format(" ({})", shown_name(row.domain)));
+  }
+  if (report_.ranges->size() > rows_max_)
+    line("         and {} further names", report_.ranges->size() - rows_max_);
+}
+
 void ReportText::memory() {
   constexpr double kMib = 1.0 / (1 << 20);
   if (!report_.memory.empty()) line("");
@@ -228,6 +244,7 @@ std::string ReportText::text() {
   kernels();
   transfers();
   products();
+  ranges();
   memory();
   if (report_.recorded.mode != Mode::kNone) unknown();
   return std::move(out_);

@@ -232,5 +232,45 @@ TEST(OperatorTableTest, DeviceTimeOfTheInnermostOperator) {
   EXPECT_EQ(report.operators->at(1).name, "aten::relu");
 }
 
+TEST(RangeTableTest, DeviceTimeIsAUnionOfWhatWasLaunchedWithin) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    r.host(100, 100, "user_annotation", "step", {0, 100});
+    r.host(100, 100, "user_annotation", "forward", {1, 40}, {{"domain", "model"}});
+    r.kernel(100, 7, "a", {10, 12}, {20, 50});
+    r.kernel(100, 8, "b", {14, 16}, {40, 60});
+    r.host(100, 100, "user_annotation", "step", {45, 95});  // within itself
+    r.kernel(100, 7, "c", {50, 52}, {100, 140});            // runs after its range
+    r.kernel(100, 7, "outside", {110, 112}, {150, 180});
+    r.host(100, 101, "user_annotation", "ProfilerStep#3", {0, 10});
+  });
+  ASSERT_TRUE(report.ranges.has_value());
+  ASSERT_EQ(report.ranges->size(), 2U);
+  const RangeRow& step = report.ranges->at(0);
+  EXPECT_EQ(step.name, "step");
+  EXPECT_EQ(step.count, 2U);
+  EXPECT_NEAR(step.host_us, 100, 1e-9);
+  EXPECT_THAT(step.op_count, Optional(3U));
+  EXPECT_THAT(step.device_us, Optional(DoubleNear(80, 1e-9)));      // 20..60 and 100..140
+  EXPECT_THAT(step.share, Optional(DoubleNear(80.0 / 110, 1e-9)));  // and 150..180
+  const RangeRow& forward = report.ranges->at(1);
+  EXPECT_EQ(forward.domain, "model");
+  EXPECT_THAT(forward.device_us, Optional(DoubleNear(40, 1e-9)));
+  const std::string text = to_text(report, 1);
+  EXPECT_NE(text.find("step"), std::string::npos);
+  EXPECT_NE(text.find("and 1 further names"), std::string::npos);
+}
+
+TEST(RangeTableTest, OneInNGivesNoDeviceTime) {
+  const WorkReport report = report_for_test([](Recording& r) {
+    r.meta("kansoku.cuda.mode", "sampled:10");
+    r.host(100, 100, "user_annotation", "step", {0, 100});
+    r.kernel(100, 7, "a", {10, 12}, {20, 50});
+  });
+  ASSERT_TRUE(report.ranges.has_value());
+  EXPECT_EQ(report.ranges->at(0).count, 1U);
+  EXPECT_FALSE(report.ranges->at(0).device_us.has_value());
+  EXPECT_FALSE(report.ranges->at(0).op_count.has_value());
+}
+
 }  // namespace
 }  // namespace kansoku::gpu::activity

@@ -45,6 +45,7 @@ constexpr std::array kAliases{
     ArgAlias{"n", ArgName::kN},
     ArgAlias{"k", ArgName::kK},
     ArgAlias{"batch", ArgName::kBatch},
+    ArgAlias{"domain", ArgName::kDomain},
     ArgAlias{"requested", ArgName::kRequested},
 };
 

@@ -44,6 +44,7 @@ enum class ArgName : std::uint8_t {
   kK,
   kBatch,
   kRequested,
+  kDomain,
 };
 
 /// Reads arguments of slices by meaning. Borrows the trace. Tolerates ids and ranges that the trace

@@ -123,6 +123,10 @@ bool is_operator_category(std::string_view category) {
   return category == "cpu_op" || category == "Operator" || category == "torch-ops";
 }
 
+bool is_range_category(std::string_view category) {
+  return category == "user_annotation";
+}
+
 bool is_device_clock(std::string_view track) {
   return track.ends_with(", device clock");
 }

@@ -18,5 +18,7 @@ namespace kansoku::gpu::activity {
 /// Matrix products by shape; those without a linked kernel are left out.
 [[nodiscard]] std::vector<GemmRow> gemm_rows(const Input& in);
 [[nodiscard]] std::vector<OperatorRow> operator_rows(const Input& in);
+/// Ranges that the program or its profiler named, longest on the device first.
+[[nodiscard]] std::vector<RangeRow> range_rows(const Input& in);
 
 }  // namespace kansoku::gpu::activity
