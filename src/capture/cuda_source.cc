@@ -211,6 +211,13 @@ void CudaSource::close(Watched& process, BootTime now) {
   process.channel->add_losses(gone_);
 }
 
+/// The news of an exec may be older than the look at the new program: its library goes on, since
+/// what it records between two recorders is nobody's.
+void CudaSource::renew(std::int32_t pid) {
+  const auto known = processes_.find(pid);
+  if (known == processes_.end() || !known->second.channel->is_still_there()) forget(pid);
+}
+
 void CudaSource::forget(std::int32_t pid) {
   if (const auto why = not_covered_.find(pid); why != not_covered_.end()) {
     ++gone_not_covered_;

@@ -47,7 +47,7 @@ class CudaSource final : public Source {
 
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
   void inspect(const Observed& process, BootTime now) override;
-  void renew(std::int32_t pid) override { forget(pid); }
+  void renew(std::int32_t pid) override;
   void forget(std::int32_t pid) override;
   [[nodiscard]] BootTime due() const override;
   void poll(const Processes& processes, BootTime now) override;

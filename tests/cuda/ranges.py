@@ -15,8 +15,8 @@ Own = collections.namedtuple("Own", "name tid begin end launches")
 OTHER = "/nowhere/libanother_tool.so"
 
 
-def record(kansoku, program, trace, environment=None):
-    done = subprocess.run([kansoku, "record", "-q", "--no-bpf", "--cuda", "--force", "-o", trace, "--", kansoku, "run", "--softgpu", "--", program],
+def record(kansoku, program, trace, environment=None, options=("--no-bpf",)):
+    done = subprocess.run([kansoku, "record", "-q", *options, "--cuda", "--force", "-o", trace, "--", kansoku, "run", "--softgpu", "--", program],
                           env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{program}: {done.stderr}")
@@ -125,10 +125,10 @@ def check_export(kansoku, trace, out, counts, problems):
             problems.append("export: a projected range is not on its device")
 
 
-def watched(kansoku, program, out):
+def watched(kansoku, program, out, options=("--no-bpf",)):
     problems = []
     trace = os.path.join(out, os.path.basename(program) + ".pftrace")
-    done = record(kansoku, program, trace)
+    done = record(kansoku, program, trace, options=options)
     own, recording = own_ranges(done.stdout), read_recording(trace)
     if "levels 0 1 1 0" not in done.stdout:
         problems.append(f"levels: {done.stdout.splitlines()[0]}")
@@ -169,6 +169,8 @@ def main():
         skip("needs root: the memory of a process is opened through /proc/PID/map_files")
     os.makedirs(out, exist_ok=True)
     problems = [problem for program in programs for problem in watched(kansoku, program, out)]
+    # Where there is eBPF: the news of its exec comes when it is at work.
+    problems += watched(kansoku, programs[0], out, ())
     problems += beside_another(kansoku, programs[0], out)
     for problem in problems[:30]:
         print(problem)
