@@ -25,6 +25,7 @@ run gpu "$bin/bench_op" "${ROUNDS:-9}"
 run gpu "$bin/bench_launch" "$root/build/release/softgpu/libcuda.so.1" "${PEER:-}" "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/cuda_test/libnull_driver.so" null "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/softgpu/libcuda.so.1" softgpu "${ROUNDS:-9}"
+run cuda "$bin/bench_cuda_ranges" "$root/build/release/cuda/libkansoku_cuda.so" "$root/build/release/cuda_test/libnull_driver.so" "${ROUNDS:-9}"
 run cuda "$bin/bench_cuda_probes" "${ROUNDS:-15}"
 run cuda "$root/bench/cuda_cost.py" "$root/build/release" short || [ $? = 77 ]
 run python "$bin/bench_python"

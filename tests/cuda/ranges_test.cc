@@ -35,7 +35,7 @@ class RangesTest : public LibraryTest {
     channel_->want_ranges(true);
     set(mode);
   }
-  void sleep() { set(Mode::kDormant); }
+  void fall_asleep() { set(Mode::kDormant); }
   std::vector<Seen> seen() {
     std::vector<Seen> out;
     channel_->drain(
@@ -246,7 +246,7 @@ TEST_F(RangesTest, KeepsRecordingsApart) {
   EXPECT_EQ(lost().ranges_unbegun, 1U);
   nvtxRangePushA("open");
   const nvtxRangeId_t open = nvtxRangeStartA("open");
-  sleep();
+  fall_asleep();
   EXPECT_EQ(nvtxRangePop(), 0);
   EXPECT_EQ(nvtxRangePushA("while asleep"), 0);
   record();
