@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program with ranges of NVTX around its launches. It writes down what it did,
  * "range NAME THREAD BEGIN END LAUNCHES" a line, on the boot clock, by its own reading just outside
- * of each range. Built with the real headers where they are, else with a client of the tests' own.
+ * of each range. RANGES_DRIVER: the driver's path [libcuda.so.1]. Built with the real headers where
+ * they are, else with a client of the tests' own.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -119,7 +120,8 @@ static void find(void* library, const char* name, void* where) {
 }
 
 static void start(void) {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const char* const path = getenv("RANGES_DRIVER");
+  void* const library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   CUmodule module = NULL;
   need(library != NULL, "no driver");
   find(library, "cuInit", &driver.init);

@@ -162,6 +162,21 @@ def beside_another(kansoku, program, out):
     return problems
 
 
+def driver_by_path(kansoku, program, out):
+    """The library is there for the ranges alone, and does not pass for the driver."""
+    problems = []
+    trace = os.path.join(out, "by_path.pftrace")
+    driver = os.path.join(os.path.dirname(kansoku), "softgpu", "libcuda.so.1")
+    done = record(kansoku, program, trace, {"RANGES_DRIVER": driver})
+    if "levels 0 1 1 0" not in done.stdout:
+        problems.append(f"driver by its path: {done.stdout.splitlines()[0]}")
+    counted = counts_of(report(kansoku, trace))
+    if counted.get("cuda_not_covered") != 1:
+        problems.append(f"driver by its path: counted {counted}")
+    print(f"driver by its path: {len(problems)} problems")
+    return problems
+
+
 def main():
     kansoku, out, *programs = sys.argv[1:]
     kansoku = os.path.abspath(kansoku)
@@ -172,6 +187,7 @@ def main():
     # Where there is eBPF: the news of its exec comes when it is at work.
     problems += watched(kansoku, programs[0], out, ())
     problems += beside_another(kansoku, programs[0], out)
+    problems += driver_by_path(kansoku, programs[0], out)
     for problem in problems[:30]:
         print(problem)
     sys.exit(1 if problems else 0)
