@@ -25,6 +25,7 @@ constexpr Nanos kEventStep{500};
 /// How long the library of a program that another one became is looked for at each poll.
 constexpr Nanos kExecPatience = std::chrono::seconds{10};
 constexpr std::size_t kAllocationsMax = 1U << 20;
+constexpr std::size_t kStackFramesShown = 12;
 constexpr std::size_t kProblemsKept = 16;  // of processes that have ended
 /// Tracks of threads, and of streams, of one process; the process names both at will.
 constexpr std::size_t kTracksMax = 4096;
@@ -71,7 +72,11 @@ std::string program_name(std::int32_t pid, std::uint64_t image) {
 
 CudaSource::CudaSource(trace::Writer& writer, const Clock& clock, const sys::Procfs& procfs,
                        CudaSourceOptions options)
-    : writer_(writer), clock_(clock), procfs_(procfs), options_(options) {}
+    : writer_(writer),
+      clock_(clock),
+      procfs_(procfs),
+      symbols_(procfs, writer),
+      options_(options) {}
 
 CudaSource::~CudaSource() = default;
 
@@ -225,6 +230,7 @@ void CudaSource::forget(std::int32_t pid) {
     not_covered_.erase(why);
   }
   renewed_.erase(pid);
+  symbols_.forget(pid);
   const auto found = processes_.find(pid);
   if (found == processes_.end()) return;
   if (is_open_) close(found->second, clock_.now());
@@ -238,6 +244,7 @@ void CudaSource::follow_exec(const Processes& processes, BootTime now) {
     if (known != processes_.end() && !known->second.channel->is_still_there()) {
       close(known->second, now);
       processes_.erase(known);
+      symbols_.forget(pid);
       renewed_[pid] = now + kExecPatience;
     }
     if (renewed_.contains(pid)) attach(process, now);
@@ -581,6 +588,12 @@ void CudaSource::write_call(Watched& process, const wire_cuda_record& record, st
                                     correlation_of(process.image, record.correlation)));
   const bool has_bytes = what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET || what == WIRE_CUDA_ALLOC;
   if (has_bytes) args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
+  if (what == WIRE_CUDA_ALLOC || what == WIRE_CUDA_FREE)
+    args.push_back(trace::Arg::uint(writer_.name("address"), record.u.memory.detail));
+  if (what == WIRE_CUDA_ALLOC) {
+    const std::string& stack = stack_text(process, record.device_begin_ns);
+    if (!stack.empty()) args.push_back(trace::Arg::str(writer_.name("stack"), stack));
+  }
   if ((record.flags & WIRE_CUDA_FAILED) != 0)
     args.push_back(trace::Arg::uint(writer_.name("ret"), record.device_ns));
   const auto track = thread_track(process, record.tid);
@@ -673,6 +686,17 @@ void CudaSource::write_projection(Watched& process) {
     writer_.slice_end(found->second, span.end);
   }
   ranges_left_out_ += process.ranges.left_out();
+}
+
+/// For people, innermost first. Asked while the process lives: its maps name the addresses.
+const std::string& CudaSource::stack_text(Watched& process, std::int64_t number) {
+  const auto [found, is_new] = process.stacks.try_emplace(number);
+  if (!is_new) return found->second;
+  std::vector<std::uint64_t> addresses = process.channel->stack(number);
+  if (addresses.empty()) return found->second;
+  --addresses.front();  // all of them are behind a call
+  found->second = symbols_.text(process.pid, addresses, clock_.now(), kStackFramesShown);
+  return found->second;
 }
 
 /// Driver bytes that are live, of what was allocated since the library was switched on.

@@ -12,6 +12,7 @@
 #include "capture/cuda/channel.h"
 #include "capture/device_clock.h"
 #include "capture/internal/cuda_ranges.h"
+#include "capture/internal/native_symbols.h"
 #include "capture/source.h"
 #include "common/time.h"
 #include "sys/procfs.h"
@@ -119,6 +120,7 @@ class CudaSource final : public Source {
     trace::TrackHandle memory{};
     std::map<std::uint64_t, std::uint64_t> allocations;  // bytes by pointer
     std::uint64_t live_bytes{0};
+    std::map<std::int64_t, std::string> stacks;  // of allocations, by number
     bool is_memory_declared{false};
   };
   enum class Axis : std::uint8_t { kNotYet, kBoot, kDevice };
@@ -146,6 +148,7 @@ class CudaSource final : public Source {
                                  bool is_thread);
   trace::NameId range_name(Watched& process, std::uint32_t index);
   void write_projection(Watched& process);
+  const std::string& stack_text(Watched& process, std::int64_t number);
   void count_memory(Watched& process, const wire_cuda_record& record, std::uint32_t what);
   [[nodiscard]] static DeviceTime device_time(const Watched& process, std::uint32_t context,
                                               std::int64_t device_ns, Axis axis);
@@ -163,6 +166,7 @@ class CudaSource final : public Source {
   trace::Writer& writer_;
   const Clock& clock_;
   const sys::Procfs& procfs_;
+  NativeSymbols symbols_;
   CudaSourceOptions options_;
   bool is_open_{false}, is_enabled_{true};
   BootTime next_{}, now_{};

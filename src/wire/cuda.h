@@ -94,7 +94,8 @@ enum wire_cuda_copy_kind {
 struct wire_cuda_record {
   __u64 turn;            /* number of the record + 1: it is complete */
   __u64 host_begin_ns;   /* of the call; WIRE_CUDA_CLOCK: before the event was recorded */
-  __s64 device_begin_ns; /* device time of its context; the earliest possible begin */
+  __s64 device_begin_ns; /* device time of its context; the earliest possible begin; ALLOC that is
+                            not timed: 1 + index into `stacks`, 0: who called is not known */
   __u64 device_ns;       /* WIRE_CUDA_CLOCK: boot time at which the event was seen complete;
                             WIRE_CUDA_FAILED: the error */
   __u32 host_ns;         /* duration of the call; saturates */
@@ -170,13 +171,15 @@ struct wire_cuda_losses {
   __u64 event_error;  /* events that the driver refused */
   __u64 streams_over_limit, kernels_over_limit, names_over_limit, threads_over_limit;
   __u64 contexts_over_limit, graphs_over_limit;
-  __u64 lost_context;    /* operations whose context was destroyed before they were read */
-  __u64 graphs_excluded; /* graphs that cannot be instantiated twice: their nodes have no times */
-  __u64 graph_untimed;   /* timed launches of graphs whose nodes could not be timed this once */
-  __u64 pins_over_limit; /* pinned memory: of other memory it is not known then whether it is */
-  __u64 ranges_unnamed;  /* ranges and marks: more names or domains than there is room for */
-  __u64 ranges_unbegun;  /* that ended, and whose begin was not recorded */
-  __u64 ranges_open;     /* that began, with too many open ones */
+  __u64 lost_context;      /* operations whose context was destroyed before they were read */
+  __u64 graphs_excluded;   /* graphs that cannot be instantiated twice: their nodes have no times */
+  __u64 graph_untimed;     /* timed launches of graphs whose nodes could not be timed this once */
+  __u64 pins_over_limit;   /* pinned memory: of other memory it is not known then whether it is */
+  __u64 ranges_unnamed;    /* ranges and marks: more names or domains than there is room for */
+  __u64 ranges_unbegun;    /* that ended, and whose begin was not recorded */
+  __u64 ranges_open;       /* that began, with too many open ones */
+  __u64 stacks_skipped;    /* allocations without a stack: walking it would cost too much */
+  __u64 stacks_over_limit; /* likewise: more different ones than there is room for */
 };
 
 /* Written by the library. */
@@ -307,6 +310,17 @@ struct wire_cuda_kernel {
 };
 WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 344, "part of the ABI: bump WIRE_CUDA_VERSION");
 
+/* Who made an allocation: return addresses, innermost first. */
+#define WIRE_CUDA_STACKS_MAX 4096U
+#define WIRE_CUDA_STACK_FRAMES 24U
+struct wire_cuda_stack {
+  __u64 hash;  /* 0: free */
+  __u32 count; /* stored last: of those that are set */
+  __u32 unused;
+  __u64 addresses[WIRE_CUDA_STACK_FRAMES];
+};
+WIRE_ASSERT(sizeof(struct wire_cuda_stack) == 208, "part of the ABI: bump WIRE_CUDA_VERSION");
+
 /* Parts that different sides write lie on different pages. */
 #define WIRE_CUDA_PAGE 4096
 struct wire_cuda {
@@ -335,6 +349,7 @@ struct wire_cuda {
   __u64 names_used;
   struct wire_cuda_kernel kernels[WIRE_CUDA_KERNELS_MAX];
   char names[WIRE_CUDA_NAMES_BYTES];
+  struct wire_cuda_stack stacks[WIRE_CUDA_STACKS_MAX];
   char range_names[WIRE_CUDA_RANGE_NAMES_MAX][WIRE_CUDA_RANGE_NAME_BYTES];
   char range_domains[WIRE_CUDA_RANGE_DOMAINS_MAX][WIRE_CUDA_RANGE_NAME_BYTES];
   struct wire_cuda_record ring[WIRE_CUDA_RING_SLOTS];

@@ -311,6 +311,16 @@ std::string Channel::range_domain(std::uint32_t index) const {
   return index < WIRE_CUDA_RANGE_DOMAINS_MAX ? range_text(memory_->range_domains[index]) : "";
 }
 
+std::vector<std::uint64_t> Channel::stack(std::int64_t number) const {
+  if (number < 1 || number > std::int64_t{WIRE_CUDA_STACKS_MAX}) return {};
+  const wire_cuda_stack& stack = memory_->stacks[number - 1];
+  const std::uint32_t count = std::min(load(stack.count), WIRE_CUDA_STACK_FRAMES);
+  std::vector<std::uint64_t> out(count);
+  for (std::uint32_t i = 0; i < count; ++i)
+    out[i] = load(stack.addresses[i]);
+  return out;
+}
+
 std::vector<EntryTotals> Channel::entries() const {
   std::vector<EntryTotals> out;
   for (std::uint32_t i = 0; i < classes_.size(); ++i) {
@@ -493,6 +503,7 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_graphs_excluded, losses.graphs_excluded);
   out.add(cuda_graph_untimed, losses.graph_untimed);
   out.add(cuda_ranges_lost, losses.ranges_unbegun + losses.ranges_open);
+  out.add(cuda_stacks_lost, losses.stacks_skipped + losses.stacks_over_limit);
   out.add(cuda_ranges_unnamed, losses.ranges_unnamed);
   out.add(cuda_odd_records, odd_);
 }

@@ -48,6 +48,9 @@ STAT(cuda_ranges_lost, kDataLoss, kCapture,
      "NVTX ranges that are not in the recording: begun before it, or with too many others open");
 STAT(cuda_ranges_unnamed, kDataLoss, kCapture,
      "NVTX ranges without their name or domain: more different ones than there is room for");
+STAT(cuda_stacks_lost, kNotice, kCapture,
+     "allocations of GPU memory without the stack that made them: they came too fast, or from too "
+     "many places");
 STAT(cuda_odd_records, kDataLoss, kCapture,
      "records in a CUDA process's memory that make no sense, or were never completed");
 
@@ -175,6 +178,8 @@ class Channel {
   /// Printable; "" for an index without one.
   [[nodiscard]] std::string range_name(std::uint32_t index) const;
   [[nodiscard]] std::string range_domain(std::uint32_t index) const;
+  /// Return addresses, innermost first, by what an allocation's record says; empty: none.
+  [[nodiscard]] std::vector<std::uint64_t> stack(std::int64_t number) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
   [[nodiscard]] Durations graph_durations(std::uint32_t index) const;  // launched as a whole

@@ -257,6 +257,20 @@ TEST(Channel, HandsOutRangesWithTheirIndicesChecked) {
   EXPECT_EQ(loss(*channel, "cuda_ranges_unnamed"), 4U);
 }
 
+TEST(Channel, BoundsStacks) {
+  const auto memory = fresh();
+  const auto channel = std::move(Channel::on(memory.get())).value();
+  memory->stacks[4].count = 2;
+  memory->stacks[4].addresses[0] = 7;
+  memory->stacks[4].addresses[1] = 8;
+  memory->stacks[5].count = 0xffffffff;
+  EXPECT_THAT(channel->stack(5), testing::ElementsAre(7, 8));
+  EXPECT_EQ(channel->stack(6).size(), std::size_t{WIRE_CUDA_STACK_FRAMES});
+  for (const std::int64_t number : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1},
+                                    std::int64_t{WIRE_CUDA_STACKS_MAX} + 1, INT64_MAX, INT64_MIN})
+    EXPECT_TRUE(channel->stack(number).empty()) << number;
+}
+
 TEST(Channel, OfAProcessWithoutTheLibraryIsNotFound) {
   const auto opened = Channel::open(sys::Procfs(), getpid());
   ASSERT_FALSE(opened);

@@ -524,6 +524,8 @@ void kansoku_end(struct kansoku_call* call) {
         call->record.flags |= WIRE_CUDA_FAILED;
         call->record.device_ns = (uint64_t)call->result;
       }
+      if (call->what == WIRE_CUDA_ALLOC)
+        call->record.device_begin_ns = kansoku_stack_here(call->mode);
       kansoku_write(&call->record);
     }
   }

@@ -309,6 +309,7 @@ static void load_once(void) {
     load_absent();
     return;
   }
+  kansoku_stacks_load();
   for (unsigned i = 0; i < kansoku_symbol_count; ++i) {
     const kansoku_function found = (kansoku_function)(uintptr_t)dlsym(driver, kansoku_symbols[i]);
     kansoku_real[i] = found != NULL ? found : (kansoku_function)unknown;

@@ -307,6 +307,8 @@ def gate(bench):
                 problems.append(f"{cause}, twin {twin}: {named}")
             if not twin and (findings[0]["kind"], findings[0]["detail"]) != CAUSES[cause].named:
                 problems.append(f"{cause}: not first, but {finding_text(findings[0])}")
+            if not twin and "causes_launch" not in " ".join(findings[0]["evidence"]):
+                problems.append(f"{cause}: no stack of who allocates: {findings[0]['evidence']}")
             if not twin and report["diagnosed"][:1] != [CAUSES[cause].named]:
                 problems.append(f"{cause}: the diagnosis says {report['diagnosed']}")
     bench.environment["KANSOKU_SOFTGPU_CLOCK"] = "model"

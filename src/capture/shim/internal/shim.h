@@ -299,6 +299,10 @@ void kansoku_capture_ended(CUresult result);
 void kansoku_follow_ranges(int are_wanted); /* the library's thread, and the end */
 void kansoku_nvtx_shared(void);             /* the memory is there */
 
+/* stacks.c */
+void kansoku_stacks_load(void);
+uint32_t kansoku_stack_here(uint32_t mode); /* 1 + index of the caller's stack; 0: none */
+
 /* pinned.c: host memory that the driver pinned, and the ends of copies there. Any thread. */
 void kansoku_pin(CUresult result, const void* begin, uint64_t bytes);
 void kansoku_pin_at(CUresult result, const void* where, uint64_t bytes); /* it stands at `where` */
