@@ -15,7 +15,7 @@ namespace kansoku::cuda {
 
 /// A device for tests of code that uses one: memory of this process, kernels that are only noted.
 /// Everything happens at once, and every call is written down. One thread.
-class RecordingDevice final : public Device {
+class RecordingDevice : public Device {
  public:
   /// "copy_to_device 0x1000 64 stream 3", in the order of the calls; handles and addresses count up
   /// from the same numbers each time.

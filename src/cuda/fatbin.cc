@@ -111,8 +111,8 @@ Result<std::size_t> fatbin_bytes(ByteSpan untrusted_header) {
   return header + static_cast<std::size_t>(bytes);
 }
 
-Result<std::vector<FatbinEntry>> read_fatbin(ByteSpan untrusted) {
-  std::vector<FatbinEntry> entries;
+Result<std::vector<ByteSpan>> fatbin_containers(ByteSpan untrusted) {
+  std::vector<ByteSpan> containers;
   std::size_t at = 0;
   while (untrusted.size() - at >= kHeaderBytes) {
     const ByteSpan rest = untrusted.subspan(at);
@@ -126,18 +126,28 @@ Result<std::vector<FatbinEntry>> read_fatbin(ByteSpan untrusted) {
     }
     TRY(const auto bytes, fatbin_bytes(rest));
     if (bytes > rest.size()) return corrupt(at, "the container is cut off");
-    std::size_t inside = number_at<std::uint16_t>(rest, 6);
-    while (inside < bytes) {
+    containers.push_back(rest.first(bytes));
+    at += bytes;
+  }
+  if (at == 0) return corrupt(0, "no header");
+  return containers;
+}
+
+Result<std::vector<FatbinEntry>> read_fatbin(ByteSpan untrusted) {
+  TRY(const auto containers, fatbin_containers(untrusted));
+  std::vector<FatbinEntry> entries;
+  for (const ByteSpan container : containers) {
+    const auto at = static_cast<std::size_t>(container.data() - untrusted.data());
+    std::size_t inside = number_at<std::uint16_t>(container, 6);
+    while (inside < container.size()) {
       std::size_t taken = 0;
-      TRY(auto entry, read_entry(rest.subspan(inside, bytes - inside), at + inside, taken));
+      TRY(auto entry, read_entry(container.subspan(inside), at + inside, taken));
       if (entries.size() == kFatbinEntriesMax)
         return Error{Code::kLimit, fmt::format("fatbin: more than {} entries", kFatbinEntriesMax)};
       entries.push_back(entry);
       inside += taken;
     }
-    at += bytes;
   }
-  if (entries.empty() && at == 0) return corrupt(0, "no header");
   return entries;
 }
 

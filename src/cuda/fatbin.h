@@ -41,6 +41,9 @@ inline constexpr std::uint32_t kWrapperMagic = 0x466243b1;  // of the 24 bytes t
 /// nvcc 13.0 wrote. Pure; any thread.
 [[nodiscard]] Result<std::vector<FatbinEntry>> read_fatbin(ByteSpan untrusted);
 
+/// The same bytes, container by container: a driver loads one at a time. Pure; any thread.
+[[nodiscard]] Result<std::vector<ByteSpan>> fatbin_containers(ByteSpan untrusted);
+
 /// The payload, decompressed; without the zero that ends PTX text. kCorrupt if it does not
 /// decompress to what the header says, kLimit beyond kImageBytesMax.
 [[nodiscard]] Result<std::string> unpack(const FatbinEntry& entry);

@@ -40,9 +40,15 @@ TEST_P(FatbinTest, WhatIsWrittenIsRead) {
 TEST_P(FatbinTest, ContainersFollowEachOther) {
   const std::string text = long_text();
   const std::string one = write_fatbin({{text, 80}}, GetParam()).value();
-  const auto entries = read_fatbin(as_bytes(one + std::string(8, '\0') + one));
+  const std::string both = one + std::string(8, '\0') + one;
+  const auto entries = read_fatbin(as_bytes(both));
   ASSERT_TRUE(entries);
   EXPECT_THAT(*entries, SizeIs(2));
+  const auto containers = fatbin_containers(as_bytes(both));
+  ASSERT_TRUE(containers);
+  ASSERT_THAT(*containers, SizeIs(2));
+  for (const ByteSpan container : *containers)
+    EXPECT_EQ(as_text(container), one);
 }
 
 TEST_P(FatbinTest, EveryCutAndEveryChangedByteIsSurvived) {

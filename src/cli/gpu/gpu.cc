@@ -80,9 +80,14 @@ class Gpu final : public Command {
   }
 
   void declare_run(CLI::App& app) {
-    CLI::App* const run = app.add_subcommand("run", "run a kernel on the software GPU");
-    run->add_option("file", run_.path, "PTX text, a fatbin, or an executable that holds one")
+    CLI::App* const run =
+        app.add_subcommand("run", "run a kernel on the software GPU, or on a GPU");
+    run->add_option("file", run_.path,
+                    "PTX text, a fatbin, or an executable that holds one; for a GPU also a cubin")
         ->required();
+    run->add_option("-d,--device", run_.device,
+                    "number of a GPU of this machine's driver (libcuda.so.1) [the software GPU]")
+        ->check(CLI::NonNegativeNumber);
     run->add_option("-k,--kernel", run_.kernel,
                     "name of the kernel; optional if the file has only one");
     run->add_option("-g,--grid", run_.grid, "blocks: X[,Y[,Z]] [1]");
@@ -94,8 +99,9 @@ class Gpu final : public Command {
                     "print numbers of a buffer: ARGUMENT[:f32|i32|u32|f64[:COUNT]]");
     run->add_option("--shared", run_.shared, "bytes of dynamic shared memory [0]");
     run->add_option("--workers", run_.workers,
-                    "threads that run blocks; 1 fixes the order of the blocks [all]");
-    run->add_option("--limit", run_.limit, "stop the kernel after this time [60s]");
+                    "threads of the software GPU that run blocks; 1 fixes their order [all]");
+    run->add_option("--limit", run_.limit,
+                    "stop the kernel after this time, on a GPU with this program [60s]");
     run->add_flag("--check", run_.check,
                   "also check shared memory for races and uninitialised reads; exit status 10 if "
                   "it finds any");
@@ -143,9 +149,10 @@ class Gpu final : public Command {
                        .set("architecture", std::uint64_t{image.architecture})
                        .set("compression", image.compression)
                        .set("bytes", image.bytes);
-      if (!json_ && images.size() + image.architecture > 1) {
-        fmt::print("{} for sm_{}, {} bytes ({})\n", image.kind, image.architecture, image.bytes,
-                   image.compression);
+      if (!json_ && (images.size() + image.architecture > 1 || image.kind != "ptx")) {
+        fmt::print("{}{}, {} bytes ({})\n", image.kind,
+                   image.architecture == 0 ? "" : fmt::format(" for sm_{}", image.architecture),
+                   image.bytes, image.compression);
       }
       if (image.kind == "ptx") {
         auto kernels = kernels_of(image.text);

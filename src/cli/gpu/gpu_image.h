@@ -27,7 +27,13 @@ inline constexpr std::uint64_t kGpuFileBytesMax = std::uint64_t{1} << 30;
 /// PTX text as a sound module; errors name `path`, line and column.
 [[nodiscard]] Result<gpu::ptx::Module> parse_image(const std::string& path, std::string_view text);
 
-/// The module with the highest architecture among the images of a file; kNotFound without PTX.
-[[nodiscard]] Result<gpu::ptx::Module> load_gpu_module(const std::string& path);
+/// The PTX of the highest architecture among the images of a file, for the software device:
+/// kNotFound without PTX, kUnsupported for what NVIDIA's compilers wrote.
+[[nodiscard]] Result<std::string> software_ptx(const std::string& path);
+
+/// What a file holds for a driver: PTX text, machine code (a cubin), or its fatbins one by one, as
+/// `Device::load_module` takes them. The driver chooses what its GPU can run. Errors as
+/// read_images.
+[[nodiscard]] Result<std::vector<std::string>> driver_images(const std::string& path);
 
 }  // namespace kansoku::cli

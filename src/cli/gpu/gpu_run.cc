@@ -3,32 +3,35 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/gpu/gpu_arguments.h"
 #include "cli/gpu/gpu_image.h"
+#include "cli/gpu/gpu_launch.h"
+#include "cli/wiring.h"
 #include "common/json.h"
 #include "common/parse.h"
-#include "common/rng.h"
+#include "cuda/driver_device.h"
 #include "gpu/exec/executor.h"
 #include "sys/clock.h"
-#include "sys/fd.h"
+#include "sys/trust.h"
 
 namespace kansoku::cli {
 namespace {
 
 namespace exec = gpu::exec;
-namespace ptx = gpu::ptx;
 
-constexpr std::size_t kShownMax = 1000;
 constexpr std::size_t kHotLinesShown = 8;
 constexpr Nanos kProgressAfter = std::chrono::seconds{2};  // until a progress line
 
@@ -44,82 +47,6 @@ std::optional<std::array<std::uint32_t, 3>> parse_extent(std::string_view text) 
     text.remove_prefix(comma + 1);
   }
   return std::nullopt;
-}
-
-template <class T>
-std::string bytes_of(T value) {
-  std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
-
-/// A kernel's argument: a number, or a buffer on the device.
-struct Argument {
-  bool is_buffer{false};
-  std::string bytes;   // of the number, or what the buffer holds at first
-  std::string output;  // file for what it holds afterwards; may be empty
-  std::uint64_t address{0};
-};
-
-Error bad_argument(std::string_view text) {
-  return Error{Code::kCorrupt, fmt::format("argument {}: not understood", text),
-               "i32:7 u64:7 f32:1.5 f64:1.5 zero:4K random:4K file:PATH; >PATH after a buffer "
-               "saves its bytes"};
-}
-
-Result<Argument> parse_number(std::string_view kind, const std::string& value,
-                              std::string_view text) {
-  Argument argument;
-  const auto integer = [&](auto zero) {
-    const auto number = parse_int<decltype(zero)>(value);
-    if (number) argument.bytes = bytes_of(*number);
-    return number.has_value();
-  };
-  bool is_good = false;
-  if (kind == "i32") is_good = integer(std::int32_t{0});
-  if (kind == "u32") is_good = integer(std::uint32_t{0});
-  if (kind == "i64") is_good = integer(std::int64_t{0});
-  if (kind == "u64") is_good = integer(std::uint64_t{0});
-  if (kind == "f32" || kind == "f64") {
-    double number = 0;
-    const char* const end = value.data() + value.size();
-    const auto [stop, problem] = std::from_chars(value.data(), end, number);
-    is_good = problem == std::errc{} && stop == end;
-    argument.bytes = kind == "f32" ? bytes_of(static_cast<float>(number)) : bytes_of(number);
-  }
-  if (!is_good) return bad_argument(text);
-  return argument;
-}
-
-Result<Argument> parse_argument(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return bad_argument(text);
-  const std::string_view kind = text.substr(0, colon);
-  std::string_view value = text.substr(colon + 1);
-  Argument argument;
-  if (kind != "zero" && kind != "random" && kind != "file")
-    return parse_number(kind, std::string(value), text);
-  argument.is_buffer = true;
-  if (const std::size_t arrow = value.find('>'); arrow != std::string_view::npos) {
-    argument.output = value.substr(arrow + 1);
-    value = value.substr(0, arrow);
-  }
-  if (kind == "file") {
-    TRY(argument.bytes, sys::read_file(std::string(value), kGpuFileBytesMax));
-  } else {
-    const auto bytes = parse_bytes(value);
-    if (!bytes || *bytes == 0 || *bytes > kGpuFileBytesMax) return bad_argument(text);
-    argument.bytes.assign(*bytes, '\0');
-  }
-  if (argument.bytes.empty()) return bad_argument(text);
-  if (kind == "random") {
-    Rng rng(1);  // single-precision numbers below 1, the same every time
-    for (std::size_t at = 0; at + sizeof(float) <= argument.bytes.size(); at += sizeof(float)) {
-      const auto number = static_cast<float>(rng.uniform());
-      std::memcpy(argument.bytes.data() + at, &number, sizeof number);
-    }
-  }
-  return argument;
 }
 
 /// Says every two seconds on standard error that a kernel still runs.
@@ -152,158 +79,207 @@ class KernelProgress {
   std::thread thread_;
 };
 
+/// Where a kernel ran.
+struct RanOn {
+  std::string kind;  // "software", "cuda", "executor"
+  std::string name;
+  int number{-1};            // of a driver's device
+  std::uint32_t workers{0};  // of the executor
+
+  [[nodiscard]] std::string text() const {
+    if (number >= 0) return fmt::format("{} (device {})", name, number);
+    return workers > 0 ? fmt::format("{}, {} workers", name, workers) : name;
+  }
+  [[nodiscard]] Json json() const {
+    Json out = Json::object().set("kind", kind).set("name", name);
+    if (number >= 0) out.set("number", std::int64_t{number});
+    if (workers > 0) out.set("workers", std::uint64_t{workers});
+    return out;
+  }
+};
+
+/// What a run came to, wherever it was.
+struct Ran {
+  std::string kernel;
+  RanOn on;
+  double ms{0};
+  exec::Observations seen;  // empty but of the executor
+};
+
+/// A kernel that a device cannot end goes with this process: to give its memory back would wait for
+/// it.
+[[noreturn]] void leave_kernel_behind(const Error& error) {
+  const int status = report(error);
+  static_cast<void>(std::fflush(nullptr));
+  ::_exit(status);
+}
+
 class GpuRun {
  public:
   explicit GpuRun(const GpuRunOptions& wanted) : wanted_(wanted) {}
-  Result<std::vector<Argument>> upload(exec::Memory& memory) const {
-    std::vector<Argument> arguments;
-    for (const std::string& text : wanted_.arguments) {
-      TRY(auto argument, parse_argument(text));
-      if (argument.is_buffer) {
-        TRY(argument.address, memory.allocate(argument.bytes.size()));
-        std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(argument.address)),
-                    argument.bytes.data(), argument.bytes.size());
-      }
-      arguments.push_back(std::move(argument));
-    }
-    return arguments;
+
+  Result<int> run() {
+    TRY_VOID(read_options());
+    TRY(const Ran ran, run_somewhere());
+    TRY_VOID(keep_buffers(arguments_));
+    print(ran);
+    if (!wanted_.json) print_hazards(ran.seen);
+    return ran.seen.hazard_count == 0 ? kExitOk : kExitFindings;
   }
 
-  /// The arguments as the kernel's parameters lie in memory.
-  static Result<std::vector<std::byte>> lay_out(const exec::KernelInfo& kernel,
-                                                const std::vector<Argument>& arguments) {
-    if (arguments.size() != kernel.param_bytes.size()) {
-      return Error{Code::kCorrupt,
-                   fmt::format("kernel {} takes {} arguments, {} are given", kernel.name,
-                               kernel.param_bytes.size(), arguments.size())};
-    }
-    std::vector<std::byte> params(kernel.params_total_bytes);
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const std::string bytes =
-          arguments[i].is_buffer ? bytes_of(arguments[i].address) : arguments[i].bytes;
-      if (bytes.size() != kernel.param_bytes[i]) {
-        return Error{Code::kCorrupt,
-                     fmt::format("argument {} of kernel {} has {} bytes, {} are given", i,
-                                 kernel.name, kernel.param_bytes[i], bytes.size())};
-      }
-      std::memcpy(params.data() + kernel.param_offsets[i], bytes.data(), bytes.size());
-    }
-    return params;
-  }
-
-  Result<exec::LaunchOptions> options() const {
-    exec::LaunchOptions options;
+ private:
+  Result<void> read_options() {
     const auto grid = parse_extent(wanted_.grid), block = parse_extent(wanted_.block);
     const auto limit = parse_duration(wanted_.limit);
     if (!grid || !block) return Error{Code::kCorrupt, "grid and block are X, X,Y or X,Y,Z"};
     if (!limit)
       return Error{Code::kCorrupt, fmt::format("limit {}: not a duration", wanted_.limit)};
-    options.grid = *grid;
-    options.block = *block;
-    options.dynamic_shared_bytes = wanted_.shared;
-    options.workers =
-        wanted_.workers != 0 ? wanted_.workers : std::max(1U, std::thread::hardware_concurrency());
-    options.time_limit = *limit;
-    return options;
-  }
-
-  Result<int> run() const {
-    TRY(auto module, load_gpu_module(wanted_.path));
-    TRY(auto memory, exec::Memory::create(std::uint64_t{4} << 30));
-    TRY(const auto program, exec::Program::load(std::move(module), memory));
-    if (program.kernels().empty())
-      return Error{Code::kNotFound, fmt::format("{} has no kernel", wanted_.path)};
-    if (wanted_.kernel.empty() && program.kernels().size() > 1)
-      return Error{Code::kNotFound, fmt::format("{} has several kernels", wanted_.path),
-                   "name one with --kernel; kansoku gpu list shows them"};
-    std::size_t index = 0;
-    if (!wanted_.kernel.empty()) {
-      TRY(index, program.find_kernel(wanted_.kernel));
+    shape_ = {*grid, *block, wanted_.shared};
+    limit_ = *limit;
+    for (const std::string& text : wanted_.arguments) {
+      TRY(auto argument, parse_gpu_argument(text));
+      arguments_.push_back(std::move(argument));
     }
-    TRY(auto arguments, upload(memory));
-    TRY(const auto params, lay_out(program.kernels()[index], arguments));
-    TRY(auto launch_options, options());
-    const sys::RealClock clock;
-    launch_options.params = params;
-    launch_options.clock = &clock;
-    launch_options.print = [](std::string_view text) { fmt::print("{}", text); };
-    launch_options.complain = [](std::string_view text) { fmt::print(stderr, "{}", text); };
-    exec::Observations seen;
-    launch_options.observe = {wanted_.check, wanted_.profile, false};
-    launch_options.observations = &seen;
-    std::optional<exec::Fault> fault;
-    const BootTime begin = clock.now();
-    {
-      const KernelProgress progress(program.kernels()[index].name);
-      TRY(fault, exec::launch(program, index, memory, launch_options));
-    }
-    const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
-    if (fault) {
-      print_hazards(seen);
-      return Error{fault->kind == exec::FaultKind::kTimeout ? Code::kTimeout : Code::kCorrupt,
-                   fault->text()};
-    }
-    TRY_VOID(keep(arguments));
-    TRY_VOID(print_launch(program.kernels()[index], arguments, launch_options, ms, seen));
-    if (!wanted_.json) print_hazards(seen);
-    return seen.hazard_count == 0 ? kExitOk : kExitFindings;
-  }
-
-  static Result<void> keep(const std::vector<Argument>& arguments) {
-    for (const Argument& argument : arguments) {
-      if (argument.output.empty()) continue;
-      std::ofstream file(argument.output, std::ios::binary);
-      file.write(reinterpret_cast<const char*>(static_cast<std::uintptr_t>(argument.address)),
-                 static_cast<std::streamsize>(argument.bytes.size()));
-      if (!file) return Error{Code::kPermission, fmt::format("write {}: failed", argument.output)};
+    for (const std::string& text : wanted_.shown) {
+      TRY(auto shown, parse_gpu_shown(text, arguments_));
+      shown_.push_back(std::move(shown));
     }
     return {};
   }
 
-  struct Shown {
-    std::size_t argument{0};
-    std::string type{"f32"};
-    std::size_t count{8};
-  };
-  Result<Shown> parse_shown(std::string_view text, const std::vector<Argument>& arguments) const {
-    Shown shown;
-    const std::size_t colon = text.find(':');
-    const auto index = parse_int<std::size_t>(text.substr(0, colon));
-    bool is_good = index && *index < arguments.size() && arguments[*index].is_buffer;
-    if (is_good) shown.argument = *index;
-    if (colon != std::string_view::npos) {
-      const std::string_view rest = text.substr(colon + 1);
-      const std::size_t second = rest.find(':');
-      shown.type = rest.substr(0, second);
-      if (second != std::string_view::npos) {
-        const auto count = parse_int<std::size_t>(rest.substr(second + 1));
-        is_good = is_good && count && *count <= kShownMax;
-        shown.count = count.value_or(0);
-      }
-    }
-    const bool is_type =
-        shown.type == "f32" || shown.type == "i32" || shown.type == "u32" || shown.type == "f64";
-    if (is_good && is_type) return shown;
-    return Error{Code::kCorrupt, fmt::format("show {}: not understood", text),
-                 "give the number of a buffer argument, from 0: 2 or 2:i32 or 2:f32:16"};
+  Result<Ran> run_somewhere() {
+    if (wanted_.device) return run_on_gpu();
+    // Counts and hazards come from the executor itself; its driver has no way to hand them over.
+    if (wanted_.check || wanted_.profile) return run_on_executor();
+    const auto folder = softgpu_folder();
+    return folder ? run_on_software(*folder + "/libcuda.so.1") : run_on_executor();
   }
 
-  static std::vector<double> numbers_of(const Argument& argument, const Shown& shown) {
-    const auto* const data =
-        reinterpret_cast<const char*>(static_cast<std::uintptr_t>(argument.address));
-    const std::size_t size = shown.type == "f64" ? 8 : 4;
-    std::vector<double> numbers;
-    for (std::size_t i = 0; i < shown.count && (i + 1) * size <= argument.bytes.size(); ++i) {
-      const auto value = [&](auto zero) {
-        std::memcpy(&zero, data + i * size, sizeof zero);
-        return static_cast<double>(zero);
-      };
-      if (shown.type == "f32") numbers.push_back(value(0.0F));
-      if (shown.type == "f64") numbers.push_back(value(0.0));
-      if (shown.type == "i32") numbers.push_back(value(std::int32_t{0}));
-      if (shown.type == "u32") numbers.push_back(value(std::uint32_t{0}));
+  Result<Ran> run_on_gpu() {
+    const char* const option = wanted_.check          ? "--check"
+                               : wanted_.profile      ? "--profile"
+                               : wanted_.workers != 0 ? "--workers"
+                                                      : nullptr;
+    if (option != nullptr) {
+      return Error{Code::kUnsupported, fmt::format("{} is of the software GPU alone", option),
+                   "leave out --device"};
     }
-    return numbers;
+    GpuLaunch launch{.images = {}, .kernel = {}, .shape = shape_, .limit = limit_};
+    TRY(launch.images, driver_images(wanted_.path));
+    TRY(launch.kernel, choose_kernel(wanted_.path, wanted_.kernel, readable_kernels()));
+    const auto driver = cuda::load_driver();
+    if (!driver)
+      return Error{driver.error().code, driver.error().what,
+                   "leave out --device: then the software GPU runs it"};
+    return run_on(*driver, *wanted_.device, launch, "cuda");
+  }
+
+  /// Those whose PTX Kansoku can read: a driver may know more.
+  [[nodiscard]] std::vector<GpuKernel> readable_kernels() const {
+    std::vector<GpuKernel> kernels;
+    const auto images = read_images(wanted_.path);
+    for (std::size_t i = 0; images && i < images->size(); ++i) {
+      if ((*images)[i].kind != "ptx") continue;
+      const auto module = parse_image(wanted_.path, (*images)[i].text);
+      if (!module) continue;
+      for (GpuKernel& kernel : kernels_of(*module))
+        kernels.push_back(std::move(kernel));
+    }
+    return kernels;
+  }
+
+  /// With rights that its user lacks, this process writes no file that the user names.
+  static void distrust_environment() {
+    for (const char* const name :
+         {"KANSOKU_SOFTGPU_LOG", "KANSOKU_SOFTGPU_COUNTS", "KANSOKU_SOFTGPU_OPERATIONS"})
+      if (!sys::path_from_environment(name)) ::unsetenv(name);
+  }
+
+  Result<Ran> run_on_software(const std::string& library) {
+    distrust_environment();
+    TRY(const auto text, software_ptx(wanted_.path));
+    TRY(const auto module, parse_image(wanted_.path, text));
+    TRY(const auto kernel, choose_kernel(wanted_.path, wanted_.kernel, kernels_of(module)));
+    // What its driver asks the environment for; it ends a kernel itself.
+    ::setenv("KANSOKU_SOFTGPU_TIME_LIMIT", wanted_.limit.c_str(), 1);
+    if (wanted_.workers != 0)
+      ::setenv("KANSOKU_SOFTGPU_WORKERS", std::to_string(wanted_.workers).c_str(), 1);
+    ::unsetenv("CUDA_VISIBLE_DEVICES");  // it is about GPUs, and might hide this one
+    TRY(const auto driver, cuda::load_driver(library));
+    const GpuLaunch launch{.images = {text}, .kernel = kernel, .shape = shape_, .limit = {}};
+    return run_on(driver, 0, launch, "software");
+  }
+
+  Result<Ran> run_on(const cuda::Driver& driver, int number, const GpuLaunch& launch,
+                     const std::string& kind) {
+    TRY(const auto device, cuda::open_device(driver, number));
+    TRY(const auto info, device->info());
+    Ran ran;
+    ran.kernel = launch.kernel.name;
+    ran.on = {kind, info.name, kind == "cuda" ? number : -1, 0};
+    const sys::RealClock clock;
+    const KernelProgress progress(ran.kernel);
+    TRY(ran.ms,
+        launch_on(*device, launch, arguments_, {clock, &sys::sleep_until, &leave_kernel_behind}));
+    return ran;
+  }
+
+  Result<Ran> run_on_executor() {
+    TRY(const auto text, software_ptx(wanted_.path));
+    TRY(auto module, parse_image(wanted_.path, text));
+    TRY(const auto kernel, choose_kernel(wanted_.path, wanted_.kernel, kernels_of(module)));
+    TRY(auto memory, exec::Memory::create(std::uint64_t{4} << 30));
+    TRY(const auto program, exec::Program::load(std::move(module), memory));
+    TRY(const std::size_t index, program.find_kernel(kernel.name));
+    for (GpuArgument& argument : arguments_) {
+      if (!argument.is_buffer) continue;
+      TRY(argument.address, memory.allocate(argument.bytes.size()));
+      std::memcpy(place_of(argument), argument.bytes.data(), argument.bytes.size());
+    }
+    TRY(const auto params, lay_out_arguments(kernel.name, kernel.parameters, arguments_));
+    Ran ran;
+    ran.kernel = kernel.name;
+    TRY(ran.ms, execute(program, index, memory, params, ran));
+    for (GpuArgument& argument : arguments_)
+      if (argument.is_buffer)
+        std::memcpy(argument.bytes.data(), place_of(argument), argument.bytes.size());
+    return ran;
+  }
+
+  Result<double> execute(const exec::Program& program, std::size_t index,
+                         const exec::Memory& memory, const cuda::KernelArguments& params,
+                         Ran& ran) const {
+    const sys::RealClock clock;
+    exec::LaunchOptions options;
+    options.grid = shape_.grid;
+    options.block = shape_.block;
+    options.dynamic_shared_bytes = shape_.shared_bytes;
+    options.workers =
+        wanted_.workers != 0 ? wanted_.workers : std::max(1U, std::thread::hardware_concurrency());
+    options.time_limit = limit_;
+    options.params = params.bytes();
+    options.clock = &clock;
+    options.print = [](std::string_view text) { fmt::print("{}", text); };
+    options.complain = [](std::string_view text) { fmt::print(stderr, "{}", text); };
+    options.observe = {wanted_.check, wanted_.profile, false};
+    options.observations = &ran.seen;
+    ran.on = {"executor", "the executor of this process", -1, options.workers};
+    std::optional<exec::Fault> fault;
+    const BootTime begin = clock.now();
+    {
+      const KernelProgress progress(ran.kernel);
+      TRY(fault, exec::launch(program, index, memory, options));
+    }
+    const double ms = static_cast<double>((clock.now() - begin).count()) * 1e-6;
+    if (!fault) return ms;
+    print_hazards(ran.seen);
+    return Error{fault->kind == exec::FaultKind::kTimeout ? Code::kTimeout : Code::kCorrupt,
+                 fault->text()};
+  }
+
+  /// A software device's memory is memory of its process.
+  static void* place_of(const GpuArgument& argument) {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(argument.address));
   }
 
   void print_hazards(const exec::Observations& seen) const {
@@ -373,18 +349,15 @@ class GpuRun {
     fmt::print("ptx lines executed most: {}\n", places);
   }
 
-  Result<void> print_launch(const exec::KernelInfo& kernel, const std::vector<Argument>& arguments,
-                            const exec::LaunchOptions& options, double ms,
-                            const exec::Observations& seen) const {
+  void print(const Ran& ran) const {
     Json buffers = Json::array();
     if (!wanted_.json) {
-      fmt::print("{}: {} x {} x {} blocks of {} x {} x {} threads in {:.2f} ms on {} workers\n",
-                 kernel.name, options.grid[0], options.grid[1], options.grid[2], options.block[0],
-                 options.block[1], options.block[2], ms, options.workers);
+      fmt::print("{}: {} x {} x {} blocks of {} x {} x {} threads in {:.2f} ms on {}\n", ran.kernel,
+                 shape_.grid[0], shape_.grid[1], shape_.grid[2], shape_.block[0], shape_.block[1],
+                 shape_.block[2], ran.ms, ran.on.text());
     }
-    for (const std::string& text : wanted_.shown) {
-      TRY(const auto shown, parse_shown(text, arguments));
-      const auto numbers = numbers_of(arguments[shown.argument], shown);
+    for (const GpuShown& shown : shown_) {
+      const auto numbers = numbers_of(arguments_[shown.argument], shown);
       Json values = Json::array();
       for (const double number : numbers)
         values.push(number);
@@ -394,30 +367,36 @@ class GpuRun {
                        .set("type", shown.type)
                        .set("values", std::move(values)));
     }
-    if (wanted_.profile && !wanted_.json) print_profile(seen.profile);
-    if (!wanted_.json) return {};
+    if (wanted_.json) return print_json(ran, std::move(buffers));
+    if (wanted_.profile) print_profile(ran.seen.profile);
+  }
+
+  void print_json(const Ran& ran, Json buffers) const {
     Json out = Json::object()
                    .set("schema", "kansoku.gpu.run/1")
-                   .set("kernel", kernel.name)
-                   .set("ms", ms)
+                   .set("kernel", ran.kernel)
+                   .set("device", ran.on.json())
+                   .set("ms", ran.ms)
                    .set("shown", std::move(buffers));
-    if (wanted_.profile) out.set("profile", profile_json(seen.profile));
+    if (wanted_.profile) out.set("profile", profile_json(ran.seen.profile));
     if (wanted_.check) {
       Json hazards = Json::array();
-      for (const exec::Fault& hazard : seen.hazards) {
+      for (const exec::Fault& hazard : ran.seen.hazards) {
         hazards.push(Json::object()
                          .set("kind", exec::fault_name(hazard.kind))
                          .set("line", std::uint64_t{hazard.line})
                          .set("text", hazard.text()));
       }
-      out.set("hazards", std::move(hazards)).set("hazard_count", seen.hazard_count);
+      out.set("hazards", std::move(hazards)).set("hazard_count", ran.seen.hazard_count);
     }
     fmt::print("{}\n", out.dump(2));
-    return {};
   }
 
- private:
   const GpuRunOptions& wanted_;
+  cuda::LaunchShape shape_;
+  Nanos limit_{};
+  std::vector<GpuArgument> arguments_;
+  std::vector<GpuShown> shown_;
 };
 
 }  // namespace

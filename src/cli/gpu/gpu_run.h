@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,13 @@ struct GpuRunOptions {
   std::vector<std::string> arguments, shown;
   std::uint32_t shared{0}, workers{0};
   bool check{false}, profile{false}, json{false};
+  std::optional<int> device;  // of the machine's driver; none: the software device
 };
 
-/// Runs a kernel of a file on the software device, in this process, and prints what came out; gives
-/// the exit status. May block as long as the limit says.
+/// Runs a kernel of a file through a driver, the machine's or the software device's, or in the
+/// executor of this process where only that serves, and prints what came out; gives the exit
+/// status. Sets what the software device's driver asks the environment for. May block as long as
+/// the limit says; if a GPU's kernel passes it, this process ends there.
 [[nodiscard]] Result<int> run_gpu_kernel(const GpuRunOptions& wanted);
 
 }  // namespace kansoku::cli

@@ -10,6 +10,7 @@
 
 #include "common/parse.h"
 #include "cuda/fatbin.h"
+#include "gpu/exec/origin.h"
 #include "gpu/ptx/parser.h"
 #include "gpu/ptx/verifier.h"
 #include "softcuda/internal/images.h"
@@ -119,24 +120,6 @@ CUresult text_of(const Image& image, std::string& text, std::string& log) {
 
 namespace {
 
-/// The name behind the first `.entry`; empty if there is none.
-std::string_view first_kernel(std::string_view text) {
-  constexpr std::string_view kEntry = ".entry", kBlank = " \t\r\n";
-  const std::size_t at = text.find(kEntry);
-  if (at == std::string_view::npos) return {};
-  const std::size_t begin = text.find_first_not_of(kBlank, at + kEntry.size());
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_first_of("( \t\r\n{", begin) - begin);
-}
-
-/// NVIDIA's compilers sign what they write, in a comment before the first directive. Their licence
-/// forbids to translate that for other platforms.
-bool is_of_nvidia(std::string_view text) {
-  const std::string_view head = text.substr(0, text.find(".version"));
-  return head.find("NVIDIA NVVM Compiler") != std::string_view::npos ||
-         head.find("Cuda compilation tools") != std::string_view::npos;
-}
-
 /// What stands behind `.version`, the first directive of a text. Texts of a newer version may hold
 /// what the parser does not know, so this is looked at before.
 struct PtxVersion {
@@ -169,11 +152,8 @@ PtxVersion version_of(std::string_view text) {
 }
 
 CUresult parse(const std::string& text, gpu::ptx::Module& module, std::string& log) {
-  if (is_of_nvidia(text)) {
-    log = fmt::format(
-        "PTX of kernel {} was made by nvcc; the software GPU executes PTX of clang and LLVM only: "
-        "compile with softgpu-clang",
-        first_kernel(text));
+  if (const auto origin = gpu::exec::check_origin(text); !origin) {
+    log = origin.error().what;
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   const PtxVersion version = version_of(text);
