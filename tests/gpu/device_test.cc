@@ -454,6 +454,177 @@ TEST_P(DeviceTest, AddressesAndMemoryByThemselves) {
   EXPECT_TRUE(device_->unreserve(*again, 2 * bytes));
 }
 
+TEST_P(DeviceTest, TheGuardRestoresWhatWasCurrentAfterErrorsToo) {
+  CUcontext mine = nullptr, popped = nullptr;
+  ASSERT_EQ(driver_.ctx_create(&mine, 0, 0), CUDA_SUCCESS);
+  const auto module = make_module(*device_, ptx("vector_add"));
+  ASSERT_TRUE(module) << module.error().what;
+  EXPECT_FALSE(device_->free(0x123));
+  EXPECT_FALSE(device_->find_kernel(module->get(), "no_such_kernel"));
+  EXPECT_FALSE(device_->load_module("this is no PTX"));
+  ASSERT_EQ(driver_.ctx_pop(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, mine);
+  EXPECT_EQ(driver_.ctx_destroy(mine), CUDA_SUCCESS);
+  std::thread([&] {
+    EXPECT_TRUE(device_->memory_info());
+    CUcontext left = nullptr;
+    EXPECT_NE(driver_.ctx_pop(&left), CUDA_SUCCESS) << "nothing was current on this thread";
+  }).join();
+}
+
+constexpr std::string_view kCounter =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 count;\n"
+    ".visible .entry add_one() { .reg .u32 %r<2>; atom.global.add.u32 %r1, [count], 1; ret; }\n";
+
+TEST_P(DeviceTest, SeveralContextsHaveModulesAndMemoryOfTheirOwn) {
+  std::vector<std::unique_ptr<Device>> contexts;
+  for (int i = 0; i < 3; ++i) {
+    auto own = open_device(driver_, 0, ContextKind::kOwn);
+    ASSERT_TRUE(own) << own.error().what;
+    contexts.push_back(std::move(*own));
+  }
+  std::vector<std::uint32_t> counted(contexts.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    threads.emplace_back([&, i] {
+      Device& device = *contexts[i];
+      const auto module = make_module(device, kCounter);
+      const auto kernel =
+          module ? device.find_kernel(module->get(), "add_one") : Result<KernelId>(module.error());
+      const auto count = module ? device.find_variable(module->get(), "count")
+                                : Result<Device::Variable>(module.error());
+      if (!kernel || !count || count->bytes != 4) return;
+      for (std::size_t launch = 0; launch <= i; ++launch)
+        if (!device.launch(*kernel, {}, {}, StreamId{})) return;
+      static_cast<void>(
+          download(device, std::as_writable_bytes(std::span(&counted[i], 1)), count->address));
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  EXPECT_EQ(counted, (std::vector<std::uint32_t>{1, 2, 3}));
+  // One that ends takes nothing from the others.
+  const auto memory = make_memory(*contexts[1], 64).value();
+  ASSERT_TRUE(contexts[1]->fill(memory.get(), 9, 64, StreamId{}));
+  contexts[0].reset();
+  std::array<std::byte, 64> seen{};
+  ASSERT_TRUE(download(*contexts[1], seen, memory.get()));
+  EXPECT_EQ(seen[63], std::byte{9});
+}
+
+TEST_P(DeviceTest, StreamsOfEveryPriorityWork) {
+  const auto range = device_->priorities();
+  ASSERT_TRUE(range) << range.error().what;
+  const auto memory = make_memory(*device_, 16).value();
+  std::uint8_t value = 0;
+  for (int priority = range->greatest; priority <= range->least; ++priority) {
+    for (const bool waits : {true, false}) {
+      const auto stream = make_stream(*device_, {waits, priority});
+      ASSERT_TRUE(stream) << priority << ": " << stream.error().what;
+      std::array<std::byte, 16> seen{};
+      ASSERT_TRUE(device_->fill(memory.get(), ++value, 16, stream->get()));
+      ASSERT_TRUE(device_->copy_to_host(seen, memory.get(), stream->get()));
+      ASSERT_TRUE(device_->synchronize(stream->get()));
+      EXPECT_EQ(seen[15], std::byte{value});
+    }
+  }
+}
+
+TEST_P(DeviceTest, TheDefaultStreamWaitsForTheOthers) {
+  const std::size_t n = 1 << 20;
+  const auto stream = make_stream(*device_).value();
+  const auto memory = make_memory(*device_, n).value();
+  std::vector<std::byte> seen(n);
+  for (int round = 1; round <= 20; ++round)
+    ASSERT_TRUE(device_->fill(memory.get(), static_cast<std::uint8_t>(round), n, stream.get()));
+  ASSERT_TRUE(device_->copy_to_host(seen, memory.get(), StreamId{}));
+  ASSERT_TRUE(device_->synchronize(StreamId{}));
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), std::byte{20}), 1 << 20);
+}
+
+TEST_P(DeviceTest, WhatIsOwnedIsGivenBackOnce) {
+  const auto before = device_->memory_info();
+  ASSERT_TRUE(before);
+  auto first = make_memory(*device_, 32 << 20);
+  ASSERT_TRUE(first) << first.error().what;
+  OwnedMemory second(std::move(*first));
+  EXPECT_EQ(first->get(), 0U);
+  EXPECT_NE(second.get(), 0U);
+  EXPECT_TRUE(first->finish()) << "it owns nothing any more";
+  EXPECT_LT(device_->memory_info()->free_bytes, before->free_bytes);
+  const DevicePointer at = second.get();
+  EXPECT_TRUE(second.finish());
+  EXPECT_TRUE(second.finish());
+  EXPECT_EQ(device_->memory_info()->free_bytes, before->free_bytes);
+  EXPECT_FALSE(device_->free(at)) << "it is free";
+  EventPool events(*device_);
+  const EventId one = events.take().value(), two = events.take().value();
+  EXPECT_NE(one, two);
+  events.give_back(one);
+  EXPECT_EQ(events.take().value(), one);
+  EXPECT_EQ(events.made(), 2U);
+  events.give_back(one);
+  events.give_back(two);
+}
+
+TEST_P(DeviceTest, KernelsReachPinnedAndRegisteredMemory) {
+  const std::size_t n = 1024, bytes = n * sizeof(float);
+  const auto pinned = device_->allocate_host(bytes);
+  ASSERT_TRUE(pinned) << pinned.error().what;
+  std::vector<float> own(n, 2), sum(n);
+  auto* const floats = reinterpret_cast<float*>(pinned->data());
+  std::fill(floats, floats + n, 1.0F);
+  ASSERT_TRUE(device_->register_host(std::as_writable_bytes(std::span(own))));
+  const auto out = to_device(sum);
+  run("vector_add", "vector_add", {{4, 1, 1}, {256, 1, 1}},
+      KernelArguments().add(floats).add(own.data()).add(out.get()).add(static_cast<int>(n)));
+  EXPECT_EQ(from_device<float>(out, n), std::vector<float>(n, 3));
+  EXPECT_TRUE(device_->unregister_host(reinterpret_cast<std::byte*>(own.data())));
+  EXPECT_TRUE(device_->free_host(pinned->data()));
+  EXPECT_FALSE(device_->free_host(reinterpret_cast<std::byte*>(own.data())));
+}
+
+TEST_P(DeviceTest, WhatIsNotMappedOrAllowedIsRefused) {
+  // An access that is not allowed may end the context.
+  const auto own = open_device(driver_, 0, ContextKind::kOwn);
+  ASSERT_TRUE(own) << own.error().what;
+  Device& device = **own;
+  const std::size_t bytes = device.granularity().value();
+  EXPECT_FALSE(device.create_physical(bytes / 2)) << "no multiple of the granule";
+  EXPECT_FALSE(device.reserve(bytes / 2, 0));
+  const auto at = device.reserve(2 * bytes, 0);
+  ASSERT_TRUE(at) << at.error().what;
+  const auto physical = device.create_physical(bytes);
+  ASSERT_TRUE(physical) << physical.error().what;
+  EXPECT_FALSE(device.protect(*at, bytes, Access::kReadWrite)) << "nothing is mapped there";
+  EXPECT_FALSE(device.unmap(*at, bytes));
+  ASSERT_TRUE(device.map(*at, bytes, *physical));
+  EXPECT_FALSE(device.map(*at, bytes, *physical)) << "it is mapped";
+  ASSERT_TRUE(device.protect(*at, bytes, Access::kReadWrite));
+  ASSERT_TRUE(device.fill(*at, 7, bytes, StreamId{}));
+  ASSERT_TRUE(device.synchronize());
+  ASSERT_TRUE(device.protect(*at, bytes, Access::kRead));
+  std::array<std::byte, 4> seen{};
+  ASSERT_TRUE(download(device, seen, *at + bytes - 4));
+  EXPECT_EQ(seen[3], std::byte{7});
+  ASSERT_TRUE(device.protect(*at, bytes, Access::kNone));
+  const auto written = device.fill(*at, 8, bytes, StreamId{});
+  EXPECT_FALSE(written && device.synchronize()) << "nobody may use it";
+}
+
+TEST_P(DeviceTest, KernelsTellTheirNeeds) {
+  const auto module = make_module(*device_, ptx("sgemm"));
+  ASSERT_TRUE(module) << module.error().what;
+  const auto info = device_->kernel_info(device_->find_kernel(module->get(), "sgemm").value());
+  ASSERT_TRUE(info) << info.error().what;
+  EXPECT_EQ(info->shared_bytes, 2048U);
+  EXPECT_GE(info->ptx_version, 70U);
+  EXPECT_GE(info->binary_version, 60U);
+  const auto missing = device_->find_variable(module->get(), "no_such_variable");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+}
+
 /// A small protocol, as users of a device write it: everything is owned, every failure passed up.
 Result<int> through_the_device(Device& device, int value) {
   TRY(const auto module,
