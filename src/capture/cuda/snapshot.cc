@@ -64,7 +64,6 @@ Snapshot snapshot_of(const Channel& channel) {
 }
 
 bool is_silent(const Snapshot& snapshot) {
-  constexpr std::uint64_t kSilentNs = 1'000'000'000;
   const wire_cuda_state& state = snapshot.state;
   return state.mode != WIRE_CUDA_DORMANT && state.poller_ns < snapshot.at_ns &&
          snapshot.at_ns - state.poller_ns >= kSilentNs;
@@ -134,7 +133,7 @@ std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck) {
 namespace {
 
 History history_from(const Durations& durations) {
-  return {durations.count, durations.at_most_ns(0.99),
+  return {durations.count, durations.at_most_ns(kStuckQuantile),
           static_cast<std::uint32_t>(std::min<std::uint64_t>(durations.largest, UINT32_MAX))};
 }
 
@@ -144,7 +143,7 @@ std::optional<History> longest_history(const Snapshot& snapshot) {
   const auto add = [&](const Durations& durations, std::uint64_t launches) {
     if (launches <= durations.count) return;
     out.count = std::min(out.count, durations.count);
-    out.p99_ns = std::max(out.p99_ns, durations.at_most_ns(0.99));
+    out.p99_ns = std::max(out.p99_ns, durations.at_most_ns(kStuckQuantile));
   };
   for (const auto& [index, kernel] : snapshot.kernels)
     add(kernel.durations, kernel.info.launches);

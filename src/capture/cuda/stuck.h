@@ -8,17 +8,9 @@
 #include <vector>
 
 #include "capture/cuda/channel.h"
+#include "capture/cuda/thresholds.h"
 
 namespace kansoku::capture::cuda {
-
-/// When an operation on the device is stuck. Rows with unit, value and what they were set on; the
-/// limits of the planted and of the clean runs of docs/cuda.md.
-inline constexpr double kStuckFloorS = 5;          // s; never before: compilation, evaluation
-inline constexpr double kStuckTimesP99 = 10;       // times the kernel's own 99th percentile
-inline constexpr std::uint64_t kHistoryLeast = 8;  // operations; fewer tell no percentile
-// Of a core, from which on the host of a missing rank is at work. The library's own thread takes up
-// to 3 %, a thread that sleeps in a lock nothing.
-inline constexpr double kAtWorkShare = 0.1;
 
 /// How long operations of one kind took so far, in ns.
 struct History {
