@@ -17,6 +17,7 @@ MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diag
            ("diff", "what `kansoku diff` calls a change, [diff.md](diff.md)"),
            ("detect", "the incidents of `kansoku watch`, [watch-detection.md](watch-detection.md), the windows of `profile --watch`,\n"
             "[detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"),
+           ("incident", "which incidents are one, [watch-detection.md](watch-detection.md#one-incident-for-a-cause-and-its-effects)"),
            ("gpu/activity", "the findings of `kansoku cuda report`, [cuda-report.md](cuda-report.md)"),
            ("capture/cuda", "what `kansoku hang` and `kansoku watch` call stuck, [cuda.md](cuda.md#stuck-kernels)"))
 ROWS_MAX = 80  # of one module: more is more than a reader can judge

@@ -257,7 +257,10 @@ StatusView Agent::Impl::status() const {
 Result<bool> Agent::Impl::label(std::string_view id, trace::IncidentLabel label) {
   TRY(const incident::Book::Labelled done, book->label(id, label));
   if (done.notice) send_notice(*done.notice);
-  return done.reporter && jobs->take_label(*done.reporter, label);
+  bool is_learnt = false;
+  for (const incident::Reporter& reporter : done.reporters)
+    is_learnt = jobs->take_label(reporter, label) || is_learnt;
+  return is_learnt;
 }
 
 void Agent::Impl::take_requests() {

@@ -74,6 +74,15 @@ bool may_be_of(const IncidentRecord& one, Source source) {
   return is_growth(one) == (source == Source::kGrowth);
 }
 
+/// Whether an observation belongs to the first rather than to the second: to one that is open, to
+/// the later one.
+bool is_rather(const IncidentRecord& one, const IncidentRecord& other) {
+  const auto order = [](const IncidentRecord& of) {
+    return std::pair(of.end_ns == 0, of.begin_ns);
+  };
+  return order(other) < order(one);
+}
+
 }  // namespace
 
 Result<Book> Book::open(BookOptions options, BootTime now, std::int64_t wall_ns) {
@@ -106,6 +115,7 @@ void Book::inherit(BootTime now, std::int64_t wall_ns) {
                   : record.has_effect ? State::kOver
                                       : State::kNotedOver;
     entry.before = Entry::Before{record.begin_ns, record.window_count};
+    entry.parts.push_back({std::nullopt, record});
     entry.record = std::move(record);
     if (is_over(entry.state)) remember_over(entry.record.id);
     entries_.insert_or_assign(entry.record.id, std::move(entry));
@@ -121,15 +131,32 @@ Book::Entries::iterator Book::find_inherited(const Observation& seen) {
   for (auto one = entries_.begin(); one != entries_.end(); ++one) {
     const Entry& entry = one->second;
     const IncidentRecord& record = entry.record;
-    if (entry.reporter || record.job != seen.job || !may_be_of(record, seen.source)) continue;
+    if (entry.is_reported() || record.job != seen.job || !may_be_of(record, seen.source)) continue;
     // An end in the future was told while the clock was wrong.
     if (record.end_ns != 0 &&
         std::abs(seen.facts.begin_ns - record.end_ns) > options_.pause.count())
       continue;
-    const auto order = [](const IncidentRecord& of) {
-      return std::pair(of.end_ns == 0, of.begin_ns);
-    };
-    if (best == entries_.end() || order(best->second.record) < order(record)) best = one;
+    if (best == entries_.end() || is_rather(record, best->second.record)) best = one;
+  }
+  return best;
+}
+
+/// The one that the observation explains, or that explains it. An incident that an operator called
+/// false hides no other one.
+Book::Entries::iterator Book::find_related(const Observation& seen) {
+  auto best = entries_.end();
+  for (auto one = entries_.begin(); one != entries_.end(); ++one) {
+    const Entry& entry = one->second;
+    if (entry.record.job != seen.job || entry.record.label == IncidentLabel::kFalse) continue;
+    const bool is_related =
+        std::any_of(entry.parts.begin(), entry.parts.end(), [&](const Entry::Part& part) {
+          // A source tells its own episodes apart.
+          if (part.reporter && part.reporter->source == seen.source) return false;
+          return explains(options_.causes, part.facts, seen.facts) ||
+                 explains(options_.causes, seen.facts, part.facts);
+        });
+    if (is_related && (best == entries_.end() || is_rather(entry.record, best->second.record)))
+      best = one;
   }
   return best;
 }
@@ -138,25 +165,73 @@ Book::Entries::iterator Book::claim(const Observation& seen, Notice& notice) {
   if (const auto known = ids_.find({seen.job, seen.source, seen.episode}); known != ids_.end())
     return entries_.find(known->second);
   auto entry = inherits_until_ == BootTime{} ? entries_.end() : find_inherited(seen);
+  if (entry != entries_.end()) {
+    entry->second.parts.clear();  // the observation takes their place
+  } else {
+    entry = find_related(seen);
+  }
   if (entry == entries_.end()) return begin(seen);
   if (entry->second.record.label != IncidentLabel::kNone) notice.label = entry->second.record.label;
-  entry->second.reporter = Reporter{seen.job, seen.source, seen.episode};
-  ids_.emplace(Key{seen.job, seen.source, seen.episode}, entry->first);
   return entry;
 }
 
 Book::Entries::iterator Book::begin(const Observation& seen) {
   Entry entry;
-  entry.reporter = Reporter{seen.job, seen.source, seen.episode};
   entry.record.id = trace::incident_id(
       options_.host, seen.job, seen.facts.begin_ns,
       fmt::format("{}.{}.{}", word_of(seen.facts.kind),
                   kSources.at(static_cast<std::size_t>(seen.source)), seen.episode));
   entry.record.host = options_.host;
   entry.record.job = seen.job;
-  ids_.insert_or_assign(Key{seen.job, seen.source, seen.episode}, entry.record.id);
   std::string id = entry.record.id;
   return entries_.insert_or_assign(std::move(id), std::move(entry)).first;
+}
+
+bool Book::Entry::is_reported() const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const Part& part) { return part.reporter.has_value(); });
+}
+
+/// The observation as a part of the incident: in the place of what was reported under its number,
+/// of an earlier episode of its source, or of what the agent before this one had of its kind.
+void Book::report_as(Entry& entry, const Observation& seen) {
+  auto& parts = entry.parts;
+  auto part = std::find_if(parts.begin(), parts.end(), [&](const Entry::Part& one) {
+    return one.reporter ? one.reporter->source == seen.source : one.facts.kind == seen.facts.kind;
+  });
+  if (part == parts.end()) part = parts.insert(parts.end(), Entry::Part{});
+  if (part->reporter && part->reporter->episode != seen.episode)
+    ids_.erase({seen.job, seen.source, part->reporter->episode});
+  part->reporter = Reporter{seen.job, seen.source, seen.episode};
+  part->facts = seen.facts;
+  ids_.insert_or_assign(Key{seen.job, seen.source, seen.episode}, entry.record.id);
+}
+
+/// The part that no other one explains, with what the others add: of several, one that could
+/// explain something, since a source may change its mind about the kind of an effect. The incident
+/// lasts as long as one of those that are reported.
+trace::IncidentFacts Book::facts_of(const Entry& entry) const {
+  const auto& parts = entry.parts;
+  const auto rank = [&](const Entry::Part& one) {
+    const bool is_effect = std::any_of(parts.begin(), parts.end(), [&](const Entry::Part& other) {
+      return explains(options_.causes, other.facts.kind, one.facts.kind);
+    });
+    return is_effect ? 2 : explains(options_.causes, one.facts.kind) ? 0 : 1;
+  };
+  const auto first = std::min_element(
+      parts.begin(), parts.end(),
+      [&](const Entry::Part& a, const Entry::Part& b) { return rank(a) < rank(b); });
+  trace::IncidentFacts out = first->facts;
+  bool is_open = false;
+  std::int64_t end_ns = 0;
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (part != first) add_effect(out, part->facts);
+    if (!part->reporter) continue;
+    is_open = is_open || part->facts.end_ns == 0;
+    end_ns = std::max(end_ns, part->facts.end_ns);
+  }
+  out.end_ns = is_open ? 0 : end_ns;
+  return out;
 }
 
 void Book::move(Entry& entry, Notice& notice) {
@@ -181,7 +256,8 @@ Notice Book::observe(const Observation& seen) {
   Notice notice;
   Entry& entry = claim(seen, notice)->second;
   const bool had_effect = entry.state != State::kNew && entry.record.has_effect;
-  static_cast<trace::IncidentFacts&>(entry.record) = seen.facts;
+  report_as(entry, seen);
+  static_cast<trace::IncidentFacts&>(entry.record) = facts_of(entry);
   entry.record.has_effect = entry.record.has_effect || had_effect;
   if (entry.before) {
     entry.record.begin_ns = entry.before->begin_ns;
@@ -197,8 +273,8 @@ void Book::remember_over(const std::string& id) {
   if (over_.size() <= kOverMax) return;
   const auto oldest = entries_.find(over_.front());
   if (oldest != entries_.end()) {
-    if (const auto& of = oldest->second.reporter; of)
-      ids_.erase({of->job, of->source, of->episode});
+    for (const Entry::Part& part : oldest->second.parts)
+      if (const auto& of = part.reporter) ids_.erase({of->job, of->source, of->episode});
     entries_.erase(oldest);
   }
   over_.pop_front();
@@ -256,7 +332,8 @@ Result<Book::Labelled> Book::label(std::string_view id, IncidentLabel label) {
   Entry& entry = known->second;
   entry.record.label = label;
   out.notice = Notice{entry.record, IncidentEvent::kLabelled, false, std::nullopt};
-  out.reporter = entry.reporter;
+  for (const Entry::Part& part : entry.parts)
+    if (part.reporter) out.reporters.push_back(*part.reporter);
   return out;
 }
 

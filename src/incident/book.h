@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +15,8 @@
 
 #include "common/result.h"
 #include "common/time.h"
+#include "incident/causes.h"
+#include "incident/thresholds.h"
 #include "store/incident_log.h"
 #include "trace/incident.h"
 
@@ -63,6 +66,9 @@ struct BookOptions {
   /// it.
   Nanos pause{std::chrono::seconds{20}};
   std::function<void(const std::string&)> log;
+  /// Which kinds explain which: of one job and one time they are one incident, under the id of the
+  /// one that was reported first and of the kind that explains the other.
+  std::span<const Cause> causes{known_causes()};
 };
 
 /// The incidents of one host: which are open, which were announced, and under what id; the one
@@ -70,7 +76,7 @@ struct BookOptions {
 class Book {
  public:
   static constexpr std::size_t kOverMax = 256;  // remembered of those that are over
-  static constexpr Nanos kInheritFor = std::chrono::minutes{2};
+  static constexpr Nanos kInheritFor = incident::kInheritFor;
   static constexpr Nanos kCountFor = std::chrono::minutes{5};
 
   /// Opens the log and takes over what the agent before this one left open. kPermission, kNotFound:
@@ -86,7 +92,7 @@ class Book {
   /// is kept. kNotFound: there is no such incident.
   struct Labelled {
     std::optional<Notice> notice;
-    std::optional<Reporter> reporter;
+    std::vector<Reporter> reporters;
   };
   [[nodiscard]] Result<Labelled> label(std::string_view id, trace::IncidentLabel label);
 
@@ -111,7 +117,12 @@ class Book {
   struct Entry {
     trace::IncidentRecord record;
     State state{State::kNew};
-    std::optional<Reporter> reporter;  // none: of the agent before this one
+    struct Part {
+      std::optional<Reporter> reporter;  // none: as the agent before this one had it
+      trace::IncidentFacts facts;
+    };
+    std::vector<Part> parts;  // more than one: a cause and its effects; bounded by sources
+    [[nodiscard]] bool is_reported() const;
     struct Before {
       std::int64_t begin_ns{0};
       std::uint32_t windows{0};
@@ -125,7 +136,10 @@ class Book {
   void inherit(BootTime now, std::int64_t wall_ns);
   [[nodiscard]] Entries::iterator find_inherited(const Observation& seen);
   [[nodiscard]] Entries::iterator claim(const Observation& seen, Notice& notice);
+  [[nodiscard]] Entries::iterator find_related(const Observation& seen);
   [[nodiscard]] Entries::iterator begin(const Observation& seen);
+  void report_as(Entry& entry, const Observation& seen);
+  [[nodiscard]] trace::IncidentFacts facts_of(const Entry& entry) const;
   /// What follows from an observation, or from its end; `told` says what there is to tell.
   void move(Entry& entry, Notice& notice);
   void remember_over(const std::string& id);

@@ -65,6 +65,35 @@ class BookTest : public ::testing::Test {
     return out;
   }
 
+  static Observation stuck(std::uint64_t episode, std::int64_t begin_ns, std::int64_t end_ns = 0) {
+    Observation out = seen(episode, begin_ns, end_ns);
+    out.source = Source::kStuck;
+    out.facts.kind = IncidentKind::kStuckKernel;
+    out.facts.tests = {"event"};
+    out.facts.ranks = {2};
+    out.facts.summary = "kernel wedge does not end";
+    return out;
+  }
+  static Observation slow(std::uint64_t episode, std::int64_t begin_ns, std::int64_t end_ns = 0) {
+    Observation out = seen(episode, begin_ns, end_ns);
+    out.facts.tests = {"job", "rank"};
+    out.facts.ranks = {1};
+    out.facts.score = 4;
+    out.facts.evidence = {{"step_max", "s", "torch", 0.1, 5, 1}};
+    out.facts.summary = "step max 100 ms -> 5 s";
+    return out;
+  }
+  /// It says why, and what showed it.
+  static void expect_one_incident_of_a_stuck_kernel(const Notice& notice) {
+    EXPECT_EQ(notice.incident.kind, IncidentKind::kStuckKernel);
+    EXPECT_EQ(notice.incident.summary, "kernel wedge does not end");
+    EXPECT_THAT(notice.incident.ranks, testing::ElementsAre(2));
+    EXPECT_THAT(notice.incident.tests, testing::ElementsAre("event", "job", "rank"));
+    ASSERT_EQ(notice.incident.evidence.size(), 1U);
+    EXPECT_EQ(notice.incident.evidence[0].feature, "step_max");
+    EXPECT_EQ(notice.incident.score, 4);
+  }
+
   std::string folder_;
   std::vector<std::string> log_;
   BootTime now_{Nanos{1}};
@@ -270,10 +299,10 @@ TEST_F(BookTest, ALabelStaysWithTheIncidentAndIsOfWhoeverReportsIt) {
   const std::string id = book.observe(seen(3, kNow)).incident.id;
   auto done = book.label(id, IncidentLabel::kFalse);
   ASSERT_TRUE(done.has_value()) << done.error().what;
-  ASSERT_TRUE(done->notice && done->reporter);
+  ASSERT_TRUE(done->notice && done->reporters.size() == 1);
   EXPECT_EQ(done->notice->event, IncidentEvent::kLabelled);
-  EXPECT_EQ(done->reporter->job, "job");
-  EXPECT_EQ(done->reporter->episode, 3U);
+  EXPECT_EQ(done->reporters[0].job, "job");
+  EXPECT_EQ(done->reporters[0].episode, 3U);
   EXPECT_EQ(book.observe(seen(3, kNow)).incident.label, IncidentLabel::kFalse);
   EXPECT_EQ(book.incidents({})->front().label, IncidentLabel::kFalse);
   EXPECT_EQ(book.label("none", IncidentLabel::kFalse).error().code, Code::kNotFound);
@@ -291,7 +320,7 @@ TEST_F(BookTest, ALabelGivenWhileNobodyReportsTheIncidentIsToldWhenItGoesOn) {
   Book after = open();
   const auto done = after.label(id, IncidentLabel::kFalse);
   ASSERT_TRUE(done.has_value());
-  EXPECT_FALSE(done->reporter.has_value());
+  EXPECT_TRUE(done->reporters.empty());
   const Notice notice = after.observe(seen(1, kNow + kSecond));
   EXPECT_EQ(notice.incident.label, IncidentLabel::kFalse);
   EXPECT_EQ(notice.label, IncidentLabel::kFalse) << "who reports it now has to hear";
@@ -307,6 +336,190 @@ TEST_F(BookTest, WhereNoAgentRunsALabelIsKeptAllTheSame) {
   }
   ASSERT_TRUE(label_kept(folder_, id, IncidentLabel::kTrue).has_value());
   EXPECT_EQ(open_kept(folder_)->incidents()->incidents.at(0).label, IncidentLabel::kTrue);
+}
+
+TEST_F(BookTest, AStuckKernelTakesOverWhatTheDetectorSawOfItBefore) {
+  Book book = open();
+  const Notice first = book.observe(slow(1, kNow + kSecond));
+  EXPECT_EQ(first.incident.kind, IncidentKind::kLatencySpike);
+  const Notice second = book.observe(stuck(1, kNow));
+  EXPECT_EQ(second.incident.id, first.incident.id);
+  EXPECT_EQ(second.event, IncidentEvent::kChanged) << "nobody is paged twice";
+  EXPECT_FALSE(second.is_first);
+  EXPECT_EQ(second.incident.begin_ns, kNow);
+  expect_one_incident_of_a_stuck_kernel(second);
+  expect_one_incident_of_a_stuck_kernel(book.observe(slow(1, kNow + kSecond)));
+  EXPECT_EQ(book.open_ones().size(), 1U);
+  ASSERT_EQ(book.incidents({})->size(), 1U) << "on disk, too";
+  EXPECT_EQ(book.incidents({})->front().kind, IncidentKind::kStuckKernel);
+}
+
+TEST_F(BookTest, WhatTheDetectorSeesOfAStuckKernelAfterwardsIsNoOtherIncident) {
+  Book book = open();
+  const Notice first = book.observe(stuck(1, kNow));
+  EXPECT_EQ(first.event, IncidentEvent::kOpened);
+  const Notice second = book.observe(slow(1, kNow + 6 * kSecond));
+  EXPECT_EQ(second.incident.id, first.incident.id);
+  EXPECT_EQ(second.event, IncidentEvent::kChanged);
+  expect_one_incident_of_a_stuck_kernel(second);
+  EXPECT_EQ(book.incidents({})->size(), 1U);
+  EXPECT_EQ(book.opened("job", IncidentKind::kStuckKernel), 1U);
+  EXPECT_EQ(book.opened("job", IncidentKind::kLatencySpike), 0U);
+}
+
+TEST_F(BookTest, ACauseAndItsEffectEndTogether) {
+  for (const bool is_cause_last : {true, false}) {
+    Book book = open(false);
+    static_cast<void>(book.observe(slow(1, kNow)));
+    static_cast<void>(book.observe(stuck(1, kNow)));
+    const Observation cause = stuck(1, kNow, kNow + (is_cause_last ? 9 : 8) * kSecond);
+    const Observation effect = slow(1, kNow, kNow + (is_cause_last ? 8 : 9) * kSecond);
+    const Notice goes_on = book.observe(is_cause_last ? effect : cause);
+    EXPECT_EQ(goes_on.event, IncidentEvent::kChanged);
+    EXPECT_EQ(goes_on.incident.end_ns, 0);
+    const Notice over = book.observe(is_cause_last ? cause : effect);
+    EXPECT_EQ(over.event, IncidentEvent::kClosed);
+    EXPECT_EQ(over.incident.end_ns, kNow + 9 * kSecond);
+    expect_one_incident_of_a_stuck_kernel(over);
+    EXPECT_TRUE(book.open_ones().empty());
+  }
+}
+
+TEST_F(BookTest, AnEffectThatWasOverOrOnlyNotedBecomesTheIncidentOfItsCause) {
+  Book book = open(false);
+  const Notice over = book.observe(slow(1, kNow, kNow + 2 * kSecond));
+  const Notice back = book.observe(stuck(1, kNow));
+  EXPECT_EQ(back.incident.id, over.incident.id);
+  EXPECT_EQ(back.event, IncidentEvent::kReopened);
+  Book other = open(false);
+  static_cast<void>(other.observe(harmless(slow(1, kNow))));
+  const Notice opened = other.observe(stuck(1, kNow));
+  EXPECT_EQ(opened.event, IncidentEvent::kOpened);
+  EXPECT_TRUE(opened.is_first) << "now somebody is paged";
+}
+
+TEST_F(BookTest, StuckKernelsExplainNothingOfOtherJobsTimesAndKinds) {
+  Book book = open(false);
+  const std::string id = book.observe(stuck(1, kNow, kNow + 10 * kSecond)).incident.id;
+  const auto is_apart = [&](Observation one) { return book.observe(one).incident.id != id; };
+  Observation other_job = slow(1, kNow + kSecond);
+  other_job.job = "other";
+  EXPECT_TRUE(is_apart(other_job)) << "a slow rank of another job";
+  EXPECT_TRUE(is_apart(slow(2, kNow - 4 * kSecond))) << "a rank was slow before";
+  EXPECT_TRUE(is_apart(slow(3, kNow - 2 * kSecond, kNow - kSecond))) << "over before";
+  EXPECT_TRUE(is_apart(slow(4, kNow + 14 * kSecond))) << "slow since long after";
+  Observation error = slow(5, kNow + kSecond);
+  error.facts.kind = IncidentKind::kHardwareFault;
+  EXPECT_TRUE(is_apart(error));
+  EXPECT_TRUE(is_apart([&] {
+    Observation one = growth(6, kNow + kSecond);
+    one.facts.kind = IncidentKind::kMemoryGrowth;
+    return one;
+  }()));
+  EXPECT_FALSE(is_apart(slow(7, kNow + 13 * kSecond))) << "the step that was held up ends";
+  EXPECT_TRUE(is_apart(stuck(2, kNow + kSecond))) << "the source tells its episodes apart";
+}
+
+TEST_F(BookTest, TwoJobsThatHangAtOnceAreTwoIncidents) {
+  Book book = open(false);
+  std::set<std::string> ids;
+  for (const char* const job : {"job", "other"}) {
+    for (Observation one : {slow(1, kNow), stuck(1, kNow)}) {
+      one.job = job;
+      ids.insert(book.observe(one).incident.id);
+    }
+  }
+  EXPECT_EQ(ids.size(), 2U);
+  EXPECT_EQ(book.open_ones("job").size(), 1U);
+  EXPECT_EQ(book.open_ones("other").size(), 1U);
+}
+
+TEST_F(BookTest, AFalseIncidentHidesNoStuckKernel) {
+  Book book = open(false);
+  const std::string id = book.observe(slow(1, kNow)).incident.id;
+  ASSERT_TRUE(book.label(id, IncidentLabel::kFalse));
+  const Notice notice = book.observe(stuck(1, kNow));
+  EXPECT_NE(notice.incident.id, id);
+  EXPECT_EQ(notice.event, IncidentEvent::kOpened);
+}
+
+TEST_F(BookTest, ALabelReachesAllThatReportAnIncident) {
+  Book book = open(false);
+  const std::string id = book.observe(stuck(4, kNow)).incident.id;
+  static_cast<void>(book.observe(slow(3, kNow)));
+  const auto done = book.label(id, IncidentLabel::kFalse);
+  ASSERT_TRUE(done);
+  ASSERT_EQ(done->reporters.size(), 2U);
+  EXPECT_EQ(done->reporters[0].source, Source::kStuck);
+  EXPECT_EQ(done->reporters[1].source, Source::kDetector);
+  EXPECT_EQ(done->reporters[1].episode, 3U);
+}
+
+TEST_F(BookTest, ACauseAndItsEffectOutliveTheAgentAsOneIncident) {
+  for (const bool is_cause_first : {true, false}) {
+    std::filesystem::remove(folder_ + "/incidents.jsonl");
+    std::string id;
+    {
+      Book before = open();
+      static_cast<void>(before.observe(slow(1, kNow)));
+      id = before.observe(stuck(1, kNow)).incident.id;
+    }
+    seen_last_at(kNow);
+    Book after = open();
+    const Observation cause = stuck(1, kNow), effect = slow(1, kNow + 5 * kSecond);
+    EXPECT_EQ(after.observe(is_cause_first ? cause : effect).incident.id, id);
+    const Notice both = after.observe(is_cause_first ? effect : cause);
+    EXPECT_EQ(both.incident.id, id);
+    expect_one_incident_of_a_stuck_kernel(both);
+    EXPECT_TRUE(after.tick(now_ + Book::kInheritFor).empty());
+    EXPECT_EQ(after.open_ones().size(), 1U);
+  }
+}
+
+TEST_F(BookTest, ManyEpisodesOfOneHangStayOneIncidentAndBounded) {
+  Book book = open(false);
+  const std::string id = book.observe(stuck(1, kNow)).incident.id;
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    const auto at = kNow + static_cast<std::int64_t>(i) * 30 * kSecond;
+    EXPECT_EQ(book.observe(slow(i, at)).incident.id, id);
+    EXPECT_EQ(book.observe(slow(i, at, at + kSecond)).incident.id, id);
+  }
+  const auto done = book.label(id, IncidentLabel::kTrue);
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->reporters.size(), 2U);
+}
+
+TEST_F(BookTest, ASourceThatChangesItsMindDoesNotChangeTheKindOfTheCause) {
+  Book book = open(false);
+  static_cast<void>(book.observe(slow(1, kNow)));
+  static_cast<void>(book.observe(stuck(1, kNow)));
+  Observation one = slow(1, kNow);
+  one.facts.kind = IncidentKind::kHardwareFault;
+  EXPECT_EQ(book.observe(one).incident.kind, IncidentKind::kStuckKernel);
+}
+
+TEST_F(BookTest, TheTableDecidesWhichKindsExplainOthers) {
+  static constexpr std::array kLeads{IncidentKind::kMemoryGrowth};
+  static constexpr std::array kThen{IncidentKind::kLatencySpike, IncidentKind::kStuckKernel};
+  static constexpr std::array kTable{Cause{IncidentKind::kHardwareFault, kLeads, "test"},
+                                     Cause{IncidentKind::kMemoryGrowth, kThen, "test"}};
+  BookOptions options;
+  options.causes = kTable;
+  Book book = std::move(Book::open(std::move(options), now_, kNow)).value();
+  const std::string id = book.observe(slow(1, kNow)).incident.id;
+  EXPECT_NE(book.observe(stuck(1, kNow)).incident.id, id) << "it explains nothing in this table";
+  Observation grows = growth(1, kNow);
+  grows.facts.kind = IncidentKind::kMemoryGrowth;
+  const Notice first = book.observe(grows);
+  Observation error = seen(1, kNow, kNow + kSecond);
+  error.source = Source::kHardware;
+  error.facts.kind = IncidentKind::kHardwareFault;
+  const Notice second = book.observe(error);
+  EXPECT_EQ(second.incident.id, first.incident.id) << "the cause of a cause";
+  EXPECT_EQ(second.incident.kind, IncidentKind::kHardwareFault);
+  EXPECT_EQ(second.incident.end_ns, 0) << "its effects go on";
+  for (const Cause& cause : known_causes())
+    EXPECT_FALSE(cause.set_on.empty() || cause.explains.empty());
 }
 
 // As on a disk that is full: the log may not grow.

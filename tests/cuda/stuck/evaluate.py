@@ -6,6 +6,7 @@
     evaluate.py clean [--runs 20]                     first use, evaluation, checkpoints, long kernels: nothing is to be called stuck
     evaluate.py time [--runs 20]                      how long an answer takes
     evaluate.py watch [--runs 10]                     the same faults and clean programs under `kansoku watch`: which incidents it raises, and when
+    evaluate.py incidents [--runs 3]  hangs of a job that `kansoku watch` has learnt: one incident, whatever else it saw of them
     evaluate.py all
     evaluate.py gate                                  one of each, however long it takes: a test
 --mode sampled|every|both, --seed N, --kansoku FILE, --keep FOLDER. An answer is sought again and again, by one `kansoku hang` after the
@@ -282,6 +283,44 @@ def watch_runs(options, library, folder):
     return bad + alarms
 
 
+class Learnt:
+    """A job that hangs once it is learnt: a kernel that ended ten times before, or a rank that stops. `phase`: of that rank, before it."""
+
+    def __init__(self, chance, how):
+        self.rank, self.how = chance.randrange(RANKS), how
+        self.phase = {"kernel": "evaluate"}.get(how, how)
+        before = f"{self.rank}/evaluate:10," if how == "kernel" else ""
+        self.plan = f"{before}{self.rank}/until:1,{self.rank}/{self.phase}:1,train:1000000"
+        self.faults = {self.rank: "kernel=*perplexity*:11:hang"} if how == "kernel" else {}
+        self.what = f"{how} of rank {self.rank}"
+
+
+def incident_runs(options, library, folder):
+    """Kernels, ranks in a lock and stopped ranks in turns; 12 s of each hang."""
+    chance, bad, count = random.Random(f"{options.seed} incidents"), 0, options.runs or 3
+    print("\nincidents\n\n| run | planted | incidents | its kinds, in order | seems to begin, s after the fault | right |\n|---|---|---|---|---|---|", flush=True)
+    for run in range(count):
+        planted = Learnt(chance, ["kernel", "lock", "signal"][run % 3])
+        with Job(options.kansoku, library, folder, RANKS, planted.plan, planted.faults, "watch", learn="30s") as job:
+            job.start()
+            job.wait(job.has_learnt, "a detector that has learnt", 5 * PATIENCE_S)
+            at, wall = now(), time.time()
+            job.end_until()
+            while now() < at + FLOOR_S + GIVE_UP_S:
+                time.sleep(0.05)  # allowed: the pause of a poll loop
+            lines = job.all_incidents()
+        first = {}
+        for line in lines:
+            first.setdefault(line["kind"], int(line["begin_ns"]) / 1e9 - wall)
+        last = {line["id"]: line for line in lines}
+        right = len(last) == 1 and all(one["kind"] == "stuck_kernel" and one["ranks"] == [planted.rank] and one["evidence"] for one in last.values())
+        bad += not right
+        print(f"| {run + 1} | {planted.what} | {len(last)} | {', '.join(first)} | {', '.join(f'{at:.2f}' for at in first.values())} | {'yes' if right else 'no'} |",
+              flush=True)
+    print(f"\nincidents: {count - bad} of {count} hangs are one incident of kind stuck_kernel with the detector's evidence")
+    return bad
+
+
 def time_runs(options, library, folder):
     rows = []
     with Job(options.kansoku, library, folder, RANKS, "train:150,1/lock:1,train:50") as job:
@@ -299,7 +338,7 @@ def time_runs(options, library, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "watch", "all", "gate"])
+    parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "watch", "incidents", "all", "gate"])
     parser.add_argument("--runs", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=["sampled", "every", "both"], default="both")
@@ -323,6 +362,8 @@ def main():
             bad += clean_runs(options, library, folder, modes)
         if options.what in ("watch", "all"):
             bad += watch_runs(options, library, folder)
+        if options.what in ("incidents", "all"):
+            bad += incident_runs(options, library, folder)
         if options.what == "gate":
             bad += gate(options, library, folder)
         if options.what in ("time", "all"):

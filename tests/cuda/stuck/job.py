@@ -29,13 +29,14 @@ def build(kansoku, folder):
 
 class Job:
     """Ranks that run a plan, with Kansoku's library awake in each: by `cuda top` (sampled, every), or by `kansoku watch` (watch).
-    `faults`: rank -> KANSOKU_SOFTGPU_FAULT."""
+    `faults`: rank -> KANSOKU_SOFTGPU_FAULT. `learn`: how long `kansoku watch` learns."""
 
-    def __init__(self, kansoku, library, folder, ranks, plan, faults=None, mode="sampled"):
+    def __init__(self, kansoku, library, folder, ranks, plan, faults=None, mode="sampled", learn="5m"):
         self.kansoku, self.folder, self.mode, self.ranks = kansoku, folder, mode, ranks
+        self.learn = learn
         self.processes, self.holders, self.seen = [], [], {}
         self.log = os.path.join(folder, "log")
-        for name in ("id", "go", "log"):
+        for name in ("id", "go", "go.until", "log"):
             if os.path.exists(os.path.join(folder, name)):
                 os.remove(os.path.join(folder, name))
         open(self.log, "w", encoding="ascii").close()
@@ -81,11 +82,11 @@ class Job:
     def began(self, phase):
         return {rank: at for rank, name, at in self.lines() if name == phase}
 
-    def wait(self, is_done, what):
-        end = now() + PATIENCE_S
+    def wait(self, is_done, what, patience_s=PATIENCE_S):
+        end = now() + patience_s
         while not is_done():
             if now() > end:
-                raise SystemExit(f"{what}: not within {PATIENCE_S} s; see {self.folder}")
+                raise SystemExit(f"{what}: not within {patience_s} s; see {self.folder}")
             time.sleep(0.005)  # allowed: the pause of a poll loop
 
     def start(self):
@@ -102,21 +103,37 @@ class Job:
         return now()
 
     def watch(self):
-        state = os.path.join(self.folder, "state")
-        shutil.rmtree(state, ignore_errors=True)
+        shutil.rmtree(self.state, ignore_errors=True)
         open(self.incidents_file, "w", encoding="ascii").close()
-        self.holders.append(subprocess.Popen([self.kansoku, "watch", "--state", state, "-q", "--json", "--no-history", "--incidents", self.incidents_file],
-                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        self.holders.append(subprocess.Popen([self.kansoku, "watch", "--state", self.state, "--learn", self.learn, "-q", "--json", "--no-history",
+                                              "--incidents", self.incidents_file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    @property
+    def state(self):
+        return os.path.join(self.folder, "state")
+
+    def has_learnt(self):
+        done = subprocess.run([self.kansoku, "watch", "--status", "--json", "--state", self.state], capture_output=True, text=True, check=False)
+        jobs = json.loads(done.stdout)["jobs"] if done.returncode == 0 else []
+        return any(job["name"].endswith(":29999") and job["learned"] >= 1 for job in jobs)
+
+    def end_until(self):
+        """Ends the phase `until`."""
+        open(os.path.join(self.folder, "go.until"), "w", encoding="ascii").close()
 
     @property
     def incidents_file(self):
         return os.path.join(self.folder, "incidents.jsonl")
 
-    def incidents(self):
-        """Those of `kansoku watch` that are of this job and call something stuck."""
+    def all_incidents(self):
+        """What `kansoku watch` told of this job, line by line."""
         with open(self.incidents_file, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file.read().splitlines()]
-        return [line for line in lines if line["kind"] == "stuck_kernel" and set(line["pids"]) & set(self.pids)]
+        return [line for line in lines if line["job"].endswith(":29999")]
+
+    def incidents(self):
+        """Those of `kansoku watch` that are of this job and call something stuck."""
+        return [line for line in self.all_incidents() if line["kind"] == "stuck_kernel" and set(line["pids"]) & set(self.pids)]
 
     def logged(self, word):
         with open(self.log, encoding="utf-8", errors="replace") as file:

@@ -11,6 +11,7 @@ PLAN is a list of phases, NAME:COUNT, divided by commas; a phase of another rank
     host:S       the host computes for S seconds, the device is idle
     lock:1       waits for ever for a lock
     signal:1     stops itself
+    until:1      trains until the file GO_FILE.until exists
     skip:1       leaves out the collective of the next step
 Each phase is a line with its boot time. The first phase begins when GO_FILE exists."""
 import ctypes
@@ -25,8 +26,9 @@ ROUNDS = 40
 
 
 class Job:
-    def __init__(self, path):
+    def __init__(self, path, until_file):
         self.device = ctypes.CDLL(path)
+        self.until_file = until_file
         self.skips = 0
 
     def wait_for_device(self):
@@ -75,13 +77,17 @@ class Job:
     def signal(self, _):
         os.kill(os.getpid(), signal.SIGSTOP)
 
+    def until(self, _):
+        while not os.path.exists(self.until_file):
+            self.train_step()
+
     def skip(self, count):
         self.skips += count
 
 
 def main():
     library, id_file, go_file, plan = sys.argv[1:]
-    job = Job(library)
+    job = Job(library, go_file + ".until")
     job.device.rank_open(RANK, RANKS, id_file.encode())
     print(f"{RANK} open {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}", flush=True)
     while not os.path.exists(go_file):

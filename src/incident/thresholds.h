@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/time.h"
+
+namespace kansoku::incident {
+
+// thresholds.inc says what each decides, in which unit, and what it was set on.
+#define KANSOKU_THRESHOLD(name, value, unit, decides, set_on) inline constexpr Nanos name = value;
+#include "incident/thresholds.inc"
+#undef KANSOKU_THRESHOLD
+
+}  // namespace kansoku::incident
