@@ -115,7 +115,7 @@ void Book::inherit(BootTime now, std::int64_t wall_ns) {
                   : record.has_effect ? State::kOver
                                       : State::kNotedOver;
     entry.before = Entry::Before{record.begin_ns, record.window_count};
-    entry.parts.push_back({std::nullopt, record});
+    entry.parts.push_back({std::nullopt, static_cast<const trace::IncidentFacts&>(record)});
     entry.record = std::move(record);
     if (is_over(entry.state)) remember_over(entry.record.id);
     entries_.insert_or_assign(entry.record.id, std::move(entry));
