@@ -108,6 +108,14 @@ std::string nvtx_injection(const std::string& cuda_folder) {
   return {};
 }
 
+Result<std::vector<std::string>> cuda_environment() {
+  TRY(const std::string folder, cuda_library_folder());
+  std::vector<std::string> out{"LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder)};
+  if (const std::string nvtx = nvtx_injection(folder); !nvtx.empty())
+    out.push_back(fmt::format("{}={}", kNvtxVariable, nvtx));
+  return out;
+}
+
 std::string prepended(const char* variable, const std::string& folder) {
   const char* const before = std::getenv(variable);
   const bool is_set = before != nullptr && *before != '\0';

@@ -29,6 +29,9 @@ inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
 /// says so, if the environment already names another one: a program has one alone.
 [[nodiscard]] std::string nvtx_injection(const std::string& cuda_folder);
 
+/// The environment of a program that gets Kansoku's CUDA library, as "NAME=VALUE"; kNotFound.
+[[nodiscard]] Result<std::vector<std::string>> cuda_environment();
+
 /// What a search path of the environment becomes with `folder` before all others.
 [[nodiscard]] std::string prepended(const char* variable, const std::string& folder);
 

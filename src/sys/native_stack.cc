@@ -25,6 +25,12 @@ constexpr std::size_t kCallBytesMax = 7;
 constexpr std::size_t kCandidatesMax = 32;
 /// Registers that a function may change without saving them, but for the two that it must know.
 constexpr std::array<std::size_t, 9> kLostInCalls{0, 1, 2, 4, 5, 8, 9, 10, 11};
+/// What a return probe of the kernel (uretprobe) puts in place of a return address leads there; the
+/// address itself is the kernel's alone.
+constexpr std::string_view kReturnProbe = "[uprobes]";
+/// A function whose rules are not known saves at most so many registers below its return address,
+/// the frame pointer among them.
+constexpr std::size_t kSavedMax = 6;
 constexpr unsigned kTries = 3;  // a thread may run for a moment while it waits
 
 using Registers = std::array<std::optional<std::uint64_t>, kUnwindRegisters>;
@@ -130,6 +136,7 @@ struct NativeStacks::Walk {
   std::vector<Mapping> maps;
   Registers registers{};
   bool is_innermost{true}, is_at_end{false}, is_guessed{false};
+  std::map<std::uint64_t, std::size_t> behind_hidden{};  // frames, by where the stack stands
   std::vector<NativeFrame> frames{};
 
   [[nodiscard]] const Mapping* mapping(std::uint64_t address) const {
@@ -158,6 +165,12 @@ struct NativeStacks::Walk {
     frames.push_back({address, "", "", is_guessed});
     const std::uint64_t inside = looked_up();
     if (const Mapping* const found = mapping(inside)) frames.back().file = found->path;
+    // A return probe's address is not behind a call.
+    const Mapping* const at = mapping(address);
+    if (at != nullptr && at->path == kReturnProbe) {
+      frames.back() = {address, "[return probe]", at->path, true};
+      return;
+    }
     if (const File* const from = file(inside))
       if (const Symbol* const symbol = from->function(inside))
         frames.back().function = symbol->name;
@@ -194,17 +207,32 @@ struct NativeStacks::Walk {
     return true;
   }
 
+  /// A return probe, or code that was made at run time: nothing says how to go on, and a walk that
+  /// comes so far is no stray one.
+  [[nodiscard]] bool is_hidden() const {
+    const Mapping* const found = mapping(*registers[kRegisterReturn]);
+    return found != nullptr && (found->path.empty() || found->path == kReturnProbe);
+  }
+
   /// How many frames call frame information leads outwards from here; kFramesMax more: to the
-  /// outermost.
-  std::size_t steps_ahead() {
+  /// outermost. `may_guess`: behind a hidden one, as many as one more search finds.
+  std::size_t steps_ahead(bool may_guess) {
     const Registers before = registers;
+    const bool was_innermost = is_innermost;
     std::size_t out = 0;
     while (out < kFramesMax && step())
       ++out;
-    const bool is_whole = is_at_end;
+    if (is_at_end) {
+      out += kFramesMax;
+    } else if (may_guess && out > 0 && is_hidden()) {
+      const auto [known, is_new] = behind_hidden.try_emplace(*registers[kRegisterRsp]);
+      if (is_new) known->second = guess(false);
+      out += known->second;
+    }
     registers = before;
+    is_innermost = was_innermost;
     is_at_end = false;
-    return is_whole ? kFramesMax + out : out;
+    return out;
   }
 
   [[nodiscard]] bool is_return_address(std::uint64_t address) const {
@@ -215,8 +243,9 @@ struct NativeStacks::Walk {
 
   /// To a word above that may be a return address: one that leads to the outermost frame if there
   /// is any, and of those over most frames, since a copy of an outer frame's word leaves some out.
-  /// What the function saved lies where its own information says, counted from there.
-  bool guess() {
+  /// What the function saved lies where its own information says, counted from there. How many
+  /// frames that leads outwards, the one it is moved to counted; 0: there is none.
+  std::size_t guess(bool may_guess) {
     const File* const from_file = file(looked_up());
     const std::optional<UnwindRow> row =
         from_file == nullptr ? std::nullopt : from_file->row(looked_up());
@@ -224,25 +253,34 @@ struct NativeStacks::Walk {
     const bool was_innermost = is_innermost;
     std::optional<Registers> best;
     std::size_t best_steps = 0;
-    for (const std::uint64_t slot : candidates()) {
-      registers = before;
-      is_innermost = was_innermost;
-      if (!row || !enter(*row, slot + kWordBytes)) {
-        registers[kRegisterRsp] = slot + kWordBytes;
-        registers[kRegisterReturn] = word_at(pid, slot);
-        is_innermost = false;
-      }
-      if (!registers[kRegisterReturn]) continue;
-      const std::size_t steps = steps_ahead();
+    const auto consider = [&] {
+      if (!registers[kRegisterReturn]) return;
+      const std::size_t steps = 1 + steps_ahead(may_guess);
       if (!best || steps > best_steps) {
         best = registers;
         best_steps = steps;
       }
+    };
+    for (const std::uint64_t slot : candidates()) {
+      registers = before;
+      is_innermost = was_innermost;
+      if (row && enter(*row, slot + kWordBytes)) {
+        consider();
+        continue;
+      }
+      // Nothing says where the function saved its caller's frame pointer, if it did.
+      for (std::size_t saved = 0; saved <= kSavedMax; ++saved) {
+        registers = before;
+        registers[kRegisterRsp] = slot + kWordBytes;
+        registers[kRegisterReturn] = word_at(pid, slot);
+        if (saved > 0) registers[kRegisterRbp] = word_at(pid, slot - saved * kWordBytes);
+        is_innermost = false;
+        consider();
+      }
     }
     registers = best.value_or(before);
     is_innermost = !best && was_innermost;
-    is_guessed = true;
-    return best.has_value();
+    return best_steps;
   }
 
   /// Where return addresses may stand above the stack's end.
@@ -294,7 +332,9 @@ Result<std::vector<NativeFrame>> NativeStacks::of(std::int32_t pid, std::int32_t
     walk.registers[kRegisterReturn] = place.instruction;
     while (walk.frames.size() < kFramesMax) {
       walk.add_frame();
-      if (!walk.step() && (walk.is_at_end || !walk.guess())) break;
+      if (walk.step()) continue;
+      if (walk.is_at_end || walk.guess(true) == 0) break;
+      walk.is_guessed = true;
     }
     // One that woke meanwhile has overwritten what was read.
     TRY(const Place after, place_of(procfs_, pid, tid));

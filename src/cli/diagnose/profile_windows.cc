@@ -166,8 +166,7 @@ Result<void> WindowWatch::start() {
 Result<void> WindowWatch::start_command() {
   std::vector<std::string> environment;
   if (options_.cuda) {  // the library sleeps until a window opens
-    TRY(const std::string folder, cuda_library_folder());
-    environment.push_back("LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder));
+    TRY(environment, cuda_environment());
   }
   TRY(auto started, sys::Child::start(options_.command, {environment, ""}));
   child_ = std::move(started);

@@ -99,10 +99,8 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
 Result<std::vector<std::string>> command_environment(const SessionOptions& options) {
   std::vector<std::string> out = options.environment;
   if (!options.cuda) return out;
-  TRY(const std::string folder, cuda_library_folder());
-  out.push_back("LD_LIBRARY_PATH=" + prepended("LD_LIBRARY_PATH", folder));
-  if (const std::string nvtx = nvtx_injection(folder); !nvtx.empty())
-    out.push_back(fmt::format("{}={}", kNvtxVariable, nvtx));
+  TRY(const std::vector<std::string> library, cuda_environment());
+  out.insert(out.end(), library.begin(), library.end());
   const capture::CudaSourceOptions& how = *options.cuda;
   const std::string sampled = how.every_n == 0 ? "sampled" : std::to_string(how.every_n);
   out.push_back(fmt::format("KANSOKU_CUDA_RECORDER={}", getpid()));

@@ -13,10 +13,13 @@
 other; it is right if everything about it is. The status is 1 if an answer was wrong, late by more than 2 s, or missing. Needs root, clang 19.
 """
 import argparse
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -228,11 +231,33 @@ def clean_runs(options, library, folder, modes):
     return bad
 
 
+class Probed:
+    """A recorder beside the job, whose return probes hide return addresses on its stacks; without eBPF none."""
+
+    def __init__(self, kansoku, pids, folder):
+        targets = [word for pid in pids for word in ("-p", str(pid))]
+        self.recorder = subprocess.Popen([kansoku, "record", "--probes", "cuda", "--force", "-o", os.path.join(folder, "beside.pftrace"), *targets],
+                                         stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        for line in self.recorder.stderr:
+            if "recording into" in line:
+                break
+        return self
+
+    def __exit__(self, *_):
+        self.recorder.send_signal(signal.SIGINT)
+        self.recorder.communicate()
+
+
 def gate(options, library, folder):
-    """Each is named in the end, and what only takes its time is not."""
+    """Each is named in the end, also beside another recorder, and what only takes its time is not."""
     chance, bad = random.Random(options.seed), 0
-    for planted in (Kernel(chance), Graph(chance), Collective(chance, "lock")):
-        with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults) as job:
+    for planted, is_probed in ((Kernel(chance), False), (Graph(chance), False), (Collective(chance, "lock"), False), (Kernel(chance), True)):
+        with contextlib.ExitStack() as stack:
+            job = stack.enter_context(Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults))
+            if is_probed:
+                stack.enter_context(Probed(options.kansoku, job.pids, folder))
             job.start()
             planted.moment(job)
             end, why = now() + PATIENCE_S, "no answer"
@@ -242,7 +267,7 @@ def gate(options, library, folder):
                     why = ""
                 except Wrong as reason:
                     why = str(reason)
-            print(f"{planted.what}: {why or 'right'}", flush=True)
+            print(f"{planted.what}{', beside a recorder' if is_probed else ''}: {why or 'right'}", flush=True)
             bad += bool(why)
     with Job(options.kansoku, library, folder, 2, "train:150,0/host:7,train:20") as job:
         job.start()
