@@ -43,6 +43,17 @@ std::string frame_text(const capture::hang::ThreadText& thread) {
   return {};
 }
 
+/// The innermost functions of the first launches that the library saw.
+std::string site_text(const capture::hang::HangLook& look) {
+  constexpr std::size_t kFunctionsShown = 4;
+  if (look.launch_sites.empty()) return {};
+  std::vector<std::string> names;
+  for (const capture::hang::FrameText& frame : look.launch_sites.front().native) {
+    if (!frame.function.empty() && names.size() < kFunctionsShown) names.push_back(frame.function);
+  }
+  return names.empty() ? std::string() : fmt::format("; launched by {}", fmt::join(names, " < "));
+}
+
 std::string stuck_text(const StuckLook& look) {
   const Stuck& stuck = look.hang.stuck.front();
   std::string out = fmt::format("{} on stream {} of {} does not end (deadline {:.1f} s)",
@@ -51,7 +62,7 @@ std::string stuck_text(const StuckLook& look) {
   if (!look.hang.threads.empty() && !look.hang.threads[0].call.empty())
     out += fmt::format("; thread {} waits in {}{}", look.hang.threads[0].tid,
                        look.hang.threads[0].call, frame_text(look.hang.threads[0]));
-  return out;
+  return out + site_text(look.hang);
 }
 
 std::string missing_text(const std::vector<const StuckLook*>& missing) {

@@ -343,4 +343,16 @@ Result<std::vector<NativeFrame>> NativeStacks::of(std::int32_t pid, std::int32_t
   return runs(tid);
 }
 
+Result<std::vector<NativeFrame>> NativeStacks::named(std::int32_t pid,
+                                                     std::span<const std::uint64_t> addresses) {
+  TRY(const auto maps, procfs_.maps(pid));
+  Walk walk{*this, pid, maps};
+  walk.is_innermost = false;  // the innermost is behind a call, too
+  for (const std::uint64_t address : addresses.first(std::min(addresses.size(), kFramesMax))) {
+    walk.registers[kRegisterReturn] = address;
+    walk.add_frame();
+  }
+  return std::move(walk.frames);
+}
+
 }  // namespace kansoku::sys

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ class NativeStacks {
   ~NativeStacks();
   NativeStacks(const NativeStacks&) = delete;
   NativeStacks& operator=(const NativeStacks&) = delete;
+
+  /// Return addresses that a thread of the process was seen with, innermost first, by name.
+  [[nodiscard]] Result<std::vector<NativeFrame>> named(std::int32_t pid,
+                                                       std::span<const std::uint64_t> addresses);
 
   /// Innermost first. kUnavailable: the thread runs; kNotFound: it is gone; kPermission.
   [[nodiscard]] Result<std::vector<NativeFrame>> of(std::int32_t pid, std::int32_t tid);

@@ -299,6 +299,7 @@ WIRE_ASSERT(sizeof(struct wire_cuda_graph) ==
                 32 + 2 * WIRE_CUDA_GRAPH_KERNELS + sizeof(struct wire_cuda_durations),
             "part of the ABI: bump WIRE_CUDA_VERSION");
 
+#define WIRE_CUDA_SITES 4U
 struct wire_cuda_kernel {
   __u64 handle, module;
   __u32 name;                 /* offset into `names` */
@@ -306,11 +307,12 @@ struct wire_cuda_kernel {
   __u32 static_shared, local_bytes;
   __u64 launches;
   __u64 captured;                       /* launches that went into a graph */
+  __u16 sites[WIRE_CUDA_SITES];         /* who launched it at first: 1 + indices into `stacks` */
   struct wire_cuda_durations durations; /* of the timed ones that are complete */
 };
-WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 344, "part of the ABI: bump WIRE_CUDA_VERSION");
+WIRE_ASSERT(sizeof(struct wire_cuda_kernel) == 352, "part of the ABI: bump WIRE_CUDA_VERSION");
 
-/* Who made an allocation: return addresses, innermost first. */
+/* Who made an allocation, or a kernel's first launches: return addresses, innermost first. */
 #define WIRE_CUDA_STACKS_MAX 4096U
 #define WIRE_CUDA_STACK_FRAMES 24U
 struct wire_cuda_stack {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdint>
-#include <set>
+#include <optional>
 
 #include "library_for_test.h"
 
@@ -63,6 +63,21 @@ TEST_F(StacksTest, EachCallerHasAStackOfItsOwnThatIsKeptOnce) {
     }
     EXPECT_NE(numbers[0], numbers[1]);
   }
+}
+
+TEST_F(StacksTest, AKernelKnowsWhoLaunchedItAtFirst) {
+  start();
+  set(Mode::kSampled);
+  for (int i = 0; i < 20; ++i)  // one place
+    ASSERT_EQ(launch_store(stream_), CUDA_SUCCESS);
+  synchronize();
+  std::optional<capture::cuda::KernelInfo> store;
+  for (std::uint32_t i = 0; i < channel_->kernel_count() && !store; ++i)
+    if (channel_->kernel(i)->name == "store") store = channel_->kernel(i);
+  ASSERT_TRUE(store);
+  EXPECT_NE(store->sites[0], 0);
+  EXPECT_EQ(store->sites[1], 0);
+  EXPECT_GE(channel_->stack(store->sites[0]).size(), 3U);
 }
 
 TEST_F(StacksTest, AFailureTellsWhoAskedForTooMuch) {

@@ -346,8 +346,11 @@ const std::string& Channel::entry_name(std::uint64_t index) const {
 std::optional<KernelInfo> Channel::kernel(std::uint32_t index) const {
   if (index >= WIRE_CUDA_KERNELS_MAX || index >= load(memory_->kernel_count)) return std::nullopt;
   const wire_cuda_kernel& kernel = memory_->kernels[index];
-  return KernelInfo{text(load(kernel.name)), load(kernel.handle),    load(kernel.launches),
-                    load(kernel.captured),   load(kernel.registers), load(kernel.static_shared)};
+  KernelInfo out{text(load(kernel.name)), load(kernel.handle),    load(kernel.launches),
+                 load(kernel.captured),   load(kernel.registers), load(kernel.static_shared)};
+  for (std::size_t i = 0; i < out.sites.size(); ++i)
+    out.sites[i] = load(kernel.sites[i]);
+  return out;
 }
 
 std::uint32_t Channel::kernel_count() const {

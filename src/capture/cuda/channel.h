@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -82,7 +83,8 @@ struct Durations {
 struct KernelInfo {
   std::string name;  // as the module has it, mangled; "" = not known
   std::uint64_t handle{0}, launches{0}, captured{0};
-  std::uint32_t registers{0}, static_shared{0};  // registers 0: neither is known
+  std::uint32_t registers{0}, static_shared{0};        // registers 0: neither is known
+  std::array<std::uint16_t, WIRE_CUDA_SITES> sites{};  // who launched it at first: of stack()
 };
 
 /// An executable graph: what one launch of it runs.
@@ -178,7 +180,8 @@ class Channel {
   /// Printable; "" for an index without one.
   [[nodiscard]] std::string range_name(std::uint32_t index) const;
   [[nodiscard]] std::string range_domain(std::uint32_t index) const;
-  /// Return addresses, innermost first, by what an allocation's record says; empty: none.
+  /// Return addresses, innermost first, by what an allocation's record or a kernel's site says;
+  /// empty: none.
   [[nodiscard]] std::vector<std::uint64_t> stack(std::int64_t number) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "capture/job.h"
@@ -26,6 +27,8 @@ using cuda::Suspect;
 /// Of wire_cuda_state::poller_phase.
 constexpr std::uint32_t kPhaseInDriver = 2;
 constexpr std::string_view kOwnThread = "kansoku-cuda";
+/// Whose launch sites are told; a set may have many kernels.
+constexpr std::size_t kKernelsWithSites = 4;
 
 cuda::IsCollective collectives_in(const HangLook& look) {
   return [&look](const Suspect& one) {
@@ -68,11 +71,9 @@ std::vector<FrameText> python_stack(const std::vector<python::PyStack>& stacks, 
   return out;
 }
 
-std::vector<FrameText> native_stack(sys::NativeStacks& stacks, std::int32_t pid, std::int32_t tid) {
+std::vector<FrameText> frames_text(const std::vector<sys::NativeFrame>& frames) {
   std::vector<FrameText> out;
-  const auto stack = stacks.of(pid, tid);
-  if (!stack) return out;
-  for (const sys::NativeFrame& frame : *stack)
+  for (const sys::NativeFrame& frame : frames)
     out.push_back({frame.function.empty() ? std::string() : sys::demangle(frame.function),
                    frame.file, 0, frame.is_guessed});
   return out;
@@ -84,7 +85,7 @@ void fill_stacks(const sys::Procfs& procfs, HangLook& look, sys::NativeStacks& s
   if (python) static_cast<void>((*python)->sample(found));
   for (ThreadText& thread : look.threads) {
     thread.python = python_stack(found, look.pid, thread.tid);
-    thread.native = native_stack(stacks, look.pid, thread.tid);
+    if (const auto stack = stacks.of(look.pid, thread.tid)) thread.native = frames_text(*stack);
   }
 }
 
@@ -232,6 +233,22 @@ void judge_waiting(const std::vector<HangLook>& looks, HangLook& look) {
                          pids_text(look.waits_for), look.waits_for.size() == 1 ? "is" : "are");
 }
 
+void add_launch_sites(const cuda::Channel& channel, HangLook& look, sys::NativeStacks& stacks) {
+  std::set<std::uint32_t> seen;
+  for (const cuda::Stuck& one : look.stuck) {
+    for (const cuda::Suspect& suspect : one.suspects) {
+      const auto kernel = look.snapshot.kernels.find(suspect.kernel);
+      if (suspect.what != WIRE_CUDA_LAUNCH || kernel == look.snapshot.kernels.end()) continue;
+      if (seen.size() >= kKernelsWithSites || !seen.insert(suspect.kernel).second) continue;
+      for (const std::uint16_t site : kernel->second.info.sites) {
+        const auto frames = stacks.named(look.pid, channel.stack(site));
+        if (!frames || frames->empty()) continue;
+        look.launch_sites.push_back({operation_name(look.snapshot, suspect), frames_text(*frames)});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view hang_verdict_name(HangVerdict verdict) {
@@ -276,6 +293,7 @@ HangLook second_look(const sys::Procfs& procfs, const FirstLook& first, sys::Nat
   add_progress(first.snapshot, out);
   add_threads(procfs, out, stacks);
   out.stuck = stuck_in(out.snapshot);
+  add_launch_sites(channel, out, stacks);
   const auto is_collective = collectives_in(out);
   out.at = cuda::rank_at(out.snapshot.streams, out.snapshot.at_ns, is_collective,
                          waiting_since_in(out.snapshot));

@@ -32,6 +32,12 @@ struct ThreadText {
   std::vector<FrameText> python, native;
 };
 
+/// Where a kernel that may be stuck was launched from, the first times that the library saw it.
+struct LaunchSite {
+  std::string operation;
+  std::vector<FrameText> native;
+};
+
 /// What is known of one process after two looks at it.
 struct HangLook {
   std::int32_t pid{0};
@@ -44,8 +50,9 @@ struct HangLook {
   cuda::Snapshot snapshot;
   std::vector<std::int32_t> devices;  // of the contexts
   std::vector<cuda::Stuck> stuck;
-  std::vector<std::uint32_t> moving;  // streams that completed work between the looks
-  std::vector<ThreadText> threads;    // those that wait in the driver
+  std::vector<std::uint32_t> moving;     // streams that completed work between the looks
+  std::vector<ThreadText> threads;       // those that wait in the driver
+  std::vector<LaunchSite> launch_sites;  // of the kernels among `stuck`
   bool uses_nccl{false};
   cuda::RankAt at{cuda::RankAt::kNoWork};
   std::uint64_t collectives{0}, collectives_pending{0};

@@ -11,6 +11,8 @@
 /* While calls are sampled, a wait of the host is worth a record from this on. */
 #define LONG_WAIT_NS 20000U
 #define CORRELATIONS_AT_ONCE 256U
+/* Of a kernel, captured or not, that tell who launches it. */
+#define SITE_LAUNCHES 4U
 #define FIRST_LAUNCHES 16U
 
 static _Thread_local struct kansoku_thread* self;
@@ -480,6 +482,17 @@ static void add(const struct kansoku_thread* thread, __u64* counter, uint64_t va
     atomic_fetch_add_explicit(word, value, memory_order_relaxed);
 }
 
+/* Where a kernel's first launches come from. */
+static void learn_site(const struct kansoku_call* call, struct wire_cuda_kernel* kernel) {
+  const uint16_t site = (uint16_t)kansoku_stack_here(call->mode);
+  for (uint32_t i = 0; site != 0 && i < WIRE_CUDA_SITES; ++i) {
+    uint16_t known = 0;
+    if (atomic_compare_exchange_strong((_Atomic uint16_t*)&kernel->sites[i], &known, site) ||
+        known == site)
+      return;
+  }
+}
+
 static void count(struct kansoku_call* call) {
   const struct kansoku_thread* const thread = call->thread;
   struct wire_cuda_tally* const tally = &thread->shard->entries[call->entry];
@@ -494,10 +507,8 @@ static void count(struct kansoku_call* call) {
   if (call->more != 0 && !is_captured_call) add(thread, &tally->more, (uint64_t)call->more);
   if (call->what == WIRE_CUDA_LAUNCH && call->record.u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
     struct wire_cuda_kernel* const kernel = &kansoku.shared->kernels[call->record.u.launch.kernel];
-    if (is_captured_call)
-      ADD(kernel->captured, 1);
-    else
-      ADD(kernel->launches, 1);
+    const uint64_t before = is_captured_call ? ADD(kernel->captured, 1) : ADD(kernel->launches, 1);
+    if (before < SITE_LAUNCHES) learn_site(call, kernel);
   }
 }
 

@@ -24,6 +24,7 @@ using capture::cuda::StuckKind;
 using capture::hang::FrameText;
 using capture::hang::HangLook;
 using capture::hang::HangVerdict;
+using capture::hang::LaunchSite;
 using capture::hang::ThreadText;
 
 /// Between two looks at the streams: whether others make progress.
@@ -93,6 +94,10 @@ void print_look(const HangLook& look) {
     say(stdout, look.moving.empty() ? std::string("  no stream makes progress")
                                     : fmt::format("  other streams make progress: {}",
                                                   fmt::join(look.moving, " ")));
+  for (const LaunchSite& site : look.launch_sites) {
+    say(stdout, fmt::format("  {} is launched here:", site.operation));
+    print_frames(site.native);
+  }
   for (const ThreadText& thread : look.threads) {
     say(stdout, thread.call.empty() ? fmt::format("  thread {} is here:", thread.tid)
                                     : fmt::format("  thread {} waits in {} for {:.1f} s",
@@ -188,6 +193,11 @@ Json look_json(const HangLook& look) {
                      .set("seconds", thread.seconds)
                      .set("python", frames_json(thread.python, false))
                      .set("native", frames_json(thread.native, true)));
+  Json sites = Json::array();
+  for (const LaunchSite& site : look.launch_sites)
+    sites.push(Json::object()
+                   .set("operation", site.operation)
+                   .set("native", frames_json(site.native, true)));
   const bool is_known =
       look.verdict != HangVerdict::kNoLibrary && look.verdict != HangVerdict::kGone;
   return Json::object()
@@ -205,6 +215,7 @@ Json look_json(const HangLook& look) {
       .set("waits_for", Json::array_of(look.waits_for))
       .set("stuck", std::move(stuck))
       .set("moving_streams", Json::array_of(look.moving))
+      .set("launched_by", std::move(sites))
       .set("threads", std::move(threads));
 }
 

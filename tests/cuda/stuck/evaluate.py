@@ -29,6 +29,7 @@ from job import PATIENCE_S, ROOT, Job, build, functions, in_order, now
 FLOOR_S, LATE_S, GIVE_UP_S = 5.0, 2.0, 12.0
 RANKS = 4
 WAIT_PYTHON = ["wait_for_device", "train_step", "train", "main"]
+LAUNCH_NATIVE = ["rank_compute"]
 WAIT_NATIVE = ["cuStreamSynchronize", "rank_wait", "main"]
 
 
@@ -81,6 +82,9 @@ class Kernel(Planted):
         process = answer["processes"][self.rank]
         first = check_stuck(process, "kernel backward")
         check_stacks(process, WAIT_PYTHON)
+        sites = [site for site in process["launched_by"] if site["operation"] == "kernel backward"]
+        need(sites and all(in_order(LAUNCH_NATIVE, site["native"]) for site in sites),
+             f"launched by {[functions(site['native']) for site in sites]}")
         need(first["device"] == self.rank, f"device {first['device']}")
         need(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
         for rank, other in enumerate(answer["processes"]):
