@@ -20,7 +20,6 @@
 namespace kansoku::trace {
 namespace {
 
-constexpr std::uint64_t kSequence = 1;
 constexpr std::size_t kTextBytesMax = 4096;  // of one name; longer ones are cut
 constexpr std::size_t kStackFramesMax = 2048;
 constexpr std::string_view kTooMany = "(too many names)";
@@ -98,14 +97,19 @@ struct Writer::Impl {
   std::map<std::uint32_t, std::vector<std::byte>> ftrace;  // by cpu, pending
   std::size_t ftrace_bytes{0};
   PacketBuffer scratch;
-  std::uint32_t next_uuid{1};
+  std::uint32_t next_uuid;
   std::uint32_t own_track{0};
   std::uint64_t bytes_written{0}, events{0}, over_limit{0};
   // Packets of names, frames and tracks so far, in pieces of at most about a chunk.
   std::vector<std::vector<std::byte>> declared;
 
   Impl(ByteSink& sink_in, BootTime base, WriterOptions options_in)
-      : sink(&sink_in), options(options_in), base_ns(base.time_since_epoch().count()) {}
+      : sink(&sink_in),
+        options(options_in),
+        base_ns(base.time_since_epoch().count()),
+        next_uuid(options_in.first_uuid) {
+    CHECK(options.sequence >= 1 && options.sequence < 128);  // one byte in put_plain_event()
+  }
 
   std::size_t open_packet(std::int64_t time_ns);
   void close_packet(std::size_t mark);
@@ -149,7 +153,7 @@ std::size_t Writer::Impl::open_packet(std::int64_t time_ns) {
 
 std::size_t Writer::Impl::open_plain_packet() {
   const std::size_t mark = chunk.open(schema::file::kPacket);
-  chunk.uint(schema::packet::kSequenceId, kSequence);
+  chunk.uint(schema::packet::kSequenceId, options.sequence);
   chunk.uint(schema::packet::kSequenceFlags, schema::packet::kFlagNeedsState);
   return mark;
 }
@@ -174,7 +178,7 @@ void Writer::Impl::close_declaration(std::size_t mark) {
 
 void Writer::Impl::header() {
   const std::size_t start = chunk.open(schema::file::kPacket);
-  chunk.uint(schema::packet::kSequenceId, kSequence);
+  chunk.uint(schema::packet::kSequenceId, options.sequence);
   chunk.uint(schema::packet::kSequenceFlags, schema::packet::kFlagCleared);
   const std::size_t defaults = chunk.open(schema::packet::kDefaults);
   chunk.uint(schema::defaults::kTimestampClockId, schema::clock::kRelative);
@@ -282,7 +286,7 @@ void Writer::Impl::put_plain_event(std::uint64_t type, TrackHandle track, std::u
   std::byte* const begin = chunk.claim(kBytesMax);
   begin[0] = tag(schema::file::kPacket, 2);
   std::byte* at = begin + 2;
-  at = field(at, schema::packet::kSequenceId, kSequence);
+  at = field(at, schema::packet::kSequenceId, options.sequence);
   at = field(at, schema::packet::kSequenceFlags, schema::packet::kFlagNeedsState);
   at = field(at, schema::packet::kTimestamp, since_base);
   *at++ = tag(schema::packet::kTrackEvent, 2);
@@ -373,7 +377,7 @@ void Writer::Impl::flush_ftrace() {
   for (auto& [cpu, events_of_cpu] : ftrace) {
     if (events_of_cpu.empty()) continue;
     const std::size_t packet = chunk.open_large(schema::file::kPacket);
-    chunk.uint(schema::packet::kSequenceId, kSequence);
+    chunk.uint(schema::packet::kSequenceId, options.sequence);
     const std::size_t bundle = chunk.open_large(schema::packet::kFtraceEvents);
     chunk.uint(schema::ftrace::kCpu, cpu);
     chunk.raw(events_of_cpu);

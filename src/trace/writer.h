@@ -63,6 +63,9 @@ struct WriterOptions {
   std::uint32_t strings_max{1U << 20};  // distinct names, frames and stacks each; further ones
                                         // become "(too many names)"
   bool can_restart{false};  // keep what restart() needs: every name, frame and track, encoded
+  // Of a writer that goes on behind another's file (append.h): numbers that the file does not use.
+  std::uint32_t sequence{1};    // 1 .. 127
+  std::uint32_t first_uuid{1};  // of tracks
 };
 
 STAT(trace_strings_over_limit, kDataLoss, kCapture,
@@ -98,7 +101,8 @@ class Writer {
   TrackHandle process_track(const ProcessInfo& info);
   /// Declares the track of a thread: calls of that thread. Same (pid, tid), same handle.
   TrackHandle thread_track(std::int32_t pid, std::int32_t tid, std::string_view thread_name);
-  /// Declares a further track under a process or thread track (`parent` raw 0 = top level).
+  /// Declares a further track under a process or thread track (`parent` raw 0 = top level; behind
+  /// another's file it may be a uuid of that file).
   TrackHandle custom_track(TrackHandle parent, std::string_view track_name);
   /// Declares a counter track; `unit` may be empty.
   TrackHandle counter_track(TrackHandle parent, std::string_view track_name, std::string_view unit);
