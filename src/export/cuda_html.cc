@@ -115,7 +115,7 @@ std::string device_row(const Json& device, const CauseColours& colours) {
   };
   part(busy_us, "busy", "busy");
   for (const auto& [us, cause] : causes)
-    part(us, colours.css_class(cause), "idle, " + cause_text(cause));
+    part(us, colours.css_class(cause), "idle, " + colours.text(cause));
   return fmt::format(
       "<div class=\"lanerow\"><span>{}</span><svg class=\"lane\" viewBox=\"0 0 1000 20\" "
       "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"busy {}\">{}</svg><span "
@@ -138,7 +138,7 @@ std::string devices_html(const Json& devices, const CauseColours& colours) {
     for (std::size_t k = 0; k < std::min(idle.size(), kRowsShown); ++k) {
       const Json row = idle.at(k);
       rows += "<tr>" + text_cell(device_name(device)) +
-              text_cell(cause_text(word_of(row, "cause"))) +
+              text_cell(colours.text(word_of(row, "cause"))) +
               text_cell(shortened(word_of(row, "function"), 80)) +
               number_cell(duration(row.at("us"))) + number_cell(share(row.at("share"))) +
               number_cell(duration(row.at("longest_us"))) + "</tr>";
@@ -395,7 +395,7 @@ Result<std::string> cuda_html(const Json& report, const Json& view) {
                  fmt::format("write report: schema \"{}\" is not {}", shortened(is, 100), wanted),
                  "give the JSON of kansoku cuda report"};
   }
-  const CauseColours colours(report.at("devices"));
+  const CauseColours colours(report.at("devices"), view.at("causes"));
   const Json findings = report.at("findings");
   const std::string title =
       findings.size() > 0 ? capitalised(word_of(findings.at(0), "verdict")) : "Device work";

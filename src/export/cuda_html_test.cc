@@ -81,6 +81,7 @@ Json view_of(const std::string& name) {
                     .push(Json::array().push(5.5).push(4'000'000)));
   return Json::object()
       .set("schema", "kansoku.cuda_view/1")
+      .set("causes", Json::object().set("loader", "waits for data"))
       .set("timelines", Json::array().push(timeline))
       .set("memory", Json::array().push(curve));
 }

@@ -23,26 +23,6 @@ constexpr std::size_t kSpansShown = 2000;
 constexpr std::size_t kPointsShown = 1000;
 constexpr double kLaneWidth = 1000;  // units of a lane's drawing
 
-struct Words {
-  std::string_view cause, text;
-};
-constexpr std::array kWords{
-    Words{"synchronisation", "waits for the device"},
-    Words{"allocation", "allocates memory"},
-    Words{"module_load", "loads or compiles code"},
-    Words{"lock", "waits for a lock"},
-    Words{"loader", "waits for data"},
-    Words{"launching", "launches"},
-    Words{"staging", "copies pageable memory along"},
-    Words{"collective", "waits for other ranks"},
-    Words{"operator", "is in an operator of the framework"},
-    Words{"function", "runs the program's own code"},
-    Words{"processor", "waits for a processor"},
-    Words{"blocked", "sleeps for something outside"},
-    Words{"device", "has launched: the device starts"},
-    Words{"unknown", "is not known to do anything"},
-};
-
 struct ClassStyle {
   std::string_view name, css_class, text;
 };
@@ -112,7 +92,7 @@ std::string idle_lane(const Json& idle, double lane_us, const CauseColours& colo
     const Json span = idle.at(i);
     const std::string cause = span.at("cause").as_string();
     const std::string function = shortened(span.at("function").as_string(), 100);
-    const std::string what = "idle: the thread " + cause_text(cause) +
+    const std::string what = "idle: the thread " + colours.text(cause) +
                              (function.empty() ? "" : ", mostly in " + function);
     drawing += rect(span, lane_us, colours.css_class(cause), what);
     idle_us += std::clamp(number_in(span.at("us")).value_or(0), 0.0, lane_us);
@@ -164,14 +144,12 @@ std::string class_legend(const std::string& drawing) {
 
 }  // namespace
 
-std::string cause_text(std::string_view untrusted) {
-  for (const Words& row : kWords) {
-    if (row.cause == untrusted) return std::string(row.text);
-  }
-  return shortened(std::string(untrusted), 60);
+std::string CauseColours::text(const std::string& cause) const {
+  const Json words = words_.at(cause);
+  return shortened(words.is_string() ? words.as_string() : cause, 60);
 }
 
-CauseColours::CauseColours(const Json& devices) {
+CauseColours::CauseColours(const Json& devices, const Json& words) : words_(words) {
   std::map<std::string, double> sums;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const Json idle = devices.at(i).at("idle");
@@ -200,8 +178,8 @@ std::string CauseColours::legend() const {
       "<div class=\"legend\"><span><i class=\"busy\"></i>busy</span><span>idle while the "
       "launching thread</span>";
   for (const std::string& cause : causes_)
-    out += fmt::format("<span><i class=\"{}\"></i>{}</span>", css_class(cause),
-                       escape(cause_text(cause)));
+    out +=
+        fmt::format("<span><i class=\"{}\"></i>{}</span>", css_class(cause), escape(text(cause)));
   if (has_rest_) out += "<span><i class=\"irest\"></i>does something else</span>";
   return out + "</div>";
 }

@@ -11,18 +11,19 @@
 // What the page of device work draws. JSON goes in, HTML comes out; all of it is escaped here.
 namespace kansoku::exporter {
 
-/// A cause of idle time in words; as it is if unknown.
-[[nodiscard]] std::string cause_text(std::string_view untrusted);
-
-/// A colour for each of the causes that take most of all devices' idle time; one for the rest.
+/// The words of the causes of idle time, and a colour for each of those that take most of all
+/// devices' idle time; one for the rest.
 class CauseColours {
  public:
-  /// `devices`: of kansoku.cuda_report/1.
-  explicit CauseColours(const Json& devices);
+  /// `devices`: of kansoku.cuda_report/1; `words`: the causes of kansoku.cuda_view/1.
+  CauseColours(const Json& devices, const Json& words);
+  /// A cause in words; as it is if they lack it.
+  [[nodiscard]] std::string text(const std::string& cause) const;
   [[nodiscard]] std::string_view css_class(const std::string& cause) const;
   [[nodiscard]] std::string legend() const;
 
  private:
+  Json words_;
   std::vector<std::string> causes_;  // those with a colour, longest first
   bool has_rest_{false};
 };

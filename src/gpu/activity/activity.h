@@ -39,7 +39,8 @@ struct Options {
   // Processes that belong together, whose findings are told as one and whose ranks are compared. Of
   // the others those that tell a rank are one job, and each one without is a job of its own.
   std::vector<std::vector<std::int32_t>> jobs{};
-  bool with_view{false};  // fills WorkReport::view: what a page draws
+  bool with_view{false};    // fills WorkReport::view: what a page draws
+  bool with_tracks{false};  // fills WorkReport::tracks: what write_tracks() draws
 };
 
 struct KernelRow {
@@ -124,6 +125,8 @@ enum class IdleCause : std::uint8_t {
 };
 inline constexpr std::size_t kIdleCauseCount = 14;
 [[nodiscard]] std::string_view idle_cause_name(IdleCause cause);
+/// The same for people, after "the thread": "waits for the device".
+[[nodiscard]] std::string_view idle_cause_text(IdleCause cause);
 
 struct IdleRow {
   IdleCause cause{IdleCause::kUnknown};
@@ -282,6 +285,28 @@ struct View {
   std::vector<DeviceTimeline> timelines;  // of the first devices
 };
 
+/// Time in which a device had nothing to do, where the recording shows it: between the times that
+/// it holds for the operations around, which the figures may have moved.
+struct IdleGap {
+  stats::Interval time;
+  IdleCause cause{IdleCause::kUnknown};  // of most of it
+  std::string function;                  // as IdleRow::function
+};
+
+/// The gaps of a device from its first operation to its last, by begin. Bounded: the longest.
+struct IdleTrack {
+  std::int32_t pid{0};
+  std::int64_t ordinal{-1};
+  std::vector<IdleGap> gaps;
+  std::uint64_t left_out_count{0};
+  double left_out_us{0};
+};
+
+struct DerivedTracks {
+  std::vector<IdleTrack> idle;      // of devices whose idle time has known causes
+  std::vector<ProcessSteps> steps;  // that the figures use
+};
+
 struct WorkReport {
   Recorded recorded;
   std::vector<FigureState> figures;  // which exist, and why not
@@ -300,7 +325,8 @@ struct WorkReport {
   std::vector<Finding> findings;  // costliest first
   std::vector<std::string> notes;
   std::vector<trace::Loss> losses;
-  View view;  // empty unless it was asked for
+  View view;             // empty unless it was asked for
+  DerivedTracks tracks;  // likewise
 };
 
 /// Everything that the recording's device work adds up to. kCorrupt as read_device_work().

@@ -441,6 +441,7 @@ Result<void> KinetoWriter::slices() {
   for (std::uint32_t i = 0; i < work_.calls.size(); ++i)
     call_of_slice[work_.calls[i].slice] = i;
   for (std::uint32_t i = 0; i < trace_.slices.size(); ++i) {
+    if (is_own_category(args_.string(trace_.slices.category[i]))) continue;
     const trace::TrackId track = trace_.slices.track[i];
     const Op* const op = op_of_slice[i] == kNoIndex ? nullptr : &work_.ops[op_of_slice[i]];
     const std::int32_t pid = op != nullptr ? work_.devices[work_.streams[op->stream].device].pid
@@ -461,8 +462,7 @@ Result<void> KinetoWriter::instants() {
                         table.time_ns[i] > kTimeMaxNs;
     counts_.left_out_count += is_odd ? 1 : 0;
     if (is_odd || !is_chosen(pids_[track.raw])) continue;
-    // What the recording says of itself is no event of the job.
-    if (args_.string(table.category[i]).starts_with("kansoku.")) continue;
+    if (is_own_category(args_.string(table.category[i]))) continue;
     begin_event('i', args_.string(table.name[i]), args_.string(table.category[i]),
                 rows_of_tracks_[track.raw]);
     time("ts", table.time_ns[i]);

@@ -10,6 +10,7 @@
 #include "gpu/activity/internal/device_figures.h"
 #include "gpu/activity/internal/findings.h"
 #include "gpu/activity/internal/host_slices.h"
+#include "gpu/activity/internal/idle_tracks.h"
 #include "gpu/activity/internal/memory_figures.h"
 #include "gpu/activity/internal/spread.h"
 #include "gpu/activity/internal/tables.h"
@@ -106,6 +107,8 @@ void ReportMaker::add_idle(const Device& device, const DeviceTime& time, DeviceF
     out_.view.timelines.push_back(
         timeline_of(in_, device, time, window, figures.idle ? &*causes_ : nullptr, stretches));
   }
+  if (in_.options.with_tracks && figures.idle)
+    out_.tracks.idle.push_back(idle_track_of(in_, device, time, *causes_));
   if (allows(Figure::kExposedCopies)) figures.copies = exposed_copies(in_, device, time, window);
 }
 
@@ -221,6 +224,10 @@ void ReportMaker::make() {
   out_.ranges = range_rows(in_);
   if (out_.ranges->empty()) out_.ranges.reset();
   out_.memory = memory_figures(in_);
+  if (in_.options.with_tracks) {
+    keep_longest(out_.tracks.idle);
+    out_.tracks.steps = in_.steps;
+  }
   add_states();
   add_notes();
   out_.findings = findings_of(in_, out_);

@@ -57,7 +57,11 @@ Json memory_curve_json(const MemoryFigures& memory) {
 }  // namespace
 
 Json view_json(const WorkReport& report) {
-  Json timelines = Json::array(), memory = Json::array();
+  Json timelines = Json::array(), memory = Json::array(), causes = Json::object();
+  for (std::size_t i = 0; i < kIdleCauseCount; ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    causes.set(idle_cause_name(cause), idle_cause_text(cause));
+  }
   for (const DeviceTimeline& timeline : report.view.timelines)
     timelines.push(timeline_json(timeline));
   for (const MemoryFigures& figures : report.memory) {
@@ -65,6 +69,7 @@ Json view_json(const WorkReport& report) {
   }
   return Json::object()
       .set("schema", "kansoku.cuda_view/1")
+      .set("causes", causes)
       .set("timelines", timelines)
       .set("memory", memory);
 }

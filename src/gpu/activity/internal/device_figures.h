@@ -63,6 +63,8 @@ class IdleCauses {
     stats::Interval time;
     IdleCause cause{IdleCause::kUnknown};
     std::string_view function;
+    std::uint32_t before{kNoIndex},
+        after{kNoIndex};  // the operations around it, of DeviceWork::ops
   };
   [[nodiscard]] std::vector<Gap> gaps(const Device& device, stats::Interval part,
                                       const Stretches& stretches);

@@ -145,6 +145,25 @@ std::string_view idle_cause_name(IdleCause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
+std::string_view idle_cause_text(IdleCause cause) {
+  constexpr std::array<std::string_view, kIdleCauseCount> kTexts{
+      "waits for the device",
+      "allocates memory",
+      "loads or compiles code",
+      "waits for a lock",
+      "waits for data",
+      "launches",
+      "copies pageable memory along",
+      "waits for other ranks",
+      "is in an operator of the framework",
+      "runs the program's own code",
+      "waits for a processor",
+      "sleeps for something outside",
+      "has launched: the device starts",
+      "is not known to do anything"};
+  return kTexts[static_cast<std::size_t>(cause)];
+}
+
 struct IdleCauses::Impl {
   explicit Impl(const Input& input);
   const std::vector<Piece>& pieces_of(std::uint32_t thread);
@@ -155,7 +174,7 @@ struct IdleCauses::Impl {
   void add_hole(std::uint32_t thread, Interval hole, const Charge& charge, bool is_launching,
                 Totals& totals);
   void add_by_samples(std::uint32_t thread, const HostPiece& piece, Totals& totals);
-  /// Walks the gaps; `of_gap` gets each with its totals.
+  /// Walks the gaps; `of_gap` gets each, without a cause, with its totals.
   template <typename OfGap>
   void walk(const Device& device, Interval window, const Stretches& stretches, OfGap of_gap);
   [[nodiscard]] Doing doing_of(std::uint32_t slice, const Doing& around) const;
@@ -436,6 +455,7 @@ template <typename OfGap>
 void IdleCauses::Impl::walk(const Device& device, Interval window, const Stretches& stretches,
                             OfGap of_gap) {
   std::int64_t busy_until_ns = -1;
+  std::uint32_t last = kNoIndex;  // of those that were busy until then
   for (const std::uint32_t i : device.ops) {
     const Op& op = in.work.ops[i];
     if (!is_busy(op.what)) continue;
@@ -445,9 +465,11 @@ void IdleCauses::Impl::walk(const Device& device, Interval window, const Stretch
       const bool is_late = std::binary_search(stretches.late.begin(), stretches.late.end(), i);
       Totals totals;
       add_gap(device, gap, op, is_late, totals);
-      of_gap(gap, totals);
+      of_gap(Gap{gap, IdleCause::kUnknown, {}, last, i}, totals);
     }
-    busy_until_ns = std::max(busy_until_ns, op.time.end_ns);
+    if (op.time.end_ns <= busy_until_ns) continue;
+    busy_until_ns = op.time.end_ns;
+    last = i;
   }
 }
 
@@ -458,11 +480,11 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
     of.pooled_count = {};
   }
   impl_->is_pooling = true;
-  impl_->walk(device, window, stretches, [](Interval, const Totals&) {});
+  impl_->walk(device, window, stretches, [](const Gap&, const Totals&) {});
   impl_->is_pooling = false;
   Totals totals;
   std::map<IdleCause, double> longest_gap;
-  impl_->walk(device, window, stretches, [&](Interval, const Totals& of_gap) {
+  impl_->walk(device, window, stretches, [&](const Gap&, const Totals& of_gap) {
     std::map<IdleCause, double> of_cause;
     for (const auto& [key, ns] : of_gap) {
       totals[key] += ns;
@@ -498,8 +520,7 @@ std::vector<IdleRow> IdleCauses::rows(const Device& device, Interval window,
 std::vector<IdleCauses::Gap> IdleCauses::gaps(const Device& device, Interval part,
                                               const Stretches& stretches) {
   std::vector<Gap> out;
-  impl_->walk(device, part, stretches, [&](Interval gap, const Totals& totals) {
-    Gap found{gap, IdleCause::kUnknown, {}};
+  impl_->walk(device, part, stretches, [&](Gap found, const Totals& totals) {
     std::map<IdleCause, double> of_cause;
     double most = 0, most_of_function = 0;
     for (const auto& [key, ns] : totals) {

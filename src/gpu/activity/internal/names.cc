@@ -123,6 +123,10 @@ bool is_operator_category(std::string_view category) {
   return category == "cpu_op" || category == "Operator" || category == "torch-ops";
 }
 
+bool is_own_category(std::string_view category) {
+  return category.starts_with("kansoku.");
+}
+
 bool is_range_category(std::string_view category) {
   return category == "user_annotation";
 }

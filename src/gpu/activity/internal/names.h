@@ -19,6 +19,8 @@ namespace kansoku::gpu::activity {
 [[nodiscard]] bool is_operator_category(std::string_view category);
 /// Ranges that the program itself named: NVTX, annotations of a profiler.
 [[nodiscard]] bool is_range_category(std::string_view category);
+/// Whether Kansoku says it of the recording, or derived it from it: no observation of the job.
+[[nodiscard]] bool is_own_category(std::string_view category);
 
 /// Whether a stream's track of this name lies on a clock of the device's own.
 [[nodiscard]] bool is_device_clock(std::string_view track);
