@@ -299,6 +299,25 @@ TEST(DerivedTracksTest, TheLongestGapsOfAllDevicesAreKept) {
   EXPECT_THAT(tracks[0].gaps, IsEmpty());
 }
 
+TEST(DerivedTracksTest, GapsStandBetweenTheOperationsAsRecorded) {
+  // All device times are 150 us too late: the figures move them, the recording stays as it is.
+  const Copied c = copied(bytes_of([](Recording& r) {
+    for (int i = 0; i < 20; ++i) {
+      const double us = 1000.0 * i;
+      r.kernel(100, 7, "a", {us, us + 5}, {us + 160, us + 950});
+      r.call(100, "cuStreamSynchronize", {us + 10, us + 802});
+    }
+    r.meta("kansoku.clock.cuda.100.0", "error_ns=300000");
+  }));
+  EXPECT_THAT(c.report.notes, testing::Contains(HasSubstr("were moved by")));
+  const auto seen = slices_of(c.copy, "kansoku.idle");
+  ASSERT_THAT(seen, SizeIs(19));
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_NEAR(seen[i].begin_us, 1000.0 * static_cast<double>(i) + 950, 1e-6);
+    EXPECT_NEAR(seen[i].end_us, 1000.0 * static_cast<double>(i) + 1160, 1e-6);
+  }
+}
+
 TEST(DerivedTracksTest, GapsBelowAMicrosecondAreCountedAlone) {
   const Copied c = copied(bytes_of([](Recording& r) {
     r.kernel(100, 7, "a", {0, 5}, {10, 100});
