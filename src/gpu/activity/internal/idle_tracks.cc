@@ -14,7 +14,7 @@ using stats::Interval;
 
 constexpr std::int64_t kShortestNs = 1000;  // narrower ones are below what device clocks tell apart
 
-std::int64_t length(Interval time) {
+std::int64_t gap_ns(Interval time) {
   return time.end_ns - time.begin_ns;
 }
 
@@ -30,7 +30,7 @@ void drop(IdleTrack& track, Keeps keeps) {
   std::erase_if(track.gaps, [&](const IdleGap& gap) {
     if (keeps(gap)) return false;
     ++track.left_out_count;
-    track.left_out_us += us_of(length(gap.time));
+    track.left_out_us += us_of(gap_ns(gap.time));
     return true;
   });
 }
@@ -49,11 +49,11 @@ IdleTrack idle_track_of(const Input& in, const Device& device, const DeviceTime&
     shown.begin_ns = std::max(shown.begin_ns, done_ns);
     if (shown.begin_ns >= shown.end_ns) continue;  // moved apart
     done_ns = shown.end_ns;
-    if (length(shown) >= kShortestNs) {
+    if (gap_ns(shown) >= kShortestNs) {
       out.gaps.push_back({shown, gap.cause, std::string(gap.function)});
     } else {
       ++out.left_out_count;
-      out.left_out_us += us_of(length(shown));
+      out.left_out_us += us_of(gap_ns(shown));
     }
   }
   return out;
@@ -63,7 +63,7 @@ void keep_longest(std::vector<IdleTrack>& tracks, std::size_t slices_max) {
   std::vector<std::int64_t> lengths;
   for (const IdleTrack& track : tracks) {
     for (const IdleGap& gap : track.gaps)
-      lengths.push_back(length(gap.time));
+      lengths.push_back(gap_ns(gap.time));
   }
   if (lengths.size() <= slices_max) return;
   const auto limit = lengths.begin() + static_cast<std::ptrdiff_t>(slices_max);
@@ -75,7 +75,7 @@ void keep_longest(std::vector<IdleTrack>& tracks, std::size_t slices_max) {
                                       [&](std::int64_t ns) { return ns > limit_ns; }));
   for (IdleTrack& track : tracks) {
     drop(track, [&](const IdleGap& gap) {
-      const std::int64_t ns = length(gap.time);
+      const std::int64_t ns = gap_ns(gap.time);
       if (ns != limit_ns) return ns > limit_ns;
       if (room == 0) return false;
       --room;
