@@ -690,13 +690,14 @@ void CudaSource::write_projection(Watched& process) {
 
 /// For people, innermost first. Asked while the process lives: its maps name the addresses.
 const std::string& CudaSource::stack_text(Watched& process, std::int64_t number) {
-  const auto [found, is_new] = process.stacks.try_emplace(number);
-  if (!is_new) return found->second;
+  static const std::string kNone;
+  const auto found = process.stacks.find(number);
+  if (found != process.stacks.end()) return found->second;
   std::vector<std::uint64_t> addresses = process.channel->stack(number);
-  if (addresses.empty()) return found->second;
-  --addresses.front();  // all of them are behind a call
-  found->second = symbols_.text(process.pid, addresses, clock_.now(), kStackFramesShown);
-  return found->second;
+  if (addresses.empty()) return kNone;  // none, or another thread still writes it
+  --addresses.front();                  // all of them are behind a call
+  return process.stacks[number] =
+             symbols_.text(process.pid, addresses, clock_.now(), kStackFramesShown);
 }
 
 /// Driver bytes that are live, of what was allocated since the library was switched on.
@@ -721,7 +722,9 @@ void CudaSource::count_memory(Watched& process, const wire_cuda_record& record,
   if (!process.is_memory_declared)
     process.memory = writer_.counter_track(process.track, "device memory, live", "bytes");
   process.is_memory_declared = true;
-  writer_.counter(process.memory, boot_time(static_cast<std::int64_t>(record.host_begin_ns)),
+  // An allocation is there when its call returns; what is released is gone when the call begins.
+  const auto begin = boot_time(static_cast<std::int64_t>(record.host_begin_ns));
+  writer_.counter(process.memory, what == WIRE_CUDA_ALLOC ? begin + Nanos{record.host_ns} : begin,
                   static_cast<double>(process.live_bytes));
 }
 

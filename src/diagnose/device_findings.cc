@@ -146,6 +146,25 @@ Diagnosis job_of_process(const trace::Trace& trace, std::int32_t pid, const Diag
   return out;
 }
 
+/// Notes and gaps of a job that its devices close.
+void settle_by_devices(const std::vector<std::int32_t>& judged, Diagnosis& job) {
+  // That all ranks sleep in one place needs no further look once it is known what for.
+  const bool is_told = std::any_of(job.findings.begin(), job.findings.end(), [](const Finding& f) {
+    return f.kind == "gpu_starved" || f.kind == "slow_kernel" || f.kind == "copy_bound";
+  });
+  constexpr std::string_view kCommonSleep(words::kCommonSleep);
+  constexpr std::string_view kBegin = kCommonSleep.substr(0, kCommonSleep.find('{'));
+  if (is_told)
+    std::erase_if(job.notes, [&](const std::string& note) { return note.starts_with(kBegin); });
+  const bool is_judged = !job.rank_pids.empty() && job.verdict() == Verdict::kNotEnoughData &&
+                         std::all_of(job.rank_pids.begin(), job.rank_pids.end(), [&](auto pid) {
+                           return std::find(judged.begin(), judged.end(), pid) != judged.end();
+                         });
+  if (!is_judged) return;
+  job.missing.clear();
+  job.notes.emplace_back(words::kOnlyDevicesOfRanks);
+}
+
 std::vector<Diagnosis>::iterator job_with(std::vector<Diagnosis>& jobs,
                                           const std::vector<std::int32_t>& pids) {
   return std::find_if(jobs.begin(), jobs.end(), [&](const Diagnosis& job) {
@@ -171,11 +190,17 @@ void add_device_findings(const trace::Trace& trace, const DeviceJudgement& judge
     if (jobs.front().rank_numbers.empty()) jobs.erase(jobs.begin());
     jobs.push_back(std::move(own));
   }
+  std::size_t left_out = 0;
   for (const DeviceFinding& finding : judged.findings) {
     const auto job = job_with(jobs, finding.pids);
-    add_to_job(finding, job == jobs.end() ? jobs.front() : *job);
+    if (job == jobs.end())
+      ++left_out;
+    else
+      add_to_job(finding, *job);
   }
+  if (left_out > 0) jobs.front().notes.push_back(fmt::format(words::kDevicesLeftOut, left_out));
   for (Diagnosis& job : jobs) {
+    settle_by_devices(judged.pids, job);
     sort_findings(job.findings);
     if (!job.has_windows() && !job.rank_numbers.empty())
       job.victims = victims_of(job.rank_numbers, job.findings);

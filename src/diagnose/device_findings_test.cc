@@ -161,6 +161,19 @@ TEST(DeviceFindingsTest, AJudgedProcessWithoutFindingsIsHealthy) {
   EXPECT_EQ(nothing_judged.verdict(), Verdict::kNotEnoughData);
 }
 
+TEST(DeviceFindingsTest, RanksWithoutStepsThatWereAllJudgedAreHealthy) {
+  Diagnosis job = job_of_four();
+  job.steps.count = 0;
+  job.rank_pids = {100, 101, 102, 103};
+  job.missing = {"no steps"};
+  Diagnosis partly = job;
+  add_device_findings({}, {.findings = {}, .pids = {100, 101, 102}}, partly);
+  EXPECT_EQ(partly.verdict(), Verdict::kNotEnoughData);
+  add_device_findings({}, {.findings = {}, .pids = {100, 101, 102, 103}}, job);
+  EXPECT_EQ(job.verdict(), Verdict::kNothingFound);
+  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("only their work on devices was judged")));
+}
+
 TEST(DeviceFindingsTest, NoConfidenceIsWrittenWhereNoTestWasMade) {
   Diagnosis job = job_of_four();
   job.findings = {host_finding("slow_input", {1})};

@@ -113,6 +113,14 @@ class Profile final : public Command {
       return Error{Code::kUnsupported, "profile: name one target: -p PID, --job NAME or -- COMMAND",
                    "`kansoku jobs` lists the jobs that run here"};
     }
+    if (has_steps_ && options_.serves_kineto) {
+      return Error{Code::kUnsupported,
+                   "profile: --kineto needs twelve seconds' notice, which steps do not give",
+                   "leave --at-step or --kineto out"};
+    }
+    if (steps_.mark.empty() && app_->count("--calls-per-step") > 0) {
+      return Error{Code::kUnsupported, "profile: --calls-per-step needs --step-mark"};
+    }
     if (has_steps_ && options_.watches) {
       return Error{Code::kUnsupported, "profile: --at-step takes one window; leave --watch out"};
     }

@@ -12,6 +12,8 @@ constexpr std::array<std::string_view, 3> kStepMarks{
 
 /// From a mark to the open window: light probes are read every 200 ms, then the others are put on.
 constexpr Nanos kLead = std::chrono::milliseconds{500};
+/// As long as nobody knows how long a step is, so many may pass meanwhile.
+constexpr std::uint64_t kLeadSteps = 10;
 
 }  // namespace
 
@@ -47,16 +49,18 @@ const StepWindow::Counted* StepWindow::counted(std::int32_t pid) const {
 }
 
 bool StepWindow::is_due(const std::set<std::int32_t>& ranks) const {
-  return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t pid) {
+  const auto is_near = [&](std::int32_t pid) {
     const Counted* const of = counted(pid);
-    if (of == nullptr) return options_.first == 1;  // the first step has no mark before it
     // One step early for ranks that are ahead, and as many as pass meanwhile.
+    const bool is_known = of != nullptr && of->step > Nanos{};
     const std::uint64_t passing =
-        of->step > Nanos{}
+        is_known
             ? static_cast<std::uint64_t>((kLead.count() + of->step.count() - 1) / of->step.count())
-            : 0;
-    return steps_of(*of) + 1 + passing >= options_.first;
-  });
+            : kLeadSteps;
+    return (of == nullptr ? 0 : steps_of(*of)) + 1 + passing >= options_.first;
+  };
+  // Before the program begins there is no rank.
+  return ranks.empty() ? is_near(0) : std::any_of(ranks.begin(), ranks.end(), is_near);
 }
 
 bool StepWindow::is_complete(const std::set<std::int32_t>& ranks) const {

@@ -18,8 +18,8 @@ namespace kansoku::cli {
 
 /// Which steps a window is about, and how steps are counted.
 struct StepOptions {
-  std::uint64_t first{1};  // step N begins with the Nth mark that was seen of its process
-  std::uint64_t count{5};
+  std::uint64_t first{1};           // step N begins with the Nth mark that was seen of its process
+  std::uint64_t count{10};          // a diagnosis needs six
   std::string mark;                 // a call's name begins so; "": the first of kStepMarks it has
   std::uint32_t calls_per_step{1};  // of the mark
 };
@@ -45,6 +45,8 @@ class StepWindow {
   [[nodiscard]] std::set<std::int32_t> processes() const;
   /// What is known of one rank.
   struct Row {
+    /// Whether the window held all of the steps.
+    [[nodiscard]] bool is_whole(BootTime opened) const { return begin && end && *begin >= opened; }
     std::uint64_t seen{0};  // steps begun
     std::string_view mark;
     std::optional<BootTime> begin, end;  // of the first step, of the last one

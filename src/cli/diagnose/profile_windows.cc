@@ -113,7 +113,7 @@ class WindowWatch {
   std::unique_ptr<KinetoServer> kineto_;  // null: not asked for
   std::optional<Cause> wanted_;           // a window that begins at window_begin_
   std::optional<Cause> open_;             // the window in hand
-  BootTime window_begin_{};
+  BootTime window_begin_{}, opened_{};
   BootTime window_end_{}, next_scheduled_{BootTime::max()};
   std::optional<Error> failure_;
   bool is_done_{false};
@@ -199,6 +199,7 @@ Result<void> WindowWatch::open_window(Cause cause) {
   ::unlink(path.c_str());
   TRY(sink_, sys::FileSink::create(path, {true, kWindowBytesMax}));
   TRY_VOID(recorder_->begin_window(*sink_));
+  opened_ = clock_.now();
   const Nanos length = cause.kind == "blocked" ? options_.hang_window
                        : cause.kind == "steps" ? kStepWindowMax
                                                : options_.window;
@@ -290,8 +291,15 @@ void WindowWatch::note_steps() {
     };
     recorder_->add_metadata(
         fmt::format("kansoku.steps.{}", pid),
-        fmt::format("first={} count={} begin_ns={} end_ns={} mark={}", steps_->options().first,
-                    steps_->options().count, text(row.begin), text(row.end), row.mark));
+        fmt::format("first={} count={} begin_ns={} end_ns={} whole={} mark={}",
+                    steps_->options().first, steps_->options().count, text(row.begin),
+                    text(row.end), row.is_whole(opened_) ? 1 : 0, row.mark));
+    if (!row.is_whole(opened_)) {
+      const bool is_late = row.begin && *row.begin < opened_;
+      progress(fmt::format("process {}: its steps are not whole: {}", pid,
+                           is_late ? "the window opened after the first began"
+                                   : "the window closed before the last ended"));
+    }
   }
 }
 
@@ -326,6 +334,7 @@ Json WindowWatch::steps_json() const {
                   .set("rank", place == places_.end() ? Json() : Json(place->second.rank))
                   .set("mark", row.mark)
                   .set("steps_seen", row.seen)
+                  .set("whole", row.is_whole(opened_))
                   .set("begin_ns", time(row.begin))
                   .set("end_ns", time(row.end)));
   }
@@ -420,7 +429,13 @@ Result<WatchResult> WindowWatch::run() {
   if (!recorded) return recorded.error();
   if (failure_) return *failure_;
   if (child_) {
-    if (is_done_ && !child_->poll()) child_->send(SIGTERM);
+    if (is_done_ && !child_->poll()) {
+      if (steps_)
+        progress(
+            fmt::format("waiting for {} (process {})", options_.command.front(), child_->pid()));
+      else
+        child_->send(SIGTERM);
+    }
     result_.command_status = child_->wait();
   }
   if (result_.window_count == 0)

@@ -44,6 +44,11 @@ inline constexpr char kInEachWindow[] = "in each {:.0f} ms";
 inline constexpr char kOnlyDevices[] =
     "this process is no rank and was not seen to train: only its work on devices was judged, see "
     "`kansoku cuda report`";
+inline constexpr char kOnlyDevicesOfRanks[] =
+    "the hosts of these ranks could not be compared: only their work on devices was judged, see "
+    "`kansoku cuda report`";
+inline constexpr char kDevicesLeftOut[] =
+    "findings on devices of more processes than Kansoku tells apart, left out: {}";
 inline constexpr char kSeenOnHost[] = "the host shows it as {}{}{}";
 inline constexpr char kCostOnHost[] = ", {:.1f} ms per step";
 inline constexpr char kSeenOnDevice[] = "the devices show it as {} ({}), {:.0f} %: {}";

@@ -22,7 +22,7 @@ for key, value in found.metadata.items():
     steps = sorted(s.begin for s in found.slices if s.name.startswith(said["mark"]) and found.pids.get(s.track) == pid)
     inside = [at for at in steps if begin <= at < end]
     # The first step begins with its mark, and the mark behind the last step ends it.
-    if len(inside) != count or inside[0] != begin or end not in steps:
+    if len(inside) != count or inside[0] != begin or end not in steps or said["whole"] != "1":
         problems.append(f"{pid}: {len(inside)} steps from {begin} to {end} among {len(steps)}")
 print(f"{seen} ranks with {count} whole steps from step {first} on, {problems}")
 sys.exit(1 if problems or seen != ranks else 0)
