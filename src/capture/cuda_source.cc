@@ -154,11 +154,11 @@ void CudaSource::write_totals(const Watched& process, BootTime now) {
   writer_.metadata(
       prefix + "cost",
       fmt::format("timed={} every_n={} own_ns={:.0f} events_ns={:.0f} thread_cpu_ns={} "
-                  "graphs_twice={} graphs_twice_ns={} nodes={}",
+                  "graphs_twice={} graphs_twice_ns={} nodes={} chains={} chained={}",
                   state.timed, state.mode == WIRE_CUDA_SAMPLED ? state.every_n : 1,
                   static_cast<double>(state.own_ns) / sampled,
                   static_cast<double>(state.event_ns) / sampled, state.poller_cpu_ns, state.twins,
-                  state.twin_ns, state.nodes_timed),
+                  state.twin_ns, state.nodes_timed, state.chains, state.chained),
       now);
   std::map<std::uint32_t, std::uint64_t> in_graphs;
   std::uint64_t unnamed = 0, copies = 0, sets = 0, others = 0;
@@ -441,6 +441,7 @@ const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t ind
   const std::string full = info ? info->name : std::string{};
   const std::string brief = full.empty() ? "function@?" : sys::short_kernel_name(full);
   found->second.name = writer_.name(brief);
+  found->second.chain = writer_.name("chain: " + brief);
   if (brief != full) found->second.full_name = full;
   return found->second;
 }
@@ -473,6 +474,32 @@ void CudaSource::add_graph_args(const Watched& process, const wire_cuda_record& 
   args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
 }
 
+/// Of a launch, or of a chain of them, whose time is none of a kernel: it has a name of its own.
+/// `shape` holds the texts of `args`.
+trace::NameId CudaSource::add_launch_args(Watched& process, const wire_cuda_record& record,
+                                          std::vector<trace::Arg>& args,
+                                          std::array<std::string, 2>& shape) {
+  if ((record.flags & WIRE_CUDA_PROGRAMMATIC) != 0) {
+    args.push_back(trace::Arg::uint(writer_.name("chain"), record.u.chain.launches));
+    return kernel(process, record.u.chain.kernel).chain;
+  }
+  const auto& launch = record.u.launch;
+  const Kernel& known = kernel(process, launch.kernel);
+  shape = {fmt::format("{},{},{}", launch.grid_x, launch.grid_y, launch.grid_z),
+           fmt::format("{},{},{}", launch.block_x, launch.block_y, launch.block_z)};
+  args.push_back(trace::Arg::str(writer_.name("grid"), shape[0]));
+  args.push_back(trace::Arg::str(writer_.name("block"), shape[1]));
+  args.push_back(trace::Arg::uint(writer_.name("shared_kib"), launch.shared_kib));
+  if (known.registers > 0) {
+    args.push_back(trace::Arg::uint(writer_.name("registers"), known.registers));
+    const std::uint64_t shared = known.static_shared + std::uint64_t{launch.shared_kib} * 1024;
+    args.push_back(trace::Arg::uint(writer_.name("shared_bytes"), shared));
+  }
+  if (!known.full_name.empty())
+    args.push_back(trace::Arg::str(writer_.name("full_name"), known.full_name));
+  return known.name;
+}
+
 void CudaSource::write_operation(Watched& process, const wire_cuda_record& record,
                                  std::uint32_t what, Axis axis) {
   if (what == 0 || what >= kOperations.size()) return;
@@ -491,24 +518,10 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
       trace::Arg::uint(writer_.name("stream"), record.stream),
       trace::Arg::uint(writer_.name("context"), context),
       trace::Arg::sint(writer_.name("device"), process.channel->context(context).device)};
-  std::string grid, block;
+  std::array<std::string, 2> shape;
   trace::NameId title{};
   if (what == WIRE_CUDA_LAUNCH) {
-    const Kernel& known = kernel(process, record.u.launch.kernel);
-    title = known.name;
-    const auto& launch = record.u.launch;
-    grid = fmt::format("{},{},{}", launch.grid_x, launch.grid_y, launch.grid_z);
-    block = fmt::format("{},{},{}", launch.block_x, launch.block_y, launch.block_z);
-    args.push_back(trace::Arg::str(writer_.name("grid"), grid));
-    args.push_back(trace::Arg::str(writer_.name("block"), block));
-    args.push_back(trace::Arg::uint(writer_.name("shared_kib"), launch.shared_kib));
-    if (known.registers > 0) {
-      args.push_back(trace::Arg::uint(writer_.name("registers"), known.registers));
-      const std::uint64_t shared = known.static_shared + std::uint64_t{launch.shared_kib} * 1024;
-      args.push_back(trace::Arg::uint(writer_.name("shared_bytes"), shared));
-    }
-    if (!known.full_name.empty())
-      args.push_back(trace::Arg::str(writer_.name("full_name"), known.full_name));
+    title = add_launch_args(process, record, args, shape);
   } else if (what == WIRE_CUDA_COPY || what == WIRE_CUDA_SET) {
     title = add_memory_args(record, what, args);
   } else {

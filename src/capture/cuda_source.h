@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -89,6 +90,7 @@ class CudaSource final : public Source {
   };
   struct Kernel {
     trace::NameId name{};
+    trace::NameId chain{};                         // of a chain that it begins
     std::string full_name;                         // "" if it is no other than the short one
     std::uint32_t registers{0}, static_shared{0};  // registers 0: not known
   };
@@ -132,6 +134,8 @@ class CudaSource final : public Source {
   void read_clock(Watched& process, const wire_cuda_record& record);
   [[nodiscard]] Axis axis_of(const Watched& process, std::uint32_t context, bool is_last) const;
   void write_held(Watched& process, bool is_last);
+  trace::NameId add_launch_args(Watched& process, const wire_cuda_record& record,
+                                std::vector<trace::Arg>& args, std::array<std::string, 2>& shape);
   trace::NameId add_memory_args(const wire_cuda_record& record, std::uint32_t what,
                                 std::vector<trace::Arg>& args);
   void add_graph_args(const Watched& process, const wire_cuda_record& record,

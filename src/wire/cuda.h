@@ -75,10 +75,11 @@ enum wire_cuda_record_flag {
   WIRE_CUDA_PER_THREAD = 2, /* the default stream of the thread */
   WIRE_CUDA_LEGACY = 4,     /* the default stream that waits for all others */
   WIRE_CUDA_FAILED = 8,
-  WIRE_CUDA_FIRST = 16,    /* first operation of this kernel that was timed */
-  WIRE_CUDA_CAPTURED = 32, /* went into a graph that is being captured: nothing ran */
-  WIRE_CUDA_PROGRAMMATIC = 64,
-  WIRE_CUDA_NODE = 128 /* of a graph; the correlation is that of the graph's launch */
+  WIRE_CUDA_FIRST = 16,        /* first operation of this kernel that was timed */
+  WIRE_CUDA_CAPTURED = 32,     /* went into a graph that is being captured: nothing ran */
+  WIRE_CUDA_PROGRAMMATIC = 64, /* a launch that may overlap the one in front of it; with TIMED: a
+                                  chain of several, which have one time */
+  WIRE_CUDA_NODE = 128         /* of a graph; the correlation is that of the graph's launch */
 };
 
 enum wire_cuda_copy_kind {
@@ -112,6 +113,11 @@ struct wire_cuda_record {
       __u8 block_z;    /* 64 at most */
       __u8 shared_kib; /* dynamic shared memory, rounded up */
     } launch;
+    struct { /* of a chain, in place of `launch` */
+      __u32 launches;
+      __u16 unused[4];
+      __u16 kernel; /* of the first, where `launch` has it */
+    } chain;
     struct { /* copies, sets, allocations and frees */
       __u64 bytes;
       __u64
@@ -165,7 +171,9 @@ struct wire_cuda_losses {
   __u64 no_event;     /* operations not timed: no free pair of events */
   __u64 queue_full;   /* operations not timed: too many unfinished */
   __u64 legacy;       /* not timed: other threads use the legacy stream's context */
-  __u64 programmatic; /* not timed: a chain of programmatic launches */
+  __u64 programmatic; /* not timed: a chain of programmatic launches whose begin or end is not known
+                       */
+  __u64 parted;       /* programmatic launches that an event kept from overlapping, once */
   __u64 interleaved;  /* timed and dropped: another thread used the stream in between */
   __u64 negative;     /* an end before its begin; passed on as measured */
   __u64 event_error;  /* events that the driver refused */
@@ -194,14 +202,15 @@ struct wire_cuda_state {
   __u64 captures;     /* streams being captured now */
   /* Its own cost since the process began. */
   __u64 poller_cpu_ns, ticks;
-  __u64 timed;          /* operations with events */
-  __u64 own_ns;         /* of a sample of the timed ones, in the library's own code */
-  __u64 event_ns;       /* of the same sample, in the driver's calls for the events */
-  __u64 sampled;        /* their number */
-  __u64 twins, twin_ns; /* graphs that were instantiated twice, and what that took */
-  __u64 nodes_timed;    /* of graphs */
-  __u64 nvtx_clients;   /* libraries and programs that call it for their ranges */
-  __u64 nvtx_elsewhere; /* 1: the environment names another tool for them */
+  __u64 timed;           /* operations with events */
+  __u64 own_ns;          /* of a sample of the timed ones, in the library's own code */
+  __u64 event_ns;        /* of the same sample, in the driver's calls for the events */
+  __u64 sampled;         /* their number */
+  __u64 twins, twin_ns;  /* graphs that were instantiated twice, and what that took */
+  __u64 nodes_timed;     /* of graphs */
+  __u64 chains, chained; /* timed ones of several launches, and those in them */
+  __u64 nvtx_clients;    /* libraries and programs that call it for their ranges */
+  __u64 nvtx_elsewhere;  /* 1: the environment names another tool for them */
   struct wire_cuda_losses losses;
 };
 

@@ -17,9 +17,9 @@ import struct
 import subprocess
 import sys
 
-from recorded import OPERATIONS, build, device_streams, need_root_and_clang, nodes_of, read_operations, read_recording, record
+from recorded import HERE, OPERATIONS, build, device_streams, need_root_and_clang, nodes_of, read_operations, read_recording, record
 
-SAMPLES = ["streams", "graphs", "nbody", "vector_add", "reduction", "overlap"]
+SAMPLES = ["streams", "graphs", "nbody", "vector_add", "reduction", "overlap", "chains"]
 LATENCY_NS = {"kernel": 3000, "set": 3000, "graph": 3000, "copy_HtoD": 4000, "copy_DtoH": 4000, "copy_DtoD": 4000, "copy_HtoH": 4000}
 UNKNOWN = ["issue latency", "queue length", "void share", "idle time by cause", "launch-bound stretches"]
 
@@ -41,20 +41,49 @@ def plain(operations):
 
 
 def is_same(one, ran):
+    if "chain" in one.args:
+        name = one.name.removeprefix("chain: ")
+        return ran.what == "kernel" and ran.name.startswith(f"_Z{len(name)}{name}")
     return ran.what in OPERATIONS[one.category] and (one.category != "kernel" or one.args.get("full_name", one.name) == ran.name)
+
+
+def in_chains(slices, ran):
+    """The executor's operations, with those of a recorded chain as one: from its first launch until its last has ended."""
+    out, left = [], list(ran)
+    for one in slices:
+        of, left = left[:one.args.get("chain", 1)], left[one.args.get("chain", 1):]
+        if not of or any(each.what != of[0].what for each in of):
+            return []
+        out.append(of[0]._replace(end=of[-1].end))
+    return out + left
+
+
+def parted(pairs, ran, operations):
+    """Events between the launches of a chain: they would end the overlap."""
+    inner = set()
+    for of, by in pairs:
+        left = ran[by[0].stream]
+        for one in of:
+            count = one.args.get("chain", 1)
+            inner |= {(left[0].stream, number) for number in range(left[0].number, left[count - 1].number)}
+            left = left[count:]
+    return [f"an event behind launch {one.number} of stream {one.stream}, within a chain" for one in operations
+            if one.what == "event" and not one.is_node and (one.stream, one.number) in inner]
 
 
 def pair_streams(recorded, executed):
     """Recorded tracks and the executor's streams with the same operations: of several such, those whose times fit."""
     pairs, left = [], dict(executed)
     for track, slices in recorded.items():
-        fits = [stream for stream, ran in left.items() if len(ran) == len(slices) and all(map(is_same, slices, ran))]
+        chained = {stream: in_chains(slices, ran) for stream, ran in left.items()}
+        fits = [stream for stream, ran in chained.items() if len(ran) == len(slices) and all(map(is_same, slices, ran))]
         if not fits:
             return None, f"no stream of the executor has the operations of track {track}: {[one.name for one in slices][:8]}"
         course = [one.end - slices[0].begin for one in slices]
-        unlike = lambda stream: sum(abs(ran.end - left[stream][0].ready - end) for ran, end in zip(left[stream], course))
+        unlike = lambda stream: sum(abs(ran.end - chained[stream][0].ready - end) for ran, end in zip(chained[stream], course))
         best = min(fits, key=lambda stream: (unlike(stream), stream))
-        pairs.append((slices, left.pop(best)))
+        pairs.append((slices, chained[best]))
+        left.pop(best)
     return pairs, None if not left else f"{len(left)} streams of the executor are not in the recording"
 
 
@@ -90,6 +119,7 @@ def compare(recording, operations):
     pairs, wrong = pair_streams(recorded, plain(operations))
     if wrong:
         return problems + [wrong], None
+    problems += parted(pairs, plain(operations), operations)
     # Times count from the first reading of the clock: one number for all of the recording.
     apart = sorted(one.end - ran.end for of, by in pairs for one, ran in zip(of, by))
     shift = apart[len(apart) // 2] if apart else 0
@@ -98,6 +128,7 @@ def compare(recording, operations):
         problems += [f"{after.name} begins before {before.name} has ended, on one stream" for before, after in zip(of, of[1:]) if after.begin < before.end]
         for number, (one, ran) in enumerate(zip(of, by)):
             figures["operations"] += 1
+            figures["chains"] += "chain" in one.args
             allowed = 2 * float_step_ns(max(ran.end, 1)) + 2
             for what, seen, true in (("begin", one.begin - shift, ran.ready), ("end", one.end - shift, ran.end)):
                 figures["largest ns off"] = max(figures["largest ns off"], abs(seen - true))
@@ -139,7 +170,7 @@ def main():
     os.makedirs(out, exist_ok=True)
     failed, overlapped = False, 0
     for name in SAMPLES:
-        folder = samples if os.path.exists(os.path.join(samples, name + ".cu")) else os.path.join(samples, "..", "softgpu")
+        folder = next(path for path in (samples, os.path.join(samples, "..", "softgpu"), HERE) if os.path.exists(os.path.join(path, name + ".cu")))
         program = build(clang, os.path.join(folder, name + ".cu"), out)
         # One worker: where blocks act on the order of atomic operations, the model counts differently from run to run with several.
         model = {"KANSOKU_SOFTGPU_CLOCK": "model", "KANSOKU_SOFTGPU_WORKERS": "1"}
@@ -151,6 +182,8 @@ def main():
         problems, figures = compare(read_recording(trace), operations)
         if sorted(alone) != sorted(watched):
             problems.append("the executor's times differ with and without the library")
+        if name == "chains" and figures and not figures["chains"]:
+            problems.append("no chain was recorded")
         for problem in problems + unknown_figures(kansoku, trace):
             print(f"{name}: {problem}")
             failed = True

@@ -103,7 +103,9 @@ def compare(label, ran, trace, own=None):
             size = sum(numbers[1] for name, numbers in ran["did"].items() if name.startswith(did))
             problems += unlike("bytes of", {what: sum(row["bytes"] for name, row in entries.items() if name.startswith(begin))}, {what: size})
     slices = trace["slices"]
-    nodes = sum(int(re.search(r"nodes=(\d+)", value).group(1)) for key, value in trace["metadata"].items() if re.fullmatch(r"kansoku\.cuda\.\d+\.cost", key))
+    costs = [values(value) for key, value in trace["metadata"].items() if re.fullmatch(r"kansoku\.cuda\.\d+\.cost", key)]
+    nodes = sum(cost["nodes"] for cost in costs)
+    chained = sum(cost["chained"] - cost["chains"] for cost in costs)  # launches that share the slice of another
     lost = [name for name in trace.get("losses", {}) if name in EXPLAINED]
     # After an error of the context no event of it can be read any more: counted, and told with the recording.
     is_readable = not lost and not any(name.startswith("kernel ") for name in unrun)
@@ -111,7 +113,7 @@ def compare(label, ran, trace, own=None):
         # A batch has one time for all its copies.
         calls = sum(entries[name]["calls"] - entries[name]["failed"] if "Batch" in name else count
                     for name, count in done(begin).items() if "HostFunc" not in name)
-        timed = sum(row["count"] for row in slices.get(category, {}).values())
+        timed = sum(row["count"] for row in slices.get(category, {}).values()) + (chained if category == "kernel" else 0)
         nodes -= timed - calls
         if timed < calls and is_readable:
             problems.append(f"{category}: {calls} calls, {timed} slices with a time")

@@ -494,6 +494,34 @@ int loops() {
   return 77;
 }
 
+// Each launch of a chain counts as one of its kernel, however many share a time.
+int chains() {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  void* arguments[] = {&memory};
+  for (int round = 0; round < 20; ++round) {
+    LAUNCH(store);
+    for (int i = 0; i < 4; ++i) {
+      config.numAttrs = i % 4 != 3 ? 1 : 0;
+      OK(cuLaunchKernelEx, &config, i % 2 == 0 ? other : store, arguments, nullptr);
+    }
+    config.blockDimX = 4096;
+    FAILS(cuLaunchKernelEx, &config, other, arguments, nullptr);
+    config.blockDimX = 1;
+    if (round % 3 == 0) wait();
+  }
+  kernels("store", 20 * 3);
+  kernels("other", 20 * 2);
+  wait();
+  return 0;
+}
+
 // A kernel that fails on the device was launched: only later calls tell of its error. The last
 // thing that the context does.
 int device_error() {
@@ -522,6 +550,7 @@ constexpr Section kSections[] = {{"failures", failures},
                                  {"library", library},
                                  {"arrays", arrays},
                                  {"loops", loops},
+                                 {"chains", chains},
                                  {"device_error", device_error}};
 
 bool write(const char* path) {

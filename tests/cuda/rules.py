@@ -11,7 +11,7 @@ LIBRARY_CALLS = {"cuEventRecord", "cuEventQuery", "cuEventCreate", "cuEventElaps
                  "cuGraphKernelNodeGetParams_v2", "cuGraphChildGraphNodeGetGraph", "cuGraphClone", "cuGraphDestroy", "cuGraphGetEdges",
                  "cuGraphAddDependencies", "cuGraphRemoveDependencies", "cuGraphAddEventRecordNode", "cuGraphMemcpyNodeGetParams",
                  "cuGraphMemsetNodeGetParams", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuEventDestroy_v2", "cuStreamWaitEvent",
-                 "cuFuncGetAttribute", "cuKernelGetAttribute", "cuDeviceGetAttribute"}
+                 "cuFuncGetAttribute", "cuKernelGetAttribute", "cuDeviceGetAttribute", "cuStreamQuery"}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -495,6 +495,7 @@ void Channel::add_losses(Losses& out) const {
   out.add(cuda_untimed_no_event, losses.no_event + losses.queue_full);
   out.add(cuda_untimed_legacy, losses.legacy);
   out.add(cuda_untimed_programmatic, losses.programmatic);
+  out.add(cuda_chains_parted, losses.parted);
   out.add(cuda_interleaved, losses.interleaved);
   out.add(cuda_negative_times, losses.negative);
   out.add(cuda_event_errors, losses.event_error);

@@ -27,7 +27,12 @@ STAT(cuda_untimed_legacy, kDataLoss, kCapture,
      "GPU operations without times: several threads use the legacy default stream, where an event "
      "would delay the others");
 STAT(cuda_untimed_programmatic, kDataLoss, kCapture,
-     "GPU operations without times: events would separate kernels that overlap on purpose");
+     "GPU operations without times: of chains of programmatic launches whose begin or end is not "
+     "known");
+STAT(
+    cuda_chains_parted, kNotice, kCapture,
+    "programmatic launches that an event of the library kept from overlapping with the one before: "
+    "where none had been expected, and behind each 256th of a chain");
 STAT(cuda_interleaved, kDataLoss, kCapture,
      "GPU operations without times: two threads used one stream at the same moment");
 STAT(cuda_negative_times, kNotice, kCapture,

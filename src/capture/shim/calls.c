@@ -48,6 +48,7 @@ static int enter(struct kansoku_call* call, uint32_t entry, uint32_t what, uint3
   call->stream = call->pair = KANSOKU_NONE;
   call->is_measured = 0;
   call->is_waiter = 0;
+  call->chain = KANSOKU_CHAIN_NONE;
   call->twin = NULL;
   call->bytes = 0;
   call->more = 0;
@@ -172,7 +173,7 @@ void kansoku_capture_ended(CUresult result) {
   }
 }
 
-static int is_captured(CUstream handle, int is_per_thread) {
+int kansoku_is_captured(CUstream handle, int is_per_thread) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (atomic_load_explicit(&kansoku.captures, memory_order_relaxed) == 0) return 0;
   if (handle == NULL && is_per_thread) handle = (CUstream)2;
@@ -243,10 +244,6 @@ static int is_alone(struct kansoku_context* context, uint32_t tid) {
 /* Whether events may go around this operation; what forbids them is counted. */
 static int may_time(struct kansoku_call* call, struct kansoku_context* context) {
   const struct wire_cuda_stream* const stream = &kansoku.shared->streams[call->stream];
-  if (kansoku.streams[call->stream].is_programmatic) {
-    KANSOKU_LOSE(programmatic);
-    return 0;
-  }
   if ((stream->kind & WIRE_CUDA_LEGACY) != 0 && !call->is_alone) {
     KANSOKU_LOSE(legacy);
     return 0;
@@ -293,13 +290,23 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
   record_event(call, context->begin[call->pair]);
 }
 
+static inline int has_chains(struct kansoku_stream_state* state) {
+  return __builtin_expect(atomic_load_explicit(&state->has_chains, memory_order_relaxed) != 0, 0);
+}
+
+static __attribute__((noinline)) void begin_with_chains(struct kansoku_call* call,
+                                                        struct kansoku_context* context) {
+  if (kansoku_chain_begin(call, is_its_turn(call)) && may_time(call, context))
+    begin_timed(call, context);
+}
+
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread) {
   if (call->thread == NULL) return; /* dormant */
   if (call->more < 0) return;       /* without bytes nothing runs */
   /* A copy from or to memory that is not pinned makes the host wait, whatever its name says. */
   if (call->what == WIRE_CUDA_COPY && call->record.host_begin_ns != 0) show_waiter(call);
   if (!kansoku_driver.can_time) return;
-  if (is_captured(handle, is_per_thread)) {
+  if (kansoku_is_captured(handle, is_per_thread)) {
     call->record.flags |= WIRE_CUDA_CAPTURED;
     return;
   }
@@ -313,10 +320,14 @@ void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per
   call->record.flags |= kansoku.shared->streams[index].kind;
   struct kansoku_context* const context = &kansoku.contexts[call->context];
   call->is_alone = is_alone(context, call->thread->tid);
-  if ((call->record.flags & WIRE_CUDA_PROGRAMMATIC) != 0) state->is_programmatic = 1;
+  if ((call->record.flags & WIRE_CUDA_PROGRAMMATIC) != 0) kansoku_chain_expect(call);
   /* Before the first event and after the last one: what another thread does in between shows. */
   if (!call->is_alone)
     call->sequence = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) + 1;
+  if (has_chains(state)) {
+    begin_with_chains(call, context);
+    return;
+  }
   if (is_its_turn(call) && may_time(call, context)) begin_timed(call, context);
 }
 
@@ -354,7 +365,7 @@ static void number(struct kansoku_call* call, uint32_t what) {
 
 /* A wait of a stream for an event: no operation that is timed, but it may hold up those behind. */
 void kansoku_note(struct kansoku_call* call, CUstream handle, int is_per_thread) {
-  if (!kansoku_driver.can_time || is_captured(handle, is_per_thread)) return;
+  if (!kansoku_driver.can_time || kansoku_is_captured(handle, is_per_thread)) return;
   call->stream = kansoku_stream_index(call->thread, handle, is_per_thread);
   if (call->stream == KANSOKU_NONE) return;
   call->context = kansoku.shared->streams[call->stream].context;
@@ -363,9 +374,10 @@ void kansoku_note(struct kansoku_call* call, CUstream handle, int is_per_thread)
 }
 
 void kansoku_wait_stream(struct kansoku_call* call, CUstream handle, int is_per_thread) {
-  if (!kansoku_driver.can_time || is_captured(handle, is_per_thread)) return;
+  if (!kansoku_driver.can_time || kansoku_is_captured(handle, is_per_thread)) return;
   call->stream = kansoku_stream_index(call->thread, handle, is_per_thread);
   if (call->stream == KANSOKU_NONE) return;
+  kansoku_settle(call, handle, is_per_thread, call->what == WIRE_CUDA_SYNC);
   call->number = atomic_load_explicit(
       (_Atomic uint32_t*)&kansoku.shared->streams[call->stream].operations, memory_order_relaxed);
 }
@@ -391,16 +403,40 @@ void kansoku_context_waited(struct kansoku_call* call) {
   }
 }
 
-static void hand_over(struct kansoku_call* call) {
-  struct kansoku_thread* const thread = call->thread;
+/* The next place of the thread's queue; null: it is full. */
+static struct kansoku_op* free_slot(struct kansoku_thread* thread) {
   const uint32_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
-  if (head - atomic_load_explicit(&thread->tail, memory_order_acquire) >= KANSOKU_QUEUE_SLOTS) {
-    KANSOKU_LOSE(queue_full);
-    kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
-    if (call->twin != NULL) kansoku_twin_release(call->twin);
+  return head - atomic_load_explicit(&thread->tail, memory_order_acquire) >= KANSOKU_QUEUE_SLOTS
+             ? NULL
+             : &thread->queue[head % KANSOKU_QUEUE_SLOTS];
+}
+
+static void publish(struct kansoku_thread* thread) {
+  atomic_store_explicit(&thread->head,
+                        atomic_load_explicit(&thread->head, memory_order_relaxed) + 1,
+                        memory_order_release);
+  atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.timed, 1,
+                            memory_order_relaxed);
+}
+
+static void lose_op(const struct kansoku_op* op) {
+  atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.losses.queue_full,
+                            op->launches, memory_order_relaxed);
+  kansoku_give_pair(&kansoku.contexts[op->context], op->pair);
+  if (op->twin != NULL) kansoku_twin_release(op->twin);
+}
+
+void kansoku_hand_over(struct kansoku_thread* thread, const struct kansoku_op* op) {
+  struct kansoku_op* const slot = free_slot(thread);
+  if (slot == NULL) {
+    lose_op(op);
     return;
   }
-  struct kansoku_op* const op = &thread->queue[head % KANSOKU_QUEUE_SLOTS];
+  *slot = *op;
+  publish(thread);
+}
+
+static void describe(const struct kansoku_call* call, struct kansoku_op* op) {
   op->record = call->record;
   op->record.flags |= WIRE_CUDA_TIMED;
   op->pair = call->pair;
@@ -408,10 +444,27 @@ static void hand_over(struct kansoku_call* call) {
   op->base = call->base;
   op->number = call->number;
   op->is_mark = 0;
+  op->first = call->number;
+  op->launches = 1;
   op->twin = call->twin;
-  atomic_store_explicit(&thread->head, head + 1, memory_order_release);
-  atomic_fetch_add_explicit((_Atomic uint64_t*)&kansoku.shared->state.timed, 1,
-                            memory_order_relaxed);
+}
+
+static void hand_over(struct kansoku_call* call) {
+  struct kansoku_op* const slot = free_slot(call->thread);
+  if (slot != NULL) {
+    describe(call, slot);
+    publish(call->thread);
+    return;
+  }
+  struct kansoku_op op;
+  describe(call, &op);
+  lose_op(&op);
+}
+
+static void open_chain(struct kansoku_call* call) {
+  struct kansoku_op op;
+  describe(call, &op);
+  kansoku_chain_open(call, &op);
 }
 
 static void set_host_time(struct kansoku_call* call) {
@@ -440,26 +493,35 @@ static int is_disturbed(const struct kansoku_call* call, struct kansoku_stream_s
   return atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) != call->sequence;
 }
 
-void kansoku_stream_end(struct kansoku_call* call) {
-  if (call->thread == NULL) return;
-  const int is_recorded = call->pair != KANSOKU_NONE || call->mode == WIRE_CUDA_EVERY;
-  if (call->result == CUDA_SUCCESS && is_recorded)
-    call->record.correlation = next_correlation(call->thread);
-  if (call->stream == KANSOKU_NONE) return;
-  struct kansoku_stream_state* const state = &kansoku.streams[call->stream];
+/* Two of a kind: streams without chains, nearly all, pay for none. */
+static inline __attribute__((always_inline)) void end_operation(struct kansoku_call* call,
+                                                                struct kansoku_stream_state* state,
+                                                                const int has_chains) {
   if (call->is_measured) call->mark = __rdtsc();
+  const int is_timed = call->pair != KANSOKU_NONE && call->result == CUDA_SUCCESS;
+  const int is_put_off =
+      has_chains && is_timed && call->chain == KANSOKU_CHAIN_OPENS && kansoku_chain_puts_off(call);
   if (call->pair != KANSOKU_NONE) {
     set_host_time(call);
-    if (call->result == CUDA_SUCCESS)
+    if (is_timed && !is_put_off)
       record_event(call, kansoku.contexts[call->context].end[call->pair]);
   }
   const int was_disturbed = is_disturbed(call, state);
   if (call->result == CUDA_SUCCESS) number(call, call->what);
-  if (call->pair != KANSOKU_NONE && call->result == CUDA_SUCCESS && !was_disturbed) {
+  if (has_chains && call->chain == KANSOKU_CHAIN_JOINS) {
+    kansoku_chain_joined(call);
+    return;
+  }
+  const int is_whole = call->pair != KANSOKU_NONE && call->result == CUDA_SUCCESS && !was_disturbed;
+  if (is_whole && is_put_off)
+    open_chain(call);
+  else if (has_chains)
+    kansoku_chain_passed(call, is_timed && !is_put_off && call->pair != KANSOKU_NONE);
+  if (is_whole) {
     if (call->what == WIRE_CUDA_LAUNCH)
       kansoku_learn_attributes(call->record.u.launch.kernel, call->function,
                                kansoku.shared->contexts[call->context].device);
-    hand_over(call);
+    if (!is_put_off) hand_over(call);
     return;
   }
   if (call->twin != NULL) kansoku_twin_release(call->twin); /* nobody reads its events */
@@ -467,6 +529,24 @@ void kansoku_stream_end(struct kansoku_call* call) {
   if (call->result == CUDA_SUCCESS) KANSOKU_LOSE(interleaved);
   kansoku_give_pair(&kansoku.contexts[call->context], call->pair);
   call->pair = KANSOKU_NONE;
+}
+
+static __attribute__((noinline)) void end_with_chains(struct kansoku_call* call,
+                                                      struct kansoku_stream_state* state) {
+  end_operation(call, state, 1);
+}
+
+void kansoku_stream_end(struct kansoku_call* call) {
+  if (call->thread == NULL) return;
+  const int is_recorded = call->pair != KANSOKU_NONE || call->mode == WIRE_CUDA_EVERY;
+  if (call->result == CUDA_SUCCESS && is_recorded)
+    call->record.correlation = next_correlation(call->thread);
+  if (call->stream == KANSOKU_NONE) return;
+  struct kansoku_stream_state* const state = &kansoku.streams[call->stream];
+  if (has_chains(state))
+    end_with_chains(call, state);
+  else
+    end_operation(call, state, 0);
 }
 
 #define ADD(member, value) \

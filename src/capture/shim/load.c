@@ -245,6 +245,7 @@ static void find_own_calls(void* driver) {
   NEED(event_create, "cuEventCreate");
   NEED(event_record, "cuEventRecord");
   NEED(event_query, "cuEventQuery");
+  NEED(stream_query, "cuStreamQuery");
   NEED(event_elapsed, "cuEventElapsedTime");
   NEED(exchange_mode, "cuThreadExchangeStreamCaptureMode");
   NEED(kernel_name, "cuKernelGetName");
@@ -275,7 +276,7 @@ static void find_own_calls(void* driver) {
       d->ctx_get_current != NULL && d->ctx_set_current != NULL && d->ctx_get_device != NULL &&
       d->stream_get_ctx != NULL && d->stream_is_capturing != NULL && d->stream_create != NULL &&
       d->event_create != NULL && d->event_record != NULL && d->event_query != NULL &&
-      d->event_elapsed != NULL && d->exchange_mode != NULL;
+      d->event_elapsed != NULL && d->exchange_mode != NULL && d->stream_query != NULL;
 }
 
 static void load_absent(void) {

@@ -50,7 +50,8 @@ static uint32_t first[WIRE_CUDA_STREAMS_MAX], last[WIRE_CUDA_STREAMS_MAX];
 static uint64_t adapted_ns, adapted_operations;
 static uint32_t interval_us = INTERVAL_MIN_US;
 
-static _Atomic int is_over; /* the program ends: no call of the driver any more */
+static _Atomic int is_over;    /* the program ends: no call of the driver any more */
+static _Atomic int is_hurried; /* it is about to: every 1 ms from now on */
 
 static struct wire_cuda_state* state(void) {
   return &kansoku.shared->state;
@@ -105,30 +106,36 @@ static void show_stream(uint32_t stream) {
   }
   const struct kansoku_op* const op = &pending[first[stream]].op;
   const struct wire_cuda_record* const record = &op->record;
-  if (shown->oldest != op->number || shown->is_mark != op->is_mark ||
+  if (shown->oldest != op->number || shown->is_mark != (op->is_mark || op->launches > 1) ||
       shown->waiting_since_ns == 0) {
     shown->correlation = record->correlation;
     shown->tid = record->tid;
     shown->is_begun = 0;
     shown->at_kernel = WIRE_CUDA_NO_KERNEL;
     shown->what = (uint8_t)kansoku_hooks[record->entry].what;
-    const int is_kernel = shown->what == WIRE_CUDA_LAUNCH && !op->is_mark;
+    const int is_set = op->is_mark || op->launches > 1; /* any of them may be the one */
+    const int is_kernel = shown->what == WIRE_CUDA_LAUNCH && !is_set;
     shown->oldest = op->number;
-    shown->is_mark = (uint16_t)op->is_mark;
+    shown->is_mark = (uint16_t)is_set;
     shown->kernel = is_kernel ? record->u.launch.kernel : WIRE_CUDA_NO_KERNEL;
     shown->detail = is_kernel ? 0 : record->u.memory.detail;
     atomic_store((_Atomic uint64_t*)&shown->waiting_since_ns, record->host_begin_ns);
   }
-  if (!shown->is_begun && !op->is_mark && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS)
-    shown->is_begun =
+  if (!shown->is_begun && !op->is_mark && kansoku_now() - record->host_begin_ns > LONG_RUNNING_NS) {
+    const int is_begun =
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
+    if (op->launches == 1) shown->is_begun = (uint8_t)is_begun;
+    /* Of a chain it is not known which one runs: its launches are the set. */
+    if (op->launches > 1 && is_begun && (int32_t)(op->first - shown->known_done) > 0)
+      kansoku_known_done(stream, op->first);
+  }
   if (shown->is_begun && op->twin != NULL) shown->at_kernel = (uint16_t)kernel_at(op->twin);
 }
 
 static void take_in(const struct kansoku_op* op) {
   const uint32_t stream = op->record.stream, at = take_pending();
   if (at == KANSOKU_NONE) {
-    KANSOKU_LOSE(queue_full);
+    atomic_fetch_add((_Atomic uint64_t*)&state()->losses.queue_full, op->launches);
     kansoku_give_pair(&kansoku.contexts[op->context], op->pair);
     if (op->twin != NULL) kansoku_twin_release(op->twin);
     return;
@@ -211,6 +218,8 @@ static void add_duration(struct wire_cuda_durations* to, const struct wire_cuda_
 static void count_duration(const struct wire_cuda_record* record) {
   struct wire_cuda* const shared = kansoku.shared;
   const uint32_t what = kansoku_hooks[record->entry].what, size = kansoku_size(record, what);
+  const int is_chain = what == WIRE_CUDA_LAUNCH && (record->flags & WIRE_CUDA_PROGRAMMATIC) != 0;
+  if (is_chain) return; /* no kernel's and no class's */
   if (what == WIRE_CUDA_LAUNCH && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
     add_duration(&shared->kernels[record->u.launch.kernel].durations, record, size);
     return;
@@ -266,8 +275,24 @@ static void emit_nodes(struct kansoku_context* context, const struct kansoku_op*
   }
 }
 
+/* Of several launches none has a shape. */
+static void set_chain(struct kansoku_op* op) {
+  if (op->launches <= 1) {
+    op->record.flags &= (uint8_t)~WIRE_CUDA_PROGRAMMATIC;
+    return;
+  }
+  op->record.flags |= WIRE_CUDA_PROGRAMMATIC;
+  const uint16_t kernel = op->record.u.launch.kernel;
+  memset(&op->record.u, 0, sizeof op->record.u);
+  op->record.u.chain.kernel = kernel;
+  op->record.u.chain.launches = op->launches;
+  ++state()->chains;
+  state()->chained += op->launches;
+}
+
 static void emit(struct kansoku_context* context, struct kansoku_op* op, int64_t length) {
   int64_t begin = 0;
+  set_chain(op);
   if (!device_time(context, op->base, context->begin[op->pair], &begin)) {
     KANSOKU_LOSE(event_error);
   } else {
@@ -295,6 +320,12 @@ static void expect(const struct kansoku_context* context, uint32_t at) {
   __builtin_prefetch(end + 64);
 }
 
+static void lose_first(uint32_t stream) {
+  atomic_fetch_add((_Atomic uint64_t*)&state()->losses.lost_context,
+                   pending[first[stream]].op.launches); /* none if it is a mark */
+  drop_first(stream);
+}
+
 /* All operations of a stream that are complete; the head tells: a stream keeps their order. */
 static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
   uint32_t done = 0, complete = 0;
@@ -304,8 +335,7 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
     struct kansoku_op* const op = &pending[first[stream]].op;
     expect(context, pending[first[stream]].next);
     if (&kansoku.contexts[op->context] != context) { /* of a context that is gone */
-      KANSOKU_LOSE(lost_context);
-      drop_first(stream);
+      lose_first(stream);
       continue;
     }
     int64_t length = 0;
@@ -335,10 +365,8 @@ static uint32_t read_stream(struct kansoku_context* context, uint32_t stream) {
 }
 
 static void lose_stream(uint32_t stream) {
-  while (first[stream] != KANSOKU_NONE) {
-    KANSOKU_LOSE(lost_context);
-    drop_first(stream);
-  }
+  while (first[stream] != KANSOKU_NONE)
+    lose_first(stream);
   show_stream(stream);
 }
 
@@ -362,7 +390,8 @@ static void begin_draining(void) {
  * which looks the stream up by its index. */
 static void free_stream(uint32_t stream) {
   struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
-  if (shown->state != 3 || first[stream] != KANSOKU_NONE) return;
+  if (shown->state != 3 || first[stream] != KANSOKU_NONE || !kansoku_chain_is_closed(stream))
+    return;
   if (quiet[stream].free_at == 0)
     quiet[stream].free_at = atomic_load((_Atomic uint64_t*)&state()->head) + 1;
   const uint64_t tail = atomic_load((_Atomic uint64_t*)&kansoku.shared->control.tail);
@@ -378,7 +407,7 @@ static void free_stream(uint32_t stream) {
 static int may_mark(uint32_t stream) {
   const struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
   return shown->state == 1 && (shown->kind & (WIRE_CUDA_PER_THREAD | WIRE_CUDA_LEGACY)) == 0 &&
-         !kansoku.streams[stream].is_programmatic && atomic_load(&kansoku.captures) == 0;
+         atomic_load(&kansoku.captures) == 0;
 }
 
 static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t stream,
@@ -399,9 +428,10 @@ static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t
   if (op.pair == KANSOKU_NONE) return;
   /* Meanwhile the program neither destroys the stream nor begins to capture it. */
   pthread_mutex_lock(&kansoku_mark_lock);
-  const int is_marked = may_mark(stream) && kansoku_driver.event_record(
-                                                context->end[op.pair],
-                                                (CUstream)(uintptr_t)shown->handle) == CUDA_SUCCESS;
+  const int is_marked =
+      may_mark(stream) && kansoku_chain_is_closed(stream) &&
+      kansoku_driver.event_record(context->end[op.pair], (CUstream)(uintptr_t)shown->handle) ==
+          CUDA_SUCCESS;
   pthread_mutex_unlock(&kansoku_mark_lock);
   if (!is_marked) {
     kansoku_give_pair(context, op.pair);
@@ -416,6 +446,24 @@ static void mark_quiet(struct kansoku_context* context, uint32_t place, uint32_t
   take_in(&op);
 }
 
+/* A chain to which nothing came for an interval ends. Its events may be nowhere else than on its
+ * stream, so where this thread may put none, the next call of the program ends it. */
+static void end_quiet_chain(uint32_t stream, uint32_t mode) {
+  struct kansoku_op op;
+  const int is_ending = atomic_load(&is_hurried);
+  if (kansoku_chain_is_closed(stream)) return;
+  if (mode == WIRE_CUDA_DORMANT || kansoku.shared->streams[stream].state == 3) {
+    kansoku_chain_drop(stream);
+    return;
+  }
+  pthread_mutex_lock(&kansoku_mark_lock);
+  const int may_end = may_mark(stream);
+  const int is_ended = may_end && kansoku_chain_end_quiet(stream, is_ending, &op);
+  pthread_mutex_unlock(&kansoku_mark_lock);
+  if (!may_end && is_ending) kansoku_chain_drop(stream);
+  if (is_ended) take_in(&op);
+}
+
 static uint32_t read_streams(uint32_t place, uint32_t mode) {
   struct kansoku_context* const context = &kansoku.contexts[place];
   const uint64_t now = kansoku_now();
@@ -425,6 +473,7 @@ static uint32_t read_streams(uint32_t place, uint32_t mode) {
     struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
     if (atomic_load(&context->state) != KANSOKU_CONTEXT_USED) break;
     if (shown->state == 0 || shown->context != place) continue;
+    if (atomic_load(&kansoku.streams[stream].has_chains)) end_quiet_chain(stream, mode);
     if (mode != WIRE_CUDA_DORMANT) mark_quiet(context, place, stream, now);
     if (first[stream] != KANSOKU_NONE) done += read_stream(context, stream);
     free_stream(stream);
@@ -528,6 +577,7 @@ static void free_context(uint32_t place) {
   for (uint32_t stream = 0; stream < atomic_load(&kansoku_streams_top); ++stream) {
     const struct wire_cuda_stream* const shown = &kansoku.shared->streams[stream];
     if (shown->state == 0 || shown->context != place) continue;
+    kansoku_chain_drop(stream);
     lose_stream(stream);
     free_stream(stream);
   }
@@ -689,9 +739,7 @@ static void tick(uint32_t mode) {
   ++state()->ticks;
 }
 
-/* Every 1 ms from now on: the program ends. */
-static _Atomic int is_hurried;
-static _Atomic uint32_t drained_ticks; /* since then, with nothing left to read */
+static _Atomic uint32_t drained_ticks; /* since it is hurried, with nothing left to read */
 
 void kansoku_hurry(void) {
   atomic_store(&is_hurried, 1);
@@ -738,7 +786,8 @@ static void* poll(void* unused) {
     if (mode == WIRE_CUDA_SAMPLED) adapt(now);
     tick(mode);
     const int is_idle = mode == WIRE_CUDA_DORMANT && pending_count == 0;
-    if (is_ending && pending_count == 0) atomic_fetch_add(&drained_ticks, 1);
+    if (is_ending && pending_count == 0 && kansoku_chains_are_closed())
+      atomic_fetch_add(&drained_ticks, 1);
     set_phase(0);
     doze(seen, atomic_load(&is_over) ? 0 : is_ending ? 2000 : is_idle ? 0 : interval_us);
   }

@@ -20,7 +20,7 @@ pthread_mutex_t kansoku_mark_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uintptr_t primaries[DEVICES_MAX]; /* the primary context of each device */
 
 /* The library's thread may hang in the driver; then the program goes on all the same. */
-static int lock_for_a_moment(pthread_mutex_t* mutex) {
+int kansoku_lock_for_a_moment(pthread_mutex_t* mutex) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_nsec += 200000000;
@@ -128,7 +128,7 @@ static void prepare_context(struct kansoku_context* context) {
   }
   /* The library's thread came first, and makes them under its lock. */
   if (state != KANSOKU_CONTEXT_USED || atomic_load(&context->pairs_made) != 0 ||
-      atomic_load(&kansoku.captures) != 0 || !lock_for_a_moment(&context->lock))
+      atomic_load(&kansoku.captures) != 0 || !kansoku_lock_for_a_moment(&context->lock))
     return;
   if (atomic_load(&context->pairs_made) == 0) kansoku_make_pairs(context, count);
   pthread_mutex_unlock(&context->lock);
@@ -165,7 +165,8 @@ static uint32_t add_stream(uint64_t key, CUstream handle, uint32_t kind, CUconte
     stream->at_kernel = WIRE_CUDA_NO_KERNEL;
     stream->context = (uint16_t)place;
     stream->kind = (uint8_t)kind;
-    kansoku.streams[index].is_programmatic = 0;
+    atomic_store(&kansoku.streams[index].has_chains, 0);
+    kansoku_chain_forget(index);
     atomic_store(&kansoku.streams[index].sequence, 0);
     keys[index] = key;
     stream->state = 1;
@@ -216,7 +217,7 @@ void kansoku_known_done(uint32_t stream, uint32_t count) {
 void kansoku_stream_gone(CUstream handle) {
   if (kansoku.shared == NULL || (uintptr_t)handle <= 2) return;
   kansoku_twins_stream_gone(handle);
-  const int is_locked = lock_for_a_moment(&kansoku_mark_lock);
+  const int is_locked = kansoku_lock_for_a_moment(&kansoku_mark_lock);
   pthread_mutex_lock(&lock);
   const uint32_t index = find((uintptr_t)handle);
   if (index < WIRE_CUDA_STREAMS_MAX) {
@@ -244,7 +245,7 @@ void kansoku_thread_streams_gone(uint32_t tid) {
 /* From here on the library's thread leaves the context alone. */
 static void set_state(uint32_t place, int state) {
   struct kansoku_context* const context = &kansoku.contexts[place];
-  const int is_locked = lock_for_a_moment(&context->lock);
+  const int is_locked = kansoku_lock_for_a_moment(&context->lock);
   atomic_store(&context->state, state);
   if (is_locked) pthread_mutex_unlock(&context->lock);
 }
@@ -252,7 +253,7 @@ static void set_state(uint32_t place, int state) {
 /* Returns when the library's thread is not in the driver for this context. */
 void kansoku_wait_for_poller(uint32_t place) {
   struct kansoku_context* const context = &kansoku.contexts[place];
-  if (lock_for_a_moment(&context->lock)) pthread_mutex_unlock(&context->lock);
+  if (kansoku_lock_for_a_moment(&context->lock)) pthread_mutex_unlock(&context->lock);
 }
 
 static void forget_context(uint32_t place) {

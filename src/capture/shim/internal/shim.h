@@ -52,6 +52,7 @@ struct kansoku_driver {
   __typeof__(&cuEventCreate) event_create;
   __typeof__(&cuEventRecord) event_record;
   __typeof__(&cuEventQuery) event_query;
+  __typeof__(&cuStreamQuery) stream_query;
   __typeof__(&cuEventElapsedTime) event_elapsed;
   __typeof__(&cuThreadExchangeStreamCaptureMode) exchange_mode;
   __typeof__(&cuKernelGetName) kernel_name; /* may be null: an old driver */
@@ -116,6 +117,7 @@ struct kansoku_op {
   uint16_t base;             /* reading of the clock that its times count from */
   uint32_t number;           /* on its stream */
   uint32_t is_mark;          /* no operation: tells that all before it are complete */
+  uint32_t first, launches;  /* of a chain, `number` is its last one's; else 1 of them */
   struct kansoku_twin* twin; /* that ran in place of a graph; to be released */
 };
 
@@ -135,6 +137,12 @@ struct kansoku_thread {
   struct kansoku_op* queue; /* written by the thread, read by the library's */
   _Atomic uint32_t head, tail;
   _Atomic uint32_t state; /* 0: free, 1: a thread's, 2: the thread has ended */
+};
+
+enum kansoku_chain_part {
+  KANSOKU_CHAIN_NONE = 0,
+  KANSOKU_CHAIN_OPENS = 1, /* the call has taken the chain until its end */
+  KANSOKU_CHAIN_JOINS = 2  /* likewise */
 };
 
 /* One call, on the stack of the hook. */
@@ -157,13 +165,14 @@ struct kansoku_call {
   CUstream handle;   /* to record events in */
   uint64_t function; /* that is launched */
   uint32_t number;   /* of the operation on its stream; of a wait: operations that it waits for */
+  uint32_t chain;    /* enum kansoku_chain_part */
 };
 #define KANSOKU_NONE 0xffffffffU
 
 /* Of each stream in use, beside what the recorder sees. */
 struct kansoku_stream_state {
-  _Atomic uint32_t sequence; /* stream operations begun, two for each timed one */
-  uint32_t is_programmatic;  /* a launch overlapped its predecessor once: no events between them */
+  _Atomic uint32_t sequence;   /* stream operations begun, two for each timed one */
+  _Atomic uint32_t has_chains; /* a launch overlapped its predecessor once */
 };
 
 #define KANSOKU_PAIRS_MAX 16384U
@@ -261,6 +270,7 @@ uint32_t kansoku_stream_index(struct kansoku_thread* thread, CUstream handle, in
 void kansoku_stream_gone(CUstream handle);
 void kansoku_context_gone(CUcontext handle);
 extern pthread_mutex_t kansoku_mark_lock; /* a stream is neither destroyed nor captured meanwhile */
+int kansoku_lock_for_a_moment(pthread_mutex_t* mutex);
 void kansoku_wait_for_poller(uint32_t place);
 void kansoku_primary_made(CUdevice device, CUcontext handle);
 void kansoku_primary_pause(CUdevice device);                /* before a call that may destroy it */
@@ -273,6 +283,8 @@ uint32_t kansoku_make_pairs(struct kansoku_context* context, uint32_t count);
 /* calls.c */
 void kansoku_forget_self(void); /* this thread ends */
 void kansoku_before_capture(void);
+int kansoku_is_captured(CUstream handle, int is_per_thread);
+void kansoku_hand_over(struct kansoku_thread* thread, const struct kansoku_op* op);
 int kansoku_begin(struct kansoku_call* call, uint32_t entry, uint32_t what);
 int kansoku_begin_always(struct kansoku_call* call, uint32_t entry, uint32_t what);
 void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per_thread);
@@ -294,6 +306,21 @@ void kansoku_copy_2d(struct kansoku_call* call, const CUDA_MEMCPY2D* shape);
 void kansoku_copy_3d(struct kansoku_call* call, const CUDA_MEMCPY3D* shape);
 void kansoku_capturing(int change);
 void kansoku_capture_ended(CUresult result);
+
+/* chains.c */
+void kansoku_chain_expect(const struct kansoku_call* call);
+int kansoku_chain_begin(struct kansoku_call* call, int is_turn); /* whether events may go around */
+int kansoku_chain_puts_off(struct kansoku_call* call);
+void kansoku_chain_open(struct kansoku_call* call, const struct kansoku_op* op);
+void kansoku_chain_joined(struct kansoku_call* call);
+void kansoku_chain_passed(struct kansoku_call* call, int is_ended);
+void kansoku_settle(struct kansoku_call* call, CUstream handle, int is_per_thread, int parts);
+void kansoku_settle_context(struct kansoku_call* call);
+int kansoku_chain_is_closed(uint32_t stream);
+int kansoku_chains_are_closed(void);
+void kansoku_chain_forget(uint32_t stream);
+void kansoku_chain_drop(uint32_t stream);
+int kansoku_chain_end_quiet(uint32_t stream, int is_hurried, struct kansoku_op* op);
 
 /* nvtx.c */
 void kansoku_follow_ranges(int are_wanted); /* the library's thread, and the end */
