@@ -353,7 +353,8 @@ struct wire_cuda {
   struct wire_cuda_shard shards[WIRE_CUDA_SHARDS];
   struct wire_cuda_stream streams[WIRE_CUDA_STREAMS_MAX];
   struct wire_cuda_recent recent[WIRE_CUDA_STREAMS_MAX];
-  struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1]; /* of what is no kernel */
+  /* Of what is no kernel; WIRE_CUDA_LAUNCH: of chains of several. */
+  struct wire_cuda_durations classes[WIRE_CUDA_CLASSES + 1];
   __u64 graph_count; /* entries of `graphs` in use; they are never used again */
   struct wire_cuda_graph graphs[WIRE_CUDA_GRAPHS_MAX];
   __u64 kernel_count; /* entries of `kernels` in use; they are never used again */

@@ -90,6 +90,7 @@ class ChainsTest : public LibraryTest {
     EXPECT_EQ(sum(chains_of(seen)) + untimed(), launches_);
     return seen;
   }
+  [[nodiscard]] std::uint64_t timed_count() const { return channel_->state().timed; }
   [[nodiscard]] wire_cuda_losses losses() const { return channel_->state().losses; }
 
   CUfunction await_{nullptr};
@@ -168,19 +169,23 @@ TEST_F(ChainsTest, EndWithWhateverWaitsForThem) {
   ASSERT_EQ(entry<CUresult(CUevent*, unsigned)>("cuEventCreate")(&event, 0), 0);
   ASSERT_EQ(entry<CUresult(CUstream*, unsigned)>("cuStreamCreate")(&other, 1), 0);
   hold(stream_);
+  const std::uint64_t timed_before = timed_count();
   chain(stream_, 1);
   ASSERT_EQ(entry<CUresult(CUevent, CUstream)>("cuEventRecord")(event, stream_), 0);
+  EXPECT_EQ(timed_count(), timed_before + 1);
   chain(stream_, 2);
   ASSERT_EQ(entry<CUresult(CUstream, CUevent, unsigned)>("cuStreamWaitEvent")(stream_, event, 0),
             0);
+  EXPECT_EQ(timed_count(), timed_before + 2);
   chain(stream_, 3);
   EXPECT_NE(entry<CUresult(CUstream)>("cuStreamQuery")(stream_), 0);
+  EXPECT_EQ(timed_count(), timed_before + 3);
   chain(stream_, 4);
   std::thread waiter([&] {
     entry<CUresult(CUcontext)>("cuCtxSetCurrent")(context_);
     entry<CUresult()>("cuCtxSynchronize")();
   });
-  wait([&] { return !channel_->waiters().empty(); });
+  wait([&] { return !channel_->waiters().empty() && timed_count() == timed_before + 4; });
   release();
   waiter.join();
   EXPECT_EQ(chains_of(all()), (Chains{1, 2, 3, 4, 5}));
@@ -194,6 +199,28 @@ TEST_F(ChainsTest, EndByThemselves) {
   wait([&] { return submitted() >= 4; });  // two fills, the gate and the chain
   release();
   EXPECT_EQ(chains_of(all()), (Chains{1, 3}));
+}
+
+// An end that is recorded on an idle stream would count the host's pause as work.
+TEST_F(ChainsTest, DoNotLastUntilTheHostComesBack) {
+  begin(Mode::kEvery);
+  void* const driver = dlopen(KANSOKU_SOFTCUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  auto* const query = reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamQuery"));
+  ASSERT_NE(query, nullptr);
+  const sys::RealClock clock;
+  const BootTime called = clock.now();
+  chain(stream_, 2);
+  wait([&] { return query(stream_) == CUDA_SUCCESS; });  // past the library
+  const auto lasted = static_cast<std::uint64_t>((clock.now() - called).count());
+  const std::uint64_t ticks = channel_->state().ticks;
+  wait([&] { return channel_->state().ticks > ticks + 20; });
+  fill(stream_);
+  synchronize();
+  for (const auto& [record, what] : all().records) {
+    if (what == WIRE_CUDA_LAUNCH && (record.flags & WIRE_CUDA_TIMED) != 0) {
+      EXPECT_LE(record.device_ns, lasted);
+    }
+  }
 }
 
 TEST_F(ChainsTest, OfTwoStreams) {
@@ -220,9 +247,11 @@ TEST_F(ChainsTest, OfTwoStreams) {
 TEST_F(ChainsTest, AreNotInACapture) {
   begin(Mode::kEvery);
   hold(stream_);
+  const std::uint64_t before = timed_count();
   chain(stream_, 2);
   CUgraph graph = nullptr;
   ASSERT_EQ(entry<CUresult(CUstream, int)>("cuStreamBeginCapture_v2")(stream_, 0), 0);
+  EXPECT_EQ(timed_count(), before + 1);
   ASSERT_EQ(launch(stream_, false), 0);
   ASSERT_EQ(launch(stream_, true), 0);
   ASSERT_EQ(entry<CUresult(CUstream, CUgraph*)>("cuStreamEndCapture")(stream_, &graph), 0);

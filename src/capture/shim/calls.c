@@ -501,6 +501,7 @@ static inline __attribute__((always_inline)) void end_operation(struct kansoku_c
   const int is_timed = call->pair != KANSOKU_NONE && call->result == CUDA_SUCCESS;
   const int is_put_off =
       has_chains && is_timed && call->chain == KANSOKU_CHAIN_OPENS && kansoku_chain_puts_off(call);
+  if (is_put_off) call->event_ticks *= 2; /* the end will cost as much, in another call */
   if (call->pair != KANSOKU_NONE) {
     set_host_time(call);
     if (is_timed && !is_put_off)

@@ -76,6 +76,16 @@ static void drop(struct chain* chain, __u64* counter) {
   kansoku_give_pair(&kansoku.contexts[chain->op.context], chain->op.pair);
 }
 
+/* While any stream is captured, such a question may be forbidden to this thread. */
+static int is_at_work(CUstream handle) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const int is_guarded = atomic_load(&kansoku.captures) != 0;
+  if (is_guarded) kansoku_driver.exchange_mode(&mode);
+  const int is_working = kansoku_driver.stream_query(handle) == CUDA_ERROR_NOT_READY;
+  if (is_guarded) kansoku_driver.exchange_mode(&mode);
+  return is_working;
+}
+
 /* Records the end of a chain that the caller has taken. 0: it has none. */
 static int close_taken(struct chain* chain, uint32_t stream, CUstream handle, int is_late) {
   struct wire_cuda_losses* const losses = &kansoku.shared->state.losses;
@@ -87,9 +97,10 @@ static int close_taken(struct chain* chain, uint32_t stream, CUstream handle, in
   const int is_legacy = (kansoku.shared->streams[stream].kind & WIRE_CUDA_LEGACY) != 0;
   if (chain->switched_ns != kansoku.shared->state.switched_ns) {
     drop(chain, &losses->programmatic); /* unseen operations may lie between */
-  } else if (is_legacy && atomic_load(&context->has_many_threads)) {
+  } else if (is_legacy &&
+             (atomic_load(&context->has_many_threads) || atomic_load(&kansoku.captures) != 0)) {
     drop(chain, &losses->legacy);
-  } else if (is_late && kansoku_driver.stream_query(handle) != CUDA_ERROR_NOT_READY) {
+  } else if (is_late && !is_at_work(handle)) {
     SET(chain->is_parted, 1);
     kansoku_known_done(stream, op->number + 1);
     drop(chain, &losses->programmatic);

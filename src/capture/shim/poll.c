@@ -219,12 +219,11 @@ static void count_duration(const struct wire_cuda_record* record) {
   struct wire_cuda* const shared = kansoku.shared;
   const uint32_t what = kansoku_hooks[record->entry].what, size = kansoku_size(record, what);
   const int is_chain = what == WIRE_CUDA_LAUNCH && (record->flags & WIRE_CUDA_PROGRAMMATIC) != 0;
-  if (is_chain) return; /* no kernel's and no class's */
-  if (what == WIRE_CUDA_LAUNCH && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
+  if (what == WIRE_CUDA_LAUNCH && !is_chain && record->u.launch.kernel < WIRE_CUDA_KERNELS_MAX) {
     add_duration(&shared->kernels[record->u.launch.kernel].durations, record, size);
     return;
   }
-  add_duration(&shared->classes[what], record, size);
+  add_duration(&shared->classes[what], record, is_chain ? 0 : size);
   const uint64_t graph = record->u.memory.bytes; /* number + 1 */
   if (what == WIRE_CUDA_GRAPH_LAUNCH && graph != 0)
     add_duration(&shared->graphs[graph - 1].durations, record, size);
@@ -461,7 +460,9 @@ static void end_quiet_chain(uint32_t stream, uint32_t mode) {
   const int is_ended = may_end && kansoku_chain_end_quiet(stream, is_ending, &op);
   pthread_mutex_unlock(&kansoku_mark_lock);
   if (!may_end && is_ending) kansoku_chain_drop(stream);
-  if (is_ended) take_in(&op);
+  if (!is_ended) return;
+  atomic_fetch_add((_Atomic uint64_t*)&state()->timed, 1);
+  take_in(&op);
 }
 
 static uint32_t read_streams(uint32_t place, uint32_t mode) {
