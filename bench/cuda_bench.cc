@@ -58,6 +58,8 @@ F* entry(void* library, const char* name) {
 using LaunchKernel = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                               unsigned, unsigned, CUstream, void**, void**);
 
+using LaunchConfigured = CUresult(const CUlaunchConfig*, CUfunction, void**, void**);
+
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
                    values.end());
@@ -65,8 +67,9 @@ double median(std::vector<double> values) {
 }
 
 struct Program {
-  LaunchKernel* direct{nullptr};   // the driver's
-  LaunchKernel* through{nullptr};  // the library's
+  LaunchKernel* direct{nullptr};          // the driver's
+  LaunchKernel* through{nullptr};         // the library's
+  LaunchConfigured* configured{nullptr};  // likewise
   CUresult (*synchronize)(){nullptr};
   CUfunction function{nullptr};
   std::unique_ptr<Channel> channel;
@@ -202,6 +205,42 @@ void bench_counted(Program& program, const std::string& name, int rounds, int co
              rounds, median(added));
 }
 
+/// ns a call of launches of which three of four overlap the one before on purpose.
+double chained_burst(const Program& program, int count) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  const std::int64_t begin = now_ns();
+  for (int i = 0; i < count; ++i) {
+    config.numAttrs = i % 4 == 0 ? 0 : 1;
+    program.configured(&config, program.function, nullptr, nullptr);
+  }
+  const std::int64_t took = now_ns() - begin;
+  if (program.synchronize != nullptr) program.synchronize();
+  return static_cast<double>(took) / count;
+}
+
+/// A launch in a chain of four. Last: from then on the stream is one with chains.
+void bench_chains(Program& program, const std::string& name, int rounds, int count) {
+  std::array<std::vector<double>, 2> added;  // sampled, every
+  for (int round = 0; round < rounds; ++round) {
+    set_mode(*program.channel, Mode::kDormant);
+    const double off = chained_burst(program, count);
+    for (const Mode mode : {Mode::kSampled, Mode::kEvery}) {
+      set_mode(*program.channel, mode);
+      added.at(mode == Mode::kEvery ? 1 : 0).push_back(chained_burst(program, count) - off);
+    }
+  }
+  fmt::print(
+      "bench cuda/chains driver={} calls={} rounds={} sampled_adds_ns={:.1f} "
+      "every_adds_ns={:.1f}\n",
+      name, count, rounds, median(added[0]), median(added[1]));
+}
+
 CUfunction load_function(void* library, bool is_null) {
   CUfunction function = nullptr;
   CUmodule module = nullptr;
@@ -243,5 +282,7 @@ int main(int argc, char** argv) {
   const int seconds = argc > 5 ? parse_int<int>(argv[5]).value_or(2) : 2;
   if (seconds > 0) bench_paced(program, name, seconds);
   bench_counted(program, name, rounds, is_null ? kBurst : 20'000);
+  program.configured = entry<LaunchConfigured>(library, "cuLaunchKernelEx");
+  bench_chains(program, name, rounds, 4000);
   return 0;
 }

@@ -290,10 +290,6 @@ static void begin_timed(struct kansoku_call* call, struct kansoku_context* conte
   record_event(call, context->begin[call->pair]);
 }
 
-static inline int has_chains(struct kansoku_stream_state* state) {
-  return __builtin_expect(atomic_load_explicit(&state->has_chains, memory_order_relaxed) != 0, 0);
-}
-
 static __attribute__((noinline)) void begin_with_chains(struct kansoku_call* call,
                                                         struct kansoku_context* context) {
   if (kansoku_chain_begin(call, is_its_turn(call)) && may_time(call, context))
@@ -324,7 +320,7 @@ void kansoku_stream_begin(struct kansoku_call* call, CUstream handle, int is_per
   /* Before the first event and after the last one: what another thread does in between shows. */
   if (!call->is_alone)
     call->sequence = atomic_fetch_add_explicit(&state->sequence, 1, memory_order_acq_rel) + 1;
-  if (has_chains(state)) {
+  if (__builtin_expect(atomic_load_explicit(&state->has_chains, memory_order_relaxed) != 0, 0)) {
     begin_with_chains(call, context);
     return;
   }
@@ -444,7 +440,6 @@ static void describe(const struct kansoku_call* call, struct kansoku_op* op) {
   op->base = call->base;
   op->number = call->number;
   op->is_mark = 0;
-  op->first = call->number;
   op->launches = 1;
   op->twin = call->twin;
 }
@@ -544,7 +539,7 @@ void kansoku_stream_end(struct kansoku_call* call) {
     call->record.correlation = next_correlation(call->thread);
   if (call->stream == KANSOKU_NONE) return;
   struct kansoku_stream_state* const state = &kansoku.streams[call->stream];
-  if (has_chains(state))
+  if (__builtin_expect(call->chain != KANSOKU_CHAIN_NONE, 0))
     end_with_chains(call, state);
   else
     end_operation(call, state, 0);

@@ -143,6 +143,7 @@ void kansoku_chain_expect(const struct kansoku_call* call) {
 int kansoku_chain_begin(struct kansoku_call* call, int is_turn) {
   struct chain* const chain = &chains[call->stream];
   const int is_programmatic = (call->record.flags & WIRE_CUDA_PROGRAMMATIC) != 0;
+  call->chain = KANSOKU_CHAIN_PASSES;
   if (take(chain, OPEN)) {
     learn(chain, is_programmatic);
     if (is_programmatic) {
@@ -193,7 +194,6 @@ void kansoku_chain_open(struct kansoku_call* call, const struct kansoku_op* op) 
   struct chain* const chain = &chains[call->stream];
   count_parted(chain, call);
   chain->op = *op;
-  chain->op.first = op->number;
   chain->op.launches = 1;
   chain->switched_ns = kansoku.shared->state.switched_ns;
   SET(chain->is_parted, 0);

@@ -126,8 +126,9 @@ static void show_stream(uint32_t stream) {
         kansoku_driver.event_query(kansoku.contexts[op->context].begin[op->pair]) == CUDA_SUCCESS;
     if (op->launches == 1) shown->is_begun = (uint8_t)is_begun;
     /* Of a chain it is not known which one runs: its launches are the set. */
-    if (op->launches > 1 && is_begun && (int32_t)(op->first - shown->known_done) > 0)
-      kansoku_known_done(stream, op->first);
+    const uint32_t first_of_chain = op->number + 1 - op->launches;
+    if (op->launches > 1 && is_begun && (int32_t)(first_of_chain - shown->known_done) > 0)
+      kansoku_known_done(stream, first_of_chain);
   }
   if (shown->is_begun && op->twin != NULL) shown->at_kernel = (uint16_t)kernel_at(op->twin);
 }

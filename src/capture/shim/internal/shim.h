@@ -116,8 +116,8 @@ struct kansoku_op {
   uint16_t context;
   uint16_t base;             /* reading of the clock that its times count from */
   uint32_t number;           /* on its stream */
-  uint32_t is_mark;          /* no operation: tells that all before it are complete */
-  uint32_t first, launches;  /* of a chain, `number` is its last one's; else 1 of them */
+  uint16_t is_mark;          /* no operation: tells that all before it are complete */
+  uint16_t launches;         /* of a chain, whose last one is `number`; else 1, of a mark 0 */
   struct kansoku_twin* twin; /* that ran in place of a graph; to be released */
 };
 
@@ -140,9 +140,10 @@ struct kansoku_thread {
 };
 
 enum kansoku_chain_part {
-  KANSOKU_CHAIN_NONE = 0,
+  KANSOKU_CHAIN_NONE = 0,  /* its stream has no chains */
   KANSOKU_CHAIN_OPENS = 1, /* the call has taken the chain until its end */
-  KANSOKU_CHAIN_JOINS = 2  /* likewise */
+  KANSOKU_CHAIN_JOINS = 2, /* likewise */
+  KANSOKU_CHAIN_PASSES = 3
 };
 
 /* One call, on the stack of the hook. */
