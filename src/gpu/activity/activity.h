@@ -169,6 +169,9 @@ struct LaunchBound {
   std::uint64_t op_count{0};
   double us{0};       // of the stretches
   double idle_us{0};  // of the device in them, while the host was launching
+  // Of its busy time in them: from the begin of an operation, which is that of the event before it,
+  // until its launch call returned. The device had little of the operation before.
+  double early_us{0};
 };
 
 struct ExposedCopies {

@@ -182,7 +182,8 @@ Json bound_json(const std::optional<LaunchBound>& bound) {
       .set("stretch_count", bound->stretch_count)
       .set("op_count", bound->op_count)
       .set("us", rounded_json(bound->us))
-      .set("idle_us", rounded_json(bound->idle_us));
+      .set("idle_us", rounded_json(bound->idle_us))
+      .set("early_us", rounded_json(bound->early_us));
 }
 
 Json exposed_json(const std::optional<ExposedCopies>& copies) {

@@ -157,14 +157,18 @@ void add_bound(const DeviceFigures& device, double judged_us, Grouped& out) {
   if (judged_us <= 0) return;
   // On its way to the next launch.
   const IdleRow launching = row_of(device, {IdleCause::kLaunching, IdleCause::kOperator});
-  if (is_pattern(launching.us, launching.longest_us, judged_us)) {
+  const double early_us = device.launch_bound ? device.launch_bound->early_us : 0;
+  const double lost_us = launching.us + early_us;
+  if (is_pattern(lost_us, launching.longest_us, judged_us)) {
     std::string evidence = fmt::format("{}: it waits {:.1f} of {:.1f} ms for the next launch",
                                        device_text(device), launching.us / 1e3, judged_us / 1e3);
+    if (early_us > 0)
+      evidence += fmt::format(", and {:.1f} ms for launch calls that had begun", early_us / 1e3);
     if (device.launch_bound && device.launch_bound->stretch_count > 0) {
       evidence += fmt::format("; {} stretches of launches with an empty queue, {} operations",
                               device.launch_bound->stretch_count, device.launch_bound->op_count);
     }
-    out.add("launch_bound", "launches", device, launching.us / judged_us, std::move(evidence));
+    out.add("launch_bound", "launches", device, lost_us / judged_us, std::move(evidence));
   }
   if (device.copies) add_copies(device, judged_us, out);
 }

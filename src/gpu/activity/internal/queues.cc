@@ -109,6 +109,12 @@ Stretches launch_bound_stretches(const Input& in, const Device& device, stats::I
       out.figures.op_count += run.size();
       out.figures.us += us_of(busy_until_ns - run_begin_ns);
       out.figures.idle_us += run_idle_ns / 1e3;
+      for (const std::uint32_t i : run) {
+        const Op& op = in.work.ops[i];
+        const std::int64_t returned_ns = in.work.calls[op.call].time.end_ns;
+        out.figures.early_us += us_of(
+            std::max<std::int64_t>(0, std::min(returned_ns, op.time.end_ns) - op.time.begin_ns));
+      }
       out.late.insert(out.late.end(), run.begin(), run.end());
     }
     run.clear();
