@@ -84,7 +84,7 @@ Finding finding_from(const DeviceFinding& found, const Diagnosis& job) {
   out.kind = found.kind;
   out.detail = found.detail;
   out.ranks = found.ranks;
-  if (out.ranks.empty() && job.is_single) out.ranks = job.rank_numbers;
+  if (out.ranks.empty() && job.rank_numbers.size() == 1) out.ranks = job.rank_numbers;
   out.share = std::clamp(found.share.value_or(0), 0.0, 1.0);
   out.cost_ms_per_step = out.share * job.steps.mean_ms;
   out.evidence = found.evidence;
@@ -156,10 +156,11 @@ void settle_by_devices(const std::vector<std::int32_t>& judged, Diagnosis& job) 
   constexpr std::string_view kBegin = kCommonSleep.substr(0, kCommonSleep.find('{'));
   if (is_told)
     std::erase_if(job.notes, [&](const std::string& note) { return note.starts_with(kBegin); });
+  const auto is_any_judged = [&](const std::vector<std::int32_t>& pids) {
+    return std::find_first_of(pids.begin(), pids.end(), judged.begin(), judged.end()) != pids.end();
+  };
   const bool is_judged = !job.rank_pids.empty() && job.verdict() == Verdict::kNotEnoughData &&
-                         std::all_of(job.rank_pids.begin(), job.rank_pids.end(), [&](auto pid) {
-                           return std::find(judged.begin(), judged.end(), pid) != judged.end();
-                         });
+                         std::all_of(job.rank_pids.begin(), job.rank_pids.end(), is_any_judged);
   if (!is_judged) return;
   job.missing.clear();
   job.notes.emplace_back(words::kOnlyDevicesOfRanks);

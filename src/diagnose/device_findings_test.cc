@@ -164,7 +164,7 @@ TEST(DeviceFindingsTest, AJudgedProcessWithoutFindingsIsHealthy) {
 TEST(DeviceFindingsTest, RanksWithoutStepsThatWereAllJudgedAreHealthy) {
   Diagnosis job = job_of_four();
   job.steps.count = 0;
-  job.rank_pids = {100, 101, 102, 103};
+  job.rank_pids = {{100}, {101}, {7, 102}, {103}};
   job.missing = {"no steps"};
   Diagnosis partly = job;
   add_device_findings({}, {.findings = {}, .pids = {100, 101, 102}}, partly);

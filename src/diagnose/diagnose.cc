@@ -435,7 +435,7 @@ Diagnosis diagnose_job(const trace::Trace& trace, const Options& options, JobDat
   out.is_single = job.is_single;
   for (const RankData& rank : job.ranks) {
     out.rank_numbers.push_back(rank.rank);
-    out.rank_pids.push_back(rank.pid);
+    out.rank_pids.push_back({rank.pid});
   }
   out.pids.assign(job.pids.begin(), job.pids.end());
   out.heat_column_count_max = options.heat_column_count_max;

@@ -138,9 +138,9 @@ enum class Verdict : std::uint8_t { kFindings, kNothingFound, kNotEnoughData };
 struct Diagnosis {
   std::string job;        // its name; "" if there is none
   bool is_single{false};  // of one process that tells no rank, which stands as rank 0
-  std::vector<std::int32_t> rank_numbers;  // sorted
-  std::vector<std::int32_t> rank_pids;     // of the same ranks
-  std::vector<std::int32_t> pids;          // of all of its processes, sorted
+  std::vector<std::int32_t> rank_numbers;            // sorted
+  std::vector<std::vector<std::int32_t>> rank_pids;  // of the same ranks; any of a rank's
+  std::vector<std::int32_t> pids;                    // of all of its processes, sorted
   StepSummary steps;
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Finding> findings;   // by cost, greatest first; a hang first of all

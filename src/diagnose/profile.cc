@@ -290,6 +290,24 @@ Diagnosis ProfileDiagnosis::run() {
   return std::move(out_);
 }
 
+/// All files are one job. A trace whose files name no rank is rank 0.
+void add_processes(const trace::Trace& trace, Diagnosis& out) {
+  std::map<std::int32_t, std::vector<std::int32_t>> of_ranks;
+  for (const RankSummary& rank : out.ranks)
+    of_ranks[rank.rank];
+  for (const trace::Process& process : trace.processes) {
+    out.pids.push_back(process.pid);
+    const std::int32_t rank = process.rank == trace::kNoRank ? 0 : process.rank;
+    if (const auto found = of_ranks.find(rank); found != of_ranks.end())
+      found->second.push_back(process.pid);
+  }
+  std::sort(out.pids.begin(), out.pids.end());
+  for (auto& [rank, pids] : of_ranks) {
+    out.rank_numbers.push_back(rank);
+    out.rank_pids.push_back(std::move(pids));
+  }
+}
+
 }  // namespace
 
 Result<Diagnosis> diagnose_profile(const trace::Trace& trace, const Options& options) {
@@ -297,6 +315,7 @@ Result<Diagnosis> diagnose_profile(const trace::Trace& trace, const Options& opt
   for (const auto& [name, loss] : trace.losses) {
     if (loss.count > 0) out.losses.push_back(loss);
   }
+  add_processes(trace, out);
   return out;
 }
 

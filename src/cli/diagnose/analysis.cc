@@ -52,7 +52,7 @@ Result<Analysis> analyse(const std::vector<std::string>& paths, std::uint64_t se
                trace.samples.size());
   }
   TRY(auto diagnosis, diagnose_sources(sources, seed));
-  if (sources.kind == Sources::Kind::kRecording) TRY_VOID(add_device_work(trace, diagnosis));
+  if (sources.kind != Sources::Kind::kDumps) TRY_VOID(add_device_work(sources, diagnosis));
   if (!baseline.empty()) {
     TRY(const std::string text, sys::read_file(baseline, kBaselineBytesMax));
     TRY(const Json json, Json::parse(text));

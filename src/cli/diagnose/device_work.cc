@@ -26,9 +26,11 @@ std::vector<gpu::activity::ProcessSteps> steps_of_jobs(const trace::Trace& trace
   return out;
 }
 
-Result<void> add_device_work(const trace::Trace& trace, diagnose::Diagnosis& diagnosis) {
+Result<void> add_device_work(const Sources& sources, diagnose::Diagnosis& diagnosis) {
+  const trace::Trace& trace = sources.trace;
   gpu::activity::Options options;
-  options.steps = steps_of_jobs(trace);
+  // A profiler marks steps itself.
+  if (sources.kind == Sources::Kind::kRecording) options.steps = steps_of_jobs(trace);
   options.jobs.push_back(diagnosis.pids);
   for (const diagnose::Diagnosis& other : diagnosis.other_jobs)
     options.jobs.push_back(other.pids);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cli/diagnose/sources.h"
 #include "common/result.h"
 #include "diagnose/diagnose.h"
 #include "gpu/activity/activity.h"
@@ -13,9 +14,8 @@ namespace kansoku::cli {
 /// The steps that diagnose finds in a recording, of each process; none is fine.
 [[nodiscard]] std::vector<gpu::activity::ProcessSteps> steps_of_jobs(const trace::Trace& trace);
 
-/// Joins what the work of devices in `trace` says with its diagnosis. A recording without device
-/// work changes nothing.
-[[nodiscard]] Result<void> add_device_work(const trace::Trace& trace,
-                                           diagnose::Diagnosis& diagnosis);
+/// Joins what the work of devices in recordings or profiles says with their diagnosis. Without
+/// device work nothing changes.
+[[nodiscard]] Result<void> add_device_work(const Sources& sources, diagnose::Diagnosis& diagnosis);
 
 }  // namespace kansoku::cli

@@ -27,10 +27,11 @@ bool is_of_nvidia(std::string_view text) {
 
 Result<void> check_origin(std::string_view untrusted) {
   if (!is_of_nvidia(untrusted)) return {};
-  return Error{Code::kUnsupported, fmt::format("PTX of kernel {} was made by nvcc; the software "
-                                               "GPU executes PTX of clang and LLVM only: "
-                                               "compile with softgpu-clang",
-                                               first_kernel(untrusted))};
+  return Error{kansoku::Code::kUnsupported,
+               fmt::format("PTX of kernel {} was made by nvcc; the software "
+                           "GPU executes PTX of clang and LLVM only: "
+                           "compile with softgpu-clang",
+                           first_kernel(untrusted))};
 }
 
 }  // namespace kansoku::gpu::exec
