@@ -7,7 +7,8 @@
 
 #include "capture/shim/internal/shim.h"
 
-/* Of the process's time, since the library was switched on; what was saved may be spent at once. */
+/* Processor time, of the time since the library was switched on; what was saved may be spent at
+ * once. */
 #define SHARE_EVERY 0.02
 #define SHARE_SAMPLED 0.004
 #define SAVED_EVERY_NS 50e6
@@ -85,17 +86,25 @@ static int may_spend(uint32_t mode, uint64_t now) {
   return spent <= saved + share * (double)(now > since ? now - since : 0);
 }
 
+/* Of this thread: one that is taken off its processor in the middle has not spent that. */
+static uint64_t processor_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
 uint32_t kansoku_stack_here(uint32_t mode) {
   if (walk_frames == NULL) return 0;
-  const uint64_t begin = kansoku_now();
-  if (!may_spend(mode, begin)) {
+  if (!may_spend(mode, kansoku_now())) {
     KANSOKU_LOSE(stacks_skipped);
     return 0;
   }
+  const uint64_t begin = processor_ns();
   struct walk walk;
   memset(&walk, 0, sizeof walk);
   walk_frames(take_frame, &walk);
-  const uint32_t kept = walk.count == 0 ? 0 : keep(&walk);
-  atomic_fetch_add_explicit(&spent_ns, kansoku_now() - begin, memory_order_relaxed);
+  /* A single one is where somebody's return probe hides the caller: it tells nothing. */
+  const uint32_t kept = walk.count < 2 ? 0 : keep(&walk);
+  atomic_fetch_add_explicit(&spent_ns, processor_ns() - begin, memory_order_relaxed);
   return kept;
 }
