@@ -79,6 +79,7 @@ class Checker:
         self.instants = collections.Counter()  # by category
         self.instant_names = collections.Counter()
         self.metadata = {}  # the last value of each key
+        self.losses = {}  # likewise
         self.native = collections.Counter()
         self.python = collections.Counter()  # samples in which a function is on the stack
         self.samples = self.switches = self.wakes = self.counters = 0
@@ -166,6 +167,10 @@ class Checker:
         if "kansoku.meta" in categories:
             texts = {numbers.get(a.name_iid): a.string_value for a in event.debug_annotations}
             self.metadata[texts.get("key", "")] = texts.get("value", "")
+        if "kansoku.loss" in categories:
+            of = {numbers.get(a.name_iid): a for a in event.debug_annotations}
+            if "stat" in of and "count" in of:
+                self.losses[of["stat"].string_value] = of["count"].uint_value
         self.events.append((event.track_uuid, time, len(self.events), event.type, name, ",".join(categories), tag))
 
     def nest(self):
@@ -200,6 +205,7 @@ class Checker:
             "instants": dict(sorted(self.instants.items())),
             "instant_names": dict(sorted(self.instant_names.items())),
             "metadata": dict(sorted(self.metadata.items())),
+            "losses": dict(sorted(self.losses.items())),
             "samples": self.samples,
             "native_leaves": dict(self.native.most_common(20)),
             "python_functions": dict(self.python.most_common(200)),
