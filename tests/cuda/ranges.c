@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program with ranges of NVTX around its launches. It writes down what it did,
  * "range NAME THREAD BEGIN END LAUNCHES" a line, on the boot clock, by its own reading just outside
- * of each range. RANGES_DRIVER: the driver's path [libcuda.so.1]. Built with the real headers where
- * they are, else with a client of the tests' own.
- */
+ * of each range. RANGES_DRIVER: the driver's path [libcuda.so.1]. NVTX_HEADER: NVIDIA's header
+ * instead of the software GPU's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,11 +15,10 @@
 
 #include "cuda.h"
 
-#ifdef KANSOKU_REAL_NVTX
-#include <nvtx3/nvToolsExt.h>
-#else
-#include "nvtx_client.h"
+#ifndef NVTX_HEADER
+#define NVTX_HEADER <nvtx3/nvToolsExt.h>
 #endif
+#include NVTX_HEADER
 
 /* Long enough for three readings of the clock of events. */
 #define LASTS_NS 2000000000LL

@@ -6,13 +6,14 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <nvtx3/nvToolsExt.h>
+
 #include <array>
 #include <filesystem>
 #include <map>
 #include <thread>
 
 #include "library_for_test.h"
-#include "nvtx_client.h"
 
 namespace kansoku {
 namespace {
@@ -378,12 +379,13 @@ TEST_F(RangesTest, FillsWhatAClientHas) {
   auto* const initialize = entry<int(const void* (*)(std::uint32_t))>("InitializeInjectionNvtx2");
   EXPECT_EQ(initialize(nullptr), 0);
   EXPECT_EQ(initialize([](std::uint32_t) -> const void* { return nullptr; }), 0);
-  static std::array<client_function, 4> functions{};
-  static std::array<client_function*, 5> table{};
+  static std::array<softgpu_nvtx_function, 4> functions{};
+  static std::array<softgpu_nvtx_function*, 5> table{};
   for (std::size_t i = 1; i < functions.size(); ++i)
     table[i] = &functions[i];
-  static const client_callbacks callbacks{
-      sizeof(client_callbacks), [](std::uint32_t module, client_function*** out, unsigned* size) {
+  static const softgpu_nvtx_callbacks callbacks{
+      sizeof(softgpu_nvtx_callbacks),
+      [](std::uint32_t module, softgpu_nvtx_function*** out, unsigned* size) {
         *out = table.data();
         *size = 4;
         return module == 1 ? 1 : 0;
