@@ -6,6 +6,7 @@ A module stands above those that it includes. Arrows that follow from others are
 is 1 if the picture is not as it would be.
 """
 import html
+import math
 import os
 import re
 import sys
@@ -66,7 +67,8 @@ def ordered_rows(arrows, level):
     for turn in range(ROUNDS):
         place = {module: (index + 0.5) / len(row) for row in rows for index, module in enumerate(row)}
         for row in rows if turn % 2 else reversed(rows):
-            row.sort(key=lambda module: (sum(place[n] for n in neighbours[module]) / max(1, len(neighbours[module])), module))
+            # fsum: a set has its members in another order each time, and a sum of floats with it.
+            row.sort(key=lambda module: (math.fsum(place[n] for n in neighbours[module]) / max(1, len(neighbours[module])), module))
             place.update({module: (index + 0.5) / len(row) for index, module in enumerate(row)})
     return rows
 
