@@ -89,7 +89,8 @@ class Profile final : public Command {
     app.footer(
         "Examples:\n"
         "  kansoku profile --job 127.0.0.1:29500\n"
-        "  kansoku profile --at-step 100 --steps 5 --cuda -- torchrun --nproc-per-node 4 train.py\n"
+        "  kansoku profile --at-step 100 --steps 10 --cuda -- torchrun --nproc-per-node 4 "
+        "train.py\n"
         "  kansoku profile --watch -- torchrun --nproc-per-node 4 train.py\n"
         "Exit status: 10 if a window led to a finding, else the command's own, or 0.");
   }

@@ -6,10 +6,6 @@
 namespace kansoku::cli {
 namespace {
 
-/// Calls that come once a step, the surest first.
-constexpr std::array<std::string_view, 3> kStepMarks{
-    "Optimizer.step#", "torch::autograd::Engine::execute", "enumerate(DataLoader)"};
-
 /// From a mark to the open window: light probes are read every 200 ms, then the others are put on.
 constexpr Nanos kLead = std::chrono::milliseconds{500};
 /// As long as nobody knows how long a step is, so many may pass meanwhile.
@@ -17,19 +13,10 @@ constexpr std::uint64_t kLeadSteps = 10;
 
 }  // namespace
 
-void StepWindow::on_call(const capture::CallMark& mark) {
-  std::size_t which = 0;
-  if (options_.mark.empty()) {
-    const auto found =
-        std::find_if(kStepMarks.begin(), kStepMarks.end(),
-                     [&](std::string_view name) { return mark.name.starts_with(name); });
-    if (found == kStepMarks.end()) return;
-    which = static_cast<std::size_t>(found - kStepMarks.begin());
-  } else if (!mark.name.starts_with(options_.mark)) {
-    return;
-  }
+void StepWindow::on_call(const capture::CallMark& mark, std::string_view name, Sureness sureness) {
   if (processes_.size() >= kProcessesMax && !processes_.contains(mark.pid)) return;
-  Counted& counted = processes_[mark.pid].marks[which];
+  Counted& counted = processes_[mark.pid][static_cast<std::size_t>(sureness)];
+  counted.name = name;
   ++counted.calls;
   if ((counted.calls - 1) % options_.calls_per_step != 0) return;
   const std::uint64_t step = steps_of(counted);
@@ -42,7 +29,7 @@ void StepWindow::on_call(const capture::CallMark& mark) {
 const StepWindow::Counted* StepWindow::counted(std::int32_t pid) const {
   const auto process = processes_.find(pid);
   if (process == processes_.end()) return nullptr;
-  for (const Counted& counted : process->second.marks) {
+  for (const Counted& counted : process->second) {
     if (counted.calls > 0) return &counted;
   }
   return nullptr;
@@ -80,12 +67,7 @@ std::set<std::int32_t> StepWindow::processes() const {
 StepWindow::Row StepWindow::row(std::int32_t pid) const {
   const Counted* const of = counted(pid);
   if (of == nullptr) return {};
-  const auto& marks = processes_.at(pid).marks;
-  const auto which = static_cast<std::size_t>(of - marks.data());
-  return {.seen = steps_of(*of),
-          .mark = options_.mark.empty() ? kStepMarks[which] : std::string_view(options_.mark),
-          .begin = of->begin,
-          .end = of->end};
+  return {.seen = steps_of(*of), .mark = of->name, .begin = of->begin, .end = of->end};
 }
 
 }  // namespace kansoku::cli

@@ -18,9 +18,9 @@ namespace kansoku::cli {
 
 /// Which steps a window is about, and how steps are counted.
 struct StepOptions {
-  std::uint64_t first{1};           // step N begins with the Nth mark that was seen of its process
-  std::uint64_t count{10};          // a diagnosis needs six
-  std::string mark;                 // a call's name begins so; "": the first of kStepMarks it has
+  std::uint64_t first{1};   // step N begins with the Nth mark that was seen of its process
+  std::uint64_t count{10};  // a diagnosis needs six
+  std::string mark;         // a call's name begins so; "": those that are known to come once a step
   std::uint32_t calls_per_step{1};  // of the mark
 };
 
@@ -32,10 +32,14 @@ class StepWindow {
   /// Processes beyond it are not counted.
   static constexpr std::size_t kProcessesMax = 4096;
 
+  /// How surely a call comes once a step.
+  enum class Sureness : std::uint8_t { kHigh, kMiddle, kLow };
+
   explicit StepWindow(StepOptions options) : options_(std::move(options)) {}
 
-  /// A call on a main thread.
-  void on_call(const capture::CallMark& mark);
+  /// A call on a main thread that comes once a step, by the mark's name (borrowed for the window's
+  /// life). Of several marks of a process the surest counts.
+  void on_call(const capture::CallMark& mark, std::string_view name, Sureness sureness);
   /// A rank is about to begin the first step.
   [[nodiscard]] bool is_due(const std::set<std::int32_t>& ranks) const;
   /// Every rank has ended the last step. Ranks that ended are no longer among `ranks`.
@@ -55,17 +59,15 @@ class StepWindow {
   [[nodiscard]] const StepOptions& options() const { return options_; }
 
  private:
-  static constexpr std::size_t kMarksMax = 3;
   struct Counted {
+    std::string_view name;
     std::uint64_t calls{0};
     BootTime last{};
     Nanos step{};  // the last one's length
     std::optional<BootTime> begin, end;
   };
-  struct Process {
-    std::array<Counted, kMarksMax> marks;  // by their order
-  };
-  /// The mark that counts: the first that the process calls. Null: none yet.
+  using Process = std::array<Counted, 3>;  // by sureness
+  /// The surest mark that the process calls. Null: none yet.
   [[nodiscard]] const Counted* counted(std::int32_t pid) const;
   [[nodiscard]] std::uint64_t steps_of(const Counted& counted) const {
     return (counted.calls + options_.calls_per_step - 1) / options_.calls_per_step;

@@ -42,15 +42,16 @@ struct TokenRow {
   std::uint32_t token;
   bool is_scope;
   bool yields_to_scopes;
+  std::optional<StepWindow::Sureness> counts_steps{};  // it comes once a step
 };
 constexpr std::array<TokenRow, 7> kTokens{{
-    {"enumerate(DataLoader)", 0, true, false},
+    {"enumerate(DataLoader)", 0, true, false, StepWindow::Sureness::kLow},
     {"c10d::Reducer::prepare_for_forward", 1, false, true},
-    {"torch::autograd::Engine::execute", 2, false, false},
+    {"torch::autograd::Engine::execute", 2, false, false, StepWindow::Sureness::kMiddle},
     {"c10d::ProcessGroup", 3, false, true},
     {"nccl", 3, false, true},
     {"Optimizer.zero_grad#", 4, true, false},
-    {"Optimizer.step#", 5, true, false},
+    {"Optimizer.step#", 5, true, false, StepWindow::Sureness::kHigh},
 }};
 
 const TokenRow* token_of(std::string_view name) {
@@ -86,6 +87,7 @@ class WindowWatch {
   [[nodiscard]] std::string no_steps_text() const;
   [[nodiscard]] Json steps_json() const;
   void on_call(const capture::CallMark& mark);
+  void count_step(const capture::CallMark& mark, const TokenRow* token);
   [[nodiscard]] bool step();  // true: stop
   void forget_gone(const std::map<std::int32_t, capture::Place>& ranks);
   [[nodiscard]] Cause cause_of(const detect::Incident& incident, const capture::Place& place,
@@ -121,10 +123,20 @@ class WindowWatch {
   WatchResult result_;
 };
 
+/// By the mark that the user names, else by the rows of kTokens.
+void WindowWatch::count_step(const capture::CallMark& mark, const TokenRow* token) {
+  const std::string& own = options_.steps->mark;
+  if (!own.empty()) {
+    if (mark.name.starts_with(own)) steps_->on_call(mark, own, StepWindow::Sureness::kHigh);
+  } else if (token != nullptr && token->counts_steps) {
+    steps_->on_call(mark, token->begins_with, *token->counts_steps);
+  }
+}
+
 void WindowWatch::on_call(const capture::CallMark& mark) {
   if (mark.pid != mark.tid) return;  // loops run on main threads; others come in any order
-  if (steps_) steps_->on_call(mark);
   const TokenRow* token = token_of(mark.name);
+  if (steps_) count_step(mark, token);
   if (token == nullptr || !options_.watches) return;
   if (token->is_scope && has_scopes_.size() < detect::IncidentWatch::kMembersMax)
     has_scopes_.insert(mark.pid);
@@ -308,9 +320,8 @@ std::string WindowWatch::no_steps_text() const {
   for (const std::int32_t pid : steps_->processes())
     most = std::max(most, steps_->row(pid).seen);
   if (most == 0) {
-    return "no window: no process made a call that counts steps; name one with --step-mark, and "
-           "its "
-           "pack with --watch-probes";
+    return "no window: no process made a call that counts steps; name one with --step-mark "
+           "and its pack with --watch-probes";
   }
   const std::uint64_t first = steps_->options().first;
   if (most < first)
