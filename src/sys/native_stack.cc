@@ -2,7 +2,6 @@
 #include "sys/native_stack.h"
 
 #include <fmt/format.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "common/parse.h"
 #include "sys/elf.h"
 #include "sys/fd.h"
+#include "sys/process_memory.h"
 #include "sys/unwind.h"
 
 namespace kansoku::sys {
@@ -35,16 +35,9 @@ constexpr unsigned kTries = 3;  // a thread may run for a moment while it waits
 
 using Registers = std::array<std::optional<std::uint64_t>, kUnwindRegisters>;
 
-std::size_t read_memory(std::int32_t pid, std::uint64_t address, std::span<std::byte> into) {
-  const iovec local{into.data(), into.size()};
-  const iovec remote{reinterpret_cast<void*>(address), into.size()};
-  const ssize_t got = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
-  return got < 0 ? 0 : static_cast<std::size_t>(got);
-}
-
 std::optional<std::uint64_t> word_at(std::int32_t pid, std::uint64_t address) {
   std::uint64_t out = 0;
-  if (read_memory(pid, address, std::as_writable_bytes(std::span(&out, 1))) != sizeof out)
+  if (read_process_memory(pid, address, std::as_writable_bytes(std::span(&out, 1))) != sizeof out)
     return std::nullopt;
   return out;
 }
@@ -110,7 +103,7 @@ struct NativeStacks::File {
   [[nodiscard]] std::optional<UnwindRow> row(std::uint64_t address) const {
     if (elf == nullptr || table == 0) return std::nullopt;
     const auto read = [&](std::uint64_t from, std::span<std::byte> into) {
-      return read_memory(pid, from + bias, into);
+      return read_process_memory(pid, from + bias, into);
     };
     return unwind_row(table, read, address - bias);
   }
@@ -237,7 +230,8 @@ struct NativeStacks::Walk {
 
   [[nodiscard]] bool is_return_address(std::uint64_t address) const {
     std::array<std::byte, kCallBytesMax> code{};
-    return is_code(address) && read_memory(pid, address - kCallBytesMax, code) == kCallBytesMax &&
+    return is_code(address) &&
+           read_process_memory(pid, address - kCallBytesMax, code) == kCallBytesMax &&
            is_behind_call(code);
   }
 
@@ -292,7 +286,7 @@ struct NativeStacks::Walk {
     if (stack == nullptr || from % kWordBytes != 0) return out;
     words.resize(std::min<std::size_t>(kGuessWordsMax, (stack->end - from) / kWordBytes));
     const std::size_t got =
-        read_memory(pid, from, std::as_writable_bytes(std::span(words))) / kWordBytes;
+        read_process_memory(pid, from, std::as_writable_bytes(std::span(words))) / kWordBytes;
     for (std::size_t i = 0; i < got && out.size() < kCandidatesMax; ++i)
       if (is_return_address(words[i])) out.push_back(from + i * kWordBytes);
     return out;
