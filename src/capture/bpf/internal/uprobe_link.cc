@@ -29,7 +29,8 @@ std::uint64_t address_of(const void* p) {
 }  // namespace
 
 Result<sys::Fd> create_multi_link(int program, std::uint32_t attach_type, const std::string& path,
-                                  std::span<const UprobeSpec> specs, bool at_return) {
+                                  std::span<const UprobeSpec> specs, bool at_return,
+                                  std::uint32_t pid) {
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint64_t> semaphores;
   std::vector<std::uint64_t> cookies;
@@ -49,6 +50,7 @@ Result<sys::Fd> create_multi_link(int program, std::uint32_t attach_type, const 
   request.cookies = address_of(cookies.data());
   request.count = static_cast<std::uint32_t>(specs.size());
   request.multi_flags = at_return ? kMultiReturn : 0;
+  request.pid = pid;
   const long fd = ::syscall(SYS_bpf, kBpfLinkCreate, &request, sizeof(request));
   if (fd < 0) {
     Error error = errno_error(errno, fmt::format("attach {} uprobes to", specs.size()), path);

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+// Models in inference: one lean program for all places, at rates of tens of thousands of hits a
+// second. The cookie says which function was hit; where things lie in its arguments says the map
+// `targets`. A graph is told with all its tensors once, and later by its uid alone.
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "wire/model.h"
+#include "wire/ring.h"
+
+#include "capture/bpf/internal/calls.bpf.h"
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 16 * 1024 * 1024);
+} ring SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 1024);
+  __type(key, __u32);
+  __type(value, struct wire_model_layout);
+} targets SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, WIRE_MODEL_COUNTS);
+  __type(key, __u32);
+  __type(value, __u64);
+} counts SEC(".maps");
+
+struct graph_key {
+  __u64 uid;
+  __u32 tgid, epoch;
+};
+// Graphs that were told with their tensors.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, struct graph_key);
+  __type(value, __u8);
+} pictured SEC(".maps");
+
+// Grows when the reader forgets the graphs that it was told of.
+__u32 epoch = 0;
+
+struct hit {
+  struct pt_regs* regs;
+  const struct wire_model_layout* layout;
+  __u64 now;
+  __u32 tgid, tid, role;
+};
+
+static __always_inline void count_one(__u32 which) {
+  __u64* total = bpf_map_lookup_elem(&counts, &which);
+  if (total) ++*total;
+}
+
+static __always_inline void* reserve(__u64 bytes) {
+  void* record = bpf_ringbuf_reserve(&ring, bytes, 0);
+  if (!record) count_one(WIRE_MODEL_RING_FULL);
+  return record;
+}
+
+static __always_inline void fill_head(const struct hit* hit, __u8 kind,
+                                      struct wire_model_event* head) {
+  head->t_boot_ns = hit->now;
+  head->tgid = hit->tgid;
+  head->tid = hit->tid;
+  head->role = hit->role;
+  head->kind = kind;
+  head->ith = 0;
+  head->nth = 0;
+  head->flags = 0;
+  head->a = 0;
+  head->b = 0;
+}
+
+static __always_inline void on_end(const struct hit* hit, __u64 cookie) {
+  __u64 stack = 0;
+  if (!ends_here(hit->regs, cookie, &stack)) return;
+  struct wire_model_event* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(hit, WIRE_MODEL_END, record);
+  record->a = hit->regs->rax;
+  if (cookie & WIRE_COOKIE_JUMP) record->flags = WIRE_MODEL_JUMP;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void on_plain(const struct hit* hit) {
+  struct wire_model_event* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(hit, WIRE_MODEL_BEGIN, record);
+  record->a = hit->regs->rdi;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void on_decode(const struct hit* hit) {
+  struct wire_model_batch* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
+  record->head.a = hit->regs->rdi;
+  record->token_count = 0;
+  record->reserved = 0;
+  if (bpf_probe_read_user(&record->token_count, 4,
+                          (void*)(hit->regs->rsp + hit->layout->batch_token_count)))
+    record->head.flags = WIRE_MODEL_UNREADABLE;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __noinline int fill_tokens(struct wire_model_micro_batch* record, __u64 batch,
+                                  const struct wire_model_layout* layout) {
+  if (!record || !layout) return 0;
+  __u64 positions = 0, sequences = 0;
+  __u32 count = record->token_count;
+  __u32 first = count > WIRE_MODEL_TOKENS ? count - WIRE_MODEL_TOKENS : 0;
+  int failed = bpf_probe_read_user(&positions, 8, (void*)(batch + layout->micro_pos)) ||
+               bpf_probe_read_user(&sequences, 8, (void*)(batch + layout->micro_seq_id));
+  for (__u32 i = 0; i < WIRE_MODEL_TOKENS; ++i) {
+    if (i >= count || failed) break;
+    __u64 token = first + i, id = 0;
+    if (positions)
+      failed |= bpf_probe_read_user(&record->position[i], 4, (void*)(positions + 4 * token)) != 0;
+    if (!sequences) continue;
+    failed |= bpf_probe_read_user(&id, 8, (void*)(sequences + 8 * token)) != 0 ||
+              bpf_probe_read_user(&record->sequence[i], 4, (void*)id) != 0;
+  }
+  return failed;
+}
+
+static __always_inline void on_micro_batch(const struct hit* hit) {
+  struct wire_model_micro_batch* record = reserve(sizeof(*record));
+  if (!record) return;
+  __u64 batch = hit->regs->rsi;
+  __builtin_memset(record, 0, sizeof(*record));
+  fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
+  record->head.a = hit->regs->rdi;
+  record->head.b = hit->regs->rdx;
+  if (bpf_probe_read_user(&record->token_count, 16, (void*)(batch + hit->layout->micro_tokens)) ||
+      fill_tokens(record, batch, hit->layout))
+    record->head.flags |= WIRE_MODEL_UNREADABLE;
+  if (record->token_count > WIRE_MODEL_TOKENS) record->head.flags |= WIRE_MODEL_CUT;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+struct picture {
+  const struct wire_model_layout* layout;
+  __u64 graph, nodes;
+  __u32 tgid, told, failed;
+};
+
+static __always_inline int tell_tensor(struct picture* picture, __u64 address, __u32 node,
+                                       __u16 flags) {
+  struct wire_model_tensor* record = reserve(sizeof(*record));
+  if (!record) {
+    picture->failed = 1;
+    return 1;
+  }
+  record->address = address;
+  record->graph = picture->graph;
+  record->tgid = picture->tgid;
+  record->role = WIRE_MODEL_GRAPH;
+  record->kind = WIRE_MODEL_TENSOR;
+  record->flags = flags;
+  record->node = node;
+  record->reserved = 0;
+  if (bpf_probe_read_user(record->bytes, sizeof(record->bytes), (void*)address)) {
+    record->flags |= WIRE_MODEL_UNREADABLE;
+    picture->failed = 1;
+  }
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  ++picture->told;
+  return 0;
+}
+
+static long tell_node(__u32 index, void* context) {
+  struct picture* picture = context;
+  const struct wire_model_layout* layout = picture->layout;
+  __u64 node = 0, sources[WIRE_MODEL_SOURCES_MAX] = {};
+  if (bpf_probe_read_user(&node, 8, (void*)(picture->nodes + 8ULL * index))) {
+    picture->failed = 1;
+    return 1;
+  }
+  if (tell_tensor(picture, node, index, 0)) return 1;
+  if (bpf_probe_read_user(sources, sizeof(sources), (void*)(node + layout->tensor_src))) return 1;
+  for (int i = 0; i < WIRE_MODEL_SOURCES_MAX; ++i) {
+    __u32 op = 1;
+    if (!sources[i]) continue;
+    if (bpf_probe_read_user(&op, 4, (void*)(sources[i] + layout->tensor_op)) || op != 0) continue;
+    if (tell_tensor(picture, sources[i], index, WIRE_MODEL_IS_LEAF)) return 1;
+  }
+  return 0;
+}
+
+// How many records it took; 0: there is none, or it failed. A function of its own for the verifier.
+static __noinline __u32 tell_picture(__u64 graph, __u32 count, __u32 tgid) {
+  struct picture picture = {.graph = graph, .tgid = tgid};
+  picture.layout = bpf_map_lookup_elem(&targets, &tgid);
+  if (!picture.layout) return 0;
+  if (count > WIRE_MODEL_NODES_MAX) {
+    count_one(WIRE_MODEL_CUT_GRAPHS);
+    return 0;
+  }
+  if (bpf_probe_read_user(&picture.nodes, 8, (void*)(graph + picture.layout->graph_nodes)))
+    return 0;
+  bpf_loop(count, tell_node, &picture, 0);
+  return picture.failed ? 0 : picture.told;
+}
+
+static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 backend) {
+  const struct wire_model_layout* layout = hit->layout;
+  __u64 uid = 0, compute = 0;
+  __s32 count = 0;
+  int failed = bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid)) ||
+               bpf_probe_read_user(&count, 4, (void*)(graph + layout->graph_node_count));
+  if (backend)
+    failed |=
+        bpf_probe_read_user(&compute, 8, (void*)(backend + layout->backend_graph_compute)) != 0;
+  struct graph_key key = {.uid = uid, .tgid = hit->tgid, .epoch = epoch};
+  __u32 told = 0;
+  if (!failed && count > 0 && (uid == 0 || !bpf_map_lookup_elem(&pictured, &key))) {
+    told = tell_picture(graph, count, hit->tgid);
+    __u8 one = 1;
+    if (told && uid) bpf_map_update_elem(&pictured, &key, &one, BPF_ANY);
+  }
+  struct wire_model_graph* record = reserve(sizeof(*record));
+  if (!record) {
+    if (told && uid) bpf_map_delete_elem(&pictured, &key);
+    return;
+  }
+  fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
+  // After the picture, which is no part of the work.
+  record->head.t_boot_ns = told ? bpf_ktime_get_boot_ns() : hit->now;
+  record->head.a = graph;
+  record->head.b = compute;
+  record->head.flags = (failed ? WIRE_MODEL_UNREADABLE : 0) | (told ? WIRE_MODEL_PICTURED : 0);
+  record->uid = uid;
+  record->node_count = count;
+  record->pictured = told;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+// Where the host can read them.
+static __noinline int tell_experts(__u64 tensor, const struct hit* hit) {
+  if (!hit || !hit->layout) return 0;
+  const struct wire_model_layout* layout = hit->layout;
+  __u64 ids = 0, data = 0, sizes[2] = {}, strides[2] = {};
+  if (bpf_probe_read_user(&ids, 8, (void*)(tensor + layout->tensor_src + 16)) ||
+      bpf_probe_read_user(&data, 8, (void*)(ids + layout->tensor_data)) ||
+      bpf_probe_read_user(sizes, 16, (void*)(ids + layout->tensor_ne)) ||
+      bpf_probe_read_user(strides, 16, (void*)(ids + layout->tensor_nb)))
+    return 0;
+  struct wire_model_experts* record = reserve(sizeof(*record));
+  if (!record) return 0;
+  fill_head(hit, WIRE_MODEL_EXPERTS, &record->head);
+  record->head.a = tensor;
+  record->used = sizes[0];
+  record->tokens = sizes[1];
+  __u32 column = 0;
+  __u64 row = 0;
+  for (__u32 i = 0; i < WIRE_MODEL_EXPERTS_MAX; ++i) {
+    record->id[i] = -1;
+    if (row >= sizes[1]) continue;
+    if (bpf_probe_read_user(&record->id[i], 4, (void*)(data + row * strides[1] + 4 * column)))
+      record->head.flags |= WIRE_MODEL_UNREADABLE;
+    if (++column >= sizes[0]) {
+      column = 0;
+      ++row;
+    }
+  }
+  if (sizes[0] * sizes[1] > WIRE_MODEL_EXPERTS_MAX) record->head.flags |= WIRE_MODEL_CUT;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+// What it needs of the parameters lies in their first 32 bytes.
+struct params {
+  __u64 words[4];
+};
+
+static __always_inline void on_operator(const struct hit* hit) {
+  struct params params = {};
+  __u64 from = hit->regs->rdi, tensor = hit->regs->rsi;
+  int failed = bpf_probe_read_user(&params, sizeof(params), (void*)from) != 0;
+  struct wire_model_event* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(hit, WIRE_MODEL_BEGIN, record);
+  // ith and nth lead in every known version; the reader refuses a layout that says otherwise.
+  record->ith = (__u32)params.words[0];
+  record->nth = params.words[0] >> 32;
+  record->a = tensor;
+  record->b = params.words[3];
+  if (failed) record->flags = WIRE_MODEL_UNREADABLE;
+  __u16 ith = record->ith;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  if (ith != 0 || failed || !hit->layout->op_mul_mat_id) return;
+  __u32 op = 0;
+  if (bpf_probe_read_user(&op, 4, (void*)(tensor + hit->layout->tensor_op))) return;
+  if (op == hit->layout->op_mul_mat_id) tell_experts(tensor, hit);
+}
+
+SEC("uprobe")
+int on_model(struct pt_regs* regs) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid(), cookie = bpf_get_attach_cookie(regs);
+  struct hit hit = {
+      .regs = regs, .tgid = pid_tgid >> 32, .tid = (__u32)pid_tgid, .role = (__u32)cookie};
+  hit.layout = bpf_map_lookup_elem(&targets, &hit.tgid);
+  if (!hit.layout) return 0;
+  hit.now = bpf_ktime_get_boot_ns();
+  if (hit.role < WIRE_MODEL_ROLES) count_one(hit.role);
+  if (cookie & WIRE_COOKIE_EXIT) {
+    on_end(&hit, cookie);
+    return 0;
+  }
+  switch (hit.role) {
+    case WIRE_MODEL_OPERATOR:
+    case WIRE_MODEL_FUSED_OPERATOR:
+      on_operator(&hit);
+      break;
+    case WIRE_MODEL_DECODE:
+      on_decode(&hit);
+      break;
+    case WIRE_MODEL_MICRO_BATCH:
+      on_micro_batch(&hit);
+      break;
+    case WIRE_MODEL_SPLIT:
+      on_graph(&hit, regs->rsi, regs->rdi);
+      break;
+    case WIRE_MODEL_GRAPH:
+      on_graph(&hit, regs->rdi, 0);
+      break;
+    default:
+      on_plain(&hit);
+  }
+  return 0;
+}
+
+// What a hit costs without any of it.
+SEC("uprobe")
+int on_nothing(struct pt_regs* regs) {
+  return 0;
+}
+
+char bpf_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "capture/bpf/engine.h"
+#include "common/result.h"
+#include "wire/model.h"
+
+namespace kansoku::capture::bpf {
+
+/// The loaded BPF program for models in inference: one program for all its places, without returns,
+/// that fires in chosen processes only. Destruction detaches everything. Not shared between
+/// threads.
+class ModelEngine {
+ public:
+  struct Options {
+    std::uint32_t ring_bytes{16U << 20};  // a power of two, at least a page
+    bool is_perf{false};                  // one perf event a place, as on kernels before 6.6
+  };
+  /// Loads the program. kPermission without the rights for it, kUnsupported where this kernel or
+  /// build has no uprobes.
+  [[nodiscard]] static Result<std::unique_ptr<ModelEngine>> create(const Options& options);
+  ~ModelEngine();
+  ModelEngine(const ModelEngine&) = delete;
+  ModelEngine& operator=(const ModelEngine&) = delete;
+
+  /// Hits in that process count, and its memory is read by these offsets.
+  [[nodiscard]] Result<void> set_target(std::int32_t pid, const wire_model_layout& layout);
+  void forget_target(std::int32_t pid);
+
+  using Handle = std::uint32_t;  // attached places, to be taken off together; 0 is none
+  /// Attaches to one file (as seen from this process) in one process and its threads. All or
+  /// nothing. The low half of a cookie is the wire_model_role.
+  [[nodiscard]] Result<Handle> attach(const std::string& path, std::int32_t pid,
+                                      std::span<const UprobeSpec> specs);
+  void detach(Handle handle);
+  [[nodiscard]] std::size_t link_count() const;
+
+  /// Hands every record that waits to `on_record`; returns how many. Does not wait. Sizes are to be
+  /// checked, what was read in the observed process is not to be trusted.
+  std::size_t drain(const std::function<void(std::span<const std::byte>)>& on_record);
+  /// Graphs are told with their tensors again.
+  void forget_graphs();
+
+  struct Counters {
+    std::array<std::uint64_t, WIRE_MODEL_ROLES> hits{};  // by role, begins and ends
+    std::uint64_t ring_full{0}, cut_graphs{0};
+  };
+  [[nodiscard]] Counters counters() const;
+
+  /// Seconds of one hit of a place that the kernel emulates, measured on a function of this program
+  /// when the engine was made: with a record of an operator, and by a program that does nothing.
+  struct Price {
+    double operator_seconds{0}, bare_seconds{0};
+  };
+  [[nodiscard]] const Price& price() const;
+
+ private:
+  struct Impl;
+  explicit ModelEngine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kansoku::capture::bpf

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+#pragma once
+
+/* Records that the BPF program of models in inference (llama.cpp, ggml) puts into its ring, and the
+ * offsets that it reads by. Plain C: compiled by the host compiler, by C++ and by clang -target
+ * bpf. */
+
+#include <linux/types.h>
+
+#include "wire/version.h"
+
+/* What a probed function is, in the low half of the cookie of its places. */
+enum wire_model_role {
+  WIRE_MODEL_DECODE = 1,     /* llama_decode, llama_encode: (context, batch) */
+  WIRE_MODEL_MICRO_BATCH,    /* llama_context::process_ubatch: (this, ubatch, ...) */
+  WIRE_MODEL_SCHEDULE,       /* ggml_backend_sched_graph_compute_async */
+  WIRE_MODEL_SPLIT,          /* ggml_backend_graph_compute_async: (backend, graph); begin alone */
+  WIRE_MODEL_GRAPH,          /* ggml_graph_compute: (graph, plan) */
+  WIRE_MODEL_OPERATOR,       /* (params, tensor), on each thread; begin alone */
+  WIRE_MODEL_FUSED_OPERATOR, /* (params, tensor, last tensor), likewise */
+  WIRE_MODEL_BARRIER,        /* ggml_barrier: (threadpool), likewise */
+  WIRE_MODEL_ROLES
+};
+
+/* What a record is. */
+enum wire_model_kind {
+  WIRE_MODEL_BEGIN = 1,
+  WIRE_MODEL_END = 2,     /* of roles with an end; `a`: what is returned */
+  WIRE_MODEL_TENSOR = 3,  /* struct wire_model_tensor: part of a picture of a graph */
+  WIRE_MODEL_EXPERTS = 4, /* struct wire_model_experts */
+};
+
+struct wire_model_event {
+  __u64 t_boot_ns;
+  __u32 tgid, tid;
+  __u8 role, kind;
+  __u16 ith, nth; /* of operators: this thread of how many */
+  __u16 flags;    /* enum wire_model_flag */
+  __u64 a, b;     /* DECODE: context, -; OPERATOR: tensor, threadpool; BARRIER: threadpool */
+};
+WIRE_ASSERT(sizeof(struct wire_model_event) == 40, "part of the ABI: bump WIRE_VERSION");
+
+enum wire_model_flag {
+  WIRE_MODEL_UNREADABLE = 1, /* memory of the process that could not be read is zero */
+  WIRE_MODEL_PICTURED = 2,   /* of graphs: the records of its tensors come before this one */
+  WIRE_MODEL_IS_LEAF = 4,    /* of tensors: no node of the graph, but read by one */
+  WIRE_MODEL_JUMP = 8,       /* of ends: nothing is returned yet */
+  WIRE_MODEL_CUT = 16        /* there is more than the record holds */
+};
+
+struct wire_model_batch {
+  struct wire_model_event head;
+  __s32 token_count;
+  __u32 reserved;
+};
+
+#define WIRE_MODEL_TOKENS 32 /* of a micro-batch: the last ones */
+struct wire_model_micro_batch {
+  struct wire_model_event head; /* a: context; b: graph type */
+  __u32 token_count, sequence_tokens, sequence_count, unique_count;
+  __s32 sequence[WIRE_MODEL_TOKENS], position[WIRE_MODEL_TOKENS];
+};
+
+struct wire_model_graph {
+  struct wire_model_event head; /* a: its address; b: graph_compute of the backend, or 0 */
+  __u64 uid;                    /* 0: it has none */
+  __s32 node_count;
+  __u32 pictured; /* records of tensors that came before this one */
+};
+
+/* Its bytes as they lie in the process. */
+#define WIRE_MODEL_TENSOR_BYTES 320
+struct wire_model_tensor {
+  __u64 address;
+  __u32 tgid, node; /* index; of a leaf: of the node that reads it */
+  __u8 role, kind;  /* at the same place as in wire_model_event */
+  __u16 flags;
+  __u32 reserved;
+  __u64 graph;
+  __u8 bytes[WIRE_MODEL_TENSOR_BYTES];
+};
+WIRE_ASSERT(sizeof(struct wire_model_tensor) == 352, "part of the ABI: bump WIRE_VERSION");
+
+/* The ids of the experts that one MUL_MAT_ID uses, of all tokens, row by row. */
+#define WIRE_MODEL_EXPERTS_MAX 64
+struct wire_model_experts {
+  struct wire_model_event head; /* a: tensor */
+  __u32 used, tokens;           /* row length, rows */
+  __s32 id[WIRE_MODEL_EXPERTS_MAX];
+};
+
+/* Offsets in structures of the observed libraries, bytes. */
+struct wire_model_layout {
+  __u16 tensor_op, tensor_src, tensor_ne, tensor_nb, tensor_data;
+  __u16 graph_node_count, graph_nodes, graph_uid;
+  __u16 backend_graph_compute;
+  __u16 batch_token_count; /* from the stack pointer of the entry */
+  __u16 micro_tokens, micro_pos, micro_seq_id;
+  __u32 op_mul_mat_id; /* 0: experts are not wanted */
+};
+WIRE_ASSERT(sizeof(struct wire_model_layout) == 32, "part of the ABI: bump WIRE_VERSION");
+
+/* Counters, by index of an array of each processor. */
+enum wire_model_count {
+  WIRE_MODEL_HITS = 0, /* by role */
+  WIRE_MODEL_RING_FULL = WIRE_MODEL_ROLES,
+  WIRE_MODEL_CUT_GRAPHS, /* with more nodes than a picture holds */
+  WIRE_MODEL_COUNTS
+};
+#define WIRE_MODEL_NODES_MAX 16384
+#define WIRE_MODEL_SOURCES_MAX 6
