@@ -218,6 +218,22 @@ Result<void> parse_metering(Table& table, const std::string& where, FunctionProb
   return {};
 }
 
+// By enum wire_model_role.
+constexpr std::array<std::string_view, WIRE_MODEL_ROLES> kModelRoles{
+    "",      "decode",   "micro_batch",    "schedule", "split",
+    "graph", "operator", "fused_operator", "barrier"};
+
+std::uint8_t parse_model_role(Table& table) {
+  const std::string name = table.text("model", false);
+  const auto* const found = std::find(kModelRoles.begin(), kModelRoles.end(), name);
+  if (found == kModelRoles.end())
+    table.fail("model",
+               "expected decode, micro_batch, schedule, split, graph, operator, fused_operator or "
+               "barrier");
+  return found == kModelRoles.end() ? std::uint8_t{0}
+                                    : static_cast<std::uint8_t>(found - kModelRoles.begin());
+}
+
 Result<FunctionProbes> parse_function(const Json& json, const Types& types,
                                       const std::string& where) {
   Table table(json, where);
@@ -243,6 +259,7 @@ Result<FunctionProbes> parse_function(const Json& json, const Types& types,
   if (out.has_frames &&
       (out.at_end || out.kind == ProbeKind::kAnnotate || out.kind == ProbeKind::kScope))
     table.fail("frames", "only of calls with a record at their begin, and of instants");
+  out.model_role = parse_model_role(table);
   const std::string ordinal = table.text("ordinal_by", false);
   if (table.sub("ordinal_by").is_string()) out.ordinal_by = ordinal;  // "" counts per process
   out.captures = parse_args(table, out.kind);
