@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "infer/report.h"
+
+namespace kansoku::infer {
+namespace {
+
+// Sums of whole numbers, of which doubles hold 53 bits.
+Json whole(double value) {
+  return static_cast<std::int64_t>(std::llround(value));
+}
+
+Json optional_number(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
+
+void set_work(Json& out, const Work& work, const ReportOptions& options) {
+  out.set("count", work.count).set("time_ns", whole(work.ns));
+  out.set("flops", whole(work.flops)).set("bytes", whole(work.bytes));
+  if (work.ns > 0) {
+    const double seconds = work.ns * 1e-9;
+    out.set("flops_per_second", work.flops / seconds).set("bytes_per_second", work.bytes / seconds);
+    if (options.peaks) {
+      const double memory = work.bytes / seconds / options.peaks->bytes_per_second;
+      const double arithmetic = work.flops / seconds / options.peaks->flops;
+      out.set("memory_share", memory).set("compute_share", arithmetic);
+      out.set("bound", memory >= arithmetic ? "memory" : "compute");
+    }
+  }
+  out.set("runnable_ns", whole(work.runnable_ns)).set("blocked_ns", whole(work.blocked_ns));
+}
+
+Json operators_json(const ProcessFigures& process, const ReportOptions& options) {
+  Json out = Json::array();
+  for (const OperatorRow& row : process.operators) {
+    Json one = Json::object();
+    one.set("op", row.op).set("phase", phase_name(row.phase)).set("share", row.share);
+    set_work(one, row.work, options);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json nodes_json(const ProcessFigures& process, const ReportOptions& options) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < std::min(process.nodes.size(), options.rows); ++i) {
+    const NodeRow& row = process.nodes[i];
+    Json one = Json::object();
+    one.set("name", row.name).set("op", row.op).set("phase", phase_name(row.phase));
+    one.set("weights", row.weights).set("share", row.share);
+    set_work(one, row.work, options);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json threads_json(const ProcessFigures& process) {
+  Json out = Json::array();
+  for (const ThreadRow& row : process.threads) {
+    Json one = Json::object();
+    one.set("thread", static_cast<std::uint32_t>(row.ith)).set("operators", row.operators);
+    one.set("busy_ns", whole(row.busy_ns))
+        .set("wait_ns", whole(row.wait_ns))
+        .set("outside_ns", whole(row.outside_ns));
+    one.set("unexplained_ns", whole(row.unexplained_ns));
+    one.set("runnable_ns", whole(row.runnable_ns)).set("blocked_ns", whole(row.blocked_ns));
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json graphs_json(const ProcessFigures& process) {
+  Json out = Json::array();
+  for (const GraphRow& row : process.definitions) {
+    Json one = Json::object();
+    one.set("definition", row.definition).set("phase", phase_name(row.phase)).set("runs", row.runs);
+    one.set("nodes", std::uint64_t{row.nodes}).set("computed", std::uint64_t{row.computed});
+    one.set("time_ns", whole(row.ns)).set("critical_ns", whole(row.critical_ns));
+    one.set("critical_nodes", std::uint64_t{row.path.size()});
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json experts_json(const ProcessFigures& process) {
+  Json out = Json::array();
+  for (const ExpertRow& row : process.experts) {
+    Json one = Json::object();
+    one.set("name", row.name).set("tokens", row.tokens).set("repeated", row.repeated);
+    one.set("counts", Json::array_of(row.counts));
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json process_json(const ProcessFigures& process, const ReportOptions& options) {
+  Json results = Json::object();
+  for (const auto& [result, count] : process.results)
+    results.set(std::to_string(result), count);
+  Json out = Json::object();
+  out.set("pid", process.pid).set("name", process.name).set("ggml", process.ggml);
+  out.set("decode", Json::object()
+                        .set("calls", process.decodes)
+                        .set("results", std::move(results))
+                        .set("without_result", process.unanswered)
+                        .set("tokens", process.decode_tokens));
+  out.set("micro_batches", Json::object()
+                               .set("count", process.micro_batches)
+                               .set("tokens", process.micro_batch_tokens)
+                               .set("prompt_tokens", process.prompt)
+                               .set("generated_tokens", process.generated));
+  out.set("graphs", Json::object()
+                        .set("count", process.graphs)
+                        .set("whole", process.graphs_whole)
+                        .set("built", process.uids)
+                        .set("splits", process.splits)
+                        .set("definitions", std::uint64_t{process.definitions.size()}));
+  out.set("speed", Json::object()
+                       .set("tokens_per_second", optional_number(process.tokens_per_second))
+                       .set("prompt_tokens_per_second", optional_number(process.prefill_per_second))
+                       .set("decode_ms_p50", optional_number(process.ms_p50))
+                       .set("decode_ms_p99", optional_number(process.ms_p99)));
+  out.set("operators", operators_json(process, options)).set("nodes", nodes_json(process, options));
+  out.set("threads", threads_json(process)).set("graph_ns", whole(process.graph_ns));
+  out.set("imbalance", optional_number(process.imbalance));
+  out.set("graph_kinds", graphs_json(process)).set("experts", experts_json(process));
+  if (process.cache) {
+    out.set("cache", Json::object()
+                         .set("cells", process.cache->cells)
+                         .set("used_max", process.cache->used_max)
+                         .set("attended", process.cache->attended));
+  }
+  out.set("scheduler", Json::object()
+                           .set("known", process.has_scheduler)
+                           .set("runnable_ns", whole(process.runnable_ns))
+                           .set("blocked_ns", whole(process.blocked_ns)));
+  return out;
+}
+
+}  // namespace
+
+Json to_json(const Report& report, const ReportOptions& options) {
+  Json out = Json::object();
+  out.set("schema", "kansoku.llm.report").set("version", 1);
+  Json losses = Json::object();
+  for (const auto& [name, count] : report.losses)
+    losses.set(name, count);
+  out.set("losses", std::move(losses)).set("unreadable", report.unreadable);
+  Json coverage = Json::array();
+  for (const Coverage& one : report.coverage) {
+    coverage.push(Json::object()
+                      .set("level", trace::model_level_name(one.level))
+                      .set("seconds", one.seconds)
+                      .set("hits", one.hits)
+                      .set("cost_seconds", one.cost_seconds));
+  }
+  out.set("coverage", std::move(coverage)).set("seconds", report.seconds);
+  out.set("cost_share", report.cost_share);
+  if (options.peaks) {
+    out.set("peaks", Json::object()
+                         .set("bytes_per_second", options.peaks->bytes_per_second)
+                         .set("flops_per_second", options.peaks->flops)
+                         .set("threads", options.peaks->threads));
+  }
+  Json processes = Json::array();
+  for (const ProcessFigures& process : report.processes)
+    processes.push(process_json(process, options));
+  out.set("processes", std::move(processes));
+  return out;
+}
+
+}  // namespace kansoku::infer
