@@ -54,6 +54,7 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> make_demo();
 [[nodiscard]] std::unique_ptr<Command> make_gpu();
 [[nodiscard]] std::unique_ptr<Command> make_cuda();
+[[nodiscard]] std::unique_ptr<Command> make_llm();
 [[nodiscard]] std::unique_ptr<Command> make_hang();
 [[nodiscard]] std::unique_ptr<Command> make_export();
 [[nodiscard]] std::unique_ptr<Command> make_run();

@@ -84,6 +84,7 @@ constexpr Entry kCommands[]{
     {"gpu", "list the kernels of a file, run one on the software GPU, show devices", make_gpu},
     {"hang", "say whether an operation on the GPU is stuck, and which", make_hang},
     {"cuda", "show what programs do on their GPUs", make_cuda},
+    {"llm", "show what a model in inference does: tokens, graphs, operators, threads", make_llm},
     {"export", "write a recording for other tools", make_export},
     {"collect", "collect the summaries of many hosts: lost hosts, jobs, incidents", make_collect},
     {"simulate", "simulate a platform: fit, synthesise, replay and compare policies",

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "capture/llm/source.h"
 #include "capture/pack.h"
 #include "capture/resolve.h"
 #include "cli/record/targets.h"
@@ -38,7 +39,9 @@ class StatusLine {
 
   void show(const capture::RecordStatus& status) {
     if (quiet_) return;
-    if (!is_terminal_ && status.elapsed < last_shown_ + std::chrono::seconds{5}) return;
+    const bool is_first = last_shown_ == Nanos{};
+    if (!is_terminal_ && !is_first && status.elapsed < last_shown_ + std::chrono::seconds{5})
+      return;
     const double seconds = static_cast<double>((status.elapsed - last_.elapsed).count()) / 1e9;
     const double rate =
         seconds > 0 ? static_cast<double>(status.events - last_.events) / seconds : 0;
@@ -64,6 +67,24 @@ class StatusLine {
   Nanos last_shown_{};
 };
 
+/// Probes of models in inference are a source of their own.
+Result<void> add_model_source(const SessionOptions& options, const sys::Procfs& procfs,
+                              const Clock& clock, capture::RecorderOptions& out) {
+  capture::llm::SourceOptions model;
+  model.probes = capture::llm::take_model_probes(out.packs);
+  if (model.probes.empty()) return {};
+  const SessionOptions::Model wanted =
+      options.model.value_or(SessionOptions::Model{capture::llm::highest_level(model.probes)});
+  model.level = wanted.level;
+  model.budget = wanted.budget;
+  model.log = out.log;
+  model.ring_bytes = options.ring_bytes;
+  model.is_perf = out.attach_mode == capture::bpf::AttachMode::kPerf;
+  TRY(auto maker, capture::llm::model_source_maker(clock, procfs, model));
+  out.sources.push_back(std::move(maker));
+  return {};
+}
+
 Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
                                                   const sys::Procfs& procfs, const Clock& clock) {
   capture::RecorderOptions out;
@@ -87,6 +108,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
     if (!quiet) fmt::print(stderr, "kansoku: {}\n", line);
   };
   if (options.explain) out.detail = out.log;
+  TRY_VOID(add_model_source(options, procfs, clock, out));
   if (options.cuda) {
     out.sources.emplace_back([&procfs, &clock, how = *options.cuda](trace::Writer& writer) {
       return std::make_unique<capture::CudaSource>(writer, clock, procfs, how);

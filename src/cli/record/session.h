@@ -10,6 +10,7 @@
 #include "capture/cuda_source.h"
 #include "capture/recorder.h"
 #include "common/result.h"
+#include "trace/inference.h"
 
 namespace kansoku::cli {
 
@@ -36,6 +37,13 @@ struct SessionOptions {
   /// GPU work by the library in the processes; a command is started with it. Nothing: not asked
   /// for.
   std::optional<capture::CudaSourceOptions> cuda{};
+  /// Models in inference, where packs with their probes are chosen: level and budget. Nothing: the
+  /// highest level that the packs have, 1 %.
+  struct Model {
+    trace::ModelLevel level{trace::ModelLevel::kOperator};
+    double budget{0.01};
+  };
+  std::optional<Model> model{};
   bool quiet{false};    // no status line
   bool explain{false};  // print every probe, its address and class
   AfterRecording after{AfterRecording::kWait};

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <map>
+#include <string>
+
+#include "cli/llm/model_options.h"
+#include "cli/llm/subcommand.h"
+#include "cli/record/session.h"
+#include "common/parse.h"
+#include "sys/procfs.h"
+
+namespace kansoku::cli {
+namespace {
+
+class LlmRecord final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("-p,--pid", options_.pids,
+                   "observe this process and its descendants (repeatable; default without a "
+                   "command: every process that runs llama.cpp)");
+    app.add_option("-o,--output", options_.output, "trace file to write (mode 0600)")->required();
+    arguments_.declare(app);
+    app.add_option("--probes", more_, "more packs, e.g. sched or cuda (see `kansoku probes list`)");
+    app.add_option("--duration", duration_,
+                   "stop after this time, e.g. 30s, 2m (default: until the end)");
+    app.add_option("--ring-bytes", ring_, "size of the event ring, a power of two")
+        ->capture_default_str();
+    app.add_option("--attach", options_.attach, "use only this kind of uprobe: multi or perf")
+        ->check(CLI::IsMember({"session", "multi", "perf"}));
+    app.add_flag("--force", options_.overwrite, "overwrite the output file");
+    app.add_flag("-q,--quiet", options_.quiet, "hide the status line");
+    app.add_option("command", options_.command, "command to start and observe, after --");
+    app.footer(
+        "Examples:\n"
+        "  kansoku llm record --duration 10s -o run.pftrace\n"
+        "  kansoku llm record -p 4121 --level thread --budget none --duration 10s -o run.pftrace\n"
+        "  kansoku llm record -o run.pftrace -- llama-completion -m model.gguf -p hello\n"
+        "Exit status: the command's own; without a command 0, or a status of docs/exit-codes.md.");
+  }
+
+  int run() override {
+    if (const auto bad = read_options(); !bad) return report(bad.error());
+    const auto result = run_session(options_);
+    if (!result) return report(result.error());
+    for (const std::string& problem : result->problems)
+      if (problem.starts_with("process ")) fmt::print(stderr, "kansoku: {}\n", problem);
+    if (!options_.quiet) {
+      fmt::print(stderr, "kansoku: wrote {}: {} events, {} bytes, {} lost\n", options_.output,
+                 result->last.events, result->last.bytes, result->last.lost);
+      fmt::print(stderr, "kansoku: next: kansoku llm report {}\n", options_.output);
+    }
+    const int status = result->recording_error ? report(*result->recording_error) : kExitOk;
+    return result->command_status.value_or(status);
+  }
+
+ private:
+  Result<void> read_options() {
+    TRY_VOID(arguments_.apply(options_));
+    if (!more_.empty()) options_.probes += "," + more_;
+    if (options_.pids.empty() && options_.command.empty()) {
+      options_.pids = find_model_processes(sys::Procfs());
+      if (options_.pids.empty())
+        return Error{Code::kNotFound, "llm record: no process here runs llama.cpp",
+                     "name one with -p PID, or start it: kansoku llm record -o FILE -- COMMAND"};
+    }
+    if (!options_.pids.empty() && !options_.command.empty())
+      return Error{Code::kUnsupported, "llm record: name one target: -p PID or -- COMMAND"};
+    if (!duration_.empty()) {
+      const auto duration = parse_duration(duration_);
+      if (!duration || *duration == Nanos{})
+        return Error{Code::kUnsupported, fmt::format("read --duration {}: not a time", duration_),
+                     "e.g. 30s, 500ms, 2m"};
+      options_.duration = *duration;
+    }
+    const auto ring = parse_bytes(ring_);
+    if (!ring || *ring < 4096 || *ring > (1U << 30) || !std::has_single_bit(*ring))
+      return Error{Code::kUnsupported,
+                   fmt::format("read --ring-bytes {}: not a power of two from 4K to 1G", ring_)};
+    options_.ring_bytes = static_cast<std::uint32_t>(*ring);
+    return {};
+  }
+
+  SessionOptions options_;
+  ModelArguments arguments_;
+  std::string more_, duration_, ring_{"64M"};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_llm_record() {
+  return std::make_unique<LlmRecord>();
+}
+
+}  // namespace kansoku::cli
