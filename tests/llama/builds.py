@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """llama.cpp in the cache: its sources, the CPU libraries of the same version, and builds of its CUDA backend for the software GPU.
 
-A build is named by its extent and architecture: `lean-80` and `lean-61` are the part that the tests need, `whole-80` is llama.cpp's own tree."""
+A build is named by its extent and architecture: `lean-80` and `lean-61` are the part that the tests need, `whole-80` is llama.cpp's own tree.
+`cpu-openmp` is llama.cpp for this machine's CPU, with OpenMP, which the libraries of the registry lack."""
 import filecmp
 import hashlib
 import os
@@ -132,6 +133,12 @@ WHOLE = {"CMAKE_BUILD_TYPE": "Release", "GGML_CUDA": "ON", "GGML_CUDA_FA": "OFF"
          "LLAMA_OPENSSL": "OFF", "LLAMA_USE_PREBUILT_UI": "OFF"}
 PROGRAMS = ["test-backend-ops", "llama-cli", "llama-completion", "llama-server", "ggml-rpc-server", "llama-bench"]
 
+CPU_BUILD = "cpu-openmp"
+# As a person builds it: for this very processor and with OpenMP's threads.
+CPU = {"CMAKE_BUILD_TYPE": "Release", "GGML_OPENMP": "ON", "GGML_NATIVE": "ON", "LLAMA_OPENSSL": "OFF", "LLAMA_CURL": "OFF",
+       "LLAMA_USE_PREBUILT_UI": "OFF"}
+CPU_PROGRAMS = ["llama-server", "llama-completion", "llama-cli"]
+
 
 def architecture(name):
     return name.rpartition("-")[2]
@@ -176,12 +183,33 @@ def forget_other_mathematics(folder, bitcode):
         file.write(sha256(bitcode))
 
 
+def has(tool):
+    return shutil.which(tool) is not None
+
+
+def need(*tools):
+    for tool in tools:
+        if not has(tool):
+            raise Unavailable(f"{tool} is missing")
+
+
+def build_for_cpu():
+    source, _ = sources()
+    need("cmake", "ninja", "c++")
+    began, folder = time.monotonic(), build_folder(CPU_BUILD)
+    launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX") if has("ccache")}
+    checked(["cmake", "-G", "Ninja", "-S", source, "-B", folder, *(f"-D{key}={value}" for key, value in {**CPU, **launchers}.items())])
+    compiled(CPU_BUILD, folder, CPU_PROGRAMS, dict(os.environ))
+    say(f"{CPU_BUILD}: built in {time.monotonic() - began:.0f} s")
+
+
 def build(name):
+    if name == CPU_BUILD:
+        build_for_cpu()
+        return
     source, libraries = sources()
     folder = build_folder(name)
-    for tool in ("cmake", "ninja", "clang++-19"):
-        if subprocess.run(["which", tool], capture_output=True).returncode != 0:
-            raise Unavailable(f"{tool} is missing")
+    need("cmake", "ninja", "clang++-19")
     if not os.path.exists(os.path.join(toolkit(), "nvvm/libdevice/libdevice.10.bc")):
         raise Unavailable(f"no toolkit in {toolkit()}: make softgpu")
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()

@@ -5,7 +5,7 @@ the software GPU.
 
   sources     fetches llama.cpp (npm package node-llama-cpp, MIT) and the CPU libraries of the same version into the cache
   build       compiles the builds that are named [lean-80 lean-61], resumable; the sources stay as they are. lean-*: the part of the backend
-              that the tests need; whole-*: llama.cpp's own tree with all of its backend but flash attention
+              that the tests need; whole-*: llama.cpp's own tree with all of its backend but flash attention; cpu-openmp: for this CPU
   operators   test-backend-ops: each operator against the CPU, case by case
   numbers     logits of fixed tokens and the most likely tokens: GPU against CPU, by type of the weights, graphs on and off
   launches    uprobes on the driver's launches count what the executor counts (root)
@@ -23,7 +23,7 @@ import resource
 import subprocess
 import sys
 
-from builds import CACHE, HERE, ROOT, SKIPPED, Unavailable, architecture, build, checked, run, say, sha256, sources, toolkit
+from builds import CACHE, CPU_BUILD, HERE, ROOT, SKIPPED, Unavailable, architecture, build, checked, run, say, sha256, sources, toolkit
 import evaluate
 import programs
 
@@ -256,8 +256,8 @@ def main():
     options = parser.parse_intermixed_args()
     variant = options.build or ("whole-80" if options.verb in ("programs", "evaluate") else "lean-80")
     for name in [variant, *(options.names if options.verb == "build" else [])]:
-        if re.fullmatch(r"(lean|whole)-\d\d", name) is None:
-            parser.error(f"{name}: no build's name (lean-80, lean-61, whole-80)")
+        if re.fullmatch(r"(lean|whole)-\d\d", name) is None and (name != CPU_BUILD or options.verb != "build"):
+            parser.error(f"{name}: no build's name (lean-80, lean-61, whole-80; of build cpu-openmp)")
     os.makedirs(CACHE, exist_ok=True)
     try:
         with locked(options.verb in ("sources", "build", "demo")):
