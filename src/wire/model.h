@@ -9,7 +9,8 @@
 
 #include "wire/version.h"
 
-/* What a probed function is, in the low half of the cookie of its places. */
+/* What a probed function is: the low byte of the cookie of its places. The next three bytes are
+ * the index of the process in the map `targets`. */
 enum wire_model_role {
   WIRE_MODEL_DECODE = 1,     /* llama_decode, llama_encode: (context, batch) */
   WIRE_MODEL_MICRO_BATCH,    /* llama_context::process_ubatch: (this, ubatch, ...) */
@@ -21,6 +22,12 @@ enum wire_model_role {
   WIRE_MODEL_BARRIER,        /* ggml_barrier: (threadpool), likewise */
   WIRE_MODEL_ROLES
 };
+
+#define WIRE_MODEL_ROLE(cookie) ((cookie)&0xff)
+#define WIRE_MODEL_TARGET_SHIFT 8
+#define WIRE_MODEL_TARGETS_MAX 1024
+#define WIRE_MODEL_TARGET(cookie) \
+  ((cookie) >> WIRE_MODEL_TARGET_SHIFT & (WIRE_MODEL_TARGETS_MAX - 1))
 
 /* What a record is. */
 enum wire_model_kind {
@@ -36,7 +43,8 @@ struct wire_model_event {
   __u8 role, kind;
   __u16 ith, nth; /* of operators: this thread of how many */
   __u16 flags;    /* enum wire_model_flag */
-  __u64 a, b;     /* DECODE: context, -; OPERATOR: tensor, threadpool; BARRIER: threadpool */
+  __u64 a, b;     /* DECODE: context, -; OPERATOR: tensor, when the program let it go
+                   on; BARRIER: threadpool, likewise */
 };
 WIRE_ASSERT(sizeof(struct wire_model_event) == 40, "part of the ABI: bump WIRE_VERSION");
 
@@ -96,9 +104,20 @@ struct wire_model_layout {
   __u16 backend_graph_compute;
   __u16 batch_token_count; /* from the stack pointer of the entry */
   __u16 micro_tokens, micro_pos, micro_seq_id;
+  __u16 reserved;
   __u32 op_mul_mat_id; /* 0: experts are not wanted */
 };
 WIRE_ASSERT(sizeof(struct wire_model_layout) == 32, "part of the ABI: bump WIRE_VERSION");
+
+/* An observed process. */
+struct wire_model_target {
+  __u32 tgid;   /* 0: none */
+  __u32 serial; /* grows with each graph that begins: threads may have other numbers in it */
+  struct wire_model_layout layout;
+  __u32 has_experts; /* some graph of it uses them */
+  __u32 reserved;
+};
+WIRE_ASSERT(sizeof(struct wire_model_target) == 48, "part of the ABI: bump WIRE_VERSION");
 
 /* Counters, by index of an array of each processor. */
 enum wire_model_count {

@@ -33,10 +33,6 @@ struct SkeletonDeleter {
 };
 using Skeleton = std::unique_ptr<probes_bpf, SkeletonDeleter>;
 
-struct RingDeleter {
-  void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
-};
-
 constexpr std::size_t kBatch = 512;
 constexpr std::size_t kBatchesMax = 256;  // of one look: 131,072 totals
 

@@ -21,11 +21,25 @@ struct {
 } ring SEC(".maps");
 
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 1024);
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, WIRE_MODEL_TARGETS_MAX);
   __type(key, __u32);
-  __type(value, struct wire_model_layout);
+  __type(value, struct wire_model_target);
 } targets SEC(".maps");
+
+// Which one of a graph's threads a thread is, as it was read at its first operator: by the low bits
+// of its number. Reading it each time would cost as much as all the rest.
+#define PLACES 4096
+struct place {
+  __u32 tid, serial;  // of the target
+  __u32 ith, nth;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, PLACES);
+  __type(key, __u32);
+  __type(value, struct place);
+} places SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -51,7 +65,7 @@ __u32 epoch = 0;
 
 struct hit {
   struct pt_regs* regs;
-  const struct wire_model_layout* layout;
+  struct wire_model_target* target;
   __u64 now;
   __u32 tgid, tid, role;
 };
@@ -108,7 +122,7 @@ static __always_inline void on_decode(const struct hit* hit) {
   record->token_count = 0;
   record->reserved = 0;
   if (bpf_probe_read_user(&record->token_count, 4,
-                          (void*)(hit->regs->rsp + hit->layout->batch_token_count)))
+                          (void*)(hit->regs->rsp + hit->target->layout.batch_token_count)))
     record->head.flags = WIRE_MODEL_UNREADABLE;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
@@ -141,15 +155,16 @@ static __always_inline void on_micro_batch(const struct hit* hit) {
   fill_head(hit, WIRE_MODEL_BEGIN, &record->head);
   record->head.a = hit->regs->rdi;
   record->head.b = hit->regs->rdx;
-  if (bpf_probe_read_user(&record->token_count, 16, (void*)(batch + hit->layout->micro_tokens)) ||
-      fill_tokens(record, batch, hit->layout))
+  if (bpf_probe_read_user(&record->token_count, 16,
+                          (void*)(batch + hit->target->layout.micro_tokens)) ||
+      fill_tokens(record, batch, &hit->target->layout))
     record->head.flags |= WIRE_MODEL_UNREADABLE;
   if (record->token_count > WIRE_MODEL_TOKENS) record->head.flags |= WIRE_MODEL_CUT;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 struct picture {
-  const struct wire_model_layout* layout;
+  struct wire_model_target* target;
   __u64 graph, nodes;
   __u32 tgid, told, failed;
 };
@@ -180,16 +195,20 @@ static __always_inline int tell_tensor(struct picture* picture, __u64 address, _
 
 static long tell_node(__u32 index, void* context) {
   struct picture* picture = context;
-  const struct wire_model_layout* layout = picture->layout;
+  const struct wire_model_layout* layout = &picture->target->layout;
+  __u32 op = 0;
   __u64 node = 0, sources[WIRE_MODEL_SOURCES_MAX] = {};
   if (bpf_probe_read_user(&node, 8, (void*)(picture->nodes + 8ULL * index))) {
     picture->failed = 1;
     return 1;
   }
   if (tell_tensor(picture, node, index, 0)) return 1;
+  if (!bpf_probe_read_user(&op, 4, (void*)(node + layout->tensor_op)) && op != 0 &&
+      op == layout->op_mul_mat_id)
+    picture->target->has_experts = 1;
   if (bpf_probe_read_user(sources, sizeof(sources), (void*)(node + layout->tensor_src))) return 1;
   for (int i = 0; i < WIRE_MODEL_SOURCES_MAX; ++i) {
-    __u32 op = 1;
+    op = 1;
     if (!sources[i]) continue;
     if (bpf_probe_read_user(&op, 4, (void*)(sources[i] + layout->tensor_op)) || op != 0) continue;
     if (tell_tensor(picture, sources[i], index, WIRE_MODEL_IS_LEAF)) return 1;
@@ -198,22 +217,23 @@ static long tell_node(__u32 index, void* context) {
 }
 
 // How many records it took; 0: there is none, or it failed. A function of its own for the verifier.
-static __noinline __u32 tell_picture(__u64 graph, __u32 count, __u32 tgid) {
-  struct picture picture = {.graph = graph, .tgid = tgid};
-  picture.layout = bpf_map_lookup_elem(&targets, &tgid);
-  if (!picture.layout) return 0;
+static __noinline __u32 tell_picture(__u64 graph, __u32 count, __u32 index) {
+  struct wire_model_target* target = bpf_map_lookup_elem(&targets, &index);
+  if (!target) return 0;
+  struct picture picture = {.graph = graph, .tgid = target->tgid, .target = target};
   if (count > WIRE_MODEL_NODES_MAX) {
     count_one(WIRE_MODEL_CUT_GRAPHS);
     return 0;
   }
-  if (bpf_probe_read_user(&picture.nodes, 8, (void*)(graph + picture.layout->graph_nodes)))
-    return 0;
+  if (bpf_probe_read_user(&picture.nodes, 8, (void*)(graph + target->layout.graph_nodes))) return 0;
   bpf_loop(count, tell_node, &picture, 0);
   return picture.failed ? 0 : picture.told;
 }
 
-static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 backend) {
-  const struct wire_model_layout* layout = hit->layout;
+static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 backend,
+                                     __u32 index) {
+  __sync_fetch_and_add(&hit->target->serial, 1);
+  const struct wire_model_layout* layout = &hit->target->layout;
   __u64 uid = 0, compute = 0;
   __s32 count = 0;
   int failed = bpf_probe_read_user(&uid, 8, (void*)(graph + layout->graph_uid)) ||
@@ -224,7 +244,7 @@ static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 b
   struct graph_key key = {.uid = uid, .tgid = hit->tgid, .epoch = epoch};
   __u32 told = 0;
   if (!failed && count > 0 && (uid == 0 || !bpf_map_lookup_elem(&pictured, &key))) {
-    told = tell_picture(graph, count, hit->tgid);
+    told = tell_picture(graph, count, index);
     __u8 one = 1;
     if (told && uid) bpf_map_update_elem(&pictured, &key, &one, BPF_ANY);
   }
@@ -247,8 +267,8 @@ static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 b
 
 // Where the host can read them.
 static __noinline int tell_experts(__u64 tensor, const struct hit* hit) {
-  if (!hit || !hit->layout) return 0;
-  const struct wire_model_layout* layout = hit->layout;
+  if (!hit || !hit->target) return 0;
+  const struct wire_model_layout* layout = &hit->target->layout;
   __u64 ids = 0, data = 0, sizes[2] = {}, strides[2] = {};
   if (bpf_probe_read_user(&ids, 8, (void*)(tensor + layout->tensor_src + 16)) ||
       bpf_probe_read_user(&data, 8, (void*)(ids + layout->tensor_data)) ||
@@ -278,39 +298,67 @@ static __noinline int tell_experts(__u64 tensor, const struct hit* hit) {
   return 0;
 }
 
-// What it needs of the parameters lies in their first 32 bytes.
-struct params {
-  __u64 words[4];
-};
+// The place of the operator itself begins where this program ends: what it took is no part of it.
+static __always_inline void submit_operator(struct wire_model_event* record) {
+  record->b = bpf_ktime_get_boot_ns();
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+// Nothing where it cannot be read.
+static __always_inline struct place* place_of(const struct hit* hit, __u64 params) {
+  __u32 index = hit->tid & (PLACES - 1), serial = hit->target->serial;
+  struct place* place = bpf_map_lookup_elem(&places, &index);
+  if (!place) return 0;
+  if (place->tid == hit->tid && place->serial == serial) return place;
+  // ith and nth lead in every known version.
+  __u64 threads = 0;
+  if (bpf_probe_read_user(&threads, sizeof(threads), (void*)params)) return 0;
+  place->tid = hit->tid;
+  place->serial = serial;
+  place->ith = (__u32)threads;
+  place->nth = threads >> 32;
+  return place;
+}
 
 static __always_inline void on_operator(const struct hit* hit) {
-  struct params params = {};
-  __u64 from = hit->regs->rdi, tensor = hit->regs->rsi;
-  int failed = bpf_probe_read_user(&params, sizeof(params), (void*)from) != 0;
+  __u64 tensor = hit->regs->rsi;
+  const struct place* place = place_of(hit, hit->regs->rdi);
   struct wire_model_event* record = reserve(sizeof(*record));
   if (!record) return;
   fill_head(hit, WIRE_MODEL_BEGIN, record);
-  // ith and nth lead in every known version; the reader refuses a layout that says otherwise.
-  record->ith = (__u32)params.words[0];
-  record->nth = params.words[0] >> 32;
   record->a = tensor;
-  record->b = params.words[3];
-  if (failed) record->flags = WIRE_MODEL_UNREADABLE;
-  __u16 ith = record->ith;
-  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-  if (ith != 0 || failed || !hit->layout->op_mul_mat_id) return;
+  if (place) {
+    record->ith = place->ith;
+    record->nth = place->nth;
+  } else {
+    record->flags = WIRE_MODEL_UNREADABLE;
+  }
   __u32 op = 0;
-  if (bpf_probe_read_user(&op, 4, (void*)(tensor + hit->layout->tensor_op))) return;
-  if (op == hit->layout->op_mul_mat_id) tell_experts(tensor, hit);
+  if (hit->target->has_experts && place && place->ith == 0 &&
+      !bpf_probe_read_user(&op, 4, (void*)(tensor + hit->target->layout.tensor_op)) &&
+      op == hit->target->layout.op_mul_mat_id)
+    tell_experts(tensor, hit);
+  submit_operator(record);
+}
+
+static __always_inline void on_barrier(const struct hit* hit) {
+  struct wire_model_event* record = reserve(sizeof(*record));
+  if (!record) return;
+  fill_head(hit, WIRE_MODEL_BEGIN, record);
+  record->a = hit->regs->rdi;
+  submit_operator(record);
 }
 
 SEC("uprobe")
 int on_model(struct pt_regs* regs) {
   __u64 pid_tgid = bpf_get_current_pid_tgid(), cookie = bpf_get_attach_cookie(regs);
-  struct hit hit = {
-      .regs = regs, .tgid = pid_tgid >> 32, .tid = (__u32)pid_tgid, .role = (__u32)cookie};
-  hit.layout = bpf_map_lookup_elem(&targets, &hit.tgid);
-  if (!hit.layout) return 0;
+  struct hit hit = {.regs = regs,
+                    .tgid = pid_tgid >> 32,
+                    .tid = (__u32)pid_tgid,
+                    .role = WIRE_MODEL_ROLE(cookie)};
+  __u32 index = WIRE_MODEL_TARGET(cookie);
+  hit.target = bpf_map_lookup_elem(&targets, &index);
+  if (!hit.target || hit.target->tgid != hit.tgid) return 0;
   hit.now = bpf_ktime_get_boot_ns();
   if (hit.role < WIRE_MODEL_ROLES) count_one(hit.role);
   if (cookie & WIRE_COOKIE_EXIT) {
@@ -322,6 +370,9 @@ int on_model(struct pt_regs* regs) {
     case WIRE_MODEL_FUSED_OPERATOR:
       on_operator(&hit);
       break;
+    case WIRE_MODEL_BARRIER:
+      on_barrier(&hit);
+      break;
     case WIRE_MODEL_DECODE:
       on_decode(&hit);
       break;
@@ -329,10 +380,10 @@ int on_model(struct pt_regs* regs) {
       on_micro_batch(&hit);
       break;
     case WIRE_MODEL_SPLIT:
-      on_graph(&hit, regs->rsi, regs->rdi);
+      on_graph(&hit, regs->rsi, regs->rdi, index);
       break;
     case WIRE_MODEL_GRAPH:
-      on_graph(&hit, regs->rdi, 0);
+      on_graph(&hit, regs->rdi, 0, index);
       break;
     default:
       on_plain(&hit);

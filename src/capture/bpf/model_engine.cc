@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/bpf/internal/attach.h"
 #include "capture/bpf/internal/load_log.h"
 #include "capture/bpf/internal/uprobe_link.h"
 #include "capture/bpf/model.skel.h"
@@ -36,20 +37,8 @@ extern "C" void kansoku_model_stub(const void* params, const void* tensor);
 namespace kansoku::capture::bpf {
 namespace {
 
-struct SkeletonDeleter {
+struct ModelSkeletonDeleter {
   void operator()(model_bpf* skeleton) const { model_bpf__destroy(skeleton); }
-};
-struct RingDeleter {
-  void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
-};
-struct LinkDeleter {
-  void operator()(bpf_link* link) const { bpf_link__destroy(link); }
-};
-using Link = std::unique_ptr<bpf_link, LinkDeleter>;
-
-struct Attached {
-  std::vector<sys::Fd> multi;
-  std::vector<Link> single;
 };
 
 constexpr int kPriceRounds = 5, kPriceCalls = 400;
@@ -60,17 +49,13 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The fastest of a few rounds: what else the machine does only adds to a hit.
-double seconds_of_a_call() {
-  const std::array<std::uint64_t, 8> memory{};
-  double best = 1;
-  for (int round = 0; round < kPriceRounds; ++round) {
-    const double begin = cpu_seconds();
-    for (int i = 0; i < kPriceCalls; ++i)
-      kansoku_model_stub(memory.data(), memory.data());
-    best = std::min(best, (cpu_seconds() - begin) / kPriceCalls);
-  }
-  return best;
+double seconds_of_a_call(int calls) {
+  const std::array<std::uint64_t, 64>
+      memory{};  // of threads and tensors: none, and nothing to read
+  const double begin = cpu_seconds();
+  for (int i = 0; i < calls; ++i)
+    kansoku_model_stub(memory.data(), memory.data());
+  return (cpu_seconds() - begin) / calls;
 }
 
 Result<std::uint64_t> stub_offset() {
@@ -86,11 +71,13 @@ Result<std::uint64_t> stub_offset() {
 }  // namespace
 
 struct ModelEngine::Impl {
-  std::unique_ptr<model_bpf, SkeletonDeleter> skeleton;
+  std::unique_ptr<model_bpf, ModelSkeletonDeleter> skeleton;
   std::unique_ptr<ring_buffer, RingDeleter> ring;
   bool is_perf{false};
   Price price;
-  std::map<Handle, Attached> attached;
+  std::map<Handle, Links> attached;
+  std::uint32_t serial{0};                        // of targets, in the high bits of theirs
+  std::map<std::int32_t, std::uint32_t> targets;  // index in the map, by pid
   Handle next_handle{1};
   const std::function<void(std::span<const std::byte>)>* on_record{nullptr};  // during drain() only
 
@@ -118,9 +105,9 @@ struct ModelEngine::Impl {
     return {};
   }
 
-  Result<Attached> attach(bpf_program* program, const std::string& path, std::int32_t pid,
-                          std::span<const UprobeSpec> specs) const {
-    Attached out;
+  Result<Links> attach(bpf_program* program, const std::string& path, std::int32_t pid,
+                       std::span<const UprobeSpec> specs) const {
+    Links out;
     if (!is_perf) {
       TRY(auto link, create_multi_link(bpf_program__fd(program), kAttachUprobeMulti, path, specs,
                                        false, static_cast<std::uint32_t>(pid)));
@@ -140,11 +127,15 @@ struct ModelEngine::Impl {
     return out;
   }
 
-  Result<double> measure(bpf_program* program) {
-    TRY(const auto offset, stub_offset());
-    const UprobeSpec spec{offset, 0, WIRE_MODEL_OPERATOR};
-    TRY(const auto links, attach(program, "/proc/self/exe", ::getpid(), {&spec, 1}));
-    return seconds_of_a_call();
+  Result<void> clear_counts() const {
+    const std::vector<std::uint64_t> none(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    for (std::uint32_t which = 0; which < WIRE_MODEL_COUNTS; ++which) {
+      const int failed =
+          bpf_map__update_elem(skeleton->maps.counts, &which, sizeof(which), none.data(),
+                               none.size() * sizeof(std::uint64_t), BPF_ANY);
+      if (failed != 0) return errno_error(-failed, "clear", "counters of models");
+    }
+    return {};
   }
 };
 
@@ -155,32 +146,75 @@ Result<std::unique_ptr<ModelEngine>> ModelEngine::create(const Options& options)
   auto impl = std::make_unique<Impl>();
   TRY_VOID(impl->load(options));
   auto engine = std::unique_ptr<ModelEngine>(new ModelEngine(std::move(impl)));
-  TRY_VOID(engine->set_target(::getpid(), {}));
-  TRY(engine->impl_->price.bare_seconds,
-      engine->impl_->measure(engine->impl_->skeleton->progs.on_nothing));
+  TRY(engine->impl_->price.bare_seconds, engine->measure_hit(0, kPriceRounds, kPriceCalls));
   TRY(engine->impl_->price.operator_seconds,
-      engine->impl_->measure(engine->impl_->skeleton->progs.on_model));
-  engine->forget_target(::getpid());
-  engine->drain([](std::span<const std::byte>) {});
+      engine->measure_hit(WIRE_MODEL_OPERATOR, kPriceRounds, kPriceCalls));
+  TRY_VOID(engine->impl_->clear_counts());  // what was measured is no hit of any process
   return engine;
 }
 
+Result<double> ModelEngine::measure_hit(std::uint32_t role, int rounds, int calls) {
+  TRY(const auto offset, stub_offset());
+  TRY_VOID(set_target(::getpid(), {}));
+  const auto& programs = impl_->skeleton->progs;
+  const UprobeSpec spec{
+      offset, 0, role | std::uint64_t{impl_->targets.at(::getpid())} << WIRE_MODEL_TARGET_SHIFT};
+  TRY(const auto links, impl_->attach(role == 0 ? programs.on_nothing : programs.on_model,
+                                      "/proc/self/exe", ::getpid(), {&spec, 1}));
+  double best = 1;
+  for (int round = 0; round < rounds; ++round) {
+    best = std::min(best, seconds_of_a_call(calls));
+    drain([](std::span<const std::byte>) {});
+  }
+  forget_target(::getpid());
+  return best;
+}
+
 Result<void> ModelEngine::set_target(std::int32_t pid, const wire_model_layout& layout) {
-  const auto key = static_cast<std::uint32_t>(pid);
-  const int failed = bpf_map__update_elem(impl_->skeleton->maps.targets, &key, sizeof(key), &layout,
-                                          sizeof(layout), BPF_ANY);
+  auto found = impl_->targets.find(pid);
+  if (found == impl_->targets.end()) {
+    std::uint32_t free = 0;
+    const auto is_taken = [&](const auto& one) { return one.second == free; };
+    while (std::any_of(impl_->targets.begin(), impl_->targets.end(), is_taken))
+      ++free;
+    if (free >= WIRE_MODEL_TARGETS_MAX)
+      return Error{Code::kLimit, fmt::format("observe process {}: at most {} at a time", pid,
+                                             WIRE_MODEL_TARGETS_MAX)};
+    found = impl_->targets.emplace(pid, free).first;
+  }
+  // Threads of before may have had other numbers in their graphs.
+  constexpr std::uint32_t kFarAhead = 1U << 20;
+  wire_model_target target{};
+  bpf_map__lookup_elem(impl_->skeleton->maps.targets, &found->second, sizeof(found->second),
+                       &target, sizeof(target), 0);
+  target.tgid = static_cast<std::uint32_t>(pid);
+  target.serial = impl_->serial += kFarAhead;
+  target.layout = layout;
+  const int failed = bpf_map__update_elem(impl_->skeleton->maps.targets, &found->second,
+                                          sizeof(found->second), &target, sizeof(target), BPF_ANY);
   if (failed != 0) return errno_error(-failed, "observe process", std::to_string(pid));
   return {};
 }
+
 void ModelEngine::forget_target(std::int32_t pid) {
-  const auto key = static_cast<std::uint32_t>(pid);
-  bpf_map__delete_elem(impl_->skeleton->maps.targets, &key, sizeof(key), 0);
+  const auto found = impl_->targets.find(pid);
+  if (found == impl_->targets.end()) return;
+  const wire_model_target none{};
+  bpf_map__update_elem(impl_->skeleton->maps.targets, &found->second, sizeof(found->second), &none,
+                       sizeof(none), BPF_ANY);
+  impl_->targets.erase(found);
 }
 
 Result<ModelEngine::Handle> ModelEngine::attach(const std::string& path, std::int32_t pid,
                                                 std::span<const UprobeSpec> specs) {
   if (specs.empty()) return Handle{0};
-  TRY(auto links, impl_->attach(impl_->skeleton->progs.on_model, path, pid, specs));
+  const auto target = impl_->targets.find(pid);
+  if (target == impl_->targets.end())
+    return Error{Code::kInternal, fmt::format("attach to {}: process {} is no target", path, pid)};
+  std::vector<UprobeSpec> own(specs.begin(), specs.end());
+  for (UprobeSpec& spec : own)
+    spec.cookie |= std::uint64_t{target->second} << WIRE_MODEL_TARGET_SHIFT;
+  TRY(auto links, impl_->attach(impl_->skeleton->progs.on_model, path, pid, own));
   const Handle handle = impl_->next_handle++;
   impl_->attached.emplace(handle, std::move(links));
   return handle;
@@ -190,9 +224,7 @@ void ModelEngine::detach(Handle handle) {
 }
 std::size_t ModelEngine::link_count() const {
   return std::accumulate(impl_->attached.begin(), impl_->attached.end(), std::size_t{0},
-                         [](std::size_t sum, const auto& one) {
-                           return sum + one.second.multi.size() + one.second.single.size();
-                         });
+                         [](std::size_t sum, const auto& one) { return sum + one.second.size(); });
 }
 
 std::size_t ModelEngine::drain(const std::function<void(std::span<const std::byte>)>& on_record) {

@@ -31,13 +31,14 @@ class ModelEngine {
   ModelEngine(const ModelEngine&) = delete;
   ModelEngine& operator=(const ModelEngine&) = delete;
 
-  /// Hits in that process count, and its memory is read by these offsets.
+  /// Hits in that process count, and its memory is read by these offsets. kLimit beyond 1,024
+  /// processes.
   [[nodiscard]] Result<void> set_target(std::int32_t pid, const wire_model_layout& layout);
   void forget_target(std::int32_t pid);
 
   using Handle = std::uint32_t;  // attached places, to be taken off together; 0 is none
-  /// Attaches to one file (as seen from this process) in one process and its threads. All or
-  /// nothing. The low half of a cookie is the wire_model_role.
+  /// Attaches to one file (as seen from this process) in one process, which is a target, and its
+  /// threads. All or nothing. The low byte of a cookie is the wire_model_role.
   [[nodiscard]] Result<Handle> attach(const std::string& path, std::int32_t pid,
                                       std::span<const UprobeSpec> specs);
   void detach(Handle handle);
@@ -55,8 +56,12 @@ class ModelEngine {
   };
   [[nodiscard]] Counters counters() const;
 
-  /// Seconds of one hit of a place that the kernel emulates, measured on a function of this program
-  /// when the engine was made: with a record of an operator, and by a program that does nothing.
+  /// Seconds of one hit of a place that the kernel emulates, on a function of this program that
+  /// begins as those of ggml do: the best of `rounds` of `calls` calls, since what else the machine
+  /// does only adds to it. Role 0: of a program that does nothing. Blocks; records that wait are
+  /// dropped.
+  [[nodiscard]] Result<double> measure_hit(std::uint32_t role, int rounds, int calls);
+  /// That of an operator and of nothing, measured when the engine was made.
   struct Price {
     double operator_seconds{0}, bare_seconds{0};
   };

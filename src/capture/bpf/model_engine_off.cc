@@ -38,6 +38,9 @@ void ModelEngine::forget_graphs() {}
 ModelEngine::Counters ModelEngine::counters() const {
   return {};
 }
+Result<double> ModelEngine::measure_hit(std::uint32_t, int, int) {
+  return no_bpf();
+}
 const ModelEngine::Price& ModelEngine::price() const {
   return impl_->price;
 }

@@ -9,20 +9,21 @@ namespace {
 constexpr std::size_t kBytes = 96, kInstructions = 16;
 
 // Of an instruction that ends at `next`, of code that lies at `base`.
-std::optional<std::uint64_t> address_of(const Instruction& instruction, std::uint64_t next) {
+std::optional<std::uint64_t> address_in(const Instruction& instruction, std::uint64_t next) {
   for (const ZydisDecodedOperand& operand : instruction.all_operands()) {
     if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || operand.mem.disp.has_displacement == 0)
       continue;
     const auto displacement = static_cast<std::uint64_t>(operand.mem.disp.value);
     if (operand.mem.base == ZYDIS_REGISTER_RIP) return next + displacement;
-    // table(,%rdi,8): of programs at fixed addresses.
-    if (operand.mem.base == ZYDIS_REGISTER_NONE && operand.mem.index != ZYDIS_REGISTER_NONE)
+    // table(,%rdi,8): of programs at fixed addresses; 0(,%rdi,8) is a product.
+    if (operand.mem.base == ZYDIS_REGISTER_NONE && operand.mem.index != ZYDIS_REGISTER_NONE &&
+        displacement != 0)
       return displacement;
   }
   return std::nullopt;
 }
 
-bool is_branch(const Instruction& instruction) {
+bool goes_elsewhere(const Instruction& instruction) {
   switch (instruction.info.meta.category) {
     case ZYDIS_CATEGORY_RET:
     case ZYDIS_CATEGORY_UNCOND_BR:
@@ -41,9 +42,9 @@ std::optional<std::uint64_t> first_address_taken(sys::ElfFile& file, const sys::
   InstructionReader reader(code);
   Instruction instruction;
   for (std::size_t i = 0; i < kInstructions && reader.next(instruction); ++i) {
-    if (const auto found = address_of(instruction, function.address + reader.offset()))
+    if (goes_elsewhere(instruction)) return std::nullopt;  // what it reads is where it leads
+    if (const auto found = address_in(instruction, function.address + reader.offset()))
       return found;
-    if (is_branch(instruction)) return std::nullopt;
   }
   return std::nullopt;
 }

@@ -20,6 +20,10 @@ struct LinkDeleter {
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
+struct RingDeleter {
+  void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
+};
+
 /// Attached programs; destruction or clear() detaches them.
 struct Links {
   std::vector<sys::Fd> multi;
