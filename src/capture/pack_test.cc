@@ -202,6 +202,17 @@ TEST(Pack, KnowsTheKindsOfProbes) {
   EXPECT_EQ(kind("scope"), ProbeKind::kScope);
 }
 
+TEST(Pack, KnowsTheRolesOfProbesOfModels) {
+  EXPECT_EQ(parsed(probe_with("")).functions.at(0).model_role, 0);
+  const std::array<std::string, WIRE_MODEL_ROLES> roles{"",         "decode",         "micro_batch",
+                                                        "schedule", "split",          "graph",
+                                                        "operator", "fused_operator", "barrier"};
+  for (std::size_t role = 0; role < roles.size(); ++role) {
+    const Pack pack = parsed(probe_with("model = \"" + roles.at(role) + "\""));
+    EXPECT_EQ(pack.functions.at(0).model_role, role) << roles.at(role);
+  }
+}
+
 struct Refused {
   std::string body, error;
 };
@@ -245,6 +256,10 @@ TEST(Pack, RefusesMistakesAndNamesThem) {
       Refused{probe_with("record = \"at_end\"\nargs = { a = \"arg0\" }"),
               probe + "record: at_end takes no args"},
       Refused{probe_with("ordinal_by = 1"), probe + "ordinal_by: expected a text"},
+      Refused{probe_with("model = \"decoder\""),
+              probe + "model: expected decode, micro_batch, schedule, split, graph, operator, "
+                      "fused_operator or barrier"},
+      Refused{probe_with("model = 1"), probe + "model: expected a text"},
       Refused{probe_with("args = 1"), probe + "args: expected a table"},
       Refused{probe_with("args = { a = 1 }"),
               probe + "args: read source : expected arg0 to arg31 or ret"},

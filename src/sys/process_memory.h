@@ -13,7 +13,7 @@ namespace kansoku::sys {
 /// that process's word.
 [[nodiscard]] std::size_t read_process_memory(std::int32_t pid, std::uint64_t address,
                                               std::span<std::byte> into);
-/// A text of C of at most `bytes_max` characters there; "" if there is none.
+/// A text of C there, of at most `bytes_max` bytes with its end; "" if there is none.
 [[nodiscard]] std::string read_process_text(std::int32_t pid, std::uint64_t address,
                                             std::size_t bytes_max);
 

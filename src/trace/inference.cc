@@ -25,6 +25,7 @@ std::string_view take(std::string_view& rest, char end) {
 }
 
 std::optional<std::array<std::int64_t, 4>> parse_sizes(std::string_view text) {
+  if (text.ends_with('x')) return std::nullopt;
   std::array<std::int64_t, 4> out{};
   for (std::int64_t& size : out) {
     const auto number = parse_int<std::int64_t>(take(text, 'x'));

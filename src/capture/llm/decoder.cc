@@ -35,6 +35,11 @@ bool read_record(std::span<const std::byte> bytes, T& out) {
   return true;
 }
 
+// When the program let the thread go on into what was probed; of records that say it.
+BootTime begin_of(const wire_model_event& event) {
+  return BootTime{Nanos{static_cast<std::int64_t>(std::max(event.b, event.t_boot_ns))}};
+}
+
 BootTime time_of(const wire_model_event& event) {
   return BootTime{Nanos{static_cast<std::int64_t>(event.t_boot_ns)}};
 }
@@ -177,7 +182,9 @@ void Decoder::on_record(std::span<const std::byte> record) {
 
 void Decoder::on_event(Process& process, const wire_model_event& event,
                        std::span<const std::byte> record) {
-  if (event.role == 0 || event.role >= WIRE_MODEL_ROLES) {
+  const bool is_kind = event.kind == WIRE_MODEL_BEGIN || event.kind == WIRE_MODEL_END ||
+                       event.kind == WIRE_MODEL_EXPERTS;
+  if (!is_kind || event.role == 0 || event.role >= WIRE_MODEL_ROLES) {
     ++counters_.bad_records;
     return;
   }
@@ -321,7 +328,12 @@ void Decoder::on_operator(Process& process, const wire_model_event& event) {
     if (node == picture.by_address.end()) continue;
     if (process.operators.size() >= kOperatorsMax) process.operators.clear();
     OpenOperator& open = process.operators[event.tid];
-    open = {tid, event.ith, node->second, caller.graph->known->definition, {}, now, {}, {}};
+    open = {};
+    open.caller = tid;
+    open.ith = event.ith;
+    open.node = node->second;
+    open.definition = caller.graph->known->definition;
+    open.begin = begin_of(event);
     std::string name = picture.nodes[node->second].op;
     if (event.role == WIRE_MODEL_FUSED_OPERATOR && node->second + 1 < picture.nodes.size())
       name += "+" + picture.nodes[node->second + 1].op;
@@ -338,7 +350,9 @@ void Decoder::on_operator(Process& process, const wire_model_event& event) {
 
 void Decoder::on_barrier(Process& process, const wire_model_event& event) {
   const auto found = process.operators.find(event.tid);
-  if (found != process.operators.end()) found->second.barrier = time_of(event);
+  if (found == process.operators.end()) return;
+  found->second.barrier = time_of(event);
+  found->second.wait = begin_of(event);
 }
 
 void Decoder::on_experts(Process& process, const wire_model_experts& record) {
@@ -367,9 +381,9 @@ void Decoder::close_operator(Process& process, std::uint32_t tid, BootTime now) 
   if (open.ith != 0) args.push_back(trace::Arg::uint(words_->tid, tid));
   if (!open.experts.empty()) args.push_back(trace::Arg::str(words_->experts, open.experts));
   writer_.slice_begin(track, open.begin, open.name, words_->op, args);
-  writer_.slice_end(track, end);
-  if (open.barrier == BootTime{} || now <= end) return;
-  writer_.slice_begin(track, end, words_->wait, words_->wait_category);
+  writer_.slice_end(track, std::max(end, open.begin));
+  if (open.barrier == BootTime{} || now <= open.wait) return;
+  writer_.slice_begin(track, open.wait, words_->wait, words_->wait_category);
   writer_.slice_end(track, now);
 }
 

@@ -97,7 +97,8 @@ class Decoder {
     std::uint16_t ith{0};
     std::uint32_t node{0}, definition{0};
     trace::NameId name{};
-    BootTime begin{}, barrier{};
+    BootTime begin{};
+    BootTime barrier{}, wait{};  // the last barrier: when it was entered, and let on to wait
     std::string experts;
   };
   struct Caller {

@@ -37,6 +37,7 @@ constexpr std::array<Layout, 1> kLayouts{{{
      .micro_tokens = 4,
      .micro_pos = 40,
      .micro_seq_id = 56,
+     .reserved = 0,
      .op_mul_mat_id = 0},
 }}};
 

@@ -156,7 +156,7 @@ void ModelSource::limit(std::int32_t pid, Target& target, trace::ModelLevel leve
 
 // Once its libraries are known.
 void ModelSource::introduce(std::int32_t pid, Target& target) {
-  wire_model_layout wire{};
+  wire_model_layout& wire = target.wire;
   const Layout* layout = nullptr;
   if (target.names) {
     layout = &layouts()[target.layout];
@@ -199,6 +199,8 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
 
 void ModelSource::attach(std::int32_t pid, Target& target, trace::ModelLevel level) {
   const Nanos before = clock_.now() - BootTime{};
+  // Which of a graph's threads a thread is was not seen while nothing was attached.
+  if (decoder_.knows(pid)) static_cast<void>(engine_->set_target(pid, target.wire));
   for (auto& [key, mapped] : target.files) {
     for (std::size_t i = 1; i < kLevels; ++i) {
       auto& handle = mapped.handles.at(i);
@@ -262,7 +264,7 @@ Governor::Cost ModelSource::cost_since() {
   out.switching = std::exchange(switching_, 0);
   for (const double seconds : out.seconds)
     window_cost_ += seconds;
-  window_cost_ += out.switching;
+  window_switching_ += out.switching;
   last_ = counters;
   return out;
 }
@@ -304,13 +306,16 @@ void ModelSource::close_window(BootTime now) {
   const auto track = writer_.custom_track({}, "model observed");
   const std::array args{
       trace::Arg::uint(writer_.name("hits"), window_hits_),
-      trace::Arg::uint(writer_.name("cost_ns"), static_cast<std::uint64_t>(window_cost_ * 1e9))};
+      trace::Arg::uint(writer_.name("cost_ns"), static_cast<std::uint64_t>(window_cost_ * 1e9)),
+      trace::Arg::uint(writer_.name("switching_ns"),
+                       static_cast<std::uint64_t>(window_switching_ * 1e9))};
   writer_.slice_begin(track, window_begin_, writer_.name(trace::model_level_name(attached_)),
                       writer_.category(trace::kModelWindow), args);
   writer_.slice_end(track, now);
   window_begin_ = {};
   window_hits_ = 0;
   window_cost_ = 0;
+  window_switching_ = 0;
 }
 
 void ModelSource::apply(trace::ModelLevel level, BootTime now) {
@@ -329,8 +334,7 @@ void ModelSource::begin_trace(BootTime now) {
   is_open_ = true;
   engine_->forget_graphs();
   decoder_.begin_trace(now);
-  static_cast<void>(cost_since());
-  governor_ = Governor({.wanted = options_.level, .budget = options_.budget}, now);
+  governor_.update(now, cost_since());  // between traces it earns
   window_hits_ = 0;
   window_cost_ = 0;
   apply(governor_.level(), now);
@@ -338,7 +342,7 @@ void ModelSource::begin_trace(BootTime now) {
 
 void ModelSource::end_trace(BootTime now) {
   drain();
-  static_cast<void>(cost_since());
+  governor_.update(now, cost_since());
   close_window(now);
   decoder_.end_trace();
   is_open_ = false;

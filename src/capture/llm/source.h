@@ -84,6 +84,7 @@ class ModelSource final : public Source {
   struct Target {
     std::map<FileKey, Mapped> files;
     std::optional<EngineNames> names;
+    wire_model_layout wire{};
     std::size_t layout{0};  // index into layouts()
     trace::ModelLevel level_max{trace::ModelLevel::kThread};
     trace::TrackHandle track{};
@@ -114,7 +115,7 @@ class ModelSource final : public Source {
   trace::ModelLevel attached_{trace::ModelLevel::kNone};
   bool is_enabled_{true}, is_open_{false};
   BootTime next_{}, window_begin_{}, pictures_asked_{};
-  double window_cost_{0}, switching_{0};
+  double window_cost_{0}, window_switching_{0}, switching_{0};  // seconds; of hits, of attaching
   std::uint64_t window_hits_{0}, told_hits_{0}, not_covered_{0};
   bpf::ModelEngine::Counters last_{};
   std::uint64_t tensors_{0};  // records of pictures since the last account
