@@ -19,6 +19,7 @@ MODULES = (("diagnose", "the verdicts of `kansoku diagnose`, [diagnosis.md](diag
             "[detection.md](detection.md), and the scores of `kansoku detect`, [detect.md](detect.md)"),
            ("incident", "which incidents are one, [watch-detection.md](watch-detection.md#one-incident-for-a-cause-and-its-effects)"),
            ("gpu/activity", "the findings of `kansoku cuda report`, [cuda-report.md](cuda-report.md)"),
+           ("infer", "the findings of `kansoku llm report`, [llm.md](llm.md)"),
            ("capture/cuda", "what `kansoku hang` and `kansoku watch` call stuck, [cuda.md](cuda.md#stuck-kernels)"))
 ROWS_MAX = 80  # of one module: more is more than a reader can judge
 ROW = re.compile(r"""KANSOKU_THRESHOLD\((\w+),\s*([^"]+),\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"\)|^//\ (.+)$""", re.MULTILINE | re.VERBOSE)

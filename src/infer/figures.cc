@@ -41,7 +41,7 @@ class ProcessAdder {
     out_.pid = process_.pid;
     out_.name = process_.name;
     out_.ggml = process_.ggml;
-    out_.splits = process_.splits;
+    out_.splits = process_.splits.size();
     out_.has_scheduler = off_cpu_.is_known();
     add_calls();
     has_barriers_.assign(process_.graphs.size(), false);
@@ -161,7 +161,7 @@ class ProcessAdder {
     NodeRow& row = nodes_[{name, op, phase}];
     add(row.work, work);
     if (node != nullptr && row.weights.empty()) row.weights = weights_of(*node);
-    note_node_time(timed, phase, work.ns);
+    if (node != nullptr) note_node_time(timed, phase, work.ns);
   }
 
   void note_node_time(const Operator& timed, Phase phase, double ns) {
@@ -420,8 +420,9 @@ Report make_report(const Run& run) {
     to.seconds += static_cast<double>(window.span.ns()) * 1e-9;
     to.hits += window.hits;
     to.cost_seconds += window.cost_ns * 1e-9;
+    to.switching_seconds += window.switching_ns * 1e-9;
     out.seconds += static_cast<double>(window.span.ns()) * 1e-9;
-    cost += window.cost_ns * 1e-9;
+    cost += (window.cost_ns + window.switching_ns) * 1e-9;
   }
   for (const auto& [level, one] : coverage)
     out.coverage.push_back(one);

@@ -105,13 +105,13 @@ struct Coverage {
   trace::ModelLevel level{};
   double seconds{0};
   std::uint64_t hits{0};
-  double cost_seconds{0};
+  double cost_seconds{0}, switching_seconds{0};  // of hits; of attaching and taking off
 };
 struct Report {
   std::vector<ProcessFigures> processes;
   std::vector<Coverage> coverage;               // by level
   double seconds{0};                            // of all windows
-  double cost_share{0};                         // cost to seconds
+  double cost_share{0};                         // all cost to seconds
   std::map<std::string, std::uint64_t> losses;  // of severity data loss, above 0
   std::uint64_t unreadable{0};
 };

@@ -7,6 +7,7 @@
 
 #include "common/json.h"
 #include "infer/figures.h"
+#include "infer/findings.h"
 
 namespace kansoku::infer {
 
@@ -22,8 +23,18 @@ struct ReportOptions {
 };
 
 /// Schema kansoku.llm.report/1 (docs/formats/llm.md).
-[[nodiscard]] Json to_json(const Report& report, const ReportOptions& options);
+[[nodiscard]] Json to_json(const Report& report, const ReportOptions& options,
+                           const Verdict& verdict = {});
+/// What a page draws beside the report, schema kansoku.llm.view/1: micro-batches and cells in use
+/// over time, the graph. `report` is that of `run`.
+[[nodiscard]] Json view_json(const Run& run, const Report& report);
 /// For people.
-[[nodiscard]] std::string to_text(const Report& report, const ReportOptions& options);
+[[nodiscard]] std::string to_text(const Report& report, const ReportOptions& options,
+                                  const Verdict& verdict = {});
+
+/// A few lines for a live screen: speed by `now`, operators and nodes by `closer`, the last report
+/// that had some, which is `age_seconds` old.
+[[nodiscard]] std::string live_text(const Report& now, const Report& closer, double age_seconds,
+                                    const ReportOptions& options);
 
 }  // namespace kansoku::infer

@@ -95,6 +95,75 @@ Json experts_json(const ProcessFigures& process) {
   return out;
 }
 
+Json findings_json(const std::vector<Finding>& findings) {
+  Json out = Json::array();
+  for (const Finding& finding : findings) {
+    Json one = Json::object();
+    one.set("cause", cause_name(finding.cause)).set("pid", finding.pid).set("what", finding.what);
+    one.set("share", finding.share).set("text", finding.text);
+    one.set("since_ns", finding.since_ns == 0 ? Json() : Json(std::to_string(finding.since_ns)));
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json device_json(const DeviceFigures& device, const ReportOptions& options) {
+  Json phases = Json::array(), kernels = Json::array();
+  for (const DevicePhase& phase : device.phases) {
+    Json one = Json::object();
+    one.set("phase", phase_name(phase.phase)).set("micro_batches", phase.micro_batches);
+    one.set("tokens", phase.tokens).set("launches", phase.launches).set("graphs", phase.graphs);
+    one.set("kernels", phase.kernels).set("kernels_least", phase.kernels_least);
+    one.set("kernels_most", phase.kernels_most).set("kernel_ns", whole(phase.kernel_ns));
+    one.set("timed", phase.timed).set("placed", phase.placed).set("unplaced", phase.unplaced);
+    phases.push(std::move(one));
+  }
+  for (std::size_t i = 0; i < std::min(device.kernels.size(), options.rows); ++i) {
+    const KernelRow& row = device.kernels[i];
+    Json one = Json::object();
+    one.set("name", row.name).set("phase", phase_name(row.phase)).set("count", row.count);
+    one.set("time_ns", whole(row.ns)).set("share", row.share);
+    kernels.push(std::move(one));
+  }
+  Json operators = Json::array();
+  for (const DeviceOperatorRow& row : device.operators) {
+    Json one = Json::object();
+    one.set("op", row.op).set("phase", phase_name(row.phase)).set("count", row.count);
+    one.set("kernels", row.kernels).set("time_ns", whole(row.ns)).set("share", row.share);
+    one.set("flops", whole(row.flops)).set("bytes", whole(row.bytes)).set("inferred", true);
+    operators.push(std::move(one));
+  }
+  return Json::object()
+      .set("phases", std::move(phases))
+      .set("operators", std::move(operators))
+      .set("kernels", std::move(kernels))
+      .set("kernels_outside", device.outside);
+}
+
+Json devices_json(const Report& report, const Verdict& verdict, const ReportOptions& options) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < std::min(report.processes.size(), verdict.devices.size()); ++i) {
+    if (verdict.devices[i].phases.empty() && verdict.devices[i].outside == 0) continue;
+    Json one = device_json(verdict.devices[i], options);
+    one.set("pid", report.processes[i].pid);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json comparison_json(const Comparison& comparison) {
+  Json rows = Json::array();
+  for (const OperatorChange& change : comparison.operators) {
+    Json one = Json::object();
+    one.set("op", change.op).set("phase", phase_name(change.phase)).set("share", change.share);
+    one.set("base_ns", change.base_ns).set("now_ns", change.now_ns).set("ratio", change.ratio);
+    rows.push(std::move(one));
+  }
+  return Json::object()
+      .set("token_ratio", comparison.token_ratio > 0 ? Json(comparison.token_ratio) : Json())
+      .set("operators", std::move(rows));
+}
+
 Json process_json(const ProcessFigures& process, const ReportOptions& options) {
   Json results = Json::object();
   for (const auto& [result, count] : process.results)
@@ -141,7 +210,7 @@ Json process_json(const ProcessFigures& process, const ReportOptions& options) {
 
 }  // namespace
 
-Json to_json(const Report& report, const ReportOptions& options) {
+Json to_json(const Report& report, const ReportOptions& options, const Verdict& verdict) {
   Json out = Json::object();
   out.set("schema", "kansoku.llm.report").set("version", 1);
   Json losses = Json::object();
@@ -154,7 +223,8 @@ Json to_json(const Report& report, const ReportOptions& options) {
                       .set("level", trace::model_level_name(one.level))
                       .set("seconds", one.seconds)
                       .set("hits", one.hits)
-                      .set("cost_seconds", one.cost_seconds));
+                      .set("cost_seconds", one.cost_seconds)
+                      .set("switching_seconds", one.switching_seconds));
   }
   out.set("coverage", std::move(coverage)).set("seconds", report.seconds);
   out.set("cost_share", report.cost_share);
@@ -168,6 +238,9 @@ Json to_json(const Report& report, const ReportOptions& options) {
   for (const ProcessFigures& process : report.processes)
     processes.push(process_json(process, options));
   out.set("processes", std::move(processes));
+  out.set("findings", findings_json(verdict.findings));
+  out.set("devices", devices_json(report, verdict, options));
+  if (verdict.comparison) out.set("comparison", comparison_json(*verdict.comparison));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "common/text.h"
 #include "infer/report.h"
 
 namespace kansoku::infer {
@@ -33,8 +34,8 @@ std::string roofline_text(const Work& work, const ReportOptions& options) {
 void write_work(std::string& out, std::string_view name, const Work& work, double share,
                 const ReportOptions& options) {
   const double seconds = std::max(work.ns, 1.0) * 1e-9;
-  fmt::format_to(Out(out), "  {:<26} {:>5.1f} % {:>9} x {:>9.1f} us {:>14} {:>12}  {}\n", name,
-                 100 * share, work.count,
+  fmt::format_to(Out(out), "  {:<26} {:>5.1f} % {:>9} x {:>9.1f} us {:>14} {:>12}  {}\n",
+                 printable(name), 100 * share, work.count,
                  work.ns / 1e3 / static_cast<double>(std::max<std::uint64_t>(work.count, 1)),
                  rate_text(work.flops / seconds, "FLOP/s"), rate_text(work.bytes / seconds, "B/s"),
                  roofline_text(work, options));
@@ -108,7 +109,7 @@ void write_experts(std::string& out, const ProcessFigures& process) {
   for (const ExpertRow& row : process.experts) {
     const double sum = std::max(1.0, static_cast<double>(std::accumulate(
                                          row.counts.begin(), row.counts.end(), std::uint64_t{0})));
-    fmt::format_to(Out(out), "  {:<20}", row.name);
+    fmt::format_to(Out(out), "  {:<20}", printable(row.name));
     constexpr std::size_t kShown = 16;
     for (std::size_t i = 0; i < std::min(row.counts.size(), kShown); ++i)
       fmt::format_to(Out(out), " {:3.0f} %", 100 * static_cast<double>(row.counts[i]) / sum);
@@ -116,9 +117,65 @@ void write_experts(std::string& out, const ProcessFigures& process) {
   }
 }
 
-void write_process(std::string& out, const ProcessFigures& process, const ReportOptions& options) {
-  fmt::format_to(Out(out), "process {} {}{}\n", process.pid, process.name,
-                 process.ggml.empty() ? "" : fmt::format(", ggml {}", process.ggml));
+void write_device_operators(std::string& out, const DeviceFigures& device, const DevicePhase& phase,
+                            const ReportOptions& options) {
+  std::size_t shown = 0;
+  for (const DeviceOperatorRow& row : device.operators) {
+    if (row.phase != phase.phase || ++shown > options.rows) continue;
+    if (shown == 1) out += "  operators, by order and names of kernels (inferred)\n";
+    const double seconds = std::max(row.ns, 1.0) * 1e-9;
+    fmt::format_to(Out(out), "  {:>5.1f} % {:>9} x {:>9.1f} us {:>14} {:>12}  {}\n",
+                   100 * row.share, row.count,
+                   row.ns * 1e-3 / static_cast<double>(std::max<std::uint64_t>(row.count, 1)),
+                   rate_text(row.flops / seconds, "FLOP/s"), rate_text(row.bytes / seconds, "B/s"),
+                   printable(row.op));
+  }
+  if (phase.unplaced > 0)
+    fmt::format_to(Out(out), "  the kernels of {} of {} splits fit no nodes\n", phase.unplaced,
+                   phase.placed + phase.unplaced);
+  if (shown > 0) out += "  kernels\n";
+}
+
+void write_device(std::string& out, const DeviceFigures& device, const ReportOptions& options) {
+  for (const DevicePhase& phase : device.phases) {
+    const auto batches = static_cast<double>(std::max<std::uint64_t>(phase.timed, 1));
+    fmt::format_to(
+        Out(out),
+        "\ndevice, {}: {} kernels in {} micro-batches ({} to {} each), {} launches, {} of "
+        "them graphs; {:.3f} ms in kernels each\n",
+        phase_name(phase.phase), phase.kernels, phase.micro_batches, phase.kernels_least,
+        phase.kernels_most, phase.launches, phase.graphs, phase.kernel_ns * 1e-6 / batches);
+    write_device_operators(out, device, phase, options);
+    std::size_t shown = 0;
+    for (const KernelRow& row : device.kernels) {
+      if (row.phase != phase.phase || ++shown > options.rows) continue;
+      fmt::format_to(Out(out), "  {:>5.1f} % {:>9} x {:>9.1f} us  {}\n", 100 * row.share, row.count,
+                     row.ns * 1e-3 / static_cast<double>(std::max<std::uint64_t>(row.count, 1)),
+                     printable(row.name));
+    }
+  }
+  if (device.outside > 0)
+    fmt::format_to(Out(out), "  {} kernels outside of micro-batches\n", device.outside);
+}
+
+void write_comparison(std::string& out, const Comparison& comparison,
+                      const ReportOptions& options) {
+  out += "\nchange from the other recording";
+  if (comparison.token_ratio > 0)
+    fmt::format_to(Out(out), ": a token takes {:.2f} times as long", comparison.token_ratio);
+  out += '\n';
+  for (std::size_t i = 0; i < std::min(comparison.operators.size(), options.rows); ++i) {
+    const OperatorChange& one = comparison.operators[i];
+    fmt::format_to(Out(out),
+                   "  {:<26} {:>9.1f} us -> {:>9.1f} us  {:>6.2f} times  {:>5.1f} % of {}\n",
+                   printable(one.op), one.base_ns * 1e-3, one.now_ns * 1e-3, one.ratio,
+                   100 * one.share, phase_name(one.phase));
+  }
+}
+
+void write_speed(std::string& out, const ProcessFigures& process) {
+  fmt::format_to(Out(out), "process {} {}{}\n", process.pid, printable(process.name),
+                 process.ggml.empty() ? "" : fmt::format(", ggml {}", printable(process.ggml)));
   std::uint64_t failed = 0;
   for (const auto& [result, count] : process.results)
     if (result != 0) failed += count;
@@ -137,6 +194,10 @@ void write_process(std::string& out, const ProcessFigures& process, const Report
   if (process.cache)
     fmt::format_to(Out(out), "  cache: {} of {} cells used at most, {} attended\n",
                    process.cache->used_max, process.cache->cells, process.cache->attended);
+}
+
+void write_process(std::string& out, const ProcessFigures& process, const ReportOptions& options) {
+  write_speed(out, process);
   for (const Phase phase : {Phase::kDecode, Phase::kPrefill, Phase::kOther})
     write_operators(out, process, phase, options);
   write_nodes(out, process, options);
@@ -147,12 +208,18 @@ void write_process(std::string& out, const ProcessFigures& process, const Report
 
 }  // namespace
 
-std::string to_text(const Report& report, const ReportOptions& options) {
+std::string to_text(const Report& report, const ReportOptions& options, const Verdict& verdict) {
   std::string out;
-  for (const ProcessFigures& process : report.processes) {
-    if (!out.empty()) out += '\n';
-    write_process(out, process, options);
+  for (const Finding& finding : verdict.findings)
+    fmt::format_to(Out(out), "finding: {} ({:.0f} %): {}\n", cause_name(finding.cause),
+                   100 * finding.share, printable(finding.text));
+  if (!verdict.findings.empty()) out += '\n';
+  for (std::size_t i = 0; i < report.processes.size(); ++i) {
+    if (i > 0) out += '\n';
+    write_process(out, report.processes[i], options);
+    if (i < verdict.devices.size()) write_device(out, verdict.devices[i], options);
   }
+  if (verdict.comparison) write_comparison(out, *verdict.comparison, options);
   if (report.processes.empty()) out += "no model in inference was seen\n";
   if (!report.coverage.empty()) {
     fmt::format_to(Out(out), "\nobserved {:.1f} s at a cost of {:.2f} %:", report.seconds,
@@ -168,6 +235,25 @@ std::string to_text(const Report& report, const ReportOptions& options) {
                    rate_text(options.peaks->bytes_per_second, "B/s"),
                    rate_text(options.peaks->flops, "FLOP/s"));
   for (const auto& [name, count] : report.losses)
+    fmt::format_to(Out(out), "lost: {} {}\n", count, name);
+  return out;
+}
+
+std::string live_text(const Report& now, const Report& closer, double age_seconds,
+                      const ReportOptions& options) {
+  std::string out;
+  for (const ProcessFigures& process : now.processes)
+    write_speed(out, process);
+  for (const ProcessFigures& process : closer.processes) {
+    if (process.operators.empty()) continue;
+    if (age_seconds >= 1) fmt::format_to(Out(out), "\nas seen {:.0f} s ago", age_seconds);
+    for (const Phase phase : {Phase::kDecode, Phase::kPrefill, Phase::kOther})
+      write_operators(out, process, phase, options);
+    write_nodes(out, process, options);
+    write_threads(out, process);
+  }
+  fmt::format_to(Out(out), "\nKansoku costs the program {:.2f} % now\n", 100 * now.cost_share);
+  for (const auto& [name, count] : now.losses)
     fmt::format_to(Out(out), "lost: {} {}\n", count, name);
   return out;
 }

@@ -11,7 +11,8 @@
 namespace kansoku::infer {
 namespace {
 
-constexpr std::size_t kNodesMax = 1U << 16;  // of a definition
+constexpr std::size_t kNodesMax = 1U << 16;    // of a definition
+constexpr std::size_t kMissingMax = 1U << 16;  // nodes that a recording lacks, of all definitions
 
 /// The categories of this trace.
 struct Categories {
@@ -156,7 +157,16 @@ class RunReader {
       ++out_.unreadable;
       return;
     }
-    auto& nodes = process_of(table.track[i]).definitions[*graph].nodes;
+    auto& definitions = process_of(table.track[i]).definitions;
+    const auto known = definitions.find(*graph);
+    const std::size_t count = known == definitions.end() ? 0 : known->second.nodes.size();
+    const std::size_t missing = *index > count ? *index - count : 0;
+    if (missing_ + missing > kMissingMax) {
+      ++out_.unreadable;
+      return;
+    }
+    missing_ += missing;
+    auto& nodes = definitions[*graph].nodes;
     if (nodes.size() <= *index) nodes.resize(*index + 1);
     nodes[*index] = read_node(args, trace_.str(table.name[i]), *shape);
   }
@@ -205,7 +215,8 @@ class RunReader {
     const auto level = trace::model_level_from_name(name);
     if (!level) return count_unreadable();
     out_.windows.push_back({span, *level, args.small<std::uint64_t>("hits").value_or(0),
-                            static_cast<double>(args.number("cost_ns").value_or(0))});
+                            static_cast<double>(args.number("cost_ns").value_or(0)),
+                            static_cast<double>(args.number("switching_ns").value_or(0))});
   }
 
   void read_of_thread(Process& process, const Span& span, const trace::GraphThread& thread,
@@ -218,7 +229,7 @@ class RunReader {
     }
     const auto graph = args.small<std::uint32_t>("graph");
     const auto node = args.small<std::uint32_t>("node");
-    if (!graph || !node) return count_unreadable();
+    if (!graph || !node || *node >= kNodesMax) return count_unreadable();
     const auto tid = ith == 0 ? static_cast<std::int32_t>(thread.caller)
                               : args.small<std::int32_t>("tid").value_or(0);
     process.operators.push_back(
@@ -229,14 +240,15 @@ class RunReader {
   void read_call(Process& process, trace::StringId category, const Span& span, std::uint32_t caller,
                  const Args& args) const {
     if (category == is_.split) {
-      ++process.splits;
+      process.splits.push_back({span, args.small<std::uint32_t>("graph"), caller, kNone, false});
     } else if (category == is_.decode) {
-      process.decodes.push_back({span, args.number("tokens").value_or(0), args.number("result"),
+      process.decodes.push_back({span, args.small<std::int32_t>("tokens").value_or(0),
+                                 args.number("result"),
                                  args.small<std::uint32_t>("context").value_or(0), caller});
     } else if (category == is_.micro_batch) {
       MicroBatch made{span,
-                      args.number("tokens").value_or(0),
-                      args.number("unique").value_or(0),
+                      args.small<std::int32_t>("tokens").value_or(0),
+                      args.small<std::int32_t>("unique").value_or(0),
                       parse_rows(args.text("rows")),
                       kNone,
                       caller};
@@ -254,9 +266,14 @@ class RunReader {
     sort_by_begin(process.decodes);
     sort_by_begin(process.micro_batches);
     sort_by_begin(process.graphs);
+    sort_by_begin(process.splits);
     for (MicroBatch& one : process.micro_batches)
       one.decode = enclosing(process.decodes, one.caller, one.span);
+    for (Split& one : process.splits)
+      one.micro_batch = enclosing(process.micro_batches, one.caller, one.span);
     for (Graph& one : process.graphs) {
+      const std::size_t split = enclosing(process.splits, one.caller, one.span);
+      if (split != kNone) process.splits[split].is_on_cpu = true;
       one.micro_batch = enclosing(process.micro_batches, one.caller, one.span);
       one.is_whole =
           std::any_of(out_.windows.begin(), out_.windows.end(), [&](const Window& window) {
@@ -280,6 +297,7 @@ class RunReader {
   const trace::Trace& trace_;
   const Categories is_;
   Run out_;
+  std::size_t missing_{0};  // nodes
   std::map<std::int32_t, Process> processes_;
   std::map<std::int32_t, std::vector<std::uint32_t>> operator_callers_, wait_callers_;  // by pid
 };

@@ -55,6 +55,14 @@ struct MicroBatch {
   /// More tokens than sequences: a prompt is read.
   bool is_prefill{false};
 };
+/// A part of a graph that was handed to one backend; it ends where the next one begins.
+struct Split {
+  Span span;
+  std::optional<std::uint32_t> definition{};
+  std::uint32_t caller{0};
+  std::size_t micro_batch{kNone};
+  bool is_on_cpu{false};
+};
 struct Graph {
   Span span;
   std::optional<std::uint32_t> definition{};
@@ -82,7 +90,7 @@ struct Window {
   Span span;
   trace::ModelLevel level{trace::ModelLevel::kNone};
   std::uint64_t hits{0};
-  double cost_ns{0};
+  double cost_ns{0}, switching_ns{0};  // of hits; of attaching and taking off
 };
 
 /// What a recording holds of the models of one process; all lists in order of time.
@@ -95,7 +103,7 @@ struct Process {
   std::vector<Graph> graphs;
   std::vector<Operator> operators;
   std::vector<Wait> waits;
-  std::uint64_t splits{0};
+  std::vector<Split> splits;
 };
 struct Run {
   std::vector<Process> processes;  // by pid

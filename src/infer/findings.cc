@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infer/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "infer/off_cpu.h"
+#include "infer/thresholds.h"
+
+namespace kansoku::infer {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::uint32_t processors_of(const trace::Trace& trace) {
+  std::uint32_t out = 0;
+  for (const std::uint32_t cpu : trace.switches.cpu)
+    out = std::max(out, cpu + 1);
+  return out;
+}
+
+/// What threads of one graph lost.
+struct Lost {
+  double runnable_ns{0}, blocked_ns{0};
+};
+
+class CauseFinder {
+ public:
+  CauseFinder(const Process& process, const ProcessFigures& figures, const trace::Trace& trace,
+              const OffCpu& off_cpu, std::vector<Finding>& out)
+      : process_(process), figures_(figures), trace_(trace), off_cpu_(off_cpu), out_(out) {}
+
+  void find() {
+    collect();
+    if (graphs_.size() < kGraphsMin) return;
+    find_lost_time();
+    find_change();
+  }
+
+ private:
+  struct OneGraph {
+    std::int64_t begin_ns{0};
+    double ns{0}, lost_ns{0};
+    double products{0}, cached{0};  // ns of operators that read much, and little
+  };
+
+  [[nodiscard]] bool is_decode(std::size_t graph) const {
+    const std::size_t batch = process_.graphs[graph].micro_batch;
+    return batch == kNone || !process_.micro_batches[batch].is_prefill;
+  }
+
+  // Graphs of the decode phase that were seen whole, with what each thread lost in them.
+  void collect() {
+    std::map<std::size_t, OneGraph> by_graph;
+    std::map<std::size_t, std::map<std::uint16_t, std::int32_t>> tids;
+    for (const Operator& one : process_.operators) {
+      if (one.graph == kNone || !process_.graphs[one.graph].is_whole || !is_decode(one.graph))
+        continue;
+      tids[one.graph][one.ith] = one.tid;
+      if (one.ith != 0) continue;
+      OneGraph& to = by_graph[one.graph];
+      const auto found = process_.definitions.find(one.definition);
+      if (found == process_.definitions.end() || one.node >= found->second.nodes.size()) continue;
+      const Node& node = found->second.nodes[one.node];
+      const bool is_product = node.op.starts_with("MUL_MAT");
+      if (is_product)
+        to.products += static_cast<double>(one.span.ns());
+      else if (node.bytes <= kCachedBytesMax)
+        to.cached += static_cast<double>(one.span.ns());
+    }
+    for (auto& [index, one] : by_graph) {
+      const Span& span = process_.graphs[index].span;
+      one.begin_ns = span.begin_ns;
+      one.ns = static_cast<double>(span.ns());
+      for (const auto& [ith, tid] : tids[index]) {
+        const OffCpu::Times off = off_cpu_.within(tid, span);
+        lost_[ith].runnable_ns += off.runnable_ns;
+        lost_[ith].blocked_ns += off.blocked_ns;
+        one.lost_ns = std::max(one.lost_ns, off.runnable_ns + off.blocked_ns);
+      }
+      threads_ = std::max(threads_, tids[index].size());
+      total_ns_ += one.ns;
+      graphs_.push_back(one);
+    }
+  }
+
+  void add(Cause cause, std::string what, double share, std::int64_t since, std::string text) {
+    out_.push_back({cause, process_.pid, std::move(what), share, since, std::move(text)});
+  }
+
+  void find_lost_time() {
+    if (!off_cpu_.is_known() || lost_.empty() || total_ns_ <= 0) return;
+    std::vector<std::pair<double, std::uint16_t>> runnable, blocked;
+    for (const auto& [ith, one] : lost_) {
+      runnable.emplace_back(one.runnable_ns / total_ns_, ith);
+      blocked.emplace_back(one.blocked_ns / total_ns_, ith);
+    }
+    std::sort(runnable.rbegin(), runnable.rend());
+    std::sort(blocked.rbegin(), blocked.rend());
+    if (runnable.front().first >= kRunnableShareMin) add_runnable(runnable);
+    if (blocked.front().first >= kBlockedShareMin) {
+      const std::string node = most_blocked();
+      add(Cause::kWeightsRead, node, blocked.front().first, 0,
+          fmt::format("thread {} was blocked in the kernel for {:.0f} % of the time, most of it in "
+                      "{}: its weights are read from disk, memory is short",
+                      blocked.front().second, 100 * blocked.front().first, node));
+    }
+  }
+
+  void add_runnable(const std::vector<std::pair<double, std::uint16_t>>& runnable) {
+    const auto [share, ith] = runnable.front();
+    const std::uint32_t processors = processors_of(trace_);
+    const double next = runnable.size() > 1 ? runnable[1].first : 0;
+    if (threads_ > processors) {
+      add(Cause::kOversubscribed, fmt::format("{} threads", threads_), share, 0,
+          fmt::format(
+              "{} threads on {} processors: thread {} was ready without one for {:.0f} % of "
+              "the time",
+              threads_, processors, ith, 100 * share));
+    } else if (runnable.size() > 1 && share >= kOneThreadMin * next) {
+      add(Cause::kThreadHeldBack, fmt::format("thread {}", ith), share, 0,
+          fmt::format("thread {} was ready without a processor for {:.0f} % of the time, the next "
+                      "one for {:.0f} %: it alone is held back, by a quota or by another program",
+                      ith, 100 * share, 100 * next));
+    } else {
+      add(Cause::kNoProcessor, fmt::format("thread {}", ith), share, 0,
+          fmt::format("threads were ready without a processor for {:.0f} % of the time: other "
+                      "programs run on them",
+                      100 * share));
+    }
+  }
+
+  [[nodiscard]] std::string most_blocked() const {
+    const auto found = std::max_element(
+        figures_.nodes.begin(), figures_.nodes.end(),
+        [](const NodeRow& a, const NodeRow& b) { return a.work.blocked_ns < b.work.blocked_ns; });
+    return found == figures_.nodes.end() ? "?" : found->name;
+  }
+
+  // The moment after which products took longest compared with before it. Graphs that lost time are
+  // left out: that is a cause of its own.
+  void find_change() {
+    std::vector<double> products, cached;
+    std::erase_if(graphs_,
+                  [](const OneGraph& one) { return one.lost_ns > kBlockedShareMin * one.ns; });
+    for (const OneGraph& one : graphs_) {
+      products.push_back(one.products);
+      cached.push_back(one.cached);
+    }
+    const std::size_t at = best_split(products);
+    if (at == 0) return;
+    const auto ratio_at = [at](const std::vector<double>& values) {
+      const auto middle = values.begin() + static_cast<std::ptrdiff_t>(at);
+      const double before = median({values.begin(), middle});
+      return before > 0 ? median({middle, values.end()}) / before : 1.0;
+    };
+    const double change = ratio_at(products), others = ratio_at(cached);
+    if (change < kChangeMin) return;
+    const bool is_memory = others - 1 < kOthersShareMax * (change - 1);
+    const std::int64_t since = graphs_[at].begin_ns;
+    const double seconds = static_cast<double>(since - graphs_.front().begin_ns) * 1e-9;
+    const double share = 1 - 1 / change;
+    if (is_memory) {
+      add(Cause::kMemoryBusy, "MUL_MAT", share, since,
+          fmt::format("{:.1f} s into the recording products became {:.2f} times slower, operators "
+                      "that fit into caches {:.2f} times: another program uses the memory's "
+                      "bandwidth",
+                      seconds, change, others));
+    } else {
+      add(Cause::kProcessorSlower, "all operators", share, since,
+          fmt::format("{:.1f} s into the recording products became {:.2f} times slower, operators "
+                      "that fit into caches {:.2f} times: the processor runs slower",
+                      seconds, change, others));
+    }
+  }
+
+  // 0: there is no room for one. By the greatest gap between means of ranks, which one slow graph
+  // does not move.
+  static std::size_t best_split(const std::vector<double>& values) {
+    if (values.size() < 2 * kGraphsMin) return 0;
+    std::vector<std::size_t> order(values.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+    std::vector<double> rank(values.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      rank[order[i]] = static_cast<double>(i);
+    const auto count = static_cast<double>(values.size());
+    const double mean = (count - 1) / 2;
+    double sum = 0, best = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 1; i + kGraphsMin <= values.size(); ++i) {
+      sum += mean - rank[i - 1];  // above 0: those before are faster
+      if (i < kGraphsMin) continue;
+      const auto n = static_cast<double>(i);
+      const double score = sum * sum / (n * (count - n));
+      if (sum > 0 && score > best) {
+        best = score;
+        at = i;
+      }
+    }
+    return at;
+  }
+
+  const Process& process_;
+  const ProcessFigures& figures_;
+  const trace::Trace& trace_;
+  const OffCpu& off_cpu_;
+  std::vector<Finding>& out_;
+  std::vector<OneGraph> graphs_;
+  std::map<std::uint16_t, Lost> lost_;  // by number among the graph's threads
+  std::size_t threads_{0};
+  double total_ns_{0};
+};
+
+const ProcessFigures* first_with_operators(const Report& report) {
+  for (const ProcessFigures& one : report.processes)
+    if (!one.operators.empty()) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view cause_name(Cause cause) {
+  constexpr std::array<std::string_view, 7> kNames{
+      "oversubscribed", "thread_held_back", "no_processor", "weights_read",
+      "memory_busy",    "processor_slower", "slow_operator"};
+  return kNames.at(static_cast<std::size_t>(cause));
+}
+
+std::vector<Finding> find_causes(const Run& run, const Report& report) {
+  std::vector<Finding> out;
+  const OffCpu off_cpu(*run.trace);
+  for (std::size_t i = 0; i < std::min(run.processes.size(), report.processes.size()); ++i)
+    CauseFinder(run.processes[i], report.processes[i], *run.trace, off_cpu, out).find();
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Finding& a, const Finding& b) { return a.share > b.share; });
+  return out;
+}
+
+Comparison compare(const Report& base, const Report& now) {
+  Comparison out;
+  const ProcessFigures *before = first_with_operators(base), *after = first_with_operators(now);
+  if (before == nullptr || after == nullptr) return out;
+  if (before->ms_p50 && after->ms_p50 && *before->ms_p50 > 0)
+    out.token_ratio = *after->ms_p50 / *before->ms_p50;
+  std::vector<double> ratios;
+  for (const OperatorRow& row : after->operators) {
+    const auto found = std::find_if(
+        before->operators.begin(), before->operators.end(),
+        [&](const OperatorRow& one) { return one.op == row.op && one.phase == row.phase; });
+    if (found == before->operators.end() || found->work.count == 0 || row.work.count == 0) continue;
+    OperatorChange change{row.op, row.phase};
+    change.base_ns = found->work.ns / static_cast<double>(found->work.count);
+    change.now_ns = row.work.ns / static_cast<double>(row.work.count);
+    change.ratio = change.base_ns > 0 ? change.now_ns / change.base_ns : 1;
+    change.share = row.share;
+    ratios.push_back(change.ratio);
+    out.operators.push_back(change);
+  }
+  const auto cost = [](const OperatorChange& one) { return one.share * (1 - 1 / one.ratio); };
+  std::stable_sort(
+      out.operators.begin(), out.operators.end(),
+      [&](const OperatorChange& a, const OperatorChange& b) { return cost(a) > cost(b); });
+  const double typical = std::max(median(ratios), 1.0);
+  for (const OperatorChange& one : out.operators) {
+    if (one.share < kOneOperatorShareMin || one.ratio < kOneOperatorMin * typical) continue;
+    out.findings.push_back(
+        {Cause::kSlowOperator, after->pid, one.op, cost(one), 0,
+         fmt::format("{} takes {:.1f} us in place of {:.1f} us ({:.2f} times) while {}, other "
+                     "operators {:.2f} times: this operator is slow itself",
+                     one.op, one.now_ns * 1e-3, one.base_ns * 1e-3, one.ratio,
+                     one.phase == Phase::kPrefill ? "a prompt is read" : "decoding", typical)});
+  }
+  return out;
+}
+
+}  // namespace kansoku::infer

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "infer/device.h"
+#include "infer/figures.h"
+#include "infer/run.h"
+
+namespace kansoku::infer {
+
+enum class Cause : std::uint8_t {
+  kOversubscribed,  // more threads than processors
+  kThreadHeldBack,  // one thread of the graph had no processor: a quota, another program on its own
+  kNoProcessor,     // several had none
+  kWeightsRead,     // threads were blocked: the weights come from disk
+  kMemoryBusy,      // since a moment what reads much memory is slower, and nothing else
+  kProcessorSlower,  // since a moment everything is slower
+  kSlowOperator,     // one operator is slower, the others are not
+};
+/// "oversubscribed", "thread_held_back", ...
+[[nodiscard]] std::string_view cause_name(Cause cause);
+
+/// Something that makes a model slow, with what shows it.
+struct Finding {
+  Cause cause{};
+  std::int32_t pid{0};
+  std::string what;          // the operator, the thread, the node: "MUL_MAT", "thread 1"
+  double share{0};           // of the time of graphs that it costs, about
+  std::int64_t since_ns{0};  // 0: all the time
+  std::string text;          // a sentence, with the figures
+};
+
+/// What a recording shows by itself, by cost. A cause that needs the scheduler's events is not
+/// found without them. Thresholds: thresholds.inc.
+[[nodiscard]] std::vector<Finding> find_causes(const Run& run, const Report& report);
+
+/// One operator type in two recordings of the same program.
+struct OperatorChange {
+  std::string op;
+  Phase phase{};
+  double base_ns{0}, now_ns{0};  // of one computation, on average
+  double ratio{1};
+  double share{0};  // of the phase's time now
+};
+struct Comparison {
+  std::vector<OperatorChange> operators;  // by what the change costs
+  double token_ratio{0};                  // time of a decoding micro-batch, median; 0: unknown
+  std::vector<Finding> findings;
+};
+/// What is told beside the figures.
+struct Verdict {
+  std::vector<Finding> findings;  // by cost
+  std::optional<Comparison> comparison{};
+  std::vector<DeviceFigures> devices{};  // by process, as in the report
+};
+
+/// What changed from `base` to `now`: the first process with operators of each.
+[[nodiscard]] Comparison compare(const Report& base, const Report& now);
+
+}  // namespace kansoku::infer
