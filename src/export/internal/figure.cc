@@ -143,6 +143,14 @@ std::string shown_difference(double value, Unit unit) {
   return (value > 0 ? "+" : "") + shown(value, unit);
 }
 
+std::string shown_rate(double value, std::string_view unit) {
+  constexpr std::array<std::string_view, 6> kPrefixes{"", "k", "M", "G", "T", "P"};
+  std::size_t i = 0;
+  for (; i + 1 < kPrefixes.size() && std::fabs(value) >= 999.5; ++i)
+    value /= 1000;
+  return shown(value) + " " + std::string(kPrefixes[i]) + std::string(unit);
+}
+
 std::string shown(const Figure& figure) {
   return figure.known ? shown(figure.mean, figure.unit) : "\u2013";
 }

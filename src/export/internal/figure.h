@@ -44,6 +44,9 @@ struct Figure {
 /// A time of a device: "12.5 us", "3.4 ms", else as above; below a microsecond in its parts.
 [[nodiscard]] std::string shown_short_time(double seconds);
 
+/// With the prefix of its size: "24.3 GFLOP/s".
+[[nodiscard]] std::string shown_rate(double value, std::string_view unit);
+
 /// "5.68 min", or an en dash if not known.
 [[nodiscard]] std::string shown(const Figure& figure);
 /// "4.9 to 6.5 min"; empty without an interval.
