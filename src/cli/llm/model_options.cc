@@ -48,7 +48,7 @@ Result<void> ModelArguments::apply(SessionOptions& out) const {
     return Error{Code::kUnsupported, fmt::format("read --level {}: no such level", level)};
   out.model = SessionOptions::Model{*wanted, share};
   out.probes = "llama,ggml-graph,ggml-ops,ggml-threads";
-  if (*wanted == trace::ModelLevel::kThread) out.probes += ",sched";
+  if (*wanted >= trace::ModelLevel::kOperator) out.probes += ",sched";
   return {};
 }
 
