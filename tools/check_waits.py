@@ -21,7 +21,8 @@ SCRIPTS = (".py", ".sh", ".case")
 CODE = source_text.SOURCE_SUFFIXES + (".cu", ".inc")
 # Evaluations, not tests: they plant faults and measure jobs for minutes and hours, and time is their subject. ctest runs of them only
 # what looks at tables and recordings.
-MEASURE = ("tests/eval/", "tests/faults/", "tests/watch/", "tests/harness/", "tests/false_confidence/", "tests/fresh_root/", "bench/")
+MEASURE = ("tests/eval/", "tests/faults/", "tests/watch/", "tests/harness/", "tests/false_confidence/", "tests/fresh_root/", "bench/",
+           "tests/llm/faults.py", "tests/llm/levels.py", "tests/llm/tables.py")
 DATA = ("tests/corpus/", "tests/data/")
 NAME = r"(?:(?:u|nano|clock_nano)?sleep|sleep_(?:for|until))"
 CALL = re.compile(rf"\b{NAME}\s*\(|\b(?:poll|select)\s*\((?:\s*(?:nullptr|NULL|0)\s*,)+")

@@ -2,7 +2,7 @@
 // clang-format off
 // Generates with llama.cpp's C API without chance, and says at its end what it knows of it: the truth for `kansoku llm`.
 //   driver --model FILE [--tokens 32] [--prompt-tokens 8] [--batch 512] [--ubatch 512] [--context 512] [--threads 1] [--sequences 1]
-//          [--contexts 1] [--reload 0] [--failing 0] [--flash 1] [--wait] [--fork] [--nodes FILE] [--shapes FILE]
+//          [--contexts 1] [--reload 0] [--failing 0] [--flash 1] [--wait] [--fork] [--nodes FILE] [--shapes FILE] [--counter FILE]
 // Each context prefills every sequence by itself: ceil(P / B) calls, outputs of the last token only; then a step decodes one token of every
 // sequence in one call, until each has --tokens. A full context is emptied, and the last tokens begin it anew at position 0.
 //   --contexts C   C models and contexts in this process, each on its own thread
@@ -12,6 +12,7 @@
 //   --wait         prints "ready PID" when the models are loaded, and begins at a line on standard input
 //   --nodes FILE   writes llama.cpp's debug lines of decoding to FILE.0, FILE.1 ...: the nodes, where GGML_SCHED_DEBUG=2
 //   --shapes FILE  adds up what ggml itself says of the nodes (FILE.0 ...). It cuts graphs at MUL_MAT_ID, to read the experts' numbers
+//   --counter FILE keeps the number of generated tokens in the first 8 bytes of the file
 // clang-format on
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@
 namespace {
 
 struct Options {
-  std::string model, nodes, shapes;
+  std::string model, nodes, shapes, counter;
   int tokens{32}, prompt_tokens{8}, batch{512}, ubatch{512}, context{512}, threads{1};
   int sequences{1}, contexts{1}, reload{0}, failing{0}, flash{1};
   bool wait{false}, fork{false};
@@ -267,6 +268,8 @@ class Worker {
     last_[static_cast<std::size_t>(sequence)] = token;
     known.text.push_back(token);
     ++known.generated;
+    if (counter_ && pwrite(fileno(counter_.get()), &known.generated, sizeof known.generated, 0) < 0)
+      counter_.reset();
   }
 
   bool steps(Known& known) {
@@ -305,6 +308,7 @@ class Worker {
   Context context_;
   llama_batch batch_{};
   std::vector<llama_token> last_;
+  File counter_{options_.counter.empty() ? nullptr : std::fopen(options_.counter.c_str(), "wb")};
   int vocabulary_{0}, size_{0}, position_{0};
 };
 
@@ -430,8 +434,10 @@ bool parse(int count, char** words, Options& options) {
       {"--sequences", &options.sequences}, {"--contexts", &options.contexts},
       {"--reload", &options.reload},       {"--failing", &options.failing},
       {"--flash", &options.flash}};
-  const std::map<std::string_view, std::string*> texts{
-      {"--model", &options.model}, {"--nodes", &options.nodes}, {"--shapes", &options.shapes}};
+  const std::map<std::string_view, std::string*> texts{{"--model", &options.model},
+                                                       {"--nodes", &options.nodes},
+                                                       {"--shapes", &options.shapes},
+                                                       {"--counter", &options.counter}};
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
     if (word == "--wait") {
