@@ -45,7 +45,8 @@ trace::ModelLevel Governor::update(BootTime now, const Cost& cost) {
     spent_.at(i) += cost.seconds.at(i);
   const double total =
       std::accumulate(cost.seconds.begin(), cost.seconds.end(), 0.0) + cost.switching;
-  balance_ = std::min(balance_ + options_.budget * elapsed - total, kSavedSecondsMax);
+  balance_ = std::min(balance_ + options_.budget * elapsed - total,
+                      std::max(kSavedSecondsMax, window_cost_));
   const double in_window = seconds_of(now - since_);
   if (options_.budget >= 1 || in_window <= 0) return level_;
   const bool is_over = now - since_ >= options_.window;
@@ -54,10 +55,17 @@ trace::ModelLevel Governor::update(BootTime now, const Cost& cost) {
       rates_.at(i) = spent_.at(i) / in_window;
   }
   if (level_ == options_.wanted) {
-    if (is_over && balance_ < 0) enter(base(), now);
+    if (is_over) {
+      window_cost_ =
+          std::accumulate(rates_.begin(), rates_.end(), 0.0) * seconds_of(options_.window);
+      // What the budget covers stays on; else it ends before it owes another window.
+      const bool is_covered =
+          window_cost_ <= options_.budget * seconds_of(options_.window) && balance_ >= 0;
+      if (!is_covered && balance_ < std::min(window_cost_, kSavedSecondsMax)) enter(base(), now);
+    }
     return level_;
   }
-  if (balance_ >= 0) {
+  if (balance_ >= window_cost_) {
     enter(options_.wanted, now);
   } else if (is_over && base() < level_) {
     enter(base(), now);  // it runs faster than in the window

@@ -14,8 +14,9 @@ inline constexpr std::size_t kLevels = 5;  // of trace::ModelLevel
 /// Keeps the cost of looking at a model below a share of the time. The level that is wanted is on
 /// in windows of at least a second; between them stays the highest level that leaves most of the
 /// budget, which may be none. It keeps an account: each moment pays the budget in, each hit takes
-/// its price out, and the next window begins when nothing is owed. So the cost over all complete
-/// cycles is at most the budget, however high the rate is. Pure.
+/// its price out. The first window comes at once; each further one when it is paid for, by what the
+/// last one cost. So once the first is paid the cost is at most the budget, however high the rate
+/// is, as long as it does not grow from window to window. Pure.
 class Governor {
  public:
   struct Options {
@@ -44,6 +45,7 @@ class Governor {
   Options options_;
   trace::ModelLevel level_;
   double balance_{0};
+  double window_cost_{0};  // of the last one
   BootTime last_, since_;
   std::array<double, kLevels> spent_{}, rates_{};  // in this window; of the last one it was on in
 };

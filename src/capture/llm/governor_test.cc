@@ -108,7 +108,8 @@ TEST(Governor, KeepsTheBudgetAtEveryRate) {
         const double window = rate * 2.3 + 0.02;
         EXPECT_GE(loop.governor().balance(), -window) << budget << " " << rate;
         const double share = loop.run(20'000);
-        EXPECT_LE(share, budget + (window + 0.1) / 2000) << budget << " " << rate;
+        // What the first run saved for a window the second one may spend.
+        EXPECT_LE(share, budget + (2 * window + 0.1) / 2000) << budget << " " << rate;
       }
     }
   }

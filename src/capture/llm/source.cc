@@ -9,6 +9,7 @@
 #include "capture/llm/names.h"
 #include "capture/resolve.h"
 #include "common/text.h"
+#include "sys/clock.h"
 
 namespace kansoku::capture::llm {
 namespace {
@@ -198,7 +199,8 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
 }
 
 void ModelSource::attach(std::int32_t pid, Target& target, trace::ModelLevel level) {
-  const Nanos before = clock_.now() - BootTime{};
+  // What waits for the kernel to let go of a place costs nobody anything.
+  const Nanos before = sys::thread_cpu_time();
   // Which of a graph's threads a thread is was not seen while nothing was attached.
   if (decoder_.knows(pid)) static_cast<void>(engine_->set_target(pid, target.wire));
   for (auto& [key, mapped] : target.files) {
@@ -218,7 +220,7 @@ void ModelSource::attach(std::int32_t pid, Target& target, trace::ModelLevel lev
       }
     }
   }
-  switching_ += static_cast<double>((clock_.now() - BootTime{} - before).count()) / 1e9;
+  switching_ += static_cast<double>((sys::thread_cpu_time() - before).count()) / 1e9;
 }
 
 void ModelSource::forget(std::int32_t pid) {
