@@ -27,6 +27,8 @@ class DeviceReader {
     place_kernels();
     DeviceFigures out;
     out.outside = outside_;
+    for (const auto& [batch, ns] : decoding_)
+      out.decoding.push_back({process_.micro_batches[batch].span.begin_ns, ns});
     for (auto& [phase, one] : phases_) {
       for (const auto& [batch, count] : by_batch_[phase]) {
         ++one.micro_batches;
@@ -155,6 +157,7 @@ class DeviceReader {
     row.ns += static_cast<double>(took);
     phases_[phase].kernel_ns += static_cast<double>(took);
     timed_[phase].insert(found->second);
+    if (phase == Phase::kDecode) decoding_[found->second] += static_cast<double>(took);
     const auto split = splits_.find(number(slice, correlation_));
     if (split != splits_.end() && split->second != kNone)
       of_splits_[split->second].push_back(slice);
@@ -234,6 +237,7 @@ class DeviceReader {
   std::unordered_map<std::uint64_t, std::size_t> batches_, splits_;  // by correlation
   std::map<std::size_t, std::vector<std::size_t>> of_splits_;        // timed kernels, by split
   std::map<Phase, std::set<std::size_t>> timed_;
+  std::map<std::size_t, double> decoding_;  // ns in kernels, by micro-batch
   std::map<std::pair<std::string, Phase>, DeviceOperatorRow> operators_;
   std::map<Phase, DevicePhase> phases_;
   std::map<Phase, std::map<std::size_t, std::uint64_t>> by_batch_;  // kernels

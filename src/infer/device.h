@@ -43,7 +43,13 @@ struct DeviceFigures {
   std::vector<DevicePhase> phases;
   std::vector<KernelRow> kernels;            // by time
   std::vector<DeviceOperatorRow> operators;  // by time
-  std::uint64_t outside{0};                  // kernels that no micro-batch called for
+  /// Decoding micro-batches whose kernels were timed, in order.
+  struct Batch {
+    std::int64_t begin_ns{0};
+    double kernel_ns{0};
+  };
+  std::vector<Batch> decoding;
+  std::uint64_t outside{0};  // kernels that no micro-batch called for
 };
 
 /// Of the kernels and CUDA calls that the recording holds of that process (`record --cuda`); empty

@@ -14,6 +14,7 @@ namespace kansoku::infer {
 namespace {
 
 constexpr std::size_t kExpertsMax = 1024;
+constexpr std::size_t kTimesKept = std::size_t{1} << 16;  // of an operator type
 
 void add(Work& to, const Work& one) {
   to.count += one.count;
@@ -157,6 +158,8 @@ class ProcessAdder {
       if (op.find('+') != std::string::npos) add_fused(timed, work);
     }
     add(operators_[{op, phase}], work);
+    if (auto& times = times_[{op, phase}]; times.size() < kTimesKept)
+      times.push_back(static_cast<float>(work.ns));
     const std::string name = node == nullptr ? "?" : node->name;
     NodeRow& row = nodes_[{name, op, phase}];
     add(row.work, work);
@@ -201,6 +204,13 @@ class ProcessAdder {
     return {};
   }
 
+  static double median_of(std::vector<float>& times) {
+    if (times.empty()) return 0;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
+
   void finish_rows() {
     std::map<Phase, double> totals;
     for (const auto& [key, work] : operators_)
@@ -209,7 +219,8 @@ class ProcessAdder {
       return totals[phase] > 0 ? ns / totals[phase] : 0;
     };
     for (const auto& [key, work] : operators_)
-      out_.operators.push_back({key.first, key.second, work, share(key.second, work.ns)});
+      out_.operators.push_back(
+          {key.first, key.second, work, share(key.second, work.ns), median_of(times_[key])});
     for (auto& [key, row] : nodes_) {
       row.name = std::get<0>(key);
       row.op = std::get<1>(key);
@@ -393,6 +404,7 @@ class ProcessAdder {
   ProcessFigures out_;
   std::vector<bool> has_barriers_;  // by graph
   std::map<std::pair<std::string, Phase>, Work> operators_;
+  std::map<std::pair<std::string, Phase>, std::vector<float>> times_;
   std::map<std::tuple<std::string, std::string, Phase>, NodeRow> nodes_;
   std::map<std::pair<std::uint32_t, Phase>, GraphRow> definitions_;
   std::map<std::pair<std::uint32_t, Phase>, std::vector<std::pair<double, std::uint32_t>>>

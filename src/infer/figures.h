@@ -29,7 +29,8 @@ struct OperatorRow {
   std::string op;
   Phase phase{};
   Work work;
-  double share{0};  // of the time of all operators of the phase
+  double share{0};      // of the time of all operators of the phase
+  double median_ns{0};  // of one, by the first kTimesKept
 };
 /// A node by its name, over all graphs that have it.
 struct NodeRow {

@@ -8,18 +8,13 @@
 #include <map>
 #include <set>
 
+#include "infer/change_point.h"
 #include "infer/off_cpu.h"
 #include "infer/thresholds.h"
+#include "stats/summary.h"
 
 namespace kansoku::infer {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::uint32_t processors_of(const trace::Trace& trace) {
   std::uint32_t out = 0;
@@ -43,7 +38,7 @@ class CauseFinder {
     collect();
     if (graphs_.size() < kGraphsMin) return;
     find_lost_time();
-    find_change();
+    find_slower();
   }
 
  private:
@@ -74,7 +69,8 @@ class CauseFinder {
       const bool is_product = node.op.starts_with("MUL_MAT");
       if (is_product)
         to.products += static_cast<double>(one.span.ns());
-      else if (node.bytes <= kCachedBytesMax)
+      else if (node.bytes <= kCachedBytesMax && node.op != "FLASH_ATTN_EXT" &&
+               node.op != "SOFT_MAX")  // these take longer with each token
         to.cached += static_cast<double>(one.span.ns());
     }
     for (auto& [index, one] : by_graph) {
@@ -148,7 +144,7 @@ class CauseFinder {
 
   // The moment after which products took longest compared with before it. Graphs that lost time are
   // left out: that is a cause of its own.
-  void find_change() {
+  void find_slower() {
     std::vector<double> products, cached;
     std::erase_if(graphs_,
                   [](const OneGraph& one) { return one.lost_ns > kBlockedShareMin * one.ns; });
@@ -156,15 +152,10 @@ class CauseFinder {
       products.push_back(one.products);
       cached.push_back(one.cached);
     }
-    const std::size_t at = best_split(products);
-    if (at == 0) return;
-    const auto ratio_at = [at](const std::vector<double>& values) {
-      const auto middle = values.begin() + static_cast<std::ptrdiff_t>(at);
-      const double before = median({values.begin(), middle});
-      return before > 0 ? median({middle, values.end()}) / before : 1.0;
-    };
-    const double change = ratio_at(products), others = ratio_at(cached);
-    if (change < kChangeMin) return;
+    const auto found = find_change(products, kGraphsMin);
+    if (!found || found->separation < kSeparationMin || found->ratio < kChangeMin) return;
+    const std::size_t at = found->at;
+    const double change = found->ratio, others = ratio_at(cached, at);
     const bool is_memory = others - 1 < kOthersShareMax * (change - 1);
     const std::int64_t since = graphs_[at].begin_ns;
     const double seconds = static_cast<double>(since - graphs_.front().begin_ns) * 1e-9;
@@ -183,35 +174,6 @@ class CauseFinder {
     }
   }
 
-  // 0: there is no room for one. By the greatest gap between means of ranks, which one slow graph
-  // does not move.
-  static std::size_t best_split(const std::vector<double>& values) {
-    if (values.size() < 2 * kGraphsMin) return 0;
-    std::vector<std::size_t> order(values.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      order[i] = i;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
-    std::vector<double> rank(values.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      rank[order[i]] = static_cast<double>(i);
-    const auto count = static_cast<double>(values.size());
-    const double mean = (count - 1) / 2;
-    double sum = 0, best = 0;
-    std::size_t at = 0;
-    for (std::size_t i = 1; i + kGraphsMin <= values.size(); ++i) {
-      sum += mean - rank[i - 1];  // above 0: those before are faster
-      if (i < kGraphsMin) continue;
-      const auto n = static_cast<double>(i);
-      const double score = sum * sum / (n * (count - n));
-      if (sum > 0 && score > best) {
-        best = score;
-        at = i;
-      }
-    }
-    return at;
-  }
-
   const Process& process_;
   const ProcessFigures& figures_;
   const trace::Trace& trace_;
@@ -223,6 +185,23 @@ class CauseFinder {
   double total_ns_{0};
 };
 
+// Of a device: the moment from which on the kernels of a token take longer.
+void find_slower_device(const Process& process, const DeviceFigures& device,
+                        std::vector<Finding>& out) {
+  std::vector<double> times;
+  for (const DeviceFigures::Batch& one : device.decoding)
+    times.push_back(one.kernel_ns);
+  const auto found = find_change(times, kGraphsMin);
+  if (!found || found->separation < kSeparationMin || found->ratio < kDeviceChangeMin) return;
+  const std::int64_t since = device.decoding[found->at].begin_ns;
+  const double seconds = static_cast<double>(since - device.decoding.front().begin_ns) * 1e-9;
+  out.push_back(
+      {Cause::kDeviceSlower, process.pid, "all kernels", 1 - 1 / found->ratio, since,
+       fmt::format("{:.1f} s into the recording the kernels of a token became {:.2f} times "
+                   "slower, as many as before: the device runs slower",
+                   seconds, found->ratio)});
+}
+
 const ProcessFigures* first_with_operators(const Report& report) {
   for (const ProcessFigures& one : report.processes)
     if (!one.operators.empty()) return &one;
@@ -232,17 +211,20 @@ const ProcessFigures* first_with_operators(const Report& report) {
 }  // namespace
 
 std::string_view cause_name(Cause cause) {
-  constexpr std::array<std::string_view, 7> kNames{
-      "oversubscribed", "thread_held_back", "no_processor", "weights_read",
-      "memory_busy",    "processor_slower", "slow_operator"};
+  constexpr std::array<std::string_view, 8> kNames{
+      "oversubscribed", "thread_held_back", "no_processor",  "weights_read",
+      "memory_busy",    "processor_slower", "slow_operator", "device_slower"};
   return kNames.at(static_cast<std::size_t>(cause));
 }
 
-std::vector<Finding> find_causes(const Run& run, const Report& report) {
+std::vector<Finding> find_causes(const Run& run, const Report& report,
+                                 const std::vector<DeviceFigures>& devices) {
   std::vector<Finding> out;
   const OffCpu off_cpu(*run.trace);
   for (std::size_t i = 0; i < std::min(run.processes.size(), report.processes.size()); ++i)
     CauseFinder(run.processes[i], report.processes[i], *run.trace, off_cpu, out).find();
+  for (std::size_t i = 0; i < std::min(run.processes.size(), devices.size()); ++i)
+    find_slower_device(run.processes[i], devices[i], out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Finding& a, const Finding& b) { return a.share > b.share; });
   return out;
@@ -261,8 +243,8 @@ Comparison compare(const Report& base, const Report& now) {
         [&](const OperatorRow& one) { return one.op == row.op && one.phase == row.phase; });
     if (found == before->operators.end() || found->work.count == 0 || row.work.count == 0) continue;
     OperatorChange change{row.op, row.phase};
-    change.base_ns = found->work.ns / static_cast<double>(found->work.count);
-    change.now_ns = row.work.ns / static_cast<double>(row.work.count);
+    change.base_ns = found->median_ns;
+    change.now_ns = row.median_ns;
     change.ratio = change.base_ns > 0 ? change.now_ns / change.base_ns : 1;
     change.share = row.share;
     ratios.push_back(change.ratio);
@@ -272,7 +254,7 @@ Comparison compare(const Report& base, const Report& now) {
   std::stable_sort(
       out.operators.begin(), out.operators.end(),
       [&](const OperatorChange& a, const OperatorChange& b) { return cost(a) > cost(b); });
-  const double typical = std::max(median(ratios), 1.0);
+  const double typical = ratios.empty() ? 1.0 : std::max(stats::median(ratios), 1.0);
   for (const OperatorChange& one : out.operators) {
     if (one.share < kOneOperatorShareMin || one.ratio < kOneOperatorMin * typical) continue;
     out.findings.push_back(

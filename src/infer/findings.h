@@ -21,6 +21,7 @@ enum class Cause : std::uint8_t {
   kMemoryBusy,      // since a moment what reads much memory is slower, and nothing else
   kProcessorSlower,  // since a moment everything is slower
   kSlowOperator,     // one operator is slower, the others are not
+  kDeviceSlower,     // since a moment a token's kernels take longer
 };
 /// "oversubscribed", "thread_held_back", ...
 [[nodiscard]] std::string_view cause_name(Cause cause);
@@ -37,13 +38,15 @@ struct Finding {
 
 /// What a recording shows by itself, by cost. A cause that needs the scheduler's events is not
 /// found without them. Thresholds: thresholds.inc.
-[[nodiscard]] std::vector<Finding> find_causes(const Run& run, const Report& report);
+[[nodiscard]] std::vector<Finding> find_causes(const Run& run, const Report& report,
+                                               const std::vector<DeviceFigures>& devices);
 
 /// One operator type in two recordings of the same program.
 struct OperatorChange {
   std::string op;
   Phase phase{};
-  double base_ns{0}, now_ns{0};  // of one computation, on average
+  double base_ns{0},
+      now_ns{0};  // of one computation, medians: one that was interrupted says nothing
   double ratio{1};
   double share{0};  // of the phase's time now
 };

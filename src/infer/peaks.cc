@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "infer/peaks.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,12 +13,10 @@
 namespace kansoku::infer {
 namespace {
 
-constexpr std::size_t kWords = std::size_t{8} << 20;  // 64 MiB of 8 bytes: beyond shared caches
+constexpr std::size_t kReadWords = std::size_t{8} << 20;  // 64 MiB of 8 bytes: beyond shared caches
 constexpr int kRounds = 5;
-constexpr std::size_t kLanes = 16, kChains = 12;  // enough chains to hide an addition's latency
 constexpr std::size_t kSteps = 200'000;
-
-using Lane = float __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr std::size_t kChains = 12;  // enough to hide the latency of an addition, and not to spill
 
 #define KANSOKU_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 
@@ -28,20 +28,46 @@ KANSOKU_CLONES std::uint64_t read_all(const std::uint64_t* words, std::size_t co
   return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
 }
 
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=fast")
-KANSOKU_CLONES float multiply_add(float seed) {
-  std::array<Lane, kChains> chains{};
-  const Lane factor = Lane{} + 0.999F, term = Lane{} + seed;
-  for (std::size_t i = 0; i < kSteps; ++i)
-    for (Lane& chain : chains)
-      chain = chain * factor + term;
-  float out = 0;
-  for (const Lane& chain : chains)
-    out += chain[0];
-  return out;
+// All chains, with values of their own, or the compiler makes one of them. Spelled out: as an array
+// they would live in memory.
+#define KANSOKU_CHAINS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+
+#define KANSOKU_MULTIPLY_ADD(name, isa, vector, set, first, fused) \
+  __attribute__((target(isa))) float name(float seed) {            \
+    const vector factor = set(0.999F), term = set(seed);           \
+    KANSOKU_CHAINS(KANSOKU_DECLARE_##vector)                       \
+    for (std::size_t i = 0; i < kSteps; ++i) {                     \
+      KANSOKU_CHAINS(fused)                                        \
+    }                                                              \
+    vector sum = c0;                                               \
+    KANSOKU_CHAINS(KANSOKU_SUM)                                    \
+    return first(sum);                                             \
+  }
+#define KANSOKU_DECLARE___m512(i) __m512 c##i = term * _mm512_set1_ps(i + 1.F);
+#define KANSOKU_DECLARE___m256(i) __m256 c##i = term * _mm256_set1_ps(i + 1.F);
+#define KANSOKU_DECLARE___m128(i) __m128 c##i = term * _mm_set1_ps(i + 1.F);
+#define KANSOKU_SUM(i) sum += c##i;
+#define KANSOKU_FUSED_512(i) c##i = _mm512_fmadd_ps(c##i, factor, term);
+#define KANSOKU_FUSED_256(i) c##i = _mm256_fmadd_ps(c##i, factor, term);
+#define KANSOKU_FUSED_128(i) c##i = _mm_add_ps(_mm_mul_ps(c##i, factor), term);
+
+KANSOKU_MULTIPLY_ADD(multiply_add_512, "avx512f", __m512, _mm512_set1_ps, _mm512_cvtss_f32,
+                     KANSOKU_FUSED_512)
+KANSOKU_MULTIPLY_ADD(multiply_add_256, "avx2,fma", __m256, _mm256_set1_ps, _mm256_cvtss_f32,
+                     KANSOKU_FUSED_256)
+KANSOKU_MULTIPLY_ADD(multiply_add_128, "sse2", __m128, _mm_set1_ps, _mm_cvtss_f32,
+                     KANSOKU_FUSED_128)
+
+/// The widest that this processor has.
+struct MultiplyAdd {
+  float (*run)(float seed);
+  std::size_t lanes;
+};
+MultiplyAdd widest() {
+  if (__builtin_cpu_supports("avx512f")) return {multiply_add_512, 16};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {multiply_add_256, 8};
+  return {multiply_add_128, 4};
 }
-#pragma GCC pop_options
 
 /// Seconds of the fastest round in which all threads did `work` once.
 template <class Work>
@@ -67,21 +93,22 @@ Peaks measure_peaks(std::uint32_t threads, const Clock& clock) {
   threads = std::clamp<std::uint32_t>(threads, 1, kThreadsMax);
   std::vector<std::vector<std::uint64_t>> memory(threads);
   for (auto& words : memory)
-    words.assign(kWords, 1);
+    words.assign(kReadWords, 1);
   std::vector<std::uint64_t> sums(threads);
   std::vector<float> products(threads);
+  const MultiplyAdd compute = widest();
   const double reading = fastest(threads, clock, [&](std::uint32_t i) {
     sums[i] = read_all(memory[i].data(), memory[i].size());
   });
   const double computing = fastest(threads, clock, [&](std::uint32_t i) {
-    products[i] = multiply_add(static_cast<float>(sums[i] % 7) * 1e-3F);
+    products[i] = compute.run(static_cast<float>(sums[i] % 7) * 1e-3F);
   });
   // What was computed is used, or the compiler leaves it out.
   const bool is_odd = std::accumulate(products.begin(), products.end(), 0.0F) < 0;
   Peaks out;
   out.threads = threads;
-  out.bytes_per_second = static_cast<double>(kWords * 8 * threads) / reading + (is_odd ? 1 : 0);
-  out.flops = 2.0 * static_cast<double>(kSteps * kChains * kLanes) * threads / computing;
+  out.bytes_per_second = static_cast<double>(kReadWords * 8 * threads) / reading + (is_odd ? 1 : 0);
+  out.flops = 2.0 * static_cast<double>(kSteps * kChains * compute.lanes) * threads / computing;
   return out;
 }
 

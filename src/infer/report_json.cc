@@ -37,6 +37,7 @@ Json operators_json(const ProcessFigures& process, const ReportOptions& options)
   for (const OperatorRow& row : process.operators) {
     Json one = Json::object();
     one.set("op", row.op).set("phase", phase_name(row.phase)).set("share", row.share);
+    one.set("median_ns", whole(row.median_ns));
     set_work(one, row.work, options);
     out.push(std::move(one));
   }

@@ -77,9 +77,9 @@ class LlmReport final : public Command {
 
   Result<infer::Verdict> judge(const infer::Run& run, const infer::Report& made) const {
     infer::Verdict out;
-    out.findings = infer::find_causes(run, made);
     for (const infer::Process& process : run.processes)
       out.devices.push_back(infer::device_figures(process, *run.trace));
+    out.findings = infer::find_causes(run, made, out.devices);
     if (base_.empty()) return out;
     TRY(const auto recording, sys::MappedFile::open(base_));
     TRY(const trace::Trace trace, trace::read_trace(recording.bytes()));
