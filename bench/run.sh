@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the benchmarks, or those of one module: bench/run.sh [trace|diagnose|stats|simulate|gpu|cuda|python|probes|overhead]
+# Runs the benchmarks, or those of one module: bench/run.sh [trace|diagnose|stats|simulate|gpu|cuda|python|probes|overhead|llm]
 # Each prints lines `bench NAME key=value ...`. Needs root and eBPF for probes, the probes of cuda and overhead.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -31,4 +31,6 @@ run cuda "$root/bench/cuda_cost.py" "$root/build/release" short || [ $? = 77 ]
 run python "$bin/bench_python"
 run probes "$bin/bench_probes"
 run overhead "$bin/bench_overhead" "${PAIRS:-40}" "${WINDOW_MS:-1000}"
-[ $ran = 1 ] || { echo "bench/run.sh: no module $wanted; there are trace diagnose stats simulate gpu cuda python probes overhead" >&2; exit 2; }
+run llm "$bin/bench_llm"
+run llm "$root/bench/llm_cost.py" "$root/build/release" "${PAIRS:-6}" || [ $? = 77 ]
+[ $ran = 1 ] || { echo "bench/run.sh: no module $wanted; there are trace diagnose stats simulate gpu cuda python probes overhead llm" >&2; exit 2; }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""exact.py [quick|full|NAME...] [--mutant] | selftest | list: `kansoku llm record` against the truth, case by case.
+"""exact.py [quick|prebuilt|full|NAME...] [--mutant] | selftest | list: `kansoku llm record` against the truth, case by case.
 
 Each case starts the driver, attaches a recorder to it, lets it generate, and compares the report with what truth.py says of the same generation:
 decode calls by result, tokens, micro-batches, graphs and how many were built, operators by type and phase, FLOPs and bytes. A report with losses is
 wrong. One line a case, with its differences; exit 1 on any.
 
   quick      less than a minute in all [default]        full      10,000 tokens with OpenMP, 200 without
+  prebuilt   those of quick that up to two threads run, on the prebuilt libraries alone: nothing is built but the driver
   selftest   the comparison itself, with hand-made reports and a recorder that is a script
   --mutant   drops every tenth operator's row from each report before it is compared: has to fail
 
@@ -33,6 +34,7 @@ QUICK = {
     "npm-1": {"build": "npm", "tokens": 200},
     "npm-2": {"build": "npm", "tokens": 30, "threads": 2},
     "npm-q4_0": {"build": "npm", "tokens": 100, "model": "toy-Q4_0"},
+    "stripped": {"build": "stripped", "tokens": 50},
     "openmp-1": {"tokens": 300},
     "openmp-2": {"tokens": 300, "threads": 2},
     "openmp-4": {"tokens": 60, "threads": 4, "model": "toy-F16"},
@@ -415,7 +417,10 @@ def perform(names, mutant):
     if os.geteuid() != 0:
         raise Unavailable("needs root")
     cases = {**QUICK, **FULL}
-    chosen = [case for name in names or ["quick"] for case in {"quick": QUICK, "full": FULL}.get(name, [name])]
+    prebuilt = {f"prebuilt-{name}": {**case, "build": "npm"} for name, case in QUICK.items() if "build" not in case and case.get("threads", 1) == 1}
+    prebuilt.update({name: case for name, case in QUICK.items() if "build" in case})
+    cases.update(prebuilt)
+    chosen = [case for name in names or ["quick"] for case in {"quick": QUICK, "full": FULL, "prebuilt": prebuilt}.get(name, [name])]
     for name in chosen:
         if name not in cases:
             raise RuntimeError(f"{name}: no such case; exact.py list")

@@ -16,8 +16,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "llama"))
+import builds  # noqa: E402
 import exact  # noqa: E402
 import models  # noqa: E402
+import run as llama  # noqa: E402
 
 SECONDS = 8
 CPU, MEMORY = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"
@@ -94,7 +97,7 @@ class Job:
                 write(os.path.join(memory, "cgroup.procs"), os.getpid())
         words = [models.driver("openmp"), "--model", path, "--tokens", "10000000", "--threads", str(threads), "--prompt-tokens", "32", "--context", "256"]
         self.model, self.process = path, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                                          env=dict(models.settings("openmp"), OMP_WAIT_POLICY="passive", **(environment or {})), preexec_fn=join)
+                                                          env=dict(models.settings("openmp"), **(environment or {})), preexec_fn=join)
         self.pid = self.process.pid
 
     def __enter__(self):
@@ -155,6 +158,23 @@ def memory_bus(folder, chance):
             one.wait()
 
 
+def device_clock(folder, chance):
+    """The software device at half its speed, from a random time on."""
+    path, started = os.path.join(folder, "run.pftrace"), []
+    model = llama.Models("lean-80").make("F32")
+    words, environment = builds.command("lean-80", "generate", "text", model, "--tokens", "1000")
+    state = dict(environment, KANSOKU_SOFTGPU_DIR=os.path.join(folder, "state"))
+
+    def plant():
+        started.append(subprocess.run([exact.kansoku(), "gpu", "set", "--speed", "0.5"], env=state, check=False, stdout=subprocess.DEVNULL))
+    timer = threading.Timer(chance.uniform(2, 4), plant)
+    timer.start()
+    subprocess.run([exact.kansoku(), "record", "-q", "--cuda", "--probes", "llama,ggml-graph", "--force", "-o", path, "--", *words], env=state, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    timer.join()
+    return path
+
+
 def slow_operator(folder, chance):
     wrapper = compiled(folder, "slow.so", SLOW, "-shared", "-fPIC", "-ldl")
     with Job(1) as job:
@@ -173,7 +193,8 @@ def clean(folder, chance):
 
 
 FAULTS = {"throttled-worker": (throttled_worker, "thread_held_back"), "oversubscribed": (oversubscribed, "oversubscribed"),
-          "evicted-weights": (evicted, "weights_read"), "memory-bus": (memory_bus, "memory_busy"), "slow-operator": (slow_operator, "slow_operator")}
+          "evicted-weights": (evicted, "weights_read"), "memory-bus": (memory_bus, "memory_busy"), "slow-operator": (slow_operator, "slow_operator"),
+          "device-clock": (device_clock, "device_slower")}
 
 
 def judged(name, make, wanted, chance):

@@ -17,12 +17,30 @@ SHAPES = {"toy": ["--layers", "2"], "moe": ["--layers", "2", "--experts", "4"], 
 TYPES = ["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
 KINDS = [f"toy-{kind}" for kind in TYPES] + ["moe-F32", "mid"]
 BUILDS = ["npm", "openmp"]
+PREBUILT = ["npm", "stripped"]
+
+
+def stripped(folder):
+    """The same libraries with the names that they export alone."""
+    out = os.path.join(CACHE, "llm", "stripped")
+    if os.path.isdir(out):
+        return out
+    part = f"{out}.{os.getpid()}.part"
+    os.makedirs(os.path.dirname(part), exist_ok=True)
+    shutil.copytree(folder, part)
+    for name in os.listdir(part):
+        if ".so" in name:
+            checked(["strip", "--strip-all", os.path.join(part, name)])
+    os.rename(part, out)
+    return out
 
 
 def libraries(build):
     """The folder of the build's shared libraries, and the words that link with them."""
     _, prebuilt = sources()
-    if build == "npm":
+    if build == "stripped":
+        prebuilt = stripped(prebuilt)
+    if build in PREBUILT:
         return prebuilt, [f"-L{prebuilt}", "-l:libllama.v0.5.0.so", "-l:libggml.v0.5.0.so", "-l:libggml-base.so", f"-Wl,-rpath,{prebuilt}"]
     folder = os.path.join(build_folder(CPU_BUILD), "bin")
     if not os.path.exists(os.path.join(folder, "libllama.so")):
@@ -53,7 +71,7 @@ def driver(build):
 def settings(build):
     """The environment of a program of the build: npm's CPU backends are loaded from their folder."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GGML_", "LLAMA_"))}
-    return dict(kept, GGML_DIR=libraries(build)[0]) if build == "npm" else kept
+    return dict(kept, GGML_DIR=libraries(build)[0]) if build in PREBUILT else kept
 
 
 def quantised(source, out, kind):
