@@ -327,7 +327,10 @@ void Recorder::Impl::drain() {
 }
 
 std::uint64_t Recorder::Impl::lost() const {
-  return table.over_limit() + (bpf != nullptr ? bpf->lost() : 0);
+  std::uint64_t out = table.over_limit();
+  for (const Asked& asked : sources)
+    out += asked.source->lost();
+  return out;
 }
 
 void Recorder::Impl::write_losses(BootTime now) {

@@ -86,7 +86,7 @@ class BpfSource final : public Source {
   [[nodiscard]] const CudaCalls& cuda() const { return decoder_.cuda(); }
   [[nodiscard]] const CudaGovernor& cuda_governor() const { return governor_; }
   /// Records and calls that were lost.
-  [[nodiscard]] std::uint64_t lost() const;
+  [[nodiscard]] std::uint64_t lost() const override;
 
  private:
   /// The probes of some packs.

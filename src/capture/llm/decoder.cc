@@ -140,9 +140,10 @@ std::optional<std::string> Decoder::misfit(std::int32_t pid) const {
 Decoder::Caller& Decoder::caller_of(Process& process, std::uint32_t tid) {
   const auto found = process.callers.find(tid);
   if (found != process.callers.end()) return found->second;
-  // Threads that have ended make room; who is in a call stays.
+  // Threads that have ended make room, at need also those that ended inside a call.
   if (process.callers.size() >= kCallersMax)
     std::erase_if(process.callers, [](const auto& one) { return one.second.open.empty(); });
+  if (process.callers.size() >= kCallersMax) process.callers.clear();
   Caller& made = process.callers[tid];
   made.tid = tid;
   made.track = writer_.custom_track(process.track, trace::model_calls_track(tid));
@@ -191,7 +192,10 @@ void Decoder::on_event(Process& process, const wire_model_event& event,
   if ((event.flags & WIRE_MODEL_UNREADABLE) != 0) ++counters_.unreadable;
   if (event.kind == WIRE_MODEL_EXPERTS) {
     wire_model_experts experts{};
-    if (read_record(record, experts)) on_experts(process, experts);
+    if (read_record(record, experts))
+      on_experts(process, experts);
+    else
+      ++counters_.bad_records;
     return;
   }
   switch (event.role) {
@@ -216,15 +220,33 @@ void Decoder::on_begin(Process& process, const wire_model_event& event,
     close_call(process, caller, time_of(event), nullptr);
   }
   OpenCall call{role, time_of(event), {}, {}, {}};
+  if (!read_begin(process, record, caller, call)) ++counters_.bad_records;
+  caller.open.push_back(std::move(call));
+}
+
+// False: the record is too short for what it says it is.
+bool Decoder::read_begin(Process& process, std::span<const std::byte> record, Caller& caller,
+                         OpenCall& call) {
   wire_model_batch batch{};
   wire_model_micro_batch micro{};
   wire_model_graph graph{};
-  if (role == WIRE_MODEL_DECODE && read_record(record, batch)) on_decode(process, batch, call);
-  if (role == WIRE_MODEL_MICRO_BATCH && read_record(record, micro))
-    on_micro_batch(process, micro, call);
-  if ((role == WIRE_MODEL_GRAPH || role == WIRE_MODEL_SPLIT) && read_record(record, graph))
-    on_graph(process, graph, caller, call);
-  caller.open.push_back(std::move(call));
+  switch (call.role) {
+    case WIRE_MODEL_DECODE:
+      if (!read_record(record, batch)) return false;
+      on_decode(process, batch, call);
+      return true;
+    case WIRE_MODEL_MICRO_BATCH:
+      if (!read_record(record, micro)) return false;
+      on_micro_batch(process, micro, call);
+      return true;
+    case WIRE_MODEL_SPLIT:
+    case WIRE_MODEL_GRAPH:
+      if (!read_record(record, graph)) return false;
+      on_graph(process, graph, caller, call);
+      return true;
+    default:
+      return true;
+  }
 }
 
 void Decoder::on_decode(Process& process, const wire_model_batch& record, OpenCall& call) {

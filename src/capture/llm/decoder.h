@@ -126,6 +126,8 @@ class Decoder {
   Caller& caller_of(Process& process, std::uint32_t tid);
   void on_event(Process& process, const wire_model_event& event, std::span<const std::byte> record);
   void on_begin(Process& process, const wire_model_event& event, std::span<const std::byte> record);
+  bool read_begin(Process& process, std::span<const std::byte> record, Caller& caller,
+                  OpenCall& call);
   void on_end(Process& process, const wire_model_event& event);
   void on_decode(Process& process, const wire_model_batch& record, OpenCall& call);
   void on_micro_batch(Process& process, const wire_model_micro_batch& record, OpenCall& call);

@@ -359,6 +359,10 @@ void ModelSource::set_enabled(bool enabled) {
     attach(pid, target, attached_);
 }
 
+std::uint64_t ModelSource::lost() const {
+  return engine_->counters().ring_full;
+}
+
 void ModelSource::add_losses(Losses& out) const {
   const auto counters = engine_->counters();
   const Decoder::Counters& told = decoder_.counters();

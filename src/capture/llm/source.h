@@ -61,6 +61,7 @@ class ModelSource final : public Source {
   void begin_trace(BootTime now) override;
   void end_trace(BootTime now) override;
   void set_enabled(bool enabled) override;
+  [[nodiscard]] std::uint64_t lost() const override;
   void add_losses(Losses& out) const override;
   void add_problems(std::vector<std::string>& out) const override;
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <string>
@@ -60,8 +61,17 @@ class LlmRecord final : public Command {
   Result<void> read_options() {
     TRY_VOID(arguments_.apply(options_));
     if (!more_.empty()) options_.probes += "," + more_;
+    const std::vector<std::int32_t> running = find_model_processes(sys::Procfs());
+    for (const std::int32_t pid : options_.pids) {
+      if (std::find(running.begin(), running.end(), pid) == running.end())
+        fmt::print(
+            stderr,
+            "kansoku: process {} has no library of llama.cpp; what it starts, or loads later, "
+            "is looked at\n",
+            pid);
+    }
     if (options_.pids.empty() && options_.command.empty()) {
-      options_.pids = find_model_processes(sys::Procfs());
+      options_.pids = running;
       if (options_.pids.empty())
         return Error{Code::kNotFound, "llm record: no process here runs llama.cpp",
                      "name one with -p PID, or start it: kansoku llm record -o FILE -- COMMAND"};
