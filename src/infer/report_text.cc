@@ -158,6 +158,12 @@ void write_device(std::string& out, const DeviceFigures& device, const ReportOpt
     fmt::format_to(Out(out), "  {} kernels outside of micro-batches\n", device.outside);
 }
 
+void write_findings(std::string& out, const Verdict& verdict) {
+  for (const Finding& finding : verdict.findings)
+    fmt::format_to(Out(out), "finding: {} ({:.0f} %): {}\n", cause_name(finding.cause),
+                   100 * finding.share, printable(finding.text));
+}
+
 void write_comparison(std::string& out, const Comparison& comparison,
                       const ReportOptions& options) {
   out += "\nchange from the other recording";
@@ -208,11 +214,17 @@ void write_process(std::string& out, const ProcessFigures& process, const Report
 
 }  // namespace
 
+std::string comparison_text(const Verdict& verdict, const ReportOptions& options) {
+  std::string out;
+  write_findings(out, verdict);
+  if (verdict.comparison) write_comparison(out, *verdict.comparison, options);
+  if (out.starts_with('\n')) out.erase(0, 1);
+  return out;
+}
+
 std::string to_text(const Report& report, const ReportOptions& options, const Verdict& verdict) {
   std::string out;
-  for (const Finding& finding : verdict.findings)
-    fmt::format_to(Out(out), "finding: {} ({:.0f} %): {}\n", cause_name(finding.cause),
-                   100 * finding.share, printable(finding.text));
+  write_findings(out, verdict);
   if (!verdict.findings.empty()) out += '\n';
   for (std::size_t i = 0; i < report.processes.size(); ++i) {
     if (i > 0) out += '\n';

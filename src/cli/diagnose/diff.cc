@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,17 @@
 #include "cli/diagnose/sources.h"
 #include "cli/output_file.h"
 #include "export/diff_html.h"
+#include "infer/figures.h"
+#include "infer/findings.h"
+#include "infer/report.h"
+#include "infer/run.h"
 #include "sys/fd.h"
 
 namespace kansoku::cli {
 namespace {
 
 constexpr std::size_t kRecordingsMax = 64;  // of both sides
+constexpr std::size_t kOperatorRows = 20;   // of models in inference
 
 /// The files of one side, each a recording of its own.
 Result<void> read_side(const std::vector<std::string>& paths, std::vector<Sources>& sources) {
@@ -63,8 +69,14 @@ class Diff final : public Command {
     const auto page =
         check_output(html_, {.kind = FileKind::kPage, .force = force_, .inputs = inputs});
     if (!page) return report(page.error());
-    const auto comparison = compare();
+    std::vector<Sources> sources;
+    for (const auto* const side : {&base_, &new_})
+      if (const auto read = read_side(*side, sources); !read) return report(read.error());
+    const auto comparison = compare(sources);
     if (!comparison) return report(comparison.error());
+    if (!comparison->missing.empty()) {
+      if (const auto status = compare_models(sources)) return *status;
+    }
     const Json json = diff::to_json(*comparison);
     fmt::print("{}\n", json_ ? json.dump(2) : diff::to_text(*comparison));
     if (!html_.empty()) {
@@ -96,10 +108,29 @@ class Diff final : public Command {
     return {};
   }
 
-  Result<diff::Comparison> compare() const {
-    std::vector<Sources> sources;
-    TRY_VOID(read_side(base_, sources));
-    TRY_VOID(read_side(new_, sources));
+  /// Recordings of a model in inference have no steps, but operators; nothing: they are none, or
+  /// several a side.
+  [[nodiscard]] std::optional<int> compare_models(const std::vector<Sources>& sources) const {
+    if (sources.size() != 2) return std::nullopt;
+    const infer::Run run = infer::read_run(sources[1].trace);
+    const infer::Report before = infer::make_report(infer::read_run(sources[0].trace));
+    const infer::Report after = infer::make_report(run);
+    infer::Verdict verdict;
+    verdict.comparison = infer::compare(before, after);
+    if (verdict.comparison->operators.empty()) return std::nullopt;
+    verdict.findings = verdict.comparison->findings;
+    if (json_)
+      fmt::print("{}\n", infer::to_json(after, {}, verdict).dump(2));
+    else
+      fmt::print("{}", infer::comparison_text(verdict, {.rows = kOperatorRows}));
+    if (!html_.empty())
+      fmt::print(stderr,
+                 "kansoku: no page was written: kansoku llm report {} --base {} --html {}\n",
+                 new_[0], base_[0], html_);
+    return verdict.findings.empty() ? kExitOk : kExitFindings;
+  }
+
+  Result<diff::Comparison> compare(const std::vector<Sources>& sources) const {
     std::vector<diff::Input> inputs;
     for (std::size_t i = 0; i < sources.size(); ++i)
       inputs.push_back({i < base_.size() ? base_[i] : new_[i - base_.size()], &sources[i].trace});
