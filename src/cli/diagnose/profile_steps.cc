@@ -6,8 +6,9 @@
 namespace kansoku::cli {
 namespace {
 
-/// From a mark to the open window: light probes are read every 200 ms, then the others are put on.
-constexpr Nanos kLead = std::chrono::milliseconds{500};
+/// From a mark to the open window: light probes are read every 200 ms, then the others are put on,
+/// which takes longer than half a second beside another job (4 of 5 windows came late).
+constexpr Nanos kLead = std::chrono::milliseconds{1500};
 /// As long as nobody knows how long a step is, so many may pass meanwhile.
 constexpr std::uint64_t kLeadSteps = 10;
 
