@@ -11,6 +11,7 @@ namespace kansoku::stats {
 struct Interval {
   std::int64_t begin_ns{0};
   std::int64_t end_ns{0};
+  [[nodiscard]] constexpr std::int64_t ns() const { return end_ns - begin_ns; }
 };
 
 /// A set of instants as sorted, disjoint, non-empty half-open intervals. Times lie in

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/hash.h"
 #include "common/parse.h"
 
 namespace kansoku::trace {
@@ -15,12 +16,6 @@ constexpr std::string_view kSchema = "kansoku.watch_incident/1";
 constexpr std::size_t kTextMax = 4096;
 constexpr std::size_t kListMax = 1024;
 constexpr std::size_t kEvidenceMax = 8;
-
-std::uint64_t fnv(std::uint64_t hash, std::string_view text) {
-  for (const char c : text)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
 
 /// Members of one object, with the first complaint about any of them.
 class Members {
@@ -193,13 +188,9 @@ Result<IncidentRecord> IncidentRecord::from_json(const Json& untrusted) {
 
 std::string incident_id(std::string_view host, std::string_view job, std::int64_t begin_ns,
                         std::string_view what) {
-  std::uint64_t hash = fnv(0xcbf29ce484222325ULL, host);
-  // The zero bytes keep "ab" + "c" apart from "a" + "bc".
-  for (const std::string& part : {std::string(job), std::to_string(begin_ns), std::string(what)}) {
-    hash = fnv(hash, std::string_view("\0", 1));
-    hash = fnv(hash, part);
-  }
-  return fmt::format("{:016x}", hash);
+  Fnv hash;
+  hash.add(host).end().add(job).end().add(std::to_string(begin_ns)).end().add(what);
+  return fmt::format("{:016x}", hash.value());
 }
 
 }  // namespace kansoku::trace

@@ -71,6 +71,12 @@ std::optional<ModelLevel> model_level_from_name(std::string_view name) {
   return static_cast<ModelLevel>(found - kLevels.begin());
 }
 
+bool is_view_operator(std::string_view op) {
+  constexpr std::array<std::string_view, 5> kViews{"NONE", "RESHAPE", "VIEW", "PERMUTE",
+                                                   "TRANSPOSE"};
+  return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
+}
+
 std::string shape_text(const TensorShape& shape) {
   return fmt::format("{} {}x{}x{}x{} {}", shape.type, shape.ne[0], shape.ne[1], shape.ne[2],
                      shape.ne[3], shape.bytes);

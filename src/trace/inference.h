@@ -47,6 +47,9 @@ enum class ModelLevel : std::uint8_t { kNone, kToken, kGraph, kOperator, kThread
 [[nodiscard]] std::string_view model_level_name(ModelLevel level);
 [[nodiscard]] std::optional<ModelLevel> model_level_from_name(std::string_view name);
 
+/// An operator of ggml that computes nothing: its result is a view of its source.
+[[nodiscard]] bool is_view_operator(std::string_view op);
+
 /// What an operator reads or writes.
 struct TensorShape {
   std::string type;                  // "F32", "Q4_0"; at most 15 characters

@@ -120,5 +120,12 @@ TEST(ModelLevels, AreTheSameAfterTheirNames) {
     EXPECT_FALSE(model_level_from_name(name)) << name;
 }
 
+TEST(ModelWords, ComputeNothing) {
+  for (const std::string_view op : {"NONE", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE"})
+    EXPECT_TRUE(is_view_operator(op)) << op;
+  for (const std::string_view op : {"", "CONT", "CPY", "MUL_MAT", "view"})
+    EXPECT_FALSE(is_view_operator(op)) << op;
+}
+
 }  // namespace
 }  // namespace kansoku::trace

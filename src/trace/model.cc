@@ -48,6 +48,18 @@ bool Trace::is_lossy() const {
   return false;
 }
 
+std::int32_t process_of_track(const Trace& trace, TrackId id) {
+  constexpr int kDepthMax = 8;
+  for (int depth = 0; depth < kDepthMax && id.raw < trace.tracks.size(); ++depth) {
+    const Track& track = trace.tracks[id.raw];
+    const bool says =
+        track.pid != 0 || track.kind == TrackKind::kProcess || track.kind == TrackKind::kThread;
+    if (says) return track.pid;
+    id = track.parent;
+  }
+  return 0;
+}
+
 void measure_window(Trace& trace) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   std::int64_t last = std::numeric_limits<std::int64_t>::min();

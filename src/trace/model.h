@@ -211,6 +211,10 @@ struct Trace {
   [[nodiscard]] bool is_lossy() const;
 };
 
+/// The process of a track, also of one that only stands below a process's track; 0 if there is
+/// none.
+[[nodiscard]] std::int32_t process_of_track(const Trace& trace, TrackId id);
+
 /// Sets begin_ns and end_ns from the times of all rows; leaves them if there is none.
 void measure_window(Trace& trace);
 

@@ -17,7 +17,6 @@ using trace::StringId;
 using trace::Trace;
 
 constexpr std::int64_t kTimeMaxNs = std::int64_t{1} << 61;
-constexpr int kParentDepthMax = 8;
 constexpr std::size_t kItemsMax = 20'000;  // further names of a recording are one item a kind
 constexpr std::size_t kShapesMax = 256;    // further shapes of an item are one
 constexpr std::string_view kOtherName = "(others)";
@@ -363,15 +362,6 @@ EventTable Reader::read() {
 }
 
 }  // namespace
-
-std::int32_t process_of_track(const Trace& trace, trace::TrackId track) {
-  std::uint32_t at = track.raw;
-  for (int depth = 0; depth < kParentDepthMax && at < trace.tracks.size(); ++depth) {
-    if (trace.tracks[at].pid != 0) return trace.tracks[at].pid;
-    at = trace.tracks[at].parent.raw;
-  }
-  return 0;
-}
 
 EventTable read_events(const Trace& trace) {
   return Reader(trace).read();

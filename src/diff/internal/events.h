@@ -47,9 +47,6 @@ struct EventTable {
   std::uint64_t odd_times{0};  // slices left out because of them
 };
 
-/// The process of a track; 0 if none.
-[[nodiscard]] std::int32_t process_of_track(const trace::Trace& trace, trace::TrackId track);
-
 /// Reads the slices of known categories. Every id of the trace is bounds-checked; its columns have
 /// equal lengths.
 [[nodiscard]] EventTable read_events(const trace::Trace& trace);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/hash.h"
 #include "common/parse.h"
 #include "simulate/workload/number.h"
 
@@ -18,9 +19,7 @@ constexpr std::size_t kSlotsFirst = 64;
 constexpr std::size_t kProbesMax = 32;  // slots looked at before a text counts as crowded
 
 std::uint32_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : text)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::uint64_t hash = Fnv().add(text).value();
   hash ^= hash >> 32;  // the high bits are the mixed ones
   return static_cast<std::uint32_t>(hash);
 }

@@ -107,16 +107,6 @@ std::vector<Members> declared_jobs(const Trace& trace) {
   return sorted;
 }
 
-// The process that a track lies in; 0 if none.
-std::int32_t process_of_track(const Trace& trace, const trace::Track& of) {
-  const trace::Track* track = &of;
-  for (int depth = 0; depth < kParentDepthMax && track->pid == 0; ++depth) {
-    if (track->parent.raw >= trace.tracks.size()) break;
-    track = &trace.tracks[track->parent.raw];
-  }
-  return track->pid;
-}
-
 // How often each process was seen to train on its main thread.
 std::map<std::int32_t, std::size_t> training_events(const Trace& trace) {
   const NameTable names(trace);
@@ -264,7 +254,7 @@ class Collector {
     places_.resize(trace_.tracks.size());
     for (std::size_t i = 0; i < trace_.tracks.size(); ++i) {
       const trace::Track& track = trace_.tracks[i];
-      const auto slot = slots_.find(process_of_track(trace_, track));
+      const auto slot = slots_.find(process_of_track(trace_, {static_cast<std::uint32_t>(i)}));
       if (slot == slots_.end()) continue;
       places_[i] = {slot->second,
                     track.kind == trace::TrackKind::kThread && track.tid == track.pid};
