@@ -2,253 +2,204 @@
 #include "infer/device.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
+#include "gpu/activity/device_work.h"
+#include "infer/internal/lookup.h"
 #include "infer/kernel_nodes.h"
 
 namespace kansoku::infer {
 namespace {
 
+using gpu::activity::Call;
+using gpu::activity::DeviceWork;
+using gpu::activity::Op;
+using gpu::activity::OpClass;
+
+/// How to align the kernels of one definition, by their names; the same ones are aligned once.
+using Alignments = std::map<std::pair<std::uint32_t, std::vector<trace::StringId>>,
+                            std::optional<std::vector<std::size_t>>>;
+
 class DeviceReader {
  public:
-  DeviceReader(const Process& process, const trace::Trace& trace)
-      : process_(process),
-        trace_(trace),
-        correlation_(trace.strings.find("correlation")),
-        kernels_(trace.strings.find("kernels")) {}
+  DeviceReader(const Process& process, const trace::Trace& trace, const DeviceWork& work)
+      : process_(process), trace_(trace), work_(work), kernels_(trace.strings.find("kernels")) {}
 
   DeviceFigures read() {
-    read_calls();
-    read_operations();
+    for (const Op& op : work_.ops)
+      read_op(op);
     place_kernels();
-    DeviceFigures out;
-    out.outside = outside_;
-    for (const auto& [batch, ns] : decoding_)
-      out.decoding.push_back({process_.micro_batches[batch].span.begin_ns, ns});
-    for (auto& [phase, one] : phases_) {
-      for (const auto& [batch, count] : by_batch_[phase]) {
-        ++one.micro_batches;
-        one.tokens += process_.micro_batches[batch].tokens;
-        one.kernels_least = one.micro_batches == 1 ? count : std::min(one.kernels_least, count);
-        one.kernels_most = std::max(one.kernels_most, count);
-      }
-      one.phase = phase;
-      one.timed = timed_[phase].size();
-      out.phases.push_back(one);
-    }
-    for (auto& [key, row] : rows_) {
-      row.name = key.first;
-      row.phase = key.second;
-      const double all = phases_[key.second].kernel_ns;
-      row.share = all > 0 ? row.ns / all : 0;
-      out.kernels.push_back(std::move(row));
-    }
-    for (auto& [key, row] : operators_) {
-      row.op = key.first;
-      row.phase = key.second;
-      const double all = phases_[key.second].kernel_ns;
-      row.share = all > 0 ? row.ns / all : 0;
-      out.operators.push_back(std::move(row));
-    }
-    std::stable_sort(
-        out.operators.begin(), out.operators.end(),
-        [](const DeviceOperatorRow& a, const DeviceOperatorRow& b) { return a.ns > b.ns; });
-    std::stable_sort(out.kernels.begin(), out.kernels.end(),
-                     [](const KernelRow& a, const KernelRow& b) { return a.ns > b.ns; });
-    return out;
+    for (auto& [phase, batches] : by_batch_)
+      finish_phase(phase, batches);
+    for (auto& [key, row] : rows_)
+      finish_row(key, row, out_.kernels, row.name);
+    for (auto& [key, row] : operators_)
+      finish_row(key, row, out_.operators, row.op);
+    const auto by_time = [](const auto& a, const auto& b) { return a.ns > b.ns; };
+    std::stable_sort(out_.kernels.begin(), out_.kernels.end(), by_time);
+    std::stable_sort(out_.operators.begin(), out_.operators.end(), by_time);
+    return std::move(out_);
   }
 
  private:
-  [[nodiscard]] std::int32_t pid_of(trace::TrackId track) const {
-    constexpr int kDepthMax = 8;
-    for (int depth = 0; depth < kDepthMax && track.raw < trace_.tracks.size(); ++depth) {
-      const trace::Track& one = trace_.tracks[track.raw];
-      if (one.pid != 0) return one.pid;
-      track = one.parent;
-    }
-    return 0;
-  }
-  [[nodiscard]] std::uint64_t number(std::size_t slice, trace::StringId key) const {
-    const trace::ArgValue* const arg = trace_.slice_arg(slice, key);
-    return arg != nullptr && arg->kind != trace::ArgValue::Kind::kString ? arg->u64 : 0;
-  }
+  using Key = std::pair<std::string, Phase>;
+  struct Batch {
+    std::uint64_t kernels{0};
+    double timed_ns{0};
+  };
 
-  // The micro-batch or split of that thread at that time; kNone: there was none.
-  template <class T>
-  static std::size_t last_of(const std::vector<T>& list, std::uint32_t tid, std::int64_t time) {
-    auto at = std::upper_bound(list.begin(), list.end(), time,
-                               [](std::int64_t t, const T& one) { return t < one.span.begin_ns; });
-    constexpr int kBack = 64;  // of other threads, in between
-    for (int i = 0; i < kBack && at != list.begin(); ++i) {
-      --at;
-      if (at->caller == tid && at->span.end_ns >= time)
-        return static_cast<std::size_t>(at - list.begin());
-    }
-    return kNone;
-  }
-
-  // Calls of CUDA: which micro-batch made them.
-  void read_calls() {
-    const trace::SliceTable& slices = trace_.slices;
-    const std::array categories{trace_.strings.find("cuda"), trace_.strings.find("cuda_driver"),
-                                trace_.strings.find("cuda_runtime")};
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      if (slices.category[i].raw == 0 ||
-          std::find(categories.begin(), categories.end(), slices.category[i]) == categories.end())
-        continue;
-      const trace::TrackId track = slices.track[i];
-      if (track.raw >= trace_.tracks.size()) continue;
-      const trace::Track& thread = trace_.tracks[track.raw];
-      if (thread.kind != trace::TrackKind::kThread || thread.pid != process_.pid) continue;
-      const std::uint64_t id = number(i, correlation_);
-      if (id == 0) continue;
-      const auto tid = static_cast<std::uint32_t>(thread.tid);
-      batches_[id] = last_of(process_.micro_batches, tid, slices.start_ns[i]);
-      splits_[id] = last_of(process_.splits, tid, slices.start_ns[i]);
-    }
-  }
-
-  void read_operations() {
-    const trace::SliceTable& slices = trace_.slices;
-    const trace::StringId kernel = trace_.strings.find("kernel"),
-                          graph = trace_.strings.find("cuda_graph");
-    std::set<std::uint64_t> of_graphs;
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      if (graph.raw == 0 || slices.category[i] != graph || pid_of(slices.track[i]) != process_.pid)
-        continue;
-      of_graphs.insert(number(i, correlation_));
-      add(i, number(i, kernels_), true);
-    }
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      if (kernel.raw == 0 || slices.category[i] != kernel ||
-          pid_of(slices.track[i]) != process_.pid)
-        continue;
-      const bool is_node = of_graphs.contains(number(i, correlation_));
-      if (!is_node) add(i, 1, false);
-      add_time(i);
-    }
-  }
-
-  void add(std::size_t slice, std::uint64_t kernels, bool is_graph) {
-    const auto found = batches_.find(number(slice, correlation_));
-    if (found == batches_.end() || found->second == kNone) {
-      outside_ += kernels;
+  void read_op(const Op& op) {
+    if (op.what != OpClass::kKernel && op.what != OpClass::kCollective &&
+        op.what != OpClass::kGraph)
+      return;
+    const bool is_graph = op.what == OpClass::kGraph;
+    const std::uint64_t kernels = is_graph ? kernels_of_graph(op) : op.is_further ? 0 : 1;
+    if (op.call == gpu::activity::kNoIndex) return;
+    const Call& call = work_.calls[op.call];
+    const gpu::activity::Thread& thread = work_.threads[call.thread];
+    if (thread.pid != process_.pid) return;
+    const auto tid = static_cast<std::uint32_t>(thread.tid);
+    const Span at{call.time.begin_ns, call.time.begin_ns};
+    const std::size_t batch = enclosing(process_.micro_batches, tid, at);
+    if (batch == kNone) {
+      out_.outside += kernels;
       return;
     }
-    const Phase phase = phase_of(found->second);
+    const Phase phase = phase_of(process_.micro_batches[batch]);
     DevicePhase& to = phases_[phase];
-    ++to.launches;
+    Batch& of_batch = by_batch_[phase][batch];
+    to.launches += kernels > 0 ? 1 : 0;
     to.graphs += is_graph ? 1 : 0;
     to.kernels += kernels;
-    by_batch_[phase][found->second] += kernels;
-  }
-
-  void add_time(std::size_t slice) {
-    const auto found = batches_.find(number(slice, correlation_));
-    const std::int64_t took = trace_.slices.duration_ns[slice];
-    if (found == batches_.end() || found->second == kNone || took == trace::kOpenDuration) return;
-    const Phase phase = phase_of(found->second);
-    KernelRow& row = rows_[{std::string(trace_.str(trace_.slices.name[slice])), phase}];
+    of_batch.kernels += kernels;
+    if (is_graph) return;  // its nodes have times of their own
+    const auto ns = static_cast<double>(op.time.end_ns - op.time.begin_ns);
+    KernelRow& row = rows_[{std::string(trace_.str(trace_.slices.name[op.slice])), phase}];
     ++row.count;
-    row.ns += static_cast<double>(took);
-    phases_[phase].kernel_ns += static_cast<double>(took);
-    timed_[phase].insert(found->second);
-    if (phase == Phase::kDecode) decoding_[found->second] += static_cast<double>(took);
-    const auto split = splits_.find(number(slice, correlation_));
-    if (split != splits_.end() && split->second != kNone)
-      of_splits_[split->second].push_back(slice);
+    row.ns += ns;
+    to.kernel_ns += ns;
+    of_batch.timed_ns += ns;
+    const std::size_t split = enclosing(process_.splits, tid, at);
+    if (split != kNone) of_splits_[split].push_back(&op);
   }
 
-  // The kernels of each split, told to its nodes. Splits of one definition with the same kernels
-  // are aligned once.
+  [[nodiscard]] std::uint64_t kernels_of_graph(const Op& op) const {
+    const trace::ArgValue* const arg = trace_.slice_arg(op.slice, kernels_);
+    return arg != nullptr && arg->kind == trace::ArgValue::Kind::kUint ? arg->u64 : 0;
+  }
+
+  void finish_phase(Phase phase, const std::map<std::size_t, Batch>& batches) {
+    DevicePhase& one = phases_[phase];
+    one.phase = phase;
+    one.micro_batches = batches.size();
+    one.kernels_least = batches.begin()->second.kernels;
+    for (const auto& [index, batch] : batches) {
+      one.tokens += process_.micro_batches[index].tokens;
+      one.kernels_least = std::min(one.kernels_least, batch.kernels);
+      one.kernels_most = std::max(one.kernels_most, batch.kernels);
+      if (batch.timed_ns <= 0) continue;
+      ++one.timed;
+      if (phase == Phase::kDecode)
+        out_.decoding.push_back({process_.micro_batches[index].span.begin_ns, batch.timed_ns});
+    }
+    out_.phases.push_back(one);
+  }
+
+  template <class Row>
+  void finish_row(const Key& key, Row& row, std::vector<Row>& rows, std::string& name) {
+    name = key.first;
+    row.phase = key.second;
+    const double all = phases_[key.second].kernel_ns;
+    row.share = all > 0 ? row.ns / all : 0;
+    rows.push_back(std::move(row));
+  }
+
   void place_kernels() {
-    std::map<std::pair<std::uint32_t, std::vector<trace::StringId>>,
-             std::optional<std::vector<std::size_t>>>
-        known;
-    for (auto& [index, slices] : of_splits_) {
+    Alignments known;
+    for (auto& [index, ops] : of_splits_) {
       const Split& split = process_.splits[index];
       if (!split.definition || split.micro_batch == kNone) continue;
       const auto definition = process_.definitions.find(*split.definition);
       if (definition == process_.definitions.end()) continue;
-      std::stable_sort(slices.begin(), slices.end(), [&](std::size_t a, std::size_t b) {
-        const auto x = number(a, correlation_), y = number(b, correlation_);
-        return x != y ? x < y : trace_.slices.start_ns[a] < trace_.slices.start_ns[b];
+      std::stable_sort(ops.begin(), ops.end(), [](const Op* a, const Op* b) {
+        return std::pair(a->call, a->time.begin_ns) < std::pair(b->call, b->time.begin_ns);
       });
-      std::vector<trace::StringId> names;
-      std::vector<std::string_view> texts;
-      for (const std::size_t slice : slices) {
-        names.push_back(trace_.slices.name[slice]);
-        texts.push_back(trace_.str(names.back()));
-      }
-      const std::vector<Node>& nodes = definition->second.nodes;
-      std::vector<std::uint32_t> computed;
-      for (std::uint32_t i = 0; i < nodes.size(); ++i)
-        if (!nodes[i].is_view && !nodes[i].op.empty()) computed.push_back(i);
-      auto found = known.find({*split.definition, names});
-      if (found == known.end())
-        found =
-            known
-                .emplace(std::pair(*split.definition, names), align_kernels(nodes, computed, texts))
-                .first;
-      const Phase phase = phase_of(split.micro_batch);
-      ++(found->second ? phases_[phase].placed : phases_[phase].unplaced);
-      if (found->second) add_placed(nodes, computed, *found->second, slices, phase);
+      const Phase phase = phase_of(process_.micro_batches[split.micro_batch]);
+      place_split(*split.definition, definition->second, ops, phase, known);
     }
   }
 
+  void place_split(std::uint32_t number, const Definition& definition,
+                   const std::vector<const Op*>& ops, Phase phase, Alignments& known) {
+    std::vector<trace::StringId> names;
+    std::vector<std::string_view> texts;
+    for (const Op* const op : ops) {
+      names.push_back(trace_.slices.name[op->slice]);
+      texts.push_back(trace_.str(names.back()));
+    }
+    std::vector<std::uint32_t> computed;
+    for (std::uint32_t i = 0; i < definition.nodes.size(); ++i)
+      if (!definition.nodes[i].is_view && !definition.nodes[i].op.empty()) computed.push_back(i);
+    auto found = known.find({number, names});
+    if (found == known.end())
+      found = known
+                  .emplace(std::pair(number, std::move(names)),
+                           align_kernels(definition.nodes, computed, texts))
+                  .first;
+    ++(found->second ? phases_[phase].placed : phases_[phase].unplaced);
+    if (found->second) add_placed(definition.nodes, computed, *found->second, ops, phase);
+  }
+
+  // `first`: of each kernel the first node of its group.
   void add_placed(const std::vector<Node>& nodes, const std::vector<std::uint32_t>& computed,
-                  const std::vector<std::size_t>& first, const std::vector<std::size_t>& slices,
+                  const std::vector<std::size_t>& first, const std::vector<const Op*>& ops,
                   Phase phase) {
-    for (std::size_t k = 0; k < slices.size();) {
-      std::size_t last = k;  // kernels of one group: helpers, and what they help
+    for (std::size_t begin = 0; begin < ops.size();) {
+      std::size_t end = begin;
       double ns = 0;
-      for (; last < slices.size() && first[last] == first[k]; ++last)
-        ns += static_cast<double>(trace_.slices.duration_ns[slices[last]]);
-      const std::size_t end = last < slices.size() ? first[last] : computed.size();
+      for (; end < ops.size() && first[end] == first[begin]; ++end)
+        ns += static_cast<double>(ops[end]->time.end_ns - ops[end]->time.begin_ns);
+      const std::size_t behind = end < ops.size() ? first[end] : computed.size();
+      DeviceOperatorRow row;
       std::string op;
-      double flops = 0, bytes = 0;
-      for (std::size_t i = first[k]; i < std::max(end, first[k] + 1); ++i) {
+      for (std::size_t i = first[begin]; i < std::max(behind, first[begin] + 1); ++i) {
         const Node& node = nodes[computed[i]];
         op += (op.empty() ? "" : "+") + node.op;
-        flops += node.flops;
-        bytes += node.bytes;
+        row.flops += node.flops;
+        row.bytes += node.bytes;
       }
-      DeviceOperatorRow& row = operators_[{op, phase}];
-      ++row.count;
-      row.kernels += last - k;
-      row.ns += ns;
-      row.flops += flops;
-      row.bytes += bytes;
-      k = last;
+      DeviceOperatorRow& to = operators_[{op, phase}];
+      ++to.count;
+      to.kernels += end - begin;
+      to.ns += ns;
+      to.flops += row.flops;
+      to.bytes += row.bytes;
+      begin = end;
     }
-  }
-
-  [[nodiscard]] Phase phase_of(std::size_t batch) const {
-    return process_.micro_batches[batch].is_prefill ? Phase::kPrefill : Phase::kDecode;
   }
 
   const Process& process_;
   const trace::Trace& trace_;
-  trace::StringId correlation_, kernels_;
-  std::unordered_map<std::uint64_t, std::size_t> batches_, splits_;  // by correlation
-  std::map<std::size_t, std::vector<std::size_t>> of_splits_;        // timed kernels, by split
-  std::map<Phase, std::set<std::size_t>> timed_;
-  std::map<std::size_t, double> decoding_;  // ns in kernels, by micro-batch
-  std::map<std::pair<std::string, Phase>, DeviceOperatorRow> operators_;
+  const DeviceWork& work_;
+  trace::StringId kernels_;
+  DeviceFigures out_;
   std::map<Phase, DevicePhase> phases_;
-  std::map<Phase, std::map<std::size_t, std::uint64_t>> by_batch_;  // kernels
-  std::map<std::pair<std::string, Phase>, KernelRow> rows_;
-  std::uint64_t outside_{0};
+  std::map<Phase, std::map<std::size_t, Batch>> by_batch_;
+  std::map<Key, KernelRow> rows_;
+  std::map<Key, DeviceOperatorRow> operators_;
+  std::map<std::size_t, std::vector<const Op*>> of_splits_;  // timed kernels, by split
 };
 
 }  // namespace
 
-DeviceFigures device_figures(const Process& process, const trace::Trace& trace) {
-  return DeviceReader(process, trace).read();
+Result<std::vector<DeviceFigures>> device_figures(const Run& run) {
+  TRY(const DeviceWork work, gpu::activity::read_device_work(*run.trace));
+  std::vector<DeviceFigures> out;
+  for (const Process& process : run.processes)
+    out.push_back(DeviceReader(process, *run.trace, work).read());
+  return out;
 }
 
 }  // namespace kansoku::infer

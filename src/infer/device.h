@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/result.h"
 #include "infer/figures.h"
 #include "infer/run.h"
 
@@ -52,8 +53,8 @@ struct DeviceFigures {
   std::uint64_t outside{0};  // kernels that no micro-batch called for
 };
 
-/// Of the kernels and CUDA calls that the recording holds of that process (`record --cuda`); empty
-/// without them.
-[[nodiscard]] DeviceFigures device_figures(const Process& process, const trace::Trace& trace);
+/// Of the kernels and CUDA calls that the recording holds (`record --cuda`), by process of the run;
+/// empty for those without. Fails as gpu::activity::read_device_work.
+[[nodiscard]] Result<std::vector<DeviceFigures>> device_figures(const Run& run);
 
 }  // namespace kansoku::infer

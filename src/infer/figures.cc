@@ -61,8 +61,7 @@ class ProcessAdder {
  private:
   [[nodiscard]] Phase phase_of(std::size_t graph) const {
     if (graph == kNone || process_.graphs[graph].micro_batch == kNone) return Phase::kOther;
-    return process_.micro_batches[process_.graphs[graph].micro_batch].is_prefill ? Phase::kPrefill
-                                                                                 : Phase::kDecode;
+    return infer::phase_of(process_.micro_batches[process_.graphs[graph].micro_batch]);
   }
   [[nodiscard]] const Node* node_of(std::uint32_t definition, std::uint32_t node) const {
     const auto found = process_.definitions.find(definition);
@@ -394,8 +393,7 @@ class ProcessAdder {
         std::max<std::size_t>(1, (list.size() + kTimelineMax - 1) / kTimelineMax);
     for (std::size_t i = 0; i < list.size(); i += step)
       out_.timeline.push_back({list[i].span.begin_ns, static_cast<double>(list[i].span.ns()) * 1e-6,
-                               list[i].tokens,
-                               list[i].is_prefill ? Phase::kPrefill : Phase::kDecode});
+                               list[i].tokens, infer::phase_of(list[i])});
   }
 
   const Process& process_;
@@ -412,6 +410,10 @@ class ProcessAdder {
 };
 
 }  // namespace
+
+Phase phase_of(const MicroBatch& micro_batch) {
+  return micro_batch.is_prefill ? Phase::kPrefill : Phase::kDecode;
+}
 
 std::string_view phase_name(Phase phase) {
   constexpr std::array<std::string_view, 3> kNames{"decode", "prefill", "other"};

@@ -16,6 +16,8 @@ enum class Phase : std::uint8_t { kDecode, kPrefill, kOther };
 /// "decode", "prefill", "other".
 [[nodiscard]] std::string_view phase_name(Phase phase);
 
+[[nodiscard]] Phase phase_of(const MicroBatch& micro_batch);
+
 /// What a set of computations took. Time is that of the thread which called for the graph, from one
 /// operator's begin to the next one's, barriers included; where barriers were recorded it is the
 /// longest thread's until its last barrier.

@@ -2,6 +2,8 @@
 #include "infer/off_cpu.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace kansoku::infer {
 namespace {
@@ -29,6 +31,10 @@ OffCpu::OffCpu(const trace::Trace& trace) : is_known_(trace.switches.size() > 0)
   std::stable_sort(wakes_by_time.begin(), wakes_by_time.end(), [&](std::size_t a, std::size_t b) {
     return wakes.time_ns[a] < wakes.time_ns[b];
   });
+  struct Lists {
+    std::vector<stats::Interval> runnable, blocked;
+  };
+  std::unordered_map<std::int32_t, Lists> by_tid;
   std::size_t wake = 0;
   for (const std::size_t i : by_time) {
     const std::int64_t now = switches.time_ns[i];
@@ -40,33 +46,28 @@ OffCpu::OffCpu(const trace::Trace& trace) : is_known_(trace.switches.size() > 0)
     const std::int32_t in = switches.next_tid[i], out = switches.prev_tid[i];
     if (const auto found = off.find(in); in != 0 && found != off.end()) {
       const Off& was = found->second;
-      auto& pieces = pieces_[in];
+      Lists& lists = by_tid[in];
       const bool is_ready_at_once = was.state == kRunning;
       const std::int64_t ready = is_ready_at_once ? was.since_ns : was.woken_ns;
       if ((was.state & kBlocked) != 0) {
         const std::int64_t end = ready != 0 ? ready : now;
-        if (end > was.since_ns) pieces.push_back({{was.since_ns, end}, true});
+        if (end > was.since_ns) lists.blocked.push_back({was.since_ns, end});
       }
-      if (ready != 0 && now > ready) pieces.push_back({{ready, now}, false});
+      if (ready != 0 && now > ready) lists.runnable.push_back({ready, now});
       off.erase(found);
     }
     if (out != 0) off[out] = {now, switches.prev_state[i], 0};
   }
+  for (auto& [tid, lists] : by_tid)
+    by_tid_[tid] = {stats::IntervalSet::of(std::move(lists.runnable)),
+                    stats::IntervalSet::of(std::move(lists.blocked))};
 }
 
 OffCpu::Times OffCpu::within(std::int32_t tid, const Span& span) const {
-  Times out;
-  const auto found = pieces_.find(tid);
-  if (found == pieces_.end()) return out;
-  const auto& pieces = found->second;
-  auto at = std::lower_bound(pieces.begin(), pieces.end(), span.begin_ns,
-                             [](const Piece& one, std::int64_t t) { return one.span.end_ns <= t; });
-  for (; at != pieces.end() && at->span.begin_ns < span.end_ns; ++at) {
-    const std::int64_t begin = std::max(at->span.begin_ns, span.begin_ns);
-    const std::int64_t end = std::min(at->span.end_ns, span.end_ns);
-    (at->is_blocked ? out.blocked_ns : out.runnable_ns) += static_cast<double>(end - begin);
-  }
-  return out;
+  const auto found = by_tid_.find(tid);
+  if (found == by_tid_.end()) return {};
+  return {static_cast<double>(found->second.runnable.measure_ns(span)),
+          static_cast<double>(found->second.blocked.measure_ns(span))};
 }
 
 }  // namespace kansoku::infer

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <unordered_map>
-#include <vector>
 
 #include "infer/run.h"
+#include "stats/intervals.h"
 #include "trace/model.h"
 
 namespace kansoku::infer {
@@ -22,11 +22,10 @@ class OffCpu {
   [[nodiscard]] Times within(std::int32_t tid, const Span& span) const;
 
  private:
-  struct Piece {
-    Span span;
-    bool is_blocked{false};
+  struct Sets {
+    stats::IntervalSet runnable, blocked;
   };
-  std::unordered_map<std::int32_t, std::vector<Piece>> pieces_;  // sorted, apart
+  std::unordered_map<std::int32_t, Sets> by_tid_;
   bool is_known_{false};
 };
 

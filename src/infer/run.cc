@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/parse.h"
+#include "infer/internal/lookup.h"
 #include "infer/work.h"
 
 namespace kansoku::infer {
@@ -85,21 +86,6 @@ std::vector<Row> parse_rows(std::string_view text) {
   return out;
 }
 
-/// The last of `list`, sorted by begin, of that thread that spans the time; kNone: none does.
-template <class T>
-std::size_t enclosing(const std::vector<T>& list, std::uint32_t caller, const Span& span) {
-  constexpr std::size_t kBack = 64;  // of other threads, in between
-  auto at =
-      std::upper_bound(list.begin(), list.end(), span.begin_ns,
-                       [](std::int64_t time, const T& one) { return time < one.span.begin_ns; });
-  for (std::size_t i = 0; i < kBack && at != list.begin(); ++i) {
-    --at;
-    if (at->caller == caller && at->span.end_ns >= span.end_ns)
-      return static_cast<std::size_t>(at - list.begin());
-  }
-  return kNone;
-}
-
 template <class T>
 void sort_by_begin(std::vector<T>& list) {
   std::stable_sort(list.begin(), list.end(),
@@ -124,18 +110,8 @@ class RunReader {
   }
 
  private:
-  // 0: it belongs to none.
-  [[nodiscard]] std::int32_t pid_of(trace::TrackId track) const {
-    constexpr int kDepthMax = 8;
-    for (int depth = 0; depth < kDepthMax && track.raw < trace_.tracks.size(); ++depth) {
-      const trace::Track& one = trace_.tracks[track.raw];
-      if (one.pid != 0) return one.pid;
-      track = one.parent;
-    }
-    return 0;
-  }
   Process& process_of(trace::TrackId track) {
-    const std::int32_t pid = pid_of(track);
+    const std::int32_t pid = trace::process_of_track(trace_, track);
     Process& out = processes_[pid];
     out.pid = pid;
     return out;
@@ -182,8 +158,7 @@ class RunReader {
       if (!source) break;
       node.sources.push_back(*source);
     }
-    node.is_view = node.op == "NONE" || node.op == "VIEW" || node.op == "RESHAPE" ||
-                   node.op == "PERMUTE" || node.op == "TRANSPOSE";
+    node.is_view = trace::is_view_operator(node.op);
     estimate_work(node);
     return node;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stats/intervals.h"
 #include "trace/inference.h"
 #include "trace/model.h"
 
@@ -29,10 +30,7 @@ struct Definition {
   std::vector<Node> nodes;  // by index; those that the recording lacks have no operator
 };
 
-struct Span {
-  std::int64_t begin_ns{0}, end_ns{0};
-  [[nodiscard]] std::int64_t ns() const { return end_ns - begin_ns; }
-};
+using Span = stats::Interval;
 
 /// A call of llama_decode. Spans without an end were cut off by the end of the recording, and are
 /// left out everywhere.
