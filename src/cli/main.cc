@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command_group.h"
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "common/text.h"
@@ -58,13 +59,7 @@ int report(const Error& error) {
 
 namespace {
 
-struct Entry {
-  const char* name;
-  const char* description;
-  std::unique_ptr<Command> (*make)();
-};
-
-constexpr Entry kCommands[]{
+constexpr CommandEntry kCommands[]{
     {"record", "record a job into a trace, from outside", make_record},
     {"profile",
      "profile all ranks of a job at once: now, or when the job slows down or stands still",
@@ -129,7 +124,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
-  for (const Entry& entry : kCommands) {
+  for (const CommandEntry& entry : kCommands) {
     CLI::App* sub = app.add_subcommand(entry.name, entry.description);
     commands.emplace_back(sub, entry.make());
     commands.back().second->declare(*sub);

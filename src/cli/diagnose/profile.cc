@@ -14,22 +14,13 @@
 #include "cli/commands.h"
 #include "cli/diagnose/analysis.h"
 #include "cli/diagnose/profile_windows.h"
+#include "cli/option_values.h"
 #include "cli/record/session.h"
 #include "common/parse.h"
 #include "sys/fd.h"
 
 namespace kansoku::cli {
 namespace {
-
-/// A number of milliseconds or more, from "20s"; an Error naming the option otherwise.
-Result<Nanos> read_time(const std::string& option, const std::string& text, Nanos least) {
-  const auto time = parse_duration(text);
-  if (time && *time >= least) return *time;
-  return Error{Code::kUnsupported,
-               fmt::format("read {} {}: not a time of at least {} ms", option, text,
-                           least.count() / 1'000'000),
-               "e.g. 20s, 500ms, 2m"};
-}
 
 class Profile final : public Command {
  public:

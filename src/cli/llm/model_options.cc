@@ -6,7 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "capture/pack.h"
+#include "capture/llm/source.h"
+#include "cli/wiring.h"
 #include "common/parse.h"
 #include "common/text.h"
 #include "trace/inference.h"
@@ -52,18 +53,25 @@ Result<void> ModelArguments::apply(SessionOptions& out) const {
   return {};
 }
 
-std::vector<std::int32_t> find_model_processes(const sys::Procfs& procfs) {
-  constexpr std::string_view kLibraries =
-      "libllama.so*|libllama.v*.so*|libggml-cpu*.so*|libggml-base.so*";
+Result<std::vector<capture::FunctionProbes>> model_probes(const SessionOptions& session) {
+  TRY(const auto known, capture::load_packs(pack_folders()));
+  if (known.empty()) return data_folder("probes").error();
+  TRY(auto packs, capture::select_packs(known, session.probes));
+  return capture::llm::take_model_probes(packs);
+}
+
+std::vector<std::int32_t> find_model_processes(const sys::Procfs& procfs,
+                                               const std::vector<capture::FunctionProbes>& probes) {
+  const auto is_code = [&](const sys::Mapping& mapping) {
+    return mapping.executable &&
+           std::any_of(probes.begin(), probes.end(), [&](const capture::FunctionProbes& one) {
+             return capture::any_glob_match(one.library, base_name(mapping.path));
+           });
+  };
   std::vector<std::int32_t> out;
   for (const std::int32_t pid : procfs.pids()) {
     const auto mappings = procfs.maps(pid);
-    if (!mappings) continue;
-    const bool is_one =
-        std::any_of(mappings->begin(), mappings->end(), [&](const sys::Mapping& mapping) {
-          return mapping.executable && capture::any_glob_match(kLibraries, base_name(mapping.path));
-        });
-    if (is_one) out.push_back(pid);
+    if (mappings && std::any_of(mappings->begin(), mappings->end(), is_code)) out.push_back(pid);
   }
   return out;
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "capture/pack.h"
 #include "cli/record/session.h"
 #include "common/result.h"
+#include "sys/procfs.h"
 
 namespace CLI {
 class App;
@@ -20,8 +24,12 @@ struct ModelArguments {
   [[nodiscard]] Result<void> apply(SessionOptions& out) const;
 };
 
-/// The processes of this machine that run llama.cpp or ggml, ascending: they map one of its
-/// libraries, or are one of its programs.
-[[nodiscard]] std::vector<std::int32_t> find_model_processes(const sys::Procfs& procfs);
+/// The probes of models in inference, of the packs that `session` names.
+[[nodiscard]] Result<std::vector<capture::FunctionProbes>> model_probes(
+    const SessionOptions& session);
+/// The processes of this machine that run a model in inference, ascending: they run code of a file
+/// that one of the probes is about.
+[[nodiscard]] std::vector<std::int32_t> find_model_processes(
+    const sys::Procfs& procfs, const std::vector<capture::FunctionProbes>& probes);
 
 }  // namespace kansoku::cli

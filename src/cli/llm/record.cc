@@ -3,14 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <string>
 
 #include "cli/llm/model_options.h"
 #include "cli/llm/subcommand.h"
+#include "cli/option_values.h"
 #include "cli/record/session.h"
-#include "common/parse.h"
 #include "sys/procfs.h"
 
 namespace kansoku::cli {
@@ -61,7 +60,8 @@ class LlmRecord final : public Command {
   Result<void> read_options() {
     TRY_VOID(arguments_.apply(options_));
     if (!more_.empty()) options_.probes += "," + more_;
-    const std::vector<std::int32_t> running = find_model_processes(sys::Procfs());
+    TRY(const auto probes, model_probes(options_));
+    const std::vector<std::int32_t> running = find_model_processes(sys::Procfs(), probes);
     for (const std::int32_t pid : options_.pids) {
       if (std::find(running.begin(), running.end(), pid) == running.end())
         fmt::print(
@@ -79,17 +79,9 @@ class LlmRecord final : public Command {
     if (!options_.pids.empty() && !options_.command.empty())
       return Error{Code::kUnsupported, "llm record: name one target: -p PID or -- COMMAND"};
     if (!duration_.empty()) {
-      const auto duration = parse_duration(duration_);
-      if (!duration || *duration == Nanos{})
-        return Error{Code::kUnsupported, fmt::format("read --duration {}: not a time", duration_),
-                     "e.g. 30s, 500ms, 2m"};
-      options_.duration = *duration;
+      TRY(options_.duration, read_time("--duration", duration_));
     }
-    const auto ring = parse_bytes(ring_);
-    if (!ring || *ring < 4096 || *ring > (1U << 30) || !std::has_single_bit(*ring))
-      return Error{Code::kUnsupported,
-                   fmt::format("read --ring-bytes {}: not a power of two from 4K to 1G", ring_)};
-    options_.ring_bytes = static_cast<std::uint32_t>(*ring);
+    TRY(options_.ring_bytes, read_ring_bytes(ring_));
     return {};
   }
 

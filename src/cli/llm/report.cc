@@ -77,8 +77,7 @@ class LlmReport final : public Command {
 
   Result<infer::Verdict> judge(const infer::Run& run, const infer::Report& made) const {
     infer::Verdict out;
-    for (const infer::Process& process : run.processes)
-      out.devices.push_back(infer::device_figures(process, *run.trace));
+    TRY(out.devices, infer::device_figures(run));
     out.findings = infer::find_causes(run, made, out.devices);
     if (base_.empty()) return out;
     TRY(const auto recording, sys::MappedFile::open(base_));

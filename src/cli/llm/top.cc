@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "capture/llm/live.h"
-#include "capture/pack.h"
 #include "cli/llm/model_options.h"
 #include "cli/llm/subcommand.h"
+#include "cli/option_values.h"
 #include "cli/screen.h"
 #include "cli/wiring.h"
 #include "common/bytes.h"
-#include "common/parse.h"
 #include "common/text.h"
 #include "infer/figures.h"
 #include "infer/peaks.h"
@@ -59,24 +58,21 @@ class LlmTop final : public Command {
 
  private:
   Result<void> show_all() {
-    const auto interval = parse_duration(interval_);
-    if (!interval || *interval < std::chrono::seconds{1})
-      return Error{Code::kUnsupported, fmt::format("read --interval {}: not a second", interval_),
-                   "e.g. 1s, 5s"};
+    TRY(const Nanos interval, read_time("--interval", interval_, std::chrono::seconds{1}));
     install_signal_counter();
     const sys::Procfs procfs;
     const sys::RealClock clock;
-    if (pids_.empty()) pids_ = find_model_processes(procfs);
+    TRY(auto source, source_options());
+    if (pids_.empty()) pids_ = find_model_processes(procfs, source.probes);
     if (pids_.empty())
       return Error{Code::kNotFound, "llm top: no process here runs llama.cpp",
                    "start one, or name it with -p PID"};
-    TRY(auto source, source_options());
     TRY(const auto live, capture::llm::Live::create(clock, procfs, std::move(source), pids_));
     if (!no_peaks_) options_.peaks = infer::measure_peaks(1, clock);
     const bool is_live = ::isatty(STDOUT_FILENO) != 0 && !once_ && !json_;
     while (signal_count() == 0) {
       const auto window = live->window(
-          *interval, [] { return signal_count() > 0; },
+          interval, [] { return signal_count() > 0; },
           [](BootTime until) { sys::sleep_until(until); });
       if (!window) return shown_ ? Result<void>{} : window.error();
       TRY_VOID(show(*window, clock.now(), is_live));
@@ -90,11 +86,8 @@ class LlmTop final : public Command {
   Result<capture::llm::SourceOptions> source_options() const {
     SessionOptions session;
     TRY_VOID(arguments_.apply(session));
-    TRY(const auto known, capture::load_packs(pack_folders()));
-    if (known.empty()) return data_folder("probes").error();
-    TRY(auto packs, capture::select_packs(known, session.probes));
     capture::llm::SourceOptions out;
-    out.probes = capture::llm::take_model_probes(packs);
+    TRY(out.probes, model_probes(session));
     out.level = session.model->level;
     out.budget = session.model->budget;
     out.ring_bytes = 64U << 20;

@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <map>
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/option_values.h"
 #include "cli/record/session.h"
 #include "common/parse.h"
 
@@ -114,12 +114,7 @@ class Record final : public Command {
                    "`kansoku jobs` lists the jobs that run here"};
     }
     if (!duration_.empty()) {
-      const auto duration = parse_duration(duration_);
-      if (!duration || *duration == Nanos{}) {
-        return Error{Code::kUnsupported, fmt::format("read --duration {}: not a time", duration_),
-                     "e.g. 30s, 500ms, 2m"};
-      }
-      options_.duration = *duration;
+      TRY(options_.duration, read_time("--duration", duration_));
     }
     if (!max_size_.empty()) {
       const auto bytes = parse_bytes(max_size_);
@@ -129,12 +124,7 @@ class Record final : public Command {
       }
       options_.bytes_max = *bytes;
     }
-    const auto ring = parse_bytes(ring_);
-    if (!ring || *ring < 4096 || *ring > (1U << 30) || !std::has_single_bit(*ring)) {
-      return Error{Code::kUnsupported,
-                   fmt::format("read --ring-bytes {}: not a power of two from 4K to 1G", ring_)};
-    }
-    options_.ring_bytes = static_cast<std::uint32_t>(*ring);
+    TRY(options_.ring_bytes, read_ring_bytes(ring_));
     options_.use_bpf = !no_bpf_;
     return read_cuda();
   }

@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "cli/commands.h"
+#include "cli/option_values.h"
 #include "cli/watch/nats_options.h"
 #include "cli/watch/watch_client.h"
 #include "cli/wiring.h"
@@ -246,19 +247,10 @@ class WatchCommand final : public Command {
   }
 
   Result<void> read_options() {
-    const auto time = [](const char* option, const std::string& text,
-                         Nanos least) -> Result<Nanos> {
-      const auto value = parse_duration(text);
-      if (value && *value >= least) return *value;
-      return Error{Code::kUnsupported,
-                   fmt::format("read {} {}: not a time of at least {} ms", option, text,
-                               least.count() / 1'000'000),
-                   "e.g. 5m, 30s, 500ms"};
-    };
-    TRY(options_.window, time("--window", window_, std::chrono::milliseconds{100}));
-    TRY(options_.learn_time, time("--learn", learn_, options_.window * 30));
+    TRY(options_.window, read_time("--window", window_, std::chrono::milliseconds{100}));
+    TRY(options_.learn_time, read_time("--learn", learn_, options_.window * 30));
     if (!duration_.empty()) {
-      TRY(options_.duration, time("--for", duration_, options_.window));
+      TRY(options_.duration, read_time("--for", duration_, options_.window));
     }
     std::string budget = budget_;
     const bool is_percent = !budget.empty() && budget.back() == '%';
@@ -268,7 +260,8 @@ class WatchCommand final : public Command {
       return Error{Code::kUnsupported, fmt::format("read --budget {}: not a share", budget_),
                    "e.g. 1% or 0.01"};
     options_.budget = is_percent ? *share / 100 : *share;
-    TRY(options_.outputs.history_age, time("--history-age", history_age_, std::chrono::hours{1}));
+    TRY(options_.outputs.history_age,
+        read_time("--history-age", history_age_, std::chrono::hours{1}));
     const auto size = parse_bytes(history_size_);
     if (!size || *size < store::History::kBytesMin)
       return Error{
