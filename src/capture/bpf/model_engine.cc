@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -18,8 +17,7 @@
 #include "capture/bpf/internal/load_log.h"
 #include "capture/bpf/internal/uprobe_link.h"
 #include "capture/bpf/model.skel.h"
-#include "sys/fd.h"
-#include "sys/procfs.h"
+#include "sys/clock.h"
 
 // A function that begins as those of ggml do, to measure a hit on.
 asm(R"(
@@ -43,29 +41,13 @@ struct ModelSkeletonDeleter {
 
 constexpr int kPriceRounds = 5, kPriceCalls = 400;
 
-double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 double seconds_of_a_call(int calls) {
   const std::array<std::uint64_t, 64>
       memory{};  // of threads and tensors: none, and nothing to read
-  const double begin = cpu_seconds();
+  const Nanos begin = sys::thread_cpu_time();
   for (int i = 0; i < calls; ++i)
     kansoku_model_stub(memory.data(), memory.data());
-  return (cpu_seconds() - begin) / calls;
-}
-
-Result<std::uint64_t> stub_offset() {
-  TRY(const auto mappings, sys::Procfs().maps(::getpid()));
-  const auto address = reinterpret_cast<std::uint64_t>(&kansoku_model_stub);
-  for (const sys::Mapping& mapping : mappings) {
-    if (address >= mapping.begin && address < mapping.end)
-      return address - mapping.begin + mapping.file_offset;
-  }
-  return Error{Code::kInternal, "find own code in /proc/self/maps: not found"};
+  return static_cast<double>((sys::thread_cpu_time() - begin).count()) * 1e-9 / calls;
 }
 
 }  // namespace
@@ -154,7 +136,7 @@ Result<std::unique_ptr<ModelEngine>> ModelEngine::create(const Options& options)
 }
 
 Result<double> ModelEngine::measure_hit(std::uint32_t role, int rounds, int calls) {
-  TRY(const auto offset, stub_offset());
+  TRY(const auto offset, own_file_offset(reinterpret_cast<std::uint64_t>(&kansoku_model_stub)));
   TRY_VOID(set_target(::getpid(), {}));
   const auto& programs = impl_->skeleton->progs;
   const UprobeSpec spec{

@@ -61,7 +61,7 @@ struct Decoder::Names {
     seq_tokens = key("seq_tokens"), sequences = key("sequences"), unique = key("unique");
     rows = key("rows"), uid = key("uid"), graph = key("graph"), nodes = key("nodes");
     node = key("node"), experts = key("experts"), shape = key("shape"), opname = key("op");
-    variant = key("variant"), wait = key("wait"), backend = key("backend");
+    variant = key("variant"), wait = key("wait");
     engine = key("engine"), version = key("ggml"), tid = key("tid"), pid = key("pid");
     for (std::size_t i = 0; i < sources.size(); ++i)
       sources.at(i) = key(fmt::format("source{}", i));
@@ -70,7 +70,7 @@ struct Decoder::Names {
   std::array<trace::CategoryId, WIRE_MODEL_ROLES> categories{};
   trace::CategoryId op, wait_category, node_category, engine_category;
   trace::NameId tokens, result, context, seq_tokens, sequences, unique, rows, uid, graph, nodes,
-      node, experts, shape, opname, variant, wait, backend, engine, version, tid, pid;
+      node, experts, shape, opname, variant, wait, engine, version, tid, pid;
   std::array<trace::NameId, kSourcesKept> sources{};
 };
 

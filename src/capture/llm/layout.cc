@@ -147,10 +147,4 @@ trace::TensorShape shape_of(const Tensor& tensor) {
   return out;
 }
 
-bool is_view_op(std::string_view op) {
-  constexpr std::array<std::string_view, 5> kViews{"NONE", "RESHAPE", "VIEW", "PERMUTE",
-                                                   "TRANSPOSE"};
-  return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
-}
-
 }  // namespace kansoku::capture::llm

@@ -61,7 +61,5 @@ struct Tensor {
 [[nodiscard]] std::string_view type_name(std::uint32_t type);
 /// The shape of a tensor; its bytes by ggml_nbytes.
 [[nodiscard]] trace::TensorShape shape_of(const Tensor& tensor);
-/// It computes nothing: a view of another one. By the name of its operator.
-[[nodiscard]] bool is_view_op(std::string_view op);
 
 }  // namespace kansoku::capture::llm

@@ -5,36 +5,20 @@
 
 #include <utility>
 
+#include "common/hash.h"
+
 namespace kansoku::capture::llm {
 namespace {
 
 constexpr std::size_t kRawMax = std::size_t{WIRE_MODEL_NODES_MAX} * (1 + WIRE_MODEL_SOURCES_MAX);
 
-class Hash {
- public:
-  void add(std::string_view text) {
-    for (const char c : text)
-      add_byte(static_cast<unsigned char>(c));
-    add_byte(0);
-  }
-  [[nodiscard]] std::uint64_t value() const { return value_; }
-
- private:
-  void add_byte(unsigned char byte) {  // FNV-1a
-    value_ = (value_ ^ byte) * 0x100000001b3ULL;
-  }
-  std::uint64_t value_{0xcbf29ce484222325ULL};
-};
-
 std::uint64_t hash_of(const std::vector<NodeText>& nodes) {
-  Hash hash;
+  Fnv hash;
   for (const NodeText& node : nodes) {
-    hash.add(node.op);
-    hash.add(node.name);
-    hash.add(node.shape);
-    hash.add(std::to_string(node.variant));
+    hash.add(node.op).end().add(node.name).end().add(node.shape).end();
+    hash.add(std::to_string(node.variant)).end();
     for (const std::string& source : node.sources)
-      hash.add(source);
+      hash.add(source).end();
   }
   return hash.value();
 }
@@ -99,7 +83,6 @@ Result<std::shared_ptr<const Picture>> PictureMaker::take(std::int32_t node_coun
   for (const Tensor& node : nodes) {
     NodeText text{
         names.ops.at(node.op), node.name, trace::shape_text(shape_of(node)), {}, node.variant};
-    text.is_view = is_view_op(text.op);
     std::vector<trace::TensorSource> sources;
     for (const std::uint64_t source : node.src) {
       if (source == 0 || sources.size() == kSourcesKept) break;

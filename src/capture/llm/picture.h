@@ -21,7 +21,6 @@ struct NodeText {
   std::string op, name, shape;
   std::vector<std::string> sources;  // trace::source_text, at most kSourcesKept
   std::uint32_t variant{0};
-  bool is_view{false};
 };
 inline constexpr std::size_t kSourcesKept = 5;
 

