@@ -212,7 +212,7 @@ class Resolver {
     bpf::Exits found;
     if (kind == ProbeKind::kCall || kind == ProbeKind::kInstant) {
       found = bpf::find_exits(file_, *match.symbol,
-                              {.returned_value = wants_result(probe), .counts = true});
+                              {.value_bytes = result_bytes(probe), .counts = true});
       probe.by_exits = take_exits(found, probe);
     }
     if (!probe.by_exits) {
@@ -232,8 +232,15 @@ class Resolver {
       return !bpf::is_cheap(exit.exit.site_class);
     });
   }
-  static bool wants_result(const ResolvedProbe& probe) {
-    return std::any_of(probe.captures->begin(), probe.captures->end(), reads_result);
+  // 0: it is not wanted.
+  static std::uint8_t result_bytes(const ResolvedProbe& probe) {
+    std::uint8_t out = 0;
+    for (const CaptureDef& capture : *probe.captures) {
+      if (!reads_result(capture)) continue;
+      const bool is_small = capture.how.step_count == 0 && capture.how.size <= 4;
+      out = std::max<std::uint8_t>(out, is_small ? 4 : 8);
+    }
+    return out;
   }
   // False: none, or not all of them lie in segments.
   bool take_exits(const bpf::Exits& found, ResolvedProbe& out) const {
@@ -246,7 +253,9 @@ class Resolver {
   bool add_exits(const Match& match, ResolvedProbe& out) {
     const auto find = [&] {
       return bpf::find_exits(file_, *match.symbol,
-                             {.entry_site = out.site.address, .returned_value = wants_result(out)});
+                             {.entry_site = out.site.address,
+                              .value_bytes = result_bytes(out),
+                              .before_calls = out.source->model_role != 0});
     };
     bpf::Exits found = find();
     if (found.exits.empty() && out.site.offset_bytes != 0) {  // if an exit is where it begins

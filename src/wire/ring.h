@@ -191,6 +191,8 @@ WIRE_ASSERT(sizeof(struct wire_probe) == 280, "part of the ABI: bump WIRE_VERSIO
 /* Of exits: whether a conditional jump has to be taken (1) or not (2) or does not matter (0), its
  * condition as in the opcode, and where the return address lies: at rbp or else rsp, plus so many
  * times 8 bytes. */
+/* The register that holds what will be returned, by its number in instructions: rax is 0. */
+#define WIRE_COOKIE_VALUE_SHIFT 38     /* 4 bits */
 #define WIRE_COOKIE_WHEN_SHIFT 44      /* 2 bits */
 #define WIRE_COOKIE_CONDITION_SHIFT 46 /* 4 bits */
 #define WIRE_COOKIE_FRAME_SHIFT 50     /* 1 bit */

@@ -66,13 +66,17 @@ inline void add_capture_for_test(wire_probe& probe, int source, int size = 8,
 
 /// What has to be attached to see begin and end of the calls of a function at its own exits.
 inline std::vector<UprobeSpec> call_specs_for_test(sys::ElfFile& file, const std::string& name,
-                                                   std::uint64_t cookie, bool wants_value = false) {
+                                                   std::uint64_t cookie, bool wants_value = false,
+                                                   bool before_calls = false) {
   const sys::Symbol* symbol = file.find_symbol(name);
   EXPECT_NE(symbol, nullptr) << name;
   if (symbol == nullptr) return {};
   const std::uint64_t entry = pick_site(file, *symbol, {true, true}).address;
   std::vector<UprobeSpec> specs{{*file.file_offset(entry), 0, cookie | WIRE_COOKIE_CALL}};
-  const Exits found = find_exits(file, *symbol, {entry, wants_value});
+  const ExitNeeds needs{.entry_site = entry,
+                        .value_bytes = static_cast<std::uint8_t>(wants_value ? 8 : 0),
+                        .before_calls = before_calls};
+  const Exits found = find_exits(file, *symbol, needs);
   EXPECT_FALSE(found.exits.empty()) << name << ": " << found.problem;
   for (const Exit& exit : found.exits)
     specs.push_back({*file.file_offset(exit.address), 0, exit.cookie(cookie)});

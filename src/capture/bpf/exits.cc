@@ -40,64 +40,116 @@ struct Place {
   }
 };
 
+constexpr std::uint16_t bit(std::uint8_t reg) {
+  return static_cast<std::uint16_t>(1U << reg);
+}
+// Registers that a call leaves as they were: rbx, rbp and r12 to r15. Source: System V ABI, AMD64,
+// 3.2.1.
+constexpr std::uint16_t kKept = bit(3) | bit(5) | bit(12) | bit(13) | bit(14) | bit(15);
+
+/// What has to hold before an instruction for the call to end by it.
+struct State {
+  Place place;
+  std::uint8_t value{0};  // the register that holds what is returned
+
+  /// The same, seen from before `step`; nothing if that cannot be told. `value_bytes`: how much of
+  /// the value counts.
+  [[nodiscard]] std::optional<State> before(const Step& step, std::uint8_t value_bytes) const {
+    const auto moved = place.before(step);
+    if (!moved) return std::nullopt;
+    State out{*moved, value};
+    if (value_bytes == 0) return out;
+    if (step.flow == Flow::kCall)
+      return (bit(value) & kKept) != 0 ? std::optional(out) : std::nullopt;
+    if ((step.writes & bit(value)) == 0) return out;
+    if (step.copy.bytes < value_bytes) return std::nullopt;
+    out.value = step.copy.from;
+    return out;
+  }
+};
+
 /// Looks for cheap instructions that lead to one return and nowhere else.
 class Backwards {
  public:
-  Backwards(const FunctionCode& function, std::uint64_t entry_site)
-      : function_(function), entry_site_(entry_site) {}
+  /// `pads`: where exceptions lead to; nothing: that is not known.
+  Backwards(const FunctionCode& function, const ExitNeeds& needs,
+            std::optional<std::vector<std::uint64_t>> pads)
+      : function_(function), needs_(needs), pads_(std::move(pads)) {}
 
   /// Nothing if some way to the return `i` has none.
   [[nodiscard]] std::optional<std::vector<Exit>> ways_to(std::size_t i) {
     const ControlFlow& flow = function_.flow();
     out_.clear();
-    std::optional<Place> place{Place{}};
+    std::optional<State> state{State{}};
     for (std::size_t left = kBackwardsMax; left > 0; --left) {
-      if (function_.entered().contains(i)) return std::nullopt;
+      if (function_.entered().contains(i) || is_pad(i)) return std::nullopt;
       for (const std::size_t branch : flow.branches_to(i))
-        if (!add_branch(branch, *place, Exit::When::kTaken)) return std::nullopt;
+        if (!add_branch(branch, *state, Exit::When::kTaken)) return std::nullopt;
       if (i == 0) return std::nullopt;
       const Step& before = flow[--i];
       if (!before.falls_through()) return out_;
-      if (before.flow == Flow::kCall) return std::nullopt;
+      if (before.flow == Flow::kCall && !(needs_.before_calls && pads_)) return std::nullopt;
       if (before.flow == Flow::kBranch) {
-        if (!add_branch(i, *place, Exit::When::kNotTaken)) return std::nullopt;
+        if (!add_branch(i, *state, Exit::When::kNotTaken)) return std::nullopt;
         return out_;
       }
       // What nothing leads to is padding, or a handler of exceptions.
       if (before.site_class == SiteClass::kNop && flow.is_reached(i)) {
-        if (!add(i, *place, Exit::When::kAlways)) return std::nullopt;
+        if (!add(i, *state, Exit::When::kAlways)) return std::nullopt;
         return out_;
       }
-      place = place->before(before);
-      if (!place) return std::nullopt;
+      state = state->before(before, needs_.value_bytes);
+      if (!state) return std::nullopt;
     }
     return std::nullopt;
   }
 
  private:
-  bool add_branch(std::size_t i, const Place& place, Exit::When when) {
-    const Step& step = function_.flow()[i];
-    if (step.flow == Flow::kJump) return add(i, place, Exit::When::kAlways);
-    return step.site_class == SiteClass::kBranch && add(i, place, when);
+  // Exceptions lead there by no branch. Where that is not known no call is passed, and a handler
+  // has some.
+  [[nodiscard]] bool is_pad(std::size_t i) const {
+    const std::uint64_t address = function_.range().begin + function_.flow()[i].offset;
+    return pads_ && std::binary_search(pads_->begin(), pads_->end(), address);
   }
 
-  bool add(std::size_t i, const Place& place, Exit::When when) {
+  bool add_branch(std::size_t i, const State& state, Exit::When when) {
+    const Step& step = function_.flow()[i];
+    if (step.flow == Flow::kJump) return add(i, state, Exit::When::kAlways);
+    return step.site_class == SiteClass::kBranch && add(i, state, when);
+  }
+
+  bool add(std::size_t i, const State& state, Exit::When when) {
+    const Place& place = state.place;
     const Step& step = function_.flow()[i];
     const std::uint64_t address = function_.range().begin + step.offset;
-    if (address == entry_site_ || !is_cheap(step.site_class) || out_.size() == kBranchesMax)
+    if (address == needs_.entry_site || !is_cheap(step.site_class) || out_.size() == kBranchesMax)
       return false;
     if (place.bytes < 0 || place.bytes > kStackBytesMax || place.bytes % 8 != 0) return false;
+    if (state.value != 0 && (bit(state.value) & kKept) == 0) return false;
+    // Both ways of a branch, one of them past a call.
+    const auto other = std::find_if(out_.begin(), out_.end(),
+                                    [&](const Exit& exit) { return exit.address == address; });
+    if (other != out_.end()) {
+      if (other->from_frame != place.from_frame || other->value_register != state.value ||
+          other->stack_bytes != static_cast<std::uint32_t>(place.bytes))
+        return false;
+      other->when = Exit::When::kAlways;
+      other->condition = 0;
+      return true;
+    }
     out_.push_back({.address = address,
                     .site_class = step.site_class,
                     .when = when,
                     .condition = when == Exit::When::kAlways ? std::uint8_t{0} : step.condition,
                     .from_frame = place.from_frame,
-                    .stack_bytes = static_cast<std::uint32_t>(place.bytes)});
+                    .stack_bytes = static_cast<std::uint32_t>(place.bytes),
+                    .value_register = state.value});
     return true;
   }
 
   const FunctionCode& function_;
-  std::uint64_t entry_site_;
+  const ExitNeeds& needs_;
+  std::optional<std::vector<std::uint64_t>> pads_;  // ascending
   std::vector<Exit> out_;
 };
 
@@ -143,8 +195,7 @@ class Finder {
     const std::string_view problem = needs_.counts ? counting_problem(function) : "";
     if (!problem.empty()) return {{}, problem};
     // Where a switch jumps to is not known, so neither is what leads to a return.
-    const bool wants_cheap =
-        function.is_whole() && !needs_.returned_value && !function.flow().has_table();
+    const bool wants_cheap = function.is_whole() && !function.flow().has_table();
     Exits out{exits_of(function, wants_cheap), {}};
     if (has_address_twice(out.exits)) out.exits = exits_of(function, false);
     for (const FunctionCode::Part& part : function.parts())
@@ -215,7 +266,8 @@ class Finder {
   [[nodiscard]] std::vector<Exit> exits_of(const FunctionCode& function, bool wants_cheap) const {
     const ControlFlow& flow = function.flow();
     std::vector<Exit> out;
-    Backwards backwards(function, needs_.entry_site);
+    Backwards backwards(function, needs_,
+                        needs_.before_calls ? landing_pads(file_, function.range()) : std::nullopt);
     for (std::size_t i = 0; i < flow.size(); ++i) {
       const Step& step = flow[i];
       if (step.flow == Flow::kReturn) {
@@ -272,6 +324,7 @@ std::uint64_t Exit::cookie(std::uint64_t cookie) const {
   if (is_jump) out |= WIRE_COOKIE_JUMP;
   const auto part = [&](std::uint64_t value, int shift) { out |= value << shift; };
   part(static_cast<std::uint64_t>(when), WIRE_COOKIE_WHEN_SHIFT);
+  part(value_register, WIRE_COOKIE_VALUE_SHIFT);
   part(condition, WIRE_COOKIE_CONDITION_SHIFT);
   part(from_frame ? 1 : 0, WIRE_COOKIE_FRAME_SHIFT);
   part(stack_bytes / 8, WIRE_COOKIE_STACK_SHIFT);

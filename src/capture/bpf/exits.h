@@ -22,6 +22,7 @@ struct Exit {
   // Where the return address lies then: at rsp or rbp plus so many bytes.
   bool from_frame{false};
   std::uint32_t stack_bytes{0};
+  std::uint8_t value_register{0};  // that holds what is returned, if that is wanted; 0: rax
 
   /// The cookie of a probe there; `cookie`: that of the begin, without the flags of a begin.
   [[nodiscard]] std::uint64_t cookie(std::uint64_t cookie) const;
@@ -34,19 +35,22 @@ struct Exits {
 
 struct ExitNeeds {
   std::uint64_t entry_site{0};  // the address of the probe at the begin: none of the exits
-  bool returned_value{false};   // rax has to hold it
+  std::uint8_t value_bytes{0};  // of what is returned that a register has to hold: 0, 4 or 8
   bool counts{false};           // a call passes one of them, and other functions' calls none
+  bool before_calls{false};     // calls may follow, as those of destructors
 };
 
 /// The exits of `function`, for probes that see the end of a call without touching its return
 /// address. The kernel's return probes replace that: an exception that comes by finds no handler,
 /// and the process aborts (measured on Linux 6.18). Of every return the branches are taken that
 /// lead to it and nowhere else, as those of the check of the stack's guard, if they are emulated
-/// and no call lies between; else the return itself, which costs ten times as much. Returns of the
-/// other parts, and of handlers of exceptions, are exits too. Of a function that ends by jumps
-/// alone, as one that only calls another, the exits of those others in the same file are taken,
-/// unless they have to count. None if the bytes may be something else than instructions: a probe in
-/// the middle of one would change what it does. Deterministic; any thread that owns `file`.
+/// and what is wanted of the returned value is known there; else the return itself, which costs ten
+/// times as much. No call may lie between, for it may take long; those of `before_calls` may.
+/// Returns of the other parts, and of handlers of exceptions, are exits too. Of a function that
+/// ends by jumps alone, as one that only calls another, the exits of those others in the same file
+/// are taken, unless they have to count. None if the bytes may be something else than instructions:
+/// a probe in the middle of one would change what it does. Deterministic; any thread that owns
+/// `file`.
 [[nodiscard]] Exits find_exits(sys::ElfFile& file, const sys::Symbol& function,
                                const ExitNeeds& needs);
 

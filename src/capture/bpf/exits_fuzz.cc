@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "capture/bpf/exits.h"
 #include "capture/bpf/internal/unwind_table.h"
@@ -26,19 +27,26 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const sys::Symbol& symbol : (*file)->symbols()) {
     if (!symbol.is_function || ++count > kFunctionsMax) continue;
     const auto around = capture::bpf::code_around(**file, symbol.address);
-    if (around)
+    if (around) {
       CHECK(around->begin <= symbol.address && symbol.address - around->begin < around->bytes);
+      if (const auto pads = capture::bpf::landing_pads(**file, *around))
+        for (const std::uint64_t pad : *pads)
+          CHECK(pad - around->begin < around->bytes);
+    }
     const auto site = capture::bpf::pick_site(**file, symbol, {true, true});
-    for (const bool returned_value : {false, true}) {
+    for (const auto value_bytes : std::initializer_list<std::uint8_t>{0, 4, 8}) {
       const bool counts = !site.is_once;
-      const auto found = capture::bpf::find_exits(
-          **file, symbol, {counts ? 0 : site.address, returned_value, counts});
+      const auto found = capture::bpf::find_exits(**file, symbol,
+                                                  {.entry_site = counts ? 0 : site.address,
+                                                   .value_bytes = value_bytes,
+                                                   .counts = counts,
+                                                   .before_calls = value_bytes != 8});
       CHECK(found.exits.empty() != found.problem.empty());
       std::uint64_t last = 0;
       for (const auto& exit : found.exits) {
         CHECK(last == 0 || exit.address > last);
         CHECK(counts || exit.address != site.address);
-        CHECK(exit.stack_bytes % 8 == 0 && exit.condition < 16);
+        CHECK(exit.stack_bytes % 8 == 0 && exit.condition < 16 && exit.value_register < 16);
         last = exit.address;
       }
     }

@@ -42,6 +42,38 @@ EXIT_TARGET(exit_nop, "push %rbx\nlea 1(%rdi), %rax\n.byte 0x0f, 0x1f, 0x40, 0x0
 EXIT_TARGET(exit_after_call,
             "push %rbx\nlea 1(%rdi), %rbx\ncall exit_helper\nmov %rbx, %rax\npop %rbx\nret");
 EXIT_TARGET(exit_helper, "push %rbx\npop %rbx\nret");
+// With a description for the unwinder, which has no handlers.
+#define DESCRIBED_TARGET(name, body) EXIT_TARGET(name, ".cfi_startproc\n" body "\n.cfi_endproc")
+// As the last destructor of a function stands, and a message before the return.
+DESCRIBED_TARGET(exit_cleanup,
+                 "push %rbx\nlea 1(%rdi), %rbx\ntest $1, %dil\nje 1f\ncall exit_helper\n"
+                 "1: mov %rbx, %rax\npop %rbx\nret");
+DESCRIBED_TARGET(exit_kept,
+                 "push %rbx\nlea 1(%rdi), %rax\nmov %rax, %rbx\ntest $1, %dil\nje 1f\n"
+                 "xor %eax, %eax\ncall exit_helper\n1: mov %rbx, %rax\npop %rbx\nret");
+DESCRIBED_TARGET(exit_loaded,
+                 "push %rbx\nlea 1(%rdi), %rax\npush %rax\ntest $1, %dil\nje 1f\n"
+                 "call exit_helper\n1: mov (%rsp), %rax\npop %rbx\npop %rbx\nret");
+DESCRIBED_TARGET(exit_scratch,
+                 "push %rbx\nlea 1(%rdi), %rcx\ntest $1, %dil\nje 1f\ncall exit_helper\n"
+                 "1: mov %rcx, %rax\npop %rbx\nret");
+DESCRIBED_TARGET(exit_part,
+                 "push %r12\nlea 1(%rdi), %r12\ntest $1, %dil\nje 1f\ncall exit_helper\n"
+                 "1: mov %r12d, %eax\npop %r12\nret");
+DESCRIBED_TARGET(exit_other,
+                 "push %rbx\nlea 1(%rdi), %rcx\ntest $1, %dil\nje 1f\nnop\n"
+                 "1: mov %rcx, %rax\npop %rbx\nret");
+// A handler that goes on behind its call, and its table: one call, and where its exceptions lead.
+DESCRIBED_TARGET(exit_caught,
+                 ".cfi_lsda 0x1b, exit_caught_table\npush %rbx\nlea 1(%rdi), %rbx\ntest $1, %dil\n"
+                 "je 1f\n3: call exit_helper\n4: jmp 1f\n2: mov %rax, %rdi\ncall exit_helper\n"
+                 "1: mov %rbx, %rax\npop %rbx\nret\n"
+                 ".pushsection .gcc_except_table,\"a\"\nexit_caught_table: .byte 0xff, 0xff, 1\n"
+                 ".uleb128 6f - 5f\n5: .uleb128 3b - exit_caught, 4b - 3b, 2b - exit_caught, 0\n"
+                 "6: .popsection");
+EXIT_TARGET(exit_undescribed,
+            "push %rbx\nlea 1(%rdi), %rbx\ntest $1, %dil\nje 1f\ncall exit_helper\n"
+            "1: mov %rbx, %rax\npop %rbx\nret");
 // Both ways of one jump end the call.
 EXIT_TARGET(exit_both,
             "push %rbx\nlea 1(%rdi), %rax\ntest %rdi, %rdi\nje 1f\npop %rbx\nret\n"
@@ -149,6 +181,26 @@ CONDITION_TARGET(ge);
 CONDITION_TARGET(le);
 CONDITION_TARGET(g);
 
+extern "C" long exit_throws(long value);
+long exit_throws(long value) {
+  if (value % 2 == 0) throw value;
+  return value;
+}
+// Its calls end by a handler, too.
+extern "C" [[gnu::noinline]] long exit_catches(long value);
+long exit_catches(long value) {
+  long out = 0;
+  {
+    const auto kept = std::make_unique<long>(1);
+    try {
+      out = exit_throws(value) + *kept;
+    } catch (long caught) {
+      out = caught + *kept;
+    }
+  }
+  return out;
+}
+
 namespace kansoku::capture::bpf {
 namespace {
 
@@ -180,13 +232,17 @@ class FindExits : public ::testing::Test {
     EXPECT_NE(found, nullptr) << name;
     return *found;
   }
-  [[nodiscard]] Exits find(const std::string& name, bool returned_value = false) {
+  [[nodiscard]] Exits find(const std::string& name, std::uint8_t value_bytes = 0,
+                           bool before_calls = false) {
     const std::uint64_t entry = pick_site(*file_, symbol(name), {true, true}).address;
-    return find_exits(*file_, symbol(name), {entry, returned_value});
+    return find_exits(
+        *file_, symbol(name),
+        {.entry_site = entry, .value_bytes = value_bytes, .before_calls = before_calls});
   }
   /// "je not taken rsp+24, return": the exits in order; or why there are none.
-  [[nodiscard]] std::string text(const std::string& name, bool returned_value = false) {
-    const Exits found = find(name, returned_value);
+  [[nodiscard]] std::string text(const std::string& name, std::uint8_t value_bytes = 0,
+                                 bool before_calls = false) {
+    const Exits found = find(name, value_bytes, before_calls);
     std::string out(found.problem);
     for (const Exit& exit : found.exits) {
       out += out.empty() ? "" : ", ";
@@ -196,6 +252,7 @@ class FindExits : public ::testing::Test {
       if (exit.when == Exit::When::kNotTaken) out += fmt::format(" {:x} not taken", exit.condition);
       if (exit.from_frame || exit.stack_bytes != 0)
         out += fmt::format(" {}+{}", exit.from_frame ? "rbp" : "rsp", exit.stack_bytes);
+      if (exit.value_register != 0) out += fmt::format(" r{}", exit.value_register);
     }
     return out;
   }
@@ -252,8 +309,48 @@ TEST_F(FindExits, KnowCodeByTheTablesOfTheUnwinder) {
 }
 
 TEST_F(FindExits, AreReturnsWhereTheReturnedValueIsWanted) {
-  EXPECT_EQ(text("exit_guard", true), "other");
-  EXPECT_EQ(text("exit_arms", true), "other");
+  EXPECT_EQ(text("exit_plain", 8), "other");
+  EXPECT_EQ(text("exit_kept", 8), "other") << "the call may take long";
+  EXPECT_EQ(text("exit_loaded", 8, true), "other") << "it lies in no register";
+  EXPECT_EQ(text("exit_scratch", 8, true), "other") << "a call may change the register";
+  EXPECT_EQ(text("exit_part", 8, true), "other") << "half of it";
+  EXPECT_EQ(text("exit_other", 8), "other") << "no probe reads rcx";
+}
+
+TEST_F(FindExits, KnowTheRegisterThatHoldsTheReturnedValue) {
+  EXPECT_EQ(text("exit_guard", 8), "jcc 4 not taken rsp+24");
+  EXPECT_EQ(text("exit_arms", 8), text("exit_arms"));
+  EXPECT_EQ(text("exit_kept", 8, true), "jcc rsp+8 r3");
+  EXPECT_EQ(text("exit_part", 4, true), "jcc rsp+8 r12");
+}
+
+TEST_F(FindExits, LieBeforeTheCallsOfDestructors) {
+  EXPECT_EQ(text("exit_cleanup"), "other");
+  EXPECT_EQ(text("exit_cleanup", 0, true), "jcc rsp+8");
+  EXPECT_EQ(text("exit_undescribed", 0, true), "other") << "exceptions may lead anywhere";
+  EXPECT_EQ(text("exit_after_call", 0, true), "other") << "there is nothing cheap before it";
+}
+
+TEST_F(FindExits, KnowWhereExceptionsLeadTo) {
+  const auto pads_of = [&](const std::string& name) {
+    const sys::Symbol& function = symbol(name);
+    const auto around = code_around(*file_, function.address);
+    return around ? landing_pads(*file_, *around) : std::nullopt;
+  };
+  const auto pads = pads_of("exit_catches");
+  ASSERT_TRUE(pads.has_value());
+  ASSERT_FALSE(pads->empty());
+  const sys::Symbol& function = symbol("exit_catches");
+  for (const std::uint64_t pad : *pads)
+    EXPECT_LT(pad - function.address, function.bytes);
+  const sys::Symbol& caught = symbol("exit_caught");
+  constexpr std::uint64_t kHandlerAt = 18;
+  EXPECT_THAT(pads_of("exit_caught"),
+              ::testing::Optional(::testing::ElementsAre(caught.address + kHandlerAt)));
+  EXPECT_EQ(text("exit_caught", 0, true), "other") << "exceptions lead past the jumps";
+  EXPECT_THAT(pads_of("cold_begin"), ::testing::Optional(::testing::IsEmpty()));
+  EXPECT_FALSE(landing_pads(*file_, {0, 1}).has_value());
+  EXPECT_FALSE(landing_pads(*file_, {function.address + 1, 1}).has_value()) << "no begin of code";
 }
 
 TEST_F(FindExits, AreJumpsToOtherFunctions) {
@@ -323,7 +420,7 @@ TEST_F(FindExits, OfRealCodeAreSane) {
   for (const sys::Symbol& function : libc->symbols()) {
     if (!function.is_function || function.is_ifunc) continue;
     const Site entry = pick_site(*libc, function, {true, true});
-    const Exits found = find_exits(*libc, function, {entry.address, false});
+    const Exits found = find_exits(*libc, function, {.entry_site = entry.address});
     ASSERT_EQ(found.exits.empty(), !found.problem.empty()) << function.name;
     with_exits += found.exits.empty() ? 0 : 1;
     std::uint64_t last = 0;
@@ -372,6 +469,26 @@ TEST_P(ExitsLive, EveryCallOfEveryShapeEndsOnce) {
       EXPECT_EQ(drain(), "b1 e1 ") << name << " " << i;
     }
     engine_->detach_all();
+  }
+}
+
+TEST_P(ExitsLive, EveryCallEndsOnceBeforeItsDestructors) {
+  const Targets shapes{{"exit_cleanup", exit_cleanup},
+                       {"exit_kept", exit_kept},
+                       {"exit_loaded", exit_loaded},
+                       {"exit_catches", exit_catches},
+                       {"exit_after_call", exit_after_call}};
+  for (const bool wants_value : {false, true}) {
+    for (const auto& [name, function] : shapes) {
+      ASSERT_TRUE(engine_->describe_probe(1, probe_for_test(WIRE_SINK_RING)).has_value());
+      const auto specs = call_specs_for_test(*file_, name, 1, wants_value, true);
+      ASSERT_TRUE(engine_->attach_uprobes("/proc/self/exe", specs, false).has_value()) << name;
+      for (long i = 0; i < 8; ++i) {
+        EXPECT_EQ(function(i), i + 1) << name;
+        EXPECT_EQ(drain(), "b1 e1 ") << name << " " << i;
+      }
+      engine_->detach_all();
+    }
   }
 }
 

@@ -101,7 +101,7 @@ static __always_inline void on_end(const struct hit* hit, __u64 cookie) {
   struct wire_model_event* record = reserve(sizeof(*record));
   if (!record) return;
   fill_head(hit, WIRE_MODEL_END, record);
-  record->a = hit->regs->rax;
+  record->a = returned_value(hit->regs, cookie);
   if (cookie & WIRE_COOKIE_JUMP) record->flags = WIRE_MODEL_JUMP;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }

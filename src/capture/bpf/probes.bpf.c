@@ -88,6 +88,7 @@ static __always_inline void read_captures(const struct hit* hit, __u16 wanted,
                                           struct values* values) {
   struct sources sources;
   read_sources(hit->regs, &sources);
+  sources.values[WIRE_RETURN] = returned_value(hit->regs, hit->cookie);
   read_values(hit->probe, &sources, wanted, values);
 }
 

@@ -84,6 +84,27 @@ static __always_inline int ends_here(struct pt_regs* regs, __u64 cookie, __u64* 
   return 1;
 }
 
+/* What the call returns, at one of its exits, or behind its return. Only registers that a call
+ * keeps stand in for rax. */
+static __always_inline __u64 returned_value(struct pt_regs* regs, __u64 cookie) {
+  __u64 number = cookie >> WIRE_COOKIE_VALUE_SHIFT & 15, value = regs->rax;
+  /* Each is read by itself: the verifier refuses a read at a computed place. */
+#define READ_IF(wanted, name)      \
+  if (number == (wanted)) {        \
+    __u64 kept = regs->name;       \
+    asm volatile("" : "+r"(kept)); \
+    value = kept;                  \
+  }
+  READ_IF(3, rbx)
+  READ_IF(5, rbp)
+  READ_IF(12, r12)
+  READ_IF(13, r13)
+  READ_IF(14, r14)
+  READ_IF(15, r15)
+#undef READ_IF
+  return value;
+}
+
 static __always_inline __u64 caller_at(__u64 stack) {
   __u64 caller = 0;
   bpf_probe_read_user(&caller, sizeof(caller), (void*)stack);

@@ -9,6 +9,13 @@
 namespace kansoku::capture::bpf {
 namespace {
 
+// By its number in instructions; nothing: none of the general ones.
+std::optional<std::uint8_t> general_register(ZydisRegister part) {
+  const ZydisRegister whole = whole_register(part);
+  if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return std::nullopt;
+  return static_cast<std::uint8_t>(whole - ZYDIS_REGISTER_RAX);
+}
+
 /// Where the values of registers come from, as far as it tells a pointer to a function from an
 /// entry of a switch's table. Followed from one instruction to the next in order of address, which
 /// is how compilers lay out what leads to a jump.
@@ -45,9 +52,8 @@ class Origins {
 
  private:
   static std::optional<std::size_t> index_of(ZydisRegister reg) {
-    const ZydisRegister whole = whole_register(reg);
-    if (whole < ZYDIS_REGISTER_RAX || whole > ZYDIS_REGISTER_R15) return std::nullopt;
-    return static_cast<std::size_t>(whole - ZYDIS_REGISTER_RAX);
+    const auto number = general_register(reg);
+    return number ? std::optional<std::size_t>(*number) : std::nullopt;
   }
   void set(ZydisRegister reg, Origin origin) {
     if (const auto index = index_of(reg)) origins_.at(*index) = origin;
@@ -141,6 +147,30 @@ StackEffect stack_effect(const Instruction& instruction) {
   return {Kind::kUnknown, 0};
 }
 
+std::uint16_t registers_written(const Instruction& instruction) {
+  std::uint16_t out = 0;
+  for (const ZydisDecodedOperand& operand : instruction.all_operands()) {
+    if (operand.type != ZYDIS_OPERAND_TYPE_REGISTER ||
+        (operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0)
+      continue;
+    if (const auto number = general_register(operand.reg.value))
+      out = static_cast<std::uint16_t>(out | 1U << *number);
+  }
+  return out;
+}
+
+Copy copy_of(const Instruction& instruction) {
+  const auto& to = instruction.operands[0];
+  const auto& from = instruction.operands[1];
+  const auto bits = instruction.info.operand_width;
+  if (instruction.info.mnemonic != ZYDIS_MNEMONIC_MOV || (bits != 32 && bits != 64) ||
+      to.type != ZYDIS_OPERAND_TYPE_REGISTER || from.type != ZYDIS_OPERAND_TYPE_REGISTER)
+    return {};
+  const auto number = general_register(from.reg.value);
+  if (!number || !general_register(to.reg.value)) return {};
+  return {*number, static_cast<std::uint8_t>(bits / 8)};
+}
+
 /// How many bytes of the stack a call has taken, and how many when it set rbp; nothing: unknown.
 struct Depth {
   std::optional<std::int64_t> stack{0}, frame{};
@@ -178,6 +208,8 @@ std::optional<std::vector<Step>> steps_of(std::span<const std::byte> code) {
                      .site_class = classify(instruction),
                      .condition = static_cast<std::uint8_t>(instruction.info.opcode & 0xf),
                      .stack = stack_effect(instruction),
+                     .writes = registers_written(instruction),
+                     .copy = copy_of(instruction),
                      .writes_frame = writes_register(
                          instruction, [](ZydisRegister r) { return r == ZYDIS_REGISTER_RBP; }),
                      .sets_frame = instruction.info.mnemonic == ZYDIS_MNEMONIC_MOV &&

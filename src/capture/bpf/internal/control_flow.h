@@ -29,6 +29,13 @@ struct StackEffect {
   std::int64_t bytes{0};  // added to it, or to rbp
 };
 
+/// That an instruction copies one general register into another and does nothing else. By their
+/// numbers in instructions: rax is 0.
+struct Copy {
+  std::uint8_t from{0};
+  std::uint8_t bytes{0};  // 4 or 8; 0: it does not
+};
+
 struct Step {
   std::size_t offset{0};
   std::int64_t target{0};  // of kBranch and kJump, from the begin
@@ -36,6 +43,8 @@ struct Step {
   SiteClass site_class{SiteClass::kOther};
   std::uint8_t condition{0};  // of a conditional jump, as in its opcode
   StackEffect stack;
+  std::uint16_t writes{0};  // general registers, in whole or in part: a bit each
+  Copy copy;
   bool writes_frame{false};  // rbp
   bool sets_frame{false};    // to rsp
   // Whether the stack pointer is the one of the call's begin here; nothing: that is not known.

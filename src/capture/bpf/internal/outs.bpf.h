@@ -47,7 +47,7 @@ static __noinline int read_outs(const struct hit* hit, __u16 wanted, struct valu
     for (int i = 0; i < WIRE_ARGS_MAX; ++i)
       if (hit->probe->captures[i].source & WIRE_SOURCE_OUT) lost |= 1 << i;
   }
-  sources.values[WIRE_RETURN] = hit->regs->rax;
+  sources.values[WIRE_RETURN] = returned_value(hit->regs, hit->cookie);
   read_values(hit->probe, &sources, wanted & ~lost, values);
   values->failed |= lost & wanted;
   return 0;

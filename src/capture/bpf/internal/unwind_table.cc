@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace kansoku::capture::bpf {
@@ -39,7 +40,15 @@ bool has_handlers(const sys::ElfFile& file, std::uint64_t described) {
 
 }  // namespace
 
-std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t address) {
+namespace {
+
+/// What describes some code: where it stands.
+struct Described {
+  CodeRange code;
+  std::uint64_t at{0};
+};
+
+std::optional<Described> description_of(const sys::ElfFile& file, std::uint64_t address) {
   const auto table = file.section(".eh_frame_hdr");
   if (!table || table->bytes < kTableAt) return std::nullopt;
   const std::vector<std::byte> head = file.bytes_at(table->address, kHead.size());
@@ -71,7 +80,143 @@ std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t add
   if (*described + 8 + static_cast<std::uint64_t>(std::int64_t{*distance}) != *begin)
     return std::nullopt;  // written in another way
   if (address - *begin >= *bytes) return std::nullopt;
-  return CodeRange{*begin, *bytes, has_handlers(file, *described)};
+  return Described{{*begin, *bytes, has_handlers(file, *described)}, *described};
+}
+
+/// Reads what stands at an address on; fails once and for all at the end of the bytes.
+class TableReader {
+ public:
+  TableReader(const sys::ElfFile& file, std::uint64_t address, std::size_t bytes)
+      : bytes_(file.bytes_at(address, bytes)) {}
+
+  [[nodiscard]] std::uint8_t byte() {
+    if (at_ >= bytes_.size()) {
+      has_failed_ = true;
+      return 0;
+    }
+    return std::to_integer<std::uint8_t>(bytes_[at_++]);
+  }
+  template <class T>
+  [[nodiscard]] T fixed() {
+    T out{};
+    if (bytes_.size() - at_ < sizeof(T)) {
+      has_failed_ = true;
+      at_ = bytes_.size();
+      return out;
+    }
+    std::memcpy(&out, bytes_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return out;
+  }
+  [[nodiscard]] std::uint64_t uleb128() {
+    std::uint64_t out = 0;
+    for (unsigned shift = 0; shift < 63; shift += 7) {
+      const std::uint8_t one = byte();
+      out |= std::uint64_t{one & 0x7fU} << shift;
+      if ((one & 0x80) == 0) return out;
+    }
+    has_failed_ = true;
+    return 0;
+  }
+  [[nodiscard]] std::size_t offset() const { return at_; }
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t at_{0};
+  bool has_failed_{false};
+};
+
+// How addresses are written (DW_EH_PE_*).
+constexpr std::uint8_t kOmitted = 0xff, kRelative4 = 0x1b, kUleb128 = 0x01, kUdata4 = 0x03;
+constexpr std::size_t kHeadBytesMax = 64, kLsdaBytesMax = 1U << 18, kPadsMax = 1U << 14;
+
+/// How the common part of the description at `described` says that the address of the table of
+/// handlers is written; kOmitted: there is none. Nothing: unknown.
+std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uint64_t described) {
+  const auto back = number_at<std::uint32_t>(file, described + 4);
+  if (!back || *back > described + 4) return std::nullopt;
+  TableReader reader(file, described + 4 - *back + 8, kHeadBytesMax);
+  static_cast<void>(reader.byte());  // version
+  std::string text;
+  for (std::uint8_t one = reader.byte(); one != 0 && !reader.has_failed(); one = reader.byte())
+    text += static_cast<char>(one);
+  if (text.find('L') == std::string::npos) return kOmitted;
+  if (text.front() != 'z') return std::nullopt;
+  // Alignments of code and data, the return address's register, the length of what follows.
+  for (int i = 0; i < 4; ++i)
+    static_cast<void>(reader.uleb128());
+  for (const char one : text.substr(1)) {
+    if (one == 'L') {
+      const std::uint8_t out = reader.byte();
+      return reader.has_failed() ? std::nullopt : std::optional(out);
+    }
+    if (one == 'R') {
+      static_cast<void>(reader.byte());
+    } else if (one == 'P') {
+      constexpr std::uint8_t kSizeMask = 0x0f, kSdata4 = 0x0b;
+      const std::uint8_t size = reader.byte() & kSizeMask;
+      if (size != kUdata4 && size != kSdata4) return std::nullopt;
+      static_cast<void>(reader.fixed<std::uint32_t>());
+    } else if (one != 'S' && one != 'B') {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Where its table of handlers stands; 0: it has none. Nothing: unknown.
+std::optional<std::uint64_t> handlers_of(const sys::ElfFile& file, std::uint64_t described) {
+  const auto encoding = handlers_encoding(file, described);
+  if (!encoding) return std::nullopt;
+  if (*encoding == kOmitted) return 0;
+  if (*encoding != kRelative4) return std::nullopt;
+  constexpr std::uint64_t kAugmentationAt = 16;
+  TableReader reader(file, described + kAugmentationAt, kHeadBytesMax);
+  static_cast<void>(reader.uleb128());  // length
+  const std::uint64_t place = described + kAugmentationAt + reader.offset();
+  const auto distance = reader.fixed<std::int32_t>();
+  if (reader.has_failed()) return std::nullopt;
+  return distance == 0 ? 0 : place + static_cast<std::uint64_t>(std::int64_t{distance});
+}
+
+}  // namespace
+
+std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t address) {
+  const auto found = description_of(file, address);
+  return found ? std::optional(found->code) : std::nullopt;
+}
+
+std::optional<std::vector<std::uint64_t>> landing_pads(const sys::ElfFile& file,
+                                                       const CodeRange& code) {
+  const auto found = description_of(file, code.begin);
+  if (!found || found->code.begin != code.begin) return std::nullopt;
+  const auto table = handlers_of(file, found->at);
+  if (!table) return std::nullopt;
+  std::vector<std::uint64_t> out;
+  if (*table == 0) return out;
+  TableReader reader(file, *table, kLsdaBytesMax);
+  if (reader.byte() != kOmitted) return std::nullopt;  // pads are counted from the code's begin
+  if (reader.byte() != kOmitted) static_cast<void>(reader.uleb128());  // types of exceptions
+  const std::uint8_t encoding = reader.byte();
+  if (encoding != kUleb128 && encoding != kUdata4) return std::nullopt;
+  const auto number = [&]() -> std::uint64_t {
+    return encoding == kUleb128 ? reader.uleb128() : reader.fixed<std::uint32_t>();
+  };
+  const std::uint64_t bytes = reader.uleb128();
+  const std::size_t begin = reader.offset();
+  while (reader.offset() - begin < bytes) {
+    for (int i = 0; i < 2; ++i)
+      static_cast<void>(number());  // where the calls begin, and how many bytes
+    const std::uint64_t pad = number();
+    static_cast<void>(reader.uleb128());  // what to do there
+    if (reader.has_failed() || pad >= found->code.bytes || out.size() == kPadsMax)
+      return std::nullopt;
+    if (pad != 0) out.push_back(found->code.begin + pad);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
 }
 
 }  // namespace kansoku::capture::bpf
