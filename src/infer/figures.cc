@@ -9,6 +9,7 @@
 
 #include "infer/off_cpu.h"
 #include "infer/work.h"
+#include "stats/summary.h"
 
 namespace kansoku::infer {
 namespace {
@@ -203,11 +204,8 @@ class ProcessAdder {
     return {};
   }
 
-  static double median_of(std::vector<float>& times) {
-    if (times.empty()) return 0;
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
+  static double median_of(const std::vector<float>& times) {
+    return times.empty() ? 0 : stats::median(std::vector<double>(times.begin(), times.end()));
   }
 
   void finish_rows() {
