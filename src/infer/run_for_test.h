@@ -24,7 +24,7 @@ class RecordingForTest {
   /// From here on it is about this process.
   void process(std::int32_t pid, std::string_view name = "llama-server") {
     trace::ProcessInfo info;
-    info.pid = pid;
+    info.pid = pid_ = pid;
     info.name = name;
     process_ = writer_->process_track(info);
     graphs_ = writer_->custom_track(process_, "model graphs");
@@ -67,7 +67,11 @@ class RecordingForTest {
           {trace::Arg::uint(key("tokens"), tokens), trace::Arg::uint(key("unique"), sequences),
            trace::Arg::str(key("rows"), rows)});
   }
-  void split(const Span& span) { slice(calls(), span, "split", trace::kModelSplit, {}); }
+  void split(const Span& span, std::optional<std::uint32_t> definition = {}) {
+    std::vector<trace::Arg> args;
+    if (definition) args.push_back(trace::Arg::uint(key("graph"), *definition));
+    slice(calls(), span, "split", trace::kModelSplit, args);
+  }
   void graph(const Span& span, std::optional<std::uint32_t> definition, std::uint64_t uid = 1) {
     std::vector<trace::Arg> args{trace::Arg::uint(key("uid"), uid)};
     if (definition) args.push_back(trace::Arg::uint(key("graph"), *definition));
@@ -107,6 +111,9 @@ class RecordingForTest {
   trace::Writer& writer() { return *writer_; }
   trace::TrackHandle custom_track(std::string_view name) {
     return writer_->custom_track(process_, name);
+  }
+  trace::TrackHandle thread_track(std::int32_t tid) {
+    return writer_->thread_track(pid_, tid, "worker");
   }
   void slice(trace::TrackHandle track, const Span& span, std::string_view name,
              std::string_view category, const std::vector<trace::Arg>& args) {
@@ -148,6 +155,7 @@ class RecordingForTest {
   std::unique_ptr<trace::Writer> writer_;
   trace::TrackHandle process_{}, graphs_{}, calls_{}, windows_{};
   std::vector<trace::TrackHandle> threads_;
+  std::int32_t pid_{0};
   std::uint32_t tid_{101};
   trace::Trace trace_;
 };
