@@ -33,16 +33,32 @@ struct Role {
 constexpr Role kRoles[]{{"operator", WIRE_MODEL_OPERATOR},
                         {"barrier", WIRE_MODEL_BARRIER},
                         {"schedule", WIRE_MODEL_SCHEDULE}};
-constexpr int kRounds = 25, kCalls = 40'000;
+constexpr int kRounds = 25, kCalls = 40'000, kCallsWithData = 4'000;
 
 Result<void> bench_hits() {
   TRY(const auto engine, ModelEngine::create({}));
-  for (const Role& one : kRoles) {
-    TRY(const double bare, engine->measure_hit(0, kRounds, kCalls));
-    TRY(const double hit, engine->measure_hit(one.role, kRounds, kCalls));
-    fmt::print("bench llm_hit role={} bare_ns={:.0f} hit_ns={:.0f} more_ns={:.0f} calls={}\n",
-               one.name, bare * 1e9, hit * 1e9, (hit - bare) * 1e9, kRounds * kCalls);
+  for (const std::size_t data_bytes : {std::size_t{0}, std::size_t{256} << 10}) {
+    const int calls = data_bytes == 0 ? kCalls : kCallsWithData;
+    ModelEngine::Measured what{.rounds = kRounds, .calls = calls, .data_bytes = data_bytes};
+    TRY(const double bare, engine->measure_hit(what));
+    for (const Role& one : kRoles) {
+      what.role = one.role;
+      TRY(const double hit, engine->measure_hit(what));
+      fmt::print(
+          "bench llm_hit role={} data_kib={} bare_ns={:.0f} hit_ns={:.0f} more_ns={:.0f} "
+          "calls={}\n",
+          one.name, data_bytes >> 10, bare * 1e9, hit * 1e9, (hit - bare) * 1e9, kRounds * calls);
+    }
   }
+  TRY(const double stepped, engine->measure_hit({.place = ModelEngine::Place::kStepped,
+                                                 .role = WIRE_MODEL_BARRIER,
+                                                 .rounds = kRounds,
+                                                 .calls = kCalls}));
+  fmt::print("bench llm_hit role=barrier single_stepped=1 hit_ns={:.0f} calls={}\n", stepped * 1e9,
+             kRounds * kCalls);
+  const ModelEngine::Price& price = engine->price();
+  fmt::print("bench llm_price emulated_ns={:.0f} caches_ns={:.0f} stepped_ns={:.0f}\n",
+             price.emulated * 1e9, price.caches * 1e9, price.stepped * 1e9);
   return {};
 }
 
@@ -96,11 +112,12 @@ Result<void> bench_job(std::int32_t pid, const std::string& counter, trace::Mode
   options.budget = 1;
   TRY(const auto live, capture::llm::Live::create(clock, procfs, options, {pid}));
   const Job job(pid, counter);
-  std::vector<double> cpu_share, wall_share, on_cpu, off_cpu;
+  std::vector<double> cpu_share, wall_share, priced;
   double cost = 0, on_wall = 0, observer = 0;
   Rng rng(1);
   for (int pair = 0; pair < pairs; ++pair) {
     std::optional<PerToken> on, off;
+    const double cost_before = cost;
     const bool is_on_first = rng.below(2) == 0;
     for (int half = 0; half < 2; ++half) {
       std::vector<Reading> readings;
@@ -130,16 +147,20 @@ Result<void> bench_job(std::int32_t pid, const std::string& counter, trace::Mode
     if (!on || !off) continue;
     cpu_share.push_back(on->cpu / off->cpu - 1);
     wall_share.push_back(on->wall / off->wall - 1);
+    // As the processor time is: of a token without it.
+    const double rate = (cost - cost_before) / (static_cast<double>(window.count()) * 1e-9);
+    priced.push_back(rate * on->wall / off->cpu);
   }
   if (cpu_share.empty()) return Error{Code::kUnavailable, "bench: no window with tokens"};
   const MedianInterval cpu = median_with_interval(cpu_share),
                        wall = median_with_interval(wall_share);
   fmt::print(
-      "bench llm_overhead level={} pairs={} hits_times_price={:.3f}% cpu={:.2f}% cpu_low={:.2f}% "
+      "bench llm_overhead level={} pairs={} hits_times_price={:.3f}% of_a_token={:.2f}% "
+      "cpu={:.2f}% cpu_low={:.2f}% "
       "cpu_high={:.2f}% wall={:.2f}% wall_low={:.2f}% wall_high={:.2f}% observer={:.2f}%\n",
-      trace::model_level_name(level), cpu_share.size(), 100 * cost / on_wall, 100 * cpu.median,
-      100 * cpu.low, 100 * cpu.high, 100 * wall.median, 100 * wall.low, 100 * wall.high,
-      100 * observer / on_wall);
+      trace::model_level_name(level), cpu_share.size(), 100 * cost / on_wall,
+      100 * median_with_interval(priced).median, 100 * cpu.median, 100 * cpu.low, 100 * cpu.high,
+      100 * wall.median, 100 * wall.low, 100 * wall.high, 100 * observer / on_wall);
   return {};
 }
 

@@ -205,7 +205,7 @@ void Attacher::add_function(const ResolvedProbe& probe, const FileIdentity& iden
       links.entry_only.push_back(
           {exit.file_offset, 0, exit.exit.cookie(*number | WIRE_COOKIE_INSTANT)});
   } else {
-    probe.add_specs(*number, links.entry_only);
+    probe.add_specs(*number, 0, links.entry_only);
   }
   if (!options_.policy.keeps_files) return;
   attachments_.push_back({file.shown_path, probe.title, probe.symbol,

@@ -338,10 +338,15 @@ std::string_view parameter_list(std::string_view demangled) {
   return rest.substr(1, rest.rfind(')') - 1);
 }
 
-void ResolvedProbe::add_specs(std::uint64_t cookie, std::vector<bpf::UprobeSpec>& out) const {
-  out.push_back({file_offset, 0, cookie | WIRE_COOKIE_CALL});
+void ResolvedProbe::add_specs(std::uint64_t cookie, std::uint64_t stepped,
+                              std::vector<bpf::UprobeSpec>& out) const {
+  const auto cookie_at = [&](bpf::SiteClass site_class) {
+    return bpf::is_cheap(site_class) ? cookie : cookie | stepped;
+  };
+  out.push_back(
+      {file_offset, 0, cookie_at(site.site_class) | (exits.empty() ? 0 : WIRE_COOKIE_CALL)});
   for (const ResolvedExit& exit : exits)
-    out.push_back({exit.file_offset, 0, exit.exit.cookie(cookie)});
+    out.push_back({exit.file_offset, 0, exit.exit.cookie(cookie_at(exit.exit.site_class))});
 }
 
 Resolution resolve_pack(const Pack& pack, sys::ElfFile& file, std::string_view library) {

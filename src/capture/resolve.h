@@ -34,8 +34,10 @@ struct ResolvedProbe {
   bool is_slow{false};              // whether one of all these is single-stepped
 
   /// Adds what has to be attached without the kernel's return probes, so that begin and end of the
-  /// calls are seen. `cookie`: of both. Wants exits.
-  void add_specs(std::uint64_t cookie, std::vector<bpf::UprobeSpec>& out) const;
+  /// calls are seen. `cookie`: of all; `stepped` is added to it where the kernel single-steps.
+  /// Without exits: the begin alone.
+  void add_specs(std::uint64_t cookie, std::uint64_t stepped,
+                 std::vector<bpf::UprobeSpec>& out) const;
 };
 
 /// A USDT pair (or single probe) of one file.

@@ -278,7 +278,7 @@ TEST_F(ResolveTest, FindsTheEndsOfFunctionsThatMayThrow) {
   ASSERT_EQ(found.probes.size(), 1U);
   ASSERT_FALSE(found.probes[0].exits.empty());
   std::vector<bpf::UprobeSpec> specs;
-  found.probes[0].add_specs(7, specs);
+  found.probes[0].add_specs(7, 0, specs);
   ASSERT_EQ(specs.size(), 1 + found.probes[0].exits.size());
   EXPECT_EQ(specs[0].file_offset, found.probes[0].file_offset);
   EXPECT_EQ(specs[0].cookie, 7 | WIRE_COOKIE_CALL);

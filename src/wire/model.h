@@ -24,6 +24,7 @@ enum wire_model_role {
 };
 
 #define WIRE_MODEL_ROLE(cookie) ((cookie)&0xff)
+#define WIRE_MODEL_STEPPED (1ULL << 31) /* of the cookie: the kernel single-steps this place */
 #define WIRE_MODEL_TARGET_SHIFT 8
 #define WIRE_MODEL_TARGETS_MAX 1024
 #define WIRE_MODEL_TARGET(cookie) \
@@ -121,8 +122,9 @@ WIRE_ASSERT(sizeof(struct wire_model_target) == 48, "part of the ABI: bump WIRE_
 
 /* Counters, by index of an array of each processor. */
 enum wire_model_count {
-  WIRE_MODEL_HITS = 0, /* by role */
-  WIRE_MODEL_RING_FULL = WIRE_MODEL_ROLES,
+  WIRE_MODEL_HITS = 0,                        /* by role: of places that the kernel emulates */
+  WIRE_MODEL_STEPPED_HITS = WIRE_MODEL_ROLES, /* by role, too */
+  WIRE_MODEL_RING_FULL = 2 * WIRE_MODEL_ROLES,
   WIRE_MODEL_CUT_GRAPHS, /* with more nodes than a picture holds */
   WIRE_MODEL_COUNTS
 };

@@ -360,7 +360,8 @@ int on_model(struct pt_regs* regs) {
   hit.target = bpf_map_lookup_elem(&targets, &index);
   if (!hit.target || hit.target->tgid != hit.tgid) return 0;
   hit.now = bpf_ktime_get_boot_ns();
-  if (hit.role < WIRE_MODEL_ROLES) count_one(hit.role);
+  if (hit.role < WIRE_MODEL_ROLES)
+    count_one(hit.role + (cookie & WIRE_MODEL_STEPPED ? WIRE_MODEL_STEPPED_HITS : 0));
   if (cookie & WIRE_COOKIE_EXIT) {
     on_end(&hit, cookie);
     return 0;

@@ -51,19 +51,31 @@ class ModelEngine {
   void forget_graphs();
 
   struct Counters {
-    std::array<std::uint64_t, WIRE_MODEL_ROLES> hits{};  // by role, begins and ends
+    // By role, begins and ends: of places that the kernel emulates, and of those that it steps.
+    std::array<std::uint64_t, WIRE_MODEL_ROLES> hits{}, stepped_hits{};
     std::uint64_t ring_full{0}, cut_graphs{0};
   };
   [[nodiscard]] Counters counters() const;
 
-  /// Seconds of one hit of a place that the kernel emulates, on a function of this program that
-  /// begins as those of ggml do: the best of `rounds` of `calls` calls, since what else the machine
-  /// does only adds to it. Role 0: of a program that does nothing. Blocks; records that wait are
+  enum class Place : std::uint8_t { kEmulated, kStepped };
+  struct Measured {
+    Place place{Place::kEmulated};
+    std::uint32_t role{0};  // 0: a program that does nothing
+    int rounds{1}, calls{1};
+    std::size_t data_bytes{0};  // that are read between two hits
+  };
+  /// Seconds of one hit on a function of this program whose place the kernel emulates, as those of
+  /// ggml's operators, or single-steps. Of the rounds the best counts, since what else the machine
+  /// does only adds to it; the time of reading is subtracted. Blocks; records that wait are
   /// dropped.
-  [[nodiscard]] Result<double> measure_hit(std::uint32_t role, int rounds, int calls);
-  /// That of an operator and of nothing, measured when the engine was made.
+  [[nodiscard]] Result<double> measure_hit(const Measured& what);
+  /// Seconds, measured when the engine was made.
   struct Price {
-    double operator_seconds{0}, bare_seconds{0};
+    double bare{0};      // a program that does nothing, at an emulated place
+    double emulated{0};  // an operator there
+    double stepped{0};   // at a place that is single-stepped
+    // What a program whose data fills its caches loses behind any of them.
+    double caches{0};
   };
   [[nodiscard]] const Price& price() const;
 

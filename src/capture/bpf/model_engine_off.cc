@@ -38,7 +38,7 @@ void ModelEngine::forget_graphs() {}
 ModelEngine::Counters ModelEngine::counters() const {
   return {};
 }
-Result<double> ModelEngine::measure_hit(std::uint32_t, int, int) {
+Result<double> ModelEngine::measure_hit(const Measured&) {
   return no_bpf();
 }
 const ModelEngine::Price& ModelEngine::price() const {

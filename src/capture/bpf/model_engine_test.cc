@@ -37,6 +37,21 @@ MODEL_TARGET(model_barrier);
 asm(".text\n.globl model_wrapper\n.type model_wrapper, @function\nmodel_wrapper:\n"
     "push %rbx\npop %rbx\njmp model_decode\n.size model_wrapper, . - model_wrapper\n");
 
+// What it returns waits in a register while another function is called, or is not.
+#define KEEPING_TARGET(reg)                                                                     \
+  asm(".text\n.globl model_keeps_" #reg "\n.type model_keeps_" #reg                             \
+      ", @function\nmodel_keeps_" #reg ":\n.cfi_startproc\npush %" #reg "\nlea 7(%rdi), %" #reg \
+      "\ntest $1, %dil\nje 1f\nxor %edi, %edi\ncall model_barrier\n1: mov %" #reg               \
+      ", %rax\npop %" #reg "\nret\n.cfi_endproc\n.size model_keeps_" #reg                       \
+      ", . - model_keeps_" #reg "\n");                                                          \
+  extern "C" long model_keeps_##reg(long value)
+KEEPING_TARGET(rbx);
+KEEPING_TARGET(rbp);
+KEEPING_TARGET(r12);
+KEEPING_TARGET(r13);
+KEEPING_TARGET(r14);
+KEEPING_TARGET(r15);
+
 // What they take: made as in ggml and llama.cpp, with the members at other places.
 struct FakeTensor {
   std::uint64_t before{0};
@@ -267,7 +282,8 @@ TEST_P(ModelEngineModes, BeginsWithNothingCounted) {
 }
 
 TEST_P(ModelEngineModes, KnowsThePriceOfAHit) {
-  for (const double seconds : {engine_->price().operator_seconds, engine_->price().bare_seconds}) {
+  for (const double seconds :
+       {engine_->price().emulated, engine_->price().bare, engine_->price().stepped}) {
     EXPECT_GT(seconds, 0.1e-6);
     EXPECT_LT(seconds, 50e-6);
   }
@@ -347,6 +363,39 @@ TEST_P(ModelEngineModes, ReadsABatchOnTheStackAndWhatIsReturned) {
     EXPECT_EQ(as<wire_model_event>(records[i + 1]).a, 7U);
   }
   EXPECT_THAT(counts, ElementsAre(1, 512, -3));
+}
+
+TEST_P(ModelEngineModes, ReadsWhatIsReturnedFromTheRegisterThatHoldsIt) {
+  const std::vector<std::pair<std::string, long (*)(long)>> functions{
+      {"model_keeps_rbx", model_keeps_rbx}, {"model_keeps_rbp", model_keeps_rbp},
+      {"model_keeps_r12", model_keeps_r12}, {"model_keeps_r13", model_keeps_r13},
+      {"model_keeps_r14", model_keeps_r14}, {"model_keeps_r15", model_keeps_r15}};
+  for (const auto& [name, function] : functions) {
+    const auto specs = call_specs_for_test(*file_, name, WIRE_MODEL_SCHEDULE, true, true);
+    ASSERT_EQ(specs.size(), 2U) << name << " has one exit";
+    const auto handle = attach(specs);
+    for (const long argument : {0, 1, 6, -9}) {
+      EXPECT_EQ(function(argument), argument + 7) << name;
+      const auto records = drain(*engine_);
+      ASSERT_EQ(records.size(), 2U) << name;
+      EXPECT_EQ(static_cast<long>(as<wire_model_event>(records[1]).a), argument + 7) << name;
+    }
+    engine_->detach(handle);
+  }
+}
+
+TEST_P(ModelEngineModes, CountsApartWhatIsSingleStepped) {
+  const auto stepped = static_cast<std::uint64_t>(WIRE_MODEL_DECODE) | WIRE_MODEL_STEPPED;
+  auto specs = call_specs_for_test(*file_, "model_decode", WIRE_MODEL_DECODE, true);
+  for (UprobeSpec& spec : specs)
+    if ((spec.cookie & WIRE_COOKIE_EXIT) != 0) spec.cookie |= stepped;
+  attach(specs);
+  const int context = 0;
+  for (int i = 0; i < 5; ++i)
+    model_decode(&context, {1, {}});
+  EXPECT_EQ(engine_->counters().hits[WIRE_MODEL_DECODE], 5U);
+  EXPECT_EQ(engine_->counters().stepped_hits[WIRE_MODEL_DECODE], 5U);
+  EXPECT_EQ(engine_->counters().ring_full, 0U);
 }
 
 TEST_P(ModelEngineModes, AJumpToAnotherFunctionReturnsNothingYet) {

@@ -16,8 +16,7 @@ namespace {
 
 constexpr Nanos kPollEvery = std::chrono::milliseconds{40};
 constexpr Nanos kPicturesEvery = std::chrono::seconds{1};
-// A hit that the kernel single-steps, and a tensor of a picture (docs/llm.md).
-constexpr double kSlowHitSeconds = 10.5e-6, kTensorSeconds = 0.25e-6;
+constexpr double kTensorSeconds = 0.25e-6;  // of a picture (docs/llm.md)
 constexpr std::size_t kFilesMax = 4096, kProblemsMax = 64;
 
 constexpr std::size_t index_of(trace::ModelLevel level) {
@@ -97,17 +96,12 @@ std::shared_ptr<const ModelSource::File> ModelSource::resolve(sys::ElfFile& elf,
   for (const ResolvedProbe& probe : found.probes) {
     const auto role = static_cast<wire_model_role>(probe.source->model_role);
     const std::size_t level = index_of(level_of(role));
-    const bool is_begin_alone = probe.exits.empty() && !probe.by_exits;
     if (probe.by_exits) {
       out->problems.push_back(fmt::format("{}: no address is known that a call passes once in {}",
                                           probe.title, library));
       continue;
     }
-    if (is_begin_alone)
-      out->specs.at(level).push_back({probe.file_offset, 0, role});
-    else
-      probe.add_specs(role, out->specs.at(level));
-    out->is_slow.at(level) = out->is_slow.at(level) || !bpf::is_cheap(probe.site.site_class);
+    probe.add_specs(role, WIRE_MODEL_STEPPED, out->specs.at(level));
   }
   out->problems.insert(out->problems.end(), found.refused.begin(), found.refused.end());
   out->has_names = elf.find_symbol("ggml_op_name") != nullptr;
@@ -155,6 +149,19 @@ void ModelSource::limit(std::int32_t pid, Target& target, trace::ModelLevel leve
   if (options_.log) options_.log(line);
 }
 
+// Later another file may come that has them.
+void ModelSource::tell_nothing_found(std::int32_t pid, Target& target) {
+  std::string names;
+  for (const auto& [key, mapped] : target.files)
+    names += (names.empty() ? "" : ", ") + std::string(base_name(mapped.path));
+  const std::string line = fmt::format(
+      "process {}: none of llama.cpp's functions is found in {}: without symbols "
+      "(stripped) nothing of it is seen",
+      pid, names);
+  if (target.problems.size() < kProblemsMax) target.problems.push_back(line);
+  if (options_.log) options_.log(line);
+}
+
 // Once its libraries are known.
 void ModelSource::introduce(std::int32_t pid, Target& target) {
   wire_model_layout& wire = target.wire;
@@ -193,7 +200,7 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
     return std::any_of(one.second.file->specs.begin(), one.second.file->specs.end(),
                        [](const auto& specs) { return !specs.empty(); });
   });
-  if (!has_specs) return;
+  if (!has_specs) return tell_nothing_found(pid, kept);
   if (!decoder_.knows(pid) || kept.names.has_value() != had_names) introduce(pid, kept);
   attach(pid, kept, attached_);
 }
@@ -246,20 +253,20 @@ void ModelSource::drain() {
 
 Governor::Cost ModelSource::cost_since() {
   const auto counters = engine_->counters();
+  const bpf::ModelEngine::Price& price = engine_->price();
   Governor::Cost out;
   for (std::size_t role = 1; role < counters.hits.size(); ++role) {
     const std::size_t level = index_of(level_of(static_cast<wire_model_role>(role)));
     const auto hits = counters.hits.at(role) - last_.hits.at(role);
-    bool is_slow = false;
-    for (const auto& [key, file] : files_)
-      is_slow = is_slow || (file != nullptr && file->is_slow.at(level));
+    const auto stepped = counters.stepped_hits.at(role) - last_.stepped_hits.at(role);
     // The threads of a graph take their traps side by side.
     const double threads = level >= index_of(trace::ModelLevel::kOperator)
                                ? std::max<double>(1, decoder_.counters().threads)
                                : 1;
-    out.seconds.at(level) += static_cast<double>(hits) / threads *
-                             (is_slow ? kSlowHitSeconds : engine_->price().operator_seconds);
-    window_hits_ += hits;
+    out.seconds.at(level) += (static_cast<double>(hits) * (price.emulated + price.caches) +
+                              static_cast<double>(stepped) * (price.stepped + price.caches)) /
+                             threads;
+    window_hits_ += hits + stepped;
   }
   out.seconds.at(index_of(trace::ModelLevel::kGraph)) +=
       static_cast<double>(std::exchange(tensors_, 0)) * kTensorSeconds;

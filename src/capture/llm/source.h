@@ -73,7 +73,6 @@ class ModelSource final : public Source {
   /// The places of one file, by level.
   struct File {
     std::array<std::vector<bpf::UprobeSpec>, kLevels> specs;
-    std::array<bool, kLevels> is_slow{};
     std::vector<std::string> problems;
     bool has_names{false};  // of operators
   };
@@ -97,6 +96,7 @@ class ModelSource final : public Source {
   bool add_file(std::int32_t pid, Target& target, const sys::Mapping& mapping,
                 const std::vector<sys::Mapping>& all);
   void introduce(std::int32_t pid, Target& target);
+  void tell_nothing_found(std::int32_t pid, Target& target);
   void limit(std::int32_t pid, Target& target, trace::ModelLevel level, const std::string& why);
   void attach(std::int32_t pid, Target& target, trace::ModelLevel level);
   void apply(trace::ModelLevel level, BootTime now);
