@@ -35,6 +35,7 @@ QUICK = {
     "npm-2": {"build": "npm", "tokens": 30, "threads": 2},
     "npm-q4_0": {"build": "npm", "tokens": 100, "model": "toy-Q4_0"},
     "stripped": {"build": "stripped", "tokens": 50},
+    "static": {"build": "static", "tokens": 60, "threads": 2},
     "openmp-1": {"tokens": 300},
     "openmp-2": {"tokens": 300, "threads": 2},
     "openmp-4": {"tokens": 60, "threads": 4, "model": "toy-F16"},

@@ -4,6 +4,7 @@
 
 Kinds: toy-F32 toy-F16 toy-Q8_0 toy-Q4_0 toy-Q4_K toy-Q6_K (2 layers, width 256), moe-F32 (the same with 4 experts, 2 of them used), and mid
 (24 layers, width 512, F32: 17 to 20 ms a token on one thread)."""
+import glob
 import os
 import shutil
 import sys
@@ -16,7 +17,8 @@ from builds import CACHE, CPU_BUILD, Unavailable, build_folder, checked, sha256,
 SHAPES = {"toy": ["--layers", "2"], "moe": ["--layers", "2", "--experts", "4"], "mid": ["--layers", "24", "--width", "512", "--forward", "1536"]}
 TYPES = ["F32", "F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"]
 KINDS = [f"toy-{kind}" for kind in TYPES] + ["moe-F32", "mid"]
-BUILDS = ["npm", "openmp"]
+BUILDS = ["npm", "openmp", "static"]
+STATIC_PARTS = ["src/CMakeFiles/llama.dir", *(f"ggml/src/CMakeFiles/{part}.dir" for part in ("ggml", "ggml-base", "ggml-cpu"))]
 PREBUILT = ["npm", "stripped"]
 
 
@@ -45,6 +47,9 @@ def libraries(build):
     folder = os.path.join(build_folder(CPU_BUILD), "bin")
     if not os.path.exists(os.path.join(folder, "libllama.so")):
         raise Unavailable(f"{CPU_BUILD} is not built: tests/llama/run.py build {CPU_BUILD}")
+    if build == "static":
+        parts = [os.path.join(build_folder(CPU_BUILD), part) for part in STATIC_PARTS]
+        return folder, [*sorted(path for part in parts for path in glob.glob(f"{part}/**/*.o", recursive=True)), "-fopenmp"]
     return folder, [f"-L{folder}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{folder},-rpath-link,{folder}"]
 
 
@@ -54,7 +59,8 @@ def program(source, build):
         raise Unavailable("c++ is missing")
     tree, _ = sources()
     _, linked = libraries(build)
-    stem = os.path.splitext(os.path.basename(source))[0]
+    # By its name the packs know a program that holds llama.cpp itself.
+    stem = ("llama-" if build == "static" else "") + os.path.splitext(os.path.basename(source))[0]
     path = os.path.join(CACHE, "llm", f"{stem}-{build}-{sha256(source)[:12]}")
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)

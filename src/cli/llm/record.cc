@@ -66,8 +66,9 @@ class LlmRecord final : public Command {
       if (std::find(running.begin(), running.end(), pid) == running.end())
         fmt::print(
             stderr,
-            "kansoku: process {} has no library of llama.cpp; what it starts, or loads later, "
-            "is looked at\n",
+            "kansoku: process {} has no library of llama.cpp; what it starts, or loads later, is "
+            "looked at. A program that holds llama.cpp itself is known by its name, llama-*; for "
+            "another name pass a pack: docs/llm.md\n",
             pid);
     }
     if (options_.pids.empty() && options_.command.empty()) {
