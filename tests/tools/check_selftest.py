@@ -26,6 +26,8 @@ class Check(CheckerTest):
         for name in TOOLS:
             with open(os.path.join(ROOT, "tools", name), encoding="utf-8") as file:
                 self.plant(f"tools/{name}", file.read())
+        for name in ("gen_thresholds.py", "gen_modules.py"):  # the sources that they read are not here
+            self.plant(f"tools/{name}", "# SPDX-License-Identifier: Apache-2.0\n")
 
     def check(self, *arguments, path=None):
         environment = dict(os.environ, PATH=path or os.environ["PATH"])
@@ -50,6 +52,13 @@ class Check(CheckerTest):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("   src/common/b.cc:2: std::regex", done.stdout)
         self.assertTrue(done.stdout.endswith("check: 1 passed, 1 failed, 0 skipped\n"), done.stdout)
+
+    def test_a_page_that_is_not_as_the_source_says(self):
+        self.assertEqual(self.check("docs").returncode, 0)
+        self.plant("tools/gen_modules.py", "import sys\nassert sys.argv[1:] == ['--check']\nprint('stale')\nsys.exit(1)\n")
+        done = self.check("docs")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("   stale\n", done.stdout)
 
     def test_a_missing_tool_is_skipped_with_the_reason(self):
         done = self.check("format", "headers", path="/nowhere")
