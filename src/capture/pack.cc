@@ -253,6 +253,7 @@ Result<FunctionProbes> parse_function(const Json& json, const Types& types,
   out.at_end = record == "at_end";
   out.is_sampled = record == "sampled";
   out.never_throws = table.flag("never_throws");
+  out.before_calls = table.flag("before_calls");
   out.is_optional = table.flag("optional");
   out.until_named = table.flag("until_named");
   out.has_frames = table.flag("frames");

@@ -69,9 +69,10 @@ struct FunctionProbes {
   bool is_sampled{false};  // the ends of the calls that begin in a slice of each second; of others
                            // the begin
   bool has_frames{false};  // who makes each call: a native stack
-  bool until_named{false};     // taken off when every kernel that is launched has a name
-  bool is_optional{false};     // that some of them are missing is not worth a word
-  bool never_throws{false};    // no exception ever leaves them: the kernel's return probes are safe
+  bool until_named{false};   // taken off when every kernel that is launched has a name
+  bool is_optional{false};   // that some of them are missing is not worth a word
+  bool never_throws{false};  // no exception ever leaves them: the kernel's return probes are safe
+  bool before_calls{false};  // their end may be seen before their last calls: destructors, messages
   std::uint8_t model_role{0};  // enum wire_model_role: for capture/llm, and nobody else
   std::optional<std::string>
       ordinal_by;  // adds `seq`, counted per process and value of that argument ("" = process)

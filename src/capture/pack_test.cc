@@ -103,6 +103,7 @@ symbols = ["f"]
 category = "c"
 record = "at_end"
 never_throws = true
+before_calls = true
 [[probe]]
 library = "l"
 symbols = ["f"]
@@ -171,6 +172,8 @@ TEST(Pack, ReadsEveryPart) {
   EXPECT_TRUE(pack.functions[2].at_end);
   EXPECT_TRUE(pack.functions[2].never_throws);
   EXPECT_FALSE(first.never_throws);
+  EXPECT_TRUE(pack.functions[2].before_calls);
+  EXPECT_FALSE(first.before_calls);
   EXPECT_EQ(pack.functions[2].ordinal_by, std::nullopt);
   ASSERT_EQ(pack.usdt.size(), 1U);
   EXPECT_EQ(pack.usdt[0].begin, "python:gc__start");

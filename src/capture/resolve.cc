@@ -255,7 +255,7 @@ class Resolver {
       return bpf::find_exits(file_, *match.symbol,
                              {.entry_site = out.site.address,
                               .value_bytes = result_bytes(out),
-                              .before_calls = out.source->model_role != 0});
+                              .before_calls = out.source->before_calls});
     };
     bpf::Exits found = find();
     if (found.exits.empty() && out.site.offset_bytes != 0) {  // if an exit is where it begins
