@@ -48,6 +48,8 @@ constexpr std::array kFeatures{
     Feature{"decode_rate", "1/s", kInference, kLog, kModelled, .5, -1, "llama_decode calls a second"},
     Feature{"decode_mean", "s", kInference, kLog, kModelled, 1e-5, 1, "mean time of a llama_decode call"},
     Feature{"decode_p99", "s", kInference, kLog, kModelled, 5e-5, 1, "99th percentile of a llama_decode call"},
+    Feature{"graph_mean", "s", kInference, kLog, kModelled, 1e-5, 1, "mean time of a graph of ggml on the processor"},
+    Feature{"graph_share", "ratio", kInference, kLinear, kModelled, .03, 0, "time in graphs of ggml over time, summed over callers"},
     Feature{"gpu_utilization", "ratio", kGpu, kLinear, kModelled, .05, -1, "share of time in which a kernel ran on the device"},
     Feature{"gpu_process_utilization", "ratio", kGpu, kLinear, kModelled, .05, -1, "the same, of this process"},
     Feature{"gpu_memory_used", "bytes", kGpu, kLog, kShown, 1e6, 0, "memory in use on the device"},

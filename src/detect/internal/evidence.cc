@@ -41,10 +41,10 @@ constexpr std::array kInputSigns{Sign{"input_share", 1}};
 constexpr std::array kCollectiveSigns{Sign{"collective_mean", 1}, Sign{"collective_p99", 1},
                                       Sign{"collective_share", 1}};
 constexpr std::array kLatencySigns{
-    Sign{"step_mean", 1},     Sign{"step_max", 1},      Sign{"step_rate", -1},
-    Sign{"backward_mean", 1}, Sign{"forward_mean", 1},  Sign{"launch_mean", 1},
-    Sign{"sync_mean", 1},     Sign{"decode_mean", 1},   Sign{"decode_p99", 1},
-    Sign{"decode_rate", -1},  Sign{"collective_p99", 1}};
+    Sign{"step_mean", 1},     Sign{"step_max", 1},     Sign{"step_rate", -1},
+    Sign{"backward_mean", 1}, Sign{"forward_mean", 1}, Sign{"launch_mean", 1},
+    Sign{"sync_mean", 1},     Sign{"decode_mean", 1},  Sign{"decode_p99", 1},
+    Sign{"decode_rate", -1},  Sign{"graph_mean", 1},   Sign{"collective_p99", 1}};
 // What a process that waits for others does no more of. Not the time outside backward: replicas may
 // wait for each other there as well.
 constexpr std::array kOwnSigns{
