@@ -2,9 +2,6 @@
 #include "diagnose/internal/steps/sched.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <tuple>
 #include <unordered_map>
 
 #include "diagnose/internal/words.h"
@@ -12,26 +9,6 @@
 
 namespace kansoku::diagnose {
 namespace {
-
-enum class State : std::uint8_t { kUnknown, kRunning, kRunnable, kBlocked };
-
-// Kernel task states (sched.h): 0 running; a bit above the reported states marks preemption.
-constexpr std::uint32_t kReportedStates = 0xff;
-constexpr std::uint32_t kStopStates = 0x4 | 0x8;  // __TASK_STOPPED, __TASK_TRACED
-
-State next_state(State now, SchedEvent::Kind kind) {
-  switch (kind) {
-    case SchedEvent::Kind::kWake:
-      return now == State::kRunning ? now : State::kRunnable;  // waking a running thread is void
-    case SchedEvent::Kind::kSwitchIn:
-      return State::kRunning;
-    case SchedEvent::Kind::kPreempted:
-      return State::kRunnable;
-    case SchedEvent::Kind::kBlocks:
-      return State::kBlocked;
-  }
-  return State::kUnknown;
-}
 
 /// Samples so soon after a preemption have caused it, most likely: who samples takes the processor
 /// of whom it looks at. Others of a preempted thread are of its time in the queue. Set on a single
@@ -54,46 +31,31 @@ void date_back(const std::vector<QueueWait>& waits, std::vector<ThreadSample>& s
 
 }  // namespace
 
-ThreadTimes thread_times(std::vector<SchedEvent> events, std::int64_t end_ns) {
-  std::sort(events.begin(), events.end(), [](const SchedEvent& a, const SchedEvent& b) {
-    return std::tie(a.time_ns, a.kind) < std::tie(b.time_ns, b.kind);
-  });
-  std::vector<Interval> parts[4];
-  State state = State::kUnknown;
-  std::int64_t since_ns = 0, queued_ns = 0, blocked_ns = 0;
-  bool is_stop = false;
-  std::optional<std::uint32_t> preempted_on;
+ThreadTimes thread_times(const std::vector<trace::ThreadStretch>& stretches) {
   ThreadTimes times;
-  for (const SchedEvent& event : events) {
-    parts[static_cast<std::size_t>(state)].push_back({since_ns, event.time_ns});
-    const State next = next_state(state, event.kind);
-    // One that was preempted queues where it ran; one that was woken where it is switched in.
-    if (state == State::kRunnable && next == State::kRunning)
-      times.queue_waits.push_back(
-          {{queued_ns, event.time_ns}, preempted_on.value_or(event.cpu), preempted_on.has_value()});
-    if (state == State::kBlocked && next != State::kBlocked) {
-      const bool is_woken = event.kind == SchedEvent::Kind::kWake;
-      times.blocked_waits.push_back({{blocked_ns, event.time_ns},
-                                     is_woken ? std::optional(event.waker_tid) : std::nullopt,
-                                     is_stop});
+  std::vector<Interval> running, runnable, blocked;
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const trace::ThreadStretch& one = stretches[i];
+    const Interval time{one.begin_ns, one.end_ns};
+    switch (one.state) {
+      case trace::ThreadState::kRunning:
+        running.push_back(time);
+        break;
+      case trace::ThreadState::kQueued:
+        runnable.push_back(time);
+        if (i + 1 < stretches.size() && stretches[i + 1].state == trace::ThreadState::kRunning)
+          times.queue_waits.push_back({time, one.cpu, one.is_preempted});
+        break;
+      case trace::ThreadState::kAsleep:
+        blocked.push_back(time);
+        if (!one.is_open) times.blocked_waits.push_back({time, one.waker_tid, one.is_stopped()});
+        break;
     }
-    if (state != State::kBlocked && next == State::kBlocked) {
-      blocked_ns = event.time_ns;
-      is_stop = event.is_stop;
-    }
-    if (state != State::kRunnable && next == State::kRunnable) {
-      queued_ns = event.time_ns;
-      preempted_on.reset();
-      if (event.kind == SchedEvent::Kind::kPreempted) preempted_on = event.cpu;
-    }
-    state = next;
-    since_ns = event.time_ns;
   }
-  parts[static_cast<std::size_t>(state)].push_back({since_ns, end_ns});
-  times.is_known = !events.empty();
-  times.running = IntervalSet::of(std::move(parts[static_cast<std::size_t>(State::kRunning)]));
-  times.runnable = IntervalSet::of(std::move(parts[static_cast<std::size_t>(State::kRunnable)]));
-  times.blocked = IntervalSet::of(std::move(parts[static_cast<std::size_t>(State::kBlocked)]));
+  times.is_known = !stretches.empty();
+  times.running = IntervalSet::of(std::move(running));
+  times.runnable = IntervalSet::of(std::move(runnable));
+  times.blocked = IntervalSet::of(std::move(blocked));
   return times;
 }
 
@@ -107,32 +69,12 @@ void read_thread_times(const trace::Trace& trace, JobData& job) {
     if (track.kind == trace::TrackKind::kThread && is_of_rank)
       rank_of_tid.emplace(track.tid, rank->second);
   }
-  std::map<std::int32_t, std::vector<SchedEvent>> events;  // by thread
-  const auto add = [&](std::int32_t tid, const SchedEvent& event) {
-    if (!rank_of_tid.contains(tid) || event.time_ns < 0 || event.time_ns > kTimeMaxNs) return;
-    events[tid].push_back(event);
-  };
-  const auto& table = trace.switches;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const bool preempted = (table.prev_state[i] & kReportedStates) == 0;
-    add(table.prev_tid[i],
-        {.time_ns = table.time_ns[i],
-         .kind = preempted ? SchedEvent::Kind::kPreempted : SchedEvent::Kind::kBlocks,
-         .cpu = table.cpu[i],
-         .is_stop = (table.prev_state[i] & kStopStates) != 0});
-    add(table.next_tid[i],
-        {.time_ns = table.time_ns[i], .kind = SchedEvent::Kind::kSwitchIn, .cpu = table.cpu[i]});
-  }
-  const auto& wakes = trace.wakes;
-  for (std::size_t i = 0; i < wakes.size(); ++i) {
-    add(wakes.tid[i], {.time_ns = wakes.time_ns[i],
-                       .kind = SchedEvent::Kind::kWake,
-                       .waker_tid = i < wakes.waker_tid.size() ? wakes.waker_tid[i] : 0});
-  }
+  const auto stretches = trace::thread_stretches(
+      trace, [&](std::int32_t tid) { return rank_of_tid.contains(tid); }, job.end_ns, kTimeMaxNs);
   bool is_any_known = false;
-  for (auto& [tid, of_thread] : events) {
+  for (const auto& [tid, of_thread] : stretches) {
     RankData& rank = job.ranks[rank_of_tid[tid]];
-    ThreadTimes times = thread_times(std::move(of_thread), job.end_ns);
+    ThreadTimes times = thread_times(of_thread);
     if (tid == rank.pid) {
       is_any_known = is_any_known || times.is_known;
       rank.main = std::move(times);

@@ -7,16 +7,15 @@
 namespace kansoku::diagnose {
 namespace {
 
-using Kind = SchedEvent::Kind;
+using State = trace::ThreadState;
 
-TEST(ThreadTimes, FollowsTheStates) {
-  const ThreadTimes times = thread_times({{10, Kind::kSwitchIn},
-                                          {30, Kind::kBlocks},
-                                          {50, Kind::kWake},
-                                          {55, Kind::kSwitchIn},
-                                          {70, Kind::kPreempted},
-                                          {90, Kind::kSwitchIn}},
-                                         100);
+TEST(ThreadTimes, AreTheStretchesByState) {
+  const ThreadTimes times = thread_times({{.begin_ns = 10, .end_ns = 30},
+                                          {.begin_ns = 30, .end_ns = 50, .state = State::kAsleep},
+                                          {.begin_ns = 50, .end_ns = 55, .state = State::kQueued},
+                                          {.begin_ns = 55, .end_ns = 70},
+                                          {.begin_ns = 70, .end_ns = 90, .state = State::kQueued},
+                                          {.begin_ns = 90, .end_ns = 100, .is_open = true}});
   EXPECT_TRUE(times.is_known);
   EXPECT_EQ(times.running.measure_ns({0, 100}), 20 + 15 + 10);
   EXPECT_EQ(times.blocked.measure_ns({0, 100}), 20);
@@ -24,45 +23,27 @@ TEST(ThreadTimes, FollowsTheStates) {
   EXPECT_FALSE(times.running.contains(5));  // before the first event nothing is known
 }
 
-// One that was preempted queues where it ran, one that was woken where it comes to run.
-TEST(ThreadTimes, KnowsWhereItQueuesAndWhoWakesIt) {
-  const ThreadTimes times =
-      thread_times({{.time_ns = 10, .kind = Kind::kSwitchIn, .cpu = 1},
-                    {.time_ns = 30, .kind = Kind::kPreempted, .cpu = 1},
-                    {.time_ns = 40, .kind = Kind::kSwitchIn, .cpu = 2},
-                    {.time_ns = 50, .kind = Kind::kBlocks, .cpu = 2},
-                    {.time_ns = 60, .kind = Kind::kWake, .waker_tid = 77},
-                    {.time_ns = 65, .kind = Kind::kSwitchIn, .cpu = 3},
-                    {.time_ns = 70, .kind = Kind::kBlocks, .cpu = 3, .is_stop = true},
-                    {.time_ns = 90, .kind = Kind::kSwitchIn, .cpu = 3}},
-                   100);
-  ASSERT_EQ(times.queue_waits.size(), 2U);
-  EXPECT_EQ(times.queue_waits[0].cpu, 1U);
-  EXPECT_EQ(times.queue_waits[0].time.end_ns - times.queue_waits[0].time.begin_ns, 10);
-  EXPECT_EQ(times.queue_waits[1].cpu, 3U);
+TEST(ThreadTimes, AWaitHasAnEnd) {
+  constexpr std::uint32_t kStopped = 4;
+  const ThreadTimes times = thread_times(
+      {{.begin_ns = 10, .end_ns = 20, .state = State::kQueued, .is_preempted = true, .cpu = 3},
+       {.begin_ns = 20, .end_ns = 30},
+       {.begin_ns = 30, .end_ns = 40, .state = State::kAsleep, .waker_tid = 77},
+       {.begin_ns = 40, .end_ns = 50, .state = State::kQueued, .cpu = 1},
+       {.begin_ns = 50, .end_ns = 60, .state = State::kAsleep, .task_state = kStopped},
+       {.begin_ns = 60, .end_ns = 70, .state = State::kQueued, .is_open = true}});
+  ASSERT_EQ(times.queue_waits.size(), 1U) << "one ended with sleep, one did not end";
+  EXPECT_EQ(times.queue_waits[0].cpu, 3U);
+  EXPECT_TRUE(times.queue_waits[0].is_preempted);
   ASSERT_EQ(times.blocked_waits.size(), 2U);
   EXPECT_EQ(times.blocked_waits[0].waker_tid, 77);
   EXPECT_FALSE(times.blocked_waits[0].is_stopped);
-  EXPECT_EQ(times.blocked_waits[1].waker_tid, std::nullopt) << "the wake-up was lost";
+  EXPECT_EQ(times.blocked_waits[1].waker_tid, std::nullopt);
   EXPECT_TRUE(times.blocked_waits[1].is_stopped);
 }
 
-TEST(ThreadTimes, OrderOfTheInputDoesNotMatter) {
-  const ThreadTimes times =
-      thread_times({{55, Kind::kSwitchIn}, {30, Kind::kBlocks}, {50, Kind::kWake}}, 60);
-  EXPECT_EQ(times.blocked.measure_ns({0, 100}), 20);
-  EXPECT_EQ(times.runnable.measure_ns({0, 100}), 5);
-  EXPECT_EQ(times.running.measure_ns({0, 100}), 5);
-}
-
-TEST(ThreadTimes, AWakeOfARunningThreadIsVoid) {
-  const ThreadTimes times = thread_times({{10, Kind::kSwitchIn}, {20, Kind::kWake}}, 30);
-  EXPECT_EQ(times.running.measure_ns({0, 100}), 20);
-  EXPECT_TRUE(times.runnable.empty());
-}
-
 TEST(ThreadTimes, NoEventsMeansUnknown) {
-  const ThreadTimes times = thread_times({}, 100);
+  const ThreadTimes times = thread_times({});
   EXPECT_FALSE(times.is_known);
   EXPECT_TRUE(times.running.empty());
 }
