@@ -126,13 +126,23 @@ class Run:
             pass
         process.wait()
 
+    @staticmethod
+    def state_of(process, streams):
+        """What a command that does not end is at: its threads, and the last that it printed."""
+        fields = "pid,tid,stat,pcpu,time,wchan:24,args"
+        text = subprocess.run(["ps", "-L", "-s", str(process.pid), "-o", fields], stdout=subprocess.PIPE, text=True, errors="replace", check=False).stdout[:8000]
+        for stream in streams:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2000))
+            text += stream.read().decode(errors="replace")
+        return text
+
     def shell(self, command):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = self.start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
             try:
                 status = process.wait(timeout=self.timeout)
             except subprocess.TimeoutExpired as late:
-                raise CaseError(f"took longer than {self.timeout:.0f} s: {command}") from late
+                raise CaseError(f"took longer than {self.timeout:.0f} s: {command}\n{self.state_of(process, (out, err))}") from late
             finally:
                 self.end(process)
             texts = []
