@@ -18,18 +18,24 @@ inline void append_varint(std::string& to, std::uint64_t value) {
   to.push_back(static_cast<char>(value));
 }
 
+/// Whether a number may be padded with zeros, as linkers do (ULEB128 of DWARF).
+enum class VarintForm : std::uint8_t { kShortest, kAny };
+
 /// Takes a number that append_varint wrote off the front of `untrusted`. Nothing, and `untrusted`
-/// anywhere, if the bytes end early, pass 64 bits, or are longer than they need to be: every number
-/// has one form.
-[[nodiscard]] inline std::optional<std::uint64_t> take_varint(ByteSpan& untrusted) {
+/// anywhere, if the bytes end early, pass 64 bits, or are longer than they need to be and `form`
+/// wants the shortest: every number has one form then.
+[[nodiscard]] inline std::optional<std::uint64_t> take_varint(
+    ByteSpan& untrusted, VarintForm form = VarintForm::kShortest) {
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 64 && !untrusted.empty(); shift += 7) {
     const auto byte = static_cast<std::uint64_t>(untrusted.front());
     untrusted = untrusted.subspan(1);
     if (shift == 63 && byte > 1) return std::nullopt;
     value |= (byte & 0x7f) << shift;
-    if (byte < 0x80)
-      return byte == 0 && shift > 0 ? std::nullopt : std::optional<std::uint64_t>(value);
+    if (byte < 0x80) {
+      const bool is_padded = byte == 0 && shift > 0;
+      return is_padded && form == VarintForm::kShortest ? std::nullopt : std::optional(value);
+    }
   }
   return std::nullopt;
 }

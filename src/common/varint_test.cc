@@ -46,5 +46,14 @@ TEST(Varint, ZigzagKeepsSmallNumbersSmall) {
   EXPECT_EQ(to_zigzag(1), 2U);
 }
 
+TEST(Varint, MayBePaddedWhereOthersWriteIt) {
+  const std::string padded("\x85\x80\x00", 3);
+  ByteSpan rest = as_bytes(padded);
+  EXPECT_EQ(take_varint(rest), std::nullopt);
+  rest = as_bytes(padded);
+  EXPECT_EQ(take_varint(rest, VarintForm::kAny), 5U);
+  EXPECT_TRUE(rest.empty());
+}
+
 }  // namespace
 }  // namespace kansoku

@@ -27,7 +27,7 @@ struct Place {
 
   /// The same place seen from before `step`; nothing if that cannot be told.
   [[nodiscard]] std::optional<Place> before(const Step& step) const {
-    if (from_frame) return step.writes_frame ? std::nullopt : std::optional(*this);
+    if (from_frame) return step.writes_frame() ? std::nullopt : std::optional(*this);
     switch (step.stack.kind) {
       case StackEffect::Kind::kAdd:
         return Place{false, bytes + step.stack.bytes};

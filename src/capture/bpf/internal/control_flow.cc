@@ -189,7 +189,7 @@ struct Depth {
         out.stack.reset();
         break;
     }
-    if (step.writes_frame) out.frame = step.sets_frame ? stack : std::nullopt;
+    if (step.writes_frame()) out.frame = step.sets_frame() ? stack : std::nullopt;
     return out;
   }
 };
@@ -210,11 +210,6 @@ std::optional<std::vector<Step>> steps_of(std::span<const std::byte> code) {
                      .stack = stack_effect(instruction),
                      .writes = registers_written(instruction),
                      .copy = copy_of(instruction),
-                     .writes_frame = writes_register(
-                         instruction, [](ZydisRegister r) { return r == ZYDIS_REGISTER_RBP; }),
-                     .sets_frame = instruction.info.mnemonic == ZYDIS_MNEMONIC_MOV &&
-                                   is_register(instruction.operands[0], ZYDIS_REGISTER_RBP) &&
-                                   is_register(instruction.operands[1], ZYDIS_REGISTER_RSP),
                      .is_probeable = is_probeable(instruction)});
     origins.follow(instruction);
   }

@@ -36,6 +36,8 @@ struct Copy {
   std::uint8_t bytes{0};  // 4 or 8; 0: it does not
 };
 
+inline constexpr std::uint8_t kRsp = 4, kRbp = 5;
+
 struct Step {
   std::size_t offset{0};
   std::int64_t target{0};  // of kBranch and kJump, from the begin
@@ -45,12 +47,14 @@ struct Step {
   StackEffect stack;
   std::uint16_t writes{0};  // general registers, in whole or in part: a bit each
   Copy copy;
-  bool writes_frame{false};  // rbp
-  bool sets_frame{false};    // to rsp
   // Whether the stack pointer is the one of the call's begin here; nothing: that is not known.
   std::optional<bool> is_bare{};
   bool is_probeable{true};
 
+  [[nodiscard]] bool writes_frame() const { return (writes & 1U << kRbp) != 0; }
+  [[nodiscard]] bool sets_frame() const {  // to the stack pointer
+    return writes_frame() && copy.from == kRsp && copy.bytes == 8;
+  }
   [[nodiscard]] bool has_target() const { return flow == Flow::kBranch || flow == Flow::kJump; }
   [[nodiscard]] bool falls_through() const {
     return flow == Flow::kNext || flow == Flow::kCall || flow == Flow::kBranch;

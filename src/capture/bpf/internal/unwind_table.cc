@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/varint.h"
+
 namespace kansoku::capture::bpf {
 namespace {
 
@@ -27,20 +29,81 @@ std::optional<T> number_at(const sys::ElfFile& file, std::uint64_t address) {
   return out;
 }
 
-/// Whether the common part of what is described at `described` has a place for handlers: an L in
-/// the text behind its length, a zero and a version.
-bool has_handlers(const sys::ElfFile& file, std::uint64_t described) {
+/// Reads what stands at an address on; fails once and for all at the end of the bytes.
+class TableReader {
+ public:
+  TableReader(const sys::ElfFile& file, std::uint64_t address, std::size_t bytes)
+      : bytes_(file.bytes_at(address, bytes)), rest_(bytes_) {}
+  TableReader(const TableReader&) = delete;
+  TableReader& operator=(const TableReader&) = delete;
+
+  [[nodiscard]] std::uint8_t byte() { return fixed<std::uint8_t>(); }
+  template <class T>
+  [[nodiscard]] T fixed() {
+    T out{};
+    if (rest_.size() < sizeof(T)) return fail(out);
+    std::memcpy(&out, rest_.data(), sizeof(T));
+    rest_ = rest_.subspan(sizeof(T));
+    return out;
+  }
+  [[nodiscard]] std::uint64_t uleb128() {
+    const auto out = take_varint(rest_, VarintForm::kAny);
+    return out ? *out : fail(std::uint64_t{0});
+  }
+  [[nodiscard]] std::size_t offset() const { return bytes_.size() - rest_.size(); }
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
+ private:
+  template <class T>
+  T fail(T nothing) {
+    has_failed_ = true;
+    rest_ = {};
+    return nothing;
+  }
+
+  std::vector<std::byte> bytes_;
+  ByteSpan rest_;
+  bool has_failed_{false};
+};
+
+// How addresses are written (DW_EH_PE_*).
+constexpr std::uint8_t kOmitted = 0xff, kRelative4 = 0x1b, kUleb128 = 0x01, kUdata4 = 0x03;
+constexpr std::size_t kHeadBytesMax = 64, kLsdaBytesMax = 1U << 18, kPadsMax = 1U << 14;
+
+/// How the common part of the description at `described` says that the address of the table of
+/// handlers is written; kOmitted: there is none. Nothing: unknown.
+std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uint64_t described) {
   const auto back = number_at<std::uint32_t>(file, described + 4);
-  if (!back || *back > described + 4) return false;
-  constexpr std::size_t kTextAt = 9, kTextBytes = 8;
-  const std::vector<std::byte> text = file.bytes_at(described + 4 - *back + kTextAt, kTextBytes);
-  const auto end = std::find(text.begin(), text.end(), std::byte{0});
-  return std::find(text.begin(), end, std::byte{'L'}) != end;
+  if (!back || *back > described + 4) return std::nullopt;
+  TableReader reader(file, described + 4 - *back + 8, kHeadBytesMax);
+  static_cast<void>(reader.byte());  // version
+  std::string text;
+  for (std::uint8_t one = reader.byte(); one != 0 && !reader.has_failed(); one = reader.byte())
+    text += static_cast<char>(one);
+  if (reader.has_failed()) return std::nullopt;
+  if (text.find('L') == std::string::npos) return kOmitted;
+  if (text.front() != 'z') return std::nullopt;
+  // Alignments of code and data, the return address's register, the length of what follows.
+  for (int i = 0; i < 4; ++i)
+    static_cast<void>(reader.uleb128());
+  for (const char one : text.substr(1)) {
+    if (one == 'L') {
+      const std::uint8_t out = reader.byte();
+      return reader.has_failed() ? std::nullopt : std::optional(out);
+    }
+    if (one == 'R') {
+      static_cast<void>(reader.byte());
+    } else if (one == 'P') {
+      constexpr std::uint8_t kSizeMask = 0x0f, kSdata4 = 0x0b;
+      const std::uint8_t size = reader.byte() & kSizeMask;
+      if (size != kUdata4 && size != kSdata4) return std::nullopt;
+      static_cast<void>(reader.fixed<std::uint32_t>());
+    } else if (one != 'S' && one != 'B') {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
 }
-
-}  // namespace
-
-namespace {
 
 /// What describes some code: where it stands.
 struct Described {
@@ -80,89 +143,7 @@ std::optional<Described> description_of(const sys::ElfFile& file, std::uint64_t 
   if (*described + 8 + static_cast<std::uint64_t>(std::int64_t{*distance}) != *begin)
     return std::nullopt;  // written in another way
   if (address - *begin >= *bytes) return std::nullopt;
-  return Described{{*begin, *bytes, has_handlers(file, *described)}, *described};
-}
-
-/// Reads what stands at an address on; fails once and for all at the end of the bytes.
-class TableReader {
- public:
-  TableReader(const sys::ElfFile& file, std::uint64_t address, std::size_t bytes)
-      : bytes_(file.bytes_at(address, bytes)) {}
-
-  [[nodiscard]] std::uint8_t byte() {
-    if (at_ >= bytes_.size()) {
-      has_failed_ = true;
-      return 0;
-    }
-    return std::to_integer<std::uint8_t>(bytes_[at_++]);
-  }
-  template <class T>
-  [[nodiscard]] T fixed() {
-    T out{};
-    if (bytes_.size() - at_ < sizeof(T)) {
-      has_failed_ = true;
-      at_ = bytes_.size();
-      return out;
-    }
-    std::memcpy(&out, bytes_.data() + at_, sizeof(T));
-    at_ += sizeof(T);
-    return out;
-  }
-  [[nodiscard]] std::uint64_t uleb128() {
-    std::uint64_t out = 0;
-    for (unsigned shift = 0; shift < 63; shift += 7) {
-      const std::uint8_t one = byte();
-      out |= std::uint64_t{one & 0x7fU} << shift;
-      if ((one & 0x80) == 0) return out;
-    }
-    has_failed_ = true;
-    return 0;
-  }
-  [[nodiscard]] std::size_t offset() const { return at_; }
-  [[nodiscard]] bool has_failed() const { return has_failed_; }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::size_t at_{0};
-  bool has_failed_{false};
-};
-
-// How addresses are written (DW_EH_PE_*).
-constexpr std::uint8_t kOmitted = 0xff, kRelative4 = 0x1b, kUleb128 = 0x01, kUdata4 = 0x03;
-constexpr std::size_t kHeadBytesMax = 64, kLsdaBytesMax = 1U << 18, kPadsMax = 1U << 14;
-
-/// How the common part of the description at `described` says that the address of the table of
-/// handlers is written; kOmitted: there is none. Nothing: unknown.
-std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uint64_t described) {
-  const auto back = number_at<std::uint32_t>(file, described + 4);
-  if (!back || *back > described + 4) return std::nullopt;
-  TableReader reader(file, described + 4 - *back + 8, kHeadBytesMax);
-  static_cast<void>(reader.byte());  // version
-  std::string text;
-  for (std::uint8_t one = reader.byte(); one != 0 && !reader.has_failed(); one = reader.byte())
-    text += static_cast<char>(one);
-  if (text.find('L') == std::string::npos) return kOmitted;
-  if (text.front() != 'z') return std::nullopt;
-  // Alignments of code and data, the return address's register, the length of what follows.
-  for (int i = 0; i < 4; ++i)
-    static_cast<void>(reader.uleb128());
-  for (const char one : text.substr(1)) {
-    if (one == 'L') {
-      const std::uint8_t out = reader.byte();
-      return reader.has_failed() ? std::nullopt : std::optional(out);
-    }
-    if (one == 'R') {
-      static_cast<void>(reader.byte());
-    } else if (one == 'P') {
-      constexpr std::uint8_t kSizeMask = 0x0f, kSdata4 = 0x0b;
-      const std::uint8_t size = reader.byte() & kSizeMask;
-      if (size != kUdata4 && size != kSdata4) return std::nullopt;
-      static_cast<void>(reader.fixed<std::uint32_t>());
-    } else if (one != 'S' && one != 'B') {
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
+  return Described{{*begin, *bytes, handlers_encoding(file, *described) != kOmitted}, *described};
 }
 
 /// Where its table of handlers stands; 0: it has none. Nothing: unknown.
