@@ -130,7 +130,11 @@ class Run:
     def state_of(process, streams):
         """What a command that does not end is at: its threads, and the last that it printed."""
         fields = "pid,tid,stat,pcpu,time,wchan:24,args"
-        text = subprocess.run(["ps", "-L", "-s", str(process.pid), "-o", fields], stdout=subprocess.PIPE, text=True, errors="replace", check=False).stdout[:8000]
+        try:
+            command = ["ps", "-L", "-s", str(process.pid), "-o", fields]
+            text = subprocess.run(command, stdout=subprocess.PIPE, text=True, errors="replace", check=False).stdout[:8000]
+        except OSError as error:
+            text = f"no list of its threads: {error}\n"
         for stream in streams:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2000))
             text += stream.read().decode(errors="replace")
