@@ -5,7 +5,10 @@ half of its work and more, which is what the price of a hit is checked by.
 
 Starts the driver of tests/llm and runs `bench_llm` on it, level by level, in windows of 0.8 s on and off in random order. Exit status 77 without root or the
 build cpu-openmp (tests/llama/run.py build cpu-openmp)."""
+import contextlib
+import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,10 +20,13 @@ import models  # noqa: E402
 from builds import SKIPPED, Unavailable  # noqa: E402
 
 
-LEVELS = {"mid": ("token", "graph", "operator", "thread"), "toy-F32": ("operator", "thread")}
+LEVELS = {"mid": ("token", "graph", "operator", "thread"), "toy-F32": ("operator", "thread"), "toy-Q4_0": ("operator", "thread")}
+GOVERNED, GOVERNED_S, SHORT_S = "toy-F32", 99, 25  # at full rate, with the default budget
 
 
-def compare(build, driver, model, levels, pairs):
+@contextlib.contextmanager
+def generation(driver, model):
+    """A running one: its process, and the file whose first 8 bytes count its tokens."""
     with tempfile.TemporaryDirectory() as folder:
         counter = os.path.join(folder, "tokens")
         words = [driver, "--model", model, "--tokens", "100000000", "--prompt-tokens", "100", "--context", "256", "--counter", counter]
@@ -28,10 +34,40 @@ def compare(build, driver, model, levels, pairs):
             try:
                 while not os.path.exists(counter) or os.path.getsize(counter) < 8:
                     time.sleep(0.05)
-                for level in levels:
-                    subprocess.run([os.path.join(build, "bench", "bench_llm"), str(job.pid), counter, level, pairs, "800"], check=True)
+                yield job.pid, counter
             finally:
                 job.kill()
+
+
+def compare(build, driver, model, levels, pairs):
+    with generation(driver, model) as (pid, counter):
+        for level in levels:
+            subprocess.run([os.path.join(build, "bench", "bench_llm"), str(pid), counter, level, pairs, "800"], check=True)
+
+
+def governed(build, driver, model):
+    """Tokens a second with the governor, and around it without; what it says that it cost."""
+    kansoku = os.path.join(build, "kansoku")
+    with generation(driver, model) as (pid, counter), tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "run.pftrace")
+
+        def record(seconds):
+            subprocess.run([kansoku, "llm", "record", "-q", "-p", str(pid), "--force", "--duration", f"{seconds}s", "-o", trace], check=True)
+
+        def rate(doing, *arguments):
+            with open(counter, "rb") as file:
+                before, begin = struct.unpack("<Q", file.read(8))[0], time.monotonic()
+                doing(*arguments)
+                file.seek(0)
+                return (struct.unpack("<Q", file.read(8))[0] - before) / (time.monotonic() - begin)
+
+        with_it = rate(record, GOVERNED_S)
+        report = json.loads(subprocess.run([kansoku, "llm", "report", "--json", "--no-peaks", trace], stdout=subprocess.PIPE, check=False).stdout)
+        print(f"bench llm_governor seconds={GOVERNED_S} cost={100 * report['cost_share']:.2f}% tokens_per_s={with_it:.0f}", flush=True)
+        for _ in range(4):
+            without, with_it = rate(time.sleep, SHORT_S), rate(record, SHORT_S)
+            print(f"bench llm_governor seconds={SHORT_S} off_tokens_per_s={without:.0f} on_tokens_per_s={with_it:.0f} less={100 - 100 * with_it / without:.1f}%",
+                  flush=True)
 
 
 def main():
@@ -47,6 +83,7 @@ def main():
             return SKIPPED
         print(f"model {kind}", flush=True)
         compare(build, driver, model, levels, pairs)
+    governed(build, driver, models.model(GOVERNED))
     return 0
 
 
