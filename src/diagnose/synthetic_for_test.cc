@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/rng.h"
+#include "trace/scheduler_for_test.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -232,12 +233,7 @@ class Simulator {
 
   void add_switch(std::int64_t time_ns, std::int32_t prev, std::uint32_t state, std::int32_t next) {
     if (!job_.has_sched) return;
-    auto& table = trace_.switches;
-    table.time_ns.push_back(time_ns);
-    table.cpu.push_back(0);
-    table.prev_tid.push_back(prev);
-    table.prev_state.push_back(state);
-    table.next_tid.push_back(next);
+    trace::add_for_test(trace_, {time_ns, prev, state, next});
   }
 
   void add_wake(std::int64_t time_ns, std::int32_t tid, std::int32_t waker_tid = 0) {

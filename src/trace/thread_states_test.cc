@@ -8,6 +8,8 @@
 #include <array>
 #include <string>
 
+#include "trace/scheduler_for_test.h"
+
 namespace kansoku::trace {
 namespace {
 
@@ -85,11 +87,7 @@ TEST(ThreadStretches, AreReadFromTheTablesOfATrace) {
   Trace trace;
   const auto change = [&](std::int64_t time, std::int32_t prev, std::int32_t next,
                           std::uint32_t state) {
-    trace.switches.time_ns.push_back(time);
-    trace.switches.cpu.push_back(1);
-    trace.switches.prev_tid.push_back(prev);
-    trace.switches.next_tid.push_back(next);
-    trace.switches.prev_state.push_back(state);
+    add_for_test(trace, {time, prev, state, next, 1});
   };
   constexpr std::uint32_t kPreemption = 0x100;  // as the tracepoint reports it
   change(10, 0, 7, 0);

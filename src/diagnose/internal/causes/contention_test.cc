@@ -10,6 +10,7 @@
 
 #include "diagnose/internal/steps/processors.h"
 #include "diagnose/synthetic_for_test.h"
+#include "trace/scheduler_for_test.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -183,11 +184,7 @@ TEST(Quotas, ThatHoldAllRanksBackHideNoSlowRank) {
 TEST(ProcessorUse, SwitchesThatDoNotFitAreHalved) {
   trace::Trace trace;
   const auto add = [&](std::int64_t time_ns, std::int32_t prev, std::int32_t next) {
-    trace.switches.time_ns.push_back(time_ns);
-    trace.switches.cpu.push_back(3);
-    trace.switches.prev_tid.push_back(prev);
-    trace.switches.next_tid.push_back(next);
-    trace.switches.prev_state.push_back(0);
+    trace::add_for_test(trace, {time_ns, prev, 0, next, 3});
   };
   add(100, 7, 20);
   add(200, 20, 7);  // 20 all the time

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "diagnose/synthetic_for_test.h"
+#include "trace/scheduler_for_test.h"
 
 namespace kansoku::diagnose {
 namespace {
@@ -33,7 +34,6 @@ trace::Trace without_steps(SyntheticJob job) {
 /// rest; for `seconds`.
 trace::Trace computing(const std::vector<std::int64_t>& busy_ms, std::int64_t seconds = 10) {
   trace::Trace trace;
-  auto& table = trace.switches;
   for (std::size_t r = 0; r < busy_ms.size(); ++r) {
     trace::Process process;
     process.pid = static_cast<std::int32_t>(1000 * (r + 1));
@@ -43,11 +43,11 @@ trace::Trace computing(const std::vector<std::int64_t>& busy_ms, std::int64_t se
     trace.processes.push_back(process);
     for (std::int64_t at = kMs; at < seconds * 1000 * kMs; at += 50 * kMs) {
       for (const bool is_begin : {true, false}) {
-        table.time_ns.push_back(at + (is_begin ? 0 : busy_ms[r] * kMs));
-        table.cpu.push_back(static_cast<std::uint32_t>(r));
-        table.prev_tid.push_back(is_begin ? 0 : process.pid);
-        table.next_tid.push_back(is_begin ? process.pid : 0);
-        table.prev_state.push_back(is_begin ? 0 : 1);
+        trace::add_for_test(trace, {.time_ns = at + (is_begin ? 0 : busy_ms[r] * kMs),
+                                    .prev_tid = is_begin ? 0 : process.pid,
+                                    .prev_state = is_begin ? 0U : 1U,
+                                    .next_tid = is_begin ? process.pid : 0,
+                                    .cpu = static_cast<std::uint32_t>(r)});
       }
     }
   }

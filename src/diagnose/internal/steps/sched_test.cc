@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trace/scheduler_for_test.h"
+
 namespace kansoku::diagnose {
 namespace {
 
@@ -56,11 +58,7 @@ TEST(ThreadTimes, SamplesOfAJustPreemptedThreadStandWhereItWasInterrupted) {
   trace.processes.push_back(process);
   const auto add_switch = [&](std::int64_t time_ns, std::int32_t prev, std::int32_t next,
                               std::uint32_t state) {
-    trace.switches.time_ns.push_back(time_ns);
-    trace.switches.cpu.push_back(0);
-    trace.switches.prev_tid.push_back(prev);
-    trace.switches.next_tid.push_back(next);
-    trace.switches.prev_state.push_back(state);
+    trace::add_for_test(trace, {time_ns, prev, state, next});
   };
   add_switch(100, 0, 7, 0);
   add_switch(200, 7, 0, 0);  // preempted
