@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of anonymous namespaces are unique within a module: check_names.py [--root FOLDER] [--list]
 
-The fast build compiles the files of a module together, so what is local to one of them is seen by the others. Looked at are the files
-that the module's library is made of: functions, variables, types, aliases and enumerators at the scope of an anonymous
-namespace, and static functions beside it. A name that two files of a module declare is a problem, overloads included: a call could mean the other one.
+The build compiles the files of a module together, and its unit tests too, each group by itself: names local to one file are seen by
+the others of its group. Looked at are functions, variables, types, aliases and enumerators at the scope of an anonymous namespace, and
+static functions beside it. A name that two files of a group declare is a problem, overloads included: a call could mean the other one.
 """
 import collections
 import os
@@ -15,7 +15,9 @@ sys.dont_write_bytecode = True
 import functions  # noqa: E402
 import source_text  # noqa: E402
 
-NOT_OF_LIBRARY = re.compile(r"_(?:test|bench|fuzz|for_test)\.cc$")
+COMPILED_ALONE = re.compile(r"_(?:bench|fuzz)\.cc$")
+OF_TESTS = re.compile(r"_(?:test|for_test)\.cc$")
+MACROS = {"INSTANTIATE_TEST_SUITE_P", "STAT"}  # look like functions; the names in their arguments are unique anyway
 ALIAS = re.compile(r"\busing\s+(\w+)\s*=")
 TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?)\s+(?:\[\[.*?\]\]\s*)?(\w+)")
 VARIABLE = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=|@init|$)")
@@ -98,10 +100,10 @@ def modules(root):
 
 def scan(findings, root):
     known = modules(root)
-    places = collections.defaultdict(dict)  # (module, name) -> path -> line
+    places = collections.defaultdict(dict)  # (module, name, whether of its tests) -> path -> line
     count = 0
     for path in source_text.tree_files(root):
-        if not (path.startswith("src/") and path.endswith(".cc")) or NOT_OF_LIBRARY.search(path):
+        if not (path.startswith("src/") and path.endswith(".cc")) or COMPILED_ALONE.search(path):
             continue
         module = next((name for name in known if path.startswith(f"src/{name}/")), None)
         if module is None:
@@ -110,8 +112,9 @@ def scan(findings, root):
         scanner = LocalNames(source_text.read(root, path))
         scanner.scan()
         for name, line in scanner.names.items():
-            places[module, name][path] = line
-    for (module, name), files in sorted(places.items()):
+            if name not in MACROS:
+                places[module, name, OF_TESTS.search(path) is not None][path] = line
+    for (module, name, _), files in sorted(places.items()):
         if len(files) > 1:
             where = ", ".join(f"{os.path.relpath(path, 'src/' + module)}:{line}" for path, line in files.items())
             findings.add(f"src/{module}", f"`{name}` is local to more than one file: {where}", None)

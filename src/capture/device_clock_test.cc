@@ -13,7 +13,7 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kDeviceSecond = 1'000'000'000;
 
 /// A clock that was set to `begin_ns` when boot time was 0 and runs at `rate`.
 struct Device {
@@ -30,17 +30,17 @@ TEST(DeviceClock, KnowsNothingBeforeItsFirstReading) {
 
 TEST(DeviceClock, TheTruthLiesWithinTheError) {
   for (const double drift : {-190e-6, -20e-6, 0.0, 37e-6, 190e-6}) {
-    const Device device{1 + drift, 1'700'000'000 * kSecond};
+    const Device device{1 + drift, 1'700'000'000 * kDeviceSecond};
     DeviceClock clock("d");
     Rng rng(7);
     for (std::int64_t second = 0; second < 300; ++second) {
-      const std::int64_t asked = second * kSecond;
+      const std::int64_t asked = second * kDeviceSecond;
       const std::int64_t answered =
           asked + 1'000 + static_cast<std::int64_t>(rng.uniform() * 60'000);
       const std::int64_t read =
           asked + static_cast<std::int64_t>(rng.uniform() * static_cast<double>(answered - asked));
       clock.add(device.at(read), boot_time(asked), boot_time(answered));
-      for (const std::int64_t ago : {std::int64_t{0}, kSecond / 3, 5 * kSecond}) {
+      for (const std::int64_t ago : {std::int64_t{0}, kDeviceSecond / 3, 5 * kDeviceSecond}) {
         const std::int64_t truth = answered - ago;
         const auto mapped = clock.to_boot(device.at(truth));
         ASSERT_TRUE(mapped.has_value());
@@ -49,7 +49,7 @@ TEST(DeviceClock, TheTruthLiesWithinTheError) {
       }
     }
     // Better than the readings themselves: the lucky ones bound the others.
-    EXPECT_LT(clock.to_boot(device.at(299 * kSecond))->error.count(), 30'000) << drift;
+    EXPECT_LT(clock.to_boot(device.at(299 * kDeviceSecond))->error.count(), 30'000) << drift;
     EXPECT_EQ(clock.restarts(), 0U);
   }
 }
@@ -82,11 +82,12 @@ TEST(DeviceClock, NarrowReadingsTellAtOnce) {
 
 TEST(DeviceClock, BeginsAnewWhenTheClockDoes) {
   DeviceClock clock("d");
-  clock.add(100 * kSecond, boot_time(kSecond), boot_time(kSecond + 1000));
-  clock.add(3, boot_time(2 * kSecond), boot_time(2 * kSecond + 1000));  // the device was reset
+  clock.add(100 * kDeviceSecond, boot_time(kDeviceSecond), boot_time(kDeviceSecond + 1000));
+  clock.add(3, boot_time(2 * kDeviceSecond),
+            boot_time(2 * kDeviceSecond + 1000));  // the device was reset
   EXPECT_EQ(clock.restarts(), 1U);
   const auto mapped = clock.to_boot(3);
-  EXPECT_NEAR(static_cast<double>((mapped->time - boot_time(2 * kSecond)).count()), 500, 2);
+  EXPECT_NEAR(static_cast<double>((mapped->time - boot_time(2 * kDeviceSecond)).count()), 500, 2);
   EXPECT_LE(mapped->error.count(), 502);
   clock.add(4, boot_time(9), boot_time(8));  // makes no sense
   EXPECT_EQ(clock.restarts(), 1U);
@@ -97,7 +98,7 @@ TEST(DeviceClock, ItsMapIsWrittenWithItsError) {
   const auto writer = trace::Writer::create(sink, boot_time(0)).value();
   DeviceClock clock("gpu0");
   clock.write(*writer, boot_time(1));  // nothing is known yet
-  clock.add(7 * kSecond, boot_time(kSecond), boot_time(kSecond + 200));
+  clock.add(7 * kDeviceSecond, boot_time(kDeviceSecond), boot_time(kDeviceSecond + 200));
   clock.write(*writer, boot_time(2));
   ASSERT_TRUE(writer->flush().has_value());
   const auto trace = trace::read_trace(as_bytes(sink.data()));

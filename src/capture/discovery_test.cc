@@ -18,12 +18,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// A folder laid out like /proc.
-class FakeProc {
+class DiscoveryProc {
  public:
-  FakeProc() : root_(::testing::TempDir() + "kansoku-discovery-XXXXXX") {
+  DiscoveryProc() : root_(::testing::TempDir() + "kansoku-discovery-XXXXXX") {
     EXPECT_NE(::mkdtemp(root_.data()), nullptr);
   }
-  ~FakeProc() { std::filesystem::remove_all(root_); }
+  ~DiscoveryProc() { std::filesystem::remove_all(root_); }
   void put(int pid, std::uint64_t pages, const std::string& library) {
     const std::string folder = root_ + "/" + std::to_string(pid);
     std::filesystem::create_directories(folder);
@@ -47,7 +47,7 @@ struct Watched {
 };
 
 TEST(Discovery, FindsAProcessThatLoadsALibraryLater) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 10);
   Watched watched;
@@ -66,7 +66,7 @@ TEST(Discovery, FindsAProcessThatLoadsALibraryLater) {
 }
 
 TEST(Discovery, ReadsMappingsOnlyOfProcessesThatGrew) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 10);
   Watched watched;
@@ -80,7 +80,7 @@ TEST(Discovery, ReadsMappingsOnlyOfProcessesThatGrew) {
 }
 
 TEST(Discovery, ShortLivedProcessesLeaveNothing) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 5000);
   Watched watched;
@@ -94,7 +94,7 @@ TEST(Discovery, ShortLivedProcessesLeaveNothing) {
 }
 
 TEST(Discovery, ThoseThatAreGoneDoNotDelayTheOneThatIsThere) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 16'384);
   Watched watched;
@@ -108,7 +108,7 @@ TEST(Discovery, ThoseThatAreGoneDoNotDelayTheOneThatIsThere) {
 }
 
 TEST(Discovery, ReadsNoMoreMappingsAtOnceThanItMay) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 100);
   Watched watched;
@@ -122,7 +122,7 @@ TEST(Discovery, ReadsNoMoreMappingsAtOnceThanItMay) {
 }
 
 TEST(Discovery, IsBounded) {
-  FakeProc proc;
+  DiscoveryProc proc;
   const sys::Procfs procfs(proc.root());
   Discovery discovery(procfs, 3);
   for (int pid = 1; pid <= 5; ++pid)

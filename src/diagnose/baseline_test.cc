@@ -12,26 +12,26 @@ namespace {
 
 using testing::HasSubstr;
 
-Diagnosis of(const SyntheticJob& job) {
+Diagnosis diagnosis_of(const SyntheticJob& job) {
   auto diagnosis = diagnose(make_trace(job), {});
   EXPECT_TRUE(diagnosis) << diagnosis.error().what;
   return std::move(diagnosis).value();
 }
 
 TEST(Baseline, AHealthyRunDoesNotRegressAgainstAnother) {
-  const auto baseline = make_baseline(of({.seed = 1}));
+  const auto baseline = make_baseline(diagnosis_of({.seed = 1}));
   ASSERT_TRUE(baseline) << baseline.error().what;
-  const auto found = compare_with_baseline(of({.seed = 2}), *baseline);
+  const auto found = compare_with_baseline(diagnosis_of({.seed = 2}), *baseline);
   ASSERT_TRUE(found);
   EXPECT_FALSE(*found);
 }
 
 TEST(Baseline, SeesWhatIsSlowOnAllRanksFromTheFirstStep) {
-  const auto baseline = make_baseline(of({.seed = 1}));
+  const auto baseline = make_baseline(diagnosis_of({.seed = 1}));
   ASSERT_TRUE(baseline);
   SyntheticJob slow{.seed = 2};
   slow.forward_ms += 8;  // every rank, every step: nobody differs from anybody
-  const Diagnosis diagnosis = of(slow);
+  const Diagnosis diagnosis = diagnosis_of(slow);
   EXPECT_TRUE(diagnosis.findings.empty());
   const auto found = compare_with_baseline(diagnosis, *baseline);
   ASSERT_TRUE(found);
@@ -65,16 +65,17 @@ TEST(Baseline, MoreQueueingIsALineOfTheFindingThatSaysForWhom) {
 }
 
 TEST(Baseline, RefusesWhatDoesNotFit) {
-  const Diagnosis diagnosis = of({.seed = 1});
+  const Diagnosis diagnosis = diagnosis_of({.seed = 1});
   EXPECT_EQ(compare_with_baseline(diagnosis, Json::object()).error().code, Code::kUnsupported);
   const auto baseline = make_baseline(diagnosis);
   ASSERT_TRUE(baseline);
-  EXPECT_EQ(compare_with_baseline(of({.rank_count = 3, .seed = 1}), *baseline).error().code,
-            Code::kUnsupported);
+  EXPECT_EQ(
+      compare_with_baseline(diagnosis_of({.rank_count = 3, .seed = 1}), *baseline).error().code,
+      Code::kUnsupported);
   EXPECT_EQ(make_baseline(Diagnosis{}).error().code, Code::kNotFound);
   SyntheticJob faulty{.seed = 1};
   faulty.faults.push_back({.kind = Fault::Kind::kForwardBusy, .rank = 1, .cost_ms = 30});
-  EXPECT_EQ(make_baseline(of(faulty)).error().code, Code::kUnsupported);
+  EXPECT_EQ(make_baseline(diagnosis_of(faulty)).error().code, Code::kUnsupported);
 }
 
 }  // namespace

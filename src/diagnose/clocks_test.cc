@@ -16,7 +16,7 @@
 namespace kansoku::diagnose {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kClockMs = 1'000'000;
 
 /// The recording of a host that has these ranks of a job, by its own clock.
 trace::Trace recording(const SyntheticJob& job, const std::set<std::int32_t>& ranks,
@@ -38,7 +38,7 @@ SyntheticJob job_of(int rank_count) {
 }
 
 TEST(HostClocksTest, FindsTheShiftWithinItsResidual) {
-  for (const std::int64_t clock_ns : {0L, 3 * kMs, -40 * kMs, 86'400'000 * kMs}) {
+  for (const std::int64_t clock_ns : {0L, 3 * kClockMs, -40 * kClockMs, 86'400'000 * kClockMs}) {
     const SyntheticJob job = job_of(4);
     trace::HostMerger merger;
     ASSERT_TRUE(merger.add(recording(job, {0, 1}, 0)));
@@ -46,8 +46,8 @@ TEST(HostClocksTest, FindsTheShiftWithinItsResidual) {
     const auto clocks = host_clocks(merger.trace(), 2).value();
     ASSERT_TRUE(clocks[1]);
     EXPECT_LE(std::abs(clocks[1]->shift_ns + clock_ns), clocks[1]->residual_ns) << clock_ns;
-    EXPECT_LE(std::abs(clocks[1]->shift_ns + clock_ns), 3 * kMs);  // a reduction takes 2 ms
-    EXPECT_LE(clocks[1]->residual_ns, 25 * kMs);  // rank 2 comes 20 ms late each time
+    EXPECT_LE(std::abs(clocks[1]->shift_ns + clock_ns), 3 * kClockMs);  // a reduction takes 2 ms
+    EXPECT_LE(clocks[1]->residual_ns, 25 * kClockMs);  // rank 2 comes 20 ms late each time
     EXPECT_FALSE(clocks[1]->is_contradictory);
     EXPECT_GT(clocks[1]->message_count, 100U);
 
@@ -63,8 +63,8 @@ TEST(HostClocksTest, ThreeHostsHaveThreeClocks) {
   const SyntheticJob job = job_of(6);
   trace::HostMerger merger;
   ASSERT_TRUE(merger.add(recording(job, {0, 1}, 0)));
-  ASSERT_TRUE(merger.add(recording(job, {2, 3}, 7 * kMs)));
-  ASSERT_TRUE(merger.add(recording(job, {4, 5}, -11 * kMs)));
+  ASSERT_TRUE(merger.add(recording(job, {2, 3}, 7 * kClockMs)));
+  ASSERT_TRUE(merger.add(recording(job, {4, 5}, -11 * kClockMs)));
   const auto clocks = host_clocks(merger.trace(), 3).value();
   ASSERT_TRUE(clocks[1] && clocks[2]);
   EXPECT_NEAR(static_cast<double>(clocks[1]->shift_ns), -7e6, 3e6);

@@ -21,7 +21,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Diagnosis run(const SyntheticJob& job, const Options& options = {}) {
+Diagnosis run_job(const SyntheticJob& job, const Options& options = {}) {
   const trace::Trace trace = make_trace(job);
   Result<Diagnosis> result = diagnose(trace, options);
   if (!result) {
@@ -61,7 +61,7 @@ TEST_P(EachRank, IsNamedWithFunctionAndCost) {
     job.jitter = 0.1;
     job.queue_mean_ms = 1;
     job.step_count = 300;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     SCOPED_TRACE(fmt::format("{} {} %\n{}", label.finding, percent, verdict_text(d)));
     if (percent < 20 && d.findings.empty()) continue;  // 10 % may stay below the threshold
     ASSERT_EQ(d.findings.size(), 1U);
@@ -88,7 +88,7 @@ TEST(Diagnose, CleanJobsGiveNothing) {
     job.seed = seed;
     job.jitter = 0.2;
     job.queue_mean_ms = 2;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     EXPECT_TRUE(d.findings.empty()) << "seed " << seed << "\n" << verdict_text(d);
     EXPECT_GT(d.steps.count, 100U);
     EXPECT_TRUE(d.victims.empty());
@@ -100,7 +100,7 @@ TEST(Diagnose, PhasesSumToTheStep) {
     SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 1, 10);
     job.has_step_slices = has_step_slices;
     job.queue_mean_ms = 1;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     ASSERT_EQ(d.ranks.size(), 4U);
     for (const RankSummary& rank : d.ranks) {
       double sum = 0;
@@ -115,7 +115,7 @@ TEST(Diagnose, PhasesSumToTheStep) {
 TEST(Diagnose, PhasesHaveTheLengthsOfTheSimulation) {
   SyntheticJob job;
   job.jitter = 0;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.ranks.size(), 4U);
   for (const RankSummary& rank : d.ranks) {
     const auto ms = [&](Phase phase) { return rank.phase_ms[static_cast<std::size_t>(phase)]; };
@@ -132,7 +132,7 @@ TEST(Diagnose, PhasesHaveTheLengthsOfTheSimulation) {
 TEST(Diagnose, StepsAreFoundFromTheEvents) {
   SyntheticJob job;
   job.evaluate_every = 20;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   EXPECT_EQ(d.steps.found_by, "optimizer");
   EXPECT_EQ(d.steps.count, 120U - 1 - 3);  // the first only ends, three warm up
   EXPECT_THAT(d.steps.word, Contains("Optimizer.step#AdamW.step"));
@@ -144,7 +144,7 @@ TEST(Diagnose, OneRankMayNameItsOptimizerDifferently) {
   SyntheticJob job = with_fault(Fault::Kind::kOptimizerBusy, 0, 15);
   job.has_own_optimizer = true;
   job.step_count = 200;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_optimizer");
   EXPECT_EQ(d.findings[0].function, "slow_update");
@@ -156,7 +156,7 @@ TEST(Diagnose, GradientAccumulationIsOneStep) {
     job.accumulation = 4;
     job.step_count = 60;
     job.has_step_slices = has_step_slices;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     EXPECT_EQ(d.steps.count, 60U - 1 - 3);
     EXPECT_EQ(d.steps.found_by, has_step_slices ? "optimizer" : "backward");
     ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
@@ -169,7 +169,7 @@ TEST(Diagnose, WithoutStepSlicesSamplesSplitTheGap) {
   SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 2, 15);
   job.has_step_slices = false;
   job.step_count = 300;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   EXPECT_EQ(d.steps.found_by, "backward");
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_input");
@@ -181,7 +181,7 @@ TEST(Diagnose, TwoRanksGiveAnAsymmetryOnly) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 1, 15);
   job.rank_count = 2;
   job.step_count = 200;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "asymmetry");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
@@ -192,7 +192,7 @@ TEST(Diagnose, TwoRanksGiveAnAsymmetryOnly) {
 TEST(Diagnose, OneRankCannotBeCompared) {
   SyntheticJob job;
   job.rank_count = 1;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   EXPECT_TRUE(d.findings.empty());
   EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData);
   EXPECT_THAT(d.missing, ElementsAre(HasSubstr("only one rank: Kansoku cannot compare ranks")));
@@ -209,7 +209,7 @@ TEST(Diagnose, AnEmptyTraceSaysWhy) {
 TEST(Diagnose, AWorkerStragglerIsNamedInTheWorker) {
   SyntheticJob job = with_fault(Fault::Kind::kWorkerSleep, 1, 20);
   job.step_count = 200;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_input");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
@@ -220,7 +220,7 @@ TEST(Diagnose, AWorkerStragglerIsNamedInTheWorker) {
 TEST(Diagnose, APeriodicCheckpointIsFoundWithItsRhythm) {
   SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 0, 200, 20);
   job.step_count = 400;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_other");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0));
@@ -232,7 +232,7 @@ TEST(Diagnose, APeriodicCheckpointIsFoundWithItsRhythm) {
 TEST(Diagnose, ASlowLoaderOnAllRanksIsCommon) {
   SyntheticJob job = with_fault(Fault::Kind::kInputSleep, -1, 40);
   job.step_count = 200;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "common_input");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
@@ -243,7 +243,7 @@ TEST(Diagnose, ASlowLoaderOnAllRanksIsCommon) {
 TEST(Diagnose, LostProcessorTimeIsContentionNotAFunction) {
   SyntheticJob job = with_fault(Fault::Kind::kQueueing, 2, 25);
   job.queue_mean_ms = 0.5;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "cpu_contention");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -255,7 +255,7 @@ TEST(Diagnose, LittleLostProcessorTimeCountsWhereNobodyElseQueues) {
   for (const double queue_mean_ms : {0.1, 3.0}) {
     SyntheticJob job = with_fault(Fault::Kind::kQueueing, 2, 5);
     job.queue_mean_ms = queue_mean_ms;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     ASSERT_EQ(d.findings.size(), queue_mean_ms < 1 ? 1U : 0U) << verdict_text(d);
     for (const Finding& finding : d.findings)
       EXPECT_EQ(finding.kind, "cpu_contention");
@@ -266,7 +266,7 @@ TEST(Diagnose, QueueingOfASlowRankIsNotASecondCause) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 20);
   job.faults.push_back({Fault::Kind::kQueueing, 2, 30});
   job.step_count = 200;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_forward");
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("it also waits")));
@@ -276,7 +276,7 @@ TEST(Diagnose, QueueingOfASlowRankIsNotASecondCause) {
 TEST(Diagnose, ARankThatStallsNowAndThenIsFound) {
   SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 80, 40);
   job.step_count = 400;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_other");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -289,7 +289,7 @@ TEST(Diagnose, StallsThatFallOnAnyRankNameNone) {
   job.step_count = 400;
   for (std::int32_t rank = 0; rank < 4; ++rank)
     job.faults.push_back({Fault::Kind::kCheckpoint, rank, 80, 38 + rank});
-  for (const Finding& finding : run(job).findings)
+  for (const Finding& finding : run_job(job).findings)
     EXPECT_EQ(finding.kind, "moving_imbalance");
 }
 
@@ -300,9 +300,9 @@ TEST(Diagnose, StallsOfLessThanAMillisecondAreNone) {
   job.forward_ms = 0.2;
   job.backward_ms = 0.4;
   job.optimizer_ms = job.transfer_ms = 0.1;
-  EXPECT_TRUE(run(job).findings.empty()) << verdict_text(run(job));
+  EXPECT_TRUE(run_job(job).findings.empty()) << verdict_text(run_job(job));
   job.faults[0].cost_ms = 2;
-  EXPECT_EQ(run(job).findings.size(), 1U);
+  EXPECT_EQ(run_job(job).findings.size(), 1U);
 }
 
 // A slower processor would slow the optimizer as well.
@@ -310,13 +310,13 @@ TEST(Diagnose, MoreWorkIsToldFromASlowProcessor) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 12);
   job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 20});
   job.step_count = 200;
-  const Diagnosis more = run(job);
+  const Diagnosis more = run_job(job);
   ASSERT_EQ(more.findings.size(), 1U) << verdict_text(more);
   EXPECT_EQ(more.findings[0].kind, "uneven_work");
   EXPECT_EQ(more.findings[0].function, "ToyDataset.__getitem__");
   EXPECT_THAT(more.findings[0].evidence, Contains(HasSubstr("this rank gets more work")));
   job.faults.push_back({Fault::Kind::kOptimizerBusy, 2, 4});
-  const Diagnosis slower = run(job);
+  const Diagnosis slower = run_job(job);
   ASSERT_EQ(slower.findings.size(), 1U) << verdict_text(slower);
   EXPECT_EQ(slower.findings[0].kind, "slow_backward");
 }
@@ -365,20 +365,20 @@ TEST(Diagnose, MoreWorkIsToldWhereForwardHasConstantCosts) {
   job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 8.8});
   job.forward_ms = job.backward_ms = 10;
   job.step_count = 200;
-  const Diagnosis more = run(job);
+  const Diagnosis more = run_job(job);
   ASSERT_EQ(more.findings.size(), 1U) << verdict_text(more);
   EXPECT_EQ(more.findings[0].kind, "uneven_work");
   job.faults[0].cost_ms = 16;
-  EXPECT_EQ(run(job).findings[0].kind, "slow_forward") << "data cost backward more";
+  EXPECT_EQ(run_job(job).findings[0].kind, "slow_forward") << "data cost backward more";
   job.faults[0].cost_ms = 2;
   job.faults[1].cost_ms = 24;
-  EXPECT_EQ(run(job).findings[0].kind, "slow_backward") << "data cost forward, too";
+  EXPECT_EQ(run_job(job).findings[0].kind, "slow_backward") << "data cost forward, too";
 }
 
 TEST(Diagnose, ALossThatFewStepsCarryIsToldAndBlamesNobody) {
   SyntheticJob job = with_fault(Fault::Kind::kCheckpoint, 2, 1200, 60);
   job.step_count = 130;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "moving_imbalance");
   EXPECT_LT(d.findings[0].confidence, 0.95);
@@ -389,7 +389,7 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   SyntheticJob job;
   job.jitter = 0.9;
   job.step_count = 300;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "moving_imbalance");
   EXPECT_TRUE(d.findings[0].ranks.empty());
@@ -397,12 +397,12 @@ TEST(Diagnose, AnImbalanceThatMovesIsToldAndBlamesNobody) {
   EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
   EXPECT_LT(d.slowdown_low, *d.slowdown);
   job.jitter = 0.4;  // a tenth is lost: twice as much as by healthy jobs
-  const Diagnosis little = run(job);
+  const Diagnosis little = run_job(job);
   EXPECT_LT(*little.slowdown, 1.12);
   ASSERT_EQ(little.findings.size(), 1U) << verdict_text(little);
   EXPECT_EQ(little.findings[0].kind, "moving_imbalance");
   job.jitter = 0.1;
-  EXPECT_TRUE(run(job).findings.empty());
+  EXPECT_TRUE(run_job(job).findings.empty());
 }
 
 TEST(Diagnose, AnImbalanceThatMovesIsNoneBelowAMillisecond) {
@@ -411,13 +411,13 @@ TEST(Diagnose, AnImbalanceThatMovesIsNoneBelowAMillisecond) {
   job.step_count = 300;
   job.input_ms = job.other_ms = job.optimizer_ms = job.transfer_ms = 0.1;
   job.forward_ms = job.backward_ms = 0.5;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   EXPECT_GT(d.slowdown_low, kMovingSlowdownMin);
   EXPECT_TRUE(d.findings.empty()) << verdict_text(d);
 }
 
 TEST(Diagnose, FilesBelowAFolderAreNamedFromThere) {
-  const Diagnosis d = run(with_fault(Fault::Kind::kInputSleep, 2, 20));
+  const Diagnosis d = run_job(with_fault(Fault::Kind::kInputSleep, 2, 20));
   EXPECT_THAT(verdict_text(d), HasSubstr("(/app/train.py:27)"));
   EXPECT_THAT(verdict_text(d, "/app"), HasSubstr("(train.py:27)"));
   EXPECT_THAT(verdict_text(d, "/ap"), HasSubstr("(/app/train.py:27)"));
@@ -469,7 +469,7 @@ TEST(Diagnose, AHangNamesTheMissingRankAndItsStack) {
   for (const bool has_seq : {true, false}) {
     SyntheticJob job = with_fault(Fault::Kind::kHang, 3, 0, 50);
     job.has_seq = has_seq;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     ASSERT_FALSE(d.findings.empty()) << verdict_text(d);
     EXPECT_EQ(d.findings[0].kind, "hang");
     EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
@@ -508,7 +508,7 @@ TEST(Diagnose, AJobThatEndedWellIsNoHang) {
 }
 
 TEST(Diagnose, AHangInTheFirstStepNeedsNoSteps) {
-  const Diagnosis d = run(with_fault(Fault::Kind::kHang, 1, 0, 0 + 1));
+  const Diagnosis d = run_job(with_fault(Fault::Kind::kHang, 1, 0, 0 + 1));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
   EXPECT_EQ(d.steps.count, 0U);
@@ -518,7 +518,7 @@ TEST(Diagnose, TwoCulpritsWithOneCauseAreOneFinding) {
   SyntheticJob job;
   job.step_count = 300;
   job.faults = {{Fault::Kind::kForwardBusy, 1, 20}, {Fault::Kind::kForwardBusy, 3, 20}};
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1, 3));
   EXPECT_EQ(d.findings[0].function, "slow_block");
@@ -529,7 +529,7 @@ TEST(Diagnose, TwoCulpritsWithTwoCausesAreTwoFindings) {
   SyntheticJob job;
   job.step_count = 400;
   job.faults = {{Fault::Kind::kForwardBusy, 1, 40}, {Fault::Kind::kInputSleep, 3, 15}};
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 2U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].function, "slow_block");
   EXPECT_EQ(d.findings[1].function, "SlowDataset.__getitem__");
@@ -561,7 +561,7 @@ TEST(Diagnose, MissingPartsDegradeGracefully) {
     SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 2, 20);
     job.step_count = 200;
     c.strip(job);
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     SCOPED_TRACE(fmt::format("without {}\n{}", c.name, verdict_text(d)));
     ASSERT_EQ(d.findings.size(), 1U);
     EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -582,7 +582,7 @@ TEST(Diagnose, CleanWithoutSchedulerDataGivesNothing) {
     job.has_sched = false;
     job.has_step_slices = seed % 2 == 0;
     job.has_finalize = seed % 3 != 0;
-    const Diagnosis d = run(job);
+    const Diagnosis d = run_job(job);
     EXPECT_TRUE(d.findings.empty()) << "seed " << seed << "\n" << verdict_text(d);
   }
 }
@@ -590,10 +590,10 @@ TEST(Diagnose, CleanWithoutSchedulerDataGivesNothing) {
 TEST(Diagnose, RenumberedRanksGiveTheRenumberedAnswer) {
   SyntheticJob job = with_fault(Fault::Kind::kOptimizerBusy, 2, 15);
   job.step_count = 200;
-  const Diagnosis plain = run(job);
+  const Diagnosis plain = run_job(job);
   job.rank_numbers = {3, 0, 1, 2};  // the third process, once rank 2, is now rank 1
   job.faults[0].rank = 1;
-  const Diagnosis renumbered = run(job);
+  const Diagnosis renumbered = run_job(job);
   ASSERT_EQ(plain.findings.size(), 1U);
   ASSERT_EQ(renumbered.findings.size(), 1U);
   EXPECT_THAT(plain.findings[0].ranks, ElementsAre(2));
@@ -604,7 +604,7 @@ TEST(Diagnose, RenumberedRanksGiveTheRenumberedAnswer) {
 
 TEST(Diagnose, SameInputSameText) {
   const SyntheticJob job = with_fault(Fault::Kind::kInputSleep, 1, 15);
-  EXPECT_EQ(to_json(run(job)).dump(2), to_json(run(job)).dump(2));
+  EXPECT_EQ(to_json(run_job(job)).dump(2), to_json(run_job(job)).dump(2));
 }
 
 /// Everything but the patterns, which show every operator.
@@ -619,9 +619,9 @@ std::string text_without_patterns(const Diagnosis& diagnosis) {
 
 TEST(Diagnose, OtherCategoriesDoNotMatter) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 0, 15);
-  const Diagnosis plain = run(job);
+  const Diagnosis plain = run_job(job);
   job.noise_slices = 20'000;
-  const Diagnosis noisy = run(job);
+  const Diagnosis noisy = run_job(job);
   EXPECT_EQ(text_without_patterns(plain), text_without_patterns(noisy));
   EXPECT_NE(to_json(plain).at("patterns").dump(), to_json(noisy).at("patterns").dump());
 }
@@ -629,12 +629,12 @@ TEST(Diagnose, OtherCategoriesDoNotMatter) {
 TEST(Diagnose, ShortRecordingsAnswerWithLimitedConfidence) {
   SyntheticJob job = with_fault(Fault::Kind::kForwardBusy, 0, 40);
   job.step_count = 9;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_job(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_LE(d.findings[0].confidence, 0.95);
   EXPECT_THAT(d.notes, Contains(HasSubstr("confidence is limited")));
   job.step_count = 5;
-  EXPECT_EQ(run(job).steps.count, 0U);
+  EXPECT_EQ(run_job(job).steps.count, 0U);
 }
 
 TEST(Diagnose, RefusesTablesOfUnequalLengthAndOddOptions) {
@@ -668,7 +668,7 @@ TEST(Diagnose, HostileValuesAreLeftOut) {
 }
 
 TEST(DiagnoseJson, HasTheSchema) {
-  const Diagnosis d = run(with_fault(Fault::Kind::kInputSleep, 1, 15));
+  const Diagnosis d = run_job(with_fault(Fault::Kind::kInputSleep, 1, 15));
   const Json json = to_json(d);
   EXPECT_EQ(json.at("schema").as_string(), "kansoku.diagnosis/2");
   EXPECT_EQ(json.at("verdict").as_string(), "findings");
@@ -708,7 +708,7 @@ TEST(DiagnoseJson, ViewHoldsThePictures) {
 }
 
 TEST(DiagnoseText, NamesRankFunctionAndCost) {
-  const auto found = run(with_fault(Fault::Kind::kForwardBusy, 2, 20));
+  const auto found = run_job(with_fault(Fault::Kind::kForwardBusy, 2, 20));
   const std::string text = verdict_text(found);
   EXPECT_THAT(text, HasSubstr("rank 2: slow_forward"));
   EXPECT_THAT(text, HasSubstr("slow_block (/app/train.py:33)"));
@@ -716,11 +716,11 @@ TEST(DiagnoseText, NamesRankFunctionAndCost) {
   EXPECT_EQ(headline(found).find("rank 2: slow_forward"), 0U);
   EXPECT_THAT(text, HasSubstr("\n" + headline(found) + "\n"));
   EXPECT_THAT(text, HasSubstr("the thread computes"));
-  EXPECT_THAT(verdict_text(run({})), HasSubstr("nothing found"));
-  EXPECT_EQ(headline(run({})), "");
+  EXPECT_THAT(verdict_text(run_job({})), HasSubstr("nothing found"));
+  EXPECT_EQ(headline(run_job({})), "");
   SyntheticJob alone;
   alone.rank_count = 1;
-  const std::string unknown = verdict_text(run(alone));
+  const std::string unknown = verdict_text(run_job(alone));
   EXPECT_THAT(unknown, HasSubstr("\nnot enough data\nmissing: only one rank"));
   EXPECT_THAT(unknown, testing::Not(HasSubstr("nothing found")));
 }

@@ -90,7 +90,7 @@ class Dump {
   FlightDump dump_;
 };
 
-Diagnosis run(std::vector<FlightDump> dumps) {
+Diagnosis run_dumps(std::vector<FlightDump> dumps) {
   const auto out = diagnose_dumps(dumps);
   if (!out) {
     ADD_FAILURE() << out.error().what;
@@ -106,10 +106,11 @@ Diagnosis run(std::vector<FlightDump> dumps) {
 const std::vector<Group> kWorld{{"0", {0, 1, 2, 3}}};
 
 TEST(HangDumps, ARankThatNeverArrivesIsMissing) {
-  const Diagnosis d = run({Dump(0, kWorld).pending("0", 5).frames({"all_reduce", "main"}),
-                           Dump(1, kWorld).pending("0", 5),
-                           Dump(2, kWorld).status("0", 4, 4).frames({"load", "train", "main"}),
-                           Dump(3, kWorld).pending("0", 5)});
+  const Diagnosis d =
+      run_dumps({Dump(0, kWorld).pending("0", 5).frames({"all_reduce", "main"}),
+                 Dump(1, kWorld).pending("0", 5),
+                 Dump(2, kWorld).status("0", 4, 4).frames({"load", "train", "main"}),
+                 Dump(3, kWorld).pending("0", 5)});
   ASSERT_EQ(d.findings.size(), 1U);
   const Finding& finding = d.findings[0];
   EXPECT_EQ(finding.kind, "hang");
@@ -129,9 +130,9 @@ TEST(HangDumps, ARankThatNeverArrivesIsMissing) {
 // 0 waits for 1 in A, 1 for 2 in B, 2 for 3 in C; 3 waits for nobody. Nobody but 3 is named.
 TEST(HangDumps, AChainOverGroupsEndsAtOneRank) {
   const std::vector<Group> groups{{"A", {0, 1}}, {"B", {1, 2}}, {"C", {2, 3}}};
-  const Diagnosis d =
-      run({Dump(0, groups).pending("A", 3), Dump(1, groups).status("A", 2, 2).pending("B", 7),
-           Dump(2, groups).status("B", 6, 6).pending("C", 1), Dump(3, groups).status("C", 0, 0)});
+  const Diagnosis d = run_dumps(
+      {Dump(0, groups).pending("A", 3), Dump(1, groups).status("A", 2, 2).pending("B", 7),
+       Dump(2, groups).status("B", 6, 6).pending("C", 1), Dump(3, groups).status("C", 0, 0)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "missing_rank");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
@@ -143,10 +144,10 @@ TEST(HangDumps, AChainOverGroupsEndsAtOneRank) {
 // waiting ranks three lead there.
 TEST(HangDumps, WaitsThatLeadElsewhereLowerTheConfidence) {
   const std::vector<Group> groups{{"A", {0, 1}}, {"B", {1, 2}}, {"C", {2, 3}}, {"D", {4, 5}}};
-  const Diagnosis d =
-      run({Dump(0, groups).pending("A", 3), Dump(1, groups).status("A", 2, 2).pending("B", 7),
-           Dump(2, groups).status("B", 6, 6).pending("C", 1), Dump(3, groups).status("C", 0, 0),
-           Dump(4, groups).pending("D", 1), Dump(5, groups).pending("D", 1)});
+  const Diagnosis d = run_dumps(
+      {Dump(0, groups).pending("A", 3), Dump(1, groups).status("A", 2, 2).pending("B", 7),
+       Dump(2, groups).status("B", 6, 6).pending("C", 1), Dump(3, groups).status("C", 0, 0),
+       Dump(4, groups).pending("D", 1), Dump(5, groups).pending("D", 1)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
   EXPECT_DOUBLE_EQ(d.findings[0].confidence, 3.0 / 5);
@@ -154,10 +155,10 @@ TEST(HangDumps, WaitsThatLeadElsewhereLowerTheConfidence) {
 
 // Rank 2 has handed over operation 5 like the others, who completed it and wait in 6.
 TEST(HangDumps, ADeviceThatStandsStill) {
-  const Diagnosis d = run({Dump(0, kWorld).status("0", 6, 5).pending("0", 6),
-                           Dump(1, kWorld).status("0", 6, 5).pending("0", 6),
-                           Dump(2, kWorld).status("0", 5, 4).pending("0", 5),
-                           Dump(3, kWorld).status("0", 6, 5).pending("0", 6)});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).status("0", 6, 5).pending("0", 6),
+                                 Dump(1, kWorld).status("0", 6, 5).pending("0", 6),
+                                 Dump(2, kWorld).status("0", 5, 4).pending("0", 5),
+                                 Dump(3, kWorld).status("0", 6, 5).pending("0", 6)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "stuck_device");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -167,17 +168,18 @@ TEST(HangDumps, ADeviceThatStandsStill) {
 }
 
 TEST(HangDumps, UnequalSizesNameTheMinority) {
-  const Diagnosis d = run({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
-                           Dump(2, kWorld).pending("0", 5),
-                           Dump(3, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]")});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
+                                 Dump(2, kWorld).pending("0", 5),
+                                 Dump(3, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]")});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "mismatched_collective");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
   EXPECT_EQ(d.findings[0].confidence, 1.0);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("rank 3: nccl:all_reduce [Float] [[8]]")));
-  const Diagnosis even = run({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
-                              Dump(2, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]"),
-                              Dump(3, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]")});
+  const Diagnosis even =
+      run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
+                 Dump(2, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]"),
+                 Dump(3, kWorld).pending("0", 5, "nccl:all_reduce", "[[8]]")});
   ASSERT_EQ(even.findings.size(), 1U);
   EXPECT_THAT(even.findings[0].ranks, ElementsAre(0, 1, 2, 3));  // nobody can say who is wrong
   EXPECT_EQ(even.findings[0].confidence, 0.5);
@@ -185,8 +187,8 @@ TEST(HangDumps, UnequalSizesNameTheMinority) {
 
 TEST(HangDumps, DifferentOperationsAreAMismatch) {
   const Diagnosis d =
-      run({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5, "nccl:broadcast"),
-           Dump(2, kWorld).pending("0", 5), Dump(3, kWorld).pending("0", 5)});
+      run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5, "nccl:broadcast"),
+                 Dump(2, kWorld).pending("0", 5), Dump(3, kWorld).pending("0", 5)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "mismatched_collective");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
@@ -194,22 +196,23 @@ TEST(HangDumps, DifferentOperationsAreAMismatch) {
 
 // Every rank sends another share to every other one.
 TEST(HangDumps, UnequalSizesOfAllToAllAreNoMismatch) {
-  const Diagnosis d = run({Dump(0, kWorld).pending("0", 5, "nccl:all_to_all", "[[1]]"),
-                           Dump(1, kWorld).pending("0", 5, "nccl:all_to_all", "[[2]]"),
-                           Dump(2, kWorld).pending("0", 5, "nccl:all_to_all", "[[3]]"),
-                           Dump(3, kWorld).pending("0", 5, "nccl:all_to_all", "[[4]]")});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5, "nccl:all_to_all", "[[1]]"),
+                                 Dump(1, kWorld).pending("0", 5, "nccl:all_to_all", "[[2]]"),
+                                 Dump(2, kWorld).pending("0", 5, "nccl:all_to_all", "[[3]]"),
+                                 Dump(3, kWorld).pending("0", 5, "nccl:all_to_all", "[[4]]")});
   EXPECT_THAT(d.findings, IsEmpty());
   EXPECT_THAT(d.notes, Contains(HasSubstr("every rank has arrived and none has completed")));
 }
 
 TEST(HangDumps, ARankWithoutADumpIsBlamedOnlyIfNothingElseExplains) {
-  const Diagnosis d = run({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
-                           Dump(3, kWorld).pending("0", 5)});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).pending("0", 5),
+                                 Dump(3, kWorld).pending("0", 5)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "dead_process");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
-  const Diagnosis both = run({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).status("0", 4, 4),
-                              Dump(3, kWorld).pending("0", 5)});
+  const Diagnosis both =
+      run_dumps({Dump(0, kWorld).pending("0", 5), Dump(1, kWorld).status("0", 4, 4),
+                 Dump(3, kWorld).pending("0", 5)});
   ASSERT_EQ(both.findings.size(), 1U);
   EXPECT_EQ(both.findings[0].verdict, "missing_rank");
   EXPECT_THAT(both.findings[0].ranks, ElementsAre(1));
@@ -219,9 +222,10 @@ TEST(HangDumps, ARankWithoutADumpIsBlamedOnlyIfNothingElseExplains) {
 // 0 calls A then B, 1 calls B then A.
 TEST(HangDumps, RanksThatWaitForEachOtherAreADeadlock) {
   const std::vector<Group> groups{{"A", {0, 1}}, {"B", {0, 1}}, {"C", {1, 2}}};
-  const Diagnosis d = run({Dump(0, groups).pending("A", 3).status("B", 3, 3),
-                           Dump(1, groups).pending("B", 4).status("A", 2, 2).status("C", 8, 8),
-                           Dump(2, groups).pending("C", 9)});
+  const Diagnosis d =
+      run_dumps({Dump(0, groups).pending("A", 3).status("B", 3, 3),
+                 Dump(1, groups).pending("B", 4).status("A", 2, 2).status("C", 8, 8),
+                 Dump(2, groups).pending("C", 9)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].verdict, "deadlock");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1));
@@ -233,7 +237,7 @@ TEST(HangDumps, RanksThatWaitForEachOtherAreADeadlock) {
 TEST(HangDumps, TransfersWaitForTheOtherEnd) {
   const std::vector<Group> groups{{"P", {4, 7}}};
   for (const char* name : {"nccl:send 0->1", "nccl:recv 0<-1"}) {
-    const Diagnosis d = run({Dump(4, groups).pending("P", 2, name), Dump(7, groups)});
+    const Diagnosis d = run_dumps({Dump(4, groups).pending("P", 2, name), Dump(7, groups)});
     ASSERT_EQ(d.findings.size(), 1U) << name;
     EXPECT_EQ(d.findings[0].verdict, "missing_rank");
     EXPECT_THAT(d.findings[0].ranks, ElementsAre(7));
@@ -241,7 +245,7 @@ TEST(HangDumps, TransfersWaitForTheOtherEnd) {
   // Places that do not exist, or its own, are nobody.
   for (const char* name :
        {"nccl:send 0->2", "nccl:send 0->x", "nccl:send 1->0", "nccl:send 0->-1"}) {
-    const Diagnosis d = run({Dump(4, groups).pending("P", 2, name), Dump(7, groups)});
+    const Diagnosis d = run_dumps({Dump(4, groups).pending("P", 2, name), Dump(7, groups)});
     EXPECT_THAT(d.findings, IsEmpty()) << name;
   }
 }
@@ -249,24 +253,25 @@ TEST(HangDumps, TransfersWaitForTheOtherEnd) {
 // The operation handed over first holds up the rest, whatever the order of the ring.
 TEST(HangDumps, TheFirstPendingOperationCounts) {
   const std::vector<Group> groups{{"A", {0, 1}}, {"B", {0, 2}}};
-  const Diagnosis d = run({Dump(0, groups).pending("B", 1).created(50).pending("A", 1).created(20),
-                           Dump(1, groups).status("A", 0, 0), Dump(2, groups).status("B", 0, 0)});
+  const Diagnosis d =
+      run_dumps({Dump(0, groups).pending("B", 1).created(50).pending("A", 1).created(20),
+                 Dump(1, groups).status("A", 0, 0), Dump(2, groups).status("B", 0, 0)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
 }
 
 // Two ranks wait from 100 s and from 103 s, each for 180 s: the first gives up at 280 s.
 TEST(HangDumps, TheCostIsTheTimeUntilTheFirstDeadline) {
-  const Diagnosis d = run({Dump(0, kWorld).pending("0", 5).created(100 * kSecondNs),
-                           Dump(1, kWorld).status("0", 4, 4),
-                           Dump(2, kWorld).pending("0", 5).created(103 * kSecondNs),
-                           Dump(3, kWorld).pending("0", 5).created(0)});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).pending("0", 5).created(100 * kSecondNs),
+                                 Dump(1, kWorld).status("0", 4, 4),
+                                 Dump(2, kWorld).pending("0", 5).created(103 * kSecondNs),
+                                 Dump(3, kWorld).pending("0", 5).created(0)});
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_DOUBLE_EQ(d.findings[0].cost_ms_per_step, 180'000);
 }
 
 TEST(HangDumps, NobodyWaits) {
-  const Diagnosis d = run({Dump(0, kWorld).status("0", 4, 4), Dump(1, kWorld)});
+  const Diagnosis d = run_dumps({Dump(0, kWorld).status("0", 4, 4), Dump(1, kWorld)});
   EXPECT_THAT(d.findings, IsEmpty());
   EXPECT_THAT(d.victims, IsEmpty());
   EXPECT_THAT(d.notes, ElementsAre("0 of 2 ranks wait in an operation"));
@@ -275,7 +280,7 @@ TEST(HangDumps, NobodyWaits) {
 TEST(HangDumps, RetiredOperationsDoNotWait) {
   FlightDump dump = Dump(0, kWorld).pending("0", 5);
   dump.entries.back().is_retired = true;
-  EXPECT_THAT(run({dump}).notes, ElementsAre("0 of 1 ranks wait in an operation"));
+  EXPECT_THAT(run_dumps({dump}).notes, ElementsAre("0 of 1 ranks wait in an operation"));
 }
 
 TEST(HangDumps, UnusableSetsOfDumpsAreRefused) {

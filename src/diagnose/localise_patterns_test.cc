@@ -15,7 +15,7 @@ namespace {
 using ::testing::IsEmpty;
 
 /// One function on as many ranks as there are shares.
-PatternMatrix of(const std::vector<float>& beta, Activity activity = Activity::kPython) {
+PatternMatrix matrix_of(const std::vector<float>& beta, Activity activity = Activity::kPython) {
   PatternMatrix matrix(beta.size(), 1);
   matrix.beta = beta;
   matrix.activities[0] = activity;
@@ -32,8 +32,8 @@ auto key(const PatternOutlier& o) {
 
 TEST(Localise, EqualRanksHaveNoOutlier) {
   for (const std::size_t ranks : {1U, 2U, 3U, 8U, 500U}) {
-    EXPECT_THAT(localise(of(equal(ranks, 0.3F)), {}), IsEmpty()) << ranks;
-    EXPECT_THAT(localise(of(equal(ranks, 0)), {}), IsEmpty()) << ranks;
+    EXPECT_THAT(localise(matrix_of(equal(ranks, 0.3F)), {}), IsEmpty()) << ranks;
+    EXPECT_THAT(localise(matrix_of(equal(ranks, 0)), {}), IsEmpty()) << ranks;
   }
 }
 
@@ -42,18 +42,18 @@ TEST(Localise, SmallSharesAreNotJudged) {
   for (const float beta : {0.009F, 0.0199F}) {
     std::vector<float> betas = equal(8, 0);
     betas[3] = beta;
-    EXPECT_THAT(localise(of(betas), {}), IsEmpty()) << beta;
+    EXPECT_THAT(localise(matrix_of(betas), {}), IsEmpty()) << beta;
   }
   std::vector<float> betas = equal(8, 0);
   betas[3] = 0.0201F;
-  EXPECT_EQ(localise(of(betas), {}).size(), 1U);
+  EXPECT_EQ(localise(matrix_of(betas), {}).size(), 1U);
 }
 
 TEST(Localise, TheOneThatDiffersIsNamed) {
   for (const std::size_t ranks : {3U, 4U, 8U, 64U, 101U, 102U, 500U}) {
     std::vector<float> betas = equal(ranks, 0.2F);
     betas[ranks / 2] = 0.6F;
-    const auto found = localise(of(betas), {});
+    const auto found = localise(matrix_of(betas), {});
     ASSERT_EQ(found.size(), 1U) << ranks;
     EXPECT_EQ(found[0].rank, ranks / 2);
     EXPECT_EQ(found[0].beta, 0.6F);
@@ -71,18 +71,18 @@ TEST(Localise, InCollectivesTheOneWithLessTimeIsTheCulprit) {
     less[2] = 0.1F;
     more[2] = 0.5F;
     const bool is_collective = activity == Activity::kCollective;
-    ASSERT_EQ(localise(of(less, activity), {}).size(), 1U);
-    EXPECT_EQ(localise(of(less, activity), {})[0].is_culprit, is_collective);
-    ASSERT_EQ(localise(of(more, activity), {}).size(), 1U);
-    EXPECT_EQ(localise(of(more, activity), {})[0].is_culprit, !is_collective);
+    ASSERT_EQ(localise(matrix_of(less, activity), {}).size(), 1U);
+    EXPECT_EQ(localise(matrix_of(less, activity), {})[0].is_culprit, is_collective);
+    ASSERT_EQ(localise(matrix_of(more, activity), {}).size(), 1U);
+    EXPECT_EQ(localise(matrix_of(more, activity), {})[0].is_culprit, !is_collective);
   }
 }
 
 TEST(Localise, TwoRanksCannotVote) {
-  EXPECT_THAT(localise(of({0.9F, 0.1F}), {}), IsEmpty());
+  EXPECT_THAT(localise(matrix_of({0.9F, 0.1F}), {}), IsEmpty());
   EXPECT_THAT(localise(PatternMatrix(0, 0), {}), IsEmpty());
   EXPECT_THAT(localise(PatternMatrix(8, 0), {}), IsEmpty());
-  EXPECT_THAT(localise(of({0.9F, 0.1F, 0.1F}), {.peers_max = 0}), IsEmpty());
+  EXPECT_THAT(localise(matrix_of({0.9F, 0.1F, 0.1F}), {.peers_max = 0}), IsEmpty());
 }
 
 // Half of the ranks do one thing, half another: two roles, nobody is odd.
@@ -90,7 +90,7 @@ TEST(Localise, TwoHalvesAreNoOutliers) {
   std::vector<float> betas = equal(10, 0.1F);
   for (std::size_t r = 0; r < 5; ++r)
     betas[r] = 0.8F;
-  EXPECT_THAT(localise(of(betas), {}), IsEmpty());
+  EXPECT_THAT(localise(matrix_of(betas), {}), IsEmpty());
 }
 
 PatternMatrix random_matrix(std::uint64_t seed, std::size_t ranks, std::size_t functions) {

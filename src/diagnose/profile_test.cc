@@ -22,8 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kMs = 1'000'000;
-constexpr std::string_view kLoader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+constexpr std::int64_t kProfileMs = 1'000'000;
+constexpr std::string_view kLoaderNext =
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
 
 /// A profile as slices; the process of rank r has number 100 + r.
 class Profile {
@@ -69,7 +70,7 @@ class Profile {
   trace::Trace trace_;
 };
 
-Diagnosis run(const Profile& profile) {
+Diagnosis run_profile(const Profile& profile) {
   const auto out = diagnose_profile(profile.trace(), {});
   if (!out) {
     ADD_FAILURE() << out.error().what;
@@ -84,12 +85,15 @@ Profile with_loader(std::int64_t input_ms, std::int64_t busy_from_ms, int rank_c
   Profile profile(rank_count);
   for (int rank = 0; rank < rank_count; ++rank) {
     for (std::int64_t step = 0; step < 10; ++step) {
-      const std::int64_t begin = step * 10 * kMs;
-      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
-      profile.add(rank, "user_annotation", kLoader, begin, input_ms * kMs);
-      profile.add(rank, "cpu_op", "aten::conv2d", begin + input_ms * kMs, (10 - input_ms) * kMs);
+      const std::int64_t begin = step * 10 * kProfileMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin,
+                  10 * kProfileMs);
+      profile.add(rank, "user_annotation", kLoaderNext, begin, input_ms * kProfileMs);
+      profile.add(rank, "cpu_op", "aten::conv2d", begin + input_ms * kProfileMs,
+                  (10 - input_ms) * kProfileMs);
       if (busy_from_ms < 10) {
-        profile.add(rank, "kernel", "sgemm", begin + busy_from_ms * kMs, (10 - busy_from_ms) * kMs);
+        profile.add(rank, "kernel", "sgemm", begin + busy_from_ms * kProfileMs,
+                    (10 - busy_from_ms) * kProfileMs);
       }
     }
   }
@@ -98,11 +102,11 @@ Profile with_loader(std::int64_t input_ms, std::int64_t busy_from_ms, int rank_c
 
 // 4 of 10 ms a step in the loader, the device busy for the other 6.
 TEST(Profile, LoaderStallsAreACommonInput) {
-  const Diagnosis d = run(with_loader(4, 4));
+  const Diagnosis d = run_profile(with_loader(4, 4));
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].kind, "common_input");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0));
-  EXPECT_EQ(d.findings[0].function, kLoader);
+  EXPECT_EQ(d.findings[0].function, kLoaderNext);
   EXPECT_NEAR(d.findings[0].share, 0.4, 1e-9);
   EXPECT_NEAR(d.findings[0].cost_ms_per_step, 4, 1e-9);
   EXPECT_EQ(d.findings[0].confidence, 1.0);
@@ -114,14 +118,14 @@ TEST(Profile, LoaderStallsAreACommonInput) {
 
 // The same stalls, but the device has work all the while: nobody waits for the input.
 TEST(Profile, ALoaderUnderABusyDeviceIsNoFinding) {
-  EXPECT_THAT(run(with_loader(4, 0)).findings, IsEmpty());
+  EXPECT_THAT(run_profile(with_loader(4, 0)).findings, IsEmpty());
   // Half a millisecond of 10 is below the share that counts.
-  EXPECT_THAT(run(with_loader(0, 1)).findings, IsEmpty());
+  EXPECT_THAT(run_profile(with_loader(0, 1)).findings, IsEmpty());
 }
 
 // Without a device the loader goes before the operators that prepare the batch in it.
 TEST(Profile, WithoutADeviceTheLoaderCounts) {
-  const Diagnosis d = run(with_loader(4, 10));
+  const Diagnosis d = run_profile(with_loader(4, 10));
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_NEAR(d.findings[0].share, 0.4, 1e-9);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("the model waits for its batch")));
@@ -131,19 +135,19 @@ TEST(Profile, WithoutADeviceTheLoaderCounts) {
 TEST(Profile, InputMustBeCommon) {
   Profile profile = with_loader(4, 4, 3);
   for (std::int64_t step = 0; step < 10; ++step)
-    profile.add(1, "kernel", "sgemm", step * 10 * kMs, 4 * kMs);
-  for (const Finding& finding : run(profile).findings)
+    profile.add(1, "kernel", "sgemm", step * 10 * kProfileMs, 4 * kProfileMs);
+  for (const Finding& finding : run_profile(profile).findings)
     EXPECT_NE(finding.kind, "common_input");
 }
 
 TEST(Profile, TheOrderOfEventsDoesNotMatter) {
   Profile profile = with_loader(4, 4, 3);
   // The device's copy of a step begins before the host's: it belongs to the window in any order.
-  profile.add(0, "gpu_user_annotation", "ProfilerStep#0", -5 * kMs, 10 * kMs);
-  const std::string in_order = to_json(run(profile)).dump();
+  profile.add(0, "gpu_user_annotation", "ProfilerStep#0", -5 * kProfileMs, 10 * kProfileMs);
+  const std::string in_order = to_json(run_profile(profile)).dump();
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     profile.shuffle(seed);
-    EXPECT_EQ(to_json(run(profile)).dump(), in_order) << seed;
+    EXPECT_EQ(to_json(run_profile(profile)).dump(), in_order) << seed;
   }
 }
 
@@ -152,14 +156,15 @@ TEST(Profile, ARankUnlikeItsPeersIsNamed) {
   Profile profile(3);
   for (int rank = 0; rank < 3; ++rank) {
     for (std::int64_t step = 0; step < 20; ++step) {
-      const std::int64_t begin = step * 10 * kMs;
-      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 10 * kMs);
-      profile.add(rank, "kernel", "sgemm", begin, 7 * kMs);
+      const std::int64_t begin = step * 10 * kProfileMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin,
+                  10 * kProfileMs);
+      profile.add(rank, "kernel", "sgemm", begin, 7 * kProfileMs);
       profile.add(rank, rank == 1 ? "gpu_memcpy" : "kernel", rank == 1 ? "Memcpy HtoD" : "sgemm",
-                  begin + 7 * kMs, 3 * kMs);
+                  begin + 7 * kProfileMs, 3 * kProfileMs);
     }
   }
-  const Diagnosis d = run(profile);
+  const Diagnosis d = run_profile(profile);
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].kind, "slow_worker");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
@@ -172,14 +177,15 @@ TEST(Profile, ARankUnlikeItsPeersIsNamed) {
 Profile with_late_rank(int rank_count, int late) {
   Profile profile(rank_count);
   for (int rank = 0; rank < rank_count; ++rank) {
-    const std::int64_t clock_ns = rank * (777 * kMs);
+    const std::int64_t clock_ns = rank * (777 * kProfileMs);
     for (std::int64_t step = 0; step < 20; ++step) {
-      const std::int64_t begin = clock_ns + step * 20 * kMs;
-      const std::int64_t work = (rank == late ? 15 : 10) * kMs;
-      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin, 20 * kMs);
+      const std::int64_t begin = clock_ns + step * 20 * kProfileMs;
+      const std::int64_t work = (rank == late ? 15 : 10) * kProfileMs;
+      profile.add(rank, "user_annotation", fmt::format("ProfilerStep#{}", step), begin,
+                  20 * kProfileMs);
       profile.add(rank, "kernel", "sgemm", begin, work);
       profile.add(rank, "kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", begin + work,
-                  20 * kMs - work);
+                  20 * kProfileMs - work);
     }
   }
   return profile;
@@ -187,25 +193,25 @@ Profile with_late_rank(int rank_count, int late) {
 
 // The others wait 5 of 20 ms for rank 2, though every rank's clock says something else.
 TEST(Profile, ALateRankIsNamed) {
-  const Diagnosis d = run(with_late_rank(4, 2));
+  const Diagnosis d = run_profile(with_late_rank(4, 2));
   ASSERT_EQ(d.findings.size(), 1U);
   EXPECT_EQ(d.findings[0].kind, "slow_worker");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
   EXPECT_NEAR(d.findings[0].cost_ms_per_step, 5, 1e-5);
   EXPECT_NEAR(d.findings[0].share, 0.25, 1e-6);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("last to arrive in 100 %")));
-  EXPECT_THAT(run(with_late_rank(4, -1)).findings, IsEmpty());
-  const Diagnosis two = run(with_late_rank(2, 1));
+  EXPECT_THAT(run_profile(with_late_rank(4, -1)).findings, IsEmpty());
+  const Diagnosis two = run_profile(with_late_rank(2, 1));
   ASSERT_EQ(two.findings.size(), 1U);
   EXPECT_EQ(two.findings[0].kind, "asymmetry");
 }
 
 TEST(Profile, TracesOfOtherThingsAreNoted) {
   Profile profile(1);
-  EXPECT_THAT(run(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
+  EXPECT_THAT(run_profile(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
   profile.add(0, "other", "x", 0, 5);
-  EXPECT_THAT(run(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
-  EXPECT_THAT(run(profile).findings, IsEmpty());
+  EXPECT_THAT(run_profile(profile).notes, Contains(HasSubstr("no operator, kernel or collective")));
+  EXPECT_THAT(run_profile(profile).findings, IsEmpty());
 }
 
 TEST(Profile, KnowsTheCategoriesOfOldAndNewProfilers) {
@@ -219,8 +225,8 @@ TEST(Profile, KnowsTheCategoriesOfOldAndNewProfilers) {
   EXPECT_EQ(activity_of("Operator", "aten::mm"), kCpuOp);
   EXPECT_EQ(activity_of("python_function", "train.py(3): f"), kPython);
   EXPECT_EQ(activity_of("user_annotation", "gloo:all_reduce"), kCollective);
-  EXPECT_EQ(activity_of("user_annotation", kLoader), kInput);
-  EXPECT_EQ(activity_of("Operator", kLoader), kInput);
+  EXPECT_EQ(activity_of("user_annotation", kLoaderNext), kInput);
+  EXPECT_EQ(activity_of("Operator", kLoaderNext), kInput);
   // Frames around others, and what nobody knows.
   EXPECT_EQ(activity_of("user_annotation", "ProfilerStep#3"), std::nullopt);
   EXPECT_EQ(activity_of("cpu_op", "Optimizer.step#SGD.step"), std::nullopt);

@@ -23,13 +23,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::chrono::minutes kLong{20};  // nobody is cut off for being slow
+constexpr std::chrono::minutes kNoDeadline{20};  // nobody is cut off for being slow
 
 /// The library's own limits are seconds.
 void be_patient(httplib::Client& client) {
-  client.set_connection_timeout(kLong);
-  client.set_read_timeout(kLong);
-  client.set_write_timeout(kLong);
+  client.set_connection_timeout(kNoDeadline);
+  client.set_read_timeout(kNoDeadline);
+  client.set_write_timeout(kNoDeadline);
 }
 
 constexpr MetricDef kUp{"kansoku_up", "", MetricType::kGauge, "Up."};
@@ -38,7 +38,7 @@ class Server : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpOptions options;
-    options.timeout = options.connection_timeout = kLong;
+    options.timeout = options.connection_timeout = kNoDeadline;
     begin(options);
   }
   void begin(const HttpOptions& options) {
@@ -148,7 +148,7 @@ sys::Fd slow_client(std::uint16_t port) {
 // They hold all threads; each read comes in time.
 TEST_F(Server, CutsOffClientsThatSendAByteNowAndThen) {
   HttpOptions options;
-  options.timeout = kLong;
+  options.timeout = kNoDeadline;
   options.connection_timeout = std::chrono::milliseconds{300};
   begin(options);
   std::vector<sys::Fd> clients;

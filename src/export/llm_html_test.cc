@@ -38,7 +38,7 @@ Json work_of(const std::string& name, const std::string& phase, double share) {
       .set("bound", "memory");
 }
 
-Json report_of(const std::string& name) {
+Json llm_report_of(const std::string& name) {
   Json process = parsed(R"({"pid": 7, "ggml": "0.25.1",
     "decode": {"calls": 95, "results": {"0": 93, "1": 2}, "tokens": 300},
     "speed": {"tokens_per_second": 64.7, "prompt_tokens_per_second": 30,
@@ -72,7 +72,7 @@ Json report_of(const std::string& name) {
       .set("processes", Json::array().push(process));
 }
 
-Json view_of(const std::string& name) {
+Json llm_view_of(const std::string& name) {
   Json graph = parsed(R"({"phase": "decode", "runs": 89, "computed": 462, "time_ns": 10000,
     "critical_ns": 6500, "layers": [[0, 400], [1, 500], [2, 800]],
     "edges": [[0, 1, true], [1, 2, false], [2, 3, false], [1, 3, true], [3, 1, true]]})");
@@ -97,7 +97,7 @@ Json view_of(const std::string& name) {
 }
 
 TEST(LlmHtml, HasFiguresAndLosses) {
-  const auto html = llm_html(report_of("mulmat"), view_of("Qcur"));
+  const auto html = llm_html(llm_report_of("mulmat"), llm_view_of("Qcur"));
   ASSERT_TRUE(html.has_value());
   check_page_for_test(*html);
   EXPECT_THAT(*html, HasSubstr("<h1>64.7 tokens a second</h1>"));
@@ -111,7 +111,7 @@ TEST(LlmHtml, HasFiguresAndLosses) {
 }
 
 TEST(LlmHtml, HasFindingsAndWhatChanged) {
-  const auto html = llm_html(report_of("mulmat"), view_of("Qcur"));
+  const auto html = llm_html(llm_report_of("mulmat"), llm_view_of("Qcur"));
   ASSERT_TRUE(html.has_value());
   EXPECT_THAT(*html, HasSubstr("<b>52 %</b></td><td>Threads of mulmat were ready<small>"
                                "no_processor, process 7"));
@@ -121,7 +121,7 @@ TEST(LlmHtml, HasFindingsAndWhatChanged) {
 }
 
 TEST(LlmHtml, DrawsWhatTheViewHolds) {
-  const auto html = llm_html(report_of("mulmat"), view_of("Qcur"));
+  const auto html = llm_html(llm_report_of("mulmat"), llm_view_of("Qcur"));
   ASSERT_TRUE(html.has_value());
   EXPECT_THAT(*html, HasSubstr("data-tip=\"prefill, 32 tokens\n0.200 s\""));
   EXPECT_EQ(count_for_test(*html, "data-tip=\"not observed\""), 1U);  // between the windows
@@ -132,7 +132,7 @@ TEST(LlmHtml, DrawsWhatTheViewHolds) {
 }
 
 TEST(LlmHtml, DrawsTheGraphInColumns) {
-  const auto html = llm_html(report_of("mulmat"), view_of("Qcur"));
+  const auto html = llm_html(llm_report_of("mulmat"), llm_view_of("Qcur"));
   ASSERT_TRUE(html.has_value());
   EXPECT_THAT(*html, HasSubstr(">layers 1\u201322</text>"));
   EXPECT_THAT(*html, HasSubstr(">22 layers more</text>"));
@@ -143,7 +143,7 @@ TEST(LlmHtml, DrawsTheGraphInColumns) {
 }
 
 TEST(LlmHtml, DrawsThreadsAndExperts) {
-  const auto html = llm_html(report_of("mulmat"), view_of("Qcur"));
+  const auto html = llm_html(llm_report_of("mulmat"), llm_view_of("Qcur"));
   ASSERT_TRUE(html.has_value());
   EXPECT_THAT(*html, HasSubstr("data-tip=\"computes: 500 \u00b5s, 50 %\""));
   EXPECT_THAT(*html, HasSubstr("data-tip=\"ready, but without a processor: 100 \u00b5s, 10 %\""));
@@ -154,14 +154,14 @@ TEST(LlmHtml, DrawsThreadsAndExperts) {
 
 TEST(LlmHtml, EscapesEverythingFromOutside) {
   const std::string evil = "\"><script>alert(1)</script>";
-  const auto html = llm_html(report_of(evil), view_of(evil));
+  const auto html = llm_html(llm_report_of(evil), llm_view_of(evil));
   ASSERT_TRUE(html.has_value());
   check_page_for_test(*html);
   EXPECT_THAT(*html, Not(HasSubstr("<script>alert")));
 }
 
 TEST(LlmHtml, LeavesOutWhatIsUnknown) {
-  Json report = report_of("mulmat");
+  Json report = llm_report_of("mulmat");
   report.set("peaks", Json());
   const auto html = llm_html(report, parsed(R"({"schema": "kansoku.llm.view", "version": 1})"));
   ASSERT_TRUE(html.has_value());
@@ -178,7 +178,7 @@ TEST(LlmHtml, SaysThatThereIsNoModel) {
 }
 
 TEST(LlmHtml, TakesOddValuesOfItsSchemaAndNoOther) {
-  Json report = report_of("a"), view = view_of("a");
+  Json report = llm_report_of("a"), view = llm_view_of("a");
   report.set("losses", 7).set("coverage", "none");
   view.set("windows", Json::array().push(3));
   EXPECT_TRUE(llm_html(report, view).has_value());

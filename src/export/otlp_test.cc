@@ -48,14 +48,14 @@ std::string fields(protozero::pbf_reader message, const std::string& path) {
   return out;
 }
 
-constexpr MetricDef kStep{"kansoku_step_mean_seconds", "seconds", MetricType::kGauge, "Step."};
-constexpr MetricDef kIncidents{"kansoku_incidents", "", MetricType::kCounter, "Incidents."};
-constexpr MetricDef kWait{"kansoku_wait_seconds", "seconds", MetricType::kHistogram, "Waits."};
+constexpr MetricDef kOtlpStep{"kansoku_step_mean_seconds", "seconds", MetricType::kGauge, "Step."};
+constexpr MetricDef kOtlpIncidents{"kansoku_incidents", "", MetricType::kCounter, "Incidents."};
+constexpr MetricDef kOtlpWait{"kansoku_wait_seconds", "seconds", MetricType::kHistogram, "Waits."};
 
 TEST(ToOtlp, WritesResourceGaugesAndSums) {
   MetricSet set;
-  set.add(kStep, {{"rank", "1"}}, 0.5, 41);
-  set.add(kIncidents, {}, 3);
+  set.add(kOtlpStep, {{"rank", "1"}}, 0.5, 41);
+  set.add(kOtlpIncidents, {}, 3);
   const std::string bytes =
       to_otlp(set, {.host = "node\xFF", .version = "1.2", .instance = "", .start_wall_ns = 7}, 42);
   const std::string text = fields(protozero::pbf_reader(bytes), "");
@@ -79,10 +79,10 @@ TEST(ToOtlp, WritesResourceGaugesAndSums) {
 
 TEST(ToOtlp, AJobIsAServiceOfItsOwn) {
   MetricSet set;
-  set.add(kStep, {{"job", "b"}, {"rank", "0"}}, 0.5);
-  set.add(kStep, {{"job", "a"}, {"rank", "0"}}, 0.25);
-  set.add(kIncidents, {{"job", "a"}}, 3);
-  set.add(kIncidents, {}, 5);
+  set.add(kOtlpStep, {{"job", "b"}, {"rank", "0"}}, 0.5);
+  set.add(kOtlpStep, {{"job", "a"}, {"rank", "0"}}, 0.25);
+  set.add(kOtlpIncidents, {{"job", "a"}}, 3);
+  set.add(kOtlpIncidents, {}, 5);
   const std::string bytes =
       to_otlp(set, {.host = "", .version = "", .instance = "", .start_wall_ns = 7}, 42);
   const std::string text = fields(protozero::pbf_reader(bytes), "");
@@ -101,7 +101,7 @@ TEST(ToOtlp, AJobIsAServiceOfItsOwn) {
 
 TEST(ToOtlp, WritesHistogramsWithTheirBuckets) {
   MetricSet set;
-  set.add(kWait, {}, {.bounds = {0.5}, .counts = {2, 3}, .sum = 7.25});
+  set.add(kOtlpWait, {}, {.bounds = {0.5}, .counts = {2, 3}, .sum = 7.25});
   const std::string bytes =
       to_otlp(set, {.host = "n", .version = "1", .instance = "i", .start_wall_ns = 7}, 42);
   EXPECT_THAT(bytes, HasSubstr(std::string("\x32\x10\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0", 18)));

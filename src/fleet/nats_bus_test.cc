@@ -20,12 +20,12 @@
 namespace kansoku::fleet {
 namespace {
 
-constexpr Nanos kWhile = sys::kPatienceForTest;  // longer than anything takes
+constexpr Nanos kNatsWhile = sys::kPatienceForTest;  // longer than anything takes
 
 NatsOptions options_for(std::string url) {
   NatsOptions options;
   options.url = std::move(url);
-  options.connect_timeout = kWhile;
+  options.connect_timeout = kNatsWhile;
   options.backoff_first = std::chrono::milliseconds{5};
   options.backoff_max = std::chrono::milliseconds{50};
   return options;
@@ -46,7 +46,7 @@ class NatsBusTest : public testing::Test {
     return connect_nats(options, clock_).value();
   }
   bool poll_until(Bus& bus, const std::function<bool()>& is_done) {
-    for (const BootTime until = clock_.now() + kWhile; !is_done() && clock_.now() < until;)
+    for (const BootTime until = clock_.now() + kNatsWhile; !is_done() && clock_.now() < until;)
       bus.poll(std::chrono::milliseconds{5});
     return is_done();
   }
@@ -61,11 +61,11 @@ TEST_F(NatsBusTest, OutlivesTheServer) {
   ASSERT_TRUE(
       listener->subscribe("t", [&](const BusMessage& message) { seen.insert(message.bytes); })
           .has_value());
-  ASSERT_TRUE(listener->flush(kWhile).has_value());
+  ASSERT_TRUE(listener->flush(kNatsWhile).has_value());
   ASSERT_TRUE(talker->publish("t", "before").has_value());
   ASSERT_TRUE(poll_until(*listener, [&] { return seen.contains("before"); }));
   for (int round = 1; round <= 2; ++round) {
-    ASSERT_TRUE(talker->flush(kWhile).has_value());  // nothing waits, of the last round neither
+    ASSERT_TRUE(talker->flush(kNatsWhile).has_value());  // nothing waits, of the last round neither
     const std::uint64_t failed_before = talker->status().failed_connects;
     server_->kill();
     const auto both_know = [&] {
@@ -80,7 +80,7 @@ TEST_F(NatsBusTest, OutlivesTheServer) {
     ASSERT_TRUE(poll_until(*listener, has_tried));
     ASSERT_TRUE(server_->restart());
     ASSERT_TRUE(poll_until(*listener, [&] { return listener->status().is_connected; }));
-    ASSERT_TRUE(listener->flush(kWhile).has_value());
+    ASSERT_TRUE(listener->flush(kNatsWhile).has_value());
     // The talker may be back before the listener: the bus keeps messages for the server only.
     ASSERT_TRUE(talker->publish("t", text).has_value());
     ASSERT_TRUE(poll_until(*listener, [&] { return seen.contains(text); }));
@@ -93,7 +93,7 @@ TEST_F(NatsBusTest, DropsTheOldestWhileTheServerIsAway) {
   BusLimits limits;
   limits.outgoing_messages = 3;
   const auto talker = connect("", limits), listener = connect();
-  ASSERT_TRUE(talker->flush(kWhile).has_value());
+  ASSERT_TRUE(talker->flush(kNatsWhile).has_value());
   server_->kill();
   ASSERT_TRUE(poll_until(*talker, [&] { return !talker->status().is_connected; }));
   for (int i = 0; i < 10; ++i)
@@ -110,7 +110,7 @@ TEST_F(NatsBusTest, DropsTheOldestWhileTheServerIsAway) {
 
 TEST_F(NatsBusTest, RequestsRunOutWhileTheServerIsAway) {
   const auto bus = connect();
-  ASSERT_TRUE(bus->flush(kWhile).has_value());
+  ASSERT_TRUE(bus->flush(kNatsWhile).has_value());
   server_->kill();
   bool is_over = false;
   ASSERT_TRUE(bus->request("t", "?", std::chrono::milliseconds{30},
@@ -123,7 +123,7 @@ TEST_F(NatsBusTest, RequestsRunOutWhileTheServerIsAway) {
 
 TEST_F(NatsBusTest, ConnectsWithCredentialsAndTellsNobody) {
   ASSERT_TRUE(start({"--user", "ann", "--pass", "s3cret/@:x"}));
-  EXPECT_TRUE(connect("ann:s3cret%2F%40%3Ax@")->flush(kWhile).has_value());
+  EXPECT_TRUE(connect("ann:s3cret%2F%40%3Ax@")->flush(kNatsWhile).has_value());
   const auto refused = connect("ann:wr0ngpass@");
   std::string error;
   const auto is_refused = [&] {
@@ -137,7 +137,7 @@ TEST_F(NatsBusTest, ConnectsWithCredentialsAndTellsNobody) {
   EXPECT_EQ(refused->flush(std::chrono::milliseconds{10}).error().what.find("wr0ngpass"),
             std::string::npos);
   ASSERT_TRUE(start({"--auth", "t0ken"}));
-  EXPECT_TRUE(connect("t0ken@")->flush(kWhile).has_value());
+  EXPECT_TRUE(connect("t0ken@")->flush(kNatsWhile).has_value());
 }
 
 /// A folder of this test's own.
@@ -173,7 +173,7 @@ TEST_F(NatsBusTest, SpeaksTlsToServersItTrusts) {
   NatsOptions options = options_for(server_->url());
   options.ca_file = certificate;
   const auto trusting = connect_nats(options, clock_).value();
-  EXPECT_TRUE(trusting->flush(kWhile).has_value()) << trusting->status().last_error;
+  EXPECT_TRUE(trusting->flush(kNatsWhile).has_value()) << trusting->status().last_error;
   options.ca_file.clear();
   options.url.replace(0, 4, "tls");
   const auto wary = connect_nats(options, clock_).value();

@@ -21,7 +21,7 @@
 namespace kansoku::fleet {
 namespace {
 
-constexpr Nanos kWhile = sys::kPatienceForTest;  // longer than anything takes
+constexpr Nanos kRequestWhile = sys::kPatienceForTest;  // longer than anything takes
 constexpr std::string_view kSubject = "kansoku.agent.h";
 
 /// A request as somebody adds it: one type.
@@ -65,31 +65,31 @@ class Requests : public testing::TestWithParam<const char*> {
   void serve_socket() {
     std::string name = "/tmp/kansoku-request-XXXXXX";
     folder_ = ::mkdtemp(name.data());
-    auto socket = sys::UnixServer::listen(folder_ + "/control.sock", {.time_max = kWhile});
+    auto socket = sys::UnixServer::listen(folder_ + "/control.sock", {.time_max = kRequestWhile});
     ASSERT_TRUE(socket.has_value()) << socket.error().what;
     thread_ = std::thread([this, server = std::make_shared<sys::UnixServer>(*std::move(socket))] {
       while (!stops_)
         server->serve(clock_.now(), [this](std::string_view line) { return table_.answer(line); });
     });
-    transport_ = local_socket(folder_, kWhile);
+    transport_ = local_socket(folder_, kRequestWhile);
   }
   std::unique_ptr<Bus> connect() {
     if (!server_) return hub_.connect(clock_);
     NatsOptions options;
     options.url = server_->url();
-    options.connect_timeout = kWhile;
+    options.connect_timeout = kRequestWhile;
     return connect_nats(options, clock_).value();
   }
   void serve_bus() {
     bus_ = connect();
     client_ = connect();
     ASSERT_TRUE(serve(*bus_, kSubject, table_).has_value());
-    ASSERT_TRUE(bus_->flush(kWhile).has_value());
+    ASSERT_TRUE(bus_->flush(kRequestWhile).has_value());
     thread_ = std::thread([this] {
       while (!stops_)
         bus_->poll(std::chrono::milliseconds{5});
     });
-    transport_ = over_bus(*client_, std::string(kSubject), kWhile);
+    transport_ = over_bus(*client_, std::string(kSubject), kRequestWhile);
   }
 
   sys::RealClock clock_;
@@ -129,7 +129,7 @@ TEST(Request, WhereNobodyListensItIsSaid) {
   InProcessHub hub;
   const sys::RealClock clock;
   const auto bus = hub.connect(clock);
-  EXPECT_EQ(ask(over_bus(*bus, "no.one", kWhile), StatusRequest{}).error().code,
+  EXPECT_EQ(ask(over_bus(*bus, "no.one", kRequestWhile), StatusRequest{}).error().code,
             Code::kUnavailable);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kEpochNs = 1'700'000'000'000'000'000;
 
-BootTime at(double seconds) {
+BootTime boot_at(double seconds) {
   return boot_time(static_cast<std::int64_t>(seconds * 1e9));
 }
 
@@ -28,7 +28,7 @@ struct Host {
     for (int i = 0; i < feature_count; ++i)
       options.features.push_back("feature_" + std::to_string(i));
     options.axes.assign(options.features.size(), {ClusterAxis::Scale::kLog, 0.01, 0.1});
-    writer.emplace(SummaryWriter::create(std::move(options), at(0)).value());
+    writer.emplace(SummaryWriter::create(std::move(options), boot_at(0)).value());
     values.resize(static_cast<std::size_t>(feature_count));
   }
   /// A minute of windows of every rank of `job`.
@@ -41,7 +41,7 @@ struct Host {
       }
   }
   std::string take(double seconds) {
-    return writer->take(at(seconds), kEpochNs + static_cast<std::int64_t>(seconds * 1e9));
+    return writer->take(boot_at(seconds), kEpochNs + static_cast<std::int64_t>(seconds * 1e9));
   }
 
   std::optional<SummaryWriter> writer;
@@ -137,16 +137,16 @@ TEST(SummaryWriter, KeepsToTheBudgetOnAverageAndSavesOnePeriod) {
 TEST(SummaryWriter, SaysAnIncidentThreeTimesAndAtOnce) {
   Host host(2048);
   const auto job = host.writer->set_job(job_of("a", 1)).value();
-  EXPECT_FALSE(host.writer->is_due(at(59)));
-  EXPECT_TRUE(host.writer->is_due(at(60)));
+  EXPECT_FALSE(host.writer->is_due(boot_at(59)));
+  EXPECT_TRUE(host.writer->is_due(boot_at(60)));
   host.writer->add_incident(job, "i1", "{\"end_ns\":\"0\"}");
-  EXPECT_FALSE(host.writer->is_due(at(1)));
-  EXPECT_TRUE(host.writer->is_due(at(5)));
+  EXPECT_FALSE(host.writer->is_due(boot_at(1)));
+  EXPECT_TRUE(host.writer->is_due(boot_at(5)));
   double now = 5;
   for (const int expected : {1, 1, 1, 0}) {
     EXPECT_EQ(count_parts(decode_summary(as_bytes(host.take(now))).value(), PartKind::kIncident),
               expected);
-    EXPECT_FALSE(host.writer->is_due(at(now + 30)));
+    EXPECT_FALSE(host.writer->is_due(boot_at(now + 30)));
     now += 60;
   }
   host.writer->add_incident(job, "i1", "{\"end_ns\":\"5\"}");

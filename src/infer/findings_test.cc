@@ -103,7 +103,7 @@ TEST(Findings, AThreadThatIsBlockedReadsWeights) {
   EXPECT_NEAR(found[0].share, 0.3, 0.02);
 }
 
-Report report_of(double add_ns, double mul_ns) {
+Report report_of_operators(double add_ns, double mul_ns) {
   Report out;
   ProcessFigures process;
   OperatorRow mul{"MUL_MAT", Phase::kDecode, {}, 0.9, mul_ns};
@@ -118,7 +118,7 @@ Report report_of(double add_ns, double mul_ns) {
 }
 
 TEST(Comparison, NamesTheOperatorThatIsSlowItself) {
-  const Comparison made = compare(report_of(100, 1000), report_of(200, 1050));
+  const Comparison made = compare(report_of_operators(100, 1000), report_of_operators(200, 1050));
   ASSERT_EQ(made.findings.size(), 1U);
   EXPECT_EQ(made.findings[0].cause, Cause::kSlowOperator);
   EXPECT_EQ(made.findings[0].what, "ADD");
@@ -127,9 +127,9 @@ TEST(Comparison, NamesTheOperatorThatIsSlowItself) {
 }
 
 TEST(Comparison, OfEqualsNothing) {
-  const Comparison made = compare(report_of(100, 1000), report_of(100, 1000));
+  const Comparison made = compare(report_of_operators(100, 1000), report_of_operators(100, 1000));
   EXPECT_TRUE(made.findings.empty());
-  EXPECT_TRUE(compare({}, report_of(1, 1)).operators.empty());
+  EXPECT_TRUE(compare({}, report_of_operators(1, 1)).operators.empty());
 }
 
 TEST(DeviceFinding, KernelsThatTakeLongerSinceAMoment) {

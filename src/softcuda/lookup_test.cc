@@ -199,7 +199,7 @@ int call_what_is_missing() {
 }
 const Child kMissing("call_what_is_missing", call_what_is_missing);
 
-std::vector<std::string> lines_of(const std::string& path) {
+std::vector<std::string> log_lines_of(const std::string& path) {
   std::vector<std::string> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -213,7 +213,7 @@ TEST(LookupProcessTest, WhatIsNotSupportedSaysSoOnce) {
           .string();
   const ChildRun run = run_child("call_what_is_missing", {"KANSOKU_SOFTGPU_LOG=" + log});
   EXPECT_EQ(run.exit_code, 0);
-  auto lines = lines_of(log);
+  auto lines = log_lines_of(log);
   std::filesystem::remove(log);
   EXPECT_GT(lines.size(), 100U);
   std::sort(lines.begin(), lines.end());
@@ -242,7 +242,7 @@ TEST(LookupProcessTest, TablesOfNvidiasRuntimeAreNotThere) {
       (std::filesystem::temp_directory_path() / ("softcuda_tables_" + std::to_string(getpid())))
           .string();
   EXPECT_EQ(run_child("ask_for_tables", {"KANSOKU_SOFTGPU_LOG=" + log}).exit_code, 0);
-  const auto lines = lines_of(log);
+  const auto lines = log_lines_of(log);
   std::filesystem::remove(log);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_THAT(lines[0], ::testing::HasSubstr("NVIDIA's runtime needs NVIDIA's driver; link "

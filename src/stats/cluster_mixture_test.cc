@@ -11,9 +11,9 @@
 namespace kansoku::stats {
 namespace {
 
-constexpr std::size_t kRows = 900;
+constexpr std::size_t kClusterRows = 900;
 
-ClusterFeatures summary_of(const std::vector<double>& rows, std::size_t clusters) {
+ClusterFeatures cluster_summary_of(const std::vector<double>& rows, std::size_t clusters) {
   ClusterFeatures features = *ClusterFeatures::make(2, clusters);
   for (std::size_t i = 0; i < rows.size(); i += 2)
     EXPECT_TRUE(features.add(std::span(rows).subspan(i, 2)));
@@ -21,7 +21,7 @@ ClusterFeatures summary_of(const std::vector<double>& rows, std::size_t clusters
 }
 
 std::vector<double> rows_of(double distance) {
-  std::vector<double> rows = three_clusters(kRows, distance);
+  std::vector<double> rows = three_clusters(kClusterRows, distance);
   for (double& value : rows)
     value /= distance;
   return rows;
@@ -33,7 +33,7 @@ TEST(ClusterMixture, OfSingleRowsIsTheEmOfRows) {
   MixtureOptions options;
   options.iterations_max = 30;
   const auto exact = refine_mixture(rows, start, options);
-  const auto fit = refine_mixture(summary_of(rows, kRows), start, options);
+  const auto fit = refine_mixture(cluster_summary_of(rows, kClusterRows), start, options);
   ASSERT_TRUE(exact && fit);
   EXPECT_NEAR(fit->log_likelihood, exact->log_likelihood, 1e-9 * std::abs(exact->log_likelihood));
   EXPECT_NEAR(fit->bic, exact->bic, 1e-9 * exact->bic);
@@ -47,7 +47,7 @@ TEST(ClusterMixture, OfSingleRowsIsTheEmOfRows) {
 TEST(ClusterMixture, OneComponentHasTheMomentsOfAllRows) {
   const std::vector<double> rows = rows_of(3);
   const auto exact = fit_mixture(rows, 2, MixtureOptions{});
-  const auto fit = fit_mixture(summary_of(rows, 7), MixtureOptions{});
+  const auto fit = fit_mixture(cluster_summary_of(rows, 7), MixtureOptions{});
   ASSERT_TRUE(exact && fit);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_NEAR(fit->mixture.covariances[i], exact->mixture.covariances[i], 1e-12);
@@ -61,22 +61,22 @@ TEST(ClusterMixture, FewClustersGiveTheModes) {
   options.components = 3;
   options.starts = 5;
   const auto exact = fit_mixture(rows, 2, options);
-  const auto fit = fit_mixture(summary_of(rows, 40), options);
+  const auto fit = fit_mixture(cluster_summary_of(rows, 40), options);
   ASSERT_TRUE(exact && fit);
   EXPECT_LE(fit->log_likelihood, exact->log_likelihood + 1e-6);
   const MixtureDensity a = *MixtureDensity::make(exact->mixture);
   const MixtureDensity b = *MixtureDensity::make(fit->mixture);
-  std::vector<double> left(kRows), right(kRows);
+  std::vector<double> left(kClusterRows), right(kClusterRows);
   a.log_density(rows, left);
   b.log_density(rows, right);
   double behind = 0;
-  for (std::size_t i = 0; i < kRows; ++i)
-    behind += (left[i] - right[i]) / kRows;
+  for (std::size_t i = 0; i < kClusterRows; ++i)
+    behind += (left[i] - right[i]) / kClusterRows;
   EXPECT_LT(behind, 0.01);
 }
 
 TEST(ClusterMixture, TheBoundNeverFalls) {
-  const ClusterFeatures features = summary_of(rows_of(3), 60);
+  const ClusterFeatures features = cluster_summary_of(rows_of(3), 60);
   MixtureOptions options;
   options.components = 4;
   double before = -1e300;
@@ -90,7 +90,7 @@ TEST(ClusterMixture, TheBoundNeverFalls) {
 }
 
 TEST(ClusterMixture, ALostComponentIsMoved) {
-  const ClusterFeatures features = summary_of(rows_of(8), 40);
+  const ClusterFeatures features = cluster_summary_of(rows_of(8), 40);
   const Mixture start{2, {0.5, 0.5}, {1, 1, 1e6, 1e6}, {1, 0, 0, 1, 1, 0, 0, 1}};
   MixtureOptions options;
   options.iterations_max = 60;

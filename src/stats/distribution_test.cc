@@ -16,7 +16,7 @@ namespace kansoku::stats {
 namespace {
 
 using testing::HasSubstr;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDistributionInfinity = std::numeric_limits<double>::infinity();
 
 void expect_close(double found, double expected, double relative) {
   EXPECT_LE(std::abs(found - expected), relative * std::abs(expected)) << found << " " << expected;
@@ -100,13 +100,13 @@ TEST(Distribution, OutsideTheSupport) {
     const Distribution distribution = made(row.family, row.parameters);
     EXPECT_EQ(distribution.cdf(-1), 0);
     EXPECT_EQ(distribution.cdf(0), 0);
-    EXPECT_EQ(distribution.cdf(kInfinity), 1);
-    EXPECT_EQ(distribution.log_density(0), -kInfinity);
-    EXPECT_EQ(distribution.log_density(kInfinity), -kInfinity);
+    EXPECT_EQ(distribution.cdf(kDistributionInfinity), 1);
+    EXPECT_EQ(distribution.log_density(0), -kDistributionInfinity);
+    EXPECT_EQ(distribution.log_density(kDistributionInfinity), -kDistributionInfinity);
   }
-  EXPECT_EQ(made(Family::kPareto, {1.4, 25}).log_density(24.9), -kInfinity);
+  EXPECT_EQ(made(Family::kPareto, {1.4, 25}).log_density(24.9), -kDistributionInfinity);
   EXPECT_EQ(made(Family::kPareto, {1.4, 25}).cdf(24.9), 0);
-  EXPECT_EQ(made(Family::kUniform, {2, 11}).log_density(11.1), -kInfinity);
+  EXPECT_EQ(made(Family::kUniform, {2, 11}).log_density(11.1), -kDistributionInfinity);
 }
 
 TEST(Distribution, ConstantAndDefault) {
@@ -183,7 +183,7 @@ TEST(Distribution, CapIsRejectionOfLargerDraws) {
     EXPECT_EQ(cut.cdf(cap), 1);
     EXPECT_LE(cut.quantile(1 - 0x1.0p-53), cap);
     EXPECT_LE(cut.draw(1 - 0x1.0p-53), cap);
-    EXPECT_EQ(cut.log_density(cap * 1.0001), -kInfinity);
+    EXPECT_EQ(cut.log_density(cap * 1.0001), -kDistributionInfinity);
     EXPECT_EQ(cut.capped(cap * 2)->cap(), cap);  // already below
     const Distribution twice = *cut.capped(whole.quantile(0.6));
     const Distribution once = *whole.capped(whole.quantile(0.6));
@@ -197,8 +197,9 @@ TEST(Distribution, MeansEqualScipy) {
     SCOPED_TRACE(testing::Message() << family_name(row.family) << " cap " << row.cap);
     expect_close(made(row.family, row.parameters).capped(row.cap)->mean(), row.mean, 1e-11);
   }
-  EXPECT_EQ(made(Family::kPareto, {1, 2}).mean(), kInfinity);
-  EXPECT_EQ(made(Family::kBurrXII, {0.81, 1.21, 1500}).mean(), kInfinity);  // c d = 0.98
+  EXPECT_EQ(made(Family::kPareto, {1, 2}).mean(), kDistributionInfinity);
+  EXPECT_EQ(made(Family::kBurrXII, {0.81, 1.21, 1500}).mean(),
+            kDistributionInfinity);  // c d = 0.98
   // b = 1: b s log(cap / s) / (1 - s / cap)
   expect_close(made(Family::kPareto, {1, 2}).capped(20)->mean(), 2 * std::log(10) / 0.9, 1e-13);
   expect_close(made(Family::kExponential, {3}).capped(1e-9)->mean(), 5e-10, 1e-9);
@@ -313,7 +314,7 @@ TEST(Distribution, MakeNamesWhatIsOutOfRange) {
       {Family::kLogNormal, {1, nan}, "scale is nan"},
       {Family::kWeibull, {-1, 2}, "weibull: c is -1"},
       {Family::kWeibull, {1, 2, 3}, "3 parameters, not 2"},
-      {Family::kExponentiatedWeibull, {1, kInfinity, 2}, "c is inf"},
+      {Family::kExponentiatedWeibull, {1, kDistributionInfinity, 2}, "c is inf"},
       {Family::kPareto, {0, 2}, "b is 0"},
       {Family::kBurrXII, {1, -2, 3}, "d is -2"},
       {Family::kGamma, {-1, 3}, "a is -1"},
@@ -374,8 +375,8 @@ TEST(Normal, EqualsScipy) {
   for (const auto& [u, z] : quantiles)
     expect_close(normal_quantile(u), z, 1e-15);
   EXPECT_EQ(normal_quantile(0.5), 0);
-  EXPECT_EQ(normal_quantile(0), -kInfinity);
-  EXPECT_EQ(normal_quantile(1), kInfinity);
+  EXPECT_EQ(normal_quantile(0), -kDistributionInfinity);
+  EXPECT_EQ(normal_quantile(1), kDistributionInfinity);
   const std::vector<std::pair<double, double>> shares{
       {-37, 5.7255712225239266e-300},
       {-10, 7.61985302416047e-24},

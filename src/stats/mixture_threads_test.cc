@@ -12,7 +12,7 @@
 namespace kansoku::stats {
 namespace {
 
-constexpr std::size_t kRows = 60'001;  // several chunks, the last one not full
+constexpr std::size_t kThreadedRows = 60'001;  // several chunks, the last one not full
 
 void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -46,7 +46,7 @@ MixtureFit expect_equal_for_threads(const std::vector<double>& rows, const Mixtu
 }
 
 TEST(MixtureThreads, AnyNumberGivesTheSameBits) {
-  const std::vector<double> rows = three_clusters(kRows, 4);
+  const std::vector<double> rows = three_clusters(kThreadedRows, 4);
   MixtureOptions options;
   options.components = 4;
   options.iterations_max = 6;
@@ -61,7 +61,7 @@ TEST(MixtureThreads, AnyNumberGivesTheSameBits) {
 }
 
 TEST(MixtureThreads, MeansThatMoveFarToo) {
-  std::vector<double> rows = three_clusters(kRows, 4);
+  std::vector<double> rows = three_clusters(kThreadedRows, 4);
   for (double& value : rows)
     value += 1e6;  // moments about the start's means lose their digits: they are summed again
   MixtureOptions options;
@@ -73,7 +73,7 @@ TEST(MixtureThreads, MeansThatMoveFarToo) {
 }
 
 TEST(MixtureThreads, ComponentsThatLoseAllWeightToo) {
-  std::vector<double> rows = three_clusters(kRows, 4);
+  std::vector<double> rows = three_clusters(kThreadedRows, 4);
   const std::size_t far = 2 * 41'111;
   rows[far] = -50;
   rows[far + 1] = 50;

@@ -12,14 +12,14 @@
 namespace kansoku::stats {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnboundedStatistic = std::numeric_limits<double>::infinity();
 
 TEST(TwoSided, ClosedForms) {
   EXPECT_DOUBLE_EQ(two_sided(0, 5), 1);
   EXPECT_NEAR(two_sided(1, 1), 0.5, 1e-12);  // Cauchy: 1 - 2 atan(1) / pi
   EXPECT_NEAR(two_sided(-std::sqrt(2.0), 2), 1 - std::sqrt(0.5), 1e-12);  // 1 - t / sqrt(2 + t^2)
-  EXPECT_NEAR(two_sided(1.959963984540054, kInfinity), 0.05, 1e-12);
-  EXPECT_EQ(two_sided(kInfinity, 3), 0);
+  EXPECT_NEAR(two_sided(1.959963984540054, kUnboundedStatistic), 0.05, 1e-12);
+  EXPECT_EQ(two_sided(kUnboundedStatistic, 3), 0);
   EXPECT_EQ(two_sided(std::nan(""), 3), 1);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using internal::Pareto;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTailInfinity = std::numeric_limits<double>::infinity();
 
 struct Entry {
   double shape, argument, value;
@@ -220,7 +220,7 @@ TEST(TailTest, BeyondTheUpperEnd) {
   EXPECT_LT(beyond.high, 0.01);
   const Result<Tail> open = Tail::fit(sample({0.4, 1}, 500, 3), 0);
   ASSERT_TRUE(open);
-  EXPECT_EQ(open->level(0), kInfinity);
+  EXPECT_EQ(open->level(0), kTailInfinity);
 }
 
 // --- awkward data
@@ -272,7 +272,7 @@ TEST(TailTest, TooFewOrEqualExceedancesAreRefused) {
 TEST(TailTest, WhatIsNotFiniteIsRefused) {
   std::vector<double> values = sample({0, 1}, 100, 1);
   EXPECT_EQ(Tail::fit(values, std::nan("")).error().code, Code::kCorrupt);
-  values[7] = kInfinity;
+  values[7] = kTailInfinity;
   EXPECT_EQ(Tail::fit(values, 0).error().code, Code::kCorrupt);
   values[7] = std::nan("");
   EXPECT_EQ(Tail::fit(values, 0).error().code, Code::kCorrupt);

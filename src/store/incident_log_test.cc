@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using trace::IncidentRecord;
 
-IncidentRecord incident(int n) {
+IncidentRecord logged_incident(int n) {
   IncidentRecord out;
   out.id = "id" + std::to_string(n);
   out.job = "job";
@@ -47,9 +47,9 @@ class Log : public ::testing::Test {
 TEST_F(Log, KeepsTheLastStateOfEachIncident) {
   IncidentLog log = open();
   EXPECT_THAT(log.incidents()->incidents, IsEmpty());
-  IncidentRecord one = incident(1);
+  IncidentRecord one = logged_incident(1);
   ASSERT_TRUE(log.put(one));
-  ASSERT_TRUE(log.put(incident(2)));
+  ASSERT_TRUE(log.put(logged_incident(2)));
   ASSERT_TRUE(log.label("id1", trace::IncidentLabel::kTrue));
   one.end_ns = 2'000'000'000;
   ASSERT_TRUE(log.put(one));
@@ -68,12 +68,12 @@ TEST_F(Log, KeepsTheLastStateOfEachIncident) {
 
 TEST_F(Log, SkipsAndCountsBadLines) {
   IncidentLog log = open();
-  ASSERT_TRUE(log.put(incident(1)));
+  ASSERT_TRUE(log.put(logged_incident(1)));
   std::string text = sys::read_file(path_, 1U << 20U).value();
   text += "no json\n{}\n\n\xFF\n" + std::string(IncidentLog::kLineBytesMax + 1, 'x') + "\n";
   text += text.substr(0, 30);  // the disk was full
   ASSERT_TRUE(sys::write_file(path_, text));
-  ASSERT_TRUE(log.put(incident(2)));
+  ASSERT_TRUE(log.put(logged_incident(2)));
   const auto page = log.incidents();
   ASSERT_TRUE(page);
   EXPECT_THAT(page->incidents, SizeIs(2));
@@ -84,7 +84,7 @@ TEST_F(Log, StaysWithinItsBytesAndKeepsTheLatest) {
   IncidentLog log = open(IncidentLog::kBytesMin);
   std::uintmax_t bytes_max = 0;
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(log.put(incident(i)));
+    ASSERT_TRUE(log.put(logged_incident(i)));
     std::uintmax_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_))
       bytes += entry.file_size();
@@ -101,10 +101,10 @@ TEST_F(Log, StaysWithinItsBytesAndKeepsTheLatest) {
 TEST_F(Log, FailsWithoutItsFolderAndGoesOnWhenItIsBack) {
   IncidentLog log = open();
   std::filesystem::remove_all(folder_);
-  EXPECT_FALSE(log.put(incident(1)));
+  EXPECT_FALSE(log.put(logged_incident(1)));
   EXPECT_EQ(log.failed_count(), 1U);
   std::filesystem::create_directory(folder_);
-  EXPECT_TRUE(log.put(incident(2)));
+  EXPECT_TRUE(log.put(logged_incident(2)));
   EXPECT_FALSE(IncidentLog::open(folder_ + "/none/a", {}));
   EXPECT_FALSE(IncidentLog::open(path_, {.bytes_max = 1}));
   const auto none = IncidentLog::open(folder_ + "/b", {.create = false});

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::string_view kStat =
+constexpr std::string_view kProcStat =
     "42 (a) b (c) S 7 42 42 0 -1 4194304 100 0 0 0 11 22 0 0 20 0 3 0 98765 1000 50 "
     "18446744073709551615 1 1 0 0 0 0\n";
 
@@ -43,10 +43,10 @@ class ProcfsTest : public ::testing::Test {
 
 TEST_F(ProcfsTest, ListsPidsAndTidsInOrder) {
   for (const char* name : {"10/stat", "9/stat", "100/stat", "self/stat", "12x/stat", "0/stat"}) {
-    file(name, kStat);
+    file(name, kProcStat);
   }
-  file("9/task/11/stat", kStat);
-  file("9/task/9/stat", kStat);
+  file("9/task/11/stat", kProcStat);
+  file("9/task/9/stat", kProcStat);
   const Procfs procfs(root_);
   EXPECT_THAT(procfs.pids(), ElementsAre(9, 10, 100));
   EXPECT_THAT(procfs.tids(9), ElementsAre(9, 11));
@@ -55,8 +55,8 @@ TEST_F(ProcfsTest, ListsPidsAndTidsInOrder) {
 }
 
 TEST_F(ProcfsTest, ReadsStatOfProcessAndThread) {
-  file("42/stat", kStat);
-  file("42/task/43/stat", kStat);
+  file("42/stat", kProcStat);
+  file("42/task/43/stat", kProcStat);
   const Procfs procfs(root_);
   const auto stat = procfs.stat(42);
   ASSERT_TRUE(stat) << stat.error().what;
@@ -94,11 +94,11 @@ TEST(ParseFileSystem, FindsTheTypeByTheDeviceNumber) {
 }
 
 TEST(ParseStat, RefusesEveryCutBeforeTheStartTime) {
-  const std::size_t needed = kStat.find(" 1000 50");
+  const std::size_t needed = kProcStat.find(" 1000 50");
   for (std::size_t length = 0; length < needed - 5; ++length) {
-    EXPECT_FALSE(parse_stat(kStat.substr(0, length))) << length;
+    EXPECT_FALSE(parse_stat(kProcStat.substr(0, length))) << length;
   }
-  const auto exact = parse_stat(kStat.substr(0, needed));
+  const auto exact = parse_stat(kProcStat.substr(0, needed));
   ASSERT_TRUE(exact);
   EXPECT_EQ(exact->start_ticks, 98765U);
   EXPECT_FALSE(parse_stat("1 )( S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"));

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 constexpr Nanos kLong = kPatienceForTest;
 
-BootTime at(int seconds) {
+BootTime socket_deadline(int seconds) {
   return boot_time(std::int64_t{1'000'000'000} * (1000 + seconds));
 }
 
@@ -63,7 +63,7 @@ class UnixSocket : public ::testing::Test {
     const ssize_t got = ::recv(fd.raw(), &buffer[0], sizeof buffer, MSG_DONTWAIT);
     return got < 0 ? "<nothing>" : std::string(&buffer[0], static_cast<std::size_t>(got));
   }
-  void serve(BootTime now = at(0)) { server_->serve(now, echo); }
+  void serve(BootTime now = socket_deadline(0)) { server_->serve(now, echo); }
   /// Serves in a thread while `body` runs, which may block.
   template <class Body>
   void while_served(Body body) {
@@ -127,23 +127,23 @@ TEST_F(UnixSocket, LongAnswersAndClientsThatNeverRead) {
   const std::string big(4 << 20, 'y');
   const auto answer_big = [&](std::string_view) { return big; };
   const Fd deaf = client();
-  server_->serve(at(0), answer_big);
+  server_->serve(socket_deadline(0), answer_big);
   put(deaf, "x\n");
   for (int i = 0; i < 100; ++i)
-    server_->serve(at(0), answer_big);
+    server_->serve(socket_deadline(0), answer_big);
   EXPECT_EQ(server_->connections(), 1U);
   pollfd one{server_->poll_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&one, 1, 0), 0);  // it does not keep us busy
-  server_->serve(at(4), answer_big);
+  server_->serve(socket_deadline(4), answer_big);
   EXPECT_EQ(server_->connections(), 1U);
-  server_->serve(at(5), answer_big);
+  server_->serve(socket_deadline(5), answer_big);
   EXPECT_EQ(server_->connections(), 0U);
   EXPECT_EQ(server_->stats().too_slow, 1U);
   // One that reads gets all of it.
   std::atomic<bool> is_over{false};
   std::thread thread([&] {
     while (!is_over)
-      server_->serve(at(5), answer_big);
+      server_->serve(socket_deadline(5), answer_big);
   });
   const auto answer = unix_request(path_, "x", kLong);
   const auto cut = unix_request(path_, "x", kLong, 1000);
@@ -284,13 +284,13 @@ TEST_F(UnixSocket, AnyOrderOfEvents) {
         if (!clients.empty()) clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(which));
         break;
       default:
-        serve(at(i / 1000));
+        serve(socket_deadline(i / 1000));
     }
     ASSERT_LE(server_->connections(), 5U);
   }
   clients.clear();
   for (int i = 0; i < 10; ++i)
-    serve(at(1000));
+    serve(socket_deadline(1000));
   EXPECT_EQ(server_->connections(), 0U);
   EXPECT_GT(server_->stats().requests, 100U);
 }

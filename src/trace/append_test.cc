@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Trace read(const std::string& bytes) {
+Trace read_whole(const std::string& bytes) {
   auto trace = read_trace(as_bytes(bytes));
   EXPECT_TRUE(trace) << trace.error().what;
   EXPECT_EQ(problem_of(*trace), "");
@@ -45,7 +45,7 @@ TEST(AppendTest, WhatIsAppendedStandsBesideWhatWasThere) {
           writer.process_track(info);
         },
         {.deflate_level = level});
-    const Trace before = read(file), after = read(appended(file));
+    const Trace before = read_whole(file), after = read_whole(appended(file));
     ASSERT_EQ(after.slices.size(), before.slices.size() + 1);
     for (std::size_t i = 0; i < before.slices.size(); ++i) {
       EXPECT_EQ(after.str(after.slices.name[i]), before.str(before.slices.name[i]));
@@ -99,7 +99,7 @@ TEST(AppendTest, ATornPacketIsCutOff) {
   ASSERT_TRUE(point.has_value());
   EXPECT_TRUE(point->is_torn);
   EXPECT_EQ(point->whole_bytes, whole.size());
-  EXPECT_EQ(read(appended(torn)).slices.size(), 1U);
+  EXPECT_EQ(read_whole(appended(torn)).slices.size(), 1U);
 }
 
 TEST(AppendTest, NumbersOfAnotherWriterAreRefused) {

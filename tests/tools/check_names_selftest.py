@@ -46,11 +46,19 @@ class CheckNames(CheckerTest):
         self.plant("src/trace/three.cc", file_with("struct Reader { void twice(); int inner(); };\nvoid Reader::twice() { struct Seen {}; }"))
         self.expect_clean()
 
-    def test_other_modules_and_tests_may_say_the_same(self):
-        same = local("template <class T>\nT twice(T value) { return value; }\nconstexpr int kFirst = 7;")
-        for path in ("src/common/two.cc", "src/trace/import/two.cc", "src/trace/two_test.cc", "src/trace/two_for_test.cc", "src/trace/two_fuzz.cc"):
-            self.plant(path, same)
+    SAME = local("template <class T>\nT twice(T value) { return value; }\nconstexpr int kFirst = 7;")
+
+    def test_other_modules_tests_and_fuzz_targets_may_say_the_same(self):
+        for path in ("src/common/two.cc", "src/trace/import/two.cc", "src/trace/two_test.cc", "src/trace/two_fuzz.cc", "src/trace/one_fuzz.cc"):
+            self.plant(path, self.SAME)
         self.expect_clean()
+
+    def test_tests_of_a_module_are_a_group_of_their_own(self):
+        self.plant("src/trace/two_test.cc", self.SAME)
+        self.plant("src/trace/two_for_test.cc", self.SAME)
+        text = self.expect_problems("`twice`", "`kFirst`")
+        self.assertIn("two_for_test.cc", text)
+        self.assertNotIn("one.cc", text)
 
     def test_each_kind_of_name_is_found(self):
         cases = {

@@ -204,8 +204,8 @@ long exit_catches(long value) {
 namespace kansoku::capture::bpf {
 namespace {
 
-using Function = long (*)(long);
-using Targets = std::vector<std::pair<std::string, Function>>;
+using Compiled = long (*)(long);
+using Targets = std::vector<std::pair<std::string, Compiled>>;
 
 const Targets kShapes{{"exit_plain", exit_plain},    {"exit_guard", exit_guard},
                       {"exit_frame", exit_frame},    {"exit_leave", exit_leave},

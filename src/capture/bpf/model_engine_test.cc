@@ -160,7 +160,7 @@ wire_model_event head_of(const Record& record) {
   std::memcpy(&out, record.data(), std::min(record.size(), sizeof(out)));
   return out;
 }
-std::vector<Record> drain(ModelEngine& engine) {
+std::vector<Record> drain_records(ModelEngine& engine) {
   std::vector<Record> out;
   const std::size_t count = engine.drain(
       [&](std::span<const std::byte> record) { out.emplace_back(record.begin(), record.end()); });
@@ -262,7 +262,7 @@ class ModelEngineModes : public testing::TestWithParam<bool> {
     const FakeGraph graph{0, &nodes, 0, 1};
     model_graph(&graph, nullptr);
     engine_->detach(handle);
-    EXPECT_EQ(drain(*engine_).size(), 2U);
+    EXPECT_EQ(drain_records(*engine_).size(), 2U);
   }
   [[nodiscard]] std::uint64_t hits(wire_model_role role) const {
     return engine_->counters().hits.at(static_cast<std::size_t>(role));
@@ -278,7 +278,7 @@ TEST_P(ModelEngineModes, BeginsWithNothingCounted) {
   EXPECT_EQ(counters.ring_full, 0U);
   EXPECT_EQ(counters.cut_graphs, 0U);
   EXPECT_EQ(engine_->link_count(), 0U);
-  EXPECT_TRUE(drain(*engine_).empty());
+  EXPECT_TRUE(drain_records(*engine_).empty());
 }
 
 TEST_P(ModelEngineModes, KnowsThePriceOfAHit) {
@@ -305,7 +305,7 @@ TEST_P(ModelEngineModes, CountsEveryBeginAndEndExactly) {
     EXPECT_EQ(model_barrier(nullptr), 7);
   }
   std::map<std::string, std::uint64_t> counts;
-  for (const std::string& kind : kinds_of(drain(*engine_)))
+  for (const std::string& kind : kinds_of(drain_records(*engine_)))
     ++counts[kind];
   const std::map<std::string, std::uint64_t> expected{{"begin 1", kCalls},
                                                       {"end 1", kCalls},
@@ -330,7 +330,7 @@ TEST_P(ModelEngineModes, TellsWhoWasHitInOrderOfTime) {
     tid = static_cast<std::uint32_t>(::gettid());
     model_barrier(&marker);
   }).join();
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_THAT(kinds_of(records), ElementsAre("begin 3", "end 3", "begin 8"));
   const auto begin = head_of(records[0]), end = head_of(records[1]), barrier = head_of(records[2]);
   const auto self = static_cast<std::uint32_t>(::getpid());
@@ -352,7 +352,7 @@ TEST_P(ModelEngineModes, ReadsABatchOnTheStackAndWhatIsReturned) {
   const int context = 0;
   for (const std::int32_t tokens : {1, 512, -3})
     model_decode(&context, {tokens, {}});
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 6U);
   std::vector<std::int32_t> counts;
   for (std::size_t i = 0; i < records.size(); i += 2) {
@@ -376,7 +376,7 @@ TEST_P(ModelEngineModes, ReadsWhatIsReturnedFromTheRegisterThatHoldsIt) {
     const auto handle = attach(specs);
     for (const long argument : {0, 1, 6, -9}) {
       EXPECT_EQ(function(argument), argument + 7) << name;
-      const auto records = drain(*engine_);
+      const auto records = drain_records(*engine_);
       ASSERT_EQ(records.size(), 2U) << name;
       EXPECT_EQ(static_cast<long>(as<wire_model_event>(records[1]).a), argument + 7) << name;
     }
@@ -409,7 +409,7 @@ TEST_P(ModelEngineModes, AJumpToAnotherFunctionReturnsNothingYet) {
       {*file_->file_offset(found.exits[0].address), 0, found.exits[0].cookie(WIRE_MODEL_DECODE)});
   attach(specs);
   EXPECT_EQ(model_wrapper(nullptr, {}), 7);
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_THAT(kinds_of(records), ElementsAre("begin 1", "end 1"));
   EXPECT_EQ(head_of(records[1]).flags, WIRE_MODEL_JUMP);
 }
@@ -420,7 +420,7 @@ TEST_P(ModelEngineModes, ReadsTheRowsOfAMicroBatch) {
   const std::array<const std::int32_t*, 3> ids{&sequences[0], &sequences[1], &sequences[2]};
   const FakeMicroBatch batch{ids.data(), positions.data(), 0, 3, 1, 3, 2};
   model_micro_batch(&batch, &batch, 1);
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 1U);
   const auto told = as<wire_model_micro_batch>(records[0]);
   EXPECT_EQ(told.head.a, address_of(&batch));
@@ -447,7 +447,7 @@ TEST_P(ModelEngineModes, KeepsTheLastRowsOfALongMicroBatch) {
   for (const std::uint32_t count : {kMost - 1, kMost, kMost + 1}) {
     const FakeMicroBatch batch{ids.data(), positions.data(), 0, count, count, 1, 1};
     model_micro_batch(nullptr, &batch, 0);
-    const auto records = drain(*engine_);
+    const auto records = drain_records(*engine_);
     ASSERT_EQ(records.size(), 1U);
     const auto told = as<wire_model_micro_batch>(records[0]);
     EXPECT_EQ(told.token_count, count);
@@ -473,7 +473,7 @@ TEST_P(ModelEngineModes, FlagsMicroBatchesThatCannotBeRead) {
     EXPECT_EQ(model_micro_batch(nullptr, batch, 0), 7);
   std::vector<int> flags;
   std::vector<std::uint32_t> tokens;
-  for (const Record& record : drain(*engine_)) {
+  for (const Record& record : drain_records(*engine_)) {
     flags.push_back(head_of(record).flags);
     tokens.push_back(as<wire_model_micro_batch>(record).token_count);
   }
@@ -486,7 +486,7 @@ TEST_P(ModelEngineModes, TellsAGraphWithAllItsTensorsOnce) {
   attach_call("model_graph", WIRE_MODEL_GRAPH);
   const SmallGraph small;
   model_graph(&small.graph, nullptr);
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_THAT(kinds_of(records), ElementsAre("tensor 5", "tensor 5", "tensor 5", "tensor 5",
                                              "tensor 5", "tensor 5", "begin 5", "end 5"));
   struct Expected {
@@ -517,7 +517,7 @@ TEST_P(ModelEngineModes, TellsAGraphWithAllItsTensorsOnce) {
   EXPECT_EQ(told.node_count, 3);
   EXPECT_EQ(told.pictured, 6U);
   model_graph(&small.graph, nullptr);
-  const auto again = drain(*engine_);
+  const auto again = drain_records(*engine_);
   ASSERT_THAT(kinds_of(again), ElementsAre("begin 5", "end 5"));
   EXPECT_EQ(as<wire_model_graph>(again[0]).head.flags, 0);
   EXPECT_EQ(as<wire_model_graph>(again[0]).uid, 5U);
@@ -529,7 +529,7 @@ TEST_P(ModelEngineModes, TellsAGraphAgainWhenItIsForgottenOrAnother) {
   SmallGraph small;
   const auto records_of_a_call = [&] {
     model_graph(&small.graph, nullptr);
-    return drain(*engine_).size();
+    return drain_records(*engine_).size();
   };
   EXPECT_EQ(records_of_a_call(), 7U);
   EXPECT_EQ(records_of_a_call(), 1U);
@@ -553,7 +553,7 @@ TEST_P(ModelEngineModes, TellsAGraphAtItsSplitOrAtItself) {
   backend.graph_compute = 0x1234;
   model_split(&backend, &small.graph);
   model_graph(&small.graph, nullptr);
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 8U);
   const auto split = as<wire_model_graph>(records[6]), graph = as<wire_model_graph>(records[7]);
   EXPECT_EQ(split.head.role, WIRE_MODEL_SPLIT);
@@ -571,19 +571,19 @@ TEST_P(ModelEngineModes, GraphsThatCannotBeReadAreHarmless) {
   const SmallGraph small;
   for (const FakeGraph* graph : astray<FakeGraph>()) {
     EXPECT_EQ(model_graph(graph, nullptr), 7);
-    const auto records = drain(*engine_);
+    const auto records = drain_records(*engine_);
     ASSERT_EQ(records.size(), 1U);
     EXPECT_EQ(as<wire_model_graph>(records[0]).head.flags, WIRE_MODEL_UNREADABLE);
   }
   EXPECT_EQ(model_split(nowhere<FakeBackend>(), &small.graph), 7);
-  auto records = drain(*engine_);
+  auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(as<wire_model_graph>(records[0]).head.flags, WIRE_MODEL_UNREADABLE);
   FakeGraph without_nodes = small.graph;
   for (const auto* nodes : astray<const FakeTensor*>()) {
     without_nodes.nodes = nodes;
     EXPECT_EQ(model_graph(&without_nodes, nullptr), 7);
-    records = drain(*engine_);
+    records = drain_records(*engine_);
     ASSERT_EQ(records.size(), 1U);
     EXPECT_EQ(as<wire_model_graph>(records[0]).pictured, 0U);
     EXPECT_EQ(as<wire_model_graph>(records[0]).head.flags & WIRE_MODEL_PICTURED, 0);
@@ -597,7 +597,7 @@ TEST_P(ModelEngineModes, ATensorThatCannotBeReadIsNoPicture) {
     small.nodes[1] = bad;
     for (int i = 0; i < 2; ++i) {  // it is not taken as told
       EXPECT_EQ(model_graph(&small.graph, nullptr), 7);
-      const auto records = drain(*engine_);
+      const auto records = drain_records(*engine_);
       EXPECT_EQ(as<wire_model_graph>(records.back()).head.flags & WIRE_MODEL_PICTURED, 0);
       const auto flagged = std::count_if(records.begin(), records.end(), [](const Record& record) {
         return head_of(record).kind == WIRE_MODEL_TENSOR &&
@@ -610,7 +610,7 @@ TEST_P(ModelEngineModes, ATensorThatCannotBeReadIsNoPicture) {
   small.nodes[1] = &small.second;
   small.second.src[3] = nowhere<FakeTensor>();
   model_graph(&small.graph, nullptr);
-  EXPECT_EQ(as<wire_model_graph>(drain(*engine_).back()).pictured, 6U);
+  EXPECT_EQ(as<wire_model_graph>(drain_records(*engine_).back()).pictured, 6U);
 }
 
 TEST_P(ModelEngineModes, TellsGraphsUpToALimit) {
@@ -620,16 +620,16 @@ TEST_P(ModelEngineModes, TellsGraphsUpToALimit) {
   const std::vector<const FakeTensor*> nodes(WIRE_MODEL_NODES_MAX + 1, &tensor);
   FakeGraph graph{1, nodes.data(), 0, WIRE_MODEL_NODES_MAX};
   model_graph(&graph, nullptr);
-  EXPECT_EQ(drain(*engine_).size(), WIRE_MODEL_NODES_MAX + 1U);
+  EXPECT_EQ(drain_records(*engine_).size(), WIRE_MODEL_NODES_MAX + 1U);
   EXPECT_EQ(engine_->counters().cut_graphs, 0U);
   graph = {2, nodes.data(), 0, WIRE_MODEL_NODES_MAX + 1};
   model_graph(&graph, nullptr);
-  EXPECT_EQ(drain(*engine_).size(), 1U);
+  EXPECT_EQ(drain_records(*engine_).size(), 1U);
   EXPECT_EQ(engine_->counters().cut_graphs, 1U);
   for (const std::int32_t none : {0, -1}) {
     graph = {3, nodes.data(), 0, none};
     model_graph(&graph, nullptr);
-    EXPECT_EQ(drain(*engine_).size(), 1U);
+    EXPECT_EQ(drain_records(*engine_).size(), 1U);
   }
   EXPECT_EQ(engine_->counters().cut_graphs, 1U);
   EXPECT_EQ(engine_->counters().ring_full, 0U);
@@ -641,7 +641,7 @@ TEST_P(ModelEngineModes, ReadsWhichThreadRunsAnOperatorOnceAGraph) {
   FakeParams params{2, 4};
   const auto place = [&](const FakeParams* of) {
     EXPECT_EQ(model_operator(of, &tensor), 7);
-    const auto records = drain(*engine_);
+    const auto records = drain_records(*engine_);
     EXPECT_EQ(records.size(), 1U);
     const wire_model_event told = head_of(records.at(0));
     EXPECT_EQ(told.a, address_of(&tensor));
@@ -669,7 +669,7 @@ TEST_P(ModelEngineModes, AnOperatorOfATensorThatCannotBeReadIsHarmless) {
   const FakeParams params;
   for (const FakeTensor* bad : astray<FakeTensor>())
     EXPECT_EQ(model_operator(&params, bad), 7);
-  EXPECT_THAT(kinds_of(drain(*engine_)), ElementsAre("begin 6", "begin 6"));
+  EXPECT_THAT(kinds_of(drain_records(*engine_)), ElementsAre("begin 6", "begin 6"));
 }
 
 TEST_P(ModelEngineModes, SaysWhenItLetAThreadGoOn) {
@@ -679,7 +679,7 @@ TEST_P(ModelEngineModes, SaysWhenItLetAThreadGoOn) {
   const FakeParams params;
   model_operator(&params, &tensor);
   model_barrier(&params);
-  const auto records = drain(*engine_);
+  const auto records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 2U);
   const auto first = head_of(records[0]), second = head_of(records[1]);
   EXPECT_GE(first.b, first.t_boot_ns);
@@ -698,11 +698,11 @@ TEST_P(ModelEngineModes, ReadsTheExpertsThatAreUsed) {
   product.src[2] = &ids;
   FakeParams params{0, 2};
   model_operator(&params, &product);
-  auto records = drain(*engine_);
+  auto records = drain_records(*engine_);
   EXPECT_THAT(kinds_of(records), ElementsAre("begin 6")) << "no graph has any";
   begin_graph(true);
   model_operator(&params, &product);
-  records = drain(*engine_);
+  records = drain_records(*engine_);
   ASSERT_THAT(kinds_of(records), ElementsAre("begin 6", "experts 6"));
   auto told = as<wire_model_experts>(records[1]);
   EXPECT_EQ(told.head.a, address_of(&product));
@@ -721,11 +721,11 @@ TEST_P(ModelEngineModes, ReadsTheExpertsThatAreUsed) {
     product.src[2] = bad;
     EXPECT_EQ(model_operator(&params, &product), 7);
   }
-  EXPECT_THAT(kinds_of(drain(*engine_)), Each("begin 6"));
+  EXPECT_THAT(kinds_of(drain_records(*engine_)), Each("begin 6"));
   product.src[2] = &ids;
   ids.data = nullptr;  // in a device's memory
   EXPECT_EQ(model_operator(&params, &product), 7);
-  records = drain(*engine_);
+  records = drain_records(*engine_);
   ASSERT_EQ(records.size(), 2U);
   EXPECT_EQ(as<wire_model_experts>(records[1]).head.flags, WIRE_MODEL_UNREADABLE);
 }
@@ -746,7 +746,7 @@ TEST_P(ModelEngineModes, CutsExpertsAtALimit) {
   for (const std::int64_t tokens : {kMost - 1, kMost, kMost + 1}) {
     ids.ne = {1, tokens, 1, 1};
     model_operator(&params, &product);
-    const auto records = drain(*engine_);
+    const auto records = drain_records(*engine_);
     ASSERT_EQ(records.size(), 2U);
     const auto told = as<wire_model_experts>(records[1]);
     EXPECT_EQ(told.tokens, static_cast<std::uint32_t>(tokens));
@@ -769,7 +769,7 @@ TEST_P(ModelEngineModes, ExpertsAreReadWhereTheyAreWanted) {
     product.op = op;
     model_operator(&params, &product);
   }
-  EXPECT_THAT(kinds_of(drain(*engine_)), ElementsAre("begin 6", "begin 6"));
+  EXPECT_THAT(kinds_of(drain_records(*engine_)), ElementsAre("begin 6", "begin 6"));
 }
 
 TEST_P(ModelEngineModes, ObservesProcessesUpToALimit) {
@@ -786,7 +786,7 @@ TEST_P(ModelEngineModes, ObservesProcessesUpToALimit) {
   EXPECT_TRUE(engine_->set_target(another, layout_for_test()).has_value());
   attach_begin("model_barrier", WIRE_MODEL_BARRIER);
   model_barrier(nullptr);
-  EXPECT_EQ(drain(*engine_).size(), 1U);
+  EXPECT_EQ(drain_records(*engine_).size(), 1U);
 }
 
 TEST_P(ModelEngineModes, AttachesToTargetsAlone) {
@@ -808,21 +808,21 @@ TEST_P(ModelEngineModes, DoesNotSeeAnotherProcess) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(drain(*engine_).empty());
+  EXPECT_TRUE(drain_records(*engine_).empty());
   EXPECT_EQ(hits(WIRE_MODEL_SCHEDULE), 0U);
   model_schedule(nullptr, nullptr);
-  EXPECT_EQ(drain(*engine_).size(), 2U);
+  EXPECT_EQ(drain_records(*engine_).size(), 2U);
 }
 
 TEST_P(ModelEngineModes, ForgetsAProcess) {
   attach_begin("model_barrier", WIRE_MODEL_BARRIER);
   engine_->forget_target(::getpid());
   model_barrier(nullptr);
-  EXPECT_TRUE(drain(*engine_).empty());
+  EXPECT_TRUE(drain_records(*engine_).empty());
   EXPECT_EQ(hits(WIRE_MODEL_BARRIER), 0U);
   ASSERT_TRUE(engine_->set_target(::getpid(), layout_for_test()).has_value());
   model_barrier(nullptr);
-  EXPECT_EQ(drain(*engine_).size(), 1U);
+  EXPECT_EQ(drain_records(*engine_).size(), 1U);
 }
 
 TEST_P(ModelEngineModes, DetachLeavesTheCodeAsItWas) {
@@ -837,9 +837,9 @@ TEST_P(ModelEngineModes, DetachLeavesTheCodeAsItWas) {
   engine_->detach(handle);
   EXPECT_TRUE(becomes(model_barrier, before));
   model_barrier(nullptr);
-  EXPECT_THAT(kinds_of(drain(*engine_)), ElementsAre("begin 8"));
+  EXPECT_THAT(kinds_of(drain_records(*engine_)), ElementsAre("begin 8"));
   model_decode(nullptr, {});
-  EXPECT_EQ(drain(*engine_).size(), 2U) << "the others are still on";
+  EXPECT_EQ(drain_records(*engine_).size(), 2U) << "the others are still on";
   engine_->detach(others);
   EXPECT_EQ(engine_->link_count(), 0U);
   engine_->detach(others);  // once more, or one that never was
@@ -882,7 +882,7 @@ TEST(ModelEngine, CountsWhatAFullRingDrops) {
   constexpr std::uint64_t kCalls = 1000;
   for (std::uint64_t i = 0; i < kCalls; ++i)
     model_barrier(nullptr);
-  const std::uint64_t received = drain(engine).size();
+  const std::uint64_t received = drain_records(engine).size();
   EXPECT_GT(received, 0U);
   EXPECT_LT(received, kCalls);
   EXPECT_EQ(received + engine.counters().ring_full, kCalls);
@@ -903,13 +903,13 @@ TEST(ModelEngine, AGraphOfWhichPartWasLostIsToldAgain) {
   const SmallGraph small;
   model_graph(&small.graph, nullptr);
   model_graph(&small.graph, nullptr);  // six tensors are 2,160 bytes
-  EXPECT_EQ(drain(engine).size(), 8U);
+  EXPECT_EQ(drain_records(engine).size(), 8U);
   engine.forget_graphs();
   SmallGraph second;
   second.graph.uid = 9;
   model_graph(&small.graph, nullptr);
   model_graph(&second.graph, nullptr);  // it has no room
-  const auto lost = drain(engine);
+  const auto lost = drain_records(engine);
   EXPECT_GT(engine.counters().ring_full, 0U);
   for (const Record& record : lost) {
     if (head_of(record).kind != WIRE_MODEL_BEGIN) continue;
@@ -917,7 +917,7 @@ TEST(ModelEngine, AGraphOfWhichPartWasLostIsToldAgain) {
     EXPECT_EQ(graph.pictured, graph.uid == 5 ? 6U : 0U);
   }
   model_graph(&second.graph, nullptr);
-  const auto told = drain(engine);
+  const auto told = drain_records(engine);
   ASSERT_EQ(told.size(), 7U);
   EXPECT_EQ(as<wire_model_graph>(told.back()).pictured, 6U);
 }

@@ -9,14 +9,14 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000, kStep = 10'000'000;
 
 /// Runs for some seconds with so many launches a second; those while the probes are on hit.
-double share_of(CudaGovernor& governor, std::uint64_t rate, int seconds) {
+double share_of(CudaGovernor& governor, std::uint64_t rate, int duration_s) {
   std::uint64_t hits = 0;
   bool is_on = true;
-  for (std::int64_t t = 0; t < seconds * kSecond; t += kStep) {
+  for (std::int64_t t = 0; t < duration_s * kSecond; t += kStep) {
     is_on = governor.decide(boot_time(t), hits);
     if (is_on) hits += rate * kStep / kSecond;
   }
-  return static_cast<double>(hits) / static_cast<double>(rate) / seconds;
+  return static_cast<double>(hits) / static_cast<double>(rate) / duration_s;
 }
 
 TEST(CudaGovernor, LeavesProbesOnWithinTheBudget) {

@@ -16,14 +16,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kGraph = 0x9000;
+constexpr std::uint64_t kPicturedGraph = 0x9000;
 
 class PictureTest : public testing::Test {
  protected:
-  void node(const TensorForTest& tensor, std::uint32_t index, std::uint64_t graph = kGraph) {
+  void node(const TensorForTest& tensor, std::uint32_t index,
+            std::uint64_t graph = kPicturedGraph) {
     maker_.add(record_for_test(tensor, layout_for_test(), graph, index));
   }
-  void leaf(const TensorForTest& tensor, std::uint32_t index, std::uint64_t graph = kGraph) {
+  void leaf(const TensorForTest& tensor, std::uint32_t index,
+            std::uint64_t graph = kPicturedGraph) {
     maker_.add(record_for_test(tensor, layout_for_test(), graph, index, true));
   }
   [[nodiscard]] auto take(std::int32_t count) {
@@ -45,8 +47,8 @@ class PictureTest : public testing::Test {
 
 TEST_F(PictureTest, NamesNodesAndWhereTheyReadFrom) {
   add_small(3);
-  EXPECT_EQ(maker_.count(kGraph), 6U);
-  EXPECT_EQ(maker_.count(kGraph + 1), 0U);
+  EXPECT_EQ(maker_.count(kPicturedGraph), 6U);
+  EXPECT_EQ(maker_.count(kPicturedGraph + 1), 0U);
   const auto made = take(3);
   ASSERT_TRUE(made) << made.error().what;
   const Picture& picture = **made;
@@ -60,7 +62,7 @@ TEST_F(PictureTest, NamesNodesAndWhereTheyReadFrom) {
   EXPECT_THAT(picture.nodes[2].sources, ElementsAre("F32 8x3x1x1 96 #1", "F32 8x3x1x1 96 =inp"));
   EXPECT_EQ(picture.by_address.at(0x1004), 1U);
   EXPECT_EQ(picture.by_address.size(), 3U);
-  EXPECT_EQ(maker_.count(kGraph), 0U) << "it begins anew";
+  EXPECT_EQ(maker_.count(kPicturedGraph), 0U) << "it begins anew";
 }
 
 TEST_F(PictureTest, OfEqualNodesIsEqualWhereverTheyLie) {
@@ -95,10 +97,10 @@ TEST_F(PictureTest, OfANewGraphDropsWhatCameOfAnother) {
   node({1, "a", kAdd}, 0);
   node({2, "b", kAdd}, 1);
   node({1, "c", kAdd}, 0);  // again from the start: part of the first one was lost
-  EXPECT_EQ(maker_.count(kGraph), 1U);
-  node({5, "d", kAdd}, 1, kGraph + 8);
-  EXPECT_EQ(maker_.count(kGraph), 0U);
-  EXPECT_EQ(maker_.count(kGraph + 8), 1U);
+  EXPECT_EQ(maker_.count(kPicturedGraph), 1U);
+  node({5, "d", kAdd}, 1, kPicturedGraph + 8);
+  EXPECT_EQ(maker_.count(kPicturedGraph), 0U);
+  EXPECT_EQ(maker_.count(kPicturedGraph + 8), 1U);
 }
 
 TEST_F(PictureTest, NeedsAllNodes) {
@@ -162,7 +164,7 @@ TEST_F(PictureTest, RefusesTensorsOfAnotherLayout) {
         &Layout::Tensor::flags, &Layout::Tensor::src, &Layout::Tensor::view_src,
         &Layout::Tensor::data})
     shifted.tensor.*member = static_cast<std::uint16_t>(shifted.tensor.*member + 8);
-  maker_.add(record_for_test({1, "a", kAdd, {8, 2, 1, 1}}, shifted, kGraph, 0));
+  maker_.add(record_for_test({1, "a", kAdd, {8, 2, 1, 1}}, shifted, kPicturedGraph, 0));
   const auto made = take(1);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, Code::kCorrupt);
@@ -170,7 +172,7 @@ TEST_F(PictureTest, RefusesTensorsOfAnotherLayout) {
 }
 
 TEST_F(PictureTest, RefusesATensorThatCouldNotBeRead) {
-  wire_model_tensor record = record_for_test({1, "a", kAdd}, layout_for_test(), kGraph, 0);
+  wire_model_tensor record = record_for_test({1, "a", kAdd}, layout_for_test(), kPicturedGraph, 0);
   std::memset(record.bytes, 0, sizeof(record.bytes));
   record.flags = WIRE_MODEL_UNREADABLE;
   maker_.add(record);
@@ -179,14 +181,14 @@ TEST_F(PictureTest, RefusesATensorThatCouldNotBeRead) {
 
 TEST_F(PictureTest, HoldsGraphsUpToALimit) {
   constexpr std::uint32_t kMost = WIRE_MODEL_NODES_MAX * (1 + WIRE_MODEL_SOURCES_MAX);
-  const auto record = record_for_test({1, "a", kAdd}, layout_for_test(), kGraph, 1);
+  const auto record = record_for_test({1, "a", kAdd}, layout_for_test(), kPicturedGraph, 1);
   for (std::uint32_t i = 0; i + 1 < kMost; ++i)
     maker_.add(record);
-  EXPECT_EQ(maker_.count(kGraph), kMost - 1);
+  EXPECT_EQ(maker_.count(kPicturedGraph), kMost - 1);
   maker_.add(record);
-  EXPECT_EQ(maker_.count(kGraph), kMost);
+  EXPECT_EQ(maker_.count(kPicturedGraph), kMost);
   maker_.add(record);
-  EXPECT_EQ(maker_.count(kGraph), kMost);
+  EXPECT_EQ(maker_.count(kPicturedGraph), kMost);
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 namespace kansoku::capture::outside {
 namespace {
 
-constexpr std::uint64_t kStream = 0x51, kFork = 0x52, kHandle = 0x100, kGraph = 0x60, kExec = 0x70;
+constexpr std::uint64_t kStream = 0x51, kFork = 0x52, kFunction = 0x100, kGraph = 0x60,
+                        kExec = 0x70;
 using Values = std::initializer_list<std::pair<Key, std::uint64_t>>;
 
 class TallyTest : public testing::Test {
@@ -23,7 +24,7 @@ class TallyTest : public testing::Test {
     now_ += 10;
     tally_.on_end(function, call, at_ns(now_));
   }
-  void launch(std::uint64_t handle = kHandle, std::uint64_t stream = kStream) {
+  void launch(std::uint64_t handle = kFunction, std::uint64_t stream = kStream) {
     tally_.on_begin(
         "cuLaunchKernel",
         call_for_test("cuLaunchKernel", {{Key::kFunction, handle}, {Key::kStream, stream}}, now_));
@@ -48,7 +49,7 @@ class TallyTest : public testing::Test {
     return out;
   }
   void SetUp() override {
-    whole("cuModuleGetFunction", {{Key::kModule, 1}, {Key::kFunction, kHandle}}, "k");
+    whole("cuModuleGetFunction", {{Key::kModule, 1}, {Key::kFunction, kFunction}}, "k");
   }
 
   std::int64_t now_{0};
@@ -110,10 +111,10 @@ TEST_F(TallyTest, AStreamJoinsACaptureByAnEvent) {
                   call_for_test("cuEventRecord", {{Key::kEvent, 5}, {Key::kStream, kStream}}));
   tally_.on_begin("cuStreamWaitEvent",
                   call_for_test("cuStreamWaitEvent", {{Key::kEvent, 5}, {Key::kStream, kFork}}));
-  launch(kHandle, kFork);
-  launch(kHandle, 0x77);  // not part of it
+  launch(kFunction, kFork);
+  launch(kFunction, 0x77);  // not part of it
   whole("cuStreamEndCapture", {{Key::kStream, kStream}, {Key::kGraph, kGraph}});
-  launch(kHandle, kFork);
+  launch(kFunction, kFork);
   EXPECT_EQ(count_of("k").captured, 1U);
   EXPECT_EQ(count_of("k").launches, 2U);
 }
@@ -132,7 +133,7 @@ TEST_F(TallyTest, AGraphThatWasChangedUnseenIsNotKnown) {
 
 TEST_F(TallyTest, GraphsAreMadeOfNodesAndChildren) {
   whole("cuGraphCreate", {{Key::kGraph, kGraph}});
-  whole("cuGraphAddKernelNode_v2", {{Key::kGraph, kGraph}, {Key::kFunction, kHandle}});
+  whole("cuGraphAddKernelNode_v2", {{Key::kGraph, kGraph}, {Key::kFunction, kFunction}});
   whole("cuGraphCreate", {{Key::kGraph, kGraph + 1}});
   whole("cuGraphAddChildGraphNode", {{Key::kGraph, kGraph + 1}, {Key::kChild, kGraph}});
   whole("cuGraphAddChildGraphNode", {{Key::kGraph, kGraph + 1}, {Key::kChild, kGraph}});

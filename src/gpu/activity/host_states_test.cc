@@ -44,14 +44,14 @@ class Scheduler {
 };
 
 /// The device works 10..1,000 and 3,000..4,000; the second kernel is launched at 2,990.
-void work_around_a_gap(Recording& r) {
+void work_around_a_wait(Recording& r) {
   r.kernel(kMain, 7, "a", {0, 5}, {10, 1000});
   r.kernel(kMain, 7, "b", {2990, 2995}, {3000, 4000});
 }
 
 TEST(HostStateTest, WhoWokeTheThreadTellsWhatItWaitedFor) {
   const WorkReport report = report_for_test([](Recording& r) {
-    work_around_a_gap(r);
+    work_around_a_wait(r);
     Scheduler s(r);
     s.in(0);
     s.out(1100, kSleeps);  // runs 1,000..1,100
@@ -72,7 +72,7 @@ TEST(HostStateTest, WhoWokeTheThreadTellsWhatItWaitedFor) {
 
 TEST(HostStateTest, ASleepInACallOfCudaIsTheCalls) {
   const WorkReport report = report_for_test([](Recording& r) {
-    work_around_a_gap(r);
+    work_around_a_wait(r);
     Scheduler s(r);
     s.in(0);
     r.call(kMain, "cuMemAlloc_v2", {1100, 2900}, {{"bytes", 64}});
@@ -106,7 +106,7 @@ TEST(HostStateTest, ASleepSoonAfterAWaitIsNotTheWaits) {
 
 TEST(HostStateTest, ALockInsideALoaderIsTheLoaders) {
   const WorkReport report = report_for_test([](Recording& r) {
-    work_around_a_gap(r);
+    work_around_a_wait(r);
     r.host(kMain, kMain, "step", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
            {1000, 2990});
     r.host(kMain, kMain, "os_runtime", "pthread_cond_wait", {1100, 2900});

@@ -28,18 +28,18 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint32_t kWarp = 32, kWordsOfLane = 16;
+constexpr std::uint32_t kFormLanes = 32, kWordsOfLane = 16;
 
 /// What the name of a row says.
-struct Form {
+struct MatrixForm {
   std::string name;
   bool is_wmma{false}, saturates{false};
   std::string shape, d, a, b, c;
   std::uint32_t rows{0}, columns{0}, depth{0};
 };
 
-Form form_of(const std::string& name) {
-  Form form;
+MatrixForm form_of(const std::string& name) {
+  MatrixForm form;
   form.name = name;
   std::vector<std::string> words;
   std::istringstream parts(name);
@@ -92,7 +92,7 @@ struct Matrix {
 /// What goes in and must come out.
 struct Example {
   Matrix a, b, c, d;
-  Example(const Form& form, std::uint64_t seed)
+  Example(const MatrixForm& form, std::uint64_t seed)
       : a(form.rows, form.depth), b(form.depth, form.columns), c(form.rows, form.columns), d(c) {
     Rng rng(seed);
     const auto pick = [&rng](const std::string& type) {
@@ -122,10 +122,10 @@ struct Example {
 };
 
 /// Where element i of a lane's fragment lies.
-struct Place {
+struct FormPlace {
   std::uint32_t row, column;
 };
-Place place_in_a(const Form& form, std::uint32_t lane, std::uint32_t i) {
+FormPlace form_place_in_a(const MatrixForm& form, std::uint32_t lane, std::uint32_t i) {
   const std::uint32_t group = lane >> 2, in_group = lane % 4;
   switch (bits_of(form.a)) {
     case 32:  // k4: a0, a1; k8: a0 .. a3
@@ -140,7 +140,7 @@ Place place_in_a(const Form& form, std::uint32_t lane, std::uint32_t i) {
     }
   }
 }
-Place place_in_b(const Form& form, std::uint32_t lane, std::uint32_t i) {
+FormPlace form_place_in_b(const MatrixForm& form, std::uint32_t lane, std::uint32_t i) {
   const std::uint32_t group = lane >> 2, in_group = lane % 4;
   switch (bits_of(form.b)) {
     case 32:
@@ -151,7 +151,7 @@ Place place_in_b(const Form& form, std::uint32_t lane, std::uint32_t i) {
       return {in_group * 4 + (i & 3) + (i >= 4 ? 16 : 0), group};
   }
 }
-Place place_in_c(std::uint32_t lane, std::uint32_t i) {
+FormPlace form_place_in_c(std::uint32_t lane, std::uint32_t i) {
   return {i < 2 ? lane >> 2 : (lane >> 2) + 8, lane % 4 * 2 + (i & 1)};
 }
 
@@ -172,14 +172,14 @@ struct Way {
 
 class MatrixForms : public KernelTest {
  protected:
-  const MatrixForm& row_of(const Form& form) {
+  const MatrixForm& row_of(const MatrixForm& form) {
     const MatrixForm* const row = find_matrix_form(GetParam(), form.name);
     EXPECT_NE(row, nullptr) << form.name;
     return *row;
   }
 
   /// A lane's 16 words: a, b, c, d from words 0, 4, 8, 12 on.
-  std::string mma_text(const Form& form) {
+  std::string mma_text(const MatrixForm& form) {
     const auto& words = row_of(form).words;
     return fmt::format(
         R"({}
@@ -195,9 +195,9 @@ class MatrixForms : public KernelTest {
   }
 
   /// Empty, or what is wrong with a product.
-  std::string judge_mma(const Form& form, std::uint64_t seed) {
+  std::string judge_mma(const MatrixForm& form, std::uint64_t seed) {
     Example example(form, seed);
-    Words words(kWarp * kWordsOfLane, 0x5a5a5a5a);
+    Words words(kFormLanes * kWordsOfLane, 0x5a5a5a5a);
     const auto put = [&](std::uint32_t lane, std::uint32_t first, std::uint32_t i,
                          const std::string& type, std::int64_t value) {
       const std::uint32_t bits = bits_of(type), per_word = 32 / bits;
@@ -206,26 +206,26 @@ class MatrixForms : public KernelTest {
       const std::uint32_t mask = bits == 32 ? ~0U : (1U << bits) - 1;
       word = (word & ~(mask << shift)) | encoded(type, value) << shift;
     };
-    const std::uint32_t sums = form.rows * form.columns / kWarp;
-    for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
-      for (std::uint32_t i = 0; i < form.rows * form.depth / kWarp; ++i) {
-        const Place at = place_in_a(form, lane, i);
+    const std::uint32_t sums = form.rows * form.columns / kFormLanes;
+    for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
+      for (std::uint32_t i = 0; i < form.rows * form.depth / kFormLanes; ++i) {
+        const FormPlace at = form_place_in_a(form, lane, i);
         put(lane, 0, i, form.a, example.a.at(at.row, at.column));
       }
-      for (std::uint32_t i = 0; i < form.depth * form.columns / kWarp; ++i) {
-        const Place at = place_in_b(form, lane, i);
+      for (std::uint32_t i = 0; i < form.depth * form.columns / kFormLanes; ++i) {
+        const FormPlace at = form_place_in_b(form, lane, i);
         put(lane, 4, i, form.b, example.b.at(at.row, at.column));
       }
       for (std::uint32_t i = 0; i < sums; ++i) {
-        const Place at = place_in_c(lane, i);
+        const FormPlace at = form_place_in_c(lane, i);
         put(lane, 8, i, form.c, example.c.at(at.row, at.column));
       }
     }
     Words wanted = words;
     std::swap(words, wanted);
-    for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
+    for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
       for (std::uint32_t i = 0; i < sums; ++i) {
-        const Place at = place_in_c(lane, i);
+        const FormPlace at = form_place_in_c(lane, i);
         put(lane, 12, i, form.d, example.d.at(at.row, at.column));
       }
     }
@@ -248,7 +248,7 @@ class MatrixForms : public KernelTest {
     return (is_by_rows ? columns : rows) + (way.stride == Way::Stride::kDense ? 0 : 8);
   }
 
-  std::string wmma_text(const Form& form, const Way& way) {
+  std::string wmma_text(const MatrixForm& form, const Way& way) {
     const auto& words = row_of(form).words;
     const bool is_shared = way.space == ".shared";
     std::string text(kDeclarations);
@@ -311,7 +311,7 @@ class MatrixForms : public KernelTest {
     }
   }
 
-  std::string judge_wmma(const Form& form, std::uint64_t seed, const Way& way) {
+  std::string judge_wmma(const MatrixForm& form, std::uint64_t seed, const Way& way) {
     Example example(form, seed);
     Words memory(kBytes / 4, 0x5a5a5a5a);
     const auto put = [&](Words& words, std::uint32_t place, Matrix& matrix, bool is_by_rows,
@@ -333,7 +333,7 @@ class MatrixForms : public KernelTest {
     return "";
   }
 
-  std::string judge(const Form& form, std::uint64_t seed) {
+  std::string judge(const MatrixForm& form, std::uint64_t seed) {
     return form.is_wmma ? judge_wmma(form, seed, {}) : judge_mma(form, seed);
   }
 };
@@ -383,7 +383,7 @@ void multiply_nothing(Warp&, const MatrixSlots&) {}
 TEST_P(MatrixForms, ABrokenRowIsSeen) {
   std::vector<std::string> survivors;
   for (const MatrixForm& row : matrix_forms(GetParam())) {
-    const Form form = form_of(row.name);
+    const MatrixForm form = form_of(row.name);
     MatrixForm& place = matrix_form_for_test(GetParam(), row.name);
     for (const MatrixProduct wrong : {flip_one_element, multiply_nothing}) {
       broken_product().original = std::exchange(place.run, wrong);
@@ -395,10 +395,10 @@ TEST_P(MatrixForms, ABrokenRowIsSeen) {
 }
 
 TEST_P(MatrixForms, BytesWrapUnlessTheySaturate) {
-  const Form plain = form_of("mma.m16n8k32.s32.u8.u8.s32");
-  const Form saturating = form_of("mma.m16n8k32.satfinite.s32.u8.u8.s32");
-  Words words(kWarp * kWordsOfLane);
-  for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
+  const MatrixForm plain = form_of("mma.m16n8k32.s32.u8.u8.s32");
+  const MatrixForm saturating = form_of("mma.m16n8k32.satfinite.s32.u8.u8.s32");
+  Words words(kFormLanes * kWordsOfLane);
+  for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
     for (std::uint32_t i = 0; i < 6; ++i)
       words[lane * kWordsOfLane + i] = 0xffffffff;
     for (std::uint32_t i = 8; i < 12; ++i)
@@ -418,19 +418,19 @@ TEST_P(MatrixForms, TransposesEightByEight) {
   const auto element = [](std::uint32_t row, std::uint32_t column) {
     return 0x1000 * row + column + 1;
   };
-  Words words(kWarp * 2);
-  for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
+  Words words(kFormLanes * 2);
+  for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
     words[lane * 2] = element(lane / 4, lane % 4 * 2) | element(lane / 4, lane % 4 * 2 + 1) << 16;
   }
   const Words got = run_on(program, words);
-  for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
+  for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
     EXPECT_EQ(got[lane * 2 + 1],
               element(lane % 4 * 2, lane / 4) | element(lane % 4 * 2 + 1, lane / 4) << 16);
   }
 }
 
 TEST_P(MatrixForms, TellsWildTiles) {
-  const Form form = form_of("wmma.m16n16k16.f32.f32");
+  const MatrixForm form = form_of("wmma.m16n16k16.f32.f32");
   Way way;
   way.space = ".shared";
   // The stride comes from the caller: n rows of 8 KiB lie outside of shared memory.

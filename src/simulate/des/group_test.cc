@@ -17,7 +17,7 @@ Process hold(Environment& env, Resource& resource, Nanos time, std::int64_t unit
   co_await env.timeout(time);
 }
 
-Process use(Environment& env, Resource& resource, std::string& log, char name) {
+Process use_member(Environment& env, Resource& resource, std::string& log, char name) {
   const Held held = co_await resource.request();
   log += held ? name : '!';
   log += std::to_string(env.now().count());
@@ -42,7 +42,7 @@ TEST(AnyOf, TakesTheRequestOutOfTheQueue) {
   std::string log;
   env.start(hold(env, resource, Nanos{5}));
   env.start(renege(env, resource, log, Nanos{1}));
-  env.start(use(env, resource, log, 'b'));
+  env.start(use_member(env, resource, log, 'b'));
   env.run();
   EXPECT_EQ(log, "left1b5");
   EXPECT_EQ(resource.queue_length(), 0);
@@ -54,7 +54,7 @@ TEST(AnyOf, OfTwoAtTheSameTimeThePostedFirstWins) {
   std::string log;
   env.start(hold(env, resource, Nanos{5}));
   env.start(renege(env, resource, log, Nanos{5}));  // the limit ends after the holder has released
-  env.start(use(env, resource, log, 'b'));
+  env.start(use_member(env, resource, log, 'b'));
   env.run();
   EXPECT_EQ(log, "left5b5");  // the limit was posted before the grant, which goes to the next
   EXPECT_EQ(resource.busy(), 0);
@@ -77,7 +77,7 @@ TEST(AnyOf, InterruptedTakesAllChildrenBack) {
   std::string log;
   env.start(hold(env, resource, Nanos{5}));
   const ProcessId id = env.start(renege(env, resource, log, Nanos{9}));
-  env.start(use(env, resource, log, 'b'));
+  env.start(use_member(env, resource, log, 'b'));
   EXPECT_TRUE(env.interrupt(id));
   EXPECT_FALSE(env.interrupt(id));
   EXPECT_EQ(resource.queue_length(), 1);
@@ -92,7 +92,7 @@ TEST(AnyOf, InterruptedBetweenGrantAndResume) {
   std::string log;
   env.start(hold(env, resource, Nanos{5}));
   const ProcessId id = env.start(renege(env, resource, log, Nanos{9}));
-  env.start(use(env, resource, log, 'b'));
+  env.start(use_member(env, resource, log, 'b'));
   const auto cut = [](Environment& e, Resource& r, ProcessId who) -> Process {
     co_await e.timeout(Nanos{5});  // after the release
     EXPECT_EQ(r.queue_length(), 1);

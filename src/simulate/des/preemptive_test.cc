@@ -14,8 +14,8 @@ using Mode = PreemptiveResource::Mode;
 
 // Logs NAME and time when served; NAME- and time when it was preempted, NAME! when it was
 // interrupted in the queue, NAME. when it is done.
-Process use(Environment& env, PreemptiveResource& machine, std::string& log, char name,
-            std::int64_t priority, Nanos time, std::int64_t units = 1) {
+Process use_preemptive(Environment& env, PreemptiveResource& machine, std::string& log, char name,
+                       std::int64_t priority, Nanos time, std::int64_t units = 1) {
   const auto say = [&](const char* what) {
     log += name + (what + std::to_string(env.now().count())) + " ";
   };
@@ -35,7 +35,7 @@ Process use(Environment& env, PreemptiveResource& machine, std::string& log, cha
 Process later(Environment& env, PreemptiveResource& machine, std::string& log, char name,
               std::int64_t priority, Nanos at, Nanos time, std::int64_t units = 1) {
   co_await env.timeout(at);
-  env.start(use(env, machine, log, name, priority, time, units));
+  env.start(use_preemptive(env, machine, log, name, priority, time, units));
 }
 
 void expect_idle(const PreemptiveResource& machine) {
@@ -47,9 +47,9 @@ TEST(PriorityResource, ServesByPriorityThenArrival) {
   Environment env;
   PreemptiveResource machine(env, 1, Mode::kPriority);
   std::string log;
-  env.start(use(env, machine, log, 'a', 9, Nanos{5}));
+  env.start(use_preemptive(env, machine, log, 'a', 9, Nanos{5}));
   for (const auto& [name, priority] : {std::pair{'b', 3}, {'c', 1}, {'d', 3}, {'e', 1}})
-    env.start(use(env, machine, log, name, priority, Nanos{1}));
+    env.start(use_preemptive(env, machine, log, name, priority, Nanos{1}));
   EXPECT_EQ(machine.queue_length(), 4);
   env.run();
   EXPECT_EQ(log, "a0 a.5 c5 c.6 e6 e.7 b7 b.8 d8 d.9 ");
@@ -61,9 +61,9 @@ TEST(PriorityResource, TheFirstBlocksThoseBehindUntilItGivesUp) {
   Environment env;
   PreemptiveResource machine(env, 3, Mode::kPriority);
   std::string log;
-  env.start(use(env, machine, log, 'a', 0, Nanos{5}, 2));
-  const ProcessId wide = env.start(use(env, machine, log, 'b', 1, Nanos{1}, 3));
-  env.start(use(env, machine, log, 'c', 2, Nanos{1}, 1));
+  env.start(use_preemptive(env, machine, log, 'a', 0, Nanos{5}, 2));
+  const ProcessId wide = env.start(use_preemptive(env, machine, log, 'b', 1, Nanos{1}, 3));
+  env.start(use_preemptive(env, machine, log, 'c', 2, Nanos{1}, 1));
   env.run_until(Nanos{2});
   EXPECT_EQ(log, "a0 ");
   env.interrupt(wide);
@@ -76,7 +76,7 @@ TEST(PreemptiveResource, InterruptsTheWorstHolderAndVoidsItsHeld) {
   Environment env;
   PreemptiveResource machine(env, 1, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 5, Nanos{10}));
+  env.start(use_preemptive(env, machine, log, 'a', 5, Nanos{10}));
   env.start(later(env, machine, log, 'u', 1, Nanos{4}, Nanos{2}));
   env.run();
   EXPECT_EQ(log, "a0 u4 a-4 u.6 ");
@@ -88,7 +88,7 @@ TEST(PreemptiveResource, EqualPriorityDoesNotPreempt) {
   Environment env;
   PreemptiveResource machine(env, 1, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 5, Nanos{10}));
+  env.start(use_preemptive(env, machine, log, 'a', 5, Nanos{10}));
   env.start(later(env, machine, log, 'b', 5, Nanos{4}, Nanos{2}));
   env.run();
   EXPECT_EQ(log, "a0 a.10 b10 b.12 ");
@@ -99,7 +99,7 @@ TEST(PreemptiveResource, WorstAndLatestGoFirstAndNoMoreThanNeeded) {
   PreemptiveResource machine(env, 4, Mode::kPreemptive);
   std::string log;
   for (const auto& [name, priority] : {std::pair{'a', 5}, {'b', 7}, {'c', 7}, {'d', 6}})
-    env.start(use(env, machine, log, name, priority, Nanos{10}));
+    env.start(use_preemptive(env, machine, log, name, priority, Nanos{10}));
   env.start(later(env, machine, log, 'u', 1, Nanos{1}, Nanos{2}, 3));
   env.run();
   EXPECT_EQ(log, "a0 b0 c0 d0 u1 c-1 b-1 d-1 u.3 a.10 ");
@@ -111,8 +111,8 @@ TEST(PreemptiveResource, NothingIsTakenIfItWouldNotBeEnough) {
   Environment env;
   PreemptiveResource machine(env, 3, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 0, Nanos{5}, 2));
-  env.start(use(env, machine, log, 'b', 9, Nanos{20}, 1));
+  env.start(use_preemptive(env, machine, log, 'a', 0, Nanos{5}, 2));
+  env.start(use_preemptive(env, machine, log, 'b', 9, Nanos{20}, 1));
   env.start(later(env, machine, log, 'u', 1, Nanos{1}, Nanos{2}, 3));
   env.run_until(Nanos{4});
   EXPECT_EQ(machine.preemption_count(), 0U);
@@ -125,10 +125,10 @@ TEST(PreemptiveResource, WhoStandsBehindMayPreemptWhenTheFirstGivesUp) {
   Environment env;
   PreemptiveResource machine(env, 3, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 0, Nanos{5}, 2));
-  env.start(use(env, machine, log, 'b', 9, Nanos{20}, 1));
-  const ProcessId wide = env.start(use(env, machine, log, 'u', 1, Nanos{2}, 3));
-  env.start(use(env, machine, log, 'v', 2, Nanos{2}, 1));
+  env.start(use_preemptive(env, machine, log, 'a', 0, Nanos{5}, 2));
+  env.start(use_preemptive(env, machine, log, 'b', 9, Nanos{20}, 1));
+  const ProcessId wide = env.start(use_preemptive(env, machine, log, 'u', 1, Nanos{2}, 3));
+  env.start(use_preemptive(env, machine, log, 'v', 2, Nanos{2}, 1));
   env.run_until(Nanos{1});
   EXPECT_TRUE(env.interrupt(wide));
   env.run();
@@ -140,8 +140,8 @@ TEST(PreemptiveResource, WhatAVictimHeldTooMuchGoesToTheQueue) {
   Environment env;
   PreemptiveResource machine(env, 3, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 5, Nanos{10}, 3));
-  env.start(use(env, machine, log, 'b', 6, Nanos{1}, 2));
+  env.start(use_preemptive(env, machine, log, 'a', 5, Nanos{10}, 3));
+  env.start(use_preemptive(env, machine, log, 'b', 6, Nanos{1}, 2));
   env.start(later(env, machine, log, 'u', 1, Nanos{4}, Nanos{9}, 1));
   env.run();
   EXPECT_EQ(log, "a0 u4 a-4 b4 b.5 u.13 ");
@@ -161,9 +161,9 @@ TEST(PreemptiveResource, AVictimThatQueuesLeavesWithoutGrantingOthers) {
   Environment env;
   PreemptiveResource machine(env, 2, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 3, Nanos{10}));
+  env.start(use_preemptive(env, machine, log, 'a', 3, Nanos{10}));
   env.start(with_second_wish(env, machine, log));
-  env.start(use(env, machine, log, 'b', 6, Nanos{1}));
+  env.start(use_preemptive(env, machine, log, 'b', 6, Nanos{1}));
   env.start(later(env, machine, log, 'u', 1, Nanos{4}, Nanos{2}, 2));
   env.run();
   EXPECT_EQ(log, "a0 u4 --@4a-4 u.6 b6 b.7 ");
@@ -181,7 +181,7 @@ TEST(PreemptiveResource, NobodyPreemptsItself) {
   Environment env;
   PreemptiveResource machine(env, 2, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 0, Nanos{5}));
+  env.start(use_preemptive(env, machine, log, 'a', 0, Nanos{5}));
   env.start(upgrade(env, machine, log));
   env.run();
   EXPECT_EQ(log, "a0 a.5 12@5");
@@ -191,7 +191,8 @@ TEST(PreemptiveResource, NobodyPreemptsItself) {
 
 Process starts_its_rival(Environment& env, PreemptiveResource& machine, std::string& log) {
   const Held held = co_await machine.request(5);
-  env.start(use(env, machine, log, 'u', 1, Nanos{3}));  // takes the unit while this one runs
+  env.start(
+      use_preemptive(env, machine, log, 'u', 1, Nanos{3}));  // takes the unit while this one runs
   EXPECT_FALSE(held);
   const Wake wake = co_await env.timeout(Nanos{8});
   log += wake == Wake::kInterrupted ? "cut" : "done";
@@ -212,8 +213,8 @@ TEST(PreemptiveResource, AGrantIsPreemptedBeforeItsProcessRuns) {
   Environment env;
   PreemptiveResource machine(env, 1, Mode::kPreemptive);
   std::string log;
-  env.start(use(env, machine, log, 'a', 0, Nanos{4}));
-  env.start(use(env, machine, log, 'b', 5, Nanos{4}));
+  env.start(use_preemptive(env, machine, log, 'a', 0, Nanos{4}));
+  env.start(use_preemptive(env, machine, log, 'b', 5, Nanos{4}));
   env.start(later(env, machine, log, 'u', 1, Nanos{4}, Nanos{2}));
   env.run();  // at 4 a releases, b is granted, then u comes before b has run
   EXPECT_EQ(log, "a0 a.4 u4 b!4 u.6 ");
@@ -221,7 +222,8 @@ TEST(PreemptiveResource, AGrantIsPreemptedBeforeItsProcessRuns) {
   expect_idle(machine);
 }
 
-Process both(Environment& env, PreemptiveResource& machine, Resource& other, std::string& log) {
+Process hold_both(Environment& env, PreemptiveResource& machine, Resource& other,
+                  std::string& log) {
   auto first = machine.request(5);
   auto second = other.request();
   const Wake wake = co_await all_of(env, first, second);
@@ -240,7 +242,7 @@ TEST(PreemptiveResource, AGrantInAGroupIsPreempted) {
     co_await e.timeout(Nanos{9});
   };
   env.start(block(env, other));
-  env.start(both(env, machine, other, log));
+  env.start(hold_both(env, machine, other, log));
   env.start(later(env, machine, log, 'u', 1, Nanos{4}, Nanos{2}));
   env.run();
   EXPECT_EQ(log, "u4 cut-@4 u.6 ");
@@ -289,7 +291,7 @@ TEST(PreemptiveResource, AHeldThatMovedAwayIsVoidedToo) {
   };
   env.start(body(env, machine, kept));
   EXPECT_TRUE(machine.holds(kept));
-  env.start(use(env, machine, log, 'u', 1, Nanos{2}));  // whose process has ended
+  env.start(use_preemptive(env, machine, log, 'u', 1, Nanos{2}));  // whose process has ended
   EXPECT_FALSE(machine.holds(kept));
   kept.release();
   EXPECT_EQ(machine.busy(), 1);

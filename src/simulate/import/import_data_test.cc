@@ -37,7 +37,7 @@ std::string data_file(const std::string& name) {
   const std::string text = data_file(name); \
   if (text.empty()) GTEST_SKIP() << name << " is not here"
 
-Workload imported(Format format, const std::string& text) {
+Workload imported_data(Format format, const std::string& text) {
   EXPECT_EQ(detect_format(text), format);
   auto workload = import_workload(format, text, "data");
   EXPECT_TRUE(workload) << workload.error().what;
@@ -50,7 +50,7 @@ std::int64_t count_if(const Workload& workload, bool (*is_one)(const Job&)) {
 
 TEST(ImportData, Philly) {
   DATA_OR_SKIP(text, "philly/philly_jobs_train.csv.gz");
-  const Workload workload = imported(Format::kPhilly, text);
+  const Workload workload = imported_data(Format::kPhilly, text);
   EXPECT_EQ(workload.jobs.size(), 57526U);
   EXPECT_EQ(workload.groups.size(), 13U + 1);
   EXPECT_TRUE(std::is_sorted(workload.jobs.begin(), workload.jobs.end(),
@@ -64,7 +64,7 @@ TEST(ImportData, Philly) {
 
 TEST(ImportData, PhillySessionsOfSixWeeks) {
   DATA_OR_SKIP(text, "philly/philly_jobs_train.csv.gz");
-  Workload workload = imported(Format::kPhilly, text);
+  Workload workload = imported_data(Format::kPhilly, text);
   const std::int64_t epoch = parse_civil_ns(workload.epoch).value();
   const Nanos first{*parse_civil_ns("2017-09-25 00:00:00") - epoch};
   const Nanos last{*parse_civil_ns("2017-11-06 00:00:00") - epoch};
@@ -81,7 +81,7 @@ TEST(ImportData, PhillySessionsOfSixWeeks) {
 
 TEST(ImportData, OpenbPods) {
   DATA_OR_SKIP(text, "alibaba_openb_v2023/openb_pod_list_default.csv");
-  const Workload workload = imported(Format::kOpenbPods, text);
+  const Workload workload = imported_data(Format::kOpenbPods, text);
   EXPECT_EQ(workload.jobs.size(), 8152U);
   EXPECT_EQ(count_if(workload, [](const Job& job) { return job.censored; }), 5193);
   EXPECT_EQ(count_if(workload, [](const Job& job) { return job.scheduled < Nanos{0}; }), 897);
@@ -96,7 +96,7 @@ TEST(ImportData, OtherOpenbPods) {
   for (const auto& [name, count] : {std::pair("gpushare100", 8152U), std::pair("gpushare40", 8152U),
                                     std::pair("cpu100", 7853U)}) {
     DATA_OR_SKIP(text, std::string("alibaba_openb_v2023/openb_pod_list_") + name + ".csv");
-    EXPECT_EQ(imported(Format::kOpenbPods, text).jobs.size(), count);
+    EXPECT_EQ(imported_data(Format::kOpenbPods, text).jobs.size(), count);
   }
 }
 
@@ -116,8 +116,8 @@ TEST(ImportData, OpenbNodes) {
 TEST(ImportData, AzureAndVidurAreTheSameRequests) {
   DATA_OR_SKIP(azure_text, "azure_llm_2023/AzureLLMInferenceTrace_code.csv.gz");
   DATA_OR_SKIP(vidur_text, "vidur_processed/splitwise_code.csv.gz");
-  const Workload azure = imported(Format::kAzureLlm, azure_text);
-  const Workload vidur = imported(Format::kVidur, vidur_text);
+  const Workload azure = imported_data(Format::kAzureLlm, azure_text);
+  const Workload vidur = imported_data(Format::kVidur, vidur_text);
   ASSERT_EQ(azure.jobs.size(), 8819U);
   ASSERT_EQ(vidur.jobs.size(), 8819U);
   EXPECT_EQ(azure.epoch, "2023-11-16 18:17:03.97996");
@@ -133,12 +133,12 @@ TEST(ImportData, AzureAndVidurAreTheSameRequests) {
 TEST(ImportData, VidurLengthsOnly) {
   DATA_OR_SKIP(text,
                "vidur_processed/arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv.gz");
-  EXPECT_EQ(imported(Format::kVidur, text).jobs.size(), 28257U);
+  EXPECT_EQ(imported_data(Format::kVidur, text).jobs.size(), 28257U);
 }
 
 TEST(ImportData, AlibabaBatch) {
   DATA_OR_SKIP(text, "alibaba_batch_v2018_sample/jobs.csv.gz");
-  const Workload workload = imported(Format::kAlibabaBatch, text);
+  const Workload workload = imported_data(Format::kAlibabaBatch, text);
   EXPECT_EQ(workload.jobs.size(), 31756U);
   EXPECT_EQ(workload.graphs.size(), 5216U);
   EXPECT_TRUE(workload.edges.empty());
@@ -150,7 +150,7 @@ TEST(ImportData, AlibabaBatch) {
 
 TEST(ImportData, AlibabaBatchWithEdges) {
   DATA_OR_SKIP(text, "alibaba_batch_v2018_sample/job_dag_example.csv.gz");
-  const Workload workload = imported(Format::kAlibabaBatch, text);
+  const Workload workload = imported_data(Format::kAlibabaBatch, text);
   ASSERT_EQ(workload.jobs.size(), 6U);
   ASSERT_EQ(workload.edges.size(), 7U);
   EXPECT_EQ(workload.edges[3].parent, 2U);  // task 5 waits for 3 and 4
@@ -195,7 +195,7 @@ TEST(ImportData, WfInstances) {
         Recorded{"rnaseq", 197, 451, 3131, 2580, 759}}) {
     SCOPED_TRACE(run.name);
     DATA_OR_SKIP(text, std::string("wfinstances/") + run.name + "-dirt02-001.json.gz");
-    const Workload workload = imported(Format::kWfFormat, text);
+    const Workload workload = imported_data(Format::kWfFormat, text);
     EXPECT_EQ(workload.jobs.size(), run.tasks);
     EXPECT_EQ(workload.edges.size(), run.edges);
     ASSERT_EQ(workload.graphs.size(), 1U);
@@ -220,11 +220,11 @@ TEST(ImportData, EveryFileIsReadBack) {
         std::pair("wfinstances/rnaseq-dirt02-001.json.gz", Format::kWfFormat)}) {
     SCOPED_TRACE(name);
     DATA_OR_SKIP(text, name);
-    const Workload workload = imported(format, text);
+    const Workload workload = imported_data(format, text);
     for (const Format other : {format, Format::kPlain}) {
       const auto written = export_workload(other, workload);
       ASSERT_TRUE(written) << written.error().what;
-      const Workload back = imported(other, *written);
+      const Workload back = imported_data(other, *written);
       const auto again = export_workload(other, back);
       ASSERT_TRUE(again) << again.error().what;
       EXPECT_EQ(*written == *again, true);

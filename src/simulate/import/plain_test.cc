@@ -11,13 +11,13 @@
 namespace kansoku::simulate::import {
 namespace {
 
-Workload imported(std::string_view text, const ImportOptions& options = {}) {
+Workload plain_imported(std::string_view text, const ImportOptions& options = {}) {
   auto workload = import_workload(Format::kPlain, text, "f.csv", options);
   EXPECT_TRUE(workload) << workload.error().what;
   return workload ? *std::move(workload) : Workload{};
 }
 
-std::string error_of(std::string_view text) {
+std::string plain_error_of(std::string_view text) {
   const auto workload = import_workload(Format::kPlain, text, "f.csv");
   return workload ? "accepted" : workload.error().what;
 }
@@ -38,7 +38,7 @@ constexpr std::string_view kWhole =
     "2,3,\"d\\,\",,0,,,,,g,a;b\\;c,,,,,,0,1\n";
 
 TEST(Plain, EveryColumn) {
-  const Workload workload = imported(kWhole);
+  const Workload workload = plain_imported(kWhole);
   EXPECT_EQ(text_of(workload),
             "epoch 2017-10-02 12:00:00.25 43200\n"
             "0 +1500000000 @250000000 a of u in g 1x500 A|B cpu 100 mib 200 bytes 1 2 tokens 3 4 "
@@ -54,7 +54,7 @@ TEST(Plain, EveryColumn) {
 }
 
 TEST(Plain, ColumnsWithoutNewsAreNotWritten) {
-  const Workload workload = imported("duration_s,submit_s,gpus\n1,5,\n2,3,0\n");
+  const Workload workload = plain_imported("duration_s,submit_s,gpus\n1,5,\n2,3,0\n");
   const auto text = export_workload(Format::kPlain, workload);
   ASSERT_TRUE(text) << text.error().what;
   EXPECT_EQ(*text, "submit_s,duration_s\n3,2\n5,1\n");
@@ -63,38 +63,40 @@ TEST(Plain, ColumnsWithoutNewsAreNotWritten) {
 TEST(Plain, Errors) {
   constexpr std::string_view kHeader = "submit_s,duration_s,name,graph,parents\n";
   const auto with = [&](std::string_view rows) { return std::string(kHeader) + std::string(rows); };
-  EXPECT_EQ(error_of("# epoch yesterday\nsubmit_s,duration_s\n"),
+  EXPECT_EQ(plain_error_of("# epoch yesterday\nsubmit_s,duration_s\n"),
             "f.csv:1:1: not a line like '# epoch 2017-10-02 00:00:00': '# epoch yesterday'");
-  EXPECT_EQ(error_of("submit_s\n"), "f.csv:1:1: column 'duration_s' is missing");
-  EXPECT_EQ(error_of(with("-1,1,,,\n")), "f.csv:2:1: '-1' is outside 0..4200000000");
-  EXPECT_EQ(error_of(with("1,1,a,,b\n")), "f.csv:2:8: parents without a graph");
-  EXPECT_EQ(error_of(with("1,1,a,g,b\n")), "f.csv:2:9: parent 'b' is no task of graph 'g'");
-  EXPECT_EQ(error_of(with("1,1,b,h,\n1,1,a,g,b\n")),
+  EXPECT_EQ(plain_error_of("submit_s\n"), "f.csv:1:1: column 'duration_s' is missing");
+  EXPECT_EQ(plain_error_of(with("-1,1,,,\n")), "f.csv:2:1: '-1' is outside 0..4200000000");
+  EXPECT_EQ(plain_error_of(with("1,1,a,,b\n")), "f.csv:2:8: parents without a graph");
+  EXPECT_EQ(plain_error_of(with("1,1,a,g,b\n")), "f.csv:2:9: parent 'b' is no task of graph 'g'");
+  EXPECT_EQ(plain_error_of(with("1,1,b,h,\n1,1,a,g,b\n")),
             "f.csv:3:9: parent 'b' is no task of graph 'g'");
-  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,b,g,\n1,1,a,g,b\n")),
+  EXPECT_EQ(plain_error_of(with("1,1,b,g,\n1,1,b,g,\n1,1,a,g,b\n")),
             "f.csv:4:9: parent 'b' is more than one task of graph 'g'");
-  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,b;\n")), "f.csv:3:9: ';' ends the list");
-  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,;b\n")), "f.csv:3:9: not a name of a task: ''");
-  EXPECT_EQ(error_of(with("1,1,b,g,\n1,1,a,g,b\\\n")), "f.csv:3:9: a backslash ends the list");
-  EXPECT_EQ(error_of(with("1,1,a,g,b\n1,1,b,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
-  EXPECT_EQ(error_of(with("1,1,a,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
-  EXPECT_EQ(error_of("submit_s,duration_s,scheduled_s\n5,1,4\n"),
+  EXPECT_EQ(plain_error_of(with("1,1,b,g,\n1,1,a,g,b;\n")), "f.csv:3:9: ';' ends the list");
+  EXPECT_EQ(plain_error_of(with("1,1,b,g,\n1,1,a,g,;b\n")), "f.csv:3:9: not a name of a task: ''");
+  EXPECT_EQ(plain_error_of(with("1,1,b,g,\n1,1,a,g,b\\\n")),
+            "f.csv:3:9: a backslash ends the list");
+  EXPECT_EQ(plain_error_of(with("1,1,a,g,b\n1,1,b,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
+  EXPECT_EQ(plain_error_of(with("1,1,a,g,a\n")), "f.csv:2:9: task 'a' waits for itself");
+  EXPECT_EQ(plain_error_of("submit_s,duration_s,scheduled_s\n5,1,4\n"),
             "f.csv:2:5: before the submission");
-  EXPECT_EQ(error_of("submit_s,duration_s,gpus,gpu_milli\n5,1,2,500\n"),
+  EXPECT_EQ(plain_error_of("submit_s,duration_s,gpus,gpu_milli\n5,1,2,500\n"),
             "f.csv:2:7: below 1000 only with one GPU");
-  EXPECT_EQ(error_of("submit_s,duration_s,censored\n5,1,yes\n"), "f.csv:2:5: no number: 'yes'");
-  EXPECT_EQ(error_of("submit_s,duration_s,tokens_in\n5,1,1000000000000000001\n"),
+  EXPECT_EQ(plain_error_of("submit_s,duration_s,censored\n5,1,yes\n"),
+            "f.csv:2:5: no number: 'yes'");
+  EXPECT_EQ(plain_error_of("submit_s,duration_s,tokens_in\n5,1,1000000000000000001\n"),
             "f.csv:2:5: '1000000000000000001' is outside 0..1000000000000000000");
 }
 
 TEST(Plain, TimesHaveALimit) {
-  EXPECT_EQ(error_of("submit_s,duration_s\n4200000000,4200000000\n"), "accepted");
-  EXPECT_EQ(error_of("submit_s,duration_s\n4200000000.000000001,1\n"),
+  EXPECT_EQ(plain_error_of("submit_s,duration_s\n4200000000,4200000000\n"), "accepted");
+  EXPECT_EQ(plain_error_of("submit_s,duration_s\n4200000000.000000001,1\n"),
             "f.csv:2:1: '4200000000.000000001' is outside 0..4200000000");
 }
 
 TEST(Plain, ParentThatIsMissingIsLeftOutAndCounted) {
-  const Workload workload = imported(
+  const Workload workload = plain_imported(
       "submit_s,duration_s,name,graph,parents\n1,1,a,g,b\n1,1,c,g,a\n", {.skip_bad_rows = true});
   EXPECT_EQ(workload.jobs.size(), 2U);
   EXPECT_EQ(workload.edges.size(), 1U);
@@ -141,7 +143,7 @@ TEST(Export, ParentsAreToldByName) {
 }
 
 TEST(Export, WithoutAnEpochTheHourOfTheWeekIsKept) {
-  Workload workload = imported("submit_s,duration_s\n0,1\n");
+  Workload workload = plain_imported("submit_s,duration_s\n0,1\n");
   workload.epoch_in_week_s = 3 * 86'400 + 7;
   const auto text = export_workload(Format::kPhilly, workload);
   ASSERT_TRUE(text) << text.error().what;

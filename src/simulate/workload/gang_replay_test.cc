@@ -14,12 +14,11 @@ namespace kansoku::simulate {
 namespace {
 
 using internal::nanos_of;
-using std::chrono::seconds;
 
 Job job_of(int submit_s, int duration_s, int gpus) {
   Job job;
-  job.submit = seconds(submit_s);
-  job.duration = seconds(duration_s);
+  job.submit = std::chrono::seconds(submit_s);
+  job.duration = std::chrono::seconds(duration_s);
   job.gpus = gpus;
   job.gpu_milli = 1000;
   return job;
@@ -41,20 +40,21 @@ TEST(GangReplay, CapAndJobsThatTakeNoPart) {
   std::vector<Job> jobs{job_of(0, 1000, 1), job_of(1, 1, 0), job_of(2, 1, 1)};
   jobs.push_back(job_of(3, 1, 1));
   jobs.back().duration = Nanos{-1};
-  EXPECT_THAT(gang_waits(jobs, 1, seconds(100)), testing::ElementsAre(0, 98));
-  EXPECT_DOUBLE_EQ(offered_gpus(jobs, seconds(50), seconds(100)), 101 / 50.0);
-  EXPECT_EQ(gpus_for_load(jobs, seconds(50), 0.8, seconds(100)), 2);
+  EXPECT_THAT(gang_waits(jobs, 1, std::chrono::seconds(100)), testing::ElementsAre(0, 98));
+  EXPECT_DOUBLE_EQ(offered_gpus(jobs, std::chrono::seconds(50), std::chrono::seconds(100)),
+                   101 / 50.0);
+  EXPECT_EQ(gpus_for_load(jobs, std::chrono::seconds(50), 0.8, std::chrono::seconds(100)), 2);
   EXPECT_TRUE(gang_waits({}, 1).empty());
   EXPECT_EQ(replay_gangs({}, 1).mean_wait_s, 0);
 }
 
 TEST(GangReplay, ACopyGoesOnFromTheSameState) {
   GangQueue queue(2);
-  EXPECT_EQ(queue.submit(job_of(0, 10, 2)), seconds(0));
+  EXPECT_EQ(queue.submit(job_of(0, 10, 2)), std::chrono::seconds(0));
   GangQueue other = queue;
-  EXPECT_EQ(queue.submit(job_of(4, 1, 1)), seconds(6));
-  EXPECT_EQ(other.submit(job_of(1, 1, 2)), seconds(9));
-  EXPECT_EQ(queue.submit(job_of(5, 1, 1)), seconds(5));
+  EXPECT_EQ(queue.submit(job_of(4, 1, 1)), std::chrono::seconds(6));
+  EXPECT_EQ(other.submit(job_of(1, 1, 2)), std::chrono::seconds(9));
+  EXPECT_EQ(queue.submit(job_of(5, 1, 1)), std::chrono::seconds(5));
 }
 
 // One GPU: Lindley's recursion, wait = max(0, wait before + service before - gap).

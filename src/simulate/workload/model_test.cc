@@ -15,12 +15,12 @@
 namespace kansoku::simulate {
 namespace {
 
-using Kind = ArrivalModel::Kind;
+using ArrivalKind = ArrivalModel::Kind;
 using testing::HasSubstr;
 
-constexpr Nanos kWeek{internal::kWeekNs};
+constexpr Nanos kModelWeek{internal::kWeekNs};
 
-WorkloadFit fitted(const Workload& workload, Kind kind = Kind::kSessions) {
+WorkloadFit fitted_workload(const Workload& workload, ArrivalKind kind = ArrivalKind::kSessions) {
   WorkloadFitOptions options;
   options.arrivals = kind;
   options.components = 4;
@@ -31,16 +31,16 @@ WorkloadFit fitted(const Workload& workload, Kind kind = Kind::kSessions) {
 
 TEST(WorkloadModel, JsonGoesBothWays) {
   const Workload workload = bursty_workload(2, 3);
-  for (const Kind kind : {Kind::kSessions, Kind::kHourOfWeekPoisson}) {
-    const WorkloadModel model = fitted(workload, kind).model;
+  for (const ArrivalKind kind : {ArrivalKind::kSessions, ArrivalKind::kHourOfWeekPoisson}) {
+    const WorkloadModel model = fitted_workload(workload, kind).model;
     const std::string text = model.to_json().dump();
     const auto parsed = Json::parse(text);
     ASSERT_TRUE(parsed);
     const auto read = WorkloadModel::from_json(*parsed);
     ASSERT_TRUE(read) << read.error().what;
     EXPECT_EQ(read->to_json().dump(), text);
-    const Workload a = synthesize(model, kWeek, 5);
-    const Workload b = synthesize(*read, kWeek, 5);
+    const Workload a = synthesize(model, kModelWeek, 5);
+    const Workload b = synthesize(*read, kModelWeek, 5);
     ASSERT_EQ(a.jobs.size(), b.jobs.size());
     for (std::size_t i = 0; i < a.jobs.size(); ++i) {
       EXPECT_EQ(a.jobs[i].submit, b.jobs[i].submit);
@@ -51,7 +51,7 @@ TEST(WorkloadModel, JsonGoesBothWays) {
 }
 
 TEST(WorkloadModel, ErrorsNameTheKey) {
-  const Json good = fitted(bursty_workload(2, 3)).model.to_json();
+  const Json good = fitted_workload(bursty_workload(2, 3)).model.to_json();
   const auto error = [&](std::string_view key, Json value) {
     Json bad = good;
     bad.set(key, std::move(value));
@@ -75,7 +75,7 @@ TEST(WorkloadModel, ErrorsNameTheKey) {
 
 TEST(WorkloadFit, FindsTheDurationsAndWhatIsKept) {
   const Workload workload = bursty_workload(12, 3);
-  const WorkloadFit fit = fitted(workload);
+  const WorkloadFit fit = fitted_workload(workload);
   const Json duration = fit.report.at("duration");
   EXPECT_EQ(fit.report.at("schema").as_string(), "kansoku.workload_fit/1");
   EXPECT_EQ(duration.at("families").size(), 8);
@@ -103,7 +103,8 @@ TEST(WorkloadFit, CountsCensoredDurations) {
   Workload workload = bursty_workload(2, 3);
   for (std::size_t i = 0; i < workload.jobs.size(); ++i)
     workload.jobs[i].censored = i % 4 == 0;
-  EXPECT_NEAR(fitted(workload).report.at("duration").at("censored_share").as_double(), 0.25, 0.01);
+  EXPECT_NEAR(fitted_workload(workload).report.at("duration").at("censored_share").as_double(),
+              0.25, 0.01);
 }
 
 TEST(WorkloadFit, RefusesTooFewDurations) {
@@ -118,18 +119,18 @@ TEST(WorkloadFit, RefusesTooFewDurations) {
 
 TEST(WorkloadFit, SameSeedSameBytes) {
   const Workload workload = bursty_workload(2, 3);
-  EXPECT_EQ(fitted(workload).report.dump(), fitted(workload).report.dump());
+  EXPECT_EQ(fitted_workload(workload).report.dump(), fitted_workload(workload).report.dump());
 }
 
 // Times only: shapes come from the fits, drawn independently.
 TEST(Synthesize, DrawsShapesWhereArrivalsDoNot) {
   WorkloadModel model;
-  model.arrivals.kind = Kind::kRenewal;
+  model.arrivals.kind = ArrivalKind::kRenewal;
   model.arrivals.gap = stats::Distribution::exponential(30);
   model.arrivals.epoch_in_week_s = 3600;
   model.duration = stats::Distribution::exponential(500);
   model.gpus = {{1, 0.75}, {8, 0.25}};
-  const Workload workload = synthesize(model, kWeek, 1);
+  const Workload workload = synthesize(model, kModelWeek, 1);
   EXPECT_EQ(workload.epoch_in_week_s, 3600);
   double seconds = 0;
   double eight = 0;
@@ -145,7 +146,7 @@ TEST(Synthesize, DrawsShapesWhereArrivalsDoNot) {
 
 // The joint draw matters: with durations shuffled among the jobs of the model queues differ.
 TEST(Synthesize, ShuffledDurationsGiveOtherQueues) {
-  const WorkloadModel model = fitted(bursty_workload(8, 3)).model;
+  const WorkloadModel model = fitted_workload(bursty_workload(8, 3)).model;
   WorkloadModel shuffled = model;
   auto& jobs = shuffled.arrivals.jobs;
   RandomStream random(1, "shuffle");
@@ -153,9 +154,9 @@ TEST(Synthesize, ShuffledDurationsGiveOtherQueues) {
     std::swap(jobs[i - 1].duration, jobs[random.below(i)].duration);
   double ratio = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    Workload joint = synthesize(model, 8 * kWeek, seed);
-    Workload independent = synthesize(shuffled, 8 * kWeek, seed);
-    const int gpus = gpus_for_load(joint.jobs, 8 * kWeek, 0.6);
+    Workload joint = synthesize(model, 8 * kModelWeek, seed);
+    Workload independent = synthesize(shuffled, 8 * kModelWeek, seed);
+    const int gpus = gpus_for_load(joint.jobs, 8 * kModelWeek, 0.6);
     ratio += std::log(replay_gangs(independent.jobs, gpus).mean_wait_s /
                       replay_gangs(joint.jobs, gpus).mean_wait_s);
   }

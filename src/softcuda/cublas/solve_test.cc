@@ -15,9 +15,9 @@
 namespace kansoku::softcuda::cublas {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kSolveNan = std::numeric_limits<float>::quiet_NaN();
 
-struct Case {
+struct SolveCase {
   cublasSideMode_t side;
   cublasFillMode_t uplo;
   cublasOperation_t trans;
@@ -29,18 +29,18 @@ struct Case {
   bool is_device_mode{false};
 };
 
-std::string name_of(const Case& c) {
+std::string name_of_solve(const SolveCase& c) {
   return fmt::format(
       "side {} uplo {} trans {} diag {} m {} n {} alpha {} extra {} batch {} mode {}",
       static_cast<int>(c.side), static_cast<int>(c.uplo), static_cast<int>(c.trans),
       static_cast<int>(c.diag), c.m, c.n, c.alpha, c.extra, c.batch_count, c.is_device_mode);
 }
-int size_of(const Case& c) {
+int size_of(const SolveCase& c) {
   return c.side == CUBLAS_SIDE_LEFT ? c.m : c.n;
 }
 
 /// Column by column.
-struct Matrix {
+struct SolveMatrix {
   int leading{1};
   std::vector<float> values;
   float& at(int row, int column) {
@@ -48,31 +48,31 @@ struct Matrix {
                   static_cast<std::size_t>(row)];
   }
   double at(int row, int column) const {
-    return static_cast<double>(const_cast<Matrix&>(*this).at(row, column));
+    return static_cast<double>(const_cast<SolveMatrix&>(*this).at(row, column));
   }
 };
-Matrix empty_matrix(int rows, int columns, int extra) {
-  Matrix matrix{std::max(1, rows + extra), {}};
+SolveMatrix empty_matrix(int rows, int columns, int extra) {
+  SolveMatrix matrix{std::max(1, rows + extra), {}};
   matrix.values.assign(static_cast<std::size_t>(matrix.leading) * static_cast<std::size_t>(columns),
-                       kNan);
+                       kSolveNan);
   return matrix;
 }
 
 class SolveTest : public CublasTest {
  protected:
-  void check(const Case& c);
+  void check(const SolveCase& c);
 
  private:
-  Matrix triangle_of(const Case& c);
-  Matrix right_side_of(const Case& c);
+  SolveMatrix triangle_of(const SolveCase& c);
+  SolveMatrix right_side_of(const SolveCase& c);
   /// From -1 to 1.
   float number() { return static_cast<float>(2 * random_.uniform() - 1); }
   Rng random_{7};
 };
 
-Matrix SolveTest::triangle_of(const Case& c) {
+SolveMatrix SolveTest::triangle_of(const SolveCase& c) {
   const int size = size_of(c);
-  Matrix a = empty_matrix(size, size, c.extra);
+  SolveMatrix a = empty_matrix(size, size, c.extra);
   const auto off_diagonal = 1.0F / static_cast<float>(size);  // so that errors do not grow
   for (int j = 0; j < size; ++j) {
     for (int i = 0; i < size; ++i) {
@@ -85,8 +85,8 @@ Matrix SolveTest::triangle_of(const Case& c) {
   }
   return a;
 }
-Matrix SolveTest::right_side_of(const Case& c) {
-  Matrix b = empty_matrix(c.m, c.n, c.extra);
+SolveMatrix SolveTest::right_side_of(const SolveCase& c) {
+  SolveMatrix b = empty_matrix(c.m, c.n, c.extra);
   for (int j = 0; j < c.n; ++j) {
     for (int i = 0; i < c.m; ++i)
       b.at(i, j) = number();
@@ -95,14 +95,15 @@ Matrix SolveTest::right_side_of(const Case& c) {
 }
 
 /// Element (i, j) of op(A).
-double operand(const Case& c, const Matrix& a, int i, int j) {
+double operand(const SolveCase& c, const SolveMatrix& a, int i, int j) {
   if (c.trans != CUBLAS_OP_N) std::swap(i, j);
   if (i == j) return c.diag == CUBLAS_DIAG_UNIT ? 1 : a.at(i, i);
   return (i > j) == (c.uplo == CUBLAS_FILL_MODE_LOWER) ? a.at(i, j) : 0;
 }
 
 /// The farthest that op(A) * X, or X * op(A), is from alpha * B.
-double residual(const Case& c, const Matrix& a, const Matrix& b, const Matrix& x) {
+double residual(const SolveCase& c, const SolveMatrix& a, const SolveMatrix& b,
+                const SolveMatrix& x) {
   double worst = 0;
   for (int j = 0; j < c.n; ++j) {
     for (int i = 0; i < c.m; ++i) {
@@ -118,9 +119,9 @@ double residual(const Case& c, const Matrix& a, const Matrix& b, const Matrix& x
   return worst;
 }
 
-void SolveTest::check(const Case& c) {
+void SolveTest::check(const SolveCase& c) {
   const int count = std::max(c.batch_count, 1);
-  std::vector<Matrix> a, b;
+  std::vector<SolveMatrix> a, b;
   std::vector<float*> a_places, b_places;
   for (int i = 0; i < count; ++i) {
     a.push_back(triangle_of(c));
@@ -146,12 +147,12 @@ void SolveTest::check(const Case& c) {
   EXPECT_EQ(launches() - before, 1U) << "the device solves, not the library";
   for (int i = 0; i < count; ++i) {
     const auto nth = static_cast<std::size_t>(i);
-    Matrix x = b[nth];
+    SolveMatrix x = b[nth];
     x.values = read_values(b_places[nth], x.values.size());
-    EXPECT_LE(residual(c, a[nth], b[nth], x), 2e-6) << name_of(c);
+    EXPECT_LE(residual(c, a[nth], b[nth], x), 2e-6) << name_of_solve(c);
     for (int j = 0; j < c.n; ++j) {
       for (int row = c.m; row < ldb; ++row)
-        ASSERT_TRUE(std::isnan(x.at(row, j))) << name_of(c);
+        ASSERT_TRUE(std::isnan(x.at(row, j))) << name_of_solve(c);
     }
   }
 }
@@ -162,7 +163,7 @@ TEST_F(SolveTest, EveryTriangleAndSide) {
       for (const auto trans : {CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C}) {
         for (const auto diag : {CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT}) {
           for (const int batch_count : {0, 3}) {
-            Case c{side, uplo, trans, diag, 21, 35, 0.5F, 2, batch_count};
+            SolveCase c{side, uplo, trans, diag, 21, 35, 0.5F, 2, batch_count};
             check(c);
             std::swap(c.m, c.n);
             c.is_device_mode = true;
@@ -185,8 +186,8 @@ TEST_F(SolveTest, Sizes) {
 }
 
 TEST_F(SolveTest, AlphaZeroClearsAndReadsNothing) {
-  auto* const a = stored(std::vector<float>(9, kNan));
-  auto* const b = stored(std::vector<float>(6, kNan));
+  auto* const a = stored(std::vector<float>(9, kSolveNan));
+  auto* const b = stored(std::vector<float>(6, kSolveNan));
   const float zero = 0;
   EXPECT_CUBLAS(0, KANSOKU_CUBLAS(cublasStrsm_v2)(handle_, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER,
                                                   CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, 3, 2, &zero, a,

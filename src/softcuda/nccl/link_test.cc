@@ -43,7 +43,7 @@ class LinkTest : public testing::Test {
   std::array<std::unique_ptr<Link>, 2> links_;
 };
 
-void check_exchange(const std::array<std::unique_ptr<Link>, 2>& links) {
+void check_link_exchange(const std::array<std::unique_ptr<Link>, 2>& links) {
   std::array<std::byte, 100> sent{}, got{};
   sent.fill(std::byte{7});
   Exchange here(links[0].get()), there(links[1].get());
@@ -64,12 +64,12 @@ void check_exchange(const std::array<std::unique_ptr<Link>, 2>& links) {
 
 TEST_F(LinkTest, PassesBytes) {
   connect("127.0.0.1");
-  check_exchange(links_);
+  check_link_exchange(links_);
 }
 
 TEST_F(LinkTest, PassesBytesOverIpv6) {
   connect("::1");
-  if (links_[1] != nullptr) check_exchange(links_);
+  if (links_[1] != nullptr) check_link_exchange(links_);
 }
 
 TEST_F(LinkTest, WaitsNoLongerThanAsked) {

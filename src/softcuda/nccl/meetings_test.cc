@@ -12,7 +12,7 @@ namespace kansoku::softcuda::nccl {
 namespace {
 
 constexpr std::uint64_t kSecret = 0x1234567890abcdefULL;
-constexpr std::uint32_t kAddressBytes = 4;
+constexpr std::uint32_t kMeetingAddressBytes = 4;
 
 /// A join whose address for rank j is {rank, j, 0, 0}.
 std::vector<std::byte> join_bytes(std::uint32_t rank, std::uint32_t ranks,
@@ -22,12 +22,12 @@ std::vector<std::byte> join_bytes(std::uint32_t rank, std::uint32_t ranks,
   head.rank = rank;
   head.ranks = ranks;
   head.timeout_ms = timeout_ms;
-  head.address_bytes = kAddressBytes;
-  std::vector<std::byte> bytes(sizeof(head) + std::size_t{ranks} * kAddressBytes);
+  head.address_bytes = kMeetingAddressBytes;
+  std::vector<std::byte> bytes(sizeof(head) + std::size_t{ranks} * kMeetingAddressBytes);
   std::memcpy(bytes.data(), &head, sizeof(head));
   for (std::uint32_t to = 0; to < ranks; ++to) {
-    bytes[sizeof(head) + std::size_t{to} * kAddressBytes] = static_cast<std::byte>(rank);
-    bytes[sizeof(head) + std::size_t{to} * kAddressBytes + 1] = static_cast<std::byte>(to);
+    bytes[sizeof(head) + std::size_t{to} * kMeetingAddressBytes] = static_cast<std::byte>(rank);
+    bytes[sizeof(head) + std::size_t{to} * kMeetingAddressBytes + 1] = static_cast<std::byte>(to);
   }
   return bytes;
 }
@@ -73,10 +73,10 @@ TEST_F(MeetingsTest, GivesEachRankWhereTheOthersWaitForIt) {
     const Answer answer = parse(letters[rank]);
     EXPECT_EQ(letters[rank].to, guests[(rank + 1) % 3]);
     ASSERT_EQ(answer.code, kAnswerWelcome);
-    ASSERT_EQ(answer.content.size(), 3 * kAddressBytes);
+    ASSERT_EQ(answer.content.size(), 3 * kMeetingAddressBytes);
     for (std::size_t other = 0; other < 3; ++other) {
-      EXPECT_EQ(answer.content[other * kAddressBytes], static_cast<std::byte>(other));
-      EXPECT_EQ(answer.content[other * kAddressBytes + 1], static_cast<std::byte>(rank));
+      EXPECT_EQ(answer.content[other * kMeetingAddressBytes], static_cast<std::byte>(other));
+      EXPECT_EQ(answer.content[other * kMeetingAddressBytes + 1], static_cast<std::byte>(rank));
     }
   }
   EXPECT_EQ(meetings_.guest_count(), 0U);

@@ -35,7 +35,7 @@ std::string imported(ByteSpan bytes) {
   Trace trace;
   const auto file = import_chrome(bytes, "rank3.json", kOptions, trace);
   if (file) {
-    CHECK(problem_of(trace).empty());
+    CHECK(import_problem_of(trace).empty());
     return fmt::format("rank {} of {}, {} events\n{}", file->rank, file->world_size,
                        file->event_count, text_of(trace));
   }

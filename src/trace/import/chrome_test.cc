@@ -24,7 +24,7 @@ using ::testing::Not;
 Result<ImportedFile> import(std::string_view text, Trace& into, const ChromeOptions& options = {},
                             std::string_view name = "trace.json") {
   auto file = import_chrome(as_bytes(text), name, options, into);
-  EXPECT_EQ(file ? problem_of(into) : "", "") << text;
+  EXPECT_EQ(file ? import_problem_of(into) : "", "") << text;
   return file;
 }
 

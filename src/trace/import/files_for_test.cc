@@ -122,7 +122,7 @@ std::string text_of(const Trace& trace) {
   return out;
 }
 
-std::string problem_of(const Trace& trace) {
+std::string import_problem_of(const Trace& trace) {
   const auto is_track = [&](TrackId id) { return id.raw < trace.tracks.size(); };
   const auto is_text = [&](StringId id) { return id.raw < trace.strings.size(); };
   const SliceTable& s = trace.slices;

@@ -31,6 +31,6 @@ namespace pickled {
 /// Every table, line by line, with names instead of ids: equal texts mean equal traces.
 [[nodiscard]] std::string text_of(const Trace& trace);
 /// Why the tables contradict themselves or each other; empty if they do not.
-[[nodiscard]] std::string problem_of(const Trace& trace);
+[[nodiscard]] std::string import_problem_of(const Trace& trace);
 
 }  // namespace kansoku::trace::import

@@ -28,19 +28,20 @@ std::string file_of(std::string_view rows) {
   return sqlite_file_for_test(std::string(kNsightSchemaForTest) + std::string(rows));
 }
 
-Result<ImportedFile> import(std::string_view file, Trace& trace, const NsightOptions& options = {},
-                            std::string_view name = "run/rank-3.sqlite") {
+Result<ImportedFile> import_nsight(std::string_view file, Trace& trace,
+                                   const NsightOptions& options = {},
+                                   std::string_view name = "run/rank-3.sqlite") {
   return import_nsight(as_bytes(file), name, options, trace);
 }
 
 Error error_of(std::string_view file, const NsightOptions& options = {}) {
   Trace trace;
-  const auto imported = import(file, trace, options);
+  const auto imported = import_nsight(file, trace, options);
   EXPECT_FALSE(imported.has_value());
   return imported ? Error{} : imported.error();
 }
 
-std::uint64_t loss(const Trace& trace, const StatDef& stat) {
+std::uint64_t nsight_loss(const Trace& trace, const StatDef& stat) {
   const auto found = trace.losses.find(std::string(stat.name));
   return found == trace.losses.end() ? 0 : found->second.count;
 }
@@ -70,11 +71,11 @@ std::vector<std::string> lines_of(const Trace& trace) {
 
 TEST(Nsight, ReadsEveryTableUnderTheCategoriesOfKineto) {
   Trace trace;
-  const auto imported = import(whole_file(), trace);
+  const auto imported = import_nsight(whole_file(), trace);
   ASSERT_TRUE(imported.has_value()) << imported.error().what;
   EXPECT_EQ(imported->rank, 3);
   EXPECT_EQ(imported->event_count, 13);
-  EXPECT_EQ(problem_of(trace), "");
+  EXPECT_EQ(import_problem_of(trace), "");
   EXPECT_THAT(
       lines_of(trace),
       ElementsAre("kernel void gemm<float>(float*) 1000200+60 1073741824/7 correlation=41 device=0 "
@@ -98,12 +99,12 @@ TEST(Nsight, ReadsEveryTableUnderTheCategoriesOfKineto) {
   EXPECT_EQ(trace.begin_ns, 1000100);
   EXPECT_EQ(trace.end_ns, 1000350);
   EXPECT_FALSE(trace.is_lossy());
-  EXPECT_EQ(loss(trace, import_other_rows), 1);
+  EXPECT_EQ(nsight_loss(trace, import_other_rows), 1);
 }
 
 TEST(Nsight, NamesProcessesThreadsAndStreams) {
   Trace trace;
-  ASSERT_TRUE(import(whole_file(), trace).has_value());
+  ASSERT_TRUE(import_nsight(whole_file(), trace).has_value());
   ASSERT_THAT(trace.processes, SizeIs(2));
   EXPECT_EQ(trace.str(trace.processes[0].name), "GPU 0");
   EXPECT_EQ(trace.str(trace.processes[0].role), "device");
@@ -121,7 +122,7 @@ TEST(Nsight, NamesProcessesThreadsAndStreams) {
 
 TEST(Nsight, WithoutARankNoProcessHasARole) {
   Trace trace;
-  const auto imported = import(whole_file(), trace, {}, "report1.sqlite");
+  const auto imported = import_nsight(whole_file(), trace, {}, "report1.sqlite");
   ASSERT_TRUE(imported.has_value());
   EXPECT_EQ(imported->rank, kNoRank);
   EXPECT_EQ(trace.str(trace.processes[1].role), "");
@@ -131,10 +132,10 @@ TEST(Nsight, WithoutARankNoProcessHasARole) {
 TEST(Nsight, TwoFilesOfOneTraceShareNoProcess) {
   Trace trace;
   const std::string file = whole_file();
-  ASSERT_TRUE(import(file, trace, {}, "rank-0.sqlite").has_value());
-  const auto second = import(file, trace, {}, "rank-1.sqlite");
+  ASSERT_TRUE(import_nsight(file, trace, {}, "rank-0.sqlite").has_value());
+  const auto second = import_nsight(file, trace, {}, "rank-1.sqlite");
   ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(problem_of(trace), "");
+  EXPECT_EQ(import_problem_of(trace), "");
   EXPECT_EQ(second->event_count, 13);
   ASSERT_THAT(trace.processes, SizeIs(4));
   std::vector<std::int32_t> pids, ranks;
@@ -152,7 +153,8 @@ TEST(Nsight, TwoFilesOfOneTraceShareNoProcess) {
 
 TEST(Nsight, TimesOfAFileWithoutASessionStartAsTheyStand) {
   Trace trace;
-  ASSERT_TRUE(import(file_of("INSERT INTO NVTX_EVENTS VALUES (5, 9, 59, 'a', 1, NULL, 0)"), trace));
+  ASSERT_TRUE(
+      import_nsight(file_of("INSERT INTO NVTX_EVENTS VALUES (5, 9, 59, 'a', 1, NULL, 0)"), trace));
   EXPECT_THAT(lines_of(trace), ElementsAre("user_annotation a 5+4 0/1"));
 }
 
@@ -161,8 +163,8 @@ TEST(Nsight, ATableThatLacksANeededColumnIsSkippedAndCounted) {
       "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN streamId;"
       "ALTER TABLE NVTX_EVENTS DROP COLUMN text; ALTER TABLE NVTX_EVENTS DROP COLUMN textId;");
   Trace trace;
-  ASSERT_TRUE(import(file, trace).has_value());
-  EXPECT_EQ(loss(trace, import_skipped_tables), 2);
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
+  EXPECT_EQ(nsight_loss(trace, import_skipped_tables), 2);
   EXPECT_TRUE(trace.is_lossy());
   EXPECT_EQ(trace.slices.size(), 7);
 }
@@ -175,7 +177,7 @@ TEST(Nsight, ColumnsThatAreNotNeededMayBeMissing) {
       "ALTER TABLE NVTX_EVENTS DROP COLUMN eventType; ALTER TABLE NVTX_EVENTS DROP COLUMN textId;"
       "DROP TABLE OSRT_API; DROP TABLE ThreadNames; DROP TABLE PROCESSES;");
   Trace trace;
-  ASSERT_TRUE(import(file, trace).has_value());
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
   EXPECT_EQ(line_of(trace, 0),
             "kernel gemm 1000200+60 1073741824/7 device=0 stream=7 block=[128, 1, 1]");
   EXPECT_EQ(trace.instants.size(), 3);  // without types, what has no end is a mark
@@ -200,15 +202,15 @@ TEST(Nsight, RowsOfWrongTypesAndTimesAreCounted) {
     INSERT INTO NVTX_EVENTS VALUES (1, 'later', 59, 'a', 5, NULL, 0), (1, 2, 59, NULL, 5, NULL, 0);
   )");
   Trace trace;
-  ASSERT_TRUE(import(file, trace).has_value());
-  EXPECT_EQ(problem_of(trace), "");
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
+  EXPECT_EQ(import_problem_of(trace), "");
   EXPECT_THAT(lines_of(trace), ElementsAre("kernel k 1+1 1073741824/1073741825 device=0 "
                                            "stream=9223372036854775807",
                                            "cuda_runtime  1+1 0/5 correlation=6",
                                            "user_annotation  1+1 0/5", "os_runtime  1+1 0/5"));
-  EXPECT_EQ(loss(trace, import_bad_rows), 1 + 8 + 1 + 1);
-  EXPECT_EQ(loss(trace, import_missing_names), 2);
-  EXPECT_GE(loss(trace, import_odd_values), 5);
+  EXPECT_EQ(nsight_loss(trace, import_bad_rows), 1 + 8 + 1 + 1);
+  EXPECT_EQ(nsight_loss(trace, import_missing_names), 2);
+  EXPECT_GE(nsight_loss(trace, import_odd_values), 5);
 }
 
 TEST(Nsight, TextsAreCutAndMadeUtf8) {
@@ -216,11 +218,11 @@ TEST(Nsight, TextsAreCutAndMadeUtf8) {
       "INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, CAST(x'61ff62' AS TEXT), 5, NULL, 0),"
       "(3, 4, 59, 'abcdefgh\xc3\xa9', 5, NULL, 0);");
   Trace trace;
-  ASSERT_TRUE(import(file, trace, {.text_bytes_max = 9}).has_value());
+  ASSERT_TRUE(import_nsight(file, trace, {.text_bytes_max = 9}).has_value());
   EXPECT_THAT(lines_of(trace),
               ElementsAre("user_annotation a?b 1+1 0/5", "user_annotation abcdefgh 3+1 0/5"));
-  EXPECT_EQ(loss(trace, import_bad_texts), 1);
-  EXPECT_EQ(loss(trace, import_cut_texts), 1);
+  EXPECT_EQ(nsight_loss(trace, import_bad_texts), 1);
+  EXPECT_EQ(nsight_loss(trace, import_cut_texts), 1);
 }
 
 TEST(Nsight, ReadsUtf16) {
@@ -228,8 +230,8 @@ TEST(Nsight, ReadsUtf16) {
   const std::string file =
       sqlite_file_for_test("PRAGMA encoding = 'UTF-16le';" + std::string(kNsightSchemaForTest) +
                            std::string(kNsightRowsForTest));
-  ASSERT_TRUE(import(whole_file(), plain).has_value());
-  ASSERT_TRUE(import(file, wide).has_value());
+  ASSERT_TRUE(import_nsight(whole_file(), plain).has_value());
+  ASSERT_TRUE(import_nsight(file, wide).has_value());
   EXPECT_EQ(dump(plain), dump(wide));
 }
 
@@ -239,7 +241,7 @@ TEST(Nsight, RowsUpToTheLimit) {
       "(3, 4, 59, 'a', 5, NULL, 0), (5, 6, 59, 'a', 5, NULL, 0);");
   for (const std::uint64_t rows_max : {3, 4}) {
     Trace trace;
-    ASSERT_TRUE(import(file, trace, {.rows_max = rows_max}).has_value());
+    ASSERT_TRUE(import_nsight(file, trace, {.rows_max = rows_max}).has_value());
     EXPECT_EQ(trace.slices.size(), 3);
   }
   const Error error = error_of(file, {.rows_max = 2});
@@ -252,7 +254,7 @@ TEST(Nsight, OtherLimitsHaveNames) {
   EXPECT_THAT(error_of(file, {.strings_bytes_max = 50}).what, HasSubstr("more bytes of text"));
   EXPECT_THAT(error_of(file, {.tracks_max = 3}).what, HasSubstr("more tracks"));
   Trace trace;
-  EXPECT_TRUE(import(file, trace, {.tracks_max = 5}).has_value());
+  EXPECT_TRUE(import_nsight(file, trace, {.tracks_max = 5}).has_value());
   EXPECT_THAT(trace.tracks, SizeIs(5));
   const std::string wide =
       file_of("INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, printf('%5000d', 1), 5, NULL, 0);");
@@ -284,8 +286,8 @@ TEST(Nsight, ColumnsThatTheFileComputesAreNotRead) {
       "globalTid INT AS (length(hex(zeroblob(100000000)))));"
       "INSERT INTO OSRT_API VALUES (1, 2, 3);");
   Trace trace;
-  ASSERT_TRUE(import(file, trace).has_value());
-  EXPECT_EQ(loss(trace, import_skipped_tables), 1);
+  ASSERT_TRUE(import_nsight(file, trace).has_value());
+  EXPECT_EQ(nsight_loss(trace, import_skipped_tables), 1);
 }
 
 TEST(Nsight, TriggersAndIndicesOfTheFileDoNotMatter) {
@@ -293,8 +295,8 @@ TEST(Nsight, TriggersAndIndicesOfTheFileDoNotMatter) {
       "CREATE TRIGGER t AFTER INSERT ON StringIds BEGIN DELETE FROM NVTX_EVENTS; END;"
       "CREATE INDEX i ON NVTX_EVENTS (start DESC, end, text, globalTid, textId, eventType);");
   Trace plain, other;
-  ASSERT_TRUE(import(whole_file(), plain).has_value());
-  ASSERT_TRUE(import(file, other).has_value());
+  ASSERT_TRUE(import_nsight(whole_file(), plain).has_value());
+  ASSERT_TRUE(import_nsight(file, other).has_value());
   EXPECT_EQ(dump(plain), dump(other));
 }
 
@@ -313,9 +315,9 @@ TEST(Nsight, ACutFileIsAnErrorOrBounded) {
   const std::string file = whole_file();
   for (std::size_t bytes = 0; bytes < file.size(); bytes += 512) {
     Trace trace;
-    const auto imported = import(file.substr(0, bytes), trace);
+    const auto imported = import_nsight(file.substr(0, bytes), trace);
     if (imported) {
-      EXPECT_EQ(problem_of(trace), "") << bytes;
+      EXPECT_EQ(import_problem_of(trace), "") << bytes;
       EXPECT_LE(trace.slices.size(), 11) << bytes;
     } else {
       EXPECT_EQ(imported.error().code, Code::kCorrupt) << bytes << ": " << imported.error().what;

@@ -72,12 +72,12 @@ void add_limits(trace::Trace& trace, std::int32_t pid, const char* cpus, std::ui
   }
 }
 
-Diagnosis run(const trace::Trace& trace) {
+Diagnosis run_contention(const trace::Trace& trace) {
   return diagnose(trace, {}).value();
 }
 
 TEST(Contention, ProcessesBesideTheJobAreNamed) {
-  const Diagnosis d = run(starved(8, kStress));
+  const Diagnosis d = run_contention(starved(8, kStress));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   const Finding& finding = d.findings[0];
   EXPECT_EQ(finding.kind, "cpu_contention");
@@ -92,7 +92,7 @@ TEST(Contention, IsFoundInAJobWithoutSteps) {
   job.step_count = 300;
   trace::Trace trace = starved(20, kStress, job);
   trace.slices = {};
-  const Diagnosis d = run(trace);
+  const Diagnosis d = run_contention(trace);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "cpu_contention");
   EXPECT_THAT(d.findings[0].evidence,
@@ -103,7 +103,7 @@ TEST(Contention, IsFoundInAJobWithoutSteps) {
 TEST(Contention, ARankThatIsLeftAloneIsNotNamed) {
   SyntheticJob job;
   job.rank_count = 2;
-  const Diagnosis d = run(starved(8, kStress, job, 1));
+  const Diagnosis d = run_contention(starved(8, kStress, job, 1));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
   EXPECT_THAT(d.victims, ElementsAre(0));
@@ -113,22 +113,22 @@ TEST(Contention, ARankThatIsLeftAloneIsNotNamed) {
 TEST(Contention, LoadBesideTheJobHidesNothing) {
   SyntheticJob job;
   job.faults.push_back({Fault::Kind::kLockWait, -1, 20});
-  const Diagnosis d = run(starved(8, kStress, job));
+  const Diagnosis d = run_contention(starved(8, kStress, job));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "cpu_contention");
   EXPECT_THAT(d.notes, Contains(HasSubstr("every rank sleeps in publish_metrics")));
 }
 
 TEST(Contention, LittleLoadBesideTheJobIsNone) {
-  EXPECT_TRUE(run(starved(1.5, kStress)).findings.empty());
+  EXPECT_TRUE(run_contention(starved(1.5, kStress)).findings.empty());
 }
 
 // What the job takes from itself is how it was started, unless that takes a great part.
 TEST(Contention, TheJobItselfIsNamedWhereItTakesMuch) {
-  const Diagnosis little = run(starved(14, kHelper));
+  const Diagnosis little = run_contention(starved(14, kHelper));
   EXPECT_TRUE(little.findings.empty());
   EXPECT_THAT(little.notes, Contains(HasSubstr("the job itself 14.0 ms")));
-  const Diagnosis d = run(starved(90, kHelper));
+  const Diagnosis d = run_contention(starved(90, kHelper));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "cpu_contention");
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("the job itself 90.0 ms")));
@@ -139,14 +139,14 @@ TEST(Contention, RanksThatMayNotUseAllProcessorsAreToldSo) {
   trace::Trace trace = starved(14, kHelper);
   for (const std::int32_t pid : {1000, 2000, 3000, 4000})
     add_limits(trace, pid, "0", 1);
-  const Diagnosis d = run(trace);
+  const Diagnosis d = run_contention(trace);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("compete for processor 0 of 8")));
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("let the ranks use more processors")));
 }
 
 TEST(Contention, QueueingIsAPhaseOfItsOwn) {
-  const Diagnosis d = run(starved(8, kStress));
+  const Diagnosis d = run_contention(starved(8, kStress));
   for (const RankSummary& rank : d.ranks)
     EXPECT_NEAR(rank.phase_ms[static_cast<std::size_t>(Phase::kRunnable)], 8, 0.1);
 }
@@ -174,7 +174,7 @@ TEST(Quotas, ThatHoldAllRanksBackHideNoSlowRank) {
   trace::Trace trace = starved(8, kStress, job);
   for (const std::int32_t pid : {1000, 2000, 3000, 4000})
     add_quota(trace, pid);
-  const Diagnosis d = run(trace);
+  const Diagnosis d = run_contention(trace);
   std::vector<std::string> kinds;
   for (const Finding& finding : d.findings)
     kinds.push_back(finding.kind);

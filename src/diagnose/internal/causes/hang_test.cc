@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::size_t kRanks = 4;
+constexpr std::size_t kHangRanks = 4;
 
 /// Four ranks whose collectives are given by who is in them; ends 20 s after the last whole one.
 class HangTest : public ::testing::Test {
@@ -31,7 +31,7 @@ class HangTest : public ::testing::Test {
   HangTest() {
     job_.op_names = {"allreduce", "barrier"};
     job_.end_ns = 30 * kSecond;
-    for (std::size_t r = 0; r < kRanks; ++r) {
+    for (std::size_t r = 0; r < kHangRanks; ++r) {
       RankData rank;
       rank.rank = static_cast<std::int32_t>(r);
       rank.pid = static_cast<std::int32_t>(100 + r);
@@ -42,9 +42,9 @@ class HangTest : public ::testing::Test {
   void add(std::uint32_t op, std::int64_t time_ns, const std::set<std::size_t>& ranks) {
     Instance instance;
     instance.op = op;
-    instance.ranks.resize(kRanks);
+    instance.ranks.resize(kHangRanks);
     instance.first_ns = instance.last_ns = time_ns;
-    instance.is_complete = ranks.size() == kRanks;
+    instance.is_complete = ranks.size() == kHangRanks;
     for (const std::size_t r : ranks) {
       instance.ranks[r].arrive_ns = time_ns;
       instance.ranks[r].is_present = true;
@@ -103,7 +103,7 @@ TEST_F(HangTest, AStackFromBeforeTheFailingCallIsNotItsStack) {
   add(0, 11 * kSecond, {0, 1, 2, 3});
   collectives_.instances.back().is_complete = false;
   const auto early = stack_of("early"), inside = stack_of("merge");
-  for (std::size_t r = 0; r < kRanks; ++r) {
+  for (std::size_t r = 0; r < kHangRanks; ++r) {
     collectives_.instances.back().ranks[r].bytes = r == 1 ? 300 : 100;
     ThreadSample sample;
     sample.time_ns = r == 1 ? 11 * kSecond - 1 : 11 * kSecond + 1;
@@ -132,7 +132,7 @@ TEST_F(HangTest, ARunThatIsEndedHasNoCulprit) {
     collectives_.instances.clear();
     add(0, 10 * kSecond, {0, 1, 2, 3});
     add(0, 11 * kSecond, {0, 1, 2});
-    for (std::size_t r = 0; r < kRanks; ++r) {
+    for (std::size_t r = 0; r < kHangRanks; ++r) {
       job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond / 5;
       job_.ranks[r].exit_signal = r == 2 ? std::uint64_t{SIGABRT} : signal;
     }
@@ -218,7 +218,7 @@ TEST(ReadJob, KnowsWhenTheRecorderWasToldToEndIt) {
 TEST_F(HangTest, WhatEndsOnceTheRecorderWasStoppedSaysNothing) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 11 * kSecond, {0, 1, 2});
-  for (std::size_t r = 0; r < kRanks; ++r) {
+  for (std::size_t r = 0; r < kHangRanks; ++r) {
     job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond;
     job_.ranks[r].exit_status = 1;
   }
@@ -232,7 +232,7 @@ TEST_F(HangTest, WhatEndsOnceTheRecorderWasStoppedSaysNothing) {
 TEST_F(HangTest, ARunWhoseRanksWereAllAskedToEndHasNoCulprit) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 11 * kSecond, {0, 1, 2});
-  for (std::size_t r = 0; r < kRanks; ++r) {
+  for (std::size_t r = 0; r < kHangRanks; ++r) {
     job_.ranks[r].exit_ns = 11 * kSecond + static_cast<std::int64_t>(r) * kSecond / 5;
     job_.ranks[r].exit_signal = r == 0 ? SIGINT : 0;
     job_.ranks[r].exit_status = r == 0 ? 0 : 1;
@@ -267,7 +267,7 @@ TEST_F(HangTest, ASignalThatRanksSurviveIsNotTheEndOfTheRun) {
 TEST_F(HangTest, RanksThatAreAskedInSeveralWaysAreEndedTogether) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 11 * kSecond, {0, 1, 2});
-  for (std::size_t r = 0; r < kRanks; ++r) {
+  for (std::size_t r = 0; r < kHangRanks; ++r) {
     if (r % 2 == 0) job_.ranks[r].end_signals.push_back({11 * kSecond - 2, SIGHUP, 77});
     job_.ranks[r].end_signals.push_back({11 * kSecond - 1, SIGTERM, 77});
     job_.ranks[r].exit_ns = 11 * kSecond + 1;
@@ -299,7 +299,7 @@ TEST_F(HangTest, WhoEndedARankIsNamed) {
 TEST_F(HangTest, ARankThatWasKilledAloneIsTheCulprit) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 11 * kSecond, {0, 1, 3});
-  for (std::size_t r = 0; r < kRanks; ++r) {
+  for (std::size_t r = 0; r < kHangRanks; ++r) {
     job_.ranks[r].exit_ns = r == 2 ? 11 * kSecond : 20 * kSecond;
     job_.ranks[r].exit_signal = SIGKILL;
   }

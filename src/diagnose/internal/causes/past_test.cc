@@ -66,7 +66,7 @@ TEST(FindChange, FasterStepsFewStepsAndOneLongStepAreNone) {
   EXPECT_TRUE(!change || change->after_ms < 1.02 * change->before_ms);
 }
 
-Diagnosis run(SyntheticJob job) {
+Diagnosis run_past(SyntheticJob job) {
   job.rank_count = 1;
   job.tells_ranks = false;
   job.step_count = 240;
@@ -76,7 +76,7 @@ Diagnosis run(SyntheticJob job) {
 TEST(FindSlowed, NamesTimePhaseAndFunction) {
   SyntheticJob job;
   job.faults.push_back({.kind = Fault::Kind::kForwardBusy, .cost_ms = 25, .from = 120});
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_past(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   const Finding& finding = d.findings[0];
   EXPECT_EQ(finding.kind, "slowed");
@@ -93,10 +93,10 @@ TEST(FindSlowed, NamesTimePhaseAndFunction) {
 }
 
 TEST(FindSlowed, AProcessThatStaysAsItIsHasNone) {
-  EXPECT_THAT(run({}).findings, IsEmpty());
+  EXPECT_THAT(run_past({}).findings, IsEmpty());
   SyntheticJob seldom;
   seldom.faults.push_back({.kind = Fault::Kind::kCheckpoint, .cost_ms = 60, .every = 40});
-  for (const Finding& finding : run(seldom).findings)
+  for (const Finding& finding : run_past(seldom).findings)
     EXPECT_NE(finding.kind, "slowed");
 }
 

@@ -55,14 +55,14 @@ trace::Trace computing(const std::vector<std::int64_t>& busy_ms, std::int64_t se
   return trace;
 }
 
-Diagnosis run(const trace::Trace& trace) {
+Diagnosis run_uneven(const trace::Trace& trace) {
   return diagnose(trace, {}).value();
 }
 
 TEST(UnevenTime, ARankThatComputesForLongerIsNamedWithItsFunction) {
   SyntheticJob job;
   job.faults.push_back({Fault::Kind::kForwardBusy, 2, 60});
-  const Diagnosis d = run(without_steps(job));
+  const Diagnosis d = run_uneven(without_steps(job));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "uneven_time");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -74,7 +74,7 @@ TEST(UnevenTime, ARankThatComputesForLongerIsNamedWithItsFunction) {
 }
 
 TEST(UnevenTime, FourTimesTheWorkIsSaidAsThat) {
-  const Diagnosis d = run(computing({10, 10, 10, 40}));
+  const Diagnosis d = run_uneven(computing({10, 10, 10, 40}));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(3));
   EXPECT_NEAR(d.findings[0].share, 0.6, 0.02);
@@ -92,37 +92,37 @@ TEST(UnevenTime, ThreadsOfARankCountTogether) {
   track.pid = 2000;
   track.tid = 5000;
   trace.tracks.push_back(track);
-  const Diagnosis d = run(trace);
+  const Diagnosis d = run_uneven(trace);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(1));
 }
 
 // It may be the server or the chief of the others.
 TEST(UnevenTime, ARankThatSleepsIsANote) {
-  const Diagnosis d = run(computing({49, 20, 49, 49}));
+  const Diagnosis d = run_uneven(computing({49, 20, 49, 49}));
   EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData) << verdict_text(d);
   EXPECT_THAT(d.notes, Contains(HasSubstr("rank 1 has processors for 40 % of the time")));
 }
 
 TEST(UnevenTime, WorkersBesideAnIdleChiefAreAlike) {
-  EXPECT_THAT(run(computing({5, 35, 34})).findings, IsEmpty());
-  EXPECT_THAT(run(computing({5, 20, 45})).findings.size(), 1U);
+  EXPECT_THAT(run_uneven(computing({5, 35, 34})).findings, IsEmpty());
+  EXPECT_THAT(run_uneven(computing({5, 20, 45})).findings.size(), 1U);
 }
 
 TEST(UnevenTime, TwoRanksCannotVote) {
-  const Diagnosis d = run(computing({10, 40}));
+  const Diagnosis d = run_uneven(computing({10, 40}));
   EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData) << verdict_text(d);
   EXPECT_THAT(d.notes, Contains(HasSubstr("it may have other duties")));
 }
 
 TEST(UnevenTime, AlikeRanksAreSaidToBeAlike) {
-  const Diagnosis d = run(computing({40, 41, 40, 39}));
+  const Diagnosis d = run_uneven(computing({40, 41, 40, 39}));
   EXPECT_EQ(d.verdict(), Verdict::kNotEnoughData) << verdict_text(d);
   EXPECT_THAT(d.notes, Contains(HasSubstr("processors for 78 % to 82 % of the time")));
 }
 
 TEST(UnevenTime, ShortRecordingsAndStartsAreLeftAlone) {
-  EXPECT_THAT(run(computing({10, 10, 10, 40}, 4)).findings, IsEmpty());
+  EXPECT_THAT(run_uneven(computing({10, 10, 10, 40}, 4)).findings, IsEmpty());
   trace::Trace trace = computing({10, 10, 10, 40});
   trace.frames.push_back({trace.strings.intern("_find_and_load"),
                           trace.strings.intern("<frozen importlib._bootstrap>"), 1});
@@ -136,13 +136,13 @@ TEST(UnevenTime, ShortRecordingsAndStartsAreLeftAlone) {
   samples.state.push_back(trace::SampleState::kRunning);
   samples.holds_gil.push_back(1);
   samples.is_native.push_back(0);
-  EXPECT_THAT(run(trace).findings, IsEmpty());
+  EXPECT_THAT(run_uneven(trace).findings, IsEmpty());
 }
 
 TEST(UnevenTime, AHangIsNoUnevenTime) {
   SyntheticJob job;
   job.faults.push_back({.kind = Fault::Kind::kHang, .rank = 2, .every = 2});
-  for (const Finding& finding : run(make_trace(job)).findings)
+  for (const Finding& finding : run_uneven(make_trace(job)).findings)
     EXPECT_NE(finding.kind, "uneven_time");
 }
 

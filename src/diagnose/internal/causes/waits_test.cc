@@ -21,14 +21,14 @@ SyntheticJob waiting(std::int32_t rank, double ms) {
   return job;
 }
 
-Diagnosis run(const SyntheticJob& job) {
+Diagnosis run_waits(const SyntheticJob& job) {
   return diagnose(make_trace(job), {}).value();
 }
 
 TEST(Waits, WhoHoldsTheInterpreterLockIsNamed) {
   SyntheticJob job = waiting(2, 20);
   job.wait_on = "interpreter lock";
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_waits(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "interpreter_lock");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(2));
@@ -42,16 +42,17 @@ TEST(Waits, WhoHoldsTheInterpreterLockIsNamed) {
 TEST(Waits, TheInterpreterLockIsFoundWhereAllRanksWaitForIt) {
   SyntheticJob job = waiting(-1, 20);
   job.wait_on = "interpreter lock";
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_waits(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "interpreter_lock");
   EXPECT_THAT(d.findings[0].ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_NEAR(d.findings[0].cost_ms_per_step, 20, 3);
-  EXPECT_TRUE(run(waiting(-1, 20)).findings.empty()) << "other waits of all ranks may be meant";
+  EXPECT_TRUE(run_waits(waiting(-1, 20)).findings.empty())
+      << "other waits of all ranks may be meant";
 }
 
 TEST(Waits, WhoWakesTheThreadIsNamed) {
-  const Diagnosis d = run(waiting(1, 20));
+  const Diagnosis d = run_waits(waiting(1, 20));
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "blocked");
   EXPECT_EQ(d.findings[0].function, "parse_metrics");
@@ -76,7 +77,7 @@ TEST(Waits, ARankThatWaitsIsNotGivenMoreWork) {
   job.wait_on = "interpreter lock";
   job.faults.push_back({Fault::Kind::kForwardBusy, 2, 12});
   job.faults.push_back({Fault::Kind::kBackwardBusy, 2, 20});
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_waits(job);
   ASSERT_FALSE(d.findings.empty());
   EXPECT_EQ(d.findings[0].kind, "interpreter_lock") << verdict_text(d);
 }
@@ -85,13 +86,13 @@ TEST(Waits, LittleWaitingForTheInterpreterLockIsNone) {
   SyntheticJob job = waiting(-1, 2);
   job.wait_on = "interpreter lock";
   job.sample_hz = 200;
-  EXPECT_TRUE(run(job).findings.empty()) << verdict_text(run(job));
+  EXPECT_TRUE(run_waits(job).findings.empty()) << verdict_text(run_waits(job));
 }
 
 TEST(Waits, APauseOfItsOwnIsNobodysDoing) {
   SyntheticJob job = waiting(1, 20);
   job.wait_call = "clock_nanosleep";
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_waits(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_EQ(d.findings[0].kind, "slow_other");
   EXPECT_EQ(d.findings[0].function, "publish_metrics");
@@ -101,7 +102,7 @@ TEST(Waits, APauseOfItsOwnIsNobodysDoing) {
 TEST(Waits, AStoppedProcessDoesNotSleep) {
   SyntheticJob job = waiting(1, 20);
   job.wait_state = 4;
-  const Diagnosis d = run(job);
+  const Diagnosis d = run_waits(job);
   ASSERT_EQ(d.findings.size(), 1U) << verdict_text(d);
   EXPECT_THAT(d.findings[0].evidence, Contains(HasSubstr("a signal stopped the process")));
   EXPECT_THAT(d.findings[0].evidence, Not(Contains(HasSubstr("the thread sleeps"))));

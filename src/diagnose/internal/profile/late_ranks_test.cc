@@ -17,8 +17,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kMs = 1'000'000;
-constexpr std::int64_t kPeriodNs = 20 * kMs;
+constexpr std::int64_t kLateMs = 1'000'000;
+constexpr std::int64_t kPeriodNs = 20 * kLateMs;
 
 struct Case {
   std::size_t rank_count{4}, count{40}, step_count{10};
@@ -36,7 +36,7 @@ std::vector<ProfiledRank> ranks_of(const Case& c) {
       last = std::max(last, c.late_ns(r, n));
     for (std::size_t r = 0; r < c.rank_count; ++r) {
       const std::int64_t shift = base + c.clock_ns(r);
-      ranks[r].collectives.push_back({shift + c.late_ns(r, n), shift + last + kMs, 3});
+      ranks[r].collectives.push_back({shift + c.late_ns(r, n), shift + last + kLateMs, 3});
     }
   }
   for (std::size_t r = 0; r < c.rank_count; ++r) {
@@ -53,7 +53,7 @@ std::vector<ProfiledRank> ranks_of(const Case& c) {
 TEST(LateRanks, TheLateOneIsNamedWhateverTheClocksSay) {
   for (const bool clocks_differ : {false, true}) {
     Case c;
-    c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kMs : 0; };
+    c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kLateMs : 0; };
     if (clocks_differ) {
       c.clock_ns = [](std::size_t rank) {
         return static_cast<std::int64_t>(rank * rank) * 1'234'567'891 - 3'000'000'000;
@@ -79,7 +79,7 @@ TEST(LateRanks, RandomLatenessHasLowSupport) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Case c;
     c.late_ns = [&](std::size_t rank, std::size_t n) {
-      return Rng(seed, n).below(4) == rank ? 5 * kMs : 0;
+      return Rng(seed, n).below(4) == rank ? 5 * kLateMs : 0;
     };
     confident += measure_late_ranks(ranks_of(c), 1).support >= 0.95 ? 1 : 0;
   }
@@ -90,7 +90,7 @@ TEST(LateRanks, FewCollectivesTellNothing) {
   for (const std::size_t count : {0U, 7U, 8U}) {
     Case c;
     c.count = count;
-    c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kMs : 0; };
+    c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kLateMs : 0; };
     const LateRanks late = measure_late_ranks(ranks_of(c), 1);
     EXPECT_EQ(late.matched_count, count < 8 ? 0U : 8U);
     EXPECT_EQ(late.notes.empty(), count == 8);
@@ -100,7 +100,7 @@ TEST(LateRanks, FewCollectivesTellNothing) {
 // A name that one rank has less often cannot be matched; the others still are.
 TEST(LateRanks, UnequalNumbersAreLeftOut) {
   Case c;
-  c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kMs : 0; };
+  c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kLateMs : 0; };
   std::vector<ProfiledRank> ranks = ranks_of(c);
   for (ProfiledRank& rank : ranks)
     rank.collectives.push_back({rank.end_ns, rank.end_ns + 1, 4});
@@ -115,7 +115,7 @@ TEST(LateRanks, UnequalNumbersAreLeftOut) {
 // Ends that scatter by some 0.1 ms are told as such: 1.4826 MAD of their differences.
 TEST(LateRanks, TheResidualTellsHowWellTheClocksAlign) {
   Case c;
-  c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kMs : 0; };
+  c.late_ns = [](std::size_t rank, std::size_t) { return rank == 2 ? 5 * kLateMs : 0; };
   std::vector<ProfiledRank> ranks = ranks_of(c);
   for (std::size_t n = 0; n < 40; ++n)
     ranks[1].collectives[n].end_ns += n % 2 == 0 ? 100'000 : -100'000;
