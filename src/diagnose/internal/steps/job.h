@@ -52,7 +52,7 @@ struct CollectiveEvent {
   std::uint64_t bytes{0};
 };
 
-/// A stack. Of a thread that was preempted just before (by the sampler, most likely), it is the
+/// A stack. For a thread that was preempted just before (by the sampler, most likely), it is the
 /// stack as of when it last ran.
 struct ThreadSample {
   std::int64_t time_ns{0};
