@@ -132,7 +132,7 @@ TEST(WfFormat, MalformedTextNamesThePlace) {
               testing::StartsWith("f.json:2:11: malformed JSON: "));
   EXPECT_THAT(error_of(""), testing::StartsWith("f.json:1:1: malformed JSON: "));
   EXPECT_THAT(error_of("{\"workflow\": \"\xff\"}"), testing::StartsWith("f.json:1:15: malformed"));
-  // What is skipped must be JSON as well.
+  // Skipped parts must be JSON as well.
   EXPECT_THAT(error_of("{\"x\": [1 2], \"workflow\": {}}"),
               testing::StartsWith("f.json:1:10: malformed JSON: "));
 }
