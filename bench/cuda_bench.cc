@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library inside a CUDA process costs a launch: cuda_bench LIBKANSOKU_CUDA DRIVER NAME
+// Cost of a launch by the library inside a CUDA process: cuda_bench LIBKANSOKU_CUDA DRIVER NAME
 // [ROUNDS [SECONDS]], 0 seconds: bursts alone. A driver that does nothing leaves the library's own
-// code; a real or software one adds what its events cost. Off and on alternate within a round;
+// code; a real or software one adds the cost of its events. Off and on alternate within a round;
 // medians over the rounds.
 #include <dlfcn.h>
 #include <fmt/format.h>

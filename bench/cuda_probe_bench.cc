@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a probe at a launch of the CUDA driver costs: the bare hit, the record of an entry with nine
+// Cost of a probe at a launch of the CUDA driver: the bare hit, the record of an entry with nine
 // arguments, and the same with 32 native frames, of a stub with the same first instruction, in
-// alternation, a million calls each; and what it costs where the end is seen as well.
+// alternation, a million calls each; and the cost if the end is seen as well.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pair of push and pop of NVTX costs with the CUDA library as its tool:
+// Cost of a pair of push and pop of NVTX with the CUDA library as its tool:
 // cuda_ranges_bench LIBKANSOKU_CUDA DRIVER [ROUNDS]. Medians over the rounds, the states in turns
 // within a round; what was recorded is read outside of the time.
 #include <dlfcn.h>

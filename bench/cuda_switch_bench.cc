@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA library costs a whole program, in one process of it: asleep, sampling and timing
+// Cost of the CUDA library for a whole program, in one process of it: asleep, sampling and timing
 // every operation in windows of random order, as processor time of the program and of this reader a
 // step, beside hits times price.
 //   bench_cuda_switch KANSOKU NAME KIND BLOCKS WINDOW_MS COUNTED_NS COMMAND...
@@ -78,7 +78,7 @@ const std::vector<Condition>& conditions(const std::string& kind) {
   fail("KIND is modes, every or counted");
 }
 
-/// What grows while a window lasts.
+/// Counters that grow while a window lasts.
 struct Reading {
   std::uint64_t step{0};
   std::int64_t at_ns{0};

@@ -37,7 +37,7 @@ double seconds_since(const Clock& clock, BootTime began) {
   return static_cast<double>((clock.now() - began).count()) * 1e-9;
 }
 
-/// What a healthy job looks like: levels of functions, and how ranks deviate from them.
+/// Shape of a healthy job: levels of functions, and the deviations of ranks from them.
 struct Healthy {
   struct Function {
     diagnose::Activity activity{diagnose::Activity::kPython};

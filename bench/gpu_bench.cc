@@ -180,7 +180,7 @@ struct Contest {
   double difference{0};              // between what they computed
 };
 
-/// What is said of compiling; part of no other time.
+/// Times of compiling; part of no other time.
 struct CompileTimes {
   double soft_load{0};                  // seconds: parse and decode
   double pocl_build{0}, pocl_first{0};  // clBuildProgram; the first launch, which compiles too

@@ -14,7 +14,7 @@
 
 namespace kansoku::bench {
 
-/// What a kernel takes: a buffer or four bytes.
+/// Argument of a kernel: a buffer or four bytes.
 struct KernelArgument {
   std::span<std::byte> buffer;  // empty: a value
   std::array<std::byte, 4> value{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What looking at a model costs. Without arguments: a hit of each kind, against a program that does
+// Cost of looking at a model. Without arguments: a hit of each kind, against a program that does
 // nothing, over a million calls each. With PID COUNTER LEVEL PAIRS WINDOW_MS: a running generation,
 // whose tokens are the first 8 bytes of the file COUNTER, with the level on and off in random
 // order: processor time a token, hits times price, and the observer's own time.

@@ -42,7 +42,7 @@ double processor_ns() {
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-/// What the operands of op_cases.h hold, three of each kind; all of ordinary size.
+/// Values of the operands of op_cases.h, three of each kind; all of ordinary size.
 constexpr std::string_view kKernel = R"(.version 8.0
 .target sm_80
 .address_size 64

@@ -13,7 +13,7 @@
 
 namespace kansoku::bench {
 
-/// What a peer printed: `key=value` pairs on one line.
+/// Figures that a peer printed: `key=value` pairs on one line.
 struct PeerFigures {
   std::map<std::string, std::string> texts;
   std::map<std::string, double> numbers;  // those of the texts that are some

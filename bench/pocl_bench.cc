@@ -47,7 +47,7 @@ std::string text_of(Query query, Object object, cl_uint what) {
 Result<cl_platform_id> find_platform() {
   std::array<cl_platform_id, 16> platforms{};
   cl_uint count = 0;
-  // What the loader of drivers says where there are none is not in cl.h.
+  // The loader's status if there are no drivers is not in cl.h.
   constexpr cl_int kPlatformNotFound = -1001;
   const cl_int status = clGetPlatformIDs(platforms.size(), platforms.data(), &count);
   if (status != kPlatformNotFound) TRY_VOID(checked(status, "list platforms"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one probe hit costs, by the class of the instruction under the probe and by attach mode: the
+// Cost of one probe hit, by the class of the instruction under the probe and by attach mode: the
 // same call with the probe attached and detached, in pairs; and how long attaching and detaching
 // takes.
 #include <fmt/format.h>

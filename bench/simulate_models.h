@@ -17,7 +17,7 @@ struct QueueRun {
 /// M/M/50 at load .9, mean service one second.
 [[nodiscard]] QueueRun run_queue_of_50(std::uint64_t customers, std::uint64_t seed);
 
-/// What a task leaves in the trace.
+/// Record of a task in the trace.
 struct TaskRecord {
   std::int64_t end_ns;
   std::uint32_t pipeline;

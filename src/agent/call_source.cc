@@ -73,7 +73,8 @@ std::optional<double> value_of(const Calls& calls, capture::Statistic statistic)
 }
 
 void add_threads(detect::Window& row, const ProcessWindow& process, double s) {
-  // What signals say; else what a look saw (under a debugger, or stopped before it was watched).
+  // The share by signals; else the state that a look saw (under a debugger, or stopped before it
+  // was watched).
   double& stopped = row.values[static_cast<std::size_t>(detect::feature_index("stopped_share"))];
   stopped = std::isnan(stopped) ? (process.is_stopped ? 1.0 : 0.0) : std::min(stopped, 1.0);
   if (!process.has_threads) return;

@@ -78,7 +78,7 @@ std::string missing_text(const std::vector<const StuckLook*>& missing) {
                      first.threads.empty() ? "" : frame_text(first.threads[0]));
 }
 
-/// Who of a job is stuck by itself, who is missing in a collective, and who waits for those.
+/// Processes of a job that are stuck by themselves, are missing in a collective, or wait for those.
 struct Roles {
   std::vector<const StuckLook*> stuck, missing, waiting, all;
 };

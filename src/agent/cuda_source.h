@@ -43,8 +43,8 @@ struct StuckLook {
 /// remembers. Single-threaded.
 class StuckJobs {
  public:
-  /// Of all processes of the jobs of which one may be stuck, judged together, in the window that
-  /// ends at `end_ns` (wall clock). What began, goes on, or is over.
+  /// Judges all processes of jobs with a process that may be stuck, together, in the window that
+  /// ends at `end_ns` (wall clock). Gives the incidents that begin, go on, or are over.
   [[nodiscard]] std::vector<incident::Observation> on_window(const std::vector<StuckLook>& looks,
                                                              std::int64_t end_ns);
 

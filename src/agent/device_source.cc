@@ -18,8 +18,8 @@ using capture::nvml::DeviceSample;
 
 constexpr Nanos kRetryEvery = std::chrono::minutes{1};
 
-// NVML's reasons that are faults: slowed down by hardware, by heat (twice), by the power brake.
-// What keeps clocks below the power limit is at work on every busy device.
+// NVML's reasons that are faults: slowed down by hardware, by heat (twice), by the power brake. The
+// reason that keeps a device within its power limit is at work on every busy device.
 constexpr std::uint64_t kHarmfulThrottle = 0x8 | 0x20 | 0x40 | 0x80;
 
 /// The entry of `pid` on a device, or null.
@@ -68,7 +68,7 @@ bool has_device_calls(const capture::WatchWindow& window, const capture::MetricT
   return false;
 }
 
-/// What no detector can tell: whoever it happened to is gone.
+/// Observation that no detector can make: the process concerned is gone.
 incident::Observation observation_of(const OrphanedErrors& errors, std::uint64_t number,
                                      std::int64_t begin_ns, std::int64_t end_ns) {
   incident::Observation out{errors.users.front().job, incident::Source::kHardware, number, {}};

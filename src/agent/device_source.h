@@ -35,7 +35,7 @@ class DeviceFeatures {
   /// `devices`: empty without a GPU.
   void fill(const capture::WatchWindow& window,
             const std::vector<capture::nvml::DeviceSample>& devices, std::vector<FeatureRow>& rows);
-  /// Of the last window: errors that are in no row of it.
+  /// Errors of the last window that are in no row of it.
   [[nodiscard]] const std::vector<OrphanedErrors>& orphaned_errors() const { return orphaned_; }
 
  private:
@@ -73,8 +73,8 @@ class DeviceSource final : public WindowSource {
   DeviceSource(const Clock& clock, const capture::MetricTable& metrics, Options options);
 
   [[nodiscard]] std::string_view name() const override { return "devices"; }
-  /// Asks devices in full windows; in others their last figures stand. What they report of
-  /// themselves is logged, whether or not a process is there to which it belongs.
+  /// Asks devices in full windows; in others their last figures stand. Their reports of themselves
+  /// are logged, whether or not a process is there to which it belongs.
   void fill(const capture::WatchWindow& window, bool is_full,
             std::vector<FeatureRow>& rows) override;
   [[nodiscard]] std::vector<incident::Observation> observations(std::int64_t begin_ns,

@@ -26,8 +26,8 @@ struct FeatureRow {
   const capture::ProcessWindow* process{nullptr};  // borrowed from the window it was made of
 };
 
-/// A row without values for each process, in the order of `window.processes`. What is no rank is a
-/// job of its own.
+/// A row without values for each process, in the order of `window.processes`. A process without a
+/// rank is a job of its own.
 [[nodiscard]] std::vector<FeatureRow> rows_of(const capture::WatchWindow& window);
 
 /// Gives a feature its value, if there is one. `feature` is known.

@@ -8,8 +8,8 @@
 namespace kansoku::agent {
 namespace {
 
-// Of the moving mean, a window: what is written now and then (history, a model) is no reason to
-// look less often, what costs every second is.
+// Weight of one window in the moving mean: an occasional write (history, a model) is no reason to
+// look less often, a cost of every second is.
 constexpr double kForget = 0.02;
 constexpr int kFirstWindows = 10;
 constexpr int kSlownessMax = 8;

@@ -8,8 +8,8 @@
 
 namespace kansoku::agent {
 
-/// What /proc, control groups and sockets tell of processes, and pressure of the host. Keeps the
-/// last readings.
+/// Readings of processes from /proc, control groups and sockets, and pressure of the host. Keeps
+/// the last readings.
 class HostSource final : public WindowSource {
  public:
   HostSource();

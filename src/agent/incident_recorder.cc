@@ -48,7 +48,7 @@ std::vector<Kept> kept_in(const std::string& folder) {
   return out;
 }
 
-/// Of the file system of a folder; 0 if it does not say.
+/// Free bytes of a folder's file system; 0 if it does not say.
 std::uint64_t free_bytes(const std::string& folder) {
   struct statvfs info {};
   if (::statvfs(folder.c_str(), &info) != 0) return 0;

@@ -25,7 +25,7 @@ struct IncidentRecording {
   Nanos pause{std::chrono::minutes{10}};                   // of one job, from one to the next
 };
 
-/// Where the recording of an incident lies, made or being made, below the agent's state folder.
+/// Path of an incident's recording, made or being made, below the agent's state folder.
 [[nodiscard]] std::string recording_path(const std::string& state_folder, const std::string& id);
 
 /// Records the processes of incidents as they begin, one recording at a time, on a thread of its

@@ -11,10 +11,10 @@
 
 namespace kansoku::agent {
 
-/// What stays the same from run to run of a command line: program and script without folders,
+/// Part of a command line that stays the same from run to run: program and script without folders,
 /// options and their values but for ports, addresses, seeds, paths, step counts and ranks; code
-/// given on the command line as its hash. What may be a secret (values of options that are named
-/// so, accounts in addresses, keys by their looks) is left out or a hash. At most 256 characters.
+/// given on the command line as its hash. A possible secret (values of options that are named so,
+/// accounts in addresses, keys by their looks) is left out or a hash. At most 256 characters.
 [[nodiscard]] std::string command_key(std::span<const std::string> untrusted_arguments);
 
 /// Key of the model of the job that a process belongs to, on this machine. `world_size`: of the

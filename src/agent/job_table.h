@@ -48,7 +48,7 @@ class JobTable {
 
   explicit JobTable(JobTableOptions options);
 
-  /// One window of all processes. What begins, changes or ends to be wrong with their jobs.
+  /// One window of all processes. Gives the troubles of their jobs that begin, change or end.
   [[nodiscard]] std::vector<incident::Observation> on_rows(std::int64_t wall_ns, BootTime now,
                                                            const std::vector<FeatureRow>& rows);
   /// The same of a window that is not to be judged: jobs that are over are forgotten, no more.

@@ -267,8 +267,8 @@ void Outputs::Impl::log_problems() {
   }
 }
 
-/// What is open is told again: a collector forgets what it hears nothing of, and one that was
-/// started later never heard of it.
+/// Open incidents are told again: a collector forgets an incident that it hears nothing of, and one
+/// that was started later never heard of it.
 void Outputs::Impl::remind_collector(BootTime now, const incident::Book& book) {
   if (!fleet || now < next_reminder) return;
   next_reminder = now + kRemindEvery;
@@ -290,7 +290,7 @@ void Outputs::on_window(std::int64_t wall_ns, BootTime now, const std::vector<Fe
   impl.log_problems();
   if (!impl.server && !impl.otlp) return;
   MetricSet set;
-  // What comes first stays if there are more series than may be.
+  // If there are more series than may be, the first ones stay.
   impl.add_agent(set, figures);
   Impl::add_jobs(set, jobs, figures.is_paused);
   Impl::add_incidents(set, jobs, book);
@@ -314,7 +314,7 @@ void Outputs::on_incident(const incident::Notice& notice) {
   if (impl.history) impl.history->put(incident);
   if (impl.fleet) impl.fleet->on_incident(incident);
   if (!impl.webhook || !is_news || notice.event == IncidentEvent::kNoted) return;
-  // Who pages when one opens hears of one that is over already, too.
+  // A receiver that pages when an incident opens hears of one that is over already, too.
   if (notice.is_first && notice.event == IncidentEvent::kClosed) {
     trace::IncidentRecord begun = incident;
     begun.end_ns = 0;

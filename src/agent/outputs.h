@@ -42,7 +42,7 @@ struct OutputOptions {
   std::function<void(const std::string&)> log;
 };
 
-/// What the agent knows of itself, for its metrics.
+/// Figures of the agent itself, for its metrics.
 struct AgentFigures {
   double cpu_s{0};
   std::uint64_t resident_bytes{0}, probe_hits{0}, lost{0};
@@ -53,15 +53,15 @@ struct AgentFigures {
   bool is_paused{false};          // nothing is judged
 };
 
-/// What became of the messages to one target, since the agent started.
+/// Counts of the messages to one target, since the agent started.
 struct Delivery {
   std::string target;  // "webhook", "otlp", "collector"
   exporter::HttpPoster::Counts counts;
 };
 
-/// Everything that leaves the agent: metrics, what is told of incidents, history, summaries. What
-/// cannot be written or sent is counted and never stops watching. One thread calls; sending has
-/// threads of its own.
+/// Everything that leaves the agent: metrics, what is told of incidents, history, summaries. Data
+/// that cannot be written or sent are counted and never stop watching. One thread calls; sending
+/// has threads of its own.
 class Outputs {
  public:
   /// Errors name the option that cannot be served: a port in use, an address that is none, a file
@@ -79,7 +79,7 @@ class Outputs {
   /// Writes what waits, and sends it, each target for two seconds at most.
   void finish(std::int64_t wall_ns, BootTime now);
 
-  /// What became of what was to be sent, for each target there is.
+  /// Counts of the messages to each target there is.
   [[nodiscard]] std::vector<Delivery> deliveries() const;
   /// The port that the metrics endpoint listens on; 0 = none.
   [[nodiscard]] std::uint16_t port() const;

@@ -60,7 +60,7 @@ class OutputsTest : public ::testing::Test {
     out.incidents_jsonl = folder_ + "/lines.jsonl";
     return out;
   }
-  /// What the book says of something that goes on, or is over at `end_ns`.
+  /// Notice of the book on something that goes on, or is over at `end_ns`.
   incident::Notice notice_of(std::uint64_t episode, const std::string& job,
                              std::int64_t end_ns = 0) {
     incident::Observation seen{job, incident::Source::kDetector, episode, {}};
@@ -111,7 +111,7 @@ TEST_F(OutputsTest, FilesThatAreThereAreContinued) {
   EXPECT_FALSE(Outputs::create(clock_, given).has_value());
 }
 
-/// What `GET /metrics` answers on the loopback device; empty if the connection ended without that.
+/// Answer to `GET /metrics` on the loopback device; empty if the connection ended without that.
 std::string scraped_once(std::uint16_t port) {
   const sys::Fd socket = sys::Fd::adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};

@@ -26,7 +26,7 @@ TEST(PeakGrowth, SteadyGrowthCountsInFull) {
 TEST(PeakGrowth, WhatWasGivenBackAndIsTakenAgainIsNone) {
   EXPECT_EQ(growths({300, 294, 295, 297, 299, 300, 302}),
             (std::vector<double>{-1, 0, 0, 0, 0, 0, 2}));
-  // Of teeth that end higher each time only the difference counts.
+  // For teeth that end higher each time, only the difference counts.
   EXPECT_EQ(growths({10, 4, 12, 3, 15}), (std::vector<double>{-1, 0, 2, 0, 3}));
 }
 

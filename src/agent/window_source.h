@@ -29,7 +29,7 @@ class WindowSource {
   /// `is_full` watching costs too much: whatever is dear is not read this time.
   virtual void fill(const capture::WatchWindow& window, bool is_full,
                     std::vector<FeatureRow>& rows) = 0;
-  /// What happened in the last window that is in no row of it.
+  /// Observations of the last window that are in no row of it.
   [[nodiscard]] virtual std::vector<incident::Observation> observations(std::int64_t /*begin_ns*/,
                                                                         std::int64_t /*end_ns*/) {
     return {};
@@ -39,9 +39,10 @@ class WindowSource {
   /// Parts of this host that a model of a job is bound to: names of devices.
   [[nodiscard]] virtual std::vector<std::string> hardware() const { return {}; }
 
-  /// Whether it works, and why not: "2 by libnvidia-ml.so.1", "none: ...".
+  /// State of the source, with the reason if it does not work: "2 by libnvidia-ml.so.1", "none:
+  /// ...".
   [[nodiscard]] virtual std::string state() const { return "on"; }
-  /// What it lost or could not do since the beginning.
+  /// Losses and failures since the beginning.
   virtual void add_losses(Losses& /*out*/) const {}
 };
 

@@ -331,7 +331,7 @@ TEST(HostSource, TellsWhatTheKernelCountsAndConnectionsInFullWindowsOnly) {
   EXPECT_EQ(value(fill(true), "tcp_bytes"), 0);
 }
 
-// What somebody has to write who adds a metric: nothing but this.
+// All that the author of a new metric has to write.
 constexpr std::string_view kPackOfAQueue = R"(
 schema = 1
 name = "queue"

@@ -34,7 +34,7 @@ bool reads_results_only(const ResolvedProbe& probe) {
                      [](const CaptureDef& c) { return is_read_at_end(c); });
 }
 
-/// Whether a probe of it has only one place. Metering an instant takes its end, too.
+/// True if a probe of it has only one place. Metering an instant takes its end, too.
 bool is_alone(const FunctionProbes& probes, std::uint8_t sinks) {
   return probes.kind == ProbeKind::kScope ||
          (probes.kind == ProbeKind::kInstant && (sinks & WIRE_SINK_TOTALS) == 0);
@@ -316,7 +316,7 @@ void Attacher::add_mapped(std::int32_t pid, const sys::Mapping& mapping) {
   MappedKey key{mapping.device_major, mapping.device_minor, mapping.inode, pid};
   const auto refuse = [&](const Error& error) {
     problem(fmt::format("attach to {}: {}", mapping.path, error.what), counters_.failed);
-    // What may be better next time (it is gone already, too many files are open) is tried again.
+    // A failure that may pass (the file is gone already, too many files are open) is tried again.
     if (error.code == Code::kCorrupt || error.code == Code::kUnsupported)
       mapped_[key].users.insert(pid);
     else

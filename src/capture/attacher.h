@@ -33,7 +33,7 @@ struct Attachment {
   std::string end;  // how its end is seen: "", "return probe", "2 exits", "2 exits, 1 slow"
 };
 
-/// What recording and watching ask of an attacher that differs.
+/// Settings of an attacher that differ between recording and watching.
 struct AttachPolicy {
   std::uint8_t sinks{WIRE_SINK_RING};  // where the calls go
   /// Each entry of a pack has links of its own, so that a costly one can be taken off alone;
@@ -43,8 +43,8 @@ struct AttachPolicy {
   /// gone; otherwise its links and its probe numbers go with that user.
   bool keeps_files{true};
   bool tells_missing{true};  // a function that a file lacks is a problem
-  /// Of files of other users: limits of what is read, and no user may have more than half of the
-  /// files and probes.
+  /// The attacher reads files of other users: within `elf_limits`, and no user may have more than
+  /// half of the files and probes.
   bool is_shared{false};
   sys::ElfFile::Limits elf_limits{};
   std::size_t probes_max{bpf::Engine::kProbesMax};
@@ -81,7 +81,7 @@ class Attacher {
   /// Attaches to a library before a process maps it, so that its first calls are seen. For those
   /// that are not wanted it does nothing. Errors as of ElfFile::open().
   [[nodiscard]] Result<void> preload(const std::string& path);
-  /// Whether a file of this process could not be opened and may be now.
+  /// True if a file of this process could not be opened and may be now.
   [[nodiscard]] bool wants_again(std::int32_t pid) const { return refused_.contains(pid); }
   /// Attaches what could not be attached.
   void retry();
@@ -103,7 +103,7 @@ class Attacher {
   }
   /// About what a call of an entry costs the process that makes it, begin and end.
   [[nodiscard]] double call_seconds(std::size_t entry) const;
-  /// Whether calls of this probe are seen at present.
+  /// True if calls of this probe are seen at present.
   [[nodiscard]] bool is_probe_on(std::uint32_t probe) const;
 
   [[nodiscard]] std::size_t file_count() const { return files_.size(); }
@@ -135,7 +135,7 @@ class Attacher {
   /// Which file it is, whatever it is called and wherever it is mounted.
   struct FileIdentity {
     std::uint64_t device{0}, inode{0};
-    // Of files of overlay file systems, whose device is another one in each container.
+    // Tell files of overlay file systems apart: their device differs in each container.
     std::int64_t bytes{0}, modified_ns{0}, changed_ns{0};
     auto operator<=>(const FileIdentity&) const = default;
   };
@@ -149,8 +149,8 @@ class Attacher {
     std::size_t mapped_count{0};
     std::uint32_t user{0};  // who mapped it first: it is of that user's share
   };
-  /// What mappings call a file: device, inode; and the process, if what was opened under the name
-  /// is not surely what it has mapped.
+  /// Identity of a file in mappings: device, inode; and the process, if the file opened under the
+  /// name is not surely the mapped one.
   using MappedKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::int32_t>;
   struct Mapped {
     std::optional<FileIdentity> file;  // nothing: it is no library that can be probed

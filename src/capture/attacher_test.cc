@@ -358,7 +358,7 @@ TEST_F(RecordingTest, AFileThatIsNoLibraryIsRefusedForGood) {
   EXPECT_THAT(attacher_->attachments(), SizeIs(0));
 }
 
-// Of resolve_test.cc; a copy of this program stands for the library.
+// Function of resolve_test.cc; a copy of this program stands for the library.
 TEST_F(RecordingTest, AFunctionThatBeginsWithALoopIsRecordedByItsExitsAndNotMetered) {
   const std::string path = folder_ + "libx.so.2";
   std::filesystem::copy_file("/proc/self/exe", path);

@@ -20,7 +20,8 @@ constexpr std::size_t kHeldMax = 1U << 20;
 /// Readings of an event clock after which it is clear whether it keeps pace with time at all: a
 /// model's clock contradicts the first one by its second.
 constexpr std::uint32_t kReadingsToTrust = 3;
-/// Of cuEventElapsedTime, a float of milliseconds, at the age that the library lets its base have.
+/// Step of cuEventElapsedTime, a float of milliseconds, at the age that the library lets its base
+/// have.
 constexpr Nanos kEventStep{500};
 /// How long the library of a program that another one became is looked for at each poll.
 constexpr Nanos kExecPatience = std::chrono::seconds{10};
@@ -55,7 +56,7 @@ std::size_t copy_kind(const wire_cuda_record& record) {
   return kind < kCopies.size() ? static_cast<std::size_t>(kind) : 0;
 }
 
-/// Of one program of one process; never that of another.
+/// Flow of one program of one process; never that of another.
 std::uint64_t flow_of(std::int32_t pid, std::uint64_t image, std::uint32_t correlation) {
   return ((image - 1) << 56) | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pid)) << 32) |
          correlation;
@@ -131,10 +132,10 @@ void CudaSource::inspect(const Observed& process, BootTime now) {
   attach(process, now);
 }
 
-/// What the library counted, timed or not, as metadata of texts that are short enough for the
+/// Writes the library's counts, timed or not, as metadata of texts that are short enough for the
 /// writer: "kansoku.cuda.PID.entry.NAME" of each entry point that was called, and
-/// "kansoku.cuda.PID.kernel.N" of each kernel, "kansoku.cuda.PID.graphs.WHAT" of what else graphs
-/// ran. A kernel's launches by graphs are those of the
+/// "kansoku.cuda.PID.kernel.N" of each kernel, "kansoku.cuda.PID.graphs.WHAT" of the other nodes
+/// that graphs ran. A kernel's launches by graphs are those of the
 /// graphs times their nodes.
 void CudaSource::write_totals(const Watched& process, BootTime now) {
   const std::string prefix =
@@ -359,7 +360,7 @@ void CudaSource::write_held(Watched& process, bool is_last) {
     const auto [record, what] = process.held.front();
     const auto stream = process.channel->stream(record.stream);
     const std::uint32_t context = stream ? stream->context : 0;
-    // Of a context that is gone no further reading comes.
+    // A context that is gone gets no further reading.
     const Axis axis =
         axis_of(process, context, is_last || !process.channel->context(context).is_used);
     if (axis == Axis::kNotYet) return;
@@ -446,8 +447,8 @@ const CudaSource::Kernel& CudaSource::kernel(Watched& process, std::uint32_t ind
   return found->second;
 }
 
-/// Of a copy or set; of a copy also whether the host's memory is pageable, if that is known, and
-/// how many a batch has. Gives its title.
+/// Adds the arguments of a copy or set; for a copy also a note that the host's memory is pageable
+/// or not, if that is known, and how many a batch has. Gives its title.
 trace::NameId CudaSource::add_memory_args(const wire_cuda_record& record, std::uint32_t what,
                                           std::vector<trace::Arg>& args) {
   args.push_back(trace::Arg::uint(writer_.name("bytes"), record.u.memory.bytes));
@@ -474,8 +475,8 @@ void CudaSource::add_graph_args(const Watched& process, const wire_cuda_record& 
   args.push_back(trace::Arg::uint(writer_.name("sets"), graph->sets));
 }
 
-/// Of a launch, or of a chain of them, whose time is none of a kernel: it has a name of its own.
-/// `shape` holds the texts of `args`.
+/// Adds the arguments of a launch, or of a chain of them, whose time is none of a kernel: it has a
+/// name of its own. `shape` holds the texts of `args`.
 trace::NameId CudaSource::add_launch_args(Watched& process, const wire_cuda_record& record,
                                           std::vector<trace::Arg>& args,
                                           std::array<std::string, 2>& shape) {
@@ -506,8 +507,8 @@ void CudaSource::write_operation(Watched& process, const wire_cuda_record& recor
   const auto stream = process.channel->stream(record.stream);
   const std::uint32_t context = stream ? stream->context : 0;
   const auto begin = device_time(process, context, record.device_begin_ns, axis);
-  // What the library measured the wrong way round has no length; it is counted there. The end is
-  // mapped, too: the device's clock may drift within a long operation.
+  // An operation that the library measured the wrong way round has no length; it is counted there.
+  // The end is mapped, too: the device's clock may drift within a long operation.
   const auto lasts =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(record.device_ns), 0, kFarthestNs);
   const auto end = device_time(process, context, record.device_begin_ns + lasts, axis);
@@ -624,7 +625,7 @@ trace::NameId CudaSource::range_name(Watched& process, std::uint32_t index) {
   return found->second;
 }
 
-/// Where slices nest: the thread's own track for what it pushed, else one of the process.
+/// Track on which slices nest: the thread's own for ranges that it pushed, else one of the process.
 trace::TrackHandle CudaSource::range_track(Watched& process, std::uint32_t tid, BootTime begin,
                                            BootTime end, bool is_thread) {
   const bool has_track =
@@ -673,8 +674,8 @@ void CudaSource::write_range(Watched& process, const wire_cuda_record& record) {
   writer_.slice_end(track, end);
 }
 
-/// What the program's ranges cover on each stream. At the end: a range is known once it is over,
-/// and its operations once they are complete.
+/// Writes the cover of the program's ranges on each stream. At the end: a range is known once it is
+/// over, and its operations once they are complete.
 void CudaSource::write_projection(Watched& process) {
   std::map<std::uint32_t, const Stream*> streams;  // by track
   for (const auto& [key, stream] : process.streams)

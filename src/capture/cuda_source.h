@@ -101,7 +101,7 @@ class CudaSource final : public Source {
     trace::TrackHandle track{};
     std::map<std::uint32_t, ContextClock> clocks;                       // by context
     std::map<std::pair<std::uint32_t, std::uint32_t>, Stream> streams;  // by index and generation
-    /// Where the nodes of the last graph of a stream end: branches of it run side by side, and
+    /// Ends of the nodes of a stream's last graph, by branch: branches of it run side by side, and
     /// slices of one track do not overlap. The first branch is on the stream's own track.
     struct Branches {
       std::uint32_t correlation{0};
@@ -111,7 +111,7 @@ class CudaSource final : public Source {
     };
     std::map<std::uint32_t, Branches> branches;  // by stream
     std::map<std::uint32_t, trace::TrackHandle> threads;
-    // Of NVTX.
+    // State of NVTX ranges.
     bool has_ranges{false};
     CudaRanges ranges;
     std::vector<Lane> range_lanes;                        // of the process

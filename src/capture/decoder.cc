@@ -135,7 +135,7 @@ void Decoder::tell_cuda(const wire_event& head, std::span<const std::byte> recor
   cuda_.on_record(head, values == nullptr ? nullptr : values->args, record_text(head, record));
 }
 
-// What numbers of a launch or copy mean, in their place.
+// Adds the meanings of a launch's or copy's numbers, in place of the numbers.
 void Decoder::add_cuda_args() {
   using outside::Key;
   const CudaCalls::Shown* shown = cuda_.shown();

@@ -35,8 +35,8 @@ class DeviceClock {
   [[nodiscard]] std::optional<Mapped> to_boot(std::int64_t device_ns) const;
 
   [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
-  /// Whether two readings agree that lie so far apart, for their width, that the clock's rate is
-  /// that of time within a quarter. Until then one that stands still, or runs as it likes, may
+  /// True once two readings agree that lie so far apart, for their width, that the clock's rate is
+  /// that of time within a quarter. Until then a clock that stands still, or runs as it likes, may
   /// only not have contradicted itself yet.
   [[nodiscard]] bool keeps_pace() const { return keeps_pace_; }
   /// Writes the present map into the trace: metadata "kansoku.clock.NAME", "offset_ns=... at_ns=...

@@ -19,8 +19,8 @@ namespace kansoku::capture {
 STAT(host_failed_questions, kNotice, kCapture,
      "times the kernel did not list the TCP connections; figures of connections are missing there");
 
-/// What /proc, control groups and sockets tell of one process now. Totals are since its beginning,
-/// or that of its group. Nothing: it was not asked for, or cannot be read.
+/// Reading of one process from /proc, control groups and sockets, now. Totals are since its
+/// beginning, or that of its group. Nothing: it was not asked for, or cannot be read.
 struct HostReading {
   std::optional<std::uint64_t> resident_bytes;
   std::optional<std::uint64_t> memory_room;   // bytes until a limit, of the last ten readings

@@ -12,8 +12,8 @@
 
 namespace kansoku::capture {
 
-/// What the environment of a process says about its place in a distributed job. Empty job = it says
-/// nothing.
+/// Place of a process in a distributed job, as its environment tells it. Empty job: it tells none.
+/// Empty job = it says nothing.
 struct RankFacts {
   std::string job;  // "127.0.0.1:29511", "mpi-<id>", "slurm-<id>.<step>"
   std::int32_t rank{trace::kNoRank};
@@ -32,8 +32,8 @@ struct JobProcess {
   std::int32_t pid{0}, parent_pid{0};
   std::uint64_t start_ticks{0};
   std::string name;  // comm, printable
-  // Of the command line, printable, 1,024 characters of them with one blank between any two; may
-  // hold secrets.
+  // Arguments of the command line, printable, 1,024 characters in all with one blank between any
+  // two; may hold secrets.
   std::vector<std::string> arguments;
   // Arguments of the nearest ancestor with a command of its own, where the own ones are only those
   // of Python's multiprocessing, the same for all that it spawns; else empty.
@@ -53,7 +53,7 @@ struct JobProcess {
 using JobOwner = std::pair<std::uint32_t, std::uint64_t>;
 [[nodiscard]] JobOwner job_owner(const JobProcess& process);
 
-/// Whether the name of its job means nothing on other hosts: none is told, or a loopback address.
+/// True if the name of its job means nothing on other hosts: none is told, or a loopback address.
 [[nodiscard]] bool is_local_job(const JobProcess& process);
 
 /// A process as a job of its own: its program and pid.

@@ -11,8 +11,8 @@
 
 namespace kansoku::capture {
 
-/// What calls are totalled under, by number: the names that packs give, what follows from those
-/// with steps, and two of the host.
+/// Metrics that calls are totalled under, by number: the names that packs give, the derived ones of
+/// metrics with steps, and two of the host.
 class MetricTable {
  public:
   static constexpr std::string_view kBlock = "block";  // block requests, by who issued them
@@ -28,13 +28,13 @@ class MetricTable {
   [[nodiscard]] std::optional<std::size_t> index(std::string_view name) const;
   /// Names beyond the limit.
   [[nodiscard]] std::size_t left_out() const { return left_out_; }
-  /// Of the probes that it comes of; "" for those of the host.
+  /// Category of the probes that feed it; "" for metrics of the host.
   [[nodiscard]] const std::string& category(std::size_t metric) const {
     return metrics_.at(metric).category;
   }
-  /// Whether a process that makes such calls is nobody's helper.
+  /// True if a process that makes such calls is nobody's helper.
   [[nodiscard]] bool is_work(std::size_t metric) const { return metrics_.at(metric).is_work; }
-  /// Of a metric with steps: the times from call to call, and from return to call.
+  /// Derived metrics of a metric with steps: the times from call to call, and from return to call.
   [[nodiscard]] std::optional<std::size_t> interval_of(std::size_t metric) const {
     return metrics_.at(metric).interval;
   }

@@ -13,7 +13,7 @@
 
 namespace kansoku::capture {
 
-/// What a process is in its job.
+/// Role of a process in its job.
 enum class Role : std::uint8_t {
   kNone,      // a program of its own
   kLauncher,  // has the environment of the rank that it starts
@@ -23,7 +23,8 @@ enum class Role : std::uint8_t {
 /// "", "launcher", "rank", "worker".
 [[nodiscard]] std::string_view role_name(Role role);
 
-/// Where a process belongs, by what it and the processes around it tell and do.
+/// Place of a process in a job, derived from its data and calls and those of the processes around
+/// it.
 struct Place {
   Role role{Role::kNone};
   std::string job{};        // equal for all members, and of no other ranks of this host

@@ -20,7 +20,7 @@ struct CaptureDef {
   bool is_signed{false};
   bool is_long{false};  // a text of up to WIRE_LONG_TEXT_BYTES
 };
-/// Of "out:arg0->0": what the function wrote through that argument.
+/// True for "out:arg0->0": a value that the function writes through that argument.
 [[nodiscard]] inline bool is_out(const CaptureDef& capture) {
   return (capture.how.source & WIRE_SOURCE_OUT) != 0;
 }
@@ -35,7 +35,7 @@ enum class ProbeKind : std::uint8_t {
   kScope,     // enter and exit of a named scope, told apart by its captures op, scope, arg_count
 };
 
-/// Of kScope: the capture that holds the count of arguments.
+/// Capture of a kScope probe that holds the count of arguments.
 inline constexpr std::string_view kScopeArguments = "arg_count";
 
 /// Other captures of the same names, where a function has another form in some version.
@@ -81,7 +81,7 @@ struct FunctionProbes {
   std::vector<std::string> bytes;        // captures whose product is the payload of a call
   std::string type;                      // capture that chooses another factor; "" = none does
   std::vector<TypeValue> type_values;    // by the value of that capture
-  // What `kansoku watch` makes of the calls; recordings take no notice.
+  // Use of the calls by `kansoku watch`; recordings ignore these.
   std::string metric;               // what they are totalled under; "" = not metered
   bool steps{false};                // also the times from call to call, and from return to call
   bool is_helper{false};            // calls that helpers of other processes make, too
@@ -100,7 +100,7 @@ struct UsdtProbes {
   bool is_helper{false};  // as of FunctionProbes
 };
 
-/// What of a metric's calls in a window.
+/// Statistic of a metric's calls in a window.
 enum class Statistic : std::uint8_t { kRate, kMean, kP99, kMax, kShare, kBytes };
 /// "1/s", "s", "s", "s", "ratio", "bytes/s".
 [[nodiscard]] std::string_view unit_of(Statistic statistic);
@@ -111,7 +111,7 @@ struct FeatureRule {
   std::string name;  // snake_case
   std::string metric;
   Statistic statistic{Statistic::kRate};
-  /// Of a feature that detection does not know by itself.
+  /// Definition of a feature that detection does not know by itself.
   struct Definition {
     std::string layer, meaning;
     double floor{0};  // in the unit: differences below it mean nothing

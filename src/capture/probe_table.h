@@ -13,7 +13,7 @@
 
 namespace kansoku::capture {
 
-/// What an attached probe means: to the decoder of records and to the reader of totals.
+/// Meaning of an attached probe, for the decoder of records and for the reader of totals.
 struct ProbeInfo {
   std::string title{}, category{};
   ProbeKind kind{ProbeKind::kCall};
@@ -41,7 +41,7 @@ using ProbeTable = std::deque<ProbeInfo>;
                                                       std::vector<ProbeInfo> probes,
                                                       std::size_t numbers_max);
 
-/// What the BPF programs have to know of a function's probe whose calls go to `sinks`.
+/// Description, for the BPF programs, of a function's probe whose calls go to `sinks`.
 /// `at_end`: one record a call.
 [[nodiscard]] wire_probe describe(const FunctionProbes& probes,
                                   const std::vector<CaptureDef>& captures, std::uint8_t sinks,

@@ -43,7 +43,7 @@ bool wants_bpf(const RecorderOptions& options) {
           }));
 }
 
-/// Where a watching recorder writes between windows.
+/// Sink of a watching recorder between windows.
 class Nowhere final : public ByteSink {
  public:
   Result<void> append(ByteSpan) override { return {}; }
@@ -178,7 +178,7 @@ void Recorder::Impl::follow_all(const std::set<std::int32_t>& pids, BootTime now
     scan(table.processes().at(pid), now);
 }
 
-// Who reports that it has ended knows: by now the number may be another process's there.
+// The reporter of an end knows it: by now the number may be another process's there.
 void Recorder::Impl::forget(std::int32_t pid, const Source* reporter) {
   table.remove(pid);
   for (const Asked& asked : sources)

@@ -108,7 +108,7 @@ class Recorder {
   /// their cost).
   void set_probes_enabled(bool enabled);
 
-  /// What the calls of CUDA's driver told, by process, and how it was seen.
+  /// Calls of CUDA's driver, by process, and the way they were seen.
   struct CudaView {
     const std::map<std::int32_t, std::unique_ptr<outside::Tally>>* tallies{nullptr};  // null: none
     double share_seen{1};   // of the time, of launches
@@ -124,7 +124,7 @@ class Recorder {
   /// Why there are Python stacks only; nothing: eBPF works, or was not asked for.
   [[nodiscard]] const std::optional<Error>& bpf_error() const;
   [[nodiscard]] const std::vector<Attachment>& attachments() const;
-  /// What could not be found or attached, one line each.
+  /// Things that could not be found or attached, one line each.
   [[nodiscard]] std::vector<std::string> problems() const;
 
  private:

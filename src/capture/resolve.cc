@@ -73,7 +73,7 @@ bool is_fragment(std::string_view symbol) {
          symbol.find(".cold.") != std::string_view::npos;
 }
 
-/// The demangled name without its parameters. What names of a hostile file expand to is taken off
+/// The demangled name without its parameters. The expanded names of a hostile file are taken off
 /// `budget`; when it is used up they stay as they are.
 std::string bare_name_of(const std::string& symbol, std::size_t& budget) {
   if (auto plain = sys::plain_function_name(symbol)) return std::move(*plain);
@@ -106,7 +106,7 @@ bool wants_return(const FunctionProbes& probes) {
   return probes.kind != ProbeKind::kInstant || !probes.metric.empty();
 }
 
-// What is read at the end, and needs no argument register at the begin.
+// True for a capture that is read at the end, and needs no argument register at the begin.
 bool reads_result(const CaptureDef& capture) {
   return capture.how.source == WIRE_RETURN;
 }
@@ -206,7 +206,7 @@ class Resolver {
   }
 
   // The function's begin lies in a loop, or may: each call is told once where it ends, by an
-  // instant. What is told by its begin, or with others, cannot be.
+  // instant. A call that is told by its begin, or with others, cannot be.
   void add_by_exits(const Match& match, ResolvedProbe probe) {
     const ProbeKind kind = probe.source->kind;
     bpf::Exits found;
@@ -291,7 +291,7 @@ class Resolver {
   std::set<std::uint64_t> addresses_;
 };
 
-// Where "operator..." at the end of a name begins, or the size of the name.
+// Begin of "operator..." at the end of a name, or the size of the name.
 std::size_t operator_begin(std::string_view name) {
   constexpr std::string_view kWord = "operator";
   const auto is_part = [&](std::size_t i) {

@@ -47,7 +47,7 @@ struct ResolvedUsdt {
   std::uint64_t begin_semaphore{0}, end_semaphore{0};  // file offsets or 0
 };
 
-/// What a pack found in one file, and what it did not.
+/// Probes that a pack found in one file, and those that it did not.
 struct Resolution {
   std::vector<ResolvedProbe> probes;  // one an address: aliases are merged under the first name
   std::vector<ResolvedUsdt> usdt;

@@ -59,7 +59,7 @@ class Source {
 
   /// Records that it lost since the beginning, for the status line.
   [[nodiscard]] virtual std::uint64_t lost() const { return 0; }
-  /// What it lost or could not do since the beginning.
+  /// Losses and problems since the beginning.
   virtual void add_losses(Losses& out) const = 0;
   virtual void add_problems(std::vector<std::string>& /*out*/) const {}
 };

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 STAT(lost_beats_for_test, kDataLoss, kCapture, "nobody listened");
 
-/// What somebody has to write who adds a source: one class, with its losses and its clock.
+/// A whole source, as its author has to write it: one class, with its losses and its clock.
 class Beats final : public Source {
  public:
   Beats(trace::Writer& writer, std::vector<std::int32_t>& forgotten)

@@ -54,7 +54,7 @@ std::uint64_t growth(std::uint64_t now, std::uint64_t before) {
   return now >= before ? now - before : now;
 }
 
-/// What is metered of a process of the table.
+/// Metered state of a process of the table.
 struct Target {
   std::uint64_t pages{0};
   std::vector<bool> known, blind;             // by metric
@@ -84,13 +84,13 @@ double open_seconds(const bpf::ProbeTotal& seen, Reading& before, std::uint64_t 
   return static_cast<double>(now_ns - total.last_entry_ns) * 1e-9;
 }
 
-/// Whether what a total says of this window leaves calls out, because its probe was off.
+/// True if a total of this window leaves calls out, because its probe was off.
 bool is_blind(const bpf::ProbeTotal& seen, Reading& reading, bool is_on) {
   const wire_total& total = *seen.total;
   if (!is_on) {
     reading.blind_windows = kBlindWindows;
     reading.blind_entries = total.entries;
-    // Whether those ended is not known.
+    // It is not known that those ended.
     reading.lost = total.entries - std::min(total.entries, total.count + total.dropped);
     reading.guesses = 0;
     return true;
@@ -290,7 +290,7 @@ void Watcher::Impl::rescan(BootTime now) {
   }
 }
 
-// What totals count for; nothing for a probe that is not in use, or a name beyond the limit.
+// Metric that totals count for; nothing for a probe that is not in use, or a name beyond the limit.
 std::optional<std::size_t> Watcher::Impl::metric_of(const bpf::ProbeTotal& seen) const {
   if (seen.probe == WIRE_TOTAL_STOPS) return metrics.index(MetricTable::kStop);
   if (seen.probe == WIRE_TOTAL_BLOCK) return metrics.index(MetricTable::kBlock);
@@ -323,7 +323,7 @@ void Watcher::Impl::read_totals(Totals& out, BootTime now) {
     sums.resize(metrics.size());
     Accumulated& sum = sums[*metric];
     const std::uint64_t calls = growth(total.count, before.count);
-    // Of the calls whose end was never seen some were noticed to be over.
+    // Some of the calls whose end was never seen were noticed to be over.
     before.lost -= std::min(before.lost, growth(total.dropped, before.dropped));
     sum.window.count += calls;
     sum.window.bytes += growth(total.bytes, before.bytes);

@@ -83,13 +83,13 @@ class Watcher {
 
   /// Looks for processes that came or went and for libraries they loaded. Some times a second.
   void poll();
-  /// What happened since the last call.
+  /// Totals since the last call.
   [[nodiscard]] WatchWindow take_window();
 
   /// Takes all probes off or puts them back: to measure what they cost.
   void set_enabled(bool enabled);
 
-  /// What is counted: fixed from the start.
+  /// Table of the counted metrics: fixed from the start.
   [[nodiscard]] const MetricTable& metrics() const;
 
   /// Groups of probes, to be lowered by a governor: the entries of the packs.

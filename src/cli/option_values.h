@@ -10,7 +10,7 @@
 
 namespace kansoku::cli {
 
-// What options mean; errors name the option, "--window".
+// Values of options; errors name the option, "--window".
 
 /// "20s", "500ms": a time of at least `least`.
 [[nodiscard]] Result<Nanos> read_time(std::string_view option, const std::string& text,

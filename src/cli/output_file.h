@@ -14,7 +14,7 @@ namespace kansoku::cli {
 /// Bytes of a file that are looked at to tell its kind.
 inline constexpr std::size_t kFileHeadBytes = 4096;
 
-/// What a file holds, as its first bytes tell.
+/// Kind of a file's contents, by its first bytes.
 enum class FileKind : std::uint8_t { kPage, kRecording, kJson, kTable, kText };
 
 struct OutputRules {
@@ -24,9 +24,9 @@ struct OutputRules {
   std::vector<std::string> inputs{};  // what the command reads; never replaced
 };
 
-/// Whether a result can be written there, asked before the work is done: kNotFound or kPermission
-/// of its folder; kUnsupported for what is there and is no regular file (replacing /dev/null would
-/// harm others), is an input, or is of another kind. An empty path is fine.
+/// Succeeds if a result can be written there, asked before the work is done: kNotFound or
+/// kPermission of its folder; kUnsupported if the path is there and is no regular file (replacing
+/// /dev/null would harm others), is an input, or is of another kind. An empty path is fine.
 [[nodiscard]] Result<void> check_output(const std::string& path, const OutputRules& rules);
 
 }  // namespace kansoku::cli

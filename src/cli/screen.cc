@@ -21,7 +21,7 @@ std::string_view cut(std::string_view line, std::size_t width) {
   return line.substr(0, at);
 }
 
-/// What fits a terminal, or everything where there is none or it does not tell its size.
+/// Lines that fit a terminal, or all if there is none or it does not tell its size.
 std::string fitted(const Lines& lines, const winsize& terminal) {
   const std::size_t room = terminal.ws_row > 1 ? terminal.ws_row - 1U : lines.size();
   const bool is_too_long = lines.size() > room;

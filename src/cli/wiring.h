@@ -32,7 +32,7 @@ inline constexpr const char* kNvtxVariable = "NVTX_INJECTION64_PATH";
 /// The environment of a program that gets Kansoku's CUDA library, as "NAME=VALUE"; kNotFound.
 [[nodiscard]] Result<std::vector<std::string>> cuda_environment();
 
-/// What a search path of the environment becomes with `folder` before all others.
+/// Value of a search path of the environment with `folder` before all others.
 [[nodiscard]] std::string prepended(const char* variable, const std::string& folder);
 
 /// Folders of probe packs: the shipped ones, then /etc/kansoku/probes and ~/.config/kansoku/probes.

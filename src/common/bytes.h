@@ -22,7 +22,7 @@ using ByteSpan = std::span<const std::byte>;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Where a stream of bytes goes. `append` takes all of `bytes` or, on failure, none of it.
+/// Sink of a stream of bytes. `append` takes all of `bytes` or, on failure, none of it.
 class ByteSink {
  public:
   ByteSink() = default;

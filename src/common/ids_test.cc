@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ids and times can do; what they must not is in tests/must_not_compile.
+// Operations of ids and times; forbidden ones are in tests/must_not_compile.
 #include "common/ids.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 
 namespace kansoku {
 
-/// Where the values of a TOML text stand: by path ("clusters.gpu.slots",
+/// Lines of the values of a TOML text: by path ("clusters.gpu.slots",
 /// "pipelines[0].tasks[1].name"), the line, from 1.
 using TomlLines = std::map<std::string, std::uint32_t, std::less<>>;
 

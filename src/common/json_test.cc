@@ -243,7 +243,7 @@ TEST(TomlParse, NamesLineAndColumnOfAMistake) {
   }
 }
 
-// What the parser by itself takes for impossible.
+// Texts that the TOML parser itself refuses as impossible.
 TEST(TomlParse, RefusesTextWhereNoKeyCanStand) {
   for (const char* text : {"a = {{", "a = {[", "a = {=", "a.\xd1\x9a = 1", "\xd1\x9a = 1",
                            "a = 1\xc3\xa9", "[\xc3\xa9]", "a\xc2\xa0\xc2\xa1 = 1"}) {

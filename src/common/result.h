@@ -11,8 +11,7 @@
 
 namespace kansoku {
 
-/// What kind of failure an Error is; the command line maps each to an exit status
-/// (docs/exit-codes.md).
+/// Kind of failure of an Error; the command line maps each to an exit status (docs/exit-codes.md).
 enum class Code {
   kNotFound,
   kUnavailable,

@@ -22,7 +22,7 @@ namespace kansoku {
 /// Without the blanks and tabs at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
-/// Of a path, what follows the last '/'; all of it if there is none. Borrows from `path`.
+/// Last part of a path: all after the last '/', or all of it if there is none. Borrows from `path`.
 [[nodiscard]] constexpr std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }

@@ -18,7 +18,7 @@ inline void append_varint(std::string& to, std::uint64_t value) {
   to.push_back(static_cast<char>(value));
 }
 
-/// Whether a number may be padded with zeros, as linkers do (ULEB128 of DWARF).
+/// Accepted form of a number; kAny allows padding with zeros, as linkers do (ULEB128 of DWARF).
 enum class VarintForm : std::uint8_t { kShortest, kAny };
 
 /// Takes a number that append_varint wrote off the front of `untrusted`. Nothing, and `untrusted`

@@ -56,7 +56,7 @@ struct KernelInfo {
   std::vector<Parameter> parameters;
 };
 
-/// What a mapped range may be used for.
+/// Access that a mapped range allows.
 enum class Access : std::uint8_t { kNone, kRead, kReadWrite };
 
 struct LaunchShape {
@@ -92,8 +92,8 @@ class KernelArguments {
 /// interface, or a fake of a test. Work of one stream runs in order, that of several may overlap;
 /// the default stream waits for the others and they for it. Copies take place when their turn
 /// comes: what a span points to must stay until the stream has been synchronised. Errors of a
-/// kernel come back from a later call, as the driver gives them. What is current on the calling
-/// thread stays it. Any thread, unless an implementation says otherwise.
+/// kernel come back from a later call, as the driver gives them. The calling thread's current
+/// context stays current. Any thread, unless an implementation says otherwise.
 class Device {
  public:
   Device() = default;
@@ -140,11 +140,11 @@ class Device {
   [[nodiscard]] virtual Result<void> record(EventId event, StreamId stream) = 0;
   /// The stream goes on when the event's last record is done.
   [[nodiscard]] virtual Result<void> wait(StreamId stream, EventId event) = 0;
-  /// Whether the event's last record is done; true if there was none.
+  /// True if the event's last record is done, or if there was none.
   [[nodiscard]] virtual Result<bool> is_done(EventId event) = 0;
   /// Milliseconds between two records; waits for both. May block.
   [[nodiscard]] virtual Result<double> elapsed_ms(EventId begin, EventId end) = 0;
-  /// Whether all work of the stream is done.
+  /// True if all work of the stream is done.
   [[nodiscard]] virtual Result<bool> is_done(StreamId stream) = 0;
   struct Priorities {
     int least{0}, greatest{0};  // greatest <= least
@@ -167,7 +167,7 @@ class Device {
   [[nodiscard]] virtual Result<DevicePointer> reserve(std::size_t bytes, DevicePointer at) = 0;
   [[nodiscard]] virtual Result<void> unreserve(DevicePointer at, std::size_t bytes) = 0;
   [[nodiscard]] virtual Result<PhysicalId> create_physical(std::size_t bytes) = 0;
-  /// What is mapped keeps its memory until it is unmapped.
+  /// Mapped memory stays valid until it is unmapped.
   [[nodiscard]] virtual Result<void> release_physical(PhysicalId physical) = 0;
   /// Nobody may use the range before `protect` allows it.
   [[nodiscard]] virtual Result<void> map(DevicePointer at, std::size_t bytes,

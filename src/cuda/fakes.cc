@@ -289,7 +289,7 @@ namespace {
 std::atomic<FailingDriver*> g_failing{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// What stands in the place of a driver's function.
+/// Replacement of a function of the driver: fails when its turn has come, else passes the call on.
 template <auto>
 struct Failing;
 template <class... Args, CUresult (*Driver::*member)(Args...)>

@@ -20,7 +20,7 @@ class RecordingDevice : public Device {
   /// "copy_to_device 0x1000 64 stream 3", in the order of the calls; handles and addresses count up
   /// from the same numbers each time.
   [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
-  /// What is allocated, loaded or created and not yet given back.
+  /// Number of resources that are allocated, loaded or created and not yet given back.
   [[nodiscard]] std::size_t live_count() const;
 
   Result<DeviceInfo> info() override;
@@ -82,8 +82,8 @@ class RecordingDevice : public Device {
 };
 
 /// A driver that passes every call on to another one, but lets the `nth` (from 1) fail with
-/// CUDA_ERROR_UNKNOWN, or the nth and all after it. What comes after a transient failure works
-/// again. One at a time in a process: the driver's functions do not say whose they are.
+/// CUDA_ERROR_UNKNOWN, or the nth and all after it. Calls after a transient failure work again. One
+/// at a time in a process: the driver's functions do not say whose they are.
 class FailingDriver {
  public:
   enum class Mode : std::uint8_t { kOnce, kFromThenOn };

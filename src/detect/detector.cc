@@ -53,7 +53,7 @@ bool Detector::Impl::is_for_the_worse(std::span<const double> row) const {
   return false;
 }
 
-/// Whether a single feature goes to the worse as far as it never does in health.
+/// True if a single feature goes to the worse as far as it never does in health.
 bool Detector::Impl::is_beyond_cuts(std::span<const double> row) const {
   const JobModel::Parts& parts = scorer->model().parts();
   for (std::size_t i = 0; i < parts.cuts.size(); ++i) {
@@ -91,7 +91,7 @@ std::optional<SlowPace> Detector::Impl::slow_from(std::int64_t begin_ns) const {
   return SlowPace{pace, kSlowerMin * normal};
 }
 
-/// Whether the last windows of a process say that the job has become slower.
+/// True if the last windows of a process say that the job has become slower.
 bool Detector::Impl::is_slower(const std::vector<MemberKey>& present,
                                const std::optional<SlowPace>& slow) const {
   return slow && std::any_of(present.begin(), present.end(), [&](const MemberKey key) {
@@ -105,7 +105,7 @@ bool Detector::Impl::is_slower(const std::vector<MemberKey>& present,
          });
 }
 
-/// Whether the last windows of a process show another fault than `incident`: something far worse,
+/// True if the last windows of a process show another fault than `incident`: something far worse,
 /// or the first error that hardware reports.
 bool Detector::Impl::is_another(const Episode& incident,
                                 const std::vector<MemberKey>& present) const {
@@ -123,7 +123,7 @@ bool Detector::Impl::is_another(const Episode& incident,
       for (std::size_t i = 0; i < least.size(); ++i)
         least[i] = std::isnan(levels[i]) ? 0 : std::min(least[i], levels[i]);
     }
-    // What was not seen in this incident before may have been as bad all along.
+    // A level that was not seen in this incident before may have been as bad all along.
     for (std::size_t i = 0; i < least.size(); ++i)
       if (least[i] > kLevelOfAnother && least[i] > kTimesWorse * (*worst)[i]) return true;
   }
@@ -144,8 +144,8 @@ void Detector::Impl::score(std::int64_t wall_ns, const Window& window) {
   recent.row = window.values;
   recent.score = scorer->score(window.values);
   recent.is_event = has_event(window.values);
-  // What starts is not yet as it will be: libraries and weights load, the first windows are no
-  // whole ones.
+  // A process that starts is not yet as it will be: libraries and weights load, the first windows
+  // are no whole ones.
   const bool is_starting = pace < columns.size() && std::isnan(window.values[pace]) &&
                            member.windows == 0 && ++member.start_windows <= kStartWindows;
   if (!is_starting) ++member.windows;
@@ -343,7 +343,7 @@ void Detector::Impl::forget_gone(std::int64_t wall_ns) {
   }
 }
 
-/// Whether no process of the windows was there before: the job was started anew.
+/// True if no process of the windows was there before: the job was started anew.
 bool Detector::Impl::is_another_run(std::span<const Window> taken) const {
   return !members.empty() && !taken.empty() &&
          std::all_of(taken.begin(), taken.end(), [&](const Window& window) {
@@ -352,7 +352,7 @@ bool Detector::Impl::is_another_run(std::span<const Window> taken) const {
          });
 }
 
-/// What is told of a run is over with it, and says nothing of the next one.
+/// The reports of a run are over with it, and say nothing of the next one.
 void Detector::Impl::end_run(std::int64_t wall_ns, std::vector<Observation>& out) {
   if (open) end_incident(out);
   ended.reset();
@@ -436,7 +436,7 @@ bool Detector::Impl::add_windows_to_incident(const std::vector<MemberKey>& prese
       double& most = open->peer_deviations[found->second.column];
       most = std::max(most, std::fabs(found->second.deviation));
     }
-    // Where single windows do not stand out, the tests over many speak for the last one.
+    // If single windows do not stand out, the tests over many speak for the last one.
     const bool is_event = open->has_test("event") || !alarms.events.empty();
     const bool is_sign = member.is_flagged && open->speaks_for_it(last, excess_of(last));
     const bool counts_here = is_sign || (!is_event && is_peer) ||
@@ -451,8 +451,8 @@ bool Detector::Impl::add_windows_to_incident(const std::vector<MemberKey>& prese
   return is_alive;
 }
 
-/// Whether what is told now may be the incident that ended a moment ago: one of the processes whose
-/// windows alarm is as odd, or a rank stands out of its peers.
+/// True if the present alarms may be the incident that ended a moment ago: one of the processes
+/// whose windows alarm is as odd, or a rank stands out of its peers.
 bool Detector::Impl::continues_incident(const Episode& incident, const Alarms& alarms) const {
   return !alarms.peers.empty() ||
          std::any_of(alarms.events.begin(), alarms.events.end(), [&](const MemberKey key) {
@@ -488,7 +488,7 @@ void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
   }
 }
 
-/// What is told is not told again.
+/// Flags that were reported are not reported again.
 void Detector::Impl::forget_flags() {
   for (auto& [key, member] : members) {
     for (Member::Recent& recent : member.recent)
@@ -497,8 +497,8 @@ void Detector::Impl::forget_flags() {
   }
 }
 
-/// What the operator calls normal while it lasts ends here and is learnt at once, or as soon as
-/// there is enough of it: it might last for ever.
+/// An incident that the operator calls normal while it lasts ends here and is learnt at once, or as
+/// soon as there is enough of it: it might last for ever.
 void Detector::Impl::apply_operator_label(std::int64_t wall_ns, std::vector<Observation>& out) {
   growth->end_normal(wall_ns, out);
   if (!open || !open->is_normal || !can_learn(open->rows.size())) return;

@@ -18,7 +18,7 @@
 
 namespace kansoku::detect {
 
-/// What one process did in one window.
+/// Values of one process in one window.
 struct Window {
   std::int32_t rank{-1};  // -1: the process has none
   std::int32_t pid{0};
@@ -43,9 +43,9 @@ struct Observation {
 
 /// Always-on detection for one job on one host: learns from its first windows (or starts with a
 /// stored model), then asks three questions of each window: is the job as it was (against its own
-/// past), is each rank as its peers, does each window fit a normal mode (mixture). What fits none
-/// becomes an episode, one for all ranks and features that belong together, with begin, end and
-/// words. Constant memory; not shared between threads; deterministic for a seed.
+/// past), is each rank as its peers, does each window fit a normal mode (mixture). A window that
+/// fits none becomes part of an episode, one for all ranks and features that belong together, with
+/// begin, end and words. Constant memory; not shared between threads; deterministic for a seed.
 class Detector {
  public:
   enum class State : std::uint8_t { kLearning, kWatching };

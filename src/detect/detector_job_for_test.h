@@ -77,7 +77,7 @@ class Job {
     return out;
   }
 
-  /// What is told of an episode, and its number.
+  /// Report of an episode, and its number.
   struct Told : trace::IncidentFacts {
     std::uint64_t id{0};
     bool is_growth{false};

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kLearnRowsMax = 200'000;
 constexpr std::size_t kHealthyRowsMax = 1500;
 constexpr std::size_t kRetryAfter = 60;  // windows after a refresh that failed
-// What says how fast a job is; the last one that it has counts.
+// Features that measure a job's pace; the last one that it has counts.
 constexpr std::array<std::string_view, 2> kPaces{"decode_mean", "step_mean"};
 bool is_pace(const Column& column) {
   return std::find(kPaces.begin(), kPaces.end(), column.name) != kPaces.end();
@@ -114,7 +114,8 @@ void Detector::Impl::forget_learning() {
   learnt_windows = 0;
 }
 
-/// Whether a column is there at the end of the learning time and not in what modes are fitted to.
+/// True if a column is there at the end of the learning time and not in the part that modes are
+/// fitted to.
 bool Detector::Impl::begins_late(std::size_t column) const {
   double of_first = 0, in_first = 0, of_last = 0, in_last = 0;
   for (std::size_t row = 0; row < learning.rows(); ++row) {
@@ -158,8 +159,8 @@ void Detector::Impl::start_watching(JobModel model) {
   state = State::kWatching;
 }
 
-/// True if it is known of each rank by how much it always differs. What a stored model or the
-/// learning time has not seen is learnt of its first quiet windows.
+/// True if it is known of each rank by how much it always differs. Offsets that a stored model or
+/// the learning time has not seen are learnt from a rank's first quiet windows.
 bool Detector::Impl::learn_offsets(const std::vector<MemberKey>& present) {
   const auto is_known = [&](const MemberKey key) { return offsets.contains(key); };
   if (std::all_of(present.begin(), present.end(), is_known)) return true;
@@ -227,8 +228,8 @@ void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
   pace_cut = cut;
 }
 
-/// What the operator calls normal is odd no more in a single feature, between ranks, or as an
-/// error.
+/// Values that the operator calls normal are odd no more in a single feature, between ranks, or as
+/// an error.
 void Detector::Impl::learn_word(const Kept& one, JobModel& model) {
   JobModel::Parts parts = model.parts();
   for (std::size_t i = 0; i + columns.size() <= one.rows.size(); i += columns.size()) {
@@ -293,7 +294,7 @@ void Detector::Impl::note_failed_fit(const Error& error) {
   fit_problem = error.what;
 }
 
-/// Whether a job has had steps for as long as it takes to learn them, and none when it was learnt:
+/// True if a job has had steps for as long as it takes to learn them, and none when it was learnt:
 /// the model, which may be a stored one, is of something else.
 bool Detector::Impl::sees_unknown_steps(const std::vector<MemberKey>& present) {
   if (pace < columns.size()) return false;

@@ -24,7 +24,7 @@ enum class Scale : std::uint8_t {
   kLinear,  // shares, temperatures, clocks
 };
 
-/// What a feature is for.
+/// Use of a feature in detection.
 enum class Use : std::uint8_t {
   kModelled,  // a coordinate of the mixture
   kEvent,     // the same; and where health has none, a single one is told at once
@@ -45,7 +45,7 @@ struct Feature {
   std::string_view meaning;
 };
 
-/// Whether it is a coordinate of the mixture.
+/// True if it is a coordinate of the mixture.
 [[nodiscard]] constexpr bool is_modelled(Use use) {
   return use == Use::kModelled || use == Use::kEvent;
 }

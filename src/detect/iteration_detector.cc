@@ -121,7 +121,7 @@ void IterationDetector::forget_times() {
 /// True if the last `period` events hold every kind of event that the history holds: else they are
 /// a loop inside of the iteration, such as gradient accumulation.
 bool IterationDetector::is_all(std::uint32_t period) const {
-  // Where no such word comes, an iteration is longer than the longest word, or other loops run
+  // If no such word comes, an iteration is longer than the longest word, or other loops run
   // regularly between iterations: then the loop that does repeat is the best there is.
   if (history_count_ > std::uint64_t{kStrictWords} * options_.period_max) return true;
   if (was_inner_loop_ && history_count_ < history_.size()) return false;  // see a whole one first

@@ -27,7 +27,7 @@ struct IterationOptions {
       100};  // means that make the recent past, one each tenth average; ours
 };
 
-/// What an event or the passing of time says about one rank.
+/// Signal about one rank, from an event or the passing of time.
 enum class IterationSignal : std::uint8_t {
   kNone,
   kLearned,    // the word is known now; iterations are measured from here on

@@ -145,7 +145,7 @@ stats::Mixture with_least(stats::Mixture mixture, double least) {
   return mixture;
 }
 
-/// What points of its modes score by a mixture: the 95th percentile, each mode being a tenth of
+/// Score of the modes' own points by a mixture: the 95th percentile, each mode being a tenth of
 /// them at least.
 double own_score(const stats::Mixture& mixture) {
   const auto density = stats::MixtureDensity::make(mixture);
@@ -309,7 +309,7 @@ stats::Mixture mode_of(std::span<const double> rows, const stats::Mixture& mixtu
   return out;
 }
 
-/// What no mode may be narrower than, by coordinate.
+/// Least width of a mode, by coordinate.
 std::vector<double> widths_of(const JobModel::Parts& parts) {
   std::vector<double> out;
   for (const Coordinate& one : parts.coordinates)
@@ -353,7 +353,7 @@ std::vector<double> mode_bounds(const stats::Mixture& mixture) {
   return out;
 }
 
-/// What rows say of each mode, about its old mean.
+/// Moments of rows by mode, about the mode's old mean.
 struct Moments {
   std::vector<double> mass, sums, products;  // k, k x d, k x d x d
 };
@@ -389,8 +389,8 @@ Moments moments_of(std::span<const double> points, const stats::MixtureDensity& 
 }
 
 /// `old` after `rows` (m x columns), which weigh `share`: expectation-maximisation in which each
-/// mode has so many points of the past, distributed as it is, beside those rows. What was not seen
-/// since stays as it was. Source: Gauvain and Lee 1994 (maximum a posteriori).
+/// mode has so many points of the past, distributed as it is, beside those rows. Modes not seen
+/// since stay as they were. Source: Gauvain and Lee 1994 (maximum a posteriori).
 Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const double> rows,
                                double share, std::uint64_t seed) {
   TRY(const auto density, stats::MixtureDensity::make(old.mixture));
@@ -424,8 +424,8 @@ Result<stats::Mixture> refined(const JobModel::Parts& old, std::span<const doubl
   return with_least(std::move(out), kWeightLeast);
 }
 
-/// Where the operator's label is of something that no mode describes, it becomes one: the nearest
-/// would grow until it hides faults.
+/// Points that the operator labels and no mode describes become a mode: the nearest one would grow
+/// until it hides faults.
 Result<void> take_label(JobModel::Parts& parts, std::span<const double> rows, std::uint64_t seed) {
   TRY(const auto model, JobModel::from_parts(parts));
   const auto scores = model_scores(model, rows, seed);

@@ -35,7 +35,7 @@ struct Coordinate {
   [[nodiscard]] double value_of(double coordinate, const Column& column_of) const;
 };
 
-/// What a column's window medians were, over all ranks: the job against its history.
+/// Medians of a column's windows, over all ranks: the job against its history.
 struct Pace {
   double median{0};
   double low{0}, high{0};  // of the windows' medians
@@ -53,8 +53,8 @@ struct ModelOptions {
   std::uint64_t seed{1};
 };
 
-/// What was learnt of a job's normal modes: scaling of its features, mixture, thresholds, tail.
-/// Keyed by what the job is, not when it runs, so that its next run starts with it. A value type.
+/// Model of a job's normal modes: scaling of its features, mixture, thresholds, tail. Keyed by the
+/// kind of job, not by its run, so that its next run starts with it. A value type.
 class JobModel {
  public:
   /// A key from what stays the same from run to run.
@@ -107,12 +107,12 @@ class JobModel {
   [[nodiscard]] static Result<JobModel> merge(const JobModel& a, const JobModel& b,
                                               std::uint64_t seed = 1);
   /// The model after more healthy rows (n x columns, time order): they weigh `share`, the old modes
-  /// the rest; a mode that no row is of stays as it is. Of `labelled`, each m x columns and by the
-  /// operator's label normal, each is a mode of its own if no other describes it. No mode becomes
-  /// narrower than what matters. Threshold and level keep their distance from what the modes' own
-  /// points score; the threshold rises if every third row, which are not fitted to, needs it. Cuts,
-  /// paces and scales stay: what drifts slowly must not drag its own measure along. kLimit with
-  /// fewer than 50 rows.
+  /// the rest; a mode that no row is of stays as it is. Each of `labelled`, m x columns and normal
+  /// by the operator's label, is a mode of its own if no other describes it. No mode becomes
+  /// narrower than the least difference that matters. Threshold and level keep their distance from
+  /// the scores of the modes' own points; the threshold rises if every third row, which are not
+  /// fitted to, needs it. Cuts, paces and scales stay: a slow drift must not drag its own measure
+  /// along. kLimit with fewer than 50 rows.
   [[nodiscard]] Result<JobModel> refresh(std::span<const double> rows,
                                          std::span<const std::vector<double>> labelled,
                                          double share, std::uint64_t seed) const;

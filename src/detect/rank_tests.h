@@ -35,7 +35,7 @@ struct PeerWindow {
   }
 };
 
-/// What is normal between ranks, learnt of healthy windows; part of a job's model. By column.
+/// Normal differences between ranks, learnt from healthy windows; part of a job's model. By column.
 struct PeerModel {
   std::vector<double> scales;      // in the column's unit
   std::vector<double> persistent;  // cuts, in scales
@@ -82,7 +82,8 @@ struct PeerVerdict {
 [[nodiscard]] PeerVerdict judge_peers(const PeerWindow& window, std::size_t rank_count,
                                       const PeerModel& model, bool with_tail);
 
-/// Whether `range` can serve as a rank's own past: the medians of its parts over all ranks.
+/// Result of a test that `range` can serve as a rank's own past: the medians of its parts over all
+/// ranks.
 struct Stationarity {
   bool is_stationary{true};
   std::string reason;  // why not

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kEvidenceRows = 64, kRunEvidenceMax = 8;
 
-/// What one window says.
+/// Result of one window.
 struct WindowResult {
   Range range;
   Range seen;  // where the ranks stand out

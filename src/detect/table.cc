@@ -52,7 +52,7 @@ struct Source {
   bool is_known{false};
 };
 
-/// Where the parts of a table stand in its rows.
+/// Columns of a table's parts in its rows.
 struct Layout {
   std::size_t time{kNotThere}, rank{kNotThere}, config{kNotThere}, job{kNotThere};
   std::size_t fields{0};

@@ -72,8 +72,7 @@ struct Cube {
     return std::span(values).subspan((step * ranks.size() + rank) * columns, columns);
   }
 };
-/// Of several rows of one rank at one time the last counts. kLimit if ranks and times hardly meet
-/// (more than 16 times the table's cells would be missing).
+/// If one rank has several rows at one time, the last counts.
 [[nodiscard]] Result<Cube> make_cube(const Table& table);
 
 }  // namespace kansoku::detect

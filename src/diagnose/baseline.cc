@@ -28,7 +28,7 @@ struct Interval95 {
   double low{0}, high{0};
 };
 
-/// Of the median, by block bootstrap: steps that follow each other are alike.
+/// Interval of the median, by block bootstrap: steps that follow each other are alike.
 Interval95 median_interval(const std::vector<double>& values) {
   stats::BlockBootstrap bootstrap(values.size(), stats::default_block_length(values.size()), 1);
   std::vector<double> medians, drawn;
@@ -78,7 +78,7 @@ Json table(const std::map<std::string, double>& values) {
   return out;
 }
 
-/// What grew, greatest first.
+/// Quantities that grew, greatest growth first.
 std::vector<std::pair<double, std::string>> growth(const std::map<std::string, double>& now,
                                                    const Json& before) {
   std::vector<std::pair<double, std::string>> out;

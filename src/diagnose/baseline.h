@@ -9,9 +9,9 @@
 
 namespace kansoku::diagnose {
 
-/// What a healthy run of a job looks like, to compare later runs with: schema "kansoku.baseline/2".
-/// Fails with kNotFound if the diagnosis has no steps, and with kUnsupported if it has findings: a
-/// baseline must be healthy.
+/// Baseline of a job: figures of a healthy run, to compare later runs with: schema
+/// "kansoku.baseline/2". Fails with kNotFound if the diagnosis has no steps, and with kUnsupported
+/// if it has findings: a baseline must be healthy.
 [[nodiscard]] Result<Json> make_baseline(const Diagnosis& diagnosis);
 
 /// A finding of kind "regression" if the median step is longer than the baseline's by more than
@@ -21,8 +21,8 @@ namespace kansoku::diagnose {
 [[nodiscard]] Result<std::optional<Finding>> compare_with_baseline(const Diagnosis& diagnosis,
                                                                    const Json& untrusted);
 
-/// Adds it to the findings. Where more waiting for a processor is what grew most, and a finding
-/// says who has it, the comparison is a line of that finding.
+/// Adds it to the findings. If waiting for a processor grew most, and a finding says who has it,
+/// the comparison is a line of that finding.
 void add_regression(Diagnosis& diagnosis, Finding regression);
 
 }  // namespace kansoku::diagnose

@@ -26,7 +26,7 @@ bool joins_all(std::string_view op) {
                      [op](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
-/// What collectives say about what is to be added to the second host's times to get the first's.
+/// Bounds, from collectives, on the shift from the second host's times to the first's.
 struct Tie {
   std::int64_t least_ns{std::numeric_limits<std::int64_t>::min()};
   std::int64_t most_ns{std::numeric_limits<std::int64_t>::max()};
@@ -46,7 +46,7 @@ struct Tie {
 };
 using Ties = std::map<std::pair<std::size_t, std::size_t>, Tie>;  // first < second
 
-/// Of one host in one collective: its last rank to enter, its first to leave.
+/// Times of one host in one collective: its last rank to enter, its first to leave.
 struct Meeting {
   std::int64_t entered_ns{std::numeric_limits<std::int64_t>::min()};
   std::int64_t left_ns{std::numeric_limits<std::int64_t>::max()};

@@ -11,8 +11,8 @@
 
 namespace kansoku::diagnose {
 
-/// What is wrong with the device work of some processes of one job, as whoever reads device work
-/// found it.
+/// Trouble with the device work of some processes of one job, as found by the reader of device
+/// work.
 struct DeviceFinding {
   std::string kind;    // slow_kernel launch_bound copy_bound memory_pressure gpu_starved
   std::string detail;  // the cause within the kind: clocked_lower, synchronisation, leak, ...
@@ -22,16 +22,16 @@ struct DeviceFinding {
   std::vector<std::string> evidence;
 };
 
-/// What was judged of a trace's device work, and what was found.
+/// Judgement of a trace's device work: the processes judged, and the findings.
 struct DeviceJudgement {
   std::vector<DeviceFinding> findings;
   std::vector<std::int32_t> pids;  // of all processes whose devices were judged
 };
 
 /// Joins it with the diagnosis of the same trace. Each finding goes to the job that has its
-/// processes; a judged process that is in no job becomes a job of its own. Where device and host
-/// show the same thing it is one finding, told by the side that knows the cause, with the other as
-/// a line of its evidence. Findings, victims and jobs are put in order anew.
+/// processes; a judged process that is in no job becomes a job of its own. If device and host show
+/// the same thing, it is one finding, told by the side that knows the cause, with the other as a
+/// line of its evidence. Findings, victims and jobs are put in order anew.
 void add_device_findings(const trace::Trace& trace, const DeviceJudgement& judged,
                          Diagnosis& diagnosis);
 

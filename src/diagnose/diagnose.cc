@@ -279,7 +279,7 @@ double most_often_slowest(const std::vector<StepLoss>& losses, std::size_t rank_
          static_cast<double>(losses.size());
 }
 
-/// Who is slowest most often in the steps that carry most of the loss.
+/// Name of the worker that is slowest most often in the steps that carry most of the loss.
 std::string who_is_slowest(const Context& context, std::vector<StepLoss> losses) {
   const std::size_t step_count = losses.size();
   std::stable_sort(losses.begin(), losses.end(),

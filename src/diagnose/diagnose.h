@@ -17,7 +17,7 @@
 
 namespace kansoku::diagnose {
 
-/// What a rank's main thread does at an instant of a step. Every instant has exactly one phase, so
+/// Phase of a rank's main thread at an instant of a step. Every instant has exactly one phase, so
 /// the phases of a step sum to its duration.
 enum class Phase : std::uint8_t {
   kInput,
@@ -35,7 +35,7 @@ using PhaseMs = std::array<double, kPhaseCount>;
 /// "input", "forward", ... as written in JSON. Any thread.
 [[nodiscard]] std::string_view phase_name(Phase phase);
 
-/// What a diagnosis may spend and draw. Its thresholds are constants: diagnose/thresholds.h.
+/// Limits and seed of a diagnosis. Its thresholds are constants: diagnose/thresholds.h.
 struct Options {
   std::uint64_t seed{1};
   std::uint32_t period_tokens_max{64};
@@ -154,7 +154,7 @@ struct Diagnosis {
   std::vector<NamedPattern> patterns;  // of profiles: a rank each, greatest shares
   std::vector<trace::Loss> losses;
   std::vector<std::string> notes;
-  // What there would have to be for an answer, and how to get it; told where nothing was found.
+  // Data that an answer would need, and how to get them; told if nothing was found.
   std::vector<std::string> missing;
   ViewData view;
   std::size_t heat_column_count_max{400};

@@ -65,7 +65,7 @@ struct Progress {
   std::int64_t enqueued{-1}, completed{-1};
 };
 
-/// What a rank is in.
+/// Operation that a rank waits in.
 struct Wait {
   const DumpEntry* entry{nullptr};
   std::vector<std::int32_t> for_ranks;  // by rank number
@@ -281,7 +281,7 @@ double DumpAnalysis::waiting_ms() const {
   return static_cast<double>(deadline_ns - first_ns) / kNsPerMs;
 }
 
-/// Where the rank is in its code, as far as the dump says.
+/// Adds the rank's place in its code, as far as the dump says.
 void DumpAnalysis::locate(std::int32_t number, Finding& finding) const {
   const auto known = ranks_.find(number);
   if (known == ranks_.end() || known->second.dump->entries.empty()) return;
@@ -420,7 +420,7 @@ void DumpAnalysis::find_circle(Diagnosis& out) const {
   out.findings.push_back(std::move(finding));
 }
 
-/// Who stands where, culprits first.
+/// Adds the places of all ranks, culprits first.
 void DumpAnalysis::add_board(const std::set<std::int32_t>& culprits, Diagnosis& out) const {
   std::map<std::pair<bool, std::string>, HangGroup> groups;
   for (const auto& [number, rank] : ranks_) {

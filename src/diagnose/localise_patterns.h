@@ -10,7 +10,8 @@
 
 namespace kansoku::diagnose {
 
-/// What the comparison of ranks may spend; docs/patterns.md tells what its thresholds promise.
+/// Limits on the cost of the comparison of ranks; docs/patterns.md gives the guarantees of its
+/// thresholds.
 struct LocaliseOptions {
   std::uint64_t seed{1};
   std::uint32_t peers_max{

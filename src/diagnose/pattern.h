@@ -15,7 +15,7 @@
 
 namespace kansoku::diagnose {
 
-/// What kind of activity an execution is; decides who owns an instant when several run at once.
+/// Kind of activity of an execution; decides who owns an instant when several run at once.
 enum class Activity : std::uint8_t {
   kGpuCompute,
   kGpuMemory,

@@ -42,7 +42,7 @@ std::vector<Execution> random_executions(Rng& rng, std::size_t count) {
   return out;
 }
 
-/// Who owns the nanosecond that begins at `t`, by the definition: the highest activity, of those
+/// Owner of the nanosecond that begins at `t`, by the definition: the highest activity, of those
 /// the latest begun, of those the latest in the list.
 const Execution* owner_at(const std::vector<Execution>& list, std::int64_t t,
                           const Priorities& priorities) {

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kRowsShownMax = 40;
 constexpr std::size_t kNotesMax = 16;
 
-/// What one rank's window shows.
+/// View of one rank's window.
 struct RankView {
   const ProfiledRank* rank{nullptr};
   Pattern pattern;
@@ -227,7 +227,7 @@ void ProfileDiagnosis::find_late_ranks() {
   finding.evidence.push_back(fmt::format(words::kLastToArrive, late.last_share * 100,
                                          late.matched_count, late.own_wait_ms, late.peers_wait_ms));
   finding.evidence.push_back(fmt::format(words::kClocksAligned, late.residual_ms));
-  // What it does instead of waiting: the function in which it spends more than its peers.
+  // Its work instead of waiting: the function in which it spends more than its peers.
   for (Finding& other : out_.findings) {
     if (other.kind == "slow_worker" && other.ranks == finding.ranks) {
       other.evidence.insert(other.evidence.end(), finding.evidence.begin(), finding.evidence.end());

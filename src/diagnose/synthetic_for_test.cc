@@ -486,7 +486,7 @@ class Simulator {
     }
   }
 
-  // What the samples of waits saw: the call, and the helper thread with the interpreter lock.
+  // Adds the samples of waits: the call, and the helper thread with the interpreter lock.
   void add_waits(const RankState& rank) {
     auto& samples = trace_.samples;
     const std::size_t count = samples.size();

@@ -11,7 +11,7 @@
 
 namespace kansoku::diagnose {
 
-/// What is wrong with one rank of a synthetic job.
+/// Fault of one rank of a synthetic job.
 struct Fault {
   enum class Kind : std::uint8_t {
     kNone,

@@ -87,7 +87,7 @@ void add_findings(const WhatIf& what_if, const PipelineOps& ops, Diagnosis& out)
     take(std::move(finding), worker->support);
     return;
   }
-  // What is left is in the work itself: how it is split over stages, or what the data brings.
+  // The rest is in the work itself: its split over stages, or differences of the data.
   if (stage != nullptr && stage->explained >= kPartExplainedMin)
     take(stage_finding(what_if, ops, *stage), 1);
   const bool data_varies = data != nullptr && data->explained >= kPartExplainedMin &&

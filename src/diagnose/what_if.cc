@@ -315,7 +315,8 @@ void Analysis::add_suspects(WhatIf& out) {
   add_suspect(out, {.kind = "data_balance", .label = words::kBatchesUnequal}, data_even);
 }
 
-/// What the report draws: scores of workers, the longest step with its critical path, own work.
+/// Adds the drawings of the report: scores of workers, the longest step with its critical path, own
+/// work.
 void Analysis::add_pictures(WhatIf& out) const {
   const double ideal_s = mean_of(ideal_steps_);
   for (const auto& of_stage : steps_by_stage_) {

@@ -16,7 +16,7 @@
 
 namespace kansoku::diff {
 
-/// What is compared.
+/// Kind of a compared item.
 enum class Kind : std::uint8_t {
   kKernel,
   kCopy,        // copies and sets of device memory
@@ -100,7 +100,7 @@ struct LaneSum {
   std::optional<double> uncovered_ms;  // the step's change outside of all rows: idle, other code
 };
 
-/// What all rows of a lane share: the machine, or more work in every call.
+/// Change that all rows of a lane share: the machine, or more work in every call.
 struct Common {
   Lane lane{Lane::kDevice};
   std::optional<std::int32_t> rank;  // differs from what all ranks share
@@ -140,8 +140,8 @@ struct Comparison {
   std::size_t untested{0};      // rows with too few calls or samples
   std::vector<std::string> notes;
   std::vector<std::string> missing;  // why nothing is said
-  /// Something changed. What a whole lane shares counts only where it cannot be a busy machine: on
-  /// an exact clock, or on the host without the time that the scheduler took away.
+  /// Something changed. A change that a whole lane shares counts only if it cannot be a busy
+  /// machine: on an exact clock, or on the host without the time that the scheduler took away.
   [[nodiscard]] bool has_findings() const;
 };
 

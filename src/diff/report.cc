@@ -201,7 +201,7 @@ std::string common_line(const Common& common) {
       common.factor.high.value_or(0));
 }
 
-/// What is told of all rows together.
+/// Lines on all rows together.
 std::vector<std::string> summary_lines(const Comparison& c) {
   std::vector<std::string> out;
   if (c.batch) out.push_back(batch_line(*c.batch));

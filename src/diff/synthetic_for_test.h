@@ -34,7 +34,7 @@ struct Job {
   double idle_ms{0};                           // a step in nothing that is recorded
 };
 
-/// What the job launches, in order: the short names of its kernels.
+/// Kernels that the job launches, in order: their short names.
 [[nodiscard]] std::vector<std::string> kernel_names();
 
 /// The job's recording, written by the trace writer and read again.

@@ -179,7 +179,7 @@ std::string figures_html(const Json& finding, bool is_of_windows) {
          explained + figure(kind, "kind") + "</div>";
 }
 
-/// Of a device's work a sum is known, and no test was made.
+/// A device's work has a sum, and no test was made.
 std::string device_figures_html(const Json& finding, bool has_steps) {
   const auto figure = [](std::string_view value, std::string_view name) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(name));

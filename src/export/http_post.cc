@@ -240,7 +240,7 @@ void HttpPoster::post(std::string_view content_type, std::string body) {
   }
   if (queue.size() >= impl_->options.queue_max) {
     ++impl_->counts.dropped;
-    // What is being posted cannot be taken back; the next one is the oldest then.
+    // A message that is being posted cannot be taken back; the next one is the oldest then.
     if (impl_->is_front_busy && queue.size() == 1) return;
     queue.erase(std::next(queue.begin(), impl_->is_front_busy ? 1 : 0));
   }

@@ -19,7 +19,7 @@ namespace kansoku::exporter {
 STAT(http_refused_requests, kNotice, kCapture,
      "requests of the wrong host, origin, path or size were refused; check who asks");
 
-/// What a handler gets to see. Everything in it is from outside.
+/// Request as a handler sees it. Everything in it is from outside.
 struct HttpRequest {
   std::string method, path, body;
   std::map<std::string, std::string> query;  // decoded; of several with one name the first
@@ -53,8 +53,8 @@ struct HttpOptions {
   std::size_t waiting_max{8};  // accepted connections that wait for a thread
   std::size_t body_bytes_max{64 * 1024};
   Nanos timeout{std::chrono::seconds{5}};  // of one read and of one write
-  // Of a whole connection, which is for one request: who sends a byte now and then is cut off after
-  // this, at most a third later.
+  // Limit of a whole connection, which is for one request: a client that sends a byte now and then
+  // is cut off after this, at most a third later.
   Nanos connection_timeout{std::chrono::seconds{15}};
 };
 

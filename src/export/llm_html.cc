@@ -90,7 +90,7 @@ std::string lead_of(const Json& process) {
   return out + ".";
 }
 
-// What llama.h says of a call's result.
+// Meaning of a call's result by llama.h.
 std::string_view result_words(std::string_view result) {
   if (result == "1") return " (no free cells in the KV cache)";
   if (result == "2") return " (aborted)";
@@ -239,7 +239,7 @@ std::vector<std::string> work_heads(std::vector<std::string> heads, bool has_pea
   return heads;
 }
 
-// Of the rows of a phase, or of all.
+// Longest time among the rows of a phase, or among all.
 double longest_time(const Json& rows, std::string_view phase) {
   double most = 0;
   for (std::size_t i = 0; i < rows.size(); ++i)

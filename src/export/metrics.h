@@ -22,7 +22,7 @@ STAT(export_dropped_series, kDataLoss, kCapture,
 
 enum class MetricType : std::uint8_t { kGauge, kCounter, kHistogram };
 
-/// What one metric is. The texts are borrowed by tables of constants and copied by MetricSet.
+/// Definition of one metric. The texts are borrowed by tables of constants and copied by MetricSet.
 struct MetricDef {
   std::string_view name;  // "kansoku_step_mean_seconds"; a counter's without "_total"
   std::string_view unit;  // Prometheus' word, also the name's end: "seconds", "bytes"; may be empty
@@ -105,8 +105,8 @@ class MetricSet {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-/// Where who measures leaves the latest snapshot and who exports takes it. All calls from any
-/// thread; none waits for more than a pointer's copy.
+/// Exchange of the latest snapshot: the measuring side leaves it, the exporting side takes it. All
+/// calls from any thread; none waits for more than a pointer's copy.
 class MetricBoard {
  public:
   /// Replaces the snapshot. Adds the metric of series dropped so far,

@@ -109,7 +109,7 @@ class OpenMetricsWriter {
   std::string out_;
 };
 
-/// What stands before `separator`, which goes with it.
+/// Takes the text before `separator`, and the separator with it.
 std::string_view take(std::string_view& text, char separator) {
   const std::size_t end = text.find(separator);
   const std::string_view out = text.substr(0, end);

@@ -70,7 +70,7 @@ TEST(Negotiate, PrefersOpenMetricsOnlyWhereTheScraperDoes) {
   const auto is_open = [](std::string_view accept) {
     return negotiate(accept) == TextFormat::kOpenMetrics;
   };
-  // What Prometheus 2.42 and 2.5 send.
+  // Headers that Prometheus 2.42 and 2.5 send.
   EXPECT_TRUE(
       is_open("application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
               "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));

@@ -9,7 +9,7 @@
 
 namespace kansoku::exporter {
 
-/// Who sends, as OpenTelemetry's resource attributes.
+/// Sender, as OpenTelemetry's resource attributes.
 struct OtlpSource {
   std::string host;               // host.name
   std::string version;            // service.version
@@ -19,7 +19,7 @@ struct OtlpSource {
 
 /// For the header Content-Type.
 inline constexpr std::string_view kOtlpContentType = "application/x-protobuf";
-/// Where OTLP/HTTP takes metrics, below the address of a collector.
+/// Path of OTLP/HTTP for metrics, below the address of a collector.
 inline constexpr std::string_view kOtlpMetricsPath = "/v1/metrics";
 
 /// The snapshot as an ExportMetricsServiceRequest: gauges, monotonic cumulative sums and

@@ -16,8 +16,8 @@ inline std::size_t count_for_test(const std::string& text, std::string_view part
   return count;
 }
 
-/// What every page is, whatever it was made from: one script, whole elements, numbers that are
-/// numbers.
+/// Checks properties of every page, whatever it was made from: one script, whole elements, numbers
+/// that are numbers.
 inline void check_page_for_test(const std::string& page) {
   CHECK(count_for_test(page, "<script") == 1 && count_for_test(page, "</html>") == 1);
   CHECK(page.find("=\"nan") == std::string::npos && page.find("=\"inf") == std::string::npos);

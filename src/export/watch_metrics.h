@@ -8,8 +8,8 @@
 
 namespace kansoku::exporter {
 
-/// What always-on watching exports besides the features (feature_metric): the names that dashboards
-/// and alerts are built on. Labels are in docs/formats/metrics.md.
+/// Metrics that always-on watching exports besides the features (feature_metric): the names that
+/// dashboards and alerts are built on. Labels are in docs/formats/metrics.md.
 namespace watch_metrics {
 inline constexpr MetricDef kScore{"kansoku_anomaly_score", "", MetricType::kGauge,
                                   "Negative log-likelihood of the last window, in nats."};

@@ -19,7 +19,7 @@ STAT(bus_dropped_outgoing, kDataLoss, kCapture,
 STAT(bus_dropped_incoming, kDataLoss, kImport,
      "messages of other hosts arrived faster than they were handled; poll more often");
 
-/// What travels. Any bytes.
+/// Message of a bus. Any bytes.
 struct BusMessage {
   std::string subject;
   std::string reply;  // where an answer is awaited; empty: nowhere
@@ -91,10 +91,10 @@ class Bus {
   }
 };
 
-/// Whether `subject` can be published to, or `pattern` subscribed to.
+/// True if `subject` can be published to, or `pattern` subscribed to.
 [[nodiscard]] bool is_subject(std::string_view subject);
 [[nodiscard]] bool is_subject_pattern(std::string_view pattern);
-/// Whether a message to `subject` is for `pattern`. Both are well-formed.
+/// True if a message to `subject` is for `pattern`. Both are well-formed.
 [[nodiscard]] bool subject_fits(std::string_view pattern, std::string_view subject);
 /// `text` (a host, the key of a job) as one word of a subject: other bytes become "_". Never empty.
 [[nodiscard]] std::string subject_word(std::string_view text);

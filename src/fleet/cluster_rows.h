@@ -28,7 +28,7 @@ struct ClusterAxis {
   bool operator==(const ClusterAxis&) const = default;
 };
 
-/// What a kClusterFeatures part holds: rows of all ranks of a job on a host in one period.
+/// Contents of a kClusterFeatures part: rows of all ranks of a job on a host in one period.
 struct ClusterPart {
   std::vector<std::uint32_t> features;  // in Summary::features, ascending; one a dimension
   std::vector<ClusterAxis> axes;        // of these
@@ -44,9 +44,9 @@ struct ClusterPart {
 
 /// Cluster features of one job in the making. Chooses the features by what is there: of the first
 /// windows, the most telling ones (those that come first) that nine of ten windows have. Windows
-/// that lack one of them are left out; if most do, features are chosen anew. What nine of ten
-/// windows of a later period have is taken in for the next: the first windows of a job are of its
-/// start.
+/// that lack one of them are left out; if most do, features are chosen anew. Features that nine of
+/// ten windows of a later period have are taken in for the next: the first windows of a job are of
+/// its start.
 /// Deterministic; not shared between threads.
 class ClusterRows {
  public:

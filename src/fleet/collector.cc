@@ -103,7 +103,7 @@ Host* Collector::Impl::host_of(const Summary& summary) {
   return &host;
 }
 
-/// What the latest message of a host says of it.
+/// Takes a host's facts from its latest message.
 void Collector::Impl::note(Host& host, const Summary& summary, Arrivals::Position position) {
   host.dropped += summary.dropped.total();
   if (host.boot_ids.size() < kBootIdsMax) host.boot_ids.insert(summary.boot_id);
@@ -174,8 +174,8 @@ Result<void> Collector::Impl::add(ByteSpan untrusted, CollectorTime now, std::st
   Host* const host = host_of(*summary);
   if (host == nullptr) return Error{Code::kLimit, "collect: more hosts than the collector keeps"};
   host->heard_at = std::max(host->heard_at, now.boot);
-  // A period belongs to the slot in which its last moment lies. What comes from a clock that is off
-  // is told from nothing: positions of the future would make all later ones stale.
+  // A period belongs to the slot in which its last moment lies. A message with a clock that is off
+  // is used for nothing: positions of the future would make all later ones stale.
   const std::int64_t slot = slot_of(std::max(summary->end_ns, std::int64_t{1}) - 1),
                      now_slot = slot_of(now.wall_ns);
   const auto slots = static_cast<std::int64_t>(options.slots);

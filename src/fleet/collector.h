@@ -45,8 +45,8 @@ struct CollectorTime {
 
 /// Many hosts' messages, in any order, twice, late or not at all, become one picture in bounded
 /// memory. A message counts once: host, epoch and sequence number are remembered (the last 64
-/// numbers of a host's last two epochs). What counts does not depend on the order of arrival; the
-/// modes of a job's windows depend on it a little.
+/// numbers of a host's last two epochs). The set of counted messages does not depend on the order
+/// of arrival; the modes of a job's windows depend on it a little.
 /// Deterministic; not shared between threads.
 class Collector {
  public:

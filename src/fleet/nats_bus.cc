@@ -32,8 +32,8 @@ std::int64_t milliseconds(Nanos time) {
   return std::max<std::int64_t>(time.count() / 1'000'000, 1);
 }
 
-/// What the library says of its last failure on this thread. Servers are given to it without
-/// secrets, so there are none in it.
+/// The library's words on its last failure on this thread. Servers are given to it without secrets,
+/// so there are none in it.
 std::string describe(natsStatus status) {
   const char* detail = nats_GetLastError(nullptr);
   std::string text = natsStatus_GetText(status);
@@ -54,7 +54,7 @@ using Options = std::unique_ptr<natsOptions, OptionsDeleter>;
 using Connection = std::unique_ptr<natsConnection, ConnectionDeleter>;
 using Subscription = std::unique_ptr<natsSubscription, SubscriptionDeleter>;
 
-/// What the owner's thread and the link's thread share.
+/// State that the owner's thread and the link's thread share.
 struct Shared {
   explicit Shared(const BusLimits& its_limits) : limits(its_limits) {}
 
@@ -258,7 +258,7 @@ void Link::subscribe() {
       continue;  // a connection that just closed: all is subscribed anew on the next one
     }
     subscriptions_[id].reset(raw);
-    // Where the library cannot say when it is done with the closure, it keeps it for good.
+    // If the library cannot say when it is done with the closure, it keeps it for good.
     MessageClosure* const kept = closure.release();
     natsSubscription_SetOnCompleteCB(raw, on_complete, kept);
   }

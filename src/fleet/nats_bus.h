@@ -10,7 +10,7 @@
 
 namespace kansoku::fleet {
 
-/// Where a NATS server is and how it is talked to. Secrets stay in here: no error, status or log
+/// Address of a NATS server, and how to talk to it. Secrets stay in here: no error, status or log
 /// holds them.
 struct NatsOptions {
   /// "nats://host:port", "tls://host:port", several separated by commas; "user:password@" or
@@ -40,8 +40,8 @@ struct NatsServers {
 
 /// A bus through a NATS server. Returns at once: connecting, and connecting again whenever the
 /// server goes away, is done by a thread of its own, with growing pauses. Until then messages wait,
-/// bounded; subscriptions hold over reconnects. What was under way when a connection broke is lost.
-/// `clock` (borrowed, real) times requests. Its destructor may wait for `connect_timeout`.
+/// bounded; subscriptions hold over reconnects. Messages under way when a connection breaks are
+/// lost. `clock` (borrowed, real) times requests. Its destructor may wait for `connect_timeout`.
 /// kUnsupported: the URL, or TLS files that cannot be read.
 [[nodiscard]] Result<std::unique_ptr<Bus>> connect_nats(const NatsOptions& options,
                                                         const Clock& clock);

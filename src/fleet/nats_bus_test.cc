@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bus over the network has to stand: servers that are away, go away, or refuse.
+// Troubles that a bus over the network has to stand: servers that are away, go away, or refuse.
 #include "fleet/nats_bus.h"
 
 #include <gtest/gtest.h>

@@ -75,7 +75,8 @@ struct FleetGroup {
   std::string summary;                    // of the one with the highest score
 };
 
-/// What the collector did not take in, or took in only once. All counts are since it began.
+/// Messages that the collector did not take in, or took in only once. All counts are since it
+/// began.
 struct FleetLoss {
   std::uint64_t refused{0};        // messages that are none, or of another version
   std::uint64_t out_of_window{0};  // too old, or of a clock far ahead: their values are lost

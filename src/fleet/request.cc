@@ -144,7 +144,7 @@ Transport over_bus(Bus& bus, std::string subject, Nanos deadline) {
 
 Result<Bus::SubscriptionId> serve(Bus& bus, std::string_view subject, const RequestTable& table) {
   return bus.subscribe(subject, [&bus, &table](const BusMessage& message) {
-    // Who asked and went away gets no answer.
+    // An asker that went away gets no answer.
     static_cast<void>(bus.respond(message, table.answer(message.bytes)));
   });
 }

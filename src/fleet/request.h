@@ -17,7 +17,7 @@
 
 namespace kansoku::fleet {
 
-/// What can be asked of an agent. A request is a type with
+/// Requests to an agent. A request is a type with
 ///   kName            the word on the wire
 ///   to_json()        its members
 ///   from_json()      the same of untrusted JSON; the error names what is wrong
@@ -41,7 +41,7 @@ struct StatusRequest : NoMembers {
   };
 };
 
-/// Which incidents does it keep? What is left empty is not asked about.
+/// Which incidents does it keep? Empty members are not asked about.
 struct IncidentsRequest {
   static constexpr std::string_view kName = "incidents";
   static constexpr std::uint64_t kCountMax = 10'000;
@@ -87,7 +87,7 @@ struct ResumeRequest : NoMembers {
   using Reply = PauseRequest::Reply;
 };
 
-/// What one side can be asked, by name. Not shared between threads.
+/// Requests that one side answers, by name. Not shared between threads.
 class RequestTable {
  public:
   template <class Request>

@@ -14,7 +14,7 @@
 
 namespace kansoku::fleet {
 
-/// What a part of a summary holds; the numbers are part of the format.
+/// Contents of a part of a summary; the numbers are part of the format.
 enum class PartKind : std::uint8_t {
   kSketch = 1,           // values of one feature: stats::LogSketch::encode
   kClusterFeatures = 2,  // opaque here; at most one a job and message
@@ -52,7 +52,7 @@ struct SummaryPart {
   ByteSpan bytes{};
 };
 
-/// What the writer left out since the message before.
+/// Data that the writer left out since the message before.
 struct SummaryDropped {
   std::uint64_t rank_sketches{0};  // their job's sketch still counts their values
   std::uint64_t sketches{0};       // whole features of whole jobs
@@ -80,7 +80,8 @@ struct Summary {
   SummaryDropped dropped;
 };
 
-/// Where a host's messages go: this word, a dot and subject_word(host). And all of them.
+/// Subject of a host's messages: this word, a dot and subject_word(host). And the pattern of all of
+/// them. And all of them.
 inline constexpr std::string_view kSummarySubject = "kansoku.summary";
 inline constexpr std::string_view kSummarySubjects = "kansoku.summary.*";
 
@@ -88,8 +89,8 @@ inline constexpr std::string_view kSummarySubjects = "kansoku.summary.*";
 [[nodiscard]] Result<std::string> encode_summary(const Summary& summary);
 
 /// Reads a message. The parts' bytes are borrowed from `untrusted`. kUnsupported: another version;
-/// kCorrupt: cut, or numbers that make no sense; kLimit: above one of the limits. What is accepted
-/// encodes to the same bytes again. Memory stays within a small multiple of the input.
+/// kCorrupt: cut, or numbers that make no sense; kLimit: above one of the limits. An accepted
+/// message encodes to the same bytes again. Memory stays within a small multiple of the input.
 [[nodiscard]] Result<Summary> decode_summary(ByteSpan untrusted);
 
 /// Increments of one period, by name, as the bytes of a kCounters part and back. Names ascend.

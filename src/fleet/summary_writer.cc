@@ -149,7 +149,7 @@ void SummaryWriter::add_incident(JobId job, std::string_view id, std::string_vie
   if (known != incidents_.end()) incidents_.erase(known);
   incidents_.push_back({job, std::string(id), std::string(json)});
   if (incidents_.size() <= kIncidentsMax) return;
-  // What was said at least once goes first; then the oldest.
+  // An incident that was said at least once is dropped first; else the oldest is.
   const auto said = std::find_if(incidents_.begin(), incidents_.end(),
                                  [](const Incident& incident) { return incident.times_said > 0; });
   if (said == incidents_.end()) ++dropped_.incidents;
@@ -290,7 +290,7 @@ void SummaryWriter::pack_sketches(Packing& packing) const {
   }
 }
 
-/// Where there is room, the sketches of single ranks in place of their job's.
+/// If there is room, puts the sketches of single ranks in place of their job's.
 void SummaryWriter::split_by_rank(Packing& packing) const {
   std::map<std::uint32_t, const Job*> jobs;  // by index in the message
   for (const auto& [id, index] : packing.indices)

@@ -22,7 +22,7 @@ namespace kansoku::fleet {
 STAT(fleet_summary_dropped, kDataLoss, kCapture,
      "parts of a host's summary did not fit its budget; raise the bytes per second");
 
-/// What a host may send.
+/// Limit of a host's sending.
 struct SummaryBudget {
   std::uint32_t bytes_per_second{2048};
 };
@@ -41,10 +41,10 @@ struct SummaryOptions {
 /// average, and in any single message, no more than `bytes_per_second` times the time since the
 /// message before, one period's worth at most.
 ///
-/// What does not fit is left out, counted, and said in the message. Kept first to last: jobs and
-/// ranks; counters; new incidents; each job's sketch of each feature (the first feature of all jobs
-/// before the second); incidents said before; cluster features; the sketches of single ranks in
-/// place of their job's. A part that does not fit gives way to smaller ones behind it.
+/// Parts that do not fit are left out, counted, and said in the message. Kept first to last: jobs
+/// and ranks; counters; new incidents; each job's sketch of each feature (the first feature of all
+/// jobs before the second); incidents said before; cluster features; the sketches of single ranks
+/// in place of their job's. A part that does not fit gives way to smaller ones behind it.
 ///
 /// Messages get lost on the way, so an incident is said three times; readers know it by its id.
 /// Memory: one sketch for each job, rank and feature that had a value in the period, and 32
@@ -68,7 +68,7 @@ class SummaryWriter {
   /// Makes `job` known, or takes its new name, size and ranks if its key is known. The ranks need
   /// not be sorted. kLimit: more than kSummaryJobsMax jobs, or kSummaryRanksMax ranks in all.
   [[nodiscard]] Result<JobId> set_job(SummaryJob job);
-  /// The job is over. What its last period gave goes out with the next message.
+  /// The job is over. Its last period goes out with the next message.
   void remove_job(JobId job);
 
   /// The values of one window of one rank (-1: it has none), one a feature; NaN: not seen. Values
@@ -81,7 +81,7 @@ class SummaryWriter {
   /// names.
   void add_counter(std::string_view name, std::uint64_t increment);
 
-  /// Whether a message should go out now: a period is over, or something urgent waits, and the
+  /// True if a message should go out now: a period is over, or something urgent waits, and the
   /// budget allows it.
   [[nodiscard]] bool is_due(BootTime now) const;
   /// The message of the period that ends now; begins the next. Never above the budget, so empty if
@@ -90,7 +90,7 @@ class SummaryWriter {
 
   /// Bytes that a message may have now.
   [[nodiscard]] std::size_t allowance(BootTime now) const;
-  /// What was left out so far, in all messages.
+  /// Data left out so far, in all messages.
   [[nodiscard]] const SummaryDropped& dropped() const { return dropped_total_; }
   /// Since the epoch began: with the writer, or when the wall clock was set.
   [[nodiscard]] std::uint64_t message_count() const { return sequence_; }

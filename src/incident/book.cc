@@ -26,7 +26,7 @@ struct Transition {
   IncidentEvent event;
 };
 // By state, then by what is seen: it goes on without and with an effect, it is over without and
-// with one. What was paged for once is never merely noted again.
+// with one. An incident that was paged for once is never merely noted again.
 using S = State;
 using E = IncidentEvent;
 constexpr std::array<Transition, 4> kNotToldYet{{{S::kNoted, E::kNoted},
@@ -68,13 +68,13 @@ bool is_growth(const IncidentRecord& one) {
 constexpr std::array<std::string_view, 5> kSources{"detector", "growth", "hardware", "iterations",
                                                    "stuck"};
 
-/// Whether an observation of the source may be the rest of the incident.
+/// True if an observation of the source may be the rest of the incident.
 bool may_be_of(const IncidentRecord& one, Source source) {
   if ((one.kind == trace::IncidentKind::kStuckKernel) != (source == Source::kStuck)) return false;
   return is_growth(one) == (source == Source::kGrowth);
 }
 
-/// Whether an observation belongs to the first rather than to the second: to one that is open, to
+/// True if an observation belongs to the first rather than to the second: to one that is open, to
 /// the later one.
 bool is_rather(const IncidentRecord& one, const IncidentRecord& other) {
   const auto order = [](const IncidentRecord& of) {

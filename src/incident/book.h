@@ -22,7 +22,7 @@
 
 namespace kansoku::incident {
 
-/// Who reports.
+/// Source of a report.
 enum class Source : std::uint8_t {
   kDetector,    // one episode of a job at a time
   kGrowth,      // steady growth, beside others
@@ -33,7 +33,7 @@ enum class Source : std::uint8_t {
 
 enum class State : std::uint8_t { kNew, kNoted, kOpen, kUnclaimed, kNotedOver, kOver };
 
-/// What a source says of something wrong, as it is now.
+/// Report of a source on something wrong, as it is now.
 struct Observation {
   std::string job;
   Source source{Source::kDetector};
@@ -140,7 +140,7 @@ class Book {
   [[nodiscard]] Entries::iterator begin(const Observation& seen);
   void report_as(Entry& entry, const Observation& seen);
   [[nodiscard]] trace::IncidentFacts facts_of(const Entry& entry) const;
-  /// What follows from an observation, or from its end; `told` says what there is to tell.
+  /// Moves an entry on after an observation, or after its end; `told` gets the news.
   void move(Entry& entry, Notice& notice);
   void remember_over(const std::string& id);
   void keep(Entry& entry);

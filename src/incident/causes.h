@@ -20,17 +20,17 @@ struct Cause {
 /// The causes that Kansoku knows.
 [[nodiscard]] std::span<const Cause> known_causes();
 
-/// Whether a kind explains another one by the table; whether it explains any, if there is none.
+/// True if a kind explains another one by the table; without `effect`, if it explains any.
 [[nodiscard]] bool explains(std::span<const Cause> causes, trace::IncidentKind cause,
                             std::optional<trace::IncidentKind> effect = {});
 
-/// Whether one explains the other, both of one job: by the table, and by their times. An effect
+/// True if one explains the other, both of one job: by the table, and by their times. An effect
 /// begins while its cause lasts, but for kEffectBeforeMax and kEffectAfterMax, and is not over
 /// before its cause begins.
 [[nodiscard]] bool explains(std::span<const Cause> causes, const trace::IncidentFacts& cause,
                             const trace::IncidentFacts& effect);
 
-/// What is said of a cause, with the evidence, the tests and the score of its effects.
+/// Adds the evidence, the tests and the score of an effect to its cause.
 void add_effect(trace::IncidentFacts& cause, const trace::IncidentFacts& effect);
 
 }  // namespace kansoku::incident

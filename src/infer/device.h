@@ -26,8 +26,8 @@ struct DeviceOperatorRow {
   std::uint64_t count{0}, kernels{0};
   double ns{0}, flops{0}, bytes{0}, share{0};
 };
-/// What micro-batches of one phase had their devices do. A launch belongs to the micro-batch in
-/// which its thread called for it; a graph counts with the kernels that it holds.
+/// Device work of the micro-batches of one phase. A launch belongs to the micro-batch in which its
+/// thread called for it; a graph counts with the kernels that it holds.
 struct DevicePhase {
   Phase phase{};
   std::uint64_t micro_batches{0};  // that launched something
@@ -53,8 +53,8 @@ struct DeviceFigures {
   std::uint64_t outside{0};  // kernels that no micro-batch called for
 };
 
-/// Of the kernels and CUDA calls that the recording holds (`record --cuda`), by process of the run;
-/// empty for those without. Fails as gpu::activity::read_device_work.
+/// Figures of the kernels and CUDA calls that the recording holds (`record --cuda`), by process of
+/// the run; empty for those without. Fails as gpu::activity::read_device_work.
 [[nodiscard]] Result<std::vector<DeviceFigures>> device_figures(const Run& run);
 
 }  // namespace kansoku::infer

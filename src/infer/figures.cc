@@ -185,7 +185,7 @@ class ProcessAdder {
       if (source.node != timed.node) work.bytes += static_cast<double>(source.shape.bytes);
   }
 
-  // Of experts, where it is known which ones.
+  // Bytes of a node; for experts only of the used ones, if these are known.
   [[nodiscard]] double bytes_of(const Node& node, const Operator& timed) const {
     const auto used = parse_experts(trace_.str(timed.experts));
     if (!used || node.sources.size() < 3 ||
@@ -270,7 +270,8 @@ class ProcessAdder {
     std::reverse(row.path.begin(), row.path.end());
   }
 
-  // Of graphs that were seen whole, with barriers: each thread's time from begin to end.
+  // Adds the threads of graphs that were seen whole, with barriers: each thread's time from begin
+  // to end.
   void add_threads() {
     struct Seen {
       std::int64_t first{INT64_MAX}, last{0};
@@ -317,7 +318,7 @@ class ProcessAdder {
       out_.threads.push_back(row);
   }
 
-  // Of each layer the first node that uses experts: the others use the same ones.
+  // Takes the first node of each layer that uses experts: the others use the same ones.
   void add_experts() {
     struct Layer {
       ExpertRow row;

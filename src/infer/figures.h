@@ -18,9 +18,9 @@ enum class Phase : std::uint8_t { kDecode, kPrefill, kOther };
 
 [[nodiscard]] Phase phase_of(const MicroBatch& micro_batch);
 
-/// What a set of computations took. Time is that of the thread which called for the graph, from one
-/// operator's begin to the next one's, barriers included; where barriers were recorded it is the
-/// longest thread's until its last barrier.
+/// Work and time of a set of computations. Time is that of the thread which called for the graph,
+/// from one operator's begin to the next one's, barriers included; where barriers were recorded it
+/// is the longest thread's until its last barrier.
 struct Work {
   std::uint64_t count{0};
   double ns{0}, flops{0}, bytes{0};

@@ -23,7 +23,7 @@ std::uint32_t processors_of(const trace::Trace& trace) {
   return out;
 }
 
-/// What threads of one graph lost.
+/// Time that threads of one graph lost.
 struct Lost {
   double runnable_ns{0}, blocked_ns{0};
 };
@@ -185,7 +185,7 @@ class CauseFinder {
   double total_ns_{0};
 };
 
-// Of a device: the moment from which on the kernels of a token take longer.
+// Finds the moment from which on the kernels of a token take longer on a device.
 void find_slower_device(const Process& process, const DeviceFigures& device,
                         std::vector<Finding>& out) {
   std::vector<double> times;

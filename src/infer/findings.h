@@ -36,8 +36,8 @@ struct Finding {
   std::string text;          // a sentence, with the figures
 };
 
-/// What a recording shows by itself, by cost. A cause that needs the scheduler's events is not
-/// found without them. Thresholds: thresholds.inc.
+/// Findings that a recording shows by itself, by cost. A cause that needs the scheduler's events is
+/// not found without them. Thresholds: thresholds.inc.
 [[nodiscard]] std::vector<Finding> find_causes(const Run& run, const Report& report,
                                                const std::vector<DeviceFigures>& devices);
 
@@ -55,14 +55,14 @@ struct Comparison {
   double token_ratio{0};                  // time of a decoding micro-batch, median; 0: unknown
   std::vector<Finding> findings;
 };
-/// What is told beside the figures.
+/// Verdict beside the figures.
 struct Verdict {
   std::vector<Finding> findings;  // by cost
   std::optional<Comparison> comparison{};
   std::vector<DeviceFigures> devices{};  // by process, as in the report
 };
 
-/// What changed from `base` to `now`: the first process with operators of each.
+/// Changes from `base` to `now`: the first process with operators of each.
 [[nodiscard]] Comparison compare(const Report& base, const Report& now);
 
 }  // namespace kansoku::infer

@@ -202,7 +202,7 @@ class GraphCutter {
     }
   }
 
-  // Of a fused pair both names: the second one's tells more.
+  // A fused pair has both names: the second one's tells more.
   [[nodiscard]] std::string name_of(std::size_t i) const {
     if (fused_[i].empty() || i + 1 == nodes_.size()) return nodes_[i].name;
     return nodes_[i].name + "+" + nodes_[i + 1].name;

@@ -103,7 +103,7 @@ Peaks measure_peaks(std::uint32_t threads, const Clock& clock) {
   const double computing = fastest(threads, clock, [&](std::uint32_t i) {
     products[i] = compute.run(static_cast<float>(sums[i] % 7) * 1e-3F);
   });
-  // What was computed is used, or the compiler leaves it out.
+  // The results are used, or the compiler leaves their computation out.
   const bool is_odd = std::accumulate(products.begin(), products.end(), 0.0F) < 0;
   Peaks out;
   out.threads = threads;

@@ -11,7 +11,7 @@
 
 namespace kansoku::infer {
 
-/// What the machine can do, measured (infer/peaks.h).
+/// Peak rates of the machine, measured (infer/peaks.h).
 struct Peaks {
   double bytes_per_second{0}, flops{0};
   std::uint32_t threads{1};
@@ -25,8 +25,8 @@ struct ReportOptions {
 /// Schema kansoku.llm.report/1 (docs/formats/llm.md).
 [[nodiscard]] Json to_json(const Report& report, const ReportOptions& options,
                            const Verdict& verdict = {});
-/// What a page draws beside the report, schema kansoku.llm.view/1: micro-batches and cells in use
-/// over time, the graph. `report` is that of `run`.
+/// Data that a page draws beside the report, schema kansoku.llm.view/1: micro-batches and cells in
+/// use over time, the graph. `report` is that of `run`.
 [[nodiscard]] Json view_json(const Run& run, const Report& report);
 /// For people.
 [[nodiscard]] std::string to_text(const Report& report, const ReportOptions& options,

@@ -91,7 +91,7 @@ struct Window {
   double cost_ns{0}, switching_ns{0};  // of hits; of attaching and taking off
 };
 
-/// What a recording holds of the models of one process; all lists in order of time.
+/// Records of the models of one process; all lists in order of time.
 struct Process {
   std::int32_t pid{0};
   std::string name, ggml;

@@ -31,13 +31,14 @@ bool has_sources(const Node& node, std::size_t count) {
   return node.sources.size() >= count;
 }
 
-// Of src0 (K x M, weights), src1 (K x N): M x N.
+// Product of src0 (K x M, weights), src1 (K x N): M x N.
 void of_product(Node& node) {
   node.flops = 2 * static_cast<double>(node.sources[0].shape.ne[0]) * elements(node.shape);
   node.bytes = all_bytes(node);
 }
 
-// Of src0 (K x M x experts), src1, src2 (ids: used x tokens): only experts that some id can name.
+// Product with experts of src0 (K x M x experts), src1, src2 (ids: used x tokens): only experts
+// that some id can name.
 void of_experts(Node& node) {
   node.flops = 2 * static_cast<double>(node.sources[0].shape.ne[0]) * elements(node.shape);
   const trace::TensorShape& weights = node.sources[0].shape;
@@ -46,7 +47,7 @@ void of_experts(Node& node) {
   node.bytes = bytes(weights) * used / experts + bytes(node.sources[1].shape) + bytes(node.shape);
 }
 
-// Of q (D x tokens x heads), k (D x cells x heads), v (D' x cells x heads), mask.
+// Attention of q (D x tokens x heads), k (D x cells x heads), v (D' x cells x heads), mask.
 void of_attention(Node& node) {
   const trace::TensorShape &q = node.sources[0].shape, &k = node.sources[1].shape,
                            &v = node.sources[2].shape;
@@ -56,7 +57,7 @@ void of_attention(Node& node) {
   node.bytes = all_bytes(node);
 }
 
-// Of src0 (K x rows), src1 (ids).
+// Rows of src0 (K x rows), chosen by src1 (ids).
 void of_rows(Node& node) {
   const trace::TensorShape& table = node.sources[0].shape;
   const double rows = static_cast<double>(std::max<std::int64_t>(table.ne[1], 1)) *

@@ -28,7 +28,7 @@ TEST(Work, OfAProductIsTwoForEachOfKByMByN) {
   const Node node = worked("MUL_MAT", "F32 6x3x1x1 72", {"F16 4x6x1x1 48", "F32 4x3x1x1 48"});
   EXPECT_DOUBLE_EQ(node.flops, 2 * 4 * 6 * 3);
   EXPECT_DOUBLE_EQ(node.bytes, 72 + 48 + 48);
-  // Of several heads.
+  // Product of several heads.
   EXPECT_DOUBLE_EQ(
       worked("MUL_MAT", "F32 6x3x5x1 360", {"F16 4x6x5x1 240", "F32 4x3x5x1 240"}).flops,
       2 * 4 * 6 * 3 * 5);

@@ -20,7 +20,7 @@
 
 namespace kansoku::simulate {
 
-/// What happens to the work of a task that is preempted or whose node fails.
+/// Loss of work of a task that is preempted or whose node fails.
 enum class LostWork : std::uint8_t { kAll, kNone, kSinceCheckpoint };
 
 /// Slots, or nodes with CPUs, memory and GPUs.
@@ -43,7 +43,7 @@ struct ClusterSpec {
   [[nodiscard]] bool counts_gpus() const;
 };
 
-/// Where assets lie. Transfers take bytes / bandwidth; beyond `streams` at once they queue.
+/// Store of assets. Transfers take bytes / bandwidth; beyond `streams` at once they queue.
 struct StoreSpec {
   std::string name;
   double read_bytes_per_s{0}, write_bytes_per_s{0};

@@ -27,7 +27,7 @@ struct TraceOutOptions {
   std::uint32_t queue_lanes_max{100};   // of each cluster: tasks that wait at once
 };
 
-/// What a written trace holds and what it does not.
+/// Counts of written and left-out parts of a trace.
 struct TraceOutCounts {
   std::uint64_t executions{0}, waits{0};
   std::uint64_t over_limit{0}, no_lane{0}, no_queue_lane{0};

@@ -329,11 +329,11 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedAsTheModesSay) {
     return result;
   };
   CUgraph graph = nullptr;
-  // Of this thread, in the global mode: refused, and the capture is of no use any more.
+  // From this thread, in the global mode: refused, and the capture is of no use any more.
   begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc_v2(&pointer, 16));
   expect_end(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  // Of another thread in the global mode; in the thread's own mode it does not mind.
+  // From another thread, in the global mode: refused; in the thread's own mode it is allowed.
   begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_CU(CUDA_SUCCESS, allocate_elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
@@ -382,7 +382,7 @@ TEST_F(CaptureTest, IntoAGraphThatIsThere) {
   std::size_t before_count = 1;
   OK(cuGraphNodeGetDependencies(last[0], &before, &before_count));
   EXPECT_EQ(before, first);
-  // What the capture depends on stays.
+  // Nodes that the capture depends on stay.
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGraphDestroyNode(last[0]));
   OK(cuStreamEndCapture(stream_, &ended));
   EXPECT_EQ(ended, graph);

@@ -54,7 +54,7 @@ TEST(ContextProcessTest, CountOfDevicesIsASetting) {
   EXPECT_EQ(run_child("count_devices", {"KANSOKU_SOFTGPU_DEVICES=nonsense"}).exit_code, 1);
 }
 
-/// Where the first allocations of two devices lie.
+/// Places of the first allocations of two devices.
 int bases() {
   for (CUdevice device = 0; device < 2; ++device) {
     CUcontext context = nullptr;
@@ -169,7 +169,7 @@ TEST(ContextProcessTest, TimesOfKernelsAreASetting) {
   EXPECT_NE(run.output.find("3 launches  nothing"), std::string::npos) << run.output;
 }
 
-/// What a child of fork returns that ends in the ordinary way.
+/// Status of a child of fork that ends in the ordinary way.
 int end_in_a_fork() {
   if (const int status = launch_three_times(); status != 0) return status;
   const pid_t child = fork();
@@ -285,7 +285,7 @@ TEST_F(ContextTest, PrimaryIsCountedAndOneForAll) {
   EXPECT_EQ(is_active, 0);
   EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(1));
   EXPECT_CU(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
-  // What it allocated went with it.
+  // Its allocations went with it.
   OK(cuDevicePrimaryCtxRetain(&first, 1));
   OK(cuCtxSetCurrent(first));
   std::size_t free_bytes = 0, total_bytes = 0;
@@ -483,7 +483,7 @@ TEST_F(ContextTest, SynchronizeWaitsForAllStreams) {
   EXPECT_CU(CUDA_SUCCESS, cuStreamQuery(stream));
   release.join();
   EXPECT_EQ(read(out), 5U);
-  // Of a context that is not current.
+  // A stream of a context that is not current.
   *flag = 0;
   OK(launch(kernel("await"), {}, stream, address(flag), out));
   OK(cuCtxSetCurrent(nullptr));

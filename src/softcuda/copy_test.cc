@@ -21,7 +21,7 @@ class CopyTest : public DriverTest {
     flag_ = pinned();
     gate_ = allocate(4);
   }
-  /// What comes behind in the stream has to wait for open().
+  /// Later work of the stream has to wait for open().
   void close(CUstream stream) {
     *flag_ = 0;
     EXPECT_CU(0, launch(kernel("await"), {}, stream, address(flag_), gate_));
@@ -151,7 +151,7 @@ struct BoxSide {
   std::size_t x, y, z, pitch, height;
 };
 
-/// What cuMemcpy3D is defined to do, byte by byte.
+/// The definition of cuMemcpy3D, byte by byte.
 void copy_scalar(const std::uint8_t* from, const BoxSide& source, std::uint8_t* to,
                  const BoxSide& target, std::size_t width, std::size_t height, std::size_t depth) {
   for (std::size_t z = 0; z < depth; ++z) {

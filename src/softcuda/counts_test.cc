@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of itself: KANSOKU_SOFTGPU_COUNTS, KANSOKU_SOFTGPU_OPERATIONS.
+// Counts of a process: KANSOKU_SOFTGPU_COUNTS, KANSOKU_SOFTGPU_OPERATIONS.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -32,7 +32,7 @@ std::map<std::string, long>& calls_of_children() {
   return all;
 }
 
-/// What the children called, "NAME CALLS" a line.
+/// Adds the calls of the children, "NAME CALLS" a line.
 void take_calls(const std::string& path) {
   std::ifstream file(path);
   std::string name;
@@ -162,7 +162,7 @@ ChildRun run_child(const std::string& name, std::initializer_list<std::string> e
 
 int main(int argc, char** argv) {
   using namespace kansoku::softcuda;
-  // What is not set already: a child has its parent's folder.
+  // Variables that are not set already: a child has its parent's folder.
   std::string folder;
   if (std::getenv("KANSOKU_SOFTGPU_DIR") == nullptr || std::getenv(kChildVariable) == nullptr) {
     folder = (std::filesystem::temp_directory_path() / "kansoku-softcuda-XXXXXX").string();

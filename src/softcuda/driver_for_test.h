@@ -75,7 +75,7 @@ class DriverTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  /// Of kTestKernels in the current context, loaded when first asked for.
+  /// Kernel of kTestKernels in the current context, loaded when first asked for.
   CUfunction kernel(const char* name);
   CUdeviceptr allocate(std::size_t bytes);
   /// Pinned memory, zeroed.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences of driver calls whose arguments are live handles, dead ones and ones that never were,
 // sizes of all kinds, pointers into known memory, and hostile images. Nothing may crash or hang.
-// What a driver cannot check is not tried: host pointers without memory, waits that nobody ends.
+// Arguments that a driver cannot check are not tried: host pointers without memory, waits that
+// nobody ends.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -105,7 +106,7 @@ struct Session {
     return choice < kSizes.size() ? kSizes[choice] : choice * std::size_t{16};
   }
   std::size_t small() { return bytes.next() % 16; }
-  /// Of a device or pinned, allocated or freed, perhaps off by some.
+  /// Pointer of a device or pinned, allocated or freed, perhaps off by some.
   CUdeviceptr pointer() {
     const std::uint8_t choice = bytes.next();
     if (choice >= 250) return choice == 255 ? 0 : choice * std::uint64_t{4096};
@@ -262,7 +263,7 @@ void copy_box(Session& s) {
   box.dstDevice = s.pointer();
   box.srcHost = Session::host();
   box.dstHost = Session::host();
-  // What both sides say of a host's memory is the program's affair, so it stays small then.
+  // Both sides' extents of a host's memory are the program's affair, so they stay small then.
   const bool has_host =
       box.srcMemoryType == CU_MEMORYTYPE_HOST || box.dstMemoryType == CU_MEMORYTYPE_HOST ||
       box.srcMemoryType == CU_MEMORYTYPE_UNIFIED || box.dstMemoryType == CU_MEMORYTYPE_UNIFIED;

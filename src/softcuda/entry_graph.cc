@@ -241,8 +241,8 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle, unsigned long lo
 
 using Records = std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<Record>>>;
 
-/// What events mean to a launch of the graph: waits are for what was recorded before it, and what
-/// the graph records is reached when the launch is done.
+/// Binds events for a launch of the graph: waits are for records made before it, and records of the
+/// graph are reached when the launch is done.
 void bind_waits(Graph& graph) {
   for (const auto& node : graph.nodes) {
     if (auto* const child = std::get_if<ChildGraph>(&node->operation)) bind_waits(*child->graph);
@@ -367,7 +367,7 @@ CUresult end_capture(CUstream handle, CUgraph* graph, bool is_per_thread) {
   if (capture->origin != stream.get()) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number())
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  // What other streams did last must lie before what this one did last.
+  // The last work of other streams must lie before the last work of this one.
   std::vector<const GraphNode*> reached(stream->capture_after.begin(), stream->capture_after.end());
   for (std::size_t i = 0; i < reached.size(); ++i) {
     for (const GraphNode* const before : reached[i]->after) {

@@ -8,7 +8,7 @@
 namespace kansoku::softcuda {
 namespace {
 
-/// What `allocation` says, on its device or of the host, for the context.
+/// Allocates as `allocation` says, on its device or of the host, for the context.
 CUresult allocate(const std::shared_ptr<Context>& context, Allocation allocation,
                   CUdeviceptr* pointer) {
   using gpu::exec::Memory;
@@ -101,7 +101,7 @@ CUresult claim(CUdeviceptr pointer, Holder holder) {
   return CUDA_SUCCESS;
 }
 
-/// Of cuMemAllocAsync: the stream has to exist; addresses are given at once.
+/// Stream of cuMemAllocAsync: the stream has to exist; addresses are given at once.
 CUresult find_allocation_stream(const std::shared_ptr<Context>& context, CUstream handle,
                                 bool is_per_thread, std::shared_ptr<Stream>& stream) {
   stream = context->find_stream(handle, is_per_thread);
@@ -327,7 +327,8 @@ KANSOKU_ENTRY cuPointerGetAttributes(unsigned count, CUpointer_attribute* attrib
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult status = pointer_attribute(data[i], attributes[i], pointer, context);
-    // What is not known of a pointer is 0 here, other than in the function for one attribute.
+    // Attributes that are not known of a pointer are 0 here, other than in the function for one
+    // attribute.
     if (status == CUDA_ERROR_INVALID_VALUE) {
       const bool is_narrow = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
                              attributes[i] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
@@ -424,7 +425,7 @@ KANSOKU_ENTRY cuMemPoolDestroy(CUmemoryPool handle) {
     const std::scoped_lock lock(device.mutex);
     if (device.pool == pool) device.pool = device.default_pool;
   }
-  // What is still allocated keeps it.
+  // Memory that is still allocated keeps the pool.
   runtime()->pools.remove(handle);
   return CUDA_SUCCESS;
 }

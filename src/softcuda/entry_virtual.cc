@@ -12,7 +12,7 @@
 namespace kansoku::softcuda {
 namespace {
 
-// Of the memory's size: who imports it must not find it gone.
+// Seals of the memory's size: an importer must not find it gone.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr std::size_t kGranule = gpu::exec::Memory::kGranule;
 constexpr std::size_t kAlignMax = std::size_t{1} << 40;
@@ -152,7 +152,7 @@ KANSOKU_ENTRY cuMemSetAccess(CUdeviceptr pointer, std::size_t bytes, const CUmem
   for (std::size_t i = 0; i < count; ++i) {
     const bool is_known = access[i].flags == 0 || access[i].flags == 1 || access[i].flags == 3;
     if (access[i].location.type != 1 || !is_known) return CUDA_ERROR_INVALID_VALUE;
-    // What other devices may do is asked by cuCtxEnablePeerAccess.
+    // Access of other devices is asked for by cuCtxEnablePeerAccess.
     if (access[i].location.id != device->ordinal) continue;
     if (!device->memory.set_accessible({pointer, pointer + bytes}, access[i].flags != 0))
       return CUDA_ERROR_INVALID_VALUE;

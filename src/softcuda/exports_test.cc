@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library's exports look like from outside: cheap to probe, and its own.
+// The library's exports as seen from outside: cheap to probe, and its own.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ T at(const std::vector<char>& bytes, std::size_t offset) {
   return value;
 }
 
-/// What a library defines for others: name of a function -> its first bytes.
+/// Definitions of a library for others: name of a function -> its first bytes.
 using Exports = std::map<std::string, std::array<unsigned char, 5>>;
 
 class Library {
@@ -63,7 +63,7 @@ class Library {
   [[nodiscard]] Elf64_Shdr section(std::size_t i) const {
     return at<Elf64_Shdr>(bytes_, header_.e_shoff + i * sizeof(Elf64_Shdr));
   }
-  /// Where in the file an address is.
+  /// Offset in the file of an address.
   [[nodiscard]] std::size_t place_of(std::uint64_t address) const {
     for (std::size_t i = 0; i < header_.e_phnum; ++i) {
       const auto part = at<Elf64_Phdr>(bytes_, header_.e_phoff + i * sizeof(Elf64_Phdr));

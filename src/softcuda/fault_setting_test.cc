@@ -373,8 +373,8 @@ TEST(FaultSettingTest, ACallOrAKernelCrashes) {
   }
 }
 
-/// What copies, a fill and a kernel take by events, in ms, each twice; the second is slow, but of
-/// the first copy.
+/// Prints the times of copies, a fill and a kernel by events, in ms, each twice; the second is
+/// slow, but of the first copy.
 int slow_operations() {
   const Prepared all;
   WANT(all.is_good);

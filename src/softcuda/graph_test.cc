@@ -124,7 +124,7 @@ TEST_F(GraphTest, ParametersOfKernelNodes) {
   ASSERT_NE(params.kernelParams, nullptr);
   EXPECT_EQ(*static_cast<CUdeviceptr*>(params.kernelParams[0]), address(log_));
   EXPECT_EQ(*static_cast<std::uint32_t*>(params.kernelParams[1]), 1U);
-  // What was got can be set again, changed.
+  // Parameters that were got can be set again, changed.
   const CUgraphExec before = instantiate(graph_);
   CUdeviceptr where = address(log_);
   std::uint32_t bit = 0;

@@ -282,7 +282,7 @@ TEST_F(MemoryTest, AsynchronousInTheOrderOfTheStream) {
   OK(cuMemFreeAsync(0, stream));
   EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&memory, kDeviceBytes * 2, stream));
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuMemAllocAsync(&memory, 64, garbage<CUstream>()));
-  // What cuMemAlloc gave may be freed in order as well, and the other way round.
+  // Memory of cuMemAlloc may be freed in order as well, and the other way round.
   memory = allocate(64);
   OK(cuMemFreeAsync(memory, stream));
   OK(cuMemAllocAsync(&memory, 64, stream));

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class ModuleTest : public DriverTest {
  protected:
-  /// What its kernel `store` writes.
+  /// Value that its kernel `store` writes.
   std::uint32_t stored(CUmodule module, const char* name = "store") {
     CUfunction function = nullptr;
     EXPECT_CU(0, cuModuleGetFunction(&function, module, name));
@@ -179,7 +179,7 @@ TEST_F(ModuleTest, Rubbish) {
                              ".visible .entry k() { no.such.op; ret; }\n"));
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             cuModuleLoadData(&module, ".version 99.0\n.target sm_80\n.address_size 64\n"));
-  // What is newer is not looked into; what stands before the version is no text.
+  // A newer text is not looked into; words before the version are no text.
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             cuModuleLoadData(&module, "// 1\n/* 2 */ .version 10.0\n.wonder { }\n"));
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, ".target sm_80\n.address_size 64\n"));
@@ -360,7 +360,7 @@ TEST_F(ModuleTest, AttributesOfFunctions) {
   const CUfunction function = kernel("shared_end");
   OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50));
   EXPECT_EQ(attribute("shared_end", CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT), 50);
-  // What is set is what a launch may use.
+  // A launch may use as much as was set.
   const CUdeviceptr out = allocate(4);
   OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024));
   EXPECT_EQ(attribute("shared_end", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES), 100 * 1024);

@@ -24,7 +24,7 @@ class StreamTest : public DriverTest {
     EXPECT_CU(0, cuStreamCreate(&made, flags));
     return made;
   }
-  /// What comes behind in the stream has to wait for open(); open_with() says what it sees then.
+  /// Later work of the stream has to wait for open(); open_with() sets the value that it sees then.
   void close(CUstream stream) {
     *flag_ = 0;
     EXPECT_CU(0, launch(kernel("await"), {}, stream, address(flag_), allocate(4)));

@@ -26,7 +26,7 @@ CUmemAllocationProp properties(CUdevice device = 0, int handle_types = 0) {
 
 class VirtualTest : public DriverTest {
  protected:
-  /// What is mapped and created is no context's: it has to be given back.
+  /// Mappings and created memory are no context's: they have to be given back.
   void TearDown() override {
     OK(cuDevicePrimaryCtxReset_v2(0));
     OK(cuDevicePrimaryCtxRetain(&context_, 0));
@@ -318,7 +318,7 @@ TEST_F(VirtualTest, WhatNobodyExportedIsNotImported) {
   };
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, import(-1));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, import(9999));
-  // Of the right size, but it could shrink under the device.
+  // A file of the right size that could shrink under the device.
   const int fd = memfd_create("test", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(fd, kGranule), 0);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, import(fd));

@@ -199,7 +199,7 @@ Result<CountFit> fit_counts(std::span<const CountWindow> windows) {
   TRY(const BetaBinomial spread,
       search_from({mean, moment_correlation(grouped, totals)}, {grouped, totals.trials}));
   const double found = log_likelihood(grouped, spread.mean, spread.correlation);
-  // What rounding of the gamma functions could have gained is no gain.
+  // A gain within the rounding error of the gamma functions counts as none.
   constexpr double kGain = 1e-6;
   if (spread.correlation <= 2 * kCorrelationMin || !(found > binomial.log_likelihood + kGain))
     return binomial;

@@ -20,7 +20,7 @@ struct BetaBinomial {
   double mean{0.5};       // of the probability of a hit, 0 to 1
   double correlation{0};  // between trials of a window, 0 <= it < 1; 0 is the binomial
 
-  /// Of the parameters of the beta distribution, both > 0: correlation 1 / (alpha + beta + 1).
+  /// From the parameters of the beta distribution, both > 0: correlation 1 / (alpha + beta + 1).
   [[nodiscard]] static BetaBinomial of(double alpha, double beta) {
     return {alpha / (alpha + beta), 1 / (alpha + beta + 1)};
   }
@@ -38,7 +38,7 @@ struct CountFit {
 };
 
 /// Maximum likelihood from windows, started at the moments. No more spread than a binomial's gives
-/// correlation 0. Where all or none of the trials are hits the mean is (hits + 1/2) / (trials + 1),
+/// correlation 0. If all or none of the trials are hits, the mean is (hits + 1/2) / (trials + 1),
 /// so that no count becomes impossible. kCorrupt: hits outside 0..trials; kLimit: fewer than 10
 /// windows with a trial. Deterministic; O(windows) times some hundred.
 /// Source: Kleinman 1973 for the moments; Griffiths 1973 for the likelihood.

@@ -119,7 +119,7 @@ class Distribution {
   std::vector<double> parameters_{0.0};
   double zero_share_{0};
   double cap_{std::numeric_limits<double>::infinity()};
-  // What follows is computed from the above by prepare().
+  // prepare() computes the members below from those above.
   double below_cap_{1};  // the family's share below the cap
   internal::Shape shape_;
   std::vector<internal::Slice> slices_;  // of kLogMixture, those with a weight below the cap

@@ -37,7 +37,7 @@ TEST(Distribution, QuantileUndoesCdf) {
     const Distribution whole = made(row.family, row.parameters);
     const Distribution cut = *whole.capped(whole.quantile(0.9));
     for (const Distribution& distribution : {whole, cut}) {
-      // Where the support begins above 0, x has no digits left for a small u.
+      // If the support begins above 0, x has no digits left for a small u.
       const bool begins_above = row.family == Family::kPareto || row.family == Family::kUniform;
       for (const double u : {1e-12, 1e-5, 0.02, 0.4, 0.6, 0.97, 0.99999}) {
         if (begins_above && u < 0.01) continue;

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kValuesMin = 5;
 constexpr double kVarianceFloor = 1e-4;  // of a component, on the logarithm
 
-/// What the families are fitted to: values > 0, ascending, and their logarithms.
+/// Sample that the families are fitted to: values > 0, ascending, and their logarithms.
 struct Sample {
   std::vector<double> values, logs;
   double zero_share{0};

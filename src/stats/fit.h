@@ -38,9 +38,9 @@ struct Fit {
 /// lognormal, Pareto and empirical in closed form, Weibull and gamma by one-dimensional root
 /// finding, exponentiated Weibull and Burr XII by NLopt's Nelder-Mead from several starts, the
 /// mixture by stats/mixture.h on logarithms; kConstant is the mean, kUniform the range.
-/// Of more than kSearchValuesMax values > 0 the two searched families see a random subsample of so
-/// many (seeded), but log-likelihood, AIC and KS are of all values. Their outer shape (a, d) ends
-/// at e^12: a Burr XII of a Weibull's sample, say, goes there.
+/// With more than kSearchValuesMax values > 0, the two searched families see a random subsample of
+/// that many (seeded), but log-likelihood, AIC and KS are of all values. Their outer shape (a, d)
+/// ends at e^12: a Burr XII of a Weibull's sample, say, goes there.
 /// kLimit with fewer than 5 values > 0, fewer than two different ones (except for kConstant and
 /// kEmpirical), or an optimum beyond a double's range; kCorrupt for a value that is negative or not
 /// finite. The order of the values does not matter. Deterministic; any thread.

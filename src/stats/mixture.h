@@ -58,8 +58,8 @@ struct MixtureFit {
 /// kLimit if n < components or over 1,024 components or 256 dimensions; kCorrupt for a value that
 /// is not finite, and for a start without positive definite covariances (constant features and no
 /// ridge); kUnsupported for quantiles in more than one dimension. Deterministic for a seed, with
-/// the same bits for every instruction set and every `options.threads`; any thread. Where the
-/// system has no thread to give, fewer do the work.
+/// the same bits for every instruction set and every `options.threads`; any thread. If the system
+/// has no thread to give, fewer threads do the work.
 /// Source: textbook EM (Dempster, Laird and Rubin 1977); k-means++ by Arthur and Vassilvitskii
 /// 2007.
 [[nodiscard]] Result<MixtureFit> fit_mixture(std::span<const double> rows, int dimensions,

@@ -7,7 +7,7 @@
 
 namespace kansoku::stats {
 
-/// What the others of a group are like, for one member.
+/// Location and spread of the other members of a group, as one member sees them.
 struct Peers {
   double centre{0};  // median of the others
   double spread{0};  // median absolute deviation of the others from it, not scaled

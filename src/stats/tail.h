@@ -15,8 +15,8 @@ struct TailInterval {
   double low{0}, estimate{0}, high{0};
 };
 
-/// What lies above a high threshold: peaks over threshold. The excesses over it follow a
-/// generalised Pareto distribution: shape 0 is the exponential, below 0 there is an upper end at
+/// Tail of a distribution above a high threshold: peaks over threshold. The excesses over it follow
+/// a generalised Pareto distribution: shape 0 is the exponential, below 0 there is an upper end at
 /// threshold - scale / shape, from 1 up there is no mean. Immutable; any thread.
 /// Source: Pickands 1975; Davison and Smith 1990.
 class Tail {
@@ -45,7 +45,7 @@ class Tail {
   [[nodiscard]] std::size_t exceedances() const { return excesses_.size(); }
   /// Share of all values that lay above the threshold.
   [[nodiscard]] double exceeding_share() const { return share_; }
-  /// Of the excesses under the fitted distribution, natural logarithm.
+  /// Log-likelihood (natural) of the excesses under the fitted distribution.
   [[nodiscard]] double log_likelihood() const;
 
   /// P(value > `level`); at or below the threshold the share that exceeds it: no less is known.

@@ -25,7 +25,7 @@ Settings common_settings() {
           {"temp_directory", ""}};
 }
 
-/// What kind of failure DuckDB's words tell of. kCorrupt for all that is not about the machine.
+/// Kind of failure, by DuckDB's words.
 Code code_of(std::string_view words) {
   const auto says = [&](std::string_view part) {
     return words.find(part) != std::string_view::npos;
@@ -235,7 +235,7 @@ Result<void> Database::append(const std::string& table, std::size_t row_count,
   if (is_good) return without_rows(query("COMMIT"));
   const char* const why = appender.raw == nullptr ? nullptr : api.appender_error(appender.raw);
   const std::string text = why == nullptr ? "failed" : why;
-  // What is left in the appender would be written when it goes; the transaction takes it along.
+  // Rows left in the appender would be written when it goes; the transaction takes them along.
   appender.destroy();
   (void)query("ROLLBACK");
   return Error{code_of(text), "append to " + table + ": " + text};

@@ -14,10 +14,10 @@
 
 namespace kansoku::store {
 
-/// Where libduckdb.so is looked for: at $KANSOKU_DUCKDB alone if that is set; else beside the
-/// program (../lib/kansoku), in the source tree that the program was built in (build/npm, where
+/// Places where libduckdb.so is looked for: at $KANSOKU_DUCKDB alone if that is set; else beside
+/// the program (../lib/kansoku), in the source tree that the program was built in (build/npm, where
 /// `make deps-store` puts it, and node_modules), and in ~/.local/share/kansoku. Never in the
-/// working folder: what lies there may be a stranger's, and the program often runs as root.
+/// working folder: a file there may be a stranger's, and the program often runs as root.
 [[nodiscard]] std::vector<std::string> library_places();
 
 /// Rows of a query as text; no value is SQL's NULL.

@@ -143,7 +143,7 @@ Result<void> History::Impl::write_file(const std::string& path, std::string_view
   {
     auto database = open(path, table_sql);
     done = database ? use(*database) : Result<void>(database.error());
-    // Closing would do it too, and could not say that it failed. What was committed is in the log
+    // Closing would do it too, and could not say that it failed. Committed rows are in the log
     // beside the file then, and not to be written again.
     if (done) is_whole = database->query("CHECKPOINT").has_value();
     if (database) std::move(*database).close_and_release();

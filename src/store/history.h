@@ -29,7 +29,7 @@ STAT(history_failed_writes, kNotice, kCapture,
 STAT(history_damaged_files, kError, kCapture,
      "a damaged file of the history was set aside (*.damaged) and a new one begun");
 
-/// What one process did in one window; `values`: one a feature of HistoryOptions, NaN: not seen.
+/// Values of one process in one window; `values`: one a feature of HistoryOptions, NaN: not seen.
 struct HistoryRow {
   std::int32_t rank{-1}, pid{0};
   std::span<const double> values;
@@ -56,7 +56,7 @@ struct HistoryOptions {
 /// (windows-BEGIN.duckdb), a row each with a column a feature, and old segments are deleted whole,
 /// since such files do not shrink; incidents have a file of their own. Files are open while they
 /// are written or read only, so DuckDB's memory is given back and other programs can read them
-/// meanwhile. What cannot be written waits in memory, bounded and counted. Times are wall-clock
+/// meanwhile. Rows that cannot be written wait in memory, bounded and counted. Times are wall-clock
 /// nanoseconds since 1970. Calls may block on the disk; one thread at a time.
 class History {
  public:

@@ -129,7 +129,7 @@ TEST_F(WithHistory, KeepsWindowsAcrossRuns) {
   EXPECT_EQ((*values)[1].rank, 1);
   EXPECT_EQ((*values)[1].pid, 101);
   EXPECT_EQ((*values)[3].value, 4);
-  // What was not seen is not there.
+  // Values that were not seen are not there.
   EXPECT_THAT(*history.windows("job", 0, INT64_MAX, "gc_share"), SizeIs(10));
   EXPECT_THAT(*history.windows("other", 0, INT64_MAX, "gc_share"), IsEmpty());
   EXPECT_THAT(*history.windows("job", 0, INT64_MAX, "never_kept"), IsEmpty());

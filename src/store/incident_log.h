@@ -56,7 +56,7 @@ class IncidentLog {
     std::uint64_t bad_lines{0};
   };
   [[nodiscard]] Result<Page> incidents(const IncidentFilter& filter = {}) const;
-  /// What puts have failed since open.
+  /// Number of puts that failed since open.
   [[nodiscard]] std::uint64_t failed_count() const { return failed_count_; }
 
   /// The incidents in a log's untrusted text, the last state of each; lines that hold none are

@@ -126,7 +126,7 @@ Result<void> keep_only(std::span<const Capability> kept) {
     TRY_VOID(drop_bounding(mask));
     TRY_VOID(control(PR_SET_SECUREBITS, kNoRoot, 0, "secure bits"));
   }
-  // 3. What programs that are started inherit.
+  // 3. The set that started programs inherit.
   TRY_VOID(control(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, "ambient capabilities"));
   // 4. Our own.
   return write_sets({before.permitted & mask, before.permitted & mask, 0});

@@ -21,7 +21,7 @@ enum class Capability : std::uint8_t {
   kCheckpointRestore = 40,
 };
 
-/// What is known of a capability that Kansoku makes use of.
+/// Description of a capability that Kansoku uses.
 struct CapabilityInfo {
   Capability capability{};
   std::string_view name;     // "CAP_BPF"
@@ -41,9 +41,9 @@ struct CapabilityInfo {
 
 /// Gives up all capabilities but `kept`, for good: of all sets of this process, the bounding one
 /// included, so that no program it starts gets them back, not even one of root or with file
-/// capabilities. What of `kept` is not there now stays missing. Without CAP_SETPCAP the bounding
-/// set stays as it is; that gives nobody anything, since new rights are refused from here on
-/// (no_new_privs). A failure leaves some rights given up, never more than before. To be called
+/// capabilities. A capability of `kept` that is missing now stays missing. Without CAP_SETPCAP the
+/// bounding set stays as it is; that gives nobody anything, since new rights are refused from here
+/// on (no_new_privs). A failure leaves some rights given up, never more than before. To be called
 /// before other threads are started: only the calling one is changed.
 [[nodiscard]] Result<void> keep_only(std::span<const Capability> kept);
 

@@ -123,7 +123,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return parse_int<std::uint64_t>(cut_line(rest));
 }
 
-/// What is left in a group and in those around it, up to where groups are mounted.
+/// Room left: the least of a group and of those around it, up to the mount point of groups.
 std::optional<std::uint64_t> least_room(std::string folder, const std::string& root,
                                         std::string_view limit_name, std::string_view used_name) {
   std::optional<std::uint64_t> out;

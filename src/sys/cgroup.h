@@ -11,7 +11,7 @@
 
 namespace kansoku::sys {
 
-/// Of cpu.stat; all since the group was made.
+/// Counters of cpu.stat, since the group was made.
 struct CgroupCpu {
   std::optional<std::uint64_t> used_ns;
   std::optional<std::uint64_t> periods, throttled_periods;  // with a quota only
@@ -29,7 +29,7 @@ class CgroupCpuSampler {
  public:
   struct Options {
     std::string proc_root{"/proc"};
-    // Where control groups are mounted. In a container: those of the host, so that groups outside
+    // Mount point of the control groups. In a container: those of the host, so that groups outside
     // of its own are seen too (version 2 only).
     std::string cgroup_root{"/sys/fs/cgroup"};
     std::int32_t own_pid{0};  // of this process, as `proc_root` has it
@@ -85,7 +85,7 @@ struct Container {
 /// innermost one counts. Runtimes that choose other names, or a reader inside of the container's
 /// own namespace, are not seen.
 [[nodiscard]] std::optional<Container> parse_container(std::string_view untrusted);
-/// Of a process, read now.
+/// Container of a process, read now.
 [[nodiscard]] std::optional<Container> container_of(std::int32_t pid,
                                                     const std::string& proc_root = "/proc");
 

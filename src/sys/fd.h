@@ -20,7 +20,7 @@ class Fd {
   /// Takes over `raw` (>= 0), a descriptor that somebody else opened.
   [[nodiscard]] static Fd adopt(int raw) { return Fd(raw); }
   [[nodiscard]] static Result<Fd> open_read(const std::string& path);
-  /// Of a path that others control: never waits (a FIFO, a terminal); kUnsupported if it is no
+  /// Opens a path that others control: never waits (a FIFO, a terminal); kUnsupported if it is no
   /// regular file.
   [[nodiscard]] static Result<Fd> open_regular(const std::string& untrusted_path);
 
@@ -79,7 +79,7 @@ class MappedFile {
 /// whole append, so what was written before stays readable.
 class FileSink final : public ByteSink {
  public:
-  /// What becomes of a line without its end in a file that is appended to: its writer was killed.
+  /// Treatment of a line without its end in a file that is appended to: its writer was killed.
   enum class TornLine { kKeep, kEnd, kCut };
   struct Options {
     bool overwrite{false};                // false: kUnsupported if the file exists
@@ -93,7 +93,7 @@ class FileSink final : public ByteSink {
   /// Forces the file to disk. May block.
   [[nodiscard]] Result<void> finish();
   [[nodiscard]] std::uint64_t bytes_written() const { return offset_; }
-  /// Whether it is a regular file with nothing in it: new, or emptied by who rotates it.
+  /// True if it is a regular file with nothing in it: new, or emptied by a log rotation.
   [[nodiscard]] bool is_empty() const;
 
  private:

@@ -86,7 +86,7 @@ std::vector<std::string_view> arguments_of(std::string_view inside) {
 
 std::string short_name(std::string_view text);
 
-/// Of a type, "ns::name const*": without the scopes.
+/// A type, such as "ns::name const*", without its scopes.
 std::string without_scopes(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {

@@ -25,8 +25,8 @@ constexpr std::size_t kCallBytesMax = 7;
 constexpr std::size_t kCandidatesMax = 32;
 /// Registers that a function may change without saving them, but for the two that it must know.
 constexpr std::array<std::size_t, 9> kLostInCalls{0, 1, 2, 4, 5, 8, 9, 10, 11};
-/// What a return probe of the kernel (uretprobe) puts in place of a return address leads there; the
-/// address itself is the kernel's alone.
+/// Mapping of the kernel's return probes (uretprobe): they replace return addresses by one that
+/// leads there; the address itself is the kernel's alone.
 constexpr std::string_view kReturnProbe = "[uprobes]";
 /// A function whose rules are not known saves at most so many registers below its return address,
 /// the frame pointer among them.
@@ -71,7 +71,7 @@ Result<Place> place_of(const Procfs& procfs, std::int32_t pid, std::int32_t tid)
   return runs(tid);
 }
 
-/// Whether a call instruction ends at the end of `code`, which ends where a return address points.
+/// True if a call instruction ends at the end of `code`, that is at the return address.
 bool is_behind_call(std::span<const std::byte, kCallBytesMax> code) {
   const auto at = [&](std::size_t back) {
     return static_cast<std::uint8_t>(code[kCallBytesMax - back]);
@@ -237,8 +237,8 @@ struct NativeStacks::Walk {
 
   /// To a word above that may be a return address: one that leads to the outermost frame if there
   /// is any, and of those over most frames, since a copy of an outer frame's word leaves some out.
-  /// What the function saved lies where its own information says, counted from there. How many
-  /// frames that leads outwards, the one it is moved to counted; 0: there is none.
+  /// The function's saved registers lie at the offsets of its own information, counted from there.
+  /// How many frames that leads outwards, the one it is moved to counted; 0: there is none.
   std::size_t guess(bool may_guess) {
     const File* const from_file = file(looked_up());
     const std::optional<UnwindRow> row =
@@ -277,7 +277,7 @@ struct NativeStacks::Walk {
     return best_steps;
   }
 
-  /// Where return addresses may stand above the stack's end.
+  /// Possible return addresses above the stack's end.
   std::vector<std::uint64_t> candidates() {
     std::vector<std::uint64_t> out;
     std::vector<std::uint64_t> words(kGuessWordsMax);

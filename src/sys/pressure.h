@@ -26,10 +26,11 @@ struct Pressure {
 /// Pressure stall information (PSI), three small reads a sample. Not shared between threads.
 class PressureSampler {
  public:
-  /// Of the host. kUnavailable if the kernel does not keep it.
+  /// Pressure of the host. kUnavailable if the kernel does not keep it.
   [[nodiscard]] static Result<PressureSampler> open_host(
       const std::string& folder = "/proc/pressure");
-  /// Of a control group; `folder` is that of version 2, since version 1 has none: kUnavailable.
+  /// Pressure of a control group; `folder` is that of version 2, since version 1 has none:
+  /// kUnavailable.
   [[nodiscard]] static Result<PressureSampler> open_cgroup(const std::string& folder);
   PressureSampler(PressureSampler&&) noexcept;
   PressureSampler& operator=(PressureSampler&&) noexcept;

@@ -11,7 +11,7 @@
 
 namespace kansoku::sys {
 
-/// What a process has used so far, all threads together.
+/// Resources that a process has used so far, all threads together.
 struct ProcessCounters {
   char state{'?'};                         // of its main thread: R, S, D, T, Z, ...
   std::uint64_t user_ns{0}, system_ns{0};  // of processor time, in steps of a clock tick (10 ms)
@@ -20,8 +20,8 @@ struct ProcessCounters {
   std::uint64_t resident_bytes{0};  // now; the kernel may be off by some 256 KiB a processor
   /// Bytes from and to storage; nothing without the right to trace the process.
   std::optional<std::uint64_t> read_bytes, written_bytes;
-  /// Of the main thread alone, and only where asked for: nanoseconds that it ran and that it waited
-  /// for a processor. For hosts where scheduler events cannot be had.
+  /// Nanoseconds that the main thread ran and waited for a processor; only on request. For hosts
+  /// where scheduler events cannot be had.
   std::optional<std::uint64_t> main_run_ns, main_wait_ns;
 };
 

@@ -9,8 +9,8 @@
 namespace kansoku::sys {
 
 /// Reads another process's memory, which neither stops the process nor waits for it: how many bytes
-/// from the front of `into` were read; 0 also if it is gone or may not be read. What is read is
-/// that process's word.
+/// from the front of `into` were read; 0 also if it is gone or may not be read. The bytes are that
+/// process's word: untrusted.
 [[nodiscard]] std::size_t read_process_memory(std::int32_t pid, std::uint64_t address,
                                               std::span<std::byte> into);
 /// A text of C there, of at most `bytes_max` bytes with its end; "" if there is none.

@@ -65,7 +65,8 @@ class Procfs {
   [[nodiscard]] Result<ProcStat> thread_stat(std::int32_t pid, std::int32_t tid) const;
   [[nodiscard]] Result<std::vector<std::string>> cmdline(std::int32_t pid) const;
   [[nodiscard]] Result<std::map<std::string, std::string>> environ(std::int32_t pid) const;
-  /// Who runs a process, and where. Zeros where that may not be read.
+  /// User and network namespace of a process. Zeros if they may not be read. Zeros where that may
+  /// not be read.
   struct Owner {
     std::uint32_t user{0};     // effective user id
     std::uint64_t network{0};  // inode of its network namespace

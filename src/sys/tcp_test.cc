@@ -160,7 +160,7 @@ TEST(TcpSampler, TellsEachConnectionWithItsEnds) {
   EXPECT_TRUE(sampler.sockets(1, 10).empty());
 }
 
-// What it carried in its life is not what it carried since.
+// Bytes of a connection's whole life are not bytes since the last sample.
 TEST(TcpSampler, AConnectionThatWasOutOfSightIsNoNewOne) {
   const std::int32_t self = ::getpid();
   TcpSampler sampler;
@@ -334,7 +334,7 @@ TEST(TcpSampler, ANamespaceThatMayNotBeEntered) {
   EXPECT_GE(replaced[0].bytes_acked, moved[0].bytes_acked + 10'000);
   EXPECT_LE(replaced[0].bytes_acked, moved[0].bytes_acked + 10'001);  // opening counts as one
   EXPECT_EQ(sampler.stats().maps, 2U);
-  // What a child holds too is the first one's.
+  // A socket that a child holds too belongs to the first process.
   const std::int32_t child = talker.ask('f');
   const auto both = sampler.sample(std::vector{talker.pid(), child}, at(40));
   ASSERT_EQ(both.size(), 2U);

@@ -21,7 +21,7 @@ constexpr int kLinksMax = 40;  // as the kernel follows
 /// One file or folder, not what it links to.
 Result<void> check_one(const std::string& path, const struct stat& is) {
   const bool is_link = S_ISLNK(is.st_mode);  // its own mode says nothing
-  // What root has made there nobody else can rename or delete.
+  // Nobody else can rename or delete root's files there.
   const bool is_shared = S_ISDIR(is.st_mode) && (is.st_mode & S_ISVTX) != 0;
   if (is.st_uid == 0 && (is_link || is_shared || (is.st_mode & kOthersWrite) == 0)) return {};
   return Error{Code::kPermission,

@@ -9,10 +9,10 @@
 
 namespace kansoku::sys {
 
-/// Whether the kernel gives this program more rights than its user has: set-user-id, or file
+/// True if the kernel gives this program more rights than its user has: set-user-id, or file
 /// capabilities. Then its environment is a stranger's.
 [[nodiscard]] bool has_borrowed_rights();
-/// Whether this process may do what an ordinary user may not: it is root's, or has any capability.
+/// True if this process may do more than an ordinary user: it is root's, or has any capability.
 [[nodiscard]] bool is_privileged();
 
 /// Variables of the environment that name files and folders of ours.
@@ -25,9 +25,9 @@ inline constexpr std::array<const char*, 5> kPathVariables{"KANSOKU_SHARE", "KAN
 /// or empty, and with borrowed rights.
 [[nodiscard]] std::optional<std::string> path_from_environment(const char* name);
 
-/// Whether only root can change what lies at `path`, which exists: the file, each folder above it,
-/// and those that symbolic links lead through. A folder in which everybody may make files of their
-/// own (/tmp) does for a file of root's. kPermission names what others can write to.
+/// Succeeds if only root can change the existing `path`: the file, each folder above it, and those
+/// that symbolic links lead through. A folder in which everybody may make files of their own (/tmp)
+/// does for a file of root's. kPermission names the part that others can write to.
 [[nodiscard]] Result<void> check_only_root_writes(const std::string& path);
 
 /// To be called before a library is loaded into this process: a privileged one loads only what

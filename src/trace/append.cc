@@ -67,7 +67,7 @@ class Taken {
     if (id < kSequencesMax) sequences_.set(static_cast<std::size_t>(id));
   }
 
-  // Of tracks that are never declared, too.
+  // Tracks that are never declared count too.
   void event(data_view view) {
     pbf_reader reader(view);
     while (reader.next(schema::event::kTrackUuid, protozero::pbf_wire_type::varint))

@@ -11,8 +11,8 @@
 
 namespace kansoku::trace {
 
-/// Where a Writer goes on behind a recording: a file is a row of packets, so whatever a sequence
-/// and tracks of their own hold can follow.
+/// Point at which a Writer goes on behind a recording: a file is a row of packets, so packets with
+/// a sequence and tracks of their own can follow.
 struct AppendPoint {
   std::size_t whole_bytes{0};  // of the file; what follows is a torn packet
   bool is_torn{false};

@@ -13,7 +13,7 @@
 
 namespace kansoku::trace {
 
-/// What kind of trouble an incident is: what to look at first.
+/// Kind of trouble of an incident: the first place to look at.
 enum class IncidentKind : std::uint8_t {
   kLatencySpike,
   kSlowForward,
@@ -30,8 +30,8 @@ enum class IncidentKind : std::uint8_t {
 };
 /// The operator's word on an incident.
 enum class IncidentLabel : std::uint8_t { kNone, kAcknowledged, kFalse, kTrue };
-/// What becomes of an incident. kNoted: it costs its job nothing, so nobody is paged; kReopened: it
-/// is back so soon after it was closed that it is the same one.
+/// Event in the life of an incident. kNoted: it costs its job nothing, so nobody is paged;
+/// kReopened: it is back so soon after it was closed that it is the same one.
 enum class IncidentEvent : std::uint8_t {
   kNoted,
   kOpened,
@@ -80,7 +80,7 @@ struct Evidence {
   double share{0};  // of the score, 0 to 1
 };
 
-/// What is seen of an incident: all that whoever finds it can say. Times are wall-clock nanoseconds
+/// Observed facts of an incident: all that its finder can say. Times are wall-clock nanoseconds
 /// since 1970.
 struct IncidentFacts {
   std::int64_t begin_ns{0};

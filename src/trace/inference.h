@@ -19,15 +19,15 @@ inline constexpr std::string_view kModelMicroBatch = "llm.micro_batch";
 inline constexpr std::string_view kModelSchedule = "llm.schedule";
 inline constexpr std::string_view kModelSplit = "llm.split";
 inline constexpr std::string_view kModelGraph = "llm.graph";
-// Of slices on the tracks of the threads of a graph.
+// Categories of slices on the tracks of a graph's threads.
 inline constexpr std::string_view kModelOperator = "llm.operator";
 inline constexpr std::string_view kModelWait = "llm.wait";
-// Of slices on a track of their own: while it was attached at some level, and how the level is
-// called.
+// Category of slices on a track of their own: the time attached at a level; the slice is named
+// after the level.
 inline constexpr std::string_view kModelWindow = "llm.window";
-// Of instants: a node of a graph's definition.
+// Category of instants: a node of a graph's definition.
 inline constexpr std::string_view kModelNode = "llm.node";
-// Of instants: the program that is observed.
+// Category of instants: the program that is observed.
 inline constexpr std::string_view kModelEngine = "llm.engine";
 
 /// Names of the tracks below a process's own.
@@ -50,7 +50,7 @@ enum class ModelLevel : std::uint8_t { kNone, kToken, kGraph, kOperator, kThread
 /// An operator of ggml that computes nothing: its result is a view of its source.
 [[nodiscard]] bool is_view_operator(std::string_view op);
 
-/// What an operator reads or writes.
+/// Shape of a tensor that an operator reads or writes.
 struct TensorShape {
   std::string type;                  // "F32", "Q4_0"; at most 15 characters
   std::array<std::int64_t, 4> ne{};  // elements by dimension, the fastest first

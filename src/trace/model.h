@@ -57,8 +57,8 @@ struct Track {
   StringId name{};
 };
 
-/// What is known of an observed process. Ranks come from its environment; children of a rank carry
-/// that rank too.
+/// Facts about an observed process. Ranks come from its environment; children of a rank carry that
+/// rank too.
 struct Process {
   std::int32_t pid{0};
   std::int32_t parent_pid{0};
@@ -119,7 +119,7 @@ struct CounterTable {
   [[nodiscard]] std::size_t size() const { return time_ns.size(); }
 };
 
-/// What a thread did when its stack was sampled.
+/// State of a thread when its stack was sampled.
 enum class SampleState : std::uint8_t { kUnknown, kRunning, kSleeping, kDisk, kStopped };
 
 struct SampleTable {

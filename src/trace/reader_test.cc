@@ -49,7 +49,7 @@ bool is_beginning(const Trace& part, const Trace& whole) {
          is_prefix(part.flows.id, whole.flows.id);
 }
 
-// Where the packets of a file end.
+// Offsets at which the packets of a file end.
 std::vector<std::size_t> packet_ends(std::string_view bytes) {
   std::vector<std::size_t> ends;
   const char* at = bytes.data();

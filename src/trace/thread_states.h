@@ -12,7 +12,7 @@
 
 namespace kansoku::trace {
 
-/// What the scheduler says of a thread.
+/// State of a thread, as the scheduler sees it.
 enum class ThreadState : std::uint8_t {
   kRunning,
   kQueued,  // ready, without a processor
@@ -35,7 +35,7 @@ struct ThreadStretch {
   [[nodiscard]] bool is_stopped() const { return (task_state & (0x4 | 0x8)) != 0; }
 };
 
-/// A scheduler event as one thread sees it. Of equal times the wake comes first, then coming to
+/// A scheduler event as one thread sees it. At equal times the wake comes first, then coming to
 /// run.
 struct SchedulerEvent {
   enum class Kind : std::uint8_t { kWake, kSwitchIn, kSwitchOut };

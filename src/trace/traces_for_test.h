@@ -28,7 +28,7 @@ void write_everything(Writer& writer);
 /// Every table of a trace as text, a row a line: two traces are equal if their dumps are.
 [[nodiscard]] std::string dump(const Trace& trace);
 
-/// What is wrong with the columns, indices and bounds of a trace, or "".
+/// The first fault in the columns, indices and bounds of a trace, or "".
 [[nodiscard]] std::string problem_of(const Trace& trace);
 
 }  // namespace kansoku::trace

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kTextBytesMax = 4096;  // of one name; longer ones are cut
 constexpr std::size_t kStackFramesMax = 2048;
 constexpr std::string_view kTooMany = "(too many names)";
-// What the writer itself writes: these do not count against the limit of names.
+// Names that the writer itself writes: these do not count against the limit of names.
 constexpr std::array<std::string_view, 8> kOwnNames{"loss",     "metadata", "stat", "count",
                                                     "severity", "advice",   "key",  "value"};
 constexpr std::array<std::string_view, 2> kOwnCategories{"kansoku.loss", "kansoku.meta"};
@@ -45,7 +45,7 @@ class Interner {
     ids_.emplace(texts_.back(), id);
     return id;
   }
-  // What is known by now does not count against the limits of later calls.
+  // Texts known by now do not count against the limits of later calls.
   void exempt_all() { exempt_count_ = ids_.size(); }
 
  private:
@@ -163,7 +163,7 @@ void Writer::Impl::close_packet(std::size_t mark) {
   if (broken) chunk.clear();  // nobody will ever take it
 }
 
-// Of a packet that declares something, opened by open_plain_packet().
+// Closes a packet that declares something, opened by open_plain_packet().
 void Writer::Impl::close_declaration(std::size_t mark) {
   constexpr std::size_t kHeadBytes = 3;  // tag and length of a packet opened with open()
   chunk.close(mark);

@@ -40,7 +40,7 @@ struct Arg {
   }
 };
 
-/// What a process track says of its process; empty texts and kNoRank are left out.
+/// Facts of a process for its track; empty texts and kNoRank are left out.
 struct ProcessInfo {
   std::int32_t pid{0};
   std::int32_t parent_pid{0};
@@ -63,7 +63,7 @@ struct WriterOptions {
   std::uint32_t strings_max{1U << 20};  // distinct names, frames and stacks each; further ones
                                         // become "(too many names)"
   bool can_restart{false};  // keep what restart() needs: every name, frame and track, encoded
-  // Of a writer that goes on behind another's file (append.h): numbers that the file does not use.
+  // For a writer that goes on behind another's file (append.h): numbers that the file does not use.
   std::uint32_t sequence{1};    // 1 .. 127
   std::uint32_t first_uuid{1};  // of tracks
 };
@@ -89,7 +89,7 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   /// Goes on in another sink, with a file of its own that holds everything declared so far; handles
-  /// stay valid, counts begin anew. What was not flushed is lost, an earlier write error is
+  /// stay valid, counts begin anew. Data that was not flushed is lost, an earlier write error is
   /// forgotten. Needs WriterOptions::can_restart.
   [[nodiscard]] Result<void> restart(ByteSink& sink, BootTime now);
 

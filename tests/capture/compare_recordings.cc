@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_recordings ONE OTHER CATEGORY...: whether two recordings that were made beside each other
-// tell the same calls: per thread the same slices and instants of these categories, in the same
-// order, with the same arguments, and how far their times lie apart. What one of them has at its
-// ends alone, because it began earlier or ended later, is left out and counted. Prints one line;
-// fails where calls differ.
+// compare_recordings ONE OTHER CATEGORY...: compares two recordings that were made beside each
+// other. Their calls are the same if they have per thread the same slices and instants of these
+// categories, in the same order, with the same arguments; the greatest distance of their times is
+// told. Events at the ends of one of them alone, because it began earlier or ended later, are left
+// out and counted. Prints one line; fails if calls differ.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library says of copies: whether the host's memory is pinned, batches, calls without
+// Records of copies by the library: pinned or pageable memory of the host, batches, calls without
 // bytes. Each test is a process of its own (ctest), with the software device behind the library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class LibraryCopiesTest : public LibraryTest {
     return reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name))(arguments...);
   }
   void switch_on() { set(Mode::kEvery); }
-  /// Of the copies that have ended, in their order.
+  /// Records of the copies that have ended, in their order.
   std::vector<wire_cuda_record> copies(std::size_t count) {
     std::vector<wire_cuda_record> out;
     EXPECT_TRUE(sys::poll_for_test([&] {
@@ -46,7 +46,7 @@ class LibraryCopiesTest : public LibraryTest {
     }));
     return out;
   }
-  /// What is said of the host's memory by a copy from there.
+  /// Kind of the host's memory in the record of a copy from there.
   std::uint64_t said_of(const void* host, std::size_t bytes) {
     EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", memory_, host, bytes, stream_), 0);
     const auto seen = copies(1);

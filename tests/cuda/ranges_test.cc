@@ -374,7 +374,7 @@ TEST_F(RangesTest, AnotherToolIsNoticed) {
   EXPECT_EQ(channel_->state().nvtx_elsewhere, 1U);
 }
 
-// Of an older client, whose table is shorter, or that has none.
+// Tables of an older client, which are shorter, or missing.
 TEST_F(RangesTest, FillsWhatAClientHas) {
   auto* const initialize = entry<int(const void* (*)(std::uint32_t))>("InitializeInjectionNvtx2");
   EXPECT_EQ(initialize(nullptr), 0);

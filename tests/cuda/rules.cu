@@ -306,7 +306,7 @@ int long_batch() {
   return 0;
 }
 
-// Where managed memory should be: calls, and no copies.
+// Advice on the place of managed memory: calls, and no copies.
 int advice() {
   CUdeviceptr managed = 0;
   OK(cuMemAllocManaged, &managed, 4096, CU_MEM_ATTACH_GLOBAL);
@@ -323,7 +323,7 @@ int advice() {
   return 0;
 }
 
-// What a load does to fill variables is the driver's own.
+// Copies of a load that fill variables are the driver's own.
 int modules() {
   CUmodule more[3] = {};
   for (CUmodule& one : more)
@@ -357,7 +357,7 @@ CUgraph captured(CUfunction function) {
   OK(cuStreamEndCapture, stream, &graph);
   return graph;
 }
-// What one launch of such a graph does.
+// Work of one launch of such a graph.
 void done_captured(const char* name, unsigned long long times) {
   kernels(name, 2 * times);
   done("set", 10, times);
@@ -377,7 +377,7 @@ CUDA_KERNEL_NODE_PARAMS node_of(CUfunction function, void** arguments) {
   return out;
 }
 
-// What is captured does not run; nodes run with each launch, those of child graphs, too.
+// Captured work does not run; nodes run with each launch, those of child graphs, too.
 int graphs() {
   CUgraph first = captured(store), second = captured(other), whole = nullptr, clone = nullptr;
   CUgraphExec exec = nullptr, exec_whole = nullptr, exec_clone = nullptr;
@@ -445,7 +445,7 @@ int changed_graph() {
   return 0;
 }
 
-// What a library asks of the driver is the program's.
+// Calls of a library to the driver are the program's.
 int library() {
   cublasHandle_t handle = nullptr;
   if (cublasCreate(&handle) != CUBLAS_STATUS_SUCCESS) wrong("cublasCreate", __LINE__, 1);

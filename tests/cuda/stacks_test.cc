@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who allocated: stacks that the library walks in the process.
+// Stacks of allocations, which the library walks in the process.
 #include <gmock/gmock.h>
 
 #include <cstdint>

@@ -74,7 +74,7 @@ int image() {
     answer<<<1, 1>>>(out);
     told("launch", cudaGetLastError());
   }
-  // What cannot be loaded is no fault: the context goes on.
+  // An image that cannot be loaded is no fault: the context goes on.
   told("synchronize", cudaDeviceSynchronize());
   told("copy", cudaMemcpy(&value, out, sizeof value, cudaMemcpyDeviceToHost));
   told("free", cudaFree(out));

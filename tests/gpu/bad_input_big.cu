@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of bad_input.cu: an image with two variables of 20 MiB.
+// Second image of bad_input.cu, with two variables of 20 MiB.
 
 cudaError_t launch_big(int value);
 

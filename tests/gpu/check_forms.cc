@@ -39,9 +39,10 @@ using namespace kansoku::gpu;
 
 constexpr std::uint64_t kSentinel = 0x5a5a5a5a5a5a5a5a;
 constexpr std::size_t kOperandsMax = 4;
-// Of a row in memory: its operands; its result, the one under a guard, and from 32 on scratch.
+// Bytes of a row in memory: its operands; its result, the one under a guard, and from 32 on
+// scratch.
 constexpr std::size_t kInBytes = 32, kOutBytes = 64;
-// What a case finds in constant memory and in the kernel's parameters; forms.py knows it too.
+// Contents of constant memory and of the kernel's parameters in a case; forms.py knows them too.
 constexpr std::size_t kTableBytes = 256;
 constexpr std::uint8_t table_byte(std::size_t i) {
   return static_cast<std::uint8_t>(i * 37 + 11);
@@ -212,7 +213,7 @@ class Device {
  public:
   Device() : memory_(must(exec::Memory::create(std::uint64_t{1} << 24))) {}
 
-  /// What the first wrong row was; empty: all are right.
+  /// The first wrong row; empty: all are right.
   std::string run(const Case& test, const ptx::Module& module, exec::Isa isa) {
     auto program = exec::Program::load(module, memory_, isa);
     if (!program) return program.error().what;

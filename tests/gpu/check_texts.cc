@@ -9,7 +9,7 @@
 //   refuses, by its first reason
 //
 // Prints what is wrong and a count by architecture. Exit status: 0 all well, 1 a text is not, 2
-// usage. What the executor refuses is no mistake of a text.
+// usage. A refusal by the executor is no mistake of a text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -152,7 +152,7 @@ bool is_interleaved(const std::vector<std::string>& items) {
   return std::any_of(code, items.end(), [](const auto& item) { return item[0] == 'v'; });
 }
 
-/// What is wrong with a text; empty: nothing.
+/// The first mistake of a text; empty: none.
 std::string check(const ptx::Module& module, std::string_view text, Count& count) {
   const auto problems = ptx::verify(module);
   if (!problems.empty())

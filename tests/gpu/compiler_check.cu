@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What public programs write, as one program: virtual functions with a destructor, assertions, min
-// and max on both sides. With an argument an assertion of the kernel fails.
+// Constructs of public programs, as one program: virtual functions with a destructor, assertions,
+// min and max on both sides. With an argument an assertion of the kernel fails.
 #include <algorithm>
 #include <cassert>
 #include <cstdio>

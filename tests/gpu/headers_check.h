@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the programs that look at the headers of share/softgpu/toolkit share: a count of what is not
-// so, arrays of the device, random numbers.
+// Common part of the programs that check the headers of share/softgpu/toolkit: a count of failures,
+// arrays of the device, random numbers.
 #include <cuda_runtime.h>
 
 #include <cstdint>

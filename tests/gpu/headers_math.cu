@@ -184,7 +184,7 @@ TWO(pow, ::pow(a, b), std::pow(a, b))
 TWO(remainder, ::remainder(a, b), std::remainder(a, b))
 TWO(copysign, ::copysign(a, b), std::copysign(a, b))
 TWO(divide, a / b, a / b)
-// Of single precision alone: with PTX's approximations.
+// Functions of single precision alone: with PTX's approximations.
 struct fast_exp_of {
   __device__ static float device(float a, float) { return __expf(a); }
   static double wide(double a, double) { return std::exp(a); }

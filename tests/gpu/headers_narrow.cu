@@ -368,7 +368,7 @@ CHECK_INTEGERS(check_bfloat_integers, Bfloat, bfloat16)
 template <class Kind>
 struct Conversions {
   using One = typename Kind::One;
-  // What each constructor makes of the bits of `seed`, and what it should.
+  // Result of each constructor for the bits of `seed`, and the expected one.
   __host__ __device__ static void convert(double number, std::uint64_t seed, unsigned* out) {
     out[0] = bits_of(One(number));
     out[1] = bits_of(One(static_cast<float>(number)));

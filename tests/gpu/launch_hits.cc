@@ -157,7 +157,7 @@ int run(const std::string& path) {
   return total == *launches && (*engine)->counters().ring_full == 0 ? 0 : 1;
 }
 
-/// Of a command: every entry point that launches, and those of graphs.
+/// Watched entry points of a command: every one that launches, and those of graphs.
 constexpr std::array<const char*, 8> kWatched{
     "cuLaunchKernel",      "cuLaunchKernelEx",      "cuLaunchCooperativeKernel",
     "cuLaunchKernel_ptsz", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel_ptsz",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stand-in runtime promises, looked at from a program: prints each thing that is not so and
+// Promises of the stand-in runtime, checked from a program: prints each broken one and
 // ends with 1, or "runtime: all as promised".
 #include <cuda_runtime.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a check of checks.inc sees: it compares values with what CUDA documents, and the comparisons
-// make its verdict. A check that compares nothing fails. Perturbed, every comparison expects
-// something else: so a test shows that each check can fail.
+// Interface of a check of checks.inc: it compares values with CUDA's documentation, and the
+// comparisons make its verdict. A check that compares nothing fails. Perturbed, every comparison
+// expects something else: so a test shows that each check can fail.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilers make of C++ in kernels: calls, recursion, pointers to functions, virtual
+// Code that compilers make of C++ in kernels: calls, recursion, pointers to functions, virtual
 // functions, arrays of a thread, vectors, spaces of addresses, order of memory.
 #include <algorithm>
 

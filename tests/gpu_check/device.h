@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What checks with kernels share: errors of the runtime, arrays of the device, kernels that hold
-// one PTX instruction beside what the host expects of it.
+// Common part of checks with kernels: errors of the runtime, arrays of the device, kernels that
+// hold one PTX instruction beside the host's expectation of it.
 #include <cuda_runtime.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What a result was made with: device, driver, files of the libraries, compiler.
+// Facts behind a result: device, driver, files of the libraries, compiler.
 #include <string>
 #include <utility>
 #include <vector>

@@ -72,7 +72,7 @@ FLOAT_2(mul_ftz, "mul.rn.ftz.f32 %0, %1, %2;", ftz(gpu_check::multiply(ftz(a), f
 float saturated(float value) {
   return std::isnan(value) ? 0.0F : std::fmin(std::fmax(value, 0.0F), 1.0F);
 }
-// Whether -0 stays one is not documented: + 0 makes both the same.
+// The sign of a -0 is not documented: + 0 makes both the same.
 FLOAT_2(add_sat, "{ .reg .f32 t; add.sat.f32 t, %1, %2; add.f32 %0, t, 0f00000000; }",
         saturated(gpu_check::add(a, b, N)) + 0.0F)
 FLOAT_3(fma_sat, "{ .reg .f32 t; fma.rn.sat.f32 t, %1, %2, %3; add.f32 %0, t, 0f00000000; }",
@@ -238,8 +238,8 @@ GPU_CHECK_BODY(floats, fused_products) {
 GPU_CHECK_BODY(floats, flush_to_zero) {
   auto x = floats(3);
   COMPARE(add_ftz, x[0], x[1]);
-  // Whether a result just below the least normal number is flushed before or after it is rounded is
-  // not documented: such inputs stay away.
+  // A result just below the least normal number may be flushed before or after it is rounded, which
+  // is not documented: such inputs stay away.
   std::vector<std::vector<float>> safe(3);
   for (std::size_t i = 0; i < x[0].size(); ++i) {
     const double product = double(ftz(x[0][i])) * double(ftz(x[1][i]));
@@ -298,7 +298,7 @@ GPU_CHECK_BODY(conversions, floats_to_integers) {
   COMPARE(to_s32_rzi, x[0]);
   COMPARE(to_s32_rmi, x[0]);
   COMPARE(to_u32_rpi, x[0]);
-  // What a double NaN becomes is 0 for some types and the sign bit for others.
+  // A double NaN becomes 0 for some types and the sign bit for others.
   y.erase(std::remove_if(y.begin(), y.end(), [](double value) { return std::isnan(value); }),
           y.end());
   COMPARE(f64_to_s32, y);

@@ -150,7 +150,7 @@ std::vector<u16> lows(const std::vector<u32>& both) {
   return out;
 }
 
-// Where results may be NaNs, which are all one.
+// For forms whose results may be NaNs, which are all one.
 template <class... From>
 void compare_pairs(Check& c, const char* form, void (*kernel)(int, u32*, const From*...),
                    u32 (*want)(From...), Format format, const std::vector<From>&... in) {

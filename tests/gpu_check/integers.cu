@@ -50,7 +50,7 @@ WORD_3(sad_s32, "sad.s32 %0, %1, %2, %3;", u32(std::abs(s64(sgn(a)) - sgn(b))) +
 WORD_3(sad_u32, "sad.u32 %0, %1, %2, %3;", (a > b ? a - b : b - a) + d)
 WORD_2(min_s32, "min.s32 %0, %1, %2;", sgn(a) < sgn(b) ? a : b)
 WORD_2(max_u32, "max.u32 %0, %1, %2;", a > b ? a : b)
-// Quotients are cut towards zero. What a division by zero gives is not specified.
+// Quotients are cut towards zero. The result of a division by zero is not specified.
 WORD_2(div_s32, "div.s32 %0, %1, %2;", u32(s64(sgn(a)) / sgn(b)))
 WORD_2(rem_s32, "rem.s32 %0, %1, %2;", u32(s64(sgn(a)) % sgn(b)))
 WORD_2(div_u32, "div.u32 %0, %1, %2;", a / b)

@@ -77,7 +77,7 @@ __global__ void clocks(u64* out) {
   out[1] = later >= time;
 }
 
-// What `work` and the device print to standard output.
+// Text that `work` and the device print to standard output.
 template <class Work>
 std::string printed(Check& c, Work work) {
   std::fflush(stdout);

@@ -36,7 +36,7 @@ Facts ask_for_facts(const std::string& log);
 /// Runs the rows in their order, and tells each result as soon as it is known.
 void run_rows(const std::vector<const Row*>& rows, bool perturbs, const std::string& log,
               const std::function<void(const Row&, const Result&)>& tell);
-/// What main is of a worker: --worker facts, or --worker plain|perturbed NAME...
+/// Main function of a worker: --worker facts, or --worker plain|perturbed NAME...
 int work(int argc, char** argv);
 
 }  // namespace gpu_check

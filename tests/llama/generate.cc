@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
-// What the tests ask of llama.cpp, through its library: logits of fixed tokens, a generation without
+// Work that the tests ask of llama.cpp, through its library: logits of fixed tokens, a generation without
 // chance, a model of another type.
 //   generate logits MODEL OUT            logits of every token, as floats, one row a token; --tokens 512 --batch 1
 //   generate text MODEL                  the most likely token, again and again; --tokens 64

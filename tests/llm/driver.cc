@@ -59,7 +59,7 @@ struct Known {
   std::vector<llama_token> text;
 };
 
-/// What ggml says of one kind of operator in one phase.
+/// Counts of ggml for one kind of operator in one phase.
 struct Shape {
   std::int64_t count{0}, empty{0}, flops{0}, bytes{0}, bytes_bound{0};
 };

@@ -67,7 +67,7 @@ extern "C" void call_operator(int which, void* tuple) {
                                        pybind11::args(tuple), pybind11::kwargs(nullptr), {});
 }
 
-/// Where the function lies that is probed.
+/// Address of the probed function.
 extern "C" const void* operator_code() {
   return reinterpret_cast<const void*>(&torch::jit::invokeOperatorFromPython);
 }

@@ -220,7 +220,7 @@ Stream adaptive_stream(const Workload& past, int known, AdaptiveOptions options)
               static_cast<std::int64_t>(random.uniform() * static_cast<double>(kHourNs));
           for (Job job : burst.jobs) {
             job.submit += Nanos{at_ns};
-            // What runs past midnight of the day before was not known there.
+            // A job that runs past midnight was not known on the day before.
             if (job.submit < weeks * kWeekLength) out.push_back(job);
           }
         }

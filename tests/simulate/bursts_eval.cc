@@ -151,7 +151,7 @@ void print_probes(const Stream& stream, const Yardstick& yardstick, int seeds) {
   fmt::print("\n");
 }
 
-/// What differs between the fitting and the judged weeks, and what the ratio becomes when one
+/// Prints the differences between the fitting and the judged weeks, and the ratio when one
 /// difference is taken away.
 void print_causes(const Recording& recording, const Study& study, const Chosen& chosen, int seeds) {
   const Workload fitting = join_weeks(recording, study.fitting);

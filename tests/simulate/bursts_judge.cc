@@ -13,7 +13,7 @@ namespace kansoku::simulate {
 namespace {
 
 constexpr int kResamples = 1000;
-/// Of two waits below a minute neither is called better.
+/// If two waits are below a minute, neither is called better.
 constexpr double kWaitFloorS = 60;
 constexpr Nanos kDay = kWeekLength / 7;
 
@@ -36,7 +36,7 @@ double log_ratio(double a, double b) {
   return std::abs(std::log((a + kWaitFloorS) / (b + kWaitFloorS)));
 }
 
-/// What the seeds gave.
+/// Results of the seeds.
 struct Outcomes {
   std::vector<double> means, p90s, loads;
 

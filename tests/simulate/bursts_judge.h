@@ -38,8 +38,9 @@ struct Judgement {
 /// Replays `seeds` synthetic streams of the yardstick's length on its cluster.
 [[nodiscard]] Judgement judge(const Stream& stream, const Yardstick& yardstick, int seeds);
 
-/// The same when each day begins with the queue that the recording left: what a forecast for
-/// tomorrow knows. Of each stream a day's jobs are submitted behind the recorded ones before it.
+/// The same when each day begins with the queue that the recording left: the knowledge of a
+/// forecast for tomorrow. In each stream, a day's jobs are submitted behind the recorded ones
+/// before it.
 [[nodiscard]] Judgement judge_daily(const Stream& stream, const Yardstick& yardstick, int seeds);
 
 /// Seconds that a job of one GPU would have waited behind `jobs`, mean over every tenth minute of

@@ -25,7 +25,7 @@ constexpr int kOtherDraws = 10;
 // A published value is the rounded mean of rounded records: half a hundredth twice.
 constexpr double kRounding = 0.01001;
 
-// What the published simulator draws, in its order: one number for a log line, the shuffle, the
+// Draws of the published simulator, in its order: one number for a log line, the shuffle, the
 // copies, ten numbers of something else, the numbers of the nodes.
 InflationPlan published_plan(const std::vector<NamedRequest>& pods, const std::vector<Node>& nodes,
                              int seed) {

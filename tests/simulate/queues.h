@@ -48,7 +48,7 @@ inline Service lognormal_service(double sigma) {
     return std::exp(sigma * normal - sigma * sigma / 2);
   };
 }
-/// Of mean `a` with probability `p`, else of mean `b`.
+/// Exponential times of mean `a` with probability `p`, else of mean `b`.
 inline Service hyperexponential_service(double p, double a, double b) {
   return [=](RandomStream& random) {
     const double mean = random.uniform() < p ? a : b;
@@ -104,7 +104,7 @@ struct Length {
   std::int64_t counted{0}, aside{0};
 };
 
-/// Where the customers of one replication put what they see.
+/// Record of one replication, filled by its customers.
 struct Record {
   Length length;
   std::vector<BatchMeans> figures;

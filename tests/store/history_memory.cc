@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What history costs: `history_memory [HOURS] [FOLDER]` keeps windows of four ranks and 56
-// features, 30 of them seen, one a second, and prints memory, bytes and times. Fails above the
-// limits that docs/formats/history.md promises; 77 without DuckDB.
+// Cost of history: `history_memory [HOURS] [FOLDER]` keeps windows of four ranks and 56 features,
+// 30 of them seen, one a second, and prints memory, bytes and times. Fails above the limits that
+// docs/formats/history.md promises; 77 without DuckDB.
 #include <fmt/format.h>
 #include <unistd.h>
 

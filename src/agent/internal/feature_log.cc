@@ -28,7 +28,7 @@ Result<FeatureLog> FeatureLog::open(const std::string& path) {
   for (const detect::Feature& feature : detect::known_features())
     header += fmt::format(",{}", feature.name);
   header += '\n';
-  // What is not there yet, or a pipe, begins with nothing.
+  // A file that is not there yet, or a pipe, begins with nothing.
   const std::string begin = sys::read_begin(path, header.size()).value_or("");
   const bool has_header = begin == header;
   if (!has_header && !header.starts_with(begin)) {

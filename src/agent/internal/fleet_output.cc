@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanos kForgetAfter = std::chrono::seconds{30};
 
-// What says most about a job comes first: it is what a narrow budget keeps.
+// The features that say most about a job come first: a narrow budget keeps those.
 constexpr std::array<std::string_view, 8> kMostTelling{
     "step_mean", "collective_p99", "decode_p99", "gpu_process_utilization",
     "cpu_wait",  "input_share",    "tcp_rtt",    "gpu_sm_clock"};
@@ -101,7 +101,7 @@ void FleetOutput::on_window(std::int64_t wall_ns, BootTime now, const std::vecto
   for (const FeatureRow& row : rows) {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = row.window.values[feature_order()[i]];
-    // What is no job yet is not left out for want of room, and is not counted as that.
+    // A row that is of no job yet is not left out for want of room, and is not counted as that.
     const auto job = jobs_.find(row.job);
     if (job != jobs_.end()) writer_.add_window(job->second.id, row.window.rank, values);
   }

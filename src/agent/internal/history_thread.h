@@ -21,8 +21,8 @@ namespace kansoku::agent {
 STAT(history_queue_dropped, kDataLoss, kCapture,
      "windows or incidents did not reach the history: the disk is too slow");
 
-/// Keeps history in a thread of its own, since writing it takes up to seconds. What the disk is too
-/// slow for is dropped, oldest first, and counted.
+/// Keeps history in a thread of its own, since writing it takes up to seconds. If the disk is too
+/// slow, data are dropped, oldest first, and counted.
 class HistoryThread {
  public:
   static constexpr std::size_t kQueueMax = 600;  // windows of a host, and incidents

@@ -162,7 +162,7 @@ TEST_P(ArgumentsTest, ThatCannotBeReadHaveFailed) {
   EXPECT_EQ(seen[1].args[2], 1U);
 }
 
-// What the inner call kept is not taken for the outer one's.
+// Arguments kept by the inner call are not taken for the outer one's.
 TEST_P(ArgumentsTest, OfACallAroundOneOfTheSameFunctionAreLost) {
   attach(look_up(), "target_look_up", true);
   std::uint64_t handle = 0;

@@ -64,7 +64,7 @@ inline void add_capture_for_test(wire_probe& probe, int source, int size = 8,
   if ((source & WIRE_SOURCE_OUT) != 0) probe.flags |= WIRE_PROBE_OUT;
 }
 
-/// What has to be attached to see begin and end of the calls of a function at its own exits.
+/// Probes that see begin and end of the calls of a function at its own exits.
 inline std::vector<UprobeSpec> call_specs_for_test(sys::ElfFile& file, const std::string& name,
                                                    std::uint64_t cookie, bool wants_value = false,
                                                    bool before_calls = false) {

@@ -29,8 +29,8 @@ enum class AttachMode : std::uint8_t { kSession, kMulti, kPerf };
 [[nodiscard]] std::string_view attach_mode_name(AttachMode mode);  // "session", "multi", "perf"
 [[nodiscard]] std::optional<AttachMode> attach_mode_from_name(std::string_view name);
 
-/// One probe of a file. Of a call whose exits are probed (WIRE_COOKIE_CALL) each exit is a spec of
-/// its own, all attached without return.
+/// One probe of a file. If a call's exits are probed (WIRE_COOKIE_CALL), each exit is a spec of its
+/// own, all attached without return.
 struct UprobeSpec {
   std::uint64_t file_offset{0};
   std::uint64_t semaphore_offset{0};  // file offset of a USDT semaphore, or 0

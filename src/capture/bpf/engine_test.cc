@@ -197,7 +197,7 @@ class EngineModes : public ::testing::TestWithParam<AttachMode> {
   std::unique_ptr<sys::ElfFile> file_;
 };
 
-/// Whether `function` threw what the targets throw.
+/// True if `function` threw the targets' exception.
 bool throws(Function function, long argument) {
   try {
     static_cast<void>(function(argument));

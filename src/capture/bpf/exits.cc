@@ -20,7 +20,7 @@ constexpr std::size_t kBranchesMax = 8;    // that may stand for one return
 constexpr std::size_t kBackwardsMax = 32;  // instructions before a return that are looked at
 constexpr std::int64_t kStackBytesMax = 8 * 8191;  // what fits into a cookie
 
-/// Where the return address lies, seen from an instruction before the return.
+/// Place of the return address, seen from an instruction before the return.
 struct Place {
   bool from_frame{false};
   std::int64_t bytes{0};
@@ -47,7 +47,7 @@ constexpr std::uint16_t bit(std::uint8_t reg) {
 // 3.2.1.
 constexpr std::uint16_t kKept = bit(3) | bit(5) | bit(12) | bit(13) | bit(14) | bit(15);
 
-/// What has to hold before an instruction for the call to end by it.
+/// Condition before an instruction for the call to end by it.
 struct State {
   Place place;
   std::uint8_t value{0};  // the register that holds what is returned
@@ -93,7 +93,7 @@ class Backwards {
         if (!add_branch(i, *state, Exit::When::kNotTaken)) return std::nullopt;
         return out_;
       }
-      // What nothing leads to is padding, or a handler of exceptions.
+      // Code that nothing leads to is padding, or a handler of exceptions.
       if (before.site_class == SiteClass::kNop && flow.is_reached(i)) {
         if (!add(i, *state, Exit::When::kAlways)) return std::nullopt;
         return out_;
@@ -105,8 +105,8 @@ class Backwards {
   }
 
  private:
-  // Exceptions lead there by no branch. Where that is not known no call is passed, and a handler
-  // has some.
+  // Exceptions lead there by no branch. If that is not known, no call is passed, and a handler has
+  // some.
   [[nodiscard]] bool is_pad(std::size_t i) const {
     const std::uint64_t address = function_.range().begin + function_.flow()[i].offset;
     return pads_ && std::binary_search(pads_->begin(), pads_->end(), address);
@@ -194,7 +194,7 @@ class Finder {
     if (!has_probeable_exits(function.flow())) return {{}, "an exit cannot be probed"};
     const std::string_view problem = needs_.counts ? counting_problem(function) : "";
     if (!problem.empty()) return {{}, problem};
-    // Where a switch jumps to is not known, so neither is what leads to a return.
+    // The targets of a switch are not known, so neither are the ways to a return.
     const bool wants_cheap = function.is_whole() && !function.flow().has_table();
     Exits out{exits_of(function, wants_cheap), {}};
     if (has_address_twice(out.exits)) out.exits = exits_of(function, false);
@@ -223,7 +223,7 @@ class Finder {
                     [&](const auto& part) { return is_clear(part.flow, part.range.begin); });
     return is_all_clear ? "" : "the target of a jump in it is unknown";
   }
-  /// Whether it cannot be told if the call ends by this jump, or that may stay unseen.
+  /// True if it is not known that the call ends by this jump, or if its end may stay unseen.
   [[nodiscard]] static bool is_doubtful(const FunctionCode& function, std::uint64_t begin,
                                         const Step& step, bool leaves) {
     if (step.flow == Flow::kIndirectJump) return !step.is_bare;

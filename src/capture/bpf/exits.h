@@ -19,7 +19,7 @@ struct Exit {
   std::uint64_t leads_to{0};  // by a direct one
   When when{When::kAlways};   // the call ends there
   std::uint8_t condition{0};  // of the jump, as in its opcode: 0 to 15
-  // Where the return address lies then: at rsp or rbp plus so many bytes.
+  // Place of the return address then: rsp or rbp plus so many bytes.
   bool from_frame{false};
   std::uint32_t stack_bytes{0};
   std::uint8_t value_register{0};  // that holds what is returned, if that is wanted; 0: rax
@@ -42,15 +42,15 @@ struct ExitNeeds {
 
 /// The exits of `function`, for probes that see the end of a call without touching its return
 /// address. The kernel's return probes replace that: an exception that comes by finds no handler,
-/// and the process aborts (measured on Linux 6.18). Of every return the branches are taken that
-/// lead to it and nowhere else, as those of the check of the stack's guard, if they are emulated
-/// and what is wanted of the returned value is known there; else the return itself, which costs ten
+/// and the process aborts (measured on Linux 6.18). For every return, the branches are taken that
+/// lead to it and nowhere else, such as those of the check of the stack's guard, if they are
+/// emulated and the wanted returned value is known there; else the return itself, which costs ten
 /// times as much. No call may lie between, for it may take long; those of `before_calls` may.
-/// Returns of the other parts, and of handlers of exceptions, are exits too. Of a function that
-/// ends by jumps alone, as one that only calls another, the exits of those others in the same file
-/// are taken, unless they have to count. None if the bytes may be something else than instructions:
-/// a probe in the middle of one would change what it does. Deterministic; any thread that owns
-/// `file`.
+/// Returns of the other parts, and of handlers of exceptions, are exits too. For a function that
+/// ends by jumps alone, such as one that only calls another, the exits of those others in the same
+/// file are taken, unless they have to count. None if the bytes may be something else than
+/// instructions: a probe in the middle of one would change its effect. Deterministic; any thread
+/// that owns `file`.
 [[nodiscard]] Exits find_exits(sys::ElfFile& file, const sys::Symbol& function,
                                const ExitNeeds& needs);
 

@@ -407,7 +407,7 @@ TEST_F(FindExits, AreNotLookedForInWhatMayBeNoCode) {
   EXPECT_EQ(find_exits(*file_, one, {}).problem, "it never returns");
 }
 
-// Of every function of the C library that can be taken apart no exit is the begin, and none is
+// In every function of the C library that can be taken apart, no exit is the begin, and none is
 // there twice.
 TEST_F(FindExits, OfRealCodeAreSane) {
   std::string path;

@@ -265,7 +265,7 @@ static __always_inline void on_graph(const struct hit* hit, __u64 graph, __u64 b
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-// Where the host can read them.
+// Tells of the experts if the host can read them.
 static __noinline int tell_experts(__u64 tensor, const struct hit* hit) {
   if (!hit || !hit->target) return 0;
   const struct wire_model_layout* layout = &hit->target->layout;
@@ -392,7 +392,7 @@ int on_model(struct pt_regs* regs) {
   return 0;
 }
 
-// What a hit costs without any of it.
+// Cost of a hit without any of it.
 SEC("uprobe")
 int on_nothing(struct pt_regs* regs) {
   return 0;

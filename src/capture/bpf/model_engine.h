@@ -65,16 +65,15 @@ class ModelEngine {
     std::size_t data_bytes{0};  // that are read between two hits
   };
   /// Seconds of one hit on a function of this program whose place the kernel emulates, as those of
-  /// ggml's operators, or single-steps. Of the rounds the best counts, since what else the machine
-  /// does only adds to it; the time of reading is subtracted. Blocks; records that wait are
-  /// dropped.
+  /// ggml's operators, or single-steps. The best round counts, since other load of the machine only
+  /// adds to it; the time of reading is subtracted. Blocks; records that wait are dropped.
   [[nodiscard]] Result<double> measure_hit(const Measured& what);
   /// Seconds, measured when the engine was made.
   struct Price {
     double bare{0};      // a program that does nothing, at an emulated place
     double emulated{0};  // an operator there
     double stepped{0};   // at a place that is single-stepped
-    // What a program whose data fills its caches loses behind any of them.
+    // Extra cost, behind any of them, of a program whose data fills its caches.
     double caches{0};
   };
   [[nodiscard]] const Price& price() const;

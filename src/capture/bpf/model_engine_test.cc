@@ -37,7 +37,7 @@ MODEL_TARGET(model_barrier);
 asm(".text\n.globl model_wrapper\n.type model_wrapper, @function\nmodel_wrapper:\n"
     "push %rbx\npop %rbx\njmp model_decode\n.size model_wrapper, . - model_wrapper\n");
 
-// What it returns waits in a register while another function is called, or is not.
+// Its return value waits in a register while another function is called, or is not.
 #define KEEPING_TARGET(reg)                                                                     \
   asm(".text\n.globl model_keeps_" #reg "\n.type model_keeps_" #reg                             \
       ", @function\nmodel_keeps_" #reg ":\n.cfi_startproc\npush %" #reg "\nlea 7(%rdi), %" #reg \
@@ -52,7 +52,7 @@ KEEPING_TARGET(r13);
 KEEPING_TARGET(r14);
 KEEPING_TARGET(r15);
 
-// What they take: made as in ggml and llama.cpp, with the members at other places.
+// Arguments of the targets: made as in ggml and llama.cpp, with the members at other places.
 struct FakeTensor {
   std::uint64_t before{0};
   std::array<std::uint64_t, 4> nb{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-// Generic programs: one for a place in a file, whatever comes of it. What a place is says its
-// cookie; what becomes of the calls, records in the ring, totals in a map or both, says the map
-// `probes`.
+// Generic programs: one for a place in a file, whatever comes of it. Its cookie identifies the
+// place; the map `probes` tells how its calls are kept: records in the ring, totals in a map, or
+// both.
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <linux/types.h>
@@ -52,10 +52,10 @@ struct bpf_iter__task {
   struct task_struct* task;
 } __attribute__((preserve_access_index));
 
-// Who looks for new processes wants every exec of the host.
+// A search for new processes wants every exec of the host.
 const volatile _Bool all_execs = 0;
-// Where the kernel keeps what a processor counts of the interrupts that it serves: the address of
-// the table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
+// Place of the kernel's counts, by processor, of the interrupts that it serves: the address of the
+// table of offsets by processor, and the counter's without that. 0: the kernel does not tell.
 const volatile __u64 per_cpu_offsets = 0, preempt_count_at = 0;
 
 struct {
@@ -76,7 +76,7 @@ static __always_inline int matters(const struct hit* hit) {
          (hit->probe->sinks || hit->cookie & (WIRE_COOKIE_EXIT | WIRE_COOKIE_PAIR_END));
 }
 
-// Who is told of a call that begins now.
+// Sinks that are told of a call that begins now.
 static __always_inline __u32 told_of(const struct wire_probe* probe, __u64 now) {
   __u32 told = probe->sinks & WIRE_SINK_TOTALS ? TOLD_TOTALS : 0;
   if (!(probe->sinks & WIRE_SINK_RING) || probe->flags & WIRE_PROBE_INSTANT) return told;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kBytes = 96, kInstructions = 16;
 
-// Of an instruction that ends at `next`, of code that lies at `base`.
+// Address that an instruction names; the instruction ends at `next`.
 std::optional<std::uint64_t> address_in(const Instruction& instruction, std::uint64_t next) {
   for (const ZydisDecodedOperand& operand : instruction.all_operands()) {
     if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY || operand.mem.disp.has_displacement == 0)

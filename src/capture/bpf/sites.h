@@ -8,7 +8,7 @@
 
 namespace kansoku::capture::bpf {
 
-/// What the kernel does with the instruction under a probe. The cheap ones are emulated; the slow
+/// The kernel's treatment of the instruction under a probe. The cheap ones are emulated; the slow
 /// ones are single-stepped out of line, which costs about ten times more.
 enum class SiteClass : std::uint8_t { kPush, kNop, kNop5, kJump, kBranch, kCall, kEndbr, kOther };
 
@@ -17,7 +17,7 @@ enum class SiteClass : std::uint8_t { kPush, kNop, kNop5, kJump, kBranch, kCall,
 /// True if the kernel emulates that class.
 [[nodiscard]] bool is_cheap(SiteClass site_class);
 
-/// Where to put a probe in a function, and why there.
+/// Place of a probe in a function, and the reason for it.
 struct Site {
   std::uint64_t address{0};       // virtual address in the file
   std::uint32_t offset_bytes{0};  // from the function's entry

@@ -185,7 +185,7 @@ bool Channel::take_over(Access access) {
   // The first recorder gets all since the begin, every further one what comes from now on.
   tail_ = load(memory_->control.tail);
   if (before == 0 && tail_ == 0) return true;
-  // What was recorded for one that died is not ours.
+  // Records made for a reader that died are not ours.
   tail_ = load(memory_->state.head);
   store(memory_->control.tail, tail_);
   return true;

@@ -60,7 +60,7 @@ STAT(cuda_stacks_lost, kNotice, kCapture,
 STAT(cuda_odd_records, kDataLoss, kCapture,
      "records in a CUDA process's memory that make no sense, or were never completed");
 
-/// What the library in the process does.
+/// Mode of the library in the process.
 enum class Mode : std::uint8_t { kDormant = 0, kSampled = 1, kEvery = 2 };
 
 /// Totals of one entry point of the driver's interface, since the process began; only calls made
@@ -69,7 +69,8 @@ struct EntryTotals {
   std::string name;
   std::uint32_t what{0};  // enum wire_cuda_class
   std::uint64_t calls{0}, failed{0}, captured{0}, bytes{0};
-  /// Of streams' work: what ran or will run; a call of a batch is several, one without bytes none.
+  /// Operations of streams that ran or will run; a call of a batch is several, one without bytes
+  /// none.
   std::uint64_t operations{0};
 };
 
@@ -116,8 +117,8 @@ struct StreamInfo {
   std::uint32_t operations{0}, known_done{0}, oldest{0};
   bool is_mark{false};
   std::uint32_t at_kernel{WIRE_CUDA_NO_KERNEL};  // of a graph that runs for long
-  /// What is between known_done and the oldest, both ends in it: words of wire_cuda_recent. The
-  /// first `suspects_unknown` of them were forgotten.
+  /// Operations from known_done to the oldest, both included: words of wire_cuda_recent. The first
+  /// `suspects_unknown` of them were forgotten.
   std::vector<std::uint32_t> suspects;
   std::uint32_t suspects_unknown{0};
   std::vector<std::uint32_t> behind;  // what was submitted after the oldest, likewise
@@ -135,7 +136,7 @@ struct ContextInfo {
   std::uint64_t handle{0};
   std::int32_t device{-1};
   bool is_used{false};
-  /// What one multiprocessor of the device offers; major 0: not known.
+  /// Resources of one multiprocessor of the device; major 0: not known.
   std::uint32_t major{0}, threads{0}, blocks{0}, registers{0}, shared_bytes{0};
 };
 
@@ -163,7 +164,7 @@ class Channel {
   [[nodiscard]] bool is_held() const;
   /// Holds it from now on; false: another one does, and goes on with it. Not to look.
   [[nodiscard]] bool take_over(Access access);
-  /// Whether ranges of NVTX are handed out, too, while the library is switched on; at first not.
+  /// Hands out ranges of NVTX, too, while the library is switched on; off at first.
   void want_ranges(bool are_wanted);
   /// Asks for a mode until `until`. `every_n` 0: the library keeps its own budget.
   void request(Mode mode, std::uint32_t every_n, BootTime until);
@@ -226,7 +227,7 @@ class Channel {
 [[nodiscard]] std::int32_t tid_outside(const sys::Procfs& procfs, std::int32_t pid,
                                        std::int32_t own_tid);
 
-/// Whether the process maps the driver's library, and which: for advice where open() finds none.
+/// Library and driver that the process has mapped: for advice if open() finds none.
 struct Coverage {
   bool has_cuda{false};     // any libcuda.so is mapped
   bool has_library{false};  // ours is, and was called as the driver, or no driver is there

@@ -152,7 +152,7 @@ TEST(Channel, BoundsTheListOfSuspects) {
   EXPECT_EQ(channel->streams()[0].suspects_unknown, 10'000'001U - 10 - WIRE_CUDA_RECENT);
   stream.known_done = 10'000'001;  // complete meanwhile
   EXPECT_TRUE(channel->streams()[0].suspects.empty());
-  // What was submitted later has taken the places of the first ones.
+  // Later operations have taken the places of the first ones.
   stream.known_done = 10;
   stream.oldest = 19;
   stream.operations = WIRE_CUDA_RECENT + 14;

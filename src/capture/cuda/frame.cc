@@ -103,7 +103,8 @@ Frame frame_between(const Snapshot& before, const Snapshot& after) {
 
 namespace {
 
-/// Of `calls` operations, of which `timed` were timed meanwhile and `ever` since the beginning.
+/// Seconds of `calls` operations, of which `timed` were timed meanwhile and `ever` since the
+/// beginning.
 std::optional<double> device_seconds(double calls, const Durations& timed, const Durations& ever) {
   const Durations& of = timed.count > 0 ? timed : ever;
   if (of.count == 0) return std::nullopt;

@@ -34,8 +34,8 @@ struct Snapshot {
 };
 [[nodiscard]] Snapshot snapshot_of(const Channel& channel);
 
-/// Whether the library's thread is awake and has given no sign of life for a second: in the driver,
-/// or stopped with its process. What it wrote is as old.
+/// True if the library's thread is awake and has given no sign of life for a second: in the driver,
+/// or stopped with its process. Its data are as old.
 [[nodiscard]] bool is_silent(const Snapshot& snapshot);
 
 /// Calls of one class that did something, those that failed, and bytes.
@@ -59,9 +59,9 @@ struct ClassTotals {
 /// The one operation, or "one of 3 operations (copy, kernel reduce<float>)".
 [[nodiscard]] std::string suspects_text(const Snapshot& snapshot, const Stuck& stuck);
 
-/// Of enum wire_cuda_class, for people: "copy", "host function".
+/// Name of an enum wire_cuda_class, for people: "copy", "host function".
 [[nodiscard]] const char* class_name(std::uint32_t what);
-/// Whether operations of the class run in a stream.
+/// True if operations of the class run in a stream.
 [[nodiscard]] bool is_stream_operation(std::uint32_t what);
 /// "reduce<float>", or "function@0x7f..." where the name is not known.
 [[nodiscard]] std::string short_name(const KernelInfo& kernel);
@@ -73,7 +73,7 @@ struct FrameRow {
   std::uint64_t timed{0};
   double bytes_per_s{0};
 };
-/// What happened between two snapshots.
+/// Activity between two snapshots.
 struct Frame {
   double seconds{0};
   Mode mode{Mode::kDormant};
@@ -88,7 +88,7 @@ struct Frame {
 };
 [[nodiscard]] Frame frame_between(const Snapshot& before, const Snapshot& after);
 
-/// What a process asked of its device between two snapshots. Times are those of the operations that
+/// Rates of a process's device work between two snapshots. Times are those of the operations that
 /// were timed meanwhile; of a kernel that was not, of all that ever were.
 struct DeviceRates {
   double kernels_per_s{0}, copied_bytes_per_s{0};

@@ -58,7 +58,7 @@ struct Stuck {
                                             std::uint64_t now_ns, const HistoryOf& history_of,
                                             std::uint64_t waiting_since_ns = 0);
 
-/// Where a process of a job stands, for those that wait for it.
+/// Progress of a process of a job, for the processes that wait for it.
 enum class RankAt : std::uint8_t {
   kNoWork,      // all that it handed over is complete
   kCollective,  // its oldest operation waits for the other ranks

@@ -24,7 +24,7 @@ using cuda::Stuck;
 using cuda::StuckKind;
 using cuda::Suspect;
 
-/// Of wire_cuda_state::poller_phase.
+/// Value of wire_cuda_state::poller_phase.
 constexpr std::uint32_t kPhaseInDriver = 2;
 constexpr std::string_view kOwnThread = "kansoku-cuda";
 /// Whose launch sites are told; a set may have many kernels.
@@ -101,7 +101,7 @@ void add_threads(const sys::Procfs& procfs, HangLook& look, sys::NativeStacks& s
   fill_stacks(procfs, look, stacks);
 }
 
-/// Where the process is that others wait for, if no thread of it waits in the driver.
+/// Adds the stack of the process that others wait for, if no thread of it waits in the driver.
 void add_main_thread(const sys::Procfs& procfs, HangLook& look, sys::NativeStacks& stacks) {
   if (!look.threads.empty() || look.verdict == HangVerdict::kGone) return;
   look.threads.push_back({look.pid, "", 0, {}, {}});

@@ -32,13 +32,13 @@ struct ThreadText {
   std::vector<FrameText> python, native;
 };
 
-/// Where a kernel that may be stuck was launched from, the first times that the library saw it.
+/// Stack of the launch of a kernel that may be stuck, from the first times that the library saw it.
 struct LaunchSite {
   std::string operation;
   std::vector<FrameText> native;
 };
 
-/// What is known of one process after two looks at it.
+/// Findings on one process after two looks at it.
 struct HangLook {
   std::int32_t pid{0};
   std::int32_t rank{-1};  // in its job; -1: it is in none

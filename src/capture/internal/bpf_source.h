@@ -82,7 +82,7 @@ class BpfSource final : public Source {
     return full_->files.attachments();
   }
   [[nodiscard]] std::size_t probe_count() const { return probes_.size(); }
-  /// What the driver's calls told of CUDA, and how much of the time was seen.
+  /// Calls of CUDA's driver, and the share of the time that was seen.
   [[nodiscard]] const CudaCalls& cuda() const { return decoder_.cuda(); }
   [[nodiscard]] const CudaGovernor& cuda_governor() const { return governor_; }
   /// Records and calls that were lost.

@@ -40,7 +40,7 @@ class CudaCalls {
   CudaCalls(const ProbeTable& probes, const sys::Procfs& procfs)
       : probes_(probes), stub_names_(procfs) {}
 
-  /// What a launch is, of a record that begins one.
+  /// Launch that a record begins.
   struct Shown {
     const outside::Kernel* kernel{nullptr};
     bool is_captured{false};
@@ -49,7 +49,7 @@ class CudaCalls {
   /// A record of a call: begin, end or instant; of other probes it is left alone. `text`: of the
   /// record, if it has one.
   void on_record(const wire_event& head, const __u64* args, std::optional<std::string_view> text);
-  /// Of the last record, if it began a call of CUDA; null: it did not.
+  /// Launch of the last record, if it began a call of CUDA; null: it did not.
   [[nodiscard]] const Shown* shown() const { return has_shown_ ? &shown_ : nullptr; }
 
   /// The probes of the table are on at `now`.

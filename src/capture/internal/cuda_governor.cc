@@ -11,8 +11,8 @@ void CudaGovernor::end_period(BootTime now, std::uint64_t hits) {
   if (on_in_period_ > Nanos{}) rate_ = hits_now / seconds(on_in_period_);
   // By what the slice cost, not by its length: probes come and go more slowly than decided.
   const double lasted = seconds(now - period_), cost = hits_now * hit_seconds_ / lasted;
-  // Where the rate is uneven, slices that follow the last one cost more than the budget on average:
-  // what is above it is saved later.
+  // If the rate is uneven, slices that follow the last one cost more than the budget on average:
+  // the excess is saved later.
   debt_ = std::max(0.0, debt_ + (cost - budget_) * lasted);
   const double wanted = std::max(budget_ - debt_ / seconds(kPeriod), budget_ * kWantedMin);
   const double before = seconds(std::min(slice_, length_)) / seconds(length_);

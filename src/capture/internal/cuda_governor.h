@@ -20,7 +20,7 @@ class CudaGovernor {
   /// `hit_seconds`: of one hit.
   CudaGovernor(double budget, double hit_seconds) : budget_(budget), hit_seconds_(hit_seconds) {}
 
-  /// Whether the probes are to be on from `now` on. `hits`: of all of them, so far.
+  /// True if the probes are to be on from `now` on. `hits`: of all of them, so far.
   [[nodiscard]] bool decide(BootTime now, std::uint64_t hits);
   /// When to decide again at the latest.
   [[nodiscard]] BootTime next() const { return next_; }

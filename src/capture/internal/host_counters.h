@@ -13,10 +13,10 @@
 
 namespace kansoku::capture {
 
-/// What the kernel counts for each rank anyway, read now and then: time held back by a processor
-/// quota (counter "cpu throttled", ns), the processors it may use (instants "limits" of category
-/// "host": cpus, cpu_count, host_count, quota_group, quota_milli), and the state of its TCP
-/// connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits,
+/// Source of the kernel's own counters of each rank, read now and then: time held back by a
+/// processor quota (counter "cpu throttled", ns), the processors it may use (instants "limits" of
+/// category "host": cpus, cpu_count, host_count, quota_group, quota_milli), and the state of its
+/// TCP connections (instants "tcp" of category "net": local, peer, rtt_us, min_rtt_us, retransmits,
 /// bytes, rate). Ranks only; single-threaded.
 class HostCounters final : public Source {
  public:

@@ -38,8 +38,8 @@ Result<sys::Fd> open_now(const sys::Procfs& procfs, std::int32_t pid, const sys:
           : procfs.through_root(pid, mapping.path));
 }
 
-/// Reads what resolving functions reads of a library, so that it is found in memory next time. Of
-/// its code there are the pages that the job runs.
+/// Reads what resolving functions reads of a library, so that it is found in memory next time. Its
+/// code contributes the pages that the job runs.
 void read_tables(const sys::Fd& file, const sys::ElfFile::Limits& limits) {
   const auto elf = sys::ElfFile::open(fmt::format("/proc/self/fd/{}", file.raw()), limits);
   if (!elf) return;
@@ -70,7 +70,7 @@ Result<sys::Fd> MappedFiles::open(std::int32_t pid, const sys::Mapping& mapping)
 }
 
 Result<sys::Fd> MappedFiles::ask(std::int32_t pid, const sys::Mapping& mapping) {
-  // What came for a process that nobody asks for any more.
+  // Drops answers for a process that nobody asks for any more.
   if (waiting_.size() >= kWaitingMax)
     std::erase_if(waiting_, [](const auto& one) {
       const std::lock_guard lock(one.second->mutex);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kAncestorsMax = 16;
 
-/// Whether two processes, one above the other, do the same thing by what they tell.
+/// True if two processes, one above the other, do the same thing by their own word.
 bool is_same_work(const JobProcess& process, const JobProcess& above) {
   return process.facts.job.empty()
              ? above.facts.job.empty() && above.arguments == process.arguments
@@ -130,7 +130,7 @@ std::map<std::int32_t, std::int32_t> ProcessTable::owners() const {
   return out;
 }
 
-// What a shell starts, or nobody, has only its command in common.
+// Children of a shell, or of nobody, have only their command in common.
 bool ProcessTable::may_be_spawned(const JobProcess& process) const {
   if (process.facts.rank != trace::kNoRank) return false;
   const auto parent = processes_.find(process.parent_pid);
@@ -169,7 +169,7 @@ void ProcessTable::guess_ranks(BootTime now) {
   growing_ = std::move(growing);
 }
 
-// Who has a number already keeps it.
+// A rank that has a number already keeps it.
 void ProcessTable::number(std::vector<const JobProcess*> ranks) {
   std::sort(ranks.begin(), ranks.end(),
             [](const JobProcess* a, const JobProcess* b) { return age_of(*a) < age_of(*b); });
@@ -202,7 +202,7 @@ void ProcessTable::number(std::vector<const JobProcess*> ranks) {
     clues_.at(one->pid).guess->world_size = *numbers.rbegin() + 1;  // with those that have ended
 }
 
-// What a process is by itself and those above it. Jobs have no names yet.
+// Place of a process by itself and those above it. Jobs have no names yet.
 Place ProcessTable::claim_of(std::int32_t pid, std::int32_t owner) const {
   const JobProcess& process = processes_.at(pid).facts;
   const Clues& clues = clues_.at(pid);

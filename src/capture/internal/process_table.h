@@ -26,8 +26,8 @@ class ProcessTable {
     std::size_t processes_max{4096};
     bool is_shared{false};  // one user may have half of them at most
   };
-  /// What a process has been seen doing. A process that works is nobody's worker; one that
-  /// communicates without a rank in its environment is given one.
+  /// Kind of activity that a process has been seen in. A process that works is nobody's worker; one
+  /// that communicates without a rank in its environment is given one.
   enum class Work : std::uint8_t { kComputes, kCommunicates };
 
   ProcessTable(const sys::Procfs& procfs, const Options& options);
@@ -36,17 +36,16 @@ class ProcessTable {
   Observed* add(JobProcess facts, BootTime now);
   void remove(std::int32_t pid);
   void note_work(std::int32_t pid, Work work);
-  /// Whether a process was added, or seen working for the first time, since the last settle().
+  /// True if a process was added, or seen working for the first time, since the last settle().
   [[nodiscard]] bool has_news() const { return has_news_; }
 
   /// Decides the places of all, of what is known now:
   ///   * A process works for the process above it that is the same rank of the same job, or the
-  ///   same
-  ///     command without any, and that one for the next, up to the topmost or the first that has
-  ///     been seen working itself. The worker of a rank that worked does not become the rank when
-  ///     that one ends.
-  ///   * Of several that say they are one rank the oldest of those that work is it. Who started it
-  ///     is its launcher, others are programs of their own.
+  ///     same command without any, and that one for the next, up to the topmost or the first that
+  ///     has been seen working itself. The worker of a rank that worked does not become the rank
+  ///     when that one ends.
+  ///   * If several claim one rank, the oldest of those that work is it. Its parent is its
+  ///     launcher, others are programs of their own.
   ///   * Siblings that communicate, tell no rank, have one command but for numbers, one user and an
   ///     observed program as parent are ranks in the order of their start, as torch.multiprocessing
   ///     starts them; once all of them communicate, or no more have begun to for half a minute.

@@ -38,7 +38,7 @@ class PythonStacks final : public Source {
   void set_enabled(bool enabled) override { is_enabled_ = enabled; }
   void add_losses(Losses& out) const override;
 
-  /// Of the present trace.
+  /// Samples in the present trace.
   [[nodiscard]] std::uint64_t samples() const { return samples_; }
 
  private:

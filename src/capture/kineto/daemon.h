@@ -28,7 +28,7 @@ struct DaemonOptions {
   Nanos forget_after{std::chrono::seconds{60}};  // without a sign of life
 };
 
-/// What a window is to the framework's profiler.
+/// Profiling window, as the framework's profiler sees it.
 struct Window {
   std::int64_t start_unix_ms{0};
   std::int64_t duration_ms{0};
@@ -52,7 +52,7 @@ class Daemon {
 
   /// Processes that asked lately, ascending.
   [[nodiscard]] std::vector<std::int32_t> processes() const;
-  /// Of these, who was given the present window.
+  /// Number of these that were given the present window.
   [[nodiscard]] std::size_t handed_out() const;
 
   struct Counters {

@@ -291,7 +291,8 @@ std::optional<Decoder::Known> Decoder::picture_of(Process& process,
   }
   auto made = maker.mapped().take(record.node_count, *process.layout, process.names);
   if (!made) {
-    // Of the first graph: the layout is another one. Later, the graph may have changed meanwhile.
+    // A misfit in the first graph means another layout. Later, the graph may have changed
+    // meanwhile. Later, the graph may have changed meanwhile.
     if (process.pictures == 0)
       process.misfit = fmt::format("{}: {}", process.layout->name, made.error().what);
     return std::nullopt;

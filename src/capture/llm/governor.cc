@@ -7,7 +7,7 @@
 namespace kansoku::capture::llm {
 namespace {
 
-// Of the budget: what may stay on between windows. The rest pays for these.
+// Share of the budget for levels that stay on between windows. The rest pays for these.
 constexpr double kBaseShare = 0.6;
 // Beyond it a quiet process would save for a window without an end.
 constexpr double kSavedSecondsMax = 0.1;
@@ -58,7 +58,7 @@ trace::ModelLevel Governor::update(BootTime now, const Cost& cost) {
     if (is_over) {
       window_cost_ =
           std::accumulate(rates_.begin(), rates_.end(), 0.0) * seconds_of(options_.window);
-      // What the budget covers stays on; else it ends before it owes another window.
+      // A level that the budget covers stays on; else it ends before it owes another window.
       const bool is_covered =
           window_cost_ <= options_.budget * seconds_of(options_.window) && balance_ >= 0;
       if (!is_covered && balance_ < std::min(window_cost_, kSavedSecondsMax)) enter(base(), now);

@@ -14,7 +14,7 @@ using trace::ModelLevel;
 
 constexpr Nanos kTick = std::chrono::milliseconds{100};
 
-/// What a process costs in a second at each level's own places.
+/// Cost of a process in a second, at each level's own places.
 using Rates = std::array<double, kLevels>;
 
 /// A process that is looked at as the governor says.
@@ -108,7 +108,7 @@ TEST(Governor, KeepsTheBudgetAtEveryRate) {
         const double window = rate * 2.3 + 0.02;
         EXPECT_GE(loop.governor().balance(), -window) << budget << " " << rate;
         const double share = loop.run(20'000);
-        // What the first run saved for a window the second one may spend.
+        // The second run may spend the savings of the first one for a window.
         EXPECT_LE(share, budget + (2 * window + 0.1) / 2000) << budget << " " << rate;
       }
     }

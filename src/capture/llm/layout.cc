@@ -75,7 +75,7 @@ Error misfit(std::string_view what, std::int64_t value) {
   return {Code::kCorrupt, fmt::format("read a tensor: {} {}", what, value)};
 }
 
-// What every tensor fulfils, and what bytes of something else rarely do.
+// Properties of every tensor that bytes of something else rarely have.
 Result<void> check(const Tensor& tensor, const EngineNames& names) {
   if (type_name(tensor.type).empty()) return misfit("type", tensor.type);
   if (tensor.op >= names.ops.size()) return misfit("operator", tensor.op);

@@ -18,7 +18,7 @@ namespace kansoku::capture::llm {
 
 inline constexpr std::size_t kSources = 10;  // of a tensor
 
-/// Where ggml's and llama.cpp's structures have their members, for some of their versions.
+/// Offsets of members in ggml's and llama.cpp's structures, for some of their versions.
 struct Layout {
   std::string_view name;  // "ggml 0.21 to 0.25"
   struct Tensor {
@@ -29,7 +29,7 @@ struct Layout {
 /// The known ones, newest first. Source: offsetof in those versions' headers on x86-64.
 [[nodiscard]] std::span<const Layout> layouts();
 
-/// What the library in the process calls things, read there.
+/// Names that the library in the process uses, read there.
 struct EngineNames {
   std::string version;           // of ggml; "" if it does not tell
   std::vector<std::string> ops;  // by number; never empty

@@ -116,7 +116,7 @@ TEST(ReadTensor, RefusesNamesThatAreNoText) {
 }
 
 TEST(ReadTensor, TakesFewerBytesForZero) {
-  // Of a record that ends early nothing is made up, and nothing is read behind it.
+  // For a record that ends early, nothing is made up, and nothing is read behind it.
   const auto bytes = bytes_for_test({1, "name", kAdd}, layout_for_test());
   for (std::size_t count = 0; count < bytes.size(); ++count) {
     const auto out =

@@ -28,7 +28,7 @@ struct Live::Impl {
 
   Impl(const Clock& clock_in, const sys::Procfs& procfs_in) : clock(clock_in), procfs(procfs_in) {}
 
-  // Of a window; the names of tracks are gone with the trace before.
+  // Declares the tracks of a window; the names of tracks are gone with the trace before.
   void declare() {
     for (auto& [pid, process] : processes) {
       const std::string command = process.facts.cmdline();

@@ -32,7 +32,7 @@ class Live {
   /// Processes that have ended are left out; kNotFound if none is left. `wait`: sleeps until then.
   [[nodiscard]] Result<std::string> window(Nanos length, const std::function<bool()>& should_stop,
                                            const std::function<void(BootTime)>& wait);
-  /// Of which processes what cannot be seen, one line each.
+  /// Problems, one line each: a process and the part of it that cannot be seen.
   [[nodiscard]] std::vector<std::string> problems() const;
 
  private:

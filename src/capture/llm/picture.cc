@@ -33,7 +33,7 @@ trace::TensorSource source_of(std::uint64_t address, const Picture& picture,
   return {{"?"}, std::nullopt, "?"};
 }
 
-// What multiplies two matrices says whether the members were read at the right places at all.
+// A product of two matrices tells if the members were read at the right places at all.
 Result<void> check_product(const Tensor& node, const trace::TensorSource& weights,
                            const trace::TensorSource& input) {
   const bool fits = weights.shape.ne[0] == input.shape.ne[0] && node.ne[0] == weights.shape.ne[1] &&

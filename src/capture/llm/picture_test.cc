@@ -150,7 +150,7 @@ TEST_F(PictureTest, OfAProductNeedsItsSizes) {
   EXPECT_EQ(product({5, 6, 1, 1}, {4, 3, 1, 1}, {6, 3, 1, 1}), misfit);
   EXPECT_EQ(product({4, 6, 1, 1}, {4, 3, 1, 1}, {5, 3, 1, 1}), misfit);
   EXPECT_EQ(product({4, 6, 1, 1}, {4, 3, 1, 1}, {6, 2, 1, 1}), misfit);
-  // What is not known contradicts nothing.
+  // Unknown sources contradict nothing.
   node({3, "qkv", kMulMat, {6, 3, 1, 1}, {1, 2}}, 0);
   leaf({1, "w", kNone, {5, 5, 1, 1}}, 0);
   EXPECT_TRUE(take(1));

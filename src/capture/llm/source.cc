@@ -206,7 +206,7 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
 }
 
 void ModelSource::attach(std::int32_t pid, Target& target, trace::ModelLevel level) {
-  // What waits for the kernel to let go of a place costs nobody anything.
+  // A wait for the kernel to let go of a place costs nobody anything.
   const Nanos before = sys::thread_cpu_time();
   // Which of a graph's threads a thread is was not seen while nothing was attached.
   if (decoder_.knows(pid)) static_cast<void>(engine_->set_target(pid, target.wire));

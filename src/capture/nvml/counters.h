@@ -25,15 +25,15 @@ STAT(device_odd_values, kNotice, kCapture,
 STAT(device_processes_cut, kNotice, kCapture,
      "processes of a device beyond the limit of 1,024 were left out");
 
-/// Who a device is; does not change while it is open.
+/// Identity of a device; does not change while it is open.
 struct DeviceInfo {
   std::uint32_t index{0};  // the library's, which may differ from the number that a job sees
   std::string uuid;        // "GPU-..."; "" if the library does not tell
   std::string name;
 };
 
-/// What one process does on a device. `pid` is that of the host, or of the namespace of who asks,
-/// as the driver has it.
+/// Use of a device by one process. `pid` is that of the host, or of the caller's namespace, as the
+/// driver has it.
 struct ProcessFigures {
   std::uint32_t pid{0};
   std::optional<std::uint64_t> memory_bytes;
@@ -41,8 +41,8 @@ struct ProcessFigures {
   std::optional<double> utilization, memory_utilization, encoder_utilization, decoder_utilization;
 };
 
-/// What a device says of itself. A figure without a value is one that the device does not have or
-/// did not tell this time; that is never 0.
+/// Figures of a device, as it reports them. A figure without a value is one that the device does
+/// not have or did not tell this time; that is never 0.
 struct DeviceFigures {
   std::optional<double> utilization, memory_utilization;  // 0 to 1: time in which any kernel ran
   std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;

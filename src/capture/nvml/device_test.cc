@@ -128,7 +128,7 @@ TEST_F(SoftwareDevice, ShowsWhatAProcessDoes) {
   EXPECT_EQ(counters.stats().odd_values, 0U);
 }
 
-/// What `kansoku gpu set` writes.
+/// Settings that `kansoku gpu set` writes.
 TEST_F(SoftwareDevice, FollowsTheSettings) {
   const auto opened = open_nvml(options_);
   ASSERT_TRUE(opened) << opened.error().what;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call into the driver may hang for ever, so the library is only called in threads that may be
-// left behind. Who is left behind keeps the state alive and the device it asks marked as busy; a
-// new thread goes on with the other devices. So there are never more threads than devices and one.
+// left behind. A thread that is left behind keeps the state alive and the device it asks marked as
+// busy; a new thread goes on with the other devices. So there are never more threads than devices
+// and one.
 #include <fmt/format.h>
 #include <pthread.h>
 
@@ -32,7 +33,7 @@ void add(DeviceCounterStats& to, const DeviceCounterStats& more) {
   to.processes_cut += more.processes_cut;
 }
 
-/// What one thread at a time may work on: a device, or the events of all.
+/// Item that one thread at a time may work on: a device, or the events of all.
 struct Item {
   bool is_busy{false};  // a call is under way
   BootTime busy_since{};

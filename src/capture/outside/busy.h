@@ -75,8 +75,8 @@ class BusyClock {
    public:
     void add(BootTime begin, BootTime end);
     [[nodiscard]] Nanos total() const;
-    /// What lies before is added up already; an interval that reaches back behind it counts there
-    /// twice, or with `cuts` not at all.
+    /// Time before the floor is added up already; an interval that reaches back behind it counts
+    /// there twice, or with `cuts` not at all.
     bool cuts{false};
 
    private:

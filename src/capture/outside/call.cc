@@ -23,7 +23,7 @@ std::uint64_t times(std::uint64_t a, std::uint64_t b) {
   return __builtin_mul_overflow(a, b, &out) ? std::numeric_limits<std::uint64_t>::max() : out;
 }
 
-/// Of a batch of lines, as far as all of them were read.
+/// Bytes of a batch of lines, as far as all of them were read.
 std::optional<std::uint64_t> bytes_of_batch(const Call& call) {
   const std::uint64_t count = call.number(Key::kCount);
   if (count > kSizes) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> bytes_of(const Call& call) {
   if (call.has(Key::kPitch) && call.has(Key::kHeight))
     return times(call.number(Key::kPitch), call.number(Key::kHeight));
   if (call.has(Key::kSize0)) return bytes_of_batch(call);
-  // Of a batch of boxes the first is read.
+  // In a batch of boxes, only the first is read.
   if (!call.has(Key::kWidth) || (call.has(Key::kCount) && call.number(Key::kCount) != 1))
     return std::nullopt;
   std::uint64_t out = times(call.number(Key::kWidth), call.entry->element_bytes);

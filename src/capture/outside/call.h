@@ -11,7 +11,7 @@
 
 namespace kansoku::capture::outside {
 
-/// What a function of the driver is for.
+/// Purpose of a function of the driver.
 enum class Kind : std::uint8_t {
   kOther,
   kLaunch,        // one kernel
@@ -35,7 +35,7 @@ enum class Kind : std::uint8_t {
 };
 [[nodiscard]] std::string_view kind_name(Kind kind);  // "launch", "graph_launch", ...
 
-/// What it means for handles, beside its kind.
+/// Effect of a function on handles, beside its kind.
 enum class Action : std::uint8_t {
   kNone,
   kModuleLoad,
@@ -85,7 +85,7 @@ struct Entry {
 
 /// The entry point that a function of the driver is; kOther for one that the table lacks.
 [[nodiscard]] const Entry& entry_of(std::string_view function);
-/// Whether "cuLaunchKernel_ptsz" and its like: without a stream it means the thread's own.
+/// True for "cuLaunchKernel_ptsz" and its like: without a stream it means the thread's own.
 [[nodiscard]] bool is_per_thread(std::string_view function);
 
 /// Numbers that packs capture, by the names they have there.
@@ -133,7 +133,7 @@ enum class Key : std::uint8_t {
   kSize6,
 };
 inline constexpr std::size_t kKeys = 41, kSizes = 7;
-/// Of the name of a capture, "grid_x"; nothing for one that means nothing here.
+/// Key of a capture's name, "grid_x"; nothing for one that means nothing here.
 [[nodiscard]] std::optional<Key> key_of(std::string_view capture);
 
 /// One call of the driver, or its begin alone.
@@ -159,7 +159,7 @@ struct Call {
   [[nodiscard]] std::uint64_t number(Key key) const {
     return values.at(static_cast<std::size_t>(key));
   }
-  /// What was returned; nothing where the end was not seen.
+  /// Status that the call returned; nothing if the end was not seen.
   [[nodiscard]] std::optional<std::int32_t> result() const {
     if (!has(Key::kResult)) return std::nullopt;
     return static_cast<std::int32_t>(number(Key::kResult));
@@ -169,7 +169,7 @@ struct Call {
 /// Bytes that a copy, set or allocation is about: what it says, or width times height times depth
 /// times the bytes of an element, or the sum over a batch; nothing where that was not read.
 [[nodiscard]] std::optional<std::uint64_t> bytes_of(const Call& call);
-/// What a copy or set gives a stream to do: nothing without bytes, several in a batch.
+/// Number of operations that a copy or set gives a stream: none without bytes, several in a batch.
 [[nodiscard]] std::uint64_t operations_of(const Call& call);
 /// "HtoD", "DtoH", "DtoD", "HtoH", or "unknown".
 [[nodiscard]] std::string_view direction_of(const Call& call);

@@ -12,7 +12,7 @@
 
 namespace kansoku::capture::outside {
 
-/// What a graph runs.
+/// Contents of a graph.
 struct GraphContents {
   std::map<KernelId, std::uint64_t> kernels{};  // and how often each
   std::uint64_t other_nodes{0};
@@ -35,7 +35,7 @@ class Graphs {
   void on_end(const Call& call, Names& names);
   void forget();
 
-  /// What a launch of `exec` runs; null or !is_known: that was not seen.
+  /// Contents of a launch of `exec`; null or !is_known: they were not seen.
   [[nodiscard]] const GraphContents* launched(std::uint64_t exec) const;
   [[nodiscard]] bool is_capturing(const StreamId& stream) const {
     return captured_.contains(stream);

@@ -42,7 +42,7 @@ KernelId Names::id_of(std::uint64_t handle) {
     return 0;
   }
   const KernelId id = add(handle, {});
-  // Of whom it is was never seen: it ends with whatever ends.
+  // Its owner was never seen: it ends with whatever ends.
   handles_.emplace(handle, Known{.id = id, .of_context = true});
   return id;
 }
@@ -163,7 +163,7 @@ void Names::on_end(const Call& call) {
         library_of_[call.number(Key::kModule)] = call.number(Key::kLibrary);
       return;
     case Action::kModuleLoad: {
-      // What bore this handle before was unloaded unseen.
+      // The earlier owner of this handle was unloaded unseen.
       const std::uint64_t module = call.number(Key::kModule);
       if (call.has(Key::kModule))
         drop_if([&](const Known& known) { return known.module == module; });

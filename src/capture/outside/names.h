@@ -19,7 +19,7 @@ namespace kansoku::capture::outside {
 /// A kernel of a process, by its number; 0 stands for those over the limit.
 using KernelId = std::uint32_t;
 
-/// What is known of a kernel.
+/// Names and attributes of a kernel.
 struct Kernel {
   std::uint64_t handle{0};
   std::string name{};   // as the module has it; "" = not known

@@ -69,7 +69,7 @@ std::optional<Launch> Tally::on_work(const Call& call, EntryCount& entry) {
   return Launch{id, is_captured};
 }
 
-/// What is moved counts from the begin on; of a call that fails it is taken back.
+/// Moved bytes count from the begin on; those of a call that fails are taken back.
 void Tally::on_moved(const Call& call, EntryCount& entry, bool is_done) {
   const auto bytes = bytes_of(call);
   const std::uint64_t operations = operations_of(call), one = is_done ? 1 : ~std::uint64_t{0};

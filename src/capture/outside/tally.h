@@ -54,7 +54,7 @@ struct MemoryCount {
   std::uint64_t unknown_bytes{0};        // allocations whose bytes or address were not read
 };
 
-/// What a launch means, for who shows it.
+/// Launch as a reader of the record sees it.
 struct Launch {
   KernelId kernel{0};
   bool is_captured{false};
@@ -73,7 +73,7 @@ class Tally {
   using StubName = std::function<std::optional<std::string>(std::uint64_t)>;
   Tally(BootTime begin, bool is_whole, StubName stub_name = {});
 
-  /// What begins; of launches, which kernel it is and whether it runs.
+  /// Notes the begin of a call; for launches, gives the kernel and whether it runs.
   std::optional<Launch> on_begin(std::string_view function, const Call& call);
   /// The same call with what is known at its end.
   void on_end(std::string_view function, const Call& call, BootTime end);

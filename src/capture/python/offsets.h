@@ -21,8 +21,8 @@ enum class InstructionKind : std::uint8_t {
   kPointer,    // from 3.11: an address inside of the code
 };
 
-/// Where one release of CPython (x86-64, with interpreter lock) keeps what a stack reader needs:
-/// byte offsets from the start of the named structure; -1 = the release has no such field.
+/// Layout of one release of CPython (x86-64, with interpreter lock) for a stack reader: byte
+/// offsets from the start of the named structure; -1 = the release has no such field.
 struct Layout {
   std::int32_t minor{0};  // 11 for Python 3.11
   LineTableKind line_table{LineTableKind::kLocations};
@@ -121,7 +121,7 @@ inline constexpr std::array kLayoutFields{
 /// build, or offsets that fall outside of the sizes given beside them.
 [[nodiscard]] Result<Layout> parse_debug_offsets(ByteSpan untrusted, std::int32_t minor);
 
-/// What parse_debug_offsets reads at most.
+/// Largest number of bytes that parse_debug_offsets reads.
 inline constexpr std::size_t kDebugOffsetsBytes = 800;
 
 }  // namespace kansoku::capture::python

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reading Python stacks costs the reader: starts a Python program of three working threads,
+// Cost of reading Python stacks, for the reader: starts a Python program of three working threads,
 // samples it at 100 Hz for --seconds (10) and prints the share of one core that sampling took, by
 // the CPU clock of the sampling thread. In turn with it a second reader, which makes one system
-// call per range, samples the same process: the paired ratio tells what batching saves.
+// call per range, samples the same process: the paired ratio shows the saving of batching.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>

@@ -32,7 +32,7 @@ struct PyFrame {
 /// PyWait::on of a thread that waits for the right to run Python.
 inline constexpr std::string_view kInterpreterLock = "interpreter lock";
 
-/// What a thread sleeps in.
+/// Wait that a thread sleeps in.
 struct PyWait {
   std::string call;  // "futex", "read", ...; empty: it does not sleep, or it cannot be told
   std::string on;    // "interpreter lock", "pipe:[17]", "/dev/sda"; empty: not known

@@ -146,7 +146,7 @@ class LivePython : public ::testing::TestWithParam<std::string> {
            }) &&
            is_there;
   }
-  /// What a program of one thread that waits for its next command is like.
+  /// State of a program of one thread that waits for its next command.
   [[nodiscard]] static bool waits(const std::vector<PyStack>& stacks) {
     return stacks.size() == 1 && stacks[0].state == SampleState::kSleeping;
   }
@@ -243,7 +243,7 @@ TEST_P(LivePython, OneReadIsEnoughWhileNothingMoves) {
   EXPECT_NE(stacks_[0].frames[0].cache_key, stacks_[0].frames[1].cache_key);
 }
 
-/// What samples of busy.py showed.
+/// Tally of samples of busy.py.
 struct Tally {
   int samples{0}, stacks{0}, holders{0}, running{0}, impossible{0};
   std::uint64_t torn{0};

@@ -36,7 +36,7 @@ std::int32_t device_of(const HangLook& look, const Stuck& one) {
   return one.stream.context < look.devices.size() ? look.devices[one.stream.context] : -1;
 }
 
-/// What was submitted to the stream behind it, by name and count.
+/// Work submitted to the stream behind it, by name and count.
 std::map<std::string, std::size_t> behind_of(const HangLook& look, const Stuck& one) {
   std::map<std::string, std::size_t> out;
   for (const std::uint32_t word : one.stream.behind)
@@ -107,7 +107,7 @@ void print_look(const HangLook& look) {
   }
 }
 
-/// Where a process that others wait for stands.
+/// Place of a process that others wait for.
 std::string place_text(const HangLook& look) {
   if (look.verdict == HangVerdict::kGone) return "it has ended";
   if (look.is_stopped) return "it is stopped";

@@ -30,7 +30,8 @@ class Nowhere final : public ByteSink {
   Result<void> append(ByteSpan) override { return {}; }
 };
 
-/// Where a command may find the driver: attached before it starts, no call of it is missed.
+/// Files in which a command may find the driver: attached before it starts, no call of it is
+/// missed.
 std::vector<std::string> driver_files() {
   std::vector<std::string> folders;
   if (const auto soft = softgpu_folder()) folders.push_back(*soft);

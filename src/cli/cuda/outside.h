@@ -10,7 +10,7 @@
 
 namespace kansoku::cli {
 
-/// What `kansoku cuda stat` tells of one process.
+/// Figures that `kansoku cuda stat` gives for one process.
 struct CudaStat {
   std::int32_t pid{0};
   std::string name;  // of the process
@@ -18,7 +18,7 @@ struct CudaStat {
   BootTime end{};  // of the observation
 };
 
-/// Of the whole observation.
+/// Facts of the whole observation.
 struct CudaStatRun {
   capture::Recorder::CudaView view;
   Nanos elapsed{};

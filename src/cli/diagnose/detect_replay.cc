@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kSecondsMax = 9e9;  // that fit as nanoseconds
 
-/// Where each known feature stands in the table; -1: nowhere.
+/// Column of each known feature in the table; -1: none.
 std::vector<int> columns_of(const detect::Table& table) {
   std::vector<int> out;
   for (const detect::Feature& feature : detect::known_features()) {

@@ -13,7 +13,7 @@
 
 namespace kansoku::cli {
 
-/// What the watch over iterations finds, as incidents of a book of their own: `kansoku incidents
+/// Findings of the watch over iterations, as incidents of a book of their own: `kansoku incidents
 /// --state FOLDER` lists them, and shows the recording of each. One is open at a time.
 class ProfileIncidents {
  public:

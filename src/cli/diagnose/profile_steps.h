@@ -38,7 +38,7 @@ class StepWindow {
   explicit StepWindow(StepOptions options) : options_(std::move(options)) {}
 
   /// A call on a main thread that comes once a step, by the mark's name (borrowed for the window's
-  /// life). Of several marks of a process the surest counts.
+  /// life). If a process has several marks, the surest counts.
   void on_call(const capture::CallMark& mark, std::string_view name, Sureness sureness);
   /// A rank is about to begin the first step.
   [[nodiscard]] bool is_due(const std::set<std::int32_t>& ranks) const;
@@ -47,9 +47,9 @@ class StepWindow {
 
   /// Those that were counted.
   [[nodiscard]] std::set<std::int32_t> processes() const;
-  /// What is known of one rank.
+  /// State of one rank.
   struct Row {
-    /// Whether the window held all of the steps.
+    /// True if the window held all of the steps.
     [[nodiscard]] bool is_whole(BootTime opened) const { return begin && end && *begin >= opened; }
     std::uint64_t seen{0};  // steps begun
     std::string_view mark;

@@ -34,7 +34,7 @@ namespace {
 constexpr Nanos kKinetoLead = std::chrono::seconds{12};
 constexpr std::uint64_t kWindowBytesMax = std::uint64_t{4} << 30;
 
-/// What a call or scope is to the detector. The numbers are the order within an iteration. Where a
+/// Token of a call or scope for the detector. The numbers are the order within an iteration. If a
 /// process has scopes (data loader, optimizer), collectives do not count: jobs communicate now and
 /// then between iterations too.
 struct TokenRow {
@@ -355,7 +355,7 @@ Json WindowWatch::steps_json() const {
       .set("ranks", rows);
 }
 
-/// What ended stands still for ever, and is no incident.
+/// A rank that ended stands still for ever, and is no incident.
 void WindowWatch::forget_gone(const std::map<std::int32_t, capture::Place>& ranks) {
   std::vector<std::int32_t> gone;
   for (const auto& [member, detector] : incidents_.detectors())

@@ -110,7 +110,7 @@ Result<void> SourceReader::add(const std::string& path, bool is_listed) {
     out_.skipped.push_back(path);
     return {};
   }
-  // What is no known format goes to the reader of our own, whose errors name offsets.
+  // A file of no known format goes to our own reader, whose errors name offsets.
   if (file.format == Format::kUnknown) file.format = Format::kPerfetto;
   if (files_.size() >= kFilesMax)
     return Error{Code::kLimit, fmt::format("read traces: more than {} files", kFilesMax)};

@@ -11,7 +11,7 @@
 
 namespace kansoku::cli {
 
-/// What the files of one job hold together.
+/// Contents of the files of one job, together.
 struct Sources {
   enum class Kind : std::uint8_t { kRecording, kProfiles, kDumps };
   Kind kind{Kind::kRecording};

@@ -24,7 +24,7 @@ struct GpuArgument {
 /// "i32:7", "zero:4K>out" and the like; kCorrupt says what is understood.
 [[nodiscard]] Result<GpuArgument> parse_gpu_argument(std::string_view text);
 
-/// Where a kernel's parameters lie as its PTX declares them.
+/// Layout of a kernel's parameters as its PTX declares them.
 [[nodiscard]] std::vector<cuda::KernelInfo::Parameter> declared_parameters(
     const gpu::ptx::Function& kernel);
 

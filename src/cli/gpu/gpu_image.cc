@@ -43,7 +43,7 @@ Result<std::vector<GpuImage>> images_of(const std::string& path, ByteSpan fatbin
   return images;
 }
 
-/// What a file holds for a GPU, as it stands there.
+/// Contents of a file for a GPU, as they stand there.
 struct Held {
   enum class Kind : std::uint8_t { kPtx, kFatbins, kMachineCode };
   Kind kind{Kind::kPtx};

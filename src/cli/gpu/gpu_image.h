@@ -31,8 +31,8 @@ inline constexpr std::uint64_t kGpuFileBytesMax = std::uint64_t{1} << 30;
 /// kNotFound without PTX, kUnsupported for what NVIDIA's compilers wrote.
 [[nodiscard]] Result<std::string> software_ptx(const std::string& path);
 
-/// What a file holds for a driver: PTX text, machine code (a cubin), or its fatbins one by one, as
-/// `Device::load_module` takes them. The driver chooses what its GPU can run. Errors as
+/// Images of a file for a driver: PTX text, machine code (a cubin), or its fatbins one by one, as
+/// `Device::load_module` takes them. The driver chooses one that its GPU can run. Errors as
 /// read_images.
 [[nodiscard]] Result<std::vector<std::string>> driver_images(const std::string& path);
 

@@ -79,7 +79,7 @@ class KernelProgress {
   std::thread thread_;
 };
 
-/// Where a kernel ran.
+/// Device that a kernel ran on.
 struct RanOn {
   std::string kind;  // "software", "cuda", "executor"
   std::string name;
@@ -98,7 +98,7 @@ struct RanOn {
   }
 };
 
-/// What a run came to, wherever it was.
+/// Result of one kernel run, on any device.
 struct Ran {
   std::string kernel;
   RanOn on;
@@ -200,7 +200,7 @@ class GpuRun {
     TRY(const auto text, software_ptx(wanted_.path));
     TRY(const auto module, parse_image(wanted_.path, text));
     TRY(const auto kernel, choose_kernel(wanted_.path, wanted_.kernel, kernels_of(module)));
-    // What its driver asks the environment for; it ends a kernel itself.
+    // Settings that its driver reads from the environment; it ends a kernel itself.
     ::setenv("KANSOKU_SOFTGPU_TIME_LIMIT", wanted_.limit.c_str(), 1);
     if (wanted_.workers != 0)
       ::setenv("KANSOKU_SOFTGPU_WORKERS", std::to_string(wanted_.workers).c_str(), 1);

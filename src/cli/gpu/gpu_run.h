@@ -10,7 +10,7 @@
 
 namespace kansoku::cli {
 
-/// What `kansoku gpu run` was asked for, as text.
+/// Options and arguments of `kansoku gpu run`, as text.
 struct GpuRunOptions {
   std::string path, kernel, grid{"1"}, block{"1"}, limit{"60s"};
   std::vector<std::string> arguments, shown;

@@ -125,7 +125,7 @@ class Demo final : public Command {
       return finding.ranks == std::vector<std::int32_t>{rank_} &&
              finding.function.find(fault.function) != std::string::npos;
     };
-    // What else runs on this host is none of the demo's doing, and a finding of its own.
+    // Other load of this host is none of the demo's doing, and a finding of its own.
     const auto is_load = [](const diagnose::Finding& finding) {
       return finding.kind == "cpu_contention";
     };

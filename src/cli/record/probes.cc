@@ -39,7 +39,7 @@ std::string extras_of(const capture::Pack& pack) {
   return out;
 }
 
-// What one pack would attach to in one process.
+// Probes that one pack would attach in one process.
 Json plan_for(const capture::Pack& pack, std::int32_t pid, const sys::Procfs& procfs) {
   Json files = Json::array();
   const auto mappings = procfs.maps(pid);

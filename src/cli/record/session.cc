@@ -117,7 +117,7 @@ Result<capture::RecorderOptions> recorder_options(const SessionOptions& options,
   return out;
 }
 
-/// Of a command whose GPU work is recorded: the library before the driver.
+/// Environment of a command whose GPU work is recorded: the library before the driver.
 Result<std::vector<std::string>> command_environment(const SessionOptions& options) {
   std::vector<std::string> out = options.environment;
   if (!options.cuda) return out;

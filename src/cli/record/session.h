@@ -14,10 +14,10 @@
 
 namespace kansoku::cli {
 
-/// What becomes of the command when the recording ends before it.
+/// Treatment of the command when the recording ends before it.
 enum class AfterRecording { kWait, kKill, kLeave };
 
-/// What to record and where to.
+/// Targets, contents and destination of a recording.
 struct SessionOptions {
   std::vector<std::int32_t> pids;        // observed with everything below them
   std::string job;                       // name of a running job

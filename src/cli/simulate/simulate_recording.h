@@ -30,7 +30,7 @@ struct RecordedJob {
   std::string found_by;            // the event that ends a step
 };
 
-/// Whether the text of a file looks like a recording (.pftrace).
+/// True if the text of a file looks like a recording (.pftrace).
 [[nodiscard]] bool is_recording(std::string_view untrusted);
 
 /// Reads a recording (.pftrace) and finds its steps and phases as `kansoku diagnose` does.

@@ -176,7 +176,7 @@ void print_summary(const Json& summary, bool by_chance) {
     const double mean = row.at("mean").as_double();
     const bool only_if_any =
         name.ends_with(".failed") || name.ends_with(".dropped") || name.ends_with(".refused");
-    // What nobody waited for, nobody asks for.
+    // Nobody asks for the wait of something that nobody waited for.
     const bool no_wait = mean == 0 && name.find(".wait_") != std::string::npos;
     if (!is_headline(name) || no_wait || (only_if_any && mean == 0)) continue;
     const std::string unit = row.at("unit").as_string();

@@ -11,7 +11,7 @@
 
 namespace kansoku::cli {
 
-/// What `simulate run`, `replay` and `sweep` share.
+/// Options that `simulate run`, `replay` and `sweep` share.
 struct SimulationOptions {
   simulate::Overrides overrides;
   int replications{0};  // 0: as the experiment says

@@ -58,7 +58,7 @@ class Collect final : public Command {
     if (!bus) return report(bus.error());
     const auto subscribed =
         (*bus)->subscribe(fleet::kSummarySubjects, [this](const fleet::BusMessage& message) {
-          // What is refused is counted in the report.
+          // The report counts refused messages.
           static_cast<void>(collector_.add(as_bytes(message.bytes), now(), message.subject));
         });
     if (!subscribed) return report(subscribed.error());

@@ -21,9 +21,10 @@ class NatsArguments {
   /// --collector: none if nothing is said.
   void declare_collector(CLI::App& app);
   [[nodiscard]] bool is_asked_for() const { return !url_.empty(); }
-  /// What was asked for, the credentials read from their file. Secrets are in it: never print it.
+  /// The options that were asked for, the credentials read from their file. Secrets are in it:
+  /// never print it.
   [[nodiscard]] Result<fleet::NatsOptions> options() const;
-  /// Where to, for people: without credentials.
+  /// The server, for people: without credentials.
   [[nodiscard]] std::string place() const;
 
  private:

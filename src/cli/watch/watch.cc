@@ -273,7 +273,7 @@ class WatchCommand final : public Command {
     if (!record_.empty()) {
       TRY_VOID(read_recording(known));
     }
-    // Without a GPU the software device's figures serve, where a program uses it. Where the
+    // Without a GPU the software device's figures serve, where a program uses it. If the
     // kernel has a driver, calls are the driver's, whether or not its library is found here.
     const auto folder = softgpu_folder();
     if (folder && ::access("/proc/driver/nvidia/version", F_OK) != 0)
@@ -324,7 +324,8 @@ class WatchCommand final : public Command {
     return {};
   }
 
-  /// Of one of several jobs that tell the same name, as `kansoku jobs` numbers them.
+  /// True for a process of one of several jobs that tell the same name, as `kansoku jobs` numbers
+  /// them.
   [[nodiscard]] bool is_of_job(const sys::Procfs& procfs, std::int32_t pid) const {
     const auto jobs = capture::find_jobs(procfs);
     return std::any_of(jobs.begin(), jobs.end(), [&](const capture::Job& job) {

@@ -27,8 +27,8 @@ inline constexpr std::size_t kMembersMax = 1024;
 inline constexpr std::size_t kRefreshLast = 8 * kRefreshFirst;
 inline constexpr double kNanosOfDay = 86400e9;
 
-/// One job of a detector. What it learns and when is in detector_learning.cc, the tests and the
-/// life of incidents in detector.cc.
+/// One job of a detector. Learning is in detector_learning.cc; the tests and the life of incidents
+/// are in detector.cc.
 struct Detector::Impl {
   std::vector<Column> columns;
   std::vector<int> worse;  // of each column, as in Feature
@@ -80,7 +80,7 @@ struct Detector::Impl {
   std::uint64_t failed_fits{0};
   std::string fit_problem;  // of the last try
 
-  /// What the tests say of the last window.
+  /// Results of the tests on the last window.
   struct Alarms {
     std::set<MemberKey> events;  // that stand out of their own history
     std::map<MemberKey, PeerFinding> peers;

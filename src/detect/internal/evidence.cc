@@ -33,7 +33,7 @@ constexpr std::array kContention{Sign{"cpu_wait", 1},    Sign{"throttled_share",
                                  Sign{"preemptions", 1}, Sign{"major_faults", 1}};
 constexpr std::array kDisk{Sign{"block_latency", 1}, Sign{"psi_io", 1}, Sign{"disk_wait", 1}};
 constexpr std::array kGrowingSigns{Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
-// What grows, and how much of it is left.
+// Features that grow, each with the feature of the room left.
 constexpr std::array kRooms{
     std::pair<std::string_view, std::string_view>{"resident_growth", "memory_room"},
     std::pair<std::string_view, std::string_view>{"gpu_process_growth", "gpu_memory_room"}};
@@ -45,16 +45,16 @@ constexpr std::array kLatencySigns{
     Sign{"backward_mean", 1}, Sign{"forward_mean", 1}, Sign{"launch_mean", 1},
     Sign{"sync_mean", 1},     Sign{"decode_mean", 1},  Sign{"decode_p99", 1},
     Sign{"decode_rate", -1},  Sign{"graph_mean", 1},   Sign{"collective_p99", 1}};
-// What a process that waits for others does no more of. Not the time outside backward: replicas may
-// wait for each other there as well.
+// Signs of own work: a process that waits for others has no more of them. Not the time outside
+// backward: replicas may wait for each other there as well.
 constexpr std::array kOwnSigns{
     Sign{"input_share", 1},     Sign{"optimizer_share", 1},   Sign{"gc_share", 1},
     Sign{"cpu_wait", 1},        Sign{"throttled_share", 1},   Sign{"major_faults", 1},
     Sign{"stopped_share", 1},   Sign{"disk_wait", 1},         Sign{"block_latency", 1},
     Sign{"resident_growth", 1}, Sign{"gpu_process_growth", 1}};
-// Who waits least is the one that is waited for.
+// The process that waits least is the one that is waited for.
 constexpr std::array kWaitingSigns{Sign{"collective_share", -1}};
-// What a step consists of. Not input: it has a kind of its own above.
+// Phases of a step. Not input: it has a kind of its own above.
 struct Phase {
   Sign sign;
   IncidentKind kind;
@@ -89,7 +89,7 @@ double worst(const EvidenceSum& sum, std::span<const Column> columns, std::span<
   return out;
 }
 
-/// Whether a column of the layer was seen at all.
+/// True if a column of the layer was seen at all.
 bool has_any(const EvidenceSum& sum, std::span<const Column> columns, std::string_view prefix) {
   for (std::size_t c = 0; c < columns.size(); ++c)
     if (columns[c].name.rfind(prefix, 0) == 0 && sum.has(c)) return true;
@@ -134,7 +134,7 @@ void EvidenceSum::add(const JobModel::Parts& model, std::span<const double> row,
     if (sum.seen.size() < kWindowsKept) sum.seen.push_back(one.seen);
   }
   note_room(model.columns, row);
-  // What a window would be given its other features is no measure where those are odd too.
+  // The value expected from a window's other features is no measure if those are odd too.
   for (const Coordinate& coordinate : model.coordinates)
     usual_[coordinate.column] = coordinate.value_of(0, model.columns[coordinate.column]);
   deviations_.add(model, row);

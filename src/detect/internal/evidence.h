@@ -50,7 +50,8 @@ class EvidenceSum {
   [[nodiscard]] double deviation(std::size_t column) const;
   [[nodiscard]] bool has(std::size_t column) const { return deviations_.has(column); }
   [[nodiscard]] bool empty() const { return windows_ == 0; }
-  /// Whether memory, growing on as in these windows, lasts for long. False if that is not known.
+  /// True if memory that grows on as in these windows lasts for long. False if that is not known.
+  /// False if that is not known.
   [[nodiscard]] bool has_room() const;
 
  private:
@@ -68,24 +69,24 @@ class EvidenceSum {
   double windows_{0};
 };
 
-/// What a process does itself, not what it suffers while it waits for others, beyond what its peers
-/// do: differences from their median, to the worse, in spreads.
+/// Cost that a process causes itself, beyond its peers' and without its waiting for others:
+/// differences from their median, to the worse, in spreads.
 struct OwnCost {
   double work{0};        // the largest among input, processor, memory, disk and device features
   double waited_for{0};  // by how much less it waits in collectives
 };
 [[nodiscard]] OwnCost own_cost(const Deviations& own, std::span<const Deviations* const> peers,
                                std::span<const Column> columns);
-/// Whether what is wrong lies between the processes, so that none is to blame: all of them wait
+/// True if the fault lies between the processes, so that none is to blame: all of them wait
 /// for each other more than they did, or the connections of at least half suffer.
 [[nodiscard]] bool is_between(std::span<const Deviations* const> all,
                               std::span<const Column> columns);
-/// The kind of incident that deviations of the columns speak for; see docs/watch-detection.md.
-/// Where single ranks are to blame, what others wait for is not the communication; of one process
-/// the phase that deviates most is told, since its peers' waiting does not hide it.
+/// The kind of incident that deviations of the columns speak for; see docs/watch-detection.md. If
+/// single ranks are to blame, others do not wait for the communication; of one process the phase
+/// that deviates most is told, since its peers' waiting does not hide it.
 [[nodiscard]] trace::IncidentKind kind_of(const EvidenceSum& sum, std::span<const Column> columns,
                                           bool is_of_single_ranks, bool is_of_one);
-/// Whether what deviates is harm even to a job that is as fast as ever: hardware that fails, a
+/// True if the deviation is harm even to a job that is as fast as ever: hardware that fails, a
 /// process that is stopped, memory that runs out.
 [[nodiscard]] bool is_harm_by_itself(const EvidenceSum& sum, std::span<const Column> columns);
 /// "rank 2: collective p99 4.1 ms -> 38 ms, tcp retransmits 0/s -> 210/s; CPU and GPU normal".

@@ -305,7 +305,8 @@ void learn_cuts(JobModel::Parts& parts, const Cube& cube, std::span<const Range>
   }
 }
 
-/// What is normal between windows: cuts between ranks, paces, how flags come together.
+/// Learns the normal differences between windows: cuts between ranks, paces, how flags come
+/// together.
 void learn_windows(JobModel::Parts& parts, Scorer& scorer, const Cube& cube, Range steady,
                    Range held_out, const ModelOptions& options) {
   const std::size_t length =

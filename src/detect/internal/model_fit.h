@@ -15,8 +15,8 @@ namespace kansoku::detect {
 [[nodiscard]] std::vector<Coordinate> choose_coordinates(std::span<const double> rows,
                                                          std::span<const Column> columns,
                                                          double spread_min);
-// Of the steady steps: the mixture is fitted to the first part, the threshold set by the second and
-// measured on the rest.
+// Use of the steady steps: the mixture is fitted to the first part, the threshold set by the second
+// and measured on the rest.
 /// Rows as coordinates, for fitting: outliers are drawn in to `bounds` (by coordinate, in spreads;
 /// empty: 8 each). A missing value is replaced by that of `fill` (n x d), or if it is empty by one
 /// drawn from those of its column, so that it changes no margin.

@@ -16,8 +16,8 @@ namespace kansoku::detect {
 /// finite, not empty.
 [[nodiscard]] double tail_level(std::span<const double> values, double p);
 
-/// Where the largest value of a healthy window stays below with probability 1 - `alpha`, from the
-/// largest values of some healthy windows: the median plus an exponential tail, at least half
+/// Limit that the largest value of a healthy window stays below with probability 1 - `alpha`, from
+/// the largest values of some healthy windows: the median plus an exponential tail, at least half
 /// above the largest one seen. `floor` if there are none.
 [[nodiscard]] double window_cut(std::span<const double> maxima, double alpha, double floor);
 

@@ -102,7 +102,7 @@ void Episode::include(MemberKey key, const Member& member, const PeerFinding& fi
   part.sum.add(finding);
 }
 
-// Where ranks wait for each other all of them are slow; the one that the others wait for is the one
+// If ranks wait for each other, all of them are slow; the one that the others wait for is the one
 // whose own work costs more than that of its peers.
 std::vector<MemberKey> Episode::by_own_cost(std::span<const Column> columns,
                                             std::size_t member_count) const {
@@ -113,7 +113,7 @@ std::vector<MemberKey> Episode::by_own_cost(std::span<const Column> columns,
       if (other != key) peers.push_back(&peer.level);
     costs.emplace_back(key, own_cost(part.level, peers, columns));
   }
-  // What is seen directly comes before what others' waiting says.
+  // Direct observations come before the evidence of others' waiting.
   for (const auto member : {&OwnCost::work, &OwnCost::waited_for}) {
     const auto cost_of = [&](const auto& entry) {
       return std::min(entry.second.*member, kOwnCostMax);
@@ -158,8 +158,8 @@ std::vector<MemberKey> Episode::by_score(std::size_t member_count) const {
   return out;
 }
 
-/// Whether the job suffers: it is slower, stands still, loses memory or hardware. What cannot be
-/// seen, since the job's pace is not known, is taken for an effect.
+/// True if the job suffers: it is slower, stands still, loses memory or hardware. An effect that
+/// cannot be seen, since the job's pace is not known, is assumed.
 bool Episode::has_effect_on_job(std::span<const Column> columns, const EvidenceSum& sum) const {
   if (has_event || has_test("job") || !slow_) return true;
   if (is_harm_by_itself(sum, columns)) return true;
@@ -203,7 +203,7 @@ bool Episode::update(std::span<const Column> columns, std::size_t member_count) 
   const bool is_of_one = keys.size() == 1 || member_count == 1;
   facts_.kind = has_event ? trace::IncidentKind::kHardwareFault
                           : kind_of(*sum, columns, !keys.empty() && member_count > 1, is_of_one);
-  // What was seen to cost something did, whatever later windows say.
+  // An effect seen once stays, whatever later windows say.
   facts_.has_effect = facts_.has_effect || has_effect_on_job(columns, *sum);
   facts_.summary = summary_of(facts_, *sum, columns);
   facts_.suggestion = suggestion_of(job_, facts_);

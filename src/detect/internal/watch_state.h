@@ -34,7 +34,7 @@ using MemberKey = std::int64_t;
   return window.rank >= 0 ? window.rank : -1 - static_cast<MemberKey>(window.pid);
 }
 
-/// What is kept of one process.
+/// State kept of one process.
 struct Member {
   struct Recent {
     std::int64_t wall_ns{0};
@@ -87,8 +87,8 @@ class Episode {
   void include(MemberKey key, const Member& member);
   /// It does because it stands out of its peers.
   void include(MemberKey key, const Member& member, const PeerFinding& finding);
-  /// Whether a flagged window is odd enough to be a sign of this episode: what is hardly odd says
-  /// nothing of one that was far out. `excess`: of its score over the threshold.
+  /// True if a flagged window is odd enough to be a sign of this episode: a slight oddity says
+  /// nothing of an episode that was far out. `excess`: of the window's score over the threshold.
   [[nodiscard]] bool speaks_for_it(const Member::Recent& recent, double excess) const;
   /// How bad each coordinate of a window was (NaN: not seen): what is clearly worse later is
   /// another fault.

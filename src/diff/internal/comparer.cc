@@ -30,8 +30,8 @@ constexpr std::array<PriorRow, kKindCount> kPriors{{
     {Kind::kFunction, kSigmaFunction},
 }};
 
-/// What each lane took in each step: operations of the device added up; on the host the step
-/// without waiting for a processor.
+/// Time of each lane in each step: operations of the device added up; on the host the step without
+/// waiting for a processor.
 std::array<std::vector<double>, kLaneCount> lanes_of(const Recording& recording,
                                                      const KeptSteps& kept) {
   std::vector<double> device(recording.unit_count()), host(recording.unit_count());
@@ -196,7 +196,8 @@ void Drafter::estimate(const std::vector<Series>& series, Draft& draft) const {
   }
 }
 
-/// What one side lacks: how sure is it that the other has it? As a logarithm of 1 with that error.
+/// Estimate for an item that one side lacks: how sure is it that the other has it? As a logarithm
+/// of 1 with that error.
 void Drafter::estimate_presence(const std::vector<Series>& series, Draft& draft) const {
   const bool is_new = draft.row.before_name.empty();
   double error2 = 0, degrees = 0, runs = 0;

@@ -47,7 +47,8 @@ struct Sides {
   [[nodiscard]] std::size_t rank_count() const { return recordings.front().ranks.size(); }
   [[nodiscard]] bool is_before(std::size_t r) const { return r < before_count; }
   [[nodiscard]] bool is_clock_apart() const;
-  /// What shares of a lane are taken of: the step, or the device's time if it has its own clock.
+  /// Whole that shares of a lane are taken of: the step, or the device's time if it has its own
+  /// clock.
   [[nodiscard]] double whole_ms(Lane lane) const;
 };
 
@@ -65,7 +66,7 @@ struct Sides {
 [[nodiscard]] Difference difference_of(const Sides& sides, std::span<const LogRatio> runs,
                                        Prior prior);
 
-/// What the whole of a lane took in recording `r`: for its drift.
+/// Ratio of a whole lane in recording `r`, for its drift.
 [[nodiscard]] LogRatio lane_ratio(const Sides& sides, Lane lane, std::size_t r);
 
 }  // namespace kansoku::diff

@@ -64,7 +64,7 @@ void add_spread(std::span<const double> beside, LogRatio& out) {
     out.spread2 += (value - mean) * (value - mean) / static_cast<double>(beside.size());
 }
 
-/// Where most of some values lie: those further than kOutlierSigmas from it do not count. Other
+/// Centre of most of some values: those further than kOutlierSigmas from it do not count. Other
 /// programs take a processor or a memory bus for some steps, and such steps tell nothing of a
 /// kernel. Source: Beaton and Tukey 1974 (recalled: unverified).
 class Biweight {

@@ -38,12 +38,13 @@ struct LogRatio {
   double spread2{0};     // variance between steps
 };
 
-/// Of sums. Both vectors hold one entry a step. Extreme steps count as the quantiles kClipShare and
-/// 1 - kClipShare, if most steps take part.
+/// Ratio of sums. Both vectors hold one entry a step. Extreme steps count as the quantiles
+/// kClipShare and 1 - kClipShare, if most steps take part.
 [[nodiscard]] LogRatio log_ratio(std::span<const double> over, std::span<const double> under,
                                  const StepDraws& draws);
 
-/// Of the typical step: a robust centre of over / under / factors, steps far from it left out;
+/// Ratio of the typical step: a robust centre of over / under / factors, steps far from it left
+/// out;
 /// that of the sums if few steps take part, or if they have no one centre. `factors`: what the
 /// whole lane shares in each step, about 1.
 [[nodiscard]] LogRatio typical_ratio(std::span<const double> over, std::span<const double> under,

@@ -134,8 +134,8 @@ bool Judge::is_heard(const Draft& draft, Lane lane) const {
          std::max(row.before_ms, row.after_ms) >= kCommonShareMin * sides_.whole_ms(lane);
 }
 
-/// What the rows of a lane share is the machine's, or in every call: it is taken off each row of
-/// each recording and told once.
+/// A change that the rows of a lane share is the machine's, or in every call: it is taken off each
+/// row of each recording and told once.
 void Judge::find_centres() {
   const std::size_t ranks = sides_.compares_ranks ? sides_.rank_count() : 0;
   for (const Lane lane : {Lane::kDevice, Lane::kHost, Lane::kSamples}) {
@@ -194,7 +194,7 @@ void Judge::tell_common(Lane lane, std::size_t rank, std::size_t rows,
   out_.commons.push_back(std::move(common));
 }
 
-/// What a row shows beside its lane, with the lane's difference put back.
+/// Difference of a row beside its lane, with the lane's difference put back.
 Difference Judge::call_difference(const Draft& draft, std::size_t rank) const {
   std::vector<LogRatio> runs = runs_of(draft, rank);
   const auto centre = centres_.find({draft.row.lane, rank});

@@ -14,7 +14,7 @@
 namespace kansoku::diff {
 namespace {
 
-/// What a kernel's launches look like, whatever its name.
+/// Fingerprint of a kernel's launches, whatever its name.
 struct Print {
   std::vector<std::pair<std::string, double>> launches;  // by shape: a step
   double calls{0}, call_ms{0}, place{0};

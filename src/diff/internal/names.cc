@@ -47,7 +47,7 @@ void erase_all(std::string& text, std::string_view part) {
     text.erase(at, part.size());
 }
 
-// Where the parameters begin that the text ends with; its length if it ends with none.
+// Begin of the parameters that the text ends with; its length if it ends with none.
 std::size_t parameters_at(std::string_view text) {
   if (text.empty() || text.back() != ')') return text.size();
   int depth = 0;
@@ -58,7 +58,7 @@ std::size_t parameters_at(std::string_view text) {
   return text.size();
 }
 
-// Where the name begins, after a return type; nothing found: 0. The blank lies outside of brackets.
+// Begin of the name, after a return type; nothing found: 0. The blank lies outside of brackets.
 std::size_t after_return_type(std::string_view text) {
   int depth = 0;
   std::size_t at = 0;

@@ -11,8 +11,8 @@ namespace kansoku::diff {
 /// that is not understood stays as it is. Any thread.
 [[nodiscard]] std::string canonical_kernel(std::string_view untrusted);
 
-/// Of a canonical name: without template arguments, each run of digits as '#'. Names of one family
-/// may be the same kernel for other types, tiles or numbers of a compiler.
+/// Family of a canonical name: without template arguments, each run of digits as '#'. Names of one
+/// family may be the same kernel for other types, tiles or numbers of a compiler.
 [[nodiscard]] std::string family_of(std::string_view canonical);
 
 /// The name of a range without its number: "iteration #" for "iteration 17".

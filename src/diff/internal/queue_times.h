@@ -16,7 +16,7 @@ namespace kansoku::diff {
 /// is the machine's, not the program's.
 class QueueTimes {
  public:
-  /// Of the threads named; the columns of the scheduler tables have equal lengths.
+  /// Takes the named threads; the columns of the scheduler tables have equal lengths.
   QueueTimes(const trace::Trace& trace, const std::set<std::int32_t>& tids);
 
   /// True if the scheduler was recorded for any of them.

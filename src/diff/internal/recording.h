@@ -14,7 +14,7 @@
 
 namespace kansoku::diff {
 
-/// What one item did in one step of one rank, at one shape.
+/// Calls and time of one item in one step of one rank, at one shape.
 struct Cell {
   std::uint32_t unit{0};   // rank index * steps + step
   std::uint32_t shape{0};  // index into Item::shapes

@@ -47,8 +47,8 @@ struct Series {
 [[nodiscard]] CallTimes common_times(const std::vector<const Item*>& before,
                                      const std::vector<const Item*>& after);
 
-/// What the rows of a lane share in each step, about 1: the median over those that take most of it,
-/// each beside its own mean for equal calls. 1 everywhere if there are too few.
+/// Factor that the rows of a lane share in each step, about 1: the median over those that take most
+/// of it, each beside its own mean for equal calls. 1 everywhere if there are too few.
 [[nodiscard]] std::vector<double> lane_factors(const Recording& recording, const KeptSteps& kept,
                                                Lane lane);
 

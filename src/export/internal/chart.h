@@ -26,7 +26,7 @@ struct Ticks {
 /// The range grows to whole steps. Any finite pair; an empty range becomes one around its value.
 [[nodiscard]] Ticks nice_ticks(double low, double high, int count);
 
-/// What happens over the simulated time.
+/// Chart of values over the simulated time.
 struct TimeChart {
   std::string title;
   Unit unit{Unit::kPlain};

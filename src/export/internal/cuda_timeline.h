@@ -8,7 +8,7 @@
 
 #include "common/json.h"
 
-// What the page of device work draws. JSON goes in, HTML comes out; all of it is escaped here.
+// Drawings of the page of device work. JSON goes in, HTML comes out; all of it is escaped here.
 namespace kansoku::exporter {
 
 /// The words of the causes of idle time, and a colour for each of those that take most of all

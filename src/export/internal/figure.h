@@ -11,7 +11,7 @@
 
 namespace kansoku::exporter {
 
-/// What a number counts; decides how it is written.
+/// Unit of a number; decides how it is written.
 /// kPoints: differences of shares, in points of a per cent.
 enum class Unit { kPlain, kSeconds, kShare, kPoints, kHours, kBytes };
 [[nodiscard]] Unit unit_from(std::string_view untrusted);

@@ -88,8 +88,7 @@ std::string chart_rect(double x, double y, double width, double height, std::str
                      tip.empty() ? "" : " data-tip=\"" + escape(tip) + "\"");
 }
 
-// The time between windows, where nothing was observed. Where micro-batches were seen something
-// was.
+// The time between windows, where nothing was observed. If micro-batches were seen, something was.
 std::string unseen_gaps(const Json& windows, const std::vector<BatchPoint>& points,
                         const svg::Scale1& x, const svg::Box& box) {
   std::string out;

@@ -5,8 +5,8 @@
 
 #include "common/json.h"
 
-// What the page of a model in inference draws, the graph apart. JSON goes in, HTML comes out; all
-// of it is escaped here, what is impossible is left out, and what is empty draws nothing.
+// Drawings of the page of a model in inference, the graph apart. JSON goes in, HTML comes out; all
+// of it is escaped here, impossible values are left out, and empty data draw nothing.
 namespace kansoku::exporter {
 
 /// A mark of a micro-batch or operator: decode is a circle, prefill a triangle of another colour.

@@ -128,7 +128,7 @@ class DagDrawing {
     }
   }
 
-  // What comes before the first layer stands on top of it, what comes behind the last one below.
+  // Nodes before the first layer stand on top of it, nodes behind the last one below.
   void set_columns() {
     std::map<std::string, std::size_t> by_title;
     const DagNode* before = nullptr;
@@ -161,7 +161,7 @@ class DagDrawing {
       has_source[edge.to] = true;
       nodes_[edge.to].rank = std::max(nodes_[edge.to].rank, nodes_[edge.from].rank + 1);
     }
-    // What has no source within its column stands just above who first needs it.
+    // A node that has no source within its column stands just above its first user.
     std::vector<std::size_t> needed(nodes_.size(), SIZE_MAX);
     for (const DagEdge& edge : edges_)
       if (nodes_[edge.from].column == nodes_[edge.to].column)
@@ -292,7 +292,7 @@ class DagDrawing {
         css, way, css, svg::number(to.x - 3.5), svg::number(top - 6));
   }
 
-  // Where it turns; `in` is the height at which it comes in.
+  // Corners of an edge; `in` is the height at which it comes in.
   [[nodiscard]] std::vector<std::pair<double, double>> corners(const DagEdge& edge,
                                                                double in) const {
     const DagNode &from = nodes_[edge.from], &to = nodes_[edge.to];

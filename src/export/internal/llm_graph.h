@@ -11,7 +11,7 @@ namespace kansoku::exporter {
 /// the model, with its longest path; nothing if there is none. Everything from the JSON is bounded
 /// and escaped here.
 [[nodiscard]] std::string graph_svg(const Json& graph);
-/// What the kinds of operators that are drawn do, in a sentence each.
+/// Effect of each kind of operator that is drawn, in a sentence each.
 [[nodiscard]] std::string operator_glossary(const Json& graph);
 
 }  // namespace kansoku::exporter

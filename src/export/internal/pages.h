@@ -7,7 +7,7 @@
 
 namespace kansoku::exporter {
 
-/// What a page of the simulator says; texts are escaped already, except `title`.
+/// Contents of a page of the simulator; texts are escaped already, except `title`.
 struct Page {
   std::string title;  // plain text
   std::string body;   // sections

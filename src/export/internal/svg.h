@@ -9,13 +9,13 @@
 
 #include "export/internal/figure.h"
 
-// What the charts share: places, axes, marks, the frame around an SVG.
+// Parts that the charts share: places, axes, marks, the frame around an SVG.
 namespace kansoku::exporter::svg {
 
 // The drawing's width in its own units. Half of a wide page and all of a phone are near to it, so
 // that 12 units of text stay readable on both.
 constexpr double kWidth = 460;
-/// What is not above it has no place on a logarithmic axis.
+/// Values not above it have no place on a logarithmic axis.
 constexpr double kLogLeast = 1e-12;
 
 struct Box {

@@ -19,9 +19,9 @@
 namespace kansoku::fleet::internal {
 
 /// The cluster features of each job's hosts, merged; the mixture of normal modes that they give;
-/// and where the means of each host's latest summary lie. What a job is learnt of reaches back one
-/// to two halves of the kept slots. Merging joins clusters, so the mixture depends a little on the
-/// order of arrival.
+/// and where the means of each host's latest summary lie. The data that a job is learnt of reach
+/// back one to two halves of the kept slots. Merging joins clusters, so the mixture depends a
+/// little on the order of arrival.
 class ClusterStore {
  public:
   static constexpr std::size_t kClusters = 256;  // kept of a job, twice

@@ -9,7 +9,7 @@
 namespace kansoku::fleet::internal {
 namespace {
 
-// What a message costs beside its bytes, so that empty ones are bounded too.
+// Cost of a message beside its bytes, so that empty ones are bounded too.
 constexpr std::size_t kMessageOverheadBytes = 128;
 constexpr std::size_t kRunMax = 256;  // messages of one poll, so that a backlog holds nobody up
 

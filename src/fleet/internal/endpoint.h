@@ -23,7 +23,7 @@ struct Arrival {
   bool has_nobody{false};  // in place of an answer: nobody subscribed
 };
 
-/// Where other threads leave what arrived; bounded. Any thread.
+/// Queue of arrived messages, filled by other threads; bounded. Any thread.
 class Inbox {
  public:
   explicit Inbox(const BusLimits& limits) : limits_(limits) {}
@@ -45,7 +45,7 @@ class Inbox {
   std::uint64_t received_{0}, dropped_{0};
 };
 
-/// What both buses have in common: checks, subscriptions, requests, handlers. What is below sends
+/// Common part of both buses: checks, subscriptions, requests, handlers. The derived class sends
 /// and listens.
 class Endpoint : public Bus {
  public:

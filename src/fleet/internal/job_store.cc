@@ -116,7 +116,7 @@ void JobStore::add_part(Job& job, const Summary& summary, const SummaryPart& par
   bytes_ += cell.bytes() - before;
 }
 
-/// What was live joins the bytes; the extremes are only told of late slots.
+/// Live values join the bytes; the extremes are only told of late slots.
 void JobStore::pack(Cell& cell) {
   if (cell.live.count() == 0) return;
   bytes_ -= cell.bytes();

@@ -12,7 +12,7 @@ namespace kansoku::fleet::internal {
 
 /// `text` as names may be: cut to kSummaryTextMax bytes, printable.
 [[nodiscard]] std::string clean_text(std::string_view text);
-/// Whether the decoder takes `text` as a name.
+/// True if the decoder takes `text` as a name.
 [[nodiscard]] bool is_clean_text(std::string_view text);
 
 /// Bytes of `part` in a message.

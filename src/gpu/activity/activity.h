@@ -36,8 +36,8 @@ struct ProcessSteps {
 struct Options {
   std::optional<double> peak_tflops;  // of the device, to compare matrix products with
   std::vector<ProcessSteps> steps;
-  // Processes that belong together, whose findings are told as one and whose ranks are compared. Of
-  // the others those that tell a rank are one job, and each one without is a job of its own.
+  // Processes that belong together, whose findings are told as one and whose ranks are compared.
+  // Other processes that tell a rank are one job, and each one without is a job of its own.
   std::vector<std::vector<std::int32_t>> jobs{};
   bool with_view{false};    // fills WorkReport::view: what a page draws
   bool with_tracks{false};  // fills WorkReport::tracks: what write_tracks() draws
@@ -100,13 +100,13 @@ struct RangeRow {
   std::string domain{};  // of NVTX; "" the default one
   std::uint64_t count{0};
   double host_us{0};  // of those that are not inside another of the same name
-  // Of ranges of the process, which no thread is in, nothing of these is known.
+  // Not known for ranges of the process, which no thread is in.
   std::optional<std::uint64_t> op_count{};  // operations that were launched within
   std::optional<double> device_us{};        // while any of them ran
   std::optional<double> share{};            // of the time that the devices were at work
 };
 
-/// What the launching thread did while the device had nothing to do.
+/// Activity of the launching thread while the device had nothing to do.
 enum class IdleCause : std::uint8_t {
   kSynchronisation,
   kAllocation,
@@ -169,8 +169,8 @@ struct LaunchBound {
   std::uint64_t op_count{0};
   double us{0};       // of the stretches
   double idle_us{0};  // of the device in them, while the host was launching
-  // Of its busy time in them: from the begin of an operation, which is that of the event before it,
-  // until its launch call returned. The device had little of the operation before.
+  // Part of its busy time in them: from the begin of an operation, which is that of the event
+  // before it, until its launch call returned. The device had little of the operation before.
   double early_us{0};
 };
 
@@ -347,7 +347,7 @@ struct Others {
 /// to `rows_max`.
 [[nodiscard]] Json to_json(const WorkReport& report, std::size_t rows_max);
 
-/// What a page draws beside the report, schema kansoku.cuda_view/1 (docs/formats/cuda-report.md).
+/// Data of a page beside the report, schema kansoku.cuda_view/1 (docs/formats/cuda-report.md).
 [[nodiscard]] Json view_json(const WorkReport& report);
 
 /// The report as lines for a terminal.

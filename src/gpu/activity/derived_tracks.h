@@ -10,7 +10,7 @@
 
 namespace kansoku::gpu::activity {
 
-/// What a copy of a recording has besides.
+/// Counts of the additions to a copy of a recording.
 struct TracksWritten {
   std::uint64_t idle_track_count{0}, gap_count{0};
   std::uint64_t left_out_count{0};  // gaps that are too short, or too many

@@ -174,7 +174,7 @@ std::string without_names(const std::string& json) {
   return out;
 }
 
-/// What a report and an export say of the copy is what they say of the recording.
+/// A report and an export of the copy equal those of the recording.
 TEST(DerivedTracksTest, TheReportOfTheCopyIsThatOfTheRecording) {
   Plan syncs, allocations, loader, slow;
   syncs.syncs = 4;

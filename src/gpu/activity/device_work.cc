@@ -295,7 +295,7 @@ WorkReader::Moves WorkReader::moves_of(std::int32_t pid, const std::vector<Op*>&
   return moves;
 }
 
-/// Of one group of waits: its middle, and the move. To earlier if waits seem to return before the
+/// Middle and move of one group of waits. It goes to earlier if waits seem to return before the
 /// device is done, to later if operations seem to begin before their launch.
 std::pair<std::int64_t, std::int64_t> WorkReader::move_of(
     std::span<const std::pair<std::int64_t, std::int64_t>> late,

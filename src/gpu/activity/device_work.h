@@ -18,7 +18,7 @@ namespace kansoku::gpu::activity {
 
 inline constexpr std::uint32_t kNoIndex = std::numeric_limits<std::uint32_t>::max();
 
-/// What ran in a stream. Host functions and waits occupy a stream, not the device.
+/// Class of an operation of a stream. Host functions and waits occupy a stream, not the device.
 enum class OpClass : std::uint8_t {
   kKernel,
   kCollective,
@@ -30,7 +30,7 @@ enum class OpClass : std::uint8_t {
 };
 inline constexpr std::size_t kOpClassCount = 7;
 [[nodiscard]] std::string_view op_class_name(OpClass what);
-/// Whether the device works while an operation of this class runs.
+/// True if the device works while an operation of this class runs.
 [[nodiscard]] constexpr bool is_busy(OpClass what) {
   return what != OpClass::kHostFunction && what != OpClass::kWait;
 }

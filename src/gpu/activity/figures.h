@@ -72,7 +72,7 @@ struct FigureState {
   std::string why{};  // of kPartly and kUnknown
 };
 
-/// Whether the mode of a recording allows the figure; the row's `needs` is looked at elsewhere.
+/// State of a figure by the mode of a recording; the row's `needs` is looked at elsewhere.
 [[nodiscard]] FigureState state_of(Figure figure, const Recorded& recorded);
 [[nodiscard]] bool is_allowed(Figure figure, const Recorded& recorded);
 

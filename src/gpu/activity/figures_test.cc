@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recording does not hold is unknown, in every mode; the page says the same.
+// Figures that a recording does not hold are unknown, in every mode; the page says the same.
 #include "gpu/activity/figures.h"
 
 #include <fmt/format.h>

@@ -47,7 +47,7 @@ constexpr std::array kKinetoNames{
 constexpr std::array<std::string_view, 4> kListKeys{"Input Dims", "Input type", "Input Strides",
                                                     "Concrete Inputs"};
 
-/// Where an event stands in the file.
+/// Row of an event in the file.
 struct Row {
   std::int64_t pid{0}, tid{0};
 };
@@ -185,7 +185,7 @@ void KinetoWriter::place_tracks() {
   std::set<std::int64_t> ordinals;
   for (const Row& row : rows_of_streams_)
     ordinals.insert(row.pid);
-  // What stands beside the operations of an imported device stays beside them.
+  // Tracks beside the operations of an imported device stay beside them.
   std::map<std::int32_t, std::int64_t> ordinal_of_pid;
   for (const Op& op : work_.ops) {
     const trace::TrackId track = trace_.slices.track[op.slice];

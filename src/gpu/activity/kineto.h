@@ -15,7 +15,7 @@ struct KinetoOptions {
   std::optional<std::int32_t> rank;  // of a recording with several: the others are left out
 };
 
-/// What was written and what was not.
+/// Counts of written and left-out events.
 struct KinetoCounts {
   std::uint64_t event_count{0};     // slices, instants and counters
   std::uint64_t device_count{0};    // of them operations of devices

@@ -7,7 +7,7 @@
 
 namespace kansoku::gpu::activity {
 
-/// What one multiprocessor offers, as the driver's attributes say.
+/// Resources of one multiprocessor, from the driver's attributes.
 struct MultiprocessorLimits {
   std::uint64_t major{0};  // of the compute capability
   std::uint64_t threads{0}, blocks{0}, registers{0}, shared_bytes{0};

@@ -128,7 +128,7 @@ TEST(PlantedTest, SynchronisationInTheLoop) {
   for (Plan plan : plans()) {
     for (const double cost : kCosts) {
       plan.syncs = plan.kernels / 4;
-      // What a wait costs: its return, the program, and the way to the device.
+      // Cost of a wait: its return, the program, and the way to the device.
       plan.after_sync_us = step_us(plan) * cost / (1 - cost) / plan.syncs - 2 - plan.begin_us;
       expect_first(plan, "gpu_starved", "synchronisation", cost);
       Plan twin = plan;

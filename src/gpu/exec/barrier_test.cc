@@ -110,8 +110,8 @@ TEST_P(BarrierTest, ABlockHasSixteen) {
 
 // --- the grid ------------------------------------------------------------------------------------
 
-// What a header may write for grid.sync(): the last block to come opens the next generation. The
-// first of its threads stands for each block.
+// Code that a header may write for grid.sync(): the last block to come opens the next generation.
+// The first of its threads stands for each block.
 constexpr std::string_view kGridBarrier = R"({
 	.reg .b32 gl, gh, ga, gg, gn; .reg .b64 gw; .reg .pred gp, gf;
 	bar.sync 0;

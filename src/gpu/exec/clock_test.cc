@@ -25,7 +25,7 @@ class ClockTest : public KernelTest {
   void cost(CostClass which, std::uint32_t issue16, std::uint32_t latency) {
     costs_.classes[static_cast<std::size_t>(which)] = {issue16, latency};
   }
-  /// What kernel k counts on so many words.
+  /// Counts of kernel k on so many words.
   LaunchCounts counts_of(const Program& program, std::size_t words, std::uint32_t n = 0) {
     LaunchCounts counts;
     options_.costs = &costs_;

@@ -32,7 +32,7 @@ inline constexpr std::size_t kCostClasses = static_cast<std::size_t>(CostClass::
 /// "arithmetic"; any thread.
 [[nodiscard]] std::string_view cost_class_name(CostClass which);
 
-/// What one warp instruction costs. Integers, so that sums do not depend on their order.
+/// Cost of one warp instruction. Integers, so that sums do not depend on their order.
 struct ClassCost {
   std::uint32_t issue16{0};         // sixteenths of a cycle that its multiprocessor is busy
   std::uint32_t latency_cycles{0};  // until its warp goes on
@@ -44,15 +44,15 @@ struct CycleCosts {
   friend bool operator==(const CycleCosts&, const CycleCosts&) = default;
 };
 
-/// What the blocks of one multiprocessor did: block b is number b % count.
+/// Work of the blocks of one multiprocessor: block b is number b % count.
 struct SmCounts {
   std::uint64_t blocks{0};
   std::uint64_t issue16{0};
   std::uint64_t latency_cycles{0};      // of each block that of its slowest warp, added up
   std::uint64_t latency_cycles_max{0};  // of its slowest block
 };
-/// What a launch did, as far as a model of its time needs it. The sums do not depend on the order
-/// in which blocks run, or on who runs them.
+/// Counts of a launch for a model of its time. The sums do not depend on the order in which blocks
+/// run, or on the workers that run them.
 struct LaunchCounts {
   std::uint64_t sectors{0};  // 32 bytes of global memory, once for each access of a warp
   std::vector<SmCounts> sms;

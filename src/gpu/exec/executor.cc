@@ -146,7 +146,7 @@ class Launch {
     const std::scoped_lock lock(self.mutex_);
     (self.options_.*kStream)(std::string_view(text, bytes));
   }
-  /// What kernels may access there, held until the end.
+  /// Adds the memory that kernels may access there, held until the end.
   void add(const Memory& memory) {
     holds_.emplace_back(memory);
     lists_.push_back(memory.ranges());
@@ -174,7 +174,7 @@ class Launch {
     counter->add_to(*options_.counts);
   }
 
-  /// Who reads %clock counts, and who reads %globaltimer where there is no other clock.
+  /// A reader of %clock needs the count, and a reader of %globaltimer if there is no other clock.
   [[nodiscard]] bool needs_count(const KernelInfo& kernel) const {
     return kernel.reads_clock || (kernel.reads_timer && options_.clock == nullptr);
   }
@@ -237,7 +237,7 @@ class Launch {
   void run_together(const CompiledFunction& function, std::uint64_t worker, Counter* counter) {
     const bool is_observed = options_.observe.any();
     std::vector<std::unique_ptr<BlockRunner>> runners;
-    // What is known of shared memory is known of one block.
+    // State of shared memory is known for one block only.
     std::vector<std::unique_ptr<Observer>> observers;
     for (std::uint64_t i = worker; i < block_count_; i += worker_count_) {
       if (is_observed) observers.push_back(std::make_unique<Observer>(state_, options_.observe));

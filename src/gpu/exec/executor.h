@@ -38,9 +38,10 @@ struct LaunchOptions {
   const CycleCosts* costs{nullptr};
   std::uint64_t begin_ns{0};
   LaunchCounts* counts{nullptr};
-  /// Where vprintf writes; from several workers at once, but never torn. Empty: nowhere.
+  /// Sink of vprintf; called by several workers at once, each text whole. Empty: output is dropped.
+  /// Empty: nowhere.
   std::function<void(std::string_view text)> print;
-  /// Where failed assertions write, likewise.
+  /// Sink of failed assertions, likewise.
   std::function<void(std::string_view text)> complain;
   /// All blocks are resident at once and take turns, so that they may wait for each other in loops;
   /// kLimit if they are more than sm_count * resident_blocks_per_sm(). %envreg1 and %envreg2 hold
@@ -60,8 +61,8 @@ struct LaunchOptions {
                                                    std::uint32_t threads_per_block,
                                                    std::uint32_t dynamic_shared_bytes);
 
-/// Runs one kernel to its end on the calling thread and `workers` - 1 others. What is allocated
-/// meanwhile is not accessible, what is freed meanwhile still is. A fault of the kernel is a value,
+/// Runs one kernel to its end on the calling thread and `workers` - 1 others. Memory allocated
+/// meanwhile is not accessible, memory freed meanwhile still is. A fault of the kernel is a value,
 /// an impossible launch (block too large, wrong parameter size, too much shared memory) an error of
 /// code kLimit.
 [[nodiscard]] Result<std::optional<Fault>> launch(const Program& program, std::size_t kernel,

@@ -10,7 +10,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// What ended a kernel before its end, or a hazard that was found on the way.
+/// Fault that ended a kernel before its end, or a hazard that was found on the way.
 struct Fault {
   FaultKind kind{FaultKind::kNone};
   std::string kernel;
@@ -20,7 +20,7 @@ struct Fault {
   std::uint64_t address{0};  // of memory faults; of shared memory: an offset
   std::uint32_t bytes{0};
   bool is_store{false};
-  // Of a race: the access before, within the same block.
+  // For a race: the access before, within the same block.
   std::uint32_t other_line{0};
   std::array<std::uint32_t, 3> other_thread{};
   bool is_other_store{false};

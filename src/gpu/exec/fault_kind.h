@@ -5,8 +5,8 @@
 
 namespace kansoku::gpu::exec {
 
-/// What can be wrong with a kernel. The first group ends it; hazards are found only if the launch
-/// asks for them, and the kernel goes on.
+/// Kind of a kernel's fault. The first group ends it; hazards are found only if the launch asks for
+/// them, and the kernel goes on.
 enum class FaultKind : std::uint8_t {
   kNone,
   kOutOfBounds,

@@ -73,7 +73,7 @@ class KernelTest : public ::testing::TestWithParam<Isa> {
 }})",
                             before, out_bytes, body));
   }
-  /// What loading says to a kernel without parameters; empty: nothing.
+  /// Error of loading a kernel without parameters; empty: none.
   std::string refusal_of(std::string_view body, std::string_view before = "") {
     auto module = ptx::parse_module(fmt::format(
         ".version 8.0\n.target sm_80\n{}.visible .entry k()\n{{\n.reg .b32 %r<9>;\n{}\n}}\n",
@@ -110,7 +110,7 @@ class KernelTest : public ::testing::TestWithParam<Isa> {
   Words run(const Program& program, std::size_t count, std::uint32_t n = 0) {
     return run_on(program, Words(count), n);
   }
-  /// What ended kernel k on `words`; empty: its end.
+  /// Fault that ended kernel k on `words`; empty: it ran to its end.
   std::string fault_on(const Program& program, const Words& words, std::uint32_t n = 0) {
     const std::uint64_t out = upload(words);
     std::string fault = launch_with(program, out, n);

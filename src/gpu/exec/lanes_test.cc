@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp does at once must be what its lanes do one by one.
+// An operation of a whole warp must equal that of its lanes one by one.
 #include <bit>
 
 #include "common/rng.h"

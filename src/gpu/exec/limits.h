@@ -6,7 +6,7 @@
 
 namespace kansoku::gpu::exec {
 
-// What the software device can hold: the numbers of compute capability 8.x and 9.0, as CUDA's
+// Limits of the software device: the numbers of compute capability 8.x and 9.0, as CUDA's
 // programming guide tabulates them.
 
 inline constexpr std::uint32_t kThreadsPerBlockMax = 1024;

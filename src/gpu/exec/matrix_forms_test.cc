@@ -30,7 +30,7 @@ using ::testing::IsEmpty;
 
 constexpr std::uint32_t kFormLanes = 32, kWordsOfLane = 16;
 
-/// What the name of a row says.
+/// Facts in the name of a row.
 struct MatrixForm {
   std::string name;
   bool is_wmma{false}, saturates{false};
@@ -89,7 +89,7 @@ struct Matrix {
   }
 };
 
-/// What goes in and must come out.
+/// Inputs and expected results.
 struct Example {
   Matrix a, b, c, d;
   Example(const MatrixForm& form, std::uint64_t seed)
@@ -121,7 +121,7 @@ struct Example {
   }
 };
 
-/// Where element i of a lane's fragment lies.
+/// Place of element i in a lane's fragment.
 struct FormPlace {
   std::uint32_t row, column;
 };

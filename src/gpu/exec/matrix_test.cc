@@ -27,7 +27,7 @@ constexpr std::uint32_t kSentinel = 0x5a5a5a5a;
 
 // --- mma.sync ------------------------------------------------------------------------------------
 
-/// Where element i of a thread's fragment lies in its matrix.
+/// Place in its matrix of element i of a thread's fragment.
 struct Place {
   std::uint32_t row, column;
 };
@@ -118,7 +118,7 @@ class MatrixTest : public KernelTest {
                   "", 64);
   }
 
-  /// What the lanes hold; registers that a form does not name hold what would show in a sum.
+  /// Registers of the lanes; those that a form does not name hold values that would show in a sum.
   static Words fragments(const Form& form, const Matrices& m) {
     Words words(kWarp * 16, kSentinel);
     const auto put = [&](std::uint32_t lane, std::uint32_t first, std::uint32_t i,
@@ -377,7 +377,7 @@ class MatrixLoad : public KernelTest {
     Words words(kWarp * 8);
     for (std::uint32_t lane = 0; lane < kWarp; ++lane) {
       words[lane * 8] = place_of_row(lane);
-      // What the other lanes give does not count.
+      // Addresses of the other lanes do not count.
       words[lane * 8 + 1] = lane < 8 * count ? place_of_row(lane) : 0x7ffffff1 + lane;
     }
     return words;
@@ -447,9 +447,9 @@ TEST_P(MatrixLoad, RefusesOtherLoads) {
 
 // --- cp.async ------------------------------------------------------------------------------------
 
-// Every lane copies to its 16 bytes of shared memory, which held 0x5a before, and shows them. Of a
-// lane's 12 words 0 to 3 are the source, 4 the number of bytes to take, 5 and 6 what to add to the
-// source's and the destination's address; 8 to 11 are the result.
+// Every lane copies to its 16 bytes of shared memory, which held 0x5a before, and shows them. A
+// lane has 12 words: 0 to 3 are the source, 4 the number of bytes to take, 5 and 6 the offsets to
+// add to the source's and the destination's address; 8 to 11 are the result.
 class AsyncCopy : public KernelTest {
  protected:
   Program copying(std::string_view instruction) {
@@ -488,7 +488,7 @@ class AsyncCopy : public KernelTest {
                               std::uint32_t nth) {
     return static_cast<std::uint8_t>(words[lane * 12 + word + nth / 4] >> nth % 4 * 8);
   }
-  /// Of `bytes` bytes the first `taken` come from the source, the others are zero.
+  /// Out of `bytes` bytes, the first `taken` come from the source, the others are zero.
   static void expect_copied(const Words& words, std::uint32_t lane, std::uint32_t bytes,
                             std::uint32_t taken) {
     for (std::uint32_t nth = 0; nth < 16; ++nth) {

@@ -97,11 +97,11 @@ struct Memory::State {
       return_addresses(range);
   }
 
-  /// Of a reservation, with the guard behind it.
+  /// Returns a reservation, with the guard behind it.
   static void return_addresses(Range range) {
     munmap(pointer_to(range.begin), range.end - range.begin + kGuardBytes);
   }
-  /// Whether it is an address for allocations.
+  /// True if it is an address for allocations.
   [[nodiscard]] bool is_inside(std::uint64_t address) const {
     return address - base < reserved_bytes;
   }

@@ -77,7 +77,7 @@ class Memory {
   /// may not access it until set_accessible. kNotFound if it does not lie in a reservation, kLimit
   /// if something is mapped there.
   [[nodiscard]] Result<void> map(Range range, int fd, std::uint64_t file_offset);
-  /// Of whole mappings; kNotFound.
+  /// Unmaps whole mappings; kNotFound if `range` is not made of such.
   [[nodiscard]] Result<void> unmap(Range range);
   [[nodiscard]] Result<void> set_accessible(Range range, bool is_accessible);
 

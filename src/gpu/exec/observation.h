@@ -12,7 +12,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// What a launch is to find out about itself. Each slows it down, none changes what it computes; a
+/// Observations that a launch makes of itself. Each slows it down, none changes what it computes; a
 /// launch that asks for nothing pays nothing.
 struct Observe {
   bool hazards{false};      // races and uninitialised reads in shared memory

@@ -17,7 +17,7 @@ namespace kansoku::gpu::exec {
 struct CompiledModule;
 struct CycleCosts;
 
-/// What a caller has to know to launch a kernel.
+/// Facts about a kernel that its launch needs.
 struct KernelInfo {
   std::string name;
   std::vector<std::uint32_t> param_offsets;  // bytes

@@ -12,7 +12,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// What the threads of a call still have to do.
+/// Work that the threads of a call still have to do.
 struct WorkersCall {
   explicit WorkersCall(const std::function<void(std::uint64_t)>& its_work) : work(its_work) {}
   const std::function<void(std::uint64_t)>& work;

@@ -12,7 +12,7 @@
 
 namespace kansoku::gpu::ptx {
 
-/// Where a variable or an access lives. kGeneric: an address that may be global, shared or local.
+/// State space of a variable or an access.
 enum class Space : std::uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam, kConst };
 /// ".global"; "" for kGeneric.
 [[nodiscard]] std::string_view space_name(Space space);
@@ -109,7 +109,7 @@ struct Instruction {
   [[nodiscard]] bool has(Suffix suffix) const;
   /// The nth suffix that is a type; Type::kCount if there are fewer.
   [[nodiscard]] Type type(std::size_t nth = 0) const;
-  /// What its operands are, in the letters of KANSOKU_PTX_OPS: as operand_roles, but for barriers
+  /// Roles of its operands, in the letters of KANSOKU_PTX_OPS: as operand_roles, but for barriers
   /// that reduce a predicate and so have a result, and for wmma, which loads, stores or multiplies.
   [[nodiscard]] std::string_view roles() const;
 };
@@ -175,7 +175,7 @@ struct Function {
   friend bool operator==(const Function& a, const Function& b);
 };
 
-/// What stands in the text of a module, at one place.
+/// One element of the text of a module.
 struct Item {
   enum class Kind : std::uint8_t {
     kDirective,    // index into Module::directives

@@ -86,8 +86,8 @@ std::optional<LinearForm> in_width(std::optional<LinearForm> form, Type type) {
   return form;
 }
 
-/// Whether 32 bits are widened with their sign or without does not matter to indices, which are
-/// below 2^31; of anything else it is not known.
+/// Widening of 32 bits, with their sign or without, does not matter to indices, which are below
+/// 2^31; the effect on anything else is not known.
 std::optional<LinearForm> widened(std::optional<LinearForm> form) {
   if (!form) return form;
   for (const Term& term : form->terms) {

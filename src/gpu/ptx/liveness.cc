@@ -71,7 +71,7 @@ Liveness compute_liveness(const Function& function, const Cfg& cfg) {
   const std::size_t blocks = cfg.blocks.size(), registers = function.registers.size();
   Liveness live{std::vector<RegisterSet>(blocks, RegisterSet(registers)),
                 std::vector<RegisterSet>(blocks, RegisterSet(registers))};
-  // What a block reads before it writes it, and what it surely writes.
+  // Registers that a block reads before it writes them, and those that it surely writes.
   std::vector<RegisterSet> kills(blocks, RegisterSet(registers));
   for (std::size_t b = 0; b < blocks; ++b) {
     for (std::uint32_t i = cfg.blocks[b].end; i-- > cfg.blocks[b].begin;) {

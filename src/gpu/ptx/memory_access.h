@@ -20,8 +20,9 @@ struct MemoryAccess {
   std::uint32_t count{1};
   std::uint32_t operand{0};  // the address, among the instruction's operands
   bool is_strong{false};     // volatile, relaxed, acquire, release and atomics: ordered by itself
-  /// Of a tile, which a warp accesses as a whole: the values lie apart, and the operand is the
-  /// begin of the tile (wmma) or that of a row which some lanes name for all (ldmatrix).
+  /// The access is to a tile, which a warp accesses as a whole: the values lie apart, and the
+  /// operand is the begin of the tile (wmma) or that of a row which some lanes name for all
+  /// (ldmatrix).
   bool is_tile{false};
 
   [[nodiscard]] bool is_load() const { return kind != Kind::kStore; }
@@ -29,7 +30,7 @@ struct MemoryAccess {
   friend bool operator==(const MemoryAccess&, const MemoryAccess&) = default;
 };
 
-/// What an instruction accesses: nothing, one place, or the two of a copy (source first).
+/// Places that an instruction accesses: none, one, or the two of a copy (source first).
 class MemoryAccesses {
  public:
   MemoryAccesses() = default;

@@ -21,7 +21,7 @@ std::string text_of(const MemoryAccess& access) {
                      access.is_tile ? " tile" : "");
 }
 
-/// What the instruction accesses, as text.
+/// Accesses of the instruction, as text.
 std::string accesses_of(std::string_view instruction) {
   auto module = parse_module(fmt::format(
       ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n"

@@ -14,7 +14,7 @@ namespace kansoku::gpu::ptx {
 ///   s  source                   m  address of memory
 ///   l  label                    c  list of call operands or the called function
 ///   q  source predicate         ?  from here on operands may be left out
-/// What else a program uses is kept as Op::kUnknown with its text.
+/// Other opcodes of a program are kept as Op::kUnknown with their text.
 #define KANSOKU_PTX_OPS(X)                                                                        \
   X(kAdd, "add", "dss") X(kSub, "sub", "dss") X(kMul, "mul", "dss") X(kMad, "mad", "dsss")        \
   X(kFma, "fma", "dsss") X(kDiv, "div", "dss") X(kRem, "rem", "dss") X(kNeg, "neg", "ds")         \
@@ -62,7 +62,7 @@ enum class Op : std::uint8_t {
 [[nodiscard]] std::string_view op_name(Op op);
 /// kUnknown if the opcode is not one of ours.
 [[nodiscard]] Op op_from_name(std::string_view name);
-/// What the operands of `op` are, in the letters above; "" for kUnknown.
+/// Roles of the operands of `op`, in the letters above; "" for kUnknown.
 [[nodiscard]] std::string_view operand_roles(Op op);
 
 // clang-format off

@@ -106,7 +106,7 @@ $L__BB0_2:
   EXPECT_THAT(verify(module), testing::IsEmpty());
 }
 
-// What compilers paste from inline assembly.
+// Text that compilers paste from inline assembly.
 TEST(PtxParser, ReadsScopesGluedToOperands) {
   const Module module = body(R"(
 	.reg .b16 %rs<3>;
@@ -286,7 +286,7 @@ TEST(PtxParser, FunctionsMayBeDefinedAfterTheirUse) {
   EXPECT_EQ(parsed(print_module(module)), module);
 }
 
-/// What stands at the beginning of each line that begins an item: ".file", "function f", ...
+/// First words of each line that begins an item: ".file", "function f", ...
 std::vector<std::string> order_of(const Module& module) {
   std::vector<std::string> order;
   for (const Item& item : module.items) {

@@ -38,8 +38,8 @@ Uniformity of_special(Special special) {
   }
 }
 
-/// What lies in parameter space of a kernel is the same for the whole grid; arguments and results
-/// of device functions are each thread's own.
+/// A value in parameter space of a kernel is the same for the whole grid; arguments and results of
+/// device functions are each thread's own.
 bool reads_kernel_parameters(const Function& function, const Instruction& instruction) {
   if (!function.is_entry || instruction.operand_count < 2) return false;
   const Operand& address = function.operand(instruction, 1);
@@ -163,8 +163,8 @@ class Analysis {
       const Instruction& instruction = function_.instructions[i];
       const Uniformity value = std::max(of_result(function_, instruction), of_reads(instruction));
       for (const std::uint32_t written : registers_of(function_, instruction).writes) {
-        // Where threads come together again, they bring what they wrote on different ways, or what
-        // a loop left in it after different numbers of rounds.
+        // Threads that come together again bring values that they wrote on different ways, or that
+        // a loop left after different numbers of rounds.
         const bool meets_others = definitions_[written] > 1 || live_.out[index].contains(written);
         const auto raised = meets_others ? std::max(value, control_[index]) : value;
         has_changed = raise(result_.registers[written], raised) || has_changed;

@@ -13,9 +13,9 @@ namespace kansoku::gpu::ptx {
 /// maximum.
 enum class Uniformity : std::uint8_t { kGrid, kBlock, kWarp, kVarying };
 
-/// Of each register the widest group in which all its values are known to agree, among threads that
-/// run the reading instruction together. Sound, not complete: memory that may be written is taken
-/// for varying, unless the address agrees within the warp and the load reads parameters or
+/// For each register, the widest group in which all its values are known to agree, among threads
+/// that run the reading instruction together. Sound, not complete: memory that may be written is
+/// taken for varying, unless the address agrees within the warp and the load reads parameters or
 /// constants.
 struct UniformityResult {
   std::vector<Uniformity> registers;

@@ -21,7 +21,7 @@ extern "C" void __asan_unpoison_memory_region(const volatile void* begin, std::s
 #endif
 
 // A discrete-event engine: processes are coroutines that wait for time, resources and each other.
-// Who knows SimPy knows it:
+// If you know SimPy, you know it:
 //
 //   des::Process customer(des::Environment& env, des::Resource& counter, Nanos service) {
 //     const des::Held place = co_await counter.request();   // given back at the end of the scope
@@ -30,11 +30,11 @@ extern "C" void __asan_unpoison_memory_region(const volatile void* begin, std::s
 //   env.start(customer(env, counter, Nanos{5}));
 //   env.run();
 //
-// Time is integer nanoseconds since the start. What happens at the same time happens in the order
-// in which it was posted. Differences to SimPy: a process runs at once when it is started, up to
-// its first wait; a grant that is free at once never passes through the queue of events; instead of
-// an exception an interrupted wait returns Wake::kInterrupted. No part is shared between threads;
-// one Environment a thread.
+// Time is integer nanoseconds since the start. Events of the same time happen in the order in which
+// they were posted. Differences to SimPy: a process runs at once when it is started, up to its
+// first wait; a grant that is free at once never passes through the queue of events; instead of an
+// exception an interrupted wait returns Wake::kInterrupted. No part is shared between threads; one
+// Environment a thread.
 
 namespace kansoku::simulate::des {
 
@@ -216,9 +216,9 @@ class Wait {
   Wake wake_{Wake::kDone};
 };
 
-/// What derived waits have in common. `Self` gives `bool begin_now()`, true if there is nothing to
-/// wait for, `void enqueue()`, called after it returned false, and `result()`. A wait that has a
-/// name may be awaited again after it ended.
+/// Common part of derived waits. `Self` gives `bool begin_now()`, true if there is nothing to wait
+/// for, `void enqueue()`, called after it returned false, and `result()`. A wait that has a name
+/// may be awaited again after it ended.
 template <class Self>
 class Awaitable : public Wait {
  public:

@@ -27,8 +27,8 @@ class Group {
   static void cancel(Wait& wait) { wait.cancel(); }
 };
 
-/// What ended an any_of: the index of the first wait that was done, in the order of the arguments;
-/// with Wake::kInterrupted the index says nothing.
+/// End of an any_of: the index of the first wait that was done, in the order of the arguments; with
+/// Wake::kInterrupted the index says nothing.
 struct First {
   Wake wake{Wake::kDone};
   std::size_t index{0};

@@ -10,7 +10,7 @@ template <class W>
 class Queue {
  public:
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
-  /// Who came first; there is one.
+  /// The wait that came first; there is one.
   [[nodiscard]] W& front() const { return *first_; }
   void push_back(W& wait) {
     wait.previous_ = last_;

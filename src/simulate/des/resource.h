@@ -38,7 +38,8 @@ class TimeIntegral {
   std::int64_t level_{0};
 };
 
-/// What all resources share: `capacity` equal units, of which a request takes some. The invariant
+/// Common part of all resources: `capacity` equal units, of which a request takes some. The
+/// invariant
 /// 0 <= busy <= capacity is CHECKed at every change.
 class ResourceBase {
  public:
@@ -148,7 +149,7 @@ class Resource::Request final : public Awaitable<Resource::Request> {
   ~Request() override {
     if (granted_ && !env_->closing()) resource_.release(units_);
   }
-  /// What was granted, once; for a request that was awaited in a group.
+  /// The granted units, once; for a request that was awaited in a group.
   [[nodiscard]] Held take() {
     if (!std::exchange(granted_, false)) return {};
     return {resource_, units_};
@@ -264,7 +265,7 @@ class PreemptiveResource::Request final : public Awaitable<PreemptiveResource::R
   ~Request() override {
     if (granted_ && !env_->closing()) static_cast<void>(take());
   }
-  /// What was granted, once; for a request that was awaited in a group.
+  /// The granted units, once; for a request that was awaited in a group.
   [[nodiscard]] Held take() {
     if (!std::exchange(granted_, false)) return {};
     return {resource_, units_, resource_.mode_ == Mode::kPreemptive ? ticket_ : 0};

@@ -139,7 +139,7 @@ template <class T>
 class Store<T>::Get final : public Awaitable<typename Store<T>::Get> {
  public:
   explicit Get(Store& store) : Awaitable<Get>(store.env_), store_(store) {}
-  /// What was got, once; for a get that was awaited in a group.
+  /// The received item, once; for a get that was awaited in a group.
   [[nodiscard]] std::optional<T> take() {
     std::optional<T> value;
     if (item_) value.emplace(std::move(item_->value));

@@ -39,7 +39,7 @@ struct TaskCode {
   std::vector<std::uint32_t> parents;  // sorted, each once
 };
 
-/// What a task's name codes: letters and a number, then parents until a part that is no number
+/// Code in a task's name: letters and a number, then parents until a part that is no number
 /// ("_Stg1"). Nothing for a name of another form ("task_Nzg3").
 std::optional<TaskCode> parse_code(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };

@@ -21,7 +21,7 @@ namespace kansoku::simulate {
 
 class Cluster;
 
-/// Where a broken invariant is told. The first one stops the run.
+/// Collector of broken invariants. The first one stops the run.
 class Breaches {
  public:
   explicit Breaches(des::Environment& env) : env_(env) {}
@@ -33,7 +33,7 @@ class Breaches {
   std::string first_;
 };
 
-/// What a task asks of a cluster.
+/// Demand of a task on a cluster.
 struct Demand {
   schedule::Waiting waiting;  // ticket and owner are set by the claim
   placement::Request pod;
@@ -74,7 +74,7 @@ class Claim final : public des::Awaitable<Claim> {
   std::vector<placement::Placed> places_;
 };
 
-/// What the clusters of one replication share.
+/// State that the clusters of one replication share.
 struct Context {
   Nanos warmup{0}, horizon{0};
   int series_points{0};

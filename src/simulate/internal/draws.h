@@ -28,7 +28,7 @@ namespace kansoku::simulate {
   return {seed, "arrivals of " + pipeline.name};
 }
 
-/// Whether an optional task takes place.
+/// True if an optional task takes place.
 [[nodiscard]] inline bool is_drawn(const TaskSpec& task, const RandomBlocks::Block& block) {
   return task.probability >= 1 || RandomBlocks::uniform(block[1]) < task.probability;
 }

@@ -38,7 +38,7 @@ class Drift {
   [[nodiscard]] double replayed_crossing_age(double from_age, double level) const;
   [[nodiscard]] double sudden_crossing(double trained_s, double from_s, double level) const;
   [[nodiscard]] double jumps_before(double when_s) const;
-  /// Where the curve has corners after `from_s`, at most up to `to_s`: pieces for integration.
+  /// Corners of the curve after `from_s`, at most up to `to_s`: pieces for integration.
   [[nodiscard]] std::vector<double> corners(double trained_s, double from_s, double to_s) const;
 
   DriftSpec spec_;

@@ -253,7 +253,7 @@ void Fleet::report(Nanos now, int points, std::vector<Metric>& metrics,
     add("rolled_back", back);
     add("retraining_unit_hours", unit_hours);
     add("staleness_mean_s", staleness / count);
-    // Of the models deployed at the end.
+    // Means of the models deployed at the end.
     add("size_bytes_mean", size / count);
     add("inference_mean_s", inference / count);
     add("robustness_mean", robustness / count);

@@ -14,7 +14,7 @@
 
 namespace kansoku::simulate {
 
-/// What a pipeline run made of a model.
+/// Result of a pipeline run on a model.
 struct Made {
   ModelMetrics metrics;
   double measured{0};  // performance as evaluated, with noise

@@ -12,7 +12,7 @@
 namespace kansoku::simulate {
 
 /// A level over time: its mean between the warm-up and the horizon, exact, and its means over equal
-/// spans of the horizon. What happens later (draining) counts in total() alone.
+/// spans of the horizon. Later changes (draining) count in total() alone.
 class Level {
  public:
   Level(Nanos warmup, Nanos horizon, int points)

@@ -83,7 +83,8 @@ struct Platform::Task {
   std::vector<std::uint32_t> children;
   std::uint32_t parents{0};
   std::uint32_t group{0};
-  /// Of one unit in what a retraining costs: GPUs where the pipeline uses any, otherwise slots.
+  /// Weight of one unit in the cost of a retraining: GPUs if the pipeline uses any, otherwise
+  /// slots.
   double unit_weight{1};
   Spans wait, execution;
   std::uint64_t restarts{0}, failed{0};

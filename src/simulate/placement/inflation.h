@@ -18,7 +18,7 @@ struct NamedRequest {
   Request request;
 };
 
-/// What chance decides about one experiment.
+/// Random choices of one experiment.
 struct InflationPlan {
   std::vector<std::uint32_t> arrivals;  // indices of requests, in order of arrival
   // Node i is called "<number[i], four digits>-<its name>", so ties go to a random but fixed node:

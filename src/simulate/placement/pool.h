@@ -14,7 +14,7 @@ inline constexpr std::int32_t kWholeGpu = 1000;  // thousandths
 inline constexpr int kGpusPerNodeMax = 32;
 inline constexpr std::uint32_t kGpuModelMax = 63;
 
-/// What one pod asks of one node.
+/// Request of one pod to one node.
 struct Request {
   std::int64_t cpu_milli{0};
   std::int64_t memory_mib{0};
@@ -25,13 +25,13 @@ struct Request {
 
   /// A part of one GPU.
   [[nodiscard]] bool is_share() const { return gpus == 1 && gpu_milli < kWholeGpu; }
-  /// Of all its GPUs together.
+  /// Sum of all its GPUs.
   [[nodiscard]] std::int64_t gpu_milli_sum() const { return std::int64_t{gpus} * gpu_milli; }
   /// Its kind of GPU use: 0 = a share, k = k whole GPUs. Only for gpus > 0.
   [[nodiscard]] int gpu_class() const { return is_share() ? 0 : gpus; }
 };
 
-/// Where a request went: the node and its GPUs.
+/// Place of a request: the node and its GPUs.
 struct Placed {
   std::uint32_t node{0};
   std::uint32_t gpus{0};  // bit i: GPU i
@@ -81,8 +81,8 @@ class NodePool {
   [[nodiscard]] std::uint64_t change_count() const { return change_count_; }
   [[nodiscard]] std::uint32_t changed_node(std::uint64_t number) const;
 
-  /// What scores are scaled by: the largest node, but not less than openb's (128 CPUs, 8 GPUs), for
-  /// which the policies were published.
+  /// Scale of scores: the largest node, but not less than openb's (128 CPUs, 8 GPUs), for which the
+  /// policies were published.
   [[nodiscard]] std::int64_t cpu_milli_scale() const { return cpu_milli_scale_; }
   [[nodiscard]] std::int64_t gpu_milli_scale() const { return gpu_milli_scale_; }
 

@@ -27,8 +27,8 @@ class ScoredPolicy : public Policy {
   [[nodiscard]] std::optional<Placed> choose(const Request& request, const NodePool& pool,
                                              RandomStream& random) final;
 
-  /// 0..kScoreMax, what is outside is clamped; more is better. Of a node that fits, and a function
-  /// of the request, the node and the pool's scales alone.
+  /// 0..kScoreMax, values outside are clamped; more is better. Score of a node that fits: a
+  /// function of the request, the node and the pool's scales alone.
   [[nodiscard]] virtual int score(const Request& request, const Node& node,
                                   const NodePool& pool) const = 0;
 

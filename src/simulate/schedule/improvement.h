@@ -8,8 +8,9 @@
 namespace kansoku::simulate::schedule {
 
 /// Retrainings first that promise most: the expected gain of model performance, then the staleness
-/// of the model that would be renewed, then arrival. Strict. What promises nothing (gain 0) goes by
-/// staleness and arrival. Source: the idea of PipeSim's example strategy; the order is ours.
+/// of the model that would be renewed, then arrival. Strict. Retrainings that promise nothing (gain
+/// 0) go by staleness and arrival. Source: the idea of PipeSim's example strategy; the order is
+/// ours.
 class Improvement final : public Policy {
  public:
   void add(const Waiting& waiting) override { queue_.emplace(waiting.ticket, waiting); }

@@ -25,7 +25,7 @@ struct Waiting {
   void* owner{nullptr};      // the caller's
 };
 
-/// What a policy may know of the cluster at the moment of a decision.
+/// View of the cluster for a policy, at the moment of a decision.
 class View {
  public:
   View() = default;

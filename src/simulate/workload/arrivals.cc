@@ -30,7 +30,7 @@ constexpr std::array<std::pair<ArrivalKind, std::string_view>, 7> kKinds{{
     {ArrivalKind::kReplay, "replay"},
 }};
 
-/// Whether gaps drawn from it ever move time on; a stream that stands still would never end.
+/// True if gaps drawn from it ever move time on; a stream that stands still would never end.
 bool moves_time(const stats::Distribution& gap) {
   return gap.quantile(1 - 1e-9) > 0;
 }

@@ -69,7 +69,7 @@ struct ArrivalModel {
   std::vector<Job> jobs;               // kSessions (by session), kDayBlocks, kReplay (by time)
   std::vector<std::string> groups;     // names of Job::group
   std::vector<std::string> gpu_types;  // names of Job::gpu_type
-  /// Where the recording, and with it time 0 of `jobs` for kDayBlocks and kReplay, begins in the
+  /// Begin of the recording, and with it of time 0 of `jobs` for kDayBlocks and kReplay, in the
   /// week; kDayBlocks: a midnight.
   std::int64_t epoch_in_week_s{0};
   double span_s{0};  // of the recording, for rates and reports; kDayBlocks: of its whole days
@@ -100,8 +100,8 @@ struct ArrivalFitOptions {
                                       stats::Family::kExponentiatedWeibull, stats::Family::kPareto};
   std::size_t gaps_per_hour_min{20};  // fewer: the hour uses the fit of all hours
   std::uint64_t seed{1};
-  /// What the jobs were recorded in, since Workload::epoch; < 0: from the full hour before the
-  /// first job to the one after the last.
+  /// Window that the jobs were recorded in, since Workload::epoch; < 0: from the full hour before
+  /// the first job to the one after the last.
   Nanos window_begin{-1}, window_end{-1};
 };
 
@@ -116,7 +116,7 @@ struct ArrivalFitOptions {
                                                 std::size_t first, std::size_t last,
                                                 const ArrivalFitOptions& options = {});
 
-/// What a stream of arrivals keeps or loses: statistics of times and, if there are jobs, of them.
+/// Statistics of a stream of arrivals: of times and, if there are jobs, of them.
 struct ArrivalStatistics {
   std::size_t jobs{0};
   double per_hour_mean{0}, per_hour_max{0};

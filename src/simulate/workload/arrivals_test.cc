@@ -248,8 +248,8 @@ TEST(ArrivalFit, SessionsKeepOffsetsAndJobs) {
   }
 }
 
-// What bursts are: the counts' dispersion and the gaps' memory survive, with Poisson arrivals they
-// do not.
+// Properties of bursts: the counts' dispersion and the gaps' memory survive, with Poisson arrivals
+// they do not.
 TEST(ArrivalFit, SessionsKeepBurstsWithinAQuarter) {
   const Workload workload = bursty_workload(12, 4);
   const auto source = arrival_statistics(workload.jobs, 0);

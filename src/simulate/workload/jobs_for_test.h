@@ -13,7 +13,7 @@ namespace kansoku::simulate {
 /// group with like durations and equal GPUs, more of them by day than by night.
 [[nodiscard]] Workload bursty_workload(int weeks, std::uint64_t seed);
 
-/// What a stream gives before `span`; jobs without a recorded one have only their time.
+/// Jobs that a stream gives before `span`; jobs without a recorded one have only their time.
 [[nodiscard]] std::vector<Job> jobs_before(const ArrivalModel& model, std::int64_t start_in_week_s,
                                            std::uint64_t seed, Nanos span);
 

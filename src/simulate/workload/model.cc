@@ -34,7 +34,7 @@ Result<std::vector<std::pair<int, double>>> gpus_from_json(const Json& untrusted
   return gpus;
 }
 
-/// What a model draws for a job of which the arrivals know only the time.
+/// Draws of a model for a job of which the arrivals know only the time.
 class ShapeDraws {
  public:
   ShapeDraws(const WorkloadModel& model, std::uint64_t seed)

@@ -178,7 +178,7 @@ std::optional<std::uint32_t> job_on_cycle(const Workload& workload) {
     }
   }
   if (done == job_count) return std::nullopt;
-  // What is left lies on a cycle or behind one; going up often enough ends on one.
+  // The rest lies on a cycle or behind one; going up often enough ends on one.
   std::vector<std::uint32_t> blocked_by(job_count);
   for (const Edge& edge : workload.edges) {
     if (parents_left[edge.parent] != 0) blocked_by[edge.child] = edge.parent;

@@ -61,11 +61,11 @@ struct NodeSpec {
   std::string gpu_model;  // empty: no GPU, or not said
 };
 
-/// What an importer makes of a trace, and what a synthesizer writes. Jobs sorted by (submit, order
-/// in the source).
+/// Workload that an importer makes of a trace, or that a synthesizer writes. Jobs sorted by
+/// (submit, order in the source).
 struct Workload {
   std::string source;  // format and file, for reports
-  /// Where time 0 lies in the week: seconds since Monday 00:00, local time of the source; < 0
+  /// Place of time 0 in the week: seconds since Monday 00:00, local time of the source; < 0
   /// unknown.
   std::int64_t epoch_in_week_s{-1};
   /// ISO time of time 0 as the source writes it (without zone), e.g. "2017-08-07 10:12:35"; may be

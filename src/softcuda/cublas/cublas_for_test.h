@@ -18,7 +18,7 @@
 
 namespace kansoku::softcuda::cublas {
 
-/// Of libcublas.so.12; the test program ends if there is none.
+/// Symbol of libcublas.so.12; the test program ends if there is none.
 [[nodiscard]] void* cublas_symbol(const char* name);
 [[nodiscard]] void* driver_symbol(const char* name);
 

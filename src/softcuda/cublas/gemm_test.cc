@@ -260,7 +260,7 @@ int wrong_elements(const Case& c, const Matrix& a, const Matrix& b, const Matrix
   return wrong;
 }
 
-/// What lies between the columns of C stays.
+/// True if the bytes between the columns of C stay.
 bool is_same_between_columns(const Matrix& before, const Matrix& after) {
   const std::size_t element = bytes_of(before.type);
   for (std::size_t i = 0; i < before.bytes.size(); ++i) {

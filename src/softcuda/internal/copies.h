@@ -18,7 +18,7 @@ struct CopyRequest {
   bool reads_now{false};  // the source is not read after the call
 };
 
-/// Whether a copy may read or write there.
+/// CUDA_SUCCESS if a copy may read or write there.
 CUresult check_side(std::uint64_t address, std::size_t bytes, Side side);
 /// A line of bytes. In the stream; waits for what goes to pageable memory, and unless `is_async`.
 CUresult copy_line(const CopyRequest& request);

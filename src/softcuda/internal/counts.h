@@ -13,10 +13,10 @@
 
 namespace kansoku::softcuda {
 
-// What a process really called, and what its devices really did, for who holds a recording against
-// it: $KANSOKU_SOFTGPU_COUNTS, or a test that asks kansoku_softgpu_calls.
+// Counts of a process's real calls and of its devices' real work, to check a recording against:
+// $KANSOKU_SOFTGPU_COUNTS, or a test that asks kansoku_softgpu_calls.
 
-/// What a device does, as it counts it: a row each in the file.
+/// Kind of work of a device: a row each in the file.
 enum class Done : std::uint8_t {
   kKernel,
   kCopyToDevice,
@@ -43,7 +43,7 @@ class Counts {
     if (result == 0) ++calls_[function].successes;
   }
   [[nodiscard]] std::uint64_t calls(std::size_t function) const { return calls_[function].calls; }
-  /// What ended without an error.
+  /// Counts work that ended without an error.
   void add(Done what, std::uint64_t bytes);
   void add_kernel(std::string_view name);
   /// One line each, words divided by blanks: "call NAME CALLS SUCCESSES", "did WHAT COUNT BYTES",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations do in virtual time.
+// Operations in virtual time.
 #include <algorithm>
 #include <cmath>
 #include <map>

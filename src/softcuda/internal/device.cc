@@ -109,7 +109,7 @@ CUresult meet_fault(FaultAt at, std::string_view name, const Context& context, C
   return context.cancel ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-/// What a kernel says goes where the program's own output goes.
+/// Output of a kernel goes where the program's own output goes.
 void print_to_program(gpu::exec::LaunchOptions& options) {
   options.print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -190,7 +190,7 @@ CUresult run(const std::shared_ptr<Context>& current, const KernelLaunch& launch
   return code_of((*fault)->kind);
 }
 
-/// What the pieces of one side of a copy span.
+/// Bytes that the pieces of one side of a copy span.
 std::size_t span_of(std::size_t width, std::array<std::size_t, 2> counts,
                     std::array<std::size_t, 2> steps) {
   return (counts[0] - 1) * steps[0] + (counts[1] - 1) * steps[1] + width;
@@ -564,7 +564,7 @@ Runtime* runtime() {
 
 namespace {
 
-/// What is known of the clock before the devices are: costs, and who adds the kernels' times.
+/// Sets the clock before the devices are: its costs, and the adder of the kernels' times.
 void start_clock(Runtime& all, ClockKind clock) {
   all.model = time_model(all.architecture);
   if (number_setting("KANSOKU_SOFTGPU_TIMES", 0, kTimesRowsMax, 0) == 0) return;

@@ -19,7 +19,7 @@ extern const unsigned long kEntryRowCount;
 extern const char* const kCodeNames[];
 extern const unsigned long kCodeNameCount;
 
-/// What an entry point that is not implemented does: says so once, returns
+/// Stand-in for an entry point that is not implemented: says so once, returns
 /// CUDA_ERROR_NOT_SUPPORTED.
 int not_supported(const char* name) __asm__("softgpu_not_supported");
 

@@ -27,7 +27,7 @@ class EventClock final : public Clock {
   /// Before anybody asks for a time.
   void set(const ClockSkew& skew) { skew_ = skew; }
   [[nodiscard]] BootTime now() const override { return at(host_.now()); }
-  /// What it reads when the host's clock reads this.
+  /// Time of this clock at time `host` of the host's.
   [[nodiscard]] BootTime at(BootTime host) const;
 
  private:

@@ -63,7 +63,7 @@ void wait_for_fault(const FaultRule& rule, const std::atomic<bool>* cancel);
 
 /// The process's own rule whose turn it is: said in the log, and a crash is done. Null: none.
 [[nodiscard]] const FaultRule* fault_due(FaultAt at, std::string_view name);
-/// What is wrong with the process's setting.
+/// Error in the process's setting of faults, if any.
 [[nodiscard]] Result<void> check_fault_setting();
 
 }  // namespace kansoku::softcuda

@@ -120,8 +120,8 @@ CUresult text_of(const Image& image, std::string& text, std::string& log) {
 
 namespace {
 
-/// What stands behind `.version`, the first directive of a text. Texts of a newer version may hold
-/// what the parser does not know, so this is looked at before.
+/// Version behind `.version`, the first directive of a text. Texts of a newer version may hold
+/// directives that the parser does not know, so this is looked at before.
 struct PtxVersion {
   std::uint32_t major{0}, minor{0};
 };

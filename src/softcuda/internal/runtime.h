@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the handles of the driver interface stand for. Objects are held by shared pointers: a handle
+// Objects behind the handles of the driver interface. Objects are held by shared pointers: a handle
 // that is destroyed while work still uses it leaves the object to the work.
 
 #include <atomic>
@@ -92,12 +92,12 @@ class Registry {
  private:
   static constexpr std::size_t kSlotsFirst = 16;  // a power of two
 
-  /// Where it would stand if nothing else were there.
+  /// Slot of an object in an otherwise empty table.
   [[nodiscard]] std::size_t home_of(const Object* object) const {
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(object));
     return static_cast<std::size_t>((address * 0x9e3779b97f4a7c15ULL) >> 32) & (slots_.size() - 1);
   }
-  /// Where it stands, or the empty slot where it would. Half of them are empty.
+  /// Slot of an object, or the empty one where it would go. Half of them are empty.
   [[nodiscard]] std::size_t place_of(const Object* object) const {
     std::size_t at = home_of(object);
     while (slots_[at] != nullptr && slots_[at].get() != object)
@@ -176,7 +176,7 @@ struct Module {
   }
 };
 
-/// What a program sets of a kernel.
+/// Settings that a program makes on a kernel.
 struct KernelSettings {
   std::atomic<int> dynamic_shared_max{-1};  // -1: the default
   std::atomic<int> carveout{-1};
@@ -213,7 +213,7 @@ struct Kernel {
   std::shared_ptr<KernelSettings> settings = std::make_shared<KernelSettings>();
 };
 
-// What a stream or a graph can do.
+// Operations of a stream or a graph.
 
 struct KernelLaunch {
   std::shared_ptr<Function> function;
@@ -304,7 +304,7 @@ struct Course {
 /// Does it, now, on the calling thread; an error is one of the context's from then on.
 [[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const Operation& operation,
                                Course& course);
-/// What takes no time may run outside of streams.
+/// Operations that take no time may run outside of streams.
 [[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const FreeMemory& free);
 /// Its nodes, one after the other.
 [[nodiscard]] CUresult execute(const std::shared_ptr<Context>& context, const Graph& graph,
@@ -317,7 +317,7 @@ struct Record {
   Point point;
   std::atomic<std::uint64_t> time_ns{0};
   BootTime host{};  // on the wall clock, the same moment; of the stream's thread
-  /// Where the clock is the host's: it is reached at `now` of the wall clock.
+  /// Marks the record as reached at `now` of the wall clock; only if the clock is the host's.
   void reach(BootTime now);
 };
 
@@ -374,7 +374,8 @@ struct GraphExec {
   unsigned long long flags{0};
 };
 
-/// What streams record instead of running it, between cuStreamBeginCapture and EndCapture.
+/// Operations that streams record instead of running them, between cuStreamBeginCapture and
+/// EndCapture.
 struct Capture {
   std::uint64_t id{0};
   CUstreamCaptureMode mode{CU_STREAM_CAPTURE_MODE_GLOBAL};
@@ -409,7 +410,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   /// An event behind what is there. It takes no turn of its own and wakes nobody: it is reached
   /// with the last work, at once if that is done. Only where the clock is the host's.
   Point record(const std::shared_ptr<Record>& record);
-  /// Where the last work stands.
+  /// Point of the last work.
   [[nodiscard]] Point last() const;
   /// No more work comes; the thread ends when it is done.
   void close();
@@ -490,7 +491,7 @@ struct Context : std::enable_shared_from_this<Context> {
   /// Adds what the default streams make work of the stream wait for. order_mutex is held.
   CUresult add_order(const Stream& stream, std::vector<Point>& after) const;
   void forget_dead_streams();  // order_mutex is held
-  /// What a blocking stream captures; null if none does. order_mutex is held.
+  /// Capture of a blocking stream; null if none captures. order_mutex is held.
   [[nodiscard]] std::shared_ptr<Capture> capture_of_blocking() const;
 };
 
@@ -553,7 +554,7 @@ struct Link {
   bool is_complete{false};
 };
 
-/// What a program allocated, or registered.
+/// Memory that a program allocated, or registered.
 struct Allocation {
   std::uint64_t context{0};  // by id
   CUcontext context_handle{nullptr};
@@ -608,7 +609,7 @@ struct Runtime {
 
   /// The device whose memory holds the address, host memory excepted; null if none.
   [[nodiscard]] Device* device_of(std::uint64_t address) const;
-  /// What [address, address + bytes) lies in: memory of a device or of the host that kernels see.
+  /// True if [address, address + bytes) lies in memory of a device or of the host that kernels see.
   [[nodiscard]] bool is_known(std::uint64_t address, std::size_t bytes) const;
   [[nodiscard]] bool is_pinned(const void* address, std::size_t bytes) const;
   /// False for addresses of a device, or of the pinned memory, at which nothing is (any more).

@@ -27,7 +27,7 @@ void Progress::pass(std::uint64_t number) {
   {
     const std::scoped_lock lock(mutex);
     done.store(number, std::memory_order_release);
-    // Who waits for the last of many is not woken by each of them.
+    // A waiter for the last of many is not woken by each of them.
     if (number < wanted) return;
     wanted = kNobody;
   }

@@ -9,7 +9,7 @@
 
 namespace kansoku::softcuda {
 
-/// What times of the device mean.
+/// Meaning of the device's times.
 enum class ClockKind : std::uint8_t {
   kWall,   // the host's boot clock: how long the interpreter took
   kModel,  // virtual time: what the model says that a GPU would take
@@ -18,7 +18,7 @@ enum class ClockKind : std::uint8_t {
 [[nodiscard]] Result<ClockKind> clock_kind_from(std::string_view text);
 [[nodiscard]] std::string_view clock_name(ClockKind kind);
 
-/// What things cost on the modelled device. Rows: time_model.inc.
+/// Costs of operations on the modelled device. Rows: time_model.inc.
 struct TimeModel {
 #define KANSOKU_MODEL_ROW(id, what, unit, sm_61, sm_80, source) std::uint64_t id{0};
 #include "softcuda/internal/time_model.inc"

@@ -16,8 +16,8 @@
 
 namespace kansoku::softcuda {
 
-/// What works by itself on a device; each does one thing at a time, in the order in which the
-/// program asked for it. Kernels share the multiprocessors.
+/// Engine of a device, which works by itself; each does one thing at a time, in the order in which
+/// the program asked for it. Kernels share the multiprocessors.
 enum class Engine : std::uint8_t {
   kNone,  // waits for nobody
   kCompute,
@@ -36,7 +36,7 @@ struct Span {
   std::uint64_t ready{0}, begin{0}, end{0};
 };
 
-/// What an operation does, a graph's nodes one by one.
+/// Work of one operation, or of one node of a graph.
 struct Part {
   Engine engine{Engine::kNone};
   std::uint32_t sm_count{0};  // kCompute: how many of them
@@ -53,10 +53,10 @@ struct Part {
 /// of submission, whichever ran first in truth: the times depend on the program alone. So they are
 /// known only when everything that was submitted before has run. Any thread.
 ///
-/// What was submitted before may itself wait for who asks (a kernel for a flag that the host sets
-/// later). So who asks waits, in truth, no longer than the patience, and a tenth of it if one of
+/// Work submitted before may itself wait for the asker (a kernel for a flag that the host sets
+/// later). So the asker waits, in truth, no longer than the patience, and a tenth of it if one of
 /// them waits for a value in memory. Then those that have not run are left out and take their turn
-/// when they have: a guess, as these times depend on who was faster.
+/// when they have: a guess, as these times depend on the faster one.
 class Timeline {
  public:
   static constexpr Nanos kPatience = std::chrono::seconds{10};

@@ -70,7 +70,7 @@ __attribute__((constructor)) void look_at_settings() {
   if (is_set(kOperationsVariable)) {
     g_log = std::make_unique<OperationLog>().release();  // as long as there are threads
     static_cast<void>(std::atexit(write_operations));
-    // What the parent's devices did is not the child's.
+    // Work of the parent's devices is not the child's.
     pthread_atfork(nullptr, nullptr, [] { g_log = nullptr; });
   }
   if (!is_set(kCountsVariable)) return;

@@ -75,7 +75,7 @@ bool is_integer(ncclDataType_t type) {
   return type <= ncclUint64;
 }
 
-/// What rank `rank` puts in: small, so that neither sums nor products of four leave the type.
+/// Input of rank `rank`: small, so that neither sums nor products of four leave the type.
 double input(ncclDataType_t type, int rank, std::size_t i) {
   const bool is_signed = type != ncclUint8 && type != ncclUint32 && type != ncclUint64;
   const int whole = static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 3) % 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libnccl.so.2 exports. No entry calls another: who counts calls of an entry counts those of
-// the program. Nothing is thrown out of here.
+// Exports of libnccl.so.2. No entry calls another: a count of calls of an entry counts those of the
+// program. Nothing is thrown out of here.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -31,7 +31,7 @@ Group& group() {
   return of_thread;
 }
 
-/// What went wrong last in a call of this thread.
+/// Error of the last call of this thread.
 std::string& last_error() {
   thread_local std::string of_thread;
   return of_thread;

@@ -49,7 +49,7 @@ TEST(Failures, CreatorOfTheIdIsGone) {
       _exit(0);
     }
     self.meet();
-    // Whether it is refused or hung up on depends on how far the other one has gone.
+    // The call is refused or hung up on, depending on how far the other one has gone.
     EXPECT_EQ(self.nccl.ncclCommInitRank(&self.comm, 2, id, 1), ncclRemoteError);
     EXPECT_THAT(self.nccl.ncclGetLastError(nullptr), HasSubstr("ncclCommInitRank: "));
   };
@@ -65,7 +65,7 @@ TEST(Failures, RankThatNeverCalls) {
       EXPECT_EQ(self.finish(), ncclRemoteError);
       EXPECT_EQ(self.last_error(),
                 "ncclAllReduce 0 (64 uint8): rank 1 did not take part within 0.3 s");
-      // What failed once is not tried again, and the error stays.
+      // A failed operation is not tried again, and the error stays.
       EXPECT_EQ(sum(self, array, 64), ncclRemoteError);
       EXPECT_EQ(self.finish(), ncclRemoteError);
       EXPECT_EQ(self.nccl.ncclCommAbort(self.comm), ncclSuccess);

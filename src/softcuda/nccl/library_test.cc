@@ -116,7 +116,7 @@ TEST(Library, NumbersAreThoseOfTheHeaderForPrograms) {
   check_header(header);
   EXPECT_NE(header.find("char internal[128];"), std::string::npos);
   static_assert(sizeof(ncclUniqueId) == 128);
-  // What it declares is there.
+  // Every declared function is there.
   const auto exported = functions();
   for (std::size_t at = header.find('('); at != std::string::npos; at = header.find('(', at + 1)) {
     const auto begin = header.find_last_of(" *\n", at) + 1;
@@ -418,7 +418,7 @@ TEST(Library, CommunicatorsLeaveNothingBehind) {
       // One meeting's connections may be closing while the next one's begin.
       if (round == 2) files = open_files() + 1, threads = threads_here();
     }
-    // What is closed elsewhere, and threads that have just ended, take a moment to go.
+    // Files that are closed elsewhere, and threads that have just ended, take a moment to go.
     EXPECT_TRUE(sys::poll_for_test([&] { return open_files() <= files; })) << open_files();
     EXPECT_TRUE(sys::poll_for_test([&] { return threads_here() <= threads; })) << threads_here();
   };

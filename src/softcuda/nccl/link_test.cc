@@ -23,7 +23,7 @@ class LinkTest : public testing::Test {
       if (!opened) GTEST_SKIP() << opened.error().what;
       links_.at(static_cast<std::size_t>(rank)) = *std::move(opened);
     }
-    // What each has for the other, in the place of the one who has it.
+    // Addresses that each has for the other, in the place of the one who has it.
     const std::size_t bytes = links_[0]->address_bytes();
     std::array<std::vector<std::byte>, 2> tables;
     for (std::size_t rank = 0; rank < 2; ++rank) {

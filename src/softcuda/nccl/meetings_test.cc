@@ -139,7 +139,7 @@ TEST_F(MeetingsTest, SaysWhoDidNotCome) {
   EXPECT_EQ(reason(letters[0]),
             "meet the other ranks: 2 of 3 ranks joined within 3 s; rank 1 did not");
   EXPECT_EQ(meetings_.next_deadline(), BootTime::max());
-  // Who comes too late is told the same at once.
+  // A guest that comes too late is told the same at once.
   come(join_bytes(1, 3));
   EXPECT_EQ(reason(meetings_.take_letters().at(0)), reason(letters[0]));
 }

@@ -20,7 +20,7 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT
   return "race:libgloo.so\nrace:std::__exception_ptr\nrace:caught<\nthread:start_watching\n";
 }
 
-/// What gloo has looked up when it finds that an address is not its own, it forgets.
+/// gloo forgets its look-ups when it finds that an address is not its own.
 extern "C" const char* __lsan_default_suppressions() {  // NOLINT
   return "leak:libgloo.so\n";
 }

@@ -16,7 +16,7 @@
 namespace kansoku::softcuda::nccl {
 namespace {
 
-/// What a 16-bit float of `mantissa_bits` stands for, from its definition.
+/// Value of a 16-bit float of `mantissa_bits`, from its definition.
 double meaning(std::uint16_t bits, int mantissa_bits) {
   const int exponent_bits = 15 - mantissa_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;

@@ -92,7 +92,7 @@ std::uint64_t wall_us() {
          static_cast<std::uint64_t>(time.tv_nsec) / 1000;
 }
 
-/// What one process had done at some time.
+/// Use of one process up to some time.
 struct Use {
   std::uint64_t start_ticks{0};
   std::uint64_t busy_ns{0}, memory_busy_ns{0};
@@ -131,7 +131,7 @@ struct Device {
     return sample;
   }
 
-  /// Now, and what was one window ago or as long as somebody has looked. Where the sampler had no
+  /// Now, and what was one window ago or as long as somebody has looked. If the sampler had no
   /// processor for a whole window: its latest sample, however old.
   std::pair<Sample, Sample> window() {
     const std::scoped_lock lock(mutex);  // first: none of the samples is newer
@@ -163,7 +163,7 @@ unsigned percent(std::uint64_t part_ns, std::uint64_t whole_ns) {
       std::min<std::uint64_t>(100, (part_ns * 100 + whole_ns / 2) / whole_ns));
 }
 
-/// Of all processes; those that ran at the same time may overlap, so 100 is the most.
+/// Share of all processes; those that ran at the same time may overlap, so 100 is the most.
 unsigned total_percent(const Sample& first, const Sample& last, std::uint64_t Use::*counter) {
   std::uint64_t busy = 0;
   for (const auto& [pid, use] : last.by_pid)

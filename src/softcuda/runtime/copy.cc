@@ -6,7 +6,7 @@ using namespace kansoku::cudart;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-/// Where a copy takes place: at once, or in the order of a stream.
+/// Time of a copy: at once, or in the order of a stream.
 struct When {
   bool is_async{false};
   cudaStream_t stream{nullptr};

@@ -14,7 +14,7 @@ struct Row {
   const char* text;
 };
 
-/// What the runtime says in its own words, or alone.
+/// Errors that the runtime tells in its own words, or alone.
 struct Own {
   cudaError_t code;
   const char* text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device is: one table for both layouts of the structure.
+// Properties of a device: one table for both layouts of the structure.
 #include <algorithm>
 #include <cstring>
 

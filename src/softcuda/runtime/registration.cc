@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilers call before main and behind it: images, their kernels and variables.
+// Functions that compilers call before main and behind it: images, their kernels and variables.
 #include <algorithm>
 
 #include "softcuda/runtime/internal/state.h"
@@ -73,7 +73,7 @@ void __cudaUnregisterFatBinary(void** handle) {
     all.images.erase(found);
     ++all.epoch;
   }
-  // Of a library that is closed.
+  // The image is of a library that is closed.
   for (const auto& [context, loaded] : image->modules) {
     if (loaded.module != nullptr) driver().cuModuleUnload(loaded.module);
   }

@@ -46,7 +46,7 @@ class Wrapped {
   } wrapper_{};
 };
 
-/// What the test made ends with it: both devices are reset.
+/// Ends all that the test made: both devices are reset.
 class RuntimeTest : public ::testing::Test {
  protected:
   void TearDown() override;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilers call, in any order, with images that are none, handles that are dead, names of all
+// Calls of compilers, in any order, with images that are none, handles that are dead, names of all
 // kinds; and launches and copies in between. Nothing may crash or hang, nothing stays registered
-// and no memory is lost. Not tried: what nobody can check, as pointers without memory.
+// and no memory is lost. Not tried: arguments that nobody can check, such as pointers without
+// memory.
 #include <array>
 #include <cstdint>
 #include <cstdlib>

@@ -9,9 +9,9 @@
 
 namespace kansoku::softcuda {
 
-/// Whether the processes of slots still run, for those who ask many times a second: /proc is read
-/// once for a process, after that its descriptor (pidfd) is asked, which costs one system call. Any
-/// thread. Holds a descriptor for each process that it was asked for, at most 1,024.
+/// Tells if the processes of slots still run, for callers that ask many times a second: /proc is
+/// read once for a process, after that its descriptor (pidfd) is asked, which costs one system
+/// call. Any thread. Holds a descriptor for each process that it was asked for, at most 1,024.
 class ProcessWatch {
  public:
   ProcessWatch() = default;
@@ -19,7 +19,7 @@ class ProcessWatch {
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
-  /// What softcuda::is_alive says.
+  /// Same answer as softcuda::is_alive.
   [[nodiscard]] bool is_alive(const TelemetrySlot& slot);
 
  private:

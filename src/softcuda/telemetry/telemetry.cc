@@ -30,8 +30,8 @@ Error failed(std::string_view what, const std::string& path) {
                "set KANSOKU_SOFTGPU_DIR to a folder of your own"};
 }
 
-/// Of the process, in clock ticks since boot; 0 if it is not there, or has ended and nobody has
-/// asked for its status yet.
+/// Start time of the process, in clock ticks since boot; 0 if it is not there, or has ended and
+/// nobody has asked for its status yet.
 std::uint64_t start_ticks_of(std::uint32_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;

@@ -13,7 +13,7 @@
 
 namespace kansoku::softcuda {
 
-// What processes that use a software device say about it, and what they are told: one small file a
+// Reports of the processes that use a software device, and settings for them: one small file a
 // device, mapped by the driver (writes its slot), by the NVML stand-in (reads) and by
 // `kansoku gpu set` (writes the settings). All of the same user; layout version kTelemetryVersion.
 
@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kIdleCelsius = 35, kBusyCelsius = 70, kSlowdownCe
 struct TelemetrySlot {
   std::atomic<std::uint32_t> pid{0};  // 0: free
   std::uint32_t reserved{0};
-  // Of the process, from /proc/PID/stat; 0 while it takes the slot.
+  // Start time of the process, from /proc/PID/stat; 0 while it takes the slot.
   std::atomic<std::uint64_t> start_ticks{0};
   std::atomic<std::uint64_t> memory_bytes{0};    // allocated on the device
   std::atomic<std::uint64_t> busy_ns{0};         // kernels and copies ran, at any time at least one

@@ -70,7 +70,8 @@ int drop_pages(struct dl_phdr_info* file, std::size_t, void* address) {
   });
   if (!is_it) return 0;
   for (const ElfW(Phdr) & part : parts) {
-    // What can be written, or could be while it was relocated, is ours alone and would be lost.
+    // A segment that can be written, or could be while it was relocated, is ours alone and would be
+    // lost.
     if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0) continue;
     const std::uintptr_t begin = (begin_of(part) + page_bytes - 1) / page_bytes * page_bytes;
     const std::uintptr_t end = (begin_of(part) + part.p_memsz) / page_bytes * page_bytes;

@@ -9,7 +9,7 @@
 
 namespace kansoku::store {
 
-/// What DuckDB's C interface hands out as opaque pointers, and the head of a result: 48 bytes since
+/// Types of DuckDB's C interface: its opaque pointers, and the head of a result: 48 bytes since
 /// version 0.3, of which only the library reads the inside.
 /// Source: DuckDB's published C interface; declared here by ourselves.
 using DuckHandle = void*;

@@ -30,7 +30,7 @@ class HistoryFiles {
   [[nodiscard]] std::vector<Segment> segments() const;
   /// Damaged files, set aside earlier, oldest name first.
   [[nodiscard]] std::vector<std::string> damaged() const;
-  /// Of all these files.
+  /// Bytes of all these files.
   [[nodiscard]] std::uint64_t bytes() const;
 
   /// Renames a damaged file and its log to the first free name of PATH.damaged, PATH.damaged2, ...

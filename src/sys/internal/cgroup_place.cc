@@ -44,7 +44,7 @@ std::optional<std::filesystem::path> group_of(const std::filesystem::path& root,
   return std::nullopt;
 }
 
-/// What follows "0::" in the file of `pid`.
+/// The path after "0::" in the file of `pid`.
 std::optional<std::string> own_path(const std::string& proc_root, std::int32_t pid) {
   const auto text = read_file(fmt::format("{}/{}/cgroup", proc_root, pid), kProcsBytesMax);
   if (!text) return std::nullopt;

@@ -8,12 +8,12 @@
 
 namespace kansoku::sys::internal {
 
-/// Where this process's namespace of control groups (version 2) begins in the tree that is mounted
-/// at `cgroup_root`: "/kubepods.slice/pod/container", "" at the root of the tree. Paths in
-/// /proc/PID/cgroup are relative to it, with ".." for what lies outside. Looks through the tree for
+/// Root of this process's namespace of control groups (version 2) in the tree that is mounted at
+/// `cgroup_root`: "/kubepods.slice/pod/container", "" at the root of the tree. Paths in
+/// /proc/PID/cgroup are relative to it, with ".." for groups outside. Looks through the tree for
 /// the group that holds `own_pid`; later asks for a root get the same answer. Nothing if it is not
-/// there, as where only the namespace's own part is mounted; then it is looked for again at the
-/// 64th ask, the 4,096th and so on. Any thread.
+/// there, as if only the namespace's own part is mounted; then it is looked for again at the 64th
+/// ask, the 4,096th and so on. Any thread.
 [[nodiscard]] std::optional<std::string> namespace_group(const std::string& cgroup_root,
                                                          const std::string& proc_root,
                                                          std::int32_t own_pid);

@@ -24,7 +24,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 3) & ~std::size_t{3};
 }
 
-/// What lies at the start of `bytes`; zeros where they end before it does.
+/// The plain value at the start of `bytes`, filled with zeros if they end early.
 template <class Plain>
 Plain plain_at(ByteSpan bytes) {
   Plain out{};

@@ -47,7 +47,8 @@ enum class DiagEnd { kMore, kDone };
                                          std::vector<DiagSocket>& out);
 
 /// Asks for connections that are known, which costs less than asking for all: the kernel finds each
-/// by its addresses. Those that have ended are left out. Of `known` only who it is counts.
+/// by its addresses. Those that have ended are left out. Only the identity of the entries of
+/// `known` counts.
 [[nodiscard]] Result<void> query_connections(int netlink, std::span<const DiagSocket> known,
                                              std::vector<DiagSocket>& out);
 

@@ -11,8 +11,8 @@
 
 namespace kansoku::sys {
 
-/// A small file of /proc or /sys that is read again and again with one pread each. What stays open
-/// is bound to the process or control group it was opened for: when that is gone reads fail, even
+/// A small file of /proc or /sys that is read again and again with one pread each. The open file is
+/// bound to the process or control group that it was opened for: when that is gone reads fail, even
 /// if its number or name is used again. Move-only.
 class KeptFile {
  public:
@@ -23,7 +23,7 @@ class KeptFile {
   /// `path` is relative to the folder `at`, or to the working folder if that is AT_FDCWD.
   [[nodiscard]] static Result<KeptFile> open(const std::string& path, int at);
   [[nodiscard]] static Result<KeptFile> open(const std::string& path);
-  /// What stands there now, cut after kBytesMax; lives in `buffer`. kNotFound if whose it was is
+  /// Present content, cut after kBytesMax; lives in `buffer`. kNotFound if the process or group is
   /// gone.
   [[nodiscard]] Result<std::string_view> read(Buffer& buffer) const;
   [[nodiscard]] bool is_open() const { return fd_.is_open(); }

@@ -25,7 +25,7 @@ struct ProcessSocket {
 /// (pidfd_getfd, needs the right to trace the process).
 [[nodiscard]] Fd duplicate_descriptor(int process_handle, int descriptor);
 
-/// Nothing if it is no TCP socket. What an older kernel does not know is 0.
+/// Nothing if it is no TCP socket. Fields that an older kernel does not know are 0.
 [[nodiscard]] std::optional<tcp_info> tcp_info_of(int socket);
 
 inline constexpr std::uint8_t kTcpEstablished = 1, kTcpListening = 10;  // tcpi_state

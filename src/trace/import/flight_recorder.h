@@ -43,7 +43,7 @@ struct DumpEntry {
   std::vector<DumpFrame> frames;                                       // innermost first
 };
 
-/// What one rank wrote when its job hung.
+/// Dump that one rank wrote when its job hung.
 struct FlightDump {
   std::int32_t rank{-1};
   std::string version, backend_version;
@@ -57,7 +57,7 @@ struct FlightLimits {
   std::size_t groups_max{100'000};
   std::size_t text_bytes_max{64 << 10};
   std::size_t members_max{256};  // of an entry, a frame, a group
-  // Of all that is kept: a pickle of a few kilobytes can name one long text a million times.
+  // Limit of all that is kept: a pickle of a few kilobytes can name one long text a million times.
   std::size_t held_bytes_max{std::size_t{1} << 30};
 };
 

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Members = std::vector<std::pair<std::string, std::string>>;
 
-// What Python's pickle.dumps(dump, 2) gives for the dump that WhatPythonWrites expects.
+// Output of Python's pickle.dumps(dump, 2) for the dump that WhatPythonWrites expects.
 constexpr std::string_view kDump =
     "80027d710028580700000076657273696f6e71015803000000322e397102580c0000006e63636c5f76657273"
     "696f6e71035806000000322e32372e337104580900000070675f636f6e66696771057d710628580100000030"

@@ -18,7 +18,7 @@ enum class Format : std::uint8_t {
   kNsight,          // nsight.h
 };
 
-/// What a file is, from its first bytes; kUnknown for anything else, an empty file included. Any
+/// Format of a file, from its first bytes; kUnknown for anything else, an empty file included. Any
 /// thread.
 [[nodiscard]] Format format_of(ByteSpan untrusted);
 

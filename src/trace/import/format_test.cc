@@ -35,8 +35,8 @@ TEST(Format, AnythingElseIsUnknown) {
     EXPECT_EQ(of(text), Format::kUnknown) << text;
 }
 
-// Byte 10 begins a packet and is a line break too; 0x5b and 0x7b are lengths and brackets. What
-// follows tells: a packet begins with a field's tag, never with a quote or another bracket.
+// Byte 10 begins a packet and is a line break too; 0x5b and 0x7b are lengths and brackets. The next
+// byte decides: a packet begins with a field's tag, never with a quote or another bracket.
 TEST(Format, LineBreaksBeforeABracketAreToldFromPackets) {
   for (const std::string_view text :
        {"\n{\"traceEvents\":[]}"sv, "\n[{\"ph\":\"X\"}]"sv, "\n\n[ {}]"sv, "\n{}"sv, "\n[]"sv})

@@ -9,7 +9,7 @@
 
 namespace kansoku::trace::import {
 
-/// What a file says of itself.
+/// Facts that a file states about itself.
 struct ImportedFile {
   std::int32_t rank{kNoRank};  // kNoRank: the file does not say
   std::int32_t world_size{kNoRank};

@@ -853,7 +853,7 @@ void PacketDecoder::finish() {
   const StringId metadata = trace_.strings.find("kansoku.meta");
   for (std::size_t row = 0; row < trace_.instants.size(); ++row)
     recorded_facts(row, loss, metadata);
-  // What the file says of our own counters does not hide what was counted in reading it.
+  // Counters in the file do not hide counts of this reading.
   for (const auto& [name, own] : counted_here)
     trace_.losses[name] = own;
   measure_window(trace_);

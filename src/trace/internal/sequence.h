@@ -66,7 +66,7 @@ struct ClockMap {
   std::uint64_t last{0};  // incremental clocks: the value after the last packet
 };
 
-/// What the packets of one sequence build up for each other.
+/// State that the packets of one sequence build up for each other.
 struct Sequence {
   IidMap<StringId> event_names, categories, annotation_names, functions, paths;
   IidMap<FrameId> frames;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the stubs of operators that are not compiled in end.
+// End of the stubs of operators that are not compiled in.
 #include <cstdio>
 #include <cstdlib>
 

@@ -17,7 +17,7 @@ constexpr std::array kOperators{
     GGML_OP_DUP,      GGML_OP_NORM,     GGML_OP_RMS_NORM, GGML_OP_ROPE,    GGML_OP_SCALE,
     GGML_OP_SOFT_MAX, GGML_OP_GLU,
 };
-// Of matrix products: the types whose instances are in the list, and those without instances.
+// Types of matrix products: those whose instances are in the list, and those without instances.
 constexpr std::array kMatrixTypes{
     GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q4_0,
     GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K,

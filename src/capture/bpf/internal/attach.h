@@ -51,7 +51,7 @@ void prepare_uprobes(const UprobePrograms& programs, AttachMode mode);
                                           std::span<const UprobeSpec> specs, bool with_return,
                                           Links& out);
 
-/// Where a function of this program lies in its file, /proc/self/exe.
+/// File offset of a function of this program in /proc/self/exe.
 [[nodiscard]] Result<std::uint64_t> own_file_offset(std::uint64_t address);
 
 /// Attaches one program to a tracepoint (`cookie` for those that take one) or to what its section
@@ -59,8 +59,8 @@ void prepare_uprobes(const UprobePrograms& programs, AttachMode mode);
 [[nodiscard]] Result<void> attach_trace(bpf_program* program, std::string_view what, Links& out);
 
 /// Tries the attach modes, best first (`forced`: only this one): `load` loads the programs for a
-/// mode and gives them; a mode works if they attach to a function of this program. What refused the
-/// better modes goes to `refusals`; if none works, the last refusal comes back.
+/// mode and gives them; a mode works if they attach to a function of this program. Refusals of the
+/// better modes go to `refusals`; if none works, the last refusal comes back.
 [[nodiscard]] Result<AttachMode> find_mode(
     std::optional<AttachMode> forced, const std::function<Result<UprobePrograms>(AttachMode)>& load,
     std::vector<std::string>& refusals);

@@ -16,9 +16,9 @@ std::optional<std::uint8_t> general_register(ZydisRegister part) {
   return static_cast<std::uint8_t>(whole - ZYDIS_REGISTER_RAX);
 }
 
-/// Where the values of registers come from, as far as it tells a pointer to a function from an
-/// entry of a switch's table. Followed from one instruction to the next in order of address, which
-/// is how compilers lay out what leads to a jump.
+/// Origins of the values of registers, as far as it tells a pointer to a function from an entry of
+/// a switch's table. Followed from one instruction to the next in order of address, which is how
+/// compilers lay out the way to a jump.
 class Origins {
  public:
   enum class Origin : std::uint8_t { kArgument, kPointer, kOther };

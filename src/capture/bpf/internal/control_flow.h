@@ -23,7 +23,7 @@ enum class Flow : std::uint8_t {
   kStop  // a trap
 };
 
-/// What an instruction does to the stack pointer.
+/// Effect of an instruction on the stack pointer.
 struct StackEffect {
   enum class Kind : std::uint8_t { kAdd, kFromFrame, kUnknown } kind{Kind::kAdd};
   std::int64_t bytes{0};  // added to it, or to rbp
@@ -47,7 +47,7 @@ struct Step {
   StackEffect stack;
   std::uint16_t writes{0};  // general registers, in whole or in part: a bit each
   Copy copy;
-  // Whether the stack pointer is the one of the call's begin here; nothing: that is not known.
+  // True if the stack pointer is the one of the call's begin here; nothing: that is not known.
   std::optional<bool> is_bare{};
   bool is_probeable{true};
 
@@ -71,13 +71,13 @@ class ControlFlow {
 
   [[nodiscard]] std::size_t size() const { return steps_.size(); }
   [[nodiscard]] const Step& operator[](std::size_t i) const { return steps_[i]; }
-  /// Whether branches and falling through lead from the begin to it; true for all if there is a
+  /// True if branches and falling through lead from the begin to it; true for all if there is a
   /// jump whose targets are not known.
   [[nodiscard]] bool is_reached(std::size_t i) const { return is_reached_[i]; }
   [[nodiscard]] const std::vector<std::size_t>& branches_to(std::size_t i) const {
     return branches_to_[i];
   }
-  /// Whether it is a branch or jump to a known place out of this code.
+  /// True if it is a branch or jump to a known place out of this code.
   [[nodiscard]] bool leaves(std::size_t i) const {
     return steps_[i].has_target() && !is_inside(steps_[i].target);
   }
@@ -85,7 +85,7 @@ class ControlFlow {
     return offset >= 0 && static_cast<std::size_t>(offset) < bytes_;
   }
   [[nodiscard]] bool has_table() const { return has_table_; }
-  /// Whether a jump goes through a pointer while the stack holds something of the call: to a label
+  /// True if a jump goes through a pointer while the stack holds something of the call: to a label
   /// whose address was taken. It counts as one of a table.
   [[nodiscard]] bool jumps_by_pointer() const { return jumps_by_pointer_; }
   /// The instruction at an offset; size() if none begins there.

@@ -16,7 +16,7 @@ constexpr std::size_t kFunctionBytesMax = std::size_t{256} << 10;
 constexpr std::size_t kPartsMax = 64;           // that are looked at
 constexpr std::size_t kTableEntriesMax = 4096;  // of one switch
 
-/// Of a table that begins at `table` and counts from `base`: calls `each` with the addresses in
+/// Walks a table that begins at `table` and counts from `base`: calls `each` with the addresses in
 /// `text` that it leads to, until one is none. False if there is no end.
 template <class Entry, class Each>
 bool for_entries(const sys::ElfFile& file, std::uint64_t table, std::uint64_t base,

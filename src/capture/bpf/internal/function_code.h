@@ -44,7 +44,7 @@ class FunctionCode {
   [[nodiscard]] const std::set<std::size_t>& entered() const { return entered_; }
   /// False if some code to which it leads may be a part of it, or not.
   [[nodiscard]] bool is_whole() const { return is_whole_; }
-  /// Whether an address lies in one of its parts.
+  /// True if an address lies in one of its parts.
   [[nodiscard]] bool is_own(std::uint64_t address) const;
   /// In the section of code, where the stubs that lead into other files do not lie.
   [[nodiscard]] bool is_code(std::uint64_t address) const;

@@ -38,7 +38,7 @@ class InstructionReader {
   std::size_t offset_{0};
 };
 
-/// What the kernel does with a probe there.
+/// Class of a probe there: how the kernel runs the instruction.
 [[nodiscard]] SiteClass classify(const Instruction& instruction);
 
 /// False where the kernel refuses a probe: behind prefixes for segments and locks, as padding
@@ -46,7 +46,7 @@ class InstructionReader {
 /// have all others of the file refused.
 [[nodiscard]] bool is_probeable(const Instruction& instruction);
 
-/// Where a relative branch leads, from the begin of the code; `next`: the offset behind it.
+/// Target of a relative branch, from the begin of the code; `next`: the offset behind it.
 [[nodiscard]] std::optional<std::int64_t> branch_target(const Instruction& instruction,
                                                         std::size_t next);
 
@@ -54,7 +54,7 @@ class InstructionReader {
   return ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, part);
 }
 
-/// Whether it writes a register for which `is_wanted` (of the whole register) is true.
+/// True if it writes a register for which `is_wanted` (of the whole register) is true.
 template <class Predicate>
 bool writes_register(const Instruction& instruction, Predicate is_wanted) {
   for (const ZydisDecodedOperand& operand : instruction.all_operands()) {

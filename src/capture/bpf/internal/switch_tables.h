@@ -10,8 +10,8 @@
 
 namespace kansoku::capture::bpf {
 
-/// Where tables of switches may lie, by the addresses that some code names: more than there are,
-/// never less.
+/// Places where tables of switches may lie, by the addresses that some code names: more than there
+/// are, never less.
 struct SwitchTables {
   std::set<std::uint64_t> near;  // 4 bytes an entry, which count from the table's begin
   std::set<std::uint64_t> far;   // 8 bytes an entry, addresses

@@ -105,7 +105,7 @@ std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uin
   return std::nullopt;
 }
 
-/// What describes some code: where it stands.
+/// Code, and the place of its description.
 struct Described {
   CodeRange code;
   std::uint64_t at{0};
@@ -146,7 +146,7 @@ std::optional<Described> description_of(const sys::ElfFile& file, std::uint64_t 
   return Described{{*begin, *bytes, handlers_encoding(file, *described) != kOmitted}, *described};
 }
 
-/// Where its table of handlers stands; 0: it has none. Nothing: unknown.
+/// Place of its table of handlers; 0: it has none. Nothing: unknown.
 std::optional<std::uint64_t> handlers_of(const sys::ElfFile& file, std::uint64_t described) {
   const auto encoding = handlers_encoding(file, described);
   if (!encoding) return std::nullopt;

@@ -20,8 +20,8 @@ struct CodeRange {
 /// the form that linkers write. Source: Linux Standard Base, Core, 10.6.
 [[nodiscard]] std::optional<CodeRange> code_around(const sys::ElfFile& file, std::uint64_t address);
 
-/// Where exceptions that come out of the calls in that code lead to within it: ascending, each
-/// once, empty if there are none. Nothing if that is not known: the tables are not of the form that
+/// Landing pads within that code, for exceptions that come out of its calls: ascending, each once,
+/// empty if there are none. Nothing if that is not known: the tables are not of the form that
 /// compilers write, or there are very many. Source: Itanium C++ ABI, exception handling tables, as
 /// GCC and LLVM write them (LSDA).
 [[nodiscard]] std::optional<std::vector<std::uint64_t>> landing_pads(const sys::ElfFile& file,

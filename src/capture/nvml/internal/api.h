@@ -44,8 +44,8 @@ struct Process1 {
   unsigned pid;
   unsigned long long used_bytes;
 };
-// Of the functions _v2 and _v3. Drivers from 535.43 to 535.86 have 32 bytes in _v3 (second-hand),
-// so _v2 comes first, and there is room for more than was asked for.
+// Element of the functions _v2 and _v3. Drivers from 535.43 to 535.86 have 32 bytes in _v3
+// (second-hand), so _v2 comes first, and there is room for more than was asked for.
 struct Process2 {
   unsigned pid;
   unsigned long long used_bytes;
@@ -140,7 +140,7 @@ struct Api {
 /// any time. kUnavailable.
 [[nodiscard]] Result<Api> load(const std::string& library);
 
-/// What a failed start means to the user.
+/// Error for the user of a failed start.
 [[nodiscard]] Error start_error(int status);
 
 }  // namespace kansoku::capture::nvml::api

@@ -21,7 +21,7 @@ class DeviceReader {
   [[nodiscard]] DeviceInfo info();
   /// False: the device is lost, or answers nothing at all; `figures` are then of no use.
   [[nodiscard]] bool read(BootTime now, DeviceFigures& figures);
-  /// Whether there are counters of PCIe, to be looked at again from second_look_at() (of the real
+  /// True if there are counters of PCIe, to be looked at again from second_look_at() (of the real
   /// clock) on.
   [[nodiscard]] bool wants_second_look() const { return first_look_.has_value(); }
   [[nodiscard]] BootTime second_look_at() const { return first_look_->at + kSecondLookAfter; }
@@ -29,7 +29,7 @@ class DeviceReader {
   /// bits (by the driver's public sources), which a busy link fills in less than 0.1 s.
   void second_look(DeviceFigures& figures);
   static constexpr Nanos kSecondLookAfter = std::chrono::milliseconds{20};
-  /// Where the driver measures PCIe itself, which takes 40 ms, ask in every `turns`th reading only.
+  /// If the driver measures PCIe itself, which takes 40 ms, asks in every `turns`th reading only.
   void measure_pcie_in_turns(std::uint64_t turns) { turns_ = turns; }
   /// The next rates have no window: time has passed that was not read.
   void forget_window() {

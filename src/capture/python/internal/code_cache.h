@@ -14,8 +14,8 @@
 
 namespace kansoku::capture::python {
 
-/// What names a code object's identity beside its address: if a new code object reuses the memory,
-/// one of these differs.
+/// Identity of a code object beside its address: if a new code object reuses the memory, one of
+/// these differs.
 struct CodeIdentity {
   std::uint64_t file{0}, name{0}, line_table{0};  // addresses of Python objects
   std::uint32_t first_line{0};

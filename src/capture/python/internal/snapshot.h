@@ -23,7 +23,7 @@ template <class T>
 }
 
 /// Copies of pieces of a process's memory, fetched many at a time. Wants are read in the order in
-/// which they were queued. What cannot be read is simply absent. Holds at most 8 MiB.
+/// which they were queued. Bytes that cannot be read are simply absent. Holds at most 8 MiB.
 class Snapshot {
  public:
   struct Costs {

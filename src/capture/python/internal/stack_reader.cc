@@ -379,7 +379,7 @@ bool StackReader::take_frame(Thread& thread) {
   FrameRef frame;
   if (!parse_frame(bytes, thread.cursor, frame)) return fail(thread), false;
   if (!frame.is_shim && thread.awaits_caller && !waits_for_callee(bytes)) {
-    // What was taken so far had returned already: the stack ends here.
+    // The frames taken so far had returned already: the stack ends here.
     thread.frames.clear();
     thread.moved = true;
   }

@@ -52,7 +52,7 @@ struct Queueing {
   }
 };
 
-/// What all ranks queue for, read once.
+/// Queueing of all ranks, read once.
 struct Queues {
   std::vector<Queueing> ranks;
   ThreadNames names;
@@ -255,7 +255,7 @@ std::size_t busy_threads(const Queues& queues, const std::vector<std::size_t>& r
   }));
 }
 
-/// What to change where the job stands in its own way.
+/// Adds the advice for a job that stands in its own way.
 void add_own_advice(const Context& context, const Queues& queues,
                     const std::vector<std::size_t>& ranks,
                     const std::map<std::int32_t, ProcessorLimits>& limits, Finding& finding) {

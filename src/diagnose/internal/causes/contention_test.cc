@@ -123,7 +123,8 @@ TEST(Contention, LittleLoadBesideTheJobIsNone) {
   EXPECT_TRUE(run_contention(starved(1.5, kStress)).findings.empty());
 }
 
-// What the job takes from itself is how it was started, unless that takes a great part.
+// Time that the job takes from itself comes from the way it was started; only a great part of the
+// time is a finding.
 TEST(Contention, TheJobItselfIsNamedWhereItTakesMuch) {
   const Diagnosis little = run_contention(starved(14, kHelper));
   EXPECT_TRUE(little.findings.empty());

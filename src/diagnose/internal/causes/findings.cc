@@ -196,8 +196,8 @@ struct InputFunction {
   std::vector<trace::Frame> frames;  // outermost first, of the first sample
 };
 
-// Samples of input by the innermost function of the job's own: libraries only pass the data on. Of
-// all ranks, which run the same code, since input is short.
+// Samples of input by the innermost function of the job's own: libraries only pass the data on. All
+// ranks count, since they run the same code and input is short.
 std::map<trace::Frame, InputFunction> count_input(const Context& context) {
   std::map<trace::Frame, InputFunction> functions;
   for (std::size_t r = 0; r < context.job.ranks.size(); ++r) {
@@ -374,7 +374,7 @@ void find_busy_ranks(const Context& context, const Options& options, std::vector
       has_samples = has_samples || (culprits.back() && !rank.samples.empty());
     }
     if (has_samples) {
-      // Where it spends what it has more of: all ranks together have the whole time.
+      // Finds the code of its excess: all ranks together have the whole time.
       std::vector<RankPhases> parts = context.phases;
       for (std::size_t r = 0; r < parts.size(); ++r) {
         const ThreadTimes& main = context.job.ranks[r].main;
@@ -635,7 +635,7 @@ std::vector<Finding> find_causes(const Context& context, const Options& options,
   find_contention(context, options, findings, notes);
   if (context.has_steps()) find_common_input(context, options, findings);
   if (auto throttled = find_throttled(context, options)) {
-    // What the ranks do slowly meanwhile is a consequence; but not that one of them, where all are
+    // Slow work of the ranks meanwhile is a consequence; but not that one of them, where all are
     // held back, is slower than the others.
     const bool is_common = throttled->ranks.size() == context.job.ranks.size();
     std::erase_if(findings, [&](const Finding& f) {

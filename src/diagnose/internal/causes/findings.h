@@ -35,7 +35,7 @@ void add_lateness(const Context& context, const Lateness& lateness, std::size_t 
 [[nodiscard]] RankSeries work_series(const Context& context);
 [[nodiscard]] RankSeries phase_series(const Context& context, Phase phase);
 [[nodiscard]] double mean_of_others(const std::vector<double>& values, std::size_t rank);
-/// What makes a rank's work an excess over its peers'.
+/// Limits from which a rank's work is an excess over its peers'.
 [[nodiscard]] ExcessOptions excess_options(const Context& context, const Options& options);
 /// The finding that names a rank (by number); null if there is none. Borrowed from `findings`.
 [[nodiscard]] Finding* finding_of(std::vector<Finding>& findings, std::int32_t rank);
@@ -45,7 +45,7 @@ void find_slow_ranks(const Context& context, const Options& options, std::vector
                      std::vector<std::string>& notes);
 
 /// Findings by rank (slow_*, asymmetry, cpu_contention) and common ones, unsorted; `notes` gets
-/// what was seen but not named. Of windows of time: what needs no steps.
+/// what was seen but not named. For windows of time: the causes that need no steps.
 [[nodiscard]] std::vector<Finding> find_causes(const Context& context, const Options& options,
                                                std::vector<std::string>& notes);
 

@@ -49,9 +49,9 @@ bool shares_rank(const Instance& a, const Instance& b) {
   return false;
 }
 
-// The earliest collective after the last whole one that some rank waits in. Where others wait in
-// another one meanwhile, whoever left out a collective and ran into the next may come first: that
-// of more ranks counts.
+// The earliest collective after the last whole one that some rank waits in. If others wait in
+// another one meanwhile, a rank that left out a collective and ran into the next may come first:
+// the collective of more ranks counts.
 std::optional<Stuck> stuck_by_seq(const JobData& job, const Collectives& collectives) {
   if (collectives.by_order) return std::nullopt;
   const Instance* earliest = nullptr;
@@ -138,8 +138,7 @@ void add_last_stack(const trace::Trace& trace, const std::vector<const ThreadSam
   finding.evidence.push_back(fmt::format(words::kSameStack, most->second, samples.size()));
 }
 
-/// Of a rank's threads, one that held the interpreter lock in nearly all samples since then; 0:
-/// none.
+/// The thread of a rank that held the interpreter lock in nearly all samples since then; 0: none.
 std::int32_t lock_holder(const trace::Trace& trace, std::int32_t pid, std::int64_t from_ns) {
   std::map<std::int32_t, std::size_t> holds;
   std::set<std::int64_t> times;
@@ -165,7 +164,7 @@ bool waits_for_lock(const Finding& finding) {
   return is_wait && finding.file.find("threading.py") != std::string::npos;
 }
 
-/// What kind of standstill: from the process state, then from where its stack is.
+/// Kind of standstill: from the process state, then from the place of its stack.
 std::string verdict_of(const trace::Trace& trace, const JobData& job, const Stuck& stuck,
                        Finding& finding) {
   if (finding.kind == "stopped") return "dead_process";
@@ -350,8 +349,8 @@ std::optional<std::int64_t> first_end_of_run(const JobData& job) {
   return first;
 }
 
-/// The last sample in which the main thread ran the program. What runs once that has ended, as
-/// finalizers do, is called from nothing of it: its outermost function is another one.
+/// The last sample in which the main thread ran the program. Code that runs once the program has
+/// ended, such as finalizers, is called from nothing of it: its outermost function is another one.
 const ThreadSample* last_of_program(const trace::Trace& trace, const RankData& rank) {
   const auto root_of = [&](const ThreadSample& sample) {
     const auto frames = frames_of(trace, sample.stack);
@@ -368,10 +367,10 @@ const ThreadSample* last_of_program(const trace::Trace& trace, const RankData& r
   return last == rank.samples.rend() ? nullptr : &*last;
 }
 
-/// The last sample of each culprit before the job broke off. Where the culprit was in the
-/// collective too, only what was sampled inside of it counts: a call that fails at once ends before
-/// the next sample, and the one before shows where the process was earlier. Whoever else is in the
-/// collective then tells from where it is called.
+/// The last sample of each culprit before the job broke off. If the culprit was in the collective
+/// too, only samples inside of it count: a call that fails at once ends before the next sample, and
+/// the one before shows where the process was earlier. Then the other ranks in the collective show
+/// the caller.
 std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, const JobData& job,
                                                   const Instance* last,
                                                   const std::vector<std::int32_t>& culprits) {
@@ -392,8 +391,9 @@ std::vector<const ThreadSample*> samples_of_abort(const trace::Trace& trace, con
   return of_culprits.empty() && is_any_culprit_inside ? of_others : of_culprits;
 }
 
-/// The job broke off: the last collective was never whole, and processes ended. Who ended first
-/// while the others were in an operation that it never joined, or who called it with another size.
+/// The job broke off: the last collective was never whole, and processes ended. The culprit ended
+/// first while the others were in an operation that it never joined, or called it with another
+/// size.
 std::optional<Hang> find_abort(const trace::Trace& trace, const JobData& job,
                                const Collectives& collectives) {
   if (collectives.by_order) return std::nullopt;

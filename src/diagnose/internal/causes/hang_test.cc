@@ -228,7 +228,7 @@ TEST_F(HangTest, WhatEndsOnceTheRecorderWasStoppedSaysNothing) {
   EXPECT_FALSE(find());
 }
 
-// Who catches the signal ends with an error of its own, maybe after its peer is gone.
+// A rank that catches the signal ends with an error of its own, maybe after its peer is gone.
 TEST_F(HangTest, ARunWhoseRanksWereAllAskedToEndHasNoCulprit) {
   add(0, 10 * kSecond, {0, 1, 2, 3});
   add(0, 11 * kSecond, {0, 1, 2});

@@ -17,8 +17,8 @@ struct Change {
   double confidence{0};              // 1 - share of resamples without order that change as much
 };
 
-/// Where step durations rise for good, with at least `least` steps on either side; nothing if they
-/// do not. Source: the cumulative sum of Page 1954 (recalled: unverified), its chance from
+/// Step at which durations rise for good, with at least `least` steps on either side; nothing if
+/// they do not. Source: the cumulative sum of Page 1954 (recalled: unverified), its chance from
 /// resampled blocks.
 [[nodiscard]] std::optional<Change> find_change(std::span<const double> steps_ms, std::size_t least,
                                                 const Options& options);

@@ -19,7 +19,7 @@
 namespace kansoku::diagnose {
 namespace {
 
-/// What one end of a connection shows over the window.
+/// Figures of one end of a connection over the window.
 struct Connection {
   std::int32_t rank{-1};
   std::string peer;
@@ -277,7 +277,7 @@ std::optional<Finding> find_slow_link(const Context& context, const Options&) {
   finding.ranks = slow->ranks;
   finding.evidence.push_back(slow->ranks.size() == 1 ? std::string(words::kRankLinksSlow)
                                                      : std::string(words::kPairLinkSlow));
-  // What a link as fast as the others' would save, as far as transfers are bound by it.
+  // Saving by a link as fast as the others', as far as transfers are bound by it.
   finding.cost_ms_per_step = transfer_ms * (1 - 1 / slow->strength);
   finding.share = finding.cost_ms_per_step / context.mean_step_ms;
   finding.confidence = finding.rank_confidence = 0.95;

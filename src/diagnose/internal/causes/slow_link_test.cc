@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr std::uint32_t kRanks = 4;
 constexpr std::uint64_t kSecondsSampled = 6;
 
-/// What the connection over which rank `from` sends to rank `to` of a ring shows.
+/// Figures of the connection over which rank `from` sends to rank `to` of a ring.
 struct Shown {
   std::uint64_t rtt_us{300}, rate{2'500'000'000}, retransmits_a_second{1},
       busy_us_a_second{200'000};

@@ -11,14 +11,14 @@
 
 namespace kansoku::diagnose {
 
-/// What a rank's main thread sleeps in while it should work.
+/// Wait of a rank's main thread while it should work.
 struct MainWait {
   bool is_interpreter_lock{false};
   double ms_per_step{0};              // in that wait
   double ms_per_step_low{0};          // 2.5 % quantile of it, by the number of samples
   bool is_for_others{false};          // a lock, a pipe, a socket, ...: not its own pause, no disk
   std::vector<std::string> evidence;  // sentences
-  // Where the thread is that keeps it waiting, if that is a Python thread of the process; outermost
+  // Stack of the thread that keeps it waiting, if that is a Python thread of the process; outermost
   // first. Empty: not known.
   std::vector<trace::Frame> blamed;
 };

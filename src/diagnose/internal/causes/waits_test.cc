@@ -71,7 +71,7 @@ TEST(Waits, AWakerThatWasNotSeenIsSaidToBeUnknown) {
               Contains(HasSubstr("the recording has no waker for 100 % of that time")));
 }
 
-// Who waits has all its phases stretched.
+// A rank that waits has all its phases stretched.
 TEST(Waits, ARankThatWaitsIsNotGivenMoreWork) {
   SyntheticJob job = waiting(2, 80);
   job.wait_on = "interpreter lock";

@@ -11,7 +11,7 @@
 
 namespace kansoku::diagnose {
 
-/// Who the others wait for in their collectives.
+/// Rank that the others wait for in their collectives.
 struct LateRanks {
   std::size_t matched_count{0};  // collectives that all ranks took part in
   std::int32_t rank{0};          // the one that waits least

@@ -328,7 +328,7 @@ void note_missing_ranks(const std::vector<const trace::Process*>& processes, Job
   }
 }
 
-/// What a process that ended well had not returned from is no standstill.
+/// An event that a process had not returned from when it ended well is no standstill.
 void close_events(RankData& rank) {
   const auto close = [&](auto& events) {
     for (auto& event : events) {

@@ -18,7 +18,7 @@ namespace kansoku::diagnose {
 using stats::Interval;
 using stats::IntervalSet;
 
-/// What a slice of the trace means to the diagnosis.
+/// Kind of a slice of the trace, for the diagnosis.
 enum class EventKind : std::uint8_t {
   kNone,  // nothing to us
   kInput,
@@ -52,8 +52,8 @@ struct CollectiveEvent {
   std::uint64_t bytes{0};
 };
 
-/// A stack. Of a thread that was preempted just before (by who samples it, most likely), as of when
-/// it last ran.
+/// A stack. For a thread that was preempted just before (by the sampler, most likely), it is the
+/// stack as of when it last ran.
 struct ThreadSample {
   std::int64_t time_ns{0};
   trace::StackId stack{};
@@ -75,7 +75,7 @@ struct BlockedWait {
   bool is_stopped{false};                 // by a signal or a debugger
 };
 
-/// Where a thread's time went, from scheduler events.
+/// Use of a thread's time, from scheduler events.
 struct ThreadTimes {
   bool is_known{false};
   IntervalSet running;

@@ -19,7 +19,7 @@ namespace kansoku::diagnose {
 [[nodiscard]] std::span<const trace::ArgValue> args_of(const trace::Trace& trace,
                                                        std::uint32_t begin, std::uint32_t count);
 
-/// What a slice of a known category with this name is.
+/// Kind of a slice of a known category with this name.
 [[nodiscard]] EventKind classify_name(std::string_view name);
 /// The operation of a collective: "allreduce" for "c10d::ProcessGroupGloo::allreduce",
 /// "gloo::allreduce", "ncclAllReduce".

@@ -56,8 +56,8 @@ RankSlices read_slices(const RankData& rank, const std::vector<Interval>& steps)
   return slices;
 }
 
-// Where the rank has a collective under way. `outside` (may be null): only those that were issued
-// outside of that set.
+// Times in which the rank has a collective under way. `outside` (may be null): only those that were
+// issued outside of that set.
 IntervalSet active_collectives(const Collectives& collectives, std::size_t r,
                                const IntervalSet* outside) {
   std::vector<Interval> active;

@@ -16,7 +16,7 @@ namespace kansoku::diagnose {
 
 using stats::Interval;
 
-/// Who ran on which processor, as the recorded switches tell.
+/// Threads that ran on each processor, by the recorded switches.
 class ProcessorUse {
  public:
   explicit ProcessorUse(const trace::Trace& trace);

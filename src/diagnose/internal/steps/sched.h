@@ -9,7 +9,7 @@
 
 namespace kansoku::diagnose {
 
-/// Where a thread's time went. `stretches`: in order of time.
+/// Use of a thread's time. `stretches`: in order of time.
 [[nodiscard]] ThreadTimes thread_times(const std::vector<trace::ThreadStretch>& stretches);
 
 /// Fills `main` of every rank from the scheduler tables of `trace`; adds a note if there is

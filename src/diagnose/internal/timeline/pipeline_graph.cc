@@ -227,7 +227,7 @@ void Builder::scatter_after_backward(std::int32_t stage) {
   }
 }
 
-/// What follows the last computation of a step.
+/// Adds the operations that follow the last computation of a step.
 void Builder::after_compute(std::int32_t stage) {
   std::optional<StageOp> last_compute;
   for (const StageOp& op : stages_[static_cast<std::size_t>(stage)]) {

@@ -12,7 +12,7 @@
 
 namespace kansoku::diagnose {
 
-/// What a node of the graph is: operation `seq` of a type on a stage.
+/// Node of the graph: operation `seq` of a type on a stage.
 struct GraphNode {
   OpType type{};
   std::int32_t stage{0}, seq{0};

@@ -63,7 +63,7 @@ std::optional<std::int32_t> number_after(std::string_view text, std::string_view
   return parse_int<std::int32_t>(rest.substr(0, digits));
 }
 
-/// Who a track belongs to.
+/// Owner of a track.
 struct Place {
   bool is_usable{false};
   std::int32_t data_rank{0}, stage{0}, tensor_rank{0}, rank{0};

@@ -74,7 +74,7 @@ class IdleCauses {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Whether a call may hold its thread up for long: it waits for the device, or allocates, or loads.
+/// True if a call may hold its thread up for long: it waits for the device, or allocates, or loads.
 [[nodiscard]] bool stalls(const Call& call);
 
 /// True if such a call held its thread when the device had done what ended at `device_end_ns`: it

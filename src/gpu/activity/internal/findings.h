@@ -8,8 +8,8 @@
 
 namespace kansoku::gpu::activity {
 
-/// What the figures of `report` say is wrong, memory first, then by cost. Thresholds:
-/// thresholds.inc. Also notes on what is odd but no finding, into `report.notes`.
+/// Findings from the figures of `report`, memory first, then by cost. Thresholds: thresholds.inc.
+/// Oddities that are no finding go as notes into `report.notes`.
 [[nodiscard]] std::vector<Finding> findings_of(const Input& in, WorkReport& report);
 
 /// Which job a process is of, by Options::jobs: processes of one job have one number.

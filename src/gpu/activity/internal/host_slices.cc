@@ -25,7 +25,7 @@ HostSlices::HostSlices(const trace::Trace& trace, const DeviceWork& work)
       const stats::Interval at = time(slice);
       while (!open.empty() && time(open.back()).end_ns <= at.begin_ns)
         open.pop_back();
-      // What only laps over the end of another is not inside it.
+      // A slice that only laps over the end of another is not inside it.
       while (!open.empty() && time(open.back()).end_ns < at.end_ns)
         open.pop_back();
       if (!open.empty()) parents_[slice] = open.back();

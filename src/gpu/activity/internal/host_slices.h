@@ -26,7 +26,7 @@ class HostSlices {
   std::vector<std::uint32_t> parents_;  // by slice
 };
 
-/// What the figures of a recording are made of.
+/// Inputs of a recording's figures.
 struct Input {
   const trace::Trace& trace;
   const DeviceWork& work;

@@ -11,7 +11,7 @@
 
 namespace kansoku::gpu::activity {
 
-/// What the scheduler says of a thread.
+/// State of a thread, as the scheduler sees it.
 enum class HostState : std::uint8_t {
   kUnknown,    // before its first event
   kRunning,    // on a processor

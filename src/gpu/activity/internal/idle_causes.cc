@@ -82,7 +82,8 @@ bool keeps_what_it_calls(IdleCause cause) {
          cause == IdleCause::kModuleLoad || cause == IdleCause::kSynchronisation;
 }
 
-/// What may be charged to a call before it, or to launching, because it is nothing special itself.
+/// True for a cause that may be charged to a call before it, or to launching, because it is nothing
+/// special itself.
 bool is_own_code(IdleCause cause) {
   return cause == IdleCause::kFunction || cause == IdleCause::kOperator ||
          cause == IdleCause::kUnknown;
@@ -94,7 +95,7 @@ struct Doing {
   bool is_call{false};  // of CUDA
 };
 
-/// What a sleeping or queueing thread does, if nothing tells more.
+/// Cause of a sleeping or queueing thread, if nothing tells more.
 IdleCause cause_of_state(HostState state) {
   switch (state) {
     case HostState::kRunning:
@@ -111,9 +112,9 @@ IdleCause cause_of_state(HostState state) {
   return IdleCause::kUnknown;
 }
 
-/// Of a thread: its samples, what lies between two of them, and what they say of gaps that are
-/// shorter than that, by state. Each such gap alone is too short to be hit by a sample, but all of
-/// them together are not.
+/// Samples of a thread, the time between two of them, and their causes for gaps that are shorter
+/// than that, by state. Each such gap alone is too short to be hit by a sample, but all of them
+/// together are not.
 struct ThreadSamples {
   std::vector<std::uint32_t> all;  // by time
   std::int64_t period_ns{0};
@@ -179,7 +180,7 @@ struct IdleCauses::Impl {
   void walk(const Device& device, Interval window, const Stretches& stretches, OfGap of_gap);
   [[nodiscard]] Doing doing_of(std::uint32_t slice, const Doing& around) const;
   [[nodiscard]] Doing doing_of_stack(std::uint32_t sample, HostState state) const;
-  /// What is charged with the gap, if anything: until its begin is nothing.
+  /// Cause charged with the gap, if any: until its begin is nothing.
   [[nodiscard]] Charge charge_of(std::uint32_t thread, Interval gap) const;
   [[nodiscard]] std::uint32_t usual_thread(const Device& device);
 
@@ -226,7 +227,7 @@ Doing IdleCauses::Impl::doing_of(std::uint32_t slice, const Doing& around) const
   const std::uint32_t call = call_of_slice[slice];
   Doing own{call == kNoIndex ? cause_of_name(name) : cause_of_call(in.work.calls[call]), name,
             call != kNoIndex};
-  // What a call of CUDA waits for inside is its own affair.
+  // A wait inside of a call of CUDA is the call's own affair.
   if (call == kNoIndex && around.is_call) return around;
   const bool waits_for_data =
       around.cause == IdleCause::kLoader || around.cause == IdleCause::kCollective;
@@ -297,8 +298,8 @@ Doing IdleCauses::Impl::doing_of_stack(std::uint32_t sample, HostState state) co
   return doing;
 }
 
-/// What the thread did by the samples of Python's stacks that fell into the piece, or into all that
-/// are as short.
+/// Adds the causes by the samples of Python's stacks that fell into the piece, or into all that are
+/// as short.
 void IdleCauses::Impl::add_by_samples(std::uint32_t thread, const HostPiece& piece,
                                       Totals& totals) {
   const auto ns = static_cast<double>(piece.time.end_ns - piece.time.begin_ns);
@@ -398,7 +399,7 @@ Charge IdleCauses::Impl::charge_of(std::uint32_t thread, Interval gap) const {
   const Call& last = in.work.calls[*(after - 1)];
   if (!waited_for(last, gap.begin_ns)) return nothing;
   const std::int64_t returned_ns = std::max(last.time.end_ns, gap.begin_ns);
-  // What takes long after the return is the thread's own doing.
+  // A long time after the return is the thread's own doing.
   if (gap.end_ns - returned_ns > kAfterSyncMaxNs) return nothing;
   return {cause_of_call(last), gap.end_ns};
 }

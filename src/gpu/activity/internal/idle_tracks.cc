@@ -18,7 +18,7 @@ std::int64_t gap_ns(Interval time) {
   return time.end_ns - time.begin_ns;
 }
 
-/// Where the recording has the gap: its operations may have been moved to fit the host's times.
+/// Times of the gap in the recording: its operations may have been moved to fit the host's times.
 Interval recorded_time(const Input& in, const IdleCauses::Gap& gap) {
   const auto time_of = [&](std::uint32_t op) { return in.host.time(in.work.ops[op].slice); };
   return {time_of(gap.before).end_ns, time_of(gap.after).begin_ns};
@@ -69,7 +69,7 @@ void keep_longest(std::vector<IdleTrack>& tracks, std::size_t slices_max) {
   const auto limit = lengths.begin() + static_cast<std::ptrdiff_t>(slices_max);
   std::nth_element(lengths.begin(), limit, lengths.end(), std::greater<>());
   const std::int64_t limit_ns = *limit;  // the longest that is left out
-  // Of equally long ones the first.
+  // Among equally long ones, the first stay.
   std::size_t room = slices_max - static_cast<std::size_t>(std::count_if(
                                       lengths.begin(), lengths.end(),
                                       [&](std::int64_t ns) { return ns > limit_ns; }));

@@ -12,24 +12,24 @@ namespace kansoku::gpu::activity {
 /// The class of a device operation by its slice's category and name; nothing for other slices.
 [[nodiscard]] std::optional<OpClass> op_class_of(std::string_view category, std::string_view name);
 
-/// Whether a category holds calls of CUDA on host threads.
+/// True if a category holds calls of CUDA on host threads.
 [[nodiscard]] bool is_cuda_category(std::string_view category);
 
-/// Whether a category holds operators of a framework (aten::addmm).
+/// True if a category holds operators of a framework (aten::addmm).
 [[nodiscard]] bool is_operator_category(std::string_view category);
 /// Ranges that the program itself named: NVTX, annotations of a profiler.
 [[nodiscard]] bool is_range_category(std::string_view category);
-/// Whether Kansoku says it of the recording, or derived it from it: no observation of the job.
+/// True if Kansoku says it of the recording, or derived it from it: no observation of the job.
 [[nodiscard]] bool is_own_category(std::string_view category);
 
-/// Whether a stream's track of this name lies on a clock of the device's own.
+/// True if a stream's track of this name lies on a clock of the device's own.
 [[nodiscard]] bool is_device_clock(std::string_view track);
 
 struct CallKind {
   CallClass what{CallClass::kOther};
   bool is_blocking{false};
 };
-/// What a function of CUDA does, by its name in either interface, versions' suffixes included.
+/// Kind of a function of CUDA, by its name in either interface, versions' suffixes included.
 [[nodiscard]] CallKind call_kind_of(std::string_view function);
 
 /// "HtoD", "DtoH", "DtoD", ... of the name of a copy ("Memcpy HtoD (Pageable -> Device)"); "".

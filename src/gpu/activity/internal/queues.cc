@@ -11,7 +11,7 @@ namespace kansoku::gpu::activity {
 namespace {
 
 /// The length of one stream's queue over time: up at the begin of a launch call, down when the
-/// operation begins. Of equal moments the launch comes first.
+/// operation begins. At equal moments the launch comes first.
 QueueRow queue_row(const Input& in, const Stream& stream) {
   QueueRow row;
   row.stream = stream.number;
@@ -90,7 +90,7 @@ Stretches launch_bound_stretches(const Input& in, const Device& device, stats::I
   std::vector<std::uint32_t> run;  // operations of the stretch that may be one
   double run_idle_ns = 0;
   std::int64_t run_begin_ns = 0, busy_until_ns = -1;
-  // Whether a blocking call of the launching thread lies between the device's last end and a
+  // True if a blocking call of the launching thread lies between the device's last end and a
   // launch.
   const auto was_drained = [&](const Call& launch) {
     auto at =

@@ -37,7 +37,7 @@ std::map<KernelKey, std::map<std::int32_t, std::vector<double>>> times_of(const 
   for (const Device& device : in.work.devices)
     jobs.push_back(job_of(in.options, device.pid, device.rank));
   for (const Op& op : in.work.ops) {
-    // What ran beside other work is slower for that; a collective waits for the others.
+    // A kernel beside other work is slower for that; a collective waits for the others.
     if (op.what != OpClass::kKernel || op.is_shared) continue;
     const std::uint32_t device = in.work.streams[op.stream].device;
     const std::int32_t rank = in.work.devices[device].rank;

@@ -57,8 +57,8 @@ struct CollectiveKey {
   friend auto operator<=>(const CollectiveKey&, const CollectiveKey&) = default;
 };
 
-/// What a collective moved: from the kernel's own arguments (PyTorch's profiler), else from the
-/// call of NCCL around its launch.
+/// Data that a collective moved: from the kernel's own arguments (PyTorch's profiler), else from
+/// the call of NCCL around its launch.
 CollectiveKey collective_key(const Input& in, const Op& op) {
   const std::string_view said = in.args.text(op.slice, ArgName::kCollective);
   CollectiveKey key{

@@ -49,7 +49,7 @@ void BlockRunner::begin(std::uint64_t number) {
   block_.index = {static_cast<std::uint32_t>(number % launch_.grid[0]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] % launch_.grid[1]),
                   static_cast<std::uint32_t>(number / launch_.grid[0] / launch_.grid[1])};
-  // What a block finds in shared memory is not defined; the same every time is better.
+  // The initial contents of shared memory are not defined; the same every time are better.
   std::memset(block_.shared, 0, launch_.total_shared_bytes);
   for (std::uint32_t i = 0; i < warps_.size(); ++i)
     begin_warp(*warps_[i], i);

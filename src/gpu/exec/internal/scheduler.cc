@@ -74,7 +74,7 @@ void all_wait(WarpContext& warp) {
                 false};
 }
 
-/// Where the warp goes on; null if it cannot, Warp::stop says why.
+/// Code at which the warp goes on; null if it cannot, Warp::stop says why.
 const Code* next_code(WarpContext& warp, const Code* after) {
   if (warp.is_together) {
     warp.is_together = false;

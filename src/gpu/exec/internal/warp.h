@@ -62,10 +62,10 @@ inline constexpr std::uint64_t kLocalWindowBegin = kSharedWindowBegin + kWindowB
 
 inline constexpr std::uint32_t kBarriers = 16;  // of a block
 
-/// What all warps of a launch share and none changes.
+/// State that all warps of a launch share and none changes.
 struct LaunchState {
   const CompiledModule* module{nullptr};
-  /// Of one memory: sorted, apart.
+  /// Ranges of one memory: sorted, apart.
   struct Ranges {
     const AddressRange* first{nullptr};
     std::size_t count{0};
@@ -83,14 +83,15 @@ struct LaunchState {
   const Clock* clock{nullptr};
   const CycleCosts* costs{nullptr};
   std::uint64_t begin_ns{0};
-  /// Of a cooperative launch: where %envreg1 and %envreg2 point, zeroed before it begins; else 0.
+  /// Workspace of a cooperative launch, at %envreg1 and %envreg2, zeroed before the launch begins;
+  /// else 0.
   std::uint64_t workspace{0};
   using Write = void (*)(void* context, const char* text, std::size_t bytes);
   Write print{nullptr}, complain{nullptr};  // null: nowhere
   void* print_context{nullptr};             // of both
 };
 
-/// What the warps of a block share; one thread runs them all.
+/// State that the warps of a block share; one thread runs them all.
 struct BlockState {
   const LaunchState* launch{nullptr};
   std::byte* shared{nullptr};
@@ -145,7 +146,7 @@ struct Warp {
   std::uint32_t barrier_votes{0};                     // lanes that arrived with a true predicate
   std::uint32_t barrier_true{0}, barrier_arrived{0};  // of all warps, once the barrier let them go
   std::uint64_t turns{0};                             // quanta that ended
-  // Of this block, by its counter: %clock, and the cycles that a model gives them.
+  // Totals of this block, by its counter: %clock, and the cycles that a model gives them.
   std::uint64_t executed{0}, cycles{0};
 };
 

@@ -75,7 +75,7 @@ Result<void> BodyParser::directive() {
   const std::string_view word = stream_.peek().text;
   if (word == "reg") return registers();
   if (const auto space = space_from_name(word)) return variables(*space);
-  // What an indirect call may look like, or whom it may call: the call itself says enough.
+  // Hints on the form or the targets of an indirect call: the call itself says enough.
   const bool is_hint = word == "pragma" || word == "callprototype" || word == "calltargets";
   TRY(auto raw, parse_raw_directive(stream_, is_hint));
   raw.instruction = static_cast<std::uint32_t>(function_.instructions.size());

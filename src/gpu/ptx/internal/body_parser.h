@@ -15,7 +15,7 @@
 
 namespace kansoku::gpu::ptx {
 
-/// What a name of the module means: an operand of kind kModuleVariable or kFunction.
+/// Meanings of the module's names: operands of kind kModuleVariable or kFunction.
 using ModuleNames = std::unordered_map<std::string_view, Operand>;
 
 /// Parses the body of one function, from after its `{` to its `}`. Scopes are flattened: names that

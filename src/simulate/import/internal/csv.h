@@ -47,12 +47,12 @@ class CsvReader {
   /// where the row broke.
   [[nodiscard]] Next next();
 
-  /// Whether the header has the column.
+  /// True if the header has the column.
   [[nodiscard]] bool has(std::size_t column) const { return present_[column]; }
   /// The field without its quotes, until the next `next`; empty if there is no such column.
   [[nodiscard]] std::string_view text(std::size_t column) const { return fields_[column].text; }
 
-  /// Whether `text`, a part of this source, is UTF-8.
+  /// True if `text`, a part of this source, is UTF-8.
   [[nodiscard]] bool is_utf8(std::string_view text) const;
 
   /// Marks the row as malformed. The first reason of a row counts.
@@ -63,7 +63,7 @@ class CsvReader {
   [[nodiscard]] Error take_error();
   /// An error at the begin of the current row, or of the one about to be read.
   [[nodiscard]] Error error_at_row(Code code, std::string_view what) const;
-  /// Where a field of the current row begins; both count from 1.
+  /// Begin of a field of the current row; both count from 1.
   struct Place {
     std::uint64_t line{0};
     std::uint64_t column{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the importers of tables share: typed fields, the loop over rows, and edges between tasks.
+// Common part of the importers of tables: typed fields, the loop over rows, and edges between
+// tasks.
 #pragma once
 
 #include <cstddef>

@@ -16,9 +16,9 @@ struct RequestHash {
   std::size_t operator()(const Request& request) const;
 };
 
-/// What a policy keeps for each distinct request (a class): a `State` built with the number of
-/// nodes, and up to which change of the pool it is right. Places are nodes in the order of their
-/// names (or of their indices), so that the first of several equals is the one to take.
+/// State that a policy keeps for each distinct request (a class): a `State` built with the number
+/// of nodes, and the last change of the pool that it reflects. Places are nodes in the order of
+/// their names (or of their indices), so that the first of several equals is the one to take.
 template <class State>
 class Classes {
  public:

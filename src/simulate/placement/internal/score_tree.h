@@ -15,7 +15,7 @@ class ScoreTree {
   explicit ScoreTree(std::size_t places = 0);
 
   void set(std::size_t place, int score);
-  /// Of all places; -1 if no place has a score.
+  /// Best score of all places; -1 if no place has a score.
   [[nodiscard]] int best_score() const { return best_[1]; }
   /// The first place with the best score.
   [[nodiscard]] std::size_t best_place() const;

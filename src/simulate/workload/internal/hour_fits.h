@@ -17,7 +17,7 @@ namespace kansoku::simulate::internal {
 /// Seconds from each job to the next; one fewer than jobs, which are sorted by submission.
 [[nodiscard]] std::vector<double> gaps_of(std::span<const Job> jobs);
 
-/// Of `options.families` the one with the least KS, PipeSim's least squares in effect; a family
+/// The fit of `options.families` with the least KS, PipeSim's least squares in effect; a family
 /// that cannot be fitted is left out. The last one's error if none can.
 [[nodiscard]] Result<stats::Fit> closest_fit(std::span<const double> gaps,
                                              const ArrivalFitOptions& options);

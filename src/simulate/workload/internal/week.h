@@ -10,8 +10,7 @@ namespace kansoku::simulate::internal {
 inline constexpr std::int64_t kHourNs = 3'600'000'000'000;
 inline constexpr std::int64_t kDayNs = 24 * kHourNs;
 inline constexpr std::int64_t kWeekNs = 7 * kDayNs;
-/// Where a stream of arrivals ends at the latest, 146 years: sums of two such times do not
-/// overflow.
+/// Latest end of a stream of arrivals, 146 years: sums of two such times do not overflow.
 inline constexpr std::int64_t kStreamMaxNs = std::int64_t{1} << 62;
 
 /// floor(a / b), b > 0.

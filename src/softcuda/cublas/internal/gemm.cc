@@ -27,7 +27,7 @@ cublasStatus_t check(const GemmCall& call) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Of IEEE half precision.
+/// Value of a number of IEEE half precision.
 double half_value(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;

@@ -8,7 +8,7 @@
 #include "softcuda/cublas/internal/driver.h"
 #include "softcuda/cublas/internal/kernels.h"
 
-/// What a handle is. Like cuBLAS's own it is used by one thread at a time.
+/// State behind a handle. Like cuBLAS's own it is used by one thread at a time.
 struct cublasContext {
   static constexpr std::uint64_t kMagic = 0x6b616e636275626c;
   std::uint64_t magic{kMagic};  // 0 once it is destroyed

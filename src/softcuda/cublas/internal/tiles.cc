@@ -30,7 +30,7 @@ constexpr double kBlock = 2500;      // what every block does once
 constexpr double kLaunch = 4000;
 constexpr double kWorkers = 2;  // at least; more blocks than that are spread evenly
 
-// What a near cache holds, and the distance of lines that share a place in it, in elements of four
+// Size of a near cache, and the distance of lines that share a place in it, in elements of four
 // bytes.
 constexpr double kNear = 256 << 10;
 constexpr Stride kSamePlace = 1024;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the host tells the kernels: read by both compilers, so plain types only. Lengths and strides
-// count elements; a stride may be negative.
+// Arguments that the host passes to the kernels: read by both compilers, so plain types only.
+// Lengths and strides count elements; a stride may be negative.
 
 namespace kansoku::softcuda::cublas {
 
 using Stride = long long;
 
-/// Of alpha and beta in device memory.
+/// Type of alpha and beta in device memory.
 enum class Scale : int { kF16, kF32, kF64, kS32 };
 
 /// C = alpha * A * B + beta * C for each batch; transposed matrices differ in their strides only.

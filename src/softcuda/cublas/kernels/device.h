@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the kernels need from the compiler: clang 19's NVPTX builtins, so that no toolkit is
-// necessary.
+// Compiler interface of the kernels: clang 19's NVPTX builtins, so that no toolkit is necessary.
 
 #ifdef __NVPTX__
 #define KANSOKU_KERNEL extern "C" [[clang::nvptx_kernel]]
@@ -30,7 +29,7 @@ inline int block_x() {
 inline int block_y() {
   return __nvvm_read_ptx_sreg_ctaid_y();
 }
-/// What the lanes wrote to shared memory is seen by all.
+/// Barrier of a warp: after it, every lane sees the others' writes to shared memory.
 inline void meet() {
   __nvvm_bar_warp_sync(~0U);
 }

@@ -41,7 +41,7 @@ void print_line(std::string_view text) {
 
 }  // namespace
 
-/// What is issued together on one stream.
+/// Operations that are issued together on one stream.
 struct Communicator::Batch {
   std::shared_ptr<Communicator> communicator;
   std::vector<Operation> operations;

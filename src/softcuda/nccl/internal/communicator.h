@@ -45,7 +45,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] int ranks() const { return options_.ranks; }
   [[nodiscard]] int device() const { return options_.at.device; }
 
-  /// Whether the operation could be enqueued: numbers, arrays.
+  /// Error if the operation cannot be enqueued: numbers, arrays.
   [[nodiscard]] Status check(const Operation& operation) const;
   /// Enqueues the operations on the stream, to run together. They count as issued now, in the order
   /// of the calls, which must be the same on all ranks. Does not block.

@@ -44,7 +44,7 @@ class Driver {
   /// the software device's, whose memory only is memory of this process.
   [[nodiscard]] static Status load(Driver& driver);
 
-  /// What is current in this thread; without one, the first device's primary context.
+  /// Current context of this thread; without one, the first device's primary context.
   [[nodiscard]] Status current(DeviceContext& into) const;
   /// The primary context of a device, retained for good.
   [[nodiscard]] Status primary(int device, DeviceContext& into) const;
@@ -55,7 +55,7 @@ class Driver {
   /// Enqueues `function` on a stream of `context`. ncclInvalidUsage while the stream captures.
   [[nodiscard]] Status enqueue(cuda::CUcontext context, cuda::CUstream stream,
                                cuda::CUhostFn function, void* user_data) const;
-  /// What has become of a stream's work: CUDA_SUCCESS done, CUDA_ERROR_NOT_READY, or why it failed.
+  /// State of a stream's work: CUDA_SUCCESS done, CUDA_ERROR_NOT_READY, or why it failed.
   [[nodiscard]] cuda::CUresult query(cuda::CUcontext context, cuda::CUstream stream) const;
 
  private:

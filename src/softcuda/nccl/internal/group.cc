@@ -12,7 +12,7 @@ void Group::note(const Status& status) {
   if (depth_ > 0 && failure_.is_ok()) failure_ = status;
 }
 
-/// What a rank sends to itself must be received in the same group, on the same stream.
+/// Data that a rank sends to itself must be received in the same group, on the same stream.
 Status Group::check_own(const Batch& batch) {
   std::vector<std::size_t> sent, received;
   for (const Operation& operation : batch.operations) {

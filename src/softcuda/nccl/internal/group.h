@@ -11,8 +11,8 @@
 
 namespace kansoku::softcuda::nccl {
 
-/// What a thread has issued between ncclGroupStart and ncclGroupEnd; outside of a group, what it
-/// issues goes at once. One thread.
+/// Operations that a thread has issued between ncclGroupStart and ncclGroupEnd; outside of a group,
+/// they go at once. One thread.
 class Group {
  public:
   void start() { ++depth_; }

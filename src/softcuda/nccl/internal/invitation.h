@@ -9,7 +9,8 @@
 
 namespace kansoku::softcuda::nccl {
 
-/// What a unique id says: where the ranks of a communicator meet, and by what they are let in.
+/// Contents of a unique id: the meeting place of a communicator's ranks, and the secret that admits
+/// them.
 struct Invitation {
   HostAddress host;
   std::uint16_t port{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that sees gloo. What it throws ends here.
+// The one place that sees gloo. Its exceptions end here.
 #include "softcuda/nccl/internal/link.h"
 
 #include <fmt/format.h>
@@ -77,7 +77,7 @@ struct Link::Impl {
   bool is_closed{false};                                       // guarded by mutex
   std::unordered_map<transport::UnboundBuffer*, int> waiting;  // with their peers; guarded by mutex
   std::condition_variable closing;
-  // What the monitor waits with: messages of any peer, and of each alone.
+  // Buffers that the monitor waits with: messages of any peer, and of each alone.
   char nothing{0};
   std::unique_ptr<transport::UnboundBuffer> canary;
   std::map<int, std::unique_ptr<transport::UnboundBuffer>> canaries;
@@ -348,7 +348,8 @@ Result<void> Exchange::wait_for(Transfer& transfer) {
                                              std::chrono::duration<double>(timeout_).count())};
   }
   if (!waited || is_done) return waited;
-  // Woken. What was complete when its peer left is complete; nothing else comes any more.
+  // Woken. An operation that was complete when its peer left is complete; nothing else comes any
+  // more.
   static_cast<void>(wait_until(std::chrono::milliseconds{1}));
   if (is_done) return {};
   const std::scoped_lock lock(link_->mutex);

@@ -50,10 +50,10 @@ class Link {
   const std::unique_ptr<Impl> impl_;
 };
 
-/// Sends and receives that go on together. What is sent with a slot is received by the peer with
-/// the same one, in order of posting; a slot that the peer never uses is waited for until the
-/// timeout. The first failure closes the link. SIGPIPE is blocked meanwhile (signals.h). After a
-/// successful wait() and after destruction no memory is touched any more. One thread.
+/// Sends and receives that go on together. The peer receives the data of a slot with the same slot,
+/// in order of posting; a slot that the peer never uses is waited for until the timeout. The first
+/// failure closes the link. SIGPIPE is blocked meanwhile (signals.h). After a successful wait() and
+/// after destruction no memory is touched any more. One thread.
 class Exchange {
  public:
   /// `link` outlives it; null if there are no peers. `timeout`: instead of the link's.

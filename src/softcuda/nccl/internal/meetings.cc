@@ -97,7 +97,7 @@ void Meetings::fail(Meeting& meeting, Error error) {
   meeting.seats.clear();
 }
 
-/// Whether the guest may go on; needs its first bytes.
+/// True if the guest may go on; needs its first bytes.
 bool Meetings::take_head(Guest& guest) {
   const auto head = parse_join(guest.inbox);
   if (!head || !meetings_.contains(head->secret)) return false;

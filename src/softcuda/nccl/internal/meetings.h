@@ -20,7 +20,7 @@ inline constexpr std::size_t kMeetingsMax = 4096;       // ids that wait for the
 // To say who one is, to take an answer: on a busy machine, too.
 inline constexpr Nanos kManners = std::chrono::minutes{2};
 
-// What a rank sends when it comes, and what it is answered. Fields are little-endian.
+// A rank's message when it comes, and the answer. Fields are little-endian.
 inline constexpr std::uint64_t kJoinMagic = 0x314e494f4a4b534bULL;    // "KSKJOIN1"
 inline constexpr std::uint64_t kAnswerMagic = 0x31524e534e4b534bULL;  // "KSKNSNR1"
 
@@ -65,7 +65,7 @@ class Meetings {
 
   explicit Meetings(const Clock& clock) : clock_(clock) {}
 
-  /// From now on ranks may come with `secret`. Of more than kMeetingsMax the oldest is forgotten.
+  /// From now on ranks may come with `secret`. Beyond kMeetingsMax, the oldest is forgotten.
   void expect(std::uint64_t secret);
 
   [[nodiscard]] GuestId opened();
@@ -76,7 +76,7 @@ class Meetings {
   void expire();
   /// When expire() is next of use; BootTime::max() if nobody waits.
   [[nodiscard]] BootTime next_deadline() const;
-  /// What is to be sent since the last call. Such guests are forgotten.
+  /// Letters to send since the last call. Their guests are forgotten. Such guests are forgotten.
   [[nodiscard]] std::vector<Letter> take_letters();
 
   [[nodiscard]] std::size_t guest_count() const { return guests_.size(); }

@@ -31,7 +31,7 @@ struct HostAddress {
 /// "^docker"
 /// ("^=lo"). IPv4 before IPv6; no link-local IPv6. kNotFound if there is none.
 [[nodiscard]] Result<HostAddress> interface_address(std::string_view filter);
-/// Whether `filter` admits an interface of that name.
+/// True if `filter` admits an interface of that name.
 [[nodiscard]] bool admits(std::string_view filter, std::string_view name);
 
 /// Until when something may take.

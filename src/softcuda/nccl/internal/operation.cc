@@ -62,7 +62,7 @@ class Run {
   [[nodiscard]] bool is_receiver(int rank) const {
     return it_.kind == Kind::kAllReduce || rank == it_.peer;
   }
-  /// Where `piece` of `rank` lies while it is waited for, then room to combine pieces in.
+  /// Place of `piece` of `rank` while it is waited for, then room to combine pieces in.
   std::byte* staged(std::size_t rank, std::size_t piece_bytes) {
     return scratch_.data() + rank * piece_bytes;
   }
@@ -74,7 +74,7 @@ class Run {
   Result<void> small();
   Result<void> sliced();
   Result<void> slice(Range all, std::size_t piece_bytes);
-  /// What of a slice rank `rank` combines.
+  /// Part of a slice that rank `rank` combines.
   [[nodiscard]] Range shard(Range slice, std::size_t rank) const {
     const std::size_t begin = slice.count * rank / ranks_;
     return {slice.begin + begin, slice.count * (rank + 1) / ranks_ - begin};
@@ -140,7 +140,7 @@ Result<void> Run::slice(Range all, std::size_t piece_bytes) {
   TRY_VOID(for_peers(mesh_, post));
   TRY_VOID(exchange.wait());
   std::memcpy(staged(own_, piece_bytes), it_.from + mine.begin * element_, bytes);
-  // Who keeps no result has no array for it: its shard goes into the room of its own piece.
+  // A rank that keeps no result has no array for it: its shard goes into the room of its own piece.
   const bool keeps = is_receiver(mesh_.rank);
   std::byte* const result = keeps ? it_.to + mine.begin * element_ : staged(own_, piece_bytes);
   combine_staged(mine.count, piece_bytes, result);
@@ -255,7 +255,7 @@ std::string describe(const Operation& operation) {
 }
 
 std::uint64_t slot_of(const Operation& operation, int rank) {
-  // What both ends know of it, the same on both.
+  // Number made of the facts that both ends know, the same on both.
   std::uint64_t slot = mixed(operation.number + 1);
   if (operation.is_collective()) {
     const bool has_root = operation.kind == Kind::kReduce || operation.kind == Kind::kBroadcast;

@@ -44,7 +44,7 @@ struct Operation {
 /// size, get another one: they wait for each other, as they would on a GPU.
 [[nodiscard]] std::uint64_t slot_of(const Operation& operation, int rank);
 
-/// Who takes part. `link` is null if there is one rank only.
+/// Ranks that take part. `link` is null if there is one rank only.
 struct Mesh {
   int rank{0}, ranks{1};
   Link* link{nullptr};

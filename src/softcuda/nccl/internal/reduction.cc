@@ -67,7 +67,7 @@ T apply(T a, T b) {
   if constexpr (op == ncclMin) return (b < a) || is_nan(a) ? b : a;
 }
 
-/// Of integers towards zero; `divisor` may be more than T can hold.
+/// Quotient, of integers towards zero; `divisor` may be more than T can hold.
 template <class T>
 T divided(T value, int divisor) {
   if constexpr (std::is_floating_point_v<T>) {

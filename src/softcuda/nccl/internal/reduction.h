@@ -8,7 +8,7 @@
 
 namespace kansoku::softcuda::nccl {
 
-/// Whether the number is a data type, or an operation, that the stand-in knows.
+/// True if the number is a data type, or an operation, that the stand-in knows.
 [[nodiscard]] bool is_known(ncclDataType_t type);
 [[nodiscard]] bool is_known(ncclRedOp_t op);
 /// Bytes of an element of a known type.

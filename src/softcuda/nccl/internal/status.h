@@ -14,7 +14,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(ncclResult_t result, std::string text) : result_(result), text_(std::move(text)) {}
-  /// What went wrong outside: the network is ncclRemoteError, this host ncclSystemError.
+  /// An outside failure: the network is ncclRemoteError, this host ncclSystemError.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Status(const Error& error) : result_(result_of(error.code)), text_(error.what) {}
 

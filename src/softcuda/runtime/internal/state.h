@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the runtime keeps: the driver's functions, contexts by device, what compilers register, and
-// what belongs to a thread.
+// State of the runtime: the driver's functions, contexts by device, registrations of compilers, and
+// state of each thread.
 
-// What the interface's headers declare is what the library exports.
+// The library exports exactly the declarations of the interface's headers.
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -68,7 +68,7 @@ struct Configuration {
   cudaStream_t stream{nullptr};
 };
 
-/// Of one thread; lives as long as the thread.
+/// State of one thread; lives as long as the thread.
 struct ThreadState {
   static constexpr int kDefault = -1;
   int device{kDefault};  // cudaSetDevice

@@ -28,7 +28,7 @@ class MixtureEm {
   [[nodiscard]] Result<MixtureFit> run();
 
  private:
-  /// What one thread works with: a walker, and the sums of the chunk that it is at.
+  /// Working memory of one thread: a walker, and the sums of its present chunk.
   struct Worker {
     Worker(std::size_t components, std::size_t dimensions);
     BlockWalker walker;

@@ -17,7 +17,7 @@ inline constexpr std::size_t kLanes = 8;
 /// those would share a few cache sets.
 inline constexpr std::size_t kStride = kBlockRows + 8;
 
-/// What the density of a mixture needs, for the loops: pointers into vectors of the caller.
+/// Inputs of a mixture's density for the loops: pointers into vectors of the caller.
 struct KernelModel {
   std::size_t components;
   std::size_t dimensions;

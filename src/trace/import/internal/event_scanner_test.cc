@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// What came, as "offset:text" and "offset:key=text".
+/// Collects the events, as "offset:text" and "offset:key=text".
 class Collector final : public EventScanner::Sink {
  public:
   Result<void> on_event(std::string_view text, std::uint64_t offset) override {

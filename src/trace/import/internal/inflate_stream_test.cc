@@ -92,7 +92,7 @@ TEST(InflateStream, FlippedBitsNeverGiveAnotherText) {
   EXPECT_GT(refused, 7 * (file.size() - 10));
 }
 
-// 1000 : 1. What is held stays one piece, whatever the file inflates to.
+// 1000 : 1. The memory held stays one piece, however large the inflated file.
 TEST(InflateStream, ABombComesInPieces) {
   const std::string file = gzip(std::string(std::size_t{64} << 20, ' '));
   ASSERT_LT(file.size(), 80'000U);

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using Kind = PlainPickle::Kind;
 using Value = PlainPickle::Value;
 
-// What Python's pickle.dumps(value, protocol) gives for protocols 0 to 5 of
+// Output of Python's pickle.dumps(value, protocol) for protocols 0 to 5 of
 //   [None, True, False, 0, 255, 256, 65535, 65536, -1, 2**31 - 1, 2**31, -2**63, 2**63 - 1, 1.5,
 //    -0.25, "", "ab", (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [], [7], {},
 //    {"k": "v", "n": [1, 2]}]

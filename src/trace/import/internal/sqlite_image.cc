@@ -127,7 +127,8 @@ Result<void> SqliteImage::State::open(ByteSpan untrusted) {
   return {};
 }
 
-/// What SQLite's page "Defense Against The Dark Arts" advises for files of others, and more.
+/// Settings that SQLite's page "Defense Against The Dark Arts" advises for files of others, and
+/// more.
 void SqliteImage::State::configure(const Limits& limits) {
   constexpr std::array<std::pair<int, int>, 8> kSwitches{{
       {SQLITE_DBCONFIG_DEFENSIVE, 1},

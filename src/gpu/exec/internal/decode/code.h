@@ -28,7 +28,7 @@ struct Code {
   std::uint32_t extra{0};  // by opcode: special register, call site, flags
 };
 
-/// What a lane of a register holds: 16-bit values lie zero-extended in 32 bits.
+/// Type of a lane of a register: 16-bit values lie zero-extended in 32 bits.
 template <class T>
 using Container = std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>;
 

@@ -15,7 +15,7 @@ namespace kansoku::gpu::exec {
 
 enum class CostClass : std::uint8_t;
 
-/// What an observer has to know about a code.
+/// Facts about a code for an observer.
 struct CodeInfo {
   enum class Access : std::uint8_t { kNone, kLoad, kStore, kAtomic, kMatrixLoad, kAsyncCopy };
   ptx::Op op{ptx::Op::kUnknown};

@@ -6,7 +6,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// What an instruction costs, accesses of memory excepted: they go by where they lead.
+/// Cost class of an instruction, except for memory accesses: their cost depends on the address.
 [[nodiscard]] CostClass cost_class_of(const ptx::Instruction& in);
 
 }  // namespace kansoku::gpu::exec

@@ -61,8 +61,8 @@ std::uint16_t FunctionDecoder::constant(std::uint64_t value, bool wide) {
   return found->second;
 }
 
-/// kLimit if a place of the text has too many of them in use. What is hoisted stays in use: a
-/// function with very much of it does without.
+/// kLimit if a place of the text has too many of them in use. Hoisted values stay in use: a
+/// function with very many of them does without.
 Result<void> FunctionDecoder::place_registers(const ptx::Cfg& cfg, std::vector<bool>& is_hoisted) {
   RegisterSlots registers = assign_slots(function_, cfg, is_hoisted);
   if (registers.slot_count > kSlotsMax / 2) {
@@ -128,7 +128,7 @@ void FunctionDecoder::place_variables() {
   std::vector<bool> is_join(cfg.blocks.size(), false);
   for (std::size_t b = 0; b < cfg.blocks.size(); ++b) {
     if (cfg.blocks[b].predecessors.size() > 1) is_join[b] = true;
-    // Where a loop ends there may be one way in only, which lanes take in different rounds.
+    // At the end of a loop there may be one way in only, which lanes take in different rounds.
     if (cfg.blocks[b].successors.size() > 1 && post_dominators[b] < cfg.blocks.size())
       is_join[post_dominators[b]] = true;
   }
@@ -370,8 +370,8 @@ Result<std::uint16_t> FunctionDecoder::symbol_address(const Instruction& in,
   return slot;
 }
 
-/// What run_special knows: all but clusters and the environment, of which the two registers that
-/// hold the address of a cooperative launch's workspace.
+/// True for the registers that run_special knows: all but those of clusters, and of the environment
+/// the two that hold the address of a cooperative launch's workspace.
 static bool is_known_special(const Operand& operand) {
   const auto special = static_cast<ptx::Special>(operand.index);
   return special <= ptx::Special::kWarpSize || special == ptx::Special::kEnvreg1 ||
@@ -473,7 +473,7 @@ Result<void> FunctionDecoder::finish(const Destination& destination) {
   return emit_form(destination.extend, destination.final_slot, destination.slot);
 }
 
-/// What stands in the operation table: destination and sources as its shape says.
+/// Decodes a form of the operation table: destination and sources as its shape says.
 Result<void> FunctionDecoder::table_form(const Instruction& in, const std::string& name) {
   const Form* const form = find_form(isa_, name);
   if (form == nullptr || form->shape.size() != in.operand_count)

@@ -11,7 +11,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// Where the variables of a module lie: device addresses, or offsets into shared memory.
+/// Places of a module's variables: device addresses, or offsets into shared memory.
 struct ModuleLayout {
   std::vector<std::uint64_t> variables;        // by index into ptx::Module::variables
   std::vector<std::uint32_t> function_shared;  // by function: where its own shared variables begin

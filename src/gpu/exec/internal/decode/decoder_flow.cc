@@ -47,7 +47,7 @@ Result<void> FunctionDecoder::branch(const Instruction& in) {
   return {};
 }
 
-/// Where the variables that a call names lie in this frame.
+/// Places, in this frame, of the variables that a call names.
 Result<void> FunctionDecoder::call_places(const Instruction& in, const Operand& list,
                                           std::vector<CompiledFunction::Place>& out) {
   for (std::uint32_t i = 0; i < list.count; ++i) {

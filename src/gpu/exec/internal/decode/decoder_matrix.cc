@@ -100,8 +100,8 @@ struct FunctionDecoder::Tile {
   std::uint32_t tiles_down{0};  // 0: of a or b
   Type type{Type::kF16};
   bool is_by_lines{false};  // lines lie in memory one after the other
-  // Where the lane's part begins, and the distance of lines: in elements, a constant, or in bytes
-  // in a register.
+  // Begin of the lane's part, and the distance of lines: in elements, a constant, or in bytes in a
+  // register.
   Address begin;
   std::uint32_t distance{0};
   std::uint16_t distance_slot{kNoSlot};

@@ -33,7 +33,7 @@ Result<FunctionDecoder::Address> FunctionDecoder::address(const Instruction& in,
       Operand base = operand;
       base.kind = operand.base;
       base.value = 0;
-      // What belongs to this frame: its begin, and the rest as the offset.
+      // Variables of this frame: its begin, and the rest as the offset.
       const bool is_shared = base.kind == OperandKind::kLocalVariable &&
                              function_.variables[base.index].space == Space::kShared;
       const bool is_global = base.kind == OperandKind::kModuleVariable ||

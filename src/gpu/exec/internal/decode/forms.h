@@ -5,7 +5,7 @@
 
 namespace kansoku::gpu::exec {
 
-/// Where a file with operations puts its rows: a plain function, because those files may share no
+/// Sink for the rows of a file with operations: a plain function, because those files may share no
 /// inline function with the rest of the program.
 struct FormSink {
   void* context;

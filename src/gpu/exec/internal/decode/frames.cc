@@ -141,7 +141,7 @@ const Code* run_call_of_register(Warp& plain, const Code* code) {
   const bool is_function =
       index < functions.size() && function_address(static_cast<std::uint32_t>(index)) == target;
   const CompiledFunction* const callee = is_function ? &functions[index] : nullptr;
-  // What was refused has no code.
+  // A refused function has no code.
   if (callee == nullptr || callee->is_entry || callee->code.empty() || !site.fits(*callee)) {
     warp.stop = Stop::kFault;
     warp.fault = {FaultKind::kBadCall, code->line, first, target, 0, false};

@@ -103,7 +103,7 @@ class FunctionDecoder {
   Result<Tile> tile_of(const Instruction& in);
   Result<void> place_tile(const Instruction& in, Tile& tile);
   Result<std::uint16_t> place_in_tile(const Tile& tile, std::uint32_t nth, std::int32_t& offset);
-  /// Of a form with two or three sources: emits it into a new slot.
+  /// Emits a form with two or three sources into a new slot.
   std::uint16_t emit_new(std::string_view name, bool wide, std::uint16_t a, std::uint16_t b,
                          std::uint16_t c = 0);
 

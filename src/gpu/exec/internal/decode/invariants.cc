@@ -18,7 +18,7 @@ using ptx::Operand;
 using ptx::OperandKind;
 using ptx::Special;
 
-/// How many instructions may write each register. What a call names may be a result.
+/// How many instructions may write each register. Registers that a call names may be results.
 std::vector<std::uint32_t> write_counts(const Function& function) {
   std::vector<std::uint32_t> counts(function.registers.size());
   for (const Instruction& in : function.instructions) {

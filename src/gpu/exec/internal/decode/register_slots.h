@@ -9,9 +9,9 @@
 
 namespace kansoku::gpu::exec {
 
-/// Where the registers of a function lie while it runs: registers of one width that are never in
-/// use at the same place of the text share a slot. Lanes are apart: whatever a warp does, a lane
-/// sees in a slot what it has written there itself.
+/// Slots of a function's registers while it runs: registers of one width that are never in use at
+/// the same place of the text share a slot. Lanes are apart: whatever a warp does, a lane sees in a
+/// slot what it has written there itself.
 struct RegisterSlots {
   std::vector<std::uint32_t> slots;  // by register; predicates: their number
   std::uint32_t slot_count{0}, predicate_count{0};

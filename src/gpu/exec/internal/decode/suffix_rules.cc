@@ -77,7 +77,7 @@ constexpr std::array kRules{
 constexpr Rule kTileRule{Op::kWmma,
                          "load|store sync aligned a|b|c|d row|col m16n16k16|m8n32k16|m32n8k16 "
                          "global|shared|shared::cta type"};
-/// Of those that the table holds for other types.
+/// Rule for predicates, of operations that the table holds for other types.
 constexpr Rule kPredicateRule{Op::kAnd, "type"};
 
 using Words = std::bitset<static_cast<std::size_t>(Suffix::kCount)>;

@@ -110,8 +110,8 @@ class CounterPlacer {
     for (std::size_t i = 0; i < function_.code.size(); ++i) {
       const CodeInfo& info = function_.info[i];
       const bool is_guarded = i > 0 && function_.code[i - 1].run == run_guard;
-      // Guards, joins and the further codes of an instruction are not of the text. Where a branch
-      // leads there is a join, or a branch in front of it.
+      // Guards, joins and the further codes of an instruction are not of the text. The target of a
+      // branch is a join, or has a branch in front of it.
       if (!info.is_first) is_open = false;
       if (!info.is_first) continue;
       if (depends_on_addresses(info)) {
@@ -141,7 +141,7 @@ class CounterPlacer {
     return info.cost == CostClass::kControl || info.cost == CostClass::kBarrier ||
            info.cost == CostClass::kExchange || info.cost == CostClass::kMatrix;
   }
-  /// What it reads must be what has run.
+  /// The clock that it reads must count all that has run.
   static bool reads_clock(const Code& code) {
     if (code.run != run_special) return false;
     const std::string_view name = ptx::special_name(static_cast<ptx::Special>(code.extra));
@@ -191,7 +191,7 @@ Counter::Counter(const CycleCosts* costs, std::uint32_t sm_count) : costs_(costs
 Counter::Work Counter::look(const Warp& warp, const Code* code, const CodeInfo& info) const {
   Work work{info.cost, 0};
   if (costs_ == nullptr || info.access == CodeInfo::Access::kNone) return work;
-  // Of a copy from global to shared memory the global side: c holds which lanes do copy.
+  // For a copy from global to shared memory, the global side: c holds the lanes that do copy.
   const bool is_copy = info.access == CodeInfo::Access::kAsyncCopy;
   const Addresses addresses(warp, is_copy ? code->b : code->a,
                             is_copy ? static_cast<std::int32_t>(code->site) : code->offset);

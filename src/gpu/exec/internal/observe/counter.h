@@ -25,7 +25,8 @@ class Counter {
   /// `costs`: null if only the warps' own count is wanted. `sm_count`: at least 1.
   Counter(const CycleCosts* costs, std::uint32_t sm_count);
 
-  /// What one instruction will touch; to be asked before it runs, as it may overwrite its address.
+  /// Cost of one instruction and the memory it will touch; to be asked before it runs, as it may
+  /// overwrite its address.
   struct Work {
     CostClass cost{CostClass::kArithmetic};
     std::uint32_t sectors{0};

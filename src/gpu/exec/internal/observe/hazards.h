@@ -28,11 +28,11 @@ struct Hazard {
   std::uint64_t block{0};
 };
 
-/// What the threads of a block do in shared memory, byte by byte: who wrote and read last, and
-/// whether a barrier stands between. Order comes from bar.sync (of whole warps) and bar.warp.sync
-/// (of lanes); one that a program makes with flags in memory is not understood. Source: the idea of
-/// logical clocks compared at each access is FastTrack's (Flanagan and Freund, PLDI 2009); clocks
-/// by warp and by lane of a warp, instead of one vector a thread, are ours.
+/// Accesses of a block's threads to shared memory, byte by byte: the last writer and readers, and
+/// any barrier between. Order comes from bar.sync (of whole warps) and bar.warp.sync (of lanes);
+/// one that a program makes with flags in memory is not understood. Source: the idea of logical
+/// clocks compared at each access is FastTrack's (Flanagan and Freund, PLDI 2009); clocks by warp
+/// and by lane of a warp, instead of one vector a thread, are ours.
 class SharedHazards {
  public:
   explicit SharedHazards(std::uint32_t shared_bytes);
@@ -75,7 +75,7 @@ class SharedHazards {
   std::vector<Cell> cells_;
   std::uint64_t serial_{0}, block_{0};
   std::uint64_t epoch_{0};  // one more after each barrier of the whole block
-  // What warp w knows of warp v, and lane m of lane l within a warp; clocks never go back.
+  // Clocks that warp w knows of warp v, and lane m of lane l within a warp; they never go back.
   std::array<std::array<std::uint32_t, kWarpsMax>, kWarpsMax> known_{};
   std::unique_ptr<std::array<Lanes, kWarpsMax>> lanes_known_;
   std::vector<Hazard> hazards_;

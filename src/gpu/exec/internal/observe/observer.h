@@ -17,7 +17,7 @@ namespace kansoku::gpu::exec {
 /// nobody observes run the module itself, so looking costs nothing when it is off.
 [[nodiscard]] std::unique_ptr<CompiledModule> observed_copy(const CompiledModule& module);
 
-/// What one worker sees of a launch.
+/// Observations of one worker of a launch.
 class Observer {
  public:
   Observer(const LaunchState& launch, const Observe& what);

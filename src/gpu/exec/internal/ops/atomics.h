@@ -21,7 +21,7 @@ struct AtomicForm {
 
 /// True if the suffix says what an atomic instruction does.
 [[nodiscard]] bool atomic_operation(ptx::Suffix suffix);
-/// What Code::extra of run_atomic is; nothing if there is no such form.
+/// Value of Code::extra for run_atomic; nothing if there is no such form.
 [[nodiscard]] std::optional<std::uint32_t> atomic_index(const AtomicForm& form);
 
 /// d: the old value; a: address; b, c: operands; extra: atomic_index. Lanes in ascending order.

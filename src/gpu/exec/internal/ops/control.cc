@@ -153,7 +153,7 @@ const Code* run_members(Warp& warp, const Code* code, std::uint16_t slot, Operat
 
 }  // namespace
 
-/// Where ways join: lets other groups of lanes come here first.
+/// Point at which ways join: lets other groups of lanes come here first.
 const Code* run_join(Warp& warp, const Code* code) {
   if (context(warp).groups.empty()) return code + 1;
   return stop(warp, Stop::kJoin, code);
@@ -197,7 +197,7 @@ const Code* run_branch_if(Warp& warp, const Code* code) {
 
 const Code* run_exit(Warp& warp, const Code* code) {
   warp.whole &= ~warp.mask;
-  // Who waits for these lanes need not any longer.
+  // Groups that wait for these lanes need not any longer.
   for (Group& group : context(warp).groups) {
     if (group.waiting == Waiting::kMissing && warp.block->observer != nullptr)
       warp.block->observer->went_around_barrier(warp, group.pc->line, code->line);

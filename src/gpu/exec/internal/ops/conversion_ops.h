@@ -84,7 +84,7 @@ struct DirectedHalf : Signature<To(float)> {
     const float back = widened(result);
     const bool is_negative = (bits_of(a) >> 31) != 0;
     const bool is_down = direction == Toward::kDown || (direction == Toward::kZero && !is_negative);
-    // Of patterns of one sign the greater has the greater magnitude.
+    // Between patterns of one sign, the greater one has the greater magnitude.
     if (is_down && back > a)
       result.bits = static_cast<std::uint16_t>(result.bits + (is_negative ? 1 : -1));
     if (!is_down && back < a)

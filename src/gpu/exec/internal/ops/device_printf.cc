@@ -172,7 +172,7 @@ std::string text_at(const Warp& warp, std::uint32_t lane, std::uint64_t address)
   return text;
 }
 
-/// Where the arguments of a call lie in the frame of one lane.
+/// Arguments of a call in the frame of one lane.
 std::byte* frame_of(const Warp& warp, std::uint32_t lane) {
   return warp.local + std::size_t{lane} * warp.local_stride + warp.frame->local_base;
 }

@@ -182,7 +182,7 @@ inline bool stays_in_range(const Warp& warp, const Affine& affine) {
 /// How an operation acts on affine operands; everything works on uniform ones.
 enum class Linear { kNone, kAdd, kSub, kMul, kShl, kMad, kCopy, kWiden, kMulWide, kMadWide };
 
-/// What the loops ask of an operation: types of its result and its sources, and how it is linear.
+/// Traits of an operation for the loops: types of its result and its sources, and how it is linear.
 template <class Function>
 struct Signature;
 template <class Result, class First>
@@ -460,7 +460,7 @@ const Code* compare(Warp& warp, const Code* code) {
   return code + 1;
 }
 
-/// What setp does with its third source and its second destination; in Code::extra.
+/// Bits of Code::extra: how setp uses its third source and its second destination.
 struct Combine {
   static constexpr std::uint32_t kAnd = 1, kOr = 2, kXor = 3, kOpMask = 3;
   static constexpr std::uint32_t kNegate = 4;        // the third source

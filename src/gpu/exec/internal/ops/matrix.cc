@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp does with small matrices that lie spread over its lanes. Source of the layouts: PTX
+// Operations of a warp on small matrices that lie spread over its lanes. Source of the layouts: PTX
 // ISA manual, "Matrix Fragments for mma.m16n8k8", "... for mma.m16n8k16" and "ldmatrix".
 #include "gpu/exec/internal/ops/matrix.h"
 
@@ -17,7 +17,7 @@
 namespace kansoku::gpu::exec {
 namespace {
 
-/// What these instructions do is done by the warp as a whole.
+/// These instructions are operations of the warp as a whole.
 bool has_all_lanes(Warp& warp, const Code* code) {
   if (warp.mask == ~std::uint32_t{0}) return true;
   warp.stop = Stop::kFault;
@@ -45,8 +45,8 @@ bool resolve_lanes(Warp& warp, const Code* code, std::uint32_t lanes, const Warp
   return is_good;
 }
 
-/// Where lanes of a copy read that take less than the whole: the rest need not be there, at the
-/// edge of an array, but the address must be aligned as if it were.
+/// Resolves the addresses of lanes of a copy that take less than the whole: the rest need not be
+/// there, at the edge of an array, but the address must be aligned as if it were.
 bool resolve_parts(Warp& warp, const Code* code, std::uint32_t lanes,
                    const std::array<std::uint64_t, kLanes>& addresses,
                    const std::array<std::uint32_t, kLanes>& taken,
@@ -60,7 +60,7 @@ bool resolve_parts(Warp& warp, const Code* code, std::uint32_t lanes,
     warp.fault = {FaultKind::kMisaligned, code->line, i, addresses[i], taken[i], false};
     return false;
   }
-  // Where the first and the last byte may be read all between may: the gaps between allocations are
+  // If the first and the last byte may be read, all between may: the gaps between allocations are
   // wider than a copy.
   const WarpAccess byte{MemorySpace::kGlobal, 1, false};
   return resolve_lanes(warp, code, lanes, byte, ends, out) &&

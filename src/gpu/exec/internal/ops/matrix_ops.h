@@ -176,7 +176,8 @@ inline void to_rows(const std::uint32_t* places, std::uint32_t* lanes) {
   }
 }
 
-/// What the results of whole numbers become: those of c lie beside the sums, which begin with zero.
+/// Final sum of a product of whole numbers: the elements of c lie beside the sums, which begin with
+/// zero.
 template <bool saturates>
 inline std::uint32_t whole_sum(std::uint32_t begin, std::uint32_t more) {
   const std::uint32_t sum = begin + more;

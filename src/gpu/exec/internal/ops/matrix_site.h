@@ -18,7 +18,7 @@ struct MatrixSlots {
 /// Multiplies the fragments of a whole warp.
 using MatrixProduct = void (*)(Warp& warp, const MatrixSlots& slots);
 
-/// Where a file with matrix products puts its rows; a plain function, as in forms.h. The numbers:
+/// Sink for the rows of a file with matrix products; a plain function, as in forms.h. The numbers:
 /// words of each fragment.
 struct MatrixSink {
   void* context;

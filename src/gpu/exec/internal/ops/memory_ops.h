@@ -15,7 +15,7 @@ namespace kansoku::gpu::exec {
 
 namespace {  // NOLINT(google-build-namespaces)
 
-/// Where the lanes of an access lie: base + stride * column + row * line, or apart.
+/// Places of the lanes of an access: base + stride * column + row * line, or apart.
 struct Places {
   std::byte* base{nullptr};
   std::int64_t stride{0}, row{0};
@@ -75,7 +75,7 @@ inline bool linear_base(Warp& warp, const Code* code, std::uint64_t lo, std::uin
   return false;
 }
 
-/// Where all lanes access one place that may be accessed; null: they do not, or it takes a search.
+/// The one accessible place that all lanes access; null: they do not, or it takes a search.
 template <MemorySpace space>
 [[gnu::always_inline]] inline const std::byte* uniform_place(const Warp& warp, const Code* code,
                                                              std::uint32_t bytes) {
@@ -236,8 +236,8 @@ inline std::uint16_t value_slot(const Code* code, std::uint32_t nth) {
   }
 }
 
-/// 64 bytes of a register. What a handler writes in smaller pieces, the next one waits for: the
-/// processor hands a store on to a load only if the load lies within it.
+/// 64 bytes of a register. If a handler writes in smaller pieces, the next one waits: the processor
+/// hands a store on to a load only if the load lies within it.
 template <class C>
 struct Piece {
   static constexpr std::uint32_t kCount = 64 / sizeof(C);
