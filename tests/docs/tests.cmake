@@ -1,0 +1,1 @@
+kansoku_script_test(docs.commands commands.py --kansoku ${kansoku_file})

@@ -1,0 +1,1 @@
+kansoku_script_test(false_confidence.check run.py --check)

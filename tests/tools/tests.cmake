@@ -1,0 +1,6 @@
+file(GLOB selftests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/*_selftest.py)
+foreach(selftest ${selftests})
+  get_filename_component(name ${selftest} NAME_WE)
+  kansoku_script_test(tools.${name} ${selftest})
+endforeach()
+kansoku_script_test(cuda.functions_inc ../../tools/gen_cuda_api.py --check)
