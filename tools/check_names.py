@@ -5,6 +5,7 @@
 The build compiles the files of a module together, and its unit tests too, each group by itself: names local to one file are seen by
 the others of its group. Looked at are functions, variables, types, aliases and enumerators at the scope of an anonymous namespace, and
 static functions beside it. A name that two files of a group declare is a problem, overloads included: a call could mean the other one.
+So is a type of a named namespace that two files of src/ define: the linker keeps one of its functions, for both.
 """
 import collections
 import os
@@ -15,7 +16,8 @@ sys.dont_write_bytecode = True
 import functions  # noqa: E402
 import source_text  # noqa: E402
 
-COMPILED_ALONE = re.compile(r"_(?:bench|fuzz)\.cc$")
+COMPILED_ALONE = re.compile(r"_(?:bench|fuzz)\.cc$|\.bpf\.h$")
+INSTEAD = re.compile(r"_off\.cc$")  # in the place of another file, where the build leaves a library out
 OF_TESTS = re.compile(r"_(?:test|for_test)\.cc$")
 MACROS = {"INSTANTIATE_TEST_SUITE_P", "STAT"}  # look like functions; the names in their arguments are unique anyway
 ALIAS = re.compile(r"\busing\s+(\w+)\s*=")
@@ -23,16 +25,19 @@ TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?)\s+(?:\[\[.*?\]\]\
 VARIABLE = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=|@init|$)")
 IS_ANONYMOUS = re.compile(r"\bnamespace\s*$")
 UNSCOPED_ENUM = re.compile(r"\s*enum\b(?!\s+(?:class|struct)\b)")
+NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*$")
 IS_STATIC = re.compile(r"\bstatic\b")
+SPECIALISED = re.compile(r"\btemplate\s*<\s*>|>\s*(?::[^:]|$)")
 NO_DECLARATION = re.compile(r"^\s*(?:using\s+namespace|using\s+[\w:]+\s*$|static_assert|friend|namespace)\b")
 
 
 class LocalNames(functions.Scanner):
-    """The names that a file keeps to itself, each with the line of its declaration."""
+    """The names that a file keeps to itself, and the types that it defines for all, each with the line of its declaration."""
 
     def __init__(self, text):
         super().__init__(text)
         self.names, self.anonymous, self.is_enum = {}, [], False
+        self.types, self.namespaces = {}, []
 
     def is_local(self):
         return bool(self.anonymous) and self.anonymous[-1] == len(self.stack)
@@ -71,6 +76,10 @@ class LocalNames(functions.Scanner):
             if kind in ("function", "type"):
                 self.add(self.header, name, line)
             is_anonymous = kind == "namespace" and IS_ANONYMOUS.search(self.header) is not None
+            if kind == "type" and name and not self.anonymous and self.is_at_namespace() and not SPECIALISED.search(self.header):
+                self.types["::".join([path for path, _ in self.namespaces] + [name])] = line
+            if named := kind == "namespace" and NAMESPACE.search(functions.clean(self.header)):
+                self.namespaces.append((named.group(1), len(self.stack) + 1))
             self.is_enum = kind == "type" and UNSCOPED_ENUM.match(self.header) is not None and self.is_local()
         super().open(line)
         if is_anonymous:
@@ -84,6 +93,8 @@ class LocalNames(functions.Scanner):
                 if found := re.match(r"\s*(\w+)", part):
                     self.names.setdefault(found.group(1), line)
         self.is_enum = False
+        if self.namespaces and self.namespaces[-1][1] == len(self.stack):
+            self.namespaces.pop()
         super().close(line)
 
     def declare(self, char, line):
@@ -101,9 +112,10 @@ def modules(root):
 def scan(findings, root):
     known = modules(root)
     places = collections.defaultdict(dict)  # (module, name, whether of its tests) -> path -> line
+    types = collections.defaultdict(dict)  # qualified name -> path -> line
     count = 0
     for path in source_text.tree_files(root):
-        if not (path.startswith("src/") and path.endswith(".cc")) or COMPILED_ALONE.search(path):
+        if not (path.startswith("src/") and path.endswith((".cc", ".h"))) or COMPILED_ALONE.search(path):
             continue
         module = next((name for name in known if path.startswith(f"src/{name}/")), None)
         if module is None:
@@ -111,13 +123,19 @@ def scan(findings, root):
         count += 1
         scanner = LocalNames(source_text.read(root, path))
         scanner.scan()
-        for name, line in scanner.names.items():
+        for name, line in scanner.types.items() if not INSTEAD.search(path) else ():
+            types[name][path] = line
+        for name, line in scanner.names.items() if path.endswith(".cc") else ():
             if name not in MACROS:
                 places[module, name, OF_TESTS.search(path) is not None][path] = line
     for (module, name, _), files in sorted(places.items()):
         if len(files) > 1:
             where = ", ".join(f"{os.path.relpath(path, 'src/' + module)}:{line}" for path, line in files.items())
             findings.add(f"src/{module}", f"`{name}` is local to more than one file: {where}", None)
+    for name, files in sorted(types.items()):
+        if len(files) > 1:
+            where = ", ".join(f"{path}:{line}" for path, line in files.items())
+            findings.add("src", f"`{name}` is defined by more than one file: {where}", None)
     return count
 
 

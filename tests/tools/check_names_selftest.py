@@ -60,6 +60,14 @@ class CheckNames(CheckerTest):
         self.assertIn("two_for_test.cc", text)
         self.assertNotIn("one.cc", text)
 
+    def test_a_type_of_a_named_namespace_is_defined_once(self):
+        self.plant("src/trace/a.h", "#pragma once\n" + file_with("struct Options { int a{0}; };\nstruct Told;\nclass Reader { struct Row { int a; }; };"))
+        self.plant("src/trace/b.h", "#pragma once\n" + file_with("struct Row { int b{0}; };\nstruct Told { int a{0}; };"))
+        self.plant("src/common/a.h", "#pragma once\n" + file_with("struct Options { int b{0}; };", "kansoku"))
+        self.expect_clean()
+        self.plant("src/trace/c_test.cc", file_with("struct Options { bool b{false}; };"))
+        self.expect_problems("`kansoku::trace::Options` is defined by more than one file")
+
     def test_each_kind_of_name_is_found(self):
         cases = {
             "kTable": "constexpr int kTable[2] = {1, 2};",

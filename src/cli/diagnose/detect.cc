@@ -206,7 +206,7 @@ class Detect final : public Command {
   CLI::App* fit_{nullptr};
   CLI::App* score_{nullptr};
   CLI::App* replay_{nullptr};
-  ReplayOptions replay_options_;
+  WindowReplayOptions replay_options_;
   std::string learn_{"5m"}, window_{"1s"};
   bool force_{false};
   std::string file_, output_, merged_, model_, reference_;

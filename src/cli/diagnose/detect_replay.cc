@@ -84,7 +84,7 @@ void print_end(const detect::Detector::Status& status, std::size_t moments, bool
              status.alarms_low, status.alarms_high);
 }
 
-Result<detect::Detector> make_detector(const ReplayOptions& options) {
+Result<detect::Detector> make_detector(const WindowReplayOptions& options) {
   detect::DetectorOptions detecting;
   detecting.job = options.table.job.empty() ? "recorded" : options.table.job;
   detecting.window = options.window;
@@ -102,7 +102,7 @@ Result<detect::Detector> make_detector(const ReplayOptions& options) {
 
 }  // namespace
 
-Result<std::size_t> replay_windows(const ReplayOptions& options) {
+Result<std::size_t> replay_windows(const WindowReplayOptions& options) {
   TRY(const std::string text, read_table_text(options.path));
   TRY(const detect::Table table, detect::read_table(text, options.path, options.table));
   TRY(auto detector, make_detector(options));

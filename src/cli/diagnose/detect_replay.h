@@ -9,7 +9,7 @@
 
 namespace kansoku::cli {
 
-struct ReplayOptions {
+struct WindowReplayOptions {
   std::string path;  // a table that `kansoku watch --features` wrote; "-" = standard input
   detect::TableOptions table;
   std::string model;  // a stored model to start with; "" = learn
@@ -22,6 +22,6 @@ struct ReplayOptions {
 
 /// Runs the always-on detector over recorded windows and prints the incidents as they would have
 /// been told. Returns their number.
-[[nodiscard]] Result<std::size_t> replay_windows(const ReplayOptions& options);
+[[nodiscard]] Result<std::size_t> replay_windows(const WindowReplayOptions& options);
 
 }  // namespace kansoku::cli

@@ -135,8 +135,9 @@ TEST(WfFormat, NoWorkflow) {
 TEST(WfFormat, MalformedTextNamesThePlace) {
   EXPECT_THAT(wfformat_error_of("{\"workflow\": {\n  \"x\": tru}}"),
               testing::StartsWith("f.json:2:11: malformed JSON: "));
-  EXPECT_THAT(error_of(""), testing::StartsWith("f.json:1:1: malformed JSON: "));
-  EXPECT_THAT(error_of("{\"workflow\": \"\xff\"}"), testing::StartsWith("f.json:1:15: malformed"));
+  EXPECT_THAT(wfformat_error_of(""), testing::StartsWith("f.json:1:1: malformed JSON: "));
+  EXPECT_THAT(wfformat_error_of("{\"workflow\": \"\xff\"}"),
+              testing::StartsWith("f.json:1:15: malformed"));
   // Skipped parts must be JSON as well.
   EXPECT_THAT(error_of("{\"x\": [1 2], \"workflow\": {}}"),
               testing::StartsWith("f.json:1:10: malformed JSON: "));

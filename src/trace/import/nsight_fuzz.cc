@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(error.what.starts_with("read "));
     return 0;
   }
-  CHECK(import_problem_of(trace).empty());
+  CHECK(problem_of(trace).empty());
   CHECK(imported->rank == 3);
   CHECK(imported->event_count >= trace.slices.size() + trace.instants.size());
   Trace again;

@@ -75,7 +75,7 @@ TEST(Nsight, ReadsEveryTableUnderTheCategoriesOfKineto) {
   ASSERT_TRUE(imported.has_value()) << imported.error().what;
   EXPECT_EQ(imported->rank, 3);
   EXPECT_EQ(imported->event_count, 13);
-  EXPECT_EQ(import_problem_of(trace), "");
+  EXPECT_EQ(problem_of(trace), "");
   EXPECT_THAT(
       lines_of(trace),
       ElementsAre("kernel void gemm<float>(float*) 1000200+60 1073741824/7 correlation=41 device=0 "
@@ -135,7 +135,7 @@ TEST(Nsight, TwoFilesOfOneTraceShareNoProcess) {
   ASSERT_TRUE(import_nsight(file, trace, {}, "rank-0.sqlite").has_value());
   const auto second = import_nsight(file, trace, {}, "rank-1.sqlite");
   ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(import_problem_of(trace), "");
+  EXPECT_EQ(problem_of(trace), "");
   EXPECT_EQ(second->event_count, 13);
   ASSERT_THAT(trace.processes, SizeIs(4));
   std::vector<std::int32_t> pids, ranks;
@@ -203,7 +203,7 @@ TEST(Nsight, RowsOfWrongTypesAndTimesAreCounted) {
   )");
   Trace trace;
   ASSERT_TRUE(import_nsight(file, trace).has_value());
-  EXPECT_EQ(import_problem_of(trace), "");
+  EXPECT_EQ(problem_of(trace), "");
   EXPECT_THAT(lines_of(trace), ElementsAre("kernel k 1+1 1073741824/1073741825 device=0 "
                                            "stream=9223372036854775807",
                                            "cuda_runtime  1+1 0/5 correlation=6",
@@ -317,7 +317,7 @@ TEST(Nsight, ACutFileIsAnErrorOrBounded) {
     Trace trace;
     const auto imported = import_nsight(file.substr(0, bytes), trace);
     if (imported) {
-      EXPECT_EQ(import_problem_of(trace), "") << bytes;
+      EXPECT_EQ(problem_of(trace), "") << bytes;
       EXPECT_LE(trace.slices.size(), 11) << bytes;
     } else {
       EXPECT_EQ(imported.error().code, Code::kCorrupt) << bytes << ": " << imported.error().what;
