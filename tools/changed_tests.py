@@ -5,11 +5,11 @@ A unit test is touched by a changed line of its body, and all of a file by one t
 with `_for_test` in its name touches the tests of what includes it. A program or a folder under tests/ touches the tests whose
 commands name it, and a script the text cases and programs that name it. Lines that only hold comments or an #include do not count.
 """
-import json
 import os
 import re
 import subprocess
 
+import compile_commands
 import source_text
 
 HOURS_BACK = 4  # a clone of what is submitted has no main line to compare with: its newest work counts
@@ -18,7 +18,6 @@ HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 INERT = re.compile(r"^\s*(?:$|//|#\s*include\b)")
 SOURCES = (".cc", ".c")
-TARGET = re.compile(r"CMakeFiles/([^/]+)\.dir/")
 
 
 def git(root, *arguments):
@@ -112,7 +111,7 @@ class Tree:
 
     def __init__(self, root, build):
         self.root = root
-        self.included_by, self.targets = {}, {}
+        self.included_by = {}
         listed = (git(root, "ls-files", "--cached", "--others", "--exclude-standard") or "").split("\n")
         self.paths = [path for path in listed if path.startswith(("src/", "tests/")) and os.path.isfile(os.path.join(root, path))]
         for path in self.paths:
@@ -120,13 +119,7 @@ class Tree:
                 for name in INCLUDE.findall(source_text.read(root, path)):
                     for full in ("src/" + name, os.path.normpath(os.path.join(os.path.dirname(path), name))):
                         self.included_by.setdefault(full, set()).add(path)
-        commands = os.path.join(build, "compile_commands.json")
-        if os.path.isfile(commands):
-            with open(commands, encoding="utf-8") as file:
-                for entry in json.load(file):
-                    target = TARGET.search(entry.get("output", "") or entry.get("command", ""))
-                    if target:
-                        self.targets.setdefault(os.path.relpath(entry["file"], root), set()).add(target.group(1))
+        self.targets = compile_commands.targets(build, root)
 
     def programs(self, path):
         """Names of the programs that are made of a source file; by its name where the build does not tell."""

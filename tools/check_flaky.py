@@ -5,7 +5,8 @@
 Every test runs in two copies side by side, each with a TMPDIR of its own, as many pairs at once as there are processors, beside two
 busy loops: what needs a fixed port, a fixed file or an idle machine fails here. In one round of five every unit test has a process of
 its own, as under ctest; in the others many of one program share a process, in random order. Tests that take longer than 10 s take
-part in three rounds of ten. Tests with RUN_SERIAL do not run; those with a RESOURCE_LOCK run one copy after the other;
+part in three rounds of ten. Tests with RUN_SERIAL or the lock `live` do not run; those with another RESOURCE_LOCK run one copy after
+the other;
 what sets up a fixture runs once, before. A test fails that takes longer than its TIMEOUT, or than half a minute and 20 times as long
 as it ever took. How long a test takes is its shortest run here, beside the load.
 

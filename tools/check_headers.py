@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--all] [--no-cache] [FILE...]
+"""Checks that each header under src/ compiles alone: check_headers.py [--root FOLDER] [--build FOLDER] [--no-cache] [FILE...]
 
-Every header is included by an otherwise empty C++ file, but for those that their own .cc includes first: the build compiles them alone.
-Those of src/wire are included by a C file too, for the host and for BPF. Passes are
-remembered in build/check/headers.json by the content of the header, of all that it includes from src/, and of the command, so a
-second run is quick. A header that needs a generated one, or a library that is not installed, is skipped with the reason.
+Every header is included by an otherwise empty C++ file. Those of src/wire are included by a C file too, for the host and for BPF.
+Passes are remembered in build/check/headers.json by the content of the header, of all that it includes from src/, and of the command;
+ccache, where it is installed, remembers them for other trees. So a second run is quick. A header that needs a generated one, or a
+library that is not installed, is skipped with the reason.
 """
 import argparse
 import concurrent.futures
@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import source_text
 
@@ -23,6 +24,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 MISSING = re.compile(r"fatal error: '?([^':\n]+)'?(?: file not found|: No such file or directory)")
 LIBRARIES = "src/third_party.txt"
 BPF_INCLUDES = "/usr/include/x86_64-linux-gnu"
+CCACHE = [found] if (found := shutil.which("ccache")) else []
 
 
 class Language:
@@ -66,15 +68,6 @@ class Tree:
             self.texts[path] = (hashlib.sha256(text.encode()).digest(), found)
         return self.texts[path]
 
-    def is_first_of_its_source(self, path):
-        """Whether foo.cc begins with foo.h, so that the build tells what foo.h lacks."""
-        source = os.path.join(self.root, path[:-len("h")] + "cc")
-        if not os.path.isfile(source):
-            return False
-        with open(source, encoding="utf-8", errors="replace") as file:
-            first = re.search(r'^[ \t]*#[ \t]*include[ \t]*(\S+)', file.read(), re.MULTILINE)
-        return first is not None and first.group(1) == f'"{path[len("src/"):]}"'
-
     def digest(self, path, command):
         """The hash for the cache, and an include of ours that is nowhere (it is generated) or None."""
         total = hashlib.sha256(repr(command).encode())
@@ -99,7 +92,7 @@ class Job:
     def __init__(self, tree, path, language):
         self.path, self.language, self.root, self.libraries = path, language, tree.root, tree.libraries
         folders = ["-I" + tree.folders[0], "-isystem", tree.folders[1]]
-        self.command = [language.program or language.wanted, *language.flags, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *folders, "-"]
+        self.command = [language.program or language.wanted, *language.flags, "-O0", "-Wall", "-Wextra", "-Werror", *folders]
         self.digest, self.missing = tree.digest(path, [self.command, language.version])
         self.key = f"{path} {language.name}"
 
@@ -108,7 +101,13 @@ class Job:
         if self.language.program is None:
             return None, f"{self.language.wanted} not found"
         text = f'#include "{self.path[len("src/"):]}"\n'
-        done = subprocess.run(self.command, input=text, capture_output=True, text=True, cwd=self.root, check=False)
+        # ccache knows files that are compiled into files.
+        with tempfile.TemporaryDirectory(prefix="kansoku-header-") as folder:
+            source = os.path.join(folder, "header.cc")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run([*CCACHE, *self.command, "-c", source, "-o", os.path.join(folder, "header.o")],
+                                  capture_output=True, text=True, cwd=self.root, check=False)
         if done.returncode == 0:
             return None, None
         absent = MISSING.search(done.stderr)
@@ -116,7 +115,7 @@ class Job:
             return None, f'"{self.missing}" is generated: build first'
         if absent and not self.missing and absent.group(1).startswith(self.libraries):
             return None, f"<{absent.group(1)}> is not installed"
-        repeat = f"echo '{text.strip()}' | {' '.join(self.command)}"
+        repeat = f"echo '{text.strip()}' | {' '.join(self.command)} -fsyntax-only -"
         return f"{self.path}: does not compile alone as {self.language.name}; {repeat}\n{indent(done.stderr)}", None
 
 
@@ -145,7 +144,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=source_text.repository_root(), help="tree to check [this one]")
     parser.add_argument("--build", default="build/release", help="build folder with generated headers, below the root [%(default)s]")
-    parser.add_argument("--all", action="store_true", help="also those that their own source includes first")
     parser.add_argument("--no-cache", action="store_true", help="compile every header anew")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("files", nargs="*", metavar="FILE", help="headers, as paths in the tree [all under src/]")
@@ -158,8 +156,7 @@ def main():
     ]
     headers = options.files or [path for path in source_text.tree_files(root) if path.startswith("src/") and path.endswith(".h") and not path.endswith(".bpf.h")]
     tree = Tree(root, options.build)
-    jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)
-            if options.all or options.files or language is not languages[0] or not tree.is_first_of_its_source(path)]
+    jobs = [Job(tree, path, language) for path in headers for language in languages_of(path, languages)]
     cache_path = os.path.join(root, "build", "check", "headers.json")
     cache = {} if options.no_cache else load_cache(cache_path)
     todo = [job for job in jobs if cache.get(job.key) != job.digest]

@@ -13,12 +13,15 @@ import time
 
 DEFAULT_TIMEOUT_S = 1500.0  # ctest's own
 OUTPUT_BYTES_READ = 16 << 20
+LIVE_LOCK = "live"  # of tests that look at programs while they run: beside nobody's copies
+UNIT_RUNNER = "run_unit.py"  # runs all tests of a program; each counts by itself here
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 # Properties that change how a test runs and that nobody here needs: better refused than overlooked.
 UNKNOWN = ("ENVIRONMENT_MODIFICATION", "RESOURCE_GROUPS", "REQUIRED_FILES", "TIMEOUT_AFTER_MATCH")
 GTEST_FILTER = "--gtest_filter="
 GTEST_BEGIN = re.compile(r"\[ RUN      \] (\S+)$", re.MULTILINE)
 GTEST_END = re.compile(r"\[(       OK |  FAILED  |  SKIPPED )\] ([^\s,]+)(?:, where .*?)? \((\d+) ms\)$", re.MULTILINE)
+GTEST_SKIPPED = r"\[  SKIPPED \]"
 GTEST_STATES = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
 
 
@@ -38,8 +41,8 @@ class Test:
         self.folder = values.get("WORKING_DIRECTORY", ".")
         self.environment = dict(item.split("=", 1) for item in values.get("ENVIRONMENT", []))
         self.timeout_s = values.get("TIMEOUT") or DEFAULT_TIMEOUT_S
-        self.serial, self.disabled = bool(values.get("RUN_SERIAL")), bool(values.get("DISABLED"))
         self.processors, self.locks = int(values.get("PROCESSORS", 1)), frozenset(values.get("RESOURCE_LOCK", []))
+        self.serial, self.disabled = bool(values.get("RUN_SERIAL")) or LIVE_LOCK in self.locks, bool(values.get("DISABLED"))
         self.sets_up, self.cleans_up = set(values.get("FIXTURES_SETUP", [])), set(values.get("FIXTURES_CLEANUP", []))
         self.requires = set(values.get("FIXTURES_REQUIRED", []))
         self.skip_status, self.will_fail = values.get("SKIP_RETURN_CODE"), bool(values.get("WILL_FAIL"))
@@ -177,17 +180,51 @@ def shell_line(command, folder, environment):
     return f"cd {shlex.quote(folder)} && {shlex.join((['env', *words] if words else []) + command)}"
 
 
-def load(build):
-    """The tests of a build folder, in ctest's order."""
+def unit_program(entry):
+    """The GoogleTest program that a ctest test runs as a whole; None where it is no such test."""
+    command = entry.get("command", [])
+    at = next((i for i, part in enumerate(command) if os.path.basename(part) == UNIT_RUNNER), None)
+    return command[at + 1] if at is not None else None
+
+
+def tests_of(entry):
+    """A ctest test; that of a whole GoogleTest program as its single tests, for which the program is asked."""
+    program = unit_program(entry)
+    if program is None:
+        return [Test(entry)]
+    done = subprocess.run([program, "--gtest_list_tests"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise SuiteError(f"{program} does not list its tests: {done.stdout[-500:]}")
+    properties = entry.get("properties", []) + [{"name": "SKIP_REGULAR_EXPRESSION", "value": [GTEST_SKIPPED]}]
+    found, suite = [], ""
+    for line in done.stdout.splitlines():
+        name = line.partition("#")[0].strip()
+        if line.startswith("  "):
+            command = [program, f"{GTEST_FILTER}{suite}{name}"]
+            if not (name.startswith("DISABLED_") or suite.startswith("DISABLED_")):
+                whole = f"{entry['name'].rpartition('.')[0]}.{suite}{name}"
+                found.append(Test(dict(entry, name=whole, command=command, properties=properties)))
+        elif name.endswith("."):
+            suite = name
+    return found
+
+
+def entries(build):
+    """The tests of a build folder as ctest lists them."""
     if not shutil.which("ctest"):
         raise SuiteError("ctest not found (apt-get install cmake)")
     if not os.path.isfile(os.path.join(build, "CTestTestfile.cmake")):
         raise SuiteError(f"{build} has no tests (make test)")
     done = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     try:
-        entries = json.loads(done.stdout)["tests"]
+        listed = json.loads(done.stdout)["tests"]
     except (json.JSONDecodeError, KeyError) as error:
         raise SuiteError(f"ctest does not list the tests of {build}: {done.stderr.strip() or done.stdout[-500:]}") from error
     if done.returncode:
         raise SuiteError(f"ctest does not list the tests of {build}: {done.stderr.strip()}")
-    return [Test(entry) for entry in entries]
+    return listed
+
+
+def load(build):
+    """The tests of a build folder, in ctest's order, those of unit-test programs one by one."""
+    return [test for entry in entries(build) for test in tests_of(entry)]

@@ -69,6 +69,13 @@ class FlakyTest(CheckerTest):
             self.add(f"m.{name}", [program, f"--gtest_filter={name}", "--gtest_also_run_disabled_tests"],
                      SKIP_REGULAR_EXPRESSION=r"\[  SKIPPED \]")
 
+    def add_unit(self, *names):
+        """The same as one test of ctest, which runs the whole program."""
+        listed = "".join(f"echo {name.partition('.')[0]}.; echo '  {name.partition('.')[2]}  # GetParam() = 1'\n" for name in names)
+        self.plant("build/release/u_test", GTEST.replace("for part;", f"if [ $1 = --gtest_list_tests ]; then\n{listed}exit; fi\nfor part;", 1))
+        os.chmod(self.path("u_test"), 0o755)
+        self.add("u.unit", ["/usr/bin/python3", os.path.join(ROOT, "tools/run_unit.py"), self.path("u_test")], SKIP_RETURN_CODE="77")
+
     def flaky(self, *options, status=0):
         if "--busy" not in options:
             options += ("--busy", "0")
@@ -92,6 +99,7 @@ class Runs(FlakyTest):
         self.add("collides", COLLIDES)
         self.add("good", CAREFUL, ENVIRONMENT="A=1;B=2")
         self.add("alone", "touch alone; exit 1", RUN_SERIAL="TRUE")
+        self.add("alive", "touch alone; exit 1", RESOURCE_LOCK="live")
         self.add("off", "touch off; exit 1", DISABLED="TRUE")
         self.add("gate", "echo needs more; exit 77", SKIP_RETURN_CODE="77")
         text = self.flaky("--rounds", "10", "--busy", "1", status=1)
@@ -103,9 +111,18 @@ class Runs(FlakyTest):
         self.assertIn("collides: failed/ran 10/20\n", text)
         self.assertIn("   | fixed is taken\n", text)
         self.assertIn("skipped in every run: 1: gate\n", text)
-        self.assertIn("serial, not run: 1: alone\n", text)
+        self.assertIn("serial, not run: 2: alone, alive\n", text)
         self.assertTrue(text.endswith("flaky: 2 problems\n"), text)
         self.assertFalse(os.path.exists(self.path("alone")) or os.path.exists(self.path("off")))
+
+    def test_tests_of_a_whole_program_count_one_by_one(self):
+        self.add_unit("Suite.Good", "Suite.Touchy", "Suite.Gate")
+        tests = ctest_suite.load(self.build)
+        self.assertEqual([test.name for test in tests], ["u.Suite.Good", "u.Suite.Touchy", "u.Suite.Gate"])
+        text = self.flaky("--rounds", "5", status=1)
+        self.assertIn("u.Suite.Touchy: failed/ran ", text)
+        self.assertNotIn("u.Suite.Good: failed", text)
+        self.assertIn("skipped in every run: 1: u.Suite.Gate\n", text)
 
     def test_what_ctest_calls_passed(self):
         self.add("says", "echo It is well; exit 1", PASS_REGULAR_EXPRESSION="is bad;is well")
@@ -271,8 +288,10 @@ TEST_P(Each, Of) {}
         self.add("fuzz", ["/bin/true", os.path.join(self.root, "tests/corpus/x_fuzz")])
         os.symlink("/bin/true", self.path("check_forms"))
         self.add("forms", [self.path("check_forms")])
-        compiled = {"tests/CMakeFiles/check_forms.dir/gpu/forms.cc.o": "tests/gpu/forms.cc", "src/CMakeFiles/m_test.dir/m/a_test.cc.o":
-                    "src/m/a_test.cc"}
+        together = "build/release/src/CMakeFiles/m_test.dir/Unity/unity_0_cxx.cxx"
+        self.plant(together, f'#include "{self.path("src/m/a_test.cc")}"\n')
+        compiled = {"tests/CMakeFiles/check_forms.dir/gpu/forms.cc.o": "tests/gpu/forms.cc",
+                    "src/CMakeFiles/m_test.dir/Unity/unity_0_cxx.cxx.o": together}
         self.plant("build/release/compile_commands.json", json.dumps(
             [{"output": output, "file": os.path.join(self.root, source)} for output, source in compiled.items()]))
         self.tests = ctest_suite.load(self.build)
