@@ -4,15 +4,17 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 PHILLY ?= ../shared/data/philly/philly_jobs_train.csv.gz
 JOBS ?= $(shell nproc)
-# The program of the fast build: the files of a module compiled together, without tests.
 KANSOKU := build/kansoku
 
-.PHONY: help build softgpu demo test bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
+.PHONY: help build softgpu demo test test-fast test-all bench eval diff-eval probe-eval simulate-eval simulate-experiments faults false-confidence watch-eval watch-soak watch-cost kernel-check fresh-root check install asan tsan fuzz nobpf clean deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama llama demo-cuda cuda-eval cuda-causes cuda-clock cuda-cost cuda-stuck gpu-check
 
 help:
 	@echo "make demo     install what it needs (apt), build, run the example job and diagnose it"
-	@echo "make test     install what the tests need (apt), build, run all tests and tools/check --fast"
-	@echo "              FLAKY=1 first runs the tests that a change touches again and again, for three minutes"
+	@echo "make test     install what the tests need (apt), build, run tools/check --fast and all tests but those that only test-all has"
+	@echo "              FLAKY=1 also runs the tests that a change touches again and again, for three minutes"
+	@echo "make test-fast  unit tests and pure cases alone: two minutes when it is built. One test: tools/test NAME or PATH"
+	@echo "make test-all  every configuration, sanitizers, fuzzing, evaluations, in parts of half an hour: call it until it is done"
+	@echo "              (PART=list shows them, PART=NAME runs one; docs/testing.md)"
 	@echo "make build    build $(KANSOKU)"
 	@echo "make softgpu  build the libraries of the software GPU beside it, for \`kansoku run --softgpu\`"
 	@echo "make llama    build llama.cpp with its CUDA backend for the software GPU (npm package, MIT; half an hour, cached)"
@@ -51,13 +53,13 @@ configure = @cmake --preset $(1) > build.log 2>&1 || { cat build.log; rm -f buil
 timed = @begin=$$(date +%s); $(2) && echo "part: $(1) took $$(($$(date +%s) - begin)) s"
 
 build: deps-build
-	$(call configure,unity)
-	cmake --build --preset unity -j $(JOBS) --target kansoku
-	@ln -sfn unity/kansoku $(KANSOKU)
+	$(call configure,release)
+	cmake --build --preset release -j $(JOBS) --target kansoku
+	@ln -sfn release/kansoku $(KANSOKU)
 
 softgpu: deps-softgpu build
-	$(call configure,unity)
-	cmake --build --preset unity -j $(JOBS) --target softgpu
+	$(call configure,release)
+	cmake --build --preset release -j $(JOBS) --target softgpu
 
 # llama.cpp's own tree, its CUDA backend compiled by clang, in a cache outside of the build folder; `make test` and demo-cuda build a part.
 llama: deps-llama softgpu
@@ -95,13 +97,21 @@ test: deps-test
 	@tools/install_deps.sh store || echo "without DuckDB: tests that need it are skipped"
 	@tools/install_deps.sh otlp || echo "without OpenTelemetry's decoder: its test is skipped"
 	cmake --preset release
-	$(call timed,everything,cmake --build --preset release -j $(JOBS))
-	cmake --preset unity
-	$(call timed,kansoku in the unity form,cmake --build --preset unity -j $(JOBS) --target kansoku)
+	$(call timed,build,cmake --build --preset release -j $(JOBS))
+	@ln -sfn release/kansoku $(KANSOKU)
 	$(call timed,check,tools/check --fast)
 	$(call timed,llama.cpp's CUDA backend,KANSOKU=$(CURDIR)/build/release/kansoku tests/llama/run.py build || { test $$? = 77 && echo "without llama.cpp: its tests are skipped"; })
-	$(if $(FLAKY),$(call timed,flaky,tools/check flaky --changed --minutes 3))
-	ctest --test-dir build/release -j $(JOBS) --output-on-failure --no-tests=error
+	@tools/once.py --list build/release
+	$(if $(FLAKY),KANSOKU_FLAKY_MINUTES=3) ctest --test-dir build/release -j $(JOBS) -LE '^all$$' --output-on-failure --no-tests=error
+
+test-fast: deps-test
+	$(call configure,release)
+	cmake --build --preset release -j $(JOBS) --target fast
+	@ln -sfn release/kansoku $(KANSOKU)
+	ctest --test-dir build/release -j $(JOBS) -L '^fast$$' --output-on-failure --no-tests=error
+
+test-all: $(if $(filter list table,$(PART)),,deps-check)
+	tests/all/run.py $(or $(PART),next)
 
 bench: deps-bench
 	cmake --preset release
@@ -143,11 +153,10 @@ false-confidence: deps-faults build
 	tests/false_confidence/run.py $(FALSE)
 
 # What exists is asked for without building.
-PART ?= list
 SOAK ?= start
 COST ?= steps
-watch-eval: $(if $(filter list table,$(PART)),,deps-watch softgpu)
-	tests/watch/run.py $(PART) $(WATCH)
+watch-eval: $(if $(filter list table,$(or $(PART),list)),,deps-watch softgpu)
+	tests/watch/run.py $(or $(PART),list) $(WATCH)
 
 watch-soak: $(if $(filter start,$(SOAK)),deps-watch softgpu)
 	tests/watch/soak.py $(SOAK) $(WATCH)
@@ -165,10 +174,11 @@ fresh-root: deps-fresh-root
 
 check: deps-check
 	cmake --preset release
+	cmake --preset files
 	tools/check
 
 install: softgpu
-	cmake --install build/unity --prefix $(PREFIX)
+	cmake --install build/release --prefix $(PREFIX)
 
 asan tsan: deps-test
 	cmake --preset $@

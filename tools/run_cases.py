@@ -19,8 +19,8 @@ A case is a few lines of data; the first word of a line says what it is:
   expect json PATH OP VALUE         on the output; OP is = != < <= > >= ~
   expect json PATH within P% of VALUE
 {{tmp}} is a fresh folder for each case, {{source}} the source tree, {{port}} a port that nobody listened at when the case began. Every command runs in a process group of its own, which is
-ended at the time limit and at the end of the case. A case that needs root, bpf or torch looks at the whole machine and runs alone;
-all others run beside anything. Exit status: 0 passed, 1 failed, 77 all skipped.
+ended at the time limit and at the end of the case. A case that needs bpf or torch is live: it looks at programs while they run.
+ctest runs one live test at a time, beside those that are not. Exit status: 0 passed, 1 failed, 77 all skipped.
 """
 import argparse
 import json
@@ -37,7 +37,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORDS = {"case", "needs", "timeout", "env", "setup", "cleanup", "before", "wait", "run", "expect"}
-ALONE = {"root", "bpf", "torch"}  # gates of cases that share the machine with no other
+LIVE = {"bpf", "torch"}  # gates of cases that look at programs while they run
 TIMEOUT_S = 120.0
 LOOK_EVERY_S = 0.1
 OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -334,7 +334,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/release/kansoku"))
     parser.add_argument("--only", default="", help="cases whose name holds this text")
-    parser.add_argument("--alone", choices=("yes", "no"), help="only cases that have, or do not have, to run alone")
+    parser.add_argument("--live", choices=("yes", "no"), help="only cases that are, or are not, live")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
     kansoku = os.path.abspath(options.kansoku)
@@ -342,8 +342,8 @@ def main():
     totals = {"passed": 0, "failed": 0, "skipped": 0}
     for path in options.files:
         for name, lines in parse(path):
-            runs_alone = "yes" if ALONE.intersection(needs_of(lines)) else "no"
-            if options.only in name and options.alone in (None, runs_alone):
+            live = "yes" if LIVE.intersection(needs_of(lines)) else "no"
+            if options.only in name and options.live in (None, live):
                 totals[run_case(name, lines, gates, kansoku)] += 1
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     if totals["failed"] or not sum(totals.values()):

@@ -1,19 +1,19 @@
-# Text cases, one or two tests a file: cases that need root, bpf or torch look at the whole machine and run alone, all others beside
-# anything (tools/run_cases.py has the same words).
+# Text cases, one or two tests a file: cases that need bpf or torch look at programs while they run, and take turns; all others run
+# beside anything (tools/run_cases.py has the same words).
 file(GLOB_RECURSE case_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.case)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${case_files})
 foreach(case_file ${case_files})
   file(RELATIVE_PATH case_name ${CMAKE_CURRENT_LIST_DIR} ${case_file})
   string(REGEX REPLACE "\\.case$" "" case_name ${case_name})
   file(STRINGS ${case_file} cases REGEX "^case ")
-  file(STRINGS ${case_file} cases_alone REGEX "^needs .*(root|bpf|torch)")
+  file(STRINGS ${case_file} cases_live REGEX "^needs .*(bpf|torch)")
   list(LENGTH cases case_count)
-  list(LENGTH cases_alone alone_count)
+  list(LENGTH cases_live live_count)
   set(run_cases ${CMAKE_SOURCE_DIR}/tools/run_cases.py --kansoku ${kansoku_file} ${case_file})
-  if(alone_count GREATER 0)
-    kansoku_program_test(cases.${case_name}.alone ${run_cases} --alone yes ALONE TIMEOUT 1800 LABELS cases)
+  if(live_count GREATER 0)
+    kansoku_program_test(cases.${case_name}.live ${run_cases} --live yes LIVE TIMEOUT 1800 LABELS cases)
   endif()
-  if(alone_count LESS case_count)
-    kansoku_program_test(cases.${case_name} ${run_cases} --alone no TIMEOUT 1800 LABELS cases)
+  if(live_count LESS case_count)
+    kansoku_program_test(cases.${case_name} ${run_cases} --live no TIMEOUT 1800 LABELS cases TIER fast)
   endif()
 endforeach()

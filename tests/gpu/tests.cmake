@@ -21,19 +21,18 @@ kansoku_test_program(device_test SOURCES device_test.cc DEFINE ${gpu_defines} LI
 set(gpu_cli ${CMAKE_SOURCE_DIR}/src/cli/gpu)
 kansoku_test_program(gpu_launch_test SOURCES gpu_launch_test.cc ${gpu_cli}/gpu_launch.cc ${gpu_cli}/gpu_arguments.cc DEFINE ${gpu_defines}
                      LINK cuda gpu_ptx sys common fmt::fmt GTest::gmock GTest::gtest_main)
-foreach(program device_test gpu_launch_test)
-  add_dependencies(${program} softcuda)
-  gtest_discover_tests(${program} TEST_PREFIX "gpu." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES ENVIRONMENT "${softgpu_state};KANSOKU_SOFTGPU_MEMORY=1G")
+foreach(program device gpu_launch)
+  add_dependencies(${program}_test softcuda)
+  kansoku_unit_tests(${program}_test gpu.${program} PROPERTIES ENVIRONMENT "${softgpu_state};KANSOKU_SOFTGPU_MEMORY=1G")
 endforeach()
 
 # Uprobes on the driver's launch entry points against its own count.
 if(KANSOKU_BPF)
   kansoku_test_program(launch_hits SOURCES launch_hits.cc LINK capture_bpf cuda sys common fmt::fmt ${CMAKE_DL_LIBS})
 endif()
-kansoku_program_test(gpu.launch_hits launch_hits $<TARGET_FILE:softcuda> NEEDS KANSOKU_BPF ALONE TIMEOUT 120)
+kansoku_program_test(gpu.launch_hits launch_hits $<TARGET_FILE:softcuda> NEEDS KANSOKU_BPF LIVE TIMEOUT 120)
 # Calls of the driver seen from outside against what the executor ran: samples, Halide, llama.cpp, and attached to a running program.
 kansoku_script_test(gpu.cuda_outside cuda_outside.py ${CMAKE_BINARY_DIR} NEEDS softcuda_cudart KANSOKU_BPF !KANSOKU_SANITIZE
-                    ALONE TIMEOUT 900)
+                    LIVE TIMEOUT 900)
 # Data-parallel training on the software device: the losses of one process, exact NCCL calls a rank.
-kansoku_script_test(gpu.ddp ddp.py ${CMAKE_BINARY_DIR} NEEDS softgpu_nccl ALONE TIMEOUT 600)
+kansoku_script_test(gpu.ddp ddp.py ${CMAKE_BINARY_DIR} NEEDS softgpu_nccl LIVE TIMEOUT 600)

@@ -53,7 +53,7 @@ foreach(version 13000 12040)
     target_compile_definitions(${test} PRIVATE CUDART_VERSION=${version})
     target_compile_options(${test} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     target_link_libraries(${test} PRIVATE softcuda_runtime_${major} cuda common fmt::fmt GTest::gmock GTest::gtest)
-    gtest_discover_tests(${test} TEST_PREFIX "softcuda_runtime_${major}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+    kansoku_unit_tests(${test} softcuda_runtime_${major})
   endif()
   if(major EQUAL 12)  # both make the link; this one has the last word
     add_dependencies(softcuda_runtime_12 softcuda_runtime_13)
