@@ -153,7 +153,7 @@ def report_differs(report, case, want, said):
             wrong += driver_differs(one, want)
             if pid in processes:
                 wrong += [("" if pid == said["pid"] else "child: ") + text for text in process_differs(processes[pid], case, want, one)]
-            elif pid == said["pid"]:
+            else:
                 wrong.append(f"process {pid}: not in the report")
         return wrong
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -184,7 +184,7 @@ class Recorder:
     """The recorder of one process; ready once it said so."""
 
     def __init__(self, pid, out):
-        self.lines, self.ready = [], threading.Event()
+        self.out, self.lines, self.ready = out, [], threading.Event()
         self.process = subprocess.Popen([kansoku(), "llm", "record", "-p", str(pid), "--level", "operator", "--budget", "100%", "-o", out],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -202,6 +202,18 @@ class Recorder:
             if time.monotonic() > end or self.process.poll() is not None:
                 self.stop()
                 raise RuntimeError(f"no recorder: exit {self.process.returncode}: {''.join(self.lines)[-1000:].strip()}")
+
+    def wait_until_observed(self, pid, seconds=60):
+        """The recording tells of a process once its places are attached, so nothing that it does from now on is missed."""
+        end, known = time.monotonic() + seconds, []
+        while pid not in known:
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError(f"process {pid} is not observed after {seconds} s: only {known}")
+            time.sleep(0.05)  # allowed: between two looks
+            try:
+                known = [number(process["pid"], "pid") for process in report_of(self.out)["processes"]]
+            except RuntimeError:
+                pass  # nothing is written yet
 
     def wait_until_ended(self, seconds=120):
         try:
@@ -223,18 +235,26 @@ class Recorder:
                 self.process.wait()
 
 
+def ready_pid(driver):
+    ready = re.fullmatch(r"ready (\d+)\n", driver.stdout.readline())
+    if ready is None:
+        raise RuntimeError(f"driver: {driver.stderr.read()[-1000:]}")
+    return int(ready[1])
+
+
 def observed(case, out):
     """Generates under observation: what the driver said."""
     more = ["--wait"] + (["--fork"] if case["fork"] else [])
     with subprocess.Popen(truth.command(case, *more), env=models.settings(case["build"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as driver:
         try:
-            ready = re.fullmatch(r"ready (\d+)\n", driver.stdout.readline())
-            if ready is None:
-                raise RuntimeError(f"driver: {driver.stderr.read()[-1000:]}")
-            recorder = Recorder(int(ready[1]), out)
+            recorder = Recorder(ready_pid(driver), out)
             try:
                 recorder.wait_until_ready()
+                if case["fork"]:  # a child is seen once it was looked at, so it begins after that
+                    driver.stdin.write("go\n")
+                    driver.stdin.flush()
+                    recorder.wait_until_observed(ready_pid(driver))
                 text, errors = driver.communicate("go\n", timeout=900)
                 if driver.returncode != 0:
                     raise RuntimeError(f"driver: exit {driver.returncode}: {errors[-1000:]}")
@@ -267,8 +287,6 @@ def run_case(name, options, mutant):
             said = observed(case, path)
             report = report_of(path)
         wrong = report_differs(mutated(report) if mutant else report, case, want, said)
-        if case["fork"] and len(report["processes"]) < 2:
-            say(f"{name}: the child is not in the report")
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         wrong, want = [str(error)], {"operators": {}}
     count = sum(row["count"] for row in want["operators"].values())
