@@ -11,7 +11,8 @@ wrong. One line a case, with its differences; exit 1 on any.
   selftest   the comparison itself, with hand-made reports and a recorder that is a script
   --mutant   drops every tenth operator's row from each report before it is compared: has to fail
 
-$KANSOKU is the program [build/kansoku, or else build/release/kansoku]. Exit status 77: cannot be had here, with the reason."""
+$KANSOKU is the program [build/kansoku, or else build/release/kansoku]. Exit status 1 if a case is wrong, whatever else is missing; else 77 if one
+cannot be had here, with the reason."""
 import argparse
 import copy
 import json
@@ -294,6 +295,21 @@ def run_case(name, options, mutant):
     return len(wrong)
 
 
+def judged(names, differences_of):
+    """The names of those that are wrong. One that cannot be had here keeps no other from being judged; Unavailable only if none is wrong."""
+    wrong, missing = [], []
+    for name in names:
+        try:
+            if differences_of(name):
+                wrong.append(name)
+        except Unavailable as reason:
+            missing.append(f"{name}: {reason}")
+            say(f"{name}: cannot be had here: {reason}")
+    if missing and not wrong:
+        raise Unavailable("; ".join(missing))
+    return wrong
+
+
 # ---- the comparison, tested without Kansoku ----
 
 def made_report(want, said):
@@ -413,8 +429,27 @@ def selftest_of_cases(options, want, said):
     return failed
 
 
-def selftest():
+def selftest_of_missing():
+    """What is wrong stays wrong beside what cannot be had, before it and behind it."""
+    def differences_of(name):
+        if name == "missing":
+            raise Unavailable("planted")
+        return int(name == "wrong")
+
     failed = 0
+    for names, expected in ((["wrong", "missing"], ["wrong"]), (["missing", "wrong"], ["wrong"]), (["right", "missing"], "skipped"), (["right"], [])):
+        try:
+            found = judged(names, differences_of)
+        except Unavailable:
+            found = "skipped"
+        if found != expected:
+            say(f"selftest: {' and '.join(names)}: {found}, not {expected}")
+            failed += 1
+    return failed
+
+
+def selftest():
+    failed = selftest_of_missing()
     options = {"build": "npm", "tokens": 20, "failing": 2, "model": "moe-F32", **PREFILL}
     case = truth.case_of(**options)
     want, said = truth.truth(case, needs_experts=True), truth.run_driver(case)
@@ -437,15 +472,15 @@ def perform(names, mutant):
         raise Unavailable("needs root")
     cases = {**QUICK, **FULL}
     prebuilt = {f"prebuilt-{name}": {**case, "build": "npm"} for name, case in QUICK.items() if "build" not in case and case.get("threads", 1) == 1}
-    prebuilt.update({name: case for name, case in QUICK.items() if "build" in case})
+    prebuilt.update({name: case for name, case in QUICK.items() if case.get("build") in models.PREBUILT})
     cases.update(prebuilt)
     chosen = [case for name in names or ["quick"] for case in {"quick": QUICK, "full": FULL, "prebuilt": prebuilt}.get(name, [name])]
     for name in chosen:
         if name not in cases:
             raise RuntimeError(f"{name}: no such case; exact.py list")
-    failed = [name for name in chosen if run_case(name, cases[name], mutant)]
-    say(f"{len(chosen)} cases, {len(failed)} wrong{': ' + ' '.join(failed) if failed else ''}")
-    return len(failed)
+    wrong = judged(chosen, lambda name: run_case(name, cases[name], mutant))
+    say(f"{len(chosen)} cases, {len(wrong)} wrong{': ' + ' '.join(wrong) if wrong else ''}")
+    return len(wrong)
 
 
 def main():
