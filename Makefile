@@ -43,7 +43,7 @@ help:
 	@echo "make deps-store   install DuckDB (npm), which writes Parquet files and keeps history"
 	@echo "make asan | tsan | fuzz | nobpf   other builds, tested"
 
-deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-store deps-otlp deps-llama: deps-%:
+deps-build deps-demo deps-test deps-bench deps-check deps-faults deps-watch deps-kernels deps-fresh-root deps-softgpu deps-store deps-otlp deps-llama: deps-%:
 	@tools/install_deps.sh $*
 
 # $(call configure,PRESET): in silence, unless it fails.

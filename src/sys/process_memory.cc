@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace kansoku::sys {
 
@@ -13,6 +14,13 @@ std::size_t read_process_memory(std::int32_t pid, std::uint64_t address,
   const iovec remote{reinterpret_cast<void*>(address), into.size()};
   const ssize_t got = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
   return got < 0 ? 0 : static_cast<std::size_t>(got);
+}
+
+bool has_memory(std::int32_t pid) {
+  // Nothing lies at 0: a process that lives refuses the address, one that has ended is not found.
+  char byte = 0;
+  const iovec local{&byte, 1}, remote{nullptr, 1};
+  return ::process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno != ESRCH;
 }
 
 std::string read_process_text(std::int32_t pid, std::uint64_t address, std::size_t bytes_max) {

@@ -13,6 +13,8 @@ namespace kansoku::sys {
 /// process's word: untrusted.
 [[nodiscard]] std::size_t read_process_memory(std::int32_t pid, std::uint64_t address,
                                               std::span<std::byte> into);
+/// False: it has ended, whether or not its parent knows. What was read before may be cut short.
+[[nodiscard]] bool has_memory(std::int32_t pid);
 /// A text of C there, of at most `bytes_max` bytes with its end; "" if there is none.
 [[nodiscard]] std::string read_process_text(std::int32_t pid, std::uint64_t address,
                                             std::size_t bytes_max);

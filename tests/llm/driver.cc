@@ -7,7 +7,8 @@
 // sequence in one call, until each has --tokens. A full context is emptied, and the last tokens begin it anew at position 0.
 //   --contexts C   C models and contexts in this process, each on its own thread
 //   --reload K     frees model and context K times and generates again
-//   --fork         a child generates too, from the models that the parent loaded
+//   --fork         a child generates too, from the models that the parent loaded; with --wait it prints "ready PID" as well, and both
+//                  begin at the next line: an observer needs a moment to find it
 //   --failing N    at the end of a generation fills the context and makes N calls that find no space (status 1)
 //   --wait         prints "ready PID" when the models are loaded, and begins at a line on standard input
 //   --nodes FILE   writes llama.cpp's debug lines of decoding to FILE.0, FILE.1 ...: the nodes, where GGML_SCHED_DEBUG=2
@@ -398,11 +399,22 @@ std::string child_line(int from, pid_t child) {
   return line;
 }
 
+void wait_for_line() {
+  std::printf("ready %d\n", static_cast<int>(getpid()));
+  std::fflush(stdout);
+  for (int c = std::getchar(); c != '\n' && c != EOF;)
+    c = std::getchar();
+}
+
 int run(const Options& options, Workers& workers) {
   std::array<int, 2> pipe_ends{-1, -1};
   // Before anything was computed: OpenMP's threads do not survive a fork.
   const pid_t child = options.fork && pipe(pipe_ends.data()) == 0 ? fork() : -1;
   if (options.fork && child < 0) return 1;
+  if (child == 0 && options.wait) wait_for_line();
+  if (child == 0 && write(pipe_ends[1], "\n", 1) != 1) _exit(1);
+  char begun_too = 0;
+  if (child > 0 && (close(pipe_ends[1]) != 0 || read(pipe_ends[0], &begun_too, 1) != 1)) return 1;
   const double begun = seconds();
   Known known;
   const bool good = generate_in_all(options, workers, known);
@@ -418,7 +430,6 @@ int run(const Options& options, Workers& workers) {
   }
   std::string children;
   if (child > 0) {
-    close(pipe_ends[1]);
     children = child_line(pipe_ends[0], child);
     if (children.empty()) return 1;
   }
@@ -485,11 +496,6 @@ int main(int count, char** words) {
       return 1;
     }
   }
-  if (options.wait) {
-    std::printf("ready %d\n", static_cast<int>(getpid()));
-    std::fflush(stdout);
-    for (int c = std::getchar(); c != '\n' && c != EOF;)
-      c = std::getchar();
-  }
+  if (options.wait) wait_for_line();
   return run(options, workers);
 }

@@ -11,7 +11,8 @@ wrong. One line a case, with its differences; exit 1 on any.
   selftest   the comparison itself, with hand-made reports and a recorder that is a script
   --mutant   drops every tenth operator's row from each report before it is compared: has to fail
 
-$KANSOKU is the program [build/kansoku, or else build/release/kansoku]. Exit status 77: cannot be had here, with the reason."""
+$KANSOKU is the program [build/kansoku, or else build/release/kansoku]. Exit status 1 if a case is wrong, whatever else is missing; else 77 if one
+cannot be had here, with the reason."""
 import argparse
 import copy
 import json
@@ -153,7 +154,7 @@ def report_differs(report, case, want, said):
             wrong += driver_differs(one, want)
             if pid in processes:
                 wrong += [("" if pid == said["pid"] else "child: ") + text for text in process_differs(processes[pid], case, want, one)]
-            elif pid == said["pid"]:
+            else:
                 wrong.append(f"process {pid}: not in the report")
         return wrong
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -184,7 +185,7 @@ class Recorder:
     """The recorder of one process; ready once it said so."""
 
     def __init__(self, pid, out):
-        self.lines, self.ready = [], threading.Event()
+        self.out, self.lines, self.ready = out, [], threading.Event()
         self.process = subprocess.Popen([kansoku(), "llm", "record", "-p", str(pid), "--level", "operator", "--budget", "100%", "-o", out],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -202,6 +203,18 @@ class Recorder:
             if time.monotonic() > end or self.process.poll() is not None:
                 self.stop()
                 raise RuntimeError(f"no recorder: exit {self.process.returncode}: {''.join(self.lines)[-1000:].strip()}")
+
+    def wait_until_observed(self, pid, seconds=60):
+        """The recording tells of a process once its places are attached, so nothing that it does from now on is missed."""
+        end, known = time.monotonic() + seconds, []
+        while pid not in known:
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError(f"process {pid} is not observed after {seconds} s: only {known}")
+            time.sleep(0.05)  # allowed: between two looks
+            try:
+                known = [number(process["pid"], "pid") for process in report_of(self.out)["processes"]]
+            except RuntimeError:
+                pass  # nothing is written yet
 
     def wait_until_ended(self, seconds=120):
         try:
@@ -223,18 +236,26 @@ class Recorder:
                 self.process.wait()
 
 
+def ready_pid(driver):
+    ready = re.fullmatch(r"ready (\d+)\n", driver.stdout.readline())
+    if ready is None:
+        raise RuntimeError(f"driver: {driver.stderr.read()[-1000:]}")
+    return int(ready[1])
+
+
 def observed(case, out):
     """Generates under observation: what the driver said."""
     more = ["--wait"] + (["--fork"] if case["fork"] else [])
     with subprocess.Popen(truth.command(case, *more), env=models.settings(case["build"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as driver:
         try:
-            ready = re.fullmatch(r"ready (\d+)\n", driver.stdout.readline())
-            if ready is None:
-                raise RuntimeError(f"driver: {driver.stderr.read()[-1000:]}")
-            recorder = Recorder(int(ready[1]), out)
+            recorder = Recorder(ready_pid(driver), out)
             try:
                 recorder.wait_until_ready()
+                if case["fork"]:  # a child is seen once it was looked at, so it begins after that
+                    driver.stdin.write("go\n")
+                    driver.stdin.flush()
+                    recorder.wait_until_observed(ready_pid(driver))
                 text, errors = driver.communicate("go\n", timeout=900)
                 if driver.returncode != 0:
                     raise RuntimeError(f"driver: exit {driver.returncode}: {errors[-1000:]}")
@@ -267,13 +288,26 @@ def run_case(name, options, mutant):
             said = observed(case, path)
             report = report_of(path)
         wrong = report_differs(mutated(report) if mutant else report, case, want, said)
-        if case["fork"] and len(report["processes"]) < 2:
-            say(f"{name}: the child is not in the report")
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         wrong, want = [str(error)], {"operators": {}}
     count = sum(row["count"] for row in want["operators"].values())
     say(f"{name}: {'WRONG ' + '; '.join(wrong) if wrong else 'exact'} ({count} operators, {time.monotonic() - began:.1f} s)")
     return len(wrong)
+
+
+def judged(names, differences_of):
+    """The names of those that are wrong. One that cannot be had here keeps no other from being judged; Unavailable only if none is wrong."""
+    wrong, missing = [], []
+    for name in names:
+        try:
+            if differences_of(name):
+                wrong.append(name)
+        except Unavailable as reason:
+            missing.append(f"{name}: {reason}")
+            say(f"{name}: cannot be had here: {reason}")
+    if missing and not wrong:
+        raise Unavailable("; ".join(missing))
+    return wrong
 
 
 # ---- the comparison, tested without Kansoku ----
@@ -395,8 +429,27 @@ def selftest_of_cases(options, want, said):
     return failed
 
 
-def selftest():
+def selftest_of_missing():
+    """What is wrong stays wrong beside what cannot be had, before it and behind it."""
+    def differences_of(name):
+        if name == "missing":
+            raise Unavailable("planted")
+        return int(name == "wrong")
+
     failed = 0
+    for names, expected in ((["wrong", "missing"], ["wrong"]), (["missing", "wrong"], ["wrong"]), (["right", "missing"], "skipped"), (["right"], [])):
+        try:
+            found = judged(names, differences_of)
+        except Unavailable:
+            found = "skipped"
+        if found != expected:
+            say(f"selftest: {' and '.join(names)}: {found}, not {expected}")
+            failed += 1
+    return failed
+
+
+def selftest():
+    failed = selftest_of_missing()
     options = {"build": "npm", "tokens": 20, "failing": 2, "model": "moe-F32", **PREFILL}
     case = truth.case_of(**options)
     want, said = truth.truth(case, needs_experts=True), truth.run_driver(case)
@@ -419,15 +472,15 @@ def perform(names, mutant):
         raise Unavailable("needs root")
     cases = {**QUICK, **FULL}
     prebuilt = {f"prebuilt-{name}": {**case, "build": "npm"} for name, case in QUICK.items() if "build" not in case and case.get("threads", 1) == 1}
-    prebuilt.update({name: case for name, case in QUICK.items() if "build" in case})
+    prebuilt.update({name: case for name, case in QUICK.items() if case.get("build") in models.PREBUILT})
     cases.update(prebuilt)
     chosen = [case for name in names or ["quick"] for case in {"quick": QUICK, "full": FULL, "prebuilt": prebuilt}.get(name, [name])]
     for name in chosen:
         if name not in cases:
             raise RuntimeError(f"{name}: no such case; exact.py list")
-    failed = [name for name in chosen if run_case(name, cases[name], mutant)]
-    say(f"{len(chosen)} cases, {len(failed)} wrong{': ' + ' '.join(failed) if failed else ''}")
-    return len(failed)
+    wrong = judged(chosen, lambda name: run_case(name, cases[name], mutant))
+    say(f"{len(chosen)} cases, {len(wrong)} wrong{': ' + ' '.join(wrong) if wrong else ''}")
+    return len(wrong)
 
 
 def main():

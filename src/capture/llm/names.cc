@@ -53,6 +53,10 @@ Result<EngineNames> read_engine_names(std::int32_t pid, sys::ElfFile& file, std:
   EngineNames out;
   if (const auto table = bpf::first_address_taken(file, *of_ops))
     out.ops = read_table(pid, *table + bias);
+  if (out.ops.empty() && !sys::has_memory(pid)) {
+    return Error{Code::kUnavailable,
+                 fmt::format("read the names of operators: process {} has ended", pid)};
+  }
   if (out.ops.empty() || out.ops.front() != "NONE" || !out.op("MUL_MAT")) {
     return Error{Code::kUnsupported,
                  fmt::format("read the names of operators in {}: ggml_op_name has no table that is "

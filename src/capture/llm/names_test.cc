@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,9 +65,23 @@ TEST(EngineNames, AreNotGuessedWhereTheTableCannotBeRead) {
   const auto elsewhere = read_engine_names(::getpid(), *file, 0x1000);
   ASSERT_FALSE(elsewhere.has_value());
   EXPECT_EQ(elsewhere.error().code, Code::kUnsupported);
-  const auto nobody = read_engine_names(0x7fffffff, *file, 0);
+}
+
+TEST(EngineNames, OfAProcessThatHasEndedAreUnavailable) {
+  const auto file = sys::ElfFile::open("/proc/self/exe").value();
+  const auto bias = sys::load_bias(*file, mappings_of("capture_llm_test"));
+  ASSERT_TRUE(bias.has_value());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  const auto ended = read_engine_names(child, *file, *bias);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_FALSE(ended.has_value()) << "its parent has not asked for it yet";
+  EXPECT_EQ(ended.error().code, Code::kUnavailable);
+  const auto nobody = read_engine_names(0x7fffffff, *file, *bias);
   ASSERT_FALSE(nobody.has_value()) << "no such process";
-  EXPECT_EQ(nobody.error().code, Code::kUnsupported);
+  EXPECT_EQ(nobody.error().code, Code::kUnavailable);
 }
 
 TEST(EngineNames, NeedTheFunction) {

@@ -10,6 +10,7 @@
 #include "capture/resolve.h"
 #include "common/text.h"
 #include "sys/clock.h"
+#include "sys/process_memory.h"
 
 namespace kansoku::capture::llm {
 namespace {
@@ -108,7 +109,7 @@ std::shared_ptr<const ModelSource::File> ModelSource::resolve(sys::ElfFile& elf,
   return out;
 }
 
-// False: not for us.
+// False: not for us, or the process has ended.
 bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping& mapping,
                            const std::vector<sys::Mapping>& all) {
   const FileKey key{mapping.device_major, mapping.device_minor, mapping.inode};
@@ -126,6 +127,8 @@ bool ModelSource::add_file(std::int32_t pid, Target& target, const sys::Mapping&
                         : Result<EngineNames>(Error{Code::kUnsupported, "no load address"});
       if (names) {
         target.names = std::move(names).value();
+      } else if (names.error().code == Code::kUnavailable) {
+        return false;
       } else {
         limit(pid, target, trace::ModelLevel::kToken, names.error().what);
       }
@@ -194,7 +197,8 @@ void ModelSource::inspect(const Observed& process, BootTime /*now*/) {
     if (mapping.inode == 0 || !mapping.executable || !is_wanted(base_name(mapping.path))) continue;
     if (add_file(pid, target, mapping, *mappings)) has_news = true;
   }
-  if (!has_news) return;
+  // One that has ended meanwhile was not seen: nothing is said of its library.
+  if (!has_news || !sys::has_memory(pid)) return;
   Target& kept = found == targets_.end() ? targets_[pid] = std::move(fresh) : target;
   const bool has_specs = std::any_of(kept.files.begin(), kept.files.end(), [](const auto& one) {
     return std::any_of(one.second.file->specs.begin(), one.second.file->specs.end(),
