@@ -9,7 +9,7 @@ src/. A file belongs to the longest folder listed. It fails on
   - a header of another module's internal/, and a *_for_test.h in production code
   - a third-party header outside the modules that own it, or in a public header
   - DEPS of a kansoku_module() in CMake that is no arrow
-  - a module with sources but without README.md, or with one over 40 lines
+  - a module with sources but without README.md, or with one over 40 lines, or one that does not begin `# module: words`
   - a folder with more than 30 files, tests not counted, unless the module's README.md has a line "One folder: REASON"
 Files *_test, *_bench and *_fuzz (so *_for_test too) may include what they like.
 """
@@ -177,8 +177,12 @@ def check_readmes(layers, root, paths, problems):
         readme = f"src/{module}/README.md"
         if not os.path.isfile(os.path.join(root, readme)):
             problems.append(f"{readme}:1: missing; every module has a page")
-        elif (lines := len(source_text.read(root, readme).splitlines())) > README_LINES_MAX:
-            problems.append(f"{readme}:{lines}: {lines} lines; at most {README_LINES_MAX}")
+            continue
+        lines = source_text.read(root, readme).splitlines()
+        if len(lines) > README_LINES_MAX:
+            problems.append(f"{readme}:{len(lines)}: {len(lines)} lines; at most {README_LINES_MAX}")
+        if not re.match(rf"# {module}: \S", lines[0] if lines else ""):
+            problems.append(f"{readme}:1: begins `# {module}: words`")
     return len(present)
 
 

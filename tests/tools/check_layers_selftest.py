@@ -28,7 +28,7 @@ class CheckLayers(CheckerTest):
         self.plant("src/layers.txt", LAYERS)
         self.plant("src/third_party.txt", LIBRARIES)
         for module in ("common", "wire", "trace", "trace/deep", "cli"):
-            self.plant(f"src/{module}/README.md", "# page\n")
+            self.plant(f"src/{module}/README.md", f"# {module}: page\n")
         self.plant("src/wire/ring.h", "#include <linux/types.h>\n")
         self.plant("src/common/json.h", '#include <json/fwd.hpp>\n#include <string>\n#include "common/internal/text.h"\n')
         self.plant("src/common/internal/text.h", "#include <json/all.hpp>\n")
@@ -103,15 +103,23 @@ class CheckLayers(CheckerTest):
             self.plant(f"src/trace/internal/part{i}.h", "")
             self.plant(f"src/trace/internal/part{i}_test.cc", "")
         self.expect_problems("src/trace/internal: 31 files, at most 30")
-        self.plant("src/trace/README.md", "# page\n\nOne folder: each file is one field of the format.\n")
+        self.plant("src/trace/README.md", "# trace: page\n\nOne folder: each file is one field of the format.\n")
         self.expect_clean()
 
     def test_pages(self):
-        self.plant("src/cli/README.md", "line\n" * 41)
-        self.plant("src/common/README.md", "line\n" * 40)
+        self.plant("src/cli/README.md", "# cli: page\n" + "line\n" * 40)
+        self.plant("src/common/README.md", "# common: page\n" + "line\n" * 39)
         self.plant("src/layers.txt", LAYERS + "store: common\n")
         self.plant("src/store/store.h", "")
         self.expect_problems("src/cli/README.md:41: 41 lines", "src/store/README.md:1: missing")
+
+    def test_pages_begin_with_the_module(self):
+        self.plant("src/cli/README.md", "#cli : page\n")
+        self.plant("src/trace/deep/README.md", "# deep: page\n")
+        self.plant("src/common/README.md", "# common\n")
+        self.plant("src/wire/README.md", "")
+        self.expect_problems("src/cli/README.md:1: begins `# cli: words`", "src/trace/deep/README.md:1: begins `# trace/deep: words`",
+                             "src/common/README.md:1: begins `# common: words`", "src/wire/README.md:1: begins `# wire: words`")
 
 
 if __name__ == "__main__":
