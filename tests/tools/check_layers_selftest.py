@@ -34,10 +34,10 @@ class CheckLayers(CheckerTest):
         self.plant("src/common/internal/text.h", "#include <json/all.hpp>\n")
         self.plant("src/trace/reader.cc", '#include <protozero/reader.hpp>\n#include <fmt/format.h>\n#include "common/json.h"\n')
         self.plant("src/trace/deep/deep.h", '#include "common/json.h"\n')
-        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n  #  include "cli/commands.h"\n#include <sys/stat.h>\n')
+        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n#include "common/json.h"\n  #  include "cli/commands.h"\n#include <sys/stat.h>\n')
 
     def test_clean_tree_passes(self):
-        self.assertIn("12 includes of 6 files in 5 modules", self.expect_clean())
+        self.assertIn("13 includes of 6 files in 5 modules", self.expect_clean())
 
     def test_arrows_that_are_not_listed(self):
         self.plant("src/trace/up.cc", '#include "common/json.h"\n#include "cli/commands.h"\n')
@@ -72,6 +72,17 @@ class CheckLayers(CheckerTest):
         for name in ("a_test.cc", "a_bench.cc", "a_fuzz.cc", "a_for_test.h"):
             self.plant(f"src/common/{name}", '#include "cli/commands.h"\n#include <gtest/gtest.h>\n#include <unknown/x.h>\n')
         self.expect_clean()
+
+    def test_arrows_that_nothing_uses(self):
+        self.plant("src/layers.txt", LAYERS.replace("trace/deep: common\n", "trace/deep: common wire\n").replace("cli:  common", "cli:  common trace/deep"))
+        self.plant("src/trace/deep/deep_test.cc", '#include "wire/ring.h"\n')
+        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n// #include "trace/deep/deep.h"\n#include "common/json.h"\n')
+        self.expect_problems("src/layers.txt:5: trace/deep -> wire: no #include uses this arrow", "src/layers.txt:6: cli -> trace/deep: no #include")
+
+    def test_modules_that_are_not_there(self):
+        self.plant("src/layers.txt", LAYERS.replace("cli:", "store: common\ncli:").replace("common trace\n", "common trace store\n"))
+        self.plant("src/store/README.md", "# store: later\n")
+        self.expect_problems("src/layers.txt:6: store: no sources in src/store")
 
     def test_third_party(self):
         self.plant("src/cli/a.cc", "#include <protozero/reader.hpp>\n#include <gtest/gtest.h>\n#include <curl/curl.h>\n")
@@ -109,7 +120,7 @@ class CheckLayers(CheckerTest):
     def test_pages(self):
         self.plant("src/cli/README.md", "# cli: page\n" + "line\n" * 40)
         self.plant("src/common/README.md", "# common: page\n" + "line\n" * 39)
-        self.plant("src/layers.txt", LAYERS + "store: common\n")
+        self.plant("src/layers.txt", LAYERS + "store:\n")
         self.plant("src/store/store.h", "")
         self.expect_problems("src/cli/README.md:41: 41 lines", "src/store/README.md:1: missing")
 
