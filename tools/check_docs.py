@@ -17,7 +17,7 @@ import source_text  # noqa: E402
 
 LINES_MAX = 120
 REFERENCES = ("docs/formats/", "docs/measurements/", "docs/thresholds.md", "docs/softcuda-coverage.md",
-              "docs/softcuda-companions-coverage.md", "docs/softcuda-runtime-coverage.md", "docs/known-gaps.md")
+              "docs/softcuda-companions-coverage.md", "docs/softcuda-runtime-coverage.md", "docs/known-gaps.md", "docs/recipes.md")
 LINK = re.compile(r"\[[^\]\n]*\](?:\n\s*)?\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
 CODE = re.compile(r"```[\s\S]*?```|^ {4}(?![*-] ).*$|`[^`\n]*`", re.MULTILINE)
