@@ -1,7 +1,7 @@
 # kansoku_module(<path> [DEPS module...] [LINK target...] [TEST_SOURCES file...]): a static library of src/<path>, its
 # unit tests and its fuzz targets; *_for_test.cc is compiled once for these two and no part of the library, and so are
 # TEST_SOURCES, which belong to other modules. DEPS repeats the arrows of src/layers.txt, in the target form
-# "capture_bpf" for "capture/bpf".
+# "capture_bpf" for "capture/bpf"; tools/check layers refuses any other. wire has no target: it is headers alone.
 include(GoogleTest)
 include(${CMAKE_CURRENT_LIST_DIR}/unit_tests.cmake)
 

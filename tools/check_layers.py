@@ -5,11 +5,12 @@
 Reads src/layers.txt (arrows between modules), src/third_party.txt (which module owns which library) and every #include under
 src/. A file belongs to the longest folder listed. It fails on
   - an arrow that src/layers.txt does not list, and a module listed above one that it names (so there are no cycles)
+  - a listed arrow that no #include uses, and a listed module without sources: src/layers.txt says what is, not what may come
   - a file in a folder that is not listed
   - a header of another module's internal/, and a *_for_test.h in production code
   - a third-party header outside the modules that own it, or in a public header
   - DEPS of a kansoku_module() in CMake that is no arrow
-  - a module with sources but without README.md, or with one over 40 lines
+  - a module with sources but without README.md, or with one over 40 lines, or one that does not begin `# module: words`
   - a folder with more than 30 files, tests not counted, unless the module's README.md has a line "One folder: REASON"
 Files *_test, *_bench and *_fuzz (so *_for_test too) may include what they like.
 """
@@ -129,8 +130,8 @@ class Layers:
         return None
 
 
-def check_file(layers, root, path, problems):
-    """The includes of one file under src/. Returns how many there are."""
+def check_file(layers, root, path, used, problems):
+    """The includes of one file under src/; adds its arrows to `used`. Returns how many includes there are."""
     inside = path[len("src/"):]
     module = layers.module_of(inside)
     if module is None:
@@ -145,12 +146,26 @@ def check_file(layers, root, path, problems):
         own, other = match.groups()
         why = None
         if own:
+            used.add((module, layers.module_of(own)))
             why = layers.check_own(module, own)
         elif not is_system(other):
             why = layers.check_third_party(module, inside, other)
         if why:
             problems.append(f"{path}:{text.count(chr(10), 0, match.start(own and 1 or 2)) + 1}: {why}")
     return count
+
+
+def check_used(layers, paths, used, problems):
+    """A row for which there is no file, an arrow for which there is no #include."""
+    present = {layers.module_of(path[len("src/"):]) for path in paths}
+    for module, targets in layers.modules.items():
+        where = f"src/layers.txt:{layers.arrows.lines[module]}: {module}"
+        if module not in present:
+            problems.append(f"{where}: no sources in src/{module}; the row comes with them")
+            continue
+        for target in targets:
+            if target in present and (module, target) not in used:
+                problems.append(f"{where} -> {target}: no #include uses this arrow; remove it (tests need none)")
 
 
 def check_cmake(layers, root, path, problems):
@@ -177,8 +192,12 @@ def check_readmes(layers, root, paths, problems):
         readme = f"src/{module}/README.md"
         if not os.path.isfile(os.path.join(root, readme)):
             problems.append(f"{readme}:1: missing; every module has a page")
-        elif (lines := len(source_text.read(root, readme).splitlines())) > README_LINES_MAX:
-            problems.append(f"{readme}:{lines}: {lines} lines; at most {README_LINES_MAX}")
+            continue
+        lines = source_text.read(root, readme).splitlines()
+        if len(lines) > README_LINES_MAX:
+            problems.append(f"{readme}:{len(lines)}: {len(lines)} lines; at most {README_LINES_MAX}")
+        if not re.match(rf"# {module}: \S", lines[0] if lines else ""):
+            problems.append(f"{readme}:1: begins `# {module}: words`")
     return len(present)
 
 
@@ -204,7 +223,10 @@ def main():
     layers = Layers(root, problems)
     files = [path for path in source_text.tree_files(root) if path.startswith("src/")]
     sources = [path for path in files if path.endswith(source_text.SOURCE_SUFFIXES)]
-    includes = sum(check_file(layers, root, path, problems) for path in sources)
+    used, forms_hold = set(), not problems
+    includes = sum(check_file(layers, root, path, used, problems) for path in sources)
+    if forms_hold:
+        check_used(layers, sources, used, problems)
     for path in files:
         if os.path.basename(path) == "CMakeLists.txt":
             check_cmake(layers, root, path, problems)

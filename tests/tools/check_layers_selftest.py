@@ -28,16 +28,16 @@ class CheckLayers(CheckerTest):
         self.plant("src/layers.txt", LAYERS)
         self.plant("src/third_party.txt", LIBRARIES)
         for module in ("common", "wire", "trace", "trace/deep", "cli"):
-            self.plant(f"src/{module}/README.md", "# page\n")
+            self.plant(f"src/{module}/README.md", f"# {module}: page\n")
         self.plant("src/wire/ring.h", "#include <linux/types.h>\n")
         self.plant("src/common/json.h", '#include <json/fwd.hpp>\n#include <string>\n#include "common/internal/text.h"\n')
         self.plant("src/common/internal/text.h", "#include <json/all.hpp>\n")
         self.plant("src/trace/reader.cc", '#include <protozero/reader.hpp>\n#include <fmt/format.h>\n#include "common/json.h"\n')
         self.plant("src/trace/deep/deep.h", '#include "common/json.h"\n')
-        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n  #  include "cli/commands.h"\n#include <sys/stat.h>\n')
+        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n#include "common/json.h"\n  #  include "cli/commands.h"\n#include <sys/stat.h>\n')
 
     def test_clean_tree_passes(self):
-        self.assertIn("12 includes of 6 files in 5 modules", self.expect_clean())
+        self.assertIn("13 includes of 6 files in 5 modules", self.expect_clean())
 
     def test_arrows_that_are_not_listed(self):
         self.plant("src/trace/up.cc", '#include "common/json.h"\n#include "cli/commands.h"\n')
@@ -73,6 +73,17 @@ class CheckLayers(CheckerTest):
             self.plant(f"src/common/{name}", '#include "cli/commands.h"\n#include <gtest/gtest.h>\n#include <unknown/x.h>\n')
         self.expect_clean()
 
+    def test_arrows_that_nothing_uses(self):
+        self.plant("src/layers.txt", LAYERS.replace("trace/deep: common\n", "trace/deep: common wire\n").replace("cli:  common", "cli:  common trace/deep"))
+        self.plant("src/trace/deep/deep_test.cc", '#include "wire/ring.h"\n')
+        self.plant("src/cli/main.cc", '#include "trace/reader.h"\n// #include "trace/deep/deep.h"\n#include "common/json.h"\n')
+        self.expect_problems("src/layers.txt:5: trace/deep -> wire: no #include uses this arrow", "src/layers.txt:6: cli -> trace/deep: no #include")
+
+    def test_modules_that_are_not_there(self):
+        self.plant("src/layers.txt", LAYERS.replace("cli:", "store: common\ncli:").replace("common trace\n", "common trace store\n"))
+        self.plant("src/store/README.md", "# store: later\n")
+        self.expect_problems("src/layers.txt:6: store: no sources in src/store")
+
     def test_third_party(self):
         self.plant("src/cli/a.cc", "#include <protozero/reader.hpp>\n#include <gtest/gtest.h>\n#include <curl/curl.h>\n")
         self.plant("src/cli/b.cc", "#include <vector>\n#include <elf.h>\n#include <netinet/in.h>\n#include <zlib.h>\n")
@@ -103,15 +114,23 @@ class CheckLayers(CheckerTest):
             self.plant(f"src/trace/internal/part{i}.h", "")
             self.plant(f"src/trace/internal/part{i}_test.cc", "")
         self.expect_problems("src/trace/internal: 31 files, at most 30")
-        self.plant("src/trace/README.md", "# page\n\nOne folder: each file is one field of the format.\n")
+        self.plant("src/trace/README.md", "# trace: page\n\nOne folder: each file is one field of the format.\n")
         self.expect_clean()
 
     def test_pages(self):
-        self.plant("src/cli/README.md", "line\n" * 41)
-        self.plant("src/common/README.md", "line\n" * 40)
-        self.plant("src/layers.txt", LAYERS + "store: common\n")
+        self.plant("src/cli/README.md", "# cli: page\n" + "line\n" * 40)
+        self.plant("src/common/README.md", "# common: page\n" + "line\n" * 39)
+        self.plant("src/layers.txt", LAYERS + "store:\n")
         self.plant("src/store/store.h", "")
         self.expect_problems("src/cli/README.md:41: 41 lines", "src/store/README.md:1: missing")
+
+    def test_pages_begin_with_the_module(self):
+        self.plant("src/cli/README.md", "#cli : page\n")
+        self.plant("src/trace/deep/README.md", "# deep: page\n")
+        self.plant("src/common/README.md", "# common\n")
+        self.plant("src/wire/README.md", "")
+        self.expect_problems("src/cli/README.md:1: begins `# cli: words`", "src/trace/deep/README.md:1: begins `# trace/deep: words`",
+                             "src/common/README.md:1: begins `# common: words`", "src/wire/README.md:1: begins `# wire: words`")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import unittest
 from checker import ROOT, SPDX, CheckerTest
 
 TOOLS = ("check", "changed_tests.py", "check_abi.py", "check_bans.py", "check_commits.py", "check_docs.py", "check_flaky.py",
-         "check_headers.py", "check_layers.py", "check_names.py", "check_waits.py", "ctest_suite.py", "cuda_table.py", "functions.py", "ratchet.py", "source_text.py")
+         "check_headers.py", "check_layers.py", "check_names.py", "check_places.py", "check_waits.py", "ctest_suite.py", "cuda_table.py",
+         "functions.py", "ratchet.py", "source_text.py")
 
 
 class Check(CheckerTest):
@@ -19,7 +20,7 @@ class Check(CheckerTest):
         super().setUp()
         self.plant("src/layers.txt", "common:\n")
         self.plant("src/third_party.txt", "fmt/: *\n")
-        self.plant("src/common/README.md", "# common\n")
+        self.plant("src/common/README.md", "# common: numbers\n")
         self.plant("src/common/a.h", SPDX + "#pragma once\nint a();\n")
         self.plant("src/common/alone.h", SPDX + "#pragma once\nint alone();\n")
         self.plant("src/common/a.cc", SPDX + '#include "common/a.h"\n\nint a() {\n  return 1;\n}\n')
