@@ -6,9 +6,10 @@ import signal
 import subprocess
 
 from kit.job import Job
-from kit.outcome import Wrong
+from kit.outcome import Wrong, need
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NO_PERMISSION = 3  # docs/exit-codes.md
 
 
 def default_kansoku():
@@ -48,6 +49,7 @@ class Recorder(Job):
             if self.until(line) if callable(self.until) else self.until in line:
                 return self
         super().__exit__(None, None, None)
+        need(self.returncode != NO_PERMISSION, "".join(self.said).strip())
         raise Wrong(f"the recorder ended with status {self.returncode}: {''.join(self.said)[-2000:]}")
 
     def __exit__(self, *cause):

@@ -22,8 +22,8 @@ def need(condition, reason):
         raise Impossible(reason)
 
 
-def need_root(why=""):
-    need(os.geteuid() == 0, "needs root" + (f": {why}" if why else ""))
+def need_root():
+    need(os.geteuid() == 0, "needs root")
 
 
 def need_tool(name, package=""):

@@ -12,9 +12,11 @@ from kit.outcome import Wrong, need
 CLANG = os.path.join(ROOT, "share/softgpu/softgpu-clang")
 
 
-def need_clang():
+def need_clang(clang=None):
+    """`clang`: another path of softgpu-clang, which is asked."""
     name = os.environ.get("CLANG", "clang++-19")
-    need(shutil.which(name), f"{name} is missing: it compiles for the device")
+    need(shutil.which(name) and (not clang or subprocess.run([clang, "--version"], capture_output=True, check=False).returncode == 0),
+         f"{name} is missing: it compiles for the device")
 
 
 def compile_for_device(kansoku, out, *words, clang=CLANG, **environment):
