@@ -12,12 +12,12 @@ recording knows of none of it. What has to hold whatever the machine's load:
   stated error at both ends of each gap.
 With ROUNDS it also prints how far each figure is from the program's own. Status 77: not possible here."""
 import collections
-import json
 import os
-import subprocess
 import sys
 
-from recorded import clock_maps, events_around, read_operations, read_recording, record, skip
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from recorded import clock_maps, events_around, read_operations, read_recording, record  # noqa: E402
 
 FAULTS = ";".join(["kernel=hold:1+:slow=4ms", "kernel=long_one:1+:slow=30ms", "cuMemAlloc_v2:1+:slow=20ms", "cuModuleLoadData:2+:slow=20ms"])
 CALLS = {"launch": "cuLaunchKernel", "wait": "cuStreamSynchronize", "alloc": "cuMemAlloc_v2", "load": "cuModuleLoadData", "free": "cuMemFree_v2"}
@@ -105,13 +105,12 @@ def latencies(lines, slices, seen, kernels, error):
     return problems, pairs
 
 
-def main():
+def main(report):
     if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     kansoku, planned, out = sys.argv[1:4]
     rounds = int(sys.argv[4]) if len(sys.argv) == 5 else 3
-    if os.geteuid() != 0:
-        skip("needs root: the memory of a process is opened through /proc/PID/map_files")
+    kit.need_root()
     os.makedirs(out, exist_ok=True)
     own = os.path.join(out, "plan.txt")
     trace, log = record(kansoku, out, "plan", [planned, "plan", own, str(rounds)], {"KANSOKU_SOFTGPU_FAULT": FAULTS})
@@ -120,15 +119,14 @@ def main():
     recording = read_recording(trace)
     slices, clocks = recording.slices, clock_maps(recording.metadata)
     if len(clocks) != 1 or clocks[0]["restarts"] != "0":
-        sys.exit(f"not one map of a clock: {clocks}")
+        raise kit.Wrong(f"not one map of a clock: {clocks}")
     error = int(clocks[0]["worst_error_ns"])
     problems = calls_within(lines, slices)
     more, seen = kernels_contain(slices, kernels, error)
     problems += more
     more, pairs = latencies(lines, slices, seen, kernels, error)
     problems += more
-    done = subprocess.run([kansoku, "cuda", "report", "--json", trace], capture_output=True, text=True)
-    (device,) = json.loads(done.stdout)["devices"]
+    (device,) = kit.answer(kansoku, "cuda", "report", "--json", trace)["devices"]
     idle = {row["cause"]: row["us"] * 1e3 for row in device["idle"]}
     idle["unknown"] = idle.get("unknown", 0) + idle.pop("function", 0)
     least, most, gaps = bounds_of_idle(lines, device_spans(operations))
@@ -147,9 +145,7 @@ def main():
         print(f"waits: {sum(one.end - one.begin for _, one in waits) / 1e6:.3f} ms, by the program's own times {sum(l.end - l.begin for l, _ in waits) / 1e6:.3f}; "
               f"shorter by {max((l.end - l.begin) - (one.end - one.begin) for l, one in waits) / 1e3:.1f} us at most")
     print(f"{len(lines)} lines, {len(kernels)} kernels, error of the map {error} ns")
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
+    report.judge("plan", problems or ([] if kernels and pairs and waits else ["no kernel or no wait was compared"]))
 
 
-sys.exit(main())
+kit.run(main)

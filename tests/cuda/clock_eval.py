@@ -9,7 +9,9 @@ states for the times of that moment (its counter "error of device times"), and e
 import os
 import sys
 
-from recorded import clock_maps, events_around, read_operations, read_recording, record, stated_errors
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from recorded import clock_maps, events_around, read_operations, read_recording, record, stated_errors  # noqa: E402
 
 SHARES = (0.5, 0.9, 0.99, 1)
 
@@ -19,7 +21,7 @@ def percentiles(values):
     return ", ".join(f"{'max' if share == 1 else f'p{share * 100:.0f}'} {values[min(len(values) - 1, int(share * len(values)))] / 1e3:.1f}" for share in SHARES)
 
 
-def main():
+def main(report):
     if len(sys.argv) not in (5, 6):
         sys.exit(__doc__)
     kansoku, planned, out = sys.argv[1:4]
@@ -35,7 +37,7 @@ def main():
     (clock,) = clock_maps(recording.metadata)
     stated_at = stated_errors(recording)
     if len(seen) != len(kernels) or clock["restarts"] != "0":
-        sys.exit(f"{len(kernels)} kernels by the executor, {len(seen)} recorded; {clock}")
+        raise kit.Wrong(f"{len(kernels)} kernels by the executor, {len(seen)} recorded; {clock}")
     begins, ends, errors, shares, outside = [], [], [], [], 0
     for one, ran in zip(seen, kernels):
         before, after = around(ran)
@@ -53,7 +55,7 @@ def main():
     beyond, worst = sum(share > 1 for share in shares), max(range(len(shares)), key=lambda i: shares[i])
     print(f"largest share of the stated error: {100 * shares[worst]:.1f} %, {max(begins[worst], ends[worst]) / 1e3:.1f} of {errors[worst] / 1e3:.1f} us, "
           f"{(kernels[worst].host_begin - kernels[0].host_begin) / 1e9:.1f} s after the first kernel; {beyond} kernels beyond it")
-    return 1 if beyond or outside else 0
+    report.judge("clock", beyond + outside)
 
 
-sys.exit(main())
+kit.run(main)

@@ -6,14 +6,14 @@ Each sample, each section of rules.cu, Halide where it is installed, and a gener
 writes its own list of kernels by count; the recorder knows nothing of it; what rules.cu counts itself is a third list. Equal: the count of every kernel by name, launches within
 graphs included; every operation that no counter explains has a slice with a time; no slice without a name. Status 77: not possible
 here, with the reason."""
-import glob
 import json
 import os
 import re
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
 import rules  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,38 +22,21 @@ SAMPLES = ["vector_add", "matrix_product", "reduction", "scan", "histogram", "nb
 EXPLAINED = ("cuda_untimed_legacy", "cuda_untimed_programmatic", "cuda_interleaved", "cuda_lost_context", "cuda_unfinished")
 
 
-def skip(reason):
-    print(reason)
-    sys.exit(77)
-
-
 # The library calls these for itself, so the driver counts more of them than the program made; or it is switched on only after them.
 OWN_CALLS = {"cuEventRecord", "cuEventQuery", "cuThreadExchangeStreamCaptureMode", "cuGetProcAddress", "cuGetProcAddress_v2", "cuInit",
              "cuGraphInstantiateWithFlags", "cuGraphExecDestroy"}
 
 
-def read_counts(begin):
-    """The executor's own counts: calls by name, operations, kernels (docs/softgpu-tests.md). One process writes some."""
-    (path,) = glob.glob(begin + ".*")
-    return rules.read(path)
-
-
 def recorded(kansoku, out, label, command, settings):
-    trace = os.path.join(out, label + ".pftrace")
-    counts = os.path.join(out, label + ".counts")
-    for old in glob.glob(counts + ".*"):
-        os.remove(old)
-    environment = {**os.environ, "KANSOKU_SOFTGPU_COUNTS": counts, **settings}
-    done = subprocess.run([kansoku, "record", "-q", "--no-bpf", "--cuda", "--force", "-o", trace, "--", kansoku, "run", "--softgpu", "--", *command],
-                          env=environment, capture_output=True, text=True)
-    if done.returncode == 77:
-        print(f"{label}: not run: {done.stdout.strip()}")
-        return None
-    if done.returncode != 0:
-        print(done.stdout[-1000:], done.stderr[-3000:])
-        sys.exit(f"{label}: status {done.returncode}")
+    """The executor's own counts (docs/softgpu-tests.md), and the recording."""
+    trace, counts = os.path.join(out, label + ".pftrace"), os.path.join(out, label + ".counts")
+    kit.remove_files(counts)
+    done = kit.record(kansoku, trace, "-q", "--no-bpf", "--cuda", "--force", of=[kansoku, "run", "--softgpu", "--", *command],
+                      env={**os.environ, "KANSOKU_SOFTGPU_COUNTS": counts, **settings})
+    kit.need(done.returncode != 77, done.stdout.strip())
+    kit.expect(done.returncode == 0, f"status {done.returncode}: {done.stdout[-1000:]} {done.stderr[-3000:]}")
     shown = subprocess.run(["/usr/bin/python3", os.path.join(HERE, "..", "proto", "check_trace.py"), "--json", trace], capture_output=True, text=True)
-    return read_counts(counts), json.loads(shown.stdout)
+    return kit.read_counts(kit.the_file(counts)), json.loads(shown.stdout)
 
 
 def values(text):
@@ -63,9 +46,7 @@ def values(text):
 
 
 def unlike(what, ours, theirs):
-    """One line for each name whose numbers differ."""
-    return [f"{what} {name}: {theirs.get(name, 0)} by the executor, {ours.get(name, 0)} counted"
-            for name in sorted({*ours, *theirs}) if ours.get(name, 0) != theirs.get(name, 0)]
+    return [f"{what} {line}" for line in kit.differences(theirs, ours, "by the executor", "counted")]
 
 
 def compare(label, ran, trace, own=None):
@@ -132,46 +113,35 @@ def compare(label, ran, trace, own=None):
     return problems
 
 
-def main():
+def main(report):
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     kansoku, clang, samples, out = sys.argv[1:5]
     os.environ["KANSOKU"] = os.path.abspath(kansoku)  # for the compiler
-    if os.geteuid() != 0:
-        skip("needs root: the memory of a process is opened through /proc/PID/map_files")
-    if subprocess.run([clang, "--version"], capture_output=True).returncode != 0:
-        skip("no clang for the device")
+    kit.need_root()
+    kit.need_clang(clang)
     os.makedirs(out, exist_ok=True)
-    jobs = []
-    for name in SAMPLES:
-        program = os.path.join(out, name)
-        built = subprocess.run([clang, "-std=c++17", "-O2", "-o", program, os.path.join(samples, name + ".cu")], capture_output=True, text=True)
-        if built.returncode != 0:
-            sys.exit(f"{name}: {built.stderr}")
-        jobs.append((name, [program], {}))
+    jobs = [(name, [kit.compile_for_device(kansoku, os.path.join(out, name), "-std=c++17", "-O2", os.path.join(samples, name + ".cu"), clang=clang)], {})
+            for name in SAMPLES]
     if subprocess.run(["/usr/bin/python3", "-c", "import halide, numpy"], capture_output=True).returncode == 0:
         jobs.append(("halide", ["/usr/bin/python3", os.path.join(samples, "..", "halide", "halide_demo.py")], {}))
+    else:
+        report.skip("halide", "not installed")
     if len(sys.argv) == 7:
         build, model = sys.argv[5:]
         path = os.path.join(build, "bin")
-        generate = [os.path.join(path, "generate"), "text", model]
+        libraries = {"LD_LIBRARY_PATH": f"{path}:" + os.environ.get("LD_LIBRARY_PATH", "")}  # found by the program's own path
         for label, settings in (("llama-graphs", {}), ("llama", {"GGML_CUDA_DISABLE_GRAPHS": "1"})):
-            jobs.append((label, ["env", f"LD_LIBRARY_PATH={path}:" + os.environ.get("LD_LIBRARY_PATH", ""), *generate], settings))
+            jobs.append((label, [os.path.join(path, "generate"), "text", model], {**libraries, **settings}))
     program = rules.build(clang, out)
     for name in rules.sections():
         jobs.append(("rules." + name, [program, name, os.path.join(out, "rules." + name)], {}))
-    failed = False
-    for label, command, settings in jobs:
-        if command[0] == "env":  # the libraries of llama.cpp are found by the program's own path
-            settings = {**settings, "LD_LIBRARY_PATH": command[1].split("=", 1)[1]}
-            command = command[2:]
+
+    def one(label, command, settings):
         result = recorded(kansoku, out, label, command, settings)
-        if result is None:
-            continue
-        for problem in compare(label, *result, rules.read(command[2]) if label.startswith("rules.") else None):
-            print(f"{label}: {problem}")
-            failed = True
-    return 1 if failed else 0
+        return compare(label, *result, kit.read_counts(command[2]) if label.startswith("rules.") else None)
+    for job in jobs:
+        report.part(job[0], one, *job)
 
 
-sys.exit(main())
+kit.run(main)

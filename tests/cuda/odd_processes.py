@@ -5,13 +5,13 @@
 A program that becomes another one in the middle of launches, two processes on one device, one that opens the driver by its absolute path, and one in
 a container's process namespace: each behaves as without Kansoku, what is recorded is the program's own list of calls, and what is not is
 counted and said. planned.c writes its own list, the executor its own. Status 77: not possible here."""
-import glob
-import json
 import os
 import subprocess
 import sys
 
-from recorded import read_operations, read_recording, skip
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from recorded import read_operations, read_recording  # noqa: E402
 
 COUNT = 20
 # Two seconds: without eBPF the recorder looks for processes now and then.
@@ -27,21 +27,18 @@ class Case:
         environment = {**os.environ, **SLOW, "KANSOKU_SOFTGPU_OPERATIONS": self.log, **(settings or {})}
         run = [kansoku, "run", "--softgpu", "--", *command]
         self.plain = subprocess.run(run, env=environment, capture_output=True, text=True)
-        for old in glob.glob(self.log + ".*"):
-            os.remove(old)
-        self.watched = subprocess.run([kansoku, "record", *options, "--cuda", "--force", "-o", self.trace, "--", *run], env=environment, capture_output=True, text=True)
+        kit.remove_files(self.log)
+        self.watched = kit.record(kansoku, self.trace, *options, "--cuda", "--force", of=run, env=environment)
         if self.plain.returncode != 0 or self.watched.returncode != 0:
             self.wrong(f"status {self.plain.returncode} without, {self.watched.returncode} with: {self.watched.stderr[-500:]}")
         said = self.watched.stdout if "--explain" not in options else self.watched.stdout[:len(self.plain.stdout)]
         if sorted(said.split("\n")) != sorted(self.plain.stdout.split("\n")):
             self.wrong(f"output {self.plain.stdout!r} without, {self.watched.stdout!r} with")
         self.recording = read_recording(self.trace)
-        done = subprocess.run([kansoku, "cuda", "report", "--json", self.trace], capture_output=True, text=True)
-        report = json.loads(done.stdout) if done.stdout else {}
-        self.losses = report.get("losses", {})
+        self.losses = kit.answer(kansoku, "cuda", "report", "--json", self.trace).get("losses", {})
 
     def wrong(self, text):
-        self.problems.append(f"{self.label}: {text}")
+        self.problems.append(text)
 
     def slices(self, category, name, pid=None):
         return sorted((one for one in self.recording.slices if one.category == category and one.name == name and pid in (None, self.recording.pids.get(one.track))),
@@ -108,9 +105,7 @@ def by_absolute_path(kansoku, planned, out):
 
 
 def in_a_container(kansoku, planned, out):
-    if subprocess.run(["unshare", "--fork", "--pid", "true"], capture_output=True).returncode != 0:
-        print("container: no process namespaces here")
-        return []
+    kit.need(subprocess.run(["unshare", "--fork", "--pid", "true"], capture_output=True).returncode == 0, "no process namespaces here")
     own = os.path.join(out, "container.txt")
     case = Case(kansoku, out, "container", ["unshare", "--fork", "--pid", planned, "count", own, str(COUNT)])
     if case.compare(own, "*", None) != 1:
@@ -124,21 +119,17 @@ def in_a_container(kansoku, planned, out):
     return case.problems
 
 
-def main():
+def main(report):
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     kansoku, planned, out = sys.argv[1:]
-    if os.geteuid() != 0:
-        skip("needs root: the memory of a process is opened through /proc/PID/map_files")
+    kit.need_root()
     os.makedirs(out, exist_ok=True)
-    problems = becomes_another(kansoku, planned, out, ("--no-bpf",))
-    problems += becomes_another(kansoku, planned, out, ())
-    problems += two_on_one_device(kansoku, planned, out)
-    problems += by_absolute_path(kansoku, planned, out)
-    problems += in_a_container(kansoku, planned, out)
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
+    report.part("exec", becomes_another, kansoku, planned, out, ("--no-bpf",))
+    report.part("exec with eBPF", becomes_another, kansoku, planned, out, ())
+    report.part("two on one device", two_on_one_device, kansoku, planned, out)
+    report.part("by absolute path", by_absolute_path, kansoku, planned, out)
+    report.part("container", in_a_container, kansoku, planned, out)
 
 
-sys.exit(main())
+kit.run(main)

@@ -9,17 +9,18 @@ import os
 import subprocess
 import sys
 
-from recorded import read_recording, skip
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from recorded import read_recording  # noqa: E402
 
 Own = collections.namedtuple("Own", "name tid begin end launches")
 OTHER = "/nowhere/libanother_tool.so"
 
 
 def record(kansoku, program, trace, environment=None, options=("--no-bpf",)):
-    done = subprocess.run([kansoku, "record", "-q", *options, "--cuda", "--force", "-o", trace, "--", kansoku, "run", "--softgpu", "--", program],
-                          env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        sys.exit(f"{program}: {done.stderr}")
+    done = kit.record(kansoku, trace, "-q", *options, "--cuda", "--force", of=[kansoku, "run", "--softgpu", "--", program],
+                      env={**os.environ, **(environment or {})}, timeout=300)
+    kit.expect(done.returncode == 0, f"{program}: {done.stderr}")
     return done
 
 
@@ -27,11 +28,8 @@ def own_ranges(text):
     return [Own(words[1], int(words[2]), int(words[3]), int(words[4]), int(words[5])) for words in map(str.split, text.splitlines()) if words[0] == "range"]
 
 
-def report(kansoku, trace):
-    done = subprocess.run([kansoku, "cuda", "report", "--json", trace], capture_output=True, text=True)
-    if done.returncode not in (0, 10):  # 10: something is to be found
-        sys.exit(f"report of {trace}: {done.stderr}")
-    return json.loads(done.stdout)
+def report_of(kansoku, trace):
+    return kit.answer(kansoku, "cuda", "report", "--json", trace)
 
 
 def counts_of(result):
@@ -134,7 +132,7 @@ def watched(kansoku, program, out, options=("--no-bpf",)):
         problems.append(f"levels: {done.stdout.splitlines()[0]}")
     check_host(own, recording, problems)
     projected = check_device(own, recording, problems)
-    result = report(kansoku, trace)
+    result = report_of(kansoku, trace)
     check_report(own, result, problems)
     check_export(kansoku, trace, out, {"user_annotation": len(own), "gpu_user_annotation": projected}, problems)
     lost = {name: count for name, count in counts_of(result).items() if name.startswith("cuda_ranges")}
@@ -155,7 +153,7 @@ def beside_another(kansoku, program, out):
     recording = read_recording(trace)
     if any("annotation" in one.category for one in recording.slices):
         problems.append("beside another tool: ranges are recorded")
-    counted = counts_of(report(kansoku, trace))
+    counted = counts_of(report_of(kansoku, trace))
     if counted.get("cuda_ranges_elsewhere") != 1:
         problems.append(f"beside another tool: counted {counted}")
     print(f"beside another tool: {len(problems)} problems")
@@ -170,28 +168,25 @@ def driver_by_path(kansoku, program, out):
     done = record(kansoku, program, trace, {"RANGES_DRIVER": driver})
     if "levels 0 1 1 0" not in done.stdout:
         problems.append(f"driver by its path: {done.stdout.splitlines()[0]}")
-    counted = counts_of(report(kansoku, trace))
+    counted = counts_of(report_of(kansoku, trace))
     if counted.get("cuda_not_covered") != 1:
         problems.append(f"driver by its path: counted {counted}")
     print(f"driver by its path: {len(problems)} problems")
     return problems
 
 
-def main():
+def main(report):
     kansoku, out, *programs = sys.argv[1:]
     kansoku = os.path.abspath(kansoku)
-    if os.geteuid() != 0:
-        skip("needs root: the memory of a process is opened through /proc/PID/map_files")
+    kit.need_root()
     os.makedirs(out, exist_ok=True)
-    problems = [problem for program in programs for problem in watched(kansoku, program, out)]
+    for program in programs:
+        report.part(os.path.basename(program), watched, kansoku, program, out)
     # Where there is eBPF: the news of its exec comes when it is at work.
-    problems += watched(kansoku, programs[0], out, ())
-    problems += beside_another(kansoku, programs[0], out)
-    problems += driver_by_path(kansoku, programs[0], out)
-    for problem in problems[:30]:
-        print(problem)
-    sys.exit(1 if problems else 0)
+    report.part("with eBPF", watched, kansoku, programs[0], out, ())
+    report.part("beside another tool", beside_another, kansoku, programs[0], out)
+    report.part("driver by its path", driver_by_path, kansoku, programs[0], out)
 
 
 if __name__ == "__main__":
-    main()
+    kit.run(main)

@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "proto"))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "proto")]
 import check_trace  # noqa: E402
+import kit  # noqa: E402
 
 # By category of a recording: what the executor calls such an operation.
 OPERATIONS = {"kernel": ("kernel",), "gpu_memcpy": ("copy_HtoD", "copy_DtoH", "copy_DtoD", "copy_HtoH"), "gpu_memset": ("set",), "cuda_graph": ("graph",),
@@ -20,25 +21,19 @@ Recording = collections.namedtuple("Recording", "slices names pids tids counters
 Operation = collections.namedtuple("Operation", "is_node what stream number ready begin end host_begin host_end bytes name")
 
 
-def skip(reason):
-    print(reason)
-    sys.exit(77)
-
-
 def need_root_and_clang(clang, kansoku):
     os.environ["KANSOKU"] = os.path.abspath(kansoku)  # writes the fatbins
-    if os.geteuid() != 0:
-        skip("needs root: the memory of a process is opened through /proc/PID/map_files")
-    if subprocess.run([clang, "--version"], capture_output=True).returncode != 0:
-        skip("no clang for the device")
+    try:
+        kit.need_root()
+        kit.need_clang(clang)
+    except kit.Impossible as reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
 
 
 def build(clang, source, out):
     program = os.path.join(out, os.path.splitext(os.path.basename(source))[0])
-    done = subprocess.run([clang, "-std=c++17", "-O2", "-o", program, source, "-lcuda"], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{source}: {done.stderr}")
-    return program
+    return kit.compile_for_device(os.environ["KANSOKU"], program, "-std=c++17", "-O2", source, "-lcuda", clang=clang)
 
 
 class Reader(check_trace.Checker):
@@ -74,7 +69,7 @@ def read_recording(path):
             else:
                 reader.packet(packet)
     if reader.problems:
-        sys.exit(f"{path}: {reader.problems}")
+        raise kit.Wrong(f"{path}: {reader.problems}")
     pids = {}
     for uuid, track in reader.tracks.items():
         while not (track.HasField("process") or track.HasField("thread")) and track.parent_uuid in reader.tracks:
@@ -92,9 +87,9 @@ def read_operations(begin, pid="*"):
         with open(path, encoding="utf-8") as file:
             rows = [line.rstrip("\n").split(" ", 10) for line in file]
         if any(len(row) != 11 for row in rows):
-            sys.exit(f"{path}: not complete: {[row for row in rows if len(row) != 11]}")
+            raise kit.Wrong(f"{path}: not complete: {[row for row in rows if len(row) != 11]}")
         if rows and out:
-            sys.exit(f"{begin}: two processes used a device")
+            raise kit.Wrong(f"{begin}: two processes used a device")
         out += [Operation(row[0] == "node", row[1], *(int(word) for word in row[2:10]), row[10]) for row in rows]
     return out
 
@@ -109,7 +104,7 @@ def events_around(operations):
     def around(one):
         before, after = events[one.stream, one.number - 1], events[one.stream, one.number]
         if not before or not after:
-            sys.exit(f"no events around {one.what} {one.number} of stream {one.stream}")
+            raise kit.Wrong(f"no events around {one.what} {one.number} of stream {one.stream}")
         by_time = lambda event: event.host_begin
         return max(before, key=by_time), min(after, key=by_time)
     return around
@@ -130,15 +125,13 @@ def stated_errors(recording):
 def record(kansoku, out, label, command, settings, library=True, options=("-q", "--no-bpf")):
     """A run of the program on the software device, recorded; without the library it is only run. Gives where the recording and the log lie."""
     trace, log = os.path.join(out, label + ".pftrace"), os.path.join(out, label + ".operations")
-    for old in glob.glob(log + ".*"):
-        os.remove(old)
+    kit.remove_files(log)
     run = [kansoku, "run", "--softgpu", "--", *command]
     if library:
-        run = [kansoku, "record", *options, "--cuda", "--force", "-o", trace, "--", *run]
+        run = kit.record_command(kansoku, trace, *options, "--cuda", "--force", of=run)
     done = subprocess.run(run, env={**os.environ, "KANSOKU_SOFTGPU_OPERATIONS": log, **settings}, capture_output=True, text=True)
     if done.returncode != 0:
-        print(done.stdout[-1000:], done.stderr[-3000:])
-        sys.exit(f"{label}: status {done.returncode}")
+        raise kit.Wrong(f"{label}: status {done.returncode}: {done.stdout[-1000:]} {done.stderr[-3000:]}")
     return trace, log
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program rules.cu: what it does in known numbers, and whether the executor of the software device says the same."""
-import collections
 import os
-import subprocess
+
+import kit
 
 # The library calls these for itself.
 LIBRARY_CALLS = {"cuEventRecord", "cuEventQuery", "cuEventCreate", "cuEventElapsedTime", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxGetDevice",
@@ -16,28 +16,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def build(clang, out):
-    """The program, and the names of its sections."""
-    program = os.path.join(out, "rules")
-    subprocess.run([clang, "-std=c++17", "-O2", "-o", program, os.path.join(HERE, "rules.cu"), "-lcublas", "-lcuda"], check=True)
-    return program
+    return kit.compile_for_device(os.environ["KANSOKU"], os.path.join(out, "rules"), "-std=c++17", "-O2", os.path.join(HERE, "rules.cu"), "-lcublas",
+                                  "-lcuda", clang=clang)
 
 
 def sections():
     with open(os.path.join(HERE, "rules.cu"), encoding="utf-8") as file:
         table = file.read().split("kSections[] = {{")[1].split("}};")[0]
     return [part.split('"')[1] for part in table.split("{") if '"' in part]
-
-
-def read(path):
-    """Kind -> name -> numbers, of a file of counts (docs/softgpu-tests.md) or of the program's own."""
-    out = collections.defaultdict(dict)
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            kind, *words = line.split()
-            if kind == "unrun" and words[0] == "kernel":
-                words = [" ".join(words[:2]), *words[2:]]
-            out[kind][words[0]] = [int(number) for number in words[1:]]
-    return out
 
 
 def unlike_executor(own, ran, not_compared):

@@ -23,17 +23,16 @@ import sys
 import tempfile
 import time
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-from host import LAUNCH, ROOT, Impossible, end_process, need, need_root, start_ticks  # noqa: E402
-from results import Events, add_result, commit_of_tree, read_results, run_until_stopped  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, Events, end_process, need, need_root, need_tool, start_ticks  # noqa: E402
+from harness.host import LAUNCH  # noqa: E402
 import foreign  # noqa: E402
 import ordinary  # noqa: E402
 from scenario import PYTHON, judge, problems, told  # noqa: E402
 
 SCENARIOS = ordinary.SCENARIOS + foreign.SCENARIOS
-FOLDER = os.path.join(ROOT, "build/false-confidence")
+HERE, FOLDER = os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "build/false-confidence")
 LIMIT_S = 90  # a recording that has not ended by then is ended
 PR_SET_CHILD_SUBREAPER = 36
 # What others may take of one processor before a finding about waiting for processors is not judged: it may be true.
@@ -174,7 +173,7 @@ class Recording:
 def run_one(options, scenario):
     need_root()
     for tool in ("gcc", *scenario.needs):
-        need(shutil.which(tool), f"{tool} not found")
+        need_tool(tool)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kansoku-false-"))
         recording = Recording(options, scenario, folder, stack)
@@ -210,39 +209,26 @@ def facts(diagnosis):
 
 
 def progress(result):
-    if "not_run" in result:
-        return "not run: " + result["not_run"]
     jobs = ", ".join(f"{job['verdict']} {job['steps']} steps" for job in result.get("jobs", [])) or result["error"]
     kinds = " ".join(f"{finding['kind']}{finding['ranks']}" for finding in result.get("findings", []))
     return (f"{'right' if result['right'] else 'WRONG'}: status {result['status']} {kinds} | {jobs} | {result['run_s']:.0f} s, others "
             f"{result['outside']:.2f}" + "".join(f"\n    {text}" for text in result["wrong"]))
 
 
-def run_all(options, commit):
-    began = time.monotonic()
-    done = {tuple(result["key"]) for result in read_results(options.results) if "not_run" not in result}
+def plan_of(options):
     for repeat in range(options.repeats):
         for scenario in SCENARIOS:
-            key = (commit, scenario.name, repeat)
-            if key in done or (options.only and scenario.name not in options.only):
-                continue
-            if options.minutes is not None and time.monotonic() - began > 60 * options.minutes:
-                print("the time is over; the next call goes on from here")
-                return
-            print(f"{scenario.group}: {scenario.name} ... ", end="", flush=True)
-            try:
-                result = run_one(options, scenario)
-            except Impossible as reason:
-                result = {"not_run": " | ".join(str(reason).splitlines())}
-            print(progress(result), flush=True)
-            add_result(options.results, {"key": key, "name": scenario.name, "group": scenario.group, "commit": commit, **result})
+            if not options.only or scenario.name in options.only:
+                yield kit.Part([scenario.name, repeat], f"{scenario.group}: {scenario.name}", lambda scenario=scenario: run_one(options, scenario),
+                               {"name": scenario.name, "group": scenario.group})
 
 
 def print_table(results):
     last = {}
     for result in results:
-        if "not_run" not in result or tuple(result["key"]) not in last:
-            last[tuple(result["key"])] = result
+        key = (result["commit"], *result["key"])
+        if "not_run" not in result or key not in last:
+            last[key] = result
     ran = [result for result in last.values() if "not_run" not in result]
     print("\n| group | runs | right | wrong |\n|---|---|---|---|")
     for group in [*dict.fromkeys(scenario.group for scenario in SCENARIOS), None]:
@@ -270,7 +256,7 @@ def parse():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--minutes", type=float, help="begin no new scenario after this time")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--results", default=os.path.join(FOLDER, "results.jsonl"), metavar="FILE")
+    parser.add_argument("--results", metavar="FILE", help="[build/false-confidence/COMMIT.jsonl]")
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only check the scenarios' own truths")
@@ -278,7 +264,7 @@ def parse():
     return parser.parse_args()
 
 
-def main():
+def main(report):
     options = parse()
     chosen = [scenario for scenario in SCENARIOS if not options.only or scenario.name in options.only]
     unknown = set(options.only) - {scenario.name for scenario in chosen}
@@ -291,16 +277,15 @@ def main():
     if options.list:
         print_list(chosen)
         return 0
-    commit = commit_of_tree()
-    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
+    parts = kit.Parts(FOLDER, options.results)
     os.makedirs(FOLDER, exist_ok=True)
     if not options.table:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if not run_until_stopped(lambda: run_all(options, commit)):
+        if not kit.run_until_stopped(lambda: parts.run(plan_of(options), report, progress, options.minutes)):
             return 130
-    print_table([result for result in read_results(options.results) if options.table or result["commit"] == commit])
-    return 0
+    print_table(parts.all if options.table else parts.results)
+    return 0 if options.table else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

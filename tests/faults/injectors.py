@@ -8,12 +8,9 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-from host import RELAY, ControlGroup, Namespaces, end, need, run, run_quietly  # noqa: E402
+from harness.host import RELAY, ControlGroup, Namespaces, end, need, run, run_quietly
 
 # How often a step crosses the delayed link one after the other: gloo's ring over four ranks, with several buckets (measured).
 CROSSINGS_A_STEP = 24

@@ -24,15 +24,15 @@ import threading
 import time
 import types
 
-sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, Events, Impossible  # noqa: E402
+from harness.host import LAUNCH  # noqa: E402
 from injectors import INJECTORS  # noqa: E402
-from host import LAUNCH, Impossible  # noqa: E402
-from results import Events, add_result, commit_of_tree, read_results, run_until_stopped  # noqa: E402
 from score import print_table  # noqa: E402
 from truth import MODELS, judge, load  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 START_S = 10  # the ranks import PyTorch and meet
 LEARN_STEPS = 150  # clean ones in front of the fault, with --watch: a detector compares a job with its own past
 WINDOW_S = 8
@@ -232,8 +232,6 @@ def brief(finding):
 
 
 def progress(result):
-    if "not_run" in result:
-        return "not run: " + result["not_run"]
     said = "nothing found"
     if result["findings"]:
         top = result["findings"][0]
@@ -259,24 +257,12 @@ def chosen(options, faults):
                 yield fault, dose, model, repeat
 
 
-def run_all(options, faults, commit):
-    end = time.monotonic() + options.minutes * 60
-    done = {tuple(r["key"]) for r in read_results(options.results) if "not_run" not in r}
+def plan_of(options, faults, commit):
     for fault, dose, model, repeat in chosen(options, faults):
-        key = (commit, options.seconds, fault.name, dose, model, repeat) + (("watch",) if options.watch else ())
-        if key in done:
-            continue
-        if time.monotonic() > end:
-            print(f"{options.minutes:g} minutes are over; the same command goes on")
-            return
-        print(f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1} ... ", end="", flush=True)
-        try:
-            result = run_one(options, fault, dose, model, commit)
-        except Impossible as reason:
-            result = {"not_run": str(reason)}
-        print(progress(result), flush=True)
-        add_result(options.results, {"key": key, "fault": fault.name, "dose": dose, "model": model, "repeat": repeat,
-                                     "commit": commit, "expects": fault.expects, **result})
+        key = [options.seconds, fault.name, dose, model, repeat, *(["watch"] if options.watch else [])]
+        yield kit.Part(key, f"{fault.name} {'' if dose is None else dose} {model} #{repeat + 1}",
+                       lambda fault=fault, dose=dose, model=model: run_one(options, fault, dose, model, commit),
+                       {"fault": fault.name, "dose": dose, "model": model, "repeat": repeat, "expects": fault.expects})
 
 
 def list_truths(faults):
@@ -292,10 +278,10 @@ def parse():
     parser.add_argument("--dose", action="append", default=[], type=float, help="only this share of a step (repeatable)")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this job (repeatable)")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after so long: the suite in parts")
+    parser.add_argument("--minutes", type=float, help="begin no run after so long: the suite in parts")
     parser.add_argument("--seconds", type=int, help="how long each job trains [12, with --watch 45]")
     parser.add_argument("--watch", action="store_true", help="a detector opens the windows, instead of one recording of the whole job")
-    parser.add_argument("--results", default=os.path.join(ROOT, "build/faults/results.jsonl"), metavar="FILE")
+    parser.add_argument("--results", metavar="FILE", help="[build/faults/COMMIT.jsonl]")
     parser.add_argument("--traces", metavar="FOLDER", help="keep the recordings")
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"), metavar="PROGRAM")
     parser.add_argument("--list", action="store_true")
@@ -306,7 +292,7 @@ def parse():
     return options
 
 
-def main():
+def main(report):
     options = parse()
     faults, problems = load(os.path.join(HERE, "faults"))
     problems += [f"no fault is called {name}" for name in options.fault if name not in faults]
@@ -319,15 +305,16 @@ def main():
     if options.list:
         list_truths(faults)
         return 0
-    commit = commit_of_tree()
-    for folder in (os.path.dirname(options.results), options.traces):
-        if folder:
-            os.makedirs(folder, exist_ok=True)
-    if not options.table and not run_until_stopped(lambda: run_all(options, faults, commit)):
+    parts = kit.Parts(os.path.join(ROOT, "build/faults"), options.results)
+    options.results = parts.path
+    if options.traces:
+        os.makedirs(options.traces, exist_ok=True)
+    plan = plan_of(options, faults, parts.commit)
+    if not options.table and not kit.run_until_stopped(lambda: parts.run(plan, report, progress, options.minutes)):
         return 130
-    print_table([r for r in read_results(options.results) if (options.table or r["commit"] == commit) and is_chosen(options, r)])
-    return 0
+    print_table([r for r in (parts.all if options.table else parts.results) if is_chosen(options, r)])
+    return 0 if options.table else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -6,29 +6,16 @@ process of tests/watch when the runner itself is gone. `stack` is either of them
 """
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
 import time
 
+from kit import Impossible, end_process, need, need_root, start_ticks  # noqa: F401
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 RELAY, LAUNCH = os.path.join(HERE, "relay.py"), os.path.join(HERE, "launch.py")
 REMOVE_TRIES = 400  # of 50 ms: a data-loader worker takes seconds to see that its rank is gone
-
-
-class Impossible(Exception):
-    """This machine cannot do it; the text says why."""
-
-
-def need(condition, reason):
-    if not condition:
-        raise Impossible(reason)
-
-
-def need_root():
-    need(os.geteuid() == 0, "needs root")
 
 
 def run(*command, check=True):
@@ -67,31 +54,6 @@ def remove_folder(path):
         else:
             return
     raise Impossible(f"remove {path}: still in use")
-
-
-def start_ticks(pid):
-    """With the pid it names a process for ever; 0 if there is none."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return int(file.read().rsplit(")", 1)[1].split()[19])
-    return 0
-
-
-def end_process(pid, ticks, signal_name="SIGKILL", wait_s=10.0):
-    """Sends the signal and waits; who does not obey in time is killed. Never hits a stranger with the same pid."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if start_ticks(pid) != ticks:
-            return
-        for name in (signal_name, "SIGKILL"):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(fd, signal.Signals[name])
-            if select.select([fd], [], [], wait_s)[0]:
-                return
-    finally:
-        os.close(fd)
 
 
 def continue_process(pid, ticks):

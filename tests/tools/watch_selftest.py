@@ -12,13 +12,13 @@ import sys
 import tempfile
 import unittest
 
-sys.dont_write_bytecode = True
-TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-sys.path[:0] = [os.path.join(TESTS, "watch"), os.path.join(TESTS, "harness")]
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [TESTS, os.path.join(TESTS, "watch")]
+import kit  # noqa: E402,F401
 import alarm  # noqa: E402
 import cost  # noqa: E402
 import faults  # noqa: E402
-import host  # noqa: E402
+from harness import host  # noqa: E402
 import score  # noqa: E402
 import session  # noqa: E402
 import soak  # noqa: E402
@@ -220,8 +220,8 @@ class Undoing(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             asked, left = os.path.join(folder, "asked"), os.path.join(folder, "left")
             runner = f"""import sys, time
-sys.path[:0] = {sys.path[:2]!r}
-import host
+sys.path[:0] = {[TESTS, os.path.join(TESTS, 'watch')]!r}
+from harness import host
 from guard import Guard
 guard = Guard()
 guard.undo(guard.callback(host.write_file, {asked!r}, "undone"))

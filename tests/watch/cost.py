@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What always-on watching costs; results in build/watch-eval/cost, one JSON line a run.
+"""What always-on watching costs; results in build/watch-eval/cost/COMMIT.jsonl.
 
   cost.py steps     step time of one running 8-rank job, the agent's probes on and off in alternating windows; processor time and
                     memory of the agent (about 20 minutes for 250 pairs)
@@ -9,7 +9,6 @@
 The agent is switched by `kansoku watch --control pause|resume --state DIR`, which returns when the probes are detached or attached.
 """
 import argparse
-import json
 import os
 import random
 import statistics
@@ -17,10 +16,9 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-from host import ROOT, Impossible, need  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, need  # noqa: E402
 from guard import Guard  # noqa: E402
 from jobs import DdpJob, cpu_seconds  # noqa: E402
 from session import Agent, fresh, pause  # noqa: E402
@@ -138,13 +136,10 @@ def report_rate(result):
     print(f"{many / few:.1f} times the events" + (": less than ten times, the machine is too busy for this" if many < 9 * few else ""))
 
 
-def report(path):
-    last = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            last = {result["what"]: result for result in map(json.loads, file)}
+def show_results(parts):
     for what, show in (("steps", report_steps), ("rate", report_rate)):
-        show(last[what]) if what in last else print(f"{what}: not run yet")
+        result = parts.result([what])
+        show(result) if result else print(f"{what}: not run yet")
 
 
 def parse():
@@ -162,21 +157,16 @@ def parse():
     return options
 
 
-def main():
+def main(report):
     options = parse()
-    path = os.path.join(options.root, "cost", "results.jsonl")
+    folder = os.path.join(options.root, "cost")
+    parts = kit.Parts(folder)
     if options.what != "report":
-        folder = os.path.join(options.root, "cost", options.what)
-        try:
-            result = {"steps": measure_steps, "rate": measure_rate}[options.what](options, fresh(folder))
-        except Impossible as reason:
-            print(f"not run: {reason}")
-            return 1
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(result) + "\n")
-    report(path)
-    return 0
+        measure = {"steps": measure_steps, "rate": measure_rate}[options.what]
+        report.part(options.what, lambda: parts.add({"key": [options.what], **measure(options, fresh(os.path.join(folder, options.what)))}))
+    show_results(parts)
+    return 0 if options.what == "report" else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -10,8 +10,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-import host
-from host import need, run_quietly
+from harness import host
+from harness.host import need, run_quietly
 from jobs import HERE, MIB, DdpJob, GpuJob
 
 DISK = os.stat(HERE).st_dev

@@ -12,10 +12,8 @@ import signal
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-import host  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import host  # noqa: E402
 
 UNDOINGS = ("run_quietly", "write_file", "remove_file", "remove_folder", "end_process", "continue_process")
 

@@ -9,12 +9,12 @@ import glob
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 
-from host import LAUNCH, RELAY, ROOT, ControlGroup, Namespaces, need, remove_file, run, run_quietly
+from harness.host import LAUNCH, RELAY, ControlGroup, Namespaces, remove_file, run, run_quietly
+from kit import ROOT, compile_for_device, need, need_clang
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 90  # the longest time from the start to the first steps of all ranks
@@ -258,17 +258,13 @@ def build_gpu_program(kansoku, folder):
     program, source = os.path.join(folder, "softgpu_train"), os.path.join(HERE, "jobs/softgpu_train.cu")
     if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
         return program
-    need(shutil.which(os.environ.get("CLANG", "clang++-19")), "clang 19 is missing (apt-get install clang-19)")
+    need_clang()
     beside = os.path.dirname(os.path.realpath(kansoku))
     libraries = next((path for path in (os.path.join(beside, "softgpu"), os.path.join(beside, "../lib/kansoku/softgpu"))
                       if os.path.isdir(path)), None)
     need(libraries, f"{kansoku} has no software device beside it")
     examples = [part for name in ("softgpu", "softgpu_ddp") for part in ("-I", os.path.join(ROOT, "examples", name))]
-    command = [os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-o", program, source, *examples, "-L", libraries, "-l:libnccl.so.2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False,
-                          env={**os.environ, "KANSOKU": kansoku, "SOFTGPU_LIBS": libraries})
-    need(done.returncode == 0, f"compile {source}: {done.stderr.strip()[-500:]}")
-    return program
+    return compile_for_device(kansoku, program, source, *examples, "-L", libraries, "-l:libnccl.so.2", SOFTGPU_LIBS=libraries)
 
 
 JOBS = {job.NAME: job for job in (DdpJob, GpuJob)}

@@ -11,14 +11,13 @@ import os
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
 import score  # noqa: E402
 from faults import kind_is_right  # noqa: E402
 from replay import replay  # noqa: E402
 
-DATA = os.path.join(os.path.dirname(HERE), "data/watch/judged")
+DATA = os.path.join(kit.ROOT, "tests/data/watch/judged")
 LEARN = "600s"
 SHOWN = ("faults", "found", "f1", "precision", "false", "wrong_rank", "no_rank", "kind_right", "delay_median_s", "delay_p95_s", "delay_max_s")
 DELAY_SLACK_S = 0.5  # half a window
@@ -57,7 +56,7 @@ def worse(now, before):
     return out + [name for name, slack in more_is_worse.items() if now[name] > before[name] + slack]
 
 
-def main():
+def main(report):
     kept = os.path.join(DATA, "judged.json")
     jobs = sorted(os.path.basename(path).split(".")[0].removeprefix("clean-") for path in glob.glob(os.path.join(DATA, "clean-*.csv.gz")))
     figures = {}
@@ -71,9 +70,8 @@ def main():
     with open(kept, encoding="utf-8") as file:
         before = json.load(file)
     problems = [f"{job}: {name}: {before[job][name]} -> {figures[job][name]}" for job in jobs for name in worse(figures[job], before[job])]
-    print("\n".join(problems) or "not worse than it was")
-    return 1 if problems else 0
+    report.judge("judged", problems or ([] if jobs else ["no job is in the data"]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -9,20 +9,19 @@ import os
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
 import score  # noqa: E402
 from faults import kind_is_right  # noqa: E402
 from replay import replay  # noqa: E402
 
-DATA = os.path.join(os.path.dirname(HERE), "data/watch")
+DATA = os.path.join(kit.ROOT, "tests/data/watch")
 LEARN, DELAY_MAX_S = "420s", 5.5
 # Three faults fall into incidents that go on: steps had been 15 % longer since the fault before, or pages were still read back.
 FOUND_MIN, KINDS_RIGHT_MIN = 22, 0.9
 
 
-def main():
+def main(report):
     kansoku = sys.argv[1]
     with open(os.path.join(DATA, "ddp_faults.truth.jsonl"), encoding="utf-8") as file:
         faults = list(map(json.loads, file))
@@ -45,9 +44,8 @@ def main():
         (summary["found"] < FOUND_MIN, "fewer faults are found"), (summary["false"], "false alarms"),
         (summary["wrong_rank"], "a wrong rank is named"), (summary["no_rank"], "a rank is not named"),
         (summary["kind_right"] < KINDS_RIGHT_MIN, "kinds are wrong"), (summary["delay_max_s"] > DELAY_MAX_S, "told late")) if is_wrong]
-    print("\n".join(problems) or "as good as it was")
-    return 1 if problems else 0
+    report.judge("recorded", problems)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 
-from host import Impossible, need
+from kit import Impossible, need
 
 
 def replay(kansoku, *arguments):

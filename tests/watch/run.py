@@ -10,19 +10,16 @@
 Needs root, Debian's python3-torch, python3-numpy and python3-sklearn; GPU parts clang 19. Results are in build/watch-eval.
 """
 import argparse
-import itertools
 import json
 import os
 import random
 import shutil
-import signal
 import sys
 import time
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-from host import ROOT, Impossible  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, Impossible, need  # noqa: E402
 from guard import Guard  # noqa: E402
 from faults import chosen  # noqa: E402
 from session import Agent, add_line, environment_of, fresh, pause, run_faults, start_job  # noqa: E402
@@ -55,12 +52,26 @@ def is_done(root, name):
     return os.path.exists(os.path.join(root, name, "part.json"))
 
 
+class Folders(kit.Parts):
+    """A part is a folder, and done once part.json is in it. Of any commit: what was recorded is judged again by later programs."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.root = root
+
+    def result(self, key):
+        return is_done(self.root, *key)
+
+    def add(self, result):
+        if "not_run" in result:
+            add_line(os.path.join(self.root, result["key"][0], "not_run.jsonl"), {"reason": result["not_run"]})
+
+
 def take_state(root, part, folder):
     """A copy of the model that the clean part has left: what a part learns stays its own."""
     state = os.path.join(folder, "state")
     if part.needs:
-        if not is_done(root, part.needs):
-            raise Impossible(f"{part.needs} has to run first")
+        need(is_done(root, part.needs), f"{part.needs} has to run first")
         shutil.copytree(os.path.join(root, part.needs, "state"), state)
     else:
         os.makedirs(state)
@@ -107,15 +118,14 @@ def run_effect(options, part, folder):
 
 
 def run_part(options, part):
-    folder = fresh(os.path.join(options.root, part.name))
-    print(f"{part.name}: {part.seconds * options.scale / MINUTE:.0f} minutes" if part.seconds else part.name, flush=True)
-    try:
-        (run_effect if part.kind == "effect" else run_watched)(options, part, folder)
-    except Impossible as reason:
-        add_line(os.path.join(folder, "not_run.jsonl"), {"reason": str(reason)})
-        print(f"{part.name}: not run: {reason}")
-        return 1
-    return 0
+    (run_effect if part.kind == "effect" else run_watched)(options, part, fresh(os.path.join(options.root, part.name)))
+    return {}
+
+
+def plan_of(options, parts):
+    for part in parts:
+        minutes = f": {part.seconds * options.scale / MINUTE:.0f} minutes" if part.seconds else ""
+        yield kit.Part([part.name], part.name + minutes, lambda part=part: run_part(options, part))
 
 
 def list_parts(options, parts):
@@ -138,10 +148,6 @@ def print_tables(options):
         print(f"\nclean parts are not judged in one go: {reason}")
 
 
-def interrupt(_number, _frame):
-    raise KeyboardInterrupt
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", metavar="PART|all|list|table|replay")
@@ -158,7 +164,7 @@ def parse():
     return options
 
 
-def main():
+def main(report):
     options, parts = parse(), known_parts()
     os.makedirs(options.root, exist_ok=True)
     if options.parts == ["list"]:
@@ -171,20 +177,16 @@ def main():
         from replay import replay_parts
         replay_parts(options, parts, is_done)
         return 0
-    names = options.parts
-    if names == ["all"]:
-        names = [name for name, part in parts.items() if part.kind != "effect" and not is_done(options.root, name)]
+    everything = options.parts == ["all"]
+    names = [name for name, part in parts.items() if part.kind != "effect"] if everything else options.parts
     unknown = [name for name in names if name not in parts]
     if unknown:
         print(f"no part is called {' '.join(unknown)}; there are {' '.join(parts)}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        return max(itertools.chain([0], [run_part(options, parts[name]) for name in names]))
-    except KeyboardInterrupt:
-        print("stopped; a part that has not ended is run again from its begin")
-        return 130
+    plan = plan_of(options, [parts[name] for name in names])
+    # A part that has not ended is run again from its begin.
+    return None if kit.run_until_stopped(lambda: Folders(options.root).run(plan, report, again=not everything)) else 130
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

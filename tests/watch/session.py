@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from host import Impossible, need
+from kit import Impossible, need
 from jobs import JOBS
 
 from faults import KINDS, culprits, plant, victims_of

@@ -18,10 +18,10 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "harness"))
-from host import LAUNCH, ROOT, Impossible, end_process, remove_file, start_ticks  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import kit  # noqa: E402
+from kit import ROOT, Impossible, end_process, start_ticks  # noqa: E402
+from harness.host import LAUNCH, remove_file  # noqa: E402
 from guard import Guard  # noqa: E402
 from jobs import MIB, build_gpu_program, cpu_seconds, make_file  # noqa: E402
 from session import Agent, fresh  # noqa: E402
@@ -81,7 +81,7 @@ class Churn:
             self.guard.forget(ticket)
             self.jobs.remove((process, ticket))
         self.job_count += 1
-        command = [sys.executable, LAUNCH, os.path.join(HERE, "jobs/train.py")]
+        command = [sys.executable, LAUNCH, os.path.join(ROOT, "tests/watch/jobs/train.py")]
         if self.gpu_program and self.job_count % 2:
             remove_file(os.path.join(self.folder, "id"))
             command = [sys.executable, LAUNCH, self.kansoku, "run", "--softgpu", "--devices", "2", "--memory", "1G", "--",
@@ -204,16 +204,12 @@ def parse():
     return options
 
 
-def main():
+def main(_report):
     options = parse()
     folder = os.path.join(options.root, "soak")
     if options.what == "run":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        try:
-            run(options, folder)
-        except Impossible as reason:
-            print(f"not run: {reason}")
-            return 1
+        run(options, folder)
     elif options.what == "start":
         return begin(options, folder)
     elif options.what == "status":
@@ -226,4 +222,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.run(main)

@@ -13,6 +13,7 @@ first, by report and diagnosis; its twin looks alike, costs at most 1 % by the p
 loader PyTorch in /usr/bin/python3. Exit status 1: a cause was not named first, or a twin was.
 """
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -23,7 +24,10 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+import kit  # noqa: E402
+from kit import ROOT  # noqa: E402
+
 TARGET, TOLERANCE, TWIN_MAX = 0.10, 0.03, 0.01
 RANKS = 4
 
@@ -51,11 +55,6 @@ CAUSES = {
 STATE_AMOUNTS = {"leak": [1 << 20, 3 << 20, 2 << 20], "oom": [32 << 20, 8 << 20, 100 << 20], "stuck": [0, 0, 0]}
 
 
-def skip(reason):
-    print(reason)
-    sys.exit(77)
-
-
 class Bench:
     def __init__(self, options, out):
         self.kansoku, self.out, self.options = options.kansoku, out, options
@@ -70,10 +69,7 @@ class Bench:
     def build(self):
         source = os.path.join(HERE, "causes.cu")
         for file, more in ((self.program, []), (self.library, ["-shared", "-Xcompiler", "-fPIC"])):
-            done = subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), *more, "-std=c++20", "-o", file, source],
-                                  env={**os.environ, "KANSOKU": self.kansoku}, capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"softgpu-clang: {done.stderr[-3000:]}")
+            kit.compile_for_device(self.kansoku, file, *more, "-std=c++20", source)
 
     def first(self):
         """Others use the machine, and what is planted is a tenth of a step: the program and the recorder go first."""
@@ -94,11 +90,10 @@ class Bench:
         """The program's own account, a list of objects; with `record` under the recorder."""
         command = self.command(cause, words)
         if record:
-            command = [self.kansoku, "record", "-q", "--cuda", "--force", "-o", record, "--", *command]
+            command = kit.record_command(self.kansoku, record, "-q", "--cuda", "--force", of=command)
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, preexec_fn=self.first, timeout=300)
         said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"mode"')]
-        if not said and cause != "oom":
-            sys.exit(f"{' '.join(command)}: status {done.returncode}: {done.stderr[-2000:]}")
+        kit.expect(said or cause == "oom", f"{' '.join(command)}: status {done.returncode}: {done.stderr[-2000:]}")
         return said
 
     def speed(self, permille, device):
@@ -147,19 +142,13 @@ class Bench:
         return amount, cost, clean
 
     def report(self, trace):
-        done = subprocess.run([self.kansoku, "cuda", "report", "--json", trace], capture_output=True, text=True)
-        if done.returncode not in (0, 10):
-            sys.exit(f"cuda report: status {done.returncode}: {done.stderr}")
-        report = json.loads(done.stdout)
+        report = kit.answer(self.kansoku, "cuda", "report", "--json", trace)
         report["diagnosed"] = self.diagnosed(trace)
         return report
 
     def diagnosed(self, trace):
         """Kinds and details that the diagnosis of the same recording has, of all of its jobs."""
-        done = subprocess.run([self.kansoku, "diagnose", "--json", trace], capture_output=True, text=True)
-        if done.returncode not in (0, 10, 11):
-            sys.exit(f"diagnose: status {done.returncode}: {done.stderr}")
-        diagnosis = json.loads(done.stdout)
+        diagnosis = kit.answer(self.kansoku, "diagnose", "--json", trace)
         jobs = [diagnosis, *diagnosis.get("other_jobs", [])]
         return [(finding["kind"], finding["detail"]) for job in jobs for finding in job["findings"]]
 
@@ -176,23 +165,21 @@ class Bench:
         """Verdicts of `kansoku hang` until it names something, or the program ends."""
         trace = os.path.join(self.out, f"stuck-{'twin' if twin else 'cause'}-{seed}.pftrace")
         words = self.words("stuck", seed, 0, "always", twin, 40)
-        command = [self.kansoku, "record", "-q", "--no-bpf", "--cuda", "--force", "-o", trace, "--", *self.command("stuck", words)]
+        command = kit.record_command(self.kansoku, trace, "-q", "--no-bpf", "--cuda", "--force", of=self.command("stuck", words))
+        seen, deadline = {}, time.monotonic() + 60
         job = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=self.first,
                                start_new_session=True)
-        seen, deadline = {}, time.monotonic() + 60
         try:
             while job.poll() is None and time.monotonic() < deadline:
                 pid = self.process_of(job.pid)
                 if pid is None:
                     time.sleep(0.05)  # allowed: between two looks
                     continue
-                done = subprocess.run([self.kansoku, "hang", "--json", "-p", str(pid)], capture_output=True, text=True)
-                if done.returncode not in (0, 10, 11):
-                    continue
-                answer = json.loads(done.stdout)["processes"][0]
-                seen.setdefault(answer["verdict"], answer)
-                if answer["verdict"] == "stuck_kernel":
-                    break
+                with contextlib.suppress(kit.Wrong):
+                    answer = kit.answer(self.kansoku, "hang", "--json", "-p", pid)["processes"][0]
+                    seen.setdefault(answer["verdict"], answer)
+                    if answer["verdict"] == "stuck_kernel":
+                        break
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
@@ -249,24 +236,22 @@ def judge(cause, report):
     return "named, not first" if CAUSES[cause].named in named else "wrong"
 
 
-class Table:
-    def __init__(self):
-        self.bad = 0
-        print("| cause | seed | amount | costs | step with it, recorded | said | says |\n|---|---|---|---|---|---|---|", flush=True)
+class Table(kit.Table):
+    def __init__(self, title=""):
+        super().__init__(title, "cause", "seed", "amount", "costs", "step with it, recorded", "said", "says")
 
-    def row(self, name, seed, amount, cost, step_us, said, verdict, is_right):
-        self.bad += 0 if is_right else 1
+    def cause(self, name, seed, amount, cost, step_us, said, verdict, is_right):
         costs = "" if cost is None else f"{100 * cost:.1f} %"
         step = "" if step_us is None else f"{step_us / 1000:.1f} ms"
-        print(f"| {name} | {seed} | {amount:.0f} | {costs} | {step} | {said} | {verdict} |", flush=True)
+        self.row(name, seed, f"{amount:.0f}", costs, step, said, verdict, right=is_right)
 
 
 def step_of(said):
     return max((row["planted_us"] for row in said), default=None)
 
 
-def evaluate(bench, cause, seed, table, steps, twins=True):
-    of = CAUSES[cause]
+def evaluate(bench, cause, seed, steps):
+    of, table = CAUSES[cause], Table()
     if of.is_state:
         amount, cost = STATE_AMOUNTS[cause][seed % 3], None
     else:
@@ -279,20 +264,19 @@ def evaluate(bench, cause, seed, table, steps, twins=True):
             is_named = bool(names) and all(name == "kernel backward" for name in names)
             right = "stuck_kernel" not in seen and bool(seen) if twin else is_named
             verdict = ("nothing" if right else "named") if twin else ("named first" if right else "silent" if not names else "wrong")
-            table.row(of.twin if twin else cause, seed, amount, None, None, said, verdict, right)
-        return
+            table.cause(of.twin if twin else cause, seed, amount, None, None, said, verdict, right)
+        return table
     said, report = bench.record(cause, seed, amount, False, steps)
     verdict = judge(cause, report)
     texts = "; ".join(finding_text(finding) for finding in report["findings"])
-    table.row(cause, seed, amount, cost, step_of(said), texts, verdict, verdict == "named first" and (cost is None or abs(cost - TARGET) <= TOLERANCE))
-    if not twins:
-        return
+    table.cause(cause, seed, amount, cost, step_of(said), texts, verdict, verdict == "named first" and (cost is None or abs(cost - TARGET) <= TOLERANCE))
     cost = None if of.is_state else bench.twin_cost(cause, seed, amount)
     said, report = bench.record(cause, seed, amount, True, steps)
     texts = "; ".join(finding_text(finding) for finding in report["findings"])
     is_silent = not report["findings"] and not report["diagnosed"]
     is_right = is_silent and (cost is None or cost <= TWIN_MAX)
-    table.row(of.twin, seed, amount, cost, step_of(said), texts, "nothing" if is_silent else "named", is_right)
+    table.cause(of.twin, seed, amount, cost, step_of(said), texts, "nothing" if is_silent else "named", is_right)
+    return table
 
 
 def gate(bench):
@@ -317,13 +301,10 @@ def gate(bench):
         named = [(finding["kind"], finding["detail"], finding["ranks"]) for finding in report["findings"]]
         if named != ([] if twin else [(*CAUSES["clock"].named, [5 % RANKS])]):
             problems.append(f"clock, twin {twin}: {named}")
-    print("\n".join(problems) or "leak, out of memory and a lower clock are named, their twins are not")
-    return 1 if problems else 0
+    return problems
 
 
-def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "launch":
-        return launch(sys.argv[2:])
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("causes", nargs="+", choices=[*CAUSES, "all", "gate"])
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
@@ -332,25 +313,27 @@ def main():
     parser.add_argument("--plain", action="store_true", help="no realtime priority for the program and the recorder")
     parser.add_argument("--keep", help="a folder for the recordings")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--again", action="store_true", help="causes that are done at this commit, too")
     options = parser.parse_args()
     options.kansoku = os.path.realpath(options.kansoku)
-    if os.geteuid() != 0:
-        skip("needs root")
-    if not shutil.which("clang++-19"):
-        skip("needs clang 19")
+    kit.need_root()
+    kit.need_clang()
     out = options.keep or tempfile.mkdtemp()
     os.makedirs(out, exist_ok=True)
     bench = Bench(options, out)
     bench.build()
     if options.causes == ["gate"]:
-        return gate(bench)
-    table = Table()
-    for cause in CAUSES if "all" in options.causes else options.causes:
-        for seed in options.seeds.split(","):
-            evaluate(bench, cause, int(seed), table, options.steps)
+        report.part("leak, out of memory and a lower clock are named, their twins are not", gate, bench)
+        return
+    plan = [kit.Part([cause, int(seed), options.steps, options.plain], f"{cause} {seed}",
+                     lambda cause=cause, seed=seed: evaluate(bench, cause, int(seed), options.steps))
+            for cause in (CAUSES if "all" in options.causes else options.causes) for seed in options.seeds.split(",")]
+    kit.Parts(os.path.join(ROOT, "build/cuda-causes")).run_tables(plan, report, options.again)
     if not options.keep:
         shutil.rmtree(out)
-    return 1 if table.bad else 0
 
 
-sys.exit(main())
+if sys.argv[1:2] == ["launch"]:
+    launch(sys.argv[2:])
+else:
+    kit.run(main)

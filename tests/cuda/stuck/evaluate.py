@@ -17,14 +17,14 @@ import contextlib
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-from job import PATIENCE_S, ROOT, Job, build, functions, in_order, now
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+import kit  # noqa: E402
+from kit import Wrong, expect  # noqa: E402
+from job import PATIENCE_S, ROOT, Job, build, functions, in_order, now  # noqa: E402
 
 FLOOR_S, LATE_S, GIVE_UP_S = 5.0, 2.0, 12.0
 RANKS = 4
@@ -33,31 +33,22 @@ LAUNCH_NATIVE = ["rank_compute"]
 WAIT_NATIVE = ["cuStreamSynchronize", "rank_wait", "main"]
 
 
-class Wrong(Exception):
-    """What is not right about an answer."""
-
-
-def need(condition, why):
-    if not condition:
-        raise Wrong(why)
-
-
 def thread_in(process, call):
     found = [thread for thread in process["threads"] if call in thread["call"]]
-    need(found, f"no thread waits in {call}")
+    expect(found, f"no thread waits in {call}")
     return found[0]
 
 
 def check_stacks(process, python):
     thread = thread_in(process, "cuStreamSynchronize")
-    need(in_order(python, thread["python"]), f"Python stack {functions(thread['python'])}")
-    need(in_order(WAIT_NATIVE, thread["native"]), f"native stack {functions(thread['native'])}")
+    expect(in_order(python, thread["python"]), f"Python stack {functions(thread['python'])}")
+    expect(in_order(WAIT_NATIVE, thread["native"]), f"native stack {functions(thread['native'])}")
 
 
 def check_stuck(process, operation):
-    need(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
+    expect(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
     first = process["stuck"][0]
-    need(first["kind"] == "stuck" and operation in first["operations"], f"set {first['operations']}")
+    expect(first["kind"] == "stuck" and operation in first["operations"], f"set {first['operations']}")
     return first
 
 
@@ -85,12 +76,12 @@ class Kernel(Planted):
         check_stacks(process, WAIT_PYTHON)
         sites = [site for site in process["launched_by"] if site["operation"] == "kernel backward"]
         # Return probes of another recorder may hide who calls the driver.
-        need(self.is_probed or (sites and all(in_order(LAUNCH_NATIVE, site["native"]) for site in sites)),
+        expect(self.is_probed or (sites and all(in_order(LAUNCH_NATIVE, site["native"]) for site in sites)),
              f"launched by {[functions(site['native']) for site in sites]}")
-        need(first["device"] == self.rank, f"device {first['device']}")
-        need(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
+        expect(first["device"] == self.rank, f"device {first['device']}")
+        expect(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
         for rank, other in enumerate(answer["processes"]):
-            need(rank == self.rank or other["waits_for"] == answer["missing"], f"rank {rank} waits for {other['waits_for']}")
+            expect(rank == self.rank or other["waits_for"] == answer["missing"], f"rank {rank} waits for {other['waits_for']}")
         return len(first["operations"])
 
 
@@ -105,10 +96,10 @@ class Graph(Planted):
 
     def check(self, job, answer):
         process = answer["processes"][0]
-        need(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
+        expect(process["verdict"] == "stuck_kernel", f"verdict {process['verdict']} ({process['why']})")
         first = process["stuck"][0]
-        need(all(one.startswith("graph of 12 kernels") for one in first["operations"]), f"set {first['operations']}")
-        need(self.kernel in first["graph_kernels"], f"kernels {first['graph_kernels']}")
+        expect(all(one.startswith("graph of 12 kernels") for one in first["operations"]), f"set {first['operations']}")
+        expect(self.kernel in first["graph_kernels"], f"kernels {first['graph_kernels']}")
         check_stacks(process, ["wait_for_device", "graph", "main"])
         return len(first["graph_kernels"])
 
@@ -132,21 +123,21 @@ class Collective(Planted):
         return job.began(name)[self.rank]
 
     def check(self, job, answer):
-        need(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
+        expect(answer["missing"] == [job.pids[self.rank]], f"missing {answer['missing']}")
         done = self.steps + (20 - self.skipped if self.skipped else 0)
         sizes = []
         for rank, process in enumerate(answer["processes"]):
             if rank == self.rank:
-                need(process["collectives"] == done, f"rank {rank} handed over {process['collectives']}, not {done}")
-                need(process["collectives_pending"] == 0, "the missing one has a collective pending")
+                expect(process["collectives"] == done, f"rank {rank} handed over {process['collectives']}, not {done}")
+                expect(process["collectives_pending"] == 0, "the missing one has a collective pending")
                 continue
             first = check_stuck(process, "host function")
-            need(process["collectives"] == done + 1, f"rank {rank} handed over {process['collectives']}, not {done + 1}")
-            need(process["collectives_pending"] == 1, f"rank {rank} has {process['collectives_pending']} pending")
+            expect(process["collectives"] == done + 1, f"rank {rank} handed over {process['collectives']}, not {done + 1}")
+            expect(process["collectives_pending"] == 1, f"rank {rank} has {process['collectives_pending']} pending")
             check_stacks(process, WAIT_PYTHON)
             sizes.append(len(first["operations"]))
         missing = answer["processes"][self.rank]["threads"]
-        need(missing and in_order([self.how.replace("skip", "lock"), "main"], missing[0]["python"]), "stack of the missing one")
+        expect(missing and in_order([self.how.replace("skip", "lock"), "main"], missing[0]["python"]), "stack of the missing one")
         return max(sizes)
 
 
@@ -175,22 +166,20 @@ def planted_runs(options, library, folder, name, mode):
     make = {"kernel": Kernel, "graph": Graph}
     chance = random.Random(f"{options.seed} {name} {mode}")
     hows = ["lock", "signal", "skip"]
-    rows, bad = [], 0
-    print(f"\n{name}, {mode}\n\n| run | planted | after the deadline s | size of the set | not right before |\n|---|---|---|---|---|", flush=True)
+    rows, table = [], kit.Table(f"{name}, {mode}", "run", "planted", "after the deadline s", "size of the set", "not right before")
     for run in range(options.runs or 10):
         planted = Collective(chance, hows[run % len(hows)]) if name == "collective" else make[name](chance)
         with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults, mode) as job:
             job.start()
             late, size, wrong = follow(job, planted)
         rows.append((late, size))
-        bad += late is None or late > LATE_S or any("before the deadline" in text for text in wrong)
-        text = "-" if late is None else f"{late:.2f}"
-        print(f"| {run + 1} | {planted.what} | {text} | {size} | {'; '.join(dict.fromkeys(wrong)) or '-'} |", flush=True)
+        table.row(run + 1, planted.what, "-" if late is None else f"{late:.2f}", size, "; ".join(dict.fromkeys(wrong)) or "-",
+                  right=late is not None and late <= LATE_S and not any("before the deadline" in text for text in wrong))
     times = [late for late, _ in rows if late is not None]
     if times:
-        print(f"\n{name}, {mode}: {len(times)} of {len(rows)} right, {min(times):.2f} to {max(times):.2f} s after the deadline, sets of "
-              f"{min(size for late, size in rows if late is not None)} to {max(size for _, size in rows)}; {bad} late, wrong or missing")
-    return bad
+        table.say(f"\n{name}, {mode}: {len(times)} of {len(rows)} right, {min(times):.2f} to {max(times):.2f} s after the deadline, sets of "
+              f"{min(size for late, size in rows if late is not None)} to {max(size for _, size in rows)}; {table.wrong} late, wrong or missing")
+    return table
 
 
 # Name, ranks, plan, faults, whether "unknown" is right to say.
@@ -210,9 +199,9 @@ CLEAN = [
 ]
 
 
-def clean_runs(options, library, folder, modes):
-    bad = 0
-    print("\nclean\n\n| run | program | mode | answers | unknown | stuck |\n|---|---|---|---|---|---|", flush=True)
+def clean_runs(options, library, folder):
+    modes = ["sampled", "every"] if options.mode == "both" else [options.mode]
+    table = kit.Table("clean", "run", "program", "mode", "answers", "unknown", "stuck")
     for run in range(options.runs or 20):
         name, ranks, plan, faults, may_be_unknown = CLEAN[run % len(CLEAN)]
         mode = modes[run // len(CLEAN) % len(modes)]
@@ -229,42 +218,25 @@ def clean_runs(options, library, folder, modes):
                         unknown.append(process["why"])
             if len(job.began("done")) < ranks:
                 stuck.append("the program ended early")
-        wrong = len(stuck) + (0 if may_be_unknown else len(unknown))
-        bad += wrong > 0
-        print(f"| {run + 1} | {name} | {mode} | {answers} | {len(unknown)}{': ' if unknown else ''}{'; '.join(sorted(set(unknown)))[:160]} | "
-              f"{len(stuck)}{': ' if stuck else ''}{'; '.join(stuck[:2])} |", flush=True)
-    print(f"\nclean: {bad} runs with an alarm")
-    return bad
+        table.row(run + 1, name, mode, answers, f"{len(unknown)}{': ' if unknown else ''}{'; '.join(sorted(set(unknown)))[:160]}",
+                  f"{len(stuck)}{': ' if stuck else ''}{'; '.join(stuck[:2])}", right=not stuck and (may_be_unknown or not unknown))
+    table.say(f"\nclean: {table.wrong} runs with an alarm")
+    return table
 
 
-class Probed:
-    """A recorder beside the job, whose return probes hide return addresses on its stacks; without eBPF none."""
-
-    def __init__(self, kansoku, pids, folder):
-        targets = [word for pid in pids for word in ("-p", str(pid))]
-        self.recorder = subprocess.Popen([kansoku, "record", "--probes", "cuda", "--force", "-o", os.path.join(folder, "beside.pftrace"), *targets],
-                                         stderr=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        for line in self.recorder.stderr:
-            if "recording into" in line:
-                break
-        return self
-
-    def __exit__(self, *_):
-        self.recorder.send_signal(signal.SIGINT)
-        self.recorder.communicate()
+def probed(kansoku, pids, folder):
+    """A recorder beside the job, whose return probes hide return addresses on its stacks."""
+    return kit.Recorder(kansoku, os.path.join(folder, "beside.pftrace"), "--probes", "cuda", "--force", pids=pids)
 
 
-def gate(options, library, folder):
+def gate(options, library, folder, report):
     """Each is named in the end, also beside another recorder, and what only takes its time is not."""
-    chance, bad = random.Random(options.seed), 0
-    for planted, is_probed in ((Kernel(chance), False), (Graph(chance), False), (Collective(chance, "lock"), False), (Kernel(chance), True)):
+    def named(planted, is_probed):
         with contextlib.ExitStack() as stack:
             job = stack.enter_context(Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults))
             planted.is_probed = is_probed
             if is_probed:
-                stack.enter_context(Probed(options.kansoku, job.pids, folder))
+                stack.enter_context(probed(options.kansoku, job.pids, folder))
             job.start()
             planted.moment(job)
             end, why = now() + PATIENCE_S, "no answer"
@@ -274,22 +246,27 @@ def gate(options, library, folder):
                     why = ""
                 except Wrong as reason:
                     why = str(reason)
-            print(f"{planted.what}{', beside a recorder' if is_probed else ''}: {why or 'right'}", flush=True)
-            bad += bool(why)
-    with Job(options.kansoku, library, folder, 2, "train:150,0/host:7,train:20") as job:
-        job.start()
-        while not job.is_over():
-            for process in job.hang()["processes"]:
-                if process["verdict"] == "stuck_kernel":
-                    print(f"called stuck, but waits for rank 0, which computes: {process}")
-                    bad += 1
-    return bad
+            expect(not why, why)
+
+    def waits():
+        with Job(options.kansoku, library, folder, 2, "train:150,0/host:7,train:20") as job:
+            job.start()
+            answers = 0
+            while not job.is_over():
+                answers += 1
+                for process in job.hang()["processes"]:
+                    expect(process["verdict"] != "stuck_kernel", f"called stuck: {process}")
+            expect(answers, "nothing was asked")
+    chance = random.Random(options.seed)
+    for planted, is_probed in ((Kernel(chance), False), (Graph(chance), False), (Collective(chance, "lock"), False), (Kernel(chance), True)):
+        report.part(f"{planted.what}{', beside a recorder' if is_probed else ''}", named, planted, is_probed)
+    report.part("who waits for rank 0, which computes", waits)
 
 
 def watch_runs(options, library, folder):
     """Kernels and collectives in turns, then each clean program once."""
-    chance, bad, times = random.Random(f"{options.seed} watch"), 0, []
-    print("\nwatch\n\n| run | planted | after the deadline s | incident |\n|---|---|---|---|", flush=True)
+    chance, times = random.Random(f"{options.seed} watch"), []
+    table = kit.Table("watch", "run", "planted", "after the deadline s", "incident")
     for run in range(options.runs or 10):
         planted = Kernel(chance) if run % 2 == 0 else Collective(chance, ["lock", "signal", "skip"][run // 2 % 3])
         with Job(options.kansoku, library, folder, planted.ranks, planted.plan, planted.faults, "watch") as job:
@@ -300,8 +277,7 @@ def watch_runs(options, library, folder):
             late, seen = now() - moment - FLOOR_S, job.incidents()
             right = bool(seen) and seen[0]["ranks"] == [planted.rank] and (run % 2 == 1 or "kernel backward" in seen[0]["summary"])
         times += [late] if right else []
-        bad += not right or not -0.5 <= late <= LATE_S
-        print(f"| {run + 1} | {planted.what} | {late:.2f} | {seen[0]['summary'][:150] if seen else 'none'} |", flush=True)
+        table.row(run + 1, planted.what, f"{late:.2f}", seen[0]["summary"][:150] if seen else "none", right=right and -0.5 <= late <= LATE_S)
     alarms = 0
     for name, ranks, plan, faults, _ in CLEAN:
         with Job(options.kansoku, library, folder, ranks, plan, faults, "watch") as job:
@@ -309,10 +285,11 @@ def watch_runs(options, library, folder):
             job.wait(lambda: len(job.began("done")) == ranks or job.is_over(), name)
             seen = job.incidents()
         alarms += bool(seen)
-        print(f"{name}: {seen[0]['summary'] if seen else 'nothing'}", flush=True)
-    print(f"\nwatch: {len(times)} of {options.runs or 10} right" + (f", {min(times):.2f} to {max(times):.2f} s after the deadline" if times else "") +
+        table.say(f"{name}: {seen[0]['summary'] if seen else 'nothing'}")
+    table.say(f"\nwatch: {len(times)} of {options.runs or 10} right" + (f", {min(times):.2f} to {max(times):.2f} s after the deadline" if times else "") +
           f"; {alarms} of {len(CLEAN)} clean programs with an alarm")
-    return bad + alarms
+    table.wrong += alarms
+    return table
 
 
 class Learnt:
@@ -329,8 +306,8 @@ class Learnt:
 
 def incident_runs(options, library, folder):
     """Kernels, ranks in a lock and stopped ranks in turns; 12 s of each hang."""
-    chance, bad, count = random.Random(f"{options.seed} incidents"), 0, options.runs or 3
-    print("\nincidents\n\n| run | planted | incidents | its kinds, in order | seems to begin, s after the fault | right |\n|---|---|---|---|---|---|", flush=True)
+    chance, count = random.Random(f"{options.seed} incidents"), options.runs or 3
+    table = kit.Table("incidents", "run", "planted", "incidents", "its kinds, in order", "seems to begin, s after the fault", "right")
     for run in range(count):
         planted = Learnt(chance, ["kernel", "lock", "signal"][run % 3])
         with Job(options.kansoku, library, folder, RANKS, planted.plan, planted.faults, "watch", learn="30s") as job:
@@ -346,11 +323,9 @@ def incident_runs(options, library, folder):
             first.setdefault(line["kind"], int(line["begin_ns"]) / 1e9 - wall)
         last = {line["id"]: line for line in lines}
         right = len(last) == 1 and all(one["kind"] == "stuck_kernel" and one["ranks"] == [planted.rank] and one["evidence"] for one in last.values())
-        bad += not right
-        print(f"| {run + 1} | {planted.what} | {len(last)} | {', '.join(first)} | {', '.join(f'{at:.2f}' for at in first.values())} | {'yes' if right else 'no'} |",
-              flush=True)
-    print(f"\nincidents: {count - bad} of {count} hangs are one incident of kind stuck_kernel with the detector's evidence")
-    return bad
+        table.row(run + 1, planted.what, len(last), ", ".join(first), ", ".join(f"{at:.2f}" for at in first.values()), "yes" if right else "no", right=right)
+    table.say(f"\nincidents: {count - table.wrong} of {count} hangs are one incident of kind stuck_kernel with the detector's evidence")
+    return table
 
 
 def time_runs(options, library, folder):
@@ -361,14 +336,15 @@ def time_runs(options, library, folder):
         for ranks in ([0], [0, 1, 2, 3]):
             for _ in range(options.runs or 20):
                 rows.append((len(ranks), job.hang(ranks)["took_s"]))
-    print("\n| processes named | answers | median s | longest s |\n|---|---|---|---|")
+    table = kit.Table("", "processes named", "answers", "median s", "longest s")
     for count in (1, RANKS):
         times = sorted(took for number, took in rows if number == count)
-        print(f"| {count} | {len(times)} | {times[len(times) // 2]:.2f} | {times[-1]:.2f} |")
-    return sum(took > 2 for _, took in rows)
+        table.row(count, len(times), f"{times[len(times) // 2]:.2f}", f"{times[-1]:.2f}")
+    table.wrong = sum(took > 2 for _, took in rows)
+    return table
 
 
-def main():
+def main(report):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["kernel", "graph", "collective", "clean", "time", "watch", "incidents", "all", "gate"])
     parser.add_argument("--runs", type=int)
@@ -376,31 +352,25 @@ def main():
     parser.add_argument("--mode", choices=["sampled", "every", "both"], default="both")
     parser.add_argument("--kansoku", default=os.path.join(ROOT, "build/kansoku"))
     parser.add_argument("--keep")
+    parser.add_argument("--again", action="store_true", help="parts that are done at this commit, too")
     options = parser.parse_args()
     options.kansoku = os.path.realpath(options.kansoku)
-    if os.geteuid() != 0 or shutil.which(os.environ.get("CLANG", "clang++-19")) is None:
-        print("needs root, and clang 19 for the device")
-        sys.exit(77)
+    kit.need_root()
+    kit.need_clang()
     modes = ["sampled", "every"] if options.mode == "both" else [options.mode]
-    bad = 0
     with tempfile.TemporaryDirectory() as made:
         folder = options.keep or made
         os.makedirs(folder, exist_ok=True)
         library = build(options.kansoku, folder)
-        for name in ("kernel", "graph", "collective"):
-            for mode in modes if options.what in (name, "all") else []:
-                bad += planted_runs(options, library, folder, name, mode)
-        if options.what in ("clean", "all"):
-            bad += clean_runs(options, library, folder, modes)
-        if options.what in ("watch", "all"):
-            bad += watch_runs(options, library, folder)
-        if options.what in ("incidents", "all"):
-            bad += incident_runs(options, library, folder)
         if options.what == "gate":
-            bad += gate(options, library, folder)
-        if options.what in ("time", "all"):
-            bad += time_runs(options, library, folder)
-    sys.exit(1 if bad else 0)
+            gate(options, library, folder, report)
+            return
+        runs = [(name, mode, lambda name=name, mode=mode: planted_runs(options, library, folder, name, mode))
+                for name in ("kernel", "graph", "collective") for mode in modes]
+        runs += [(do.__name__.removesuffix("_runs").replace("incident", "incidents"), options.mode, lambda do=do: do(options, library, folder))
+                 for do in (clean_runs, watch_runs, incident_runs, time_runs)]
+        plan = [kit.Part([name, mode, options.runs, options.seed], f"{name}, {mode}", do) for name, mode, do in runs if options.what in ("all", name)]
+        kit.Parts(os.path.join(ROOT, "build/cuda-stuck")).run_tables(plan, report, options.again)
 
 
-main()
+kit.run(main)

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 
+import kit
+from kit import PATIENCE_S, ROOT
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-PATIENCE_S = 60.0
 
 
 def now():
@@ -20,11 +21,9 @@ def now():
 def build(kansoku, folder):
     """The library of rank.cu."""
     libs = os.path.join(os.path.dirname(os.path.realpath(kansoku)), "softgpu")
-    out = os.path.join(folder, "librank.so")
-    subprocess.run([os.path.join(ROOT, "share/softgpu/softgpu-clang"), "-std=c++17", "-O2", "-shared", "-Xcompiler", "-fPIC", "-o", out,
-                    os.path.join(HERE, "rank.cu"), "-I", os.path.join(ROOT, "examples/softgpu_ddp"), "-L", libs, "-l:libnccl.so.2"],
-                   check=True, env={**os.environ, "KANSOKU": kansoku, "SOFTGPU_LIBS": libs})
-    return out
+    return kit.compile_for_device(kansoku, os.path.join(folder, "librank.so"), "-std=c++17", "-O2", "-shared", "-Xcompiler", "-fPIC",
+                                  os.path.join(HERE, "rank.cu"), "-I", os.path.join(ROOT, "examples/softgpu_ddp"), "-L", libs, "-l:libnccl.so.2",
+                                  SOFTGPU_LIBS=libs)
 
 
 class Job:
@@ -83,11 +82,7 @@ class Job:
         return {rank: at for rank, name, at in self.lines() if name == phase}
 
     def wait(self, is_done, what, patience_s=PATIENCE_S):
-        end = now() + patience_s
-        while not is_done():
-            if now() > end:
-                raise SystemExit(f"{what}: not within {patience_s} s; see {self.folder}")
-            time.sleep(0.005)  # allowed: the pause of a poll loop
+        kit.wait_for(is_done, f"{what}; see {self.folder}", patience_s, 0.005)
 
     def start(self):
         """Once all ranks are open, their libraries are woken, and the plan begins."""
@@ -141,12 +136,8 @@ class Job:
 
     def hang(self, ranks=None):
         pids = self.pids if ranks is None else [self.pids[rank] for rank in ranks]
-        command = [self.kansoku, "hang", "--json"] + [word for pid in pids for word in ("-p", str(pid))]
         begin = now()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 10, 11):
-            raise SystemExit(f"kansoku hang: status {done.returncode}: {done.stderr}")
-        answer = json.loads(done.stdout)
+        answer = kit.answer(self.kansoku, "hang", "--json", *(word for pid in pids for word in ("-p", pid)))
         answer["took_s"] = now() - begin
         answer["at"] = now()
         return answer

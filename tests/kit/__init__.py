@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scaffolding of the scripts under tests/. A script finds it by one line, whoever calls it:
+
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # once more dirname a folder deeper
+    import kit  # noqa: E402
+
+outcome   pass, fail, skip; the exit status      job       a program that is started, waited for, ended
+kansoku   the program: recorders, its answers    softgpu   programs for the software GPU, the executor's own account
+table     a table in Markdown, scored            parts     evaluations that are stopped and go on
+"""
+import sys
+
+sys.dont_write_bytecode = True
+from kit.job import PATIENCE_S, Events, Job, end_process, start_ticks, wait_for  # noqa: E402,F401
+from kit.kansoku import ROOT, Recorder, answer, default_kansoku, record, record_command  # noqa: E402,F401
+from kit.outcome import Impossible, Report, Wrong, expect, need, need_root, need_tool, run  # noqa: E402,F401
+from kit.parts import Part, Parts, commit_of_tree, run_until_stopped  # noqa: E402,F401
+from kit.softgpu import compile_for_device, differences, need_clang, read_counts, remove_files, the_file  # noqa: E402,F401
+from kit.table import Table  # noqa: E402,F401

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables in Markdown."""
+
+
+class Table:
+    """Printed row by row; counts the rows that are wrong, and keeps its text for those who go on later."""
+
+    def __init__(self, title, *columns):
+        self.lines, self.wrong = [], 0
+        self.say(f"\n{title}\n" if title else "")
+        self.say(f"| {' | '.join(columns)} |")
+        self.say("|" + "---|" * len(columns))
+
+    def say(self, line):
+        self.lines.append(line)
+        print(line, flush=True)
+
+    def row(self, *cells, right=True):
+        self.wrong += not right
+        self.say("| " + " | ".join(map(str, cells)) + " |")
+
+    def result(self):
+        """As a part's result."""
+        return {"wrong": self.wrong, "text": "\n".join(self.lines)}
