@@ -13,17 +13,21 @@ endfunction()
 
 # The global property KANSOKU_FAST holds the programs of `make test-fast`.
 #
-# kansoku_unit_tests(<program> <prefix> [SEPARATE] [PROPERTIES name value...]): one ctest test named <prefix>.unit, one process. With
-# SEPARATE each test of the program has a process, and ctest a test, of its own: for programs that keep state between tests.
+# kansoku_unit_tests(<program> <prefix> [SEPARATE] [PROCESSORS n] [ENV NAME=VALUE...]): one ctest test named <prefix>.unit, one process.
+# With SEPARATE each test of the program has a process, and ctest a test, of its own: for programs that keep state between tests.
 function(kansoku_unit_tests program prefix)
-  cmake_parse_arguments(T "SEPARATE" "" "PROPERTIES" ${ARGN})
+  cmake_parse_arguments(T "SEPARATE" "PROCESSORS" "ENV" ${ARGN})
+  if(NOT T_PROCESSORS)
+    set(T_PROCESSORS 1)
+  endif()
   kansoku_test_flags(${program})
   if(T_SEPARATE)
     gtest_discover_tests(${program} TEST_PREFIX "${prefix}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                         PROPERTIES LABELS "unit" ${T_PROPERTIES})
+                         PROPERTIES LABELS unit PROCESSORS ${T_PROCESSORS} ENVIRONMENT "${T_ENV}")
     return()
   endif()
   set_property(GLOBAL APPEND PROPERTY KANSOKU_FAST ${program})
   add_test(NAME ${prefix}.unit COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tools/run_unit.py $<TARGET_FILE:${program}>)
-  set_tests_properties(${prefix}.unit PROPERTIES LABELS "unit;fast" SKIP_RETURN_CODE 77 TIMEOUT 900 ${T_PROPERTIES})
+  set_tests_properties(${prefix}.unit PROPERTIES LABELS "unit;fast" SKIP_RETURN_CODE 77 TIMEOUT 900 PROCESSORS ${T_PROCESSORS}
+                                                 ENVIRONMENT "${T_ENV}")
 endfunction()

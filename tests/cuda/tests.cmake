@@ -10,7 +10,7 @@ kansoku_test_program(cuda_library_test
                      LINK capture capture_cuda cuda fmt::fmt GTest::gmock GTest::gtest_main ${CMAKE_DL_LIBS})
 add_dependencies(cuda_library_test kansoku_cuda null_driver softcuda)
 # The library is one a process, with a thread of its own beside the test's: so each test has a process, and two processors.
-kansoku_unit_tests(cuda_library_test cuda_library SEPARATE PROPERTIES PROCESSORS 2)
+kansoku_unit_tests(cuda_library_test cuda_library SEPARATE PROCESSORS 2)
 # A program that writes down itself what it does when; the software device serves it.
 kansoku_test_program(cuda_planned SOURCES planned.c LINK ${CMAKE_DL_LIBS} pthread)
 # Ranges of NVTX around launches: with the software GPU's header, and with NVIDIA's where -D NVTX_INCLUDE=FOLDER names it.

@@ -23,7 +23,7 @@ kansoku_test_program(gpu_launch_test SOURCES gpu_launch_test.cc ${gpu_cli}/gpu_l
                      LINK cuda gpu_ptx sys common fmt::fmt GTest::gmock GTest::gtest_main)
 foreach(program device gpu_launch)
   add_dependencies(${program}_test softcuda)
-  kansoku_unit_tests(${program}_test gpu.${program} PROPERTIES ENVIRONMENT "${softgpu_state};KANSOKU_SOFTGPU_MEMORY=1G")
+  kansoku_unit_tests(${program}_test gpu.${program} ENV ${softgpu_state} KANSOKU_SOFTGPU_MEMORY=1G)
 endforeach()
 
 # Uprobes on the driver's launch entry points against its own count.

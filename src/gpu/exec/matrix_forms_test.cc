@@ -31,15 +31,15 @@ using ::testing::IsEmpty;
 constexpr std::uint32_t kFormLanes = 32, kWordsOfLane = 16;
 
 /// Facts in the name of a row.
-struct MatrixForm {
+struct FormFacts {
   std::string name;
   bool is_wmma{false}, saturates{false};
   std::string shape, d, a, b, c;
   std::uint32_t rows{0}, columns{0}, depth{0};
 };
 
-MatrixForm form_of(const std::string& name) {
-  MatrixForm form;
+FormFacts form_of(const std::string& name) {
+  FormFacts form;
   form.name = name;
   std::vector<std::string> words;
   std::istringstream parts(name);
@@ -92,7 +92,7 @@ struct Matrix {
 /// Inputs and expected results.
 struct Example {
   Matrix a, b, c, d;
-  Example(const MatrixForm& form, std::uint64_t seed)
+  Example(const FormFacts& form, std::uint64_t seed)
       : a(form.rows, form.depth), b(form.depth, form.columns), c(form.rows, form.columns), d(c) {
     Rng rng(seed);
     const auto pick = [&rng](const std::string& type) {
@@ -125,7 +125,7 @@ struct Example {
 struct FormPlace {
   std::uint32_t row, column;
 };
-FormPlace form_place_in_a(const MatrixForm& form, std::uint32_t lane, std::uint32_t i) {
+FormPlace form_place_in_a(const FormFacts& form, std::uint32_t lane, std::uint32_t i) {
   const std::uint32_t group = lane >> 2, in_group = lane % 4;
   switch (bits_of(form.a)) {
     case 32:  // k4: a0, a1; k8: a0 .. a3
@@ -140,7 +140,7 @@ FormPlace form_place_in_a(const MatrixForm& form, std::uint32_t lane, std::uint3
     }
   }
 }
-FormPlace form_place_in_b(const MatrixForm& form, std::uint32_t lane, std::uint32_t i) {
+FormPlace form_place_in_b(const FormFacts& form, std::uint32_t lane, std::uint32_t i) {
   const std::uint32_t group = lane >> 2, in_group = lane % 4;
   switch (bits_of(form.b)) {
     case 32:
@@ -172,14 +172,14 @@ struct Way {
 
 class MatrixForms : public KernelTest {
  protected:
-  const MatrixForm& row_of(const MatrixForm& form) {
+  const MatrixForm& row_of(const FormFacts& form) {
     const MatrixForm* const row = find_matrix_form(GetParam(), form.name);
     EXPECT_NE(row, nullptr) << form.name;
     return *row;
   }
 
   /// A lane's 16 words: a, b, c, d from words 0, 4, 8, 12 on.
-  std::string mma_text(const MatrixForm& form) {
+  std::string mma_text(const FormFacts& form) {
     const auto& words = row_of(form).words;
     return fmt::format(
         R"({}
@@ -195,7 +195,7 @@ class MatrixForms : public KernelTest {
   }
 
   /// Empty, or what is wrong with a product.
-  std::string judge_mma(const MatrixForm& form, std::uint64_t seed) {
+  std::string judge_mma(const FormFacts& form, std::uint64_t seed) {
     Example example(form, seed);
     Words words(kFormLanes * kWordsOfLane, 0x5a5a5a5a);
     const auto put = [&](std::uint32_t lane, std::uint32_t first, std::uint32_t i,
@@ -248,7 +248,7 @@ class MatrixForms : public KernelTest {
     return (is_by_rows ? columns : rows) + (way.stride == Way::Stride::kDense ? 0 : 8);
   }
 
-  std::string wmma_text(const MatrixForm& form, const Way& way) {
+  std::string wmma_text(const FormFacts& form, const Way& way) {
     const auto& words = row_of(form).words;
     const bool is_shared = way.space == ".shared";
     std::string text(kDeclarations);
@@ -311,7 +311,7 @@ class MatrixForms : public KernelTest {
     }
   }
 
-  std::string judge_wmma(const MatrixForm& form, std::uint64_t seed, const Way& way) {
+  std::string judge_wmma(const FormFacts& form, std::uint64_t seed, const Way& way) {
     Example example(form, seed);
     Words memory(kBytes / 4, 0x5a5a5a5a);
     const auto put = [&](Words& words, std::uint32_t place, Matrix& matrix, bool is_by_rows,
@@ -333,7 +333,7 @@ class MatrixForms : public KernelTest {
     return "";
   }
 
-  std::string judge(const MatrixForm& form, std::uint64_t seed) {
+  std::string judge(const FormFacts& form, std::uint64_t seed) {
     return form.is_wmma ? judge_wmma(form, seed, {}) : judge_mma(form, seed);
   }
 };
@@ -383,7 +383,7 @@ void multiply_nothing(Warp&, const MatrixSlots&) {}
 TEST_P(MatrixForms, ABrokenRowIsSeen) {
   std::vector<std::string> survivors;
   for (const MatrixForm& row : matrix_forms(GetParam())) {
-    const MatrixForm form = form_of(row.name);
+    const FormFacts form = form_of(row.name);
     MatrixForm& place = matrix_form_for_test(GetParam(), row.name);
     for (const MatrixProduct wrong : {flip_one_element, multiply_nothing}) {
       broken_product().original = std::exchange(place.run, wrong);
@@ -395,8 +395,8 @@ TEST_P(MatrixForms, ABrokenRowIsSeen) {
 }
 
 TEST_P(MatrixForms, BytesWrapUnlessTheySaturate) {
-  const MatrixForm plain = form_of("mma.m16n8k32.s32.u8.u8.s32");
-  const MatrixForm saturating = form_of("mma.m16n8k32.satfinite.s32.u8.u8.s32");
+  const FormFacts plain = form_of("mma.m16n8k32.s32.u8.u8.s32");
+  const FormFacts saturating = form_of("mma.m16n8k32.satfinite.s32.u8.u8.s32");
   Words words(kFormLanes * kWordsOfLane);
   for (std::uint32_t lane = 0; lane < kFormLanes; ++lane) {
     for (std::uint32_t i = 0; i < 6; ++i)
@@ -430,7 +430,7 @@ TEST_P(MatrixForms, TransposesEightByEight) {
 }
 
 TEST_P(MatrixForms, TellsWildTiles) {
-  const MatrixForm form = form_of("wmma.m16n16k16.f32.f32");
+  const FormFacts form = form_of("wmma.m16n16k16.f32.f32");
   Way way;
   way.space = ".shared";
   // The stride comes from the caller: n rows of 8 KiB lie outside of shared memory.
