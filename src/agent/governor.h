@@ -24,7 +24,7 @@ class Governor {
     std::string_view name;
     std::uint64_t hits{0};  // in the window, of the process that hit it most
     bool enabled{true};
-    double call_s{0};  // what a call costs the process, begin and end
+    double call_s{0};  // cost of a call to the process, begin and end
   };
   struct Change {
     std::size_t entry{0};

@@ -133,7 +133,7 @@ std::string command_key(std::span<const std::string> untrusted_arguments) {
   KeyWriter writer;
   for (std::size_t i = 0; i < untrusted_arguments.size(); ++i) {
     const std::string& word = untrusted_arguments[i];
-    if (word == "-c") {  // what follows is code
+    if (word == "-c") {  // the next word is code
       std::string code;
       for (const std::string& part : untrusted_arguments.subspan(i + 1))
         code += " " + part;

@@ -35,7 +35,7 @@ struct Attachment {
 
 /// Settings of an attacher that differ between recording and watching.
 struct AttachPolicy {
-  std::uint8_t sinks{WIRE_SINK_RING};  // where the calls go
+  std::uint8_t sinks{WIRE_SINK_RING};  // destinations of the calls
   /// Each entry of a pack has links of its own, so that a costly one can be taken off alone;
   /// otherwise a file has one set of them.
   bool links_by_entry{false};
@@ -147,7 +147,7 @@ class Attacher {
     std::vector<std::uint32_t> numbers;  // of its probes
     std::set<std::uint64_t> places;      // file offsets of functions with a probe
     std::size_t mapped_count{0};
-    std::uint32_t user{0};  // who mapped it first: it is of that user's share
+    std::uint32_t user{0};  // the first user that mapped it: it is of that user's share
   };
   /// Identity of a file in mappings: device, inode; and the process, if the file opened under the
   /// name is not surely the mapped one.
@@ -178,7 +178,7 @@ class Attacher {
 
   bpf::Engine& engine_;
   const sys::Procfs& procfs_;
-  std::vector<Pack> packs_;  // what is resolved points into them
+  std::vector<Pack> packs_;  // resolved probes point into them
   ProbeTable& probes_;
   std::function<void(const std::string&)> log_;
   AttacherOptions options_;

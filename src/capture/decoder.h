@@ -106,7 +106,7 @@ class Decoder {
     trace::TrackHandle track{};
     std::vector<OpenCall> open;
     std::string stack{};           // of the call that begins next
-    std::uint32_t stack_probe{0};  // of which probe it is
+    std::uint32_t stack_probe{0};  // probe of that stack
   };
 
   Thread& thread_of(const wire_event& head);

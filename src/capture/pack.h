@@ -68,7 +68,7 @@ struct FunctionProbes {
                            // returns is not seen
   bool is_sampled{false};  // the ends of the calls that begin in a slice of each second; of others
                            // the begin
-  bool has_frames{false};  // who makes each call: a native stack
+  bool has_frames{false};  // takes the caller of each call: a native stack
   bool until_named{false};   // taken off when every kernel that is launched has a name
   bool is_optional{false};   // that some of them are missing is not worth a word
   bool never_throws{false};  // no exception ever leaves them: the kernel's return probes are safe
@@ -82,7 +82,7 @@ struct FunctionProbes {
   std::string type;                      // capture that chooses another factor; "" = none does
   std::vector<TypeValue> type_values;    // by the value of that capture
   // Use of the calls by `kansoku watch`; recordings ignore these.
-  std::string metric;               // what they are totalled under; "" = not metered
+  std::string metric;               // name of their totals; "" = not metered
   bool steps{false};                // also the times from call to call, and from return to call
   bool is_helper{false};            // calls that helpers of other processes make, too
   std::vector<ScopeMetric> scopes;  // of kScope, in place of `metric`

@@ -40,7 +40,7 @@ struct RecordStatus {
 };
 
 struct RecorderOptions {
-  std::vector<Pack> packs;                     // what to observe
+  std::vector<Pack> packs;                     // probes to attach
   std::optional<bpf::AttachMode> attach_mode;  // only this one; otherwise the best that works
   std::vector<std::string> libraries{};        // attached before a process maps them
   double cuda_budget{
@@ -112,7 +112,7 @@ class Recorder {
   struct CudaView {
     const std::map<std::int32_t, std::unique_ptr<outside::Tally>>* tallies{nullptr};  // null: none
     double share_seen{1};   // of the time, of launches
-    double hit_seconds{0};  // what a hit costs, about
+    double hit_seconds{0};  // cost of a hit, about
     std::uint64_t hits{0};  // of probes at launch rate
     std::uint64_t naming_hits{0};
     Nanos ends_of_second{};  // the slice of each second in which launches have ends

@@ -16,10 +16,10 @@
 namespace kansoku::capture {
 namespace {
 
-constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // what events missed
+constexpr Nanos kScanAllEvery = std::chrono::seconds{30};  // finds processes that events missed
 constexpr Nanos kRescanFloor = std::chrono::milliseconds{200};
 constexpr Nanos kRescanCeiling = std::chrono::seconds{60};
-constexpr std::uint32_t kRingBytes = 256 * 1024;                    // who comes and goes
+constexpr std::uint32_t kRingBytes = 256 * 1024;                    // processes that come and go
 constexpr std::uint32_t kDiskSleep = 2, kStopped = 4, kTraced = 8;  // of the kernel's task states
 
 constexpr std::string_view kAiLibraries =

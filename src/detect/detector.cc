@@ -478,7 +478,7 @@ void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
                  std::min(open->last_ns, wall_ns - windows_of_other * options.window.count()));
     end_incident(out);
     ended.reset();
-    for (auto& [key, member] : members) {  // what came before belongs to the other one
+    for (auto& [key, member] : members) {  // earlier windows belong to the other one
       for (std::size_t i = 0; i + kWindowsInARow < member.recent.size(); ++i)
         member.recent[i].is_flagged = member.recent[i].is_event = false;
     }
@@ -593,7 +593,7 @@ std::vector<Observation> Detector::finish(std::int64_t wall_ns) {
 bool Detector::take_label(std::uint64_t episode, bool is_normal) {
   Impl& self = *impl_;
   bool is_known = self.growth->take_label(episode, is_normal);
-  for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // what has ended may go on
+  for (std::optional<Episode>* one : {&self.open, &self.ended}) {  // an ended one may go on
     if (!*one || (*one)->number() != episode) continue;
     (*one)->is_normal = is_normal;
     is_known = true;

@@ -63,7 +63,7 @@ void Detector::Impl::finish_learning() {
   learning.columns = columns;
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (!is_pace(columns[c]) || !begins_late(c)) continue;
-    forget_learning();  // what loads and compiles is not the job
+    forget_learning();  // loading and compiling are not the job
     return;
   }
   const auto cube = make_cube(learning);

@@ -27,7 +27,7 @@ struct Coordinate {
   std::size_t column{0};  // index into JobModel::Parts::columns
   double center{0};       // median of the transformed values
   double spread{1};       // 1.4826 MAD of them, at least `least`
-  double least{1};        // what a difference of the column's floor comes to there
+  double least{1};        // the column's floor, as a difference there
 
   /// transformed() and scaled, within a million spreads; NaN as there.
   [[nodiscard]] double of(double value, const Column& column_of) const;
@@ -45,7 +45,7 @@ struct ModelOptions {
   double flag_rate{kFlagRate};        // share of healthy points above the threshold
   double window_alpha{kWindowAlpha};  // of the cuts between ranks, for one window and column
   std::size_t window_steps{20};       // of the tests on windows
-  std::size_t long_steps{200};        // of those that must do without a steady past
+  std::size_t long_steps{200};        // of tests that must do without a steady past
   int components_max{8};
   double spread_min{kTimeShare};  // of logarithms: relative differences below it mean nothing
   double blur{0.5};               // of the least difference that matters: no mode is narrower
@@ -72,7 +72,7 @@ class JobModel {
     double threshold{0};                           // of the negative log-likelihood
     double flag_rate{0};                           // that the threshold was set for
     double measured_points{0}, measured_flags{0};  // on held-out points
-    double measured_clear{0};                      // of those flags: above clear_cut()
+    double measured_clear{0};                      // flags above clear_cut()
     double correlation{0};                         // of the flags in one window
     double level{0};           // median negative log-likelihood of held-out points
     double far_cut{0};         // two points of a rank in a row above it need no third one

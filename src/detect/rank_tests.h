@@ -73,7 +73,7 @@ struct PeerModel {
 /// The ranks that stand out of one window.
 struct PeerVerdict {
   std::vector<std::size_t> ranks;  // indices; empty: none, or too many to call them single
-  std::size_t column{0};           // where the first of them stands out most
+  std::size_t column{0};           // in which the first of them stands out most
   double excess{0};                // its entry over the cut; below 1: nothing
   bool is_tail{false};
 };

@@ -25,7 +25,7 @@ constexpr std::size_t kEvidenceRows = 64, kRunEvidenceMax = 8;
 /// Result of one window.
 struct WindowResult {
   Range range;
-  Range seen;  // where the ranks stand out
+  Range seen;  // part in which the ranks stand out
   bool job{false}, event{false};
   std::vector<std::size_t> ranks;  // indices
   std::size_t column{0};           // behind the ranks

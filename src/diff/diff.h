@@ -128,7 +128,7 @@ struct Side {
 struct Comparison {
   Side before, after;
   Change step;   // milliseconds; tested without `queue`
-  Change queue;  // of it, the main thread waits for a processor: others' load; not tested
+  Change queue;  // part of the step, waiting for a processor: others' load; not tested
   bool has_queue{false};
   std::array<LaneSum, kLaneCount> lanes;
   bool device_clock_apart{false};  // device times are no part of the step's

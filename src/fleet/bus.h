@@ -22,7 +22,7 @@ STAT(bus_dropped_incoming, kDataLoss, kImport,
 /// Message of a bus. Any bytes.
 struct BusMessage {
   std::string subject;
-  std::string reply;  // where an answer is awaited; empty: nowhere
+  std::string reply;  // subject of the answer; empty: none is awaited
   std::string bytes;
 };
 

@@ -31,7 +31,7 @@ struct ClusterAxis {
 /// Contents of a kClusterFeatures part: rows of all ranks of a job on a host in one period.
 struct ClusterPart {
   std::vector<std::uint32_t> features;  // in Summary::features, ascending; one a dimension
-  std::vector<ClusterAxis> axes;        // of these
+  std::vector<ClusterAxis> axes;        // of these features
   stats::ClusterFeatures rows;
 };
 [[nodiscard]] std::string encode_cluster_part(std::span<const std::uint32_t> features,

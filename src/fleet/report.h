@@ -54,7 +54,7 @@ struct FleetModel {
   std::uint64_t rows{0};  // windows of ranks
   int modes{0};
   std::size_t hosts{0};           // that were compared
-  std::size_t odd_count{0};       // of them odd
+  std::size_t odd_count{0};       // the odd ones among them
   std::vector<FleetOddHost> odd;  // the worst three, most first
 };
 

@@ -37,7 +37,7 @@ inline constexpr std::int32_t kAllRanks = -2;          // of the job, on this ho
 
 /// A job as a host sees it.
 struct SummaryJob {
-  std::string key;   // what makes processes on several hosts one job
+  std::string key;   // equal for the processes of one job on several hosts
   std::string name;  // for people
   std::int32_t world_size{1};
   std::vector<std::int32_t> ranks;  // on this host, ascending

@@ -37,7 +37,7 @@ using Span = stats::Interval;
 struct Decode {
   Span span;
   std::int64_t tokens{0};
-  std::optional<std::int64_t> result{};  // what it returned
+  std::optional<std::int64_t> result{};  // return value
   std::uint32_t context{0}, caller{0};   // caller: the thread
 };
 /// The last tokens of a micro-batch: whose they are, and where in the sequence.

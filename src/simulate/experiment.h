@@ -153,7 +153,7 @@ struct ModelsSpec {
   double promotion_margin{-1};   // new model must measure >= current + margin; -1: always
   bool rollback{false};          // back to the one before if it turns out worse
   double rollback_after_s{0};
-  double value_per_loss_hour{0};  // what one hour at loss 1 costs
+  double value_per_loss_hour{0};  // cost of one hour at loss 1
   double retrain_cost{0};         // in the same unit; 0: from the GPU hours of the pipeline
 };
 

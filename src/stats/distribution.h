@@ -44,7 +44,7 @@ struct Shape {
   double inner{1};  // c of both Weibull families and Burr XII
   double scale{1};
   double outer_inverse{1}, inner_inverse{1};
-  double log_norm{0};  // what a log density adds whatever x is
+  double log_norm{0};  // constant term of a log density, whatever x is
 };
 
 /// A component of a mixture that is cut at a cap, weights as they are below the cap.

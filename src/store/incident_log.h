@@ -39,7 +39,7 @@ class IncidentLog {
   static constexpr std::uint64_t kBytesMin = 64 * 1024;
 
   struct Options {
-    std::uint64_t bytes_max{16U << 20U};  // of both files; at least kBytesMin
+    std::uint64_t bytes_max{16U << 20U};  // both files together; at least kBytesMin
     bool create{true};                    // false: kNotFound if there is no log
   };
   /// Opens or creates the file. kPermission, kNotFound: it cannot be.

@@ -25,7 +25,7 @@ enum class Capability : std::uint8_t {
 struct CapabilityInfo {
   Capability capability{};
   std::string_view name;     // "CAP_BPF"
-  std::string_view purpose;  // what is missing without it
+  std::string_view purpose;  // the loss without it
 };
 /// All of them, in the order in which they matter.
 [[nodiscard]] std::span<const CapabilityInfo> known_capabilities();

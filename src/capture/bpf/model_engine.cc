@@ -157,7 +157,7 @@ Result<std::unique_ptr<ModelEngine>> ModelEngine::create(const Options& options)
                                           .role = WIRE_MODEL_BARRIER,
                                           .rounds = kPriceRounds,
                                           .calls = kSteppedCalls}));
-  TRY_VOID(engine->impl_->clear_counts());  // what was measured is no hit of any process
+  TRY_VOID(engine->impl_->clear_counts());  // measured hits are no process's
   return engine;
 }
 

@@ -391,7 +391,7 @@ static __always_inline int on_wake(struct task_struct* woken, _Bool is_interrupt
   if (!is_observed(woken->tgid)) return 0;
   struct wire_switch* record = reserve_switch(WIRE_WAKE, bpf_get_current_task_btf(), woken);
   if (!record) return 0;
-  if (is_interrupt) record->head.tid = 0;  // who is interrupted has woken nobody
+  if (is_interrupt) record->head.tid = 0;  // the interrupted thread has woken nobody
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
   return 0;
 }

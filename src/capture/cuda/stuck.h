@@ -78,7 +78,7 @@ struct RankLook {
   RankAt at{RankAt::kNoWork};
   bool is_gone{false}, is_stopped{false};
   std::uint64_t handed_over{0};  // collectives, since its library was switched on
-  std::uint64_t pending{0};      // of them: not complete
+  std::uint64_t pending{0};      // not complete among them
 };
 /// Which of the ranks the others wait for, as indices: those that are gone or stopped, and those
 /// that are not in a collective while another one is; if there is none, those of which that is

@@ -45,7 +45,7 @@ class BpfSource final : public Source {
     std::uint32_t ring_bytes{16U << 20};
     std::function<void(const CallMark&)> on_call;
     std::function<void(const std::string&)> log;
-    std::function<void(const std::string&)> detail;  // what was attached where, and what was not
+    std::function<void(const std::string&)> detail;  // told of each attached file, and of failures
   };
 
   /// Loads the programs and attaches what belongs to no file. Borrows writer and procfs. Errors as

@@ -15,7 +15,7 @@ namespace kansoku::capture::outside {
 enum class Kind : std::uint8_t {
   kOther,
   kLaunch,        // one kernel
-  kGraphLaunch,   // what a graph holds
+  kGraphLaunch,   // all kernels of a graph
   kHostFunction,  // the host works in a stream
   kStreamMemory,  // a stream waits for memory, or writes it
   kCopy,
@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
   kAlloc,
   kFree,
   kMap,     // of memory that exists: no bytes more or less
-  kAdvise,  // where managed memory should be
+  kAdvise,  // advice on the place of managed memory
   kSync,    // waits for the device
   kQuery,   // asks whether the device is ready
   kEventRecord,

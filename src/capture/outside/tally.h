@@ -25,10 +25,10 @@ struct EntryCount {
   Kind kind{Kind::kOther};
   std::uint64_t begun{0};
   std::uint64_t ended{0};      // whose end was seen
-  std::uint64_t failed{0};     // of those: returned an error; "not ready" of a query is none
+  std::uint64_t failed{0};     // ended calls that returned an error; "not ready" of a query is none
   std::uint64_t not_ready{0};  // of queries
-  std::uint64_t captured{0};   // of those begun: taken into a graph
-  Nanos time{};                // of those that ended
+  std::uint64_t captured{0};   // begun calls that were taken into a graph
+  Nanos time{};                // of ended calls
   std::uint64_t bytes{0};
   std::uint64_t without_bytes{0};  // copies and sets whose bytes are not told
   std::uint64_t operations{0};     // that copies and sets gave to streams, those of graphs apart

@@ -158,7 +158,7 @@ class CudaStatCommand final : public Command {
     TRY_VOID(recorder->run(
         limit,
         [&] {
-          end = clock.now();  // what follows takes the probes off
+          end = clock.now();  // the next steps take the probes off
           return signal_count() > 0 || (child && child->poll().has_value());
         },
         [&](const capture::RecordStatus& status) { return progress(status, limit); }));

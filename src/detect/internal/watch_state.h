@@ -135,7 +135,7 @@ class Episode {
     std::int32_t rank{-1}, pid{0};
     Deviations level;           // of all windows
     std::vector<double> paces;  // of the first ones, in the unit of the pace's column
-    EvidenceSum sum;            // of those that speak for it
+    EvidenceSum sum;            // of the windows that speak for it
     double excess{0}, windows{0};
     int peer_votes{0};
     bool is_included{false}, is_alarmed{false};

@@ -41,7 +41,7 @@ struct Sides {
   bool is_exact{false};        // every device clock is
   bool compares_ranks{false};  // several ranks, the same in all recordings
   double step_before_ms{0}, step_after_ms{0};
-  double queue_before_ms{0}, queue_after_ms{0};  // of it, waiting for a processor
+  double queue_before_ms{0}, queue_after_ms{0};  // part of the step: waits for a processor
   double device_ms{0};  // of a step: operations added up, of the side with more
 
   [[nodiscard]] std::size_t rank_count() const { return recordings.front().ranks.size(); }

@@ -31,7 +31,7 @@ class StepDraws {
 struct LogRatio {
   double value{0};
   double error{0};       // from its steps
-  double degrees{1};     // of that error
+  double degrees{1};     // of the error
   bool is_known{false};  // both sums are above 0
   bool varies{false};    // over / under differs from step to step
   double drift2{0};      // variance between parts of the recording, beyond what their steps explain

@@ -99,7 +99,7 @@ struct RangeRow {
   std::string name;
   std::string domain{};  // of NVTX; "" the default one
   std::uint64_t count{0};
-  double host_us{0};  // of those that are not inside another of the same name
+  double host_us{0};  // of ranges that are not inside another of the same name
   // Not known for ranges of the process, which no thread is in.
   std::optional<std::uint64_t> op_count{};  // operations that were launched within
   std::optional<double> device_us{};        // while any of them ran
@@ -130,7 +130,7 @@ inline constexpr std::size_t kIdleCauseCount = 14;
 
 struct IdleRow {
   IdleCause cause{IdleCause::kUnknown};
-  std::string function{};  // where most of it was spent, if samples or slices tell; "" unknown
+  std::string function{};  // most of it was spent there, if samples or slices tell; "" unknown
   double function_us{0};   // in that function
   double us{0};
   double longest_us{0};  // in one gap
@@ -176,10 +176,10 @@ struct LaunchBound {
 
 struct ExposedCopies {
   double copy_us{0};           // time in which a copy ran
-  double exposed_us{0};        // of it, with no kernel beside
-  double could_overlap_us{0};  // of that, pageable, or waited for, or in a stream with kernels
-  double pageable_us{0};       // of that, pageable, as the recording says or its call shows
-  double blocking_us{0};       // of that, waited for by its call
+  double exposed_us{0};        // part with no kernel beside
+  double could_overlap_us{0};  // part of that: pageable, or waited for, or in a stream with kernels
+  double pageable_us{0};       // part of that: pageable, as the recording says or its call shows
+  double blocking_us{0};       // part of that: waited for by its call
 };
 
 struct DeviceFigures {
@@ -219,7 +219,7 @@ struct Leak {
   std::string per;  // "step"; without steps the kernel from whose launch to the next it is counted
   double bytes_per_step{0};
   std::uint64_t step_count{0};
-  std::vector<MemoryHolder> growers;  // what grew most
+  std::vector<MemoryHolder> growers;  // those that grew most
 };
 
 /// The greatest live memory of a piece of time.

@@ -23,7 +23,7 @@ class Memory {
   struct State;
 
  public:
-  static constexpr std::uint64_t kAlign = 256;  // what cuMemAlloc promises
+  static constexpr std::uint64_t kAlign = 256;  // cuMemAlloc's promise
   static constexpr std::uint64_t kGuardBytes = 4096;
   static constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // of reserve and map
 

@@ -172,7 +172,7 @@ class Process::promise_type {
   friend class Wait;
   Environment& env_;
   ProcessId id_{};
-  Wait* pending_{nullptr};  // what it waits for; null while it runs
+  Wait* pending_{nullptr};  // its present wait; null while it runs
   bool interrupting_{false};
   bool interrupt_next_{false};  // preempted while it ran: its next wait ends at once
 };

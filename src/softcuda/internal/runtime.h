@@ -231,7 +231,7 @@ struct Copy {
   std::size_t width{0}, height{1}, depth{1};
   std::size_t from_pitch{0}, to_pitch{0};          // bytes from line to line
   std::size_t from_slice{0}, to_slice{0};          // bytes from slice to slice
-  std::shared_ptr<std::vector<std::byte>> staged;  // what `from` points into, if it was copied
+  std::shared_ptr<std::vector<std::byte>> staged;  // owner of `from`, if it was copied
   bool is_to_device{false}, is_to_host{false};
   CUDA_MEMCPY3D shape{};  // as given, for graphs
 };
@@ -280,10 +280,10 @@ using Operation = std::variant<Nothing, KernelLaunch, Copy, Fill, HostCall, Stre
 struct Course {
   std::shared_ptr<Moment> moment;  // null: the clock is the host's, and nobody asks for parts
   std::vector<Part> parts;
-  std::vector<std::uint32_t> after;  // what the next part comes behind
+  std::vector<std::uint32_t> after;  // parts that the next part comes behind
   bool is_in_graph{false};
   std::uint64_t next_launch{0};  // number of the next kernel
-  std::uint64_t extra_ns{0};     // what the next part takes on top, by a fault on demand
+  std::uint64_t extra_ns{0};     // added to the next part, by a fault on demand
   // For the log of operations: where it stands, and whether it is a node of a graph.
   std::uint64_t stream{0}, number{0};
   bool is_node{false};
@@ -550,7 +550,7 @@ struct Physical {
 
 struct Link {
   std::weak_ptr<Context> context;
-  std::string text;  // what the inputs amount to
+  std::string text;  // the inputs, joined
   bool is_complete{false};
 };
 
@@ -570,7 +570,7 @@ struct Allocation {
 /// the very end.
 struct Runtime {
   sys::RealClock clock;  // the boot clock, as a recording has it: their times can be compared
-  EventClock event_clock{clock};  // what events and kernels read: the same unless it is set apart
+  EventClock event_clock{clock};  // clock of events and kernels: the same unless it is set apart
   TimeModel model;
   std::unique_ptr<Timeline> timeline;  // null: the clock is the host's
   std::vector<std::unique_ptr<Device>> devices;

@@ -77,7 +77,7 @@ class FunctionCode {
   std::optional<ControlFlow> flow_;
   std::vector<Part> parts_;
   std::set<std::size_t> entered_;
-  std::set<std::uint64_t> seen_;  // where code begins that was looked at
+  std::set<std::uint64_t> seen_;  // begins of code that was looked at
   bool is_whole_{true};
   bool may_begin_again_{false};  // code that may be a part leads to the first instruction
 };

@@ -188,9 +188,9 @@ std::optional<std::vector<std::uint64_t>> landing_pads(const sys::ElfFile& file,
   const std::size_t begin = reader.offset();
   while (reader.offset() - begin < bytes) {
     for (int i = 0; i < 2; ++i)
-      static_cast<void>(number());  // where the calls begin, and how many bytes
+      static_cast<void>(number());  // begin of the calls, and their bytes
     const std::uint64_t pad = number();
-    static_cast<void>(reader.uleb128());  // what to do there
+    static_cast<void>(reader.uleb128());  // the action there
     if (reader.has_failed() || pad >= found->code.bytes || out.size() == kPadsMax)
       return std::nullopt;
     if (pad != 0) out.push_back(found->code.begin + pad);

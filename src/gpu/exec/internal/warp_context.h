@@ -81,7 +81,7 @@ class FramePool {
 
 /// A warp with what only the scheduler and control flow look at.
 struct WarpContext : Warp {
-  const Code* resume{nullptr};  // where the running group goes on after it stopped
+  const Code* resume{nullptr};  // the running group goes on there after a stop
   /// All lanes that are left stand at `resume`, in the frame in hand; there are no groups.
   bool is_together{false};
   GroupList groups;

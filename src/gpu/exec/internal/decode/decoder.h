@@ -15,7 +15,7 @@ namespace kansoku::gpu::exec {
 struct ModuleLayout {
   std::vector<std::uint64_t> variables;        // by index into ptx::Module::variables
   std::vector<std::uint32_t> function_shared;  // by function: where its own shared variables begin
-  std::uint32_t dynamic_shared_offset{0};      // where extern arrays begin
+  std::uint32_t dynamic_shared_offset{0};      // begin of extern arrays
 };
 
 /// Offsets of a parameter list, each aligned; the total in `bytes`.

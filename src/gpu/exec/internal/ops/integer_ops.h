@@ -409,8 +409,7 @@ struct Prmt : TernaryBits {
   }
   static void apply_all(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b,
                         const std::uint32_t* c) {
-    alignas(sizeof(WideWords))
-        std::uint32_t own[kWideLanes];  // where the word lies in its 16 bytes
+    alignas(sizeof(WideWords)) std::uint32_t own[kWideLanes];  // place of the word in its 16 bytes
     for (std::uint32_t i = 0; i < kWideLanes; ++i)
       own[i] = (i & 3) * 0x04040404;
     for (std::uint32_t i = 0; i < kLanes; i += kWideLanes) {
