@@ -13,7 +13,7 @@ namespace kansoku::agent {
 
 /// Keeps watching cheap: takes off the probes that are hit too often, and slows the agent's own
 /// looks, when either costs more than the budget; puts them back after a while, later each time.
-/// Pure: told what happened, says what to change. Single-threaded, deterministic.
+/// Pure: it takes the costs, and returns the changes to make. Single-threaded, deterministic.
 class Governor {
  public:
   struct Options {

@@ -29,13 +29,13 @@ struct IncidentRecording {
 [[nodiscard]] std::string recording_path(const std::string& state_folder, const std::string& id);
 
 /// Records the processes of incidents as they begin, one recording at a time, on a thread of its
-/// own: whatever becomes of it, watching goes on. To be used by one thread.
+/// own: watching goes on, even if a recording fails. To be used by one thread.
 class IncidentRecorder {
  public:
   /// `state_folder` is there. Clock and procfs are borrowed, and asked by the other thread, too.
   IncidentRecorder(const Clock& clock, const sys::Procfs& procfs, IncidentRecording options,
                    std::string state_folder, std::function<void(const std::string&)> log);
-  /// Ends the recording that runs; what it has is kept.
+  /// Ends the recording that runs; its data so far are kept.
   ~IncidentRecorder();
   IncidentRecorder(const IncidentRecorder&) = delete;
   IncidentRecorder& operator=(const IncidentRecorder&) = delete;

@@ -33,9 +33,9 @@ struct ResolvedProbe {
   bool by_exits{false};             // its begin tells nothing: a call is seen where it ends, alone
   bool is_slow{false};              // one of all these is single-stepped
 
-  /// Adds what has to be attached without the kernel's return probes, so that begin and end of the
-  /// calls are seen. `cookie`: of all; `stepped` is added to it where the kernel single-steps.
-  /// Without exits: the begin alone.
+  /// Adds the probes that replace the kernel's return probes, so that begin and end of the calls
+  /// are seen. `cookie`: of all; `stepped` is added to it if the kernel single-steps. Without
+  /// exits: the begin alone.
   void add_specs(std::uint64_t cookie, std::uint64_t stepped,
                  std::vector<bpf::UprobeSpec>& out) const;
 };

@@ -22,7 +22,7 @@ enum class PartKind : std::uint8_t {
   kCounters = 4,         // names and increments: encode_counters; at most one a message
 };
 
-/// Limits of one message; what passes them is refused by the decoder and cut by the writer.
+/// Limits of one message; the decoder refuses larger ones, the writer cuts.
 inline constexpr std::size_t kSummaryBytesMax = 1'000'000;  // below the default of a NATS server
 inline constexpr std::size_t kSummaryTextMax = 256;         // bytes of a name, key, boot id
 inline constexpr std::size_t kSummaryJobsMax = 64;

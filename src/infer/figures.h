@@ -66,7 +66,7 @@ struct TokenRow {  // one micro-batch or decode call, for the timeline
   std::int64_t tokens{0};
   Phase phase{};
 };
-/// A kind of graph: how often it ran, and what of it could run side by side.
+/// A kind of graph: how often it ran, and the share that could run side by side.
 struct GraphRow {
   std::uint32_t definition{0};
   std::uint64_t runs{0};

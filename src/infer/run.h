@@ -17,7 +17,7 @@ namespace kansoku::infer {
 
 inline constexpr std::size_t kNone = SIZE_MAX;  // of indices
 
-/// A node of a graph's definition, and what it takes to compute it once.
+/// A node of a graph's definition, and the cost of computing it once.
 struct Node {
   std::string op, name;
   trace::TensorShape shape;
@@ -110,8 +110,8 @@ struct Run {
   const trace::Trace* trace{nullptr};  // borrowed: names and scheduler
 };
 
-/// Reads what capture/llm wrote. The trace is borrowed and may be anybody's: what makes no sense is
-/// counted and left out.
+/// Reads the records of capture/llm. The trace is borrowed and may be anybody's: a record that
+/// makes no sense is counted and left out.
 [[nodiscard]] Run read_run(const trace::Trace& untrusted);
 
 }  // namespace kansoku::infer

@@ -17,7 +17,7 @@ namespace kansoku::store {
 STAT(incident_log_bad_lines, kDataLoss, kImport,
      "unreadable lines of the incident log; the disk was full or somebody edited the file");
 
-/// Which incidents are wanted; what is left empty is not asked about.
+/// Filter of incidents; empty members are not asked about.
 struct IncidentFilter {
   std::int64_t since_ns{0};          // those that ended at or after it, or are open
   std::int64_t until_ns{INT64_MAX};  // those that began before it

@@ -35,8 +35,8 @@ struct CapabilityInfo {
 /// `set`: of effective_capabilities(). CAP_SYS_ADMIN counts for CAP_BPF, CAP_PERFMON and
 /// CAP_CHECKPOINT_RESTORE, which it includes.
 [[nodiscard]] bool has_capability(std::uint64_t set, Capability capability);
-/// Those that are missing in `set`, with what they are for; CAP_SYS_ADMIN is never among them,
-/// since nothing needs it where the others are there.
+/// Those that are missing in `set`, with their purposes; CAP_SYS_ADMIN is never among them, since
+/// nothing needs it if the others are there.
 [[nodiscard]] std::vector<CapabilityInfo> missing_capabilities(std::uint64_t set);
 
 /// Gives up all capabilities but `kept`, for good: of all sets of this process, the bounding one

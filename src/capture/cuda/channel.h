@@ -93,7 +93,7 @@ struct KernelInfo {
   std::array<std::uint16_t, WIRE_CUDA_SITES> sites{};  // stacks of its first launches: see stack()
 };
 
-/// An executable graph: what one launch of it runs.
+/// An executable graph: contents of one launch of it.
 struct GraphInfo {
   std::uint64_t handle{0}, launches{0};
   std::uint32_t kernels{0}, copies{0}, sets{0}, others{0};
@@ -186,13 +186,14 @@ class Channel {
   /// Printable; "" for an index without one.
   [[nodiscard]] std::string range_name(std::uint32_t index) const;
   [[nodiscard]] std::string range_domain(std::uint32_t index) const;
-  /// Return addresses, innermost first, by what an allocation's record or a kernel's site says;
+  /// Return addresses, innermost first, by the number in an allocation's record or a kernel's site;
   /// empty: none.
   [[nodiscard]] std::vector<std::uint64_t> stack(std::int64_t number) const;
   [[nodiscard]] std::uint32_t kernel_count() const;
   [[nodiscard]] Durations kernel_durations(std::uint32_t index) const;
   [[nodiscard]] Durations graph_durations(std::uint32_t index) const;  // launched as a whole
-  [[nodiscard]] Durations class_durations(std::uint32_t what) const;   // of what is no kernel
+  [[nodiscard]] Durations class_durations(std::uint32_t what) const;   // of other operations than
+                                                                       // kernels
   [[nodiscard]] std::vector<GraphInfo> graphs() const;
   [[nodiscard]] std::optional<GraphInfo> graph(std::uint64_t index) const;
   [[nodiscard]] std::optional<StreamInfo> stream(std::uint32_t index) const;
@@ -214,7 +215,7 @@ class Channel {
   std::string mapping_;     // its path below /proc; "": on the memory itself
   std::uint64_t inode_{0};  // inode of that file
   std::uint64_t owner_{0};
-  std::uint64_t tail_{0};        // records taken; what stands in the memory is a copy
+  std::uint64_t tail_{0};        // records taken; the memory holds a copy
   std::uint64_t blocked_at_{0};  // a record that was not complete, and since when
   std::int64_t blocked_since_ns_{0};
   std::uint64_t odd_{0};

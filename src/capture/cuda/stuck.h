@@ -28,11 +28,11 @@ using HistoryOf = std::function<std::optional<History>(std::uint32_t what, std::
 enum class StuckKind : std::uint8_t {
   kStuck,    // it runs longer than its deadline, or one of several does
   kUnknown,  // it runs longer than the floor, and nothing is known of such operations
-  kBehind,   // it waits longer than the floor for what is before it, here or on another stream
+  kBehind,   // it waits longer than the floor for work before it, here or on another stream
 };
 [[nodiscard]] std::string_view stuck_kind_name(StuckKind kind);  // "stuck", "unknown", "behind"
 
-/// One operation of a stream, by what stands in its list of recent ones.
+/// One operation of a stream, by the entry in its list of recent ones.
 struct Suspect {
   std::uint32_t what{0};
   std::uint32_t kernel{0};  // index of the kernel, or of the graph

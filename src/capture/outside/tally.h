@@ -75,14 +75,14 @@ class Tally {
 
   /// Notes the begin of a call; for launches, gives the kernel and whether it runs.
   std::optional<Launch> on_begin(std::string_view function, const Call& call);
-  /// The same call with what is known at its end.
+  /// The same call, with the values known at its end.
   void on_end(std::string_view function, const Call& call, BootTime end);
   /// The process ended.
   void on_exit(BootTime time) { ended_ = time; }
   /// After exec: another program.
   void forget();
   /// After each look at the ring. A name of a stub is read in one and taken over in the next: then
-  /// whatever was unloaded before it was read has told so.
+  /// every unload before it was read has told so.
   void settle();
   /// Records were lost; `of_names`: among them may be those that names hang on.
   void on_loss(bool of_names);

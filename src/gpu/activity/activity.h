@@ -39,8 +39,8 @@ struct Options {
   // Processes that belong together, whose findings are told as one and whose ranks are compared.
   // Other processes that tell a rank are one job, and each one without is a job of its own.
   std::vector<std::vector<std::int32_t>> jobs{};
-  bool with_view{false};    // fills WorkReport::view: what a page draws
-  bool with_tracks{false};  // fills WorkReport::tracks: what write_tracks() draws
+  bool with_view{false};    // fills WorkReport::view: data of a page
+  bool with_tracks{false};  // fills WorkReport::tracks for write_tracks()
 };
 
 struct KernelRow {
@@ -94,7 +94,7 @@ struct OperatorRow {
   std::string top_kernel;  // the one that took longest
 };
 
-/// Ranges of one name: what the host spent in them, and what they launched.
+/// Ranges of one name: the host's time in them, and the work that they launched.
 struct RangeRow {
   std::string name;
   std::string domain{};  // of NVTX; "" the default one
@@ -137,7 +137,7 @@ struct IdleRow {
   double share{0};       // of the judged time
 };
 
-/// Gaps between operations of one stream, by what their end waited for.
+/// Gaps between operations of one stream, by the wait that ended them.
 struct GapRow {
   std::int64_t stream{0};
   double host_wait_us{0};    // the next was launched after the gap began
@@ -156,7 +156,7 @@ struct VoidFigures {
   double step_ms{0};                // T_step: between first operations of steps in a row, median
   double v_inter{0};                // of the steps' time: nothing runs between steps
   double v_minority{0};             // of the rest: nothing runs
-  std::optional<double> v_unknown;  // at most: what lost records may have covered
+  std::optional<double> v_unknown;  // at most: time that lost records may have covered
 };
 
 struct OverlapFigures {
@@ -264,7 +264,7 @@ struct TimelineLane {
   std::vector<TimelineSpan> spans;  // by begin
 };
 
-/// Time in which a device had nothing to do, with what most of it is charged to.
+/// Time in which a device had nothing to do, with the cause that most of it is charged to.
 struct IdleSpan {
   double begin_us{0}, us{0};
   IdleCause cause{IdleCause::kUnknown};

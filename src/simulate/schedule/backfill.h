@@ -41,7 +41,7 @@ class Backfill final : public Policy {
   }
 
  private:
-  /// When the first request can start, and what is left over then.
+  /// When the first request can start, and the units left over then.
   class Reservation final : public View::EndVisitor {
    public:
     Reservation(std::int64_t wanted, std::int64_t free) : wanted_(wanted), free_(free) {}
