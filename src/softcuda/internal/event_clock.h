@@ -16,7 +16,7 @@ struct ClockSkew {
 };
 
 /// "offset_us=250,drift_ppm=50", either part or both: at most a day, and 1000 ppm, to each side.
-/// kCorrupt names what is wrong.
+/// kCorrupt names the mistake.
 [[nodiscard]] Result<ClockSkew> clock_skew_from(std::string_view setting);
 
 /// The device's clock: the host's with an offset and a drift, counted from the host's 0, so that

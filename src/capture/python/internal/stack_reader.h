@@ -12,7 +12,8 @@
 namespace kansoku::capture::python {
 
 /// Walks interpreters, threads and frames of one process, given its memory. Each sample first
-/// fetches, in one call, every place that the last one visited; only what moved costs more calls.
+/// fetches, in one call, every place that the last one visited; only places that moved cost more
+/// calls.
 class StackReader {
  public:
   struct FrameRef {
