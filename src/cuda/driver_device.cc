@@ -22,7 +22,7 @@ Id id_of(Handle handle) {
   return Id{reinterpret_cast<std::uintptr_t>(handle)};
 }
 
-/// Has a context current on this thread, and restores what was.
+/// Has a context current on this thread, and restores the former one.
 class ContextGuard {
  public:
   ContextGuard(const Driver& driver, CUcontext context)

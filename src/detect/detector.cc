@@ -276,8 +276,8 @@ bool Detector::Impl::job_alarm(const std::vector<MemberKey>& present) {
   return stats::quantile(last, 0.25) > pace_cut;
 }
 
-/// Back over the flagged windows, with one that fits between two of them: what lies farther apart
-/// may be chance, and so may what is hardly odd before the first that is clearly so.
+/// Back over the flagged windows, with one that fits between two of them: windows farther apart may
+/// be chance, and so may slightly odd ones before the first that is clearly so.
 std::int64_t Detector::Impl::begin_of(std::int64_t wall_ns,
                                       const std::set<MemberKey>& alarmed) const {
   std::int64_t first = wall_ns, first_clear = wall_ns;
@@ -329,7 +329,7 @@ void Detector::Impl::end_incident(std::vector<Observation>& out) {
   if (kept.size() > kKeptIncidents) kept.pop_front();
   ended = std::move(open);
   open.reset();
-  paces.clear();  // the steps of an incident are no measure of what comes after it
+  paces.clear();  // the steps of an incident are no measure of later ones
 }
 
 /// Processes that ended make room for others.
@@ -461,8 +461,7 @@ bool Detector::Impl::continues_incident(const Episode& incident, const Alarms& a
          });
 }
 
-/// Ends the incident that is open, or forgets the last one, where what is seen now is another
-/// fault.
+/// Ends the incident that is open, or forgets the last one, if the present fault is another one.
 void Detector::Impl::end_incident_of_another_fault(std::int64_t wall_ns,
                                                    const std::vector<MemberKey>& present,
                                                    const Alarms& alarms,

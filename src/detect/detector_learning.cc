@@ -210,8 +210,8 @@ void Detector::Impl::keep_healthy(const std::vector<MemberKey>& present) {
   if (++since_refresh >= refresh_after) refresh();
 }
 
-/// A refresh leaves the job's speed alone, so that it cannot creep; what the operator calls normal
-/// is.
+/// Learns the pace of rows that the operator calls normal. A mere refresh leaves the job's speed
+/// alone, so that it cannot creep.
 void Detector::Impl::learn_pace(std::span<const double> rows, JobModel& model) {
   if (pace == columns.size()) return;
   std::vector<double> values;

@@ -96,7 +96,7 @@ Result<void> RunScorer::choose_reference() {
   return {};
 }
 
-/// How far the job's speed may be off: what it was off in healthy windows, and at least 5 or 8 %.
+/// How far the job's speed may be off: its error in healthy windows, and at least 5 or 8 %.
 void RunScorer::choose_cuts() {
   if (pace_ == columns_.size()) return;
   reference_pace_ = window_median(cube_, reference_, pace_);

@@ -50,7 +50,7 @@ constexpr std::uint16_t kKept = bit(3) | bit(5) | bit(12) | bit(13) | bit(14) | 
 /// Condition before an instruction for the call to end by it.
 struct State {
   Place place;
-  std::uint8_t value{0};  // the register that holds what is returned
+  std::uint8_t value{0};  // the register that holds the return value
 
   /// The same, seen from before `step`; nothing if that cannot be told. `value_bytes`: how much of
   /// the value counts.

@@ -46,8 +46,8 @@ struct ModelSkeletonDeleter {
 };
 
 constexpr int kPriceRounds = 20, kPriceCalls = 100, kSteppedCalls = 20;
-// More than the first cache holds and less than the second: with it hits times price is what a
-// small model loses (docs/measurements/llm.md).
+// More than the first cache holds and less than the second: with it hits times price is the loss of
+// a small model (docs/measurements/llm.md).
 constexpr std::size_t kPriceDataBytes = 256U << 10;
 
 using Stub = void (*)(const void* params, const void* tensor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kansoku cuda stat: what a program does on its GPU, from the driver's calls alone.
+// kansoku cuda stat: a program's work on its GPU, from the driver's calls alone.
 #include "cli/cuda/outside.h"
 
 #include <fmt/format.h>

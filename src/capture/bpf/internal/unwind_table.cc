@@ -29,7 +29,7 @@ std::optional<T> number_at(const sys::ElfFile& file, std::uint64_t address) {
   return out;
 }
 
-/// Reads what stands at an address on; fails once and for all at the end of the bytes.
+/// Reads from an address on; fails once and for all at the end of the bytes.
 class TableReader {
  public:
   TableReader(const sys::ElfFile& file, std::uint64_t address, std::size_t bytes)
@@ -83,7 +83,7 @@ std::optional<std::uint8_t> handlers_encoding(const sys::ElfFile& file, std::uin
   if (reader.has_failed()) return std::nullopt;
   if (text.find('L') == std::string::npos) return kOmitted;
   if (text.front() != 'z') return std::nullopt;
-  // Alignments of code and data, the return address's register, the length of what follows.
+  // Alignments of code and data, the return address's register, the length of the augmentation.
   for (int i = 0; i < 4; ++i)
     static_cast<void>(reader.uleb128());
   for (const char one : text.substr(1)) {
